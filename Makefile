@@ -1,0 +1,27 @@
+# dcml: see `make help`.
+CC ?= cc
+PYTHON ?= .venv/bin/python
+CFLAGS ?= -O2 -g
+WARN = -std=gnu11 -Wall -Wextra -Werror
+OUT ?= build/c
+CORE := $(filter-out csrc/python/%,$(wildcard csrc/*.c csrc/*/*.c csrc/*/*/*.c))
+OBJ := $(CORE:%.c=$(OUT)/%.o)
+TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
+LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
+.SECONDARY:
+
+lib: $(OUT)/libdcml.a       ## build the C core as a static library
+ctest: $(TESTS)             ## build and run the C tests
+	@for t in $(TESTS); do echo "== $$t"; $$t || exit 1; done
+
+$(OUT)/libdcml.a: $(OBJ)
+	@rm -f $@; ar rcs $@ $(OBJ)
+$(OUT)/%.o: %.c
+	@mkdir -p $(dir $@)
+	$(CC) $(WARN) $(CFLAGS) -fPIC -fopenmp -Icsrc -I$(OUT)/gen -MMD -c $< -o $@
+$(OUT)/test_%: tests/c/test_%.c $(OUT)/libdcml.a
+	$(CC) $(WARN) $(CFLAGS) -Icsrc -I$(OUT)/gen $< $(OUT)/libdcml.a $(LDLIBS) -o $@
+help:                       ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+.PHONY: lib ctest help
+-include $(OBJ:.o=.d)

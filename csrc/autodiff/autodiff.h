@@ -1,0 +1,38 @@
+/* Reverse mode on the IR, a file per construct: tasklet, map, reduction, gather/scatter,
+ * library node.  What to keep is decided in keep.c by a minimum cut. */
+#ifndef DCML_AUTODIFF_AUTODIFF_H
+#define DCML_AUTODIFF_AUTODIFF_H
+
+#include "ops/ops.h"
+
+typedef enum { DC_KEEP_AUTO, DC_KEEP_STORE, DC_KEEP_RECOMPUTE } dc_keep;
+
+/* Gradient containers of one differentiated graph. */
+typedef struct {
+  dc_cid forward;  /* container id in the forward graph */
+  dc_cid gradient; /* container id in the backward graph, 0 if the gradient is identically zero */
+} dc_grad_pair;
+
+typedef struct {
+  dc_graph *backward; /* owned by the caller.  Inputs, in order: gradients of `outputs`; then every forward
+                       * INPUT or PARAM that it reads, under its own name and role; containers of role SAVED
+                       * have the name of the forward container.  Outputs: gradients of `wrt`, in order. */
+  dc_grad_pair *wrt;  /* n_wrt pairs, allocated in backward's arena */
+} dc_backward;
+
+/* Differentiates `outputs` of `forward` with respect to `wrt` (INPUT or PARAM containers).
+ * Changes `forward`: containers that the backward needs become SAVED (or are outputs already).
+ * Library nodes are differentiated in this order: .grad of the row; a tagged gradient node if
+ * `keep_library(node)`; the adjoint of the row's expansion (the node is expanded in place).
+ * Errors: DC_ERR_DTYPE names a wrt or output that is not floating point; DC_ERR_UNSUPPORTED
+ * names an operator that has no gradient. */
+typedef bool (*dc_keep_library_fn)(void *context, const dc_graph *graph, dc_nid node);
+DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs,
+                                  const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_keep_library_fn keep_library,
+                                  void *context, dc_backward *out);
+
+/* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
+ * with respect to one input, appended to `scope` and tagged (operator, input). */
+DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);
+
+#endif

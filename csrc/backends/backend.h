@@ -1,0 +1,73 @@
+/* Backends: from a scheduled graph to a Program that runs without Python.
+ *
+ * A Program is compiled once for a graph whose shapes may hold symbols.  Binding it to symbol
+ * values gives sizes, offsets and library descriptors (cached per value tuple); running a
+ * binding touches caller buffers, one arena and one saved block.
+ * `interp` evaluates the IR directly: the oracle, and the instant path.  `cpu` emits C. */
+#ifndef DCML_BACKENDS_BACKEND_H
+#define DCML_BACKENDS_BACKEND_H
+
+#include "ops/ops.h"
+
+typedef struct dc_program dc_program;
+
+/* Native libraries (oneDNN, OpenBLAS), opened at run time. */
+typedef struct dc_natives dc_natives;
+/* mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that load. */
+DC_MUST_USE dc_status dc_natives_create(const char *mask, dc_natives **out);
+void dc_natives_destroy(dc_natives *natives);
+/* Would some native serve this node?  Writes the reason of the last refusal to *why if not. */
+bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char **why);
+
+/* One native call, bound to shapes. buffers: inputs then outputs in the node's order (NULL: absent). */
+typedef struct dc_native_call dc_native_call;
+DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node,
+                                     const int64_t *symbol_values, dc_native_call **out);
+DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
+void dc_native_call_destroy(dc_native_call *call);
+
+/* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state. */
+typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
+typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
+/* cache_dir NULL: $DCML_CACHE or the user's cache folder.  A missing compiler is not an error here. */
+DC_MUST_USE dc_status dc_jit_create(const char *cache_dir, dc_jit **out);
+void dc_jit_destroy(dc_jit *jit);
+bool dc_jit_available(const dc_jit *jit, const char **why);
+/* Compiles nodes[k] of the graph into kernels[k].  buffers of kernel k are the containers
+ * dc_kernel_buffers gives for that node, in that order; symbols is indexed by dc_sym. */
+DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels);
+/* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
+uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
+/* The C text of one node, for tests and for DCML_VERBOSE. */
+DC_MUST_USE dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char *function_name, dc_text *out);
+
+/* The interpreter: runs one node (map, tasklet) on buffers indexed by container id. */
+DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
+
+/* Programs. */
+typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_kind;
+typedef struct {
+  dc_ops *ops;
+  dc_natives *natives; /* may be NULL */
+  dc_jit *jit;         /* may be NULL: interp only */
+  dc_backend_kind backend;
+} dc_target;
+/* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
+DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);
+void dc_program_destroy(dc_program *program);
+dc_graph *dc_program_graph(const dc_program *program);
+
+/* Plans memory and binds natives for symbol values (indexed by dc_sym); cached. */
+typedef struct dc_binding dc_binding;
+DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, dc_binding **out);
+/* Concrete extents of a container under a binding; rank values. */
+void dc_binding_dims(const dc_binding *binding, dc_cid c, int64_t *dims);
+/* Bytes of the saved block that a forward program fills (0: none), and where in it a SAVED container lies. */
+uint64_t dc_binding_saved_bytes(const dc_binding *binding);
+uint64_t dc_binding_saved_offset(const dc_binding *binding, dc_cid c);
+/* Runs.  buffers: by container id, for INPUT, PARAM, CONST (filled by the program when NULL) and outputs;
+ * SAVED containers of a forward program are set by the program to saved + offset; for a backward
+ * program the caller sets them.  Thread-safe: each run takes an arena from the program's pool. */
+DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void **buffers, void *saved);
+
+#endif

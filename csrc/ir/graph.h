@@ -1,0 +1,222 @@
+/* The IR: a stateful dataflow graph, the same from import to code generation.
+ *
+ * A Graph owns containers (arrays), an expression pool, nodes, and states.  A state is a
+ * scope: an ordered list of nodes, one valid topological order of its dataflow DAG.  The
+ * edges of the DAG are memlets: the READ leaves inside expressions and index lists (in) and
+ * a tasklet's written element (out); library nodes touch whole containers.  Edges and access
+ * nodes are therefore derived (dc_graph_uses), never stored twice.
+ *
+ * Node kinds:
+ *   LIBRARY  an operator with attributes, input and output containers (0: absent optional);
+ *            with `wrt` > 0 it is the derived gradient of that operator (see below)
+ *   MAP      parameters with ranges, a schedule, and a body scope
+ *   TASKLET  if guard: out[index] (=, or wcr=) value
+ * A REDUCE map sets every element that its body writes with a WCR to the WCR's identity when
+ * it is entered, so the text
+ *     map i in 0:M, j in 0:N { reduce k in 0:K { C[i, j] sum= A[i, k] * B[k, j] } }
+ * is a matrix product.  A WCR write outside a REDUCE map accumulates into what is there.
+ * Overwriting is allowed (a container may have several writers); order decides.
+ *
+ * All lists live in the graph's arena; ids are stable; 0 is none. */
+#ifndef DCML_IR_GRAPH_H
+#define DCML_IR_GRAPH_H
+
+#include "base/status.h"
+#include "expr/expr.h"
+
+typedef uint32_t dc_cid; /* container id */
+typedef uint32_t dc_nid; /* node id */
+
+typedef enum {
+  DC_ROLE_TEMP,   /* transient: written before read, planned into the arena */
+  DC_ROLE_INPUT,  /* given at each call */
+  DC_ROLE_PARAM,  /* given at each call by the owner of the weights; may have initial data */
+  DC_ROLE_CONST,  /* data fixed in the graph */
+  DC_ROLE_SAVED,  /* forward graph: written into the call's saved block; backward: read from it */
+} dc_role;
+
+typedef enum {
+  DC_STORE_HEAP,     /* addressable memory */
+  DC_STORE_REGISTER, /* a scalar (or small fixed array) local to one iteration of the map that holds all its uses */
+} dc_storage;
+
+typedef struct {
+  dc_name name;    /* unique in the graph */
+  uint8_t dtype;   /* dc_dtype */
+  uint8_t role;    /* dc_role */
+  uint8_t storage; /* dc_storage */
+  bool is_output;  /* also a result of the graph (position in graph->outputs) */
+  bool is_sequence; /* an ONNX sequence value (opaque host value); rank is 0 */
+  uint32_t rank;
+  dc_ex *shape;   /* rank i64 expressions over symbols and constants only */
+  dc_ex *strides; /* elements; NULL: row-major contiguous */
+  dc_cid alias_of; /* 0, or the container whose buffer this one views ... */
+  dc_ex alias_offset; /* ... from this element on (0: start); both row-major contiguous */
+  const void *data;   /* CONST always, PARAM perhaps: row-major contents, not owned unless in the arena */
+  uint64_t data_bytes;
+  dc_ex *known;   /* element values as i64 expressions, for small integer tensors that carry shapes; or NULL */
+  uint32_t known_count;
+} dc_container;
+
+typedef enum {
+  DC_ATTR_INT = 1,
+  DC_ATTR_FLOAT,
+  DC_ATTR_STRING,
+  DC_ATTR_TENSOR, /* a CONST container id in .i */
+  DC_ATTR_GRAPH,  /* a subgraph id in .i (graph->subgraphs) */
+  DC_ATTR_INTS,
+  DC_ATTR_FLOATS,
+  DC_ATTR_STRINGS,
+} dc_attr_kind;
+
+typedef struct {
+  dc_name name;
+  uint8_t kind; /* dc_attr_kind */
+  uint32_t n;   /* for lists */
+  union {
+    int64_t i;
+    double f;
+    const char *s; /* in the arena; length in n, may hold zeros */
+    int64_t *ints;
+    double *floats;
+    const char **strings;
+  };
+} dc_attr;
+
+typedef enum { DC_NODE_LIBRARY = 1, DC_NODE_MAP, DC_NODE_TASKLET } dc_node_kind;
+
+typedef enum { DC_WCR_NONE, DC_WCR_SUM, DC_WCR_PROD, DC_WCR_MIN, DC_WCR_MAX } dc_wcr;
+
+typedef enum {
+  DC_MAP_PARALLEL,   /* iterations are independent */
+  DC_MAP_SEQUENTIAL, /* iterations run in order and may read what earlier ones wrote */
+  DC_MAP_REDUCE,     /* iterations combine by WCR, in any order, from the identity */
+  DC_MAP_SCATTER,    /* iterations may write the same element by WCR (or any one wins): atomics or one thread */
+} dc_schedule;
+
+typedef DC_VEC(dc_nid) dc_scope;
+
+typedef struct {
+  dc_name op, domain; /* domain: 0 for ai.onnx */
+  int since;          /* the row's version */
+  uint32_t n_in, n_out, n_attr;
+  dc_cid *in, *out;
+  dc_attr *attr;
+  /* wrt = 0: the operator itself.  wrt = k+1: its gradient with respect to input k; then
+   * in = forward inputs (n_fwd_in) ++ forward outputs (n_fwd_out) ++ gradients of those
+   * outputs (n_fwd_out; 0 where none), and out = { gradient of input k }. */
+  uint32_t wrt, n_fwd_in, n_fwd_out;
+} dc_library;
+
+typedef struct {
+  uint8_t schedule; /* dc_schedule */
+  uint32_t n_params;
+  dc_param *params;
+  dc_scope body;
+} dc_map;
+
+typedef struct {
+  dc_cid out;
+  uint8_t wcr; /* dc_wcr */
+  uint32_t rank;
+  dc_ex *index;
+  dc_ex guard; /* bool; 0: always */
+  dc_ex value; /* converted to the container's type on store */
+} dc_tasklet;
+
+typedef struct {
+  uint8_t kind; /* dc_node_kind */
+  dc_name name; /* the model's node name, for messages; may be 0 */
+  dc_name tag_op; /* the operator that this came from, 0 if none ... */
+  uint8_t tag_wrt; /* ... and 0 for its forward, k+1 for the gradient of input k */
+  union {
+    dc_library lib;
+    dc_map map;
+    dc_tasklet tasklet;
+  };
+} dc_node;
+
+typedef struct {
+  dc_name name;
+  dc_scope scope;
+} dc_state;
+
+typedef struct dc_graph {
+  dc_arena arena;
+  dc_names names;
+  dc_pool pool;
+  dc_name name;
+  int opset; /* ai.onnx opset of the model, for operators added later */
+  DC_VEC(dc_container) containers; /* [0] unused */
+  DC_VEC(dc_node) nodes;           /* [0] unused */
+  DC_VEC(dc_state) states;         /* run in order */
+  DC_VEC(dc_cid) inputs;           /* INPUT containers in call order */
+  DC_VEC(dc_cid) outputs;
+  DC_VEC(struct dc_graph *) subgraphs; /* owned; bodies of If, Loop, Scan */
+  void (*release)(void *owner); /* called when the graph is destroyed, e.g. to drop a file mapping */
+  void *owner;
+} dc_graph;
+
+/* Creation and destruction. */
+dc_graph *dc_graph_create(const char *name);
+void dc_graph_destroy(dc_graph *graph); /* NULL is allowed */
+dc_graph *dc_graph_clone(const dc_graph *graph); /* deep, ids preserved; constant data is shared: keep the original's owner alive */
+
+/* Containers.  The name is made unique by a suffix if it is taken. */
+dc_cid dc_container_add(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape, dc_role role);
+dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const int64_t *dims,
+                              const void *data, uint64_t data_bytes); /* copies data */
+dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
+static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
+const char *dc_cont_name(const dc_graph *graph, dc_cid c);
+dc_ex dc_container_size(dc_graph *graph, dc_cid c); /* number of elements */
+/* All extents constant: writes rank values and returns true. */
+bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);
+void dc_graph_mark_output(dc_graph *graph, dc_cid c);
+
+/* Nodes: made here, placed by pushing the id onto a scope. */
+dc_nid dc_node_library(dc_graph *graph, const char *op, const char *domain, int since, const dc_cid *in, uint32_t n_in,
+                       const dc_cid *out, uint32_t n_out, const dc_attr *attr, uint32_t n_attr);
+dc_nid dc_node_map(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n_params);
+dc_nid dc_node_tasklet(dc_graph *graph, dc_cid out, dc_wcr wcr, const dc_ex *index, uint32_t rank, dc_ex guard, dc_ex value);
+static inline dc_node *dc_node_at(const dc_graph *graph, dc_nid n) { return &graph->nodes.v[n]; }
+/* NB: node and container pointers move when nodes or containers are added; hold ids. */
+void dc_scope_push(dc_graph *graph, dc_scope *scope, dc_nid node);
+dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a first state is made on demand */
+dc_state *dc_state_add(dc_graph *graph, const char *name);
+/* Deep copy of a node into the same graph with fresh parameters. */
+dc_nid dc_node_clone(dc_graph *graph, dc_nid node);
+/* "node 'conv1' (Conv)" into the graph's arena, for messages. */
+const char *dc_node_describe(dc_graph *graph, dc_nid node);
+
+/* Attributes of a library node. */
+const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name); /* NULL if absent */
+dc_attr dc_attr_int(dc_graph *graph, const char *name, int64_t value);
+dc_attr dc_attr_float(dc_graph *graph, const char *name, double value);
+dc_attr dc_attr_string(dc_graph *graph, const char *name, const char *value, size_t length);
+dc_attr dc_attr_ints(dc_graph *graph, const char *name, const int64_t *values, uint32_t n);
+dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, uint32_t n);
+
+/* Dataflow: calls `visit` for each container that the node (and its body) reads or writes;
+ * a WCR write outside a REDUCE map is both.  Order: reads of a tasklet, then its write. */
+typedef enum { DC_USE_READ = 1, DC_USE_WRITE = 2 } dc_use;
+typedef void (*dc_use_fn)(void *context, dc_cid container, dc_use use, dc_nid by);
+void dc_node_uses(const dc_graph *graph, dc_nid node, dc_use_fn visit, void *context);
+/* Visits every tasklet under a node with the enclosing maps, outermost first. */
+typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps);
+DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);
+/* Rewrites all expressions under a node (ranges, indices, guards, values) by `leaf`. */
+void dc_node_rewrite(dc_graph *graph, dc_nid node, dc_leaf_fn leaf, void *context);
+
+/* Text form: prints losslessly, parses back (equal text after a round trip). */
+void dc_graph_print(const dc_graph *graph, dc_text *out);
+void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out);
+DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
+
+/* The rules of a well-formed graph, a table in verify.c; an error names the broken rule. */
+DC_MUST_USE dc_status dc_graph_verify(const dc_graph *graph);
+
+double dc_wcr_identity(dc_wcr wcr, dc_dtype type); /* as a value of the compute type */
+const char *dc_wcr_name(dc_wcr wcr);
+
+#endif

@@ -1,0 +1,19 @@
+/* ONNX files: import into a Graph of library nodes, and export back. Model bytes are hostile:
+ * size, nesting depth and counts are scanned before protobuf-c unpacks, everything after by
+ * checked arithmetic. */
+#ifndef DCML_ONNX_ONNX_H
+#define DCML_ONNX_ONNX_H
+
+#include "ops/ops.h"
+
+/* base_dir: folder in which external data may lie, NULL forbids external data.
+ * Initialisers become CONST containers (as_params: PARAM containers with data if floating point).
+ * Local functions are inlined. Function operators of the standard that have no row are left as
+ * library nodes (dc_ops_infer then reports them). Node names are kept for messages. */
+DC_MUST_USE dc_status dc_onnx_import(const void *bytes, uint64_t n_bytes, const char *base_dir, bool as_params, dc_graph **out);
+/* Serialises a graph of library nodes (no maps) as a ModelProto; *bytes is malloc'ed. */
+DC_MUST_USE dc_status dc_onnx_export(const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes);
+/* Decodes a serialised TensorProto into a CONST container. */
+DC_MUST_USE dc_status dc_onnx_tensor(dc_graph *graph, const void *bytes, uint64_t n_bytes, const char *base_dir, dc_cid *out);
+
+#endif

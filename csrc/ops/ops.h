@@ -1,0 +1,69 @@
+/* Operators: rows of text (ops.def), parsed on first use, and what follows from a row.
+ *
+ * A row gives names, versions, attributes and types (schema), output shapes (infer), the
+ * body as maps and tasklets (expand), an optional gradient body (expand_grad), and the names
+ * of native implementations per device.  A backend resolves those names; this layer knows no
+ * library, and no operator by name: whatever is special about an operator is in its row. */
+#ifndef DCML_OPS_OPS_H
+#define DCML_OPS_OPS_H
+
+#include "ir/graph.h"
+
+typedef struct dc_row dc_row; /* an immutable parsed row */
+
+/* The rows: built-in table plus rows that users added.  Thread-safe after creation except
+ * for dc_ops_add. */
+typedef struct dc_ops dc_ops;
+DC_MUST_USE dc_status dc_ops_create(dc_ops **out); /* cheap: parses nothing yet */
+void dc_ops_destroy(dc_ops *ops);
+/* Adds rows from text, e.g. a user's operator; errors carry line and column. */
+DC_MUST_USE dc_status dc_ops_add(dc_ops *ops, const char *text);
+/* The row with the greatest since-version <= opset; NULL if none. domain: "" for ai.onnx. */
+const dc_row *dc_ops_find(dc_ops *ops, const char *domain, const char *op, int opset);
+/* All rows in order, for documentation and tests; index from 0, NULL at the end. */
+const dc_row *dc_ops_at(dc_ops *ops, uint32_t index);
+
+/* Schema. */
+typedef struct {
+  const char *name;
+  bool optional, variadic;
+  bool is_meta;       /* '#': its value must be known when shapes are computed */
+  const char *type;   /* type variable ("T") or concrete ("i64") */
+} dc_row_arg;
+typedef struct {
+  const char *name;
+  bool required;
+} dc_row_attr;
+const char *dc_row_name(const dc_row *row);
+const char *dc_row_domain(const dc_row *row);
+int dc_row_since(const dc_row *row);
+uint32_t dc_row_inputs(const dc_row *row, const dc_row_arg **args);
+uint32_t dc_row_outputs(const dc_row *row, const dc_row_arg **args);
+uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs);
+bool dc_row_has_grad(const dc_row *row);
+/* True if the body is one native kernel call rather than statements. */
+bool dc_row_is_native(const dc_row *row);
+/* k-th native implementation name for a tag: wrt 0 is the forward; NULL at the end. */
+const char *dc_row_native(const dc_row *row, uint32_t wrt, uint32_t k);
+const char *dc_row_text(const dc_row *row); /* the source text */
+
+/* Infers outputs of a library node whose inputs have types and shapes: sets dtype, rank,
+ * shape and, where it follows from known inputs, `known` of each output container.
+ * A '#' input must be CONST or have `known`; if it is not, *blocked is that container and
+ * the result is DC_OK: the caller must learn the value first.  Errors: DC_ERR_UNSUPPORTED (no row),
+ * DC_ERR_SHAPE, DC_ERR_DTYPE, DC_ERR_MODEL, with the node's name in the path. */
+DC_MUST_USE dc_status dc_ops_infer(dc_ops *ops, dc_graph *graph, dc_nid node, dc_cid *blocked);
+/* Replaces nothing: appends to `scope` the maps and tasklets that compute the node, which
+ * must be inferred, each tagged with the operator.  For a gradient node (wrt > 0), see autodiff.h. */
+DC_MUST_USE dc_status dc_ops_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);
+/* Appends the row's .grad for input k (accumulating statements write container `grad_in`,
+ * fully overwritten first).  grad_out[j]: gradient of output j or 0.  Only if dc_row_has_grad. */
+DC_MUST_USE dc_status dc_ops_expand_grad(dc_ops *ops, dc_graph *graph, dc_nid node, uint32_t input, const dc_cid *grad_out,
+                                         dc_cid grad_in, dc_scope *scope);
+
+/* Evaluates a scalar expression in the row language, e.g. a derivative from prims.def:
+ * identifiers are looked up in names[], their values are expressions of one type. */
+DC_MUST_USE dc_status dc_lang_scalar(dc_ops *ops, dc_graph *graph, const char *text, const char *const *names,
+                                     const dc_ex *values, uint32_t n, dc_ex *out);
+
+#endif

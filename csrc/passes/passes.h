@@ -1,0 +1,27 @@
+/* Passes: graph in, graph out, one per file.  pipeline.c is the table of contents.
+ * Each can be run alone by name on a graph's text form, which is how it is tested. */
+#ifndef DCML_PASSES_PASSES_H
+#define DCML_PASSES_PASSES_H
+
+#include "ops/ops.h"
+
+/* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */
+DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
+/* Folds constants and known values, drops dead nodes and containers, removes identities and
+ * no-op maps, turns reshapes of contiguous data into aliases. */
+DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
+/* Expands every library node for which keep(node) is false (keep NULL: all). */
+typedef bool (*dc_keep_fn)(void *context, const dc_graph *graph, dc_nid node);
+DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context);
+/* Fuses maps of a scope: equal domains and common prefixes, producers into consumers,
+ * reductions with prologue and epilogue, several outputs per map; contracts temporaries
+ * that no longer leave an iteration to registers. */
+DC_MUST_USE dc_status dc_pass_fuse(dc_graph *graph);
+/* Splits strided gathers by residue class, folds guards into loop bounds, drops proven guards,
+ * orders loops for unit stride.  Runs before fusion. */
+DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
+
+/* Runs a pass by name ("infer", "simplify", "expand", "fuse", "loops", ...); DC_ERR_VALUE lists the names. */
+DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
+
+#endif
