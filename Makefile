@@ -2,7 +2,7 @@
 CC ?= cc
 PYTHON ?= .venv/bin/python
 CFLAGS ?= -O2 -g
-WARN = -std=gnu11 -Wall -Wextra -Werror
+WARN = -std=gnu11 -Wall -Wextra -Werror -Wno-maybe-uninitialized
 OUT ?= build/c
 CORE := $(filter-out csrc/python/%,$(wildcard csrc/*.c csrc/*/*.c csrc/*/*/*.c))
 OBJ := $(CORE:%.c=$(OUT)/%.o)

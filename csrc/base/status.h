@@ -28,7 +28,7 @@ typedef dc_error_t *dc_status;
 #define DC_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 
 /* Returns a new error; never NULL, so `return dc_error(...)` always reports. */
-DC_MUST_USE dc_status dc_error(dc_code code, const char *format, ...) DC_PRINTF(2, 3);
+DC_MUST_USE dc_status dc_error(dc_code code, const char *format, ...) DC_PRINTF(2, 3) __attribute__((returns_nonnull));
 
 /* Prepends a path segment; passes NULL through, so it can wrap any call. */
 DC_MUST_USE dc_status dc_error_at(dc_status status, const char *format, ...) DC_PRINTF(2, 3);

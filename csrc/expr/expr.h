@@ -154,10 +154,14 @@ dc_ex dc_ex_subst(dc_pool *pool, dc_ex e, const dc_param *from, const dc_ex *to,
 /* Calls `visit` once on each distinct subexpression, children first. */
 typedef void (*dc_visit_fn)(void *context, const dc_pool *pool, dc_ex e);
 void dc_ex_walk(const dc_pool *pool, dc_ex e, dc_visit_fn visit, void *context);
-/* Copies an expression into another pool; leaves go through `leaf`, which sees `from`'s ids
- * and returns `to`'s. */
-dc_ex dc_ex_import(dc_pool *to, const dc_pool *from, dc_ex e, dc_ex (*leaf)(void *, const dc_pool *, dc_ex),
-                   void *context);
+/* Copies an expression into another pool.  `leaf` sees a SYM or PARAM of `from` and returns an
+ * expression of `to`; `container` translates the container id of a READ. */
+typedef struct {
+  dc_ex (*leaf)(void *context, const dc_pool *from, dc_ex leaf);
+  uint32_t (*container)(void *context, uint32_t container);
+  void *context;
+} dc_importer;
+dc_ex dc_ex_import(dc_pool *to, const dc_pool *from, dc_ex e, const dc_importer *importer);
 
 /* Value of an i64 expression without READs, with symbols and parameters given by id. */
 int64_t dc_ix_eval(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, const int64_t *param_values);

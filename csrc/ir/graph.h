@@ -153,14 +153,16 @@ typedef struct dc_graph {
   DC_VEC(dc_cid) inputs;           /* INPUT containers in call order */
   DC_VEC(dc_cid) outputs;
   DC_VEC(struct dc_graph *) subgraphs; /* owned; bodies of If, Loop, Scan */
+  uint32_t references;     /* one for the creator, one for each living clone */
+  struct dc_graph *origin; /* what this was cloned from, kept alive for its constant data; or NULL */
   void (*release)(void *owner); /* called when the graph is destroyed, e.g. to drop a file mapping */
   void *owner;
 } dc_graph;
 
 /* Creation and destruction. */
 dc_graph *dc_graph_create(const char *name);
-void dc_graph_destroy(dc_graph *graph); /* NULL is allowed */
-dc_graph *dc_graph_clone(const dc_graph *graph); /* deep, ids preserved; constant data is shared: keep the original's owner alive */
+void dc_graph_destroy(dc_graph *graph); /* drops the creator's reference; NULL is allowed */
+dc_graph *dc_graph_clone(const dc_graph *graph); /* deep, ids preserved; constant data is shared and kept alive */
 
 /* Containers.  The name is made unique by a suffix if it is taken. */
 dc_cid dc_container_add(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape, dc_role role);

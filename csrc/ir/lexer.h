@@ -1,0 +1,45 @@
+/* Tokens of the text form, shared by parse.c (graphs) and parse_expr.c (expressions). */
+#ifndef DCML_IR_LEXER_H
+#define DCML_IR_LEXER_H
+
+#include "ir/graph.h"
+
+typedef enum { TOK_END, TOK_NAME, TOK_STRING, TOK_INT, TOK_FLOAT, TOK_FLOAT32, TOK_PUNCT } dc_token_kind;
+
+typedef struct {
+  dc_token_kind kind;
+  const char *at;
+  char *text; /* NAME, STRING (unescaped), PUNCT */
+  size_t length;
+  int64_t i;
+  double f;
+} dc_token;
+
+enum { DC_PARSE_MAX_PARAMS = 256 };
+
+typedef struct {
+  const char *start, *at;
+  dc_token token; /* the one token of lookahead */
+  dc_arena *scratch;
+  dc_graph *graph;
+  uint32_t n_params;
+  dc_param params[DC_PARSE_MAX_PARAMS]; /* in scope, innermost last */
+  int depth;
+} dc_parser;
+
+DC_MUST_USE dc_status dc_parser_next(dc_parser *p);
+DC_MUST_USE dc_status dc_parser_fail(const dc_parser *p, const char *expected) __attribute__((returns_nonnull));
+bool dc_parser_is(const dc_parser *p, const char *text); /* a punctuation mark or a bare word */
+DC_MUST_USE dc_status dc_parser_accept(dc_parser *p, const char *text, bool *took);
+DC_MUST_USE dc_status dc_parser_expect(dc_parser *p, const char *text);
+DC_MUST_USE dc_status dc_parser_name(dc_parser *p, char **out); /* a bare or quoted name */
+DC_MUST_USE dc_status dc_parser_int(dc_parser *p, int64_t *out); /* with sign */
+DC_MUST_USE dc_status dc_parser_number(dc_parser *p, double *out); /* with sign, inf and nan */
+
+/* parse_expr.c */
+DC_MUST_USE dc_status dc_parser_expr(dc_parser *p, dc_ex *out);
+DC_MUST_USE dc_status dc_parser_or(dc_parser *p, dc_ex *out); /* no `? :` at the top: range bounds */
+typedef DC_VEC(dc_ex) dc_ex_list;
+DC_MUST_USE dc_status dc_parser_list(dc_parser *p, const char *close, dc_ex_list *out); /* after the opening mark */
+
+#endif

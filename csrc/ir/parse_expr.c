@@ -1,0 +1,183 @@
+/* Expressions of the text form: precedence climbing over the levels that print.c writes. */
+#include <math.h>
+#include <string.h>
+
+#include "ir/lexer.h"
+
+enum { MAX_DEPTH = 200 };
+
+static dc_status same_types(dc_parser *p, dc_ex a, dc_ex b) {
+  const dc_pool *pool = &p->graph->pool;
+  if (dc_ex_dtype(pool, a) == dc_ex_dtype(pool, b)) return DC_OK;
+  return dc_error_at(dc_parser_fail(p, "operands of one type"), "%s and %s", dc_dtype_name(dc_ex_dtype(pool, a)), dc_dtype_name(dc_ex_dtype(pool, b)));
+}
+
+static dc_status of_type(dc_parser *p, dc_ex e, dc_prim_kind kind) {
+  dc_dtype type = dc_ex_dtype(&p->graph->pool, e);
+  if (kind == DC_PRIM_FLOAT && !dc_dtype_is_float(type)) return dc_parser_fail(p, "a floating operand");
+  if (kind == DC_PRIM_LOGIC && type != DC_BOOL) return dc_parser_fail(p, "a bool operand");
+  if (kind == DC_PRIM_SAME && type == DC_BOOL) return dc_parser_fail(p, "a numeric operand");
+  if (kind == DC_PRIM_BITS && !dc_dtype_is_integer(type)) return dc_parser_fail(p, "an integer operand");
+  return DC_OK;
+}
+
+static dc_status make_prim(dc_parser *p, dc_op prim, const dc_ex *args, dc_ex *out) {
+  dc_pool *pool = &p->graph->pool;
+  int arity = dc_prims[prim].arity;
+  for (int k = 0; k < arity; k++) DC_TRY(of_type(p, args[k], (dc_prim_kind)dc_prims[prim].kind));
+  if (arity == 2) DC_TRY(same_types(p, args[0], args[1]));
+  *out = arity == 1 ? dc_ex_prim1(pool, prim, args[0]) : dc_ex_prim2(pool, prim, args[0], args[1]);
+  return DC_OK;
+}
+
+static bool prim_by_name(const char *name, dc_op *out) {
+  if (strcmp(name, "not") == 0) return *out = DC_NOT, true;
+  for (int k = 0; k < DC_PRIM_COUNT; k++)
+    if (strcmp(dc_prims[k].name, name) == 0) return *out = (dc_op)k, true;
+  return false;
+}
+
+dc_status dc_parser_list(dc_parser *p, const char *close, dc_ex_list *out) {
+  bool done;
+  *out = (dc_ex_list){0};
+  DC_TRY(dc_parser_accept(p, close, &done));
+  while (!done) {
+    dc_ex item;
+    DC_TRY(dc_parser_expr(p, &item));
+    DC_PUSH(p->scratch, out, item);
+    DC_TRY(dc_parser_accept(p, close, &done));
+    if (!done) DC_TRY(dc_parser_expect(p, ","));
+  }
+  return DC_OK;
+}
+
+/* ---- primary expressions ---- */
+
+static dc_status parse_read(dc_parser *p, const char *name, dc_ex *out) {
+  dc_ex_list index;
+  DC_TRY(dc_parser_expect(p, "["));
+  DC_TRY(dc_parser_list(p, "]", &index));
+  dc_cid c = dc_container_find(p->graph, name);
+  if (!c) return dc_error_at(dc_parser_fail(p, "a declared container"), "'%s'", name);
+  if (dc_cont(p->graph, c)->rank != index.n) return dc_error_at(dc_parser_fail(p, "one index for each dimension"), "'%s'", name);
+  for (uint32_t k = 0; k < index.n; k++)
+    if (dc_ex_dtype(&p->graph->pool, index.v[k]) != DC_I64) return dc_parser_fail(p, "i64 indices");
+  *out = dc_ex_read(&p->graph->pool, (dc_dtype)dc_cont(p->graph, c)->dtype, c, index.v, index.n);
+  return DC_OK;
+}
+
+static dc_status parse_call(dc_parser *p, const char *name, dc_ex *out) {
+  dc_ex_list args;
+  DC_TRY(dc_parser_expect(p, "("));
+  DC_TRY(dc_parser_list(p, ")", &args));
+  dc_dtype type = dc_dtype_from_name(name);
+  if (type && args.n == 1) return *out = dc_ex_cast(&p->graph->pool, type, args.v[0]), DC_OK;
+  dc_op prim;
+  if (!prim_by_name(name, &prim)) return dc_error_at(dc_parser_fail(p, "a primitive or a type"), "'%s'", name);
+  if (dc_prims[prim].arity == args.n) return make_prim(p, prim, args.v, out);
+  bool extreme = (prim == DC_MIN || prim == DC_MAX) && args.n > 2;
+  if (!extreme) return dc_error_at(dc_parser_fail(p, "its number of arguments"), "'%s'", name);
+  *out = args.v[0];
+  for (uint32_t k = 1; k < args.n; k++) {
+    dc_ex pair[2] = {*out, args.v[k]};
+    DC_TRY(make_prim(p, prim, pair, out));
+  }
+  return DC_OK;
+}
+
+static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
+  dc_pool *pool = &p->graph->pool;
+  for (uint32_t k = p->n_params; k-- > 0;)
+    if (strcmp(dc_name_text(&p->graph->names, pool->params.v[p->params[k]].name), name) == 0)
+      return *out = dc_ex_par(pool, p->params[k]), DC_OK;
+  dc_name id = dc_name_find(&p->graph->names, name);
+  for (dc_sym s = 1; id && s < pool->symbols.n; s++)
+    if (pool->symbols.v[s].name == id) return *out = dc_ex_sym(pool, s), DC_OK;
+  static const struct {
+    const char *name;
+    dc_dtype type;
+    double value;
+  } words[] = {{"true", DC_BOOL, 1}, {"false", DC_BOOL, 0}, {"inf", DC_F64, INFINITY}, {"inff", DC_F32, INFINITY}, {"nan", DC_F64, NAN}, {"nanf", DC_F32, NAN}};
+  for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+    if (strcmp(words[k].name, name) == 0) return *out = dc_ex_const(pool, words[k].type, words[k].value), DC_OK;
+  return dc_error_at(dc_parser_fail(p, "a parameter, symbol or constant"), "'%s'", name);
+}
+
+static dc_status parse_unary(dc_parser *p, dc_ex *out);
+
+static dc_status parse_primary(dc_parser *p, dc_ex *out) {
+  dc_pool *pool = &p->graph->pool;
+  dc_token token = p->token;
+  switch (token.kind) {
+    case TOK_INT: *out = dc_ex_int(pool, token.i); return dc_parser_next(p);
+    case TOK_FLOAT: *out = dc_ex_const(pool, DC_F64, token.f); return dc_parser_next(p);
+    case TOK_FLOAT32: *out = dc_ex_const(pool, DC_F32, token.f); return dc_parser_next(p);
+    case TOK_NAME: case TOK_STRING:
+      DC_TRY(dc_parser_next(p));
+      if (dc_parser_is(p, "[")) return parse_read(p, token.text, out);
+      if (dc_parser_is(p, "(")) return parse_call(p, token.text, out);
+      return parse_word(p, token.text, out);
+    default: break;
+  }
+  DC_TRY(dc_parser_expect(p, "("));
+  DC_TRY(dc_parser_expr(p, out));
+  return dc_parser_expect(p, ")");
+}
+
+static dc_status parse_unary(dc_parser *p, dc_ex *out) {
+  bool minus;
+  DC_TRY(dc_parser_accept(p, "-", &minus));
+  if (!minus) return parse_primary(p, out);
+  DC_TRY(parse_primary(p, out));
+  return make_prim(p, DC_NEG, out, out);
+}
+
+/* ---- operators ---- */
+
+enum { LEVELS = 5 };
+static const char *const operators[LEVELS][7] = {
+    {"||"}, {"&&"}, {"<", "<=", ">", ">=", "==", "!="}, {"+", "-"}, {"*", "/", "//", "%"}};
+
+static const char *operator_at(const dc_parser *p, int level) {
+  for (int k = 0; p->token.kind == TOK_PUNCT && operators[level][k]; k++)
+    if (strcmp(p->token.text, operators[level][k]) == 0) return operators[level][k];
+  return NULL;
+}
+
+static dc_status parse_binary(dc_parser *p, int level, dc_ex *out) {
+  if (level == LEVELS) return parse_unary(p, out);
+  DC_TRY(parse_binary(p, level + 1, out));
+  for (const char *symbol; (symbol = operator_at(p, level));) {
+    dc_ex args[2] = {*out, 0};
+    dc_op prim = DC_ADD;
+    DC_TRY(dc_parser_next(p));
+    DC_TRY(parse_binary(p, level + 1, &args[1]));
+    if (!prim_by_name(symbol, &prim)) return dc_parser_fail(p, "an operator");
+    DC_TRY(make_prim(p, prim, args, out));
+  }
+  return DC_OK;
+}
+
+dc_status dc_parser_or(dc_parser *p, dc_ex *out) {
+  if (++p->depth > MAX_DEPTH) return dc_parser_fail(p, "an expression nested less deeply");
+  DC_TRY(parse_binary(p, 0, out));
+  p->depth--;
+  return DC_OK;
+}
+
+dc_status dc_parser_expr(dc_parser *p, dc_ex *out) {
+  bool selects;
+  DC_TRY(dc_parser_or(p, out));
+  DC_TRY(dc_parser_accept(p, "?", &selects));
+  if (!selects) return DC_OK;
+  dc_ex condition = *out, yes, no;
+  if (dc_ex_dtype(&p->graph->pool, condition) != DC_BOOL) return dc_parser_fail(p, "a bool condition");
+  if (++p->depth > MAX_DEPTH) return dc_parser_fail(p, "an expression nested less deeply");
+  DC_TRY(dc_parser_or(p, &yes));
+  DC_TRY(dc_parser_expect(p, ":"));
+  DC_TRY(dc_parser_expr(p, &no));
+  p->depth--;
+  DC_TRY(same_types(p, yes, no));
+  *out = dc_ex_select(&p->graph->pool, condition, yes, no);
+  return DC_OK;
+}

@@ -1,0 +1,490 @@
+/* Text form of graphs and expressions.
+ *
+ * Sums and products print their terms in the order of their text, not of their ids, so that
+ * a graph, its clone and its parsed text print alike.  parse.c reads what this writes. */
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/graph.h"
+
+enum { MAX_SCOPE_PARAMS = 256, MAX_LISTED = 64 };
+
+typedef struct {
+  const dc_graph *graph;
+  dc_text *out;
+  int level;
+  uint32_t n_params;
+  dc_param params[MAX_SCOPE_PARAMS]; /* enclosing maps' parameters ... */
+  char *names[MAX_SCOPE_PARAMS];     /* ... and the names they print under */
+} printer;
+
+/* ---- names ---- */
+
+static bool is_identifier(const char *s) {
+  if (!isalpha((unsigned char)*s) && *s != '_') return false;
+  for (; *s; s++)
+    if (!isalnum((unsigned char)*s) && *s != '_') return false;
+  return true;
+}
+
+static void put_name(dc_text *out, const char *s) {
+  if (is_identifier(s)) {
+    dc_text_puts(out, s);
+    return;
+  }
+  dc_text_puts(out, "\"");
+  for (; *s; s++) {
+    unsigned char c = (unsigned char)*s;
+    if (c == '"' || c == '\\' || c < 32 || c == 127) dc_text_printf(out, "\\x%02x", c);
+    else dc_text_printf(out, "%c", c);
+  }
+  dc_text_puts(out, "\"");
+}
+
+static void put_container(printer *p, dc_cid c) {
+  if (c) put_name(p->out, dc_cont_name(p->graph, c));
+  else dc_text_puts(p->out, "_");
+}
+
+static const char *param_name(const printer *p, dc_param param) {
+  for (uint32_t k = p->n_params; k-- > 0;)
+    if (p->params[k] == param) return p->names[k];
+  return dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
+}
+
+static bool name_in_use(const printer *p, const char *name) {
+  for (uint32_t k = 0; k < p->n_params; k++)
+    if (strcmp(p->names[k], name) == 0) return true;
+  for (dc_sym s = 1; s < p->graph->pool.symbols.n; s++)
+    if (strcmp(dc_name_text(&p->graph->names, p->graph->pool.symbols.v[s].name), name) == 0) return true;
+  return false;
+}
+
+static void push_param(printer *p, dc_param param) {
+  const char *base = dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
+  dc_text name = {0};
+  dc_text_puts(&name, is_identifier(base) ? base : "i");
+  for (int k = 2; name_in_use(p, name.s); k++) {
+    name.n = 0;
+    dc_text_printf(&name, "%s_%d", is_identifier(base) ? base : "i", k);
+  }
+  assert(p->n_params < MAX_SCOPE_PARAMS);
+  p->params[p->n_params] = param;
+  p->names[p->n_params++] = name.s;
+}
+
+/* ---- expressions ---- */
+
+enum { LEVEL_SELECT, LEVEL_OR, LEVEL_AND, LEVEL_TEST, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY };
+
+static void put_ex(printer *p, dc_ex e, int level);
+
+static void put_float(dc_text *out, dc_dtype type, double value) {
+  const char *suffix = type == DC_F32 ? "f" : "";
+  if (type != DC_F32 && type != DC_F64) dc_text_printf(out, "%s(", dc_dtype_name(type));
+  if (isnan(value)) dc_text_printf(out, "nan%s", suffix);
+  else if (isinf(value)) dc_text_printf(out, "%sinf%s", value < 0 ? "-" : "", suffix);
+  else {
+    char digits[40];
+    snprintf(digits, sizeof digits, type == DC_F32 ? "%.9g" : "%.17g", value);
+    double back = strtod(digits, NULL);
+    for (int n = 1; n < 17 && back == value; n++) { /* the shortest that reads back */
+      char shorter[40];
+      snprintf(shorter, sizeof shorter, "%.*g", n, value);
+      double read = strtod(shorter, NULL);
+      if ((type == DC_F32 ? (double)(float)read : read) == value) {
+        memcpy(digits, shorter, sizeof digits);
+        break;
+      }
+    }
+    dc_text_printf(out, "%s%s%s", digits, strpbrk(digits, ".e") ? "" : ".0", suffix);
+  }
+  if (type != DC_F32 && type != DC_F64) dc_text_puts(out, ")");
+}
+
+static void put_constant(printer *p, const dc_exnode *node) {
+  if (node->op == DC_EX_FLOAT) put_float(p->out, (dc_dtype)node->dtype, node->f);
+  else if (node->dtype == DC_BOOL) dc_text_puts(p->out, node->i ? "true" : "false");
+  else if (node->dtype == DC_I64) dc_text_printf(p->out, "%" PRId64, node->i);
+  else dc_text_printf(p->out, "%s(%" PRId64 ")", dc_dtype_name((dc_dtype)node->dtype), node->i);
+}
+
+static char *ex_text(printer *p, dc_ex e, int level) {
+  dc_text text = {0}, *out = p->out;
+  p->out = &text;
+  put_ex(p, e, level);
+  p->out = out;
+  return text.s;
+}
+
+typedef struct {
+  char *text;
+  int64_t coefficient;
+} term;
+
+static int compare_terms(const void *a, const void *b) { return strcmp(((const term *)a)->text, ((const term *)b)->text); }
+
+static void put_linear(printer *p, dc_ex e) {
+  const dc_exnode *node = dc_ex_node(&p->graph->pool, e);
+  uint32_t n = node->nargs / 2;
+  term *terms = malloc((n + 1) * sizeof *terms);
+  if (!terms) abort();
+  for (uint32_t k = 0; k < n; k++) {
+    terms[k].text = ex_text(p, dc_ex_arg(&p->graph->pool, e, 2 * k), LEVEL_PRODUCT);
+    terms[k].coefficient = dc_ex_node(&p->graph->pool, dc_ex_arg(&p->graph->pool, e, 2 * k + 1))->i;
+  }
+  qsort(terms, n, sizeof *terms, compare_terms);
+  for (uint32_t k = 0; k < n; k++) {
+    int64_t c = terms[k].coefficient;
+    uint64_t magnitude = c < 0 ? 0 - (uint64_t)c : (uint64_t)c;
+    dc_text_puts(p->out, c < 0 ? (k ? " - " : "-") : k ? " + " : "");
+    if (magnitude != 1) dc_text_printf(p->out, "%" PRIu64 "*", magnitude);
+    dc_text_puts(p->out, terms[k].text);
+    free(terms[k].text);
+  }
+  free(terms);
+  if (node->i) dc_text_printf(p->out, node->i < 0 ? " - %" PRIu64 : " + %" PRIu64, node->i < 0 ? 0 - (uint64_t)node->i : (uint64_t)node->i);
+}
+
+static void put_sorted(printer *p, dc_ex e, int level, const char *separator) {
+  uint32_t n = dc_ex_node(&p->graph->pool, e)->nargs;
+  term *terms = malloc(n * sizeof *terms);
+  if (!terms) abort();
+  for (uint32_t k = 0; k < n; k++) terms[k].text = ex_text(p, dc_ex_arg(&p->graph->pool, e, k), level);
+  qsort(terms, n, sizeof *terms, compare_terms);
+  for (uint32_t k = 0; k < n; k++) {
+    dc_text_printf(p->out, "%s%s", k ? separator : "", terms[k].text);
+    free(terms[k].text);
+  }
+  free(terms);
+}
+
+static void put_args(printer *p, dc_ex e) {
+  for (uint32_t k = 0; k < dc_ex_node(&p->graph->pool, e)->nargs; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    put_ex(p, dc_ex_arg(&p->graph->pool, e, k), LEVEL_SELECT);
+  }
+}
+
+static void put_infix(printer *p, dc_ex e, const char *symbol, int level) {
+  put_ex(p, dc_ex_arg(&p->graph->pool, e, 0), level);
+  dc_text_printf(p->out, " %s ", symbol);
+  put_ex(p, dc_ex_arg(&p->graph->pool, e, 1), level + 1);
+}
+
+static int level_of(const dc_exnode *node) {
+  switch (node->op) {
+    case DC_EX_SELECT: return LEVEL_SELECT;
+    case DC_OR: return LEVEL_OR;
+    case DC_AND: return LEVEL_AND;
+    case DC_LT: case DC_LE: case DC_GT: case DC_GE: case DC_EQ: case DC_NE: return LEVEL_TEST;
+    case DC_ADD: case DC_SUB: case DC_EX_LINEAR: return LEVEL_SUM;
+    case DC_MUL: case DC_DIV: case DC_FLOORDIV: case DC_MOD: case DC_EX_PRODUCT: case DC_EX_IDIV: case DC_EX_IMOD: return LEVEL_PRODUCT;
+    default: return LEVEL_UNARY;
+  }
+}
+
+static void put_bare(printer *p, dc_ex e, const dc_exnode *node, int own) {
+  const dc_pool *pool = &p->graph->pool;
+  switch (node->op) {
+    case DC_EX_INT: case DC_EX_FLOAT: put_constant(p, node); return;
+    case DC_EX_SYM: dc_text_puts(p->out, dc_name_text(&p->graph->names, pool->symbols.v[node->ref].name)); return;
+    case DC_EX_PARAM: dc_text_puts(p->out, param_name(p, node->ref)); return;
+    case DC_EX_READ:
+      put_container(p, node->ref);
+      dc_text_puts(p->out, "[");
+      put_args(p, e);
+      dc_text_puts(p->out, "]");
+      return;
+    case DC_EX_LINEAR: put_linear(p, e); return;
+    case DC_EX_PRODUCT: put_sorted(p, e, LEVEL_UNARY, "*"); return;
+    case DC_EX_IDIV: put_infix(p, e, "//", own); return;
+    case DC_EX_IMOD: put_infix(p, e, "%", own); return;
+    case DC_EX_IMIN: case DC_EX_IMAX:
+      dc_text_puts(p->out, node->op == DC_EX_IMIN ? "min(" : "max(");
+      put_sorted(p, e, LEVEL_SELECT, ", ");
+      dc_text_puts(p->out, ")");
+      return;
+    case DC_EX_SELECT:
+      put_ex(p, dc_ex_arg(pool, e, 0), LEVEL_OR);
+      dc_text_puts(p->out, " ? ");
+      put_ex(p, dc_ex_arg(pool, e, 1), LEVEL_OR);
+      dc_text_puts(p->out, " : ");
+      put_ex(p, dc_ex_arg(pool, e, 2), LEVEL_SELECT);
+      return;
+    case DC_EX_CAST: dc_text_printf(p->out, "%s(", dc_dtype_name((dc_dtype)node->dtype)); break;
+    default:
+      if (own != LEVEL_UNARY) {
+        put_infix(p, e, dc_prims[node->op].name, own);
+        return;
+      }
+      dc_text_printf(p->out, "%s(", node->op == DC_NOT ? "not" : dc_prims[node->op].name);
+  }
+  put_args(p, e);
+  dc_text_puts(p->out, ")");
+}
+
+static void put_ex(printer *p, dc_ex e, int level) {
+  if (!e) {
+    dc_text_puts(p->out, "?");
+    return;
+  }
+  const dc_exnode *node = dc_ex_node(&p->graph->pool, e);
+  int own = level_of(node);
+  bool negative = (node->op == DC_EX_INT && node->dtype == DC_I64 && node->i < 0) || (node->op == DC_EX_FLOAT && signbit(node->f));
+  bool parentheses = own < level || (negative && level >= LEVEL_PRODUCT);
+  if (parentheses) dc_text_puts(p->out, "(");
+  put_bare(p, e, node, own);
+  if (parentheses) dc_text_puts(p->out, ")");
+}
+
+void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out) {
+  printer p = {.graph = graph, .out = out};
+  put_ex(&p, e, LEVEL_SELECT);
+}
+
+/* ---- containers ---- */
+
+static double element(dc_dtype type, const void *data, uint64_t k) {
+  switch (type) {
+    case DC_F32: return ((const float *)data)[k];
+    case DC_F64: return ((const double *)data)[k];
+    default: return 0;
+  }
+}
+
+static int64_t integer_element(dc_dtype type, const void *data, uint64_t k) {
+  switch (type) {
+    case DC_I64: return ((const int64_t *)data)[k];
+    case DC_I32: return ((const int32_t *)data)[k];
+    default: return ((const uint8_t *)data)[k];
+  }
+}
+
+static void put_data(printer *p, const dc_container *c) {
+  dc_dtype type = (dc_dtype)c->dtype;
+  bool real = type == DC_F32 || type == DC_F64, whole = type == DC_I64 || type == DC_I32 || type == DC_BOOL;
+  int bytes = dc_dtype_bytes(type);
+  uint64_t n = bytes ? c->data_bytes / (uint64_t)bytes : 0;
+  dc_text_puts(p->out, " = ");
+  if (n > MAX_LISTED || (!real && !whole)) {
+    dc_text_puts(p->out, "hex \"");
+    for (uint64_t k = 0; k < c->data_bytes; k++) dc_text_printf(p->out, "%02x", ((const unsigned char *)c->data)[k]);
+    dc_text_puts(p->out, "\"");
+    return;
+  }
+  dc_text_puts(p->out, "{");
+  for (uint64_t k = 0; k < n; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    if (real) put_float(p->out, DC_F64, element(type, c->data, k));
+    else dc_text_printf(p->out, "%" PRId64, integer_element(type, c->data, k));
+  }
+  dc_text_puts(p->out, "}");
+}
+
+static void put_list(printer *p, const char *open, const dc_ex *items, uint32_t n, const char *close) {
+  dc_text_puts(p->out, open);
+  for (uint32_t k = 0; k < n; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    put_ex(p, items[k], LEVEL_SELECT);
+  }
+  dc_text_puts(p->out, close);
+}
+
+static void put_declaration(printer *p, dc_cid id) {
+  static const char *const roles[] = {"temp", "input", "param", "const", "saved"};
+  const dc_container *c = dc_cont(p->graph, id);
+  dc_text_indent(p->out, p->level);
+  dc_text_printf(p->out, "%s ", roles[c->role]);
+  put_container(p, id);
+  dc_text_printf(p->out, ": %s", dc_dtype_name((dc_dtype)c->dtype));
+  if (c->shape) put_list(p, "[", c->shape, c->rank, "]");
+  if (c->is_sequence) dc_text_puts(p->out, " sequence");
+  if (c->storage == DC_STORE_REGISTER) dc_text_puts(p->out, " register");
+  if (c->strides) put_list(p, " strides [", c->strides, c->rank, "]");
+  if (c->alias_of) {
+    dc_text_puts(p->out, " view ");
+    put_container(p, c->alias_of);
+    if (c->alias_offset) {
+      dc_text_puts(p->out, " at ");
+      put_ex(p, c->alias_offset, LEVEL_SELECT);
+    }
+  }
+  if (c->known) put_list(p, " known {", c->known, c->known_count, "}");
+  if (c->data) put_data(p, c);
+  dc_text_puts(p->out, "\n");
+}
+
+/* ---- nodes ---- */
+
+static void put_string(dc_text *out, const char *s, size_t n) {
+  dc_text_puts(out, "\"");
+  for (size_t k = 0; k < n; k++) {
+    unsigned char c = (unsigned char)s[k];
+    if (c == '"' || c == '\\' || c < 32 || c >= 127) dc_text_printf(out, "\\x%02x", c);
+    else dc_text_printf(out, "%c", c);
+  }
+  dc_text_puts(out, "\"");
+}
+
+static void put_attr(printer *p, const dc_attr *a) {
+  put_name(p->out, dc_name_text(&p->graph->names, a->name));
+  dc_text_puts(p->out, " = ");
+  switch ((dc_attr_kind)a->kind) {
+    case DC_ATTR_INT: dc_text_printf(p->out, "%" PRId64, a->i); return;
+    case DC_ATTR_FLOAT: put_float(p->out, DC_F64, a->f); return;
+    case DC_ATTR_STRING: put_string(p->out, a->s, a->n); return;
+    case DC_ATTR_TENSOR:
+      dc_text_puts(p->out, "tensor ");
+      put_container(p, (dc_cid)a->i);
+      return;
+    case DC_ATTR_GRAPH: dc_text_printf(p->out, "graph %" PRId64, a->i); return;
+    default: break;
+  }
+  dc_text_puts(p->out, a->kind == DC_ATTR_INTS ? "ints [" : a->kind == DC_ATTR_FLOATS ? "floats [" : "strings [");
+  for (uint32_t k = 0; k < a->n; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    if (a->kind == DC_ATTR_INTS) dc_text_printf(p->out, "%" PRId64, a->ints[k]);
+    else if (a->kind == DC_ATTR_FLOATS) put_float(p->out, DC_F64, a->floats[k]);
+    else put_string(p->out, a->strings[k], strlen(a->strings[k]));
+  }
+  dc_text_puts(p->out, "]");
+}
+
+static void put_library(printer *p, const dc_node *node) {
+  const dc_library *lib = &node->lib;
+  for (uint32_t k = 0; k < lib->n_out; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    put_container(p, lib->out[k]);
+  }
+  dc_text_puts(p->out, " = ");
+  if (lib->wrt) dc_text_printf(p->out, "grad(%u, %u, %u) ", lib->wrt - 1, lib->n_fwd_in, lib->n_fwd_out);
+  if (lib->domain) {
+    put_name(p->out, dc_name_text(&p->graph->names, lib->domain));
+    dc_text_puts(p->out, "::");
+  }
+  put_name(p->out, dc_name_text(&p->graph->names, lib->op));
+  dc_text_printf(p->out, "@%d(", lib->since);
+  for (uint32_t k = 0; k < lib->n_in; k++) {
+    if (k) dc_text_puts(p->out, ", ");
+    put_container(p, lib->in[k]);
+  }
+  dc_text_puts(p->out, ")");
+  for (uint32_t k = 0; k < lib->n_attr; k++) {
+    dc_text_puts(p->out, k ? ", " : " {");
+    put_attr(p, &lib->attr[k]);
+  }
+  if (lib->n_attr) dc_text_puts(p->out, "}");
+}
+
+static void put_tasklet(printer *p, const dc_tasklet *t) {
+  put_container(p, t->out);
+  put_list(p, "[", t->index, t->rank, "]");
+  dc_text_printf(p->out, " %s= ", dc_wcr_name((dc_wcr)t->wcr));
+  put_ex(p, t->value, LEVEL_SELECT);
+  if (!t->guard) return;
+  dc_text_puts(p->out, " if ");
+  put_ex(p, t->guard, LEVEL_SELECT);
+}
+
+/* What a node came from: `#Conv` or `#Conv'1` for the gradient of input 1; `@name`. */
+static void put_origin(printer *p, const dc_node *node) {
+  if (node->tag_op) {
+    dc_text_puts(p->out, " #");
+    put_name(p->out, dc_name_text(&p->graph->names, node->tag_op));
+    if (node->tag_wrt) dc_text_printf(p->out, "'%d", node->tag_wrt - 1);
+  }
+  if (node->name) {
+    dc_text_puts(p->out, " @");
+    put_name(p->out, dc_name_text(&p->graph->names, node->name));
+  }
+}
+
+static void put_scope(printer *p, const dc_scope *scope);
+
+static void put_map(printer *p, const dc_node *node) {
+  static const char *const schedules[] = {"map", "sequential", "reduce", "scatter"};
+  uint32_t outer = p->n_params;
+  dc_text_puts(p->out, schedules[node->map.schedule]);
+  for (uint32_t k = 0; k < node->map.n_params; k++) {
+    dc_parameter range = p->graph->pool.params.v[node->map.params[k]];
+    push_param(p, node->map.params[k]); /* a range may use the parameters before it */
+    dc_text_printf(p->out, "%s%s in ", k ? ", " : " ", p->names[p->n_params - 1]);
+    put_ex(p, range.begin, LEVEL_OR);
+    dc_text_puts(p->out, ":");
+    put_ex(p, range.end, LEVEL_OR);
+    int64_t step;
+    if (dc_ex_is_int(&p->graph->pool, range.step, &step) && step == 1) continue;
+    dc_text_puts(p->out, ":");
+    put_ex(p, range.step, LEVEL_OR);
+  }
+  put_origin(p, node);
+  dc_text_puts(p->out, " {\n");
+  p->level++;
+  put_scope(p, &node->map.body);
+  p->level--;
+  dc_text_indent(p->out, p->level);
+  dc_text_puts(p->out, "}");
+  while (p->n_params > outer) free(p->names[--p->n_params]);
+}
+
+static void put_scope(printer *p, const dc_scope *scope) {
+  for (uint32_t k = 0; k < scope->n; k++) {
+    const dc_node *node = dc_node_at(p->graph, scope->v[k]);
+    dc_text_indent(p->out, p->level);
+    if (node->kind == DC_NODE_MAP) put_map(p, node);
+    else if (node->kind == DC_NODE_LIBRARY) put_library(p, node);
+    else put_tasklet(p, &node->tasklet);
+    if (node->kind != DC_NODE_MAP) put_origin(p, node);
+    dc_text_puts(p->out, "\n");
+  }
+}
+
+/* ---- graph ---- */
+
+static void put_graph(printer *p) {
+  const dc_graph *g = p->graph;
+  dc_text_indent(p->out, p->level++);
+  dc_text_puts(p->out, "graph ");
+  put_name(p->out, dc_name_text(&g->names, g->name));
+  dc_text_printf(p->out, " opset %d {\n", g->opset);
+  for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
+    dc_text_indent(p->out, p->level);
+    dc_text_printf(p->out, "symbol %s >= %" PRId64 "\n", dc_name_text(&g->names, g->pool.symbols.v[s].name), g->pool.symbols.v[s].min);
+  }
+  for (dc_cid c = 1; c < g->containers.n; c++) put_declaration(p, c);
+  for (uint32_t k = 0; k < g->outputs.n; k++) {
+    if (k == 0) dc_text_indent(p->out, p->level);
+    dc_text_puts(p->out, k ? ", " : "outputs ");
+    put_container(p, g->outputs.v[k]);
+  }
+  if (g->outputs.n) dc_text_puts(p->out, "\n");
+  for (uint32_t s = 0; s < g->states.n; s++) {
+    dc_text_indent(p->out, p->level++);
+    dc_text_puts(p->out, "state ");
+    put_name(p->out, dc_name_text(&g->names, g->states.v[s].name));
+    dc_text_puts(p->out, " {\n");
+    put_scope(p, &g->states.v[s].scope);
+    dc_text_indent(p->out, --p->level);
+    dc_text_puts(p->out, "}\n");
+  }
+  for (uint32_t k = 0; k < g->subgraphs.n; k++) {
+    printer inner = {.graph = g->subgraphs.v[k], .out = p->out, .level = p->level};
+    put_graph(&inner);
+  }
+  dc_text_indent(p->out, --p->level);
+  dc_text_puts(p->out, "}\n");
+}
+
+void dc_graph_print(const dc_graph *graph, dc_text *out) {
+  printer *p = calloc(1, sizeof *p);
+  if (!p) abort();
+  p->graph = graph, p->out = out;
+  put_graph(p);
+  free(p);
+}

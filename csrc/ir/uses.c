@@ -1,0 +1,91 @@
+/* Dataflow queries and rewriting over a node tree. */
+#include <stdlib.h>
+
+#include "ir/graph.h"
+
+typedef struct {
+  const dc_graph *graph;
+  dc_use_fn visit;
+  void *context;
+  dc_nid by;
+} use_walk;
+
+static void visit_read(void *context, const dc_pool *pool, dc_ex e) {
+  const use_walk *w = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op == DC_EX_READ) w->visit(w->context, node->ref, DC_USE_READ, w->by);
+}
+
+static void visit_reads(use_walk *w, dc_ex e) {
+  if (e) dc_ex_walk(&w->graph->pool, e, visit_read, w);
+}
+
+static void uses(use_walk *w, dc_nid id, bool in_reduce) {
+  const dc_node *node = dc_node_at(w->graph, id);
+  w->by = id;
+  if (node->kind == DC_NODE_LIBRARY) {
+    for (uint32_t k = 0; k < node->lib.n_in; k++)
+      if (node->lib.in[k]) w->visit(w->context, node->lib.in[k], DC_USE_READ, id);
+    for (uint32_t k = 0; k < node->lib.n_out; k++)
+      if (node->lib.out[k]) w->visit(w->context, node->lib.out[k], DC_USE_WRITE, id);
+  } else if (node->kind == DC_NODE_TASKLET) {
+    dc_tasklet t = node->tasklet;
+    visit_reads(w, t.guard);
+    visit_reads(w, t.value);
+    for (uint32_t d = 0; d < t.rank; d++) visit_reads(w, t.index[d]);
+    if (t.wcr && !in_reduce) w->visit(w->context, t.out, DC_USE_READ, id);
+    w->visit(w->context, t.out, DC_USE_WRITE, id);
+  } else {
+    for (uint32_t k = 0; k < node->map.n_params; k++) {
+      dc_parameter p = w->graph->pool.params.v[node->map.params[k]];
+      visit_reads(w, p.begin);
+      visit_reads(w, p.end);
+    }
+    for (uint32_t k = 0; k < node->map.body.n; k++) uses(w, node->map.body.v[k], in_reduce || node->map.schedule == DC_MAP_REDUCE);
+  }
+}
+
+void dc_node_uses(const dc_graph *graph, dc_nid node, dc_use_fn visit, void *context) {
+  use_walk w = {graph, visit, context, node};
+  uses(&w, node, false);
+}
+
+enum { MAX_MAP_DEPTH = 64 };
+
+static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind == DC_NODE_TASKLET) return visit(context, id, maps, depth);
+  if (node->kind != DC_NODE_MAP) return DC_OK;
+  if (depth == MAX_MAP_DEPTH) return dc_error(DC_ERR_MODEL, "maps are nested deeper than %d", MAX_MAP_DEPTH);
+  maps[depth] = id;
+  for (uint32_t k = 0; k < dc_node_at(graph, id)->map.body.n; k++)
+    DC_TRY(tasklets(graph, dc_node_at(graph, id)->map.body.v[k], visit, context, maps, depth + 1));
+  return DC_OK;
+}
+
+dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context) {
+  dc_nid maps[MAX_MAP_DEPTH];
+  return tasklets(graph, node, visit, context, maps, 0);
+}
+
+void dc_node_rewrite(dc_graph *graph, dc_nid id, dc_leaf_fn leaf, void *context) {
+  dc_node node = *dc_node_at(graph, id); /* lists are shared with the original, so edits through it stay */
+  if (node.kind == DC_NODE_TASKLET) {
+    for (uint32_t d = 0; d < node.tasklet.rank; d++)
+      node.tasklet.index[d] = dc_ex_rewrite(&graph->pool, node.tasklet.index[d], leaf, context);
+    dc_ex guard = node.tasklet.guard ? dc_ex_rewrite(&graph->pool, node.tasklet.guard, leaf, context) : 0;
+    dc_ex value = dc_ex_rewrite(&graph->pool, node.tasklet.value, leaf, context);
+    int64_t truth;
+    if (guard && dc_ex_is_int(&graph->pool, guard, &truth) && truth) guard = 0;
+    dc_node_at(graph, id)->tasklet.guard = guard;
+    dc_node_at(graph, id)->tasklet.value = value;
+  } else if (node.kind == DC_NODE_MAP) {
+    for (uint32_t k = 0; k < node.map.n_params; k++) {
+      dc_param p = node.map.params[k];
+      dc_ex begin = dc_ex_rewrite(&graph->pool, graph->pool.params.v[p].begin, leaf, context);
+      dc_ex end = dc_ex_rewrite(&graph->pool, graph->pool.params.v[p].end, leaf, context);
+      graph->pool.params.v[p].begin = begin, graph->pool.params.v[p].end = end;
+    }
+    for (uint32_t k = 0; k < node.map.body.n; k++) dc_node_rewrite(graph, node.map.body.v[k], leaf, context);
+  }
+}

@@ -1,0 +1,152 @@
+/* Expressions, containers and the text form. */
+#include "check.h"
+
+static char *text_of(const dc_graph *g) {
+  dc_text t = {0};
+  dc_graph_print(g, &t);
+  return t.s;
+}
+
+static void round_trip(const char *text) {
+  dc_graph *g = NULL;
+  CHECK_OK(dc_graph_parse(text, &g));
+  if (!g) return;
+  char *once = text_of(g);
+  CHECK_TEXT(once, text);
+  dc_graph *clone = dc_graph_clone(g);
+  dc_graph_destroy(g);
+  char *cloned = text_of(clone);
+  CHECK_TEXT(cloned, text);
+  dc_graph_destroy(clone);
+  free(once);
+  free(cloned);
+}
+
+static void graphs_print_and_parse_back(void) {
+  round_trip("graph empty opset 0 {\n}\n");
+  round_trip(
+      "graph matmul opset 21 {\n"
+      "  symbol N >= 1\n"
+      "  input A: f32[N, 16]\n"
+      "  param B: f32[16, 4]\n"
+      "  const shape: i64[2] = {-1, 4}\n"
+      "  const scale: f32[] = {0.5}\n"
+      "  temp acc: f32[] register\n"
+      "  temp C: f32[N, 4]\n"
+      "  temp flat: f32[4*N] view C\n"
+      "  temp \"odd/name\": i64[2] known {N, 4}\n"
+      "  outputs C\n"
+      "  state main {\n"
+      "    map i in 0:N, j in 0:4 #MatMul {\n"
+      "      reduce k in 0:16 {\n"
+      "        acc[] sum= A[i, k] * B[k, j]\n"
+      "      }\n"
+      "      C[i, j] = exp(acc[]) * scale[] + 1.5f if j < N && i + 2*j >= 3\n"
+      "    }\n"
+      "    C, _ = Foo@13(A, _, B) {axis = -1, eps = 1e-05, mode = \"a\\x22b\", pads = ints [1, -2], w = tensor scale} @\"node 1\"\n"
+      "    C = grad(1, 2, 1) custom::MatMul@1(A, B, _, C)\n"
+      "  }\n"
+      "}\n");
+  round_trip(
+      "graph forms opset 7 {\n"
+      "  input X: f64[8]\n"
+      "  input I: i64[8]\n"
+      "  temp Y: f64[8]\n"
+      "  outputs Y\n"
+      "  state main {\n"
+      "    scatter i in 0:8:2 #Gather'1 {\n"
+      "      Y[I[i] < 0 ? I[i] + 8 : I[i]] sum= i + 1 < 8 ? X[min(7, i + 1)] : -2.0\n"
+      "    }\n"
+      "    sequential i in 1:8 {\n"
+      "      Y[i] = (-1.0) * (Y[i - 1] - X[i]) / (X[i] + f64(i)) - (Y[0] - X[0])\n"
+      "    }\n"
+      "  }\n"
+      "}\n");
+}
+
+static void bad_texts_name_line_and_problem(void) {
+  dc_graph *g;
+  CHECK_ERROR(dc_graph_parse("graph g {\n temp X: f99[2]\n}", &g), DC_ERR_MODEL, "line 2");
+  CHECK_ERROR(dc_graph_parse("graph g { state s { X[0] = 1 } }", &g), DC_ERR_MODEL, "declared container");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { X[0] = 1.0f + 1.0 } }", &g), DC_ERR_MODEL, "one type");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { X[i] = 1.0f } }", &g), DC_ERR_MODEL, "parameter");
+  CHECK_ERROR(dc_graph_parse("graph g { input X: f32[2] state s { X[0] = 1.0f } }", &g), DC_ERR_MODEL, "writes an input");
+  CHECK_ERROR(dc_graph_parse("graph g { const X: f32[3] = {1, 2} }", &g), DC_ERR_MODEL, "another size");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] view X }", &g), DC_ERR_MODEL, "view of itself");
+  CHECK_ERROR(dc_graph_parse("graph g { ", &g), DC_ERR_MODEL, "expected");
+}
+
+static void index_expressions_normalise(void) {
+  dc_graph *g = dc_graph_create("t");
+  dc_pool *p = &g->pool;
+  dc_ex n = dc_ex_sym(p, dc_symbol_get(p, "N", 1)), m = dc_ex_sym(p, dc_symbol_get(p, "M", 1));
+  dc_ex zero = dc_ex_int(p, 0), two = dc_ex_int(p, 2), four = dc_ex_int(p, 4);
+  dc_ex i = dc_ex_par(p, dc_param_new(p, "i", zero, n, 0)), j = dc_ex_par(p, dc_param_new(p, "j", zero, four, 0));
+  dc_ex flat = dc_ix_add(p, dc_ix_mul(p, i, four), j);
+  CHECK(dc_ix_sub(p, dc_ix_add(p, i, j), j) == i);
+  CHECK(dc_ix_div(p, flat, four) == i);
+  CHECK(dc_ix_mod(p, flat, four) == j);
+  CHECK(dc_ix_div(p, dc_ix_mul(p, n, m), m) == n);
+  CHECK(dc_ix_mod(p, dc_ix_mul(p, n, m), n) == zero);
+  CHECK(dc_ix_mul(p, dc_ix_add(p, n, two), m) == dc_ix_add(p, dc_ix_mul(p, m, n), dc_ix_mul(p, two, m)));
+  CHECK(dc_ix_min(p, n, dc_ix_add(p, n, two)) == n);
+  CHECK(dc_ix_max(p, zero, j) == j);
+  CHECK(dc_ex_in_range(p, i, n) == dc_ex_bool(p, true));
+  CHECK(dc_ex_in_range(p, j, n) != dc_ex_bool(p, true));
+  CHECK(dc_ex_in_range(p, dc_ix_sub(p, dc_ix_sub(p, n, dc_ex_int(p, 1)), i), n) == dc_ex_bool(p, true));
+  CHECK(dc_ex_in_range(p, flat, dc_ix_mul(p, n, four)) == dc_ex_bool(p, true));
+  CHECK(dc_ix_div(p, dc_ex_int(p, -7), two) == dc_ex_int(p, -4));
+  CHECK(dc_ix_mod(p, dc_ex_int(p, -7), four) == dc_ex_int(p, 1));
+  CHECK(dc_ix_div(p, two, zero) == zero);
+  dc_ex coefficient, rest;
+  dc_param jp = dc_ex_node(p, j)->ref;
+  CHECK(dc_ix_split(p, dc_ix_add(p, dc_ix_mul(p, j, n), i), jp, &coefficient, &rest) && coefficient == n && rest == i);
+  dc_text text = {0};
+  dc_ex_print(g, dc_ix_sub(p, dc_ix_mul(p, flat, n), two), &text);
+  CHECK_TEXT(text.s, "4*N*i + N*j - 2");
+  dc_text_free(&text);
+  int64_t symbols[] = {0, 5, 7}, params[] = {0, 3, 2};
+  CHECK(dc_ix_eval(p, dc_ix_mul(p, flat, n), symbols, params) == 70);
+  dc_graph_destroy(g);
+}
+
+static void scalar_constants_fold_safely(void) {
+  dc_graph *g = dc_graph_create("t");
+  dc_pool *p = &g->pool;
+  dc_cid x = dc_container_add(g, "x", DC_F32, 0, NULL, DC_ROLE_INPUT);
+  dc_ex r = dc_ex_read(p, DC_F32, x, NULL, 0), zero = dc_ex_const(p, DC_F32, 0), one = dc_ex_const(p, DC_F32, 1);
+  CHECK(dc_ex_prim2(p, DC_MUL, r, one) == r);
+  CHECK(dc_ex_prim2(p, DC_ADD, zero, r) == r);
+  CHECK(dc_ex_prim2(p, DC_MUL, r, zero) != zero);
+  CHECK(dc_ex_prim2(p, DC_ADD, one, one) == dc_ex_const(p, DC_F32, 2));
+  CHECK(dc_ex_cast(p, DC_F32, dc_ex_cast(p, DC_F64, r)) == r);
+  CHECK(dc_ex_cast(p, DC_I8, dc_ex_int(p, 200)) == dc_ex_const(p, DC_I8, -56));
+  CHECK(dc_ex_select(p, dc_ex_bool(p, false), zero, r) == r);
+  CHECK(dc_f32_to_f16(65520.0f) == 0x7C00 && dc_f32_to_f16(1e-8f) == 0 && dc_f32_to_f16(0.333251953125f) == 0x3555);
+  int wrong = 0;
+  for (uint32_t bits = 0; bits < 65536; bits++) {
+    float f = dc_f16_to_f32((uint16_t)bits);
+    wrong += f == f && dc_f32_to_f16(f) != bits;
+  }
+  CHECK(wrong == 0);
+  dc_graph_destroy(g);
+}
+
+static void clones_of_nodes_bind_their_own_parameters(void) {
+  dc_graph *g = NULL;
+  CHECK_OK(dc_graph_parse("graph g { input X: f32[4] temp Y: f32[4] state s { map i in 0:4 { reduce k in 0:i { Y[i] sum= X[k] } } } }", &g));
+  dc_nid first = dc_graph_scope(g)->v[0], copy = dc_node_clone(g, first);
+  dc_scope_push(g, dc_graph_scope(g), copy);
+  CHECK_OK(dc_graph_verify(g));
+  CHECK(dc_node_at(g, copy)->map.params[0] != dc_node_at(g, first)->map.params[0]);
+  dc_graph_destroy(g);
+}
+
+int main(void) {
+  graphs_print_and_parse_back();
+  bad_texts_name_line_and_problem();
+  index_expressions_normalise();
+  scalar_constants_fold_safely();
+  clones_of_nodes_bind_their_own_parameters();
+  return check_report();
+}
