@@ -26,7 +26,12 @@ DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
 void dc_native_call_destroy(dc_native_call *call);
 
-/* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state. */
+/* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state.
+ * buffers[-1] is an int64_t *error: a kernel whose data-dependent index leaves its container stores
+ * 1 + the ordinal of the tasklet (in dc_node_tasklets order) there, and never touches memory outside;
+ * the caller zeroes it before and checks it after.  Buffers must not overlap unless their containers
+ * are views of one another, except that a map without nested maps may write over an input that it
+ * reads only at the element that it writes. */
 typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
 typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
 /* cache_dir NULL: $DCML_CACHE or the user's cache folder.  A missing compiler is not an error here. */
