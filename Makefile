@@ -16,7 +16,10 @@ ctest: $(TESTS)             ## build and run the C tests
 
 $(OUT)/libdcml.a: $(OBJ)
 	@rm -f $@; ar rcs $@ $(OBJ)
-$(OUT)/%.o: %.c
+$(OUT)/gen/ops_text.h: csrc/ops/ops.def tools/embed.py
+	@mkdir -p $(dir $@)
+	python3 tools/embed.py $< $@ ops_text
+$(OUT)/%.o: %.c | $(OUT)/gen/ops_text.h
 	@mkdir -p $(dir $@)
 	$(CC) $(WARN) $(CFLAGS) -fPIC -fopenmp -Icsrc -I$(OUT)/gen -MMD -c $< -o $@
 $(OUT)/test_%: tests/c/test_%.c $(OUT)/libdcml.a

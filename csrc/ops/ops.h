@@ -20,8 +20,10 @@ void dc_ops_destroy(dc_ops *ops);
 DC_MUST_USE dc_status dc_ops_add(dc_ops *ops, const char *text);
 /* The row with the greatest since-version <= opset; NULL if none. domain: "" for ai.onnx. */
 const dc_row *dc_ops_find(dc_ops *ops, const char *domain, const char *op, int opset);
-/* All rows in order, for documentation and tests; index from 0, NULL at the end. */
-const dc_row *dc_ops_at(dc_ops *ops, uint32_t index);
+/* The same, and why a row does not parse: DC_ERR_VALUE with line and column. */
+DC_MUST_USE dc_status dc_ops_lookup(dc_ops *ops, const char *domain, const char *op, int opset, const dc_row **out);
+/* All rows in order, for documentation and tests; index from 0, *out is NULL at the end. */
+DC_MUST_USE dc_status dc_ops_row_at(dc_ops *ops, uint32_t index, const dc_row **out);
 
 /* Schema. */
 typedef struct {
@@ -43,8 +45,10 @@ uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs);
 bool dc_row_has_grad(const dc_row *row);
 /* True if the body is one native kernel call rather than statements. */
 bool dc_row_is_native(const dc_row *row);
-/* k-th native implementation name for a tag: wrt 0 is the forward; NULL at the end. */
-const char *dc_row_native(const dc_row *row, uint32_t wrt, uint32_t k);
+/* True if the output holds the input's elements in the same order (Reshape, Flatten, ...). */
+bool dc_row_is_alias(const dc_row *row);
+/* k-th library of the row's `natives` list, in order of preference; NULL at the end. */
+const char *dc_row_native(const dc_row *row, uint32_t k);
 const char *dc_row_text(const dc_row *row); /* the source text */
 
 /* Infers outputs of a library node whose inputs have types and shapes: sets dtype, rank,
