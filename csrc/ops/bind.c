@@ -47,6 +47,7 @@ static dc_dtype type_variable(dc_inst *in, const char *name) {
 static bool in_class(const char *class_name, dc_dtype t) {
   bool native_float = t == DC_F16 || t == DC_BF16 || t == DC_F32 || t == DC_F64;
   if (strcmp(class_name, "float") == 0) return native_float;
+  if (strcmp(class_name, "float8") == 0) return dc_dtype_is_float(t);
   if (strcmp(class_name, "int") == 0) return dc_dtype_is_integer(t);
   if (strcmp(class_name, "num") == 0) return native_float || dc_dtype_is_integer(t);
   if (strcmp(class_name, "signed") == 0) return native_float || dc_dtype_is_signed(t);
@@ -266,6 +267,11 @@ dc_status dc_inst_bind(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, d
     if (in->row->in[s].is_meta) continue;
     if (!in->row->in[s].variadic) DC_TRY(match_input(in, s, -1));
     for (int32_t k = 0; in->row->in[s].variadic && dc_inst_tensor(in, in->row->in_sig[s].name, k); k++) DC_TRY(match_input(in, s, k));
+  }
+  for (uint32_t w = 0; w < in->row->n_where; w++) { /* definitions are also checks: none stays unevaluated */
+    dc_value ignored;
+    bool found;
+    DC_TRY(dc_inst_lookup(in, in->row->where[w].name, &ignored, &found));
   }
   return DC_OK;
 }

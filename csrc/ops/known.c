@@ -196,7 +196,6 @@ static void store_known(evaluator *ev, dc_cid c) {
   k->known = known, k->known_count = ev->counts[c];
 }
 
-/* Shape and Size read no data, so their expansion is known although the input is not. */
 static bool worth_trying(evaluator *ev, const dc_library *lib) {
   bool integer_output = false;
   for (uint32_t k = 0; k < lib->n_out; k++) {
@@ -218,8 +217,7 @@ static dc_status propagate(dc_ops *ops, evaluator *ev, dc_nid node) {
   bool all_known = true;
   for (uint32_t k = 0; k < lib.n_in; k++)
     if (lib.in[k] && !load_input(ev, lib.in[k])) all_known = false;
-  bool shape_only = strcmp(dc_row_name(row), "Shape") == 0 || strcmp(dc_row_name(row), "Size") == 0;
-  if (!all_known && !shape_only) return DC_OK;
+  if (!all_known && dc_row_reads_data(row)) return DC_OK;
   dc_scope scope = {0};
   uint32_t first_temp = ev->graph->containers.n;
   DC_TRY(dc_ops_expand(ops, ev->graph, node, &scope));

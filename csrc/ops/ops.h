@@ -47,6 +47,8 @@ bool dc_row_has_grad(const dc_row *row);
 bool dc_row_is_native(const dc_row *row);
 /* True if the output holds the input's elements in the same order (Reshape, Flatten, ...). */
 bool dc_row_is_alias(const dc_row *row);
+/* False for rows that look at shapes only (Shape, Size, EyeLike, ...). */
+bool dc_row_reads_data(const dc_row *row);
 /* k-th library of the row's `natives` list, in order of preference; NULL at the end. */
 const char *dc_row_native(const dc_row *row, uint32_t k);
 const char *dc_row_text(const dc_row *row); /* the source text */

@@ -204,3 +204,21 @@ bool dc_row_is_alias(const dc_row *row) {
   return s->expr->flat && s->expr->n == 2 && is_name(s->expr->items[0], row->in_sig[0].name) && is_name(s->expr->items[1], i) &&
          is_name(s->index[0], i);
 }
+
+static bool ast_reads(const dc_ast *a) {
+  if (!a) return false;
+  if (a->kind == AST_READ || (a->kind == AST_CALL && strcmp(a->name, "ndidx") == 0)) return true;
+  for (uint32_t k = 0; k < a->n; k++)
+    if (ast_reads(a->items[k])) return true;
+  return ast_reads(a->fallback) || ast_reads(a->guard);
+}
+
+static bool block_reads(const dc_block *block) {
+  for (uint32_t k = 0; k < block->n; k++) {
+    const dc_stmt *s = block->v[k];
+    if (s->kind == STMT_NATIVE || ast_reads(s->expr) || block_reads(&s->body) || block_reads(&s->other)) return true;
+  }
+  return false;
+}
+
+bool dc_row_reads_data(const dc_row *row) { return block_reads(&row->body); }
