@@ -1,0 +1,248 @@
+"""The table of ATen rows, and the builder that a row appends ONNX nodes with.
+
+The one idea: a row is a small function (or one line of a dictionary) from an ATen overload to
+ONNX operators.  It sees values by their fx node and asks the builder for names; the builder
+knows types, constants and symbolic extents, so that a row only says what the operator is.
+Must not know: how a module is captured, or what happens to the graph afterwards.
+"""
+import operator
+
+import numpy as np
+import torch
+
+OPSET = 23  # RMSNormalization is the newest operator that the rows use
+
+ONNX_DTYPE = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.uint16: 4, torch.int16: 5, torch.int32: 6,
+              torch.int64: 7, torch.bool: 9, torch.float16: 10, torch.float64: 11, torch.uint32: 12, torch.uint64: 13,
+              torch.bfloat16: 16}
+_NUMPY = {torch.float32: np.float32, torch.uint8: np.uint8, torch.int8: np.int8, torch.uint16: np.uint16,
+          torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_,
+          torch.float16: np.float16, torch.float64: np.float64, torch.uint32: np.uint32, torch.uint64: np.uint64}
+INT64_MAX = 2**63 - 1
+
+TABLE = {}  # "aten.relu.default" -> row(builder, node, *args, **kwargs) -> value name, list of names, or Symbolic
+
+
+class Decline(Exception):
+    """A row does not serve this use of its overload; the reason is the message."""
+
+
+def row(*overloads):
+    """Registers the decorated function for ``overloads``, e.g. ``row("add.Tensor")``."""
+    def register(function):
+        for name in overloads:
+            TABLE["aten." + name] = function
+        return function
+    return register
+
+
+class Symbolic:
+    """An integer or float scalar known only at run time; its nodes are made when first asked for."""
+    def __init__(self, make):
+        self._make, self._name = make, None
+
+    def name(self):
+        if self._name is None:
+            self._name = self._make()
+        return self._name
+
+
+def meta(node):
+    """The fake tensor (or SymInt) that export recorded for an fx node; other values stand for themselves."""
+    return node.meta["val"] if isinstance(node, torch.fx.Node) else node
+
+
+def rank(node):
+    return meta(node).dim()
+
+
+def dims(node):
+    """Extents of a tensor node: int where static, SymInt where not."""
+    return list(meta(node).shape)
+
+
+def static_dims(node, first=0):
+    """Extents from dimension ``first`` on; declines when one of them is symbolic."""
+    shape = dims(node)[first:]
+    if not all(isinstance(d, int) for d in shape):
+        raise Decline(f"extents {shape} must be known when the module is captured")
+    return shape
+
+
+def same_extent(a, b):
+    """Two extents that are the same symbolic expression."""
+    return isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and a.node.expr == b.node.expr
+
+
+def norm_axis(axis, n):
+    return axis + n if axis < 0 else axis
+
+
+def norm_axes(axes, n):
+    """None and [] mean all axes; returns sorted non-negative axes."""
+    if isinstance(axes, int):
+        axes = [axes]
+    return sorted(norm_axis(a, n) for a in axes) if axes else list(range(n))
+
+
+def spread(value, n):
+    """A stride-like argument (int, one-element or n-element list) as a list of n."""
+    value = [value] if isinstance(value, int) else list(value)
+    return value * n if len(value) == 1 else value
+
+
+def used_outputs(node):
+    """Which results of a node with several results are used."""
+    return {user.args[1] for user in node.users if user.target is operator.getitem}
+
+
+class Builder:
+    """Appends nodes to ``graph``, remembering the value name of each fx node."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.env = {}          # fx node -> value name | list of names | Symbolic
+        self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
+        self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
+        self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
+        self.seed = None       # name of the random seed input, once asked for
+        self._streams = 0
+        self._consts = {}
+        self._hint, self._site = "t", ""
+
+    def enter(self, node):
+        """Results of the following ops are named after ``node``."""
+        self._hint = node.name
+        stack = node.meta.get("nn_module_stack")
+        path = list(stack.values())[-1][0] if stack else ""
+        self._site = f"{path}/{node.name}" if path and not path.startswith("_empty") else node.name
+
+    # -- values ---------------------------------------------------------------------------------
+    def op(self, kind, *inputs, outs=1, domain="", **attrs):
+        """Appends one ONNX node; attributes that are None are left out.  One name, or a list if outs > 1."""
+        attrs = {k: v for k, v in attrs.items() if v is not None}
+        names = self.graph.add_node(kind, list(inputs), [self._hint] * outs, attrs, domain, self._site)
+        return names[0] if outs == 1 else names
+
+    def const(self, value, dtype=torch.int64):
+        """A constant of a torch dtype from a number, list or numpy array."""
+        if dtype == torch.bfloat16:  # numpy has no bfloat16
+            return self.op("Cast", self.const(value, torch.float32), to=ONNX_DTYPE[dtype])
+        array = np.asarray(value).astype(_dtype_of(dtype))
+        key = (array.tobytes(), array.shape, str(array.dtype))
+        if key not in self._consts:
+            self._consts[key] = self.graph.add_const("c", array)
+        return self._consts[key]
+
+    def cast(self, name, have, want):
+        return name if have == want else self.op("Cast", name, to=ONNX_DTYPE[want])
+
+    def __call__(self, value, dtype=None):
+        """The name of a tensor node or scalar, converted to ``dtype`` if given."""
+        if value is None:
+            return None
+        if isinstance(value, torch.fx.Node):
+            held, have = self.env[value], meta(value)
+            if isinstance(held, Symbolic):
+                have = _scalar_dtype(have)
+                return self.cast(held.name(), have, dtype or have)
+            return self.cast(held, have.dtype, dtype or have.dtype)
+        if isinstance(value, torch.SymInt):
+            raise Decline("a symbolic extent outside the traced graph")
+        return self.const(value, dtype or _scalar_dtype(value))
+
+    def ints(self, values):
+        """A list of ints and symbolic ints as a 1-d int64 tensor."""
+        if all(isinstance(v, int) for v in values):
+            return self.const(np.array(values, np.int64))
+        one = self.const([1])
+        parts = [self.const([v]) if isinstance(v, int) else self.op("Reshape", self(v), one) for v in values]
+        return self.op("Concat", *parts, axis=0)
+
+    # -- shapes ---------------------------------------------------------------------------------
+    def size(self, node, axis):
+        """Extent of one axis as a 0-d int64 tensor."""
+        extent = dims(node)[axis]
+        if isinstance(extent, int):
+            return self.const(extent)
+        return self.extent(self(node), norm_axis(axis, rank(node)))
+
+    def extent(self, name, axis):
+        return self.op("Gather", self.op("Shape", name), self.const(axis), axis=0)
+
+    def shape(self, node):
+        """Extents of a tensor node as a 1-d int64 tensor."""
+        extents = dims(node)
+        if all(isinstance(d, int) for d in extents):
+            return self.const(np.array(extents, np.int64))
+        return self.op("Shape", self(node))
+
+    def count(self, node, axes, dtype):
+        """Number of elements over ``axes`` as a 0-d tensor of ``dtype``."""
+        extents = [dims(node)[a] for a in axes]
+        if all(isinstance(d, int) for d in extents):
+            return self.const(int(np.prod(extents, dtype=np.int64)), dtype)
+        total = self.op("ReduceProd", self.op("Gather", self.op("Shape", self(node)), self.const(list(axes)), axis=0),
+                        keepdims=0)
+        return self.cast(total, torch.int64, dtype)
+
+    def reshape(self, name, sizes, have=()):
+        """Reshape to ints, -1 and symbolic values; ``have``: the extents of ``name``, of which equal ones are copied."""
+        if any(isinstance(s, int) and s == 0 for s in sizes):
+            return self.op("Reshape", name, self.ints(sizes), allowzero=0 if -1 in sizes else 1)
+        want = [0 if i < len(have) and same_extent(meta(s), have[i]) else s for i, s in enumerate(sizes)]
+        unknown = [i for i, s in enumerate(want) if not isinstance(s, int)]
+        if not unknown or len(unknown) == 1 and -1 not in [s for s in want if isinstance(s, int)]:
+            return self.op("Reshape", name, self.const([s if isinstance(s, int) else -1 for s in want]))
+        return self.op("Reshape", name, self.ints(sizes))
+
+    def reshape_like(self, name, node):
+        """Reshape to the recorded extents of ``node``; symbolic extents beyond the first need a row of their own."""
+        extents = dims(node)
+        if sum(not isinstance(d, int) for d in extents) > 1:
+            raise Decline(f"reshape to {extents} has several symbolic extents")
+        return self.reshape(name, extents)
+
+    def unsqueeze(self, name, *axes):
+        return self.op("Unsqueeze", name, self.const(list(axes)))
+
+    def squeeze(self, name, *axes):
+        return self.op("Squeeze", name, self.const(list(axes)))
+
+    def transpose(self, name, perm):
+        return name if list(perm) == list(range(len(perm))) else self.op("Transpose", name, perm=list(perm))
+
+    def slice(self, name, start, end, axis, step=1):
+        return self.op("Slice", name, self.const([start]), self.const([end]), self.const([axis]),
+                       self.const([step]) if step != 1 else None)
+
+    def fill(self, value, sizes, dtype):
+        """A tensor of one value; ``sizes`` may hold symbolic values."""
+        scalar = self(value, dtype)
+        return self.op("Expand", scalar, self.ints(sizes)) if len(sizes) else scalar
+
+    # -- effects --------------------------------------------------------------------------------
+    def stop(self, name):
+        """Identity that passes no gradient."""
+        return self.op("StopGradient", name, domain="dcml")
+
+    def uniform(self, shape):
+        """float32 uniform numbers in [0, 1) of the shape given as an int64 tensor; a fresh stream each time."""
+        if self.seed is None:
+            self.seed = self.graph.add_input("seed", ONNX_DTYPE[torch.int64], [])
+        self._streams += 1
+        return self.op("Rng", self.seed, shape, domain="dcml", stream=self._streams)
+
+
+def _dtype_of(dtype):
+    if dtype not in _NUMPY:
+        raise Decline(f"constants of type {dtype}")
+    return _NUMPY[dtype]
+
+
+def _scalar_dtype(value):
+    if isinstance(value, (bool, torch.SymBool)):
+        return torch.bool
+    if isinstance(value, (int, torch.SymInt)):
+        return torch.int64
+    return torch.get_default_dtype()

@@ -1,0 +1,638 @@
+"""Rows of element-wise operators: arithmetic with type promotion, comparisons, activations, casts, random numbers.
+
+The recorded type of the result decides the type that a row computes in, so torch's promotion
+rules need no restatement here; comparisons and bitwise rows ask torch for the common type.
+"""
+import math
+import operator
+
+import torch
+
+from .builder import TABLE, Decline, Symbolic, dims, meta, rank, row
+
+_SAME = {  # overload -> ONNX operator on the first argument, computed in the result's type
+    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
+    "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor", "hardswish": "HardSwish",
+    "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu", "round": "Round",
+    "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan",
+    "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
+}
+_INTEGER_IDENTITY = {"ceil", "floor", "round", "relu"}  # ONNX rounds floats only; relu is left to Max
+
+
+def _same(kind, name):
+    def same(b, n, x, **_):
+        dtype = meta(n).dtype
+        if name in _INTEGER_IDENTITY and not dtype.is_floating_point:
+            return b.op("Max", b(x), b.const(0, dtype)) if name == "relu" else b(x)
+        if name == "bitwise_not" and dtype == torch.bool:
+            return b.op("Not", b(x))
+        return b.op(kind, b(x, dtype))
+    return same
+
+
+for _name, _kind in _SAME.items():
+    TABLE[f"aten.{_name}.default"] = _same(_kind, _name)
+
+
+@row("clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default", "lift_fresh.default",
+     "positive.default", "lift.default", "resolve_conj.default", "resolve_neg.default")
+def _(b, n, x, **_):
+    return b(x)
+
+
+@row("detach.default")
+def _(b, n, x):
+    return b.stop(b(x)) if meta(x).dtype.is_floating_point else b(x)
+
+
+@row("_to_copy.default", "to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as.default",
+     "_assert_tensor_metadata.default")
+def _(b, n, x, *_, **__):
+    return b(x, meta(n).dtype) if meta(n) is not None else None
+
+
+@row("copy.default")
+def _(b, n, x, source, *_):
+    value = b(source, meta(n).dtype)
+    return value if dims(source) == dims(n) else b.op("Expand", value, b.shape(x))
+
+
+# -- unary operators written with others -----------------------------------------------------------
+def _unary(*overloads):
+    """Registers f(b, x, const) where x is the argument in the result's type and const makes constants of it."""
+    def register(f):
+        @row(*overloads)
+        def unary(b, n, x, *args, **kwargs):
+            dtype = meta(n).dtype
+            return f(b, b(x, dtype), lambda v: b.const(v, dtype), *args, **kwargs)
+        return f
+    return register
+
+
+@_unary("rsqrt.default")
+def _(b, x, c):
+    return b.op("Reciprocal", b.op("Sqrt", x))
+
+
+@_unary("silu.default")
+def _(b, x, c):
+    return b.op("Mul", x, b.op("Sigmoid", x))
+
+
+@_unary("square.default")
+def _(b, x, c):
+    return b.op("Mul", x, x)
+
+
+@_unary("exp2.default")
+def _(b, x, c):
+    return b.op("Exp", b.op("Mul", x, c(math.log(2))))
+
+
+@_unary("expm1.default")
+def _(b, x, c):
+    # e^x - 1 = 2 sinh(x/2) e^(x/2): no cancellation near zero; below -60 it is -1, where sinh would overflow
+    half = b.op("Mul", b.op("Clip", x, c(-60)), c(0.5))
+    return b.op("Mul", b.op("Mul", c(2), b.op("Sinh", half)), b.op("Exp", half))
+
+
+@_unary("log1p.default")
+def _(b, x, c):
+    # near zero log(1 + x) = 2 atanh(x / (2 + x)), which does not cancel; the clip keeps its other branch finite
+    near = b.op("Clip", x, c(-0.5), c(0.5))
+    series = b.op("Mul", c(2), b.op("Atanh", b.op("Div", near, b.op("Add", near, c(2)))))
+    return b.op("Where", b.op("Less", b.op("Abs", x), c(0.5)), series, b.op("Log", b.op("Add", x, c(1))))
+
+
+@_unary("log2.default")
+def _(b, x, c):
+    return b.op("Mul", b.op("Log", x), c(1 / math.log(2)))
+
+
+@_unary("log10.default")
+def _(b, x, c):
+    return b.op("Mul", b.op("Log", x), c(1 / math.log(10)))
+
+
+@_unary("erfc.default", "special_erfc.default")
+def _(b, x, c):
+    return b.op("Sub", c(1), b.op("Erf", x))
+
+
+@_unary("trunc.default", "fix.default")
+def _(b, x, c):
+    return b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
+
+
+@_unary("frac.default")
+def _(b, x, c):
+    return b.op("Sub", x, b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x))))
+
+
+@_unary("logit.default", "special_logit.default")
+def _(b, x, c, eps=None):
+    if eps is not None:
+        x = b.op("Clip", x, c(eps), c(1 - eps))
+    return b.op("Log", b.op("Div", x, b.op("Sub", c(1), x)))
+
+
+@_unary("log_sigmoid.default")
+def _(b, x, c):
+    return b.op("Neg", b.op("Softplus", b.op("Neg", x)))
+
+
+@row("log_sigmoid_forward.default")
+def _(b, n, x):
+    return [b.op("Neg", b.op("Softplus", b.op("Neg", b(x)))), None]
+
+
+@_unary("hardsigmoid.default")
+def _(b, x, c):
+    return b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@_unary("hardtanh.default")
+def _(b, x, c, lo=-1, hi=1):
+    return b.op("Clip", x, c(lo), c(hi))
+
+
+@_unary("relu6.default")
+def _(b, x, c):
+    return b.op("Clip", x, c(0), c(6))
+
+
+@_unary("elu.default")
+def _(b, x, c, alpha=1, scale=1, input_scale=1):
+    if input_scale != 1:
+        raise Decline("elu with an input scale")
+    y = b.op("Elu", x, alpha=float(alpha))
+    return y if scale == 1 else b.op("Mul", y, c(scale))
+
+
+@_unary("selu.default")
+def _(b, x, c):
+    return b.op("Selu", x)
+
+
+@_unary("celu.default")
+def _(b, x, c, alpha=1.0):
+    return b.op("Celu", x, alpha=float(alpha))
+
+
+@_unary("gelu.default")
+def _(b, x, c, approximate="none"):
+    return b.op("Gelu", x, approximate=approximate)
+
+
+@_unary("leaky_relu.default")
+def _(b, x, c, slope=0.01):
+    return b.op("LeakyRelu", x, alpha=float(slope))
+
+
+@_unary("softplus.default")
+def _(b, x, c, beta=1, threshold=20):
+    scaled = x if beta == 1 else b.op("Mul", x, c(beta))
+    y = b.op("Softplus", scaled)
+    y = y if beta == 1 else b.op("Div", y, c(beta))
+    # above the threshold torch is linear; at 20 and more float32 cannot tell the two apart
+    return y if threshold >= 20 else b.op("Where", b.op("Greater", scaled, c(threshold)), x, y)
+
+
+@_unary("softsign.default")
+def _(b, x, c):
+    return b.op("Softsign", x)
+
+
+@_unary("hardshrink.default")
+def _(b, x, c, lambd=0.5):
+    return b.op("Shrink", x, lambd=float(lambd), bias=0.0)
+
+
+@_unary("softshrink.default")
+def _(b, x, c, lambd=0.5):
+    return b.op("Shrink", x, lambd=float(lambd), bias=float(lambd))
+
+
+@_unary("tanhshrink.default")
+def _(b, x, c):
+    return b.op("Sub", x, b.op("Tanh", x))
+
+
+@_unary("threshold.default")
+def _(b, x, c, threshold, value):
+    return b.op("Where", b.op("Greater", x, c(threshold)), x, c(value))
+
+
+@row("prelu.default", "_prelu_kernel.default")
+def _(b, n, x, weight):
+    slope = b(weight)
+    if rank(weight) == 1 and rank(x) != 1:  # one slope for all, or one per channel of an NC... tensor
+        slope = b.reshape(slope, dims(weight) + [1] * (rank(x) - 2) if rank(x) else [])
+    return b.op("PRelu", b(x), slope)
+
+
+@row("glu.default")
+def _(b, n, x, dim=-1):
+    left, right = b.op("Split", b(x), outs=2, axis=dim, num_outputs=2)
+    return b.op("Mul", left, b.op("Sigmoid", right))
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+def _scaled(b, x, alpha, dtype):
+    x = b(x, dtype)
+    return x if isinstance(alpha, (int, float)) and alpha == 1 else b.op("Mul", x, b(alpha, dtype))
+
+
+@row("add.Tensor", "add.Scalar")
+def _(b, n, x, y, alpha=1):
+    dtype = meta(n).dtype
+    return b.op("Or" if dtype == torch.bool else "Add", b(x, dtype), _scaled(b, y, alpha, dtype))
+
+
+@row("sub.Tensor", "sub.Scalar")
+def _(b, n, x, y, alpha=1):
+    dtype = meta(n).dtype
+    return b.op("Sub", b(x, dtype), _scaled(b, y, alpha, dtype))
+
+
+@row("rsub.Tensor", "rsub.Scalar")
+def _(b, n, x, y, alpha=1):
+    dtype = meta(n).dtype
+    return b.op("Sub", b(y, dtype), _scaled(b, x, alpha, dtype))
+
+
+@row("mul.Tensor", "mul.Scalar")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("And" if dtype == torch.bool else "Mul", b(x, dtype), b(y, dtype))
+
+
+@row("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("Div", b(x, dtype), b(y, dtype))
+
+
+def _divide_rounded(b, n, x, y, mode):
+    dtype = meta(n).dtype
+    quotient = b.op("Div", b(x, dtype), b(y, dtype))
+    if dtype.is_floating_point:
+        if mode == "trunc":
+            return b.op("Mul", b.op("Sign", quotient), b.op("Floor", b.op("Abs", quotient)))
+        return b.op("Floor", quotient) if mode == "floor" else quotient
+    if mode == "trunc":
+        return quotient
+    # an integer Div truncates: take (x - x mod y) / y, where the remainder has the divisor's sign
+    return b.op("Div", b.op("Sub", b(x, dtype), b.op("Mod", b(x, dtype), b(y, dtype))), b(y, dtype))
+
+
+@row("div.Tensor_mode", "div.Scalar_mode")
+def _(b, n, x, y, rounding_mode=None):
+    return _divide_rounded(b, n, x, y, rounding_mode)
+
+
+@row("floor_divide.default", "floor_divide.Scalar")
+def _(b, n, x, y):
+    return _divide_rounded(b, n, x, y, "floor")
+
+
+@row("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    x, y = b(x, dtype), b(y, dtype)
+    if not dtype.is_floating_point:
+        return b.op("Mod", x, y)
+    return b.op("Sub", x, b.op("Mul", b.op("Floor", b.op("Div", x, y)), y))
+
+
+@row("fmod.Tensor", "fmod.Scalar")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("Mod", b(x, dtype), b(y, dtype), fmod=1)
+
+
+@row("pow.Tensor_Scalar")
+def _(b, n, x, exponent):
+    dtype = meta(n).dtype
+    x = b(x, dtype)
+    if exponent in (2, 3):
+        square = b.op("Mul", x, x)
+        return square if exponent == 2 else b.op("Mul", square, x)
+    if exponent == 1:
+        return x
+    if dtype.is_floating_point and exponent in (0.5, -1, -0.5):
+        root = x if exponent == -1 else b.op("Sqrt", x)
+        return root if exponent == 0.5 else b.op("Reciprocal", root)
+    return b.op("Pow", x, b.const(exponent, dtype))
+
+
+@row("pow.Tensor_Tensor", "pow.Scalar")
+def _(b, n, x, exponent):
+    dtype = meta(n).dtype
+    return b.op("Pow", b(x, dtype), b(exponent, dtype))
+
+
+@row("atan2.default")
+def _(b, n, y, x):
+    # 2 atan(y / (r + x)), or for x <= 0 the equal 2 atan((r - x) / y)
+    dtype = meta(n).dtype
+    y, x, zero = b(y, dtype), b(x, dtype), b.const(0, dtype)
+    r = b.op("Sqrt", b.op("Add", b.op("Mul", x, x), b.op("Mul", y, y)))
+    right = b.op("Greater", x, zero)
+    level = b.op("Equal", y, zero)
+    ratio = b.op("Where", right, b.op("Div", y, b.op("Where", right, b.op("Add", r, x), b.const(1, dtype))),
+                 b.op("Div", b.op("Sub", r, x), b.op("Where", level, b.const(1, dtype), y)))
+    angle = b.op("Mul", b.const(2, dtype), b.op("Atan", ratio))
+    flat = b.op("Where", b.op("Less", x, zero), b.const(math.pi, dtype), zero)
+    return b.op("Where", b.op("And", level, b.op("Not", right)), flat, angle)
+
+
+@row("maximum.default", "fmax.default")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("Or" if dtype == torch.bool else "Max", b(x, dtype), b(y, dtype))
+
+
+@row("minimum.default", "fmin.default")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("And" if dtype == torch.bool else "Min", b(x, dtype), b(y, dtype))
+
+
+@row("max.other", "min.other")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("Max" if "max" in str(n.target) else "Min", b(x, dtype), b(y, dtype))
+
+
+@row("clamp.default", "clamp.Tensor", "clip.default", "clip.Tensor")
+def _(b, n, x, lo=None, hi=None):
+    dtype = meta(n).dtype
+    if all(not isinstance(v, torch.fx.Node) for v in (lo, hi)):
+        return b.op("Clip", b(x, dtype), b(lo, dtype), b(hi, dtype))
+    y = b(x, dtype)
+    y = y if lo is None else b.op("Max", y, b(lo, dtype))
+    return y if hi is None else b.op("Min", y, b(hi, dtype))
+
+
+@row("clamp_min.default", "clamp_min.Tensor")
+def _(b, n, x, lo):
+    dtype = meta(n).dtype
+    if isinstance(lo, torch.fx.Node):
+        return b.op("Max", b(x, dtype), b(lo, dtype))
+    return b.op("Clip", b(x, dtype), b(lo, dtype))
+
+
+@row("clamp_max.default", "clamp_max.Tensor")
+def _(b, n, x, hi):
+    dtype = meta(n).dtype
+    if isinstance(hi, torch.fx.Node):
+        return b.op("Min", b(x, dtype), b(hi, dtype))
+    return b.op("Clip", b(x, dtype), None, b(hi, dtype))
+
+
+@row("addcmul.default")
+def _(b, n, x, y, z, value=1):
+    dtype = meta(n).dtype
+    product = b.op("Mul", b(y, dtype), b(z, dtype))
+    return b.op("Add", b(x, dtype), product if value == 1 else b.op("Mul", product, b(value, dtype)))
+
+
+@row("addcdiv.default")
+def _(b, n, x, y, z, value=1):
+    dtype = meta(n).dtype
+    ratio = b.op("Div", b(y, dtype), b(z, dtype))
+    return b.op("Add", b(x, dtype), ratio if value == 1 else b.op("Mul", ratio, b(value, dtype)))
+
+
+@row("lerp.Scalar", "lerp.Tensor")
+def _(b, n, x, y, weight):
+    dtype = meta(n).dtype
+    return b.op("Add", b(x, dtype), b.op("Mul", b(weight, dtype), b.op("Sub", b(y, dtype), b(x, dtype))))
+
+
+@row("hypot.default")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    x, y = b(x, dtype), b(y, dtype)
+    return b.op("Sqrt", b.op("Add", b.op("Mul", x, x), b.op("Mul", y, y)))
+
+
+@row("logaddexp.default")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    x, y = b(x, dtype), b(y, dtype)
+    gap = b.op("Neg", b.op("Abs", b.op("Sub", x, y)))
+    return b.op("Add", b.op("Max", x, y), b.op("Softplus", gap))
+
+
+# -- comparison and logic --------------------------------------------------------------------------
+def _common(x, y):
+    """torch's promotion of two arguments, of which scalars keep their category only."""
+    def sample(v):
+        v = meta(v)
+        return 0 if isinstance(v, torch.SymInt) else 0.0 if isinstance(v, torch.SymFloat) else v
+    return torch.result_type(sample(x), sample(y))
+
+
+def _compare(kind, negate=False):
+    def compare(b, n, x, y):
+        dtype = _common(x, y)
+        if dtype == torch.bool and kind != "Equal":
+            dtype = torch.int32
+        y = b.op(kind, b(x, dtype), b(y, dtype))
+        return b.op("Not", y) if negate else y
+    return compare
+
+
+for _name, _kind, _negate in (("eq", "Equal", False), ("ne", "Equal", True), ("lt", "Less", False),
+                              ("le", "LessOrEqual", False), ("gt", "Greater", False), ("ge", "GreaterOrEqual", False)):
+    TABLE[f"aten.{_name}.Tensor"] = TABLE[f"aten.{_name}.Scalar"] = _compare(_kind, _negate)
+
+
+def _logic(kind):
+    def logic(b, n, x, y):
+        return b.op(kind, b(x, torch.bool), b(y, torch.bool))
+    return logic
+
+
+def _bits(kind, logical):
+    def bits(b, n, x, y):
+        dtype = meta(n).dtype
+        return b.op(logical if dtype == torch.bool else kind, b(x, dtype), b(y, dtype))
+    return bits
+
+
+for _name in ("and", "or", "xor"):
+    _kind = _name.capitalize()
+    TABLE[f"aten.logical_{_name}.default"] = _logic(_kind)
+    for _overload in ("Tensor", "Scalar"):
+        TABLE[f"aten.bitwise_{_name}.{_overload}"] = _bits("Bitwise" + _kind, _kind)
+        TABLE[f"aten.__{_name}__.{_overload}"] = _bits("Bitwise" + _kind, _kind)
+
+
+@row("logical_not.default")
+def _(b, n, x):
+    return b.op("Not", b(x, torch.bool))
+
+
+@row("isnan.default")
+def _(b, n, x):
+    return b.op("IsNaN", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, _sizes(b, x), torch.bool)
+
+
+@row("isinf.default")
+def _(b, n, x):
+    return b.op("IsInf", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, _sizes(b, x), torch.bool)
+
+
+@row("isfinite.default")
+def _(b, n, x):
+    if not meta(x).dtype.is_floating_point:
+        return b.fill(True, _sizes(b, x), torch.bool)
+    return b.op("Not", b.op("Or", b.op("IsNaN", b(x)), b.op("IsInf", b(x))))
+
+
+def _sizes(b, x):
+    if not all(isinstance(d, int) for d in dims(x)):
+        raise Decline("a constant of symbolic extents")
+    return dims(x)
+
+
+@row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def _(b, n, condition, x, y):
+    dtype = meta(n).dtype
+    return b.op("Where", b(condition, torch.bool), b(x, dtype), b(y, dtype))
+
+
+@row("masked_fill.Scalar", "masked_fill.Tensor")
+def _(b, n, x, mask, value):
+    dtype = meta(n).dtype
+    return b.op("Where", b(mask, torch.bool), b(value, dtype), b(x))
+
+
+# -- random numbers --------------------------------------------------------------------------------
+def _dropout(b, x, p, shape):
+    """y = x / (1 - p) where kept; the mask costs one random number an element and is recomputed, not stored."""
+    dtype = meta(x).dtype
+    keep = b.op("GreaterOrEqual", b.uniform(shape), b.const(p, torch.float32))
+    scaled = b.op("Mul", b(x), b.const(0.0 if p == 1 else 1 / (1 - p), dtype))
+    return b.op("Where", keep, scaled, b.const(0, dtype)), keep
+
+
+@row("dropout.default")
+def _(b, n, x, p, train):
+    return _dropout(b, x, p, b.shape(x))[0] if train and p > 0 else b(x)
+
+
+@row("native_dropout.default")
+def _(b, n, x, p, train):
+    if train and p > 0:
+        return list(_dropout(b, x, p, b.shape(x)))
+    return [b(x), b.op("Expand", b.const(True, torch.bool), b.shape(x))]
+
+
+@row("feature_dropout.default")
+def _(b, n, x, p, train):
+    if not train or p == 0:
+        return b(x)
+    lead = b.op("Slice", b.shape(x), b.const([0]), b.const([2]))  # one number per (batch, channel)
+    return _dropout(b, x, p, b.op("Concat", lead, b.const([1] * (rank(x) - 2)), axis=0))[0]
+
+
+@row("alpha_dropout.default")
+def _(b, n, x, p, train):
+    return _alpha_dropout(b, x, p, b.shape(x)) if train and p > 0 else b(x)
+
+
+@row("feature_alpha_dropout.default")
+def _(b, n, x, p, train):
+    if not train or p == 0:
+        return b(x)
+    lead = b.op("Slice", b.shape(x), b.const([0]), b.const([2]))
+    return _alpha_dropout(b, x, p, b.op("Concat", lead, b.const([1] * (rank(x) - 2)), axis=0))
+
+
+def _alpha_dropout(b, x, p, shape):
+    """Dropped elements become SELU's negative limit, then mean and variance are restored."""
+    dtype, limit = meta(x).dtype, -1.7580993408473766
+    keep = b.op("GreaterOrEqual", b.uniform(shape), b.const(p, torch.float32))
+    a = 0.0 if p == 1 else 1 / math.sqrt((limit * limit * p + 1) * (1 - p))
+    kept = b.op("Where", keep, b(x), b.const(limit, dtype))
+    return b.op("Add", b.op("Mul", kept, b.const(a, dtype)), b.const(-a * limit * p, dtype))
+
+
+@row("rand.default", "rand_like.default")
+def _(b, n, x, **_):
+    return b.cast(b.uniform(_random_shape(b, x)), torch.float32, meta(n).dtype)
+
+
+@row("randn.default", "randn_like.default")
+def _(b, n, x, **_):
+    # Box-Muller; 1 - u lies in (0, 1], so the logarithm is finite
+    shape, c = _random_shape(b, x), lambda v: b.const(v, torch.float32)
+    radius = b.op("Sqrt", b.op("Mul", c(-2), b.op("Log", b.op("Sub", c(1), b.uniform(shape)))))
+    angle = b.op("Cos", b.op("Mul", c(2 * math.pi), b.uniform(shape)))
+    return b.cast(b.op("Mul", radius, angle), torch.float32, meta(n).dtype)
+
+
+def _random_shape(b, x):
+    return b.shape(x) if isinstance(x, torch.fx.Node) else b.ints(x)
+
+
+@row("bernoulli.default", "bernoulli.p")
+def _(b, n, x, p=None, **_):
+    chance = b(x, torch.float32) if p is None else b.const(p, torch.float32)
+    return b.cast(b.op("Less", b.uniform(b.shape(x)), chance), torch.bool, meta(n).dtype)
+
+
+@row("randint.default", "randint.low")
+def _(b, n, *args, **_):
+    low, high, sizes = (0, *args) if len(args) == 2 else args
+    spread = b.op("Mul", b.uniform(b.ints(sizes)), b.const(high - low, torch.float32))
+    whole = b.op("Add", b.op("Floor", spread), b.const(low, torch.float32))
+    return b.cast(whole, torch.float32, meta(n).dtype)
+
+
+# -- symbolic extents ------------------------------------------------------------------------------
+def _scalar_op(kind):
+    def scalar_op(b, n, *args):
+        return Symbolic(lambda: b.op(kind, *[b(a, torch.int64) for a in args]))
+    return scalar_op
+
+
+@row("sym_size.int")
+def _(b, n, x, axis):
+    return Symbolic(lambda: b.size(x, axis))
+
+
+@row("sym_numel.default")
+def _(b, n, x):
+    return Symbolic(lambda: b.op("Size", b(x)))
+
+
+@row("scalar_tensor.default")
+def _(b, n, value, **_):
+    return b(value, meta(n).dtype)
+
+
+def _floordiv(b, n, x, y):  # extents are not negative, where truncation is the floor
+    return Symbolic(lambda: b.op("Div", b(x, torch.int64), b(y, torch.int64)))
+
+
+def _truediv(b, n, x, y):
+    return Symbolic(lambda: b.op("Div", b(x, torch.get_default_dtype()), b(y, torch.get_default_dtype())))
+
+
+for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scalar_op("Sub")),
+                        (operator.mul, _scalar_op("Mul")), (operator.neg, _scalar_op("Neg")),
+                        (operator.mod, _scalar_op("Mod")), (operator.floordiv, _floordiv),
+                        (operator.truediv, _truediv), (torch.sym_max, _scalar_op("Max")),
+                        (torch.sym_min, _scalar_op("Min"))):
+    TABLE[str(_function)] = _row
+TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
+
+for _check in ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default",
+               "aten._assert_async.msg", "aten.sym_constrain_range.default"):
+    TABLE[_check] = lambda b, n, *_, **__: None

@@ -1,0 +1,493 @@
+"""Rows of convolutions, pooling, normalisation, softmax, losses and resizing."""
+import math
+
+import numpy as np
+import torch
+
+from .builder import TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
+from .reduce import reduce
+
+
+def _batched(b, x, n_space):
+    """The value of x with a batch axis, and the function that takes the axis off again if it was added."""
+    if rank(x) == n_space + 2:
+        return b(x), lambda y: y
+    return b.unsqueeze(b(x), 0), lambda y: b.squeeze(y, 0)
+
+
+# -- convolution -----------------------------------------------------------------------------------
+def _conv(b, x, weight, bias, stride, padding, dilation, groups):
+    k = rank(weight) - 2
+    kernel = static_dims(weight, 2)
+    dilation = spread(dilation, k)
+    if isinstance(padding, str):  # torch puts the odd element of "same" at the end
+        total = [d * (size - 1) if padding == "same" else 0 for d, size in zip(dilation, kernel)]
+        pads = [t // 2 for t in total] + [t - t // 2 for t in total]
+    else:
+        pads = spread(padding, k) * 2
+    name, unbatch = _batched(b, x, k)
+    return unbatch(b.op("Conv", name, b(weight), b(bias), kernel_shape=kernel, strides=spread(stride, k), pads=pads,
+                        dilations=dilation, group=groups))
+
+
+@row("conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding", "conv3d.padding")
+def _(b, n, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    return _conv(b, x, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv_transpose(b, x, weight, bias, stride, padding, output_padding, groups, dilation):
+    k = rank(weight) - 2
+    name, unbatch = _batched(b, x, k)
+    return unbatch(b.op("ConvTranspose", name, b(weight), b(bias), kernel_shape=static_dims(weight, 2),
+                        strides=spread(stride, k), pads=spread(padding, k) * 2, dilations=spread(dilation, k),
+                        output_padding=spread(output_padding, k), group=groups))
+
+
+@row("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def _(b, n, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    return _conv_transpose(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+@row("convolution.default")
+def _(b, n, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    if transposed:
+        return _conv_transpose(b, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _conv(b, x, weight, bias, stride, padding, dilation, groups)
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+def _max_pool(k):
+    def max_pool(b, n, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        kernel = spread(kernel, k)
+        name, unbatch = _batched(b, x, k)
+        want_index = "indices" in str(n.target) and 1 in used_outputs(n)
+        pads, outs = spread(padding, k) * 2, 2 if want_index else 1
+        y = b.op("MaxPool", name, outs=outs, kernel_shape=kernel, strides=spread(stride or kernel, k),
+                 pads=pads, dilations=spread(dilation, k), ceil_mode=int(ceil_mode))
+        if "indices" not in str(n.target):
+            return unbatch(y)
+        if not want_index:
+            return [unbatch(y), None]
+        # ONNX counts positions over the whole tensor, torch inside one channel
+        plane = math.prod(static_dims(x, rank(x) - k))
+        return [unbatch(y[0]), unbatch(b.op("Mod", y[1], b.const(plane)))]
+    return max_pool
+
+
+def _average_pool(k):
+    def average_pool(b, n, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor=None):
+        kernel = spread(kernel, k)
+        stride, padding = spread(stride or kernel, k), spread(padding, k)
+        name, unbatch = _batched(b, x, k)
+        if divisor is not None:
+            if ceil_mode:
+                raise Decline("average pooling with a divisor and ceil_mode")
+            # zeros made explicit, so that every window has the same count
+            name = b.op("Pad", name, b.const(([0, 0] + padding) * 2)) if any(padding) else name
+            padding = [0] * k
+        y = b.op("AveragePool", name, kernel_shape=kernel, strides=stride, pads=padding * 2,
+                 ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad))
+        if divisor is not None:
+            y = b.op("Mul", y, b.const(math.prod(kernel) / divisor, meta(x).dtype))
+        return unbatch(y)
+    return average_pool
+
+
+def _adaptive(k, kind):
+    """Equal windows are a pool; unequal ones are taken axis by axis, by a matrix of averages or by a gather."""
+    def adaptive(b, n, x, output):
+        name, unbatch = _batched(b, x, k)
+        pair = isinstance(meta(n), (tuple, list))
+        wrap = (lambda y: [unbatch(y), None]) if pair else unbatch
+        output = spread(output, k)
+        if output == [1] * k and not (pair and 1 in used_outputs(n)):
+            return wrap(b.op("GlobalAveragePool" if kind == "Average" else "GlobalMaxPool", name))
+        extents = static_dims(x, rank(x) - k)
+        output = [o if o is not None else e for o, e in zip(output, extents)]
+        if all(e % o == 0 for e, o in zip(extents, output)):
+            size = [e // o for e, o in zip(extents, output)]
+            if pair and 1 in used_outputs(n):
+                y, index = b.op("MaxPool", name, outs=2, kernel_shape=size, strides=size)
+                return [unbatch(y), unbatch(b.op("Mod", index, b.const(math.prod(extents))))]
+            return wrap(b.op(kind + "Pool", name, kernel_shape=size, strides=size))
+        if pair and 1 in used_outputs(n):
+            raise Decline("indices of adaptive pooling with unequal windows")
+        for axis, (extent, out) in enumerate(zip(extents, output), start=2):
+            if extent != out:
+                name = _adaptive_axis(b, name, axis, k + 2, extent, out, kind, meta(x).dtype)
+        return wrap(name)
+    return adaptive
+
+
+def _adaptive_axis(b, name, axis, r, extent, out, kind, dtype):
+    starts = [i * extent // out for i in range(out)]
+    ends = [-(-(i + 1) * extent // out) for i in range(out)]
+    if kind == "Max":
+        width = max(e - s for s, e in zip(starts, ends))
+        index = [[min(s + j, e - 1) for j in range(width)] for s, e in zip(starts, ends)]
+        return reduce(b, "ReduceMax", b.op("Gather", name, b.const(index), axis=axis), [axis + 1], False)
+    matrix = np.zeros((extent, out))
+    for i, (s, e) in enumerate(zip(starts, ends)):
+        matrix[s:e, i] = 1 / (e - s)
+    swap = list(range(r))
+    swap[axis], swap[-1] = swap[-1], swap[axis]
+    return b.transpose(b.op("MatMul", b.transpose(name, swap), b.const(matrix, dtype)), swap)
+
+
+for _k in (1, 2, 3):
+    TABLE[f"aten.max_pool{_k}d.default"] = TABLE[f"aten.max_pool{_k}d_with_indices.default"] = _max_pool(_k)
+    TABLE[f"aten.avg_pool{_k}d.default"] = _average_pool(_k)
+    TABLE[f"aten.adaptive_max_pool{_k}d.default"] = _adaptive(_k, "Max")
+    for _prefix in ("", "_"):
+        TABLE[f"aten.{_prefix}adaptive_avg_pool{_k}d.default"] = _adaptive(_k, "Average")
+
+
+# -- normalisation ---------------------------------------------------------------------------------
+def _channel(b, given, value, channels, dtype):
+    return b(given, dtype) if given is not None else b.const(np.full(channels, value), dtype)
+
+
+def _affine(b, x, weight, bias, channels):
+    """Scale and bias per channel, made up where the module has none."""
+    dtype = meta(x).dtype if weight is None else meta(weight).dtype
+    return _channel(b, weight, 1, channels, dtype), _channel(b, bias, 0, channels, dtype)
+
+
+@row("_native_batch_norm_legit_no_training.default", "batch_norm.default")
+def _(b, n, x, weight, bias, mean, var, *rest):
+    train, momentum, eps = rest[:3] if len(rest) > 2 else (False, *rest)  # batch_norm has a flag and a cudnn switch
+    if train:
+        raise Decline("batch_norm that was not made functional")
+    scale, shift = _affine(b, x, weight, bias, dims(x)[1])
+    y = b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
+    return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
+
+
+def _batch_statistics(b, x, weight, bias, eps):
+    """(y, mean, population variance): momentum 0 makes ONNX return the statistics of this batch."""
+    channels = dims(x)[1]
+    scale, shift = _affine(b, x, weight, bias, channels)
+    dtype = meta(weight if weight is not None else x).dtype
+    zeros, ones = (b.const(np.full(channels, v), dtype) for v in (0, 1))
+    return b.op("BatchNormalization", b(x), scale, shift, zeros, ones, outs=3, training_mode=1, momentum=0.0,
+                epsilon=eps)
+
+
+@row("_native_batch_norm_legit.no_stats")
+def _(b, n, x, weight, bias, train, momentum, eps):
+    return [_batch_statistics(b, x, weight, bias, eps)[0], None, None]
+
+
+@row("_native_batch_norm_legit_functional.default")
+def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
+    if not train:
+        scale, shift = _affine(b, x, weight, bias, dims(x)[1])
+        return [b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps), None, None, b(mean), b(var)]
+    y, batch_mean, batch_var = _batch_statistics(b, x, weight, bias, eps)
+    dtype = meta(mean).dtype
+    calls = b.cumulative.get(b.fqn.get(mean))
+    if calls:  # momentum=None: the average over all calls, this one included
+        count = b.op("Add", calls, b.const(1))
+        momentum = b.op("Reciprocal", b.cast(count, torch.int64, dtype))
+    else:
+        momentum = b.const(momentum, dtype)
+    axes = [a for a in range(rank(x)) if a != 1]
+    new_mean = _blend(b, b(mean), batch_mean, momentum)
+    return [y, None, None, new_mean, _blend(b, b(var), _unbiased(b, x, axes, batch_var, dtype), momentum)]
+
+
+def _blend(b, old, new, momentum):
+    return b.op("Add", old, b.op("Mul", b.op("Sub", new, old), momentum))
+
+
+def _unbiased(b, x, axes, var, dtype):
+    """A population variance as torch keeps it: times count / (count - 1)."""
+    extents = [dims(x)[a] for a in axes]
+    if all(isinstance(d, int) for d in extents):
+        count = math.prod(extents)
+        return b.op("Mul", var, b.const(count / (count - 1) if count > 1 else math.nan, dtype))
+    count = b.count(x, axes, dtype)
+    return b.op("Mul", var, b.op("Div", count, b.op("Sub", count, b.const(1, dtype))))
+
+
+@row("instance_norm.default")
+def _(b, n, x, weight, bias, mean, var, use_input_stats, momentum, eps, *_):
+    channels = dims(x)[1]
+    if not use_input_stats:
+        scale, shift = _affine(b, x, weight, bias, channels)
+        return b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
+    scale, shift = _affine(b, x, weight, bias, channels)
+    if mean is not None:  # export does not report that these change
+        _instance_statistics(b, x, mean, var, momentum)
+    return b.op("InstanceNormalization", b(x), scale, shift, epsilon=eps)
+
+
+def _instance_statistics(b, x, mean, var, momentum):
+    axes, dtype = list(range(2, rank(x))), meta(mean).dtype
+    center = reduce(b, "ReduceMean", b(x, dtype), axes, True)
+    gap = b.op("Sub", b(x, dtype), center)
+    spread_ = reduce(b, "ReduceMean", b.op("Mul", gap, gap), axes, False)
+    new_mean = reduce(b, "ReduceMean", b.squeeze(center, *axes), [0], False)
+    new_var = reduce(b, "ReduceMean", _unbiased(b, x, axes, spread_, dtype), [0], False)
+    c = b.const(momentum, dtype)
+    for node, value in ((mean, new_mean), (var, new_var)):
+        if node in b.fqn:
+            b.mutated[b.fqn[node]] = _blend(b, b(node), value, c)
+
+
+@row("layer_norm.default", "native_layer_norm.default")
+def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
+    scale = b(weight) if weight is not None else b.const(np.ones(shape), meta(x).dtype)
+    y = b.op("LayerNormalization", b(x), scale, b(bias), axis=-len(shape), epsilon=eps)
+    return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
+
+
+@row("rms_norm.default", "_fused_rms_norm.default")
+def _(b, n, x, shape, weight=None, eps=None):
+    scale = b(weight) if weight is not None else b.const(np.ones(shape), meta(x).dtype)
+    eps = torch.finfo(meta(x).dtype).eps if eps is None else eps
+    y = b.op("RMSNormalization", b(x), scale, axis=-len(shape), epsilon=eps)
+    return [y, None] if isinstance(meta(n), (tuple, list)) else y
+
+
+@row("group_norm.default")
+def _(b, n, x, groups, weight=None, bias=None, eps=1e-5, *_):
+    scale, shift = _affine(b, x, weight, bias, dims(x)[1])
+    if rank(x) > 2:
+        return b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps)
+    y = b.op("GroupNormalization", b.unsqueeze(b(x), 2), scale, shift, num_groups=groups, epsilon=eps)
+    return b.squeeze(y, 2)
+
+
+@row("native_group_norm.default")
+def _(b, n, x, weight, bias, batch, channels, space, groups, eps):
+    scale, shift = _affine(b, x, weight, bias, channels)
+    return [b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps), None, None]
+
+
+@row("local_response_norm.default")
+def _(b, n, x, size, alpha=1e-4, beta=0.75, k=1.0):
+    return b.op("LRN", b(x), size=size, alpha=alpha, beta=beta, bias=float(k))
+
+
+# -- softmax and losses ----------------------------------------------------------------------------
+@row("softmax.int", "_softmax.default", "_safe_softmax.default", "log_softmax.int", "_log_softmax.default")
+def _(b, n, x, axis, *_, **__):
+    kind = "LogSoftmax" if "log_softmax" in str(n.target) else "Softmax"
+    if rank(x) == 0:  # of one element
+        return b.const(0 if kind == "LogSoftmax" else 1, meta(n).dtype)
+    return b.op(kind, b(x, meta(n).dtype), axis=norm_axis(axis, rank(x)))
+
+
+_REDUCTION = {0: "none", 1: "mean", 2: "sum", "none": "none", "mean": "mean", "sum": "sum"}
+
+
+def _reduced(b, name, r, reduction):
+    if reduction in (0, "none"):
+        return name
+    return reduce(b, "ReduceMean" if reduction == 1 else "ReduceSum", name, range(r), False) if r else name
+
+
+def _class_loss(kind, b, x, target, weight, reduction, ignore_index):
+    name, index = b(x), b(target, torch.int64)
+    if rank(x) == 1:  # one sample without a batch axis
+        y = b.op(kind, b.unsqueeze(name, 0), b.unsqueeze(index, 0), b(weight), reduction=_REDUCTION[reduction],
+                 ignore_index=ignore_index)
+        return b.squeeze(y, 0) if reduction == 0 else y
+    return b.op(kind, name, index, b(weight), reduction=_REDUCTION[reduction], ignore_index=ignore_index)
+
+
+@row("nll_loss_nd.default", "nll_loss.default", "nll_loss2d.default")
+def _(b, n, x, target, weight=None, reduction=1, ignore_index=-100):
+    return _class_loss("NegativeLogLikelihoodLoss", b, x, target, weight, reduction, ignore_index)
+
+
+@row("nll_loss_forward.default", "nll_loss2d_forward.default")
+def _(b, n, x, target, weight, reduction, ignore_index):
+    if 1 in used_outputs(n):
+        raise Decline("the total weight of nll_loss")
+    return [_class_loss("NegativeLogLikelihoodLoss", b, x, target, weight, reduction, ignore_index), None]
+
+
+@row("cross_entropy_loss.default")
+def _(b, n, x, target, weight=None, reduction=1, ignore_index=-100, smoothing=0.0):
+    axis = 0 if rank(x) == 1 else 1
+    if not meta(target).dtype.is_floating_point and smoothing == 0:
+        return _class_loss("SoftmaxCrossEntropyLoss", b, x, target, weight, reduction, ignore_index)
+    dtype, classes = meta(x).dtype, static_dims(x, axis)[0]
+    logp = b.op("LogSoftmax", b(x), axis=axis)
+    if weight is not None:
+        shape = [1] * rank(x)
+        shape[axis] = classes
+        logp = b.op("Mul", logp, b.reshape(b(weight), shape))
+    if meta(target).dtype.is_floating_point:  # a distribution over classes
+        goal = b(target, dtype)
+        if smoothing:
+            goal = b.op("Add", b.op("Mul", goal, b.const(1 - smoothing, dtype)), b.const(smoothing / classes, dtype))
+        loss = b.op("Neg", reduce(b, "ReduceSum", b.op("Mul", goal, logp), [axis], False))
+        if reduction != 1:
+            return _reduced(b, loss, rank(x) - 1, reduction)
+        axes = [a for a in range(rank(x)) if a != axis]
+        return b.op("Div", _reduced(b, loss, rank(x) - 1, 2), b.count(x, axes, dtype))
+    # label smoothing mixes the loss of the class with the mean over classes
+    sharp = _class_loss("SoftmaxCrossEntropyLoss", b, x, target, weight, reduction, ignore_index)
+    index, zero = b(target, torch.int64), b.const(0, dtype)
+    ignored = b.op("Equal", index, b.const(ignore_index))
+    total = b.op("Where", ignored, zero, b.op("Neg", reduce(b, "ReduceSum", logp, [axis], False)))
+    if reduction:
+        total = _reduced(b, total, rank(target), 2)
+    if reduction == 1:
+        if weight is None:
+            share = b.cast(b.op("Not", ignored), torch.bool, dtype)
+        else:
+            safe = b.op("Where", ignored, b.const(0), index)
+            share = b.op("Where", ignored, zero, b.op("Gather", b(weight), safe, axis=0))
+        total = b.op("Div", total, _reduced(b, share, rank(target), 2))
+    return b.op("Add", b.op("Mul", sharp, b.const(1 - smoothing, dtype)),
+                b.op("Mul", total, b.const(smoothing / classes, dtype)))
+
+
+def _loss(*overloads):
+    """Registers f(b, x, y, const, ...) -> unreduced loss; torch's signature is (x, y, ..., reduction last)."""
+    def register(f):
+        @row(*overloads)
+        def loss(b, n, x, y, *args, **kwargs):
+            dtype = meta(n).dtype
+            position = 1 if "huber" in str(n.target) or "smooth_l1" in str(n.target) else len(args)
+            args = list(args)
+            reduction = kwargs.pop("reduction", 1)
+            if "kl_div" in str(n.target) or position == 1:
+                reduction = args.pop(0) if args else reduction
+            elif args:
+                reduction = args.pop()
+            r = len(torch.broadcast_shapes(meta(x).shape, meta(y).shape))
+            return _reduced(b, f(b, b(x, dtype), b(y, dtype), lambda v: b.const(v, dtype), *args, **kwargs), r, reduction)
+        return loss
+    return register
+
+
+@_loss("mse_loss.default")
+def _(b, x, y, c):
+    gap = b.op("Sub", x, y)
+    return b.op("Mul", gap, gap)
+
+
+@_loss("l1_loss.default")
+def _(b, x, y, c):
+    return b.op("Abs", b.op("Sub", x, y))
+
+
+@_loss("huber_loss.default")
+def _(b, x, y, c, delta=1.0):
+    gap = b.op("Abs", b.op("Sub", x, y))
+    near = b.op("Mul", b.op("Mul", gap, gap), c(0.5))
+    far = b.op("Mul", b.op("Sub", gap, c(0.5 * delta)), c(delta))
+    return b.op("Where", b.op("LessOrEqual", gap, c(delta)), near, far)
+
+
+@_loss("smooth_l1_loss.default")
+def _(b, x, y, c, beta=1.0):
+    gap = b.op("Abs", b.op("Sub", x, y))
+    if beta == 0:
+        return gap
+    near = b.op("Mul", b.op("Mul", gap, gap), c(0.5 / beta))
+    return b.op("Where", b.op("Less", gap, c(beta)), near, b.op("Sub", gap, c(0.5 * beta)))
+
+
+@_loss("kl_div.default")
+def _(b, x, y, c, log_target=False):
+    if log_target:
+        return b.op("Mul", b.op("Exp", y), b.op("Sub", y, x))
+    # 0 log 0 counts as 0
+    log = b.op("Log", b.op("Where", b.op("Equal", y, c(0)), c(1), y))
+    return b.op("Mul", y, b.op("Sub", log, x))
+
+
+@_loss("soft_margin_loss.default")
+def _(b, x, y, c):
+    return b.op("Softplus", b.op("Neg", b.op("Mul", x, y)))
+
+
+@_loss("hinge_embedding_loss.default")
+def _(b, x, y, c, margin=1.0):
+    far = b.op("Clip", b.op("Sub", c(margin), x), c(0))
+    return b.op("Add", b.op("Where", b.op("Equal", y, c(1)), c(0), far),
+                b.op("Where", b.op("Equal", y, c(-1)), c(0), x))
+
+
+@row("margin_ranking_loss.default")
+def _(b, n, x, y, target, margin=0.0, reduction=1):
+    dtype = meta(n).dtype
+    gap = b.op("Mul", b(target, dtype), b.op("Sub", b(y, dtype), b(x, dtype)))
+    loss = b.op("Clip", b.op("Add", gap, b.const(margin, dtype)), b.const(0, dtype))
+    return _reduced(b, loss, len(torch.broadcast_shapes(*[meta(t).shape for t in (x, y, target)])), reduction)
+
+
+@row("binary_cross_entropy.default")
+def _(b, n, x, y, weight=None, reduction=1):
+    dtype = meta(n).dtype
+    x_, y_, one, floor = b(x, dtype), b(y, dtype), b.const(1, dtype), b.const(-100, dtype)
+    log_x = b.op("Clip", b.op("Log", x_), floor)
+    log_rest = b.op("Clip", b.op("Log", b.op("Sub", one, x_)), floor)
+    loss = b.op("Neg", b.op("Add", b.op("Mul", y_, log_x), b.op("Mul", b.op("Sub", one, y_), log_rest)))
+    loss = loss if weight is None else b.op("Mul", loss, b(weight, dtype))
+    return _reduced(b, loss, rank(x), reduction)
+
+
+@row("binary_cross_entropy_with_logits.default")
+def _(b, n, x, y, weight=None, pos_weight=None, reduction=1):
+    dtype = meta(n).dtype
+    x_, y_, one = b(x, dtype), b(y, dtype), b.const(1, dtype)
+    # -log sigmoid(x) = softplus(-x)
+    if pos_weight is None:
+        loss = b.op("Sub", b.op("Softplus", x_), b.op("Mul", x_, y_))
+    else:
+        share = b.op("Add", one, b.op("Mul", b.op("Sub", b(pos_weight, dtype), one), y_))
+        loss = b.op("Add", b.op("Mul", b.op("Sub", one, y_), x_),
+                    b.op("Mul", share, b.op("Softplus", b.op("Neg", x_))))
+    loss = loss if weight is None else b.op("Mul", loss, b(weight, dtype))
+    r = max(rank(x), rank(weight) if weight is not None else 0)
+    return _reduced(b, loss, r, reduction)
+
+
+# -- resizing --------------------------------------------------------------------------------------
+def _resize(k, mode, coordinates, **attrs):
+    def resize(b, n, x, output, *args):
+        align = args[0] if coordinates is None else False
+        factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
+        extents = static_dims(x, rank(x) - k)
+        result = static_dims(n, rank(x) - k)
+        if factors is None:
+            factors = [r / e for r, e in zip(result, extents)]
+        how = coordinates or ("align_corners" if align else "half_pixel")
+        exact = all(math.floor(float(np.float32(f)) * e) == r for f, e, r in zip(factors, extents, result))
+        if exact and not align:
+            scales = b.const(np.array([1.0, 1.0, *factors]), torch.float32)
+            return b.op("Resize", b(x), None, scales, mode=mode, coordinate_transformation_mode=how, **attrs)
+        sizes = b.op("Concat", b.op("Slice", b.shape(x), b.const([0]), b.const([2])), b.const(result), axis=0)
+        return b.op("Resize", b(x), None, None, sizes, mode=mode, coordinate_transformation_mode=how, **attrs)
+    return resize
+
+
+for _k, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
+    TABLE[f"aten.upsample_{_name}.vec"] = TABLE[f"aten.upsample_{_name}.default"] = _resize(_k, "linear", None)
+    for _overload in ("vec", "default"):
+        TABLE[f"aten.upsample_nearest{_k}d.{_overload}"] = _resize(_k, "nearest", "asymmetric", nearest_mode="floor")
+        TABLE[f"aten._upsample_nearest_exact{_k}d.{_overload}"] = _resize(_k, "nearest", "half_pixel",
+                                                                          nearest_mode="round_prefer_ceil")
+TABLE["aten.upsample_bicubic2d.vec"] = _resize(2, "cubic", None, cubic_coeff_a=-0.75)
+
+
+@row("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+def _(b, n, x, grid, mode, padding, align):
+    return b.op("GridSample", b(x), b(grid), mode=("linear", "nearest", "cubic")[mode],
+                padding_mode=("zeros", "border", "reflection")[padding], align_corners=int(align))
+
+
+@row("cosine_similarity.default")
+def _(b, n, x, y, axis=1, eps=1e-8):
+    dtype, r = meta(n).dtype, rank(n) + 1
+    axes = norm_axes(axis, r)
+    dot = reduce(b, "ReduceSum", b.op("Mul", b(x, dtype), b(y, dtype)), axes, False)
+    sizes = [b.op("Clip", reduce(b, "ReduceL2", b(t, dtype), axes, False), b.const(eps, dtype)) for t in (x, y)]
+    return b.op("Div", dot, b.op("Mul", *sizes))

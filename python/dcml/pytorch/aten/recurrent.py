@@ -1,0 +1,109 @@
+"""Rows of recurrent layers: each layer of an RNN, GRU or LSTM is one ONNX node.
+
+ONNX keeps the gates in another order than torch, so the weights are cut and joined by gate;
+for fixed weights that is folded away, for trained ones it is one pass over the weights.
+"""
+
+from .builder import Decline, dims, rank, row
+
+# torch's gate order -> ONNX's: LSTM ifgo -> iofc (g is c), GRU rzn -> zrh
+_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+
+
+def _regate(b, name, kind, hidden, axis=0):
+    order = _GATES[kind]
+    if len(order) == 1:
+        return name
+    gates = b.op("Split", name, b.const([hidden] * len(order)), outs=len(order), axis=axis)
+    return b.op("Concat", *[gates[g] for g in order], axis=axis)
+
+
+def _direction(b, kind, hidden, weights):
+    """(W, R, B) of one direction with ONNX's leading direction axis; weights: w_ih, w_hh and perhaps two biases."""
+    w, r = (b.unsqueeze(_regate(b, b(weight), kind, hidden), 0) for weight in weights[:2])
+    if len(weights) < 4 or weights[2] is None:
+        return w, r, None
+    bias = b.op("Concat", *[_regate(b, b(weight), kind, hidden) for weight in weights[2:4]], axis=0)
+    return w, r, b.unsqueeze(bias, 0)
+
+
+def _node(b, kind, x, parts, hidden, state, activation):
+    """One node over all directions: returns its outputs Y [T, D, N, H] and final states [D, N, H]."""
+    def joined(values):
+        return values[0] if len(values) == 1 or values[0] is None else b.op("Concat", *values, axis=0)
+    w, r, bias = (joined(values) for values in zip(*parts))
+    attrs = {"GRU": {"linear_before_reset": 1},
+             "RNN": {"activations": [activation] * len(parts)}}.get(kind, {})
+    direction = "bidirectional" if len(parts) == 2 else "forward"
+    return b.op(kind, x, w, r, bias, None, *state, outs=3 if kind == "LSTM" else 2, hidden_size=hidden,
+                direction=direction, **attrs)
+
+
+def _layers(b, n, kind, x, states, weights, has_bias, layers, dropout, train, bidirectional, batch_first,
+            activation=None):
+    if dropout and train and layers > 1:
+        raise Decline("dropout between recurrent layers")
+    hidden, per = dims(weights[1])[1], 4 if has_bias else 2
+    directions = 2 if bidirectional else 1
+    if len(weights) != per * layers * directions:
+        raise Decline("recurrent layers with projections")
+    y = b(x)
+    batch_axis = 0 if batch_first else 1
+    if batch_first:
+        y = b.transpose(y, [1, 0, 2])
+    finals = [[] for _ in states]
+    for layer in range(layers):
+        first = layer * directions
+        parts = [_direction(b, kind, hidden, weights[k * per:(k + 1) * per]) for k in range(first, first + directions)]
+        state = [b(s) if layers == 1 else b.slice(b(s), first, first + directions, 0) for s in states]
+        out, *last = _node(b, kind, y, parts, hidden, state, activation)
+        # [T, D, N, H] -> [T, N, D H]
+        y = b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, directions * hidden]))
+        for values, value in zip(finals, last):
+            values.append(value)
+    y = b.transpose(y, [1, 0, 2]) if batch_axis == 0 else y
+    return [y, *[v[0] if layers == 1 else b.op("Concat", *v, axis=0) for v in finals]]
+
+
+@row("gru.input", "rnn_tanh.input", "rnn_relu.input")
+def _(b, n, x, state, weights, *rest):
+    name = str(n.target)
+    kind, activation = ("GRU", None) if "gru" in name else ("RNN", "Tanh" if "tanh" in name else "Relu")
+    return _layers(b, n, kind, x, [state], weights, *rest, activation)
+
+
+@row("lstm.input")
+def _(b, n, x, states, weights, *rest):
+    return _layers(b, n, "LSTM", x, states, weights, *rest)
+
+
+def _cell(b, kind, x, states, weights, activation=None):
+    """A cell is a layer of one step."""
+    hidden = dims(weights[1])[1]
+    lead = rank(x) == 1
+    y = b.unsqueeze(b(x), 0, 1) if lead else b.unsqueeze(b(x), 0)
+    state = [b.unsqueeze(b(s), 0, 1) if lead else b.unsqueeze(b(s), 0) for s in states]
+    weights = [w for w in weights if w is not None]
+    _, *last = _node(b, kind, y, [_direction(b, kind, hidden, weights)], hidden, state, activation)
+    return [b.squeeze(v, 0, 1) if lead else b.squeeze(v, 0) for v in last]
+
+
+@row("gru_cell.default")
+def _(b, n, x, state, *weights):
+    return _cell(b, "GRU", x, [state], _padded(weights))[0]
+
+
+@row("rnn_tanh_cell.default", "rnn_relu_cell.default")
+def _(b, n, x, state, *weights):
+    return _cell(b, "RNN", x, [state], _padded(weights), "Tanh" if "tanh" in str(n.target) else "Relu")[0]
+
+
+@row("lstm_cell.default")
+def _(b, n, x, states, *weights):
+    return _cell(b, "LSTM", x, states, _padded(weights))
+
+
+def _padded(weights):
+    return list(weights) + [None] * (4 - len(weights))
+
+

@@ -1,0 +1,535 @@
+"""Rows that move data without computing: reshapes, slices, joins, pads, gathers, scatters, creation of constants."""
+import numpy as np
+import torch
+
+from .builder import (INT64_MAX, TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
+                      used_outputs)
+
+
+# -- reshapes --------------------------------------------------------------------------------------
+@row("view.default", "reshape.default", "_unsafe_view.default", "unsafe_view.default", "_reshape_copy.default")
+def _(b, n, x, sizes):
+    return b.reshape(b(x), sizes, dims(x))
+
+
+@row("view_as.default", "reshape_as.default")
+def _(b, n, x, other):
+    return b.op("Reshape", b(x), b.shape(other))
+
+
+@row("flatten.using_ints")
+def _(b, n, x, start=0, end=-1):
+    r = rank(x)
+    start, end = norm_axis(start, r), norm_axis(end, r)
+    if r == 0:
+        return b.reshape(b(x), [1])
+    return b.reshape(b(x), dims(x)[:start] + [-1] + dims(x)[end + 1:], dims(x))
+
+
+@row("unflatten.int")
+def _(b, n, x, axis, sizes):
+    return b.reshape_like(b(x), n)
+
+
+@row("unsqueeze.default")
+def _(b, n, x, axis):
+    return b.unsqueeze(b(x), norm_axis(axis, rank(n)))
+
+
+@row("squeeze.dim", "squeeze.dims", "squeeze.default")
+def _(b, n, x, axes=None):
+    extents = dims(x)
+    drop = [a for a in norm_axes(axes, rank(x)) if isinstance(extents[a], int) and extents[a] == 1]
+    if isinstance(axes, (list, tuple)) and not axes or rank(x) == 0:
+        drop = []
+    return b.squeeze(b(x), *drop) if drop else b(x)
+
+
+@row("permute.default")
+def _(b, n, x, perm):
+    return b.transpose(b(x), [norm_axis(p, len(perm)) for p in perm])
+
+
+@row("transpose.int", "swapaxes.default", "swapdims.default")
+def _(b, n, x, i, j):
+    perm = list(range(rank(x)))
+    if perm:
+        perm[i], perm[j] = perm[j], perm[i]
+    return b.transpose(b(x), perm)
+
+
+@row("t.default", "numpy_T.default", "matrix_H.default", "mT.default", "mH.default")
+def _(b, n, x):
+    perm = list(range(rank(x)))
+    if "numpy_T" in str(n.target):
+        perm.reverse()
+    elif len(perm) > 1:
+        perm[-1], perm[-2] = perm[-2], perm[-1]
+    return b.transpose(b(x), perm)
+
+
+@row("movedim.int", "movedim.intlist")
+def _(b, n, x, source, target):
+    r = rank(x)
+    source = [norm_axis(s, r) for s in ([source] if isinstance(source, int) else source)]
+    target = [norm_axis(t, r) for t in ([target] if isinstance(target, int) else target)]
+    perm = [a for a in range(r) if a not in source]
+    for t, s in sorted(zip(target, source)):
+        perm.insert(t, s)
+    return b.transpose(b(x), perm)
+
+
+@row("expand.default", "broadcast_to.default")
+def _(b, n, x, sizes, **_):
+    lead = len(sizes) - rank(x)
+    have = [1] * lead + dims(x)
+    want = [1 if isinstance(s, int) and s == -1 else s for s in sizes]
+    want = [1 if not isinstance(s, int) and same_extent(meta(s), have[i]) else s for i, s in enumerate(want)]
+    if lead == 0 and all(isinstance(w, int) and (w == 1 or w == h) for w, h in zip(want, have)):
+        return b(x)
+    return b.op("Expand", b(x), b.ints(want))
+
+
+@row("expand_as.default")
+def _(b, n, x, other):
+    return b.op("Expand", b(x), b.shape(other))
+
+
+@row("broadcast_tensors.default")
+def _(b, n, tensors):
+    results = meta(n)
+    names = []
+    for x, result in zip(tensors, results):
+        if list(result.shape) == dims(x):
+            names.append(b(x))
+            continue
+        full = next((t for t in tensors if dims(t) == list(result.shape)), None)
+        names.append(b.op("Expand", b(x), b.shape(full) if full is not None else b.ints(_ints(result.shape))))
+    return names
+
+
+def _ints(shape):
+    if not all(isinstance(d, int) for d in shape):
+        raise Decline(f"broadcast to symbolic extents {list(shape)}")
+    return list(shape)
+
+
+@row("repeat.default", "tile.default")
+def _(b, n, x, repeats):
+    lead = len(repeats) - rank(x)
+    repeats = [1] * -lead + list(repeats)
+    name = b.unsqueeze(b(x), *range(lead)) if lead > 0 else b(x)
+    return b.op("Tile", name, b.ints(repeats))
+
+
+@row("repeat_interleave.self_int")
+def _(b, n, x, repeats, axis=None, **_):
+    if axis is None or not isinstance(repeats, int):
+        raise Decline("repeat_interleave without an axis")
+    axis = norm_axis(axis, rank(x))
+    sizes = [1] * (rank(x) + 1)
+    sizes[axis + 1] = repeats
+    name = b.op("Expand", b.unsqueeze(b(x), axis + 1), b.const(sizes))
+    return b.op("Reshape", name, b.const([0] * axis + [-1] + static_dims(x, axis + 1)))
+
+
+# -- slices and joins ------------------------------------------------------------------------------
+@row("slice.Tensor")
+def _(b, n, x, axis=0, start=None, end=None, step=1):
+    start, end = 0 if start is None else start, INT64_MAX if end is None else end
+    if isinstance(start, int) and start == 0 and isinstance(end, int) and end == INT64_MAX and step == 1:
+        return b(x)
+    return b.op("Slice", b(x), b.ints([start]), b.ints([end]), b.const([norm_axis(axis, rank(x))]), b.const([step]))
+
+
+@row("select.int")
+def _(b, n, x, axis, index):
+    return b.op("Gather", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
+
+
+@row("narrow.default")
+def _(b, n, x, axis, start, length):
+    if not isinstance(start, int) or not isinstance(length, int):
+        raise Decline("narrow by run-time values")
+    return b.slice(b(x), start, start + length, norm_axis(axis, rank(x)))
+
+
+@row("cat.default", "concat.default", "concatenate.default")
+def _(b, n, tensors, axis=0):
+    dtype = meta(n).dtype
+    tensors = [t for t in tensors if not (rank(t) == 1 and dims(t) == [0] and rank(n) != 1)]  # torch's legacy empties
+    return b.op("Concat", *[b(t, dtype) for t in tensors], axis=norm_axis(axis, rank(n)))
+
+
+@row("stack.default")
+def _(b, n, tensors, axis=0):
+    axis, dtype = norm_axis(axis, rank(n)), meta(n).dtype
+    return b.op("Concat", *[b.unsqueeze(b(t, dtype), axis) for t in tensors], axis=axis)
+
+
+def _split(b, x, lengths, axis):
+    if len(lengths) == 1:
+        return [b(x)]
+    return b.op("Split", b(x), b.const(lengths), outs=len(lengths), axis=axis)
+
+
+@row("split.Tensor", "chunk.default", "tensor_split.sections", "split_with_sizes.default", "split.sizes",
+     "unsafe_split.Tensor", "unsafe_chunk.default", "split_with_sizes_copy.default", "split_copy.Tensor")
+def _(b, n, x, _, axis=0):
+    axis = norm_axis(axis, rank(x))
+    lengths = [t.shape[axis] for t in meta(n)]
+    if not all(isinstance(length, int) for length in lengths):
+        raise Decline("split along a symbolic extent")
+    return _split(b, x, lengths, axis)
+
+
+@row("unbind.int")
+def _(b, n, x, axis=0):
+    axis, used = norm_axis(axis, rank(x)), used_outputs(n)
+    return [b.op("Gather", b(x), b.const(i), axis=axis) if i in used else None for i in range(len(meta(n)))]
+
+
+@row("flip.default")
+def _(b, n, x, axes):
+    axes = norm_axes(axes, rank(x)) if axes else []
+    if not axes:
+        return b(x)
+    k = len(axes)
+    return b.op("Slice", b(x), b.const([-1] * k), b.const([-INT64_MAX] * k), b.const(axes), b.const([-1] * k))
+
+
+@row("roll.default")
+def _(b, n, x, shifts, axes=()):
+    shifts, axes = [shifts] if isinstance(shifts, int) else shifts, [axes] if isinstance(axes, int) else axes
+    name = b(x) if axes else b.reshape(b(x), [-1])
+    for shift, axis in zip(shifts, axes or [0]):
+        axis = norm_axis(axis, max(rank(x), 1)) if axes else 0
+        extent = dims(x)[axis] if axes else None
+        if isinstance(extent, int):
+            shift %= max(extent, 1)
+        if shift == 0:
+            continue
+        name = b.op("Concat", b.slice(name, -shift, INT64_MAX, axis), b.slice(name, 0, -shift, axis), axis=axis)
+    return name if axes else b.op("Reshape", name, b.shape(x))
+
+
+@row("pad.default", "constant_pad_nd.default")
+def _(b, n, x, pads, mode="constant", value=None):
+    if not isinstance(mode, str):  # constant_pad_nd(x, pads, value)
+        mode, value = "constant", mode
+    return _pad(b, x, pads, {"constant": "constant", "reflect": "reflect", "replicate": "edge",
+                             "circular": "wrap"}[mode], value)
+
+
+def _pad(b, x, pads, mode, value=None):
+    r, dtype = rank(x), meta(x).dtype
+    begin, end = [0] * r, [0] * r
+    for k in range(len(pads) // 2):  # torch lists the last axis first
+        begin[r - 1 - k], end[r - 1 - k] = pads[2 * k], pads[2 * k + 1]
+    fill = b.const(value or 0, dtype) if mode == "constant" else None
+    return b.op("Pad", b(x), b.ints(begin + end), fill, mode=mode)
+
+
+for _n in (1, 2, 3):
+    TABLE[f"aten.reflection_pad{_n}d.default"] = lambda b, n, x, pads: _pad(b, x, pads, "reflect")
+    TABLE[f"aten.replication_pad{_n}d.default"] = lambda b, n, x, pads: _pad(b, x, pads, "edge")
+
+
+@row("diagonal.default")
+def _(b, n, x, offset=0, axis1=0, axis2=1):
+    r = rank(x)
+    axis1, axis2 = norm_axis(axis1, r), norm_axis(axis2, r)
+    rows, columns = static_dims(x)[axis1], static_dims(x)[axis2]
+    length = dims(n)[-1]
+    rest = [a for a in range(r) if a not in (axis1, axis2)]
+    name = b.transpose(b(x), rest + [axis1, axis2])
+    flat = b.op("Reshape", name, b.const([0] * len(rest) + [rows * columns]))
+    first = offset if offset >= 0 else -offset * columns
+    return b.op("Gather", flat, b.const([first + k * (columns + 1) for k in range(length)]), axis=len(rest))
+
+
+@row("tril.default", "triu.default")
+def _(b, n, x, k=0):
+    upper = int("triu" in str(n.target))
+    return b.op("Trilu", b(x), b.const(k), upper=upper)
+
+
+@row("pixel_shuffle.default")
+def _(b, n, x, factor):
+    return b.op("DepthToSpace", b(x), blocksize=factor, mode="CRD")
+
+
+@row("pixel_unshuffle.default")
+def _(b, n, x, factor):
+    if rank(x) != 4:
+        raise Decline("pixel_unshuffle of a tensor that is not NCHW")
+    channels, height, width = static_dims(x, 1)
+    name = b.reshape(b(x), [-1, channels, height // factor, factor, width // factor, factor])
+    name = b.transpose(name, [0, 1, 3, 5, 2, 4])
+    return b.reshape(name, [-1, channels * factor * factor, height // factor, width // factor])
+
+
+@row("channel_shuffle.default")
+def _(b, n, x, groups):
+    channels, *space = static_dims(x, 1)
+    name = b.reshape(b(x), [-1, groups, channels // groups, *space])
+    return b.reshape(b.transpose(name, [0, 2, 1, *range(3, rank(x) + 1)]), [-1, channels, *space])
+
+
+@row("unfold.default")
+def _(b, n, x, axis, size, step):
+    axis = norm_axis(axis, rank(x))
+    count = (static_dims(x, axis)[0] - size) // step + 1
+    index = np.arange(count)[:, None] * step + np.arange(size)
+    name = b.op("Gather", b(x), b.const(index), axis=axis)  # ..., count, size, ...
+    r = rank(x) + 1
+    return b.transpose(name, [a for a in range(r) if a != axis + 1] + [axis + 1])
+
+
+@row("im2col.default")
+def _(b, n, x, kernel, dilation, padding, stride):
+    if rank(x) != 4:
+        raise Decline("unfold of a tensor that is not NCHW")
+    channels, *space = static_dims(x, 1)
+    name = b.op("Pad", b(x), b.const([0, 0, *padding] * 2)) if any(padding) else b(x)
+    counts = []
+    for k in range(2):
+        count = (space[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) // stride[k] + 1
+        index = np.arange(kernel[k])[:, None] * dilation[k] + np.arange(count) * stride[k]
+        name = b.op("Gather", name, b.const(index), axis=2 + 2 * k)
+        counts.append(count)
+    name = b.transpose(name, [0, 1, 2, 4, 3, 5])  # N C kh kw oh ow
+    return b.reshape(name, [-1, channels * kernel[0] * kernel[1], counts[0] * counts[1]])
+
+
+@row("col2im.default")
+def _(b, n, x, output, kernel, dilation, padding, stride):
+    return b.op("Col2Im", b(x), b.const(output), b.const(kernel), dilations=list(dilation),
+                pads=list(padding) * 2, strides=list(stride))
+
+
+# -- gathers and scatters --------------------------------------------------------------------------
+@row("embedding.default")
+def _(b, n, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    if scale_grad_by_freq:
+        raise Decline("scale_grad_by_freq")
+    rows = b.op("Gather", b(weight), b(index), axis=0)
+    if padding_idx < 0:
+        return rows
+    # the padding row gets no gradient
+    pads = b.unsqueeze(b.op("Equal", b(index), b.const(padding_idx, meta(index).dtype)), -1)
+    return b.op("Where", pads, b.stop(rows), rows)
+
+
+@row("index_select.default")
+def _(b, n, x, axis, index):
+    return b.op("Gather", b(x), b(index), axis=norm_axis(axis, rank(x)))
+
+
+@row("gather.default")
+def _(b, n, x, axis, index, **_):
+    if rank(x) == 0:
+        return b(x)
+    return b.op("GatherElements", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
+
+
+@row("take_along_dim.default")
+def _(b, n, x, index, axis=None):
+    if axis is None:
+        raise Decline("take_along_dim without an axis")
+    return b.op("GatherElements", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
+
+
+def _tensor_index(b, x, indices):
+    """(axes indexed by tensors, their broadcast index of shape [..., len(axes)], result axis order needs a move)."""
+    axes = [a for a, i in enumerate(indices) if i is not None]
+    if any(meta(indices[a]).dtype in (torch.bool, torch.uint8) for a in axes):
+        raise Decline("indexing by a mask: the result's extents depend on the data")
+    lead = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes])
+    names = []
+    for a in axes:
+        name = b(indices[a], torch.int64)
+        if list(meta(indices[a]).shape) != list(lead):
+            full = next((indices[k] for k in axes if dims(indices[k]) == list(lead)), None)
+            name = b.op("Expand", name, b.shape(full) if full is not None else b.ints(_ints(lead)))
+        names.append(b.unsqueeze(name, len(lead)))
+    index = names[0] if len(names) == 1 else b.op("Concat", *names, axis=len(lead))
+    return axes, index, len(lead)
+
+
+@row("index.Tensor", "_unsafe_index.Tensor")
+def _(b, n, x, indices):
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and meta(given[0]).dtype not in (torch.bool, torch.uint8):
+        return b.op("Gather", b(x), b(given[0], torch.int64), axis=list(indices).index(given[0]))
+    axes, index, lead = _tensor_index(b, x, list(indices))
+    rest = [a for a in range(rank(x)) if a not in axes]
+    y = b.op("GatherND", b.transpose(b(x), axes + rest), index)  # index axes first, then the rest
+    first = axes[0]
+    if first and axes == list(range(first, first + len(axes))):  # adjacent: the index axes go where they were
+        y = b.transpose(y, list(range(lead, lead + first)) + list(range(lead)) + list(range(lead + first, rank(n))))
+    return y
+
+
+@row("index_put.default", "_unsafe_index_put.default")
+def _(b, n, x, indices, values, accumulate=False):
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and meta(given[0]).dtype == torch.bool and indices[0] is given[0]:
+        if rank(values) != 0 and dims(values) != [1] or accumulate:
+            raise Decline("index_put by a mask with several values")
+        mask = b(given[0])
+        lack = rank(x) - rank(given[0])
+        mask = b.unsqueeze(mask, *range(rank(given[0]), rank(x))) if lack else mask
+        return b.op("Where", mask, b(values, meta(x).dtype), b(x))
+    indices = list(indices)
+    axes, index, lead = _tensor_index(b, x, indices)
+    if axes != list(range(len(axes))):
+        raise Decline("index_put that skips leading axes")
+    shape = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes]) + tuple(dims(x)[len(axes):])
+    update = b(values, meta(x).dtype)
+    if list(shape) != dims(values):
+        update = b.op("Expand", update, b.ints(_ints(shape)))
+    return b.op("ScatterND", b(x), index, update, reduction="add" if accumulate else None)
+
+
+def _scatter_elements(b, x, axis, index, update, reduction=None):
+    return b.op("ScatterElements", b(x), b(index, torch.int64), update, axis=norm_axis(axis, rank(x)),
+                reduction=reduction)
+
+
+def _cropped(b, source, index):
+    """torch lets the source be larger than the index."""
+    if dims(source) == dims(index):
+        return b(source)
+    extents = [d if isinstance(d, int) else None for d in dims(index)]
+    if None in extents:
+        raise Decline("scatter with a source larger than a symbolic index")
+    return b.op("Slice", b(source), b.const([0] * len(extents)), b.const(extents))
+
+
+_REDUCTION = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+@row("scatter.src", "scatter.reduce")
+def _(b, n, x, axis, index, source, reduce=None):
+    return _scatter_elements(b, x, axis, index, _cropped(b, source, index), _REDUCTION.get(reduce))
+
+
+@row("scatter.value", "scatter.value_reduce")
+def _(b, n, x, axis, index, value, reduce=None):
+    update = b.op("Expand", b.const(value, meta(x).dtype), b.shape(index))
+    return _scatter_elements(b, x, axis, index, update, _REDUCTION.get(reduce))
+
+
+@row("scatter_add.default")
+def _(b, n, x, axis, index, source):
+    return _scatter_elements(b, x, axis, index, _cropped(b, source, index), "add")
+
+
+@row("scatter_reduce.two")
+def _(b, n, x, axis, index, source, reduce, include_self=True):
+    if reduce == "mean" or not include_self:
+        raise Decline(f"scatter_reduce {reduce} without the destination")
+    return _scatter_elements(b, x, axis, index, _cropped(b, source, index), _REDUCTION[reduce])
+
+
+@row("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+def _(b, n, x, axis, index, source, alpha=1):
+    axis, dtype = norm_axis(axis, rank(x)), meta(x).dtype
+    perm = [axis] + [a for a in range(rank(x)) if a != axis]
+    if "index_fill" in str(n.target):
+        rest = [dims(x)[a] for a in perm[1:]]
+        update = b.op("Expand", b(source, dtype), b.ints(_ints([dims(index)[0] if rank(index) else 1] + rest)))
+    else:
+        update = b.transpose(b(source, dtype), perm)
+    if alpha != 1:
+        update = b.op("Mul", update, b.const(alpha, dtype))
+    where = b.unsqueeze(b(index, torch.int64), 1) if rank(index) else b.reshape(b(index, torch.int64), [1, 1])
+    y = b.op("ScatterND", b.transpose(b(x), perm), where, update,
+             reduction="add" if "index_add" in str(n.target) else None)
+    return b.transpose(y, [perm.index(a) for a in range(rank(x))])
+
+
+@row("slice_scatter.default")
+def _(b, n, x, source, axis=0, start=None, end=None, step=1):
+    axis = norm_axis(axis, rank(x))
+    extent = static_dims(x, axis)[0]
+    positions = list(range(*slice(start, end, step).indices(extent)))
+    if positions == list(range(extent)):
+        return b(source)
+    return _put_rows(b, x, axis, positions, b(source, meta(x).dtype))
+
+
+@row("select_scatter.default")
+def _(b, n, x, source, axis, index):
+    axis = norm_axis(axis, rank(x))
+    return _put_rows(b, x, axis, [index], b.unsqueeze(b(source, meta(x).dtype), axis))
+
+
+def _put_rows(b, x, axis, positions, update):
+    """x with the slices at ``positions`` of one axis replaced."""
+    perm = [axis] + [a for a in range(rank(x)) if a != axis]
+    index = b.const(np.array(positions, np.int64).reshape(-1, 1))
+    y = b.op("ScatterND", b.transpose(b(x), perm), index, b.transpose(update, perm))
+    return b.transpose(y, [perm.index(a) for a in range(rank(x))])
+
+
+@row("one_hot.default")
+def _(b, n, x, classes=-1):
+    if classes < 0:
+        raise Decline("one_hot without a number of classes")
+    return b.op("OneHot", b(x), b.const([classes]), b.const([0, 1]), axis=-1)
+
+
+@row("bucketize.Tensor", "searchsorted.Tensor")
+def _(b, n, x, y, **kwargs):
+    values, edges = (x, y) if "bucketize" in str(n.target) else (y, x)
+    if rank(edges) != 1 or kwargs.get("side") or kwargs.get("sorter"):
+        raise Decline("searchsorted over rows")
+    kind = "LessOrEqual" if kwargs.get("right") else "Less"
+    below = b.op(kind, b(edges), b.unsqueeze(b(values, meta(edges).dtype), -1))
+    return b.op("ReduceSum", b.cast(below, torch.bool, meta(n).dtype), b.const([-1]), keepdims=0)
+
+
+# -- creation --------------------------------------------------------------------------------------
+@row("full.default", "new_full.default")
+def _(b, n, *args, **_):
+    sizes, value = args[-2:]
+    return b.fill(value, sizes, meta(n).dtype)
+
+
+@row("zeros.default", "empty.memory_format", "new_zeros.default", "new_empty.default", "ones.default",
+     "new_ones.default", "empty_permuted.default", "new_empty_strided.default", "empty_strided.default")
+def _(b, n, *args, **_):
+    sizes = args[1] if isinstance(args[0], torch.fx.Node) else args[0]
+    return b.fill(1 if "ones" in str(n.target) else 0, sizes, meta(n).dtype)
+
+
+@row("zeros_like.default", "ones_like.default", "full_like.default", "empty_like.default", "fill.Scalar",
+     "fill.Tensor", "zero.default")
+def _(b, n, x, value=None, **_):
+    value = value if value is not None else int("ones" in str(n.target))
+    scalar = b(value, meta(n).dtype)
+    return b.op("Expand", scalar, b.shape(x)) if rank(x) else scalar
+
+
+@row("arange.default", "arange.start", "arange.start_step")
+def _(b, n, *args, **_):
+    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
+    dtype = meta(n).dtype
+    if all(isinstance(v, (int, float)) for v in (start, stop, step)):
+        count = dims(n)[0]
+        return b.const(start + np.arange(count) * step, dtype)
+    return b.op("Range", b(start, dtype), b(stop, dtype), b(step, dtype))
+
+
+@row("linspace.default")
+def _(b, n, start, stop, steps, **_):
+    return b.const(np.linspace(start, stop, steps), meta(n).dtype)
+
+
+@row("eye.default", "eye.m")
+def _(b, n, rows, columns=None, **_):
+    if not all(isinstance(v, int) for v in (rows, columns or rows)):
+        raise Decline("an identity matrix of symbolic extents")
+    return b.const(np.eye(rows, columns), meta(n).dtype)

@@ -1,0 +1,472 @@
+"""From an nn.Module to a Graph: torch.export, then one walk over the exported program through the table of rows.
+
+The one idea: export gives a functional graph with qualified names for all weights, so the walk
+only asks the table for each overload.  What has no row is decomposed by torch itself, exactly
+those overloads and no others, and the walk starts again.
+Must not know: how a graph is differentiated, compiled or called.
+"""
+import contextlib
+import inspect
+import logging
+import operator
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import _core
+from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline
+
+_STATIC, _SYMBOL = 0, 1
+_ROUNDS = 16  # decomposition may uncover overloads that need another round
+
+
+@dataclass
+class Capture:
+    """A captured module.
+
+    graph: inputs are the tensor leaves of (args, kwargs) in order, then ``seed`` if random numbers are drawn;
+        params are parameters and buffers under their qualified names; outputs are user outputs, then new
+        buffer values, then new values of inputs that the module changes in place.
+    inputs: position among the leaves of (args, kwargs) of each graph input.
+    params: (qualified name, is a buffer) of each graph param, tied weights once.
+    outputs: one entry per leaf of the result: graph output index, or a Fixed or Passed value.
+    mutated: (graph output index, qualified name) of each buffer that a call changes.
+    changed_inputs: (graph output index, position among the leaves) of inputs changed in place.
+    """
+    graph: Any
+    in_spec: Any
+    out_spec: Any
+    inputs: list
+    params: list
+    outputs: list
+    mutated: list
+    changed_inputs: list
+    seed: bool
+    guard: "Guard"
+    warnings: list = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A result that is the same at every call (None, a number, a string)."""
+    value: Any
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A result that is one of the input leaves itself."""
+    leaf: int
+
+
+class Guard:
+    """Says whether a capture serves other inputs: extents, symbols with their ranges, and export's own conditions."""
+
+    def __init__(self, program, shapes, names):
+        self._shapes = shapes  # per graph input: list of int | symbol name
+        ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
+        self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
+        codes = getattr(program, "_guards_code", None) or []
+        self._conditions = [compile(code, "<guard>", "eval") for code in codes]
+        self._names = names
+        self.symbolic = bool(self._ranges)
+
+    def accepts(self, tensors, arguments):
+        """tensors: graph inputs in order; arguments(): the call's arguments by parameter name."""
+        values = {}
+        for tensor, shape in zip(tensors, self._shapes):
+            if len(shape) != tensor.dim():
+                return False
+            for have, want in zip(tensor.shape, shape):
+                if (values.setdefault(want, have) if isinstance(want, str) else want) != have:
+                    return False
+        for symbol, value in values.items():
+            low, high = self._ranges[symbol]
+            if value < low or high is not None and value > high:
+                return False
+        if not self._conditions:
+            return True
+        scope = {"L": arguments(), "torch": torch}
+        try:
+            return all(eval(code, scope) for code in self._conditions)  # noqa: S307  (text made by torch.export)
+        except Exception:  # a guard that cannot be evaluated is not met
+            return False
+
+
+def _upper(interval):
+    with contextlib.suppress(Exception):
+        bound = int(interval.upper)
+        return bound if bound < 2**62 else None
+    return None
+
+
+def bind_arguments(module, args, kwargs):
+    """Arguments by parameter name of the module's forward, for guards."""
+    try:
+        return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        return {}
+
+
+def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None):
+    """Captures ``module`` called with ``args`` and ``kwargs`` as a Graph of ONNX operators.
+
+    module: nn.Module; its parameters are referred to by name, not copied.  It is captured in its present
+        train/eval state unless ``train`` is given, and left as it was.
+    args, kwargs: example arguments: tensors of a supported dtype, numbers, nested tuples, lists and dicts.
+    dynamic: leave the first extent of every tensor input symbolic where the module allows it.
+    Returns a Capture.
+    Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
+        DTypeError for complex or quantised tensors; ModelError if torch.export cannot trace the module.
+    """
+    kwargs = dict(kwargs or {})
+    with _prepared(module, train) as cumulative:
+        errors = []
+        for shapes in ([_dynamic_shapes(args, kwargs)] if dynamic else []) + [None]:
+            try:
+                program = _export(module, args, kwargs, shapes)
+                if _plain_extents(program):
+                    return _lower(module, program, args, kwargs, name, cumulative)
+            except (_core.UnsupportedOpError, _core.DTypeError) as error:
+                if shapes is None:
+                    raise
+                errors.append(error)
+            except Exception as error:  # export raises many kinds; a static capture may still succeed
+                if isinstance(error, _core.Error):
+                    raise
+                errors.append(error)
+                if shapes is None:
+                    raise _export_error(module, error) from error
+        raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
+
+
+def _export_error(module, error):
+    text = str(error).strip().split("\n\n")[0]
+    return _core.ModelError(f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}")
+
+
+# -- torch.export ----------------------------------------------------------------------------------
+@contextlib.contextmanager
+def _prepared(module, train):
+    """The module in the wanted state, with constructs that export rejects made traceable; yields the statistics of
+    batch norms with momentum=None, as {running statistic: call counter}."""
+    _refuse_uninitialised(module)
+    flags = [(m, m.training) for m in module.modules()] if train is not None else []
+    averaging = []
+    cumulative = {}
+    try:
+        if train is not None:
+            module.train(train)
+        for path, m in module.named_modules():
+            if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.momentum is None and m.training:
+                prefix = path + "." if path else ""
+                for statistic in ("running_mean", "running_var"):
+                    cumulative[prefix + statistic] = prefix + "num_batches_tracked"
+                averaging.append(m)
+                m.momentum = 1.0
+        yield cumulative
+    finally:
+        for m in averaging:
+            m.momentum = None
+        for m, flag in flags:
+            m.training = flag
+
+
+def _refuse_uninitialised(module):
+    lazy = torch.nn.parameter.UninitializedTensorMixin
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if isinstance(tensor, lazy):
+            raise _core.ModelError(f"parameter {name!r} has no shape yet: call the lazy module once before capture")
+
+
+def _dynamic_shapes(args, kwargs):
+    auto = torch.export.Dim.AUTO
+
+    def mark(leaf):
+        return {0: auto} if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.shape[0] > 1 else None
+    shapes = pytree.tree_map(mark, (tuple(args), kwargs))
+    return shapes if any(s is not None for s in pytree.tree_leaves(shapes)) else ()
+
+
+def _export(module, args, kwargs, shapes):
+    if shapes == ():
+        raise ValueError("no input has an extent to vary")
+    dynamic = None if shapes is None else _by_parameter(module, shapes)
+    with _quiet():
+        program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
+        _mark_no_grad(program)
+        return program.run_decompositions({})
+
+
+def _by_parameter(module, shapes):
+    """torch.export wants dynamic shapes of keyword arguments by parameter name."""
+    positional, keyword = shapes
+    if not keyword:
+        return positional
+    parameters = inspect.signature(module.forward).parameters
+    named = [p for p, v in parameters.items() if v.kind in (v.POSITIONAL_ONLY, v.POSITIONAL_OR_KEYWORD)]
+    rest = [p for p, v in parameters.items() if v.kind is v.VAR_POSITIONAL]
+    result = dict(zip(named, positional))
+    if len(positional) > len(named) and rest:
+        result[rest[0]] = tuple(positional[len(named):])
+    extra = [p for p, v in parameters.items() if v.kind is v.VAR_KEYWORD]
+    for key, value in keyword.items():
+        if key in parameters:
+            result[key] = value
+        elif extra:
+            result.setdefault(extra[0], {})[key] = value
+    return result
+
+
+@contextlib.contextmanager
+def _quiet():
+    """torch.export logs what it will also raise."""
+    loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
+                                              "torch._subclasses.fake_tensor", "torch._dynamo")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+def _mark_no_grad(program):
+    """Results of torch.no_grad() regions are detached, which inlining the regions would otherwise forget."""
+    wrap = torch.ops.higher_order.wrap_with_set_grad_enabled
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.target is not wrap or node.args[0]:
+            continue
+        for get in [u for u in node.users if u.target is operator.getitem]:
+            if not isinstance(get.meta.get("val"), torch.Tensor) or not get.meta["val"].dtype.is_floating_point:
+                continue
+            with graph.inserting_after(get):
+                stopped = graph.call_function(torch.ops.aten.detach.default, (get,))
+            stopped.meta = dict(get.meta)
+            get.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
+            _rename_output(program, get.name, stopped.name)
+    program.graph_module.recompile()
+
+
+def _rename_output(program, old, new):
+    for spec in program.graph_signature.output_specs:
+        if getattr(spec.arg, "name", None) == old:
+            spec.arg.name = new
+
+
+def _plain_extents(program):
+    """Graph inputs are sized by ints and plain symbols; an expression (2*s) would need a solver at each call."""
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name != "USER_INPUT":
+            continue
+    for value in _user_tensors(program).values():
+        for extent in value.shape:
+            if not isinstance(extent, int) and not extent.node.expr.is_Symbol:
+                return False
+    return True
+
+
+def _user_tensors(program):
+    names = {n for n in program.graph_signature.user_inputs if isinstance(n, str)}
+    return {n.name: n.meta["val"] for n in program.graph.nodes
+            if n.op == "placeholder" and n.name in names and isinstance(n.meta.get("val"), torch.Tensor)}
+
+
+# -- lowering --------------------------------------------------------------------------------------
+def _lower(module, program, args, kwargs, name, cumulative):
+    tried = set()
+    for _ in range(_ROUNDS):
+        unknown = {n.target: n for n in program.graph.nodes if n.op == "call_function" and str(n.target) not in TABLE}
+        reasons = {target: "it has no row" for target in unknown}
+        if not unknown:
+            walk = _Walk(module, program, args, kwargs, name, cumulative)
+            declined = walk.run()
+            if declined is None:
+                return walk.result()
+            node, reason = declined
+            unknown, reasons = {node.target: node}, {node.target: reason}
+        table = {}
+        for target, node in unknown.items():
+            decomposition = None if target in tried else _decomposition(target)
+            if decomposition is None:
+                raise _unsupported(node, reasons[target])
+            table[target] = decomposition
+        tried.update(table)
+        with _quiet():
+            program = program.run_decompositions(table)
+    raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def _decomposition(target):
+    """torch's decomposition of one overload, or None."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    found = torch._decomp.decomposition_table.get(target)
+    if found is None:
+        with contextlib.suppress(KeyError):
+            found = torch.export.default_decompositions()[target]
+    return found
+
+
+def _unsupported(node, reason):
+    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{_source(node)}")
+
+
+def _source(node):
+    """' (file:line: code)' of the user's line that made a node."""
+    trace = node.meta.get("stack_trace") or ""
+    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
+    own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
+    return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
+
+
+class _Walk:
+    """One pass over an exported program, appending to a fresh graph."""
+
+    def __init__(self, module, program, args, kwargs, name, cumulative):
+        self.module, self.program = module, program
+        self.graph = _core.Graph(name, OPSET)
+        self.b = Builder(self.graph)
+        self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
+        self.inputs, self.params, self.shapes = [], [], []
+        self.leaf_of = {}    # user input name -> leaf position
+        self.outputs, self.mutated, self.changed = [], [], []
+        self.position = {}   # value name -> graph output index
+        self.cumulative = cumulative
+
+    def run(self):
+        """None, or the (node, reason) that no row serves."""
+        self._placeholders()
+        for node in self.program.graph.nodes:
+            if node.op == "get_attr":
+                raise _unsupported(node, "control flow inside the module")
+            if node.op != "call_function":
+                continue
+            self.b.enter(node)
+            try:
+                self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
+            except Decline as reason:
+                return node, str(reason)
+            except _core.Error as error:
+                error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{_source(node)}",)
+                raise
+        self._collect_outputs()
+        return None
+
+    # inputs
+    def _placeholders(self):
+        signature = self.program.graph_signature
+        user = list(signature.user_inputs)
+        self.leaf_of = {n: i for i, n in enumerate(user) if isinstance(n, str)}
+        first_name = {}  # identity of a parameter -> its value, so that tied weights are one
+        for spec, node in zip(signature.input_specs, self._placeholder_nodes()):
+            kind, target = spec.kind.name, spec.target
+            if kind == "USER_INPUT":
+                self._user_input(node)
+                continue
+            if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+                raise _core.UnsupportedOpError(f"input {node.name!r} of kind {kind} cannot be captured")
+            if kind == "CONSTANT_TENSOR" or not _attribute(self.module, target):
+                self.b.env[node] = self._constant(node, target)
+                continue
+            self.b.fqn[node] = target
+            tensor = _attribute(self.module, target)[0]
+            if id(tensor) not in first_name:
+                if not node.users and target not in signature.buffers_to_mutate.values():
+                    continue
+                first_name[id(tensor)] = self.graph.add_param(target, _onnx_dtype(tensor, target), _shape(tensor))
+                self.params.append((target, kind == "BUFFER"))
+            self.b.env[node] = first_name[id(tensor)]
+        by_fqn = {fqn: self.b.env[node] for node, fqn in self.b.fqn.items() if node in self.b.env}
+        self.b.cumulative = {k: by_fqn[v] for k, v in self.cumulative.items() if v in by_fqn}
+
+    def _placeholder_nodes(self):
+        return [n for n in self.program.graph.nodes if n.op == "placeholder"]
+
+    def _user_input(self, node):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            if isinstance(value, (torch.SymInt, torch.SymFloat)):
+                raise _core.UnsupportedOpError(f"number argument {node.name!r} was made symbolic by torch.export")
+            return
+        shape = _shape(value)
+        self.b.env[node] = self.graph.add_input(node.name, _onnx_dtype(value, node.name), shape)
+        self.inputs.append(self.leaf_of[node.name])
+        self.shapes.append(shape)
+
+    def _constant(self, node, target):
+        tensor = self.program.constants.get(target)
+        if tensor is None:
+            tensor = self.program.state_dict[target]
+        tensor = tensor.detach().cpu()
+        if tensor.dtype == torch.bfloat16:
+            return self.b.const(tensor.float().numpy(), torch.bfloat16)
+        _onnx_dtype(tensor, target)
+        return self.graph.add_const(target or node.name, np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape))
+
+    # outputs
+    def _collect_outputs(self):
+        signature = self.program.graph_signature
+        values = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
+        mutated, changed = dict(self.b.mutated), []
+        for spec, value in zip(signature.output_specs, values):
+            kind = spec.kind.name
+            if kind == "USER_OUTPUT":
+                self.outputs.append(self._user_output(value))
+            elif kind == "BUFFER_MUTATION":
+                mutated[spec.target] = self.b(value)
+            elif kind == "USER_INPUT_MUTATION":
+                changed.append((self.b(value), self.leaf_of[spec.target]))
+            else:
+                raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
+        self.mutated = [(self._output(name), fqn) for fqn, name in mutated.items()]
+        self.changed = [(self._output(name), leaf) for name, leaf in changed]
+
+    def _user_output(self, value):
+        if not isinstance(value, torch.fx.Node):
+            return Fixed(value)
+        if value.op == "placeholder" and value.name in self.leaf_of:
+            return Passed(self.leaf_of[value.name])
+        return self._output(self.b(value))
+
+    def _output(self, name):
+        """Index of a graph output; a value that is no node's result, or is already one, is not marked twice."""
+        if name in self.position:
+            return self.position[name]
+        if self.graph.info(name)[2] in ("input", "param", "const"):
+            marked = self.b.op("Identity", name)
+        else:
+            marked = name
+        self.graph.mark_output(marked)
+        self.position[name] = len(self.position)
+        return self.position[name]
+
+    def result(self):
+        guard = Guard(self.program, self.shapes, None)
+        return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
+                       inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
+                       changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard)
+
+
+def _attribute(module, path):
+    """(owner's value,) at a qualified name, or () if the module has none there."""
+    try:
+        return (operator.attrgetter(path)(module),)
+    except AttributeError:
+        return ()
+
+
+def _shape(tensor):
+    return [d if isinstance(d, int) else str(d) for d in tensor.shape]
+
+
+def _onnx_dtype(tensor, name):
+    if tensor.dtype not in ONNX_DTYPE:
+        raise _core.DTypeError(f"tensor {name!r} has type {tensor.dtype}, which the compiler does not know")
+    return ONNX_DTYPE[tensor.dtype]
