@@ -10,6 +10,7 @@ import inspect
 import logging
 import operator
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,6 @@ from torch.utils import _pytree as pytree
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline
 
-_STATIC, _SYMBOL = 0, 1
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
 
@@ -36,6 +36,7 @@ class Capture:
     outputs: one entry per leaf of the result: graph output index, or a Fixed or Passed value.
     mutated: (graph output index, qualified name) of each buffer that a call changes.
     changed_inputs: (graph output index, position among the leaves) of inputs changed in place.
+    transients: (value name, graph output index) of intermediate values, if they were asked for.
     """
     graph: Any
     in_spec: Any
@@ -47,7 +48,7 @@ class Capture:
     changed_inputs: list
     seed: bool
     guard: "Guard"
-    warnings: list = field(default_factory=list)
+    transients: list = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,12 @@ class Passed:
 class Guard:
     """Says whether a capture serves other inputs: extents, symbols with their ranges, and export's own conditions."""
 
-    def __init__(self, program, shapes, names):
+    def __init__(self, program, shapes):
         self._shapes = shapes  # per graph input: list of int | symbol name
         ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
         self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
         codes = getattr(program, "_guards_code", None) or []
         self._conditions = [compile(code, "<guard>", "eval") for code in codes]
-        self._names = names
         self.symbolic = bool(self._ranges)
 
     def accepts(self, tensors, arguments):
@@ -111,13 +111,14 @@ def bind_arguments(module, args, kwargs):
         return {}
 
 
-def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None):
+def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
     """Captures ``module`` called with ``args`` and ``kwargs`` as a Graph of ONNX operators.
 
     module: nn.Module; its parameters are referred to by name, not copied.  It is captured in its present
         train/eval state unless ``train`` is given, and left as it was.
     args, kwargs: example arguments: tensors of a supported dtype, numbers, nested tuples, lists and dicts.
     dynamic: leave the first extent of every tensor input symbolic where the module allows it.
+    debug: make the result of every captured operator an output too.
     Returns a Capture.
     Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
         DTypeError for complex or quantised tensors; ModelError if torch.export cannot trace the module.
@@ -129,7 +130,7 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
             try:
                 program = _export(module, args, kwargs, shapes)
                 if _plain_extents(program):
-                    return _lower(module, program, args, kwargs, name, cumulative)
+                    return _lower(module, program, args, kwargs, name, cumulative, debug)
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
                     raise
@@ -230,7 +231,9 @@ def _quiet():
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch about its own use of its own functions
+            yield
     finally:
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
@@ -262,9 +265,6 @@ def _rename_output(program, old, new):
 
 def _plain_extents(program):
     """Graph inputs are sized by ints and plain symbols; an expression (2*s) would need a solver at each call."""
-    for spec in program.graph_signature.input_specs:
-        if spec.kind.name != "USER_INPUT":
-            continue
     for value in _user_tensors(program).values():
         for extent in value.shape:
             if not isinstance(extent, int) and not extent.node.expr.is_Symbol:
@@ -279,7 +279,7 @@ def _user_tensors(program):
 
 
 # -- lowering --------------------------------------------------------------------------------------
-def _lower(module, program, args, kwargs, name, cumulative):
+def _lower(module, program, args, kwargs, name, cumulative, debug):
     tried = set()
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in program.graph.nodes if n.op == "call_function" and str(n.target) not in TABLE}
@@ -288,7 +288,7 @@ def _lower(module, program, args, kwargs, name, cumulative):
             walk = _Walk(module, program, args, kwargs, name, cumulative)
             declined = walk.run()
             if declined is None:
-                return walk.result()
+                return walk.result(debug)
             node, reason = declined
             unknown, reasons = {node.target: node}, {node.target: reason}
         table = {}
@@ -447,11 +447,18 @@ class _Walk:
         self.position[name] = len(self.position)
         return self.position[name]
 
-    def result(self):
-        guard = Guard(self.program, self.shapes, None)
+    def _transients(self):
+        values = [v for held in self.b.env.values() for v in (held if isinstance(held, (list, tuple)) else [held])]
+        names = dict.fromkeys(v for v in values if isinstance(v, str) and self.graph.info(v)[2] == "temp")
+        return [(name, self._output(name)) for name in names if name not in self.position]
+
+    def result(self, debug):
+        guard = Guard(self.program, self.shapes)
+        transients = self._transients() if debug else []
         return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
-                       changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard)
+                       changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
+                       transients=transients)
 
 
 def _attribute(module, path):

@@ -1,0 +1,76 @@
+"""The public face of differentiation; the work is the core's.
+
+Must not know: how a gradient is derived.
+"""
+from .. import _core
+
+
+def vjp(model, inputs, output_grads, wrt=None):
+    """Outputs of an ONNX model and the product of a vector with its Jacobian.
+
+    model: onnx.ModelProto, bytes, path or ONNXModel.
+    inputs: {name: numpy array} of all inputs.
+    output_grads: {name: numpy array} of the gradient at some or all outputs, each of its output's shape and any
+        floating type; outputs left out count as zero.
+    wrt: names of the inputs or initialisers to differentiate in; by default all floating-point inputs.
+    Returns ({output name: array}, {name in wrt: gradient of that value's type and shape}).
+    Raises ValueError_ for unknown names, DTypeError for a value that is not floating point, UnsupportedOpError for
+    an operator without gradient.
+    """
+    from ..onnx.model import _NUMPY, ONNXModel
+    import numpy as np
+    if not isinstance(model, ONNXModel):
+        model = ONNXModel("vjp", model)
+    graph = model._graph
+    if wrt is None:
+        wrt = [name for name in model.inputs if graph.info(name)[0] in (1, 10, 11, 16)]
+    weights = {}
+    if any(name not in model.inputs for name in wrt):
+        graph = _core.import_onnx(model._bytes, model._base_dir, True)
+        weights = {name: np.array(graph.data(name)) for name in graph.params}
+    unknown = [n for n in wrt if n not in graph.inputs and n not in weights] + [
+        n for n in output_grads if n not in graph.outputs]
+    if unknown:
+        raise _core.ValueError_(f"{unknown[0]!r} is no differentiable input or output of the model; inputs are "
+                                f"{graph.inputs}, outputs {graph.outputs}")
+    function = _core.Function(graph, wrt=list(wrt))
+    if weights:
+        function.set_params(list(weights.values()))
+    values = model._bind((), inputs)
+    grads = [output_grads.get(name) for name in graph.outputs]
+    grads = [g if g is None else np.asarray(g, _NUMPY.get(graph.info(n)[0])) for n, g in zip(graph.outputs, grads)]
+    outputs, gradients = function.vjp([model._array(n, v) for n, v in zip(graph.inputs, values)], grads)
+    return dict(zip(graph.outputs, outputs)), dict(zip(wrt, gradients))
+
+
+def add_backward_pass(sdfg, state, outputs, inputs):
+    """Adds to a state the computation of gradients.
+
+    sdfg: SDFG, changed in place; state: the state with the forward computation.
+    outputs: names (or Arrays) of the floating-point values to differentiate; for each, the graph gets an input
+        ``gradient_<name>``.
+    inputs: names (or Arrays) to differentiate in; for each, the graph gets an output ``gradient_<name>``.
+    Raises ValueError_ for unknown names, DTypeError for values that are not floating point, UnsupportedOpError for
+    an operator without gradient.
+    """
+    names = [[getattr(value, "name", value) for value in values] for values in (outputs, inputs)]
+    known = set(sdfg.graph.arrays)
+    for name in names[0] + names[1]:
+        if name not in known:
+            raise _core.ValueError_(f"{name!r} is not a container of {sdfg.name!r}")
+    sdfg.graph.add_backward(state.index, *names)
+
+
+def make_backward_function(model, apply_strict=False):
+    """Forward and backward SDFGs of an ONNXModel, with a function that computes both.
+
+    model: ONNXModel.  apply_strict: accepted for source compatibility.
+    Returns (forward SDFG, backward SDFG, function, {name: Array} of the backward pass's inputs).
+    """
+    from ..sdfg import SDFG
+    graph = model._graph
+    wrt = [n for n in [*graph.inputs, *graph.params] if graph.info(n)[0] in (1, 10, 11, 16)]
+    function = _core.Function(graph, wrt=wrt)
+    forward, backward = (SDFG(g) for g in function.differentiate())
+    arrays = backward.arrays
+    return forward, backward, function, {name: arrays[name] for name in backward.graph.inputs}

@@ -1,0 +1,214 @@
+"""ONNXModel: a callable around a graph imported from ONNX.
+
+The one idea: arguments are put into the graph's input order, the rest is the core's.
+Must not know: the format of ONNX files (the core reads them) or, before it meets a tensor, torch.
+"""
+import os
+import sys
+
+import numpy as np
+
+from .. import _core
+
+_NUMPY = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
+          10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
+
+
+
+class ONNXModel:
+    """Loads an ONNX model into a graph and runs it.
+
+    name: name of the graph.
+    model: onnx.ModelProto, the bytes of one, or the path of a file (external data next to it is read).
+    infer_shapes: infer types and shapes now, so that a faulty model is refused here rather than at the first call.
+    cuda: run on the GPU.
+    parent_pytorch_module: take the weights from this module's parameters and buffers of the same names.
+    save_transients: a dict that receives the intermediate values of each call, by name.
+    apply_strict, auto_optimize, fold_constants, storage, auto_merge: accepted for source compatibility; the
+        compiler folds and optimises always and places data itself.
+    Raises ModelError, UnsupportedOpError, ShapeError or DTypeError for a model that cannot be loaded, DeviceError
+    for cuda=True without a GPU.
+
+    ``inputs`` and ``outputs`` are lists of names, ``sdfg`` and ``state`` handles on the graph.
+    """
+
+    def __init__(self, name, model, infer_shapes=True, cuda=False, apply_strict=False, auto_optimize=True,
+                 fold_constants=True, parent_pytorch_module=None, storage=None, save_transients=None,
+                 auto_merge=False):
+        self.name, self.cuda = name, cuda
+        self._bytes, self._base_dir = _read(model)
+        self._parameters = None  # {name: tensor} given at each call, once someone asked for them
+        self._save_transients = save_transients
+        self._set_graph(_core.import_onnx(self._bytes, self._base_dir, False))
+        if parent_pytorch_module is not None:
+            self._take_weights(parent_pytorch_module)
+        if infer_shapes:
+            self._graph.run_pass("infer")
+
+    @classmethod
+    def _of_graph(cls, name, graph, module=None):
+        """A view of a captured graph; weights come from ``module`` by qualified name."""
+        self = cls.__new__(cls)
+        self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, False, None, None, None
+        self._parameters = _module_tensors(module, graph.params) if module is not None else None
+        self._set_graph(graph)
+        return self
+
+    def _set_graph(self, graph):
+        self._graph = graph
+        self._functions = {}  # names to differentiate -> compiled function
+        self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
+
+    # -- weights --------------------------------------------------------------------------------
+    @property
+    def weights(self):
+        """{name: torch.Tensor} of the weights of the model."""
+        import torch
+        if self._parameters is not None:
+            return dict(self._parameters)
+        values = {}
+        for name in self._graph.arrays:
+            data = self._graph.data(name) if self._graph.info(name)[2] in ("const", "param") else None
+            if data is not None:
+                values[name] = torch.from_numpy(np.array(data))
+        return values
+
+    def parameters(self):
+        """The floating-point weights as torch Parameters; from now on results are differentiable in them.
+
+        Returns a list of torch.nn.Parameter, in the order of ``named_parameters``.
+        """
+        return [value for _, value in self.named_parameters()]
+
+    def named_parameters(self):
+        """(name, torch.nn.Parameter) of each floating-point weight."""
+        import torch
+        if self._parameters is None:
+            self._set_graph(_core.import_onnx(self._bytes, self._base_dir, True))
+            self._parameters = {name: torch.nn.Parameter(torch.from_numpy(np.array(self._graph.data(name))))
+                                for name in self._graph.params}
+        return [(n, p) for n, p in self._parameters.items() if isinstance(p, torch.nn.Parameter)]
+
+    def _take_weights(self, module):
+        graph = _core.import_onnx(self._bytes, self._base_dir, True)
+        self._parameters = _module_tensors(module, graph.params)
+        self._set_graph(graph)
+
+    # -- calling --------------------------------------------------------------------------------
+    def __call__(self, *args, **kwargs):
+        """Runs the model.
+
+        args: inputs in the model's order; kwargs: inputs by name.  numpy arrays, torch tensors or numbers, of the
+            model's types and shapes.
+        Returns the output, or a tuple of outputs: torch tensors if any argument is one, else numpy arrays.
+        Raises ValueError_ for missing, double or unknown inputs, DTypeError and ShapeError for wrong ones.
+        """
+        given = self._bind(args, kwargs)
+        torch = sys.modules.get("torch")
+        in_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
+        if in_torch or self._parameters is not None:
+            values = self._call_torch(given, in_torch)
+        else:
+            values = self._function(None)(*[self._array(n, v) for n, v in zip(self.inputs, given)])
+        if self._save_transients is not None:
+            self._save_transients.update(zip(self._transients, values[len(self.outputs):]))
+            values = values[:len(self.outputs)]
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _bind(self, args, kwargs):
+        if len(args) > len(self.inputs):
+            raise _core.ValueError_(f"model {self.name!r} has {len(self.inputs)} inputs, {len(args)} were given")
+        bound = dict(zip(self.inputs, args))
+        for name, value in kwargs.items():
+            if name not in self.inputs:
+                raise _core.ValueError_(f"model {self.name!r} has no input {name!r}; its inputs are {self.inputs}")
+            if name in bound:
+                raise _core.ValueError_(f"input {name!r} is given twice")
+            bound[name] = value
+        missing = [name for name in self.inputs if name not in bound]
+        if missing:
+            raise _core.ValueError_(f"input {missing[0]!r} of model {self.name!r} is missing")
+        return [bound[name] for name in self.inputs]
+
+    def _array(self, name, value):
+        if isinstance(value, np.ndarray):
+            return value
+        return np.asarray(value, _NUMPY.get(self._graph.info(name)[0]))
+
+    def _call_torch(self, given, in_torch):
+        import torch
+        tensors = [v if isinstance(v, torch.Tensor) else torch.from_numpy(np.array(self._array(n, v)))
+                   for n, v in zip(self.inputs, given)]
+        weights = list(self._parameters.values()) if self._parameters is not None else []
+        wrt = None
+        if torch.is_grad_enabled():
+            wrt = tuple(n for n, t in zip([*self.inputs, *self._graph.params], [*tensors, *weights])
+                        if t.requires_grad)
+        function = self._function(wrt or None)
+        if weights:
+            function.set_params(weights)
+        values = function(*tensors)
+        if in_torch or any(v.requires_grad for v in values):
+            return values
+        return tuple(v.numpy() for v in values)
+
+    def _function(self, wrt):
+        function = self._functions.get(wrt)
+        if function is None:
+            graph = self._graph
+            if self._save_transients is not None:
+                graph = graph.clone()
+                self._transients = [n for n in graph.arrays if graph.info(n)[2] == "temp" and n not in self.outputs]
+                for name in self._transients:
+                    graph.mark_output(name)
+            function = _core.Function(graph, wrt=list(wrt) if wrt else None, backend="cuda" if self.cuda else "auto")
+            self._functions[wrt] = function
+        return function
+
+    def compile_and_init(self):
+        """Compiles the model, with its weights in place, and returns the compiled function."""
+        function = self._function(None)
+        if self._parameters is not None:
+            function.set_params(list(self._parameters.values()))
+        return function
+
+    # -- views ----------------------------------------------------------------------------------
+    @property
+    def sdfg(self):
+        """The graph as an SDFG handle."""
+        from ..sdfg import SDFG
+        return SDFG(self._graph)
+
+    @property
+    def state(self):
+        """The state that holds the computation."""
+        return self.sdfg.node(0)
+
+    def save(self, path):
+        """Writes the model as an ONNX file."""
+        with open(path, "wb") as file:
+            file.write(self._graph.to_onnx())
+
+    def __repr__(self):
+        return f"ONNXModel({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"
+
+
+def _read(model):
+    """(bytes, folder for external data or None) of a model given as bytes, path or ModelProto."""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model), None
+    if isinstance(model, (str, os.PathLike)):
+        with open(model, "rb") as file:
+            return file.read(), os.path.dirname(os.path.abspath(model))
+    if hasattr(model, "SerializeToString"):
+        return model.SerializeToString(), None
+    raise _core.ValueError_(f"a model is an onnx.ModelProto, bytes or a path, not {type(model).__name__}")
+
+
+def _module_tensors(module, names):
+    """{name: tensor} from a module's parameters and buffers."""
+    tensors = {**dict(module.named_buffers()), **dict(module.named_parameters(remove_duplicate=False))}
+    missing = [name for name in names if name not in tensors]
+    if missing:
+        raise _core.ModelError(f"weight {missing[0]!r} of the model is not in {type(module).__name__}")
+    return {name: tensors[name] for name in names}

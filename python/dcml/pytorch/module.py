@@ -1,0 +1,384 @@
+"""DaceModule: an nn.Module whose forward and backward run in the compiler.
+
+The one idea: the wrapper shares the dictionaries of parameters, buffers and children with the
+module that it wraps, so names, state_dict, to() and optimisers see one module.  A call finds its
+plan by the kinds and extents of the inputs; a plan is a capture with a compiled function.
+Must not know: ATen or ONNX operators, or how a function is compiled.
+"""
+import collections
+import functools
+import operator
+from itertools import chain
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import _core
+from .capture import Passed, bind_arguments, capture
+
+_MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
+_MAX_CAPTURES = 64
+
+
+class DaceModule(torch.nn.Module):
+    """Wraps a PyTorch module so that it runs in the compiler.
+
+    module: the module to wrap; it stays reachable as ``.model`` and shares its parameters with the wrapper.
+    dummy_inputs: tuple of example inputs; if given, the module is captured at once instead of at the first call.
+    cuda: run on the GPU; None: as the module's parameters lie.
+    training: trace in train mode.  From the first call of ``train()`` or ``eval()`` on the wrapper, the modes of
+        the module and its children decide instead.
+    backward: make results differentiable, in the inputs and parameters that require a gradient.
+    apply_strict, auto_optimize: accepted for source compatibility; the compiler always does both.
+    debug_transients: return all intermediate values too, after the results; their names are in ``transients``.
+    sdfg_name: name of the graph, by default ``dace_model``.
+
+    Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
+    input (types, extents up to the batch, values of non-tensors) is captured once.
+    Raises DeviceError for cuda=True without a GPU; UnsupportedOpError, DTypeError, ModelError when capture fails.
+
+    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
+    >>> compiled = DaceModule(module)
+    >>> compiled(torch.ones(4, 2)).shape
+    torch.Size([4, 3])
+    """
+
+    def __init__(self, module, dummy_inputs=None, cuda=None, training=False, backward=False, apply_strict=True,
+                 auto_optimize=True, debug_transients=False, sdfg_name=None):
+        super().__init__()
+        state = self.__dict__
+        for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            state[shared] = getattr(module, shared)
+        state["model"] = module  # not registered: names stay those of the wrapped module
+        if cuda and not torch.cuda.is_available():
+            raise _core.DeviceError(f"cuda=True for {type(module).__name__}: torch finds no GPU")
+        self.cuda_enabled = cuda
+        self.backward, self.apply_strict, self.auto_optimize = backward, apply_strict, auto_optimize
+        self.debug_transients, self.sdfg_name = debug_transients, sdfg_name or "dace_model"
+        self.training = training
+        self._own_mode = training is False  # modes of the module are overruled until train() or eval() is called
+        self.post_onnx_hooks = collections.OrderedDict()
+        self.post_autodiff_hooks = collections.OrderedDict()
+        self.post_compile_hooks = collections.OrderedDict()
+        self._forget()
+        if training and not module.training:
+            self.train()
+        if dummy_inputs is not None:
+            self._find(dummy_inputs if isinstance(dummy_inputs, (tuple, list)) else (dummy_inputs,), {})
+
+    def _forget(self):
+        self._plans = {}       # quick key -> _Plan
+        self._captures = {}    # slow key -> [_Captured]
+        self._modes = None     # modules whose training flags are part of the key
+        self._last = None      # the _Captured used last
+        self._hooked = None    # the graph that a post_onnx hook is looking at
+        self.transients = []
+
+    # -- calling --------------------------------------------------------------------------------
+    def forward(self, *args, **kwargs):
+        """Runs the module; the arguments and the result are those of the wrapped module."""
+        if torch.compiler.is_compiling():
+            return self.model(*args, **kwargs)
+        return self._find(args, kwargs).run(args, kwargs)
+
+    def _find(self, args, kwargs):
+        """The plan for these arguments."""
+        key = _quick_key(args, kwargs)
+        if not self._own_mode:
+            modes = self._modes
+            if modes is None:
+                modes = self._modes = list(self.model.modules())
+            key = (key, tuple([m.training for m in modes]))
+        plan = self._plans.get(key)
+        if plan is None:
+            if len(self._plans) >= _MAX_PLANS:
+                del self._plans[next(iter(self._plans))]
+            plan = self._plans[key] = _Plan(self, self._captured(args, kwargs, key), args, kwargs)
+        self._last = plan.captured
+        return plan
+
+    def _captured(self, args, kwargs, key):
+        """A capture that serves these arguments, made if there is none."""
+        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        modes = None if self._own_mode else key[1]
+        kind = (str(spec), modes, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
+                                        for leaf in leaves))
+        known = self._captures.setdefault(kind, [])
+        for one in known:
+            if one.capture.guard.accepts(tensors, lambda: bind_arguments(self.model, args, kwargs)):
+                return one
+        if sum(map(len, self._captures.values())) > _MAX_CAPTURES:
+            self._captures.clear()
+            known = self._captures.setdefault(kind, [])
+        once_static = any(not one.capture.guard.symbolic for one in known)
+        made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=not once_static or len(known) < 2,
+                       train=False if self._own_mode else None, debug=self.debug_transients)
+        known.append(_Captured(self, made))
+        self.transients = [name for name, _ in made.transients]
+        return known[-1]
+
+    # -- modes and state ------------------------------------------------------------------------
+    def train(self, mode=True):
+        """Sets train mode for the wrapped module; its modes decide from now on."""
+        self._own_mode = False
+        self._modes = None
+        self.model.train(mode)
+        self.training = mode
+        return self
+
+    def state_dict(self, *args, **kwargs):
+        return self.model.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        return self.model.load_state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args, **kwargs):
+        return self.model._load_from_state_dict(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "model" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["model"], name)
+
+    def __getstate__(self):
+        state = dict(self.__dict__)
+        state.update(_plans={}, _captures={}, _modes=None, _last=None, _hooked=None)
+        return state
+
+    # -- graphs and hooks -----------------------------------------------------------------------
+    def reset_sdfg(self):
+        """Forgets all captures and compiled functions, so that hooks apply again at the next call."""
+        self._forget()
+
+    def _need_capture(self):
+        if self._last is None:
+            raise _core.ValueError_("there is no graph yet: call the module once, or give dummy_inputs")
+        return self._last
+
+    @property
+    def sdfg(self):
+        """The captured graph; inside a post_onnx hook, the graph that the hook may change."""
+        from ..sdfg import SDFG
+        return SDFG(self._hooked if self._hooked is not None else self._need_capture().capture.graph)
+
+    @property
+    def dace_model(self):
+        """The captured graph as an ONNXModel."""
+        from ..onnx import ONNXModel
+        graph = self._hooked if self._hooked is not None else self._need_capture().capture.graph
+        return ONNXModel._of_graph(self.sdfg_name, graph, self.model)
+
+    @property
+    def forward_sdfg(self):
+        """The forward graph as compiled last."""
+        return self._compiled_graph("forward_graph")
+
+    @property
+    def backward_sdfg(self):
+        """The backward graph as compiled last."""
+        return self._compiled_graph("backward_graph")
+
+    def _compiled_graph(self, which):
+        from ..sdfg import SDFG
+        function = self._need_capture().last_function
+        graph = None if function is None else getattr(function, which)
+        if graph is None:
+            raise _core.ValueError_(f"there is no {which.replace('_', ' ')} yet: call the module once"
+                                    + (" with inputs or parameters that require a gradient"
+                                       if which == "backward_graph" else ""))
+        return SDFG(graph)
+
+    def _run_post_onnx(self, graph):
+        self._hooked = graph
+        try:
+            for hook in self.post_onnx_hooks.values():
+                hook(self)
+        finally:
+            self._hooked = None
+
+    def _run_post_autodiff(self, forward, backward):
+        from ..sdfg import SDFG
+        forward, backward = SDFG(forward), SDFG(backward)
+        for hook in self.post_autodiff_hooks.values():
+            hook(forward, backward)
+
+    def _run_post_compile(self, compiled):
+        for hook in self.post_compile_hooks.values():
+            hook(compiled)
+
+    def append_post_onnx_hook(self, name, func):
+        """Adds func(module), run after capture, when ``module.sdfg`` holds operators; last of its kind."""
+        self.post_onnx_hooks[name] = func
+
+    def prepend_post_onnx_hook(self, name, func):
+        """As append_post_onnx_hook, but first of its kind."""
+        _prepend(self.post_onnx_hooks, name, func)
+
+    def append_post_autodiff_hook(self, name, func):
+        """Adds func(forward_sdfg, backward_sdfg), run after differentiation; last of its kind."""
+        self.post_autodiff_hooks[name] = func
+
+    def prepend_post_autodiff_hook(self, name, func):
+        """As append_post_autodiff_hook, but first of its kind."""
+        _prepend(self.post_autodiff_hooks, name, func)
+
+    def append_post_compile_hook(self, name, func):
+        """Adds func(compiled), run after compilation; last of its kind."""
+        self.post_compile_hooks[name] = func
+
+    def prepend_post_compile_hook(self, name, func):
+        """As append_post_compile_hook, but first of its kind."""
+        _prepend(self.post_compile_hooks, name, func)
+
+
+def _prepend(hooks, name, func):
+    hooks[name] = func
+    hooks.move_to_end(name, last=False)
+
+
+def _leaf_key(leaf):
+    if isinstance(leaf, torch.Tensor):
+        return leaf.shape, leaf.dtype, leaf.device
+    return type(leaf), leaf
+
+
+def _quick_key(args, kwargs):
+    """Types, extents and devices of tensor arguments and the values of others; hashable."""
+    if not kwargs:
+        for arg in args:
+            if not isinstance(arg, torch.Tensor):
+                break
+        else:
+            return tuple([(a.shape, a.dtype, a.device) for a in args])
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    return str(spec), tuple([_leaf_key(leaf) for leaf in leaves])
+
+
+class _Captured:
+    """A capture and the functions compiled for it, one for each set of values that need a gradient."""
+
+    def __init__(self, owner, made):
+        self.owner, self.capture = owner, made
+        self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
+        self.last_function = None
+        self.slots = [_slot(owner.model, name) for name, _ in made.params]
+        self.is_buffer = [buffer for _, buffer in made.params]
+
+    def function(self, inputs, params):
+        """The compiled function for tensors whose requires_grad flags decide what is differentiated."""
+        flags = None
+        if self.owner.backward and torch.is_grad_enabled():
+            flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
+            if not any(flags[0]) and not any(flags[1]):
+                flags = None
+        function = self.functions.get(flags)
+        if function is None:
+            function = self.functions[flags] = _Function(self, flags)
+        self.last_function = function.core
+        if function.params is None or not all(map(operator.is_, function.params, params)):
+            function.core.set_params(params)
+            function.params = params
+        return function.core
+
+
+class _Function:
+    """A core function and the parameter tensors last given to it."""
+
+    def __init__(self, captured, flags):
+        graph, owner = captured.capture.graph, captured.owner
+        wrt = None
+        if flags is not None:
+            names = chain(zip(graph.inputs, flags[0]), zip(graph.params, flags[1]))
+            wrt = [name for name, wanted in names if wanted]
+        self.core = _core.Function(
+            graph, wrt=wrt, backend="cuda" if owner.cuda_enabled else "auto",
+            post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
+            post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
+            post_compile=owner._run_post_compile if owner.post_compile_hooks else None)
+        self.params = None
+
+
+def _slot(module, name):
+    """(dictionary, key) that hold a parameter or buffer, so that a replaced one is seen."""
+    *path, leaf = name.split(".")
+    owner = functools.reduce(getattr, path, module)
+    for table in (owner._parameters, owner._buffers):
+        if leaf in table:
+            return table, leaf
+    return owner.__dict__, leaf
+
+
+class _Plan:
+    """How to run one kind of arguments: which leaves are inputs, what becomes of the outputs."""
+
+    def __init__(self, owner, captured, args, kwargs):
+        made = captured.capture
+        self.captured, self.seed = captured, made.seed
+        plain = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
+        self.inputs = None if plain and made.inputs == list(range(len(args))) else made.inputs
+        self.mutated = [(index, *_slot(owner.model, name)) for index, name in made.mutated]
+        self.changed = made.changed_inputs
+        self.outputs, self.spec = made.outputs, made.out_spec
+        self.extra = [index for _, index in made.transients] if owner.debug_transients else []
+        self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
+                       and not self.extra)
+
+    def run(self, args, kwargs):
+        leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
+        inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
+        captured = self.captured
+        params = [table[key] for table, key in captured.slots]
+        function = captured.function(inputs, params)
+        if self.seed:
+            inputs = (*inputs, torch.empty((), dtype=torch.int64).random_())  # from torch's own generator
+        results = function(*inputs)
+        if self.single:
+            return results[0]
+        if self.mutated or self.changed:
+            self._write_back(results, leaves)
+        values = [results[o] if type(o) is int else leaves[o.leaf] if type(o) is Passed else o.value
+                  for o in self.outputs]
+        if self.extra:
+            return (*values, *[results[i] for i in self.extra])
+        return pytree.tree_unflatten(values, self.spec)
+
+    def _write_back(self, results, leaves):
+        with torch.no_grad():
+            if self.mutated:
+                torch._foreach_copy_([table[key] for _, table, key in self.mutated],
+                                     [results[i].detach() for i, _, _ in self.mutated])
+            for index, leaf in self.changed:
+                leaves[leaf].copy_(results[index].detach())
+
+
+def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=False, backward=False, apply_strict=True,
+                auto_optimize=True, sdfg_name=None, debug_transients=False):
+    """Decorator for nn.Module classes: their instances are DaceModules around an instance of the class.
+
+    The arguments are those of DaceModule; it may be used with or without them.
+
+    >>> @dace_module
+    ... class Doubled(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> Doubled()(torch.ones(2))
+    tensor([2., 2.])
+    """
+    options = dict(dummy_inputs=dummy_inputs, cuda=cuda, training=training, backward=backward,
+                   apply_strict=apply_strict, auto_optimize=auto_optimize, debug_transients=debug_transients)
+
+    def decorate(cls):
+        class Decorated(DaceModule):
+            def __init__(self, *args, **kwargs):
+                super().__init__(cls(*args, **kwargs), sdfg_name=sdfg_name or cls.__name__, **options)
+
+        Decorated.moduleclass = cls
+        for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(Decorated, attribute, getattr(cls, attribute))
+        return Decorated
+
+    return decorate if moduleclass is None else decorate(moduleclass)
