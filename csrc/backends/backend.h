@@ -65,6 +65,10 @@ dc_graph *dc_program_graph(const dc_program *program);
 /* Plans memory and binds natives for symbol values (indexed by dc_sym); cached. */
 typedef struct dc_binding dc_binding;
 DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, dc_binding **out);
+/* Each bind is paired with a release; a binding without users may be evicted. */
+void dc_binding_release(dc_binding *binding);
+uint64_t dc_binding_bytes(const dc_binding *binding, dc_cid c); /* size of a container */
+uint64_t dc_binding_arena_bytes(const dc_binding *binding);
 /* Concrete extents of a container under a binding; rank values. */
 void dc_binding_dims(const dc_binding *binding, dc_cid c, int64_t *dims);
 /* Bytes of the saved block that a forward program fills (0: none), and where in it a SAVED container lies. */

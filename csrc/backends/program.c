@@ -1,0 +1,341 @@
+/* Programs: a flat list of steps over a scheduled graph, and its bindings to sizes.
+ *
+ * A step is a native call, a compiled kernel, or a node left to the interpreter.  Small graphs
+ * start on the interpreter and are compiled when they turn out to be run again. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backends/backend.h"
+#include "backends/plan.h"
+
+enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 3 };
+static const double INTERP_MAX_WORK = 200000; /* element operations: some ms of interpretation */
+
+typedef struct {
+  dc_nid node;
+  bool native, interp_only;
+  dc_kernel_fn kernel; /* NULL until compiled */
+  uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
+} step;
+
+typedef struct run_state {
+  struct run_state *next;
+  char *arena;
+  uint64_t arena_bytes;
+  void **table;    /* by container */
+  void **pointers; /* of all steps, each with a leading slot for the error flag */
+} run_state;
+
+struct dc_binding {
+  dc_program *program;
+  struct dc_binding *next; /* most recently used first */
+  uint32_t users;
+  int64_t *symbols;
+  dc_arena arena;
+  dc_plan plan;
+  dc_native_call **natives; /* by step */
+  double work;
+  run_state *idle;
+  uint32_t n_idle;
+};
+
+struct dc_program {
+  dc_target target;
+  dc_graph *graph;
+  dc_arena arena;
+  step *steps;
+  uint32_t n_steps;
+  dc_cid *buffers;
+  uint32_t n_buffers;
+  void **constants; /* by container */
+  uint64_t runs;
+  bool compiled;
+  dc_binding *bindings;
+  pthread_mutex_t lock, compile_lock;
+};
+
+/* ---- creation ---- */
+
+static dc_status list_steps(dc_program *p) {
+  DC_VEC(step) steps = {0};
+  DC_VEC(dc_cid) buffers = {0};
+  for (uint32_t s = 0; s < p->graph->states.n; s++) {
+    const dc_scope *scope = &p->graph->states.v[s].scope;
+    for (uint32_t k = 0; k < scope->n; k++) {
+      step made = {.node = scope->v[k], .native = dc_node_at(p->graph, scope->v[k])->kind == DC_NODE_LIBRARY};
+      const dc_library *lib = &dc_node_at(p->graph, made.node)->lib;
+      DC_PUSH(&p->arena, &buffers, 0);
+      made.first_buffer = buffers.n;
+      if (made.native) {
+        made.n_buffers = lib->n_in + lib->n_out;
+        for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in]);
+      } else {
+        made.n_buffers = dc_kernel_buffers(p->graph, made.node, NULL, 0);
+        dc_cid *list = DC_NEW_ARRAY(&p->arena, dc_cid, made.n_buffers);
+        /* the count without a table may hold repeats: ask again with room */
+        made.n_buffers = dc_kernel_buffers(p->graph, made.node, list, made.n_buffers);
+        for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, list[j]);
+      }
+      DC_PUSH(&p->arena, &steps, made);
+    }
+  }
+  p->steps = steps.v, p->n_steps = steps.n, p->buffers = buffers.v, p->n_buffers = buffers.n;
+  return DC_OK;
+}
+
+/* Kernels use aligned loads; data from files need not be aligned. */
+static void place_constants(dc_program *p) {
+  p->constants = DC_NEW_ARRAY(&p->arena, void *, p->graph->containers.n);
+  for (dc_cid c = 1; c < p->graph->containers.n; c++) {
+    const dc_container *k = dc_cont(p->graph, c);
+    if (!k->data || k->role != DC_ROLE_CONST) continue;
+    bool good = (uintptr_t)k->data % 16 == 0;
+    p->constants[c] = good ? (void *)k->data : dc_arena_copy(&p->arena, k->data, k->data_bytes);
+  }
+}
+
+dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
+  dc_program *p = calloc(1, sizeof *p);
+  if (!p) return dc_error(DC_ERR_MEMORY, "out of memory");
+  p->target = *target, p->graph = graph;
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_mutex_init(&p->compile_lock, NULL);
+  *out = p;
+  place_constants(p);
+  dc_status status = list_steps(p);
+  if (!status) return DC_OK;
+  p->graph = NULL; /* stays the caller's */
+  dc_program_destroy(p);
+  return status;
+}
+
+static void destroy_state(run_state *s) {
+  if (s->arena_bytes) munmap(s->arena, s->arena_bytes);
+  free(s->table);
+  free(s->pointers);
+  free(s);
+}
+
+static void destroy_binding(dc_binding *b) {
+  for (run_state *s = b->idle, *next; s; s = next) {
+    next = s->next;
+    destroy_state(s);
+  }
+  for (uint32_t k = 0; b->natives && k < b->program->n_steps; k++) dc_native_call_destroy(b->natives[k]);
+  dc_arena_free(&b->arena);
+  free(b);
+}
+
+void dc_program_destroy(dc_program *p) {
+  if (!p) return;
+  for (dc_binding *b = p->bindings, *next; b; b = next) {
+    next = b->next;
+    destroy_binding(b);
+  }
+  pthread_mutex_destroy(&p->lock);
+  pthread_mutex_destroy(&p->compile_lock);
+  dc_graph_destroy(p->graph);
+  dc_arena_free(&p->arena);
+  free(p);
+}
+
+dc_graph *dc_program_graph(const dc_program *program) { return program->graph; }
+
+/* ---- compilation ---- */
+
+static dc_status compile_steps(dc_program *p) {
+  dc_nid *nodes = DC_NEW_ARRAY(&p->arena, dc_nid, p->n_steps);
+  uint32_t *which = DC_NEW_ARRAY(&p->arena, uint32_t, p->n_steps), n = 0;
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    if (p->steps[k].native) continue;
+    dc_text text = {0};
+    dc_status status = dc_cpu_emit(p->graph, p->steps[k].node, "probe", &text);
+    dc_text_free(&text);
+    if (status && dc_status_code(status) != DC_ERR_UNSUPPORTED) return status;
+    p->steps[k].interp_only = status != NULL;
+    dc_status_free(status);
+    if (!p->steps[k].interp_only) nodes[n] = p->steps[k].node, which[n++] = k;
+  }
+  dc_kernel_fn *kernels = DC_NEW_ARRAY(&p->arena, dc_kernel_fn, n);
+  DC_TRY(dc_jit_compile(p->target.jit, p->graph, nodes, n, kernels));
+  for (uint32_t k = 0; k < n; k++) __atomic_store_n(&p->steps[which[k]].kernel, kernels[k], __ATOMIC_RELEASE);
+  return DC_OK;
+}
+
+static bool wants_compilation(const dc_program *p, const dc_binding *b) {
+  if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP || !dc_jit_available(p->target.jit, NULL)) return false;
+  return p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || p->runs >= COMPILE_AFTER_RUNS;
+}
+
+static dc_status ensure_compiled(dc_program *p, const dc_binding *b) {
+  if (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p, b)) return DC_OK;
+  pthread_mutex_lock(&p->compile_lock);
+  dc_status status = p->compiled ? DC_OK : compile_steps(p);
+  if (!status) __atomic_store_n(&p->compiled, true, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&p->compile_lock);
+  return status;
+}
+
+/* ---- binding ---- */
+
+static double node_work(const dc_graph *g, dc_nid id, const int64_t *symbols) {
+  const dc_node *n = dc_node_at(g, id);
+  if (n->kind == DC_NODE_TASKLET) return 1;
+  double body = 0, trips = 1;
+  if (n->kind != DC_NODE_MAP) return 0;
+  for (uint32_t k = 0; k < n->map.body.n; k++) body += node_work(g, n->map.body.v[k], symbols);
+  for (uint32_t k = 0; k < n->map.n_params; k++) {
+    dc_parameter p = g->pool.params.v[n->map.params[k]];
+    bool simple = !dc_ex_uses_op(&g->pool, p.begin, DC_EX_PARAM) && !dc_ex_uses_op(&g->pool, p.end, DC_EX_PARAM) &&
+                  !dc_ex_uses_op(&g->pool, p.begin, DC_EX_READ) && !dc_ex_uses_op(&g->pool, p.end, DC_EX_READ);
+    trips *= simple ? (double)(dc_ix_eval(&g->pool, p.end, symbols, NULL) - dc_ix_eval(&g->pool, p.begin, symbols, NULL)) : 4;
+  }
+  return body * (trips > 0 ? trips : 0);
+}
+
+static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
+  dc_binding *b = calloc(1, sizeof *b);
+  if (!b) return dc_error(DC_ERR_MEMORY, "out of memory");
+  b->program = p;
+  b->symbols = dc_arena_copy(&b->arena, symbols, p->graph->pool.symbols.n * sizeof *symbols);
+  dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node, b->work += node_work(p->graph, nodes[k], symbols);
+  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, b->symbols, &b->arena, &b->plan);
+  b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps && !status; k++)
+    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], b->symbols, &b->natives[k]);
+  if (status) destroy_binding(b);
+  else *out = b;
+  return status;
+}
+
+/* Drops the least recently used binding that nobody runs. */
+static void evict(dc_program *p) {
+  uint32_t n = 0;
+  dc_binding **victim = NULL;
+  for (dc_binding **at = &p->bindings; *at; at = &(*at)->next) {
+    n++;
+    if (!(*at)->users) victim = at;
+  }
+  if (n <= MAX_BINDINGS || !victim || *victim == p->bindings) return;
+  dc_binding *gone = *victim;
+  *victim = gone->next;
+  destroy_binding(gone);
+}
+
+dc_status dc_program_bind(dc_program *p, const int64_t *symbols, dc_binding **out) {
+  size_t bytes = p->graph->pool.symbols.n * sizeof *symbols;
+  dc_status status = DC_OK;
+  pthread_mutex_lock(&p->lock);
+  dc_binding **at = &p->bindings;
+  while (*at && memcmp((*at)->symbols, symbols, bytes)) at = &(*at)->next;
+  dc_binding *b = *at;
+  if (b) *at = b->next;
+  else status = make_binding(p, symbols, &b);
+  if (!status) {
+    b->next = p->bindings, p->bindings = b;
+    b->users++;
+    evict(p);
+    *out = b;
+  }
+  pthread_mutex_unlock(&p->lock);
+  return status;
+}
+
+void dc_binding_release(dc_binding *b) {
+  pthread_mutex_lock(&b->program->lock);
+  b->users--;
+  pthread_mutex_unlock(&b->program->lock);
+}
+
+void dc_binding_dims(const dc_binding *b, dc_cid c, int64_t *dims) {
+  const dc_graph *g = b->program->graph;
+  for (uint32_t d = 0; d < dc_cont(g, c)->rank; d++) dims[d] = dc_ix_eval(&g->pool, dc_cont(g, c)->shape[d], b->symbols, NULL);
+}
+
+uint64_t dc_binding_bytes(const dc_binding *b, dc_cid c) { return b->plan.bytes[c]; }
+uint64_t dc_binding_arena_bytes(const dc_binding *b) { return b->plan.arena_bytes; }
+uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
+uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
+
+/* ---- running ---- */
+
+static dc_status new_state(const dc_binding *b, run_state **out) {
+  const dc_program *p = b->program;
+  run_state *s = calloc(1, sizeof *s);
+  if (!s) return dc_error(DC_ERR_MEMORY, "out of memory");
+  s->table = calloc(p->graph->containers.n, sizeof *s->table);
+  s->pointers = calloc(p->n_buffers + 1, sizeof *s->pointers);
+  uint64_t bytes = b->plan.arena_bytes;
+  s->arena = bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : NULL;
+  if (!s->table || !s->pointers || s->arena == MAP_FAILED) {
+    destroy_state(s);
+    return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)bytes);
+  }
+  s->arena_bytes = bytes;
+  if (bytes >= 2u << 20) madvise(s->arena, bytes, MADV_HUGEPAGE);
+  return *out = s, DC_OK;
+}
+
+static dc_status take_state(dc_binding *b, run_state **out) {
+  pthread_mutex_lock(&b->program->lock);
+  *out = b->idle;
+  if (b->idle) b->idle = b->idle->next, b->n_idle--;
+  pthread_mutex_unlock(&b->program->lock);
+  return *out ? DC_OK : new_state(b, out);
+}
+
+static void give_state(dc_binding *b, run_state *s) {
+  pthread_mutex_lock(&b->program->lock);
+  bool keep = b->n_idle < MAX_IDLE_STATES;
+  if (keep) s->next = b->idle, b->idle = s, b->n_idle++;
+  pthread_mutex_unlock(&b->program->lock);
+  if (!keep) destroy_state(s);
+}
+
+static void fill_table(const dc_binding *b, run_state *s, void *const *given, char *saved) {
+  const dc_program *p = b->program;
+  const dc_plan *plan = &b->plan;
+  for (dc_cid c = 1; c < p->graph->containers.n; c++) {
+    dc_cid root = plan->root[c];
+    char *base = given[root];
+    if (plan->planned[root]) base = s->arena + plan->offset[root];
+    else if (plan->saved[root] && !dc_cont(p->graph, root)->is_output) base = saved + plan->offset[root];
+    else if (!base) base = p->constants[root];
+    s->table[c] = base ? base + plan->view[c] : NULL;
+  }
+}
+
+static dc_status index_error(const dc_program *p, const step *st) {
+  const dc_node *n = dc_node_at(p->graph, st->node);
+  const char *name = dc_name_text(&p->graph->names, n->name);
+  return dc_error(DC_ERR_VALUE, "node '%s': an index is out of range", *name ? name : dc_name_text(&p->graph->names, n->tag_op));
+}
+
+static dc_status run_step(const dc_binding *b, const run_state *s, uint32_t k) {
+  const dc_program *p = b->program;
+  const step *st = &p->steps[k];
+  void **pointers = s->pointers + st->first_buffer;
+  for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
+  if (st->native) return dc_native_run(b->natives[k], pointers);
+  dc_kernel_fn kernel = __atomic_load_n(&st->kernel, __ATOMIC_ACQUIRE);
+  if (!kernel) return dc_interp_node(p->graph, st->node, s->table, b->symbols);
+  int64_t error = 0;
+  pointers[-1] = &error;
+  kernel(pointers, b->symbols);
+  return error ? index_error(p, st) : DC_OK;
+}
+
+dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
+  run_state *s;
+  __atomic_add_fetch(&p->runs, 1, __ATOMIC_RELAXED);
+  DC_TRY(ensure_compiled(p, b));
+  DC_TRY(take_state(b, &s));
+  fill_table(b, s, buffers, saved);
+  dc_status status = DC_OK;
+  for (uint32_t k = 0; k < p->n_steps && !status; k++) status = run_step(b, s, k);
+  give_state(b, s);
+  return status;
+}
