@@ -1,0 +1,19 @@
+/* What a native library gives to the dispatcher. */
+#ifndef DCML_BACKENDS_NATIVE_LIBRARY_H
+#define DCML_BACKENDS_NATIVE_LIBRARY_H
+
+#include "backends/backend.h"
+
+typedef struct {
+  const char *name; /* as rows write it in `natives` */
+  const char *(*open)(void **handle); /* NULL, or why it cannot be used */
+  void (*close)(void *handle);
+  /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
+  const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);
+  dc_status (*bind)(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **call);
+  dc_status (*run)(void *call, void *const *buffers); /* thread-safe */
+  void (*destroy)(void *call);
+} dc_native_library;
+
+
+#endif

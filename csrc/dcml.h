@@ -1,0 +1,74 @@
+/* dcml's C interface: everything that a binding or a C program needs, in the order of use.
+ *
+ *   dc_session_create   operators, native libraries, compiler cache: one for a process
+ *   dc_onnx_import      or dc_graph_create and friends: a graph
+ *   dc_function_create  a graph made callable; compiled on demand for the inputs it sees
+ *   dc_function_prepare + dc_call_*  one call */
+#ifndef DCML_DCML_H
+#define DCML_DCML_H
+
+#include "backends/backend.h"
+#include "onnx/onnx.h"
+#include "passes/pipeline.h"
+
+typedef struct {
+  dc_ops *ops;
+  dc_natives *natives;
+  dc_jit *jit;
+} dc_session;
+
+DC_MUST_USE dc_status dc_session_create(dc_session *out);
+void dc_session_destroy(dc_session *session);
+
+/* A caller's array.  Row-major contiguous; `data` of an output is filled in by the caller
+ * between dc_call_outputs and dc_call_run. */
+typedef struct {
+  void *data;
+  dc_dtype dtype;
+  uint32_t rank;
+  int64_t dims[64];
+} dc_array;
+
+typedef struct {
+  bool training;            /* differentiate */
+  const char *const *wrt;   /* names of inputs and parameters */
+  uint32_t n_wrt;
+  dc_keep keep;
+  dc_backend_kind backend;
+  dc_graph_hook post_onnx, post_autodiff, post_compile;
+  void *hook_context;
+} dc_function_options;
+
+typedef struct dc_function dc_function;
+/* Takes the graph. */
+DC_MUST_USE dc_status dc_function_create(const dc_session *session, dc_graph *graph, const dc_function_options *options, dc_function **out);
+void dc_function_destroy(dc_function *function);
+dc_graph *dc_function_graph(dc_function *function);
+/* The graphs of the plan that ran last, NULL before the first call. */
+const dc_graph *dc_function_forward(const dc_function *function);
+const dc_graph *dc_function_backward(const dc_function *function);
+
+/* One call.  arrays: inputs in the graph's order, then parameters in container order. */
+typedef struct dc_plan_s dc_plan_handle;
+typedef struct {
+  dc_function *function;
+  dc_plan_handle *plan;
+  dc_binding *forward, *backward;
+  void **buffers; /* of the forward program, by container */
+  uint32_t n_outputs;
+} dc_call;
+
+/* Compiles if needed, checks shapes and types (errors name the input), and binds sizes. */
+DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, dc_call *out);
+void dc_call_output(const dc_call *call, uint32_t k, dc_array *out); /* type and dims; data NULL */
+uint64_t dc_call_saved_bytes(const dc_call *call);
+/* outputs[k]: buffers for the results; saved: dc_call_saved_bytes bytes. */
+DC_MUST_USE dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved);
+/* The k-th gradient (of wrt k): false if it is identically zero, else type and dims. */
+bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out);
+/* grad_outputs[k] for each floating output in order; gradients[k] for each wrt (NULL where none).
+ * arrays as given to dc_call_begin. */
+DC_MUST_USE dc_status dc_call_backward(dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *const *gradients);
+void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
+
+#endif

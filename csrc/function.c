@@ -1,0 +1,341 @@
+/* Functions: a graph made callable.
+ *
+ * A plan is compiled for what shapes depend on besides symbols: the values of '#' inputs and the
+ * shapes of inputs that the graph leaves open.  Everything else is a symbol, so that another
+ * batch size binds the same plan. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dcml.h"
+
+enum { MAX_PLANS = 32 };
+
+struct dc_plan_s {
+  dc_plan_handle *next;
+  uint32_t users;
+  uint64_t key;
+  dc_program *forward, *backward;
+  dc_grad_pair *wrt;
+  dc_cid *outputs;    /* of the forward graph, in order */
+  dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
+  int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
+  dc_arena arena;
+};
+
+struct dc_function {
+  dc_session session;
+  dc_graph *graph;
+  dc_function_options options;
+  dc_arena arena;
+  dc_cid *args; /* inputs, then parameters */
+  uint32_t n_args, n_inputs;
+  bool *by_value;  /* by argument: its value decides shapes */
+  bool *by_shape;  /* by argument: the graph leaves its shape open */
+  dc_plan_handle *plans, *last;
+};
+
+/* ---- creation ---- */
+
+dc_status dc_function_create(const dc_session *session, dc_graph *graph, const dc_function_options *options, dc_function **out) {
+  dc_function *f = calloc(1, sizeof *f);
+  if (!f) return dc_error(DC_ERR_MEMORY, "out of memory");
+  f->session = *session, f->graph = graph, f->options = *options;
+  const char **wrt = DC_NEW_ARRAY(&f->arena, const char *, options->n_wrt);
+  for (uint32_t k = 0; k < options->n_wrt; k++) wrt[k] = dc_arena_strdup(&f->arena, options->wrt[k]);
+  f->options.wrt = wrt;
+  f->args = DC_NEW_ARRAY(&f->arena, dc_cid, graph->containers.n);
+  for (uint32_t k = 0; k < graph->inputs.n; k++) f->args[f->n_args++] = graph->inputs.v[k];
+  f->n_inputs = f->n_args;
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    if (dc_cont(graph, c)->role == DC_ROLE_PARAM) f->args[f->n_args++] = c;
+  f->by_value = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
+  f->by_shape = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
+  for (uint32_t k = 0; k < f->n_args; k++) f->by_shape[k] = !dc_cont(graph, f->args[k])->shape;
+  *out = f;
+  return DC_OK;
+}
+
+static void destroy_plan(dc_plan_handle *plan) {
+  dc_program_destroy(plan->forward);
+  dc_program_destroy(plan->backward);
+  dc_arena_free(&plan->arena);
+  free(plan);
+}
+
+void dc_function_destroy(dc_function *f) {
+  if (!f) return;
+  for (dc_plan_handle *p = f->plans, *next; p; p = next) {
+    next = p->next;
+    destroy_plan(p);
+  }
+  dc_graph_destroy(f->graph);
+  dc_arena_free(&f->arena);
+  free(f);
+}
+
+dc_graph *dc_function_graph(dc_function *f) { return f->graph; }
+const dc_graph *dc_function_forward(const dc_function *f) { return f->last ? dc_program_graph(f->last->forward) : NULL; }
+const dc_graph *dc_function_backward(const dc_function *f) {
+  return f->last && f->last->backward ? dc_program_graph(f->last->backward) : NULL;
+}
+
+/* ---- arguments ---- */
+
+static uint64_t array_bytes(const dc_array *a) {
+  uint64_t n = (uint64_t)dc_dtype_bytes(a->dtype);
+  for (uint32_t d = 0; d < a->rank; d++) n *= (uint64_t)a->dims[d];
+  return n;
+}
+
+static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32_t n) {
+  if (n != f->n_args) return dc_error(DC_ERR_VALUE, "expected %u inputs and parameters, got %u", f->n_args, n);
+  for (uint32_t k = 0; k < n; k++) {
+    const dc_container *c = dc_cont(f->graph, f->args[k]);
+    const char *name = dc_cont_name(f->graph, f->args[k]);
+    if (c->dtype != arrays[k].dtype)
+      return dc_error(DC_ERR_DTYPE, "input '%s' has type %s, expected %s", name, dc_dtype_name(arrays[k].dtype), dc_dtype_name((dc_dtype)c->dtype));
+    if (c->shape && c->rank != arrays[k].rank) return dc_error(DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %u", name, arrays[k].rank, c->rank);
+  }
+  return DC_OK;
+}
+
+static uint64_t plan_key(const dc_function *f, const dc_array *arrays) {
+  uint64_t key = 0;
+  for (uint32_t k = 0; k < f->n_args; k++) {
+    if (f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
+    if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, array_bytes(&arrays[k]));
+  }
+  return key;
+}
+
+/* The value of each symbol from the dimensions that are that symbol alone; the rest are checked. */
+static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, int64_t *symbols) {
+  uint32_t n = graph->pool.symbols.n;
+  for (uint32_t s = 0; s < n; s++) symbols[s] = INT64_MIN;
+  for (int pass = 0; pass < 2; pass++)
+    for (uint32_t k = 0; k < f->n_args; k++) {
+      const dc_container *c = dc_cont(graph, f->args[k]);
+      for (uint32_t d = 0; d < c->rank; d++) {
+        const dc_exnode *e = dc_ex_node(&graph->pool, c->shape[d]);
+        int64_t have = arrays[k].dims[d];
+        if (pass == 0) {
+          if (e->op == DC_EX_SYM && symbols[e->ref] == INT64_MIN) symbols[e->ref] = have;
+          continue;
+        }
+        int64_t want = dc_ix_eval(&graph->pool, c->shape[d], symbols, NULL);
+        if (want != have)
+          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected %lld", dc_cont_name(graph, f->args[k]), d, (long long)have, (long long)want);
+        if (e->op == DC_EX_SYM && have < graph->pool.symbols.v[e->ref].min)
+          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected at least %lld", dc_cont_name(graph, f->args[k]), d, (long long)have,
+                          (long long)graph->pool.symbols.v[e->ref].min);
+      }
+    }
+  for (uint32_t s = 0; s < n; s++)
+    if (symbols[s] == INT64_MIN) symbols[s] = 0; /* appears in no input: unused */
+  return DC_OK;
+}
+
+/* ---- compiling a plan ---- */
+
+/* Fixes in a clone what this plan is compiled for. */
+static void specialise(const dc_function *f, dc_graph *graph, const dc_array *arrays) {
+  for (uint32_t k = 0; k < f->n_args; k++) {
+    dc_cid cid = f->args[k];
+    if (f->by_shape[k] || f->by_value[k]) {
+      dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, arrays[k].rank);
+      for (uint32_t d = 0; d < arrays[k].rank; d++) shape[d] = dc_ex_int(&graph->pool, arrays[k].dims[d]);
+      dc_cont(graph, cid)->shape = shape, dc_cont(graph, cid)->rank = arrays[k].rank;
+    }
+    if (!f->by_value[k]) continue;
+    dc_container *c = dc_cont(graph, cid);
+    c->role = DC_ROLE_CONST;
+    c->data_bytes = array_bytes(&arrays[k]);
+    c->data = dc_arena_copy(&graph->arena, arrays[k].data, c->data_bytes);
+  }
+}
+
+/* Clones and infers until nothing is blocked; each round learns one more '#' argument. */
+static dc_status resolve(dc_function *f, const dc_array *arrays, dc_graph **out) {
+  for (;;) {
+    dc_graph *graph = dc_graph_clone(f->graph);
+    specialise(f, graph, arrays);
+    dc_cid blocked;
+    dc_status status = dc_pass_infer(f->session.ops, graph, &blocked);
+    if (!status && !blocked) return *out = graph, DC_OK;
+    uint32_t k = 0;
+    while (k < f->n_args && f->args[k] != blocked) k++;
+    if (!status && k == f->n_args)
+      status = dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(graph, blocked));
+    dc_graph_destroy(graph);
+    if (status) return dc_error_at(status, "graph '%s'", dc_name_text(&f->graph->names, f->graph->name));
+    f->by_value[k] = true;
+  }
+}
+
+static bool native(void *context, const dc_graph *graph, dc_nid node) {
+  const dc_function *f = context;
+  return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, NULL);
+}
+
+/* Where each backward container gets its contents from. */
+static void connect_backward(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+  plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
+  plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  uint32_t n_grads = 0, position = 0;
+  for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
+  for (dc_cid c = 1; c < backward->containers.n; c++) plan->back_grad[c] = -1;
+  for (uint32_t k = 0; k < backward->inputs.n && position < n_grads; k++) plan->back_grad[backward->inputs.v[k]] = (int32_t)position++;
+  for (dc_cid c = 1; c < backward->containers.n; c++) {
+    uint8_t role = dc_cont(backward, c)->role;
+    if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
+      plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
+  }
+}
+
+static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
+  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend};
+  dc_graph *forward = graphs->forward, *backward = graphs->backward;
+  plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
+  if (backward) connect_backward(plan, forward, backward);
+  plan->wrt = graphs->wrt;
+  dc_status status = dc_program_create(&target, forward, &plan->forward);
+  if (!status) graphs->forward = NULL;
+  if (!status && backward) status = dc_program_create(&target, backward, &plan->backward);
+  if (!status) graphs->backward = NULL;
+  dc_graph_destroy(graphs->forward);
+  dc_graph_destroy(graphs->backward);
+  if (!status && f->options.post_compile) status = f->options.post_compile(f->options.hook_context, forward, backward);
+  return status;
+}
+
+static dc_status compile(dc_function *f, const dc_array *arrays, dc_plan_handle **out) {
+  dc_graph *graph;
+  DC_TRY(resolve(f, arrays, &graph));
+  dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
+  for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
+  dc_pipeline pipeline = {f->session.ops, native, f, f->options.keep, f->options.training, wrt, f->options.n_wrt,
+                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context};
+  dc_scheduled graphs;
+  DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
+  dc_plan_handle *plan = calloc(1, sizeof *plan);
+  if (!plan) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = make_programs(f, &graphs, plan);
+  if (status) destroy_plan(plan);
+  else *out = plan;
+  return status;
+}
+
+static void evict(dc_function *f) {
+  uint32_t n = 0;
+  dc_plan_handle **victim = NULL;
+  for (dc_plan_handle **at = &f->plans; *at; at = &(*at)->next) {
+    n++;
+    if (!(*at)->users && *at != f->last) victim = at;
+  }
+  if (n <= MAX_PLANS || !victim) return;
+  dc_plan_handle *gone = *victim;
+  *victim = gone->next;
+  destroy_plan(gone);
+}
+
+static dc_status find_plan(dc_function *f, const dc_array *arrays, dc_plan_handle **out) {
+  uint64_t key = plan_key(f, arrays);
+  for (dc_plan_handle *p = f->plans; p; p = p->next)
+    if (p->key == key) return *out = f->last = p, DC_OK;
+  DC_TRY(compile(f, arrays, out));
+  (*out)->key = plan_key(f, arrays); /* compiling may have learnt of '#' arguments */
+  (*out)->next = f->plans, f->plans = *out, f->last = *out;
+  evict(f);
+  return DC_OK;
+}
+
+/* ---- calls ---- */
+
+static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
+  DC_TRY(check_args(f, arrays, n));
+  DC_TRY(find_plan(f, arrays, &out->plan));
+  out->plan->users++;
+  dc_graph *forward = dc_program_graph(out->plan->forward), *backward = out->plan->backward ? dc_program_graph(out->plan->backward) : NULL;
+  uint32_t most = forward->pool.symbols.n;
+  if (backward && backward->pool.symbols.n > most) most = backward->pool.symbols.n;
+  int64_t small[64], *symbols = most <= 64 ? small : calloc(most, sizeof *symbols);
+  if (!symbols) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = solve_symbols(f, forward, arrays, symbols);
+  if (!status) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
+  if (!status && backward) {
+    /* The backward graph has the forward's symbols by name. */
+    int64_t values[64], *other = backward->pool.symbols.n <= 64 ? values : calloc(backward->pool.symbols.n, sizeof *other);
+    for (dc_sym s = 1; other && s < backward->pool.symbols.n; s++) {
+      const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
+      other[s] = 0;
+      for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
+        if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) other[s] = symbols[t];
+    }
+    if (other) other[0] = symbols[0];
+    status = other ? dc_program_bind(out->plan->backward, other, &out->backward) : dc_error(DC_ERR_MEMORY, "out of memory");
+    if (other != values) free(other);
+  }
+  if (symbols != small) free(symbols);
+  if (status) return status;
+  out->buffers = calloc(forward->containers.n, sizeof *out->buffers);
+  if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
+  for (uint32_t k = 0; k < f->n_args; k++) out->buffers[f->args[k]] = arrays[k].data;
+  out->n_outputs = forward->outputs.n;
+  return DC_OK;
+}
+
+dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
+  *out = (dc_call){.function = f};
+  dc_status status = begin(f, arrays, n, out);
+  if (status) dc_call_end(out);
+  return status;
+}
+
+void dc_call_end(dc_call *call) {
+  if (call->forward) dc_binding_release(call->forward);
+  if (call->backward) dc_binding_release(call->backward);
+  if (call->plan) call->plan->users--;
+  free(call->buffers);
+  *call = (dc_call){0};
+}
+
+static void describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out) {
+  const dc_container *k = dc_cont(dc_program_graph(program), c);
+  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->rank = k->rank;
+  dc_binding_dims(binding, c, out->dims);
+}
+
+void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) { describe(call->plan->forward, call->forward, call->plan->outputs[k], out); }
+
+uint64_t dc_call_saved_bytes(const dc_call *call) { return dc_binding_saved_bytes(call->forward); }
+
+dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved) {
+  for (uint32_t k = 0; k < call->n_outputs; k++) call->buffers[call->plan->outputs[k]] = outputs[k];
+  return dc_program_run(call->plan->forward, call->forward, call->buffers, saved);
+}
+
+bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out) {
+  dc_cid gradient = call->plan->wrt[k].gradient;
+  if (gradient) describe(call->plan->backward, call->backward, gradient, out);
+  return gradient != 0;
+}
+
+dc_status dc_call_backward(dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *const *gradients) {
+  const dc_plan_handle *plan = call->plan;
+  const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
+  void **buffers = calloc(backward->containers.n, sizeof *buffers);
+  if (!buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
+  for (dc_cid c = 1; c < backward->containers.n; c++) {
+    dc_cid source = plan->back_feed[c];
+    if (plan->back_grad[c] >= 0) buffers[c] = grad_outputs[plan->back_grad[c]];
+    if (!source) continue;
+    if (dc_cont(forward, source)->role == DC_ROLE_SAVED) buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
+    for (uint32_t k = 0; k < call->function->n_args; k++)
+      if (call->function->args[k] == source) buffers[c] = arrays[k].data;
+  }
+  for (uint32_t k = 0; k < call->function->options.n_wrt; k++)
+    if (plan->wrt[k].gradient) buffers[plan->wrt[k].gradient] = gradients[k];
+  dc_status status = dc_program_run(plan->backward, call->backward, buffers, NULL);
+  free(buffers);
+  return status;
+}

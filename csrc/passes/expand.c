@@ -1,0 +1,24 @@
+/* Replaces library nodes by the maps and tasklets of their rows. */
+#include "autodiff/autodiff.h"
+#include "passes/passes.h"
+
+static dc_status expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (!lib->wrt) return dc_ops_expand(ops, graph, node, out);
+  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+  if (!row || !dc_row_has_grad(row)) return dc_autodiff_expand(ops, graph, node, out);
+  return dc_ops_expand_grad(ops, graph, node, lib->wrt - 1, lib->in + lib->n_fwd_in + lib->n_fwd_out, lib->out[0], out);
+}
+
+dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope before = graph->states.v[s].scope, after = {0};
+    for (uint32_t k = 0; k < before.n; k++) {
+      bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || (keep && keep(context, graph, before.v[k]));
+      if (stays) dc_scope_push(graph, &after, before.v[k]);
+      else DC_TRY(expand_node(ops, graph, before.v[k], &after));
+    }
+    graph->states.v[s].scope = after;
+  }
+  return DC_OK;
+}

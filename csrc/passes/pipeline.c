@@ -1,0 +1,81 @@
+/* The table of contents of the compiler. */
+#include "passes/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every output gets a buffer of its own: an input, a constant or a repeated output is copied. */
+static void own_outputs(dc_graph *graph) {
+  for (uint32_t k = 0; k < graph->outputs.n; k++) {
+    dc_cid c = graph->outputs.v[k];
+    bool repeated = false;
+    for (uint32_t j = 0; j < k; j++) repeated |= graph->outputs.v[j] == c;
+    if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP) continue;
+    dc_container source = *dc_cont(graph, c);
+    dc_cid copy = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)source.dtype, source.rank, source.shape, DC_ROLE_TEMP);
+    if (!repeated) dc_cont(graph, c)->is_output = false;
+    dc_cont(graph, copy)->is_output = true;
+    graph->outputs.v[k] = copy;
+    dc_nid identity = dc_node_library(graph, "Identity", "", 1, &c, 1, &copy, 1, NULL, 0);
+    dc_scope_push(graph, dc_graph_scope(graph), identity);
+  }
+}
+
+static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *out) {
+  for (uint32_t k = 0; k < p->n_wrt; k++) {
+    out[k] = dc_container_find(graph, dc_name_text(&graph->names, p->wrt[k]));
+    if (!out[k]) return dc_error(DC_ERR_VALUE, "there is no '%s' to differentiate with respect to", dc_name_text(&graph->names, p->wrt[k]));
+  }
+  return DC_OK;
+}
+
+/* Only floating outputs carry gradients; the others are skipped, in order. */
+static uint32_t float_outputs(const dc_graph *graph, dc_cid *out) {
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < graph->outputs.n; k++)
+    if (dc_dtype_is_float((dc_dtype)dc_cont(graph, graph->outputs.v[k])->dtype)) out[n++] = graph->outputs.v[k];
+  return n;
+}
+
+static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
+  dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
+  DC_TRY(find_wrt(p, graph, wrt));
+  dc_backward made = {0};
+  DC_TRY(dc_autodiff(p->ops, graph, outputs, float_outputs(graph, outputs), wrt, p->n_wrt, p->keep, p->native, p->native_context, &made));
+  out->backward = made.backward, out->wrt = made.wrt;
+  return DC_OK;
+}
+
+static dc_status schedule(const dc_pipeline *p, dc_graph *graph) {
+  DC_TRY(dc_pass_simplify(p->ops, graph));
+  DC_TRY(dc_pass_expand(p->ops, graph, p->native, p->native_context));
+  DC_TRY(dc_pass_loops(graph));
+  DC_TRY(dc_pass_fuse(graph));
+  DC_TRY(dc_pass_simplify(p->ops, graph));
+  return dc_graph_verify(graph);
+}
+
+static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
+  dc_cid blocked;
+  DC_TRY(dc_pass_infer(p->ops, out->forward, &blocked));
+  if (blocked)
+    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
+  own_outputs(out->forward);
+  DC_TRY(dc_pass_simplify(p->ops, out->forward));
+  if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
+  if (p->training) DC_TRY(differentiate(p, out->forward, out));
+  if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
+  DC_TRY(schedule(p, out->forward));
+  return out->backward ? schedule(p, out->backward) : DC_OK;
+}
+
+dc_status dc_pipeline_run(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
+  *out = (dc_scheduled){.forward = graph};
+  dc_status status = run(p, out);
+  if (!status) return DC_OK;
+  dc_status located = dc_error_at(status, "graph '%s'", dc_name_text(&graph->names, graph->name));
+  dc_graph_destroy(out->forward);
+  dc_graph_destroy(out->backward);
+  *out = (dc_scheduled){0};
+  return located;
+}

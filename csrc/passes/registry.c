@@ -1,0 +1,43 @@
+/* Passes by name, for tests and for hooks. */
+#include <string.h>
+
+#include "passes/passes.h"
+
+static dc_status run_infer(dc_ops *ops, dc_graph *graph) {
+  dc_cid blocked;
+  DC_TRY(dc_pass_infer(ops, graph, &blocked));
+  if (!blocked) return DC_OK;
+  return dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
+}
+
+static dc_status run_expand(dc_ops *ops, dc_graph *graph) { return dc_pass_expand(ops, graph, NULL, NULL); }
+
+static dc_status run_fuse(dc_ops *ops, dc_graph *graph) {
+  (void)ops;
+  return dc_pass_fuse(graph);
+}
+
+static dc_status run_loops(dc_ops *ops, dc_graph *graph) {
+  (void)ops;
+  return dc_pass_loops(graph);
+}
+
+static const struct {
+  const char *name;
+  dc_status (*run)(dc_ops *, dc_graph *);
+} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}};
+
+dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
+  dc_text names = {0};
+  for (size_t k = 0; k < sizeof passes / sizeof *passes; k++) {
+    if (strcmp(passes[k].name, name) == 0) {
+      dc_text_free(&names);
+      DC_TRY(dc_error_at(passes[k].run(ops, graph), "pass '%s'", name));
+      return dc_error_at(dc_graph_verify(graph), "after pass '%s'", name);
+    }
+    dc_text_printf(&names, "%s%s", k ? ", " : "", passes[k].name);
+  }
+  dc_status status = dc_error(DC_ERR_VALUE, "there is no pass '%s'; there are %s", name, names.s);
+  dc_text_free(&names);
+  return status;
+}

@@ -1,0 +1,79 @@
+/* Removes what computes nothing: reshapes become views, dead nodes go. */
+#include <stdlib.h>
+
+#include "passes/passes.h"
+
+/* ---- views ---- */
+
+/* The node's output can be a view of its input: same elements, same order, nobody's buffer. */
+static bool becomes_view(dc_ops *ops, const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || node->lib.n_out != 1 || !node->lib.n_in) return false;
+  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, node->lib.domain), dc_name_text(&graph->names, node->lib.op), node->lib.since);
+  if (!row || !dc_row_is_alias(row) || !node->lib.in[0] || !node->lib.out[0]) return false;
+  const dc_container *in = dc_cont(graph, node->lib.in[0]), *out = dc_cont(graph, node->lib.out[0]);
+  return !out->is_output && out->role == DC_ROLE_TEMP && !out->alias_of && !in->strides && in->dtype == out->dtype && in->dtype;
+}
+
+static void make_views(dc_ops *ops, dc_graph *graph, dc_scope *scope) {
+  uint32_t kept = 0;
+  for (uint32_t k = 0; k < scope->n; k++) {
+    dc_nid id = scope->v[k];
+    if (!becomes_view(ops, graph, id)) {
+      scope->v[kept++] = id;
+      continue;
+    }
+    const dc_library *lib = &dc_node_at(graph, id)->lib;
+    dc_cont(graph, lib->out[0])->alias_of = lib->in[0];
+  }
+  scope->n = kept;
+}
+
+/* ---- dead nodes ---- */
+
+typedef struct {
+  dc_graph *graph;
+  bool *live; /* by container */
+  bool needed;
+  bool mark;
+} liveness;
+
+static dc_cid root_of(const dc_graph *graph, dc_cid c) {
+  while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
+  return c;
+}
+
+static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
+  liveness *l = context;
+  dc_cid root = root_of(l->graph, c);
+  (void)by;
+  if (!l->mark && use == DC_USE_WRITE && l->live[root]) l->needed = true;
+  if (l->mark && use == DC_USE_READ) l->live[root] = true;
+}
+
+static void drop_dead(dc_graph *graph) {
+  liveness l = {.graph = graph, .live = calloc(graph->containers.n, 1)};
+  if (!l.live) abort();
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    if (dc_cont(graph, c)->is_output || dc_cont(graph, c)->role == DC_ROLE_SAVED) l.live[root_of(graph, c)] = true;
+  for (uint32_t s = graph->states.n; s-- > 0;) {
+    dc_scope *scope = &graph->states.v[s].scope;
+    uint32_t at = scope->n;
+    for (uint32_t k = scope->n; k-- > 0;) {
+      l.needed = l.mark = false;
+      dc_node_uses(graph, scope->v[k], look, &l);
+      if (!l.needed) continue;
+      l.mark = true;
+      dc_node_uses(graph, scope->v[k], look, &l);
+      scope->v[--at] = scope->v[k];
+    }
+    scope->v += at, scope->n -= at, scope->cap -= at;
+  }
+  free(l.live);
+}
+
+dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++) make_views(ops, graph, &graph->states.v[s].scope);
+  drop_dead(graph);
+  return DC_OK;
+}

@@ -1,0 +1,20 @@
+/* Sessions: what is shared by all functions of a process. */
+#include <stdlib.h>
+
+#include "dcml.h"
+
+dc_status dc_session_create(dc_session *out) {
+  *out = (dc_session){0};
+  dc_status status = dc_ops_create(&out->ops);
+  if (!status) status = dc_natives_create(getenv("DCML_NATIVE"), &out->natives);
+  if (!status) status = dc_jit_create(NULL, &out->jit);
+  if (status) dc_session_destroy(out);
+  return status;
+}
+
+void dc_session_destroy(dc_session *session) {
+  dc_jit_destroy(session->jit);
+  dc_natives_destroy(session->natives);
+  dc_ops_destroy(session->ops);
+  *session = (dc_session){0};
+}
