@@ -61,6 +61,17 @@ static void shapes_are_followed_symbolically(void) {
   free(text);
 }
 
+static void random_numbers_depend_on_a_seed_input(void) {
+  char *text = expanded(
+      "graph g opset 13 { symbol N >= 1 input X: f32[N, 3] input seed: i64[] temp S: none temp U: none temp Z: none outputs U, Z state main {"
+      " S = Shape@13(X) U = dcml::Rng@1(seed, S) {stream = 2} Z = dcml::StopGradient@1(X) } }");
+  CHECK(strstr(text, "temp U: f32[N, 3]"));
+  CHECK(strstr(text, "U[o, o_2] = rand(seed[], 3*o + o_2 + 2199023255552)"));
+  CHECK(strstr(text, "stop(X["));
+  if (check_failed) puts(text);
+  free(text);
+}
+
 static void wrong_inputs_are_named(void) {
   static const struct {
     const char *node, *part;
@@ -95,6 +106,7 @@ int main(void) {
   rows_expand_to_maps();
   convolutions_guard_their_padding();
   shapes_are_followed_symbolically();
+  random_numbers_depend_on_a_seed_input();
   wrong_inputs_are_named();
   dc_ops_destroy(ops);
   return check_report();
