@@ -232,7 +232,9 @@ def _quiet():
         logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch about its own use of its own functions
+            # torch about its own use of its own functions, and about nn.RNN's list of its weights
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
             yield
     finally:
         for logger, level in zip(loggers, levels):
@@ -307,11 +309,10 @@ def _decomposition(target):
     """torch's decomposition of one overload, or None."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
-    found = torch._decomp.decomposition_table.get(target)
-    if found is None:
-        with contextlib.suppress(KeyError):
-            found = torch.export.default_decompositions()[target]
-    return found
+    try:
+        return torch.export.default_decompositions()[target]
+    except KeyError:
+        return torch._decomp.decomposition_table.get(target)
 
 
 def _unsupported(node, reason):

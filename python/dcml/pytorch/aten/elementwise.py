@@ -46,10 +46,9 @@ def _(b, n, x):
     return b.stop(b(x)) if meta(x).dtype.is_floating_point else b(x)
 
 
-@row("_to_copy.default", "to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as.default",
-     "_assert_tensor_metadata.default")
+@row("_to_copy.default", "to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as.default")
 def _(b, n, x, *_, **__):
-    return b(x, meta(n).dtype) if meta(n) is not None else None
+    return b(x, meta(n).dtype)
 
 
 @row("copy.default")
@@ -633,6 +632,6 @@ for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scala
     TABLE[str(_function)] = _row
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
 
-for _check in ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default",
+for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
                "aten._assert_async.msg", "aten.sym_constrain_range.default"):
     TABLE[_check] = lambda b, n, *_, **__: None

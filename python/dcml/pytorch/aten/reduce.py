@@ -88,7 +88,7 @@ def _moments(b, x, axes, correction, dtype):
 
 
 @row("var.correction", "std.correction", "var.dim", "std.dim", "var.default", "std.default", "var_mean.correction",
-     "std_mean.correction")
+     "std_mean.correction", "var_mean.dim", "std_mean.dim", "var_mean.default", "std_mean.default")
 def _(b, n, x, axes=None, unbiased=None, keepdim=False, correction=1):
     target = str(n.target)
     if ".default" in target:  # var.default(x, unbiased)

@@ -108,6 +108,15 @@ def _(b, n, tensors):
     return names
 
 
+@row("meshgrid.default", "meshgrid.indexing")
+def _(b, n, tensors, indexing="ij"):
+    r = len(tensors)
+    order = [1, 0, *range(2, r)] if indexing == "xy" and r > 1 else list(range(r))
+    full = _ints(meta(n)[0].shape)
+    columns = [b.reshape(b(t), [-1 if a == order.index(i) else 1 for a in range(r)]) for i, t in enumerate(tensors)]
+    return [b.op("Expand", column, b.const(full)) for column in columns]
+
+
 def _ints(shape):
     if not all(isinstance(d, int) for d in shape):
         raise Decline(f"broadcast to symbolic extents {list(shape)}")
@@ -478,7 +487,7 @@ def _put_rows(b, x, axis, positions, update):
 def _(b, n, x, classes=-1):
     if classes < 0:
         raise Decline("one_hot without a number of classes")
-    return b.op("OneHot", b(x), b.const([classes]), b.const([0, 1]), axis=-1)
+    return b.op("OneHot", b(x), b.const(classes), b.const([0, 1]), axis=-1)
 
 
 @row("bucketize.Tensor", "searchsorted.Tensor")
