@@ -6,6 +6,7 @@ those overloads and no others, and the walk starts again.
 Must not know: how a graph is differentiated, compiled or called.
 """
 import contextlib
+import functools
 import inspect
 import logging
 import operator
@@ -66,12 +67,11 @@ class Passed:
 class Guard:
     """Says whether a capture serves other inputs: extents, symbols with their ranges, and export's own conditions."""
 
-    def __init__(self, program, shapes):
+    def __init__(self, program, conditions, shapes):
         self._shapes = shapes  # per graph input: list of int | symbol name
         ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
         self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
-        codes = getattr(program, "_guards_code", None) or []
-        self._conditions = [compile(code, "<guard>", "eval") for code in codes]
+        self._conditions = [compile(code, "<guard>", "eval") for code in conditions]
         self.symbolic = bool(self._ranges)
 
     def accepts(self, tensors, arguments):
@@ -128,9 +128,10 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         errors = []
         for shapes in ([_dynamic_shapes(args, kwargs)] if dynamic else []) + [None]:
             try:
-                program = _export(module, args, kwargs, shapes)
+                program, conditions = _export(module, args, kwargs, shapes)
                 if _plain_extents(program):
-                    return _lower(module, program, args, kwargs, name, cumulative, debug)
+                    walk = functools.partial(_Walk, module, conditions, args, kwargs, name, cumulative)
+                    return _lower(program, walk).result(debug)
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
                     raise
@@ -199,26 +200,22 @@ def _export(module, args, kwargs, shapes):
     with _quiet():
         program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         _mark_no_grad(program)
-        return program.run_decompositions({})
+        return program.run_decompositions({}), getattr(program, "_guards_code", None) or []
 
 
 def _by_parameter(module, shapes):
-    """torch.export wants dynamic shapes of keyword arguments by parameter name."""
+    """Dynamic shapes by parameter name of forward, as torch.export wants them for *args and **kwargs."""
     positional, keyword = shapes
-    if not keyword:
-        return positional
     parameters = inspect.signature(module.forward).parameters
     named = [p for p, v in parameters.items() if v.kind in (v.POSITIONAL_ONLY, v.POSITIONAL_OR_KEYWORD)]
-    rest = [p for p, v in parameters.items() if v.kind is v.VAR_POSITIONAL]
     result = dict(zip(named, positional))
-    if len(positional) > len(named) and rest:
-        result[rest[0]] = tuple(positional[len(named):])
-    extra = [p for p, v in parameters.items() if v.kind is v.VAR_KEYWORD]
-    for key, value in keyword.items():
-        if key in parameters:
-            result[key] = value
-        elif extra:
-            result.setdefault(extra[0], {})[key] = value
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL and len(positional) > len(named):
+            result[name] = tuple(positional[len(named):])
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            result[name] = {k: v for k, v in keyword.items() if k not in parameters}
+        elif name in keyword:
+            result[name] = keyword[name]
     return result
 
 
@@ -281,16 +278,17 @@ def _user_tensors(program):
 
 
 # -- lowering --------------------------------------------------------------------------------------
-def _lower(module, program, args, kwargs, name, cumulative, debug):
+def _lower(program, start):
+    """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
     tried = set()
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in program.graph.nodes if n.op == "call_function" and str(n.target) not in TABLE}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
-            walk = _Walk(module, program, args, kwargs, name, cumulative)
+            walk = start(program)
             declined = walk.run()
             if declined is None:
-                return walk.result(debug)
+                return walk
             node, reason = declined
             unknown, reasons = {node.target: node}, {node.target: reason}
         table = {}
@@ -330,8 +328,8 @@ def _source(node):
 class _Walk:
     """One pass over an exported program, appending to a fresh graph."""
 
-    def __init__(self, module, program, args, kwargs, name, cumulative):
-        self.module, self.program = module, program
+    def __init__(self, module, conditions, args, kwargs, name, cumulative, program):
+        self.module, self.conditions, self.program = module, conditions, program
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph)
         self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
@@ -454,7 +452,7 @@ class _Walk:
         return [(name, self._output(name)) for name in names if name not in self.position]
 
     def result(self, debug):
-        guard = Guard(self.program, self.shapes)
+        guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
         return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
