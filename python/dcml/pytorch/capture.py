@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline
+from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -265,8 +265,8 @@ def _rename_output(program, old, new):
 def _plain_extents(program):
     """Graph inputs are sized by ints and plain symbols; an expression (2*s) would need a solver at each call."""
     for value in _user_tensors(program).values():
-        for extent in value.shape:
-            if not isinstance(extent, int) and not extent.node.expr.is_Symbol:
+        for size in map(extent, value.shape):
+            if not isinstance(size, int) and not size.node.expr.is_Symbol:
                 return False
     return True
 
@@ -469,7 +469,7 @@ def _attribute(module, path):
 
 
 def _shape(tensor):
-    return [d if isinstance(d, int) else str(d) for d in tensor.shape]
+    return [d if isinstance(d, int) else str(d) for d in map(extent, tensor.shape)]
 
 
 def _onnx_dtype(tensor, name):

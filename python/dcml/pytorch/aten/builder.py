@@ -56,9 +56,16 @@ def rank(node):
     return meta(node).dim()
 
 
+def extent(value):
+    """An extent as int if it is known, also where export still wraps the number; else the SymInt."""
+    if not isinstance(value, int) and value.node.expr.is_number:
+        return int(value.node.expr)
+    return value
+
+
 def dims(node):
     """Extents of a tensor node: int where static, SymInt where not."""
-    return list(meta(node).shape)
+    return [extent(d) for d in meta(node).shape]
 
 
 def static_dims(node, first=0):
@@ -162,9 +169,9 @@ class Builder:
     # -- shapes ---------------------------------------------------------------------------------
     def size(self, node, axis):
         """Extent of one axis as a 0-d int64 tensor."""
-        extent = dims(node)[axis]
-        if isinstance(extent, int):
-            return self.const(extent)
+        known = dims(node)[axis]
+        if isinstance(known, int):
+            return self.const(known)
         return self.extent(self(node), norm_axis(axis, rank(node)))
 
     def extent(self, name, axis):

@@ -248,8 +248,9 @@ for _n in (1, 2, 3):
 def _(b, n, x, offset=0, axis1=0, axis2=1):
     r = rank(x)
     axis1, axis2 = norm_axis(axis1, r), norm_axis(axis2, r)
-    rows, columns = static_dims(x)[axis1], static_dims(x)[axis2]
-    length = dims(n)[-1]
+    rows, columns, length = dims(x)[axis1], dims(x)[axis2], dims(n)[-1]
+    if not all(isinstance(d, int) for d in (rows, columns, length)):
+        raise Decline("a diagonal of symbolic extents")
     rest = [a for a in range(r) if a not in (axis1, axis2)]
     name = b.transpose(b(x), rest + [axis1, axis2])
     flat = b.op("Reshape", name, b.const([0] * len(rest) + [rows * columns]))
