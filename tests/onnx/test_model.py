@@ -1,0 +1,127 @@
+"""ONNXModel as a user meets it."""
+import numpy as np
+import pytest
+
+import dcml
+from dcml.onnx import ONNXModel
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+RNG = np.random.default_rng(0)
+W, B = RNG.standard_normal((4, 3)).astype(np.float32), RNG.standard_normal(3).astype(np.float32)
+
+
+def linear(two_outputs=False):
+    """relu(x W + b), for any batch; with the sum before the relu as a second output."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["xw"]), helper.make_node("Add", ["xw", "b"], ["s"]),
+             helper.make_node("Relu", ["s"], ["y"])]
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in ("y", "s")[:1 + two_outputs]]
+    graph = helper.make_graph(nodes, "linear", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])], outputs,
+                              [numpy_helper.from_array(W, "w"), numpy_helper.from_array(B, "b")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def two_inputs():
+    graph = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["y"])], "sub",
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "ab"],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+X = RNG.standard_normal((5, 4)).astype(np.float32)
+WANT = np.maximum(X @ W + B, 0)
+
+
+def close(a, b):
+    np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5, atol=1e-5)
+
+
+def test_numpy_in_numpy_out():
+    model = ONNXModel("linear", linear())
+    assert model.inputs == ["x"] and model.outputs == ["y"] and model.sdfg.name
+    result = model(X)
+    assert isinstance(result, np.ndarray)
+    close(result, WANT)
+    close(model(X[:2]), WANT[:2])
+
+
+def test_model_from_bytes_and_from_a_file(tmp_path):
+    close(ONNXModel("m", linear().SerializeToString())(X), WANT)
+    path = tmp_path / "linear.onnx"
+    onnx.save(linear(), path)
+    close(ONNXModel("m", path)(X), WANT)
+    with pytest.raises(dcml.Error, match="not int"):
+        ONNXModel("m", 3)
+
+
+def test_several_outputs_are_a_tuple():
+    y, s = ONNXModel("linear", linear(two_outputs=True))(X)
+    close(y, WANT)
+    close(s, X @ W + B)
+
+
+def test_arguments_by_position_and_name():
+    model, a, b = ONNXModel("sub", two_inputs()), np.float32([3, 4]), np.float32([1, 1])
+    close(model(a, b), [2, 3])
+    close(model(b=b, a=a), [2, 3])
+    close(model(a, b=b), [2, 3])
+    for args, kwargs, part in (((a,), {}, "'b' of model 'sub' is missing"), ((a, b, a), {}, "2 inputs, 3 were given"),
+                               ((a, b), {"a": a}, "'a' is given twice"), ((a,), {"c": b}, "no input 'c'")):
+        with pytest.raises(dcml.Error, match=part):
+            model(*args, **kwargs)
+
+
+def test_torch_in_torch_out():
+    torch = pytest.importorskip("torch")
+    result = ONNXModel("linear", linear())(torch.from_numpy(X))
+    assert isinstance(result, torch.Tensor)
+    close(result, WANT)
+
+
+def test_inputs_are_differentiable():
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(X).requires_grad_()
+    ONNXModel("linear", linear())(x).sum().backward()
+    close(x.grad, (WANT > 0).astype(np.float32) @ W.T)
+
+
+def test_parameters_are_differentiable_and_trainable():
+    torch = pytest.importorskip("torch")
+    model = ONNXModel("linear", linear())
+    names = dict(model.named_parameters())
+    assert set(names) == {"w", "b"} and len(model.parameters()) == 2
+    model(torch.from_numpy(X)).sum().backward()
+    close(names["w"].grad, X.T @ (WANT > 0).astype(np.float32))
+    with torch.no_grad():
+        names["b"].add_(100)
+    close(model(torch.from_numpy(X)).detach(), X @ W + B + 100)
+
+
+def test_weights_are_the_initialisers():
+    weights = ONNXModel("linear", linear()).weights
+    assert {"w", "b"} <= set(weights)
+    close(weights["w"], W)
+
+
+def test_weights_of_a_parent_module():
+    torch = pytest.importorskip("torch")
+    parent = torch.nn.Module()
+    parent.w, parent.b = torch.nn.Parameter(torch.zeros(4, 3)), torch.nn.Parameter(torch.ones(3))
+    close(ONNXModel("linear", linear(), parent_pytorch_module=parent)(torch.from_numpy(X)).detach(), np.ones((5, 3)))
+    del parent.b
+    with pytest.raises(dcml.ModelError, match="'b' of the model is not in Module"):
+        ONNXModel("linear", linear(), parent_pytorch_module=parent)
+
+
+def test_intermediate_values_are_saved():
+    values = {}
+    close(ONNXModel("linear", linear(), save_transients=values)(X), WANT)
+    close(values["s"], X @ W + B)
+
+
+def test_saved_model_is_the_model(tmp_path):
+    path = tmp_path / "again.onnx"
+    ONNXModel("linear", linear()).save(path)
+    onnx.checker.check_model(onnx.load(path))
+    close(ONNXModel("again", path)(X), WANT)
