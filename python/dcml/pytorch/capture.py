@@ -424,7 +424,8 @@ class _Walk:
                 changed.append((self.b(value), self.leaf_of[spec.target]))
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
-        self.mutated = [(self._output(name), fqn) for fqn, name in mutated.items()]
+        # torch passes no gradient through statistics either
+        self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf) for name, leaf in changed]
 
     def _user_output(self, value):

@@ -206,7 +206,9 @@ class DaceModule(torch.nn.Module):
         for hook in self.post_autodiff_hooks.values():
             hook(forward, backward)
 
-    def _run_post_compile(self, compiled):
+    def _run_post_compile(self, forward, backward=None):
+        from ..sdfg import SDFG
+        compiled = SDFG(forward)
         for hook in self.post_compile_hooks.values():
             hook(compiled)
 
@@ -227,7 +229,7 @@ class DaceModule(torch.nn.Module):
         _prepend(self.post_autodiff_hooks, name, func)
 
     def append_post_compile_hook(self, name, func):
-        """Adds func(compiled), run after compilation; last of its kind."""
+        """Adds func(sdfg), run with the compiled forward graph; last of its kind."""
         self.post_compile_hooks[name] = func
 
     def prepend_post_compile_hook(self, name, func):
