@@ -1,0 +1,457 @@
+/* Loops and writes as C, and kernels as functions.
+ *
+ * A loop is printed body first: what the body turned out to need (reductions, the index flag)
+ * decides its pragma.  Before a loop come the values that it does not change.  tasks.c splits
+ * loops between threads. */
+#include "backends/cpu/emit.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "backends/cpu/print.h"
+
+/* ---- pieces ---- */
+
+static bool is_true(emitter *e, dc_ex x) {
+  int64_t truth;
+  return dc_ex_is_int(e->pool, x, &truth) && truth;
+}
+
+/* The element is inside its container; true where that is proven. */
+static dc_ex in_bounds(emitter *e, const write_item *w) {
+  dc_ex all = dc_ex_bool(e->pool, true);
+  dc_exnode element = *dc_ex_node(e->pool, w->element);
+  for (uint32_t d = 0; d < element.nargs; d++) {
+    dc_ex inside = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, w->element, d), dc_cont(e->graph, w->out)->shape[d]);
+    all = dc_ex_and(e->pool, all, inside);
+  }
+  return all;
+}
+
+static bool is_laned(emitter *e, const accumulator *a) { return e->lane && dc_cpu_is_inside(a->home, e->lane); }
+
+static const char *accumulator_name(emitter *e, uint32_t a) {
+  return dc_arena_printf(e->arena, is_laned(e, &e->accumulators.v[a]) ? "a%u[l]" : "a%u", a);
+}
+
+static const char *local(emitter *e, dc_dtype type, const char *text) {
+  dc_cpu_line(e, "const %s t%u = %s;", dc_cpu_type(type)->compute, e->next_local, text);
+  return dc_arena_printf(e->arena, "t%u", e->next_local++);
+}
+
+static const char *around(emitter *e, const char *pattern, const char *atom) {
+  const char *at = strchr(pattern, '$');
+  return dc_arena_printf(e->arena, "%.*s%s%s", (int)(at - pattern), pattern, atom, at + 1);
+}
+
+static bool is_register(emitter *e, dc_cid c) { return dc_cont(e->graph, c)->storage == DC_STORE_REGISTER; }
+
+static const char *loaded(emitter *e, dc_cid c, const char *element) {
+  return is_register(e, c) ? element : around(e, dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype)->load, element);
+}
+
+/* `atom` is of the container's type already. */
+static void store(emitter *e, dc_cid c, dc_ex address, const char *atom) {
+  const char *element = dc_cpu_element(e, c, address);
+  const char *pattern = is_register(e, c) ? "$" : dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype)->store;
+  dc_cpu_line(e, "%s = %s;", element, around(e, pattern, atom));
+}
+
+static void open_block(emitter *e, const char *head) {
+  dc_cpu_line(e, "%s {", head);
+  e->indent++;
+}
+
+static void close_block(emitter *e) {
+  e->indent--;
+  dc_cpu_line(e, "}");
+}
+
+/* ---- writes ---- */
+
+static void accumulate(emitter *e, const write_item *w) {
+  const accumulator *a = &e->accumulators.v[w->accumulator - 1];
+  const char *name = accumulator_name(e, w->accumulator - 1);
+  dc_exnode value = *dc_ex_node(e->pool, w->value);
+  if (w->wcr == DC_WCR_SUM && value.op == DC_MUL && value.dtype == a->type && dc_dtype_is_float(a->type) && !dc_cpu_fact(e, w->value)->local) {
+    const char *x = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 0)), *y = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 1));
+    dc_cpu_line(e, "%s = fma_%s(%s, %s, %s);", name, dc_cpu_type(a->type)->kind, x, y, name);
+    return;
+  }
+  const char *text = dc_cpu_cast(e, a->type, dc_ex_dtype(e->pool, w->value), dc_cpu_value(e, w->value));
+  const char *atom = local(e, a->type, text);
+  dc_cpu_line(e, "%s = %s;", name, dc_cpu_combine(e, (dc_wcr)w->wcr, a->type, name, atom));
+}
+
+static void write_memory(emitter *e, const write_item *w, bool certain) {
+  dc_dtype type = (dc_dtype)dc_cont(e->graph, w->out)->dtype, compute = dc_dtype_compute(type);
+  dc_ex address = dc_cpu_fact(e, w->element)->address;
+  dc_dtype from = dc_ex_dtype(e->pool, w->value);
+  const char *value = dc_cpu_value(e, w->value), *atom = value;
+  if (w->wcr) {
+    const char *element = dc_cpu_element(e, w->out, address);
+    const char *more = local(e, compute, dc_cpu_cast(e, compute, from, value));
+    const char *old = local(e, compute, loaded(e, w->out, element));
+    value = local(e, compute, dc_cpu_combine(e, (dc_wcr)w->wcr, compute, old, more));
+    from = compute;
+  }
+  if (from != type) atom = local(e, type, dc_cpu_cast(e, type, from, value));
+  else atom = value;
+  store(e, w->out, address, atom);
+  dc_cpu_forget(e, dc_cpu_container_bits(e, w->out));
+  if (certain) dc_cpu_remember(e, w->element, atom);
+}
+
+static void emit_write(emitter *e, const write_item *w) {
+  e->ordinal = w->ordinal;
+  uint32_t mark = dc_cpu_scope_open(e), blocks = 0;
+  dc_ex check = dc_cpu_fact(e, w->element)->check;
+  if (w->guard) {
+    open_block(e, dc_arena_printf(e->arena, "if (%s)", dc_cpu_value(e, w->guard)));
+    mark = dc_cpu_scope_open(e);
+    blocks++;
+  }
+  if (check) {
+    const char *inside = dc_cpu_value(e, check);
+    dc_cpu_line(e, "bad = %s ? bad : %u;", inside, w->ordinal + 1);
+    e->flagged = true;
+    open_block(e, dc_arena_printf(e->arena, "if (%s)", inside));
+    if (!blocks) mark = dc_cpu_scope_open(e);
+    blocks++;
+  }
+  if (w->accumulator) accumulate(e, w);
+  else write_memory(e, w, blocks == 0);
+  if (blocks) dc_cpu_scope_close(e, mark);
+  while (blocks--) close_block(e);
+}
+
+/* ---- pragmas ---- */
+
+/* The OpenMP reduction of an accumulator. */
+static const char *reduction_of(emitter *e, const accumulator *a) {
+  static const char *const integers[] = {[DC_WCR_SUM] = "+", [DC_WCR_PROD] = "*", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
+  uint8_t wcr = a->first->wcr;
+  if (a->type == DC_BOOL) return wcr == DC_WCR_SUM || wcr == DC_WCR_MAX ? "|" : "&";
+  if (!dc_dtype_is_float(a->type) || wcr == DC_WCR_SUM || wcr == DC_WCR_PROD) return integers[wcr];
+  return dc_arena_printf(e->arena, "n%s_%s", integers[wcr], dc_cpu_type(a->type)->kind);
+}
+
+static bool writes_accumulator(const loop *l, uint32_t a) {
+  for (uint32_t k = 0; k < l->body.n; k++)
+    if (l->body.v[k].write && l->body.v[k].write->accumulator == a + 1) return true;
+  return false;
+}
+
+static void pragma_simd(emitter *e, const loop *body, dc_text *out) {
+  dc_text_puts(out, "#pragma omp simd");
+  for (uint32_t a = 0; a < e->accumulators.n; a++)
+    if (writes_accumulator(body, a) && !is_laned(e, &e->accumulators.v[a])) dc_text_printf(out, " reduction(%s : a%u)", reduction_of(e, &e->accumulators.v[a]), a);
+  if (e->flagged) dc_text_puts(out, " reduction(max : bad)");
+  dc_text_puts(out, "\n");
+}
+
+/* Vectors may run the iterations of an innermost loop unless they collide. */
+static bool is_vectorised(emitter *e, const loop *l) {
+  if (dc_cpu_has_loops(l) || l->schedule == DC_MAP_SEQUENTIAL || l->conflicts || e->lane) return false;
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const write_item *w = l->body.v[k].write;
+    if (!w->accumulator && is_register(e, w->out) && e->homes.v[w->out] != l) return false;
+  }
+  return true;
+}
+
+/* ---- loops ---- */
+
+void dc_cpu_open_text(emitter *e, saved_text *s) {
+  *s = (saved_text){.outer = e->out, .flagged = e->flagged};
+  dc_text_puts(&s->inner, "");
+  e->out = &s->inner;
+  e->flagged = false;
+}
+
+void dc_cpu_close_text(emitter *e, saved_text *s) {
+  e->out = s->outer;
+  dc_text_puts(e->out, s->inner.s);
+  dc_text_free(&s->inner);
+  e->flagged = e->flagged || s->flagged;
+}
+
+static void hoist_write(emitter *e, const write_item *w, uint32_t level, uint64_t writes) {
+  fact f = *dc_cpu_fact(e, w->element);
+  if (w->guard) dc_cpu_hoist(e, w->guard, level, writes);
+  dc_cpu_hoist(e, w->value, level, writes);
+  dc_cpu_hoist(e, f.address, level, writes);
+  if (f.check) dc_cpu_hoist(e, f.check, level, writes);
+}
+
+static void hoist_body(emitter *e, const loop *l, uint32_t level, uint64_t writes) {
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const loop *inner = l->body.v[k].loop;
+    if (inner) {
+      dc_cpu_hoist(e, inner->begin, level, writes);
+      dc_cpu_hoist(e, inner->end, level, writes);
+      hoist_body(e, inner, level, writes);
+    } else {
+      hoist_write(e, l->body.v[k].write, level, writes);
+    }
+  }
+}
+
+/* Opens a loop over the lanes of the enclosing strip; `run` holds the writes to come. */
+static void open_lanes(emitter *e, saved_text *s, uint32_t *mark) {
+  dc_cpu_open_text(e, s);
+  *mark = dc_cpu_scope_open(e);
+  e->in_lane = true;
+  e->indent++;
+}
+
+static void close_lanes(emitter *e, saved_text *s, uint32_t mark, const loop *run) {
+  dc_cpu_scope_close(e, mark);
+  e->in_lane = false;
+  e->indent--;
+  pragma_simd(e, run, s->outer);
+  dc_text_indent(s->outer, e->indent);
+  dc_text_printf(s->outer, "for (i64 l = 0; l < lanes; l++) {\n");
+  dc_text_indent(s->outer, e->indent + 1);
+  dc_text_printf(s->outer, "const i64 i%u = p%u + l;\n", e->lane->param, e->lane->param);
+  dc_cpu_close_text(e, s);
+  dc_cpu_line(e, "}");
+}
+
+/* Writes that follow one another; in a strip they share a loop over its lanes. */
+static void emit_run(emitter *e, const item *items, uint32_t n) {
+  bool lanes = e->lane && !e->in_lane;
+  loop run = {.body = {.v = (item *)items, .n = n}};
+  saved_text text;
+  uint32_t mark = 0;
+  if (lanes) {
+    uint64_t writes = 0;
+    for (uint32_t k = 0; k < n; k++) writes |= dc_cpu_container_bits(e, items[k].write->out);
+    dc_cpu_forget(e, writes);
+    e->stamp++;
+    hoist_body(e, &run, LANE_LEVEL, writes);
+    open_lanes(e, &text, &mark);
+  }
+  for (uint32_t k = 0; k < n; k++) emit_write(e, items[k].write);
+  if (lanes) close_lanes(e, &text, mark, &run);
+}
+
+/* Locals of C for the registers that live in the body of l. */
+static void declare_registers(emitter *e, const loop *l) {
+  for (dc_cid c = 1; c < e->homes.n; c++) {
+    if (!is_register(e, c) || e->homes.v[c] != l) continue;
+    const type_row *type = dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype);
+    int64_t size = 1, extent = 1;
+    for (uint32_t d = 0; d < dc_cont(e->graph, c)->rank; d++)
+      if (dc_ex_is_int(e->pool, dc_cont(e->graph, c)->shape[d], &extent)) size *= extent;
+    if (e->lane) dc_cpu_line(e, "%s r%u[%lld];", type->compute, c, (long long)size * LANES);
+    else if (dc_cont(e->graph, c)->rank == 0) dc_cpu_line(e, "%s r%u;", type->compute, c);
+    else dc_cpu_line(e, "%s r%u[%lld];", type->compute, c, (long long)(size ? size : 1));
+  }
+}
+
+void dc_cpu_emit_body(emitter *e, loop *l) {
+  declare_registers(e, l);
+  for (uint32_t k = 0; k < l->body.n;) {
+    uint32_t end = k;
+    while (end < l->body.n && l->body.v[end].write) end++;
+    if (end > k) emit_run(e, l->body.v + k, end - k);
+    else dc_cpu_emit_loop(e, l->body.v[end++].loop);
+    k = end;
+  }
+}
+
+static void emit_strips(emitter *e, loop *l, const char *begin, const char *end) {
+  saved_text text;
+  dc_cpu_line(e, "i64 p%u = %s;", l->param, begin);
+  dc_cpu_open_text(e, &text);
+  uint32_t mark = dc_cpu_scope_open(e);
+  e->lane = l;
+  e->indent++;
+  dc_cpu_emit_body(e, l);
+  e->indent--;
+  e->lane = NULL;
+  dc_cpu_scope_close(e, mark);
+  dc_text *body = &text.inner;
+  e->out = text.outer;
+  dc_cpu_line(e, "for (; p%u + %d <= %s; p%u += %d) {", l->param, LANES, end, l->param, LANES);
+  dc_cpu_line(e, "  enum { lanes = %d };", LANES);
+  dc_text_puts(e->out, body->s);
+  dc_cpu_line(e, "}");
+  dc_cpu_line(e, "if (p%u < %s) {", l->param, end);
+  dc_cpu_line(e, "  const i64 lanes = %s - p%u;", end, l->param);
+  dc_cpu_close_text(e, &text);
+  dc_cpu_line(e, "}");
+}
+
+void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) {
+  dc_cpu_forget(e, l->writes);
+  e->stamp++;
+  hoist_body(e, l, l->depth, l->writes);
+  if (l->is_lane) {
+    emit_strips(e, l, begin, end);
+    return;
+  }
+  saved_text text;
+  dc_cpu_open_text(e, &text);
+  uint32_t mark = dc_cpu_scope_open(e);
+  e->indent++;
+  dc_cpu_emit_body(e, l);
+  e->indent--;
+  dc_cpu_scope_close(e, mark);
+  if (is_vectorised(e, l)) pragma_simd(e, l, text.outer);
+  dc_text_indent(text.outer, e->indent);
+  dc_text_printf(text.outer, "for (i64 i%u = %s; i%u < %s; i%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
+  dc_cpu_close_text(e, &text);
+  dc_cpu_line(e, "}");
+}
+
+/* ---- reductions ---- */
+
+/* Stores the identity into every element that w may write inside `home`, loop by loop. */
+static void emit_identity(emitter *e, loop *home, const write_item *w) {
+  loop *path[64];
+  uint32_t n = 0, used = 0;
+  for (loop *l = w->parent; l != home->parent; l = l->parent) {
+    bool needed = dc_ex_uses_param(e->pool, w->element, l->param);
+    for (uint32_t k = 0; k < n && !needed; k++)
+      needed = dc_ex_uses_param(e->pool, path[k]->begin, l->param) || dc_ex_uses_param(e->pool, path[k]->end, l->param);
+    if (needed && n < 64) path[n++] = l;
+  }
+  uint32_t mark = dc_cpu_scope_open(e);
+  open_block(e, "");
+  for (uint32_t k = n; k-- > 0; used++) {
+    const char *begin = dc_cpu_value(e, path[k]->begin), *end = dc_cpu_value(e, path[k]->end);
+    open_block(e, dc_arena_printf(e->arena, "for (i64 i%u = %s; i%u < %s; i%u += %lld)", path[k]->param, begin, path[k]->param, end,
+                                  path[k]->param, (long long)path[k]->step));
+  }
+  dc_ex inside = in_bounds(e, w);
+  dc_dtype type = (dc_dtype)dc_cont(e->graph, w->out)->dtype;
+  if (!is_true(e, inside)) open_block(e, dc_arena_printf(e->arena, "if (%s)", dc_cpu_value(e, inside))), used++;
+  store(e, w->out, dc_cpu_fact(e, w->element)->address, dc_cpu_constant(e, type, dc_wcr_identity((dc_wcr)w->wcr, type)));
+  dc_cpu_scope_close(e, mark);
+  while (used--) close_block(e);
+  close_block(e);
+  dc_cpu_forget(e, dc_cpu_container_bits(e, w->out));
+}
+
+static void identities(emitter *e, loop *home, const loop *at) {
+  for (uint32_t k = 0; k < at->body.n; k++) {
+    const write_item *w = at->body.v[k].write;
+    if (!w) {
+      identities(e, home, at->body.v[k].loop);
+      continue;
+    }
+    bool kept = w->accumulator && e->accumulators.v[w->accumulator - 1].home == home;
+    bool inner = is_register(e, w->out) && dc_cpu_is_inside(e->homes.v[w->out], home);
+    if (!w->wcr || kept || inner) continue;
+    saved_text text;
+    uint32_t mark = 0;
+    loop none = {0};
+    bool lanes = e->lane && !e->in_lane;
+    if (lanes) open_lanes(e, &text, &mark);
+    emit_identity(e, home, w);
+    if (lanes) close_lanes(e, &text, mark, &none);
+  }
+}
+
+void dc_cpu_open_accumulators(emitter *e, const loop *home) {
+  for (uint32_t k = 0; k < e->accumulators.n; k++) {
+    accumulator a = e->accumulators.v[k];
+    if (a.home != home) continue;
+    const char *type = dc_cpu_type(a.type)->compute, *identity = dc_cpu_constant(e, a.type, dc_wcr_identity((dc_wcr)a.first->wcr, a.type));
+    if (!is_laned(e, &a)) {
+      dc_cpu_line(e, "%s a%u = %s;", a.type == DC_BOOL ? "u8" : type, k, identity);
+      continue;
+    }
+    dc_cpu_line(e, "%s a%u[%d];", a.type == DC_BOOL ? "u8" : type, k, LANES);
+    dc_text_puts(e->out, "#pragma omp simd\n");
+    dc_cpu_line(e, "for (i64 l = 0; l < lanes; l++) a%u[l] = %s;", k, identity);
+  }
+}
+
+static void close_accumulator(emitter *e, uint32_t k) {
+  accumulator a = e->accumulators.v[k];
+  bool lanes = is_laned(e, &a);
+  saved_text text;
+  uint32_t mark = 0;
+  loop none = {0};
+  dc_cid c = a.first->out;
+  dc_dtype type = (dc_dtype)dc_cont(e->graph, c)->dtype;
+  dc_ex inside = in_bounds(e, a.first), address = dc_cpu_fact(e, a.first->element)->address;
+  if (lanes) open_lanes(e, &text, &mark);
+  const char *atom = local(e, type, dc_cpu_cast(e, type, a.type, accumulator_name(e, k)));
+  bool sure = is_true(e, inside);
+  if (!sure) open_block(e, dc_arena_printf(e->arena, "if (%s)", dc_cpu_value(e, inside)));
+  store(e, c, address, atom);
+  if (!sure) close_block(e);
+  if (lanes) close_lanes(e, &text, mark, &none);
+  else if (sure) dc_cpu_remember(e, a.first->element, atom);
+}
+
+static void close_accumulators(emitter *e, const loop *home) {
+  for (uint32_t k = 0; k < e->accumulators.n; k++)
+    if (e->accumulators.v[k].home == home) close_accumulator(e, k);
+}
+
+void dc_cpu_emit_loop(emitter *e, loop *l) {
+  bool reduces = l->is_entry && l->schedule == DC_MAP_REDUCE;
+  if (reduces) {
+    identities(e, l, l);
+    dc_cpu_open_accumulators(e, l);
+  }
+  if (!dc_cpu_emit_tasks(e, l)) {
+    const char *begin = dc_cpu_value(e, l->begin), *end = dc_cpu_value(e, l->end);
+    dc_cpu_emit_range(e, l, begin, end);
+  }
+  dc_cpu_forget(e, l->writes);
+  if (reduces) close_accumulators(e, l);
+}
+
+/* ---- kernels ---- */
+
+static void emit_kernel(emitter *e, dc_text *out) {
+  dc_text functions = {0}, body = {0};
+  dc_text_puts(&functions, "");
+  e->functions = &functions;
+  e->out = &body;
+  dc_cpu_open_function(e, "root", "void *const *buffers, const i64 *symbols");
+  dc_cpu_emit_body(e, &e->root);
+  dc_cpu_close_function(e);
+  dc_text_puts(out, functions.s);
+  dc_text_puts(out, body.s);
+  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { ", e->name);
+  dc_cpu_call(e, "root", "buffers, symbols", out);
+  dc_text_puts(out, " }\n");
+  dc_text_free(&functions);
+  dc_text_free(&body);
+}
+
+dc_status dc_cpu_emit_kernel(const dc_graph *graph, dc_nid node, const char *name, dc_text *out) {
+  uint32_t n = dc_kernel_buffers(graph, node, NULL, 0);
+  dc_arena arena = {0};
+  dc_cid *buffers = DC_NEW_ARRAY(&arena, dc_cid, n);
+  (void)dc_kernel_buffers(graph, node, buffers, n);
+  dc_graph *kernel = NULL;
+  dc_nid copy = 0;
+  dc_status status = dc_cpu_extract(graph, node, buffers, n, &kernel, &copy);
+  if (!status) {
+    emitter e = {.graph = kernel, .pool = &kernel->pool, .arena = &kernel->arena, .name = name, .n_buffers = n};
+    status = dc_cpu_plan(&e, copy);
+    if (!status) emit_kernel(&e, out);
+  }
+  dc_graph_destroy(kernel);
+  dc_arena_free(&arena);
+  return status;
+}
+
+dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char *function_name, dc_text *out) {
+  dc_text kernel = {0};
+  dc_status status = dc_cpu_emit_kernel(graph, node, function_name, &kernel);
+  if (!status) {
+    dc_cpu_library(kernel.s, out);
+    dc_text_puts(out, kernel.s);
+  }
+  dc_text_free(&kernel);
+  return status;
+}
