@@ -431,7 +431,7 @@ dc_status dc_cpu_emit_kernel(const dc_graph *graph, dc_nid node, const char *nam
   uint32_t n = dc_kernel_buffers(graph, node, NULL, 0);
   dc_arena arena = {0};
   dc_cid *buffers = DC_NEW_ARRAY(&arena, dc_cid, n);
-  (void)dc_kernel_buffers(graph, node, buffers, n);
+  n = dc_kernel_buffers(graph, node, buffers, n); /* the first call only bounds it */
   dc_graph *kernel = NULL;
   dc_nid copy = 0;
   dc_status status = dc_cpu_extract(graph, node, buffers, n, &kernel, &copy);

@@ -122,6 +122,7 @@ const char *dc_cpu_cast(emitter *e, dc_dtype to, dc_dtype from, const char *atom
 const char *dc_cpu_constant(emitter *e, dc_dtype type, double value);
 const char *dc_cpu_combine(emitter *e, dc_wcr wcr, dc_dtype type, const char *a, const char *b);
 void dc_cpu_line(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool dc_cpu_uses_symbol(emitter *e, dc_sym s);
 double dc_cpu_cost(emitter *e, dc_ex x); /* nanoseconds, roughly, when vectorised */
 
 /* emit.c: the text of one kernel, without the library. */

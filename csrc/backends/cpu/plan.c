@@ -31,6 +31,8 @@ fact *dc_cpu_fact(emitter *e, dc_ex x) {
   }
   if (node.op == DC_EX_READ) {
     sum.reads |= dc_cpu_container_bits(e, node.ref);
+    for (const loop *l = node.ref < e->homes.n ? e->homes.v[node.ref] : NULL; l; l = l->parent)
+      if (l->is_lane) sum.level = LANE_LEVEL; /* each lane has its own */
     sum.safe = sum.safe && !sum.check;
     for (uint32_t d = 0; d < node.nargs && sum.safe; d++) {
       dc_ex within = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, x, d), dc_cont(e->graph, node.ref)->shape[d]);

@@ -410,6 +410,12 @@ void dc_cpu_hoist(emitter *e, dc_ex x, uint32_t level, uint64_t writes) {
   for (uint32_t k = 0; k < node.nargs; k++) dc_cpu_hoist(e, dc_ex_arg(e->pool, x, k), level, writes);
 }
 
+bool dc_cpu_uses_symbol(emitter *e, dc_sym s) {
+  for (dc_ex x = 1; x < e->pool->nodes.n; x++)
+    if (dc_ex_node(e->pool, x)->op == DC_EX_SYM && dc_ex_node(e->pool, x)->ref == s) return true;
+  return false;
+}
+
 static double cost_of(emitter *e, dc_ex x) {
   fact f = *dc_cpu_fact(e, x);
   if (is_leaf(e, x) || f.mark == e->stamp) return 0;

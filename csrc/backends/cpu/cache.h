@@ -1,0 +1,36 @@
+/* Inside the cpu backend: compiled modules on disk, by content hash.
+ *
+ * A file is a shared object followed by a trailer with its length and hash, written under
+ * another name and renamed, so that readers see all of it or nothing; what fails the check is
+ * deleted and made again.  It must not know what a kernel is. */
+#ifndef DCML_BACKENDS_CPU_CACHE_H
+#define DCML_BACKENDS_CPU_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+typedef struct {
+  dc_arena arena;
+  const char *folder;
+  bool is_private; /* a temporary folder that goes with the cache */
+  uint64_t scratch_count;
+} dc_cache;
+
+/* root NULL: $DCML_CACHE, $XDG_CACHE_HOME/dcml or ~/.cache/dcml; a private temporary folder where
+ * that is not a writable folder of ours. */
+DC_MUST_USE dc_status dc_cache_open(const char *root, dc_cache *out);
+void dc_cache_close(dc_cache *cache);
+/* Path of a checked file with that name in the cache's arena, or NULL. */
+const char *dc_cache_find(dc_cache *cache, const char *name);
+void dc_cache_discard(dc_cache *cache, const char *name);
+/* A fresh path for a file under construction. */
+const char *dc_cache_scratch(dc_cache *cache, const char *suffix);
+/* Seals the file at `scratch`, renames it to `name` and returns its path. */
+DC_MUST_USE dc_status dc_cache_publish(dc_cache *cache, const char *scratch, const char *name, const char **path);
+/* Deletes the files that were used longest ago until the rest fits. */
+void dc_cache_prune(dc_cache *cache, uint64_t limit_bytes);
+
+#endif

@@ -1,0 +1,28 @@
+/* Inside the cpu backend: the system's C compiler as a child process, without a shell. */
+#ifndef DCML_BACKENDS_CPU_COMPILER_H
+#define DCML_BACKENDS_CPU_COMPILER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+typedef struct {
+  dc_arena arena;
+  DC_VEC(const char *) command; /* program and fixed arguments; empty: none was found */
+  const char *why;              /* the reason if none was found */
+  uint64_t identity;            /* of compiler, flags and processor */
+} dc_compiler;
+
+/* $CC (if set, only that), else cc, gcc or clang in $PATH. */
+void dc_compiler_find(dc_compiler *out);
+void dc_compiler_free(dc_compiler *compiler);
+
+/* Starts a compilation of `source` to the shared object `object`; messages go to the file `messages`. */
+DC_MUST_USE dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, pid_t *child);
+/* Waits; DC_ERR_COMPILE holds the first lines of the messages. */
+DC_MUST_USE dc_status dc_compiler_finish(pid_t child, const char *object, const char *messages);
+
+#endif

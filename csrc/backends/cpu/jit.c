@@ -1,0 +1,318 @@
+/* Kernels from text to function pointers.
+ *
+ * Each kernel's text names its function by the hash of the text, so that equal kernels compile
+ * once per process; the rest of a batch is dealt to a few files, compiled side by side and kept
+ * in the cache by the hash of file, compiler, flags and processor. */
+#include <dlfcn.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/cpu/cache.h"
+#include "backends/cpu/compiler.h"
+#include "backends/cpu/emit.h"
+
+enum { KERNELS_PER_FILE = 6, NAME_LENGTH = 17 };
+static const uint64_t cache_limit_bytes = 512ull << 20;
+
+typedef struct {
+  char name[NAME_LENGTH + 1]; /* "k" and the hash of its text */
+  dc_kernel_fn run;
+} known_kernel;
+
+struct dc_jit {
+  dc_arena arena;
+  dc_cache cache;
+  dc_compiler compiler;
+  pthread_mutex_t lock; /* around what follows, and the arenas */
+  DC_VEC(known_kernel) kernels;
+  DC_VEC(void *) modules;
+};
+
+static bool is_verbose(void) {
+  const char *topics = getenv("DCML_VERBOSE");
+  return topics && strstr(topics, "compile");
+}
+
+static double milliseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* ---- creation ---- */
+
+dc_status dc_jit_create(const char *cache_dir, dc_jit **out) {
+  dc_jit *jit = calloc(1, sizeof *jit);
+  if (!jit) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = dc_cache_open(cache_dir, &jit->cache);
+  if (status) {
+    free(jit);
+    return status;
+  }
+  pthread_mutex_init(&jit->lock, NULL);
+  dc_compiler_find(&jit->compiler);
+  if (is_verbose()) fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
+  return *out = jit, DC_OK;
+}
+
+void dc_jit_destroy(dc_jit *jit) {
+  if (!jit) return;
+  for (uint32_t k = 0; k < jit->modules.n; k++) dlclose(jit->modules.v[k]);
+  dc_compiler_free(&jit->compiler);
+  dc_cache_close(&jit->cache);
+  pthread_mutex_destroy(&jit->lock);
+  dc_arena_free(&jit->arena);
+  free(jit);
+}
+
+bool dc_jit_available(const dc_jit *jit, const char **why) {
+  if (why) *why = jit->compiler.why;
+  return !jit->compiler.why;
+}
+
+/* ---- threads ---- */
+
+typedef void (*task_fn)(const int64_t *v, int64_t lo, int64_t hi, int64_t part);
+
+/* What kernels call through dc_kernel_run; the only place that starts threads for them. */
+static int64_t run_tasks(task_fn task, const int64_t *v, int64_t n, int64_t parts) {
+  int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads(), used = 1;
+  if (threads > parts) threads = parts;
+  if (threads > n) threads = n;
+  if (threads <= 1) {
+    task(v, 0, n, 0);
+    return 1;
+  }
+#pragma omp parallel num_threads((int)threads)
+  {
+    int64_t part = omp_get_thread_num(), count = omp_get_num_threads();
+    if (part == 0) used = count;
+    task(v, n * part / count, n * (part + 1) / count, part);
+  }
+  return used;
+}
+
+/* ---- loading ---- */
+
+static dc_kernel_fn find_kernel(const dc_jit *jit, const char *name) {
+  for (uint32_t k = 0; k < jit->kernels.n; k++)
+    if (strcmp(jit->kernels.v[k].name, name) == 0) return jit->kernels.v[k].run;
+  return NULL;
+}
+
+typedef struct {
+  dc_text text;
+  char name[NAME_LENGTH + 1];
+  uint32_t file;
+} source;
+
+typedef struct {
+  dc_text text;
+  char name[40]; /* in the cache */
+  const char *c_path, *object_path, *message_path, *path;
+  pid_t child;
+  uint32_t n;
+} source_file;
+
+typedef struct {
+  dc_jit *jit;
+  source *sources; /* distinct kernels that are not loaded yet */
+  uint32_t n_sources;
+  source_file *files;
+  uint32_t n_files;
+} batch;
+
+/* Opens a module and enters the kernels of file f. */
+static dc_status load(batch *b, uint32_t f) {
+  dc_jit *jit = b->jit;
+  void *module = dlopen(b->files[f].path, RTLD_NOW | RTLD_LOCAL);
+  if (!module) return dc_error(DC_ERR_COMPILE, "cannot load a compiled kernel: %s", dlerror());
+  int64_t (**run)(task_fn, const int64_t *, int64_t, int64_t) = dlsym(module, "dc_kernel_run");
+  if (run) *run = run_tasks;
+  pthread_mutex_lock(&jit->lock);
+  DC_PUSH(&jit->arena, &jit->modules, module);
+  bool complete = run != NULL;
+  for (uint32_t k = 0; k < b->n_sources && complete; k++) {
+    if (b->sources[k].file != f) continue;
+    known_kernel kernel = {.run = NULL};
+    memcpy(kernel.name, b->sources[k].name, sizeof kernel.name);
+    void *symbol = dlsym(module, kernel.name);
+    memcpy(&kernel.run, &symbol, sizeof symbol);
+    complete = symbol != NULL;
+    if (complete && !find_kernel(jit, kernel.name)) DC_PUSH(&jit->arena, &jit->kernels, kernel);
+  }
+  pthread_mutex_unlock(&jit->lock);
+  return complete ? DC_OK : dc_error(DC_ERR_COMPILE, "a compiled module lacks its kernels");
+}
+
+/* ---- compiling ---- */
+
+static dc_status start(dc_jit *jit, source_file *f) {
+  pthread_mutex_lock(&jit->lock);
+  f->c_path = dc_cache_scratch(&jit->cache, ".c");
+  f->object_path = dc_cache_scratch(&jit->cache, ".so");
+  f->message_path = dc_cache_scratch(&jit->cache, ".txt");
+  pthread_mutex_unlock(&jit->lock);
+  FILE *out = fopen(f->c_path, "wxe");
+  bool written = out && fwrite(f->text.s, 1, f->text.n, out) == f->text.n;
+  if (out) written = fclose(out) == 0 && written;
+  if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s'", f->c_path);
+  return dc_compiler_start(&jit->compiler, f->c_path, f->object_path, f->message_path, &f->child);
+}
+
+static dc_status finish(dc_jit *jit, source_file *f) {
+  dc_status status = dc_compiler_finish(f->child, f->object_path, f->message_path);
+  f->child = 0;
+  if (status) return status;
+  pthread_mutex_lock(&jit->lock);
+  status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
+  pthread_mutex_unlock(&jit->lock);
+  return status;
+}
+
+static void clean(source_file *f) {
+  if (f->child > 0) dc_status_free(dc_compiler_finish(f->child, f->object_path, f->message_path));
+  if (f->c_path) (void)unlink(f->c_path);
+  if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
+  if (f->message_path) (void)unlink(f->message_path);
+}
+
+/* Compiles the files that have no path yet, as many at a time as there are processors. */
+static dc_status compile_files(batch *b) {
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  dc_status status = DC_OK;
+  for (uint32_t next = 0, oldest = 0; oldest < b->n_files && !status;) {
+    uint32_t running = 0;
+    for (uint32_t k = oldest; k < next; k++) running += b->files[k].child > 0;
+    if (next < b->n_files && running < (processors > 1 ? (uint32_t)processors : 1)) {
+      if (!b->files[next].path) status = start(b->jit, &b->files[next]);
+      next++;
+    } else {
+      if (b->files[oldest].child > 0) status = finish(b->jit, &b->files[oldest]);
+      oldest++;
+    }
+  }
+  return status;
+}
+
+/* ---- batches ---- */
+
+static void name_kernel(source *s) {
+  static const char placeholder[] = "k________________";
+  uint64_t hash = dc_hash_bytes(0, s->text.s, s->text.n);
+  snprintf(s->name, sizeof s->name, "k%016llx", (unsigned long long)hash);
+  for (char *at = strstr(s->text.s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, s->name, NAME_LENGTH);
+}
+
+static dc_status emit_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
+  for (uint32_t k = 0; k < n; k++) {
+    source s = {.file = 0};
+    dc_status status = dc_cpu_emit_kernel(graph, nodes[k], "k________________", &s.text);
+    if (status) {
+      dc_text_free(&s.text);
+      return dc_error_at(status, "kernel %u", k);
+    }
+    name_kernel(&s);
+    memcpy(names[k], s.name, sizeof s.name);
+    pthread_mutex_lock(&b->jit->lock);
+    bool known = find_kernel(b->jit, s.name) != NULL;
+    pthread_mutex_unlock(&b->jit->lock);
+    for (uint32_t j = 0; j < b->n_sources && !known; j++) known = strcmp(b->sources[j].name, s.name) == 0;
+    if (known) dc_text_free(&s.text);
+    else b->sources[b->n_sources++] = s;
+  }
+  return DC_OK;
+}
+
+/* Deals the kernels to files, each to the shortest so far. */
+static void deal(batch *b) {
+  long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  uint32_t n = (b->n_sources + KERNELS_PER_FILE - 1) / KERNELS_PER_FILE;
+  if (n < (uint32_t)processors && b->n_sources >= 4) n = (uint32_t)processors < b->n_sources / 2 ? (uint32_t)processors : b->n_sources / 2;
+  b->n_files = n;
+  b->files = calloc(n ? n : 1, sizeof *b->files);
+  if (!b->files) abort();
+  dc_text *parts = calloc(n ? n : 1, sizeof *parts);
+  if (!parts) abort();
+  for (uint32_t k = 0; k < b->n_sources; k++) {
+    uint32_t least = 0;
+    for (uint32_t f = 1; f < n; f++)
+      if (parts[f].n < parts[least].n) least = f;
+    b->sources[k].file = least;
+    dc_text_puts(&parts[least], b->sources[k].text.s);
+  }
+  for (uint32_t f = 0; f < n; f++) {
+    dc_cpu_library(parts[f].s, &b->files[f].text);
+    dc_text_puts(&b->files[f].text, parts[f].s);
+    uint64_t low = dc_hash_bytes(b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
+    uint64_t high = dc_hash_bytes(~b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
+    snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx.so", (unsigned long long)high, (unsigned long long)low);
+    dc_text_free(&parts[f]);
+  }
+  free(parts);
+}
+
+/* Loads what the cache has; a file that does not load is made again. */
+static uint32_t load_cached(batch *b) {
+  uint32_t hits = 0;
+  for (uint32_t f = 0; f < b->n_files; f++) {
+    pthread_mutex_lock(&b->jit->lock);
+    b->files[f].path = dc_cache_find(&b->jit->cache, b->files[f].name);
+    pthread_mutex_unlock(&b->jit->lock);
+    if (!b->files[f].path) continue;
+    dc_status status = load(b, f);
+    hits += status == DC_OK;
+    if (status) {
+      dc_cache_discard(&b->jit->cache, b->files[f].name);
+      b->files[f].path = NULL;
+    }
+    dc_status_free(status);
+  }
+  return hits;
+}
+
+static dc_status build(batch *b) {
+  deal(b);
+  double begin = milliseconds();
+  bool *cached = calloc(b->n_files ? b->n_files : 1, sizeof *cached);
+  if (!cached) abort();
+  uint32_t hits = load_cached(b);
+  for (uint32_t f = 0; f < b->n_files; f++) cached[f] = b->files[f].path != NULL;
+  dc_status status = hits < b->n_files ? compile_files(b) : DC_OK;
+  for (uint32_t f = 0; f < b->n_files; f++) {
+    clean(&b->files[f]);
+    if (!cached[f] && !status) status = load(b, f);
+  }
+  free(cached);
+  if (hits < b->n_files && !b->jit->cache.is_private) {
+    pthread_mutex_lock(&b->jit->lock);
+    dc_cache_prune(&b->jit->cache, cache_limit_bytes);
+    pthread_mutex_unlock(&b->jit->lock);
+  }
+  if (is_verbose() && b->n_sources)
+    fprintf(stderr, "dcml: compile: %u kernels, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_files, hits, milliseconds() - begin);
+  return status;
+}
+
+dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels) {
+  if (jit->compiler.why) return dc_error(DC_ERR_COMPILE, "%s", jit->compiler.why);
+  batch b = {.jit = jit, .sources = calloc(n ? n : 1, sizeof(source))};
+  char(*names)[NAME_LENGTH + 1] = calloc(n ? n : 1, sizeof *names);
+  if (!b.sources || !names) abort();
+  dc_status status = emit_all(&b, graph, nodes, n, names);
+  if (!status) status = build(&b);
+  pthread_mutex_lock(&jit->lock);
+  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = find_kernel(jit, names[k]);
+  pthread_mutex_unlock(&jit->lock);
+  for (uint32_t k = 0; k < b.n_sources; k++) dc_text_free(&b.sources[k].text);
+  for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);
+  free(b.sources);
+  free(b.files);
+  free(names);
+  return status;
+}

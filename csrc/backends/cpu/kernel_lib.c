@@ -1,0 +1,56 @@
+/* The library of kernels as text: a prelude, then the rows of kernel_lib.def that are used. */
+#include <string.h>
+
+#include "backends/cpu/emit.h"
+
+typedef struct {
+  const char *name, *text;
+} row;
+
+static const row rows[] = {
+#define FN(name, ...) {#name, #__VA_ARGS__},
+#include "backends/cpu/kernel_lib.def"
+#undef FN
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static const char prelude[] =
+    "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
+    "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
+    "#ifdef __FP_FAST_FMAF\n#define FAST_FMAF 1\n#else\n#define FAST_FMAF 0\n#endif\n"
+    "#ifdef __FP_FAST_FMA\n#define FAST_FMA 1\n#else\n#define FAST_FMA 0\n#endif\n"
+    "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
+    "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
+
+/* Least and greatest where a NaN wins. */
+static const char extremes[] =
+    "#pragma omp declare reduction(nmin_f32 : float : omp_out = min_f32(omp_out, omp_in)) initializer(omp_priv = __builtin_inff())\n"
+    "#pragma omp declare reduction(nmax_f32 : float : omp_out = max_f32(omp_out, omp_in)) initializer(omp_priv = -__builtin_inff())\n"
+    "#pragma omp declare reduction(nmin_f64 : double : omp_out = min_f64(omp_out, omp_in)) initializer(omp_priv = __builtin_inf())\n"
+    "#pragma omp declare reduction(nmax_f64 : double : omp_out = max_f64(omp_out, omp_in)) initializer(omp_priv = -__builtin_inf())\n";
+
+/* Is `name` in the text as a whole word? */
+static bool mentions(const char *text, const char *name) {
+  size_t n = strlen(name);
+  for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+    char after = at[n];
+    if (after == '(' || after == '[') return true;
+  }
+  return false;
+}
+
+void dc_cpu_library(const char *kernels, dc_text *out) {
+  bool used[ROWS] = {0};
+  bool extreme = strstr(kernels, "reduction(nm") != NULL;
+  for (size_t k = ROWS; k-- > 0;) {
+    used[k] = mentions(kernels, rows[k].name) || (extreme && mentions(extremes, rows[k].name));
+    for (size_t j = k + 1; j < ROWS && !used[k]; j++) used[k] = used[j] && mentions(rows[j].text, rows[k].name);
+  }
+  dc_text_puts(out, prelude);
+  for (size_t k = 0; k < ROWS; k++) {
+    if (!used[k]) continue;
+    dc_text_puts(out, rows[k].text);
+    dc_text_puts(out, "\n");
+  }
+  if (extreme) dc_text_puts(out, extremes);
+}

@@ -1,0 +1,225 @@
+/* The cpu backend against the interpreter, on graphs in text form, and its cache. */
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "check.h"
+
+enum { MAX_SYMBOLS = 8 };
+
+/* A graph whose first state's nodes all run; symbols get the given values in order. */
+typedef struct {
+  const char *name;
+  const char *text;
+  int64_t symbols[MAX_SYMBOLS];
+  double tolerance; /* relative to 1 + |value| */
+} example;
+
+static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
+
+static int64_t size_of(const dc_graph *g, dc_cid c, const int64_t *symbols) {
+  int64_t n = 1;
+  for (uint32_t d = 0; d < dc_cont(g, c)->rank; d++) n *= dc_ix_eval(&g->pool, dc_cont(g, c)->shape[d], symbols, NULL);
+  return n;
+}
+
+static void fill_random(dc_dtype type, void *data, int64_t n, uint32_t seed) {
+  for (int64_t k = 0; k < n; k++) {
+    uint32_t r = next_random(&seed) >> 8;
+    double x = (double)(r % 2000) / 250 - 4;
+    switch (type) {
+      case DC_F32: ((float *)data)[k] = (float)x; break;
+      case DC_F64: ((double *)data)[k] = x; break;
+      case DC_F16: ((uint16_t *)data)[k] = dc_f32_to_f16((float)x); break;
+      case DC_BF16: ((uint16_t *)data)[k] = dc_f32_to_bf16((float)x); break;
+      case DC_BOOL: ((uint8_t *)data)[k] = r & 1; break;
+      case DC_I64: ((int64_t *)data)[k] = r % 7; break;
+      case DC_I32: ((int32_t *)data)[k] = (int32_t)(r % 2001) - 1000; break;
+      default: memset((char *)data + k * dc_dtype_bytes(type), (int)(r & 127), (size_t)dc_dtype_bytes(type));
+    }
+  }
+}
+
+static double value_at(dc_dtype type, const void *data, int64_t k) {
+  switch (type) {
+    case DC_F32: return ((const float *)data)[k];
+    case DC_F64: return ((const double *)data)[k];
+    case DC_F16: return dc_f16_to_f32(((const uint16_t *)data)[k]);
+    case DC_BF16: return dc_bf16_to_f32(((const uint16_t *)data)[k]);
+    case DC_I64: case DC_U64: return (double)((const int64_t *)data)[k];
+    case DC_I32: case DC_U32: return ((const int32_t *)data)[k];
+    case DC_I16: case DC_U16: return ((const int16_t *)data)[k];
+    default: return ((const int8_t *)data)[k];
+  }
+}
+
+/* Memory for each container: views share that of what they view. */
+static void **make_buffers(const dc_graph *g, const int64_t *symbols) {
+  void **buffers = calloc(g->containers.n, sizeof *buffers);
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    const dc_container *k = dc_cont(g, c);
+    int64_t offset = k->alias_of && k->alias_offset ? dc_ix_eval(&g->pool, k->alias_offset, symbols, NULL) : 0;
+    if (k->alias_of) {
+      buffers[c] = (char *)buffers[k->alias_of] + offset * dc_dtype_bytes((dc_dtype)k->dtype);
+      continue;
+    }
+    int64_t n = size_of(g, c, symbols);
+    buffers[c] = calloc((size_t)(n + 16), (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
+    if (k->data) memcpy(buffers[c], k->data, k->data_bytes);
+    else fill_random((dc_dtype)k->dtype, buffers[c], n, c * 977);
+  }
+  return buffers;
+}
+
+static void free_buffers(const dc_graph *g, void **buffers) {
+  for (dc_cid c = 1; c < g->containers.n; c++)
+    if (!dc_cont(g, c)->alias_of) free(buffers[c]);
+  free(buffers);
+}
+
+static int64_t run_kernel(const dc_graph *g, dc_nid node, dc_kernel_fn kernel, void **buffers, const int64_t *symbols) {
+  dc_cid list[64];
+  uint32_t n = dc_kernel_buffers(g, node, list, 64);
+  int64_t error = 0;
+  void *pointers[65] = {&error};
+  for (uint32_t k = 0; k < n; k++) pointers[k + 1] = buffers[list[k]];
+  kernel(pointers + 1, symbols);
+  return error;
+}
+
+static void compare(const dc_graph *g, const example *x, const int64_t *symbols, void **got, void **wanted) {
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    const dc_container *k = dc_cont(g, c);
+    if (k->storage == DC_STORE_REGISTER || k->alias_of) continue;
+    int64_t n = size_of(g, c, symbols), bad = -1;
+    for (int64_t i = 0; i < n + 16 && bad < 0; i++) { /* beyond the end nothing may change */
+      double a = value_at((dc_dtype)k->dtype, got[c], i), b = value_at((dc_dtype)k->dtype, wanted[c], i);
+      if (!(fabs(a - b) <= x->tolerance * (1 + fabs(b))) && !(isnan(a) && isnan(b)) && a != b) bad = i;
+    }
+    char detail[200];
+    if (bad >= 0) snprintf(detail, sizeof detail, "%s[%lld] = %.9g, not %.9g", dc_cont_name(g, c), (long long)bad, value_at((dc_dtype)k->dtype, got[c], bad), value_at((dc_dtype)k->dtype, wanted[c], bad));
+    check_result(bad < 0, __FILE__, __LINE__, x->name, bad < 0 ? NULL : detail);
+  }
+}
+
+static void matches_interpreter(dc_jit *jit, const example *x) {
+  dc_graph *g = NULL;
+  CHECK_OK(dc_graph_parse(x->text, &g));
+  if (!g) return;
+  int64_t symbols[MAX_SYMBOLS + 1] = {0};
+  memcpy(symbols + 1, x->symbols, sizeof x->symbols);
+  const dc_scope *scope = dc_graph_scope(g);
+  dc_kernel_fn kernels[16] = {0};
+  dc_status status = dc_jit_compile(jit, g, scope->v, scope->n, kernels);
+  bool compiled = !status;
+  check_ok(status, __FILE__, __LINE__, x->name);
+  if (!compiled || getenv("DCML_TEST_TEXT")) {
+    dc_text text = {0};
+    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_cpu_emit(g, scope->v[k], "kernel", &text));
+    printf("--- %s\n%s\n", x->name, text.s ? text.s : "");
+    dc_text_free(&text);
+  }
+  void **got = make_buffers(g, symbols), **wanted = make_buffers(g, symbols);
+  for (uint32_t k = 0; k < scope->n && compiled; k++) {
+    int64_t error = run_kernel(g, scope->v[k], kernels[k], got, symbols);
+    dc_status failed = dc_interp_node(g, scope->v[k], wanted, symbols);
+    CHECK((error != 0) == (failed != NULL));
+    if (!error) check_ok(failed, __FILE__, __LINE__, x->name);
+    else dc_status_free(failed);
+  }
+  if (compiled) compare(g, x, symbols, got, wanted);
+  free_buffers(g, got);
+  free_buffers(g, wanted);
+  dc_graph_destroy(g);
+}
+
+static const example examples[] = {
+    {"element-wise over a merged domain", "graph g { symbol N >= 1 input X: f32[N, 7, 5] temp Y: f32[N, 7, 5] outputs Y state s {"
+     " map i in 0:N, j in 0:7, k in 0:5 { Y[i, j, k] = X[i, j, k] * tanh(softplus(X[i, j, k])) } } }", {300}, 1e-6},
+    {"broadcast along the middle", "graph g { symbol N >= 1 input X: f32[N, 3, 40] input B: f32[3] temp Y: f32[N, 3, 40] outputs Y state s {"
+     " map i in 0:N, j in 0:3, k in 0:40 { Y[i, j, k] = max(X[i, j, k] + B[j], 0.0f) } } }", {5}, 1e-6},
+    {"broadcast of a short inner dimension", "graph g { input X: f32[37, 5] input B: f32[5] temp Y: f32[37, 5] outputs Y state s {"
+     " map i in 0:37, j in 0:5 { Y[i, j] = X[i, j] - B[j] } } }", {0}, 1e-6},
+    {"sum of rows", "graph g { symbol N >= 1 input X: f32[9, N] temp Y: f32[9] outputs Y state s {"
+     " map i in 0:9 { reduce k in 0:N { Y[i] sum= X[i, k] } } } }", {1000}, 1e-4},
+    {"sum of columns runs lanes", "graph g { symbol N >= 1 input X: f32[N, 90] temp Y: f32[90] outputs Y state s {"
+     " map i in 0:90 { reduce k in 0:N { Y[i] sum= X[k, i] } } } }", {50}, 1e-4},
+    {"matrix product", "graph g { symbol M >= 1 symbol N >= 1 symbol K >= 1 input A: f32[M, K] input B: f32[K, N] temp C: f32[M, N] outputs C state s {"
+     " map i in 0:M, j in 0:N { reduce k in 0:K { C[i, j] sum= A[i, k] * B[k, j] } } } }", {7, 130, 33}, 1e-4},
+    {"matrix product, second operand transposed", "graph g { input A: f32[6, 31] input B: f32[70, 31] temp C: f32[6, 70] outputs C state s {"
+     " map i in 0:6, j in 0:70 { reduce k in 0:31 { C[i, j] sum= A[i, k] * B[j, k] } } } }", {0}, 1e-4},
+    {"maximum of everything, NaN-free", "graph g { symbol N >= 1 input X: f32[N] temp Y: f32[] temp Z: f32[] outputs Y, Z state s {"
+     " reduce i in 0:N { Y[] max= X[i] } reduce i in 0:N { Z[] min= X[i] * X[i] } } }", {100003}, 1e-6},
+    {"sum of everything in parts", "graph g { symbol N >= 1 input X: f32[N, 64] temp Y: f32[] outputs Y state s {"
+     " reduce i in 0:N, j in 0:64 { Y[] sum= X[i, j] } } }", {5000}, 1e-3},
+    {"log-softmax of rows", "graph g { symbol N >= 1 input X: f32[N, 50] temp m: f32[] register temp z: f32[] register temp Y: f32[N, 50] outputs Y state s {"
+     " map i in 0:N { reduce j in 0:50 { m[] max= X[i, j] } reduce j in 0:50 { z[] sum= exp(X[i, j] - m[]) }"
+     " map j in 0:50 { Y[i, j] = X[i, j] - m[] - log(z[]) } } } }", {400}, 1e-5},
+    {"softmax over the middle axis runs lanes", "graph g { input X: f32[3, 10, 70] temp m: f32[] register temp z: f32[] register temp Y: f32[3, 10, 70] outputs Y state s {"
+     " map n in 0:3, p in 0:70 { reduce j in 0:10 { m[] max= X[n, j, p] } reduce j in 0:10 { z[] sum= exp(X[n, j, p] - m[]) }"
+     " map j in 0:10 { Y[n, j, p] = exp(X[n, j, p] - m[]) / z[] } } } }", {0}, 1e-5},
+    {"convolution with guards", "graph g { input X: f32[2, 3, 20] input W: f32[4, 3, 3] temp Y: f32[2, 4, 20] outputs Y state s {"
+     " map n in 0:2, o in 0:4, x in 0:20 { reduce c in 0:3, k in 0:3 { Y[n, o, x] sum= (x + k - 1 >= 0 && x + k - 1 < 20 ? X[n, c, x + k - 1] : 0.0f) * W[o, c, k] } } } }", {0}, 1e-5},
+    {"average pooling with a guard on the tasklet", "graph g { input X: f32[6, 30] temp Y: f32[6, 15] outputs Y state s {"
+     " map n in 0:6, x in 0:15 { reduce k in 0:3 { Y[n, x] sum= X[n, 2*x + k - 1] if 2*x + k - 1 >= 0 && 2*x + k - 1 < 30 } } } }", {0}, 1e-5},
+    {"transposition", "graph g { input X: f32[33, 47] temp Y: f32[47, 33] outputs Y state s { map i in 0:47, j in 0:33 { Y[i, j] = X[j, i] } } }", {0}, 0},
+    {"rows looked up", "graph g { input W: f32[7, 24] input I: i64[40] temp Y: f32[40, 24] outputs Y state s {"
+     " map i in 0:40, k in 0:24 { Y[i, k] = W[I[i], k] } } }", {0}, 0},
+    {"an index out of range is reported", "graph g { input W: f32[3, 24] input I: i64[40] temp Y: f32[0] state s {"
+     " reduce i in 0:40 { Y[I[i]] sum= 1.0f } } }", {0}, 0},
+    {"scatter that adds", "graph g { symbol N >= 1 input D: f32[N, 24] input I: i64[N] temp Y: f32[7, 24] outputs Y state s {"
+     " map i in 0:7, k in 0:24 { Y[i, k] = 0.0f } scatter i in 0:N, k in 0:24 { Y[I[i], k] sum= D[i, k] } } }", {60}, 1e-4},
+    {"histogram in a reduction", "graph g { symbol N >= 1 input I: i64[N] temp Y: i32[7] outputs Y state s {"
+     " map i in 0:7 { Y[i] = i32(0) } scatter i in 0:N { Y[I[i]] sum= i32(1) } } }", {500}, 0},
+    {"recurrence", "graph g { symbol T >= 1 input X: f32[T, 9] input W: f32[9, 9] temp H: f32[T + 1, 9] outputs H state s {"
+     " map j in 0:9 { H[0, j] = 0.0f } sequential t in 0:T { map j in 0:9 { reduce k in 0:9 { H[t + 1, j] sum= H[t, k] * W[k, j] * 0.1f }"
+     " H[t + 1, j] = tanh(H[t + 1, j] + X[t, j]) } } } }", {12}, 1e-5},
+    {"prefix sums", "graph g { input X: i64[50] temp Y: i64[51] outputs Y state s { Y[0] = 0 sequential i in 0:50 { Y[i + 1] = Y[i] + X[i] } } }", {0}, 0},
+    {"a view and its memory", "graph g { input X: f32[6, 8] temp A: f32[6, 8] temp V: f32[48] view A temp Y: f32[48] outputs Y state s {"
+     " map i in 0:6 { map j in 0:8 { A[i, j] = X[i, j] * 2.0f } map j in 0:8 { Y[8*i + j] = V[8*i + j] + 1.0f } } } }", {0}, 1e-6},
+    {"half precision", "graph g { symbol N >= 1 input X: f16[N] input B: bf16[N] temp Y: f16[N] temp Z: bf16[N] temp s: f32[] outputs Y, Z, s state s {"
+     " map i in 0:N { Y[i] = X[i] * X[i] Z[i] = B[i] + bf16(X[i]) } reduce i in 0:N { s[] sum= f32(X[i]) } } }", {1000}, 2e-2},
+    {"integers of all widths", "graph g { input A: i8[50] input B: u8[50] input C: i32[50] temp D: i8[50] temp E: u8[50] temp F: i32[50] temp G: i64[50] temp H: bool[50] outputs D state s {"
+     " map i in 0:50 { D[i] = A[i] + i8(100) E[i] = u8(C[i]) F[i] = C[i] / i32(7) G[i] = i64(C[i]) % 5 H[i] = C[i] > i32(0) && B[i] > u8(3) } } }", {0}, 0},
+    {"division by zero gives zero", "graph g { input C: i32[50] temp F: i32[50] temp G: i32[50] outputs F state s { map i in 0:50 { F[i] = C[i] / (C[i] - C[i]) G[i] = C[i] % i32(0) } } }", {0}, 0},
+    {"shifts and bits", "graph g { input C: u32[50] temp F: u32[50] temp G: u32[50] outputs F state s { map i in 0:50 { F[i] = shl(C[i], u32(3)) G[i] = bxor(shr(C[i], u32(40)), band(C[i], u32(255))) } } }", {0}, 0},
+    {"random numbers", "graph g { input S: i64[] temp Y: f32[300] outputs Y state s { map i in 0:300 { Y[i] = rand(S[], i) } } }", {0}, 0},
+    {"index arithmetic in values", "graph g { symbol N >= 0 temp Y: i64[N] temp Z: f32[N] outputs Y state s { map i in 0:N { Y[i] = (i - 5) // 3 + (i - 5) % 4 + min(i, 7) * max(i, N - 2) Z[i] = f32(i) * 0.5f } } }", {40}, 1e-6},
+    {"empty domains", "graph g { symbol N >= 0 input X: f32[N, 3] temp Y: f32[N, 3] temp s: f32[] temp m: f32[3] outputs Y, s, m state s {"
+     " map i in 0:N, j in 0:3 { Y[i, j] = X[i, j] } reduce i in 0:N, j in 0:3 { s[] sum= X[i, j] } map j in 0:3 { reduce i in 0:N { m[j] max= X[i, j] } } } }", {0}, 0},
+    {"steps and triangles", "graph g { input X: f32[40, 40] temp Y: f32[40] outputs Y state s { map i in 0:40:3 { reduce j in i:40:2 { Y[i] sum= X[i, j] } } } }", {0}, 1e-5},
+    {"registers that are arrays", "graph g { input X: f32[20, 4] temp r: f32[4] register temp Y: f32[20, 4] outputs Y state s {"
+     " map i in 0:20 { map j in 0:4 { r[j] = X[i, j] * 2.0f } map j in 0:4 { Y[i, j] = r[3 - j] } } } }", {0}, 1e-6},
+    {"lanes with register arrays", "graph g { input X: f32[4, 100] temp r: f32[4] register temp Y: f32[4, 100] outputs Y state s {"
+     " map i in 0:100 { map j in 0:4 { r[j] = X[j, i] * 2.0f } map j in 0:4 { Y[j, i] = r[3 - j] } } } }", {0}, 1e-6},
+    {"moments of channels", "graph g { input X: f32[4, 5, 30] temp a: f32[] register temp b: f32[] register temp M: f32[5] temp V: f32[5] outputs M, V state s {"
+     " map c in 0:5 { reduce n in 0:4, p in 0:30 { a[] sum= X[n, c, p] b[] sum= X[n, c, p] * X[n, c, p] } M[c] = a[] / 120.0f V[c] = b[] / 120.0f - M[c] * M[c] } } }", {0}, 1e-5},
+    {"the first greatest", "graph g { input X: f32[12, 33] temp m: f32[] register temp Y: i64[12] outputs Y state s {"
+     " map i in 0:12 { reduce j in 0:33 { m[] max= X[i, j] } reduce j in 0:33 { Y[i] min= X[i, j] == m[] ? j : 33 } } } }", {0}, 0},
+    {"a tasklet alone", "graph g { input X: f32[3] temp Y: f32[] outputs Y state s { Y[] = X[0] + X[1] * X[2] } }", {0}, 1e-6},
+    {"booleans reduce", "graph g { input B: bool[99] temp A: bool[] temp O: bool[] outputs A, O state s { reduce i in 0:99 { A[] min= B[i] O[] max= B[i] } } }", {0}, 0},
+    {"double functions", "graph g { input X: f64[64] temp Y: f64[64] outputs Y state s { map i in 0:64 { Y[i] = exp(X[i]) + erf(X[i]) * sigmoid(X[i]) - softplus(X[i]) + pow(abs(X[i]), X[i]) } } }", {0}, 1e-13},
+    {"single functions", "graph g { input X: f32[64] temp Y: f32[64] temp Z: f32[64] outputs Y state s { map i in 0:64 { Y[i] = sin(X[i]) + cos(X[i]) + erf(X[i]) + sigmoid(X[i]) + atan(X[i]) + asinh(X[i]) + round(X[i])"
+     " Z[i] = pow(abs(X[i]), X[i]) + X[i] % 1.5f + fmod(X[i], 1.5f) + X[i] // 0.75f } } }", {0}, 3e-6},
+    {"reduction of products of sums over two axes", "graph g { input X: f32[6, 5, 8] input G: f32[6, 5, 8] temp d: f32[5] outputs d state s {"
+     " map c in 0:5 { reduce n in 0:6, p in 0:8 { d[c] sum= (X[n, c, p] - 0.5f) * G[n, c, p] } } } }", {0}, 1e-5},
+};
+
+static void kernels_match_the_interpreter(dc_jit *jit) {
+  const char *only = getenv("DCML_TEST_ONLY");
+  for (size_t k = 0; k < sizeof examples / sizeof *examples; k++)
+    if (!only || strstr(examples[k].name, only)) matches_interpreter(jit, &examples[k]);
+}
+
+int main(void) {
+  char folder[] = "/tmp/dcml-test-XXXXXX";
+  if (!mkdtemp(folder)) return 1;
+  dc_jit *jit = NULL;
+  CHECK_OK(dc_jit_create(folder, &jit));
+  kernels_match_the_interpreter(jit);
+  dc_jit_destroy(jit);
+  return check_report();
+}
