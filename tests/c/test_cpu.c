@@ -214,12 +214,151 @@ static void kernels_match_the_interpreter(dc_jit *jit) {
     if (!only || strstr(examples[k].name, only)) matches_interpreter(jit, &examples[k]);
 }
 
+/* ---- the cache ---- */
+
+static const char *const small_text = "graph g { input X: f32[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = X[i] * 3.0f } } }";
+
+/* Compiles the small graph with a fresh jit on the folder and runs it. */
+static bool small_kernel_works(const char *folder) {
+  dc_graph *g = NULL;
+  dc_jit *jit = NULL;
+  dc_kernel_fn kernel = NULL;
+  dc_status status = dc_graph_parse(small_text, &g);
+  if (!status) status = dc_jit_create(folder, &jit);
+  if (!status) status = dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel);
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
+  int64_t error = 0, symbols[1] = {0};
+  void *buffers[] = {&error, x, y};
+  if (!status) kernel(buffers + 1, symbols);
+  bool good = !status && y[7] == 24;
+  if (status) printf("%s\n", dc_status_text(status));
+  dc_status_free(status);
+  dc_jit_destroy(jit);
+  dc_graph_destroy(g);
+  return good;
+}
+
+/* The only cached module in the folder. */
+static void module_path(const char *folder, char *path, size_t n) {
+  char command[200];
+  snprintf(command, sizeof command, "ls %s/kernels-v1/*.so", folder);
+  FILE *list = popen(command, "r");
+  if (!list || !fgets(path, (int)n, list)) *path = 0;
+  if (list) pclose(list);
+  path[strcspn(path, "\n")] = 0;
+}
+
+static int count_files(const char *folder, const char *pattern) {
+  char command[200], line[20] = "";
+  snprintf(command, sizeof command, "ls %s/kernels-v1 | grep -c '%s'", folder, pattern);
+  FILE *list = popen(command, "r");
+  if (list && !fgets(line, sizeof line, list)) *line = 0;
+  if (list) pclose(list);
+  return atoi(line);
+}
+
+static void overwrite(const char *path, off_t at, off_t length) {
+  int file = open(path, O_RDWR);
+  CHECK(file >= 0);
+  if (length >= 0) CHECK(ftruncate(file, length) == 0);
+  else CHECK(pwrite(file, "damage", 6, at) == 6);
+  close(file);
+}
+
+static void damaged_files_are_made_again(const char *folder) {
+  char path[400];
+  struct stat before, after;
+  CHECK(small_kernel_works(folder));
+  module_path(folder, path, sizeof path);
+  CHECK(stat(path, &before) == 0);
+  CHECK(small_kernel_works(folder)); /* from the cache: the file is not replaced */
+  CHECK(stat(path, &after) == 0 && after.st_ino == before.st_ino && after.st_mtim.tv_nsec == before.st_mtim.tv_nsec);
+  const off_t lengths[] = {0, 10, before.st_size / 2, before.st_size - 1, -1};
+  for (int k = 0; k < 5; k++) {
+    overwrite(path, before.st_size / 2, lengths[k]);
+    CHECK(small_kernel_works(folder));
+    CHECK(stat(path, &after) == 0 && after.st_size == before.st_size);
+  }
+  CHECK(count_files(folder, "tmp-") == 0);
+}
+
+static void processes_may_share_the_folder(const char *folder) {
+  pid_t children[4];
+  for (int k = 0; k < 4; k++) {
+    children[k] = fork();
+    if (children[k] == 0) _exit(small_kernel_works(folder) ? 0 : 1);
+  }
+  for (int k = 0; k < 4; k++) {
+    int result = 1;
+    CHECK(waitpid(children[k], &result, 0) == children[k] && WIFEXITED(result) && WEXITSTATUS(result) == 0);
+  }
+  CHECK(count_files(folder, "tmp-") == 0 && count_files(folder, "so$") == 1);
+}
+
+static void an_unusable_folder_is_replaced(const char *folder) {
+  char path[200];
+  snprintf(path, sizeof path, "%s/file", folder);
+  close(open(path, O_CREAT | O_WRONLY, 0600));
+  CHECK(small_kernel_works(path)); /* a file is where the folder should be */
+  CHECK(small_kernel_works("/proc/none"));
+  snprintf(path, sizeof path, "%s/open", folder);
+  char inner[220];
+  snprintf(inner, sizeof inner, "%s/kernels-v1", path);
+  CHECK(mkdir(path, 0700) == 0 && mkdir(inner, 0700) == 0 && chmod(inner, 0777) == 0); /* others may write there */
+  CHECK(small_kernel_works(path));
+  CHECK(rmdir(inner) == 0); /* and so nothing was put there */
+}
+
+static void a_missing_compiler_is_said(const char *folder) {
+  char *old = getenv("CC") ? strdup(getenv("CC")) : NULL;
+  dc_jit *jit = NULL;
+  const char *why = NULL;
+  setenv("CC", "/nonexistent", 1);
+  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK(!dc_jit_available(jit, &why) && why && strstr(why, "/nonexistent"));
+  dc_graph *g = NULL;
+  dc_kernel_fn kernel = NULL;
+  CHECK_OK(dc_graph_parse(small_text, &g));
+  CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "/nonexistent");
+  dc_jit_destroy(jit);
+  setenv("CC", "/bin/false", 1); /* runs, and fails */
+  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "compiler failed");
+  dc_jit_destroy(jit);
+  dc_graph_destroy(g);
+  if (old) setenv("CC", old, 1);
+  else unsetenv("CC");
+  free(old);
+}
+
+static void unsupported_types_are_refused(dc_jit *jit) {
+  dc_graph *g = NULL;
+  dc_kernel_fn kernel = NULL;
+  CHECK_OK(dc_graph_parse("graph g { input X: f8e5m2[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = f32(X[i]) } } }", &g));
+  if (g) CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_UNSUPPORTED, "f8e5m2");
+  dc_graph_destroy(g);
+}
+
 int main(void) {
-  char folder[] = "/tmp/dcml-test-XXXXXX";
+  char folder[] = "/tmp/dcml-test-XXXXXX", other[64], command[80];
   if (!mkdtemp(folder)) return 1;
   dc_jit *jit = NULL;
   CHECK_OK(dc_jit_create(folder, &jit));
+  const char *why = NULL;
+  if (!dc_jit_available(jit, &why)) {
+    printf("skipped: %s\n", why);
+    return 0;
+  }
   kernels_match_the_interpreter(jit);
+  unsupported_types_are_refused(jit);
   dc_jit_destroy(jit);
+  snprintf(other, sizeof other, "%s/one", folder);
+  damaged_files_are_made_again(other);
+  snprintf(other, sizeof other, "%s/two", folder);
+  processes_may_share_the_folder(other);
+  an_unusable_folder_is_replaced(folder);
+  a_missing_compiler_is_said(folder);
+  snprintf(command, sizeof command, "rm -rf %s", folder);
+  CHECK(system(command) == 0);
   return check_report();
 }
