@@ -1,0 +1,77 @@
+/* Size classes of powers of two and their halves, a free list each. */
+#include "backends/buffer_pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { CLASSES = 96, HEADER = 64 };
+static const uint64_t LARGE_BYTES = 1u << 20;
+
+typedef struct header {
+  struct header *next;
+  uint64_t bytes; /* of the whole block */
+  uint32_t class;
+} header;
+
+struct dc_buffer_pool {
+  pthread_mutex_t lock;
+  header *idle[CLASSES];
+  uint64_t idle_bytes, limit_bytes;
+};
+
+dc_buffer_pool *dc_buffer_pool_create(uint64_t idle_limit_bytes) {
+  dc_buffer_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return NULL;
+  pthread_mutex_init(&pool->lock, NULL);
+  pool->limit_bytes = idle_limit_bytes;
+  return pool;
+}
+
+static uint32_t class_of(uint64_t bytes, uint64_t *rounded) {
+  uint32_t k = 0;
+  uint64_t size = 256;
+  while (size < bytes && k + 2 < CLASSES) {
+    k++;
+    size = k & 1 ? size + size / 2 : size / 3 * 4;
+  }
+  *rounded = size;
+  return k;
+}
+
+static header *fresh(uint64_t bytes) {
+  if (bytes < LARGE_BYTES) {
+    void *memory;
+    return posix_memalign(&memory, HEADER, bytes) ? NULL : memory;
+  }
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes) {
+  uint64_t rounded;
+  if (bytes > (uint64_t)1 << 46) return NULL;
+  uint32_t k = class_of(bytes + HEADER, &rounded);
+  pthread_mutex_lock(&pool->lock);
+  header *h = pool->idle[k];
+  if (h) pool->idle[k] = h->next, pool->idle_bytes -= h->bytes;
+  pthread_mutex_unlock(&pool->lock);
+  if (!h) h = fresh(rounded);
+  if (!h) return NULL;
+  h->bytes = rounded, h->class = k;
+  return (char *)h + HEADER;
+}
+
+void dc_buffer_give(dc_buffer_pool *pool, void *buffer) {
+  if (!buffer) return;
+  header *h = (header *)((char *)buffer - HEADER);
+  pthread_mutex_lock(&pool->lock);
+  int keep = pool->idle_bytes + h->bytes <= pool->limit_bytes;
+  if (keep) h->next = pool->idle[h->class], pool->idle[h->class] = h, pool->idle_bytes += h->bytes;
+  pthread_mutex_unlock(&pool->lock);
+  if (keep) return;
+  if (h->bytes < LARGE_BYTES) free(h);
+  else munmap(h, h->bytes);
+}

@@ -1,0 +1,64 @@
+/* What the files of this folder share: module state, errors, handles. */
+#ifndef DCML_PYTHON_BINDING_H
+#define DCML_PYTHON_BINDING_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "backends/buffer_pool.h"
+#include "dcml.h"
+
+enum { ERROR_CLASSES = 9 };
+
+typedef struct {
+  dc_session session;
+  bool session_ready;
+  dc_buffer_pool *pool;
+  PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
+  PyTypeObject *graph_type, *function_type, *call_type;
+  PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
+  const void *exchange;
+  PyObject *numpy_empty, *apply; /* looked up on first use */
+} module_state;
+
+typedef struct {
+  PyObject_HEAD
+  dc_graph *graph; /* owned unless `owner` keeps it */
+  PyObject *owner;
+} GraphObject;
+
+extern PyModuleDef dcml_module;
+module_state *state_of(PyObject *self); /* of any object of this module */
+dc_session *session_of(module_state *state); /* made on first use; NULL with an exception */
+
+/* Sets the exception of a status and frees it. */
+void raise_status(module_state *state, dc_status status);
+#define RAISE_IF(state, call)                  \
+  do {                                         \
+    dc_status raise_if_status = (call);        \
+    if (raise_if_status) {                     \
+      raise_status((state), raise_if_status);  \
+      return NULL;                             \
+    }                                          \
+  } while (0)
+
+PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner);
+
+/* tensor.c: a borrowed view of an array that Python owns. */
+typedef struct {
+  dc_array array;
+  PyObject *owner; /* what keeps the data alive: the object, or a contiguous copy of it */
+  Py_buffer buffer;
+  bool has_buffer, is_torch;
+} tensor_view;
+int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
+void release_view(tensor_view *view);
+/* A new array of the kind of the inputs; *data is where to write. */
+PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, PyObject *like, void **data);
+int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
+
+extern PyType_Spec graph_spec, function_spec, call_spec;
+PyObject *core_import_onnx(PyObject *module, PyObject *args);
+PyObject *core_parse(PyObject *module, PyObject *args);
+
+#endif

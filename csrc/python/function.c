@@ -1,0 +1,457 @@
+/* The Function type: a graph made callable on tensors and arrays, and one recorded Call. */
+#include <string.h>
+
+#include "python/binding.h"
+
+enum { MAX_ARGS = 4096 };
+
+typedef struct {
+  PyObject_HEAD
+  dc_function *function;
+  PyObject *post_onnx, *post_autodiff, *post_compile;
+  PyObject *params;    /* tuple of tensors */
+  PyObject *positions; /* of each wrt among inputs and parameters */
+  uint32_t n_inputs, n_params, n_wrt;
+  int training;
+} FunctionObject;
+
+/* A forward whose backward may follow. */
+typedef struct {
+  PyObject_HEAD
+  FunctionObject *function;
+  dc_call call;
+  tensor_view *views;
+  uint32_t n_views;
+  void *saved;
+  bool torch;
+} CallObject;
+
+/* ---- hooks ---- */
+
+static dc_status hook_failed(void) { return dc_error(DC_ERR_VALUE, "a hook raised an exception"); }
+
+/* Graphs are lent: the hook sees handles that do not own them. */
+static dc_status call_hook(FunctionObject *self, PyObject *hook, dc_graph *forward, dc_graph *backward) {
+  module_state *state = state_of((PyObject *)self);
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *f = wrap_graph(state, forward, (PyObject *)self), *b = backward ? wrap_graph(state, backward, (PyObject *)self) : NULL;
+  PyObject *result = !f ? NULL : b ? PyObject_CallFunctionObjArgs(hook, f, b, NULL) : PyObject_CallFunctionObjArgs(hook, f, NULL);
+  Py_XDECREF(f);
+  Py_XDECREF(b);
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+  return result ? DC_OK : hook_failed();
+}
+
+static dc_status post_onnx(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_onnx, f, b); }
+static dc_status post_autodiff(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_autodiff, f, b); }
+static dc_status post_compile(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_compile, f, b); }
+
+/* ---- creation ---- */
+
+static int choose(module_state *state, const char *word, const char *const *words, const char *what) {
+  for (int k = 0; words[k]; k++)
+    if (strcmp(words[k], word) == 0) return k;
+  PyErr_Format(state->errors[DC_ERR_VALUE], "%s '%s' is not known", what, word);
+  return -1;
+}
+
+static int wrt_names(PyObject *wrt, const char ***out, uint32_t *n) {
+  PyObject *items = PySequence_Fast(wrt, "expected a list of names");
+  if (!items) return -1;
+  *n = (uint32_t)PySequence_Fast_GET_SIZE(items);
+  *out = PyMem_Calloc(*n + 1, sizeof **out);
+  for (uint32_t k = 0; *out && k < *n; k++) (*out)[k] = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(items, k));
+  Py_DECREF(items); /* the strings live as long as the caller's list */
+  return *out && !PyErr_Occurred() ? 0 : -1;
+}
+
+static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const char *const *wrt, uint32_t n) {
+  PyObject *list = PyTuple_New(n);
+  for (uint32_t k = 0; list && k < n; k++) {
+    long position = -1, at = graph->inputs.n;
+    for (uint32_t i = 0; i < graph->inputs.n; i++)
+      if (strcmp(dc_cont_name(graph, graph->inputs.v[i]), wrt[k]) == 0) position = i;
+    for (dc_cid c = 1; c < graph->containers.n; c++) {
+      if (dc_cont(graph, c)->role != DC_ROLE_PARAM) continue;
+      if (strcmp(dc_cont_name(graph, c), wrt[k]) == 0) position = at;
+      at++;
+    }
+    if (position < 0) {
+      PyErr_Format(state->errors[DC_ERR_VALUE], "'%s' is no input or parameter of the graph", wrt[k]);
+      Py_CLEAR(list);
+    } else PyTuple_SET_ITEM(list, k, PyLong_FromLong(position));
+  }
+  return list;
+}
+
+static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", NULL};
+  static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
+  PyObject *graph, *wrt = Py_None, *hooks[3] = {0};
+  const char *keep = "auto", *backend = "auto";
+  module_state *state = PyType_GetModuleState(type);
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOO", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2]))
+    return NULL;
+  if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
+  int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
+  dc_session *session = session_of(state);
+  if (keep_index < 0 || backend_index < 0 || !session) return NULL;
+  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None};
+  const char **list = NULL;
+  if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
+  FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->post_onnx = hook_or_null(hooks[0]), self->post_autodiff = hook_or_null(hooks[1]), self->post_compile = hook_or_null(hooks[2]);
+  options.wrt = list;
+  options.post_onnx = self->post_onnx ? post_onnx : NULL;
+  options.post_autodiff = self->post_autodiff ? post_autodiff : NULL;
+  options.post_compile = self->post_compile ? post_compile : NULL;
+  options.hook_context = self;
+  dc_graph *copy = dc_graph_clone(((GraphObject *)graph)->graph);
+  self->n_inputs = copy->inputs.n, self->n_wrt = options.n_wrt, self->training = options.training;
+  for (dc_cid c = 1; c < copy->containers.n; c++) self->n_params += dc_cont(copy, c)->role == DC_ROLE_PARAM;
+  self->positions = wrt_positions(state, copy, list, options.n_wrt);
+  dc_status status = dc_function_create(session, copy, &options, &self->function);
+  PyMem_Free(list);
+  if (!status && self->positions) return (PyObject *)self;
+  if (!status) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  Py_DECREF(self);
+  raise_status(state, status);
+  return NULL;
+}
+
+static int function_traverse(FunctionObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(self->post_onnx);
+  Py_VISIT(self->post_autodiff);
+  Py_VISIT(self->post_compile);
+  Py_VISIT(self->params);
+  return 0;
+}
+
+static int function_clear(FunctionObject *self) {
+  Py_CLEAR(self->post_onnx);
+  Py_CLEAR(self->post_autodiff);
+  Py_CLEAR(self->post_compile);
+  Py_CLEAR(self->params);
+  Py_CLEAR(self->positions);
+  return 0;
+}
+
+static void function_dealloc(FunctionObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  function_clear(self);
+  dc_function_destroy(self->function);
+  type->tp_free((PyObject *)self);
+  Py_DECREF(type);
+}
+
+/* ---- arguments ---- */
+
+static void release_views(tensor_view *views, uint32_t n) {
+  for (uint32_t k = 0; views && k < n; k++) release_view(&views[k]);
+  PyMem_Free(views);
+}
+
+static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_ssize_t n, bool *torch) {
+  module_state *state = state_of((PyObject *)self);
+  uint32_t given = self->params ? (uint32_t)PyTuple_GET_SIZE(self->params) : 0, total = (uint32_t)n + given;
+  if (n != (Py_ssize_t)self->n_inputs || given != self->n_params) {
+    PyErr_Format(state->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %u", self->n_inputs, self->n_params, n, given);
+    return NULL;
+  }
+  tensor_view *views = PyMem_Calloc(total + 1, sizeof *views);
+  *torch = false;
+  for (uint32_t k = 0; views && k < total; k++) {
+    PyObject *item = k < n ? inputs[k] : PyTuple_GET_ITEM(self->params, k - n);
+    if (view_tensor(state, item, &views[k])) {
+      release_views(views, k);
+      return NULL;
+    }
+    *torch |= views[k].is_torch && (k < n || n == 0);
+  }
+  if (!views) PyErr_NoMemory();
+  return views;
+}
+
+static dc_array *arrays_of(const tensor_view *views, uint32_t n) {
+  dc_array *arrays = PyMem_Calloc(n + 1, sizeof *arrays);
+  for (uint32_t k = 0; arrays && k < n; k++) arrays[k] = views[k].array;
+  return arrays;
+}
+
+/* An exception of a hook is the caller's to see, not ours to replace. */
+static void raise_call(module_state *state, dc_status status) {
+  if (PyErr_Occurred()) dc_status_free(status);
+  else raise_status(state, status);
+}
+
+/* ---- forward ---- */
+
+static PyObject *make_outputs(module_state *state, const dc_call *call, bool torch, void **data) {
+  PyObject *outputs = PyTuple_New(call->n_outputs);
+  for (uint32_t k = 0; outputs && k < call->n_outputs; k++) {
+    dc_array shape;
+    dc_call_output(call, k, &shape);
+    PyObject *tensor = new_tensor(state, &shape, torch, NULL, &data[k]);
+    if (!tensor) Py_CLEAR(outputs);
+    else PyTuple_SET_ITEM(outputs, k, tensor);
+  }
+  return outputs;
+}
+
+/* Runs a begun call; on success *saved is the saved block (or NULL). */
+static PyObject *run_forward(module_state *state, dc_call *call, bool torch, void **saved) {
+  void *small[32], **data = call->n_outputs <= 32 ? small : PyMem_Calloc(call->n_outputs, sizeof *data);
+  PyObject *outputs = data ? make_outputs(state, call, torch, data) : PyErr_NoMemory();
+  uint64_t bytes = dc_call_saved_bytes(call);
+  *saved = bytes ? dc_buffer_take(state->pool, bytes) : NULL;
+  dc_status status = DC_OK;
+  if (outputs && bytes && !*saved) status = dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for saved values", (unsigned long long)bytes);
+  if (outputs && !status) {
+    Py_BEGIN_ALLOW_THREADS
+    status = dc_call_run(call, data, *saved);
+    Py_END_ALLOW_THREADS
+  }
+  if (data != small) PyMem_Free(data);
+  if (!status && outputs) return outputs;
+  if (status) raise_status(state, status);
+  Py_XDECREF(outputs);
+  dc_buffer_give(state->pool, *saved);
+  *saved = NULL;
+  return NULL;
+}
+
+/* _run(inputs) -> (outputs, Call or None): no autograd. */
+static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
+  module_state *state = state_of((PyObject *)self);
+  if (!PyTuple_Check(inputs)) return PyErr_Format(PyExc_TypeError, "expected a tuple of inputs");
+  bool torch;
+  uint32_t n = self->n_inputs + self->n_params;
+  tensor_view *views = view_all(self, &PyTuple_GET_ITEM(inputs, 0), PyTuple_GET_SIZE(inputs), &torch);
+  if (!views) return NULL;
+  dc_array *arrays = arrays_of(views, n);
+  dc_call call;
+  void *saved = NULL;
+  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
+  PyMem_Free(arrays);
+  PyObject *outputs = status ? NULL : run_forward(state, &call, torch, &saved);
+  if (status) raise_call(state, status);
+  if (!outputs || !self->training) {
+    if (!status) dc_call_end(&call);
+    dc_buffer_give(state->pool, saved);
+    release_views(views, n);
+    return outputs ? Py_BuildValue("(NO)", outputs, Py_None) : NULL;
+  }
+  CallObject *record = PyObject_New(CallObject, state->call_type);
+  if (!record) return NULL;
+  record->function = (FunctionObject *)Py_NewRef(self);
+  record->call = call, record->views = views, record->n_views = n, record->saved = saved, record->torch = torch;
+  return Py_BuildValue("(NN)", outputs, record);
+}
+
+static bool needs_grad(PyObject *tensor) {
+  PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad");
+  bool needed = flag == Py_True;
+  if (!flag) PyErr_Clear();
+  Py_XDECREF(flag);
+  return needed;
+}
+
+static bool wants_autograd(FunctionObject *self, PyObject *const *inputs, Py_ssize_t n) {
+  if (!self->training) return false;
+  for (Py_ssize_t k = 0; k < n; k++)
+    if (needs_grad(inputs[k])) return true;
+  for (Py_ssize_t k = 0; self->params && k < PyTuple_GET_SIZE(self->params); k++)
+    if (needs_grad(PyTuple_GET_ITEM(self->params, k))) return true;
+  return false;
+}
+
+static PyObject *autograd_apply(module_state *state, PyObject *self, PyObject *inputs) {
+  if (!state->apply) {
+    PyObject *module = PyImport_ImportModule("dcml.pytorch.autograd");
+    state->apply = module ? PyObject_GetAttrString(module, "apply") : NULL;
+    Py_XDECREF(module);
+    if (!state->apply) return NULL;
+  }
+  return PyObject_CallFunctionObjArgs(state->apply, self, inputs, NULL);
+}
+
+static PyObject *function_call(FunctionObject *self, PyObject *args, PyObject *kwargs) {
+  module_state *state = state_of((PyObject *)self);
+  if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(state->errors[DC_ERR_VALUE], "inputs are given by position");
+  if (wants_autograd(self, &PyTuple_GET_ITEM(args, 0), PyTuple_GET_SIZE(args))) return autograd_apply(state, (PyObject *)self, args);
+  PyObject *pair = function_run(self, args);
+  PyObject *outputs = pair ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
+  Py_XDECREF(pair);
+  return outputs;
+}
+
+static PyObject *function_set_params(FunctionObject *self, PyObject *list) {
+  PyObject *params = PySequence_Tuple(list);
+  if (!params) return NULL;
+  if (PyTuple_GET_SIZE(params) != (Py_ssize_t)self->n_params) {
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u parameters, got %zd", self->n_params, PyTuple_GET_SIZE(params));
+    Py_DECREF(params);
+    return NULL;
+  }
+  Py_XSETREF(self->params, params);
+  Py_RETURN_NONE;
+}
+
+/* ---- backward ---- */
+
+static PyObject *make_gradients(module_state *state, CallObject *self, void **data) {
+  uint32_t n = self->function->n_wrt;
+  PyObject *list = PyTuple_New(n);
+  for (uint32_t k = 0; list && k < n; k++) {
+    dc_array shape;
+    data[k] = NULL;
+    PyObject *item = dc_call_gradient(&self->call, k, &shape) ? new_tensor(state, &shape, self->torch, NULL, &data[k]) : Py_NewRef(Py_None);
+    if (!item) Py_CLEAR(list);
+    else PyTuple_SET_ITEM(list, k, item);
+  }
+  return list;
+}
+
+static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_array *given) {
+  dc_array want;
+  dc_call_output(call, output, &want);
+  bool same = want.dtype == given->dtype && want.rank == given->rank && memcmp(want.dims, given->dims, want.rank * sizeof *want.dims) == 0;
+  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output %u has another type or shape than the output", output);
+}
+
+/* backward(grads): one gradient for each floating output in order; returns one for each wrt or None. */
+static PyObject *call_backward(CallObject *self, PyObject *grads) {
+  module_state *state = state_of((PyObject *)self);
+  PyObject *items = PySequence_Tuple(grads);
+  if (!items) return NULL;
+  uint32_t n = (uint32_t)PyTuple_GET_SIZE(items), n_wrt = self->function->n_wrt, expected = 0;
+  tensor_view *views = PyMem_Calloc(n + 1, sizeof *views);
+  void **grad_data = PyMem_Calloc(n + 1, sizeof *grad_data), **data = PyMem_Calloc(n_wrt + 1, sizeof *data);
+  dc_array *arrays = arrays_of(self->views, self->n_views);
+  dc_status status = views && grad_data && data && arrays ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
+  for (uint32_t k = 0; k < self->call.n_outputs && !status; k++) {
+    dc_array shape;
+    dc_call_output(&self->call, k, &shape);
+    if (!dc_dtype_is_float(shape.dtype)) continue;
+    if (expected == n) status = dc_error(DC_ERR_VALUE, "expected a gradient for each floating output");
+    else if (view_tensor(state, PyTuple_GET_ITEM(items, expected), &views[expected])) break;
+    else status = check_gradient(&self->call, k, &views[expected].array);
+    if (!status) grad_data[expected] = views[expected].array.data;
+    expected++;
+  }
+  PyObject *out = status || PyErr_Occurred() ? NULL : make_gradients(state, self, data);
+  if (out) {
+    Py_BEGIN_ALLOW_THREADS
+    status = dc_call_backward(&self->call, arrays, grad_data, self->saved, data);
+    Py_END_ALLOW_THREADS
+  }
+  if (status) raise_status(state, status);
+  if (status) Py_CLEAR(out);
+  release_views(views, n);
+  PyMem_Free(grad_data);
+  PyMem_Free(data);
+  PyMem_Free(arrays);
+  Py_DECREF(items);
+  return out;
+}
+
+static void call_dealloc(CallObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  module_state *state = state_of((PyObject *)self);
+  dc_call_end(&self->call);
+  dc_buffer_give(state->pool, self->saved);
+  release_views(self->views, self->n_views);
+  Py_DECREF(self->function);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* An output's shape of zeros, for a gradient that the caller does not have. */
+static PyObject *zeros_like(module_state *state, const dc_call *call, uint32_t k, bool torch) {
+  dc_array shape;
+  void *data;
+  dc_call_output(call, k, &shape);
+  PyObject *tensor = new_tensor(state, &shape, torch, NULL, &data);
+  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape.dtype);
+  for (uint32_t d = 0; d < shape.rank; d++) bytes *= (uint64_t)shape.dims[d];
+  if (tensor) memset(data, 0, bytes);
+  return tensor;
+}
+
+static PyObject *vjp_backward(FunctionObject *self, CallObject *call, PyObject *grads) {
+  module_state *state = state_of((PyObject *)self);
+  PyObject *given = PySequence_Fast(grads, "expected a list of gradients"), *list = given ? PyList_New(0) : NULL;
+  for (uint32_t k = 0; list && k < call->call.n_outputs; k++) {
+    dc_array shape;
+    dc_call_output(&call->call, k, &shape);
+    if (!dc_dtype_is_float(shape.dtype)) continue;
+    PyObject *item = k < PySequence_Fast_GET_SIZE(given) ? PySequence_Fast_GET_ITEM(given, k) : Py_None;
+    PyObject *grad = item == Py_None ? zeros_like(state, &call->call, k, call->torch) : Py_NewRef(item);
+    if (!grad || PyList_Append(list, grad)) Py_CLEAR(list);
+    Py_XDECREF(grad);
+  }
+  PyObject *out = list ? call_backward(call, list) : NULL;
+  Py_XDECREF(list);
+  Py_XDECREF(given);
+  return out;
+}
+
+/* vjp(inputs, output_grads) -> (outputs, gradients); a gradient that is identically zero is an array of zeros. */
+static PyObject *function_vjp(FunctionObject *self, PyObject *args) {
+  PyObject *inputs, *grads;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "OO", &inputs, &grads)) return NULL;
+  if (!self->training) return PyErr_Format(state->errors[DC_ERR_VALUE], "the function was made without wrt");
+  PyObject *tuple = PySequence_Tuple(inputs), *pair = tuple ? function_run(self, tuple) : NULL;
+  PyObject *gradients = pair ? vjp_backward(self, (CallObject *)PyTuple_GET_ITEM(pair, 1), grads) : NULL;
+  PyObject *out = gradients ? Py_BuildValue("(ON)", PyTuple_GET_ITEM(pair, 0), gradients) : NULL;
+  Py_XDECREF(tuple);
+  Py_XDECREF(pair);
+  return out;
+}
+
+/* ---- views ---- */
+
+static PyObject *graph_of(FunctionObject *self, const dc_graph *graph) {
+  if (!graph) Py_RETURN_NONE;
+  return wrap_graph(state_of((PyObject *)self), dc_graph_clone(graph), NULL);
+}
+
+static PyObject *get_forward(FunctionObject *self, void *unused) { return (void)unused, graph_of(self, dc_function_forward(self->function)); }
+static PyObject *get_backward(FunctionObject *self, void *unused) { return (void)unused, graph_of(self, dc_function_backward(self->function)); }
+
+static PyObject *get_params(FunctionObject *self, void *unused) {
+  (void)unused;
+  return Py_NewRef(self->params ? self->params : Py_None);
+}
+
+static PyObject *get_positions(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->positions); }
+
+static PyMethodDef methods[] = {
+    {"_run", (PyCFunction)function_run, METH_O, "_run(inputs) -> (outputs, Call or None), without autograd."},
+    {"set_params", (PyCFunction)function_set_params, METH_O, "set_params(tensors): the weights of the next calls, shared and not copied."},
+    {"vjp", (PyCFunction)function_vjp, METH_VARARGS, "vjp(inputs, output_grads) -> (outputs, gradients by wrt)."},
+    {NULL, NULL, 0, NULL}};
+static PyGetSetDef properties[] = {{"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
+                                   {"params", (getter)get_params, NULL, "the tensors last given to set_params", NULL},
+                                   {"wrt_positions", (getter)get_positions, NULL, "position among inputs and parameters of each wrt", NULL},
+                                   {"backward_graph", (getter)get_backward, NULL, "its backward graph, or None", NULL},
+                                   {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
+                                       {Py_tp_clear, function_clear},       {Py_tp_call, function_call},       {Py_tp_methods, methods},
+                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto'): a callable graph, compiled on demand."},
+                                       {0, NULL}};
+PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
+
+static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."}, {NULL, NULL, 0, NULL}};
+static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {0, NULL}};
+PyType_Spec call_spec = {"dcml._core.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};

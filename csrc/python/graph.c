@@ -1,0 +1,395 @@
+/* The Graph type: a handle on the IR, with the calls that build, show and change it. */
+#include <string.h>
+
+#include "python/binding.h"
+
+PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner) {
+  GraphObject *self = PyObject_New(GraphObject, state->graph_type);
+  if (!self) return NULL;
+  self->graph = graph;
+  self->owner = Py_XNewRef(owner);
+  return (PyObject *)self;
+}
+
+static void graph_dealloc(GraphObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  if (!self->owner) dc_graph_destroy(self->graph);
+  Py_XDECREF(self->owner);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"name", "opset", NULL};
+  const char *name;
+  int opset = 21;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|i", names, &name, &opset)) return NULL;
+  GraphObject *self = (GraphObject *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->graph = dc_graph_create(name);
+  self->graph->opset = opset;
+  return (PyObject *)self;
+}
+
+static PyObject *text_object(dc_text *text) {
+  PyObject *out = PyUnicode_DecodeUTF8(text->s ? text->s : "", (Py_ssize_t)text->n, "replace");
+  dc_text_free(text);
+  return out;
+}
+
+static PyObject *graph_text(GraphObject *self, PyObject *unused) {
+  dc_text text = {0};
+  (void)unused;
+  dc_graph_print(self->graph, &text);
+  return text_object(&text);
+}
+
+static PyObject *graph_str(GraphObject *self) { return graph_text(self, NULL); }
+
+/* ---- containers ---- */
+
+static dc_cid find(GraphObject *self, const char *name) {
+  dc_cid c = dc_container_find(self->graph, name);
+  if (!c) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "graph '%s' has no container '%s'",
+                       dc_name_text(&self->graph->names, self->graph->name), name);
+  return c;
+}
+
+static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) {
+  const char *name;
+  int type;
+  PyObject *shape;
+  dc_ex *dims;
+  uint32_t rank;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "siO", &name, &type, &shape)) return NULL;
+  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return PyErr_Format(state->errors[DC_ERR_DTYPE], "'%s': %d is no data type", name, type);
+  if (parse_shape(state, self->graph, shape, &dims, &rank)) return NULL;
+  dc_cid c = dc_container_add(self->graph, name, (dc_dtype)type, rank, dims, role);
+  return PyUnicode_FromString(dc_cont_name(self->graph, c));
+}
+
+static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
+static PyObject *graph_add_param(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_PARAM); }
+
+static uint64_t bytes_of(const dc_array *a) {
+  uint64_t n = (uint64_t)dc_dtype_bytes(a->dtype);
+  for (uint32_t d = 0; d < a->rank; d++) n *= (uint64_t)a->dims[d];
+  return n;
+}
+
+static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
+  const char *name;
+  PyObject *value;
+  tensor_view view;
+  if (!PyArg_ParseTuple(args, "sO", &name, &value)) return NULL;
+  if (view_tensor(state_of((PyObject *)self), value, &view)) return NULL;
+  const dc_array *a = &view.array;
+  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, bytes_of(a));
+  release_view(&view);
+  return PyUnicode_FromString(dc_cont_name(self->graph, c));
+}
+
+static PyObject *shape_tuple(const dc_graph *graph, const dc_container *c) {
+  PyObject *shape = PyTuple_New(c->rank);
+  for (uint32_t d = 0; shape && d < c->rank; d++) {
+    int64_t extent;
+    dc_text text = {0};
+    bool number = dc_ex_is_int(&graph->pool, c->shape[d], &extent);
+    if (!number) dc_ex_print(graph, c->shape[d], &text);
+    PyTuple_SET_ITEM(shape, d, number ? PyLong_FromLongLong(extent) : text_object(&text));
+  }
+  return shape;
+}
+
+static PyObject *graph_info(GraphObject *self, PyObject *name) {
+  static const char *const roles[] = {"temp", "input", "param", "const", "saved"};
+  const char *text = PyUnicode_AsUTF8(name);
+  dc_cid c = text ? find(self, text) : 0;
+  if (!c) return NULL;
+  const dc_container *k = dc_cont(self->graph, c);
+  PyObject *shape = k->shape || !k->dtype ? shape_tuple(self->graph, k) : PyTuple_New(0);
+  return shape ? Py_BuildValue("(iNs)", (int)k->dtype, shape, roles[k->role]) : NULL;
+}
+
+/* The contents of a constant or an initial weight, as a numpy array. */
+static PyObject *graph_data(GraphObject *self, PyObject *name) {
+  const char *text = PyUnicode_AsUTF8(name);
+  dc_cid c = text ? find(self, text) : 0;
+  if (!c) return NULL;
+  const dc_container *k = dc_cont(self->graph, c);
+  module_state *state = state_of((PyObject *)self);
+  dc_array shape = {.dtype = (dc_dtype)k->dtype, .rank = k->rank};
+  void *data;
+  if (!k->data || !dc_container_dims(self->graph, c, shape.dims)) return PyErr_Format(state->errors[DC_ERR_VALUE], "'%s' holds no data", text);
+  PyObject *array = new_tensor(state, &shape, false, NULL, &data);
+  if (array) memcpy(data, k->data, k->data_bytes);
+  return array;
+}
+
+static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_container *)) {
+  PyObject *list = PyList_New(0);
+  for (dc_cid c = 1; list && c < self->graph->containers.n; c++) {
+    if (wanted && !wanted(dc_cont(self->graph, c))) continue;
+    PyObject *name = PyUnicode_FromString(dc_cont_name(self->graph, c));
+    if (!name || PyList_Append(list, name)) Py_CLEAR(list);
+    Py_XDECREF(name);
+  }
+  return list;
+}
+
+static PyObject *names_of(GraphObject *self, const dc_cid *ids, uint32_t n) {
+  PyObject *list = PyList_New(n);
+  for (uint32_t k = 0; list && k < n; k++) PyList_SET_ITEM(list, k, PyUnicode_FromString(dc_cont_name(self->graph, ids[k])));
+  return list;
+}
+
+static bool is_param(const dc_container *c) { return c->role == DC_ROLE_PARAM; }
+static PyObject *get_inputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->inputs.v, self->graph->inputs.n); }
+static PyObject *get_outputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->outputs.v, self->graph->outputs.n); }
+static PyObject *get_params(GraphObject *self, void *u) { return (void)u, names_where(self, is_param); }
+static PyObject *get_arrays(GraphObject *self, void *u) { return (void)u, names_where(self, NULL); }
+static PyObject *get_name(GraphObject *self, void *u) { return (void)u, PyUnicode_FromString(dc_name_text(&self->graph->names, self->graph->name)); }
+static PyObject *get_opset(GraphObject *self, void *u) { return (void)u, PyLong_FromLong(self->graph->opset); }
+static PyObject *get_n_states(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->graph->states.n); }
+
+static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
+  const char *text = PyUnicode_AsUTF8(name);
+  dc_cid c = text ? find(self, text) : 0;
+  if (!c) return NULL;
+  dc_graph_mark_output(self->graph, c);
+  Py_RETURN_NONE;
+}
+
+/* ---- nodes ---- */
+
+/* A list of integers, floats or strings by its first element; -1 with an exception. */
+static int list_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
+  PyObject *items = PySequence_Fast(value, "expected a list");
+  if (!items) return -1;
+  dc_graph *g = self->graph;
+  uint32_t n = (uint32_t)PySequence_Fast_GET_SIZE(items);
+  PyObject **v = PySequence_Fast_ITEMS(items);
+  int64_t *ints = DC_NEW_ARRAY(&g->arena, int64_t, n);
+  double *floats = DC_NEW_ARRAY(&g->arena, double, n);
+  const char **strings = DC_NEW_ARRAY(&g->arena, const char *, n);
+  bool real = false, text = n && PyUnicode_Check(v[0]);
+  for (uint32_t k = 0; k < n; k++) real |= PyFloat_Check(v[k]);
+  for (uint32_t k = 0; k < n && !PyErr_Occurred(); k++) {
+    if (text) {
+      const char *s = PyUnicode_AsUTF8(v[k]);
+      strings[k] = s ? dc_arena_strdup(&g->arena, s) : NULL;
+    } else if (real) floats[k] = PyFloat_AsDouble(v[k]);
+    else ints[k] = PyLong_AsLongLong(v[k]);
+  }
+  Py_DECREF(items);
+  if (PyErr_Occurred()) return -1;
+  if (text) *out = (dc_attr){.name = dc_name_intern(&g->names, name), .kind = DC_ATTR_STRINGS, .n = n, .strings = strings};
+  else *out = real ? dc_attr_floats(g, name, floats, n) : dc_attr_ints(g, name, ints, n);
+  return 0;
+}
+
+static int tensor_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
+  tensor_view view;
+  if (view_tensor(state_of((PyObject *)self), value, &view)) return -1;
+  const dc_array *a = &view.array;
+  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, bytes_of(a));
+  release_view(&view);
+  *out = (dc_attr){.name = dc_name_intern(&self->graph->names, name), .kind = DC_ATTR_TENSOR, .n = 1, .i = c};
+  return 0;
+}
+
+static int one_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
+  Py_ssize_t length;
+  if (PyLong_Check(value)) *out = dc_attr_int(self->graph, name, PyLong_AsLongLong(value));
+  else if (PyFloat_Check(value)) *out = dc_attr_float(self->graph, name, PyFloat_AsDouble(value));
+  else if (PyUnicode_Check(value)) {
+    const char *text = PyUnicode_AsUTF8AndSize(value, &length);
+    if (!text) return -1;
+    *out = dc_attr_string(self->graph, name, text, (size_t)length);
+  } else if (PyBytes_Check(value)) *out = dc_attr_string(self->graph, name, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
+  else if (PyList_Check(value) || PyTuple_Check(value)) return list_attr(self, name, value, out);
+  else return tensor_attr(self, name, value, out);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+typedef DC_VEC(dc_attr) attr_list;
+typedef DC_VEC(dc_cid) cid_list;
+
+static int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  while (dict && dict != Py_None && PyDict_Next(dict, &at, &key, &value)) {
+    dc_attr a;
+    const char *name = PyUnicode_AsUTF8(key);
+    if (value == Py_None) continue;
+    if (!name || one_attr(self, name, value, &a)) return -1;
+    DC_PUSH(&self->graph->arena, out, a);
+  }
+  return 0;
+}
+
+static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out) {
+  PyObject *items = PySequence_Fast(list, "expected a list of input names");
+  for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(items, k);
+    const char *name = item == Py_None ? "" : PyUnicode_AsUTF8(item);
+    dc_cid c = name && *name ? find(self, name) : 0;
+    if (!name || (*name && !c)) Py_CLEAR(items);
+    else DC_PUSH(&self->graph->arena, out, c);
+  }
+  Py_XDECREF(items);
+  return items ? 0 : -1;
+}
+
+static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, cid_list *out) {
+  bool counted = PyLong_Check(outputs);
+  PyObject *items = counted ? NULL : PySequence_Fast(outputs, "expected a count or a list of output names");
+  if (!counted && !items) return -1;
+  Py_ssize_t n = counted ? PyLong_AsSsize_t(outputs) : PySequence_Fast_GET_SIZE(items);
+  for (Py_ssize_t k = 0; k < n; k++) {
+    PyObject *item = counted ? NULL : PySequence_Fast_GET_ITEM(items, k);
+    const char *name = !item || item == Py_None ? op : PyUnicode_AsUTF8(item);
+    dc_cid c = name ? dc_container_add(self->graph, name, DC_NOTYPE, 0, NULL, DC_ROLE_TEMP) : 0;
+    if (!c) break;
+    dc_cont(self->graph, c)->shape = NULL;
+    DC_PUSH(&self->graph->arena, out, c);
+  }
+  Py_XDECREF(items);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", NULL};
+  const char *op, *domain = "", *name = "";
+  PyObject *inputs, *outputs, *attrs = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOO|Oss", names, &op, &inputs, &outputs, &attrs, &domain, &name)) return NULL;
+  cid_list in = {0}, out = {0};
+  attr_list list = {0};
+  if (parse_inputs(self, inputs, &in) || parse_attrs(self, attrs, &list) || make_outputs(self, outputs, op, &out)) return NULL;
+  dc_nid node = dc_node_library(self->graph, op, domain, *domain ? 1 : self->graph->opset, in.v, in.n, out.v, out.n, list.v, list.n);
+  dc_node_at(self->graph, node)->name = dc_name_intern(&self->graph->names, name);
+  dc_scope_push(self->graph, dc_graph_scope(self->graph), node);
+  return names_of(self, out.v, out.n);
+}
+
+typedef struct {
+  const dc_graph *graph;
+  PyObject *reads, *writes;
+} use_lists;
+
+static void collect_use(void *context, dc_cid c, dc_use use, dc_nid by) {
+  use_lists *l = context;
+  (void)by;
+  PyObject *name = PyUnicode_FromString(dc_cont_name(l->graph, c)), *list = use == DC_USE_READ ? l->reads : l->writes;
+  if (name && !PySequence_Contains(list, name)) PyList_Append(list, name);
+  Py_XDECREF(name);
+}
+
+static PyObject *node_tuple(const dc_graph *g, dc_nid id) {
+  static const char *const kinds[] = {"", "library", "map", "tasklet"};
+  const dc_node *n = dc_node_at(g, id);
+  const char *label = n->kind == DC_NODE_LIBRARY ? dc_name_text(&g->names, n->lib.op) : n->tag_op ? dc_name_text(&g->names, n->tag_op) : kinds[n->kind];
+  use_lists l = {g, PyList_New(0), PyList_New(0)};
+  if (!l.reads || !l.writes) return NULL;
+  dc_node_uses(g, id, collect_use, &l);
+  return Py_BuildValue("(IssNN)", id, kinds[n->kind], label, PySequence_Tuple(l.reads), PySequence_Tuple(l.writes));
+}
+
+static PyObject *graph_nodes(GraphObject *self, PyObject *args) {
+  unsigned index = 0;
+  if (!PyArg_ParseTuple(args, "|I", &index)) return NULL;
+  if (index >= self->graph->states.n) return PyList_New(0);
+  const dc_scope *scope = &self->graph->states.v[index].scope;
+  PyObject *list = PyList_New(scope->n);
+  for (uint32_t k = 0; list && k < scope->n; k++) {
+    PyObject *item = node_tuple(self->graph, scope->v[k]);
+    if (!item) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, k, item);
+  }
+  return list;
+}
+
+/* ---- whole graphs ---- */
+
+static PyObject *graph_clone(GraphObject *self, PyObject *unused) {
+  (void)unused;
+  return wrap_graph(state_of((PyObject *)self), dc_graph_clone(self->graph), NULL);
+}
+
+static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
+  const char *text = PyUnicode_AsUTF8(name);
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = text ? session_of(state) : NULL;
+  if (!session) return NULL;
+  RAISE_IF(state, dc_pass_run(session->ops, self->graph, text));
+  Py_RETURN_NONE;
+}
+
+static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
+  (void)unused;
+  RAISE_IF(state_of((PyObject *)self), dc_graph_verify(self->graph));
+  Py_RETURN_NONE;
+}
+
+static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
+  uint8_t *bytes;
+  uint64_t n;
+  (void)unused;
+  RAISE_IF(state_of((PyObject *)self), dc_onnx_export(self->graph, &bytes, &n));
+  PyObject *out = PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)n);
+  free(bytes);
+  return out;
+}
+
+PyObject *core_parse(PyObject *module, PyObject *text) {
+  module_state *state = PyModule_GetState(module);
+  const char *s = PyUnicode_AsUTF8(text);
+  dc_graph *graph;
+  if (!s) return NULL;
+  RAISE_IF(state, dc_graph_parse(s, &graph));
+  return wrap_graph(state, graph, NULL);
+}
+
+PyObject *core_import_onnx(PyObject *module, PyObject *args) {
+  module_state *state = PyModule_GetState(module);
+  Py_buffer bytes;
+  const char *base_dir = NULL;
+  int as_params = 0;
+  dc_graph *graph;
+  if (!PyArg_ParseTuple(args, "y*|zp", &bytes, &base_dir, &as_params)) return NULL;
+  dc_status status = dc_onnx_import(bytes.buf, (uint64_t)bytes.len, base_dir, as_params, &graph);
+  PyBuffer_Release(&bytes);
+  RAISE_IF(state, status);
+  return wrap_graph(state, graph, NULL);
+}
+
+static PyMethodDef methods[] = {
+    {"add_input", (PyCFunction)graph_add_input, METH_VARARGS, "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
+    {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
+    {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
+    {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
+     "add_node(op, inputs, outputs, attrs={}, domain='', name='') -> names. outputs: a count or wanted names; an absent input is None."},
+    {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
+    {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
+    {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents."},
+    {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
+    {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
+    {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
+    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, simplify, expand, loops or fuse."},
+    {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
+    {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names of the inputs, in call order", NULL},
+                                   {"outputs", (getter)get_outputs, NULL, "names of the outputs", NULL},
+                                   {"params", (getter)get_params, NULL, "names of the weights", NULL},
+                                   {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
+                                   {"name", (getter)get_name, NULL, NULL, NULL},
+                                   {"opset", (getter)get_opset, NULL, NULL, NULL},
+                                   {"n_states", (getter)get_n_states, NULL, NULL, NULL},
+                                   {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},
+                              {Py_tp_str, graph_str}, {Py_tp_doc, "Graph(name, opset=21): a stateful dataflow graph."}, {0, NULL}};
+PyType_Spec graph_spec = {"dcml._core.Graph", sizeof(GraphObject), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -1,0 +1,146 @@
+/* dcml._core: module state, exceptions and module functions. */
+#include <string.h>
+
+#include "python/binding.h"
+
+static const uint64_t IDLE_RESULT_BYTES = (uint64_t)1 << 31;
+
+module_state *state_of(PyObject *self) { return PyType_GetModuleState(Py_TYPE(self)); }
+
+void raise_status(module_state *state, dc_status status) {
+  dc_code code = dc_status_code(status);
+  PyObject *class = code < ERROR_CLASSES ? state->errors[code] : state->errors[0];
+  PyErr_SetString(class, dc_status_text(status));
+  dc_status_free(status);
+}
+
+dc_session *session_of(module_state *state) {
+  if (state->session_ready) return &state->session;
+  dc_status status = dc_session_create(&state->session);
+  if (status) {
+    raise_status(state, status);
+    return NULL;
+  }
+  state->session_ready = true;
+  return &state->session;
+}
+
+/* add_ops(text): rows of the operator language; they replace built-in ones of the same name and version. */
+static PyObject *core_add_ops(PyObject *module, PyObject *text) {
+  module_state *state = PyModule_GetState(module);
+  const char *s = PyUnicode_AsUTF8(text);
+  dc_session *session = s ? session_of(state) : NULL;
+  if (!session) return NULL;
+  RAISE_IF(state, dc_ops_add(session->ops, s));
+  Py_RETURN_NONE;
+}
+
+static PyObject *arg_list(const dc_row_arg *args, uint32_t n) {
+  PyObject *list = PyList_New(n);
+  for (uint32_t k = 0; list && k < n; k++)
+    PyList_SET_ITEM(list, k, Py_BuildValue("{s:s,s:O,s:O,s:s}", "name", args[k].name, "optional", args[k].optional ? Py_True : Py_False, "variadic",
+                                           args[k].variadic ? Py_True : Py_False, "type", args[k].type));
+  return list;
+}
+
+static PyObject *row_dict(const dc_row *row) {
+  const dc_row_arg *in, *out;
+  const dc_row_attr *attr;
+  uint32_t n_in = dc_row_inputs(row, &in), n_out = dc_row_outputs(row, &out), n_attr = dc_row_attrs(row, &attr);
+  PyObject *attrs = PyDict_New();
+  for (uint32_t k = 0; attrs && k < n_attr; k++) PyDict_SetItemString(attrs, attr[k].name, attr[k].required ? Py_True : Py_False);
+  return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:s}", "domain", dc_row_domain(row), "name", dc_row_name(row), "since", dc_row_since(row), "inputs",
+                       arg_list(in, n_in), "outputs", arg_list(out, n_out), "attributes", attrs, "text", dc_row_text(row));
+}
+
+/* ops() -> a dictionary for each row: domain, name, since, inputs, outputs, attributes (name -> required), text. */
+static PyObject *core_ops(PyObject *module, PyObject *unused) {
+  module_state *state = PyModule_GetState(module);
+  dc_session *session = session_of(state);
+  PyObject *list = session ? PyList_New(0) : NULL;
+  const dc_row *row = NULL;
+  (void)unused;
+  for (uint32_t k = 0; list; k++) {
+    dc_status status = dc_ops_row_at(session->ops, k, &row);
+    if (status) raise_status(state, status);
+    if (!status && !row) return list;
+    PyObject *item = status ? NULL : row_dict(row);
+    if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return NULL;
+}
+
+static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
+                                  {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
+                                  {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
+                                  {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
+                                  {NULL, NULL, 0, NULL}};
+
+static int add_error(PyObject *module, module_state *state, int code, const char *name, PyObject *base, const char *doc) {
+  char full[64];
+  PyOS_snprintf(full, sizeof full, "dcml.%s", name);
+  PyObject *bases = code ? PyTuple_Pack(base ? 2 : 1, state->errors[0], base) : NULL;
+  state->errors[code] = PyErr_NewExceptionWithDoc(full, doc, bases, NULL);
+  Py_XDECREF(bases);
+  return state->errors[code] ? PyModule_AddObjectRef(module, name, state->errors[code]) : -1;
+}
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+  PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+  return type && PyModule_AddType(module, type) == 0 ? type : NULL;
+}
+
+static int core_exec(PyObject *module) {
+  module_state *state = PyModule_GetState(module);
+  int failed = add_error(module, state, 0, "Error", NULL, "Base of all errors that dcml raises.");
+  failed |= add_error(module, state, DC_ERR_MODEL, "ModelError", PyExc_ValueError, "A malformed or contradictory model.");
+  failed |= add_error(module, state, DC_ERR_UNSUPPORTED, "UnsupportedOpError", PyExc_NotImplementedError, "An operator or feature that dcml lacks.");
+  failed |= add_error(module, state, DC_ERR_SHAPE, "ShapeError", PyExc_ValueError, "Shapes that do not fit.");
+  failed |= add_error(module, state, DC_ERR_DTYPE, "DTypeError", PyExc_TypeError, "An element type that does not fit.");
+  failed |= add_error(module, state, DC_ERR_COMPILE, "CompileError", PyExc_RuntimeError, "The system compiler failed on a kernel.");
+  failed |= add_error(module, state, DC_ERR_DEVICE, "DeviceError", PyExc_RuntimeError, "A device is missing or refuses.");
+  failed |= add_error(module, state, DC_ERR_VALUE, "ValueError_", PyExc_ValueError, "An argument out of its domain.");
+  state->errors[DC_ERR_MEMORY] = Py_XNewRef(state->errors[0]);
+  if (failed) return -1;
+  state->pool = dc_buffer_pool_create(IDLE_RESULT_BYTES);
+  state->graph_type = add_type(module, &graph_spec);
+  state->function_type = add_type(module, &function_spec);
+  state->call_type = add_type(module, &call_spec);
+  return state->pool && state->graph_type && state->function_type && state->call_type ? 0 : -1;
+}
+
+static int core_traverse(PyObject *module, visitproc visit, void *arg) {
+  module_state *state = PyModule_GetState(module);
+  for (int k = 0; k < ERROR_CLASSES; k++) Py_VISIT(state->errors[k]);
+  Py_VISIT(state->graph_type);
+  Py_VISIT(state->function_type);
+  Py_VISIT(state->call_type);
+  Py_VISIT(state->torch_type);
+  Py_VISIT(state->numpy_empty);
+  Py_VISIT(state->apply);
+  return 0;
+}
+
+static int core_clear(PyObject *module) {
+  module_state *state = PyModule_GetState(module);
+  for (int k = 0; k < ERROR_CLASSES; k++) Py_CLEAR(state->errors[k]);
+  Py_CLEAR(state->graph_type);
+  Py_CLEAR(state->function_type);
+  Py_CLEAR(state->call_type);
+  Py_CLEAR(state->torch_type);
+  Py_CLEAR(state->numpy_empty);
+  Py_CLEAR(state->apply);
+  return 0;
+}
+
+/* The buffer pool stays: tensors may outlive the module and return to it. */
+static void core_free(void *module) {
+  module_state *state = PyModule_GetState(module);
+  if (state && state->session_ready) dc_session_destroy(&state->session);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, core_exec}, {0, NULL}};
+PyModuleDef dcml_module = {PyModuleDef_HEAD_INIT, "dcml._core", "The compiled core of dcml.", sizeof(module_state), functions, slots, core_traverse, core_clear, core_free};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&dcml_module); }

@@ -1,0 +1,249 @@
+/* Arrays in and out: torch tensors by DLPack's C exchange interface, everything else by the
+ * buffer protocol. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/binding.h"
+#include "python/dlpack.h"
+
+/* ---- types ---- */
+
+static const struct {
+  uint8_t code, bits;
+  dc_dtype type;
+} dl_types[] = {{DL_FLOAT, 32, DC_F32}, {DL_FLOAT, 64, DC_F64}, {DL_FLOAT, 16, DC_F16}, {DL_BFLOAT, 16, DC_BF16}, {DL_INT, 64, DC_I64},
+                {DL_INT, 32, DC_I32},   {DL_INT, 16, DC_I16},   {DL_INT, 8, DC_I8},     {DL_UINT, 8, DC_U8},      {DL_UINT, 16, DC_U16},
+                {DL_UINT, 32, DC_U32},  {DL_UINT, 64, DC_U64},  {DL_BOOL, 8, DC_BOOL}};
+enum { DL_TYPES = sizeof dl_types / sizeof *dl_types };
+
+static const struct {
+  const char *name;
+  dc_dtype type;
+} numpy_types[] = {{"float32", DC_F32},  {"float64", DC_F64}, {"float16", DC_F16}, {"bfloat16", DC_BF16}, {"int64", DC_I64},   {"int32", DC_I32},
+                   {"int16", DC_I16},    {"int8", DC_I8},     {"uint8", DC_U8},    {"uint16", DC_U16},    {"uint32", DC_U32},  {"uint64", DC_U64},
+                   {"bool", DC_BOOL},    {"float8_e4m3fn", DC_F8E4M3FN}, {"float8_e4m3fnuz", DC_F8E4M3FNUZ}, {"float8_e5m2", DC_F8E5M2},
+                   {"float8_e5m2fnuz", DC_F8E5M2FNUZ}, {"float8_e8m0fnu", DC_F8E8M0}, {"float4_e2m1fn", DC_F4E2M1}, {"int4", DC_I4}, {"uint4", DC_U4},
+                   {"int2", DC_I2}, {"uint2", DC_U2}};
+enum { NUMPY_TYPES = sizeof numpy_types / sizeof *numpy_types };
+
+/* ---- torch ---- */
+
+static const DLExchange *exchange_of(module_state *state, PyTypeObject *type) {
+  if (type == state->torch_type) return state->exchange;
+  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+  if (!capsule) {
+    PyErr_Clear();
+    return NULL;
+  }
+  const DLExchangeHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  Py_DECREF(capsule);
+  while (header && header->version.major != 1) header = header->previous;
+  if (!header) {
+    PyErr_Clear();
+    return NULL;
+  }
+  Py_INCREF(type);
+  Py_XSETREF(state->torch_type, type);
+  return state->exchange = header;
+}
+
+static bool contiguous(const DLTensor *t) {
+  int64_t stride = 1;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    if (t->shape[d] == 0) return true;
+    if (t->shape[d] != 1 && t->strides && t->strides[d] != stride) return false;
+    stride *= t->shape[d];
+  }
+  return true;
+}
+
+static int fail(module_state *state, dc_code code, const char *text) {
+  PyErr_SetString(state->errors[code], text);
+  return -1;
+}
+
+static int view_torch(module_state *state, const DLExchange *api, PyObject *object, tensor_view *out) {
+  DLTensor t;
+  if (api->borrow(object, &t)) return -1;
+  out->is_torch = true;
+  out->owner = Py_NewRef(object);
+  if (t.device.type != DL_CPU) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
+  if (t.ndim > 64) return fail(state, DC_ERR_SHAPE, "expected at most 64 dimensions");
+  if (!contiguous(&t)) {
+    PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);
+    if (!copy) return -1;
+    Py_SETREF(out->owner, copy);
+    if (api->borrow(copy, &t)) return -1;
+  }
+  int k = 0;
+  while (k < DL_TYPES && (dl_types[k].code != t.dtype.code || dl_types[k].bits != t.dtype.bits || t.dtype.lanes != 1)) k++;
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a tensor has a type that dcml does not know");
+  out->array.dtype = dl_types[k].type;
+  out->array.rank = (uint32_t)t.ndim;
+  memcpy(out->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
+  out->array.data = (char *)t.data + t.byte_offset;
+  return 0;
+}
+
+typedef struct {
+  DLManaged managed;
+  dc_buffer_pool *pool;
+  int64_t dims[]; /* shape, then strides */
+} pooled;
+
+static void drop_pooled(DLManaged *self) {
+  pooled *p = (pooled *)self;
+  dc_buffer_give(p->pool, self->tensor.data);
+  free(p);
+}
+
+static PyObject *new_torch(module_state *state, const dc_array *shape, void **data) {
+  const DLExchange *api = state->exchange;
+  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape->dtype);
+  for (uint32_t d = 0; d < shape->rank; d++) bytes *= (uint64_t)shape->dims[d];
+  int k = 0;
+  while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch cannot take over"), NULL;
+  pooled *p = calloc(1, sizeof *p + 2 * shape->rank * sizeof(int64_t));
+  void *buffer = dc_buffer_take(state->pool, bytes), *object = NULL;
+  if (!p || !buffer) {
+    free(p);
+    dc_buffer_give(state->pool, buffer);
+    return PyErr_NoMemory();
+  }
+  int64_t stride = 1;
+  for (uint32_t d = shape->rank; d-- > 0;) {
+    p->dims[d] = shape->dims[d];
+    p->dims[shape->rank + d] = stride;
+    stride *= shape->dims[d];
+  }
+  p->pool = state->pool;
+  p->managed = (DLManaged){.version = {1, 0}, .context = p, .deleter = drop_pooled};
+  p->managed.tensor = (DLTensor){buffer, {DL_CPU, 0}, (int32_t)shape->rank, {dl_types[k].code, dl_types[k].bits, 1}, p->dims, p->dims + shape->rank, 0};
+  if (api->to_object(&p->managed, &object)) {
+    drop_pooled(&p->managed);
+    return NULL;
+  }
+  *data = buffer;
+  return object;
+}
+
+/* ---- buffers ---- */
+
+static int numpy_type(module_state *state, PyObject *object, dc_dtype *out) {
+  PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  int k = 0;
+  while (text && k < NUMPY_TYPES && strcmp(numpy_types[k].name, text)) k++;
+  if (text && k == NUMPY_TYPES) PyErr_Format(state->errors[DC_ERR_DTYPE], "an array has type %s, which dcml does not know", text);
+  if (!text) PyErr_Format(state->errors[DC_ERR_VALUE], "expected a tensor or an array, got %s", Py_TYPE(object)->tp_name);
+  Py_XDECREF(name);
+  Py_XDECREF(dtype);
+  if (!text || k == NUMPY_TYPES) return -1;
+  *out = numpy_types[k].type;
+  return 0;
+}
+
+static int view_buffer(module_state *state, PyObject *object, tensor_view *out) {
+  if (numpy_type(state, object, &out->array.dtype)) return -1;
+  PyObject *shape = PyObject_GetAttrString(object, "shape");
+  if (!shape || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) > 64) {
+    Py_XDECREF(shape);
+    return fail(state, DC_ERR_SHAPE, "expected an array with at most 64 dimensions");
+  }
+  out->array.rank = (uint32_t)PyTuple_GET_SIZE(shape);
+  for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
+  Py_DECREF(shape);
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  PyObject *plain = numpy ? PyObject_CallMethod(numpy, "ascontiguousarray", "O", object) : NULL;
+  PyObject *bytes = plain ? PyObject_CallMethod(plain, "view", "s", "uint8") : NULL;
+  Py_XDECREF(plain);
+  Py_XDECREF(numpy);
+  if (!bytes) return -1;
+  out->owner = bytes;
+  if (PyObject_GetBuffer(bytes, &out->buffer, PyBUF_SIMPLE)) return -1;
+  out->has_buffer = true;
+  out->array.data = out->buffer.buf;
+  return 0;
+}
+
+int view_tensor(module_state *state, PyObject *object, tensor_view *out) {
+  *out = (tensor_view){0};
+  const DLExchange *api = exchange_of(state, Py_TYPE(object));
+  int failed = api ? view_torch(state, api, object, out) : view_buffer(state, object, out);
+  if (failed) release_view(out);
+  return failed;
+}
+
+void release_view(tensor_view *view) {
+  if (view->has_buffer) PyBuffer_Release(&view->buffer);
+  Py_CLEAR(view->owner);
+  view->has_buffer = false;
+}
+
+static const char *numpy_name(dc_dtype type) {
+  for (int k = 0; k < NUMPY_TYPES; k++)
+    if (numpy_types[k].type == type) return numpy_types[k].name;
+  return "uint8";
+}
+
+static PyObject *new_numpy(module_state *state, const dc_array *shape, void **data) {
+  if (!state->numpy_empty) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    state->numpy_empty = numpy ? PyObject_GetAttrString(numpy, "empty") : NULL;
+    Py_XDECREF(numpy);
+    if (!state->numpy_empty) return NULL;
+  }
+  PyObject *dims = PyTuple_New(shape->rank);
+  for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));
+  const char *name = numpy_name(shape->dtype);
+  bool extended = shape->dtype == DC_BF16 || shape->dtype >= DC_F8E4M3FN;
+  PyObject *types = extended ? PyImport_ImportModule("ml_dtypes") : NULL;
+  PyObject *type = extended ? (types ? PyObject_GetAttrString(types, name) : NULL) : PyUnicode_FromString(name);
+  PyObject *array = dims && type ? PyObject_CallFunctionObjArgs(state->numpy_empty, dims, type, NULL) : NULL;
+  PyObject *bytes = array ? PyObject_CallMethod(array, "view", "s", "uint8") : NULL;
+  if (array && !bytes && shape->rank == 0) { /* a 0-d array is viewed through one dimension */
+    PyErr_Clear();
+    PyObject *flat = PyObject_CallMethod(array, "reshape", "i", 1);
+    bytes = flat ? PyObject_CallMethod(flat, "view", "s", "uint8") : NULL;
+    Py_XDECREF(flat);
+  }
+  Py_buffer buffer;
+  if (!bytes || PyObject_GetBuffer(bytes, &buffer, PyBUF_WRITABLE)) Py_CLEAR(array);
+  else {
+    *data = buffer.buf; /* the array owns its memory and is not resized */
+    PyBuffer_Release(&buffer);
+  }
+  Py_XDECREF(bytes);
+  Py_XDECREF(type);
+  Py_XDECREF(types);
+  Py_XDECREF(dims);
+  return array;
+}
+
+PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, PyObject *like, void **data) {
+  (void)like;
+  return torch ? new_torch(state, shape, data) : new_numpy(state, shape, data);
+}
+
+int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank) {
+  PyObject *items = PySequence_Fast(shape, "expected a list of extents");
+  if (!items) return -1;
+  *rank = (uint32_t)PySequence_Fast_GET_SIZE(items);
+  *out = DC_NEW_ARRAY(&graph->arena, dc_ex, *rank);
+  int failed = *rank > 64 ? fail(state, DC_ERR_SHAPE, "expected at most 64 dimensions") : 0;
+  for (uint32_t d = 0; d < *rank && !failed; d++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(items, d);
+    if (PyLong_Check(item)) {
+      int64_t extent = PyLong_AsLongLong(item);
+      if (extent < 0) failed = PyErr_Occurred() ? -1 : fail(state, DC_ERR_SHAPE, "expected an extent that is not negative");
+      (*out)[d] = dc_ex_int(&graph->pool, extent);
+    } else {
+      const char *name = PyUnicode_Check(item) ? PyUnicode_AsUTF8(item) : NULL;
+      if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers or names");
+      else (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0));
+    }
+  }
+  Py_DECREF(items);
+  return failed;
+}
