@@ -61,7 +61,6 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
   own_outputs(out->forward);
-  DC_TRY(dc_pass_simplify(p->ops, out->forward));
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));

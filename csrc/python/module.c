@@ -9,7 +9,7 @@ module_state *state_of(PyObject *self) { return PyType_GetModuleState(Py_TYPE(se
 
 void raise_status(module_state *state, dc_status status) {
   dc_code code = dc_status_code(status);
-  PyObject *class = code < ERROR_CLASSES ? state->errors[code] : state->errors[0];
+  PyObject *class = (int)code < (int)ERROR_CLASSES ? state->errors[code] : state->errors[0];
   PyErr_SetString(class, dc_status_text(status));
   dc_status_free(status);
 }

@@ -1,0 +1,223 @@
+/* The driver: a forward graph in, a backward graph out.
+ *
+ * The backward graph starts as a clone of the forward one, so containers and expressions keep
+ * their ids; its scope is emptied and filled with the adjoints, preceded by those forward nodes
+ * that are computed again. */
+#include "autodiff/reverse.h"
+
+#include <string.h>
+
+#include "autodiff/keep.h"
+
+/* ---- preparing the forward graph ---- */
+
+typedef struct {
+  dc_ops *ops;
+  dc_keep_library_fn keep;
+  void *context;
+} policy;
+
+static bool stays_library(const policy *p, const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_row *row = dc_ops_find(p->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+  return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || (p->keep && p->keep(p->context, graph, node)));
+}
+
+static dc_status expand_forward(const policy *p, dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope before = graph->states.v[s].scope, after = {0};
+    for (uint32_t k = 0; k < before.n; k++) {
+      bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(p, graph, before.v[k]);
+      if (stays) dc_scope_push(graph, &after, before.v[k]);
+      else DC_TRY(dc_ops_expand(p->ops, graph, before.v[k], &after));
+    }
+    graph->states.v[s].scope = after;
+  }
+  return DC_OK;
+}
+
+static dc_status check_float(const dc_graph *graph, dc_cid c, const char *what) {
+  dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
+  if (dc_dtype_is_float(type)) return DC_OK;
+  return dc_error(DC_ERR_DTYPE, "%s '%s' has type %s: only floating values are differentiable", what, dc_cont_name(graph, c), dc_dtype_name(type));
+}
+
+static dc_scope all_nodes(dc_graph *graph) {
+  dc_scope all = {0};
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_scope_push(graph, &all, graph->states.v[s].scope.v[k]);
+  return all;
+}
+
+static void init(dc_reverse *r, dc_ops *ops, dc_graph *graph, dc_scope *out) {
+  *r = (dc_reverse){.ops = ops, .graph = graph, .out = out, .n = graph->containers.n};
+  r->grad = DC_NEW_ARRAY(&r->arena, dc_cid, r->n);
+  r->active = DC_NEW_ARRAY(&r->arena, bool, r->n);
+  r->rewritten = DC_NEW_ARRAY(&r->arena, bool, r->n);
+}
+
+static dc_status sweep(dc_reverse *r, const dc_scope *forward) {
+  dc_reverse_activity(r, forward);
+  for (uint32_t k = forward->n; k-- > 0;) DC_TRY(dc_reverse_node(r, forward->v[k]));
+  return DC_OK;
+}
+
+/* ---- the backward graph ---- */
+
+/* A clone without nodes; outputs of the forward are plain values in it. */
+static dc_graph *empty_clone(const dc_graph *forward) {
+  dc_graph *backward = dc_graph_clone(forward);
+  for (uint32_t k = 0; k < backward->outputs.n; k++) dc_cont(backward, backward->outputs.v[k])->is_output = false;
+  backward->inputs.n = backward->outputs.n = 0;
+  backward->states.n = 0;
+  char *name = dc_arena_printf(&backward->arena, "%s_backward", dc_name_text(&backward->names, backward->name));
+  backward->name = dc_name_intern(&backward->names, name);
+  dc_state_add(backward, "main");
+  return backward;
+}
+
+static void add_inputs(dc_reverse *r, const dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs) {
+  for (uint32_t k = 0; k < n_outputs; k++) {
+    dc_container c = *dc_cont(r->graph, outputs[k]);
+    char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(forward, outputs[k]));
+    r->grad[outputs[k]] = dc_container_add(r->graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_INPUT);
+  }
+  for (uint32_t k = 0; k < forward->inputs.n; k++) DC_PUSH(&r->graph->arena, &r->graph->inputs, forward->inputs.v[k]);
+}
+
+static void mark_gradients(dc_reverse *r, const dc_graph *forward, const dc_cid *wrt, uint32_t n, dc_grad_pair *pairs) {
+  for (uint32_t k = 0; k < n; k++) {
+    pairs[k].forward = wrt[k];
+    if (!r->grad[wrt[k]]) continue;
+    dc_cid g = dc_gradient_owned(r, wrt[k]);
+    char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(forward, wrt[k]));
+    if (!dc_container_find(r->graph, name)) dc_cont(r->graph, g)->name = dc_name_intern(&r->graph->names, name);
+    dc_graph_mark_output(r->graph, g);
+    pairs[k].gradient = g;
+  }
+}
+
+/* The forward keeps c for the backward: a result of the caller's gets a copy of ours. */
+static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
+  dc_cid kept = c;
+  if (dc_cont(forward, c)->is_output) {
+    dc_container k = *dc_cont(forward, c);
+    kept = dc_container_add(forward, dc_arena_printf(&r->arena, "saved_%s", dc_cont_name(forward, c)), (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_SAVED);
+    dc_reverse copy = {.graph = forward};
+    dc_emit_fill(&copy, dc_graph_scope(forward), kept, c, DC_WCR_NONE);
+  }
+  dc_cont(forward, kept)->role = DC_ROLE_SAVED;
+  dc_cont(r->graph, c)->role = DC_ROLE_SAVED;
+  dc_cont(r->graph, c)->name = dc_name_intern(&r->graph->names, dc_cont_name(forward, kept));
+}
+
+static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy) {
+  bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
+  for (dc_cid c = 1; c < r->n; c++) {
+    uint8_t role = dc_cont(r->graph, c)->role;
+    available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST;
+  }
+  dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, strategy};
+  dc_keep_decide(&problem, store, again);
+  for (dc_cid c = 1; c < r->n; c++)
+    if (store[c]) store_value(r, forward, c);
+  dc_scope *out = dc_graph_scope(r->graph);
+  for (uint32_t k = 0; k < nodes->n; k++)
+    if (again[k]) dc_scope_push(r->graph, out, nodes->v[k]);
+  for (uint32_t k = 0; k < adjoint->n; k++) dc_scope_push(r->graph, dc_graph_scope(r->graph), adjoint->v[k]);
+}
+
+static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
+                               dc_keep keep, dc_backward *out) {
+  dc_scope nodes = all_nodes(r->graph), adjoint = {0};
+  dc_graph *backward = r->graph;
+  backward->states.n = 0;
+  dc_state_add(backward, "main");
+  r->out = &adjoint;
+  for (uint32_t k = 0; k < n_wrt; k++) r->active[wrt[k]] = true;
+  add_inputs(r, forward, outputs, n_outputs);
+  DC_TRY(sweep(r, &nodes));
+  out->wrt = DC_NEW_ARRAY(&backward->arena, dc_grad_pair, n_wrt);
+  mark_gradients(r, forward, wrt, n_wrt, out->wrt);
+  keep_values(r, forward, &nodes, &adjoint, keep);
+  return dc_graph_verify(backward);
+}
+
+dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
+                      dc_keep_library_fn keep_library, void *context, dc_backward *out) {
+  policy p = {ops, keep_library, context};
+  for (uint32_t k = 0; k < n_outputs; k++) DC_TRY(check_float(forward, outputs[k], "output"));
+  for (uint32_t k = 0; k < n_wrt; k++) DC_TRY(check_float(forward, wrt[k], "input"));
+  DC_TRY(expand_forward(&p, forward));
+  dc_graph *backward = empty_clone(forward);
+  dc_scope nodes = all_nodes(forward);
+  for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
+  dc_reverse r;
+  init(&r, ops, backward, NULL);
+  dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, out);
+  dc_arena_free(&r.arena);
+  if (status) dc_graph_destroy(backward);
+  else out->backward = backward;
+  return dc_error_at(status, "backward pass");
+}
+
+/* ---- one gradient node ---- */
+
+static dc_cid temp_like(dc_graph *graph, dc_cid c, const char *name) {
+  dc_container k = *dc_cont(graph, c);
+  return dc_container_add(graph, name, (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_TEMP);
+}
+
+/* The forward operator again, private to this gradient; its input k is a view of its own, so
+ * that an operand used twice is told apart. */
+static dc_status private_forward(dc_ops *ops, dc_graph *graph, const dc_library *lib, dc_scope *scope, dc_cid *input, dc_cid *outputs) {
+  dc_cid *in = dc_arena_copy(&graph->arena, lib->in, lib->n_fwd_in * sizeof *in);
+  uint32_t k = lib->wrt - 1;
+  *input = temp_like(graph, lib->in[k], dc_cont_name(graph, lib->in[k]));
+  dc_cont(graph, *input)->alias_of = lib->in[k];
+  dc_container *source = dc_cont(graph, lib->in[k]);
+  if (source->known) dc_cont(graph, *input)->known = source->known, dc_cont(graph, *input)->known_count = source->known_count;
+  in[k] = *input;
+  for (uint32_t j = 0; j < lib->n_fwd_out; j++) {
+    dc_cid given = lib->in[lib->n_fwd_in + j], gradient = lib->in[lib->n_fwd_in + lib->n_fwd_out + j];
+    outputs[j] = given ? given : gradient ? temp_like(graph, gradient, "y") : 0;
+  }
+  dc_nid node = dc_node_library(graph, dc_name_text(&graph->names, lib->op), dc_name_text(&graph->names, lib->domain), lib->since, in, lib->n_fwd_in, outputs,
+                                lib->n_fwd_out, lib->attr, lib->n_attr);
+  return dc_ops_expand(ops, graph, node, scope);
+}
+
+static dc_status expand_gradient(dc_reverse *r, dc_nid id, dc_library lib, const dc_scope *forward, dc_cid input, const dc_cid *outputs, dc_scope *scope) {
+  dc_scope adjoint = {0};
+  r->out = &adjoint;
+  r->tag_wrt = (uint8_t)lib.wrt;
+  r->active[input] = true;
+  r->wanted = input, r->target = lib.out[0];
+  for (uint32_t j = 0; j < lib.n_fwd_out; j++)
+    if (outputs[j]) r->grad[outputs[j]] = lib.in[lib.n_fwd_in + lib.n_fwd_out + j];
+  DC_TRY(sweep(r, forward));
+  if (!r->grad[input]) dc_emit_fill(r, &adjoint, lib.out[0], 0, DC_WCR_NONE);
+  (void)id;
+  bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, forward->n);
+  for (uint32_t k = 0; k < lib.n_in; k++)
+    if (lib.in[k]) available[lib.in[k]] = true;
+  available[input] = true;
+  dc_keep_problem problem = {r->ops, r->graph, r->n, forward, &adjoint, available, DC_KEEP_RECOMPUTE};
+  dc_keep_decide(&problem, store, again);
+  for (uint32_t k = 0; k < forward->n; k++)
+    if (again[k]) dc_scope_push(r->graph, scope, forward->v[k]);
+  for (uint32_t k = 0; k < adjoint.n; k++) dc_scope_push(r->graph, scope, adjoint.v[k]);
+  return DC_OK;
+}
+
+dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope) {
+  dc_library lib = dc_node_at(graph, node)->lib;
+  dc_scope forward = {0};
+  dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out);
+  DC_TRY(private_forward(ops, graph, &lib, &forward, &input, outputs));
+  dc_reverse r;
+  init(&r, ops, graph, NULL);
+  dc_status status = expand_gradient(&r, node, lib, &forward, input, outputs, scope);
+  dc_arena_free(&r.arena);
+  return dc_error_at(status, "gradient of %s", dc_node_describe(graph, node));
+}

@@ -1,0 +1,59 @@
+/* Shared by the files of this folder: one reverse sweep in progress.
+ *
+ * Adjoint statements are appended to `out` of `graph`.  grad[c] is the container that
+ * accumulates the gradient of container c, 0 while nothing has contributed. */
+#ifndef DCML_AUTODIFF_REVERSE_H
+#define DCML_AUTODIFF_REVERSE_H
+
+#include "autodiff/autodiff.h"
+
+typedef struct {
+  dc_ops *ops;
+  dc_graph *graph;
+  dc_arena arena;
+  dc_scope *out;
+  dc_scope *prologue; /* where zero fills go that must precede a sequential loop; NULL outside one */
+  dc_cid *grad;       /* by forward container */
+  bool *active;       /* by forward container: depends on what is differentiated for */
+  bool *rewritten;    /* by forward container: an earlier node writes it too */
+  uint32_t n;         /* forward containers */
+  dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
+  dc_name tag_op;
+  uint8_t tag_wrt;
+} dc_reverse;
+
+/* scalar.c: what one floating READ contributes to a value. */
+typedef struct {
+  dc_ex read;
+  dc_ex coefficient; /* d(value)/d(read) times the seed */
+  dc_ex guard;       /* 0: always */
+} dc_partial;
+typedef DC_VEC(dc_partial) dc_partials;
+DC_MUST_USE dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out);
+
+/* access.c: one adjoint statement  d(read) += coefficient  over the loops of the statement. */
+typedef struct {
+  const dc_param *loops; /* domain, then reduction parameters */
+  uint32_t n_loops;
+  bool in_sequence; /* inside a sequential loop: accumulate only */
+} dc_nest;
+DC_MUST_USE dc_status dc_emit_contribution(dc_reverse *r, const dc_nest *nest, const dc_partial *partial);
+/* The gradient container of c, made and filled with zeros if it does not exist. */
+dc_cid dc_gradient_zeroed(dc_reverse *r, dc_cid c);
+/* The container of c's gradient, not filled; a further one for a part that is added later. */
+dc_cid dc_gradient_new(dc_reverse *r, dc_cid c);
+dc_cid dc_gradient_part(dc_reverse *r, dc_cid c);
+/* The gradient of c as a container that may be written: copies one that was handed in or is a view. */
+dc_cid dc_gradient_owned(dc_reverse *r, dc_cid c);
+void dc_reverse_tag(dc_reverse *r, dc_nid node);
+/* map over all elements of `target`: target[x] (=, sum=) value, where value(x) reads `source` or is zero. */
+void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, dc_wcr wcr);
+
+/* reduction.c */
+DC_MUST_USE dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid reduce, bool in_sequence);
+/* nodes.c: the adjoint of any node. */
+DC_MUST_USE dc_status dc_reverse_node(dc_reverse *r, dc_nid node);
+/* activity.c */
+void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);
+
+#endif

@@ -1,0 +1,96 @@
+/* Derivatives of one scalar expression with respect to the elements that it reads.
+ *
+ * Reverse accumulation over the DAG.  A SELECT puts its condition on the path and never
+ * multiplies by it, so that a branch not taken cannot bring in 0*inf. */
+#include <string.h>
+
+#include "autodiff/reverse.h"
+
+typedef struct {
+  dc_ex coefficient, guard;
+} path;
+typedef DC_VEC(path) paths;
+
+typedef struct {
+  dc_reverse *r;
+  DC_VEC(dc_ex) order; /* children first */
+  paths *adjoint;      /* by position in order */
+  uint32_t *position;  /* expression -> 1 + position */
+} sweep;
+
+static void list_node(void *context, const dc_pool *pool, dc_ex e) {
+  sweep *s = context;
+  (void)pool;
+  DC_PUSH(&s->r->arena, &s->order, e);
+}
+
+static void add_path(sweep *s, dc_ex e, dc_ex coefficient, dc_ex guard) {
+  dc_pool *pool = &s->r->graph->pool;
+  dc_dtype type = dc_ex_dtype(pool, e);
+  if (!dc_dtype_is_float(type)) return;
+  paths *list = &s->adjoint[s->position[e] - 1];
+  coefficient = dc_ex_cast(pool, type, coefficient);
+  for (uint32_t k = 0; k < list->n; k++)
+    if (list->v[k].guard == guard) {
+      list->v[k].coefficient = dc_ex_prim2(pool, DC_ADD, list->v[k].coefficient, coefficient);
+      return;
+    }
+  DC_PUSH(&s->r->arena, list, ((path){coefficient, guard}));
+}
+
+/* coefficient * derivative, without multiplying by one. */
+static dc_ex scaled(dc_pool *pool, dc_ex coefficient, dc_ex derivative) {
+  double value;
+  if (dc_ex_is_const(pool, derivative, &value) && value == -1) return dc_ex_prim1(pool, DC_NEG, coefficient);
+  return dc_ex_prim2(pool, DC_MUL, coefficient, derivative);
+}
+
+static dc_status through_prim(sweep *s, dc_ex e, path p) {
+  dc_pool *pool = &s->r->graph->pool;
+  dc_exnode node = *dc_ex_node(pool, e);
+  static const char *const names[] = {"a", "b", "y"};
+  dc_ex a = dc_ex_arg(pool, e, 0), b = node.nargs > 1 ? dc_ex_arg(pool, e, 1) : a, values[3] = {a, b, e};
+  for (uint32_t k = 0; k < node.nargs; k++) {
+    const char *text = dc_prims[node.op].derivative[k];
+    dc_ex argument = k ? b : a, derivative;
+    if (!*text || !dc_dtype_is_float(dc_ex_dtype(pool, argument))) continue;
+    DC_TRY(dc_lang_scalar(s->r->ops, s->r->graph, text, names, values, 3, &derivative));
+    add_path(s, argument, scaled(pool, p.coefficient, dc_ex_cast(pool, dc_ex_dtype(pool, p.coefficient), derivative)), p.guard);
+  }
+  return DC_OK;
+}
+
+static dc_status through(sweep *s, dc_ex e, path p) {
+  dc_pool *pool = &s->r->graph->pool;
+  dc_exnode node = *dc_ex_node(pool, e);
+  if (node.op == DC_EX_CAST) return add_path(s, dc_ex_arg(pool, e, 0), p.coefficient, p.guard), DC_OK;
+  if (node.op == DC_EX_SELECT) {
+    dc_ex condition = dc_ex_arg(pool, e, 0);
+    add_path(s, dc_ex_arg(pool, e, 1), p.coefficient, dc_ex_and(pool, p.guard, condition));
+    add_path(s, dc_ex_arg(pool, e, 2), p.coefficient, dc_ex_and(pool, p.guard, dc_ex_prim1(pool, DC_NOT, condition)));
+    return DC_OK;
+  }
+  return node.op < DC_PRIM_COUNT && node.op != DC_STOP ? through_prim(s, e, p) : DC_OK;
+}
+
+dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out) {
+  dc_pool *pool = &r->graph->pool;
+  sweep s = {.r = r};
+  if (!dc_dtype_is_float(dc_ex_dtype(pool, value))) return DC_OK;
+  dc_ex_walk(pool, value, list_node, &s);
+  s.adjoint = DC_NEW_ARRAY(&r->arena, paths, s.order.n);
+  s.position = DC_NEW_ARRAY(&r->arena, uint32_t, pool->nodes.n);
+  for (uint32_t k = 0; k < s.order.n; k++) s.position[s.order.v[k]] = k + 1;
+  add_path(&s, value, seed, 0);
+  for (uint32_t k = s.order.n; k-- > 0;) {
+    dc_ex e = s.order.v[k];
+    bool read = dc_ex_node(pool, e)->op == DC_EX_READ;
+    dc_cid c = read ? dc_ex_node(pool, e)->ref : 0;
+    for (uint32_t j = 0; j < s.adjoint[k].n; j++) {
+      path p = s.adjoint[k].v[j];
+      if (!read) DC_TRY(through(&s, e, p));
+      else if (c < r->n && r->active[c]) DC_PUSH(&r->arena, out, ((dc_partial){e, p.coefficient, p.guard}));
+    }
+  }
+  return DC_OK;
+}
