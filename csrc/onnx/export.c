@@ -1,0 +1,147 @@
+/* Graph of library nodes to ModelProto. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "onnx/wire.h"
+
+enum { IR_VERSION = 10 };
+
+typedef struct {
+  const dc_graph *graph;
+  dc_arena arena;
+} exporter;
+
+static char *copy_text(exporter *ex, const char *s) { return dc_arena_strdup(&ex->arena, s); }
+static char *container_name(exporter *ex, dc_cid c) { return c ? copy_text(ex, dc_cont_name(ex->graph, c)) : copy_text(ex, ""); }
+
+#define NEW(ex, Type, init) ({ Type *made_ = DC_NEW(&(ex)->arena, Type); init(made_); made_; })
+
+static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) {
+  const dc_container *c = dc_cont(ex->graph, cid);
+  Onnx__TensorProto *t = NEW(ex, Onnx__TensorProto, onnx__tensor_proto__init);
+  t->name = copy_text(ex, name);
+  t->has_data_type = 1, t->data_type = c->dtype;
+  t->n_dims = c->rank, t->dims = DC_NEW_ARRAY(&ex->arena, int64_t, c->rank);
+  dc_container_dims(ex->graph, cid, t->dims);
+  t->has_raw_data = 1;
+  t->raw_data = (ProtobufCBinaryData){c->data_bytes, (uint8_t *)c->data};
+  return t;
+}
+
+static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out) {
+  const dc_container *c = dc_cont(ex->graph, cid);
+  if (!c->dtype) return dc_error(DC_ERR_MODEL, "'%s' has no type yet: infer first", dc_cont_name(ex->graph, cid));
+  Onnx__ValueInfoProto *info = *out = NEW(ex, Onnx__ValueInfoProto, onnx__value_info_proto__init);
+  info->name = container_name(ex, cid);
+  info->type = NEW(ex, Onnx__TypeProto, onnx__type_proto__init);
+  info->type->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  Onnx__TypeProto__Tensor *t = info->type->tensor_type = NEW(ex, Onnx__TypeProto__Tensor, onnx__type_proto__tensor__init);
+  t->has_elem_type = 1, t->elem_type = c->dtype;
+  t->shape = NEW(ex, Onnx__TensorShapeProto, onnx__tensor_shape_proto__init);
+  t->shape->n_dim = c->rank;
+  t->shape->dim = DC_NEW_ARRAY(&ex->arena, Onnx__TensorShapeProto__Dimension *, c->rank);
+  for (uint32_t d = 0; d < c->rank; d++) {
+    Onnx__TensorShapeProto__Dimension *dim = t->shape->dim[d] = NEW(ex, Onnx__TensorShapeProto__Dimension, onnx__tensor_shape_proto__dimension__init);
+    int64_t extent;
+    const dc_exnode *e = dc_ex_node(&ex->graph->pool, c->shape[d]);
+    if (dc_ex_is_int(&ex->graph->pool, c->shape[d], &extent)) {
+      dim->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE, dim->dim_value = extent;
+    } else if (e->op == DC_EX_SYM) {
+      dim->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+      dim->dim_param = copy_text(ex, dc_name_text(&ex->graph->names, ex->graph->pool.symbols.v[e->ref].name));
+    } /* a computed extent is left open: shape inference finds it again */
+  }
+  return DC_OK;
+}
+
+static dc_status attribute(exporter *ex, const dc_attr *a, Onnx__AttributeProto **out) {
+  Onnx__AttributeProto *p = *out = NEW(ex, Onnx__AttributeProto, onnx__attribute_proto__init);
+  p->name = copy_text(ex, dc_name_text(&ex->graph->names, a->name));
+  p->has_type = 1;
+  switch ((dc_attr_kind)a->kind) {
+    case DC_ATTR_INT: p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, p->has_i = 1, p->i = a->i; return DC_OK;
+    case DC_ATTR_FLOAT: p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, p->has_f = 1, p->f = (float)a->f; return DC_OK;
+    case DC_ATTR_STRING:
+      p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING, p->has_s = 1;
+      p->s = (ProtobufCBinaryData){a->n, (uint8_t *)a->s};
+      return DC_OK;
+    case DC_ATTR_TENSOR: p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR, p->t = tensor_of(ex, (dc_cid)a->i, ""); return DC_OK;
+    case DC_ATTR_INTS: p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, p->n_ints = a->n, p->ints = a->ints; return DC_OK;
+    case DC_ATTR_FLOATS:
+      p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, p->n_floats = a->n;
+      p->floats = DC_NEW_ARRAY(&ex->arena, float, a->n);
+      for (uint32_t k = 0; k < a->n; k++) p->floats[k] = (float)a->floats[k];
+      return DC_OK;
+    case DC_ATTR_STRINGS:
+      p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS, p->n_strings = a->n;
+      p->strings = DC_NEW_ARRAY(&ex->arena, ProtobufCBinaryData, a->n);
+      for (uint32_t k = 0; k < a->n; k++) p->strings[k] = (ProtobufCBinaryData){strlen(a->strings[k]), (uint8_t *)a->strings[k]};
+      return DC_OK;
+    default: return dc_error(DC_ERR_UNSUPPORTED, "attribute '%s' cannot be exported", p->name);
+  }
+}
+
+static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
+  const dc_node *n = dc_node_at(ex->graph, id);
+  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt) return dc_error(DC_ERR_UNSUPPORTED, "only graphs of operators can be exported, before they are expanded");
+  const char *op = dc_name_text(&ex->graph->names, n->lib.op), *domain = dc_name_text(&ex->graph->names, n->lib.domain);
+  if (strcmp(domain, "dcml") == 0) return dc_error(DC_ERR_UNSUPPORTED, "node '%s': operator dcml.%s is internal and has no ONNX form", dc_name_text(&ex->graph->names, n->name), op);
+  Onnx__NodeProto *p = *out = NEW(ex, Onnx__NodeProto, onnx__node_proto__init);
+  p->op_type = copy_text(ex, op), p->domain = copy_text(ex, domain), p->name = copy_text(ex, dc_name_text(&ex->graph->names, n->name));
+  p->n_input = n->lib.n_in, p->input = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_in);
+  for (uint32_t k = 0; k < n->lib.n_in; k++) p->input[k] = container_name(ex, n->lib.in[k]);
+  p->n_output = n->lib.n_out, p->output = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_out);
+  for (uint32_t k = 0; k < n->lib.n_out; k++) p->output[k] = container_name(ex, n->lib.out[k]);
+  p->n_attribute = n->lib.n_attr, p->attribute = DC_NEW_ARRAY(&ex->arena, Onnx__AttributeProto *, n->lib.n_attr);
+  for (uint32_t k = 0; k < n->lib.n_attr; k++) DC_TRY(attribute(ex, &n->lib.attr[k], &p->attribute[k]));
+  return DC_OK;
+}
+
+static dc_status graph(exporter *ex, Onnx__GraphProto *g) {
+  const dc_graph *from = ex->graph;
+  uint32_t n_nodes = 0, most = from->containers.n;
+  bool *attribute_only = DC_NEW_ARRAY(&ex->arena, bool, most);
+  for (dc_nid k = 1; k < from->nodes.n; k++)
+    for (uint32_t j = 0; from->nodes.v[k].kind == DC_NODE_LIBRARY && j < from->nodes.v[k].lib.n_attr; j++)
+      if (from->nodes.v[k].lib.attr[j].kind == DC_ATTR_TENSOR) attribute_only[from->nodes.v[k].lib.attr[j].i] = true;
+  for (uint32_t s = 0; s < from->states.n; s++) n_nodes += from->states.v[s].scope.n;
+  g->name = copy_text(ex, *dc_name_text(&from->names, from->name) ? dc_name_text(&from->names, from->name) : "graph");
+  g->node = DC_NEW_ARRAY(&ex->arena, Onnx__NodeProto *, n_nodes);
+  for (uint32_t s = 0; s < from->states.n; s++)
+    for (uint32_t k = 0; k < from->states.v[s].scope.n; k++) DC_TRY(node(ex, from->states.v[s].scope.v[k], &g->node[g->n_node++]));
+  g->initializer = DC_NEW_ARRAY(&ex->arena, Onnx__TensorProto *, most);
+  g->input = DC_NEW_ARRAY(&ex->arena, Onnx__ValueInfoProto *, most);
+  g->output = DC_NEW_ARRAY(&ex->arena, Onnx__ValueInfoProto *, from->outputs.n);
+  for (uint32_t k = 0; k < from->inputs.n; k++) DC_TRY(value_info(ex, from->inputs.v[k], &g->input[g->n_input++]));
+  for (dc_cid c = 1; c < most; c++) {
+    const dc_container *k = dc_cont(from, c);
+    if ((k->role != DC_ROLE_CONST && k->role != DC_ROLE_PARAM) || attribute_only[c]) continue;
+    if (k->data) g->initializer[g->n_initializer++] = tensor_of(ex, c, dc_cont_name(from, c));
+    else DC_TRY(value_info(ex, c, &g->input[g->n_input++])); /* a weight without data is an input */
+  }
+  for (uint32_t k = 0; k < from->outputs.n; k++) DC_TRY(value_info(ex, from->outputs.v[k], &g->output[g->n_output++]));
+  return DC_OK;
+}
+
+static dc_status pack(exporter *ex, uint8_t **bytes, uint64_t *n_bytes) {
+  Onnx__ModelProto *model = NEW(ex, Onnx__ModelProto, onnx__model_proto__init);
+  Onnx__OperatorSetIdProto *opset = NEW(ex, Onnx__OperatorSetIdProto, onnx__operator_set_id_proto__init);
+  opset->domain = copy_text(ex, ""), opset->has_version = 1, opset->version = ex->graph->opset ? ex->graph->opset : 21;
+  model->has_ir_version = 1, model->ir_version = IR_VERSION;
+  model->producer_name = copy_text(ex, "dcml");
+  model->n_opset_import = 1, model->opset_import = &opset;
+  model->graph = NEW(ex, Onnx__GraphProto, onnx__graph_proto__init);
+  DC_TRY(graph(ex, model->graph));
+  *n_bytes = onnx__model_proto__get_packed_size(model);
+  *bytes = malloc(*n_bytes + 1);
+  if (!*bytes) return dc_error(DC_ERR_MEMORY, "out of memory");
+  onnx__model_proto__pack(model, *bytes);
+  return DC_OK;
+}
+
+dc_status dc_onnx_export(const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes) {
+  exporter ex = {.graph = graph};
+  dc_status status = pack(&ex, bytes, n_bytes);
+  dc_arena_free(&ex.arena);
+  return dc_error_at(status, "export of '%s'", dc_name_text(&graph->names, graph->name));
+}
