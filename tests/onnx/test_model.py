@@ -17,7 +17,8 @@ def linear(two_outputs=False):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["xw"]), helper.make_node("Add", ["xw", "b"], ["s"]),
              helper.make_node("Relu", ["s"], ["y"])]
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in ("y", "s")[:1 + two_outputs]]
-    graph = helper.make_graph(nodes, "linear", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])], outputs,
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs,
                               [numpy_helper.from_array(W, "w"), numpy_helper.from_array(B, "b")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 

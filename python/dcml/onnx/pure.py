@@ -217,7 +217,8 @@ class _Translator:
         if isinstance(node.op, ast.Pow):
             return self._combine("pow({}, {})", left, right)
         if isinstance(node.op, (ast.BitAnd, ast.BitOr)) and left.test and right.test:
-            return self._combine("({} && {})" if isinstance(node.op, ast.BitAnd) else "({} || {})", left, right, test=True)
+            both = "({} && {})" if isinstance(node.op, ast.BitAnd) else "({} || {})"
+            return self._combine(both, left, right, test=True)
         if type(node.op) not in _OPERATORS:
             raise self.error(node, f"the operator {type(node.op).__name__}")
         self.floating |= isinstance(node.op, ast.Div)

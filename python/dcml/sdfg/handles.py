@@ -10,7 +10,7 @@ _REPEAT_LIMIT = 1000
 
 @dataclass(frozen=True)
 class Array:
-    """A container: dtype (ONNX element type), shape (ints and symbol names), role (input, param, const, temp, saved)."""
+    """A container: dtype (ONNX element type), shape (ints and symbol names), role (input, param, ...)."""
     name: str
     dtype: int
     shape: tuple

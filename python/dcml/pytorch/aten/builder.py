@@ -194,7 +194,7 @@ class Builder:
         return self.cast(total, torch.int64, dtype)
 
     def reshape(self, name, sizes, have=()):
-        """Reshape to ints, -1 and symbolic values; ``have``: the extents of ``name``, of which equal ones are copied."""
+        """Reshape to ints, -1 and symbolic values; ``have``: extents of ``name``, of which equal ones are copied."""
         if any(isinstance(s, int) and s == 0 for s in sizes):
             return self.op("Reshape", name, self.ints(sizes), allowzero=0 if -1 in sizes else 1)
         want = [0 if i < len(have) and same_extent(meta(s), have[i]) else s for i, s in enumerate(sizes)]

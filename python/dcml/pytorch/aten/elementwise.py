@@ -1,20 +1,19 @@
-"""Rows of element-wise operators: arithmetic with type promotion, comparisons, activations, casts, random numbers.
+"""Rows of element-wise operators: arithmetic with type promotion, comparisons, activations, casts.
 
 The recorded type of the result decides the type that a row computes in, so torch's promotion
 rules need no restatement here; comparisons and bitwise rows ask torch for the common type.
 """
 import math
-import operator
 
 import torch
 
-from .builder import TABLE, Decline, Symbolic, dims, meta, rank, row
+from .builder import TABLE, Decline, dims, meta, rank, row
 
 _SAME = {  # overload -> ONNX operator on the first argument, computed in the result's type
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
-    "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor", "hardswish": "HardSwish",
-    "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu", "round": "Round",
-    "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan",
+    "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor",
+    "hardswish": "HardSwish", "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu",
+    "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan",
     "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
 }
 _INTEGER_IDENTITY = {"ceil", "floor", "round", "relu"}  # ONNX rounds floats only; relu is left to Max
@@ -509,129 +508,3 @@ def _(b, n, condition, x, y):
 def _(b, n, x, mask, value):
     dtype = meta(n).dtype
     return b.op("Where", b(mask, torch.bool), b(value, dtype), b(x))
-
-
-# -- random numbers --------------------------------------------------------------------------------
-def _dropout(b, x, p, shape):
-    """y = x / (1 - p) where kept; the mask costs one random number an element and is recomputed, not stored."""
-    dtype = meta(x).dtype
-    keep = b.op("GreaterOrEqual", b.uniform(shape), b.const(p, torch.float32))
-    scaled = b.op("Mul", b(x), b.const(0.0 if p == 1 else 1 / (1 - p), dtype))
-    return b.op("Where", keep, scaled, b.const(0, dtype)), keep
-
-
-@row("dropout.default")
-def _(b, n, x, p, train):
-    return _dropout(b, x, p, b.shape(x))[0] if train and p > 0 else b(x)
-
-
-@row("native_dropout.default")
-def _(b, n, x, p, train):
-    if train and p > 0:
-        return list(_dropout(b, x, p, b.shape(x)))
-    return [b(x), b.op("Expand", b.const(True, torch.bool), b.shape(x))]
-
-
-@row("feature_dropout.default")
-def _(b, n, x, p, train):
-    if not train or p == 0:
-        return b(x)
-    lead = b.op("Slice", b.shape(x), b.const([0]), b.const([2]))  # one number per (batch, channel)
-    return _dropout(b, x, p, b.op("Concat", lead, b.const([1] * (rank(x) - 2)), axis=0))[0]
-
-
-@row("alpha_dropout.default")
-def _(b, n, x, p, train):
-    return _alpha_dropout(b, x, p, b.shape(x)) if train and p > 0 else b(x)
-
-
-@row("feature_alpha_dropout.default")
-def _(b, n, x, p, train):
-    if not train or p == 0:
-        return b(x)
-    lead = b.op("Slice", b.shape(x), b.const([0]), b.const([2]))
-    return _alpha_dropout(b, x, p, b.op("Concat", lead, b.const([1] * (rank(x) - 2)), axis=0))
-
-
-def _alpha_dropout(b, x, p, shape):
-    """Dropped elements become SELU's negative limit, then mean and variance are restored."""
-    dtype, limit = meta(x).dtype, -1.7580993408473766
-    keep = b.op("GreaterOrEqual", b.uniform(shape), b.const(p, torch.float32))
-    a = 0.0 if p == 1 else 1 / math.sqrt((limit * limit * p + 1) * (1 - p))
-    kept = b.op("Where", keep, b(x), b.const(limit, dtype))
-    return b.op("Add", b.op("Mul", kept, b.const(a, dtype)), b.const(-a * limit * p, dtype))
-
-
-@row("rand.default", "rand_like.default")
-def _(b, n, x, **_):
-    return b.cast(b.uniform(_random_shape(b, x)), torch.float32, meta(n).dtype)
-
-
-@row("randn.default", "randn_like.default")
-def _(b, n, x, **_):
-    # Box-Muller; 1 - u lies in (0, 1], so the logarithm is finite
-    shape, c = _random_shape(b, x), lambda v: b.const(v, torch.float32)
-    radius = b.op("Sqrt", b.op("Mul", c(-2), b.op("Log", b.op("Sub", c(1), b.uniform(shape)))))
-    angle = b.op("Cos", b.op("Mul", c(2 * math.pi), b.uniform(shape)))
-    return b.cast(b.op("Mul", radius, angle), torch.float32, meta(n).dtype)
-
-
-def _random_shape(b, x):
-    return b.shape(x) if isinstance(x, torch.fx.Node) else b.ints(x)
-
-
-@row("bernoulli.default", "bernoulli.p")
-def _(b, n, x, p=None, **_):
-    chance = b(x, torch.float32) if p is None else b.const(p, torch.float32)
-    return b.cast(b.op("Less", b.uniform(b.shape(x)), chance), torch.bool, meta(n).dtype)
-
-
-@row("randint.default", "randint.low")
-def _(b, n, *args, **_):
-    low, high, sizes = (0, *args) if len(args) == 2 else args
-    spread = b.op("Mul", b.uniform(b.ints(sizes)), b.const(high - low, torch.float32))
-    whole = b.op("Add", b.op("Floor", spread), b.const(low, torch.float32))
-    return b.cast(whole, torch.float32, meta(n).dtype)
-
-
-# -- symbolic extents ------------------------------------------------------------------------------
-def _scalar_op(kind):
-    def scalar_op(b, n, *args):
-        return Symbolic(lambda: b.op(kind, *[b(a, torch.int64) for a in args]))
-    return scalar_op
-
-
-@row("sym_size.int")
-def _(b, n, x, axis):
-    return Symbolic(lambda: b.size(x, axis))
-
-
-@row("sym_numel.default")
-def _(b, n, x):
-    return Symbolic(lambda: b.op("Size", b(x)))
-
-
-@row("scalar_tensor.default")
-def _(b, n, value, **_):
-    return b(value, meta(n).dtype)
-
-
-def _floordiv(b, n, x, y):  # extents are not negative, where truncation is the floor
-    return Symbolic(lambda: b.op("Div", b(x, torch.int64), b(y, torch.int64)))
-
-
-def _truediv(b, n, x, y):
-    return Symbolic(lambda: b.op("Div", b(x, torch.get_default_dtype()), b(y, torch.get_default_dtype())))
-
-
-for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scalar_op("Sub")),
-                        (operator.mul, _scalar_op("Mul")), (operator.neg, _scalar_op("Neg")),
-                        (operator.mod, _scalar_op("Mod")), (operator.floordiv, _floordiv),
-                        (operator.truediv, _truediv), (torch.sym_max, _scalar_op("Max")),
-                        (torch.sym_min, _scalar_op("Min"))):
-    TABLE[str(_function)] = _row
-TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
-
-for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-               "aten._assert_async.msg", "aten.sym_constrain_range.default"):
-    TABLE[_check] = lambda b, n, *_, **__: None

@@ -182,7 +182,8 @@ def _(b, n, x, weight, bias, train, momentum, eps):
 def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
     if not train:
         scale, shift = _affine(b, x, weight, bias, dims(x)[1])
-        return [b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps), None, None, b(mean), b(var)]
+        y = b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
+        return [y, None, None, b(mean), b(var)]
     y, batch_mean, batch_var = _batch_statistics(b, x, weight, bias, eps)
     dtype = meta(mean).dtype
     calls = b.cumulative.get(b.fqn.get(mean))
@@ -361,7 +362,8 @@ def _loss(*overloads):
             elif args:
                 reduction = args.pop()
             r = len(torch.broadcast_shapes(meta(x).shape, meta(y).shape))
-            return _reduced(b, f(b, b(x, dtype), b(y, dtype), lambda v: b.const(v, dtype), *args, **kwargs), r, reduction)
+            each = f(b, b(x, dtype), b(y, dtype), lambda v: b.const(v, dtype), *args, **kwargs)
+            return _reduced(b, each, r, reduction)
         return loss
     return register
 

@@ -159,7 +159,8 @@ def _(b, n, x, weight, bias=None):
     return y if bias is None else b.op("Add", y, b(bias))
 
 
-@row("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default", "linalg_matmul.default")
+@row("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default",
+     "linalg_matmul.default")
 def _(b, n, x, y):
     dtype = meta(n).dtype
     return b.op("MatMul", b(x, dtype), b(y, dtype))

@@ -1,0 +1,49 @@
+"""Rows of numbers that export keeps symbolic: extents and arithmetic on them; checks that export inserts vanish."""
+import operator
+
+import torch
+
+from .builder import TABLE, Symbolic, meta, row
+
+
+def _scalar_op(kind):
+    def scalar_op(b, n, *args):
+        return Symbolic(lambda: b.op(kind, *[b(a, torch.int64) for a in args]))
+    return scalar_op
+
+
+@row("sym_size.int")
+def _(b, n, x, axis):
+    return Symbolic(lambda: b.size(x, axis))
+
+
+@row("sym_numel.default")
+def _(b, n, x):
+    return Symbolic(lambda: b.op("Size", b(x)))
+
+
+@row("scalar_tensor.default")
+def _(b, n, value, **_):
+    return b(value, meta(n).dtype)
+
+
+def _floordiv(b, n, x, y):  # extents are not negative, where truncation is the floor
+    return Symbolic(lambda: b.op("Div", b(x, torch.int64), b(y, torch.int64)))
+
+
+def _truediv(b, n, x, y):
+    return Symbolic(lambda: b.op("Div", b(x, torch.get_default_dtype()), b(y, torch.get_default_dtype())))
+
+
+for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scalar_op("Sub")),
+                        (operator.mul, _scalar_op("Mul")), (operator.neg, _scalar_op("Neg")),
+                        (operator.mod, _scalar_op("Mod")), (operator.floordiv, _floordiv),
+                        (operator.truediv, _truediv), (torch.sym_max, _scalar_op("Max")),
+                        (torch.sym_min, _scalar_op("Min"))):
+    TABLE[str(_function)] = _row
+TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
+
+for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default",
+               "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
+               "aten._assert_async.msg"):
+    TABLE[_check] = lambda b, n, *_, **__: None
