@@ -99,10 +99,9 @@ static bool is_injective(const access *a) {
   return true;
 }
 
-/* Every element of the container is reached, without a condition. */
+/* Every element of the container is reached. */
 static bool covers(const access *a) {
   dc_pool *pool = &a->r->graph->pool;
-  if (a->partial->guard) return false;
   for (uint32_t d = 0; d < a->rank; d++) {
     dc_ex extent = dc_cont(a->r->graph, a->source)->shape[d];
     const dc_exnode *e = dc_ex_node(pool, a->index[d]);
@@ -141,6 +140,7 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
   for (uint32_t d = 0; d < a->rank; d++) index[d] = dc_ex_subst(pool, a->index[d], a->loops, to, a->n_loops);
   dc_ex value = dc_ex_subst(pool, a->partial->coefficient, a->loops, to, a->n_loops);
   dc_ex guard = a->partial->guard ? dc_ex_subst(pool, a->partial->guard, a->loops, to, a->n_loops) : 0;
+  if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0)), guard = 0;
   dc_nid tasklet = dc_node_tasklet(r->graph, target, first ? DC_WCR_NONE : DC_WCR_SUM, index, a->rank, guard, value);
   dc_scope_push(r->graph, r->out, wrap(r, injective ? DC_MAP_PARALLEL : DC_MAP_SCATTER, fresh, a->n_loops, tasklet));
 }

@@ -73,6 +73,18 @@ static dc_status through(sweep *s, dc_ex e, path p) {
   return node.op < DC_PRIM_COUNT && node.op != DC_STOP ? through_prim(s, e, p) : DC_OK;
 }
 
+/* Several paths to one read become a sum of guarded terms: one statement. */
+static dc_partial merged(dc_pool *pool, dc_ex read, const paths *list) {
+  dc_partial out = {read, list->v[0].coefficient, list->v[0].guard};
+  if (list->n == 1) return out;
+  dc_ex zero = dc_ex_const(pool, dc_ex_dtype(pool, read), 0), total = 0;
+  for (uint32_t k = 0; k < list->n; k++) {
+    dc_ex term = list->v[k].guard ? dc_ex_select(pool, list->v[k].guard, list->v[k].coefficient, zero) : list->v[k].coefficient;
+    total = total ? dc_ex_prim2(pool, DC_ADD, total, term) : term;
+  }
+  return (dc_partial){read, total, 0};
+}
+
 dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out) {
   dc_pool *pool = &r->graph->pool;
   sweep s = {.r = r};
@@ -86,11 +98,8 @@ dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials
     dc_ex e = s.order.v[k];
     bool read = dc_ex_node(pool, e)->op == DC_EX_READ;
     dc_cid c = read ? dc_ex_node(pool, e)->ref : 0;
-    for (uint32_t j = 0; j < s.adjoint[k].n; j++) {
-      path p = s.adjoint[k].v[j];
-      if (!read) DC_TRY(through(&s, e, p));
-      else if (c < r->n && r->active[c]) DC_PUSH(&r->arena, out, ((dc_partial){e, p.coefficient, p.guard}));
-    }
+    if (read && c < r->n && r->active[c] && s.adjoint[k].n) DC_PUSH(&r->arena, out, merged(pool, e, &s.adjoint[k]));
+    for (uint32_t j = 0; j < s.adjoint[k].n && !read; j++) DC_TRY(through(&s, e, s.adjoint[k].v[j]));
   }
   return DC_OK;
 }
