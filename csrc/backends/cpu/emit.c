@@ -31,7 +31,7 @@ static dc_ex in_bounds(emitter *e, const write_item *w) {
 static bool is_laned(emitter *e, const accumulator *a) { return e->lane && dc_cpu_is_inside(a->home, e->lane); }
 
 static const char *accumulator_name(emitter *e, uint32_t a) {
-  return dc_arena_printf(e->arena, is_laned(e, &e->accumulators.v[a]) ? "a%u[l]" : "a%u", a);
+  return dc_arena_printf(e->arena, e->wide ? "w_a%u[l]" : is_laned(e, &e->accumulators.v[a]) ? "a%u[l]" : "a%u", a);
 }
 
 static const char *local(emitter *e, dc_dtype type, const char *text) {
@@ -244,7 +244,7 @@ static void declare_registers(emitter *e, const loop *l) {
     int64_t size = 1, extent = 1;
     for (uint32_t d = 0; d < dc_cont(e->graph, c)->rank; d++)
       if (dc_ex_is_int(e->pool, dc_cont(e->graph, c)->shape[d], &extent)) size *= extent;
-    if (e->lane) dc_cpu_line(e, "%s r%u[%lld];", type->compute, c, (long long)size * LANES);
+    if (e->lane) dc_cpu_line(e, "%s r%u[%lld];", type->compute, c, (long long)size * e->lane->lanes);
     else if (dc_cont(e->graph, c)->rank == 0) dc_cpu_line(e, "%s r%u;", type->compute, c);
     else dc_cpu_line(e, "%s r%u[%lld];", type->compute, c, (long long)(size ? size : 1));
   }
@@ -274,32 +274,98 @@ static void emit_strips(emitter *e, loop *l, const char *begin, const char *end)
   dc_cpu_scope_close(e, mark);
   dc_text *body = &text.inner;
   e->out = text.outer;
-  dc_cpu_line(e, "for (; p%u + %d <= %s; p%u += %d) {", l->param, LANES, end, l->param, LANES);
-  dc_cpu_line(e, "  enum { lanes = %d };", LANES);
+  dc_cpu_line(e, "for (; p%u + %u <= %s; p%u += %u) {", l->param, l->lanes, end, l->param, l->lanes);
+  dc_cpu_line(e, "  enum { lanes = %u };", l->lanes);
   dc_text_puts(e->out, body->s);
   dc_cpu_line(e, "}");
   dc_cpu_line(e, "if (p%u < %s) {", l->param, end);
-  dc_cpu_line(e, "  const i64 lanes = %s - p%u;", end, l->param);
+  int64_t first, last;
+  bool fixed = dc_ex_is_int(e->pool, l->begin, &first) && dc_ex_is_int(e->pool, l->end, &last); /* tasks end at whole strips */
+  if (fixed) dc_cpu_line(e, "  enum { lanes = %lld };", (long long)((last - first) % l->lanes));
+  else dc_cpu_line(e, "  const i64 lanes = %s - p%u;", end, l->param);
   dc_cpu_close_text(e, &text);
   dc_cpu_line(e, "}");
+}
+
+/* A least or greatest that minds NaN takes several instructions, and one vector of accumulators
+ * waits for them before the next step; an array of vectors does not. */
+static bool is_wide_reduction(emitter *e, const loop *l) {
+  int64_t begin, end;
+  if (dc_ex_is_int(e->pool, l->begin, &begin) && dc_ex_is_int(e->pool, l->end, &end) && end - begin < 4 * LANES) return false;
+  uint32_t n = 0, slow = 0;
+  for (uint32_t a = 0; a < e->accumulators.n; a++) {
+    if (!writes_accumulator(l, a)) continue;
+    uint8_t wcr = e->accumulators.v[a].first->wcr;
+    slow += dc_dtype_is_float(e->accumulators.v[a].type) && (wcr == DC_WCR_MIN || wcr == DC_WCR_MAX);
+    n++;
+  }
+  return slow > 0 && n <= 4;
+}
+
+static uint32_t open_body(emitter *e, saved_text *text) {
+  dc_cpu_open_text(e, text);
+  e->indent++;
+  return dc_cpu_scope_open(e);
+}
+
+static void close_body(emitter *e, uint32_t mark) {
+  dc_cpu_scope_close(e, mark);
+  e->indent--;
+}
+
+/* Reduces whole strips into arrays, and those into the accumulators; returns where the rest begins. */
+static const char *emit_wide(emitter *e, loop *l, const char *begin, const char *end) {
+  const char *at = dc_arena_printf(e->arena, "w%u", l->param);
+  saved_text text;
+  dc_cpu_line(e, "i64 %s = %s;", at, begin);
+  open_block(e, dc_arena_printf(e->arena, "if (%s + %d <= %s)", at, 4 * LANES, end));
+  for (uint32_t a = 0; a < e->accumulators.n; a++) {
+    if (!writes_accumulator(l, a)) continue;
+    accumulator kept = e->accumulators.v[a];
+    const char *identity = dc_cpu_constant(e, kept.type, dc_wcr_identity((dc_wcr)kept.first->wcr, kept.type));
+    dc_cpu_line(e, "%s w_a%u[%d];", kept.type == DC_BOOL ? "u8" : dc_cpu_type(kept.type)->compute, a, LANES);
+    dc_text_puts(e->out, "#pragma omp simd\n");
+    dc_cpu_line(e, "for (i64 l = 0; l < %d; l++) w_a%u[l] = %s;", LANES, a, identity);
+  }
+  open_block(e, dc_arena_printf(e->arena, "for (; %s + %d <= %s; %s += %d)", at, LANES, end, at, LANES));
+  e->wide = true;
+  uint32_t mark = open_body(e, &text);
+  dc_cpu_line(e, "const i64 i%u = %s + l;", l->param, at);
+  dc_cpu_emit_body(e, l);
+  close_body(e, mark);
+  e->wide = false;
+  dc_text_printf(text.outer, "#pragma omp simd%s\n", e->flagged ? " reduction(max : bad)" : "");
+  dc_text_indent(text.outer, e->indent);
+  dc_text_printf(text.outer, "for (i64 l = 0; l < %d; l++) {\n", LANES);
+  dc_cpu_close_text(e, &text);
+  dc_cpu_line(e, "}");
+  close_block(e);
+  for (uint32_t a = 0; a < e->accumulators.n; a++) {
+    if (!writes_accumulator(l, a)) continue;
+    accumulator kept = e->accumulators.v[a];
+    dc_text_printf(e->out, "#pragma omp simd reduction(%s : a%u)\n", reduction_of(e, &kept), a);
+    const char *own = dc_arena_printf(e->arena, "a%u", a), *other = dc_arena_printf(e->arena, "w_a%u[l]", a);
+    dc_cpu_line(e, "for (i64 l = 0; l < %d; l++) a%u = %s;", LANES, a, dc_cpu_combine(e, (dc_wcr)kept.first->wcr, kept.type, own, other));
+  }
+  close_block(e);
+  return at;
 }
 
 void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) {
   dc_cpu_forget(e, l->writes);
   e->stamp++;
   hoist_body(e, l, l->depth, l->writes);
-  if (l->is_lane) {
+  if (l->lanes) {
     emit_strips(e, l, begin, end);
     return;
   }
+  bool vectorised = is_vectorised(e, l);
+  if (vectorised && l->step == 1 && is_wide_reduction(e, l)) begin = emit_wide(e, l, begin, end);
   saved_text text;
-  dc_cpu_open_text(e, &text);
-  uint32_t mark = dc_cpu_scope_open(e);
-  e->indent++;
+  uint32_t mark = open_body(e, &text);
   dc_cpu_emit_body(e, l);
-  e->indent--;
-  dc_cpu_scope_close(e, mark);
-  if (is_vectorised(e, l)) pragma_simd(e, l, text.outer);
+  close_body(e, mark);
+  if (vectorised) pragma_simd(e, l, text.outer);
   dc_text_indent(text.outer, e->indent);
   dc_text_printf(text.outer, "for (i64 i%u = %s; i%u < %s; i%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
   dc_cpu_close_text(e, &text);
@@ -364,7 +430,7 @@ void dc_cpu_open_accumulators(emitter *e, const loop *home) {
       dc_cpu_line(e, "%s a%u = %s;", a.type == DC_BOOL ? "u8" : type, k, identity);
       continue;
     }
-    dc_cpu_line(e, "%s a%u[%d];", a.type == DC_BOOL ? "u8" : type, k, LANES);
+    dc_cpu_line(e, "%s a%u[%u];", a.type == DC_BOOL ? "u8" : type, k, e->lane->lanes);
     dc_text_puts(e->out, "#pragma omp simd\n");
     dc_cpu_line(e, "for (i64 l = 0; l < lanes; l++) a%u[l] = %s;", k, identity);
   }

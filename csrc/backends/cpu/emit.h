@@ -10,7 +10,8 @@
 #include "backends/backend.h"
 
 enum {
-  LANES = 64,        /* iterations of a strip in lane mode */
+  LANES = 64,        /* iterations of a strip in lane mode: four vectors of accumulators */
+  LONG_LANES = 256,  /* the same where memory is read once: long runs matter more than registers */
   LANE_LEVEL = 1000, /* the level of the parameter that runs over lanes: deeper than any loop */
 };
 
@@ -46,7 +47,7 @@ struct loop {
   int64_t step;
   uint8_t schedule;
   bool is_entry;  /* the outermost loop of its map */
-  bool is_lane;   /* strips of LANES iterations, run inside the loops of the body */
+  uint32_t lanes; /* 0, or: run in strips of so many iterations, inside the loops of the body */
   bool conflicts; /* its iterations may write one element by WCR: neither threads nor vectors */
   uint32_t depth; /* nesting, from 1 */
   uint32_t level; /* of its parameter: depth, or LANE_LEVEL */
@@ -87,6 +88,7 @@ typedef struct {
   DC_VEC(dc_ex) live; /* expressions with a local, innermost scope last */
   loop *lane;      /* the strip that encloses, or NULL */
   bool in_lane;    /* inside its lane loop */
+  bool wide;       /* accumulators are arrays over the lanes of a reduction's strip */
   bool in_task;    /* inside a function that threads run */
   bool flagged;    /* an index check was printed since the caller cleared this */
   uint32_t ordinal; /* of the tasklet under emission */

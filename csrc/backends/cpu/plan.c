@@ -32,7 +32,7 @@ fact *dc_cpu_fact(emitter *e, dc_ex x) {
   if (node.op == DC_EX_READ) {
     sum.reads |= dc_cpu_container_bits(e, node.ref);
     for (const loop *l = node.ref < e->homes.n ? e->homes.v[node.ref] : NULL; l; l = l->parent)
-      if (l->is_lane) sum.level = LANE_LEVEL; /* each lane has its own */
+      if (l->lanes) sum.level = LANE_LEVEL; /* each lane has its own */
     sum.safe = sum.safe && !sum.check;
     for (uint32_t d = 0; d < node.nargs && sum.safe; d++) {
       dc_ex within = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, x, d), dc_cont(e->graph, node.ref)->shape[d]);
@@ -201,7 +201,7 @@ bool dc_cpu_has_loops(const loop *l) {
 }
 
 static void note_writes(emitter *e, loop *l, uint32_t depth) {
-  l->depth = depth, l->level = l->is_lane ? LANE_LEVEL : depth;
+  l->depth = depth, l->level = l->lanes ? LANE_LEVEL : depth;
   for (uint32_t k = 0; k < l->body.n; k++) {
     if (l->body.v[k].loop) note_writes(e, l->body.v[k].loop, depth + 1);
     else l->body.v[k].write->parent = l;
@@ -361,10 +361,33 @@ static bool lanes_are_legal(emitter *e, const loop *lane, const loop *l) {
   for (uint32_t k = 0; k < l->body.n; k++) {
     const loop *inner = l->body.v[k].loop;
     if (!inner) continue;
-    if (inner->is_lane || inner->schedule == DC_MAP_SCATTER || dc_ex_uses_param(e->pool, inner->begin, lane->param) ||
+    if (inner->lanes || inner->schedule == DC_MAP_SCATTER || dc_ex_uses_param(e->pool, inner->begin, lane->param) ||
         dc_ex_uses_param(e->pool, inner->end, lane->param) || !lanes_are_legal(e, lane, inner)) return false;
   }
   return true;
+}
+
+typedef struct {
+  emitter *e;
+  const loop *lane;
+  bool repeats;
+} reuse_search;
+
+static void find_reuse(void *context, const dc_pool *pool, dc_ex x) {
+  reuse_search *r = context;
+  if (dc_ex_node(pool, x)->op != DC_EX_READ) return;
+  for (const loop *l = r->lane->parent; l && l->parent; l = l->parent)
+    r->repeats |= !dc_ex_uses_param(pool, r->e->facts.v[x].address, l->param);
+}
+
+/* Does each iteration of the loops around read other elements? */
+static bool reads_once(emitter *e, const loop *lane, const loop *l) {
+  reuse_search r = {.e = e, .lane = lane};
+  for (uint32_t k = 0; k < l->body.n && !r.repeats; k++) {
+    if (l->body.v[k].write) dc_ex_walk(e->pool, l->body.v[k].write->value, find_reuse, &r);
+    else r.repeats = !reads_once(e, lane, l->body.v[k].loop);
+  }
+  return !r.repeats;
 }
 
 static void find_lanes(emitter *e, loop *l) {
@@ -380,7 +403,9 @@ static void find_lanes(emitter *e, loop *l) {
   strides s = {.e = e, .far = l->param};
   for (uint32_t k = 0; k < l->body.n; k++)
     if (l->body.v[k].loop) judge_loop(&s, l->body.v[k].loop);
-  l->is_lane = s.bad_far < s.bad_near && lanes_are_legal(e, l, l);
+  if (s.bad_far >= s.bad_near || !lanes_are_legal(e, l, l)) return;
+  bool is_short = dc_ex_is_int(e->pool, l->begin, &begin) && dc_ex_is_int(e->pool, l->end, &end) && end - begin < 2 * LONG_LANES;
+  l->lanes = is_short || !reads_once(e, l, l) ? LANES : LONG_LANES;
 }
 
 /* ---- the whole ---- */

@@ -263,7 +263,7 @@ static void put_call(emitter *e, loop *l, const chain *c, const char *suffix, bo
   dc_cpu_line(e, "const i64 n = n%u;", c->n - 1);
   dc_cpu_line(e, "const _Bool threads = (double)outer * (double)n * (%s) > %d;", cost.s, SERIAL_NS);
   dc_cpu_line(e, "const i64 block = threads ? block_of(outer, n, %d) : n ? n : 1, blocks = (n + block - 1) / block;",
-              last->is_lane ? 2 * LANES : dc_cpu_has_loops(last) ? 1 : 256);
+              last->lanes ? (int)last->lanes : dc_cpu_has_loops(last) ? 1 : 256);
   if (parts) dc_cpu_line(e, "struct %s_%s_part parts[%d];", e->name, suffix, MAX_PARTS);
   put_vector(e, l, c, parts);
   dc_cpu_line(e, "i64 used = outer * blocks > 0;");

@@ -304,7 +304,7 @@ const char *dc_cpu_element(emitter *e, dc_cid c, dc_ex address) {
   if (container.storage != DC_STORE_REGISTER) return dc_arena_printf(e->arena, "b%u[%s]", c, at);
   bool lanes = e->lane && dc_cpu_is_inside(e->homes.v[c], e->lane);
   if (container.rank == 0) return dc_arena_printf(e->arena, lanes ? "r%u[l]" : "r%u", c);
-  return dc_arena_printf(e->arena, lanes ? "r%u[%s * %d + l]" : "r%u[%s]", c, at, LANES);
+  return dc_arena_printf(e->arena, lanes ? "r%u[%s * %u + l]" : "r%u[%s]", c, at, e->lane ? e->lane->lanes : 0);
 }
 
 static const char *read_of(emitter *e, dc_ex x) {
