@@ -13,8 +13,8 @@ _SAME = {  # overload -> ONNX operator on the first argument, computed in the re
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
     "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor",
     "hardswish": "HardSwish", "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu",
-    "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan",
-    "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
+    "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
+    "tan": "Tan", "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
 }
 _INTEGER_IDENTITY = {"ceil", "floor", "round", "relu"}  # ONNX rounds floats only; relu is left to Max
 
