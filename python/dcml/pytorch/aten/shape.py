@@ -231,6 +231,8 @@ def _(b, n, x, pads, mode="constant", value=None):
 
 
 def _pad(b, x, pads, mode, value=None):
+    if all(isinstance(p, int) and p == 0 for p in pads):
+        return b(x)
     r, dtype = rank(x), meta(x).dtype
     begin, end = [0] * r, [0] * r
     for k in range(len(pads) // 2):  # torch lists the last axis first
