@@ -17,11 +17,14 @@ def collect():
 
 def _array(value):
     """A case's value as an array; sequences and strings stay as they are."""
+    from onnx import TensorProto, numpy_helper
+    if isinstance(value, TensorProto):
+        return numpy_helper.to_array(value)
     return np.asarray(value) if not isinstance(value, (list, dict, type(None))) else value
 
 
 def _compare(got, want, rtol, atol):
-    want = np.asarray(want)
+    want = _array(want)
     if got.dtype != want.dtype:
         return f"dtype {got.dtype}, expected {want.dtype}"
     if got.shape != want.shape:
