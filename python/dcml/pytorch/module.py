@@ -26,8 +26,8 @@ class DaceModule(torch.nn.Module):
     module: the module to wrap; it stays reachable as ``.model`` and shares its parameters with the wrapper.
     dummy_inputs: tuple of example inputs; if given, the module is captured at once instead of at the first call.
     cuda: run on the GPU; None: as the module's parameters lie.
-    training: trace in train mode.  From the first call of ``train()`` or ``eval()`` on the wrapper, the modes of
-        the module and its children decide instead.
+    training: True or False calls ``train()`` or ``eval()`` on the module; None leaves its modes as they are.  The
+        modes of the module and its children decide at each call, as in PyTorch.
     backward: make results differentiable, in the inputs and parameters that require a gradient.
     apply_strict, auto_optimize: accepted for source compatibility; the compiler always does both.
     debug_transients: return all intermediate values too, after the results; their names are in ``transients``.
@@ -43,7 +43,7 @@ class DaceModule(torch.nn.Module):
     torch.Size([4, 3])
     """
 
-    def __init__(self, module, dummy_inputs=None, cuda=None, training=False, backward=False, apply_strict=True,
+    def __init__(self, module, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                  auto_optimize=True, debug_transients=False, sdfg_name=None):
         super().__init__()
         state = self.__dict__
@@ -55,14 +55,13 @@ class DaceModule(torch.nn.Module):
         self.cuda_enabled = cuda
         self.backward, self.apply_strict, self.auto_optimize = backward, apply_strict, auto_optimize
         self.debug_transients, self.sdfg_name = debug_transients, sdfg_name or "dace_model"
-        self.training = training
-        self._own_mode = training is False  # modes of the module are overruled until train() or eval() is called
+        self.training = module.training
         self.post_onnx_hooks = collections.OrderedDict()
         self.post_autodiff_hooks = collections.OrderedDict()
         self.post_compile_hooks = collections.OrderedDict()
         self._forget()
-        if training and not module.training:
-            self.train()
+        if training is not None:
+            self.train(training)
         if dummy_inputs is not None:
             self._find(dummy_inputs if isinstance(dummy_inputs, (tuple, list)) else (dummy_inputs,), {})
 
@@ -84,11 +83,10 @@ class DaceModule(torch.nn.Module):
     def _find(self, args, kwargs):
         """The plan for these arguments."""
         key = _quick_key(args, kwargs)
-        if not self._own_mode:
-            modes = self._modes
-            if modes is None:
-                modes = self._modes = list(self.model.modules())
-            key = (key, tuple([m.training for m in modes]))
+        modes = self._modes
+        if modes is None:
+            modes = self._modes = list(self.model.modules())
+        key = (key, tuple([m.training for m in modes]))
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -101,7 +99,7 @@ class DaceModule(torch.nn.Module):
         """A capture that serves these arguments, made if there is none."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        modes = None if self._own_mode else key[1]
+        modes = key[1]
         kind = (str(spec), modes, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
                                         for leaf in leaves))
         known = self._captures.setdefault(kind, [])
@@ -113,7 +111,7 @@ class DaceModule(torch.nn.Module):
             known = self._captures.setdefault(kind, [])
         once_static = any(not one.capture.guard.symbolic for one in known)
         made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=not once_static or len(known) < 2,
-                       train=False if self._own_mode else None, debug=self.debug_transients)
+                       train=None, debug=self.debug_transients)
         known.append(_Captured(self, made))
         self.transients = [name for name, _ in made.transients]
         return known[-1]
@@ -121,7 +119,6 @@ class DaceModule(torch.nn.Module):
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
         """Sets train mode for the wrapped module; its modes decide from now on."""
-        self._own_mode = False
         self._modes = None
         self.model.train(mode)
         self.training = mode
@@ -357,7 +354,7 @@ class _Plan:
                 leaves[leaf].copy_(results[index].detach())
 
 
-def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=False, backward=False, apply_strict=True,
+def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                 auto_optimize=True, sdfg_name=None, debug_transients=False):
     """Decorator for nn.Module classes: their instances are DaceModules around an instance of the class.
 
