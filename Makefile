@@ -1,5 +1,6 @@
 # dcml: see `make help`.
 CC ?= cc
+PYTHON3 ?= python3
 PYTHON ?= .venv/bin/python
 CFLAGS ?= -O2 -g
 WARN = -std=gnu11 -Wall -Wextra -Werror -Wno-maybe-uninitialized
@@ -8,28 +9,56 @@ CORE := $(filter-out csrc/python/%,$(wildcard csrc/*.c csrc/*/*.c csrc/*/*/*.c))
 OBJ := $(CORE:%.c=$(OUT)/%.o) $(OUT)/onnx.pb-c.o
 TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
 LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
+TORCH ?= torch==2.13.0
 .SECONDARY:
+.DEFAULT_GOAL := help
 
-lib: $(OUT)/libdcml.a       ## build the C core as a static library
-ctest: $(TESTS)             ## build and run the C tests
+help:    ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+# ---- for users ----
+
+setup: .venv/.ready    ## install what is missing (apt and pip) and build the extension
+demo: setup            ## train the digits network beside PyTorch; writes digits-report.html
+	$(PYTHON) examples/digits.py
+test: setup            ## run every test, C and Python
+	$(MAKE) ctest
+	$(PYTHON) -m pytest -q tests
+bench: setup           ## measure against PyTorch, interleaved, and print ratios
+	$(PYTHON) bench/run.py
+
+.venv/.ready: scripts/setup.sh pyproject.toml setup.py $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/*/*/*.[ch] csrc/*/*/*.def tools/*.py)
+	PYTHON3="$(PYTHON3)" TORCH="$(TORCH)" sh scripts/setup.sh
+	@touch $@
+
+# ---- for developers ----
+
+lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
+ctest: $(TESTS)        ## build and run the C tests
 	@for t in $(TESTS); do echo "== $$t"; $$t || exit 1; done
+asan:                  ## the C tests under the address and undefined-behaviour sanitizers
+	$(MAKE) ctest OUT=build/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation"
+check: lib ctest       ## what to run before a commit
+	$(PYTHON) -m pytest -q tests/test_layers.py
+clean:                 ## remove everything that was built
+	rm -rf build .venv python/dcml/*.so
 
 $(OUT)/libdcml.a: $(OBJ)
 	@rm -f $@; ar rcs $@ $(OBJ)
 $(OUT)/gen/ops_text.h: csrc/ops/ops.def tools/embed.py
 	@mkdir -p $(dir $@)
-	python3 tools/embed.py $< $@ ops_text
+	$(PYTHON) tools/embed.py $< $@ ops_text
 $(OUT)/gen/onnx.pb-c.c $(OUT)/gen/onnx.pb-c.h &:
 	@mkdir -p $(OUT)/gen
-	$(PYTHON) tools/proto.py "$$($(PYTHON) -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "onnx-ml.proto"))')" $(OUT)/gen
+	$(PYTHON) tools/proto.py $(OUT)/gen
 $(OUT)/onnx.pb-c.o: $(OUT)/gen/onnx.pb-c.c
 	$(CC) -std=gnu11 -w $(CFLAGS) -fPIC -I$(OUT)/gen -c $< -o $@
 $(OUT)/%.o: %.c | $(OUT)/gen/ops_text.h $(OUT)/gen/onnx.pb-c.h
 	@mkdir -p $(dir $@)
 	$(CC) $(WARN) $(CFLAGS) -fPIC -fopenmp -Icsrc -I$(OUT)/gen -MMD -c $< -o $@
+$(OUT)/csrc/ops/table.o: $(OUT)/gen/ops_text.h
 $(OUT)/test_%: tests/c/test_%.c $(OUT)/libdcml.a
 	$(CC) $(WARN) $(CFLAGS) -Icsrc -I$(OUT)/gen $< $(OUT)/libdcml.a $(LDLIBS) -o $@
-help:                       ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
-.PHONY: lib ctest help
+
+.PHONY: help setup demo test bench lib ctest asan check clean
 -include $(OBJ:.o=.d)

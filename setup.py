@@ -12,21 +12,10 @@ ROOT = os.path.dirname(os.path.abspath(__file__))
 GENERATED = os.path.join("build", "gen")
 
 
-def onnx_proto():
-    """The onnx-ml.proto that the onnx package ships."""
-    import importlib.util
-    folder = importlib.util.find_spec("onnx").submodule_search_locations[0]
-    for name in ("onnx-ml.proto", "onnx.proto"):
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            return path
-    raise SystemExit("the onnx package has no .proto file")
-
-
 def generate():
     os.makedirs(GENERATED, exist_ok=True)
     subprocess.check_call([sys.executable, "tools/embed.py", "csrc/ops/ops.def", f"{GENERATED}/ops_text.h", "ops_text"])
-    subprocess.check_call([sys.executable, "tools/proto.py", onnx_proto(), GENERATED])
+    subprocess.check_call([sys.executable, "tools/proto.py", GENERATED])
 
 
 class Build(build_ext):

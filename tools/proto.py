@@ -1,22 +1,29 @@
-"""Compiles onnx.proto for C: proto.py INPUT OUTPUT_FOLDER.
-
-protoc-c wants proto2 without reserved ranges it does not know; the file is used as it is, under a short name.
-"""
+"""Compiles the .proto file of the installed onnx package for C: proto.py OUTPUT_FOLDER."""
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 
 
-def compile_proto(source: str, folder: str) -> None:
+def onnx_proto() -> str:
+    """The file that covers ai.onnx and ai.onnx.ml, without importing the package."""
+    for folder in importlib.util.find_spec("onnx").submodule_search_locations:
+        for name in ("onnx-ml.proto", "onnx.proto"):
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                return path
+    raise SystemExit("the onnx package ships no .proto file")
+
+
+def compile_proto(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
-    local = os.path.join(folder, "onnx.proto")
-    target = os.path.join(folder, "onnx.pb-c.c")
+    source, target = onnx_proto(), os.path.join(folder, "onnx.pb-c.c")
     if os.path.exists(target) and os.path.getmtime(target) > os.path.getmtime(source):
         return
-    shutil.copyfile(source, local)
-    subprocess.check_call(["protoc-c", f"--proto_path={folder}", f"--c_out={folder}", local])
+    shutil.copyfile(source, os.path.join(folder, "onnx.proto"))
+    subprocess.check_call(["protoc-c", f"--proto_path={folder}", f"--c_out={folder}", os.path.join(folder, "onnx.proto")])
 
 
 if __name__ == "__main__":
-    compile_proto(*sys.argv[1:3])
+    compile_proto(sys.argv[1])

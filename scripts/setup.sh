@@ -1,0 +1,35 @@
+#!/bin/sh
+# Installs what is missing and builds the extension into .venv.  Run by `make setup`.
+set -e
+
+PYTHON3="${PYTHON3:-python3}"
+TORCH="${TORCH:-torch>=2.10}"
+
+missing=""
+command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+command -v protoc-c >/dev/null 2>&1 || missing="$missing protobuf-c-compiler"
+[ -f /usr/include/protobuf-c/protobuf-c.h ] || missing="$missing libprotobuf-c-dev"
+"$PYTHON3" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+"$PYTHON3" -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))' \
+  >/dev/null 2>&1 || missing="$missing python3-dev"
+
+if [ -n "$missing" ]; then
+  if [ "$(id -u)" = 0 ]; then sudo=""
+  elif sudo -n true >/dev/null 2>&1; then sudo="sudo -n"
+  else
+    echo "Please run this once, then try again:"
+    echo "  sudo apt-get update && sudo apt-get install -y$missing"
+    exit 1
+  fi
+  $sudo apt-get update -qq
+  # shellcheck disable=SC2086  (a list of packages)
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq $missing
+fi
+
+[ -x .venv/bin/python ] || "$PYTHON3" -m venv .venv
+pip=".venv/bin/python -m pip --disable-pip-version-check -q"
+$pip install "setuptools>=68" wheel numpy onnx
+.venv/bin/python -c 'import torch' >/dev/null 2>&1 || $pip install "$TORCH"
+$pip install pytest scikit-learn
+$pip install "onednn-cpu-gomp>=2023.2" || echo "oneDNN is not available here; the built-in kernels serve."
+$pip install --no-build-isolation --no-deps -e .
