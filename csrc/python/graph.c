@@ -121,10 +121,29 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
   module_state *state = state_of((PyObject *)self);
   dc_array shape = {.dtype = (dc_dtype)k->dtype, .rank = k->rank};
   void *data;
-  if (!k->data || !dc_container_dims(self->graph, c, shape.dims)) return PyErr_Format(state->errors[DC_ERR_VALUE], "'%s' holds no data", text);
+  if (!k->data || !dc_container_dims(self->graph, c, shape.dims)) Py_RETURN_NONE;
   PyObject *array = new_tensor(state, &shape, false, NULL, &data);
   if (array) memcpy(data, k->data, k->data_bytes);
   return array;
+}
+
+/* Gives a weight its initial contents, which an export writes out. */
+static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
+  const char *name;
+  PyObject *value;
+  tensor_view view;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "sO", &name, &value)) return NULL;
+  dc_cid c = find(self, name);
+  if (!c || view_tensor(state, value, &view)) return NULL;
+  dc_container *k = dc_cont(self->graph, c);
+  int64_t dims[64];
+  bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank && dc_container_dims(self->graph, c, dims) &&
+              memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
+  if (fits) k->data_bytes = bytes_of(&view.array), k->data = dc_arena_copy(&self->graph->arena, view.array.data, k->data_bytes);
+  release_view(&view);
+  if (!fits) return PyErr_Format(state->errors[DC_ERR_SHAPE], "'%s' is no weight of this type and shape", name);
+  Py_RETURN_NONE;
 }
 
 static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_container *)) {
@@ -335,8 +354,16 @@ static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
 static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   uint8_t *bytes;
   uint64_t n;
+  dc_cid blocked;
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = session_of(state);
   (void)unused;
-  RAISE_IF(state_of((PyObject *)self), dc_onnx_export(self->graph, &bytes, &n));
+  if (!session) return NULL;
+  dc_graph *typed = dc_graph_clone(self->graph); /* outputs need types and shapes */
+  dc_status status = dc_pass_infer(session->ops, typed, &blocked);
+  if (!status) status = dc_onnx_export(typed, &bytes, &n);
+  dc_graph_destroy(typed);
+  RAISE_IF(state, status);
   PyObject *out = PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)n);
   free(bytes);
   return out;
@@ -372,7 +399,8 @@ static PyMethodDef methods[] = {
      "add_node(op, inputs, outputs, attrs={}, domain='', name='') -> names. outputs: a count or wanted names; an absent input is None."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
-    {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents."},
+    {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
+    {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},

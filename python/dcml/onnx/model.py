@@ -185,9 +185,14 @@ class ONNXModel:
         return self.sdfg.node(0)
 
     def save(self, path):
-        """Writes the model as an ONNX file."""
+        """Writes the model, with its weights as they are now, as an ONNX file."""
+        graph = self._graph
+        if self._parameters is not None:
+            graph = graph.clone()
+            for name, value in self._parameters.items():
+                graph.set_data(name, value.detach())
         with open(path, "wb") as file:
-            file.write(self._graph.to_onnx())
+            file.write(graph.to_onnx())
 
     def __repr__(self):
         return f"ONNXModel({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"

@@ -97,6 +97,13 @@ class SDFG:
                 break
         return total
 
+    def to_svg(self):
+        """The graph as self-contained SVG text."""
+        from .svg import graph_svg
+        return graph_svg(self.graph)
+
+    _repr_svg_ = to_svg
+
     def apply_strict_transformations(self):
         """Removes what has no effect: dead nodes, identities, constants that can be folded."""
         self.graph.run_pass("simplify")
