@@ -67,9 +67,9 @@ dc_ex dc_pool_cons(dc_pool *pool, dc_exnode node, const dc_ex *args) {
   node.args = pool->args.n;
   for (uint32_t k = 0; k < node.nargs; k++) {
     dc_ex argument = args[k]; /* args may point into the pool's own array, which moves */
-    dc_ex *before = pool->args.v;
+    const dc_ex *before = pool->args.v, *end = before + pool->args.n; /* a caller's array may begin right there */
     DC_PUSH(pool->arena, &pool->args, argument);
-    if (args >= before && args < before + pool->args.n) args = pool->args.v + (args - before);
+    if (args >= before && args < end) args = pool->args.v + (args - before);
   }
   DC_PUSH(pool->arena, &pool->nodes, node);
   return pool->slots[slot] = pool->nodes.n - 1;
@@ -268,6 +268,8 @@ static dc_ex index_prim(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
     case DC_MOD: return dc_ix_mod(pool, a, b);
     case DC_MIN: return dc_ix_min(pool, a, b);
     case DC_MAX: return dc_ix_max(pool, a, b);
+    case DC_DIV: /* truncation and floor agree where nothing is negative */
+      return dc_ix_proves_ge(pool, a, 0) && dc_ix_proves_ge(pool, b, 0) ? dc_ix_div(pool, a, b) : 0;
     default: return 0;
   }
 }

@@ -283,6 +283,7 @@ int64_t dc_ix_eval(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, c
   switch (node->op) {
     case DC_EX_IDIV: return floor_div(a, b);
     case DC_EX_IMOD: return floor_mod(a, b);
+    case DC_DIV: return b == 0 ? 0 : b == -1 ? wrap_mul(a, -1) : a / b;
     case DC_EX_IMIN: case DC_MIN: return a < b ? a : b;
     case DC_EX_IMAX: case DC_MAX: return a > b ? a : b;
     case DC_ADD: return wrap_add(a, b);

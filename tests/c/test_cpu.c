@@ -199,6 +199,9 @@ static const example examples[] = {
      " map c in 0:5 { reduce n in 0:4, p in 0:30 { a[] sum= X[n, c, p] b[] sum= X[n, c, p] * X[n, c, p] } M[c] = a[] / 120.0f V[c] = b[] / 120.0f - M[c] * M[c] } } }", {0}, 1e-5},
     {"the first greatest", "graph g { input X: f32[12, 33] temp m: f32[] register temp Y: i64[12] outputs Y state s {"
      " map i in 0:12 { reduce j in 0:33 { m[] max= X[i, j] } reduce j in 0:33 { Y[i] min= X[i, j] == m[] ? j : 33 } } } }", {0}, 0},
+    {"space to depth", "graph g { input X: f32[2, 2, 6, 6] temp Y: f32[2, 8, 3, 3] outputs Y state s {"
+     " map n in 0:2, c in 0:2, p in 0:2, q in 0:2, h in 0:3, w in 0:3 { Y[n, c + 4*p + 2*q, h, w] = X[n, c, 2*h + p, q + 2*w] } } }", {0}, 0},
+    {"a reduction over nothing", "graph g { input X: f32[3, 4] temp Y: f32[4, 3] outputs Y state s { map i in 0:4, j in 0:3 { reduce { Y[i, j] sum= X[j, i] } } } }", {0}, 0},
     {"a tasklet alone", "graph g { input X: f32[3] temp Y: f32[] outputs Y state s { Y[] = X[0] + X[1] * X[2] } }", {0}, 1e-6},
     {"booleans reduce", "graph g { input B: bool[99] temp A: bool[] temp O: bool[] outputs A, O state s { reduce i in 0:99 { A[] min= B[i] O[] max= B[i] } } }", {0}, 0},
     {"double functions", "graph g { input X: f64[64] temp Y: f64[64] outputs Y state s { map i in 0:64 { Y[i] = exp(X[i]) + erf(X[i]) * sigmoid(X[i]) - softplus(X[i]) + pow(abs(X[i]), X[i]) } } }", {0}, 1e-13},

@@ -63,15 +63,16 @@ static dc_status copy_node(copier *c, dc_nid id, int depth, dc_nid *out) {
   if (depth > 60) return dc_error(DC_ERR_MODEL, "maps are nested too deeply");
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "a kernel holds a library node");
   if (node.kind == DC_NODE_TASKLET) return *out = copy_tasklet(c, node.tasklet), DC_OK;
-  uint32_t outer = c->params_from.n;
-  dc_param *params = DC_NEW_ARRAY(&c->to->arena, dc_param, node.map.n_params);
+  uint32_t outer = c->params_from.n, n_params = node.map.n_params ? node.map.n_params : 1;
+  dc_param *params = DC_NEW_ARRAY(&c->to->arena, dc_param, n_params);
+  if (!node.map.n_params) params[0] = dc_param_new(&c->to->pool, "i", dc_ex_int(&c->to->pool, 0), dc_ex_int(&c->to->pool, 1), 0);
   for (uint32_t k = 0; k < node.map.n_params; k++) {
     dc_parameter p = c->from->pool.params.v[node.map.params[k]];
     params[k] = dc_param_new(&c->to->pool, "i", import(c, p.begin), import(c, p.end), import(c, p.step));
     DC_PUSH(&c->to->arena, &c->params_from, node.map.params[k]);
     DC_PUSH(&c->to->arena, &c->params_to, dc_ex_par(&c->to->pool, params[k]));
   }
-  *out = dc_node_map(c->to, (dc_schedule)node.map.schedule, params, node.map.n_params);
+  *out = dc_node_map(c->to, (dc_schedule)node.map.schedule, params, n_params); /* a map without parameters runs once */
   for (uint32_t k = 0; k < node.map.body.n; k++) {
     dc_nid child;
     DC_TRY(copy_node(c, node.map.body.v[k], depth + 1, &child));
