@@ -1,4 +1,4 @@
 """Reverse-mode differentiation of graphs: vjp of an ONNX model, add_backward_pass on an SDFG."""
-from .api import add_backward_pass, make_backward_function, vjp
+from .api import add_backward_pass, vjp
 
-__all__ = ["add_backward_pass", "make_backward_function", "vjp"]
+__all__ = ["add_backward_pass", "vjp"]

@@ -59,18 +59,3 @@ def add_backward_pass(sdfg, state, outputs, inputs):
         if name not in known:
             raise _core.ValueError_(f"{name!r} is not a container of {sdfg.name!r}")
     sdfg.graph.add_backward(state.index, *names)
-
-
-def make_backward_function(model, apply_strict=False):
-    """Forward and backward SDFGs of an ONNXModel, with a function that computes both.
-
-    model: ONNXModel.  apply_strict: accepted for source compatibility.
-    Returns (forward SDFG, backward SDFG, function, {name: Array} of the backward pass's inputs).
-    """
-    from ..sdfg import SDFG
-    graph = model._graph
-    wrt = [n for n in [*graph.inputs, *graph.params] if graph.info(n)[0] in (1, 10, 11, 16)]
-    function = _core.Function(graph, wrt=wrt)
-    forward, backward = (SDFG(g) for g in function.differentiate())
-    arrays = backward.arrays
-    return forward, backward, function, {name: arrays[name] for name in backward.graph.inputs}

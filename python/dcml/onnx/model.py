@@ -186,11 +186,10 @@ class ONNXModel:
 
     def save(self, path):
         """Writes the model, with its weights as they are now, as an ONNX file."""
-        graph = self._graph
-        if self._parameters is not None:
-            graph = graph.clone()
-            for name, value in self._parameters.items():
-                graph.set_data(name, value.detach())
+        graph = self._graph.clone()
+        for name, value in (self._parameters or {}).items():
+            graph.set_data(name, value.detach())
+        graph.run_pass("infer")  # a file states the types of its outputs
         with open(path, "wb") as file:
             file.write(graph.to_onnx())
 

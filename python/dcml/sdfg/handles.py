@@ -118,8 +118,10 @@ class SDFG:
     def save(self, path):
         """Writes the text form, which dcml._core.parse reads back; for a path ending in .onnx, the ONNX form."""
         if str(path).endswith(".onnx"):
+            graph = self.graph.clone()
+            graph.run_pass("infer")  # a file states the types of its outputs
             with open(path, "wb") as file:
-                file.write(self.graph.to_onnx())
+                file.write(graph.to_onnx())
             return
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.graph.text())
