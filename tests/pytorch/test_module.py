@@ -23,11 +23,11 @@ class Net(nn.Module):
         return self.fc(self.drop(x.flatten(1))) * scale
 
 
-def pair(**options):
+def pair(training=False, **options):
     """The same network twice: compiled, and as torch runs it."""
     torch.manual_seed(0)
     plain = Net()
-    return DaceModule(copy.deepcopy(plain), **options), plain
+    return DaceModule(copy.deepcopy(plain), training=training, **options), plain
 
 
 def close(a, b, tolerance=1e-4):
@@ -38,7 +38,7 @@ def image(batch=3):
     return torch.randn(batch, 1, 8, 8, generator=torch.Generator().manual_seed(batch))
 
 
-def test_forward_in_eval_mode_by_default():
+def test_forward_computes_what_the_module_computes():
     compiled, plain = pair()
     close(compiled(image()), plain.eval()(image()))
     assert not compiled(image()).requires_grad
@@ -118,10 +118,13 @@ def test_train_and_eval_switch():
     close(compiled(image()), plain(image()))
 
 
-def test_wrapping_leaves_the_mode_of_the_module():
+def test_wrapping_leaves_the_mode_of_the_module_unless_told():
     plain = Net()
-    DaceModule(plain)(image())
-    assert plain.training and plain.norm.training
+    compiled = DaceModule(plain)
+    assert compiled.training and plain.training
+    close(compiled(image()), copy.deepcopy(plain)(image()))
+    assert not DaceModule(plain, training=False).training and not plain.norm.training
+    assert DaceModule(plain, training=True).training and plain.norm.training
 
 
 def test_two_batch_sizes_share_a_capture():

@@ -111,14 +111,14 @@ class DaceModule(torch.nn.Module):
             known = self._captures.setdefault(kind, [])
         once_static = any(not one.capture.guard.symbolic for one in known)
         made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=not once_static or len(known) < 2,
-                       train=None, debug=self.debug_transients)
+                       debug=self.debug_transients)
         known.append(_Captured(self, made))
         self.transients = [name for name, _ in made.transients]
         return known[-1]
 
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
-        """Sets train mode for the wrapped module; its modes decide from now on."""
+        """Sets the mode of the wrapped module and all inside it."""
         self._modes = None
         self.model.train(mode)
         self.training = mode
