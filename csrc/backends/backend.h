@@ -13,8 +13,9 @@ typedef struct dc_program dc_program;
 
 /* Native libraries (oneDNN, OpenBLAS), opened at run time. */
 typedef struct dc_natives dc_natives;
-/* mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that load. */
-DC_MUST_USE dc_status dc_natives_create(const char *mask, dc_natives **out);
+/* mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that load.
+ * folder: where libraries may lie besides the system's places; NULL: nowhere. */
+DC_MUST_USE dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out);
 void dc_natives_destroy(dc_natives *natives);
 /* Would some native serve this node?  Writes the reason of the last refusal to *why if not. */
 bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char **why);

@@ -16,7 +16,11 @@ void raise_status(module_state *state, dc_status status) {
 
 dc_session *session_of(module_state *state) {
   if (state->session_ready) return &state->session;
-  dc_status status = dc_session_create(&state->session);
+  PyObject *prefix = PySys_GetObject("prefix"); /* borrowed; wheels put libraries into its lib folder */
+  const char *folder = prefix && PyUnicode_Check(prefix) ? PyUnicode_AsUTF8(prefix) : NULL;
+  char path[4096];
+  bool fits = folder && PyOS_snprintf(path, sizeof path, "%s/lib", folder) < (int)sizeof path;
+  dc_status status = dc_session_create(fits ? path : NULL, &state->session);
   if (status) {
     raise_status(state, status);
     return NULL;

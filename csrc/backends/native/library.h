@@ -6,7 +6,7 @@
 
 typedef struct {
   const char *name; /* as rows write it in `natives` */
-  const char *(*open)(void **handle); /* NULL, or why it cannot be used */
+  const char *(*open)(const char *folder, void **handle); /* looks in folder too; NULL, or why it cannot be used */
   void (*close)(void *handle);
   /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
   const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);
@@ -14,6 +14,8 @@ typedef struct {
   dc_status (*run)(void *call, void *const *buffers); /* thread-safe */
   void (*destroy)(void *call);
 } dc_native_library;
+
+extern const dc_native_library dc_native_onednn;
 
 
 #endif

@@ -16,7 +16,7 @@ struct dc_natives {
   bool verbose;
 };
 
-static const dc_native_library *const known[] = {NULL};
+static const dc_native_library *const known[] = {&dc_native_onednn, NULL};
 
 static bool in_mask(const char *mask, const char *name) {
   size_t n = strlen(name);
@@ -25,7 +25,7 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
-dc_status dc_natives_create(const char *mask, dc_natives **out) {
+dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
   const char *verbose = getenv("DCML_VERBOSE");
@@ -33,7 +33,7 @@ dc_status dc_natives_create(const char *mask, dc_natives **out) {
   for (uint32_t k = 0; known[k] && natives->n < MAX_LIBRARIES; k++) {
     if (mask && *mask && !in_mask(mask, known[k]->name)) continue;
     void *handle;
-    const char *why = known[k]->open(&handle);
+    const char *why = known[k]->open(folder, &handle);
     if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", known[k]->name, why);
     if (why) continue;
     natives->list[natives->n] = known[k];

@@ -1,0 +1,88 @@
+/* oneDNN's C interface as far as we use it, opened at run time: no header of it is needed to
+ * build.  The numbers are those of the 3.x binary interface. */
+#ifndef DCML_BACKENDS_NATIVE_ONEDNN_H
+#define DCML_BACKENDS_NATIVE_ONEDNN_H
+
+#include "backends/native/library.h"
+
+enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1 };
+enum { DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST };
+enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
+
+typedef int64_t dnn_dims[DNN_MAX_DIMS];
+typedef struct {
+  int arg;
+  void *memory;
+} dnn_arg;
+typedef struct {
+  int major, minor, patch;
+} dnn_version;
+
+typedef struct {
+  void *handle, *engine, *stream;
+  const dnn_version *(*version)(void);
+  int (*engine_create)(void **, int, size_t);
+  int (*engine_destroy)(void *);
+  int (*stream_create)(void **, void *, unsigned);
+  int (*stream_destroy)(void *);
+  int (*desc_strided)(void **, int, const int64_t *, int, const int64_t *);
+  int (*desc_tagged)(void **, int, const int64_t *, int, int);
+  int (*desc_destroy)(void *);
+  int (*desc_equal)(const void *, const void *);
+  size_t (*desc_size)(const void *);
+  int (*memory_create)(void **, const void *, void *, void *);
+  int (*memory_destroy)(void *);
+  int (*conv_forward)(void **, void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
+                      const int64_t *, const void *);
+  int (*conv_data)(void **, void *, int, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *, const int64_t *,
+                   const void *, const void *);
+  int (*conv_weights)(void **, void *, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
+                      const int64_t *, const void *, const void *);
+  int (*matmul)(void **, void *, const void *, const void *, const void *, const void *, const void *);
+  int (*reorder)(void **, const void *, void *, const void *, void *, const void *);
+  int (*primitive_create)(void **, const void *);
+  int (*primitive_destroy)(void *);
+  int (*primitive_desc_destroy)(void *);
+  const void *(*query)(const void *, int, int);
+  int (*execute)(const void *, void *, int, const dnn_arg *);
+} dnn_library;
+
+/* One operand of the main primitive: a caller's buffer, reordered if the primitive wants another layout. */
+typedef struct {
+  int arg, buffer;   /* position among the call's buffers */
+  bool output;
+  void *plain;       /* memory descriptor of the caller's layout */
+  const void *wanted; /* of the primitive, owned by its descriptor */
+  void *reorder;     /* primitive, or NULL */
+  size_t offset;     /* of the reordered copy in the scratch block */
+} dnn_operand;
+
+enum { DNN_MAX_OPERANDS = 4 };
+typedef struct {
+  const dnn_library *lib;
+  void *desc, *hint, *primitive;
+  dnn_operand operands[DNN_MAX_OPERANDS];
+  int n_operands;
+  size_t scratch_bytes;
+  void *idle_scratch; /* taken by an atomic exchange */
+  void *temp_descs[8];
+  int n_temp_descs;
+  uint64_t zero_bytes; /* nothing to compute: clear so many bytes of buffer `zero_buffer` */
+  int zero_buffer;
+  bool empty;
+} dnn_call;
+
+/* onednn_ops.c */
+const char *dc_onednn_refuses(void *handle, const dc_graph *graph, dc_nid node);
+DC_MUST_USE dc_status dc_onednn_build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols);
+/* onednn.c, for onednn_ops.c */
+DC_MUST_USE dc_status dc_onednn_failed(int code, const char *what);
+void *dc_onednn_desc(dnn_call *call, int n, const int64_t *dims, const int64_t *strides); /* strides NULL: any layout */
+void dc_onednn_operand(dnn_call *call, int arg, int buffer, bool output, void *plain, int query);
+#define DNN_TRY(call, what)                                        \
+  do {                                                             \
+    int dnn_code = (call);                                         \
+    if (dnn_code) return dc_onednn_failed(dnn_code, (what));       \
+  } while (0)
+
+#endif
