@@ -1,0 +1,179 @@
+/* Accesses and the proofs about them.
+ *
+ * The one lemma: if  f = Q*p + r  and  g = Q*q + s  with |r - s| < Q, then f = g forces p = q.
+ * With Q = 1 it covers plain indices, with Q > 1 the digits of flattened and grouped ones. */
+#include "passes/access.h"
+
+/* ---- collection ---- */
+
+typedef struct {
+  dc_arena *arena;
+  DC_VEC(dc_ex) reads;
+} read_list;
+
+static void note_read(void *context, const dc_pool *pool, dc_ex e) {
+  read_list *list = context;
+  if (dc_ex_node(pool, e)->op == DC_EX_READ) DC_PUSH(list->arena, &list->reads, e);
+}
+
+typedef struct {
+  dc_graph *graph;
+  dc_arena *arena;
+  dc_accesses *out;
+} collector;
+
+dc_cid dc_access_root(const dc_graph *graph, dc_cid c) {
+  while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
+  return c;
+}
+
+static void add(const collector *c, dc_access access) {
+  access.root = dc_access_root(c->graph, access.container);
+  DC_PUSH(c->arena, c->out, access);
+}
+
+static void add_reads(const collector *c, dc_ex e, dc_nid by) {
+  read_list list = {.arena = c->arena};
+  if (e) dc_ex_walk(&c->graph->pool, e, note_read, &list);
+  for (uint32_t k = 0; k < list.reads.n; k++) {
+    dc_cid container = dc_ex_node(&c->graph->pool, list.reads.v[k])->ref;
+    add(c, (dc_access){.container = container, .element = list.reads.v[k], .node = by, .reads = true});
+  }
+}
+
+static void collect_tasklet(const collector *c, dc_nid id, bool in_reduce) {
+  dc_tasklet t = dc_node_at(c->graph, id)->tasklet;
+  add_reads(c, t.guard, id);
+  add_reads(c, t.value, id);
+  for (uint32_t d = 0; d < t.rank; d++) add_reads(c, t.index[d], id);
+  dc_ex element = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, t.out)->dtype, t.out, t.index, t.rank);
+  add(c, (dc_access){.container = t.out, .element = element, .node = id, .writes = true, .reads = t.wcr && !in_reduce,
+                     .initialised = t.wcr && in_reduce});
+}
+
+static void collect(const collector *c, dc_nid id, bool in_reduce) {
+  dc_node node = *dc_node_at(c->graph, id);
+  if (node.kind == DC_NODE_TASKLET) {
+    collect_tasklet(c, id, in_reduce);
+  } else if (node.kind == DC_NODE_LIBRARY) {
+    for (uint32_t k = 0; k < node.lib.n_in; k++)
+      if (node.lib.in[k]) add(c, (dc_access){.container = node.lib.in[k], .node = id, .reads = true});
+    for (uint32_t k = 0; k < node.lib.n_out; k++)
+      if (node.lib.out[k]) add(c, (dc_access){.container = node.lib.out[k], .node = id, .writes = true});
+  } else {
+    for (uint32_t k = 0; k < node.map.n_params; k++) {
+      dc_parameter p = c->graph->pool.params.v[node.map.params[k]];
+      add_reads(c, p.begin, id);
+      add_reads(c, p.end, id);
+    }
+    for (uint32_t k = 0; k < node.map.body.n; k++) collect(c, node.map.body.v[k], in_reduce || node.map.schedule == DC_MAP_REDUCE);
+  }
+}
+
+void dc_access_collect(dc_graph *graph, dc_arena *arena, dc_nid node, bool in_reduce, dc_accesses *out) {
+  collector c = {graph, arena, out};
+  collect(&c, node, in_reduce);
+}
+
+/* ---- parameters ---- */
+
+typedef struct {
+  const dc_param *set;
+  uint32_t n;
+  bool other;
+} param_search;
+
+bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p) {
+  for (uint32_t k = 0; k < n; k++)
+    if (set[k] == p) return true;
+  return false;
+}
+
+static void look_at_param(void *context, const dc_pool *pool, dc_ex e) {
+  param_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op == DC_EX_PARAM && !dc_access_in_set(s->set, s->n, node->ref)) s->other = true;
+}
+
+bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *set, uint32_t n) {
+  param_search s = {set, n, false};
+  if (e) dc_ex_walk(pool, e, look_at_param, &s);
+  return s.other;
+}
+
+/* ---- proofs ---- */
+
+bool dc_access_conflicts(const dc_access *a, const dc_access *b) { return a->root == b->root && (a->writes || b->writes); }
+
+/* The position of an element in its buffer, in elements. */
+static dc_ex flat_address(dc_graph *graph, dc_ex element) {
+  dc_pool *pool = &graph->pool;
+  dc_cid c = dc_ex_node(pool, element)->ref;
+  dc_ex sum = dc_ex_int(pool, 0), stride = dc_ex_int(pool, 1);
+  for (uint32_t d = dc_cont(graph, c)->rank; d-- > 0;) {
+    const dc_container *k = dc_cont(graph, c);
+    sum = dc_ix_add(pool, sum, dc_ix_mul(pool, dc_ex_arg(pool, element, d), k->strides ? k->strides[d] : stride));
+    stride = dc_ix_mul(pool, stride, dc_cont(graph, c)->shape[d]);
+  }
+  for (; dc_cont(graph, c)->alias_of; c = dc_cont(graph, c)->alias_of)
+    if (dc_cont(graph, c)->alias_offset) sum = dc_ix_add(pool, sum, dc_cont(graph, c)->alias_offset);
+  return sum;
+}
+
+typedef struct {
+  dc_ex f, g; /* indices of one dimension */
+} dimension;
+
+/* Number of comparable dimensions of two accesses; different views compare as flat memory. */
+static uint32_t dimensions(const dc_graph *graph, const dc_access *a, const dc_access *b) {
+  if (!a->element || !b->element) return 0;
+  return a->container == b->container ? dc_cont(graph, a->container)->rank : 1;
+}
+
+static dimension dimension_at(dc_graph *graph, const dc_access *a, const dc_access *b, uint32_t d) {
+  if (a->container != b->container) {
+    dc_ex f = flat_address(graph, a->element);
+    return (dimension){f, flat_address(graph, b->element)};
+  }
+  return (dimension){dc_ex_arg(&graph->pool, a->element, d), dc_ex_arg(&graph->pool, b->element, d)};
+}
+
+static bool reads_data(const dc_pool *pool, dimension x) {
+  return dc_ex_uses_op(pool, x.f, DC_EX_READ) || dc_ex_uses_op(pool, x.g, DC_EX_READ);
+}
+
+bool dc_access_disjoint(dc_graph *graph, const dc_access *a, const dc_access *b) {
+  dc_pool *pool = &graph->pool;
+  for (uint32_t d = 0; d < dimensions(graph, a, b); d++) {
+    dimension x = dimension_at(graph, a, b, d);
+    if (reads_data(pool, x)) continue;
+    dc_ex difference = dc_ix_sub(pool, x.f, x.g);
+    if (dc_ix_proves_ge(pool, difference, 1) || dc_ix_proves_ge(pool, dc_ix_sub(pool, x.g, x.f), 1)) return true;
+  }
+  return false;
+}
+
+static bool digit_forces_equal(dc_pool *pool, dimension x, const dc_param_pair *pair) {
+  dc_ex cf, cg, r, s;
+  if (reads_data(pool, x) || !dc_ix_split(pool, x.f, pair->p, &cf, &r) || !dc_ix_split(pool, x.g, pair->q, &cg, &s) || cf != cg) return false;
+  if (!dc_ix_proves_ge(pool, cf, 1)) {
+    cf = dc_ix_sub(pool, dc_ex_int(pool, 0), cf);
+    if (!dc_ix_proves_ge(pool, cf, 1)) return false;
+  }
+  dc_ex room = dc_ix_sub(pool, cf, dc_ex_int(pool, 1)), difference = dc_ix_sub(pool, r, s);
+  return dc_ix_proves_ge(pool, dc_ix_sub(pool, room, difference), 0) && dc_ix_proves_ge(pool, dc_ix_add(pool, room, difference), 0);
+}
+
+bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access *b, const dc_param_pair *pair,
+                            const dc_param_pair *known, uint32_t n_known) {
+  dc_pool *pool = &graph->pool;
+  for (uint32_t d = 0; d < dimensions(graph, a, b); d++) {
+    dimension x = dimension_at(graph, a, b, d);
+    for (uint32_t k = 0; k < n_known; k++) {
+      dc_ex p = dc_ex_par(pool, known[k].p);
+      x.g = dc_ex_subst(pool, x.g, &known[k].q, &p, 1);
+    }
+    if (digit_forces_equal(pool, x, pair)) return true;
+  }
+  return false;
+}

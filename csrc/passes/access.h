@@ -1,0 +1,40 @@
+/* Accesses: what a node reads and writes, element by element, and whether two accesses of
+ * different nodes can meet.  Every pass that moves work asks here; nothing here moves any. */
+#ifndef DCML_PASSES_ACCESS_H
+#define DCML_PASSES_ACCESS_H
+
+#include "ir/graph.h"
+
+enum { DC_MAX_MAP_PARAMS = 32 }; /* of one map, for the passes that match parameters */
+
+typedef struct {
+  dc_cid container, root; /* root: the container whose buffer it is */
+  dc_ex element;          /* the element as a READ expression; 0: all of the container (library nodes) */
+  dc_nid node;            /* the tasklet, the map whose range reads, or the library node */
+  bool reads, writes;     /* both: accumulates into what is there */
+  bool initialised;       /* a WCR write that an enclosing REDUCE map starts from the identity */
+} dc_access;
+typedef DC_VEC(dc_access) dc_accesses;
+
+/* Appends the accesses of a node and all under it, in program order. */
+void dc_access_collect(dc_graph *graph, dc_arena *arena, dc_nid node, bool in_reduce, dc_accesses *out);
+dc_cid dc_access_root(const dc_graph *graph, dc_cid container);
+
+/* p of one node stands for q of the other. */
+typedef struct {
+  dc_param p, q;
+} dc_param_pair;
+
+/* Same buffer, and at least one writes. */
+bool dc_access_conflicts(const dc_access *a, const dc_access *b);
+/* Proves that the accesses never touch the same element. */
+bool dc_access_disjoint(dc_graph *graph, const dc_access *a, const dc_access *b);
+/* Proves that wherever both touch the same element, pair->p == pair->q; `known` pairs are equal already. */
+bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access *b, const dc_param_pair *pair,
+                            const dc_param_pair *known, uint32_t n_known);
+
+/* Calls `leaf`-like visitor for each parameter under e; true if any is outside `set`. */
+bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *set, uint32_t n);
+bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
+
+#endif

@@ -1,0 +1,82 @@
+/* Inside fusion: fuse.c merges nodes of a scope, match.c says which loops of two nodes may be
+ * shared and whether that pays, contract.c makes what no longer leaves an iteration small,
+ * inline.c computes producers where they are read.  Only these include this. */
+#ifndef DCML_PASSES_FUSE_H
+#define DCML_PASSES_FUSE_H
+
+#include "passes/access.h"
+#include "passes/passes.h"
+
+/* By container: how many top-level nodes use its buffer and how many write it.  nodes is at least
+ * DC_SHARED_BUFFER where the contents are seen otherwise: inputs, outputs, saved values, views. */
+enum { DC_SHARED_BUFFER = 1 << 30 };
+typedef struct {
+  uint32_t nodes, writers;
+} dc_use_count;
+dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena);
+
+/* What match.c looks at; one entry per node of a scope under fusion. */
+typedef struct {
+  dc_nid node;
+  dc_accesses accesses;
+  uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
+  uint32_t n_tasklets;
+  bool heavy;             /* a contraction: more work than data, left to kernels of its own */
+} dc_group;
+
+typedef struct {
+  dc_graph *graph;
+  dc_arena *arena;        /* scratch */
+  const dc_param *outer;  /* parameters of the enclosing maps */
+  uint32_t n_outer;
+  bool parallel_outside;  /* an enclosing map already gives the threads their work */
+  bool in_reduce;
+  const dc_use_count *users;  /* of dc_fuse_count_users, kept up to date; NULL inside maps */
+} dc_fuse_scope;
+
+typedef struct {
+  dc_param_pair pairs[DC_MAX_MAP_PARAMS]; /* p: of the earlier node, q: of the later one */
+  uint32_t n;
+  dc_schedule schedule; /* of the merged map */
+} dc_match;
+
+void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out);
+/* Is there a dependence, as far as whole containers tell? */
+bool dc_groups_depend(const dc_group *a, const dc_group *b);
+/* The loops that a and the later b can share; the worth of sharing them, 0 if it is not legal or does not pay. */
+uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_group *b, dc_match *out);
+
+/* All accesses under some nodes with their places: order[] counts nodes in program order, a node's
+ * subtree is order[node] .. end[node], parent[] is the enclosing map (0: none). */
+typedef struct {
+  dc_graph *graph;
+  dc_arena *arena;
+  dc_accesses accesses;
+  uint32_t *order, *end;
+  dc_nid *parent;
+  uint32_t n_nodes; /* of the graph when the table was built */
+} dc_site_table;
+void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint32_t n, dc_site_table *out);
+static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid map) {
+  return !map || (t->order[node] >= t->order[map] && t->order[node] < t->end[map]);
+}
+/* What producing the value costs, in additions; READs are counted apart. */
+typedef struct {
+  double flops;
+  uint32_t reads;  /* READ leaves, those inside indices included */
+  bool by_data;    /* an index reads data */
+} dc_value_cost;
+dc_value_cost dc_value_cost_of(const dc_graph *graph, dc_ex value);
+/* Is any of the containers that e reads written by an access with from < order < to? */
+bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
+void dc_scope_remove(dc_scope *scope, dc_nid node);
+
+/* Computes copies, constants and the like where they are read instead of storing them. */
+void dc_fuse_inline(dc_graph *graph, dc_scope *scope);
+/* The same for cheap values inside one node that is fused already. */
+bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
+/* Forwards, shrinks and drops the temporaries of one top-level node. */
+void dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users);
+bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */
+
+#endif

@@ -1,0 +1,401 @@
+/* Temporaries of one node: forwarded into their readers, accumulated in place, shrunk to
+ * registers, or dropped.
+ *
+ * All uses of a private temporary lie under one node.  What is written and read in the same
+ * iteration need not be memory: a value with a simple reader moves into it, one that is indexed
+ * by the enclosing loops loses those dimensions, and a small rest becomes a register array. */
+#include "passes/fuse.h"
+
+enum { MAX_REGISTER_ELEMENTS = 512, MAX_SINGLE = 200, MAX_SHARED = 12 };
+
+typedef struct {
+  dc_graph *graph;
+  dc_arena arena;
+  dc_nid top;
+  const dc_use_count *users;
+  dc_site_table t;
+} contraction;
+
+static const dc_access *at(const contraction *c, uint32_t k) { return &c->t.accesses.v[k]; }
+static dc_tasklet tasklet_of(const contraction *c, const dc_access *a) { return dc_node_at(c->graph, a->node)->tasklet; }
+static bool is_private(const contraction *c, dc_cid root) { return c->users[root].nodes == 1; }
+static bool is_tasklet(const contraction *c, const dc_access *a) { return dc_node_at(c->graph, a->node)->kind == DC_NODE_TASKLET; }
+
+static void rebuild(contraction *c) { dc_sites_build(c->graph, &c->arena, &c->top, 1, &c->t); }
+
+static void remove_node(contraction *c, dc_nid node) {
+  dc_nid parent = c->t.parent[node];
+  if (!parent) return;
+  dc_scope_remove(&dc_node_at(c->graph, parent)->map.body, node);
+  if (dc_node_at(c->graph, parent)->map.body.n == 0) remove_node(c, parent);
+}
+
+static bool in_reduce(const contraction *c, dc_nid node) {
+  for (dc_nid m = c->t.parent[node]; m; m = c->t.parent[m])
+    if (dc_node_at(c->graph, m)->map.schedule == DC_MAP_REDUCE) return true;
+  return false;
+}
+
+/* Size as a tree, as it prints; stops counting at the limit. */
+static uint32_t tree_size(const dc_pool *pool, dc_ex e, uint32_t limit) {
+  uint32_t n = 1;
+  for (uint32_t k = 0; k < dc_ex_node(pool, e)->nargs && n < limit; k++) n += tree_size(pool, dc_ex_arg(pool, e, k), limit - n);
+  return n;
+}
+
+/* ---- forwarding ---- */
+
+typedef struct {
+  dc_ex element, value;
+} forward;
+
+static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const forward *f = context;
+  (void)pool;
+  return leaf == f->element ? f->value : leaf;
+}
+
+/* The unguarded tasklet that alone writes the container, seen before all its readers, which read
+ * the very element that it writes. */
+static const dc_access *plain_writer(const contraction *c, dc_cid root) {
+  const dc_access *writer = NULL;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != root) continue;
+    if (!is_tasklet(c, a) || (a->writes && (writer || a->reads || a->initialised || tasklet_of(c, a).guard))) return NULL;
+    if (a->writes) writer = a;
+  }
+  for (uint32_t k = 0; k < c->t.accesses.n && writer; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != root || a == writer) continue;
+    if (a->element != writer->element || c->t.order[a->node] <= c->t.order[writer->node]) return NULL;
+    if (!dc_site_is_under(&c->t, a->node, c->t.parent[writer->node])) return NULL;
+  }
+  return writer;
+}
+
+typedef struct {
+  uint32_t n, last; /* readers; order up to which the value must hold */
+  bool nested;      /* some reader is in a loop inside the writer's scope */
+} readers;
+
+static readers readers_of(const contraction *c, const dc_access *writer) {
+  readers r = {0, 0, false};
+  dc_nid scope = c->t.parent[writer->node], previous = 0;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != writer->root || a == writer) continue;
+    dc_nid child = a->node;
+    while (c->t.parent[child] != scope) child = c->t.parent[child];
+    uint32_t until = child == a->node ? c->t.order[child] : c->t.end[child];
+    r.nested |= child != a->node;
+    r.n += a->node != previous;
+    r.last = until > r.last ? until : r.last;
+    previous = a->node;
+  }
+  return r;
+}
+
+static bool is_simple(const dc_pool *pool, dc_ex e) {
+  while (dc_ex_node(pool, e)->op == DC_EX_CAST) e = dc_ex_arg(pool, e, 0);
+  return dc_ex_node(pool, e)->op == DC_EX_READ || dc_ex_node(pool, e)->nargs == 0;
+}
+
+static bool worth_forwarding(const contraction *c, dc_ex value, readers r) {
+  const dc_pool *pool = &c->graph->pool;
+  if (is_simple(pool, value)) return true;
+  if (r.nested) return false;
+  uint32_t limit = r.n == 1 ? MAX_SINGLE : MAX_SHARED;
+  return tree_size(pool, value, limit + 1) <= limit;
+}
+
+static bool try_forward(contraction *c, dc_cid root) {
+  const dc_access *w = plain_writer(c, root);
+  if (!w || !c->t.parent[w->node]) return false;
+  dc_tasklet t = tasklet_of(c, w);
+  readers r = readers_of(c, w);
+  if (!r.n || !worth_forwarding(c, t.value, r) || dc_sites_overwrite(&c->t, t.value, c->t.order[w->node], r.last)) return false;
+  forward f = {w->element, dc_ex_cast(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, t.value)};
+  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+    if (at(c, k)->root == root && at(c, k) != w) dc_node_rewrite(c->graph, at(c, k)->node, forward_read, &f);
+  remove_node(c, w->node);
+  return true;
+}
+
+/* ---- dead stores ---- */
+
+static bool try_drop(contraction *c, dc_cid root) {
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root == root && (!a->writes || !is_tasklet(c, a) || !c->t.parent[a->node])) return false;
+  }
+  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+    if (at(c, k)->root == root) remove_node(c, at(c, k)->node);
+  return true;
+}
+
+/* ---- updates in place ---- */
+
+/* The next access to w's buffer after w itself; NULL if none follows in the same scope. */
+static const dc_access *next_access(const contraction *c, const dc_access *w) {
+  const dc_access *next = NULL;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != w->root || c->t.order[a->node] <= c->t.order[w->node]) continue;
+    bool earlier = !next || c->t.order[a->node] < c->t.order[next->node];
+    if (earlier || (a->node == next->node && a->writes)) next = a;
+  }
+  return next;
+}
+
+/* Does the tasklet read the buffer that it writes? */
+static bool reads_own(const contraction *c, const dc_access *w) {
+  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+    if (at(c, k)->node == w->node && at(c, k)->root == w->root && at(c, k) != w) return true;
+  return false;
+}
+
+static const uint8_t wcr_prim[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
+
+/* T = a; T op= b  becomes  T = a op b;  T op= a; T op= b  becomes  T op= a op b. */
+static bool combine_updates(contraction *c, const dc_access *w, const dc_access *next) {
+  dc_pool *pool = &c->graph->pool;
+  dc_tasklet p = tasklet_of(c, w), q = tasklet_of(c, next);
+  dc_dtype type = (dc_dtype)dc_cont(c->graph, w->container)->dtype, wide = dc_dtype_compute(type);
+  if (!q.wcr || p.guard || (p.wcr && (p.wcr != q.wcr || q.guard)) || type == DC_BOOL || reads_own(c, next)) return false;
+  if (dc_sites_overwrite(&c->t, p.value, c->t.order[w->node], c->t.order[next->node])) return false;
+  dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, p.value));
+  dc_ex sum = dc_ex_prim2(pool, (dc_op)wcr_prim[q.wcr], a, dc_ex_cast(pool, wide, q.value));
+  if (q.guard) sum = dc_ex_select(pool, q.guard, sum, a);
+  dc_tasklet *out = &dc_node_at(c->graph, next->node)->tasklet;
+  out->value = sum, out->wcr = p.wcr, out->guard = 0;
+  remove_node(c, w->node);
+  return true;
+}
+
+/* T = a; T = f(T)  becomes  T = f(a). */
+static bool replace_update(contraction *c, const dc_access *w, const dc_access *next) {
+  dc_pool *pool = &c->graph->pool;
+  dc_tasklet p = tasklet_of(c, w), q = tasklet_of(c, next);
+  if (p.guard || p.wcr || q.guard || q.wcr) return false;
+  if (dc_sites_overwrite(&c->t, p.value, c->t.order[w->node], c->t.order[next->node])) return false;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+    if (at(c, k)->node == next->node && at(c, k)->root == w->root && at(c, k)->element != w->element) return false;
+  forward f = {w->element, dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value)};
+  if (reads_own(c, next) && tree_size(pool, q.value, MAX_SINGLE) + tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
+  dc_node_rewrite(c->graph, next->node, forward_read, &f);
+  remove_node(c, w->node);
+  return true;
+}
+
+static bool try_update(contraction *c, const dc_access *w) {
+  if (!w->writes || !w->element || !is_tasklet(c, w) || in_reduce(c, w->node)) return false;
+  const dc_access *next = next_access(c, w);
+  if (!next || !next->writes || next->element != w->element || !is_tasklet(c, next)) return false;
+  if (c->t.parent[next->node] != c->t.parent[w->node] || !c->t.parent[w->node]) return false;
+  for (uint32_t d = 0; d < tasklet_of(c, w).rank; d++)
+    if (dc_ex_uses_op(&c->graph->pool, tasklet_of(c, w).index[d], DC_EX_READ)) return false;
+  return combine_updates(c, w, next) || replace_update(c, w, next);
+}
+
+/* ---- shrinking ---- */
+
+static dc_nid home_of(const contraction *c, dc_cid root) {
+  dc_nid home = 0;
+  bool first = true;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != root) continue;
+    if (first) home = c->t.parent[a->node], first = false;
+    while (home && !dc_site_is_under(&c->t, a->node, home)) home = c->t.parent[home];
+  }
+  return home;
+}
+
+/* Is the index the same wherever the container is used, and fixed by the loops around `home`? */
+static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_t d) {
+  const dc_pool *pool = &c->graph->pool;
+  dc_ex index = 0;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    if (at(c, k)->root != root) continue;
+    dc_ex here = dc_ex_arg(pool, at(c, k)->element, d);
+    if (index && here != index) return false;
+    index = here;
+  }
+  dc_param around[256];
+  uint32_t n = 0;
+  for (dc_nid m = home; m; m = c->t.parent[m]) {
+    dc_map map = dc_node_at(c->graph, m)->map;
+    for (uint32_t k = 0; k < map.n_params && n < 256; k++) around[n++] = map.params[k];
+  }
+  return index && !dc_ex_uses_op(pool, index, DC_EX_READ) && !dc_access_uses_other_param(pool, index, around, n);
+}
+
+/* The first access in each iteration of home writes the element, whatever happened before. */
+static bool starts_fresh(const contraction *c, dc_cid root, dc_nid home) {
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root != root) continue;
+    if (!a->writes || a->reads || tasklet_of(c, a).guard) return false;
+    if (!a->initialised) return c->t.parent[a->node] == home;
+    dc_nid reduce = c->t.parent[a->node];
+    return c->t.parent[reduce] == home && dc_node_at(c->graph, reduce)->map.schedule == DC_MAP_REDUCE;
+  }
+  return false;
+}
+
+static bool carries_over(const contraction *c, dc_nid home) {
+  for (dc_nid m = home; m; m = c->t.parent[m]) {
+    uint8_t schedule = dc_node_at(c->graph, m)->map.schedule;
+    if (schedule == DC_MAP_SEQUENTIAL || schedule == DC_MAP_SCATTER) return true;
+  }
+  return false;
+}
+
+typedef struct {
+  dc_cid container;
+  const bool *dropped;
+} shrink;
+
+static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const shrink *s = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  dc_ex index[64];
+  uint32_t n = 0;
+  if (node.op != DC_EX_READ || node.ref != s->container) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++)
+    if (!s->dropped[d]) index[n++] = dc_ex_arg(pool, leaf, d);
+  return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, n);
+}
+
+static void apply_shrink(contraction *c, dc_cid root, const bool *dropped) {
+  shrink s = {root, dropped};
+  dc_node_rewrite(c->graph, c->top, shrink_read, &s);
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    if (at(c, k)->root != root || !at(c, k)->writes) continue;
+    dc_tasklet *t = &dc_node_at(c->graph, at(c, k)->node)->tasklet;
+    uint32_t n = 0;
+    for (uint32_t d = 0; d < t->rank; d++)
+      if (!dropped[d]) t->index[n++] = t->index[d];
+    t->rank = n;
+  }
+  dc_container *k = dc_cont(c->graph, root);
+  uint32_t n = 0;
+  for (uint32_t d = 0; d < k->rank; d++)
+    if (!dropped[d]) k->shape[n++] = k->shape[d];
+  k->rank = n, k->strides = NULL, k->storage = DC_STORE_REGISTER;
+}
+
+static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
+  bool dropped[64] = {false};
+  const dc_container *k = dc_cont(c->graph, root);
+  dc_nid home = home_of(c, root);
+  int64_t elements = 1, extent;
+  if (!home || k->rank > 64 || k->storage == DC_STORE_REGISTER) return false;
+  if (carries_over(c, home) && !starts_fresh(c, root, home)) return false;
+  for (uint32_t d = 0; d < k->rank; d++) {
+    dropped[d] = is_fixed_dim(c, root, home, d);
+    if (dropped[d]) continue;
+    if (!dc_ex_is_int(&c->graph->pool, k->shape[d], &extent) || extent > limit) return false;
+    elements *= extent;
+    if (elements > limit) return false;
+  }
+  apply_shrink(c, root, dropped);
+  return true;
+}
+
+static bool try_scalar(contraction *c, dc_cid root) { return shrink_to(c, root, 1); }
+static bool try_array(contraction *c, dc_cid root) { return shrink_to(c, root, MAX_REGISTER_ELEMENTS); }
+
+/* ---- sharing the result's buffer ---- */
+
+static bool same_shape(const dc_graph *graph, dc_cid a, dc_cid b) {
+  const dc_container *x = dc_cont(graph, a), *y = dc_cont(graph, b);
+  if (x->dtype != y->dtype || x->rank != y->rank || x->strides || y->strides) return false;
+  for (uint32_t d = 0; d < x->rank; d++)
+    if (x->shape[d] != y->shape[d]) return false;
+  return true;
+}
+
+/* The only tasklet that touches `result` in this node, if nothing of `root` is used after it and it
+ * reads of root just the element that it writes. */
+static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) {
+  dc_tasklet t = tasklet_of(c, store);
+  if (t.guard || t.wcr || !same_shape(c->graph, root, store->container) || store->container != store->root) return false;
+  dc_ex same = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, root, t.index, t.rank);
+  dc_nid loop = store->node, home = home_of(c, root);
+  while (c->t.parent[loop] && c->t.parent[loop] != home) loop = c->t.parent[loop];
+  if (c->t.parent[loop] != home || loop == store->node) return false;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    if (a->root == store->root && a != store) return false;
+    if (a->root != root) continue;
+    if (a->node == store->node ? a->element != same : c->t.order[a->node] >= c->t.order[loop]) return false;
+  }
+  return true;
+}
+
+typedef struct {
+  dc_cid from, to;
+} rename;
+
+static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const rename *r = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  dc_ex index[64];
+  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
+  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
+}
+
+/* Softmax's exponentials live where its result will be.  The result must have no other writer. */
+static bool try_share(contraction *c, dc_cid root) {
+  if (dc_cont(c->graph, root)->rank > 64 || dc_cont(c->graph, root)->storage == DC_STORE_REGISTER) return false;
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    const dc_access *a = at(c, k);
+    bool alone = c->users[a->root].writers == 1;
+    if (!a->writes || !is_tasklet(c, a) || a->root == root || !alone || !may_hold(c, root, a)) continue;
+    rename r = {root, a->root};
+    dc_node_rewrite(c->graph, c->top, rename_read, &r);
+    for (uint32_t j = 0; j < c->t.accesses.n; j++)
+      if (at(c, j)->root == root && at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = r.to;
+    return true;
+  }
+  return false;
+}
+
+/* ---- the order of attempts ---- */
+
+static bool try_recompute(contraction *c, dc_cid root) {
+  return dc_cont(c->graph, root)->storage == DC_STORE_HEAP && dc_fuse_recompute(&c->t, root);
+}
+
+static bool over_temporaries(contraction *c, bool (*attempt)(contraction *, dc_cid)) {
+  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+    dc_access a = *at(c, k);
+    if (a.writes && a.container == a.root && a.element && is_private(c, a.root) && attempt(c, a.root)) {
+      rebuild(c);
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool over_updates(contraction *c) {
+  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+    if (try_update(c, at(c, k))) {
+      rebuild(c);
+      return true;
+    }
+  return false;
+}
+
+void dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users) {
+  contraction c = {.graph = graph, .top = node, .users = users};
+  if (dc_node_at(graph, node)->kind != DC_NODE_MAP) return;
+  rebuild(&c);
+  while (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_forward) || over_temporaries(&c, try_scalar) ||
+         over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array)) {
+  }
+  dc_arena_free(&c.arena);
+}

@@ -1,0 +1,221 @@
+/* Producers computed where they are read.
+ *
+ * A temporary with one writer T[p, q] = v(p, q) is a function of its indices; each read T[f, g]
+ * may be replaced by v(f, g).  That is free for copies, casts, constants and index functions, and
+ * makes transposes, slices, broadcasts, padding and gathers vanish into their readers. */
+#include "passes/fuse.h"
+
+enum { MAX_RANK = 32 };
+
+/* The function that a temporary is. */
+typedef struct {
+  dc_cid container;
+  dc_nid writer;
+  dc_ex element, value;
+  dc_param params[MAX_RANK]; /* params[k] is the index of dimension dims[k] ... */
+  uint32_t dims[MAX_RANK], n;
+  bool fixed[MAX_RANK];      /* ... the other dimensions must be read as they were written */
+} function;
+
+typedef struct {
+  const function *f;
+  bool misfit;
+} replacement;
+
+static bool fits(const dc_pool *pool, const function *f, dc_ex read) {
+  for (uint32_t d = 0; d < dc_ex_node(pool, read)->nargs; d++)
+    if (f->fixed[d] && dc_ex_arg(pool, read, d) != dc_ex_arg(pool, f->element, d)) return false;
+  return true;
+}
+
+static dc_ex replace(void *context, dc_pool *pool, dc_ex leaf) {
+  replacement *r = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  if (node.op != DC_EX_READ || node.ref != r->f->container) return leaf;
+  dc_ex to[MAX_RANK];
+  for (uint32_t k = 0; k < r->f->n; k++) to[k] = dc_ex_arg(pool, leaf, r->f->dims[k]);
+  return dc_ex_cast(pool, (dc_dtype)node.dtype, dc_ex_subst(pool, r->f->value, r->f->params, to, r->f->n));
+}
+
+/* The map that binds p, among those around a node; 0 if none does. */
+static dc_nid binder_of(const dc_site_table *t, dc_nid node, dc_param p) {
+  for (dc_nid at = t->parent[node]; at; at = t->parent[at]) {
+    dc_map map = dc_node_at(t->graph, at)->map;
+    if (dc_access_in_set(map.params, map.n_params, p)) return at;
+  }
+  return 0;
+}
+
+/* Innermost map around all accesses of the container; 0: none. */
+static dc_nid common_map(const dc_site_table *t, dc_cid c) {
+  dc_nid common = 0;
+  bool first = true;
+  for (uint32_t k = 0; k < t->accesses.n; k++) {
+    const dc_access *a = &t->accesses.v[k];
+    if (a->root != c) continue;
+    if (first) common = t->parent[a->node], first = false;
+    while (common && !dc_site_is_under(t, a->node, common)) common = t->parent[common];
+  }
+  return common;
+}
+
+static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
+  const dc_access *writer = NULL;
+  for (uint32_t k = 0; k < t->accesses.n; k++) {
+    const dc_access *a = &t->accesses.v[k];
+    if (a->root != c) continue;
+    if (a->container != c || !a->element) return NULL;
+    if (!a->writes) continue;
+    if (writer || a->reads || a->initialised) return NULL;
+    writer = a;
+  }
+  return writer;
+}
+
+/* Parameters bound inside `common` that v uses must be indices by themselves. */
+static bool make_function(const dc_site_table *t, dc_cid c, dc_nid common, function *f) {
+  const dc_pool *pool = &t->graph->pool;
+  const dc_access *w = only_writer(t, c);
+  if (!w || dc_node_at(t->graph, w->node)->kind != DC_NODE_TASKLET) return false;
+  dc_tasklet tasklet = dc_node_at(t->graph, w->node)->tasklet;
+  if (tasklet.guard || tasklet.rank > MAX_RANK || dc_ex_uses_op(pool, tasklet.value, DC_RAND)) return false;
+  *f = (function){.container = c, .writer = w->node, .element = w->element, .value = tasklet.value};
+  for (uint32_t d = 0; d < tasklet.rank; d++) {
+    const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);
+    bool moves = index->op == DC_EX_PARAM && !dc_access_in_set(f->params, f->n, index->ref);
+    dc_nid binder = moves ? binder_of(t, w->node, index->ref) : 0;
+    moves = moves && binder != common && dc_site_is_under(t, binder, common);
+    f->fixed[d] = !moves;
+    if (!moves && dc_ex_uses_op(pool, tasklet.index[d], DC_EX_READ)) return false;
+    if (moves) f->params[f->n] = index->ref, f->dims[f->n++] = d;
+  }
+  for (dc_nid at = t->parent[w->node]; at && at != common; at = t->parent[at]) {
+    dc_map map = dc_node_at(t->graph, at)->map;
+    if (map.schedule != DC_MAP_PARALLEL && map.schedule != DC_MAP_REDUCE) return false;
+    for (uint32_t k = 0; k < map.n_params; k++)
+      if (!dc_access_in_set(f->params, f->n, map.params[k]) && dc_ex_uses_param(pool, f->value, map.params[k])) return false;
+  }
+  return true;
+}
+
+/* One parameter a dimension, each enclosing loop once: every element is read at most once. */
+static bool reads_once(const dc_site_table *t, const dc_access *read, dc_nid common) {
+  const dc_pool *pool = &t->graph->pool;
+  for (dc_nid at = t->parent[read->node]; at && at != common; at = t->parent[at]) {
+    dc_map map = dc_node_at(t->graph, at)->map;
+    for (uint32_t k = 0; k < map.n_params; k++) {
+      bool found = false;
+      for (uint32_t d = 0; d < dc_ex_node(pool, read->element)->nargs && !found; d++) {
+        dc_ex index = dc_ex_arg(pool, read->element, d);
+        found = dc_ex_uses_param(pool, index, map.params[k]) && !dc_access_uses_other_param(pool, index, &map.params[k], 1);
+      }
+      if (!found) return false;
+    }
+  }
+  return true;
+}
+
+typedef enum { NEVER, IF_READ_ONCE, ALWAYS } policy;
+
+static policy policy_of_copy(dc_value_cost cost) {
+  if (cost.flops < 1 && cost.reads <= 1) return ALWAYS;
+  return cost.flops <= 3 && cost.reads <= 2 && (cost.by_data || cost.reads <= 1) ? IF_READ_ONCE : NEVER;
+}
+
+static policy policy_of_recomputation(dc_value_cost cost) {
+  return cost.flops <= 4 && cost.reads <= 3 && !cost.by_data ? IF_READ_ONCE : NEVER;
+}
+
+static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_cost), const bool *dirty) {
+  function f;
+  dc_nid common = common_map(t, c);
+  if (!make_function(t, c, common, &f)) return false;
+  policy p = choose(dc_value_cost_of(t->graph, f.value));
+  uint32_t last = t->order[f.writer], n_reads = 0;
+  if (p == NEVER || (dirty && dirty[f.writer])) return false;
+  for (uint32_t k = 0; k < t->accesses.n; k++) {
+    const dc_access *a = &t->accesses.v[k];
+    if (a->container != c || a->writes) continue;
+    bool good = a->node != f.writer && t->order[a->node] > t->order[f.writer] && fits(&t->graph->pool, &f, a->element) &&
+                (p == ALWAYS || reads_once(t, a, common)) && !(dirty && dirty[a->node]);
+    if (!good) return false;
+    dc_nid top = a->node; /* a loop around the reader may write again before the next read */
+    while (t->parent[top] && t->parent[top] != common) top = t->parent[top];
+    uint32_t until = top == a->node ? t->order[top] : t->end[top];
+    last = until > last ? until : last;
+    n_reads++;
+  }
+  if (!n_reads || dc_sites_overwrite(t, f.value, t->order[f.writer], last)) return false;
+  replacement r = {&f, false};
+  for (uint32_t k = 0; k < t->accesses.n; k++) {
+    const dc_access *a = &t->accesses.v[k];
+    if (a->container == c && !a->writes && dc_node_at(t->graph, a->node)->kind == DC_NODE_TASKLET) dc_node_rewrite(t->graph, a->node, replace, &r);
+  }
+  return true;
+}
+
+static void remove_writer(const dc_site_table *t, dc_nid writer, dc_scope *scope) {
+  dc_nid at = writer;
+  while (t->parent[at]) {
+    dc_nid map = t->parent[at];
+    dc_scope_remove(&dc_node_at(t->graph, map)->map.body, at);
+    if (dc_node_at(t->graph, map)->map.body.n) return;
+    at = map;
+  }
+  if (scope) dc_scope_remove(scope, at);
+}
+
+/* A map whose range reads the container is no tasklet to rewrite. */
+static bool read_by_tasklets(const dc_site_table *t, dc_cid c) {
+  for (uint32_t k = 0; k < t->accesses.n; k++)
+    if (t->accesses.v[k].root == c && dc_node_at(t->graph, t->accesses.v[k].node)->kind != DC_NODE_TASKLET) return false;
+  return true;
+}
+
+bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
+  if (!read_by_tasklets(t, c)) return false;
+  const dc_access *w = only_writer(t, c);
+  if (!w || !inline_container(t, c, policy_of_recomputation, NULL)) return false;
+  remove_writer(t, w->node, NULL);
+  return true;
+}
+
+static uint32_t count_tops(const dc_site_table *t, dc_cid root) {
+  uint32_t n = 0, last = 0;
+  for (uint32_t k = 0; k < t->accesses.n; k++) {
+    if (t->accesses.v[k].root != root) continue;
+    dc_nid top = t->accesses.v[k].node;
+    while (t->parent[top]) top = t->parent[top];
+    n += t->order[top] != last, last = t->order[top];
+  }
+  return n;
+}
+
+/* One round over all containers; nodes that changed wait for the next round, which sees them anew. */
+static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
+  const dc_use_count *users = dc_fuse_count_users(graph, arena);
+  dc_site_table t = {0};
+  bool changed = false;
+  dc_sites_build(graph, arena, scope->v, scope->n, &t);
+  bool *dirty = DC_NEW_ARRAY(arena, bool, graph->nodes.n), *seen = DC_NEW_ARRAY(arena, bool, graph->containers.n);
+  for (uint32_t k = 0; k < t.accesses.n; k++) {
+    dc_access w = t.accesses.v[k];
+    if (!w.writes || seen[w.container] || users[w.root].nodes != count_tops(&t, w.root)) continue;
+    seen[w.container] = true;
+    if (!w.element || !read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, policy_of_copy, dirty)) continue;
+    for (uint32_t j = 0; j < t.accesses.n; j++)
+      if (t.accesses.v[j].container == w.container) dirty[t.accesses.v[j].node] = true;
+    remove_writer(&t, w.node, scope);
+    changed = true;
+  }
+  return changed;
+}
+
+void dc_fuse_inline(dc_graph *graph, dc_scope *scope) {
+  bool changed = true;
+  for (int round = 0; round < 64 && changed; round++) {
+    dc_arena arena = {0};
+    changed = inline_round(graph, &arena, scope);
+    dc_arena_free(&arena);
+  }
+}

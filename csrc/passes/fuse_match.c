@@ -1,0 +1,345 @@
+/* Which loops two nodes of a scope may share, and whether that pays.
+ *
+ * Parameters are paired by the accesses that have them at the same place.  A pair is legal if
+ * every conflict between the nodes forces its parameters to be equal: then each dependence stays
+ * inside one iteration of the shared loop.  Whether it pays is a small table of rules on top. */
+#include "passes/fuse.h"
+
+enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24 };
+
+/* ---- description ---- */
+
+static uint64_t bit_of(dc_cid root) { return (uint64_t)1 << (root * 2654435761u >> 26); }
+
+static uint32_t count_tasklets(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_MAP) return 1;
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < node->map.body.n; k++) n += count_tasklets(graph, node->map.body.v[k]);
+  return n;
+}
+
+typedef struct {
+  dc_param v[4 * DC_MAX_MAP_PARAMS];
+  uint32_t n;
+} param_stack;
+
+typedef struct {
+  const param_stack *params;
+  uint32_t reads;
+  bool full; /* some READ moves with every parameter */
+} coverage;
+
+static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
+  coverage *c = context;
+  bool all = dc_ex_node(pool, e)->op == DC_EX_READ;
+  c->reads += all;
+  for (uint32_t k = 0; k < c->params->n && all; k++) all = dc_ex_uses_param(pool, e, c->params->v[k]);
+  c->full |= all;
+}
+
+static bool is_trivial(const dc_pool *pool, dc_param p) {
+  int64_t extent;
+  dc_parameter range = pool->params.v[p];
+  return dc_ex_is_int(pool, range.end, &extent) && extent <= 1;
+}
+
+/* A contraction multiplies operands that each lack some loop, so that it works more than it reads. */
+static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool in_reduce) {
+  const dc_node *node = dc_node_at(graph, id);
+  const dc_pool *pool = &graph->pool;
+  if (node->kind == DC_NODE_LIBRARY) return false;
+  if (node->kind == DC_NODE_TASKLET) {
+    coverage c = {.params = params};
+    if (!in_reduce || !node->tasklet.wcr) return false;
+    dc_ex_walk(pool, node->tasklet.value, look_at_read, &c);
+    return c.reads > 1 && !c.full;
+  }
+  uint32_t outer = params->n;
+  bool heavy = false;
+  for (uint32_t k = 0; k < node->map.n_params && params->n < 4 * DC_MAX_MAP_PARAMS; k++)
+    if (!is_trivial(pool, node->map.params[k])) params->v[params->n++] = node->map.params[k];
+  for (uint32_t k = 0; k < node->map.body.n && !heavy; k++)
+    heavy = is_heavy(graph, node->map.body.v[k], params, in_reduce || node->map.schedule == DC_MAP_REDUCE);
+  params->n = outer;
+  return heavy;
+}
+
+void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
+  *out = (dc_group){.node = node, .n_tasklets = count_tasklets(scope->graph, node)};
+  dc_access_collect(scope->graph, scope->arena, node, scope->in_reduce, &out->accesses);
+  for (uint32_t k = 0; k < out->accesses.n; k++) {
+    const dc_access *a = &out->accesses.v[k];
+    if (a->reads) out->reads |= bit_of(a->root);
+    if (a->writes) out->writes |= bit_of(a->root);
+  }
+  param_stack params = {.n = 0};
+  out->heavy = is_heavy(scope->graph, node, &params, false);
+}
+
+bool dc_groups_depend(const dc_group *a, const dc_group *b) {
+  if (!(a->writes & (b->reads | b->writes)) && !(a->reads & b->writes)) return false;
+  for (uint32_t i = 0; i < a->accesses.n; i++)
+    for (uint32_t j = 0; j < b->accesses.n; j++)
+      if (dc_access_conflicts(&a->accesses.v[i], &b->accesses.v[j])) return true;
+  return false;
+}
+
+/* ---- pairing ---- */
+
+typedef struct {
+  const dc_fuse_scope *scope;
+  dc_graph *graph;
+  const dc_group *a, *b;
+  dc_map first, second;
+  uint32_t score[DC_MAX_MAP_PARAMS][DC_MAX_MAP_PARAMS];
+  bool depends, shares; /* b needs a's results; both read the same elements */
+} matcher;
+
+/* Equal ranges that nothing inside the nodes changes. */
+static bool same_range(const matcher *m, dc_param p, dc_param q) {
+  const dc_pool *pool = &m->graph->pool;
+  dc_parameter a = pool->params.v[p], b = pool->params.v[q];
+  if (a.begin != b.begin || a.end != b.end || a.step != b.step) return false;
+  return !dc_access_uses_other_param(pool, a.begin, m->scope->outer, m->scope->n_outer) &&
+         !dc_access_uses_other_param(pool, a.end, m->scope->outer, m->scope->n_outer);
+}
+
+/* Does the element move with p as the other moves with q, in one dimension? */
+static bool same_place(matcher *m, const dc_access *a, const dc_access *b, dc_param p, dc_param q) {
+  dc_pool *pool = &m->graph->pool;
+  if (!a->element || !b->element) return false;
+  if (a->container != b->container) return dc_ex_uses_param(pool, a->element, p) && dc_ex_uses_param(pool, b->element, q);
+  for (uint32_t d = 0; d < dc_ex_node(pool, a->element)->nargs; d++) {
+    dc_ex f = dc_ex_arg(pool, a->element, d), g = dc_ex_arg(pool, b->element, d), cf, cg, rest;
+    if (!dc_ex_uses_param(pool, f, p) || !dc_ex_uses_param(pool, g, q)) continue;
+    if (dc_ix_split(pool, f, p, &cf, &rest) && dc_ix_split(pool, g, q, &cg, &rest) && cf == cg) return true;
+  }
+  return false;
+}
+
+static void score_pairs(matcher *m) {
+  for (uint32_t i = 0; i < m->first.n_params; i++)
+    for (uint32_t j = 0; j < m->second.n_params; j++) {
+      dc_param p = m->first.params[i], q = m->second.params[j];
+      if (!same_range(m, p, q)) continue;
+      m->score[i][j] = 1 + (i == j);
+      for (uint32_t x = 0; x < m->a->accesses.n; x++)
+        for (uint32_t y = 0; y < m->b->accesses.n; y++) {
+          const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
+          if (a->root != b->root || m->score[i][j] > 1u << 20) continue;
+          if (same_place(m, a, b, p, q)) m->score[i][j] += dc_access_conflicts(a, b) ? 64 : 4;
+        }
+    }
+}
+
+static void choose_pairs(matcher *m, dc_match *out) {
+  for (;;) {
+    uint32_t best = 0, bi = 0, bj = 0;
+    for (uint32_t i = 0; i < m->first.n_params; i++)
+      for (uint32_t j = 0; j < m->second.n_params; j++)
+        if (m->score[i][j] > best) best = m->score[i][j], bi = i, bj = j;
+    if (!best) return;
+    out->pairs[out->n++] = (dc_param_pair){m->first.params[bi], m->second.params[bj]};
+    for (uint32_t i = 0; i < m->first.n_params; i++) m->score[i][bj] = 0;
+    for (uint32_t j = 0; j < m->second.n_params; j++) m->score[bi][j] = 0;
+  }
+}
+
+/* Keeps the pairs that this conflict proves; a proven pair helps to prove the others. */
+static void prune(matcher *m, const dc_access *a, const dc_access *b, dc_match *out) {
+  if (dc_access_disjoint(m->graph, a, b)) return;
+  uint32_t proven = 0;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (uint32_t k = proven; k < out->n; k++) {
+      if (!dc_access_forces_equal(m->graph, a, b, &out->pairs[k], out->pairs, proven)) continue;
+      dc_param_pair swap = out->pairs[proven];
+      out->pairs[proven++] = out->pairs[k], out->pairs[k] = swap;
+      progress = true;
+    }
+  }
+  out->n = proven;
+}
+
+static bool moves(const matcher *m, const dc_access *a) {
+  return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, m->scope->outer, m->scope->n_outer);
+}
+
+static void prune_all(matcher *m, dc_match *out) {
+  for (uint32_t x = 0; x < m->a->accesses.n && out->n; x++)
+    for (uint32_t y = 0; y < m->b->accesses.n && out->n; y++) {
+      const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
+      if (a->root != b->root) continue;
+      if (dc_access_conflicts(a, b)) m->depends = true, prune(m, a, b, out);
+      else m->shares |= moves(m, a) && moves(m, b);
+    }
+}
+
+/* Pairs in the order of the first node's parameters. */
+static void sort_pairs(const matcher *m, dc_match *out) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < m->first.n_params; i++)
+    for (uint32_t k = n; k < out->n; k++) {
+      if (out->pairs[k].p != m->first.params[i]) continue;
+      dc_param_pair swap = out->pairs[n];
+      out->pairs[n++] = out->pairs[k], out->pairs[k] = swap;
+      break;
+    }
+}
+
+/* ---- profit ---- */
+
+static bool keeps_order(const matcher *m, const dc_match *match) {
+  for (uint32_t k = 0; k < match->n; k++)
+    if (match->pairs[k].p != m->first.params[k] || match->pairs[k].q != m->second.params[k]) return false;
+  return true;
+}
+
+static bool same_order(const matcher *m, const dc_match *match) {
+  uint32_t last = 0;
+  for (uint32_t k = 0; k < match->n; k++) {
+    uint32_t j = 0;
+    while (m->second.params[j] != match->pairs[k].q) j++;
+    if (k && j < last) return false;
+    last = j;
+  }
+  return true;
+}
+
+static bool moves_inside(const matcher *m, const dc_access *a, const dc_match *match, bool first) {
+  dc_param fixed[5 * DC_MAX_MAP_PARAMS];
+  uint32_t n = 0;
+  for (; n < m->scope->n_outer && n < 4 * DC_MAX_MAP_PARAMS; n++) fixed[n] = m->scope->outer[n];
+  for (uint32_t k = 0; k < match->n; k++) fixed[n++] = first ? match->pairs[k].p : match->pairs[k].q;
+  return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, fixed, n);
+}
+
+/* Both work on many elements of one buffer per shared iteration: the second time from cache. */
+static bool reuses_much(const matcher *m, const dc_match *match) {
+  for (uint32_t x = 0; x < m->a->accesses.n; x++) {
+    if (!moves_inside(m, &m->a->accesses.v[x], match, true)) continue;
+    for (uint32_t y = 0; y < m->b->accesses.n; y++)
+      if (m->a->accesses.v[x].root == m->b->accesses.v[y].root && moves_inside(m, &m->b->accesses.v[y], match, false)) return true;
+  }
+  return false;
+}
+
+/* Number of iterations of the map and all inside, -1 if not constant. */
+static double work_of(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  double body = 0, trips = 1;
+  if (node->kind != DC_NODE_MAP) return 1;
+  for (uint32_t k = 0; k < node->map.n_params; k++) {
+    dc_parameter p = graph->pool.params.v[node->map.params[k]];
+    int64_t begin, end;
+    if (!dc_ex_is_int(&graph->pool, p.begin, &begin) || !dc_ex_is_int(&graph->pool, p.end, &end)) return -1;
+    trips *= end > begin ? (double)(end - begin) : 0;
+  }
+  for (uint32_t k = 0; k < node->map.body.n; k++) {
+    double inner = work_of(graph, node->map.body.v[k]);
+    if (inner < 0) return -1;
+    body += inner;
+  }
+  return trips * body;
+}
+
+/* The shared loops alone must give threads something to do, unless all is small. */
+static bool starves_threads(const matcher *m, const dc_match *match) {
+  double shared = 1;
+  if (m->scope->parallel_outside) return false;
+  for (uint32_t k = 0; k < match->n; k++) {
+    dc_parameter p = m->graph->pool.params.v[match->pairs[k].p];
+    int64_t begin, end;
+    if (!dc_ex_is_int(&m->graph->pool, p.begin, &begin) || !dc_ex_is_int(&m->graph->pool, p.end, &end)) return false;
+    shared *= end > begin ? (double)(end - begin) : 0;
+  }
+  if (shared >= FEW_ITERATIONS) return false;
+  double a = work_of(m->graph, m->a->node), b = work_of(m->graph, m->b->node);
+  return a < 0 || b < 0 || a > SMALL_DOMAIN || b > SMALL_DOMAIN;
+}
+
+static bool used_only_here(const matcher *m, dc_cid root) {
+  if (!m->scope->users) return true;
+  bool in_a = false, in_b = false;
+  for (uint32_t k = 0; k < m->a->accesses.n; k++) in_a |= m->a->accesses.v[k].root == root;
+  for (uint32_t k = 0; k < m->b->accesses.n; k++) in_b |= m->b->accesses.v[k].root == root;
+  return m->scope->users[root].nodes <= (uint32_t)in_a + in_b;
+}
+
+static uint32_t count_buffers(const matcher *m) {
+  dc_cid seen[MAX_BUFFERS + 1];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < m->a->accesses.n + m->b->accesses.n && n <= MAX_BUFFERS; k++) {
+    dc_cid root = k < m->a->accesses.n ? m->a->accesses.v[k].root : m->b->accesses.v[k - m->a->accesses.n].root;
+    if (dc_access_in_set(seen, n, root) || used_only_here(m, root)) continue;
+    seen[n++] = root;
+  }
+  return n;
+}
+
+static bool fits(const matcher *m) {
+  return m->a->n_tasklets + m->b->n_tasklets <= MAX_TASKLETS && (!m->scope->users || count_buffers(m) <= MAX_BUFFERS);
+}
+
+/* Everything that the plain map writes stays inside the merged reduction. */
+static bool writes_stay(const matcher *m, const dc_group *g) {
+  for (uint32_t k = 0; k < g->accesses.n; k++)
+    if (g->accesses.v[k].writes && !used_only_here(m, g->accesses.v[k].root)) return false;
+  return true;
+}
+
+static bool accumulates_outside_reduce(const dc_group *g) {
+  for (uint32_t k = 0; k < g->accesses.n; k++)
+    if (g->accesses.v[k].writes && g->accesses.v[k].reads) return true;
+  return false;
+}
+
+/* A REDUCE map sets its accumulators on entry: nobody else in the merged loop may touch them. */
+static bool accumulators_meet(const matcher *m) {
+  for (uint32_t x = 0; x < m->a->accesses.n; x++)
+    for (uint32_t y = 0; y < m->b->accesses.n; y++)
+      if ((m->a->accesses.v[x].initialised || m->b->accesses.v[y].initialised) && m->a->accesses.v[x].root == m->b->accesses.v[y].root) return true;
+  return false;
+}
+
+/* Reductions merge whole or not at all. */
+static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole) {
+  bool first = m->first.schedule == DC_MAP_REDUCE, second = m->second.schedule == DC_MAP_REDUCE;
+  if (!whole || accumulators_meet(m) || m->a->heavy || m->b->heavy) return 0;
+  const dc_group *plain = !first ? m->a : !second ? m->b : NULL;
+  if (plain && accumulates_outside_reduce(plain)) return 0;
+  if (plain && !m->scope->parallel_outside && !writes_stay(m, plain)) return 0;
+  match->schedule = DC_MAP_REDUCE;
+  return 1000 + 100 * m->depends;
+}
+
+static uint32_t worth_of_maps(const matcher *m, dc_match *match, bool whole) {
+  match->schedule = DC_MAP_PARALLEL;
+  if (!match->n) return 0;
+  if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->heavy && !m->b->heavy ? 1000 : 0;
+  if (m->a->heavy || m->b->heavy || starves_threads(m, match)) return 0;
+  bool much = reuses_much(m, match);
+  if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
+  return 10 * match->n + 5 * m->depends + much;
+}
+
+uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_group *b, dc_match *out) {
+  const dc_node *x = dc_node_at(scope->graph, a->node), *y = dc_node_at(scope->graph, b->node);
+  out->n = 0;
+  if (x->kind != DC_NODE_MAP || y->kind != DC_NODE_MAP) return 0;
+  if (x->map.n_params > DC_MAX_MAP_PARAMS || y->map.n_params > DC_MAX_MAP_PARAMS) return 0;
+  matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map};
+  bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
+  bool reduces = (m.first.schedule == DC_MAP_REDUCE || m.first.schedule == DC_MAP_PARALLEL) &&
+                 (m.second.schedule == DC_MAP_REDUCE || m.second.schedule == DC_MAP_PARALLEL);
+  if (!plain && !reduces) return 0;
+  if (!plain && m.first.n_params != m.second.n_params) return 0;
+  score_pairs(&m);
+  choose_pairs(&m, out);
+  prune_all(&m, out);
+  sort_pairs(&m, out);
+  bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
+  if ((!m.depends && !m.shares) || !fits(&m)) return 0;
+  return plain ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
+}

@@ -1,0 +1,98 @@
+/* Where accesses stand in a tree of maps, and what values cost. */
+#include "passes/fuse.h"
+
+/* ---- places ---- */
+
+static void place(dc_site_table *t, dc_nid id, dc_nid parent, uint32_t *next) {
+  t->parent[id] = parent;
+  t->order[id] = (*next)++;
+  const dc_node *node = dc_node_at(t->graph, id);
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) place(t, node->map.body.v[k], id, next);
+  t->end[id] = *next;
+}
+
+void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint32_t n, dc_site_table *t) {
+  uint32_t next = 1;
+  if (!t->order || t->n_nodes < graph->nodes.n) {
+    t->order = DC_NEW_ARRAY(arena, uint32_t, graph->nodes.n);
+    t->end = DC_NEW_ARRAY(arena, uint32_t, graph->nodes.n);
+    t->parent = DC_NEW_ARRAY(arena, dc_nid, graph->nodes.n);
+  }
+  t->graph = graph, t->arena = arena, t->n_nodes = graph->nodes.n;
+  t->accesses.n = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    place(t, nodes[k], 0, &next);
+    dc_access_collect(graph, arena, nodes[k], false, &t->accesses);
+  }
+}
+
+void dc_scope_remove(dc_scope *scope, dc_nid node) {
+  uint32_t kept = 0;
+  for (uint32_t k = 0; k < scope->n; k++)
+    if (scope->v[k] != node) scope->v[kept++] = scope->v[k];
+  scope->n = kept;
+}
+
+/* ---- hazards ---- */
+
+typedef struct {
+  const dc_site_table *t;
+  uint32_t from, to;
+  bool hit;
+} hazard;
+
+static void look_for_writer(void *context, const dc_pool *pool, dc_ex e) {
+  hazard *h = context;
+  if (h->hit || dc_ex_node(pool, e)->op != DC_EX_READ) return;
+  dc_cid root = dc_access_root(h->t->graph, dc_ex_node(pool, e)->ref);
+  for (uint32_t k = 0; k < h->t->accesses.n; k++) {
+    const dc_access *a = &h->t->accesses.v[k];
+    uint32_t at = h->t->order[a->node];
+    if (a->writes && a->root == root && at > h->from && at < h->to) h->hit = true;
+  }
+}
+
+bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to) {
+  hazard h = {t, from, to, false};
+  if (e) dc_ex_walk(&t->graph->pool, e, look_for_writer, &h);
+  return h.hit;
+}
+
+/* ---- costs ---- */
+
+static double flops_of(const dc_exnode *node) {
+  switch (node->op) {
+    case DC_ADD: case DC_SUB: case DC_MUL: case DC_NEG: case DC_ABS: case DC_MIN: case DC_MAX: case DC_EX_SELECT: return 1;
+    case DC_LT: case DC_LE: case DC_GT: case DC_GE: case DC_EQ: case DC_NE: case DC_AND: case DC_OR: case DC_NOT: return 0.5;
+    case DC_EX_CAST: case DC_STOP: return 0.25;
+    case DC_DIV: case DC_SQRT: case DC_RSQRT: case DC_SIGN: case DC_FLOOR: case DC_CEIL: case DC_ROUND: case DC_TRUNC: return 4;
+    default: return node->op < DC_PRIM_COUNT ? 16 : 0;
+  }
+}
+
+typedef struct {
+  dc_value_cost cost;
+} cost_walk;
+
+static void add_cost(void *context, const dc_pool *pool, dc_ex e) {
+  dc_value_cost *cost = &((cost_walk *)context)->cost;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  cost->flops += flops_of(node);
+  if (node->op != DC_EX_READ) return;
+  cost->reads++;
+  for (uint32_t k = 0; k < node->nargs; k++) cost->by_data |= dc_ex_uses_op(pool, dc_ex_arg(pool, e, k), DC_EX_READ);
+}
+
+dc_value_cost dc_value_cost_of(const dc_graph *graph, dc_ex value) {
+  cost_walk w = {{0, 0, false}};
+  dc_ex_walk(&graph->pool, value, add_cost, &w);
+  return w.cost;
+}
+
+bool dc_fuse_is_empty(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_MAP) return false;
+  for (uint32_t k = 0; k < node->map.body.n; k++)
+    if (!dc_fuse_is_empty(graph, node->map.body.v[k])) return false;
+  return true;
+}
