@@ -166,6 +166,10 @@ static const example examples[] = {
     {"average pooling with a guard on the tasklet", "graph g { input X: f32[6, 30] temp Y: f32[6, 15] outputs Y state s {"
      " map n in 0:6, x in 0:15 { reduce k in 0:3 { Y[n, x] sum= X[n, 2*x + k - 1] if 2*x + k - 1 >= 0 && 2*x + k - 1 < 30 } } } }", {0}, 1e-5},
     {"transposition", "graph g { input X: f32[33, 47] temp Y: f32[47, 33] outputs Y state s { map i in 0:47, j in 0:33 { Y[i, j] = X[j, i] } } }", {0}, 0},
+    {"transposition in tiles", "graph g { symbol N >= 1 input X: f32[3, N, 5, 37] temp Y: f32[3, 37, N, 5] outputs Y state s { map n in 0:3, c in 0:37, i in 0:N, j in 0:5 { Y[n, c, i, j] = X[n, i, j, c] * 2.0f } } }", {70}, 0},
+    {"a long transposition", "graph g { symbol N >= 1 input X: f32[N, 300] temp Y: f32[300, N] outputs Y state s { map i in 0:300, j in 0:N { Y[i, j] = X[j, i] } } }", {517}, 0},
+    {"a large scatter", "graph g { symbol N >= 1 input D: f32[N, 200] input I: i64[N] temp Y: f32[7, 200] outputs Y state s {"
+     " map i in 0:7, k in 0:200 { Y[i, k] = 1.0f } scatter i in 0:N, k in 0:200 { Y[I[i], k] sum= D[i, k] } } }", {3000}, 1e-3},
     {"rows looked up", "graph g { input W: f32[7, 24] input I: i64[40] temp Y: f32[40, 24] outputs Y state s {"
      " map i in 0:40, k in 0:24 { Y[i, k] = W[I[i], k] } } }", {0}, 0},
     {"an index out of range is reported", "graph g { input W: f32[3, 24] input I: i64[40] temp Y: f32[0] state s {"

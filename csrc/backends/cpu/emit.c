@@ -467,7 +467,7 @@ void dc_cpu_emit_loop(emitter *e, loop *l) {
     dc_cpu_open_accumulators(e, l);
   }
   if (!dc_cpu_emit_tasks(e, l)) {
-    const char *begin = dc_cpu_value(e, l->begin), *end = dc_cpu_value(e, l->end);
+    const char *begin = l->low ? l->low : dc_cpu_value(e, l->begin), *end = l->high ? l->high : dc_cpu_value(e, l->end);
     dc_cpu_emit_range(e, l, begin, end);
   }
   dc_cpu_forget(e, l->writes);

@@ -47,6 +47,8 @@ struct loop {
   int64_t step;
   uint8_t schedule;
   bool is_entry;  /* the outermost loop of its map */
+  int64_t usual;  /* iterations of a loop inside a tile, 0: see the range */
+  const char *low, *high; /* C names that replace the range while threads share this loop */
   uint32_t lanes; /* 0, or: run in strips of so many iterations, inside the loops of the body */
   bool conflicts; /* its iterations may write one element by WCR: neither threads nor vectors */
   uint32_t depth; /* nesting, from 1 */

@@ -390,6 +390,87 @@ static bool reads_once(emitter *e, const loop *lane, const loop *l) {
   return !r.repeats;
 }
 
+/* ---- tiles ---- */
+
+typedef struct {
+  emitter *e;
+  loop *inner;
+  loop *found; /* the nearest loop around in which an access that jumps in `inner` is contiguous */
+} tile_search;
+
+static void find_crossing(void *context, const dc_pool *pool, dc_ex x) {
+  tile_search *t = context;
+  dc_ex address = t->e->facts.v[x].address, factor, rest;
+  int64_t step;
+  if (dc_ex_node(pool, x)->op != DC_EX_READ || t->found || is_contiguous(t->e, address, t->inner->param)) return;
+  for (loop *l = t->inner; !l->is_entry && !t->found;) {
+    l = l->parent;
+    bool unit = dc_ix_split(t->e->pool, address, l->param, &factor, &rest) && dc_ex_is_int(t->e->pool, factor, &step) && step == 1;
+    if (unit && l->step == 1) t->found = l;
+  }
+}
+
+static bool is_longer(emitter *e, const loop *l, int64_t n) {
+  int64_t begin, end;
+  return !dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end) || end - begin > n;
+}
+
+/* A loop over tiles of l; l itself then runs inside one. */
+static loop *tile_loop(emitter *e, loop *l, int64_t size) {
+  loop *outer = DC_NEW(e->arena, loop);
+  dc_ex extent = dc_ex_int(e->pool, size);
+  *outer = (loop){.begin = l->begin, .end = l->end, .step = size, .schedule = l->schedule, .is_entry = l->is_entry};
+  outer->param = dc_param_new(e->pool, "i", l->begin, l->end, extent);
+  DC_PUSH(e->arena, &e->loop_of, outer);
+  DC_PUSH(e->arena, &e->exposed, true);
+  l->begin = dc_ex_par(e->pool, outer->param);
+  int64_t whole;
+  bool fits = dc_ex_is_int(e->pool, dc_ix_sub(e->pool, l->end, outer->begin), &whole) && whole % size == 0;
+  dc_ex end = dc_ix_add(e->pool, l->begin, extent);
+  l->end = fits ? end : dc_ix_min(e->pool, end, l->end);
+  l->is_entry = false, l->usual = size;
+  return outer;
+}
+
+static void adopt(emitter *e, loop *parent, loop *child) {
+  parent->body.n = 0;
+  DC_PUSH(e->arena, &parent->body, ((item){.loop = child}));
+  child->parent = parent;
+}
+
+/* Where an element-wise map reads along one dimension and writes along another, a cache line
+ * serves all its elements only if both loops run inside a tile: outer .. inner becomes
+ * tiles of outer .. tiles of inner, outer, inner. */
+static void tile(emitter *e, loop *inner) {
+  tile_search t = {.e = e, .inner = inner};
+  for (uint32_t k = 0; k < inner->body.n; k++) {
+    dc_ex_walk(e->pool, inner->body.v[k].write->value, find_crossing, &t);
+    find_crossing(&t, e->pool, inner->body.v[k].write->element);
+  }
+  loop *outer = t.found;
+  if (!outer || !is_longer(e, outer, 4) || !is_longer(e, inner, 2 * LANES)) return;
+  for (const loop *l = outer; l != inner; l = l->body.v[0].loop)
+    if (l->body.n != 1 || !l->body.v[0].loop || l->body.v[0].loop->is_entry) return;
+  loop *above = outer->parent, *below = outer->body.v[0].loop;
+  loop *outer_tiles = tile_loop(e, outer, 16), *inner_tiles = tile_loop(e, inner, LANES);
+  for (uint32_t k = 0; k < above->body.n; k++)
+    if (above->body.v[k].loop == outer) above->body.v[k].loop = outer_tiles;
+  outer_tiles->parent = above;
+  loop *last = below == inner ? outer_tiles : inner->parent;
+  if (below != inner) adopt(e, outer_tiles, below);
+  adopt(e, last, inner_tiles);
+  adopt(e, inner_tiles, outer);
+  adopt(e, outer, inner);
+}
+
+static void find_tiles(emitter *e, loop *l) {
+  for (uint32_t k = 0; k < l->body.n; k++)
+    if (l->body.v[k].loop) find_tiles(e, l->body.v[k].loop);
+  if (l != &e->root && l->schedule == DC_MAP_PARALLEL && l->step == 1 && !l->is_entry && l->body.n && !dc_cpu_has_loops(l)) tile(e, l);
+}
+
+/* ---- strips ---- */
+
 static void find_lanes(emitter *e, loop *l) {
   bool chained = false;
   for (uint32_t k = 0; k < l->body.n; k++) {
@@ -433,6 +514,7 @@ dc_status dc_cpu_plan(emitter *e, dc_nid node) {
   for (dc_ex x = 0; x < e->facts.n; x++) e->facts.v[x].local = 0;
   merge_all(e, &e->root);
   find_lanes(e, &e->root);
+  find_tiles(e, &e->root);
   note_writes(e, &e->root, 0);
   find_homes(e);
   find_accumulators(e);

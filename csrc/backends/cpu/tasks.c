@@ -51,6 +51,7 @@ void dc_cpu_call(emitter *e, const char *suffix, const char *args, dc_text *out)
 typedef struct {
   loop *at[MAX_CHAIN];
   uint32_t n;
+  bool sliced; /* every task runs all loops of the map, and of at[0] only its part */
 } chain;
 
 /* Can the range be computed before any loop of the chain runs? */
@@ -59,13 +60,21 @@ static bool is_fixed(emitter *e, const loop *l, const loop *first) {
   return begin.level < first->depth && end.level < first->depth && !((begin.reads | end.reads) & first->writes);
 }
 
+static loop *next_in_map(const loop *l) {
+  return l->body.n == 1 && l->body.v[0].loop && !l->body.v[0].loop->is_entry ? l->body.v[0].loop : NULL;
+}
+
 /* The loops of one map from its entry on that form a box and may be split. */
 static void find_chain(emitter *e, loop *l, chain *c) {
   *c = (chain){0};
-  for (loop *at = l; at && c->n < MAX_CHAIN; at = at->body.n == 1 && at->body.v[0].loop && !at->body.v[0].loop->is_entry ? at->body.v[0].loop : NULL) {
-    if (at->conflicts || !is_fixed(e, at, l)) return;
+  for (loop *at = l; at && c->n < MAX_CHAIN; at = next_in_map(at)) {
+    if (at->conflicts || !is_fixed(e, at, l)) break;
     c->at[c->n++] = at;
   }
+  if (c->n || l->schedule != DC_MAP_SCATTER) return;
+  /* Scattered writes that collide stay in order within a thread if each has its own slice. */
+  for (loop *at = next_in_map(l); at && !c->n; at = next_in_map(at))
+    if (!at->conflicts && at->step == 1 && is_fixed(e, at, l)) c->at[c->n++] = at, c->sliced = true;
 }
 
 /* Everything under `at` may run in a function of its own. */
@@ -105,6 +114,7 @@ static bool needs_outer_register(emitter *e, const loop *l) {
 
 static double fixed_extent(emitter *e, const loop *l) {
   int64_t begin, end;
+  if (l->usual) return (double)l->usual;
   if (!dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end)) return -1;
   return end > begin ? (double)((end - begin + l->step - 1) / l->step) : 0;
 }
@@ -188,7 +198,7 @@ static void advance(emitter *e, const chain *c) {
   }
 }
 
-static void task_loops(emitter *e, const chain *c) {
+static void task_loops(emitter *e, loop *first, const chain *c) {
   loop *last = c->at[c->n - 1];
   decode(e, c);
   dc_cpu_line(e, "for (i64 t = lo; t < hi; t++) {");
@@ -197,7 +207,13 @@ static void task_loops(emitter *e, const chain *c) {
   for (uint32_t k = 0; k + 1 < c->n; k++) dc_cpu_line(e, "const i64 i%u = from%u + at%u * %lld;", c->at[k]->param, k, k, (long long)c->at[k]->step);
   dc_cpu_line(e, "const i64 low = piece * block, high = low + block < n%u ? low + block : n%u;", c->n - 1, c->n - 1);
   dc_cpu_line(e, "const i64 begin = from%u + low * %lld, end = from%u + high * %lld;", c->n - 1, (long long)last->step, c->n - 1, (long long)last->step);
-  dc_cpu_emit_range(e, last, "begin", "end");
+  if (c->sliced) {
+    last->low = "begin", last->high = "end";
+    dc_cpu_emit_range(e, first, dc_cpu_value(e, first->begin), dc_cpu_value(e, first->end));
+    last->low = last->high = NULL;
+  } else {
+    dc_cpu_emit_range(e, last, "begin", "end");
+  }
   dc_cpu_scope_close(e, mark);
   advance(e, c);
   e->indent--;
@@ -213,7 +229,7 @@ static void put_function(emitter *e, loop *l, const chain *c, const char *suffix
   dc_cpu_open_function(e, suffix, "const i64 *restrict symbols, const i64 *restrict v, i64 lo, i64 hi, i64 part");
   outer_params(e, l, V_CHAIN + 2 * c->n);
   if (parts) dc_cpu_open_accumulators(e, l);
-  task_loops(e, c);
+  task_loops(e, l, c);
   if (parts) dc_cpu_line(e, "struct %s_%s_part *mine = (struct %s_%s_part *)v[%d] + part;", e->name, suffix, e->name, suffix, V_PARTS);
   for (uint32_t a = 0; parts && a < e->accumulators.n; a++)
     if (is_kept(e, a, l)) dc_cpu_line(e, "mine->a%u = a%u;", a, a);
@@ -259,11 +275,13 @@ static void put_call(emitter *e, loop *l, const chain *c, const char *suffix, bo
                 (long long)c->at[k]->step - 1, (long long)c->at[k]->step);
     if (k + 1 < c->n) dc_cpu_line(e, "outer *= n%u;", k);
   }
-  put_cost(e, last, l->depth, &cost);
+  if (c->sliced) dc_text_printf(&cost, "(double)(%s - %s) / n0 * (", dc_cpu_value(e, l->end), dc_cpu_value(e, l->begin));
+  put_cost(e, c->sliced ? l : last, l->depth, &cost);
+  if (c->sliced) dc_text_puts(&cost, ")");
   dc_cpu_line(e, "const i64 n = n%u;", c->n - 1);
   dc_cpu_line(e, "const _Bool threads = (double)outer * (double)n * (%s) > %d;", cost.s, SERIAL_NS);
   dc_cpu_line(e, "const i64 block = threads ? block_of(outer, n, %d) : n ? n : 1, blocks = (n + block - 1) / block;",
-              last->lanes ? (int)last->lanes : dc_cpu_has_loops(last) ? 1 : 256);
+              c->sliced ? LANES : last->lanes ? (int)last->lanes : dc_cpu_has_loops(last) ? 1 : 256);
   if (parts) dc_cpu_line(e, "struct %s_%s_part parts[%d];", e->name, suffix, MAX_PARTS);
   put_vector(e, l, c, parts);
   dc_cpu_line(e, "i64 used = outer * blocks > 0;");
@@ -290,7 +308,7 @@ static bool is_tiny(emitter *e, const chain *c) {
     if (extent < 0) return false;
     total *= extent;
   }
-  return !dc_cpu_has_loops(c->at[c->n - 1]) && total < 2000;
+  return !c->sliced && !dc_cpu_has_loops(c->at[c->n - 1]) && total < 2000;
 }
 
 bool dc_cpu_emit_tasks(emitter *e, loop *l) {
