@@ -220,13 +220,15 @@ static dc_status pack_lengths(dc_inst *in, const dc_sig *sig, const dc_tensor *t
       DC_TRY(dc_inst_eval(in, d->length, &v));
       if (!dc_val_is_int(in, &v, &length) || length < 0 || length > t->rank) return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions, too few", input, t->rank);
       lengths[k] = (uint32_t)length;
-    } else if (d->pack && !d->per_item && open >= 0) {
-      DC_TRY(dc_inst_lookup(in, d->name, &v, &found));
-      if (!found || v.kind != VAL_LIST) return dc_inst_fail(in, DC_ERR_VALUE, "the row leaves the length of two packs open");
-      lengths[k] = v.n;
     } else if (d->pack) {
-      open = (int)k;
-      continue;
+      if (!d->per_item) DC_TRY(dc_inst_lookup(in, d->name, &v, &found));
+      if (found && v.kind == VAL_LIST) {
+        lengths[k] = v.n; /* bound by an earlier input */
+      } else {
+        if (open >= 0) return dc_inst_fail(in, DC_ERR_VALUE, "the row leaves the length of two packs open");
+        open = (int)k;
+        continue;
+      }
     }
     used += lengths[k];
   }
