@@ -19,6 +19,9 @@ static long double exact_rsqrt(long double x) { return 1 / sqrtl(x); }
 static long double exact_sigmoid(long double x) { return 1 / (1 + expl(-x)); }
 static long double exact_softplus(long double x) { return x > 0 ? x + log1pl(expl(-x)) : log1pl(expl(x)); }
 
+static long double exact_mish_factor(long double x) { return tanhl(exact_softplus(x)); }
+static long double exact_log_sigmoid(long double x) { return -exact_softplus(-x); }
+
 static const function_row functions[] = {
     {"exp", expl, 1.0, 1.0},           {"expm1", expm1l, 1.5, 1.0},     {"log", logl, 1.0, 1.0},
     {"log1p", log1pl, 1.5, 1.0},       {"sqrt", sqrtl, 0.51, 0.51},     {"rsqrt", exact_rsqrt, 1.5, 1.5},
@@ -27,6 +30,7 @@ static const function_row functions[] = {
     {"sinh", sinhl, 0.55, 2.0},        {"cosh", coshl, 0.55, 2.0},      {"tanh", tanhl, 1.5, 2.2},
     {"asinh", asinhl, 0.55, 2.0},      {"acosh", acoshl, 0.55, 2.0},    {"atanh", atanhl, 0.55, 2.0},
     {"erf", erfl, 1.5, 1.1},           {"sigmoid", exact_sigmoid, 2.2, 2.0}, {"softplus", exact_softplus, 2.0, 2.0},
+    {"tanh(softplus", exact_mish_factor, 3.0, 3.0}, {"log(sigmoid", exact_log_sigmoid, 2.0, 2.0},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions, CHUNK = 1 << 16 };
 
@@ -97,7 +101,7 @@ static void single_functions_are_accurate(dc_jit *jit) {
   float *x = malloc(CHUNK * sizeof *x), *y = malloc(CHUNK * sizeof *y);
   for (int f = 0; f < FUNCTIONS; f++) {
     char expression[40];
-    snprintf(expression, sizeof expression, "%s(X[i])", functions[f].name);
+    snprintf(expression, sizeof expression, "%s(X[i]%s", functions[f].name, strchr(functions[f].name, '(') ? "))" : ")");
     dc_kernel_fn kernel = compile(jit, "f32", expression);
     worst w = {0, 0};
     for (uint32_t chunk = 0; kernel && f32_inputs(chunk, x); chunk++) {
@@ -114,7 +118,7 @@ static void double_functions_are_accurate(dc_jit *jit) {
   double *x = malloc(CHUNK * sizeof *x), *y = malloc(CHUNK * sizeof *y);
   for (int f = 0; f < FUNCTIONS; f++) {
     char expression[40];
-    snprintf(expression, sizeof expression, "%s(X[i])", functions[f].name);
+    snprintf(expression, sizeof expression, "%s(X[i]%s", functions[f].name, strchr(functions[f].name, '(') ? "))" : ")");
     dc_kernel_fn kernel = compile(jit, "f64", expression);
     for (int k = 0; k < CHUNK; k++) x[k] = (k & 1 ? -1 : 1) * exp2(-40 + 50.0 * k / CHUNK);
     worst w = {0, 0};
@@ -134,7 +138,7 @@ static void special_values_are_exact(dc_jit *jit) {
   for (int k = 0; k < CHUNK; k++) x[k] = special[k % SPECIALS];
   for (int f = 0; f < FUNCTIONS; f++) {
     char expression[40];
-    snprintf(expression, sizeof expression, "%s(X[i])", functions[f].name);
+    snprintf(expression, sizeof expression, "%s(X[i]%s", functions[f].name, strchr(functions[f].name, '(') ? "))" : ")");
     dc_kernel_fn kernel = compile(jit, "f32", expression);
     worst w = {0, 0};
     if (kernel) call(kernel, x, NULL, y);
