@@ -1,0 +1,103 @@
+"""Measures dcml against PyTorch and prints ratios.
+
+Each contender runs in a process of its own (thread pools that spin poison each other); the processes take turns, and
+the median of a contender's samples counts.  Usage: run.py [rounds]
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+_COMMON = """
+import time, sys, json, torch, torch.nn.functional as F
+from torch import nn
+def timed(run, n):
+    for _ in range(3): run()
+    out = []
+    for _ in range(n):
+        t = time.perf_counter(); run(); out.append(time.perf_counter() - t)
+    print(json.dumps(sorted(out)[len(out) // 2]))
+"""
+_MISH = _COMMON + """
+class Mish(nn.Module):
+    def forward(self, x): return x * torch.tanh(F.softplus(x))
+x = torch.rand(8, 32, 224, 224, requires_grad=True); dy = torch.rand(8, 32, 224, 224)
+def training(m):
+    def run():
+        x.grad = None
+        m(x).backward(dy)
+    return run
+"""
+_DIGITS = _COMMON + """
+sys.path.insert(0, {examples!r})
+import digits
+torch.manual_seed(0)
+x, y, _, _ = digits.load(); x, y = x[:64], y[:64]
+def training(m):
+    opt = torch.optim.Adam(m.parameters(), lr=1e-3)
+    return lambda: digits.step(m, opt, x, y)
+"""
+_CALL = _COMMON + """
+class Small(nn.Module):
+    def forward(self, x): return x + 1
+x = torch.rand(16)
+"""
+_WRAP = "from dcml.pytorch import DaceModule\n"
+_FIRST = _DIGITS + "t = time.perf_counter(); training(digits.CompiledDigits())(); print(json.dumps(time.perf_counter() - t))"
+
+# name, unit, bar, {contender: program}; the ratio is the first contender over each of the others.
+ROWS = [
+    ("Mish 8x32x224x224, forward + backward", "ms", {"eager": 0.25, "torch.compile": 0.4}, {
+        "dcml": _MISH + _WRAP + "timed(training(DaceModule(Mish(), backward=True)), 9)",
+        "eager": _MISH + "timed(training(Mish()), 9)",
+        "torch.compile": _MISH + "timed(training(torch.compile(Mish())), 9)"}),
+    ("digits CNN, one training step, batch 64", "ms", {"eager": 0.8}, {
+        "dcml": _DIGITS + "timed(training(digits.CompiledDigits()), 60)",
+        "eager": _DIGITS + "timed(training(digits.Digits()), 60)"}),
+    ("forward of a 16-float module, per call", "us", {}, {
+        "dcml": _CALL + _WRAP + "m = DaceModule(Small())\nwith torch.no_grad(): timed(lambda: m(x), 2000)",
+        "eager": _CALL + "m = Small()\nwith torch.no_grad(): timed(lambda: m(x), 2000)"}),
+    ("digits, first training step with a warm cache", "s", {}, {"dcml": _FIRST}),
+    ("import dcml beyond import torch", "s", {}, {
+        "dcml": "import time, json, torch; t = time.perf_counter(); import dcml; print(json.dumps(time.perf_counter() - t))"}),
+]
+_SCALE = {"ms": 1e3, "us": 1e6, "s": 1}
+
+
+def measure(program):
+    """Seconds that one run of a contender reports, or None if it failed."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    examples = os.path.join(os.path.dirname(here), "examples")
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(program.replace("{examples!r}", repr(examples)))
+        file.flush()
+        done = subprocess.run([sys.executable, file.name], capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        print(f"  failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return None
+    return json.loads(lines[-1])
+
+
+def main(rounds=3):
+    print(f"{'what':<46} {'contender':<14} {'median':>10}    ratio (bar)")
+    for title, unit, bars, contenders in ROWS:
+        samples = {name: [] for name in contenders}
+        for _ in range(rounds):
+            for name, program in contenders.items():
+                seconds = measure(program)
+                if seconds is not None:
+                    samples[name].append(seconds)
+        medians = {name: statistics.median(s) for name, s in samples.items() if s}
+        for name, value in medians.items():
+            ratio = ""
+            if name != "dcml" and "dcml" in medians:
+                bar = f" (<= {bars[name]})" if name in bars else ""
+                ratio = f"dcml / {name} = {medians['dcml'] / value:.2f}{bar}"
+            print(f"{title:<46} {name:<14} {value * _SCALE[unit]:>8.2f} {unit}  {ratio}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))
