@@ -190,6 +190,8 @@ static const example examples[] = {
      " map i in 0:50 { D[i] = A[i] + i8(100) E[i] = u8(C[i]) F[i] = C[i] / i32(7) G[i] = i64(C[i]) % 5 H[i] = C[i] > i32(0) && B[i] > u8(3) } } }", {0}, 0},
     {"division by zero gives zero", "graph g { input C: i32[50] temp F: i32[50] temp G: i32[50] outputs F state s { map i in 0:50 { F[i] = C[i] / (C[i] - C[i]) G[i] = C[i] % i32(0) } } }", {0}, 0},
     {"shifts and bits", "graph g { input C: u32[50] temp F: u32[50] temp G: u32[50] outputs F state s { map i in 0:50 { F[i] = shl(C[i], u32(3)) G[i] = bxor(shr(C[i], u32(40)), band(C[i], u32(255))) } } }", {0}, 0},
+    {"signed shifts and small integers", "graph g { input C: i32[50] input Q: i4[50] input P: u2[50] temp F: i32[50] temp G: i32[50] temp H: i4[50] temp I: f32[50] outputs F state s {"
+     " map i in 0:50 { F[i] = shr(C[i], i32(3)) G[i] = shr(C[i], i32(33)) H[i] = Q[i] + i4(P[i]) I[i] = f32(Q[i]) } } }", {0}, 0},
     {"random numbers", "graph g { input S: i64[] temp Y: f32[300] outputs Y state s { map i in 0:300 { Y[i] = rand(S[], i) } } }", {0}, 0},
     {"index arithmetic in values", "graph g { symbol N >= 0 temp Y: i64[N] temp Z: f32[N] outputs Y state s { map i in 0:N { Y[i] = (i - 5) // 3 + (i - 5) % 4 + min(i, 7) * max(i, N - 2) Z[i] = f32(i) * 0.5f } } }", {40}, 1e-6},
     {"empty domains", "graph g { symbol N >= 0 input X: f32[N, 3] temp Y: f32[N, 3] temp s: f32[] temp m: f32[3] outputs Y, s, m state s {"

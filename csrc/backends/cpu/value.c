@@ -28,10 +28,10 @@ static const type_row types[DC_DTYPE_COUNT] = {
     [DC_U32] = {"u32", "u32", "$", "$", "i64"},
     [DC_I64] = {"i64", "i64", "$", "$", "i64"},
     [DC_U64] = {"u64", "u64", "$", "$", "u64"},
-    [DC_I4] = {"i8", "i32", "$", "$", "i32"},
-    [DC_U4] = {"u8", "i32", "$", "$", "i32"},
-    [DC_I2] = {"i8", "i32", "$", "$", "i32"},
-    [DC_U2] = {"u8", "i32", "$", "$", "i32"},
+    [DC_I4] = {"i8", "i32", "cast_i4($)", "$", "i32"},
+    [DC_U4] = {"u8", "i32", "($ & 15)", "$", "i32"},
+    [DC_I2] = {"i8", "i32", "cast_i2($)", "$", "i32"},
+    [DC_U2] = {"u8", "i32", "($ & 3)", "$", "i32"},
 };
 
 const type_row *dc_cpu_type(dc_dtype type) { return types[type].storage ? &types[type] : NULL; }
@@ -99,7 +99,7 @@ static const prim_row prims[DC_PRIM_COUNT] = {
     [DC_BXOR] = {NULL, "($t)($a ^ $b)", 0.03f},
     [DC_BNOT] = {NULL, "($t)~$a", 0.03f},
     [DC_SHL] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)((u64)$a << $b) : 0", 0.05f},
-    [DC_SHR] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)($a >> $b) : 0", 0.05f},
+    [DC_SHR] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)($a >> $b) : ($t)-($a < 0)", 0.05f},
     [DC_RAND] = {"rand_f32($a, $b)", "rand_f32($a, $b)", 2},
 };
 
@@ -377,7 +377,9 @@ static const char *scalar(emitter *e, dc_ex x) {
   if (node.op == DC_OR && !is_free(e, b)) return branches(e, x, a, dc_ex_bool(e->pool, true), b);
   const char *left = dc_cpu_value(e, a), *right = b ? dc_cpu_value(e, b) : "";
   const prim_row *row = &prims[node.op];
-  return define(e, x, fill(e, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &types[type]));
+  const char *text = fill(e, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &types[type]);
+  bool narrow = node.dtype == type && !dc_dtype_is_float(type) && dc_dtype_compute(type) != type; /* fewer than 8 bits */
+  return define(e, x, narrow ? dc_cpu_cast(e, type, DC_I32, dc_arena_printf(e->arena, "(%s)", text)) : text);
 }
 
 const char *dc_cpu_value(emitter *e, dc_ex x) {

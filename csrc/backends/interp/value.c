@@ -137,8 +137,9 @@ static double real_prim(dc_op prim, double a, double b) {
 }
 
 static uint64_t shift(dc_op prim, dc_dtype type, uint64_t a, uint64_t count) {
-  if (count >= (uint64_t)dc_dtype_bytes(type) * 8) return 0;
-  return prim == DC_SHL ? a << count : a >> count;
+  bool beyond = count >= (uint64_t)dc_dtype_bytes(type) * 8, fills = prim == DC_SHR && dc_dtype_is_signed(type) && (int64_t)a < 0;
+  if (beyond) return fills ? UINT64_MAX : 0;
+  return prim == DC_SHL ? a << count : fills ? ~(~a >> count) : a >> count;
 }
 
 static int64_t power(int64_t a, int64_t n) {
