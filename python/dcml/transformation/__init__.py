@@ -1,46 +1,64 @@
-"""Transformations of graphs by name; each is a pass of the core with a count of the places where it applied.
+"""Transformations of graphs by hand; the compiler runs the same passes by itself.
 
->>> from dcml.transformation import TaskletFusion
->>> sdfg.apply_transformations_repeated(TaskletFusion)  # doctest: +SKIP
+>>> from dcml.transformation import SubgraphFusion
+>>> sdfg.expand_library_nodes()  # doctest: +SKIP
+>>> sdfg.apply_transformations(SubgraphFusion)  # doctest: +SKIP
 3
 """
+import re
+from collections import Counter
 
 
 class Transformation:
     """Base of the transformations: ``apply_to(sdfg)`` changes the graph and returns the number of matches."""
 
+    passes = ()  # of the core, in order
+
     @classmethod
     def apply_to(cls, sdfg, *nodes, **options):
-        """Applies to the whole SDFG, or, if nodes are given, among those nodes only.
+        """Applies wherever it can.
 
-        Returns the number of places where it applied.  Raises ValueError_ if the core has no such
-        transformation, and for options, of which there are none.
+        sdfg: SDFG, changed in place; operators are left alone until they are expanded.
+        nodes: accepted for source compatibility; the whole graph is looked at.
+        Returns the number of nodes that were replaced.  Raises ValueError_ for options, of which there are none.
         """
-        from .. import _core
         if options:
+            from .. import _core
             raise _core.ValueError_(f"{cls.__name__} has no option {sorted(options)[0]!r}")
-        ids = [node.id for node in nodes]
-        return sdfg.graph.apply(cls.__name__, ids) if ids else sdfg.graph.apply(cls.__name__)
+        before = _nodes(sdfg)
+        for name in cls.passes:
+            sdfg.graph.run_pass(name)
+        return sum((before - _nodes(sdfg)).values())
+
+
+def _nodes(sdfg):
+    """The texts of all nodes of all states, with how often each occurs."""
+    return Counter(re.findall(r"^    \S.*(?:\n     .*|\n    }.*)*", str(sdfg), re.MULTILINE))
 
 
 class TaskletFusion(Transformation):
     """Makes one expression of element-wise operators that feed each other."""
+    passes = ("fuse",)
 
 
 class SubgraphFusion(Transformation):
-    """Makes one map of maps over the same domain."""
+    """Makes one map of maps over the same domain, reductions with what comes before and after them included."""
+    passes = ("fuse",)
 
 
 class MapFusion(Transformation):
     """Moves a producing map into the map that consumes its result."""
+    passes = ("fuse",)
 
 
 class Vectorization(Transformation):
-    """Lets the innermost loops work on several elements at once."""
+    """Orders loops for unit stride and frees them of guards, so that the generated code works on whole vectors."""
+    passes = ("loops",)
 
 
 class TrivialMapRangeElimination(Transformation):
-    """Drops map dimensions of extent one."""
+    """Drops map dimensions of extent one, and maps that do nothing."""
+    passes = ("simplify", "loops")
 
 
 __all__ = ["MapFusion", "SubgraphFusion", "TaskletFusion", "Transformation", "TrivialMapRangeElimination",

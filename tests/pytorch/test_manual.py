@@ -1,0 +1,148 @@
+"""The manual's programs, with smaller sizes."""
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dcml import _core
+from dcml import onnx as donnx
+from dcml.library import change_default
+from dcml.onnx import python_pure_op_implementation
+from dcml.pytorch import DaceModule, dace_module
+from dcml.testing.profiling import print_time_statistics, time_funcs
+from dcml.transformation import SubgraphFusion, TaskletFusion, TrivialMapRangeElimination, Vectorization
+from dcml.util import utils
+
+
+def test_multihead_attention_as_wrapper():
+    B, H, P, SM, SN = 2, 4, 8, 12, 12
+    N = P * H
+    Q, K, V = torch.randn([SN, B, N]), torch.randn([SM, B, N]), torch.randn([SM, B, N])
+    ptmodel = nn.MultiheadAttention(N, H, bias=False)
+    for result, want in zip(DaceModule(ptmodel)(Q, K, V), ptmodel(Q, K, V)):
+        torch.testing.assert_close(result, want.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_model_by_decorator():
+    @dace_module
+    class Model(nn.Module):
+        def __init__(self, kernel_size):
+            super().__init__()
+            self.conv1 = nn.Conv2d(1, 4, kernel_size)
+            self.conv2 = nn.Conv2d(4, 4, kernel_size)
+
+        def forward(self, x):
+            x = F.relu(self.conv1(x))
+            return F.relu(self.conv2(x))
+    dace_model, x = Model(3), torch.rand(1, 1, 8, 8)
+    torch.testing.assert_close(dace_model(x), dace_model.model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_flow_through_a_decorated_model():
+    @dace_module(backward=True)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc1 = nn.Linear(784, 120)
+            self.fc2 = nn.Linear(120, 32)
+            self.fc3 = nn.Linear(32, 10)
+            self.ls = nn.LogSoftmax(dim=-1)
+
+        def forward(self, x):
+            x = F.relu(self.fc1(x))
+            x = F.relu(self.fc2(x))
+            x = self.fc3(x)
+            x = self.ls(x)
+            return x
+    x, y = torch.randn(8, 784), torch.tensor([0, 1, 2, 3, 4, 5, 6, 7], dtype=torch.long)
+    model, criterion = Net(), nn.NLLLoss()
+    loss = criterion(model(x), y)
+    assert model.model.fc3.weight.grad is None
+    loss.backward()
+    found = model.model.fc3.weight.grad.clone()
+    model.zero_grad()
+    criterion(model.model(x), y).backward()
+    torch.testing.assert_close(found, model.model.fc3.weight.grad, rtol=1e-3, atol=1e-5)
+
+
+@pytest.fixture
+def own_softplus():
+    """The manual's definition of Softplus; afterwards the built-in one again, which does not overflow."""
+    @python_pure_op_implementation
+    def Softplus(X, Y):
+        Y[:] = np.log(1 + np.exp(X))
+    yield
+    _core.add_ops("Softplus.1,22 (X:T[S..]) -> (Y:T[S..]) with T in float : Y[s..] = softplus(X[s..])")
+
+
+class Mish(nn.Module):
+    def forward(self, x):
+        x = x * (torch.tanh(F.softplus(x)))
+        return x
+
+
+def test_tuning_mish_step_by_step(capsys, own_softplus):
+    dace_mish, torch_mish = DaceModule(Mish(), backward=True), Mish()
+    dace_input = torch.rand(2, 3, 16, 16)
+    torch_input, dy = dace_input.clone().requires_grad_(), torch.rand(2, 3, 16, 16)
+    dace_input.requires_grad_()
+    torch_output = torch_mish(torch_input)
+    torch_output.backward(dy)
+
+    def check():
+        dace_input.grad = None
+        output = dace_mish(dace_input)
+        output.backward(dy)
+        assert torch.allclose(output, torch_output, atol=1e-6)
+        assert torch.allclose(dace_input.grad, torch_input.grad, atol=1e-6)
+
+    check()
+    assert "Softplus" in str(dace_mish.sdfg) and len(dace_mish.forward_sdfg.nodes()) == 1
+    dace_mish.reset_sdfg()
+    matches = {}
+
+    def expand_and_strict_transforms(module):
+        with change_default(donnx, "pure"):
+            utils.auto_optimize(module.sdfg, cuda=False, apply_strict=True)
+
+    def fuse_sg(module):
+        sdfg = module.sdfg
+        sdfg.apply_transformations_repeated(TrivialMapRangeElimination)
+        SubgraphFusion.apply_to(sdfg, *sdfg.node(0).nodes())
+        matches["nodes"] = len(sdfg.node(0).nodes())
+
+    dace_mish.append_post_onnx_hook("auto_optimize", expand_and_strict_transforms)
+    dace_mish.append_post_onnx_hook("subgraph_fusion", fuse_sg)
+    dace_mish.append_post_onnx_hook("fuse_tasklets",
+                                    lambda x: x.dace_model.sdfg.apply_transformations_repeated(TaskletFusion))
+
+    def vectorize(fwd, bwd):
+        fwd.apply_transformations(Vectorization)
+        bwd.apply_transformations(Vectorization)
+        matches["backward"] = len(bwd.node(0).nodes())
+
+    dace_mish.append_post_autodiff_hook("vectorize", vectorize)
+    check()
+    assert matches["nodes"] == 1 and matches["backward"] >= 1
+
+    def run_dace():
+        dace_mish(dace_input).backward(dy)
+
+    def run_torch():
+        torch_mish(torch_input).backward(dy)
+
+    times = time_funcs([run_dace, run_torch], func_names=["dace", "torch"], warmups=2, num_iters=3)
+    print_time_statistics(times, ["dace", "torch"])
+    assert capsys.readouterr().out.startswith("Name\tMin\tMean\tMedian\tStdev\tMax\ndace\t")
+
+
+def test_transformations_count_what_they_replace():
+    module = DaceModule(Mish(), dummy_inputs=(torch.rand(4, 8),))
+    sdfg = module.sdfg
+    assert sdfg.apply_transformations(SubgraphFusion) == 0  # operators are not maps yet
+    sdfg.expand_library_nodes()
+    assert len(sdfg.node(0).nodes()) == 3
+    assert sdfg.apply_transformations([SubgraphFusion]) == 3 and len(sdfg.node(0).nodes()) == 1
+    assert sdfg.apply_transformations_repeated(TaskletFusion) == 0
+    torch.testing.assert_close(module(torch.ones(4, 8)), Mish()(torch.ones(4, 8)), rtol=1e-5, atol=1e-6)
