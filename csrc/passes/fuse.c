@@ -5,6 +5,7 @@
  * remaining parameters; then its body is a scope to fuse in turn.  So softmax becomes a map over
  * rows that holds a reduction, a reduction that also writes, and a map. */
 #include "passes/fuse.h"
+#include "passes/loops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,12 @@ static void close_above(fuser *f) {
 
 static void describe(fuser *f, uint32_t k, dc_nid node) { dc_group_describe(&f->scope, node, &f->groups[k]); }
 
+/* At the top of a restricted run, the nodes that were not named stay. */
+static bool is_fixed(const fuser *f, dc_nid node) {
+  const dc_fuse_options *o = f->scope.options;
+  return f->users && o->nodes && !dc_access_in_set(o->nodes, o->n_nodes, node);
+}
+
 static void build(fuser *f, const dc_scope *in) {
   dc_arena *arena = f->scope.arena;
   f->n = f->n_order = in->n;
@@ -60,6 +67,7 @@ static void build(fuser *f, const dc_scope *in) {
   for (uint32_t k = 0; k < in->n; k++) {
     f->order[k] = k;
     describe(f, k, in->v[k]);
+    f->groups[k].fixed = is_fixed(f, in->v[k]);
     for (uint32_t j = 0; j < k; j++)
       if (dc_groups_depend(&f->groups[j], &f->groups[k])) set(row(f->depends, f, k), j);
   }
@@ -178,6 +186,7 @@ static void merge(fuser *f, uint32_t a, uint32_t b, const dc_match *match) {
   dc_nid merged = merged_map(&f->scope, f->groups[a].node, f->groups[b].node, match);
   fuse_body(&f->scope, merged);
   describe(f, a, merged);
+  if (f->users) f->scope.counts->merged++;
   f->groups[b].node = 0;
   reorder(f, a, b);
   for (uint32_t w = 0; w < f->words; w++) row(f->depends, f, a)[w] |= row(f->depends, f, b)[w];
@@ -322,16 +331,26 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena) {
   return u.users;
 }
 
-dc_status dc_pass_fuse(dc_graph *graph) {
+void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
   dc_arena arena = {0};
-  for (uint32_t s = 0; s < graph->states.n; s++) dc_fuse_inline(graph, &graph->states.v[s].scope);
   dc_use_count *users = dc_fuse_count_users(graph, &arena);
-  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .users = users};
+  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .users = users, .options = options, .counts = counts};
   for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users);
-    graph->states.v[s].scope = fused;
-    for (uint32_t k = 0; k < fused.n; k++) dc_fuse_contract(graph, fused.v[k], users);
+    dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users), kept = {0};
+    for (uint32_t k = 0; k < fused.n; k++) {
+      counts->forwarded += dc_fuse_contract(graph, fused.v[k], users, options->forward_only);
+      if (!dc_fuse_is_empty(graph, fused.v[k])) dc_scope_push(graph, &kept, fused.v[k]);
+    }
+    graph->states.v[s].scope = kept;
   }
   dc_arena_free(&arena);
+}
+
+dc_status dc_pass_fuse(dc_graph *graph) {
+  dc_fuse_counts counts = {0};
+  for (uint32_t s = 0; s < graph->states.n; s++) dc_fuse_inline(graph, &graph->states.v[s].scope);
+  dc_fuse_run(graph, &(dc_fuse_options){0}, &counts);
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
   return DC_OK;
 }

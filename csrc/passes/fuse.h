@@ -7,6 +7,19 @@
 #include "passes/access.h"
 #include "passes/passes.h"
 
+/* A restricted run of the pass, and what it did. */
+typedef struct {
+  bool producers_only; /* merge only a map with one whose result it reads */
+  bool whole_only;     /* merge only maps over the same domain */
+  bool forward_only;   /* of contraction, only move values into their readers */
+  const dc_nid *nodes; /* only these top-level nodes; NULL: all */
+  uint32_t n_nodes;
+} dc_fuse_options;
+typedef struct {
+  uint32_t merged, forwarded;
+} dc_fuse_counts;
+void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
+
 /* By container: how many top-level nodes use its buffer and how many write it.  nodes is at least
  * DC_SHARED_BUFFER where the contents are seen otherwise: inputs, outputs, saved values, views. */
 enum { DC_SHARED_BUFFER = 1 << 30 };
@@ -21,6 +34,7 @@ typedef struct {
   dc_accesses accesses;
   uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
   uint32_t n_tasklets;
+  bool fixed;             /* stays as it is */
   bool heavy;             /* a contraction: more work than data, left to kernels of its own */
 } dc_group;
 
@@ -31,6 +45,8 @@ typedef struct {
   uint32_t n_outer;
   bool parallel_outside;  /* an enclosing map already gives the threads their work */
   bool in_reduce;
+  const dc_fuse_options *options;
+  dc_fuse_counts *counts;
   const dc_use_count *users;  /* of dc_fuse_count_users, kept up to date; NULL inside maps */
 } dc_fuse_scope;
 
@@ -76,7 +92,7 @@ void dc_fuse_inline(dc_graph *graph, dc_scope *scope);
 /* The same for cheap values inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
 /* Forwards, shrinks and drops the temporaries of one top-level node. */
-void dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users);
+uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users, bool forward_only); /* number of values forwarded */
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */
 
 #endif

@@ -390,12 +390,17 @@ static bool over_updates(contraction *c) {
   return false;
 }
 
-void dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users) {
+uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users, bool forward_only) {
   contraction c = {.graph = graph, .top = node, .users = users};
-  if (dc_node_at(graph, node)->kind != DC_NODE_MAP) return;
+  uint32_t forwarded = 0;
+  if (dc_node_at(graph, node)->kind != DC_NODE_MAP) return 0;
   rebuild(&c);
-  while (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_forward) || over_temporaries(&c, try_scalar) ||
-         over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array)) {
+  for (bool changed = true; changed;) {
+    bool moved = over_temporaries(&c, try_forward);
+    forwarded += moved;
+    changed = moved || (!forward_only && (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_scalar) ||
+                                          over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array)));
   }
   dc_arena_free(&c.arena);
+  return forwarded;
 }

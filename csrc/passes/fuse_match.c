@@ -327,7 +327,7 @@ static uint32_t worth_of_maps(const matcher *m, dc_match *match, bool whole) {
 uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_group *b, dc_match *out) {
   const dc_node *x = dc_node_at(scope->graph, a->node), *y = dc_node_at(scope->graph, b->node);
   out->n = 0;
-  if (x->kind != DC_NODE_MAP || y->kind != DC_NODE_MAP) return 0;
+  if (x->kind != DC_NODE_MAP || y->kind != DC_NODE_MAP || a->fixed || b->fixed) return 0;
   if (x->map.n_params > DC_MAX_MAP_PARAMS || y->map.n_params > DC_MAX_MAP_PARAMS) return 0;
   matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map};
   bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
@@ -341,5 +341,6 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   sort_pairs(&m, out);
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
   if ((!m.depends && !m.shares) || !fits(&m)) return 0;
+  if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
   return plain ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }

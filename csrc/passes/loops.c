@@ -1,3 +1,133 @@
-/* Loops. */
+/* Loop bounds and order: loops of one iteration go, which also decides conditions on them; the
+ * loop that walks memory contiguously comes last, where vectors run. */
+#include "passes/loops.h"
+
+#include "passes/access.h"
 #include "passes/passes.h"
-dc_status dc_pass_loops(dc_graph *graph) { (void)graph; return DC_OK; }
+
+/* ---- loops of one iteration ---- */
+
+typedef struct {
+  dc_param param;
+  dc_ex value;
+} fixed_param;
+
+static dc_ex fix_param(void *context, dc_pool *pool, dc_ex leaf) {
+  const fixed_param *f = context;
+  const dc_exnode *node = dc_ex_node(pool, leaf);
+  return node->op == DC_EX_PARAM && node->ref == f->param ? f->value : leaf;
+}
+
+static bool runs_once(dc_pool *pool, dc_param p) {
+  dc_parameter range = pool->params.v[p];
+  int64_t extent;
+  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &extent) && extent == 1 && !dc_ex_uses_op(pool, range.begin, DC_EX_READ);
+}
+
+static uint32_t drop_params(dc_graph *graph, dc_nid id) {
+  uint32_t dropped = 0;
+  for (uint32_t k = 0; k < dc_node_at(graph, id)->map.n_params;) {
+    dc_map map = dc_node_at(graph, id)->map;
+    fixed_param f = {map.params[k], graph->pool.params.v[map.params[k]].begin};
+    if (!runs_once(&graph->pool, f.param)) {
+      k++;
+      continue;
+    }
+    for (uint32_t j = k; j + 1 < map.n_params; j++) map.params[j] = map.params[j + 1];
+    dc_node_at(graph, id)->map.n_params--;
+    dc_node_rewrite(graph, id, fix_param, &f);
+    dropped++;
+  }
+  return dropped;
+}
+
+uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope) {
+  dc_scope in = *scope, out = {0};
+  uint32_t dropped = 0;
+  for (uint32_t k = 0; k < in.n; k++) {
+    if (dc_node_at(graph, in.v[k])->kind != DC_NODE_MAP) {
+      dc_scope_push(graph, &out, in.v[k]);
+      continue;
+    }
+    dropped += drop_params(graph, in.v[k]);
+    dc_scope body = dc_node_at(graph, in.v[k])->map.body;
+    dropped += dc_loops_drop_trivial(graph, &body);
+    dc_node_at(graph, in.v[k])->map.body = body;
+    const dc_map *map = &dc_node_at(graph, in.v[k])->map;
+    if (map->n_params || map->schedule == DC_MAP_REDUCE) dc_scope_push(graph, &out, in.v[k]);
+    else for (uint32_t j = 0; j < body.n; j++) dc_scope_push(graph, &out, body.v[j]);
+  }
+  *scope = out;
+  return dropped;
+}
+
+/* ---- order ---- */
+
+/* How many accesses move by one element with p; writes count twice. */
+static uint32_t unit_strides(dc_graph *graph, const dc_accesses *accesses, dc_param p) {
+  uint32_t score = 0;
+  for (uint32_t k = 0; k < accesses->n; k++) {
+    const dc_access *a = &accesses->v[k];
+    uint32_t rank = a->element ? dc_ex_node(&graph->pool, a->element)->nargs : 0;
+    dc_ex coefficient, rest;
+    int64_t one;
+    if (!rank || dc_cont(graph, a->container)->strides) continue;
+    if (!dc_ix_split(&graph->pool, dc_ex_arg(&graph->pool, a->element, rank - 1), p, &coefficient, &rest)) continue;
+    if (dc_ex_is_int(&graph->pool, coefficient, &one) && one == 1) score += a->writes ? 2 : 1;
+  }
+  return score;
+}
+
+/* No other parameter of the map has p in its range, so that p may become the last. */
+static bool is_free(const dc_graph *graph, const dc_map *map, dc_param p) {
+  for (uint32_t k = 0; k < map->n_params; k++) {
+    dc_parameter range = graph->pool.params.v[map->params[k]];
+    if (dc_ex_uses_param(&graph->pool, range.begin, p) || dc_ex_uses_param(&graph->pool, range.end, p)) return false;
+  }
+  return true;
+}
+
+static bool is_innermost(const dc_graph *graph, const dc_map *map) {
+  for (uint32_t k = 0; k < map->body.n; k++)
+    if (dc_node_at(graph, map->body.v[k])->kind == DC_NODE_MAP) return false;
+  return true;
+}
+
+static bool order_params(dc_graph *graph, dc_nid id) {
+  dc_arena arena = {0};
+  dc_accesses accesses = {0};
+  dc_map map = dc_node_at(graph, id)->map;
+  dc_access_collect(graph, &arena, id, false, &accesses);
+  uint32_t last = map.n_params - 1, best = last, most = unit_strides(graph, &accesses, map.params[last]);
+  for (uint32_t k = 0; k < last; k++) {
+    uint32_t score = unit_strides(graph, &accesses, map.params[k]);
+    if (score > most && is_free(graph, &map, map.params[k])) most = score, best = k;
+  }
+  dc_param chosen = map.params[best];
+  for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
+  map.params[last] = chosen;
+  dc_arena_free(&arena);
+  return most > 0;
+}
+
+uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
+  if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return 0;
+  dc_map map = dc_node_at(graph, id)->map;
+  uint32_t n = 0;
+  bool any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
+  if (any_order && map.n_params) n = order_params(graph, id) && is_innermost(graph, &map);
+  for (uint32_t k = 0; k < map.body.n; k++) n += dc_loops_order(graph, map.body.v[k]);
+  return n;
+}
+
+/* ---- the pass ---- */
+
+dc_status dc_pass_loops(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope scope = graph->states.v[s].scope;
+    (void)dc_loops_drop_trivial(graph, &scope);
+    for (uint32_t k = 0; k < scope.n; k++) (void)dc_loops_order(graph, scope.v[k]);
+    graph->states.v[s].scope = scope;
+  }
+  return DC_OK;
+}

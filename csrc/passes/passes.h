@@ -24,4 +24,9 @@ DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Runs a pass by name ("infer", "simplify", "expand", "fuse", "loops", ...); DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
 
+/* Applies a public transformation by name ("TaskletFusion", ...) to the top-level nodes given, or to all
+ * (nodes NULL); *count: places where it applied.  DC_ERR_VALUE lists the names. */
+DC_MUST_USE dc_status dc_transform_apply(dc_ops *ops, dc_graph *graph, const char *name, const dc_nid *nodes, uint32_t n_nodes,
+                                         uint32_t *count);
+
 #endif

@@ -1,0 +1,14 @@
+/* What loops.c does to one node, for the pass and for the transformations of that name. */
+#ifndef DCML_PASSES_LOOPS_H
+#define DCML_PASSES_LOOPS_H
+
+#include "ir/graph.h"
+
+/* Drops parameters that take one value, everywhere under the nodes of a scope; a map without any left
+ * gives its place to its body.  Returns the number of parameters dropped. */
+uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope);
+/* Makes the loop that walks memory with unit stride the last one of its map, under one node.
+ * Returns the number of innermost maps whose last loop has unit stride. */
+uint32_t dc_loops_order(dc_graph *graph, dc_nid node);
+
+#endif
