@@ -98,6 +98,27 @@ static bool make_function(const dc_site_table *t, dc_cid c, dc_nid common, funct
   return true;
 }
 
+typedef struct {
+  const dc_site_table *t;
+  dc_nid common;
+  bool escapes;
+} register_search;
+
+static void look_at_register(void *context, const dc_pool *pool, dc_ex e) {
+  register_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op != DC_EX_READ || dc_cont(s->t->graph, node->ref)->storage != DC_STORE_REGISTER) return;
+  dc_nid home = common_map(s->t, node->ref);
+  s->escapes |= !s->common || !dc_site_is_under(s->t, s->common, home);
+}
+
+/* Does the value read a register of a loop that does not hold all readers? */
+static bool leaves_register(const dc_site_table *t, dc_ex value, dc_nid common) {
+  register_search s = {t, common, false};
+  dc_ex_walk(&t->graph->pool, value, look_at_register, &s);
+  return s.escapes;
+}
+
 /* One parameter a dimension, each enclosing loop once: every element is read at most once. */
 static bool reads_once(const dc_site_table *t, const dc_access *read, dc_nid common) {
   const dc_pool *pool = &t->graph->pool;
@@ -129,7 +150,7 @@ static policy policy_of_recomputation(dc_value_cost cost) {
 static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_cost), const bool *dirty) {
   function f;
   dc_nid common = common_map(t, c);
-  if (!make_function(t, c, common, &f)) return false;
+  if (!make_function(t, c, common, &f) || leaves_register(t, f.value, common)) return false;
   policy p = choose(dc_value_cost_of(t->graph, f.value));
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;

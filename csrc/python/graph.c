@@ -345,6 +345,36 @@ static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
   Py_RETURN_NONE;
 }
 
+/* A sequence of node ids; NULL with an exception set on failure. */
+static dc_nid *node_ids(PyObject *sequence, Py_ssize_t *n) {
+  PyObject *list = PySequence_Fast(sequence, "expected a sequence of node ids");
+  if (!list) return NULL;
+  *n = PySequence_Fast_GET_SIZE(list);
+  dc_nid *ids = PyMem_Malloc(sizeof *ids * (size_t)(*n + 1));
+  for (Py_ssize_t k = 0; ids && k < *n; k++) ids[k] = (dc_nid)PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(list, k));
+  Py_DECREF(list);
+  if (!ids) return (dc_nid *)PyErr_NoMemory();
+  if (!PyErr_Occurred()) return ids;
+  PyMem_Free(ids);
+  return NULL;
+}
+
+static PyObject *graph_apply(GraphObject *self, PyObject *args) {
+  const char *name;
+  PyObject *sequence = NULL;
+  Py_ssize_t n = 0;
+  uint32_t count = 0;
+  if (!PyArg_ParseTuple(args, "s|O", &name, &sequence)) return NULL;
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = session_of(state);
+  dc_nid *ids = session && sequence ? node_ids(sequence, &n) : NULL;
+  if (!session || (sequence && !ids)) return NULL;
+  dc_status status = dc_transform_apply(session->ops, self->graph, name, ids, (uint32_t)n, &count);
+  PyMem_Free(ids);
+  RAISE_IF(state, status);
+  return PyLong_FromUnsignedLong(count);
+}
+
 static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
   (void)unused;
   RAISE_IF(state_of((PyObject *)self), dc_graph_verify(self->graph));
@@ -405,6 +435,7 @@ static PyMethodDef methods[] = {
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
     {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, simplify, expand, loops or fuse."},
+    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
     {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},
     {NULL, NULL, 0, NULL}};

@@ -1,5 +1,5 @@
 /* Passes: files of tests/ir, a folder per pass.  A file is
- *     pass: NAME NAME ...
+ *     pass: NAME NAME ...        (passes in small letters, transformations with a capital)
  *     graph text
  *     ---
  *     text of the graph after the passes
@@ -32,7 +32,13 @@ static bool only_maps(const dc_graph *g) {
 static void run_passes(dc_graph *g, char *names, const char *path) {
   for (char *save = NULL, *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
     dc_graph *before = dc_graph_clone(g);
-    CHECK_OK(dc_pass_run(ops, g, name));
+    uint32_t count = 0;
+    if (name[0] >= 'A' && name[0] <= 'Z') {
+      CHECK_OK(dc_transform_apply(ops, g, name, NULL, 0, &count));
+      CHECK(count > 0);
+    } else {
+      CHECK_OK(dc_pass_run(ops, g, name));
+    }
     if (only_maps(before)) check_same_results(before, g, path);
     dc_graph_destroy(before);
   }
@@ -71,6 +77,14 @@ static void check_file(const char *path) {
   free(text);
 }
 
+static void unknown_names_are_listed(void) {
+  dc_graph *g = dc_graph_create("g");
+  uint32_t count;
+  CHECK_ERROR(dc_pass_run(ops, g, "fly"), DC_ERR_VALUE, "loops");
+  CHECK_ERROR(dc_transform_apply(ops, g, "Fly", NULL, 0, &count), DC_ERR_VALUE, "TaskletFusion");
+  dc_graph_destroy(g);
+}
+
 static void files_of_each_pass_match(void) {
   static const char *const folders[] = {"fuse", "loops", "simplify", "transforms"};
   for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
@@ -92,7 +106,10 @@ int main(int argc, char **argv) {
   CHECK_OK(dc_ops_create(&ops));
   if (!ops) return 1;
   for (int k = 1; k < argc; k++) check_file(argv[k]);
-  if (argc == 1) files_of_each_pass_match();
+  if (argc == 1) {
+    unknown_names_are_listed();
+    files_of_each_pass_match();
+  }
   dc_ops_destroy(ops);
   return check_report();
 }
