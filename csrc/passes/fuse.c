@@ -259,8 +259,8 @@ static void fuse_body(const dc_fuse_scope *scope, dc_nid id) {
   dc_map map = dc_node_at(scope->graph, id)->map;
   dc_param params[MAX_OUTER];
   if (scope->n_outer + map.n_params > MAX_OUTER) return;
-  memcpy(params, scope->outer, scope->n_outer * sizeof *params);
-  memcpy(params + scope->n_outer, map.params, map.n_params * sizeof *params);
+  if (scope->n_outer) memcpy(params, scope->outer, scope->n_outer * sizeof *params);
+  if (map.n_params) memcpy(params + scope->n_outer, map.params, map.n_params * sizeof *params);
   dc_fuse_scope inner = *scope;
   inner.outer = params, inner.n_outer += map.n_params;
   inner.parallel_outside |= map.schedule == DC_MAP_PARALLEL;

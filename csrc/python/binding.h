@@ -42,6 +42,8 @@ void raise_status(module_state *state, dc_status status);
     }                                          \
   } while (0)
 
+/* A model's name or a message as str: bytes that are no UTF-8 are replaced. */
+PyObject *name_object(const char *text);
 PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner);
 
 /* tensor.c: a borrowed view of an array that Python owns. */

@@ -66,7 +66,7 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
   if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return PyErr_Format(state->errors[DC_ERR_DTYPE], "'%s': %d is no data type", name, type);
   if (parse_shape(state, self->graph, shape, &dims, &rank)) return NULL;
   dc_cid c = dc_container_add(self->graph, name, (dc_dtype)type, rank, dims, role);
-  return PyUnicode_FromString(dc_cont_name(self->graph, c));
+  return name_object(dc_cont_name(self->graph, c));
 }
 
 static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
@@ -87,7 +87,7 @@ static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
   const dc_array *a = &view.array;
   dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, bytes_of(a));
   release_view(&view);
-  return PyUnicode_FromString(dc_cont_name(self->graph, c));
+  return name_object(dc_cont_name(self->graph, c));
 }
 
 static PyObject *shape_tuple(const dc_graph *graph, const dc_container *c) {
@@ -150,7 +150,7 @@ static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_containe
   PyObject *list = PyList_New(0);
   for (dc_cid c = 1; list && c < self->graph->containers.n; c++) {
     if (wanted && !wanted(dc_cont(self->graph, c))) continue;
-    PyObject *name = PyUnicode_FromString(dc_cont_name(self->graph, c));
+    PyObject *name = name_object(dc_cont_name(self->graph, c));
     if (!name || PyList_Append(list, name)) Py_CLEAR(list);
     Py_XDECREF(name);
   }
@@ -159,7 +159,7 @@ static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_containe
 
 static PyObject *names_of(GraphObject *self, const dc_cid *ids, uint32_t n) {
   PyObject *list = PyList_New(n);
-  for (uint32_t k = 0; list && k < n; k++) PyList_SET_ITEM(list, k, PyUnicode_FromString(dc_cont_name(self->graph, ids[k])));
+  for (uint32_t k = 0; list && k < n; k++) PyList_SET_ITEM(list, k, name_object(dc_cont_name(self->graph, ids[k])));
   return list;
 }
 
@@ -168,7 +168,7 @@ static PyObject *get_inputs(GraphObject *self, void *u) { return (void)u, names_
 static PyObject *get_outputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->outputs.v, self->graph->outputs.n); }
 static PyObject *get_params(GraphObject *self, void *u) { return (void)u, names_where(self, is_param); }
 static PyObject *get_arrays(GraphObject *self, void *u) { return (void)u, names_where(self, NULL); }
-static PyObject *get_name(GraphObject *self, void *u) { return (void)u, PyUnicode_FromString(dc_name_text(&self->graph->names, self->graph->name)); }
+static PyObject *get_name(GraphObject *self, void *u) { return (void)u, name_object(dc_name_text(&self->graph->names, self->graph->name)); }
 static PyObject *get_opset(GraphObject *self, void *u) { return (void)u, PyLong_FromLong(self->graph->opset); }
 static PyObject *get_n_states(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->graph->states.n); }
 
@@ -300,7 +300,7 @@ typedef struct {
 static void collect_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   use_lists *l = context;
   (void)by;
-  PyObject *name = PyUnicode_FromString(dc_cont_name(l->graph, c)), *list = use == DC_USE_READ ? l->reads : l->writes;
+  PyObject *name = name_object(dc_cont_name(l->graph, c)), *list = use == DC_USE_READ ? l->reads : l->writes;
   if (name && !PySequence_Contains(list, name)) PyList_Append(list, name);
   Py_XDECREF(name);
 }

@@ -7,10 +7,14 @@ static const uint64_t IDLE_RESULT_BYTES = (uint64_t)1 << 31;
 
 module_state *state_of(PyObject *self) { return PyType_GetModuleState(Py_TYPE(self)); }
 
+PyObject *name_object(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
+
 void raise_status(module_state *state, dc_status status) {
   dc_code code = dc_status_code(status);
   PyObject *class = (int)code < (int)ERROR_CLASSES ? state->errors[code] : state->errors[0];
-  PyErr_SetString(class, dc_status_text(status));
+  PyObject *text = name_object(dc_status_text(status));
+  if (text) PyErr_SetObject(class, text);
+  Py_XDECREF(text);
   dc_status_free(status);
 }
 

@@ -1,0 +1,164 @@
+"""Model files that lie: each gives a result or a dcml.Error, never a crash or a hang."""
+import random
+import struct
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import dcml
+from dcml import _core
+
+
+def _model(nodes, inputs=("x",), outputs=("y",), initializers=(), opset=18, functions=()):
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in inputs]
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    graph = helper.make_graph(list(nodes), "g", value, results, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], functions=list(functions))
+
+
+def _node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def _small():
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 4], np.arange(12, dtype=np.float32))
+    nodes = [_node("MatMul", ["x", "w"], ["m"]), _node("Relu", ["m"], ["r"]), _node("Softmax", ["r"], ["y"], axis=-1)]
+    return _model(nodes, initializers=[weight])
+
+
+def _tensor(**fields):
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT)
+    for name, value in fields.items():
+        if isinstance(value, list):
+            getattr(tensor, name).extend(value)
+        else:
+            setattr(tensor, name, value)
+    return tensor
+
+
+def _nested(depth):
+    inner = b""
+    for _ in range(depth):
+        inner = b"\x22" + _varint(len(inner)) + inner  # TypeProto.sequence_type.elem_type, again and again
+        inner = b"\x0a" + _varint(len(inner)) + inner
+    return b"\x3a" + _varint(len(inner)) + inner
+
+
+def _varint(n):
+    out = b""
+    while True:
+        out += bytes([n & 127 | (128 if n > 127 else 0)])
+        n >>= 7
+        if not n:
+            return out
+
+
+def _function(name, calls):
+    return helper.make_function("f", name, ["a"], ["b"], [helper.make_node(calls, ["a"], ["b"], domain="f")],
+                                [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)])
+
+
+BAD = {
+    "not protobuf": b"hello, world",
+    "empty": b"",
+    "nested 5000 deep": _nested(5000),
+    "no graph": onnx.ModelProto().SerializeToString(),
+    "unknown input": _model([_node("Relu", ["nobody"], ["y"])]),
+    "cyclic graph": _model([_node("Relu", ["b"], ["a"]), _node("Relu", ["a"], ["b"]), _node("Relu", ["b"], ["y"])]),
+    "value computed twice": _model([_node("Relu", ["x"], ["y"]), _node("Abs", ["x"], ["y"])]),
+    "output not computed": _model([_node("Relu", ["x"], ["z"])]),
+    "huge dims, small data": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(dims=[1 << 40, 1 << 40], raw_data=b"1234")]),
+    "negative dim": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(dims=[-3], raw_data=b"")]),
+    "raw data too short": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(dims=[3], raw_data=b"1234")]),
+    "unknown data type": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(dims=[1], data_type=99, raw_data=b"1")]),
+    "rank bomb": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(dims=[1] * 5000, raw_data=b"1234")]),
+    "external data without a folder": _model([_node("Add", ["x", "w"], ["y"])], initializers=[_tensor(
+        dims=[3], data_location=TensorProto.EXTERNAL, external_data=[onnx.StringStringEntryProto(key="location", value="../secret")])]),
+    "function that calls itself": _model([helper.make_node("F", ["x"], ["y"], domain="f")], functions=[_function("F", "F")]),
+    "functions that call each other": _model([helper.make_node("F", ["x"], ["y"], domain="f")],
+                                             functions=[_function("F", "G"), _function("G", "F")]),
+    "wrong attribute kind": _model([_node("Softmax", ["x"], ["y"], axis="last")]),
+    "axis out of range": _model([_node("Softmax", ["x"], ["y"], axis=9)]),
+    "permutation with repeats": _model([_node("Transpose", ["x"], ["y"], perm=[0, 0])]),
+    "kernel larger than the image": _model([_node("MaxPool", ["x"], ["y"], kernel_shape=[1 << 40])]),
+    "tile into exabytes": _model([_node("Tile", ["x", "w"], ["y"])], initializers=[
+        helper.make_tensor("w", TensorProto.INT64, [2], [1 << 30, 1 << 30])]),
+}
+
+
+def _run(data, folder=None):
+    """Imports and, if that succeeds, calls on zeros."""
+    graph = _core.import_onnx(data, folder, False)
+    shapes = [graph.info(name)[1] for name in graph.inputs]
+    inputs = [np.zeros([d if isinstance(d, int) and d < 100 else 1 for d in s], np.float32) for s in shapes]
+    return _core.Function(graph, backend="interp")(*inputs)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_file_is_an_error(name):
+    data = BAD[name] if isinstance(BAD[name], bytes) else BAD[name].SerializeToString()
+    with pytest.raises(dcml.Error):
+        _run(data)
+
+
+@pytest.mark.parametrize("location", ["/etc/hostname", "../outside.bin", "link.bin", "folder/../../outside.bin", "missing.bin"])
+def test_external_data_stays_inside_the_folder(tmp_path, location):
+    inside = tmp_path / "model"
+    inside.mkdir()
+    (tmp_path / "outside.bin").write_bytes(struct.pack("3f", 1, 2, 3))
+    (inside / "folder").mkdir()
+    (inside / "link.bin").symlink_to(tmp_path / "outside.bin")
+    tensor = _tensor(dims=[3], data_location=TensorProto.EXTERNAL,
+                     external_data=[onnx.StringStringEntryProto(key="location", value=location)])
+    with pytest.raises(dcml.ModelError):
+        _run(_model([_node("Add", ["x", "w"], ["y"])], initializers=[tensor]).SerializeToString(), str(inside))
+
+
+@pytest.mark.parametrize("offset, length", [("4", "12"), ("0", "13"), ("-4", "12"), ("9999999999999999999999", "12"), ("0", "x")])
+def test_external_data_stays_inside_the_file(tmp_path, offset, length):
+    (tmp_path / "w.bin").write_bytes(struct.pack("3f", 1, 2, 3))
+    entries = [onnx.StringStringEntryProto(key=k, value=v) for k, v in (("location", "w.bin"), ("offset", offset), ("length", length))]
+    tensor = _tensor(dims=[3], data_location=TensorProto.EXTERNAL, external_data=entries)
+    with pytest.raises(dcml.ModelError):
+        _run(_model([_node("Add", ["x", "w"], ["y"])], initializers=[tensor]).SerializeToString(), str(tmp_path))
+
+
+def test_external_data_is_read(tmp_path):
+    (tmp_path / "w.bin").write_bytes(struct.pack("4f", 0, 1, 2, 3))
+    entries = [onnx.StringStringEntryProto(key=k, value=v) for k, v in (("location", "w.bin"), ("offset", "4"), ("length", "12"))]
+    tensor = _tensor(dims=[3], data_location=TensorProto.EXTERNAL, external_data=entries)
+    (result,) = _run(_model([_node("Add", ["x", "w"], ["y"])], initializers=[tensor]).SerializeToString(), str(tmp_path))
+    np.testing.assert_array_equal(result, [[1, 2, 3], [1, 2, 3]])
+
+
+def test_every_prefix_of_a_model_is_an_error_or_a_model():
+    data = _small().SerializeToString()
+    for n in range(len(data)):
+        try:
+            _run(data[:n])
+        except dcml.Error:
+            continue
+
+
+def test_mutants_give_a_result_or_an_error():
+    data, rng = _small().SerializeToString(), random.Random(0)
+    for _ in range(2000):
+        mutant = bytearray(data)
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(mutant))
+            kind = rng.randrange(3)
+            if kind == 0:
+                mutant[at] = rng.randrange(256)
+            elif kind == 1:
+                del mutant[at:at + rng.randint(1, 4)]
+            else:
+                mutant[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 4)))
+        start = time.perf_counter()
+        try:
+            _run(bytes(mutant))
+        except dcml.Error:
+            pass
+        assert time.perf_counter() - start < 5
