@@ -99,6 +99,36 @@ def test_no_grad_gives_plain_results():
         close(compiled(image()), plain.eval()(image()))
 
 
+def test_first_call_without_gradients_does_not_forget_no_grad_regions():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x):
+            with torch.no_grad():
+                y = self.fc(x)
+            return y * x
+    compiled, x = DaceModule(Frozen(), backward=True), torch.randn(4, 3)
+    with torch.inference_mode():
+        compiled(x)
+    with torch.no_grad():
+        compiled(x)
+    x.requires_grad_()
+    compiled(x).sum().backward()
+    assert compiled.fc.weight.grad is None
+    close(x.grad, compiled.fc(x).detach())
+
+
+def test_autocast_is_part_of_the_capture():
+    compiled = DaceModule(nn.Linear(3, 3))
+    x = torch.randn(2, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = compiled(x)
+    assert low.dtype == torch.bfloat16
+    close(compiled(x), compiled.model(x).detach())
+
+
 def test_training_updates_running_statistics():
     compiled, plain = pair(training=True, backward=True)
     for batch in (3, 5):

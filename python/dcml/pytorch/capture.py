@@ -123,8 +123,9 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
         DTypeError for complex or quantised tensors; ModelError if torch.export cannot trace the module.
     """
-    kwargs = dict(kwargs or {})
-    with _prepared(module, train) as cumulative:
+    args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
+    # a gradient may be wanted later, so regions without one must be seen even if this call wants none
+    with _prepared(module, train) as cumulative, torch.enable_grad():
         errors = []
         for shapes in ([_dynamic_shapes(args, kwargs)] if dynamic else []) + [None]:
             try:
@@ -143,6 +144,10 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
                 if shapes is None:
                     raise _export_error(module, error) from error
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
+
+
+def _plain(leaf):
+    return leaf.detach() if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf
 
 
 def _export_error(module, error):

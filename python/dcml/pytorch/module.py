@@ -86,7 +86,7 @@ class DaceModule(torch.nn.Module):
         modes = self._modes
         if modes is None:
             modes = self._modes = list(self.model.modules())
-        key = (key, tuple([m.training for m in modes]))
+        key = (key, tuple([m.training for m in modes]), _surroundings())
         plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) >= _MAX_PLANS:
@@ -99,8 +99,7 @@ class DaceModule(torch.nn.Module):
         """A capture that serves these arguments, made if there is none."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        modes = key[1]
-        kind = (str(spec), modes, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
+        kind = (str(spec), key[1:], tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
                                         for leaf in leaves))
         known = self._captures.setdefault(kind, [])
         for one in known:
@@ -237,6 +236,13 @@ class DaceModule(torch.nn.Module):
 def _prepend(hooks, name, func):
     hooks[name] = func
     hooks.move_to_end(name, last=False)
+
+
+def _surroundings():
+    """Global modes that a capture has built in."""
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
+    return torch.is_inference_mode_enabled()  # which hides torch.no_grad regions from export
 
 
 def _leaf_key(leaf):
