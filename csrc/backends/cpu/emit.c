@@ -272,19 +272,22 @@ static void emit_strips(emitter *e, loop *l, const char *begin, const char *end)
   e->indent--;
   e->lane = NULL;
   dc_cpu_scope_close(e, mark);
-  dc_text *body = &text.inner;
   e->out = text.outer;
-  dc_cpu_line(e, "for (; p%u + %u <= %s; p%u += %u) {", l->param, l->lanes, end, l->param, l->lanes);
-  dc_cpu_line(e, "  enum { lanes = %u };", l->lanes);
-  dc_text_puts(e->out, body->s);
-  dc_cpu_line(e, "}");
-  dc_cpu_line(e, "if (p%u < %s) {", l->param, end);
-  int64_t first, last;
-  bool fixed = dc_ex_is_int(e->pool, l->begin, &first) && dc_ex_is_int(e->pool, l->end, &last); /* tasks end at whole strips */
-  if (fixed) dc_cpu_line(e, "  enum { lanes = %lld };", (long long)((last - first) % l->lanes));
-  else dc_cpu_line(e, "  const i64 lanes = %s - p%u;", end, l->param);
+  int64_t first, last; /* tasks end at whole strips, so a known extent gives the length of the last one */
+  bool fixed = dc_ex_is_int(e->pool, l->begin, &first) && dc_ex_is_int(e->pool, l->end, &last);
+  int64_t rest = fixed ? (last - first) % l->lanes : -1;
+  if (!fixed || last - first >= l->lanes) {
+    dc_cpu_line(e, "for (; p%u + %u <= %s; p%u += %u) {", l->param, l->lanes, end, l->param, l->lanes);
+    dc_cpu_line(e, "  enum { lanes = %u };", l->lanes);
+    dc_text_puts(e->out, text.inner.s);
+    dc_cpu_line(e, "}");
+  }
+  if (rest == 0) text.inner.s[0] = 0;
+  if (rest != 0) dc_cpu_line(e, "if (p%u < %s) {", l->param, end);
+  if (rest > 0) dc_cpu_line(e, "  enum { lanes = %lld };", (long long)rest);
+  if (rest < 0) dc_cpu_line(e, "  const i64 lanes = %s - p%u;", end, l->param);
   dc_cpu_close_text(e, &text);
-  dc_cpu_line(e, "}");
+  if (rest != 0) dc_cpu_line(e, "}");
 }
 
 /* A least or greatest that minds NaN takes several instructions, and one vector of accumulators
