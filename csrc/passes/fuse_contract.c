@@ -212,6 +212,19 @@ static dc_nid home_of(const contraction *c, dc_cid root) {
   return home;
 }
 
+typedef struct {
+  dc_param v[256];
+  uint32_t n;
+} around_params;
+
+static void collect_around(const contraction *c, dc_nid home, around_params *out) {
+  out->n = 0;
+  for (dc_nid m = home; m; m = c->t.parent[m]) {
+    dc_map map = dc_node_at(c->graph, m)->map;
+    for (uint32_t k = 0; k < map.n_params && out->n < 256; k++) out->v[out->n++] = map.params[k];
+  }
+}
+
 /* Is the index the same wherever the container is used, and fixed by the loops around `home`? */
 static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_t d) {
   const dc_pool *pool = &c->graph->pool;
@@ -222,13 +235,9 @@ static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_
     if (index && here != index) return false;
     index = here;
   }
-  dc_param around[256];
-  uint32_t n = 0;
-  for (dc_nid m = home; m; m = c->t.parent[m]) {
-    dc_map map = dc_node_at(c->graph, m)->map;
-    for (uint32_t k = 0; k < map.n_params && n < 256; k++) around[n++] = map.params[k];
-  }
-  return index && !dc_ex_uses_op(pool, index, DC_EX_READ) && !dc_access_uses_other_param(pool, index, around, n);
+  around_params around;
+  collect_around(c, home, &around);
+  return index && !dc_ex_uses_op(pool, index, DC_EX_READ) && !dc_access_uses_other_param(pool, index, around.v, around.n);
 }
 
 /* The first access in each iteration of home writes the element, whatever happened before. */
@@ -317,6 +326,21 @@ static bool same_shape(const dc_graph *graph, dc_cid a, dc_cid b) {
   return true;
 }
 
+/* Where the loops around decide an index of the store, root is indexed in the same way: so each of
+ * their iterations keeps to the part of the buffer that it writes in the end. */
+static bool keeps_to_part(const contraction *c, dc_cid root, dc_nid home, dc_tasklet store) {
+  const dc_pool *pool = &c->graph->pool;
+  around_params around;
+  collect_around(c, home, &around);
+  for (uint32_t d = 0; d < store.rank; d++) {
+    bool outer = false;
+    for (uint32_t k = 0; k < around.n && !outer; k++) outer = dc_ex_uses_param(pool, store.index[d], around.v[k]);
+    for (uint32_t k = 0; k < c->t.accesses.n && outer; k++)
+      if (at(c, k)->root == root && dc_ex_arg(pool, at(c, k)->element, d) != store.index[d]) return false;
+  }
+  return true;
+}
+
 /* The only tasklet that touches `result` in this node, if nothing of `root` is used after it and it
  * reads of root just the element that it writes. */
 static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) {
@@ -325,7 +349,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   dc_ex same = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, root, t.index, t.rank);
   dc_nid loop = store->node, home = home_of(c, root);
   while (c->t.parent[loop] && c->t.parent[loop] != home) loop = c->t.parent[loop];
-  if (c->t.parent[loop] != home || loop == store->node) return false;
+  if (c->t.parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
   for (uint32_t k = 0; k < c->t.accesses.n; k++) {
     const dc_access *a = at(c, k);
     if (a->root == store->root && a != store) return false;

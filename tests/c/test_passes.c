@@ -77,6 +77,136 @@ static void check_file(const char *path) {
   free(text);
 }
 
+/* ---- random graphs ---- */
+
+typedef struct {
+  uint32_t state;
+  dc_text text, body;
+  int rank[32], n; /* containers c0 .. c(n-1); the first three are inputs */
+} random_graph;
+
+static int pick(random_graph *r, int n) {
+  r->state = r->state * 1664525u + 1013904223u;
+  return (int)((r->state >> 16) % (uint32_t)n);
+}
+
+/* An element of a container: its dimensions take parameters in any order, some mirrored or fixed. */
+static void put_element(random_graph *r, int c, const char *const *params, int n_params, bool plain) {
+  dc_text_printf(&r->body, "c%d[", c);
+  for (int d = 0; d < r->rank[c]; d++) {
+    const char *p = n_params ? params[plain ? d : pick(r, 3) ? d % n_params : pick(r, n_params)] : NULL;
+    int form = plain ? 0 : pick(r, 12);
+    dc_text_puts(&r->body, d ? ", " : "");
+    if (!p || form == 1) dc_text_printf(&r->body, "%d", pick(r, 4));
+    else if (form == 2) dc_text_printf(&r->body, "3 - %s", p);
+    else dc_text_puts(&r->body, p);
+  }
+  dc_text_puts(&r->body, "]");
+}
+
+static void put_value(random_graph *r, const char *const *params, int n_params, int depth) {
+  int form = depth ? pick(r, 7) : 6;
+  static const char *const infix[] = {" + ", " * ", " - "};
+  if (form < 3) {
+    dc_text_puts(&r->body, "(");
+    put_value(r, params, n_params, depth - 1);
+    dc_text_puts(&r->body, infix[form]);
+    put_value(r, params, n_params, depth - 1);
+    dc_text_puts(&r->body, ")");
+  } else if (form == 3) {
+    dc_text_puts(&r->body, "tanh(");
+    put_value(r, params, n_params, depth - 1);
+    dc_text_puts(&r->body, ")");
+  } else {
+    put_element(r, pick(r, 3) && r->n > 3 ? 3 + pick(r, r->n - 3) : pick(r, r->n), params, n_params, false);
+  }
+}
+
+static void put_ranges(random_graph *r, const char *head, const char *const *params, int n) {
+  dc_text_puts(&r->body, head);
+  for (int k = 0; k < n; k++) dc_text_printf(&r->body, "%s%s in 0:4", k ? ", " : " ", params[k]);
+  dc_text_puts(&r->body, " {\n");
+}
+
+/* One of: a map that writes, a map that accumulates or overwrites, a map around a reduction. */
+static void put_statement(random_graph *r) {
+  static const char *const names[] = {"i", "j", "k", "l"};
+  int kind = pick(r, 4), rank = pick(r, 4), inner = 1 + pick(r, 2), target = r->n;
+  if (kind == 3 && r->n > 3) target = 3 + pick(r, r->n - 3), rank = r->rank[target];
+  if (kind == 2 && rank + inner > 4) inner = 1;
+  if (target == r->n) r->rank[target] = rank;
+  if (rank) put_ranges(r, "map", names, rank);
+  if (kind == 2) put_ranges(r, "reduce", names + rank, inner);
+  put_element(r, target, names, rank, true);
+  dc_text_puts(&r->body, kind == 2 ? (pick(r, 2) ? " sum= " : " max= ") : kind == 3 && target != r->n && pick(r, 2) ? " sum= " : " = ");
+  put_value(r, names, kind == 2 ? rank + inner : rank, 2);
+  dc_text_puts(&r->body, "\n");
+  if (kind == 2) dc_text_puts(&r->body, "}\n");
+  if (rank) dc_text_puts(&r->body, "}\n");
+  if (target == r->n) r->n++;
+}
+
+static bool overwrites_what_it_reads(const dc_graph *g);
+
+static void check_random(uint32_t seed) {
+  static const char *const dims[] = {"", "4", "4, 4", "4, 4, 4"};
+  random_graph r = {.state = seed * 2654435761u, .rank = {1, 2, 3}, .n = 3};
+  dc_text_puts(&r.body, "");
+  int statements = 3 + pick(&r, 9);
+  for (int k = 0; k < statements; k++) put_statement(&r);
+  dc_text_puts(&r.text, "graph g {\n");
+  for (int c = 0; c < r.n; c++) dc_text_printf(&r.text, "%s c%d: f64[%s]\n", c < 3 ? "input" : "temp", c, dims[r.rank[c]]);
+  dc_text_printf(&r.text, "outputs c%d, c%d\nstate main {\n%s}\n}\n", r.n - 1, r.n > 5 ? r.n - 3 : r.n > 4 ? r.n - 2 : 0, r.body.s);
+  dc_graph *g = NULL;
+  int failed = check_failed;
+  CHECK_OK(dc_graph_parse(r.text.s, &g));
+  if (g && !overwrites_what_it_reads(g)) {
+    char names[] = "loops fuse loops fuse";
+    run_passes(g, names, "random graph");
+  }
+  if (check_failed > failed) printf("--- seed %u\n%s", seed, r.text.s);
+  dc_graph_destroy(g);
+  dc_text_free(&r.text);
+  dc_text_free(&r.body);
+}
+
+typedef struct {
+  bool read[64];
+  bool found;
+} self_use;
+
+static void note_self_use(void *context, dc_cid c, dc_use use, dc_nid by) {
+  self_use *s = context;
+  (void)by;
+  if (use == DC_USE_WRITE) s->found |= s->read[c];
+  else s->read[c] = true;
+}
+
+/* A map whose iterations read what others write has no meaning; accumulation reads its own element. */
+static bool overwrites_what_it_reads(const dc_graph *g) {
+  for (uint32_t k = 0; k < g->states.v[0].scope.n; k++) {
+    self_use s = {{false}, false};
+    dc_nid node = g->states.v[0].scope.v[k], at = node;
+    while (dc_node_at(g, at)->kind == DC_NODE_MAP) at = dc_node_at(g, at)->map.body.v[0];
+    dc_node_uses(g, node, note_self_use, &s);
+    if (s.found && !dc_node_at(g, at)->tasklet.wcr) return true;
+    if (s.found) { /* is it read by the value too? */
+      dc_text value = {0};
+      dc_ex_print(g, dc_node_at(g, at)->tasklet.value, &value);
+      char name[16];
+      snprintf(name, sizeof name, "%s[", dc_cont_name(g, dc_node_at(g, at)->tasklet.out));
+      bool reads = strstr(value.s, name) != NULL;
+      dc_text_free(&value);
+      if (reads) return true;
+    }
+  }
+  return false;
+}
+
+static void random_graphs_compute_the_same(uint32_t first, uint32_t n) {
+  for (uint32_t seed = first; seed < first + n; seed++) check_random(seed);
+}
+
 static void unknown_names_are_listed(void) {
   dc_graph *g = dc_graph_create("g");
   uint32_t count;
@@ -109,6 +239,7 @@ int main(int argc, char **argv) {
   if (argc == 1) {
     unknown_names_are_listed();
     files_of_each_pass_match();
+    random_graphs_compute_the_same(1, 400);
   }
   dc_ops_destroy(ops);
   return check_report();
