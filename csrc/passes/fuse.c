@@ -245,7 +245,7 @@ static void flatten(dc_graph *graph, dc_nid id) {
     dc_map outer = dc_node_at(graph, id)->map;
     if (outer.body.n != 1 || dc_node_at(graph, outer.body.v[0])->kind != DC_NODE_MAP) return;
     dc_map inner = dc_node_at(graph, outer.body.v[0])->map;
-    if (inner.schedule != outer.schedule || (outer.schedule != DC_MAP_PARALLEL && outer.schedule != DC_MAP_REDUCE)) return;
+    if (inner.schedule != DC_MAP_PARALLEL || outer.schedule != DC_MAP_PARALLEL) return;
     if (outer.n_params + inner.n_params > DC_MAX_MAP_PARAMS) return;
     dc_param *params = DC_NEW_ARRAY(&graph->arena, dc_param, outer.n_params + inner.n_params);
     memcpy(params, outer.params, outer.n_params * sizeof *params);

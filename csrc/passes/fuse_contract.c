@@ -23,11 +23,22 @@ static bool is_tasklet(const contraction *c, const dc_access *a) { return dc_nod
 
 static void rebuild(contraction *c) { dc_sites_build(c->graph, &c->arena, &c->top, 1, &c->t); }
 
+/* Does a REDUCE map around this body have anything to reduce? */
+static bool accumulates(const contraction *c, const dc_scope *body) {
+  for (uint32_t k = 0; k < body->n; k++) {
+    const dc_node *node = dc_node_at(c->graph, body->v[k]);
+    if (node->kind == DC_NODE_TASKLET ? node->tasklet.wcr != DC_WCR_NONE : node->map.schedule != DC_MAP_REDUCE && accumulates(c, &node->map.body)) return true;
+  }
+  return false;
+}
+
 static void remove_node(contraction *c, dc_nid node) {
   dc_nid parent = c->t.parent[node];
   if (!parent) return;
-  dc_scope_remove(&dc_node_at(c->graph, parent)->map.body, node);
-  if (dc_node_at(c->graph, parent)->map.body.n == 0) remove_node(c, parent);
+  dc_map *map = &dc_node_at(c->graph, parent)->map;
+  dc_scope_remove(&map->body, node);
+  if (map->schedule == DC_MAP_REDUCE && !accumulates(c, &map->body)) map->schedule = DC_MAP_PARALLEL;
+  if (map->body.n == 0) remove_node(c, parent);
 }
 
 static bool in_reduce(const contraction *c, dc_nid node) {
