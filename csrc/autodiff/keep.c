@@ -1,95 +1,228 @@
-/* Keeping or recomputing.
+/* Keeping or recomputing: a minimum cut between what the backward has and what it needs.
  *
- * A value is computed again when that costs one pass over memory at most: views, and
- * element-wise maps whose results the forward does not have in memory for a library's sake.
- * Results of reductions, libraries and loops are stored. */
+ * Each forward value that the backward may lack is an edge in -> out whose capacity is the price of
+ * storing it; source -> in costs what computing it again costs; the values that a node reads flow
+ * into what it writes; what the adjoints read flows into the sink.  A cut in -> out is a stored
+ * value, a cut source -> in one that is computed again.  Prices are in simple operations; a symbol
+ * counts as NOMINAL, so that the choice never depends on run-time sizes. */
 #include "autodiff/keep.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "autodiff/flow.h"
+
+enum { NOMINAL = 32, PER_BYTE = 4, FLOAT_BYTES = 4 };
+#define FOREVER ((int64_t)1 << 60) /* no price: must not be cut */
+#define DEAREST ((int64_t)1 << 40)
 
 typedef struct {
   const dc_keep_problem *p;
-  bool *needed, *store_only;
-  bool writes_needed, writes_stored, mark;
-} walk;
+  dc_arena arena;
+  dc_cid *group;         /* by container: values that one node writes, or one buffer, share a fate */
+  int64_t *again, *size; /* by group: operations to compute it; price to store it */
+  bool *needed, *by_library, *in_memory, *wanted;
+  int64_t *symbols, *params;
+  dc_cid first_write;
+  dc_flow flow;
+  dc_nid node;
+  bool needs_result;
+  const bool *kept;
+} cut;
 
-static bool is_view(const walk *w, const dc_node *n) {
+static dc_cid group_of(const cut *w, dc_cid c) {
+  while (w->group[c] != c) c = w->group[c];
+  return c;
+}
+
+static bool is_view(const cut *w, const dc_node *n) {
   if (n->kind != DC_NODE_LIBRARY || n->lib.wrt) return false;
   const dc_graph *g = w->p->graph;
   const dc_row *row = dc_ops_find(w->p->ops, dc_name_text(&g->names, n->lib.domain), dc_name_text(&g->names, n->lib.op), n->lib.since);
   return row && dc_row_is_alias(row);
 }
 
-static bool is_elementwise(const dc_graph *g, dc_nid id) {
+/* ---- prices ---- */
+
+static int64_t operations_of(dc_op op) {
+  if (op == DC_EX_READ || op == DC_EX_SELECT || op == DC_EX_CAST) return 1;
+  if (op >= DC_PRIM_COUNT) return 0;
+  if (op == DC_DIV || op == DC_SQRT || op == DC_RSQRT) return 2;
+  if (op == DC_POW || op == DC_RAND) return 12;
+  return dc_prims[op].kind == DC_PRIM_FLOAT && op > DC_TRUNC ? 5 : 1;
+}
+
+static void count_operations(void *context, const dc_pool *pool, dc_ex e) { *(int64_t *)context += operations_of((dc_op)dc_ex_node(pool, e)->op); }
+
+static int64_t capped_product(int64_t a, int64_t b) { return b > 0 && a > DEAREST / b ? DEAREST : a * b; }
+
+/* What running an element-wise node costs; FOREVER for reductions, loops, scatters and libraries. */
+static int64_t price_of_node(const cut *w, dc_nid id) {
+  const dc_graph *g = w->p->graph;
   const dc_node *n = dc_node_at(g, id);
-  if (n->kind == DC_NODE_TASKLET) return n->tasklet.wcr == DC_WCR_NONE;
-  if (n->kind != DC_NODE_MAP || n->map.schedule != DC_MAP_PARALLEL) return false;
-  for (uint32_t k = 0; k < n->map.body.n; k++)
-    if (!is_elementwise(g, n->map.body.v[k])) return false;
-  return true;
-}
-
-static bool can_run_again(const walk *w, dc_nid id) {
-  const dc_node *n = dc_node_at(w->p->graph, id);
-  if (is_view(w, n) || w->p->strategy == DC_KEEP_RECOMPUTE) return true;
-  return w->p->strategy == DC_KEEP_AUTO && is_elementwise(w->p->graph, id);
-}
-
-static void mark_stored(void *context, dc_cid c, dc_use use, dc_nid by) {
-  walk *w = context;
-  (void)by;
-  if (use == DC_USE_WRITE && c < w->p->n) w->store_only[c] = true;
-}
-
-static void mark_library_input(void *context, dc_cid c, dc_use use, dc_nid by) {
-  walk *w = context;
-  (void)by;
-  if (use == DC_USE_READ && c < w->p->n && w->p->strategy == DC_KEEP_AUTO) w->store_only[c] = true;
-}
-
-static void mark_needed(void *context, dc_cid c, dc_use use, dc_nid by) {
-  walk *w = context;
-  (void)by;
-  if (use == DC_USE_READ && c < w->p->n && !w->p->available[c]) w->needed[c] = true;
-}
-
-static void look_at_writes(void *context, dc_cid c, dc_use use, dc_nid by) {
-  walk *w = context;
-  (void)by;
-  if (use != DC_USE_WRITE || c >= w->p->n || !w->needed[c]) return;
-  w->writes_needed = true;
-  w->writes_stored |= w->store_only[c];
-}
-
-/* Views need not be written: what is stored is their base. */
-static void exempt_views(walk *w) {
-  for (uint32_t k = 0; k < w->p->forward->n; k++) {
-    const dc_node *n = dc_node_at(w->p->graph, w->p->forward->v[k]);
-    if (!is_view(w, n) || !n->lib.out[0] || n->lib.out[0] >= w->p->n) continue;
-    w->store_only[n->lib.out[0]] = false;
-    if (n->lib.in[0] && n->lib.in[0] < w->p->n && w->p->strategy == DC_KEEP_AUTO) w->store_only[n->lib.in[0]] = true;
+  int64_t total = 0, times = 1;
+  if (n->kind == DC_NODE_LIBRARY) return FOREVER;
+  if (n->kind == DC_NODE_TASKLET) {
+    dc_ex_walk(&g->pool, n->tasklet.value, count_operations, &total);
+    return n->tasklet.wcr ? FOREVER : total;
   }
+  if (n->map.schedule != DC_MAP_PARALLEL) return FOREVER;
+  for (uint32_t k = 0; k < n->map.n_params; k++) {
+    const dc_parameter *p = &g->pool.params.v[n->map.params[k]];
+    int64_t extent = dc_ix_eval(&g->pool, p->end, w->symbols, w->params) - dc_ix_eval(&g->pool, p->begin, w->symbols, w->params);
+    times = capped_product(times, extent > 1 ? extent : 1);
+  }
+  for (uint32_t k = 0; k < n->map.body.n; k++) {
+    int64_t one = price_of_node(w, n->map.body.v[k]);
+    if (one >= FOREVER) return FOREVER;
+    total += capped_product(one, times);
+  }
+  return total > DEAREST ? DEAREST : total;
+}
+
+/* Writing and reading back; half for what lies in memory anyway, more for a result of the caller's (a copy). */
+static int64_t price_of_storing(const cut *w, dc_cid c) {
+  const dc_graph *g = w->p->graph;
+  const dc_container *k = dc_cont(g, c);
+  int64_t bytes = dc_dtype_bytes((dc_dtype)k->dtype), n = 1;
+  for (uint32_t d = 0; d < k->rank; d++) n = capped_product(n, dc_ix_eval(&g->pool, k->shape[d], w->symbols, w->params));
+  int64_t price = capped_product(n, PER_BYTE * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes));
+  return w->in_memory[c] ? price / 2 + 1 : price + 1;
+}
+
+/* ---- who reads and writes what ---- */
+
+static bool is_ours(const cut *w, dc_cid c) { return c && c < w->p->n && !w->p->available[c]; }
+
+static void join_writes(void *context, dc_cid c, dc_use use, dc_nid by) {
+  cut *w = context;
+  (void)by;
+  if (use != DC_USE_WRITE || !is_ours(w, c)) return;
+  if (!w->first_write) w->first_write = c;
+  w->group[group_of(w, c)] = group_of(w, w->first_write);
+}
+
+static void note_memory(void *context, dc_cid c, dc_use use, dc_nid by) {
+  (void)use, (void)by;
+  if (c < ((cut *)context)->p->n) ((cut *)context)->in_memory[c] = true;
+}
+
+static void note_needed(void *context, dc_cid c, dc_use use, dc_nid by) {
+  cut *w = context;
+  if (use != DC_USE_READ || !is_ours(w, c)) return;
+  w->needed[group_of(w, c)] = w->wanted[c] = true;
+  if (dc_node_at(w->p->graph, by)->kind == DC_NODE_LIBRARY) w->by_library[group_of(w, c)] = true;
+}
+
+static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
+  cut *w = context;
+  (void)by;
+  if (use != DC_USE_WRITE || !is_ours(w, c)) return;
+  int64_t *again = &w->again[group_of(w, c)], price = 0;
+  const dc_node *n = dc_node_at(w->p->graph, w->node);
+  if (is_view(w, n)) w->size[group_of(w, c)] = FOREVER;
+  else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
+  else if (w->p->strategy == DC_KEEP_STORE) price = FOREVER;
+  else price = price_of_node(w, w->node);
+  *again = *again >= FOREVER || price >= FOREVER ? FOREVER : *again + price;
+}
+
+static uint32_t vertex_in(dc_cid c) { return 2 * c; }
+static uint32_t vertex_out(dc_cid c) { return 2 * c + 1; }
+
+typedef struct {
+  cut *w;
+  dc_cid from;
+} reader;
+
+static void link_write(void *context, dc_cid c, dc_use use, dc_nid by) {
+  reader *l = context;
+  (void)by;
+  if (use != DC_USE_WRITE || !is_ours(l->w, c) || group_of(l->w, c) == l->from) return;
+  dc_flow_edge(&l->w->flow, vertex_out(l->from), vertex_in(group_of(l->w, c)), FOREVER);
+}
+
+static void link_read(void *context, dc_cid c, dc_use use, dc_nid by) {
+  cut *w = context;
+  (void)by;
+  if (use != DC_USE_READ || !is_ours(w, c)) return;
+  reader l = {w, group_of(w, c)};
+  dc_node_uses(w->p->graph, w->node, link_write, &l);
+}
+
+static void note_result(void *context, dc_cid c, dc_use use, dc_nid by) {
+  cut *w = context;
+  (void)by;
+  if (use == DC_USE_WRITE && is_ours(w, c)) w->needs_result |= w->needed[group_of(w, c)] && !w->kept[group_of(w, c)];
+}
+
+/* ---- the decision ---- */
+
+static void init(cut *w, const dc_keep_problem *p) {
+  *w = (cut){.p = p};
+  const dc_pool *pool = &p->graph->pool;
+  w->group = DC_NEW_ARRAY(&w->arena, dc_cid, p->n);
+  w->again = DC_NEW_ARRAY(&w->arena, int64_t, p->n), w->size = DC_NEW_ARRAY(&w->arena, int64_t, p->n);
+  w->needed = DC_NEW_ARRAY(&w->arena, bool, p->n), w->by_library = DC_NEW_ARRAY(&w->arena, bool, p->n);
+  w->in_memory = DC_NEW_ARRAY(&w->arena, bool, p->n), w->wanted = DC_NEW_ARRAY(&w->arena, bool, p->n);
+  w->symbols = DC_NEW_ARRAY(&w->arena, int64_t, pool->symbols.n), w->params = DC_NEW_ARRAY(&w->arena, int64_t, pool->params.n);
+  for (dc_sym s = 1; s < pool->symbols.n; s++) w->symbols[s] = pool->symbols.v[s].min > NOMINAL ? pool->symbols.v[s].min : NOMINAL;
+  for (dc_cid c = 1; c < p->n; c++) w->group[c] = c;
+  for (dc_cid c = 1; c < p->n; c++) {
+    dc_cid base = dc_cont(p->graph, c)->alias_of;
+    if (base && base < p->n && is_ours(w, c) && is_ours(w, base)) w->group[group_of(w, c)] = group_of(w, base);
+  }
+}
+
+/* A view costs nothing: what holds for it holds for its base. */
+static void pass_through_views(cut *w) {
+  const dc_keep_problem *p = w->p;
+  for (uint32_t k = p->forward->n; k-- > 0;) {
+    const dc_node *n = dc_node_at(p->graph, p->forward->v[k]);
+    if (!is_view(w, n) || !is_ours(w, n->lib.out[0]) || !is_ours(w, n->lib.in[0])) continue;
+    w->in_memory[n->lib.in[0]] |= w->in_memory[n->lib.out[0]];
+    w->by_library[group_of(w, n->lib.in[0])] |= w->by_library[group_of(w, n->lib.out[0])];
+  }
+}
+
+static void build(cut *w) {
+  const dc_keep_problem *p = w->p;
+  for (uint32_t k = 0; k < p->forward->n; k++) {
+    const dc_node *n = dc_node_at(p->graph, p->forward->v[k]);
+    w->first_write = 0;
+    dc_node_uses(p->graph, p->forward->v[k], join_writes, w);
+    if (n->kind == DC_NODE_LIBRARY && !is_view(w, n)) dc_node_uses(p->graph, p->forward->v[k], note_memory, w);
+  }
+  for (uint32_t k = 0; k < p->adjoint->n; k++) dc_node_uses(p->graph, p->adjoint->v[k], note_needed, w);
+  pass_through_views(w);
+  for (dc_cid c = 1; c < p->n; c++)
+    if (is_ours(w, c) && dc_cont(p->graph, c)->role == DC_ROLE_TEMP) w->size[group_of(w, c)] += price_of_storing(w, c);
+  for (uint32_t k = 0; k < p->forward->n; k++) dc_node_uses(p->graph, w->node = p->forward->v[k], price_write, w);
+  dc_flow_init(&w->flow, &w->arena, 2 * p->n + 2);
+  for (uint32_t k = 0; k < p->forward->n; k++) dc_node_uses(p->graph, w->node = p->forward->v[k], link_read, w);
+  uint32_t source = 2 * p->n, sink = source + 1;
+  for (dc_cid c = 1; c < p->n; c++) {
+    if (!is_ours(w, c) || group_of(w, c) != c) continue;
+    int64_t again = w->again[c];
+    if (w->by_library[c] && again < FOREVER && w->size[c] < FOREVER) again += 2 * w->size[c]; /* to memory again */
+    dc_flow_edge(&w->flow, source, vertex_in(c), again);
+    dc_flow_edge(&w->flow, vertex_in(c), vertex_out(c), w->size[c]);
+    if (w->needed[c]) dc_flow_edge(&w->flow, vertex_out(c), sink, FOREVER);
+  }
+  dc_flow_solve(&w->flow, source, sink);
 }
 
 void dc_keep_decide(const dc_keep_problem *p, bool *store, bool *again) {
-  walk w = {.p = p, .needed = calloc(p->n + 1, 1), .store_only = calloc(p->n + 1, 1)};
-  if (!w.needed || !w.store_only) abort();
-  for (uint32_t k = 0; k < p->forward->n; k++) {
-    dc_nid id = p->forward->v[k];
-    if (!can_run_again(&w, id)) dc_node_uses(p->graph, id, mark_stored, &w);
-    if (dc_node_at(p->graph, id)->kind == DC_NODE_LIBRARY && !is_view(&w, dc_node_at(p->graph, id)))
-      dc_node_uses(p->graph, id, mark_library_input, &w);
+  cut w;
+  init(&w, p);
+  build(&w);
+  bool *kept = DC_NEW_ARRAY(&w.arena, bool, p->n); /* by group */
+  for (dc_cid c = 1; c < p->n; c++) kept[c] = dc_flow_reaches(&w.flow, vertex_in(c)) && !dc_flow_reaches(&w.flow, vertex_out(c));
+  for (uint32_t k = p->forward->n; k-- > 0;) { /* what is computed again needs its operands */
+    w.needs_result = false, w.kept = kept;
+    dc_node_uses(p->graph, p->forward->v[k], note_result, &w);
+    again[k] = w.needs_result;
+    if (again[k]) dc_node_uses(p->graph, p->forward->v[k], note_needed, &w);
   }
-  exempt_views(&w);
-  for (uint32_t k = 0; k < p->adjoint->n; k++) dc_node_uses(p->graph, p->adjoint->v[k], mark_needed, &w);
-  for (uint32_t k = p->forward->n; k-- > 0;) {
-    w.writes_needed = w.writes_stored = false;
-    dc_node_uses(p->graph, p->forward->v[k], look_at_writes, &w);
-    again[k] = w.writes_needed && !w.writes_stored;
-    if (again[k]) dc_node_uses(p->graph, p->forward->v[k], mark_needed, &w);
-  }
-  for (dc_cid c = 1; c < p->n; c++) store[c] = w.needed[c] && w.store_only[c];
-  free(w.needed);
-  free(w.store_only);
+  for (dc_cid c = 1; c < p->n; c++) store[c] = w.wanted[c] && kept[group_of(&w, c)];
+  dc_arena_free(&w.arena);
 }

@@ -91,7 +91,7 @@ static void zero_read(void *context, dc_cid c, dc_use use, dc_nid by) {
 }
 
 /* A loop whose iterations feed each other runs backwards; gradients that it touches exist before. */
-static dc_status reverse_sequential(dc_reverse *r, dc_nid id) {
+static dc_status reverse_sequential(dc_reverse *r, const dc_nest *outer_nest, dc_nid id) {
   dc_map map = dc_node_at(r->graph, id)->map;
   dc_pool *pool = &r->graph->pool;
   if (map.n_params != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential map with several parameters");
@@ -99,9 +99,13 @@ static dc_status reverse_sequential(dc_reverse *r, dc_nid id) {
   dc_node_uses(r->graph, id, zero_read, &z);
   dc_scope body = {0}, *outer = r->out, *outer_prologue = r->prologue;
   dc_parameter p = pool->params.v[map.params[0]];
+  /* parallel loops around it go inside: their iterations do not depend on one another */
+  dc_nest nest = {outer_nest->loops, outer_nest->n_loops, .in_sequence = true};
+  for (uint32_t k = 0; k < nest.n_loops; k++)
+    if (dc_ex_uses_param(pool, p.begin, nest.loops[k]) || dc_ex_uses_param(pool, p.end, nest.loops[k]))
+      return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential loop whose length depends on a loop around it");
   r->prologue = outer_prologue ? outer_prologue : outer;
   r->out = &body;
-  dc_nest nest = {.loops = NULL, .n_loops = 0, .in_sequence = true};
   dc_status status = reverse_body(r, &nest, &map.body);
   r->out = outer, r->prologue = outer_prologue;
   if (status) return status;
@@ -119,7 +123,7 @@ static dc_status reverse_in(dc_reverse *r, dc_nest *nest, dc_nid id) {
   dc_node node = *dc_node_at(r->graph, id);
   if (node.kind == DC_NODE_TASKLET) return reverse_tasklet(r, nest, id);
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a library node inside a map");
-  if (node.map.schedule == DC_MAP_SEQUENTIAL) return reverse_sequential(r, id);
+  if (node.map.schedule == DC_MAP_SEQUENTIAL) return reverse_sequential(r, nest, id);
   if (node.map.schedule == DC_MAP_REDUCE) return dc_reverse_reduction(r, nest->loops, nest->n_loops, id, nest->in_sequence);
   dc_param loops[MAX_LOOPS];
   if (nest->n_loops + node.map.n_params > MAX_LOOPS) return dc_error(DC_ERR_UNSUPPORTED, "gradient of more than %d nested loops", MAX_LOOPS);

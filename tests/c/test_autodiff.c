@@ -1,0 +1,323 @@
+/* Reverse mode against central differences, in float64, by the interpreter.
+ *
+ * A case is a forward graph as text: operators by name, or maps for what no operator expands to.
+ * Each runs with every strategy of what to keep; each gradient element is compared. */
+#include "autodiff/autodiff.h"
+#include "graph_run.h"
+#include "passes/passes.h"
+
+static dc_ops *ops;
+
+typedef struct {
+  const dc_graph *graph;
+  void **buffers;
+  int64_t symbols[64];
+} machine;
+
+static void **find(const machine *m, const char *name) {
+  dc_cid c = dc_container_find(m->graph, name);
+  return c ? &m->buffers[c] : NULL;
+}
+
+static machine start(const dc_graph *g) {
+  machine m = {.graph = g, .buffers = calloc(g->containers.n, sizeof(void *))};
+  run_symbols(g, m.symbols);
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    const dc_container *k = dc_cont(g, c);
+    if (k->alias_of) continue;
+    size_t bytes = (size_t)(run_elements(g, c, m.symbols) + 1) * 8;
+    m.buffers[c] = memset(malloc(bytes), 0xFF, bytes); /* NaN: nobody reads what nobody wrote */
+    if (k->role == DC_ROLE_CONST) memcpy(m.buffers[c], k->data, k->data_bytes);
+    if (k->role == DC_ROLE_INPUT) run_fill(g, c, m.buffers[c], run_elements(g, c, m.symbols));
+  }
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    dc_cid root = c;
+    while (dc_cont(g, root)->alias_of) root = dc_cont(g, root)->alias_of;
+    m.buffers[c] = m.buffers[root];
+  }
+  return m;
+}
+
+static void run(const machine *m) {
+  for (uint32_t s = 0; s < m->graph->states.n; s++)
+    for (uint32_t k = 0; k < m->graph->states.v[s].scope.n; k++)
+      CHECK_OK(dc_interp_node(m->graph, m->graph->states.v[s].scope.v[k], m->buffers, m->symbols));
+}
+
+static void stop(machine *m) {
+  for (dc_cid c = 1; c < m->graph->containers.n; c++)
+    if (!dc_cont(m->graph, c)->alias_of) free(m->buffers[c]);
+  free(m->buffers);
+}
+
+/* sum over the floating outputs of weight * output; weights are the backward's gradient inputs. */
+static double weighted(const machine *forward, const machine *backward) {
+  double total = 0;
+  for (uint32_t k = 0; k < forward->graph->outputs.n; k++) {
+    dc_cid c = forward->graph->outputs.v[k];
+    char name[128];
+    snprintf(name, sizeof name, "gradient_%s", dc_cont_name(forward->graph, c));
+    void **weights = find(backward, name);
+    if (!weights) continue;
+    for (int64_t e = 0; e < run_elements(forward->graph, c, forward->symbols); e++)
+      total += ((double *)*weights)[e] * ((double *)forward->buffers[c])[e];
+  }
+  return total;
+}
+
+/* What the forward holds goes to the backward by name. */
+static void hand_over(const machine *forward, const machine *backward) {
+  for (dc_cid c = 1; c < backward->graph->containers.n; c++) {
+    const dc_container *k = dc_cont(backward->graph, c);
+    if (k->role != DC_ROLE_SAVED) continue;
+    void **source = find(forward, dc_cont_name(backward->graph, c));
+    CHECK(source != NULL);
+    if (source) memcpy(backward->buffers[c], *source, (size_t)run_elements(backward->graph, c, backward->symbols) * 8);
+  }
+}
+
+static double slope(const machine *plain, const machine *backward, double *element) {
+  const double h = 1e-4, at = *element;
+  double ends[4];
+  for (int k = 0; k < 4; k++) {
+    *element = at + h * (double[]){-2, -1, 1, 2}[k];
+    run(plain);
+    ends[k] = weighted(plain, backward);
+  }
+  *element = at;
+  return (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h);
+}
+
+static void compare(const machine *plain, const machine *backward, dc_cid x, dc_cid gradient, const char *name) {
+  const double *found = gradient ? backward->buffers[gradient] : NULL;
+  double *elements = *find(plain, dc_cont_name(plain->graph, x));
+  int64_t n = run_elements(plain->graph, x, plain->symbols), wrong = 0;
+  for (int64_t e = 0; e < n; e++) {
+    double want = slope(plain, backward, &elements[e]), got = found ? found[e] : 0;
+    if (fabs(want - got) <= 1e-6 * (1 + fabs(want))) continue;
+    if (wrong++ < 3) printf("%s: gradient of %s[%lld] is %g, the slope %g\n", name, dc_cont_name(plain->graph, x), (long long)e, got, want);
+  }
+  CHECK(wrong == 0);
+}
+
+static dc_graph *inferred(const char *text, const char *name) {
+  dc_graph *g = NULL;
+  dc_cid blocked = 0;
+  CHECK_OK(dc_error_at(dc_graph_parse(text, &g), "%s", name));
+  if (g) CHECK_OK(dc_error_at(dc_pass_infer(ops, g, &blocked), "%s", name));
+  CHECK(!blocked);
+  return g;
+}
+
+static uint32_t floats(const dc_graph *g, const dc_cid *from, uint32_t n, dc_cid *out) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < n; k++)
+    if (dc_cont(g, from[k])->dtype == DC_F64) out[count++] = from[k];
+  return count;
+}
+
+static bool keep_none(void *context, const dc_graph *graph, dc_nid node) {
+  (void)context, (void)graph, (void)node;
+  return false;
+}
+
+static bool keep_all(void *context, const dc_graph *graph, dc_nid node) {
+  (void)context, (void)graph, (void)node;
+  return true;
+}
+
+static bool differentiate(dc_graph *forward, dc_keep keep, bool libraries, const char *name, dc_backward *made, uint32_t *n_wrt) {
+  dc_cid outputs[16], wrt[16];
+  uint32_t n_outputs = floats(forward, forward->outputs.v, forward->outputs.n, outputs);
+  *n_wrt = floats(forward, forward->inputs.v, forward->inputs.n, wrt);
+  dc_status status = dc_autodiff(ops, forward, outputs, n_outputs, wrt, *n_wrt, keep, libraries ? keep_all : keep_none, NULL, made);
+  if (!status) status = dc_pass_expand(ops, forward, NULL, NULL);
+  if (!status) status = dc_pass_expand(ops, made->backward, NULL, NULL);
+  if (!status) status = dc_graph_verify(forward);
+  if (!status) status = dc_graph_verify(made->backward);
+  bool good = !status;
+  CHECK_OK(dc_error_at(status, "%s", name));
+  return good;
+}
+
+static void check_case(const char *name, const char *text, dc_keep keep, bool libraries) {
+  dc_graph *plain = inferred(text, name), *forward = inferred(text, name);
+  dc_backward made = {0};
+  uint32_t n_wrt = 0;
+  int failed = check_failed;
+  if (!plain || !forward || check_failed > failed) return;
+  CHECK_OK(dc_pass_expand(ops, plain, NULL, NULL));
+  if (differentiate(forward, keep, libraries, name, &made, &n_wrt)) {
+    machine p = start(plain), f = start(forward), b = start(made.backward);
+    run(&f);
+    hand_over(&f, &b);
+    run(&b);
+    for (uint32_t k = 0; k < n_wrt; k++) compare(&p, &b, made.wrt[k].forward, made.wrt[k].gradient, name);
+    stop(&p), stop(&f), stop(&b);
+  }
+  if (check_failed > failed) {
+    dc_text out = {0};
+    if (made.backward) dc_graph_print(made.backward, &out);
+    printf("--- %s, strategy %d, libraries %d\n%s\n", name, keep, libraries, out.s ? out.s : "");
+    dc_text_free(&out);
+  }
+  dc_graph_destroy(plain);
+  dc_graph_destroy(forward);
+  dc_graph_destroy(made.backward);
+}
+
+/* name, declarations, statements */
+#define X "input X: f64"
+#define Y " temp Y: none outputs Y state main {"
+static const struct {
+  const char *name, *text;
+} cases[] = {
+    {"broadcast", X "[3, 1, 4] input B: f64[5, 1]" Y "Y = Mul@14(X, B) }"},
+    {"an input used twice", X "[3]" Y "Y = Mul@14(X, X) }"},
+    {"a symbolic extent", "symbol N >= 1 " X "[N, 3]" Y "Y = Tanh@13(X) }"},
+    {"mish", X "[6] temp A: none temp B: none" Y "A = Softplus@1(X) B = Tanh@13(A) Y = Mul@14(X, B) }"},
+    {"matmul", X "[2, 3, 4] input B: f64[4, 2]" Y "Y = MatMul@13(X, B) }"},
+    {"gemm", X "[4, 3] input B: f64[5, 4] input C: f64[5]" Y "Y = Gemm@13(X, B, C) {transA = 1, transB = 1, alpha = 0.5, beta = 2.0} }"},
+    {"strided convolution", X "[1, 2, 7] input W: f64[3, 2, 3]" Y "Y = Conv@11(X, W) {strides = ints [2], pads = ints [1, 1]} }"},
+    {"stride over kernel", X "[1, 1, 8] input W: f64[2, 1, 2]" Y "Y = Conv@11(X, W) {strides = ints [3]} }"},
+    {"dilated convolution", X "[1, 1, 6, 7] input W: f64[2, 1, 2, 3]" Y "Y = Conv@11(X, W) {strides = ints [2, 3], dilations = ints [2, 1], pads = ints [1, 1, 1, 1]} }"},
+    {"stride and dilation share a factor", X "[1, 1, 11] input W: f64[1, 1, 3]" Y "Y = Conv@11(X, W) {strides = ints [2], dilations = ints [2]} }"},
+    {"grouped convolution", X "[1, 4, 5] input W: f64[4, 2, 3] input B: f64[4]" Y "Y = Conv@11(X, W, B) {group = 2, pads = ints [1, 1]} }"},
+    {"transposed convolution", X "[1, 2, 4] input W: f64[2, 2, 3]" Y "Y = ConvTranspose@11(X, W) {strides = ints [2]} }"},
+    {"pooling, windows apart", X "[1, 2, 6, 4]" Y "Y = MaxPool@12(X) {kernel_shape = ints [2, 2], strides = ints [2, 2]} }"},
+    {"pooling, windows overlap", X "[1, 1, 5, 5]" Y "Y = MaxPool@12(X) {kernel_shape = ints [3, 3], strides = ints [2, 2], pads = ints [1, 1, 1, 1]} }"},
+    {"average pooling", X "[1, 1, 5, 5]" Y "Y = AveragePool@11(X) {kernel_shape = ints [3, 3], strides = ints [2, 2], pads = ints [1, 1, 1, 1]} }"},
+    {"gather", X "[4, 3] const I: i64[2, 2] = {0, 3, 3, -1}" Y "Y = Gather@13(X, I) }"},
+    {"scatter", X "[5] const I: i64[3] = {4, 0, 2} input V: f64[3]" Y "Y = ScatterElements@13(X, I, V) }"},
+    {"scatter that adds", X "[5] const I: i64[3] = {4, 0, 4} input V: f64[3]" Y "Y = ScatterElements@16(X, I, V) {reduction = \"add\"} }"},
+    {"softmax", X "[3, 4]" Y "Y = Softmax@13(X) }"},
+    {"softmax of parts", X "[3, 4] const a: i64[1] = {1} temp M: none temp D: none temp E: none temp Z: none" Y
+     "M = ReduceMax@18(X, a) D = Sub@14(X, M) E = Exp@13(D) Z = ReduceSum@13(E, a) Y = Div@14(E, Z) }"},
+    {"layer normalisation", X "[3, 4] input G: f64[4] input B: f64[4]" Y "Y = LayerNormalization@17(X, G, B) }"},
+    {"cumulative sum", X "[2, 5] const a: i64[] = {1}" Y "Y = CumSum@14(X, a) {reverse = 1} }"},
+    {"concatenation", X "[2, 3] input B: f64[2, 1]" Y "Y = Concat@13(X, B, X) {axis = 1} }"},
+    {"split", X "[2, 5] const s: i64[2] = {2, 3} temp Z: none" " temp Y: none outputs Y, Z state main { Y, Z = Split@13(X, s) {axis = 1} }"},
+    {"slice with a step", X "[9] const b: i64[1] = {1} const e: i64[1] = {9} const a: i64[1] = {0} const s: i64[1] = {3}" Y "Y = Slice@13(X, b, e, a, s) }"},
+    {"slice backwards", X "[9] const b: i64[1] = {-1} const e: i64[1] = {0} const a: i64[1] = {0} const s: i64[1] = {-2}" Y "Y = Slice@13(X, b, e, a, s) }"},
+    {"padding by edges", X "[4] const p: i64[2] = {2, 1}" Y "Y = Pad@13(X, p) {mode = \"edge\"} }"},
+    {"padding by a constant", X "[3, 2] const p: i64[4] = {1, 0, 0, 2}" Y "Y = Pad@13(X, p) }"},
+    {"maximum", X "[3, 4] const a: i64[1] = {1}" Y "Y = ReduceMax@18(X, a) {keepdims = 0} }"},
+    {"minimum of all", X "[3, 2]" Y "Y = ReduceMin@18(X) }"},
+    {"product", X "[3, 4] const a: i64[1] = {0}" Y "Y = ReduceProd@18(X, a) }"},
+    {"where", X "[4] const K: bool[4] = {1, 0, 1, 0} input B: f64[4]" Y "Y = Where@16(K, X, B) }"},
+    {"reshape and transpose", X "[2, 6] const s: i64[3] = {3, 2, 2} temp A: none temp B: none" Y
+     "A = Tanh@13(X) B = Reshape@14(A, s) Y = Transpose@13(B) {perm = ints [2, 0, 1]} }"},
+    {"depth to space", X "[1, 8, 2, 1]" Y "Y = DepthToSpace@13(X) {blocksize = 2} }"},
+    {"tile", X "[2, 3] const r: i64[2] = {2, 1}" Y "Y = Tile@13(X, r) }"},
+    {"a diagonal", X "[3, 3]" Y "Y = Einsum@12(X) {equation = \"ii->i\"} }"},
+    {"einsum", X "[2, 3, 4] input B: f64[4, 3]" Y "Y = Einsum@12(X, B) {equation = \"bij,ji->bi\"} }"},
+    {"a result that is read again", X "[4] temp Z: none temp Y: none outputs Y, Z state main { Y = Exp@13(X) Z = Sin@7(Y) }"},
+    {"expressions with a branch", X "[4] temp Y: f64[4] outputs Y state main { map i in 0:4 { Y[i] = X[i] > 0.0 ? sqrt(X[i]) : X[i] * X[i] } }"},
+    {"a loop that feeds itself", X "[5] temp Y: f64[6] outputs Y state main { Y[0] = 1.0 sequential i in 0:5 { Y[i + 1] = tanh(Y[i] * X[i]) } }"},
+    {"a loop inside a map", X "[2, 5] temp Y: f64[2, 6] outputs Y state main { map j in 0:2 { Y[j, 0] = X[j, 0] sequential i in 0:5 { Y[j, i + 1] = tanh(Y[j, i] * X[j, i]) } } }"},
+    {"overlapping windows of a sum", X "[6] temp Y: f64[4] outputs Y state main { map i in 0:4 { reduce k in 0:3 { Y[i] sum= X[i + k] * X[i] } } }"},
+    {"strides by four", X "[10] temp Y: f64[2] outputs Y state main { map i in 0:2 { reduce k in 0:3 { Y[i] sum= X[4*i + k] } } }"},
+    {"a triangle", X "[4, 4] temp Y: f64[4] outputs Y state main { map i in 0:4 { reduce k in 0:4 { Y[i] sum= X[i, k] * X[k, i] if k <= i } } }"},
+    {"an index from data", X "[4] const I: i64[3] = {1, 1, 3} temp Y: f64[3] outputs Y state main { map i in 0:3 { Y[i] = X[I[i]] * X[i] } }"},
+    {"a written part that is written again", X "[4] input V: f64[2] temp Y: f64[4] outputs Y state main { map i in 0:4 { Y[i] = X[i] } map i in 0:2 { Y[i + 1] = V[i] } }"},
+};
+
+static void gradients_are_slopes(const char *only) {
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    char text[2048];
+    if (only && strcmp(only, cases[k].name)) continue;
+    snprintf(text, sizeof text, "graph g opset 21 { %s }", cases[k].text);
+    for (int keep = DC_KEEP_AUTO; keep <= DC_KEEP_RECOMPUTE; keep++)
+      for (int libraries = 0; libraries < 2; libraries++) check_case(cases[k].name, text, (dc_keep)keep, libraries);
+  }
+}
+
+/* ---- conventions ---- */
+
+static void expect_gradient(const char *body, const double *x, const double *want, int n) {
+  char text[1024];
+  snprintf(text, sizeof text, "graph g opset 21 { %s }", body);
+  dc_graph *forward = inferred(text, body);
+  dc_backward made = {0};
+  uint32_t n_wrt;
+  if (!forward || !differentiate(forward, DC_KEEP_AUTO, false, body, &made, &n_wrt)) return;
+  machine f = start(forward), b = start(made.backward);
+  memcpy(*find(&f, "X"), x, (size_t)n * 8);
+  memcpy(*find(&b, "X"), x, (size_t)n * 8);
+  run(&f);
+  hand_over(&f, &b);
+  double *weights = *find(&b, "gradient_Y");
+  for (int64_t k = 0; k < run_elements(forward, forward->outputs.v[0], f.symbols); k++) weights[k] = 1;
+  run(&b);
+  const double *found = b.buffers[made.wrt[0].gradient];
+  for (int k = 0; k < n; k++) {
+    if (found[k] != want[k]) printf("%s: gradient of X[%d] is %g, expected %g\n", body, k, found[k], want[k]);
+    CHECK(found[k] == want[k]);
+  }
+  stop(&f), stop(&b);
+  dc_graph_destroy(forward);
+  dc_graph_destroy(made.backward);
+}
+
+static void ties_kinks_and_zeros_follow_pytorch(void) {
+  expect_gradient(X "[4]" Y "Y = ReduceMax@18(X) {keepdims = 0} }", (double[]){1, 3, 3, 2}, (double[]){0, 1, 0, 0}, 4);
+  expect_gradient(X "[1, 1, 4]" Y "Y = MaxPool@12(X) {kernel_shape = ints [2]} }", (double[]){2, 2, 2, 1}, (double[]){1, 1, 1, 0}, 4);
+  expect_gradient(X "[3]" Y "Y = Relu@14(X) }", (double[]){-1, 0, 2}, (double[]){0, 0, 1}, 3);
+  expect_gradient(X "[3]" Y "Y = ReduceProd@18(X) {keepdims = 0} }", (double[]){0, 3, 2}, (double[]){6, 0, 0}, 3);
+  expect_gradient(X "[3]" Y "Y = ReduceProd@18(X) {keepdims = 0} }", (double[]){0, 0, 2}, (double[]){0, 0, 0}, 3);
+  expect_gradient(X "[2] temp Y: f64[2] outputs Y state main { map i in 0:2 { Y[i] = X[i] > 0.0 ? sqrt(X[i]) : 0.0 } }", (double[]){0, 4},
+                  (double[]){0, 0.25}, 2); /* never 0 times the infinity of the branch not taken */
+}
+
+static void errors_name_the_culprit(void) {
+  dc_graph *g = inferred("graph g opset 21 { input K: i64[3] " X "[3] temp Y: none temp Z: none outputs Y, Z state main { Y = Exp@13(X) Z = Abs@13(K) } }", "types");
+  dc_backward made;
+  dc_cid y = dc_container_find(g, "Y"), z = dc_container_find(g, "Z"), k = dc_container_find(g, "K"), x = dc_container_find(g, "X");
+  CHECK_ERROR(dc_autodiff(ops, g, &z, 1, &x, 1, DC_KEEP_AUTO, NULL, NULL, &made), DC_ERR_DTYPE, "'Z'");
+  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &k, 1, DC_KEEP_AUTO, NULL, NULL, &made), DC_ERR_DTYPE, "'K'");
+  dc_graph_destroy(g);
+  g = inferred("graph g opset 21 { " X "[3] const I: i64[1] = {1} input V: f64[1] " Y "Y = ScatterElements@16(X, I, V) {reduction = \"mul\"} } }", "mul");
+  y = dc_container_find(g, "Y"), x = dc_container_find(g, "X");
+  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &x, 1, DC_KEEP_AUTO, NULL, NULL, &made), DC_ERR_UNSUPPORTED, "ScatterElements");
+  dc_graph_destroy(g);
+}
+
+/* ---- what is kept ---- */
+
+static void expect_saved(const char *body, dc_keep keep, const char *want) {
+  char text[2048], got[512] = "";
+  snprintf(text, sizeof text, "graph g opset 21 { %s }", body);
+  dc_graph *forward = inferred(text, body);
+  dc_backward made = {0};
+  uint32_t n_wrt;
+  if (!forward || !differentiate(forward, keep, false, body, &made, &n_wrt)) return;
+  for (dc_cid c = 1; c < made.backward->containers.n; c++)
+    if (dc_cont(made.backward, c)->role == DC_ROLE_SAVED) snprintf(got + strlen(got), sizeof got - strlen(got), "%s ", dc_cont_name(made.backward, c));
+  CHECK_TEXT(got, want);
+  dc_graph_destroy(forward);
+  dc_graph_destroy(made.backward);
+}
+
+static void the_cheaper_of_storing_and_computing_again_is_chosen(void) {
+  const char *mish = "input X: f64[64] temp A: none temp B: none" Y "A = Softplus@1(X) B = Tanh@13(A) Y = Mul@14(X, B) }";
+  expect_saved(mish, DC_KEEP_AUTO, "");
+  expect_saved(mish, DC_KEEP_STORE, "A B ");
+  expect_saved(mish, DC_KEEP_RECOMPUTE, "");
+  /* one sum is smaller than its terms; a long chain is dearer than its result */
+  expect_saved("input P: f64[64, 64] input Q: f64[64, 64] temp A: none temp B: none temp C: none" Y
+               "A = MatMul@13(P, Q) B = MatMul@13(Q, P) C = Add@14(A, B) Y = Tanh@13(C) }", DC_KEEP_AUTO, "C ");
+  expect_saved("input P: f64[64, 64] input Q: f64[64, 64] temp A: none temp B: none" Y
+               "A = MatMul@13(P, Q) B = Tanh@13(A) Y = Exp@13(B) }", DC_KEEP_AUTO, "A ");
+}
+
+int main(int argc, char **argv) {
+  CHECK_OK(dc_ops_create(&ops));
+  gradients_are_slopes(argc > 1 ? argv[1] : NULL);
+  if (argc == 1) {
+    ties_kinks_and_zeros_follow_pytorch();
+    errors_name_the_culprit();
+    the_cheaper_of_storing_and_computing_again_is_chosen();
+  }
+  dc_ops_destroy(ops);
+  return check_report();
+}
