@@ -5,8 +5,6 @@ Must not know: passes or operators; transformations are named, the core applies 
 """
 from dataclasses import dataclass
 
-_REPEAT_LIMIT = 1000
-
 
 @dataclass(frozen=True)
 class Array:
@@ -88,21 +86,15 @@ class SDFG:
         return sum(t.apply_to(self, **(options or {})) for t in _listed(transformations))
 
     def apply_transformations_repeated(self, transformations, options=None, **_):
-        """As apply_transformations, until nothing matches any more."""
-        total = 0
-        for _ in range(_REPEAT_LIMIT):
+        """As apply_transformations, until nothing matches or changes any more."""
+        total, before = 0, None
+        while str(self) != before:
+            before = str(self)
             count = self.apply_transformations(transformations, options)
             total += count
             if not count:
                 break
         return total
-
-    def to_svg(self):
-        """The graph as self-contained SVG text."""
-        from .svg import graph_svg
-        return graph_svg(self.graph)
-
-    _repr_svg_ = to_svg
 
     def apply_strict_transformations(self):
         """Removes what has no effect: dead nodes, identities, constants that can be folded."""
