@@ -149,6 +149,8 @@ bool dc_ix_split(dc_pool *pool, dc_ex a, dc_param p, dc_ex *coefficient, dc_ex *
  * first) and rebuilds through the constructors; leaf returns its argument to keep it. */
 typedef dc_ex (*dc_leaf_fn)(void *context, dc_pool *pool, dc_ex leaf);
 dc_ex dc_ex_rewrite(dc_pool *pool, dc_ex e, dc_leaf_fn leaf, void *context);
+/* The same with `each` called on every rebuilt subexpression, children first. */
+dc_ex dc_ex_transform(dc_pool *pool, dc_ex e, dc_leaf_fn each, void *context);
 /* Replaces parameter from[k] by to[k]. */
 dc_ex dc_ex_subst(dc_pool *pool, dc_ex e, const dc_param *from, const dc_ex *to, uint32_t n);
 /* Calls `visit` once on each distinct subexpression, children first. */

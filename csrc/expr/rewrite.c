@@ -121,6 +121,7 @@ typedef struct {
   dc_pool *to;
   const dc_pool *from;
   dc_leaf_fn leaf;             /* within one pool */
+  dc_leaf_fn each;             /* sees the rebuilt inner nodes as well; or NULL */
   void *context;
   const dc_importer *importer; /* between pools */
   memo done;
@@ -147,6 +148,7 @@ static dc_ex rewrite(rewriter *r, dc_ex e) {
     if (node.op == DC_EX_READ && r->importer) node.ref = r->importer->container(r->importer->context, node.ref);
     out = same ? e : rebuild(r->to, node, args);
     if (node.op == DC_EX_READ && r->leaf) out = r->leaf(r->context, r->to, out);
+    if (r->each) out = r->each(r->context, r->to, out);
   }
   if (args != small) free(args);
   memo_put(&r->done, e, out);
@@ -155,6 +157,18 @@ static dc_ex rewrite(rewriter *r, dc_ex e) {
 
 dc_ex dc_ex_rewrite(dc_pool *pool, dc_ex e, dc_leaf_fn leaf, void *context) {
   rewriter r = {.to = pool, .from = pool, .leaf = leaf, .context = context};
+  dc_ex out = rewrite(&r, e);
+  memo_free(&r.done);
+  return out;
+}
+
+static dc_ex keep_leaf(void *context, dc_pool *pool, dc_ex leaf) {
+  (void)context, (void)pool;
+  return leaf;
+}
+
+dc_ex dc_ex_transform(dc_pool *pool, dc_ex e, dc_leaf_fn each, void *context) {
+  rewriter r = {.to = pool, .from = pool, .leaf = keep_leaf, .each = each, .context = context};
   dc_ex out = rewrite(&r, e);
   memo_free(&r.done);
   return out;

@@ -351,6 +351,9 @@ dc_status dc_pass_fuse(dc_graph *graph) {
   for (uint32_t s = 0; s < graph->states.n; s++) dc_fuse_inline(graph, &graph->states.v[s].scope);
   dc_fuse_run(graph, &(dc_fuse_options){0}, &counts);
   for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_rewrite_node(graph, graph->states.v[s].scope.v[k]);
+      (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
+    }
   return DC_OK;
 }

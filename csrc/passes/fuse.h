@@ -93,6 +93,8 @@ void dc_fuse_inline(dc_graph *graph, dc_scope *scope);
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
 /* Forwards, shrinks and drops the temporaries of one top-level node. */
 uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users, bool forward_only); /* number of values forwarded */
+/* Cheaper forms of the values under a node (rewrite.c). */
+void dc_rewrite_node(dc_graph *graph, dc_nid node);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */
 
 #endif
