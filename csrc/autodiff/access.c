@@ -85,12 +85,20 @@ typedef struct {
   uint32_t n_loops;
 } access;
 
+/* The index is the loop itself, or takes strided steps of it: gathering would find most elements untouched. */
+static bool determines(dc_pool *pool, dc_ex index, dc_param p) {
+  dc_ex coefficient, rest;
+  int64_t step;
+  if (index == dc_ex_par(pool, p)) return true;
+  if (!dc_ix_split(pool, index, p, &coefficient, &rest) || !dc_ex_is_int(pool, coefficient, &step)) return false;
+  return (step > 1 || step < -1) && !dc_ex_uses_op(pool, rest, DC_EX_PARAM) && !dc_ex_uses_op(pool, rest, DC_EX_READ);
+}
+
 static bool is_injective(const access *a) {
   dc_pool *pool = &a->r->graph->pool;
   for (uint32_t k = 0; k < a->n_loops; k++) {
     bool found = false;
-    dc_ex p = dc_ex_par(pool, a->loops[k]);
-    for (uint32_t d = 0; d < a->rank; d++) found |= a->index[d] == p;
+    for (uint32_t d = 0; d < a->rank; d++) found |= determines(pool, a->index[d], a->loops[k]);
     int64_t begin, end;
     dc_parameter range = pool->params.v[a->loops[k]];
     bool once = dc_ex_is_int(pool, range.begin, &begin) && dc_ex_is_int(pool, range.end, &end) && end - begin <= 1;
