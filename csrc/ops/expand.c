@@ -288,6 +288,14 @@ static bool is_plain_reduction(const dc_stmt *s) {
   return s->expr->kind == AST_REDUCE && !s->wcr && strncmp(s->expr->name, "arg", 3) != 0;
 }
 
+static bool mentions(const dc_ast *a, const char *name) {
+  if (!a) return false;
+  if ((a->kind == AST_NAME || a->kind == AST_ITEM) && strcmp(a->name, name) == 0) return true;
+  for (uint32_t k = 0; k < a->n; k++)
+    if (mentions(a->items[k], name)) return true;
+  return mentions(a->fallback, name) || mentions(a->guard, name);
+}
+
 static dc_status assign_in_domain(dc_inst *in, const dc_stmt *s, int32_t item, uint32_t outer) {
   dc_pool *pool = &in->graph->pool;
   for (uint32_t k = 0; k < s->n_binders; k++) DC_TRY(dc_inst_bind_index(in, &s->binders[k], false));
@@ -297,6 +305,11 @@ static dc_status assign_in_domain(dc_inst *in, const dc_stmt *s, int32_t item, u
   if (found && !t.present) return DC_OK; /* an output that nobody asked for */
   store st = {.wcr = (dc_wcr)s->wcr};
   DC_TRY(left_index(in, s, found ? &t : NULL, &st.index, &st.rank));
+  if (!found && mentions(s->expr, s->target)) { /* a state that its own earlier value feeds */
+    DC_TRY(make_local(in, s, item, st.index, st.rank, in->float_type));
+    found = dc_inst_tensor(in, s->target, item);
+    t = *found;
+  }
   reduction r = {0};
   dc_value v;
   bool direct = is_plain_reduction(s);

@@ -115,6 +115,12 @@ static dc_block prune(dc_inst *in, const dc_block *block, name_set *needed) {
   return (dc_block){kept + at, block->n - at};
 }
 
+static bool is_output_name(const dc_row *row, const char *name) {
+  for (uint32_t k = 0; k < row->n_out; k++)
+    if (strcmp(row->out_sig[k].name, name) == 0) return true;
+  return false;
+}
+
 static dc_status expand(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope, dc_arena *scratch) {
   DC_TRY(dc_inst_bind(in, ops, graph, node, scratch));
   if (in->blocked) return dc_inst_fail(in, DC_ERR_MODEL, "the value of '%s' is not known", dc_cont_name(graph, in->blocked));
@@ -124,6 +130,12 @@ static dc_status expand(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, 
   for (uint32_t k = 0; k < in->tensors.n; k++)
     if (in->tensors.v[k].present) DC_PUSH(scratch, &needed, in->tensors.v[k].name);
   dc_block body = prune(in, &in->row->body, &needed);
+  for (uint32_t k = 0; k < in->tensors.n; k++) { /* an output that nobody asked for but the others are made of */
+    dc_tensor *t = &in->tensors.v[k];
+    if (t->present || t->cid || !is_output_name(in->row, t->name) || !holds(&needed, t->name)) continue;
+    t->cid = dc_container_add(graph, t->name, t->dtype, t->rank, t->dims, DC_ROLE_TEMP);
+    t->present = true;
+  }
   in->out = scope;
   return dc_inst_run(in, &body);
 }
