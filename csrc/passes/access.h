@@ -33,7 +33,7 @@ bool dc_access_disjoint(dc_graph *graph, const dc_access *a, const dc_access *b)
 bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access *b, const dc_param_pair *pair,
                             const dc_param_pair *known, uint32_t n_known);
 
-/* Calls `leaf`-like visitor for each parameter under e; true if any is outside `set`. */
+/* Does e use a parameter that is not in the set? */
 bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *set, uint32_t n);
 bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
 

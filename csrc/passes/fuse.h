@@ -1,6 +1,7 @@
-/* Inside fusion: fuse.c merges nodes of a scope, match.c says which loops of two nodes may be
- * shared and whether that pays, contract.c makes what no longer leaves an iteration small,
- * inline.c computes producers where they are read.  Only these include this. */
+/* Inside fusion: fuse.c merges nodes of a scope, fuse_match.c says which loops of two nodes may be
+ * shared and whether that pays, fuse_contract.c makes what no longer leaves an iteration small,
+ * fuse_inline.c computes producers where they are read, fuse_sites.c knows where accesses stand.
+ * transforms.c runs the same code with restrictions. */
 #ifndef DCML_PASSES_FUSE_H
 #define DCML_PASSES_FUSE_H
 
@@ -28,7 +29,7 @@ typedef struct {
 } dc_use_count;
 dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena);
 
-/* What match.c looks at; one entry per node of a scope under fusion. */
+/* What fuse_match.c looks at; one entry per node of a scope under fusion. */
 typedef struct {
   dc_nid node;
   dc_accesses accesses;
