@@ -73,8 +73,10 @@ static void accumulate(emitter *e, const write_item *w) {
   const accumulator *a = &e->accumulators.v[w->accumulator - 1];
   const char *name = accumulator_name(e, w->accumulator - 1);
   dc_exnode value = *dc_ex_node(e->pool, w->value);
-  if (w->wcr == DC_WCR_SUM && value.op == DC_MUL && value.dtype == a->type && dc_dtype_is_float(a->type) && !dc_cpu_fact(e, w->value)->local) {
-    const char *x = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 0)), *y = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 1));
+  bool product = value.op == DC_MUL && value.dtype == a->type && dc_dtype_is_float(a->type);
+  if (product && w->wcr == DC_WCR_SUM && !dc_cpu_fact(e, w->value)->local) { /* one rounding less */
+    const char *x = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 0));
+    const char *y = dc_cpu_value(e, dc_ex_arg(e->pool, w->value, 1));
     dc_cpu_line(e, "%s = fma_%s(%s, %s, %s);", name, dc_cpu_type(a->type)->kind, x, y, name);
     return;
   }
@@ -145,7 +147,8 @@ static bool writes_accumulator(const loop *l, uint32_t a) {
 static void pragma_simd(emitter *e, const loop *body, dc_text *out) {
   dc_text_puts(out, "#pragma omp simd");
   for (uint32_t a = 0; a < e->accumulators.n; a++)
-    if (writes_accumulator(body, a) && !is_laned(e, &e->accumulators.v[a])) dc_text_printf(out, " reduction(%s : a%u)", reduction_of(e, &e->accumulators.v[a]), a);
+    if (writes_accumulator(body, a) && !is_laned(e, &e->accumulators.v[a]))
+      dc_text_printf(out, " reduction(%s : a%u)", reduction_of(e, &e->accumulators.v[a]), a);
   if (e->flagged) dc_text_puts(out, " reduction(max : bad)");
   dc_text_puts(out, "\n");
 }
@@ -273,10 +276,8 @@ static void emit_strips(emitter *e, loop *l, const char *begin, const char *end)
   e->lane = NULL;
   dc_cpu_scope_close(e, mark);
   e->out = text.outer;
-  int64_t first, last; /* tasks end at whole strips, so a known extent gives the length of the last one */
-  bool fixed = dc_ex_is_int(e->pool, l->begin, &first) && dc_ex_is_int(e->pool, l->end, &last);
-  int64_t rest = fixed ? (last - first) % l->lanes : -1;
-  if (!fixed || last - first >= l->lanes) {
+  int64_t extent = dc_cpu_extent(e, l), rest = extent < 0 ? -1 : extent % l->lanes; /* tasks end at whole strips */
+  if (extent < 0 || extent >= l->lanes) {
     dc_cpu_line(e, "for (; p%u + %u <= %s; p%u += %u) {", l->param, l->lanes, end, l->param, l->lanes);
     dc_cpu_line(e, "  enum { lanes = %u };", l->lanes);
     dc_text_puts(e->out, text.inner.s);
@@ -293,8 +294,8 @@ static void emit_strips(emitter *e, loop *l, const char *begin, const char *end)
 /* A least or greatest that minds NaN takes several instructions, and one vector of accumulators
  * waits for them before the next step; an array of vectors does not. */
 static bool is_wide_reduction(emitter *e, const loop *l) {
-  int64_t begin, end;
-  if (dc_ex_is_int(e->pool, l->begin, &begin) && dc_ex_is_int(e->pool, l->end, &end) && end - begin < 4 * LANES) return false;
+  int64_t extent = dc_cpu_extent(e, l);
+  if (extent >= 0 && extent < 4 * LANES) return false;
   uint32_t n = 0, slow = 0;
   for (uint32_t a = 0; a < e->accumulators.n; a++) {
     if (!writes_accumulator(l, a)) continue;
@@ -326,7 +327,7 @@ static const char *emit_wide(emitter *e, loop *l, const char *begin, const char 
     if (!writes_accumulator(l, a)) continue;
     accumulator kept = e->accumulators.v[a];
     const char *identity = dc_cpu_constant(e, kept.type, dc_wcr_identity((dc_wcr)kept.first->wcr, kept.type));
-    dc_cpu_line(e, "%s w_a%u[%d];", kept.type == DC_BOOL ? "u8" : dc_cpu_type(kept.type)->compute, a, LANES);
+    dc_cpu_line(e, "%s w_a%u[%d];", dc_cpu_accumulator_type(kept.type), a, LANES);
     dc_text_puts(e->out, "#pragma omp simd\n");
     dc_cpu_line(e, "for (i64 l = 0; l < %d; l++) w_a%u[l] = %s;", LANES, a, identity);
   }
@@ -428,12 +429,13 @@ void dc_cpu_open_accumulators(emitter *e, const loop *home) {
   for (uint32_t k = 0; k < e->accumulators.n; k++) {
     accumulator a = e->accumulators.v[k];
     if (a.home != home) continue;
-    const char *type = dc_cpu_type(a.type)->compute, *identity = dc_cpu_constant(e, a.type, dc_wcr_identity((dc_wcr)a.first->wcr, a.type));
+    const char *type = dc_cpu_accumulator_type(a.type);
+    const char *identity = dc_cpu_constant(e, a.type, dc_wcr_identity((dc_wcr)a.first->wcr, a.type));
     if (!is_laned(e, &a)) {
-      dc_cpu_line(e, "%s a%u = %s;", a.type == DC_BOOL ? "u8" : type, k, identity);
+      dc_cpu_line(e, "%s a%u = %s;", type, k, identity);
       continue;
     }
-    dc_cpu_line(e, "%s a%u[%u];", a.type == DC_BOOL ? "u8" : type, k, e->lane->lanes);
+    dc_cpu_line(e, "%s a%u[%u];", type, k, e->lane->lanes);
     dc_text_puts(e->out, "#pragma omp simd\n");
     dc_cpu_line(e, "for (i64 l = 0; l < lanes; l++) a%u[l] = %s;", k, identity);
   }

@@ -103,15 +103,18 @@ typedef struct {
   const char *kind;              /* suffix of the library functions for it */
 } type_row;
 const type_row *dc_cpu_type(dc_dtype type);
+const char *dc_cpu_accumulator_type(dc_dtype type); /* in C; OpenMP has no reductions of _Bool by | and & */
 
 /* extract.c: a graph with a copy of the node; buffers become its containers 1 to n. */
-DC_MUST_USE dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n, dc_graph **out, dc_nid *copy);
+DC_MUST_USE dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n,
+                                     dc_graph **out, dc_nid *copy);
 
 /* plan.c */
 DC_MUST_USE dc_status dc_cpu_plan(emitter *e, dc_nid node);
 fact *dc_cpu_fact(emitter *e, dc_ex x);
 uint64_t dc_cpu_container_bits(emitter *e, dc_cid c); /* with all its views */
 bool dc_cpu_has_loops(const loop *l);
+int64_t dc_cpu_extent(emitter *e, const loop *l); /* iterations if that is a constant, else -1 */
 bool dc_cpu_is_inside(const loop *inner, const loop *outer); /* or the same */
 
 /* value.c */

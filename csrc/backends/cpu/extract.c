@@ -95,7 +95,8 @@ static void link_views(copier *c) {
       if (memory_of(c->from, c->containers.v[j]) == memory_of(c->from, c->containers.v[k])) dc_cont(c->to, k)->alias_of = j;
 }
 
-dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n, dc_graph **out, dc_nid *copy) {
+dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n, dc_graph **out,
+                         dc_nid *copy) {
   *out = dc_graph_create("kernel");
   copier c = {.from = graph, .to = *out};
   DC_PUSH(&c.to->arena, &c.containers, 0);

@@ -137,7 +137,8 @@ static void add_node(emitter *e, dc_nid node, loop *parent) {
   for (uint32_t k = 0; k < map.n_params; k++) {
     dc_parameter p = e->pool->params.v[map.params[k]];
     loop *l = DC_NEW(e->arena, loop);
-    *l = (loop){.parent = parent, .param = map.params[k], .begin = p.begin, .end = p.end, .schedule = map.schedule, .is_entry = k == 0};
+    *l = (loop){.parent = parent, .param = map.params[k], .begin = p.begin, .end = p.end};
+    l->schedule = map.schedule, l->is_entry = k == 0;
     (void)dc_ex_is_int(e->pool, p.step, &l->step);
     survey(e, p.begin);
     survey(e, p.end);
@@ -160,15 +161,17 @@ static bool accesses_merge(emitter *e, const loop *outer, const loop *inner) {
   for (uint32_t k = 0; k < e->reads.n; k++) {
     dc_ex address = e->facts.v[e->reads.v[k]].address, by_outer, by_inner, rest;
     if (!dc_ex_uses_param(e->pool, address, outer->param) && !dc_ex_uses_param(e->pool, address, inner->param)) continue;
-    if (!dc_ix_split(e->pool, address, outer->param, &by_outer, &rest) || !dc_ix_split(e->pool, address, inner->param, &by_inner, &rest)) return false;
+    if (!dc_ix_split(e->pool, address, outer->param, &by_outer, &rest)) return false;
+    if (!dc_ix_split(e->pool, address, inner->param, &by_inner, &rest)) return false;
     if (by_outer != dc_ix_mul(e->pool, by_inner, inner->end) || dc_ex_uses_param(e->pool, by_outer, inner->param)) return false;
   }
   return true;
 }
 
 static bool merges(emitter *e, const loop *outer, const loop *inner) {
-  return !inner->is_entry && outer->schedule != DC_MAP_SCATTER && outer->step == 1 && inner->step == 1 && is_zero(e, outer->begin) &&
-         is_zero(e, inner->begin) && !e->exposed.v[outer->param] && !e->exposed.v[inner->param] && accesses_merge(e, outer, inner);
+  bool whole = outer->step == 1 && inner->step == 1 && is_zero(e, outer->begin) && is_zero(e, inner->begin);
+  return whole && !inner->is_entry && outer->schedule != DC_MAP_SCATTER && !e->exposed.v[outer->param] &&
+         !e->exposed.v[inner->param] && accesses_merge(e, outer, inner);
 }
 
 /* Lets the inner loop do the outer's work and gives the outer its place in the tree. */
@@ -198,6 +201,12 @@ bool dc_cpu_has_loops(const loop *l) {
   for (uint32_t k = 0; k < l->body.n; k++)
     if (l->body.v[k].loop) return true;
   return false;
+}
+
+int64_t dc_cpu_extent(emitter *e, const loop *l) {
+  int64_t begin, end;
+  if (!dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end)) return -1;
+  return end > begin ? (end - begin + l->step - 1) / l->step : 0;
 }
 
 static void note_writes(emitter *e, loop *l, uint32_t depth) {
@@ -342,7 +351,7 @@ static void judge_access(void *context, const dc_pool *pool, dc_ex x) {
 }
 
 static void judge_loop(strides *s, const loop *l) {
-  int64_t begin, end;
+  int64_t extent = dc_cpu_extent(s->e, l);
   s->near = l->param;
   for (uint32_t k = 0; k < l->body.n; k++) {
     if (l->body.v[k].loop) {
@@ -353,7 +362,7 @@ static void judge_loop(strides *s, const loop *l) {
     judge_access(s, s->e->pool, w->element);
     dc_ex_walk(s->e->pool, w->value, judge_access, s);
   }
-  if (dc_ex_is_int(s->e->pool, l->begin, &begin) && dc_ex_is_int(s->e->pool, l->end, &end) && end - begin < 16 && !dc_cpu_has_loops(l)) s->bad_near++;
+  if (extent >= 0 && extent < 16 && !dc_cpu_has_loops(l)) s->bad_near++; /* too short for vectors */
 }
 
 /* Loops inside must not depend on the lane, and nothing inside may collide. */
@@ -411,8 +420,8 @@ static void find_crossing(void *context, const dc_pool *pool, dc_ex x) {
 }
 
 static bool is_longer(emitter *e, const loop *l, int64_t n) {
-  int64_t begin, end;
-  return !dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end) || end - begin > n;
+  int64_t extent = dc_cpu_extent(e, l);
+  return extent < 0 || extent > n;
 }
 
 /* A loop over tiles of l; l itself then runs inside one. */
@@ -466,7 +475,8 @@ static void tile(emitter *e, loop *inner) {
 static void find_tiles(emitter *e, loop *l) {
   for (uint32_t k = 0; k < l->body.n; k++)
     if (l->body.v[k].loop) find_tiles(e, l->body.v[k].loop);
-  if (l != &e->root && l->schedule == DC_MAP_PARALLEL && l->step == 1 && !l->is_entry && l->body.n && !dc_cpu_has_loops(l)) tile(e, l);
+  bool innermost = l != &e->root && l->body.n && !dc_cpu_has_loops(l);
+  if (innermost && l->schedule == DC_MAP_PARALLEL && l->step == 1 && !l->is_entry) tile(e, l);
 }
 
 /* ---- strips ---- */
@@ -478,27 +488,27 @@ static void find_lanes(emitter *e, loop *l) {
     find_lanes(e, l->body.v[k].loop);
     chained |= !l->body.v[k].loop->is_entry;
   }
-  int64_t begin, end;
+  int64_t extent = l == &e->root ? 0 : dc_cpu_extent(e, l);
   if (l == &e->root || l->schedule != DC_MAP_PARALLEL || l->step != 1 || chained || !dc_cpu_has_loops(l)) return;
-  if (dc_ex_is_int(e->pool, l->begin, &begin) && dc_ex_is_int(e->pool, l->end, &end) && end - begin < 16) return;
+  if (extent >= 0 && extent < 16) return;
   strides s = {.e = e, .far = l->param};
   for (uint32_t k = 0; k < l->body.n; k++)
     if (l->body.v[k].loop) judge_loop(&s, l->body.v[k].loop);
   if (s.bad_far >= s.bad_near || !lanes_are_legal(e, l, l)) return;
-  bool is_short = dc_ex_is_int(e->pool, l->begin, &begin) && dc_ex_is_int(e->pool, l->end, &end) && end - begin < 2 * LONG_LANES;
+  bool is_short = extent >= 0 && extent < 2 * LONG_LANES;
   l->lanes = is_short || !reads_once(e, l, l) ? LANES : LONG_LANES;
 }
 
 /* ---- the whole ---- */
 
-static dc_status check_type(emitter *e, dc_dtype type) {
-  (void)e;
-  return dc_cpu_type(type) ? DC_OK : dc_error(DC_ERR_UNSUPPORTED, "the cpu backend does not compute with %s", dc_dtype_name(type));
+static dc_status check_type(dc_dtype type) {
+  if (dc_cpu_type(type)) return DC_OK;
+  return dc_error(DC_ERR_UNSUPPORTED, "the cpu backend does not compute with %s", dc_dtype_name(type));
 }
 
 static dc_status check_types(emitter *e) {
-  for (dc_cid c = 1; c < e->graph->containers.n; c++) DC_TRY(check_type(e, (dc_dtype)dc_cont(e->graph, c)->dtype));
-  for (dc_ex x = 1; x < e->pool->nodes.n; x++) DC_TRY(check_type(e, dc_ex_dtype(e->pool, x)));
+  for (dc_cid c = 1; c < e->graph->containers.n; c++) DC_TRY(check_type((dc_dtype)dc_cont(e->graph, c)->dtype));
+  for (dc_ex x = 1; x < e->pool->nodes.n; x++) DC_TRY(check_type(dc_ex_dtype(e->pool, x)));
   return DC_OK;
 }
 

@@ -25,7 +25,8 @@ void dc_cpu_open_function(emitter *e, const char *suffix, const char *params) {
   e->indent += 2;
   for (dc_cid c = 1; c <= e->n_buffers; c++) {
     const char *written = e->root.writes & ((uint64_t)1 << (c < 63 ? c : 63)) ? "" : "const ";
-    dc_cpu_line(e, "%s%s *%sb%u,", written, dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype)->storage, may_overlap(e, c) ? "" : "restrict ", c);
+    const char *type = dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype)->storage;
+    dc_cpu_line(e, "%s%s *%sb%u,", written, type, may_overlap(e, c) ? "" : "restrict ", c);
   }
   dc_cpu_line(e, "i64 *error, %s) {", params);
   e->indent--;
@@ -113,10 +114,7 @@ static bool needs_outer_register(emitter *e, const loop *l) {
 /* ---- work ---- */
 
 static double fixed_extent(emitter *e, const loop *l) {
-  int64_t begin, end;
-  if (l->usual) return (double)l->usual;
-  if (!dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end)) return -1;
-  return end > begin ? (double)((end - begin + l->step - 1) / l->step) : 0;
+  return (double)(l->usual ? l->usual : dc_cpu_extent(e, l));
 }
 
 /* Nanoseconds of one iteration as a C expression. */
@@ -244,7 +242,7 @@ static void put_function(emitter *e, loop *l, const chain *c, const char *suffix
   if (parts) {
     dc_text_printf(e->functions, "struct %s_%s_part {", e->name, suffix);
     for (uint32_t a = 0; a < e->accumulators.n; a++)
-      if (is_kept(e, a, l)) dc_text_printf(e->functions, " %s a%u;", e->accumulators.v[a].type == DC_BOOL ? "u8" : dc_cpu_type(e->accumulators.v[a].type)->compute, a);
+      if (is_kept(e, a, l)) dc_text_printf(e->functions, " %s a%u;", dc_cpu_accumulator_type(e->accumulators.v[a].type), a);
     dc_text_puts(e->functions, " };\n");
   }
   dc_text_puts(e->functions, text.s);

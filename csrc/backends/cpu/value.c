@@ -36,6 +36,8 @@ static const type_row types[DC_DTYPE_COUNT] = {
 
 const type_row *dc_cpu_type(dc_dtype type) { return types[type].storage ? &types[type] : NULL; }
 
+const char *dc_cpu_accumulator_type(dc_dtype type) { return type == DC_BOOL ? "u8" : types[type].compute; }
+
 /* How a primitive is spelled for floats and for integers: $a $b arguments, $k kind suffix,
  * $t C type.  The last column is nanoseconds per value in a vectorised f32 loop, roughly. */
 typedef struct {
