@@ -136,6 +136,16 @@ static void copy_loops(const access *a, dc_param *fresh, dc_ex *to) {
   }
 }
 
+/* Many small steps vanish in a small float: they meet in a container of the compute type first. */
+static dc_cid wide_target(dc_reverse *r, dc_cid c) {
+  dc_container k = *dc_cont(r->graph, c);
+  dc_dtype compute = dc_dtype_compute((dc_dtype)k.dtype);
+  if (compute == k.dtype) return 0;
+  dc_cid wide = dc_container_add(r->graph, "w", compute, k.rank, k.shape, DC_ROLE_TEMP);
+  dc_emit_fill(r, r->out, wide, 0, DC_WCR_NONE);
+  return wide;
+}
+
 static void emit_straight(const access *a, bool in_sequence, bool injective) {
   dc_reverse *r = a->r;
   dc_pool *pool = &r->graph->pool;
@@ -143,7 +153,7 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
   dc_ex to[MAX_LOOPS], index[MAX_RANK];
   bool first = !in_sequence && injective && !r->grad[a->source] && covers(a);
   if (first) r->grad[a->source] = dc_gradient_new(r, a->source);
-  dc_cid target = dc_gradient_zeroed(r, a->source);
+  dc_cid wide = in_sequence || injective ? 0 : wide_target(r, a->source), target = wide ? wide : dc_gradient_zeroed(r, a->source);
   copy_loops(a, fresh, to);
   for (uint32_t d = 0; d < a->rank; d++) index[d] = dc_ex_subst(pool, a->index[d], a->loops, to, a->n_loops);
   dc_ex value = dc_ex_subst(pool, a->partial->coefficient, a->loops, to, a->n_loops);
@@ -151,6 +161,11 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
   if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0)), guard = 0;
   dc_nid tasklet = dc_node_tasklet(r->graph, target, first ? DC_WCR_NONE : DC_WCR_SUM, index, a->rank, guard, value);
   dc_scope_push(r->graph, r->out, wrap(r, injective ? DC_MAP_PARALLEL : DC_MAP_SCATTER, fresh, a->n_loops, tasklet));
+  if (!wide) return;
+  bool alone = !r->grad[a->source];
+  if (alone) r->grad[a->source] = dc_gradient_new(r, a->source);
+  else dc_gradient_owned(r, a->source);
+  dc_emit_fill(r, r->out, r->grad[a->source], wide, alone ? DC_WCR_NONE : DC_WCR_SUM);
 }
 
 /* ---- inversion ---- */

@@ -269,6 +269,22 @@ static void ties_kinks_and_zeros_follow_pytorch(void) {
                   (double[]){0, 0.25}, 2); /* never 0 times the infinity of the branch not taken */
 }
 
+static void small_floats_add_up_in_wide_ones(void) {
+  dc_graph *forward = inferred("graph g opset 21 { input X: f16[2] input I: i64[4096] temp Y: none outputs Y state main { Y = Gather@13(X, I) } }", "f16");
+  dc_backward made = {0};
+  dc_cid x = dc_container_find(forward, "X"), y = dc_container_find(forward, "Y");
+  CHECK_OK(dc_autodiff(ops, forward, &y, 1, &x, 1, DC_KEEP_AUTO, NULL, NULL, &made));
+  machine b = start(made.backward);
+  memset(*find(&b, "I"), 0, 4096 * 8);
+  uint16_t *weights = *find(&b, "gradient_Y");
+  for (int k = 0; k < 4096; k++) weights[k] = dc_f32_to_f16(1);
+  run(&b);
+  CHECK(dc_f16_to_f32(((uint16_t *)b.buffers[made.wrt[0].gradient])[0]) == 4096); /* f16 alone stops at 2048 */
+  stop(&b);
+  dc_graph_destroy(forward);
+  dc_graph_destroy(made.backward);
+}
+
 static void errors_name_the_culprit(void) {
   dc_graph *g = inferred("graph g opset 21 { input K: i64[3] " X "[3] temp Y: none temp Z: none outputs Y, Z state main { Y = Exp@13(X) Z = Abs@13(K) } }", "types");
   dc_backward made;
@@ -315,6 +331,7 @@ int main(int argc, char **argv) {
   gradients_are_slopes(argc > 1 ? argv[1] : NULL);
   if (argc == 1) {
     ties_kinks_and_zeros_follow_pytorch();
+    small_floats_add_up_in_wide_ones();
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();
   }
