@@ -413,7 +413,7 @@ dc_status dc_emit_contribution(dc_reverse *r, const dc_nest *nest, const dc_part
   access a = {.r = r, .partial = partial, .source = node->ref, .rank = node->nargs, .n_loops = nest->n_loops};
   if (a.rank > MAX_RANK || a.n_loops > MAX_LOOPS) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a statement with more than %d loops or dimensions", MAX_LOOPS);
   for (uint32_t d = 0; d < a.rank; d++) a.index[d] = dc_ex_arg(&r->graph->pool, partial->read, d);
-  memcpy(a.loops, nest->loops, nest->n_loops * sizeof *nest->loops);
+  if (nest->n_loops) memcpy(a.loops, nest->loops, nest->n_loops * sizeof *nest->loops);
   bool injective = is_injective(&a);
   if (nest->in_sequence || injective || !try_gather(&a)) emit_straight(&a, nest->in_sequence, injective);
   return DC_OK;
