@@ -1,0 +1,27 @@
+"""The examples run, on small input."""
+import pathlib
+import subprocess
+import sys
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
+
+
+def _run(folder, name, *arguments):
+    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_digits_trains_like_eager_and_runs_from_its_onnx_file(tmp_path):
+    out = _run(tmp_path, "digits.py", "12")
+    drift = float(out.split("losses differ by ")[1].split()[0])
+    assert drift < 1e-4
+    accuracy = out.split("accuracy")[1].split()[0]
+    assert float(accuracy.rstrip("%")) >= 97
+    assert out.split("from digits.onnx: accuracy ")[1].split()[0] == accuracy
+    assert (tmp_path / "digits-report.html").read_text().count("<svg") == 4
+
+
+def test_mish_walk_through(tmp_path):
+    out = _run(tmp_path, "mish.py", "1")
+    assert "compiled" in out and out.count("dcml ") >= 2
