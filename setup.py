@@ -54,7 +54,7 @@ def newest(source):
 WARNINGS = ["-Wall", "-Wextra", "-Wno-maybe-uninitialized"] + (["-Werror"] if os.environ.get("CI") == "true" else [])
 
 setup(ext_modules=[Extension(
-    "dcml._core", sources=["csrc/python/module.c"], include_dirs=["csrc", GENERATED],
+    "dcml._core", sources=["csrc/python/module.c"], depends=glob.glob("csrc/**/*.[ch]", recursive=True) + HEADERS, include_dirs=["csrc", GENERATED],
     extra_compile_args=["-std=gnu11", "-O2", "-g1", "-fopenmp", "-fvisibility=hidden", *WARNINGS],
     extra_link_args=["-fopenmp"], libraries=["protobuf-c", "dl", "m", "pthread"])],
     cmdclass={"build_ext": Build})
