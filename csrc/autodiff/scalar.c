@@ -77,12 +77,14 @@ static dc_status through(sweep *s, dc_ex e, path p) {
 static dc_partial merged(dc_pool *pool, dc_ex read, const paths *list) {
   dc_partial out = {read, list->v[0].coefficient, list->v[0].guard};
   if (list->n == 1) return out;
-  dc_ex zero = dc_ex_const(pool, dc_ex_dtype(pool, read), 0), total = 0;
+  dc_ex zero = dc_ex_const(pool, dc_ex_dtype(pool, read), 0), total = 0, any = dc_ex_bool(pool, false);
   for (uint32_t k = 0; k < list->n; k++) {
     dc_ex term = list->v[k].guard ? dc_ex_select(pool, list->v[k].guard, list->v[k].coefficient, zero) : list->v[k].coefficient;
     total = total ? dc_ex_prim2(pool, DC_ADD, total, term) : term;
+    any = dc_ex_prim2(pool, DC_OR, any, list->v[k].guard ? list->v[k].guard : dc_ex_bool(pool, true));
   }
-  return (dc_partial){read, total, 0};
+  int64_t always; /* where no path leads, the element may not even exist */
+  return (dc_partial){read, total, dc_ex_is_int(pool, any, &always) && always ? 0 : any};
 }
 
 dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out) {
