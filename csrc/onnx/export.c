@@ -1,20 +1,36 @@
-/* Graph of library nodes to ModelProto. */
+/* Graph of library nodes to ModelProto.
+ *
+ * The message is built in an arena of its own and points into the graph's data where it can. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx/wire.h"
 
-enum { IR_VERSION = 10 };
+enum { IR_VERSION = 10, DEFAULT_OPSET = 21 };
 
 typedef struct {
   const dc_graph *graph;
   dc_arena arena;
+  int opset;     /* of ai.onnx */
+  int *versions; /* by name: the newest version of that domain which a node needs, or 0 */
 } exporter;
 
 static char *copy_text(exporter *ex, const char *s) { return dc_arena_strdup(&ex->arena, s); }
 static char *container_name(exporter *ex, dc_cid c) { return c ? copy_text(ex, dc_cont_name(ex->graph, c)) : copy_text(ex, ""); }
 
 #define NEW(ex, Type, init) ({ Type *made_ = DC_NEW(&(ex)->arena, Type); init(made_); made_; })
+
+/* Two or four elements to the byte, as files store the small types; in memory each has a byte. */
+static ProtobufCBinaryData packed_data(exporter *ex, const dc_container *c) {
+  uint64_t per = (uint64_t)dc_onnx_packed((dc_dtype)c->dtype), bits = 8 / per, n = c->data_bytes;
+  if (per == 1) return (ProtobufCBinaryData){n, (uint8_t *)c->data};
+  uint8_t *bytes = dc_arena_alloc(&ex->arena, (n + per - 1) / per);
+  for (uint64_t k = 0; k < n; k++) {
+    uint8_t element = ((const uint8_t *)c->data)[k] & (uint8_t)((1 << bits) - 1);
+    bytes[k / per] |= (uint8_t)(element << (k % per * bits));
+  }
+  return (ProtobufCBinaryData){(n + per - 1) / per, bytes};
+}
 
 static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) {
   const dc_container *c = dc_cont(ex->graph, cid);
@@ -24,7 +40,7 @@ static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) 
   t->n_dims = c->rank, t->dims = DC_NEW_ARRAY(&ex->arena, int64_t, c->rank);
   dc_container_dims(ex->graph, cid, t->dims);
   t->has_raw_data = 1;
-  t->raw_data = (ProtobufCBinaryData){c->data_bytes, (uint8_t *)c->data};
+  t->raw_data = packed_data(ex, c);
   return t;
 }
 
@@ -81,11 +97,29 @@ static dc_status attribute(exporter *ex, const dc_attr *a, Onnx__AttributeProto 
   }
 }
 
+/* The first result names a node in messages better than its name, which may be empty. */
+static const char *first_output(const exporter *ex, const dc_library *lib) {
+  for (uint32_t k = 0; k < lib->n_out; k++)
+    if (lib->out[k]) return dc_cont_name(ex->graph, lib->out[k]);
+  return "";
+}
+
+/* A model has one version for each domain; a node made for a newer one would change its meaning. */
+static dc_status import_domain(exporter *ex, const dc_library *lib) {
+  if (lib->domain && lib->since > ex->versions[lib->domain]) ex->versions[lib->domain] = lib->since;
+  if (lib->domain || lib->since <= ex->opset) return DC_OK;
+  return dc_error(DC_ERR_UNSUPPORTED, "node %s (output '%s') is of version %d, but the graph of version %d",
+                  dc_name_text(&ex->graph->names, lib->op), first_output(ex, lib), lib->since, ex->opset);
+}
+
 static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
   const dc_node *n = dc_node_at(ex->graph, id);
-  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt) return dc_error(DC_ERR_UNSUPPORTED, "only graphs of operators can be exported, before they are expanded");
+  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt)
+    return dc_error(DC_ERR_UNSUPPORTED, "only graphs of operators can be exported, before they are expanded");
   const char *op = dc_name_text(&ex->graph->names, n->lib.op), *domain = dc_name_text(&ex->graph->names, n->lib.domain);
-  if (strcmp(domain, "dcml") == 0) return dc_error(DC_ERR_UNSUPPORTED, "node '%s': operator dcml.%s is internal and has no ONNX form", dc_name_text(&ex->graph->names, n->name), op);
+  if (strcmp(domain, "dcml") == 0)
+    return dc_error(DC_ERR_UNSUPPORTED, "node %s (output '%s'): operator dcml.%s is internal and has no ONNX form", op, first_output(ex, &n->lib), op);
+  DC_TRY(import_domain(ex, &n->lib));
   Onnx__NodeProto *p = *out = NEW(ex, Onnx__NodeProto, onnx__node_proto__init);
   p->op_type = copy_text(ex, op), p->domain = copy_text(ex, domain), p->name = copy_text(ex, dc_name_text(&ex->graph->names, n->name));
   p->n_input = n->lib.n_in, p->input = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_in);
@@ -123,16 +157,26 @@ static dc_status graph(exporter *ex, Onnx__GraphProto *g) {
   return DC_OK;
 }
 
+static Onnx__OperatorSetIdProto *opset_import(exporter *ex, const char *domain, int version) {
+  Onnx__OperatorSetIdProto *p = NEW(ex, Onnx__OperatorSetIdProto, onnx__operator_set_id_proto__init);
+  p->domain = copy_text(ex, domain), p->has_version = 1, p->version = version;
+  return p;
+}
+
 static dc_status pack(exporter *ex, uint8_t **bytes, uint64_t *n_bytes) {
+  const dc_names *names = &ex->graph->names;
   Onnx__ModelProto *model = NEW(ex, Onnx__ModelProto, onnx__model_proto__init);
-  Onnx__OperatorSetIdProto *opset = NEW(ex, Onnx__OperatorSetIdProto, onnx__operator_set_id_proto__init);
-  opset->domain = copy_text(ex, ""), opset->has_version = 1, opset->version = ex->graph->opset ? ex->graph->opset : 21;
   model->has_ir_version = 1, model->ir_version = IR_VERSION;
   model->producer_name = copy_text(ex, "dcml");
-  model->n_opset_import = 1, model->opset_import = &opset;
   model->graph = NEW(ex, Onnx__GraphProto, onnx__graph_proto__init);
+  ex->versions = DC_NEW_ARRAY(&ex->arena, int, names->names.n + 1);
   DC_TRY(graph(ex, model->graph));
+  model->opset_import = DC_NEW_ARRAY(&ex->arena, Onnx__OperatorSetIdProto *, names->names.n + 1);
+  model->opset_import[model->n_opset_import++] = opset_import(ex, "", ex->opset);
+  for (dc_name k = 1; k < names->names.n; k++)
+    if (ex->versions[k]) model->opset_import[model->n_opset_import++] = opset_import(ex, dc_name_text(names, k), ex->versions[k]);
   *n_bytes = onnx__model_proto__get_packed_size(model);
+  if (*n_bytes > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB", (unsigned long long)*n_bytes);
   *bytes = malloc(*n_bytes + 1);
   if (!*bytes) return dc_error(DC_ERR_MEMORY, "out of memory");
   onnx__model_proto__pack(model, *bytes);
@@ -140,7 +184,7 @@ static dc_status pack(exporter *ex, uint8_t **bytes, uint64_t *n_bytes) {
 }
 
 dc_status dc_onnx_export(const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes) {
-  exporter ex = {.graph = graph};
+  exporter ex = {.graph = graph, .opset = graph->opset > 0 ? graph->opset : DEFAULT_OPSET};
   dc_status status = pack(&ex, bytes, n_bytes);
   dc_arena_free(&ex.arena);
   return dc_error_at(status, "export of '%s'", dc_name_text(&graph->names, graph->name));

@@ -1,19 +1,22 @@
 /* ModelProto to Graph: one container for each value, one library node for each node.
  *
  * Local functions are inlined: a call opens a scope of names in which the function's inputs are
- * the caller's values. */
+ * the caller's values.  What a file holds once costs in proportion to its bytes; what a function
+ * body repeats is paid from a budget, so that a small file cannot unfold into a huge graph. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "onnx/wire.h"
 
-enum { MAX_CALL_DEPTH = 32, MAX_NODES = 1 << 22 };
+enum { MAX_CALL_DEPTH = 32, MAX_OPERANDS = 4096, MAX_ATTRIBUTES = 1024, MAX_SYMBOLS = 1 << 16 };
+static const uint64_t MAX_UNFOLDED_BYTES = (uint64_t)1 << 28;
 
 typedef struct {
   const char *name; /* NULL: empty slot */
-  dc_cid cid;
+  uint32_t id;      /* a container (0: an absent optional input), an expression or an index */
 } entry;
 
 typedef struct {
@@ -36,8 +39,11 @@ typedef struct {
   const Onnx__ModelProto *model;
   const char *base_dir;
   bool as_params;
-  uint32_t n_nodes;
-  uint32_t fresh_symbols;
+  table functions;      /* domain, name and overload -> index + 1 */
+  table dims, symbols;  /* dim_param -> expression; names of symbols that are taken */
+  uint32_t call_depth;
+  uint64_t unfolded_bytes; /* of copies and zeros that the file does not hold itself */
+  uint64_t free_bytes;     /* of memory: many tensors may name the same external file */
 } importer;
 
 /* ---- names ---- */
@@ -48,7 +54,8 @@ static entry *slot_of(const table *t, const char *name) {
   return &t->slots[k];
 }
 
-static void put_name(table *t, const char *name, dc_cid cid) {
+/* The name must live as long as the table. */
+static void put_name(table *t, const char *name, uint32_t id) {
   if (t->n * 2 >= t->capacity) {
     table bigger = {.capacity = t->capacity ? t->capacity * 2 : 64};
     bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
@@ -60,22 +67,47 @@ static void put_name(table *t, const char *name, dc_cid cid) {
   }
   entry *e = slot_of(t, name);
   t->n += e->name == NULL;
-  *e = (entry){name, cid};
+  *e = (entry){name, id};
 }
 
-static dc_cid get_name(const table *t, const char *name) { return t->capacity ? slot_of(t, name)->cid : 0; }
+static bool has_name(const table *t, const char *name) { return t->capacity && slot_of(t, name)->name; }
+static uint32_t get_name(const table *t, const char *name) { return t->capacity ? slot_of(t, name)->id : 0; }
 
 static const char *text_of(const char *s) { return s ? s : ""; }
 
+/* Charges for what a function body repeats; the main graph is bounded by the file. */
+static dc_status spend(importer *im, uint64_t n_bytes) {
+  im->unfolded_bytes += im->call_depth ? n_bytes : 0;
+  if (im->unfolded_bytes <= MAX_UNFOLDED_BYTES) return DC_OK;
+  return dc_error(DC_ERR_MODEL, "the model's functions unfold to more than %llu bytes", (unsigned long long)MAX_UNFOLDED_BYTES);
+}
+
 /* ---- shapes ---- */
 
-static dc_ex symbol_of(importer *im, const char *name) {
-  char buffer[128];
+/* A symbol whose name is `wanted` with other characters replaced, and a suffix if that is taken. */
+static const char *fresh_symbol(importer *im, const char *wanted) {
+  char base[100], name[120];
   size_t n = 0;
-  for (const char *c = name; *c && n + 1 < sizeof buffer; c++) buffer[n++] = isalnum((unsigned char)*c) ? *c : '_';
-  buffer[n] = 0;
-  if (!n || isdigit((unsigned char)buffer[0])) snprintf(buffer, sizeof buffer, "dim_%u", im->fresh_symbols++);
-  return dc_ex_sym(&im->graph->pool, dc_symbol_get(&im->graph->pool, buffer, 0));
+  for (const char *c = wanted; *c && n + 1 < sizeof base; c++) base[n++] = isalnum((unsigned char)*c) ? *c : '_';
+  base[n] = 0;
+  bool usable = n && !isdigit((unsigned char)base[0]);
+  if (usable && !has_name(&im->symbols, base)) return dc_arena_strdup(&im->graph->arena, base);
+  uint32_t k = im->symbols.n;
+  do snprintf(name, sizeof name, "%s_%u", usable ? base : "dim", k++);
+  while (has_name(&im->symbols, name));
+  return dc_arena_strdup(&im->graph->arena, name);
+}
+
+/* The same text is the same symbol; different texts, and dimensions without one, are different symbols. */
+static dc_status symbol_of(importer *im, const char *dim_param, dc_ex *out) {
+  if (*dim_param && has_name(&im->dims, dim_param)) return *out = get_name(&im->dims, dim_param), DC_OK;
+  if (im->symbols.n == MAX_SYMBOLS)
+    return dc_error(DC_ERR_UNSUPPORTED, "more than %d different symbolic dimensions are not supported", MAX_SYMBOLS);
+  const char *name = fresh_symbol(im, dim_param);
+  *out = dc_ex_sym(&im->graph->pool, dc_symbol_get(&im->graph->pool, name, 0));
+  put_name(&im->symbols, name, 1);
+  if (*dim_param) put_name(&im->dims, dim_param, *out);
+  return DC_OK;
 }
 
 static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type, const char *name) {
@@ -85,8 +117,9 @@ static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type,
   int32_t dtype = type->tensor_type->elem_type;
   if (dtype < 0 || dtype >= DC_DTYPE_COUNT) return dc_error(DC_ERR_DTYPE, "value '%.200s' has an unknown data type", name);
   const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
-  if (shape && shape->n_dim > 64) return dc_error(DC_ERR_SHAPE, "value '%.200s' has more than 64 dimensions", name);
-  dc_ex dims[64];
+  if (shape && shape->n_dim > DC_ONNX_MAX_RANK)
+    return dc_error(DC_ERR_SHAPE, "value '%.200s' has more than %d dimensions", name, DC_ONNX_MAX_RANK);
+  dc_ex dims[DC_ONNX_MAX_RANK];
   for (size_t d = 0; shape && d < shape->n_dim; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = shape->dim[d];
     if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
@@ -94,7 +127,7 @@ static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type,
       dims[d] = dc_ex_int(&im->graph->pool, dim->dim_value);
     } else {
       bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
-      dims[d] = symbol_of(im, named ? text_of(dim->dim_param) : "");
+      DC_TRY(symbol_of(im, named ? text_of(dim->dim_param) : "", &dims[d]));
     }
   }
   dc_container *c = dc_cont(im->graph, cid);
@@ -113,15 +146,29 @@ static dc_cid add_value(importer *im, const char *name, dc_role role) {
 
 /* ---- tensors ---- */
 
+static dc_status add_data(importer *im, const char *name, const dc_onnx_data *data, dc_cid *out) {
+  im->free_bytes -= data->n_bytes;
+  dc_ex shape[DC_ONNX_MAX_RANK];
+  for (uint32_t d = 0; d < data->rank; d++) shape[d] = dc_ex_int(&im->graph->pool, data->dims[d]);
+  *out = dc_container_add(im->graph, name, data->dtype, data->rank, shape, DC_ROLE_CONST);
+  dc_cont(im->graph, *out)->data = data->data;
+  dc_cont(im->graph, *out)->data_bytes = data->n_bytes;
+  return DC_OK;
+}
+
 static dc_status add_tensor(importer *im, const Onnx__TensorProto *t, const char *name, dc_cid *out) {
   dc_onnx_data data;
-  DC_TRY(dc_onnx_decode(im->graph, t, im->base_dir, &data));
-  dc_ex *shape = DC_NEW_ARRAY(&im->graph->arena, dc_ex, data.rank);
-  for (uint32_t d = 0; d < data.rank; d++) shape[d] = dc_ex_int(&im->graph->pool, data.dims[d]);
-  *out = dc_container_add(im->graph, name, data.dtype, data.rank, shape, DC_ROLE_CONST);
-  dc_cont(im->graph, *out)->data = data.data;
-  dc_cont(im->graph, *out)->data_bytes = data.n_bytes;
-  return DC_OK;
+  DC_TRY(dc_onnx_decode(im->graph, t, im->base_dir, im->free_bytes, &data));
+  DC_TRY(spend(im, data.n_bytes));
+  return add_data(im, name, &data, out);
+}
+
+static dc_status add_sparse(importer *im, const Onnx__SparseTensorProto *t, const char *name, dc_cid *out) {
+  dc_onnx_data data;
+  uint64_t left = MAX_UNFOLDED_BYTES - im->unfolded_bytes;
+  DC_TRY(dc_onnx_decode_sparse(im->graph, t, im->base_dir, left < im->free_bytes ? left : im->free_bytes, &data));
+  im->unfolded_bytes += data.n_bytes;
+  return add_data(im, name, &data, out);
 }
 
 /* ---- attributes ---- */
@@ -154,17 +201,29 @@ static dc_status add_attr(importer *im, const Onnx__AttributeProto *a, dc_attr *
       DC_TRY(add_tensor(im, a->t, name, &cid));
       *out = (dc_attr){.name = dc_name_intern(&g->names, name), .kind = DC_ATTR_TENSOR, .n = 1, .i = cid};
       return DC_OK;
-    default: return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s' holds a graph, a sparse tensor or a type, which is not supported", name);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED:
+      return dc_error(DC_ERR_MODEL, "attribute '%.200s' has no type", name);
+    default:
+      return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s' holds a graph, a list of tensors or a type, which is not supported", name);
   }
 }
 
-/* The caller's attribute that a reference inside a function stands for; NULL if neither it nor a default is given. */
-static const Onnx__AttributeProto *resolve_reference(const scope *s, const char *reference) {
-  for (size_t k = 0; s->call && k < s->call->n_attribute; k++)
-    if (strcmp(text_of(s->call->attribute[k]->name), reference) == 0) return s->call->attribute[k];
-  for (size_t k = 0; s->function && k < s->function->n_attribute_proto; k++)
-    if (strcmp(text_of(s->function->attribute_proto[k]->name), reference) == 0) return s->function->attribute_proto[k];
-  return NULL;
+/* The attribute that a reference inside a function stands for: the caller's, else the function's default,
+ * NULL if neither is given.  The caller's may itself refer to an attribute of its own function. */
+static const Onnx__AttributeProto *resolve(const scope *s, const Onnx__AttributeProto *a) {
+  while (a && *text_of(a->ref_attr_name)) {
+    const char *wanted = a->ref_attr_name;
+    const scope *at = s;
+    a = NULL;
+    for (size_t k = 0; at->call && !a && k < at->call->n_attribute; k++)
+      if (strcmp(text_of(at->call->attribute[k]->name), wanted) == 0) a = at->call->attribute[k];
+    s = at->outer;
+    if (a && s) continue;
+    for (size_t k = 0; at->function && !a && k < at->function->n_attribute_proto; k++)
+      if (strcmp(text_of(at->function->attribute_proto[k]->name), wanted) == 0) a = at->function->attribute_proto[k];
+    return a && *text_of(a->ref_attr_name) ? NULL : a; /* a default refers to nothing */
+  }
+  return a;
 }
 
 static dc_status add_attrs(importer *im, const scope *s, const Onnx__NodeProto *node, dc_attr **out, uint32_t *n) {
@@ -175,16 +234,13 @@ static dc_status add_attrs(importer *im, const scope *s, const Onnx__NodeProto *
     Onnx__AttributeProto named;
     for (size_t j = 0; j < k; j++)
       if (strcmp(text_of(node->attribute[j]->name), text_of(a->name)) == 0) return dc_error(DC_ERR_MODEL, "attribute '%.200s' is given twice", text_of(a->name));
-    if (a->ref_attr_name && *a->ref_attr_name) {
-      const Onnx__AttributeProto *actual = resolve_reference(s, a->ref_attr_name);
-      if (!actual) continue;
-      if (actual->ref_attr_name && *actual->ref_attr_name && s->outer) actual = resolve_reference(s->outer, actual->ref_attr_name);
-      if (!actual) continue;
-      named = *actual;
-      named.name = a->name;
-      a = &named;
-    }
-    DC_TRY(add_attr(im, a, &(*out)[(*n)++]));
+    if (!s->function && *text_of(a->ref_attr_name))
+      return dc_error(DC_ERR_MODEL, "attribute '%.200s' refers to a function's attribute outside a function", text_of(a->name));
+    const Onnx__AttributeProto *actual = resolve(s, a);
+    if (!actual) continue;
+    named = *actual;
+    named.name = a->name;
+    DC_TRY(add_attr(im, &named, &(*out)[(*n)++]));
   }
   return DC_OK;
 }
@@ -197,27 +253,43 @@ static bool same_domain(const char *a, const char *b) {
   return strcmp(a, b) == 0;
 }
 
+/* The version of a domain that the model or function imports; 0 if it does not. */
 static int opset_of(const scope *s, const char *domain) {
-  for (size_t k = 0; k < s->n_opsets; k++)
-    if (same_domain(text_of(s->opsets[k]->domain), domain)) return s->opsets[k]->version > 0 && s->opsets[k]->version < 10000 ? (int)s->opsets[k]->version : 1;
-  return 1;
+  for (size_t k = 0; k < s->n_opsets; k++) {
+    int64_t version = s->opsets[k]->version;
+    if (same_domain(text_of(s->opsets[k]->domain), domain)) return version > 0 && version < INT32_MAX ? (int)version : 0;
+  }
+  return 0;
 }
 
-static const Onnx__FunctionProto *find_function(const importer *im, const Onnx__NodeProto *node) {
+/* Three names as one; the lengths keep different triples apart. */
+static const char *function_key(importer *im, const char *domain, const char *name, const char *overload) {
+  if (same_domain(domain, "")) domain = "";
+  return dc_arena_printf(&im->graph->arena, "%zu:%zu:%s%s%s", strlen(domain), strlen(name), domain, name, overload);
+}
+
+static dc_status index_functions(importer *im) {
   for (size_t k = 0; k < im->model->n_functions; k++) {
     const Onnx__FunctionProto *f = im->model->functions[k];
-    if (strcmp(text_of(f->name), text_of(node->op_type)) == 0 && same_domain(text_of(f->domain), text_of(node->domain)) &&
-        strcmp(text_of(f->overload), text_of(node->overload)) == 0)
-      return f;
+    const char *key = function_key(im, text_of(f->domain), text_of(f->name), text_of(f->overload));
+    if (has_name(&im->functions, key)) return dc_error(DC_ERR_MODEL, "function '%.200s' is given twice", text_of(f->name));
+    put_name(&im->functions, key, (uint32_t)k + 1);
   }
-  return NULL;
+  return DC_OK;
+}
+
+static const Onnx__FunctionProto *find_function(importer *im, const Onnx__NodeProto *node) {
+  if (!im->functions.n) return NULL;
+  uint32_t k = get_name(&im->functions, function_key(im, text_of(node->domain), text_of(node->op_type), text_of(node->overload)));
+  return k ? im->model->functions[k - 1] : NULL;
 }
 
 static dc_status find_inputs(const scope *s, const Onnx__NodeProto *node, dc_cid *in) {
   for (size_t k = 0; k < node->n_input; k++) {
     const char *name = text_of(node->input[k]);
     in[k] = *name ? get_name(&s->names, name) : 0;
-    if (*name && !in[k]) return dc_error(DC_ERR_MODEL, "input '%.200s' is computed later or not at all", name);
+    if (*name && !has_name(&s->names, name))
+      return dc_error(DC_ERR_MODEL, "input '%.200s' is computed later or not at all", name);
   }
   return DC_OK;
 }
@@ -225,7 +297,7 @@ static dc_status find_inputs(const scope *s, const Onnx__NodeProto *node, dc_cid
 static dc_status bind_output(importer *im, scope *s, const char *name, dc_cid *out) {
   *out = 0;
   if (!*name) return DC_OK;
-  if (get_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
+  if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
   *out = add_value(im, name, DC_ROLE_TEMP);
   put_name(&s->names, name, *out);
   return DC_OK;
@@ -233,49 +305,69 @@ static dc_status bind_output(importer *im, scope *s, const char *name, dc_cid *o
 
 static dc_status add_nodes(importer *im, scope *s, Onnx__NodeProto *const *nodes, size_t n);
 
+/* Results of a call get the caller's names. */
+static dc_status bind_results(scope *s, const scope *inner, const Onnx__NodeProto *node, const Onnx__FunctionProto *f) {
+  for (size_t k = 0; k < node->n_output; k++) {
+    const char *name = text_of(node->output[k]), *computed = text_of(f->output[k]);
+    dc_cid value = get_name(&inner->names, computed);
+    if (!*name) continue;
+    if (!value) return dc_error(DC_ERR_MODEL, "it does not compute its output '%.200s'", computed);
+    if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
+    put_name(&s->names, name, value);
+  }
+  return DC_OK;
+}
+
 static dc_status inline_call(importer *im, scope *s, const Onnx__NodeProto *node, const Onnx__FunctionProto *f) {
   scope inner = {.outer = s, .function = f, .call = node, .opsets = f->opset_import, .n_opsets = f->n_opset_import, .depth = s->depth + 1};
+  const char *name = text_of(f->name);
   for (const scope *at = s; at; at = at->outer)
-    if (at->function == f) return dc_error(DC_ERR_MODEL, "function '%.200s' calls itself", text_of(f->name));
+    if (at->function == f) return dc_error(DC_ERR_MODEL, "function '%.200s' calls itself", name);
   if (inner.depth > MAX_CALL_DEPTH) return dc_error(DC_ERR_MODEL, "functions call each other deeper than %d", MAX_CALL_DEPTH);
-  if (node->n_input > f->n_input) return dc_error(DC_ERR_MODEL, "function '%.200s' takes %zu inputs", text_of(f->name), f->n_input);
-  if (node->n_output > f->n_output) return dc_error(DC_ERR_MODEL, "function '%.200s' has %zu outputs", text_of(f->name), f->n_output);
-  dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_input);
+  if (f->n_attribute_proto > MAX_ATTRIBUTES || f->n_input > MAX_OPERANDS || f->n_output > MAX_OPERANDS)
+    return dc_error(DC_ERR_MODEL, "function '%.200s' has more than %d parameters", name, MAX_ATTRIBUTES);
+  if (node->n_input > f->n_input) return dc_error(DC_ERR_MODEL, "function '%.200s' takes %zu inputs", name, f->n_input);
+  if (node->n_output > f->n_output) return dc_error(DC_ERR_MODEL, "function '%.200s' has %zu outputs", name, f->n_output);
+  dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, f->n_input); /* zeros: inputs that the call leaves out */
   DC_TRY(find_inputs(s, node, in));
-  for (size_t k = 0; k < node->n_input; k++)
-    if (in[k]) put_name(&inner.names, text_of(f->input[k]), in[k]);
-  dc_status status = add_nodes(im, &inner, f->node, f->n_node);
-  for (size_t k = 0; k < node->n_output && !status; k++) {
-    const char *name = text_of(node->output[k]);
-    dc_cid value = get_name(&inner.names, text_of(f->output[k]));
-    if (!*name) continue;
-    if (!value) status = dc_error(DC_ERR_MODEL, "function '%.200s' does not compute its output '%.200s'", text_of(f->name), text_of(f->output[k]));
-    else if (get_name(&s->names, name)) status = dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
-    else put_name(&s->names, name, value);
-  }
+  for (size_t k = 0; k < f->n_input; k++) put_name(&inner.names, text_of(f->input[k]), in[k]);
+  im->call_depth++;
+  dc_status status = spend(im, 64 * f->n_input);
+  if (!status) status = add_nodes(im, &inner, f->node, f->n_node);
+  if (!status) status = bind_results(s, &inner, node, f);
+  im->call_depth--;
   free(inner.names.slots);
-  return dc_error_at(status, "function '%.200s'", text_of(f->name));
+  return dc_error_at(status, "function '%.200s'", name);
 }
 
-/* A Constant with a tensor is data, not a computation. */
-static bool is_constant(const Onnx__NodeProto *node) {
-  return strcmp(text_of(node->op_type), "Constant") == 0 && same_domain(text_of(node->domain), "") && node->n_attribute == 1 && node->n_output == 1 &&
-         node->attribute[0]->t && node->attribute[0]->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR && *text_of(node->output[0]);
+/* The attribute of a Constant that holds a tensor, which is data and not a computation; else NULL. */
+static const Onnx__AttributeProto *constant_of(const scope *s, const Onnx__NodeProto *node) {
+  bool constant = strcmp(text_of(node->op_type), "Constant") == 0 && same_domain(text_of(node->domain), "");
+  if (!constant || node->n_attribute != 1 || node->n_output != 1 || !*text_of(node->output[0])) return NULL;
+  const Onnx__AttributeProto *a = resolve(s, node->attribute[0]);
+  const char *name = text_of(node->attribute[0]->name);
+  if (!a) return NULL;
+  bool dense = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR && a->t && strcmp(name, "value") == 0;
+  bool sparse = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR && a->sparse_tensor && strcmp(name, "sparse_value") == 0;
+  return dense || sparse ? a : NULL;
 }
 
-static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
-  if (++im->n_nodes > MAX_NODES) return dc_error(DC_ERR_MODEL, "expected at most %d nodes", MAX_NODES);
-  const char *domain = text_of(node->domain);
-  const Onnx__FunctionProto *f = find_function(im, node);
-  if (f) return inline_call(im, s, node, f);
-  if (is_constant(node)) {
-    dc_cid cid;
-    if (get_name(&s->names, node->output[0])) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", node->output[0]);
-    DC_TRY(add_tensor(im, node->attribute[0]->t, node->output[0], &cid));
-    put_name(&s->names, node->output[0], cid);
-    return DC_OK;
+/* What one more copy of a node takes in memory, tensors aside. */
+static uint64_t bytes_of(const Onnx__NodeProto *node) {
+  uint64_t n = 512 + 8 * (node->n_input + node->n_output);
+  for (size_t k = 0; k < node->n_output; k++) n += 160 + 2 * strlen(text_of(node->output[k]));
+  for (size_t k = 0; k < node->n_attribute; k++) {
+    const Onnx__AttributeProto *a = node->attribute[k];
+    n += 64 + a->s.len + 8 * (a->n_ints + a->n_floats + 2 * a->n_strings);
+    for (size_t j = 0; j < a->n_strings; j++) n += a->strings[j].len;
   }
-  if (node->n_input > 4096 || node->n_output > 4096) return dc_error(DC_ERR_MODEL, "expected at most 4096 inputs and outputs");
+  return n;
+}
+
+static dc_status add_library(importer *im, scope *s, const Onnx__NodeProto *node) {
+  const char *domain = same_domain(text_of(node->domain), "") ? "" : text_of(node->domain);
+  int opset = opset_of(s, domain);
+  if (!opset) return dc_error(DC_ERR_MODEL, "no valid version of domain '%.200s' is imported", *domain ? domain : "ai.onnx");
   dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_input), *out = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_output);
   dc_attr *attrs;
   uint32_t n_attrs;
@@ -284,9 +376,27 @@ static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   for (size_t k = 0; k < node->n_output; k++) DC_TRY(bind_output(im, s, text_of(node->output[k]), &out[k]));
   uint32_t n_in = (uint32_t)node->n_input, n_out = (uint32_t)node->n_output;
   while (n_in && !in[n_in - 1]) n_in--; /* absent at the end is absent */
-  dc_nid id = dc_node_library(im->graph, text_of(node->op_type), strcmp(domain, "ai.onnx") ? domain : "", opset_of(s, domain), in, n_in, out, n_out, attrs, n_attrs);
+  dc_nid id = dc_node_library(im->graph, text_of(node->op_type), domain, opset, in, n_in, out, n_out, attrs, n_attrs);
   dc_node_at(im->graph, id)->name = dc_name_intern(&im->graph->names, text_of(node->name));
   dc_scope_push(im->graph, dc_graph_scope(im->graph), id);
+  return DC_OK;
+}
+
+static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
+  if (node->n_input > MAX_OPERANDS || node->n_output > MAX_OPERANDS)
+    return dc_error(DC_ERR_MODEL, "expected at most %d inputs and outputs", MAX_OPERANDS);
+  if (node->n_attribute > MAX_ATTRIBUTES) return dc_error(DC_ERR_MODEL, "expected at most %d attributes", MAX_ATTRIBUTES);
+  DC_TRY(spend(im, bytes_of(node)));
+  const Onnx__FunctionProto *f = find_function(im, node);
+  if (f) return inline_call(im, s, node, f);
+  const Onnx__AttributeProto *constant = constant_of(s, node);
+  if (!constant) return add_library(im, s, node);
+  dc_cid cid;
+  const char *name = node->output[0];
+  if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
+  if (constant->t && constant->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR) DC_TRY(add_tensor(im, constant->t, name, &cid));
+  else DC_TRY(add_sparse(im, constant->sparse_tensor, name, &cid));
+  put_name(&s->names, name, cid);
   return DC_OK;
 }
 
@@ -301,18 +411,28 @@ static dc_status add_nodes(importer *im, scope *s, Onnx__NodeProto *const *nodes
 
 /* ---- the model ---- */
 
+static dc_status name_initializer(importer *im, scope *s, const char *name, dc_cid cid) {
+  dc_container *c = dc_cont(im->graph, cid);
+  bool trainable = c->dtype == DC_F32 || c->dtype == DC_F64 || c->dtype == DC_F16 || c->dtype == DC_BF16;
+  if (im->as_params && trainable) c->role = DC_ROLE_PARAM;
+  if (!*name || has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "initialiser '%.200s' has no name or is given twice", name);
+  put_name(&s->names, name, cid);
+  return DC_OK;
+}
+
 static dc_status add_initializers(importer *im, scope *s, const Onnx__GraphProto *g) {
+  dc_cid cid;
   for (size_t k = 0; k < g->n_initializer; k++) {
     const char *name = text_of(g->initializer[k]->name);
-    dc_cid cid;
-    if (!*name || get_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "initialiser '%.200s' has no name or is given twice", name);
     DC_TRY(add_tensor(im, g->initializer[k], name, &cid));
-    dc_container *c = dc_cont(im->graph, cid);
-    bool native = c->dtype == DC_F32 || c->dtype == DC_F64 || c->dtype == DC_F16 || c->dtype == DC_BF16;
-    if (im->as_params && native) c->role = DC_ROLE_PARAM;
-    put_name(&s->names, name, cid);
+    DC_TRY(name_initializer(im, s, name, cid));
   }
-  if (g->n_sparse_initializer) return dc_error(DC_ERR_UNSUPPORTED, "sparse initialisers are not supported");
+  for (size_t k = 0; k < g->n_sparse_initializer; k++) {
+    const Onnx__SparseTensorProto *t = g->sparse_initializer[k];
+    const char *name = t->values ? text_of(t->values->name) : "";
+    DC_TRY(add_sparse(im, t, name, &cid));
+    DC_TRY(name_initializer(im, s, name, cid));
+  }
   return DC_OK;
 }
 
@@ -320,11 +440,16 @@ static dc_status add_inputs(importer *im, scope *s, const Onnx__GraphProto *g) {
   for (size_t k = 0; k < g->n_input; k++) {
     const char *name = text_of(g->input[k]->name);
     dc_cid known = get_name(&s->names, name);
-    if (!*name || (known && dc_cont(im->graph, known)->role == DC_ROLE_INPUT)) return dc_error(DC_ERR_MODEL, "input '%.200s' has no name or is given twice", name);
+    if (!*name || (known && dc_cont(im->graph, known)->role == DC_ROLE_INPUT))
+      return dc_error(DC_ERR_MODEL, "input '%.200s' has no name or is given twice", name);
     if (known) continue; /* an initialiser listed as input has its value */
     dc_cid cid = add_value(im, name, DC_ROLE_INPUT);
     DC_TRY(set_type(im, cid, g->input[k]->type, name));
-    if (!dc_cont(im->graph, cid)->dtype) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
+    const dc_container *c = dc_cont(im->graph, cid);
+    if (!c->dtype) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
+    if (c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128)
+      return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has type %s, which is not supported", name, dc_dtype_name((dc_dtype)c->dtype));
+    if (!c->shape) return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has no shape: its number of dimensions must be known", name);
     put_name(&s->names, name, cid);
   }
   return DC_OK;
@@ -347,19 +472,29 @@ static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g)
   for (size_t k = 0; k < g->n_output; k++) {
     dc_cid cid = get_name(&s->names, text_of(g->output[k]->name));
     if (!cid) return dc_error(DC_ERR_MODEL, "output '%.200s' is not computed", text_of(g->output[k]->name));
+    if (dc_cont(im->graph, cid)->is_output) return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
     dc_graph_mark_output(im->graph, cid);
   }
   return g->n_output ? DC_OK : dc_error(DC_ERR_MODEL, "the graph has no output");
 }
 
-static dc_status import_model(const Onnx__ModelProto *model, const char *base_dir, bool as_params, dc_graph **out) {
+static dc_status check_versions(const Onnx__ModelProto *model) {
   if (!model->graph) return dc_error(DC_ERR_MODEL, "the model has no graph");
+  if (model->ir_version < 1 || model->ir_version > ONNX__VERSION__IR_VERSION)
+    return dc_error(DC_ERR_MODEL, "the file's IR version is %lld, expected 1 to %d", (long long)model->ir_version, ONNX__VERSION__IR_VERSION);
+  return DC_OK;
+}
+
+static dc_status import_model(const Onnx__ModelProto *model, const char *base_dir, bool as_params, dc_graph **out) {
+  DC_TRY(check_versions(model));
   scope s = {.opsets = model->opset_import, .n_opsets = model->n_opset_import};
   dc_graph *graph = dc_graph_create(text_of(model->graph->name));
   graph->opset = opset_of(&s, "");
   importer im = {.graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params};
-  dc_status status = import_graph(&im, &s, model->graph);
-  free(s.names.slots);
+  im.free_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  dc_status status = index_functions(&im);
+  if (!status) status = import_graph(&im, &s, model->graph);
+  free(s.names.slots), free(im.functions.slots), free(im.dims.slots), free(im.symbols.slots);
   if (!status) return *out = graph, DC_OK;
   dc_status located = dc_error_at(status, "model '%.200s'", text_of(model->graph->name));
   dc_graph_destroy(graph);

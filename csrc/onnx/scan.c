@@ -1,7 +1,10 @@
 /* A walk over the wire format with protobuf-c's own descriptors.
  *
  * protobuf-c recurses for each nested message and allocates for each element that the bytes
- * announce; this walk bounds both first.  It recurses itself, but never deeper than MAX_DEPTH. */
+ * announce; this walk bounds both first.  It recurses itself, but never deeper than MAX_DEPTH.
+ * A message field that comes twice would be merged, in quadratic time: no writer does that. */
+#include <assert.h>
+
 #include "onnx/wire.h"
 
 enum { MAX_DEPTH = 48, MESSAGE_COST = 256, ELEMENT_COST = 16 };
@@ -39,7 +42,17 @@ static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor
 
 static dc_status scan(slice s, const ProtobufCMessageDescriptor *type, int depth, budget *b);
 
-static dc_status scan_field(slice *s, const ProtobufCMessageDescriptor *type, int depth, budget *b) {
+/* Notes in `seen` that a single message field came; an error if it did before. */
+static dc_status once(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field, uint64_t *seen) {
+  uint64_t bit = (uint64_t)1 << (field - type->fields);
+  assert(type->n_fields <= 64);
+  if (field->label == PROTOBUF_C_LABEL_REPEATED) return DC_OK;
+  if (*seen & bit) return dc_error(DC_ERR_MODEL, "not a valid ONNX file: field '%s' comes twice", field->name);
+  *seen |= bit;
+  return DC_OK;
+}
+
+static dc_status scan_field(slice *s, const ProtobufCMessageDescriptor *type, int depth, budget *b, uint64_t *seen) {
   uint64_t key, length;
   DC_TRY(varint(s, &key));
   const ProtobufCFieldDescriptor *field = field_of(type, key >> 3);
@@ -59,6 +72,7 @@ static dc_status scan_field(slice *s, const ProtobufCMessageDescriptor *type, in
   s->at += length;
   if ((key & 7) != 2 || !field) return DC_OK;
   if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+    DC_TRY(once(type, field, seen));
     DC_TRY(spend(b, MESSAGE_COST));
     return scan(inner, field->descriptor, depth + 1, b);
   }
@@ -68,7 +82,8 @@ static dc_status scan_field(slice *s, const ProtobufCMessageDescriptor *type, in
 
 static dc_status scan(slice s, const ProtobufCMessageDescriptor *type, int depth, budget *b) {
   if (depth > MAX_DEPTH) return dc_error(DC_ERR_MODEL, "messages are nested deeper than %d", MAX_DEPTH);
-  while (s.at < s.end) DC_TRY(scan_field(&s, type, depth, b));
+  uint64_t seen = 0;
+  while (s.at < s.end) DC_TRY(scan_field(&s, type, depth, b, &seen));
   return DC_OK;
 }
 

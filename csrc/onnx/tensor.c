@@ -1,4 +1,7 @@
-/* TensorProto in all its encodings: raw bytes, typed fields, external files. */
+/* TensorProto in all its encodings: raw bytes, typed fields, external files, sparse.
+ *
+ * Sizes come from a hostile file: every product is checked, and nothing is allocated before the
+ * data that fills it was seen to be there.  Knows no graph but the arena that it fills. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,13 +13,12 @@ static dc_status fail(const Onnx__TensorProto *t, dc_code code, const char *what
   return dc_error(code, "tensor '%.200s': %s", t->name ? t->name : "", what);
 }
 
-/* Elements in one stored byte for the packed types, 1 for all others. */
-static int packed_in_byte(dc_dtype type) {
+int dc_onnx_packed(dc_dtype type) {
   return type == DC_U4 || type == DC_I4 || type == DC_F4E2M1 ? 2 : type == DC_U2 || type == DC_I2 ? 4 : 1;
 }
 
 static void unpack(dc_dtype type, const uint8_t *from, uint8_t *to, uint64_t n) {
-  int per = packed_in_byte(type), bits = 8 / per;
+  int per = dc_onnx_packed(type), bits = 8 / per;
   for (uint64_t k = 0; k < n; k++) {
     uint8_t field = (uint8_t)(from[k / (uint64_t)per] >> (k % (uint64_t)per * (uint64_t)bits)) & (uint8_t)((1 << bits) - 1);
     bool negative = (type == DC_I4 || type == DC_I2) && field >> (bits - 1);
@@ -26,7 +28,7 @@ static void unpack(dc_dtype type, const uint8_t *from, uint8_t *to, uint64_t n) 
 
 /* Typed fields hold one element an entry, the packed types one byte an entry. */
 static dc_status from_fields(const Onnx__TensorProto *t, dc_onnx_data *out, uint64_t n) {
-  uint64_t stored = (n + (uint64_t)packed_in_byte(out->dtype) - 1) / (uint64_t)packed_in_byte(out->dtype);
+  uint64_t stored = (n + (uint64_t)dc_onnx_packed(out->dtype) - 1) / (uint64_t)dc_onnx_packed(out->dtype);
   size_t have = 0;
   switch (out->dtype) {
     case DC_F32: have = t->n_float_data; break;
@@ -36,7 +38,7 @@ static dc_status from_fields(const Onnx__TensorProto *t, dc_onnx_data *out, uint
     default: have = t->n_int32_data;
   }
   if (have != stored) return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
-  if (packed_in_byte(out->dtype) > 1) {
+  if (dc_onnx_packed(out->dtype) > 1) {
     uint8_t *bytes = malloc(stored + 1);
     if (!bytes) return fail(t, DC_ERR_MEMORY, "out of memory");
     for (uint64_t k = 0; k < stored; k++) bytes[k] = (uint8_t)t->int32_data[k];
@@ -98,34 +100,83 @@ static dc_status from_raw(const Onnx__TensorProto *t, dc_onnx_data *out, uint64_
   return status;
 }
 
-dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const char *base_dir, dc_onnx_data *out) {
-  *out = (dc_onnx_data){.dtype = t->data_type > 0 && t->data_type < DC_DTYPE_COUNT ? (dc_dtype)t->data_type : DC_NOTYPE, .rank = (uint32_t)t->n_dims};
-  if (!out->dtype) return fail(t, DC_ERR_DTYPE, "it has an unknown data type");
-  if (out->dtype == DC_STRING || out->dtype == DC_C64 || out->dtype == DC_C128) return fail(t, DC_ERR_UNSUPPORTED, "strings and complex numbers are not supported");
-  if (t->n_dims > 64) return fail(t, DC_ERR_SHAPE, "expected at most 64 dimensions");
-  uint64_t n = 1, bytes = (uint64_t)dc_dtype_bytes(out->dtype);
-  for (size_t d = 0; d < t->n_dims; d++) {
-    if (t->dims[d] < 0) return fail(t, DC_ERR_SHAPE, "a dimension is negative");
-    if (__builtin_mul_overflow(n, (uint64_t)t->dims[d], &n)) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
+static const char *location_of(const Onnx__TensorProto *t) {
+  const char *location = "";
+  for (size_t k = 0; k < t->n_external_data; k++) {
+    const Onnx__StringStringEntryProto *e = t->external_data[k];
+    if (e->key && e->value && strcmp(e->key, "location") == 0) location = e->value;
   }
-  if (n > MAX_TENSOR_BYTES / bytes) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
-  out->dims = dc_arena_copy(&graph->arena, t->dims, t->n_dims * sizeof *t->dims);
-  out->n_bytes = n * bytes;
-  uint64_t per = (uint64_t)packed_in_byte(out->dtype), stored = per > 1 ? (n + per - 1) / per : out->n_bytes;
+  return location;
+}
+
+/* Type and dimensions; the number of elements, of which at most max_bytes are accepted. */
+static dc_status decode_shape(dc_graph *graph, const Onnx__TensorProto *t, const int64_t *dims, size_t rank, uint64_t max_bytes,
+                              dc_onnx_data *out, uint64_t *n) {
+  bool known = t->data_type > 0 && t->data_type < DC_DTYPE_COUNT;
+  *out = (dc_onnx_data){.dtype = known ? (dc_dtype)t->data_type : DC_NOTYPE, .rank = (uint32_t)rank};
+  if (!known) return fail(t, DC_ERR_DTYPE, "it has an unknown data type");
+  if (out->dtype == DC_STRING || out->dtype == DC_C64 || out->dtype == DC_C128)
+    return fail(t, DC_ERR_UNSUPPORTED, "strings and complex numbers are not supported");
+  if (rank > DC_ONNX_MAX_RANK) return fail(t, DC_ERR_SHAPE, "it has too many dimensions");
+  *n = 1;
+  for (size_t d = 0; d < rank; d++) {
+    if (dims[d] < 0) return fail(t, DC_ERR_SHAPE, "a dimension is negative");
+    if (__builtin_mul_overflow(*n, (uint64_t)dims[d], n)) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
+  }
+  uint64_t each = (uint64_t)dc_dtype_bytes(out->dtype);
+  if (*n > max_bytes / each) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
+  out->n_bytes = *n * each;
+  out->dims = dc_arena_copy(&graph->arena, dims, rank * sizeof *dims);
+  return DC_OK;
+}
+
+dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const char *base_dir, uint64_t max_bytes, dc_onnx_data *out) {
+  uint64_t n;
+  DC_TRY(decode_shape(graph, t, t->dims, t->n_dims, max_bytes, out, &n));
+  uint64_t per = (uint64_t)dc_onnx_packed(out->dtype), stored = per > 1 ? (n + per - 1) / per : out->n_bytes, have;
   bool external = t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-  bool raw = t->has_raw_data || external;
-  uint64_t present = external ? 0 : t->has_raw_data ? t->raw_data.len : (t->n_float_data + t->n_int32_data + t->n_int64_data + t->n_double_data + t->n_uint64_data) * per;
-  if (!external && (raw ? present != stored : present < n)) return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
-  if (external) { /* do not allocate for a file that is not there */
-    uint64_t size = 0;
-    const char *location = "";
-    for (size_t k = 0; k < t->n_external_data; k++)
-      if (t->external_data[k]->key && t->external_data[k]->value && strcmp(t->external_data[k]->key, "location") == 0) location = t->external_data[k]->value;
-    DC_TRY(dc_onnx_external_size(base_dir, location, &size));
-    if (stored > size) return fail(t, DC_ERR_MODEL, "its external data reaches beyond the end of the file");
+  if (external) {
+    DC_TRY(dc_onnx_external_size(base_dir, location_of(t), &have));
+    if (stored > have) return fail(t, DC_ERR_MODEL, "its external data reaches beyond the end of the file");
+  } else {
+    have = t->n_float_data + t->n_int32_data + t->n_int64_data + t->n_double_data + t->n_uint64_data;
+    if (t->has_raw_data ? t->raw_data.len != stored : have * per < n)
+      return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
   }
   out->data = dc_arena_alloc(&graph->arena, out->n_bytes);
-  return raw ? from_raw(t, out, n, stored, base_dir) : from_fields(t, out, n);
+  return external || t->has_raw_data ? from_raw(t, out, n, stored, base_dir) : from_fields(t, out, n);
+}
+
+/* Where the k-th value lies: indices are linear, or one for each dimension. */
+static bool sparse_offset(const int64_t *indices, uint64_t k, bool linear, const dc_onnx_data *out, uint64_t n, uint64_t *offset) {
+  *offset = linear ? (uint64_t)indices[k] : 0;
+  for (uint32_t d = 0; !linear && d < out->rank; d++) {
+    int64_t i = indices[k * out->rank + d];
+    if (i < 0 || i >= out->dims[d]) return false;
+    *offset = *offset * (uint64_t)out->dims[d] + (uint64_t)i;
+  }
+  return *offset < n;
+}
+
+dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *t, const char *base_dir, uint64_t max_bytes,
+                                dc_onnx_data *out) {
+  dc_onnx_data values, indices;
+  uint64_t n, offset;
+  if (!t->values || !t->indices) return dc_error(DC_ERR_MODEL, "a sparse tensor lacks its values or its indices");
+  DC_TRY(decode_shape(graph, t->values, t->dims, t->n_dims, max_bytes, out, &n));
+  DC_TRY(dc_onnx_decode(graph, t->values, base_dir, max_bytes, &values));
+  DC_TRY(dc_onnx_decode(graph, t->indices, base_dir, max_bytes, &indices));
+  uint64_t each = (uint64_t)dc_dtype_bytes(out->dtype), count = values.n_bytes / each;
+  bool linear = indices.rank == 1;
+  if (values.rank != 1 || indices.dtype != DC_I64 || (!linear && (indices.rank != 2 || indices.dims[1] != out->rank)) ||
+      (count && (uint64_t)indices.dims[0] != count))
+    return fail(t->values, DC_ERR_MODEL, "expected [n] values and i64 indices of shape [n] or [n, rank]");
+  out->data = dc_arena_alloc(&graph->arena, out->n_bytes);
+  for (uint64_t k = 0; k < count; k++) {
+    if (!sparse_offset(indices.data, k, linear, out, n, &offset)) return fail(t->values, DC_ERR_MODEL, "a sparse index is out of range");
+    memcpy((char *)out->data + offset * each, (const char *)values.data + k * each, each);
+  }
+  return DC_OK;
 }
 
 dc_status dc_onnx_tensor(dc_graph *graph, const void *bytes, uint64_t n_bytes, const char *base_dir, dc_cid *out) {
@@ -133,7 +184,7 @@ dc_status dc_onnx_tensor(dc_graph *graph, const void *bytes, uint64_t n_bytes, c
   Onnx__TensorProto *t = onnx__tensor_proto__unpack(NULL, n_bytes, bytes);
   if (!t) return dc_error(DC_ERR_MODEL, "not a valid tensor");
   dc_onnx_data data;
-  dc_status status = dc_onnx_decode(graph, t, base_dir, &data);
+  dc_status status = dc_onnx_decode(graph, t, base_dir, MAX_TENSOR_BYTES, &data);
   if (!status) *out = dc_container_add_const(graph, t->name ? t->name : "tensor", data.dtype, data.rank, data.dims, data.data, data.n_bytes);
   onnx__tensor_proto__free_unpacked(t, NULL);
   return status;

@@ -8,7 +8,9 @@
 /* scan.c: checks encoded bytes before protobuf-c allocates or recurses for them. */
 DC_MUST_USE dc_status dc_onnx_scan(const void *bytes, uint64_t n_bytes, const ProtobufCMessageDescriptor *type);
 
-/* tensor.c: decodes a tensor; *data is in the graph's arena. */
+enum { DC_ONNX_MAX_RANK = 64 };
+
+/* tensor.c: decodes a tensor of at most max_bytes; *data is in the graph's arena. */
 typedef struct {
   dc_dtype dtype;
   uint32_t rank;
@@ -16,7 +18,13 @@ typedef struct {
   void *data;
   uint64_t n_bytes;
 } dc_onnx_data;
-DC_MUST_USE dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *tensor, const char *base_dir, dc_onnx_data *out);
+DC_MUST_USE dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *tensor, const char *base_dir, uint64_t max_bytes,
+                                     dc_onnx_data *out);
+/* The dense form of a sparse tensor: a few bytes can announce any size. */
+DC_MUST_USE dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *tensor, const char *base_dir, uint64_t max_bytes,
+                                            dc_onnx_data *out);
+/* Elements in one stored byte for the 4- and 2-bit types, 1 for all others. */
+int dc_onnx_packed(dc_dtype type);
 
 /* external.c: reads a slice of a file that must lie inside base_dir. */
 DC_MUST_USE dc_status dc_onnx_external(const char *base_dir, const char *location, uint64_t offset, uint64_t n_bytes, void *to);
