@@ -35,7 +35,7 @@ bench: setup           ## measure against PyTorch, interleaved, and print ratios
 
 lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
 ctest: $(TESTS)        ## build and run the C tests
-	@for t in $(TESTS); do echo "== $$t"; $$t || exit 1; done
+	@for t in $(TESTS); do echo "== $$t"; DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
 asan:                  ## the C tests under the address and undefined-behaviour sanitizers
 	$(MAKE) ctest OUT=build/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation"
 check: lib ctest       ## what to run before a commit

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SCRATCH_ALIGN = 64 };
 
@@ -22,6 +21,9 @@ static bool load_symbols(dnn_library *lib) {
       {"dnnl_engine_destroy", (void **)&lib->engine_destroy},
       {"dnnl_stream_create", (void **)&lib->stream_create},
       {"dnnl_stream_destroy", (void **)&lib->stream_destroy},
+      {"dnnl_primitive_attr_create", (void **)&lib->attr_create},
+      {"dnnl_primitive_attr_destroy", (void **)&lib->attr_destroy},
+      {"dnnl_primitive_attr_set_scratchpad_mode", (void **)&lib->attr_scratchpad},
       {"dnnl_memory_desc_create_with_strides", (void **)&lib->desc_strided},
       {"dnnl_memory_desc_create_with_tag", (void **)&lib->desc_tagged},
       {"dnnl_memory_desc_destroy", (void **)&lib->desc_destroy},
@@ -56,10 +58,16 @@ static void *open_library(const char *folder) {
 
 static void close_onednn(void *opaque) {
   dnn_library *lib = opaque;
+  if (lib->attr) lib->attr_destroy(lib->attr);
   if (lib->stream) lib->stream_destroy(lib->stream);
   if (lib->engine) lib->engine_destroy(lib->engine);
   if (lib->handle) dlclose(lib->handle);
   free(lib);
+}
+
+static bool start(dnn_library *lib) {
+  return !lib->engine_create(&lib->engine, DNN_CPU, 0) && !lib->stream_create(&lib->stream, lib->engine, DNN_STREAM_DEFAULT) &&
+         !lib->attr_create(&lib->attr) && !lib->attr_scratchpad(lib->attr, DNN_SCRATCHPAD_USER);
 }
 
 static const char *open_onednn(const char *folder, void **out) {
@@ -68,10 +76,9 @@ static const char *open_onednn(const char *folder, void **out) {
   lib->handle = open_library(folder);
   const char *why = !lib->handle ? "libdnnl.so.3 is not found" : !load_symbols(lib) ? "it lacks functions of version 3" : NULL;
   if (!why && lib->version()->major != 3) why = "expected version 3";
-  if (!why && (lib->engine_create(&lib->engine, DNN_CPU, 0) || lib->stream_create(&lib->stream, lib->engine, DNN_STREAM_DEFAULT))) why = "it has no CPU engine";
+  if (!why && !start(lib)) why = "it has no CPU engine";
   if (why) {
-    if (lib->handle) dlclose(lib->handle);
-    free(lib);
+    close_onednn(lib);
     return why;
   }
   *out = lib;
@@ -88,28 +95,43 @@ void *dc_onednn_desc(dnn_call *call, int n, const int64_t *dims, const int64_t *
 }
 
 void dc_onednn_operand(dnn_call *call, int arg, int buffer, bool output, void *plain, int query) {
-  const void *wanted = query ? call->lib->query(call->desc, query, 0) : plain;
+  const void *wanted = query ? call->lib->query(call->main.desc, query, 0) : plain;
   call->operands[call->n_operands++] = (dnn_operand){.arg = arg, .buffer = buffer, .output = output, .plain = plain, .wanted = wanted};
+}
+
+static size_t aligned(size_t bytes) { return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1); }
+
+/* Creates the primitive of a described step. */
+static dc_status make_step(dnn_call *call, dnn_step *step, const char *what) {
+  const dnn_library *lib = call->lib;
+  DNN_TRY(lib->primitive_create(&step->primitive, step->desc), what);
+  const void *pad = lib->query(step->desc, DNN_Q_SCRATCHPAD, 0);
+  size_t bytes = pad ? lib->desc_size(pad) : 0;
+  if (bytes) step->pad = pad;
+  if (bytes > call->pad_bytes) call->pad_bytes = bytes;
+  return DC_OK;
+}
+
+static void drop_step(const dnn_library *lib, dnn_step *step) {
+  if (step->primitive) lib->primitive_destroy(step->primitive);
+  if (step->desc) lib->primitive_desc_destroy(step->desc);
 }
 
 static dc_status make_reorder(dnn_call *call, dnn_operand *o) {
   const dnn_library *lib = call->lib;
   if (lib->desc_equal(o->plain, o->wanted)) return DC_OK;
-  void *desc;
   const void *from = o->output ? o->wanted : o->plain, *to = o->output ? o->plain : o->wanted;
-  DNN_TRY(lib->reorder(&desc, from, lib->engine, to, lib->engine, NULL), "a reorder");
-  int code = lib->primitive_create(&o->reorder, desc);
-  lib->primitive_desc_destroy(desc);
-  DNN_TRY(code, "a reorder");
+  DNN_TRY(lib->reorder(&o->reorder.desc, from, lib->engine, to, lib->engine, lib->attr), "describing a reorder");
+  DC_TRY(make_step(call, &o->reorder, "creating a reorder"));
   o->offset = call->scratch_bytes;
-  call->scratch_bytes += (lib->desc_size(o->wanted) + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1);
+  call->scratch_bytes += aligned(lib->desc_size(o->wanted));
   return DC_OK;
 }
 
 static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   DC_TRY(dc_onednn_build(call, graph, node, symbols));
   if (call->empty) return DC_OK;
-  DNN_TRY(call->lib->primitive_create(&call->primitive, call->desc), "creating a primitive");
+  DC_TRY(make_step(call, &call->main, "creating a primitive"));
   for (int k = 0; k < call->n_operands; k++) DC_TRY(make_reorder(call, &call->operands[k]));
   return DC_OK;
 }
@@ -117,10 +139,8 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
 static void destroy_call(void *opaque) {
   dnn_call *call = opaque;
   const dnn_library *lib = call->lib;
-  for (int k = 0; k < call->n_operands; k++)
-    if (call->operands[k].reorder) lib->primitive_destroy(call->operands[k].reorder);
-  if (call->primitive) lib->primitive_destroy(call->primitive);
-  if (call->desc) lib->primitive_desc_destroy(call->desc);
+  for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder);
+  drop_step(lib, &call->main);
   if (call->hint) lib->primitive_desc_destroy(call->hint);
   for (int k = 0; k < call->n_temp_descs; k++) lib->desc_destroy(call->temp_descs[k]);
   free(call->idle_scratch);
@@ -150,35 +170,57 @@ static void drop(const dnn_call *call, memories *m) {
   }
 }
 
-static int move(const dnn_call *call, const dnn_operand *o, void *from, void *to) {
-  dnn_arg args[2] = {{DNN_SRC, from}, {DNN_DST, to}};
-  return call->lib->execute(o->reorder, call->lib->stream, 2, args);
+/* args has room for one more: the scratchpad. */
+static int perform(const dnn_call *call, const dnn_step *step, char *scratch, dnn_arg *args, int n) {
+  const dnn_library *lib = call->lib;
+  void *pad = NULL;
+  int code = step->pad ? lib->memory_create(&pad, step->pad, lib->engine, scratch + call->scratch_bytes) : 0;
+  if (code) return code;
+  if (pad) args[n++] = (dnn_arg){DNN_SCRATCHPAD, pad};
+  code = lib->execute(step->primitive, lib->stream, n, args);
+  if (pad) lib->memory_destroy(pad);
+  return code;
+}
+
+static int move(const dnn_call *call, const dnn_operand *o, char *scratch, void *from, void *to) {
+  dnn_arg args[3] = {{DNN_SRC, from}, {DNN_DST, to}};
+  return perform(call, &o->reorder, scratch, args, 2);
 }
 
 static dc_status execute(const dnn_call *call, void *const *buffers, char *scratch, memories *m) {
   const dnn_library *lib = call->lib;
-  dnn_arg args[DNN_MAX_OPERANDS];
+  dnn_arg args[DNN_MAX_OPERANDS + 1];
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
     DNN_TRY(lib->memory_create(&m->user[k], o->plain, lib->engine, buffers[o->buffer]), "binding memory");
-    if (o->reorder) DNN_TRY(lib->memory_create(&m->copy[k], o->wanted, lib->engine, scratch + o->offset), "binding memory");
-    if (o->reorder && !o->output) DNN_TRY(move(call, o, m->user[k], m->copy[k]), "a reorder");
-    args[k] = (dnn_arg){o->arg, o->reorder ? m->copy[k] : m->user[k]};
+    if (o->reorder.primitive) DNN_TRY(lib->memory_create(&m->copy[k], o->wanted, lib->engine, scratch + o->offset), "binding memory");
+    if (o->reorder.primitive && !o->output) DNN_TRY(move(call, o, scratch, m->user[k], m->copy[k]), "a reorder");
+    args[k] = (dnn_arg){o->arg, o->reorder.primitive ? m->copy[k] : m->user[k]};
   }
-  DNN_TRY(lib->execute(call->primitive, lib->stream, call->n_operands, args), "a primitive");
-  for (int k = 0; k < call->n_operands; k++)
-    if (call->operands[k].reorder && call->operands[k].output) DNN_TRY(move(call, &call->operands[k], m->copy[k], m->user[k]), "a reorder");
+  DNN_TRY(perform(call, &call->main, scratch, args, call->n_operands), "a primitive");
+  for (int k = 0; k < call->n_operands; k++) {
+    const dnn_operand *o = &call->operands[k];
+    if (o->reorder.primitive && o->output) DNN_TRY(move(call, o, scratch, m->copy[k], m->user[k]), "a reorder");
+  }
   return DC_OK;
+}
+
+static void fill(const dnn_call *call, void *const *buffers) {
+  const float *bias = call->bias < 0 ? NULL : buffers[call->bias];
+  float *out = buffers[call->result];
+  for (int64_t k = 0, n = call->outer * call->channels * call->inner; k < n; k++)
+    out[k] = bias ? bias[k / call->inner % call->channels] : 0;
 }
 
 static dc_status run_call(void *opaque, void *const *buffers) {
   dnn_call *call = opaque;
   if (call->empty) {
-    if (call->zero_bytes) memset(buffers[call->zero_buffer], 0, call->zero_bytes);
+    fill(call, buffers);
     return DC_OK;
   }
-  void *scratch = call->scratch_bytes ? __atomic_exchange_n(&call->idle_scratch, NULL, __ATOMIC_ACQ_REL) : NULL;
-  if (call->scratch_bytes && !scratch && posix_memalign(&scratch, SCRATCH_ALIGN, call->scratch_bytes)) return dc_error(DC_ERR_MEMORY, "out of memory");
+  size_t bytes = call->scratch_bytes + call->pad_bytes;
+  void *scratch = bytes ? __atomic_exchange_n(&call->idle_scratch, NULL, __ATOMIC_ACQ_REL) : NULL;
+  if (bytes && !scratch && posix_memalign(&scratch, SCRATCH_ALIGN, bytes)) return dc_error(DC_ERR_MEMORY, "out of memory");
   memories m = {{0}, {0}};
   dc_status status = execute(call, buffers, scratch, &m);
   drop(call, &m);

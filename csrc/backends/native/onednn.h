@@ -5,9 +5,9 @@
 
 #include "backends/native/library.h"
 
-enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1 };
-enum { DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST };
-enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
+enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
+enum { DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST, DNN_Q_SCRATCHPAD = 136 };
+enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_SCRATCHPAD = 80, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
 
 typedef int64_t dnn_dims[DNN_MAX_DIMS];
 typedef struct {
@@ -20,11 +20,15 @@ typedef struct {
 
 typedef struct {
   void *handle, *engine, *stream;
+  void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
   int (*engine_create)(void **, int, size_t);
   int (*engine_destroy)(void *);
   int (*stream_create)(void **, void *, unsigned);
   int (*stream_destroy)(void *);
+  int (*attr_create)(void **);
+  int (*attr_destroy)(void *);
+  int (*attr_scratchpad)(void *, int);
   int (*desc_strided)(void **, int, const int64_t *, int, const int64_t *);
   int (*desc_tagged)(void **, int, const int64_t *, int, int);
   int (*desc_destroy)(void *);
@@ -47,29 +51,37 @@ typedef struct {
   int (*execute)(const void *, void *, int, const dnn_arg *);
 } dnn_library;
 
+/* A primitive with its descriptor and, where it needs one, the layout of its scratchpad. */
+typedef struct {
+  void *desc, *primitive;
+  const void *pad;
+} dnn_step;
+
 /* One operand of the main primitive: a caller's buffer, reordered if the primitive wants another layout. */
 typedef struct {
   int arg, buffer;   /* position among the call's buffers */
   bool output;
   void *plain;       /* memory descriptor of the caller's layout */
   const void *wanted; /* of the primitive, owned by its descriptor */
-  void *reorder;     /* primitive, or NULL */
+  dnn_step reorder;  /* no primitive: the layouts agree */
   size_t offset;     /* of the reordered copy in the scratch block */
 } dnn_operand;
 
 enum { DNN_MAX_OPERANDS = 4 };
 typedef struct {
   const dnn_library *lib;
-  void *desc, *hint, *primitive;
+  dnn_step main;
+  void *hint;
   dnn_operand operands[DNN_MAX_OPERANDS];
   int n_operands;
-  size_t scratch_bytes;
+  size_t scratch_bytes, pad_bytes; /* reordered copies, then one scratchpad for all steps: they run in turn */
   void *idle_scratch; /* taken by an atomic exchange */
   void *temp_descs[8];
   int n_temp_descs;
-  uint64_t zero_bytes; /* nothing to compute: clear so many bytes of buffer `zero_buffer` */
-  int zero_buffer;
+  /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */
   bool empty;
+  int result, bias; /* buffers; bias < 0: none */
+  int64_t outer, channels, inner;
 } dnn_call;
 
 /* onednn_ops.c */

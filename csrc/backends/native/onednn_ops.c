@@ -126,17 +126,18 @@ static dc_status build_product(dnn_call *call, const matrix *a, const matrix *b,
   result.dims[result.rank - 1] = right.dims[right.rank - 1];
   row_major(&result, strides);
   void *dst = dc_onednn_desc(call, result.rank, result.dims, strides);
-  call->zero_buffer = out, call->zero_bytes = (uint64_t)elements(&result) * sizeof(float);
+  int64_t columns = result.dims[result.rank - 1];
+  call->result = out, call->bias = bias, call->inner = 1, call->channels = columns;
+  call->outer = columns ? elements(&result) / columns : 0;
   call->empty = elements(&left) == 0 || elements(&right) == 0;
-  if (call->empty && bias < 0) return DC_OK;
+  if (call->empty) return DC_OK;
   if (bias >= 0) {
     shape one = {.rank = result.rank};
     for (int d = 0; d < one.rank; d++) one.dims[d] = d + 1 < one.rank ? 1 : result.dims[d];
     row_major(&one, strides);
     row = dc_onednn_desc(call, one.rank, one.dims, strides);
   }
-  if (call->empty) return call->zero_bytes ? dc_error(DC_ERR_UNSUPPORTED, "oneDNN: an empty product with a bias") : DC_OK;
-  DNN_TRY(call->lib->matmul(&call->desc, call->lib->engine, src, weights, row, dst, NULL), "describing a matrix product");
+  DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, src, weights, row, dst, call->lib->attr), "describing a matrix product");
   dc_onednn_operand(call, DNN_SRC, a->buffer, false, src, 0);
   dc_onednn_operand(call, DNN_WEIGHTS, b->buffer, false, weights, 0);
   dc_onednn_operand(call, DNN_DST, out, true, dst, 0);
@@ -224,7 +225,8 @@ typedef struct {
 static dc_status describe(dnn_call *call, const convolution *c, bool bias, layouts *l, void **out) {
   void *b = bias ? plain_desc(call, &c->bias) : NULL;
   *l = (layouts){any_desc(call, &c->x), any_desc(call, &c->w), any_desc(call, &c->y)};
-  DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilates, c->left, c->right, NULL),
+  DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilates, c->left, c->right,
+                                  call->lib->attr),
           "describing a convolution");
   if (bias) dc_onednn_operand(call, DNN_BIAS, 2, false, b, 0);
   return DC_OK;
@@ -237,12 +239,15 @@ static dc_status build_conv(dnn_call *call, const dc_graph *graph, dc_nid node, 
   layouts l;
   read_convolution(graph, node, symbols, &c);
   const shape *result = !lib->wrt ? &c.y : lib->wrt == 1 ? &c.x : &c.w;
-  call->zero_buffer = (int)lib->n_in, call->zero_bytes = (uint64_t)elements(result) * sizeof(float);
+  bool bias = !lib->wrt && lib->n_in > 2 && lib->in[2];
+  call->result = (int)lib->n_in, call->bias = bias ? 2 : -1;
+  call->outer = result->dims[0], call->channels = result->dims[1];
+  call->inner = call->outer && call->channels ? elements(result) / (call->outer * call->channels) : 0;
   call->empty = elements(&c.x) == 0 || elements(&c.w) == 0 || elements(&c.y) == 0;
   if (call->empty) return DC_OK;
   int gradient = (int)(lib->n_fwd_in + lib->n_fwd_out), out = (int)lib->n_in;
   if (!lib->wrt) {
-    DC_TRY(describe(call, &c, lib->n_in > 2 && lib->in[2], &l, &call->desc));
+    DC_TRY(describe(call, &c, bias, &l, &call->main.desc));
     dc_onednn_operand(call, DNN_SRC, 0, false, plain_desc(call, &c.x), DNN_Q_SRC);
     dc_onednn_operand(call, DNN_WEIGHTS, 1, false, plain_desc(call, &c.w), DNN_Q_WEIGHTS);
     dc_onednn_operand(call, DNN_DST, out, true, plain_desc(call, &c.y), DNN_Q_DST);
@@ -250,16 +255,16 @@ static dc_status build_conv(dnn_call *call, const dc_graph *graph, dc_nid node, 
   }
   DC_TRY(describe(call, &c, false, &l, &call->hint));
   if (lib->wrt == 1) {
-    DNN_TRY(dnn->conv_data(&call->desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c.strides, c.dilates, c.left,
-                           c.right, call->hint, NULL),
+    DNN_TRY(dnn->conv_data(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c.strides, c.dilates, c.left,
+                           c.right, call->hint, dnn->attr),
             "describing a convolution's gradient");
     dc_onednn_operand(call, DNN_DIFF_DST, gradient, false, plain_desc(call, &c.y), DNN_Q_DIFF_DST);
     dc_onednn_operand(call, DNN_WEIGHTS, 1, false, plain_desc(call, &c.w), DNN_Q_WEIGHTS);
     dc_onednn_operand(call, DNN_DIFF_SRC, out, true, plain_desc(call, &c.x), DNN_Q_DIFF_SRC);
     return DC_OK;
   }
-  DNN_TRY(dnn->conv_weights(&call->desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c.strides, c.dilates,
-                            c.left, c.right, call->hint, NULL),
+  DNN_TRY(dnn->conv_weights(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c.strides, c.dilates,
+                            c.left, c.right, call->hint, dnn->attr),
           "describing a convolution's gradient");
   dc_onednn_operand(call, DNN_DIFF_DST, gradient, false, plain_desc(call, &c.y), DNN_Q_DIFF_DST);
   dc_onednn_operand(call, DNN_SRC, 0, false, plain_desc(call, &c.x), DNN_Q_SRC);
