@@ -206,6 +206,31 @@ static dc_status f_total(dc_inst *in, const dc_value *a, uint32_t n, dc_value *o
   return product(in, &list, out);
 }
 
+/* positions(list): where a list of conditions is not known to be false. */
+static dc_status f_positions(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  dc_value list;
+  double known;
+  (void)n;
+  DC_TRY(as_list(in, &a[0], &list));
+  *out = dc_val_list(in, list.n);
+  out->n = 0;
+  for (uint32_t k = 0; k < list.n; k++)
+    if (!dc_val_is_number(in, &list.items[k], &known) || known != 0) out->items[out->n++] = dc_val_int(in, k);
+  return DC_OK;
+}
+
+static dc_status extreme(dc_inst *in, dc_op prim, const dc_value *a, dc_value *out) {
+  dc_value list;
+  DC_TRY(as_list(in, &a[0], &list));
+  if (!list.n) return dc_inst_fail(in, DC_ERR_MODEL, "expected a list that is not empty");
+  *out = list.items[0];
+  for (uint32_t k = 1; k < list.n; k++) DC_TRY(dc_val_binary(in, prim, *out, list.items[k], out));
+  return DC_OK;
+}
+
+static dc_status f_least(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, extreme(in, DC_MIN, a, out); }
+static dc_status f_greatest(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, extreme(in, DC_MAX, a, out); }
+
 /* ---- indices ---- */
 
 static dc_status f_lin(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
@@ -506,7 +531,8 @@ static const struct {
     {"nax", 2, 2, f_nax},         {"redax", 3, 3, f_redax},     {"bcast", 1, 16, f_bcast},  {"reshape", 3, 3, f_reshape},
     {"sqz", 1, 1, f_sqz},         {"splits", 2, 2, f_splits},   {"slice_b", 3, 3, f_slice_b}, {"int", 1, 1, f_int},
     {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},
-    {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},
+    {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},   {"positions", 1, 1, f_positions}, {"least", 1, 1, f_least},
+    {"greatest", 1, 1, f_greatest},
 };
 
 dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_value *args, uint32_t n, dc_value *out, bool *found) {

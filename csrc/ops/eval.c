@@ -271,19 +271,22 @@ static dc_status eval_binary(dc_inst *in, const dc_ast *ast, dc_value *out) {
 }
 
 static dc_status eval_fold(dc_inst *in, const dc_ast *ast, dc_value *out) {
-  dc_value count, item;
+  dc_value count, list;
   int64_t n;
   dc_op prim;
   DC_TRY(dc_inst_eval(in, ast->binders[0].extent, &count));
-  if (!dc_val_is_int(in, &count, &n) || n < 1) return dc_inst_fail(in, DC_ERR_MODEL, "expected at least one input");
-  if (!prim_named(ast->name, &prim)) return dc_inst_fail(in, DC_ERR_VALUE, "fold does not know '%s'", ast->name);
+  if (!dc_val_is_int(in, &count, &n) || n < (ast->name ? 1 : 0) || n > 1 << 16) return dc_inst_fail(in, DC_ERR_MODEL, "expected at least one input");
+  list = dc_val_list(in, (uint32_t)n);
   for (int64_t k = 0; k < n; k++) {
     dc_inst_push_local(in, ast->binders[0].name, dc_val_int(in, k));
-    dc_status status = dc_inst_eval(in, ast->items[0], k ? &item : out);
+    dc_status status = dc_inst_eval(in, ast->items[0], &list.items[k]);
     in->locals.n--;
     if (status) return status;
-    if (k) DC_TRY(dc_val_binary(in, prim, *out, item, out));
   }
+  if (!ast->name) return *out = list, DC_OK;
+  if (!prim_named(ast->name, &prim)) return dc_inst_fail(in, DC_ERR_VALUE, "fold does not know '%s'", ast->name);
+  *out = list.items[0];
+  for (int64_t k = 1; k < n; k++) DC_TRY(dc_val_binary(in, prim, *out, list.items[k], out));
   return DC_OK;
 }
 

@@ -278,7 +278,7 @@ static dc_status left_index(dc_inst *in, const dc_stmt *s, const dc_tensor *t, d
 static dc_status named_type(dc_inst *in, const char *name, dc_dtype fallback, dc_dtype *out) {
   *out = fallback;
   if (!name) return DC_OK;
-  *out = dc_dtype_from_name(name);
+  *out = strcmp(name, "real") == 0 ? in->float_type : dc_dtype_from_name(name);
   for (uint32_t k = 0; k < in->env.n && !*out; k++)
     if (in->env.v[k].name[0] == ':' && strcmp(in->env.v[k].name + 1, name) == 0) *out = dc_dtype_compute((dc_dtype)in->env.v[k].value.n);
   return *out ? DC_OK : dc_inst_fail(in, DC_ERR_VALUE, "the row uses type '%s', which is not bound", name);
@@ -408,6 +408,9 @@ static dc_status run_statement(dc_inst *in, const dc_stmt *s) {
       DC_TRY(dc_inst_eval(in, s->expr, &c));
       if (!dc_val_is_number(in, &c, &truth)) return dc_inst_fail(in, DC_ERR_VALUE, "the row's condition is not known when it is expanded");
       return dc_inst_run(in, truth != 0 ? &s->body : &s->other);
+    case STMT_LET:
+      DC_TRY(dc_inst_eval(in, s->expr, &c));
+      return dc_inst_push_local(in, s->target, c), DC_OK;
     case STMT_NATIVE: return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "the operator is a native kernel and has no expansion");
   }
   return DC_OK;
@@ -415,7 +418,8 @@ static dc_status run_statement(dc_inst *in, const dc_stmt *s) {
 
 dc_status dc_inst_run(dc_inst *in, const dc_block *block) {
   if (++in->depth > 100) return dc_inst_fail(in, DC_ERR_VALUE, "the row's blocks are nested too deeply");
+  uint32_t locals = in->locals.n; /* a `let` ends with its block */
   for (uint32_t k = 0; k < block->n; k++) DC_TRY(run_statement(in, block->v[k]));
-  in->depth--;
+  in->locals.n = locals, in->depth--;
   return DC_OK;
 }

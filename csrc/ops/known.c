@@ -217,6 +217,8 @@ static dc_status propagate(dc_ops *ops, evaluator *ev, dc_nid node) {
   bool all_known = true;
   for (uint32_t k = 0; k < lib.n_in; k++)
     if (lib.in[k] && !load_input(ev, lib.in[k])) all_known = false;
+  for (uint32_t k = 0; k < lib.n_attr; k++)
+    if (lib.attr[k].kind == DC_ATTR_TENSOR && !load_input(ev, (dc_cid)lib.attr[k].i)) all_known = false;
   if (!all_known && dc_row_reads_data(row)) return DC_OK;
   dc_scope scope = {0};
   uint32_t first_temp = ev->graph->containers.n;

@@ -21,7 +21,7 @@ typedef enum {
   AST_PACK,   /* items[0] .. */
   AST_READ,   /* items[0] is a NAME or ITEM, then indices; .fallback after '|'; .flat for @[ ] */
   AST_REDUCE, /* .name[binders if guard] items[0] */
-  AST_FOLD,   /* fold[binder](.name, items[0]) */
+  AST_FOLD,   /* fold[binder](.name, items[0]); each[binder](items[0]) has no name */
 } dc_ast_kind;
 
 typedef struct dc_ast dc_ast;
@@ -46,7 +46,7 @@ struct dc_ast {
   const dc_binder *binders;
 };
 
-typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_NATIVE } dc_stmt_kind;
+typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_LET, STMT_NATIVE } dc_stmt_kind;
 
 typedef struct dc_stmt dc_stmt;
 typedef struct {
@@ -58,12 +58,12 @@ struct dc_stmt {
   uint8_t kind;
   uint8_t wcr;  /* ASSIGN */
   bool flat, reads_old; /* ASSIGN: `op=` accumulates into what is there */
-  const char *target, *type; /* ASSIGN: type NULL unless given; NATIVE: target is the kernel's name */
+  const char *target, *type; /* ASSIGN: type NULL unless given; LET, NATIVE: target is the name */
   const dc_ast *item;        /* ASSIGN: target$item */
   uint32_t n_index, n_binders;
   const dc_ast **index;
   const dc_binder *binders; /* over ...; FOR and SEQ: one */
-  const dc_ast *expr;       /* ASSIGN: right side; IF: condition; SEQ: reversed or NULL */
+  const dc_ast *expr;       /* ASSIGN, LET: right side; IF: condition; SEQ: reversed or NULL */
   dc_block body, other;     /* FOR, SEQ, IF / else */
 };
 

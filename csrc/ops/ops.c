@@ -87,9 +87,16 @@ static void add_names(dc_inst *in, const dc_ast *ast, name_set *set) {
 
 static dc_block prune(dc_inst *in, const dc_block *block, name_set *needed);
 
+static bool computes(const dc_block *block) {
+  for (uint32_t k = 0; k < block->n; k++)
+    if (block->v[k]->kind != STMT_LET) return true;
+  return false;
+}
+
 /* Keeps a statement that writes something needed, and notes what it reads. */
 static const dc_stmt *keep_statement(dc_inst *in, const dc_stmt *s, name_set *needed) {
   if (s->kind == STMT_NATIVE) return s;
+  if (s->kind == STMT_LET) return add_names(in, s->expr, needed), s;
   if (s->kind == STMT_ASSIGN) {
     if (!holds(needed, s->target)) return NULL;
     add_names(in, s->expr, needed);
@@ -102,7 +109,7 @@ static const dc_stmt *keep_statement(dc_inst *in, const dc_stmt *s, name_set *ne
     copy->body = prune(in, &s->body, needed);
     copy->other = prune(in, &s->other, needed);
   }
-  return copy->body.n || copy->other.n ? copy : NULL;
+  return computes(&copy->body) || computes(&copy->other) ? copy : NULL;
 }
 
 static dc_block prune(dc_inst *in, const dc_block *block, name_set *needed) {

@@ -102,16 +102,19 @@ static dc_status reduction(parser *p, const char *kind, const dc_ast **out) {
   return *out = a, DC_OK;
 }
 
-static dc_status fold(parser *p, const dc_ast **out) {
+/* fold[t:n](op, e) joins the items, each[t:n](e) lists them. */
+static dc_status fold(parser *p, bool joins, const dc_ast **out) {
   dc_ast *a = make(p, AST_FOLD, 0, NULL);
   const dc_ast *body;
   DC_TRY(expect(p, "["));
   DC_TRY(binders(p, &a->binders, &a->n_binders, NULL));
   DC_TRY(expect(p, "]"));
   DC_TRY(expect(p, "("));
-  a->name = p->text;
-  DC_TRY(dc_lang_next(p));
-  DC_TRY(expect(p, ","));
+  if (joins) {
+    a->name = p->text;
+    DC_TRY(dc_lang_next(p));
+    DC_TRY(expect(p, ","));
+  }
   DC_TRY(dc_lang_expr(p, &body));
   DC_TRY(expect(p, ")"));
   a->n = 1, a->items = dc_arena_copy(p->arena, &body, sizeof body);
@@ -138,6 +141,21 @@ static dc_status access(parser *p, const dc_ast *base, bool flat, const dc_ast *
   return *out = a, DC_OK;
 }
 
+/* After '$': a number, a name, or an expression in parentheses. */
+static dc_status item(parser *p, const dc_ast **out) {
+  bool took;
+  DC_TRY(accept(p, "(", &took));
+  if (took) {
+    DC_TRY(dc_lang_expr(p, out));
+    return expect(p, ")");
+  }
+  if (p->kind != 'i' && p->kind != 'n') return fail(p, "an item");
+  dc_ast *a = make(p, p->kind == 'i' ? AST_INT : AST_NAME, 0, NULL);
+  a->i = p->i, a->name = p->text;
+  *out = a;
+  return dc_lang_next(p);
+}
+
 static dc_status postfix(parser *p, const dc_ast *base, const dc_ast **out) {
   bool took;
   for (;;) {
@@ -157,10 +175,9 @@ static dc_status postfix(parser *p, const dc_ast *base, const dc_ast **out) {
     }
     DC_TRY(accept(p, "$", &took));
     if (took && base->kind == AST_NAME) {
-      dc_ast *item = make(p, p->kind == 'i' ? AST_INT : AST_NAME, 0, NULL);
-      item->i = p->i, item->name = p->text;
-      DC_TRY(dc_lang_next(p));
-      dc_ast *whole = make(p, AST_ITEM, 1, (const dc_ast *[]){item});
+      const dc_ast *which;
+      DC_TRY(item(p, &which));
+      dc_ast *whole = make(p, AST_ITEM, 1, &which);
       whole->name = base->name;
       base = whole;
       continue;
@@ -204,7 +221,7 @@ static dc_status primary(parser *p, const dc_ast **out) {
   const char *word;
   DC_TRY(name(p, &word));
   if (is(p, "[") && is_reduction(word)) return reduction(p, word, out);
-  if (is(p, "[") && strcmp(word, "fold") == 0) return fold(p, out);
+  if (is(p, "[") && (strcmp(word, "fold") == 0 || strcmp(word, "each") == 0)) return fold(p, *word == 'f', out);
   dc_ast *a = make(p, AST_NAME, 0, NULL);
   a->name = word;
   return postfix(p, a, out);
@@ -325,12 +342,7 @@ static dc_status assignment(parser *p, dc_stmt *s) {
   s->kind = STMT_ASSIGN;
   DC_TRY(name(p, &s->target));
   DC_TRY(accept(p, "$", &took));
-  if (took) {
-    dc_ast *item = make(p, p->kind == 'i' ? AST_INT : AST_NAME, 0, NULL);
-    item->i = p->i, item->name = p->text;
-    s->item = item;
-    DC_TRY(dc_lang_next(p));
-  }
+  if (took) DC_TRY(item(p, &s->item));
   DC_TRY(accept(p, ":", &took));
   if (took) DC_TRY(name(p, &s->type));
   DC_TRY(accept(p, "@", &s->flat));
@@ -372,6 +384,13 @@ static dc_status statement(parser *p, const dc_stmt **out) {
     DC_TRY(braces(p, &s->body));
     DC_TRY(accept(p, "else", &took));
     return took ? braces(p, &s->other) : DC_OK;
+  }
+  DC_TRY(accept(p, "let", &took));
+  if (took) {
+    s->kind = STMT_LET;
+    DC_TRY(name(p, &s->target));
+    DC_TRY(expect(p, "="));
+    return dc_lang_expr(p, &s->expr);
   }
   DC_TRY(accept(p, "native", &took));
   if (!took) return assignment(p, s);
@@ -553,6 +572,20 @@ static dc_status natives(parser *p, dc_row *row) {
   return DC_OK;
 }
 
+/* ": statements [grad: statements] [natives names]" */
+static dc_status body(parser *p, dc_row *row) {
+  bool took;
+  DC_TRY(expect(p, ":"));
+  DC_TRY(block(p, &row->body));
+  DC_TRY(accept(p, "grad", &took));
+  if (took) {
+    DC_TRY(expect(p, ":"));
+    DC_TRY(block(p, &row->grad));
+  }
+  DC_TRY(accept(p, "natives", &took));
+  return took ? natives(p, row) : DC_OK;
+}
+
 dc_status dc_lang_row(dc_arena *arena, const char *family, const char *text, dc_row *row) {
   parser p;
   bool took;
@@ -562,6 +595,7 @@ dc_status dc_lang_row(dc_arena *arena, const char *family, const char *text, dc_
     DC_TRY(dc_lang_next(&p));
     DC_TRY(expect(&p, "family"));
     DC_TRY(header(&p, row));
+    if (p.kind) DC_TRY(body(&p, row)); /* of the members that have none */
     if (p.kind) return fail(&p, "the end of the family's header");
   }
   dc_lang_start(&p, arena, text);
@@ -574,14 +608,6 @@ dc_status dc_lang_row(dc_arena *arena, const char *family, const char *text, dc_
     DC_TRY(attributes(&p, row));
     DC_TRY(expect(&p, "}"));
   }
-  DC_TRY(expect(&p, ":"));
-  DC_TRY(block(&p, &row->body));
-  DC_TRY(accept(&p, "grad", &took));
-  if (took) {
-    DC_TRY(expect(&p, ":"));
-    DC_TRY(block(&p, &row->grad));
-  }
-  DC_TRY(accept(&p, "natives", &took));
-  if (took) DC_TRY(natives(&p, row));
+  if (p.kind || !row->body.n) DC_TRY(body(&p, row));
   return p.kind ? fail(&p, "the end of the row") : DC_OK;
 }

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 torch.set_num_threads(1)
 
 # Captured as these ONNX operators, for which there is no row yet.
-MISSING = ("Resize", "Col2Im", "GridSample")
+MISSING = ()
 
 
 @pytest.hookimpl(hookwrapper=True)
