@@ -24,12 +24,13 @@ static dc_ex linear_index(const reduction *x, const dc_param *params) {
   return at;
 }
 
-/* Fresh loops; to[k] replaces loops[k]. */
-static void fresh_loops(const reduction *x, uint32_t from, uint32_t n, dc_param *fresh, dc_ex *to) {
+/* Fresh loops for loops[from..n_loops); to[k] replaces loops[k], also in the ranges of later ones. */
+static void fresh_loops(const reduction *x, uint32_t from, dc_param *fresh, dc_ex *to) {
   dc_pool *pool = &x->r->graph->pool;
-  for (uint32_t k = 0; k < n; k++) {
-    dc_parameter p = pool->params.v[x->loops[from + k]];
-    fresh[k] = dc_param_new(pool, dc_name_text(&x->r->graph->names, p.name), p.begin, p.end, p.step);
+  for (uint32_t k = from; k < x->n_loops; k++) {
+    dc_parameter p = pool->params.v[x->loops[k]];
+    dc_ex begin = dc_ex_subst(pool, p.begin, x->loops, to, k), end = dc_ex_subst(pool, p.end, x->loops, to, k);
+    fresh[k] = dc_param_new(pool, dc_name_text(&x->r->graph->names, p.name), begin, end, p.step);
     to[k] = dc_ex_par(pool, fresh[k]);
   }
 }
@@ -50,7 +51,7 @@ static dc_ex reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex val
   dc_pool *pool = &r->graph->pool;
   dc_param fresh[MAX_LOOPS];
   dc_ex to[MAX_LOOPS], *dims = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain), *reads = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain);
-  fresh_loops(x, 0, x->n_loops, fresh, to);
+  fresh_loops(x, 0, fresh, to);
   for (uint32_t k = 0; k < x->n_domain; k++) {
     dims[k] = pool->params.v[x->domain[k]].end;
     reads[k] = dc_ex_par(pool, x->domain[k]);
@@ -81,22 +82,21 @@ static dc_ex other_factors(const reduction *x) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
   dc_param fresh[MAX_LOOPS], inner[MAX_LOOPS];
-  dc_ex to[MAX_LOOPS], inner_to[MAX_LOOPS], both[MAX_LOOPS], dims[MAX_LOOPS], reads[MAX_LOOPS];
-  fresh_loops(x, 0, x->n_loops, fresh, to);
-  fresh_loops(x, x->n_domain, x->reduce.n_params, inner, inner_to);
+  dc_ex to[MAX_LOOPS], both[MAX_LOOPS], dims[MAX_LOOPS], reads[MAX_LOOPS];
+  fresh_loops(x, 0, fresh, to);
   memcpy(both, to, x->n_domain * sizeof *both);
-  memcpy(both + x->n_domain, inner_to, x->reduce.n_params * sizeof *both);
+  fresh_loops(x, x->n_domain, inner, both);
   for (uint32_t k = 0; k < x->n_loops; k++) {
     dims[k] = pool->params.v[x->loops[k]].end;
     reads[k] = dc_ex_par(pool, x->loops[k]);
   }
   dc_ex value = dc_ex_subst(pool, x->t.value, x->loops, both, x->n_loops);
-  dc_ex guard = dc_ex_prim2(pool, DC_NE, linear_index(x, fresh + x->n_domain), linear_index(x, inner));
+  dc_ex guard = dc_ex_prim2(pool, DC_NE, linear_index(x, fresh + x->n_domain), linear_index(x, inner + x->n_domain));
   if (x->t.guard) guard = dc_ex_and(pool, guard, dc_ex_subst(pool, x->t.guard, x->loops, both, x->n_loops));
   dc_dtype type = dc_ex_dtype(pool, x->t.value);
   dc_cid temp = dc_container_add(r->graph, "q", type, x->n_loops, dims, DC_ROLE_TEMP);
   dc_nid tasklet = dc_node_tasklet(r->graph, temp, DC_WCR_PROD, to, x->n_loops, guard, value);
-  dc_nid reduce = wrap(r, DC_MAP_REDUCE, inner, x->reduce.n_params, tasklet);
+  dc_nid reduce = wrap(r, DC_MAP_REDUCE, inner + x->n_domain, x->reduce.n_params, tasklet);
   dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, fresh, x->n_loops, reduce));
   return dc_ex_read(pool, type, temp, reads, x->n_loops);
 }
