@@ -165,7 +165,8 @@ static dc_status resolve(dc_function *f, const dc_array *arrays, dc_graph **out)
     uint32_t k = 0;
     while (k < f->n_args && f->args[k] != blocked) k++;
     if (!status && k == f->n_args)
-      status = dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(graph, blocked));
+      status = dc_error_about(dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
+                                       dc_cont_name(graph, blocked)), dc_cont_name(graph, blocked));
     dc_graph_destroy(graph);
     if (status) return dc_error_at(status, "graph '%s'", dc_name_text(&f->graph->names, f->graph->name));
     f->by_value[k] = true;

@@ -9,10 +9,11 @@ struct dc_error_s {
   dc_code code;
   size_t path_length; /* bytes of `text` that are path; the rest is the message */
   char *text;
+  char *about; /* NULL if it is about no single value */
 };
 
 /* Reporting must not fail: without memory for a text every error becomes this one. */
-static const dc_error_t out_of_memory = {DC_ERR_MEMORY, 0, (char *)"out of memory"};
+static const dc_error_t out_of_memory = {DC_ERR_MEMORY, 0, (char *)"out of memory", NULL};
 #define OUT_OF_MEMORY ((dc_status) & out_of_memory)
 
 static char *format_text(const char *format, va_list args) {
@@ -57,12 +58,22 @@ dc_status dc_error_at(dc_status status, const char *format, ...) {
   return status;
 }
 
+dc_status dc_error_about(dc_status status, const char *value) {
+  if (!status || status == OUT_OF_MEMORY) return status;
+  free(status->about);
+  status->about = strdup(value);
+  return status;
+}
+
+const char *dc_status_about(dc_status status) { return status->about; }
+
 dc_code dc_status_code(dc_status status) { return status->code; }
 
 const char *dc_status_text(dc_status status) { return status->text; }
 
 void dc_status_free(dc_status status) {
   if (!status || status == OUT_OF_MEMORY) return;
+  free(status->about);
   free(status->text);
   free(status);
 }

@@ -33,6 +33,11 @@ DC_MUST_USE dc_status dc_error(dc_code code, const char *format, ...) DC_PRINTF(
 /* Prepends a path segment; passes NULL through, so it can wrap any call. */
 DC_MUST_USE dc_status dc_error_at(dc_status status, const char *format, ...) DC_PRINTF(2, 3);
 
+/* Names the value that the error is about, for callers that may supply it and try again. */
+DC_MUST_USE dc_status dc_error_about(dc_status status, const char *value);
+/* That name; NULL if there is none. */
+const char *dc_status_about(dc_status status);
+
 dc_code dc_status_code(dc_status status);
 /* "path > path: message"; valid until the status is freed. */
 const char *dc_status_text(dc_status status);

@@ -349,6 +349,7 @@ dc_graph *dc_graph_clone(const dc_graph *graph) {
   for (uint32_t s = 0; s < to->states.n; s++) copy_scope(to, &to->states.v[s].scope);
   COPY_VEC(to, graph, inputs);
   COPY_VEC(to, graph, outputs);
+  COPY_VEC(to, graph, captures);
   for (uint32_t k = 0; k < graph->subgraphs.n; k++) DC_PUSH(&to->arena, &to->subgraphs, dc_graph_clone(graph->subgraphs.v[k]));
   return to;
 }

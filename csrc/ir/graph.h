@@ -46,7 +46,7 @@ typedef struct {
   uint8_t role;    /* dc_role */
   uint8_t storage; /* dc_storage */
   bool is_output;  /* also a result of the graph (position in graph->outputs) */
-  bool is_sequence; /* an ONNX sequence value (opaque host value); rank is 0 */
+  bool is_host;    /* a sequence, an optional or a map: only the host holds it; rank is 0 */
   uint32_t rank;
   dc_ex *shape;   /* rank i64 expressions over symbols and constants only */
   dc_ex *strides; /* elements; NULL: row-major contiguous */
@@ -153,6 +153,7 @@ typedef struct dc_graph {
   DC_VEC(dc_cid) inputs;           /* INPUT containers in call order */
   DC_VEC(dc_cid) outputs;
   DC_VEC(struct dc_graph *) subgraphs; /* owned; bodies of If, Loop, Scan */
+  DC_VEC(dc_cid) captures; /* of a subgraph: containers of the outer graph that its last inputs stand for */
   uint32_t references;     /* one for the creator, one for each living clone */
   struct dc_graph *origin; /* what this was cloned from, kept alive for its constant data; or NULL */
   void (*release)(void *owner); /* called when the graph is destroyed, e.g. to drop a file mapping */

@@ -75,8 +75,8 @@ static dc_status parse_elements(dc_parser *p, dc_container *c) {
 static dc_status parse_traits(dc_parser *p, dc_cid id) {
   bool took;
   dc_ex_list list;
-  DC_TRY(dc_parser_accept(p, "sequence", &took));
-  dc_cont(p->graph, id)->is_sequence = took;
+  DC_TRY(dc_parser_accept(p, "host", &took));
+  dc_cont(p->graph, id)->is_host = took;
   DC_TRY(dc_parser_accept(p, "register", &took));
   if (took) dc_cont(p->graph, id)->storage = DC_STORE_REGISTER;
   DC_TRY(dc_parser_accept(p, "strides", &took));

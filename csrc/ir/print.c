@@ -304,7 +304,7 @@ static void put_declaration(printer *p, dc_cid id) {
   put_container(p, id);
   dc_text_printf(p->out, ": %s", dc_dtype_name((dc_dtype)c->dtype));
   if (c->shape) put_list(p, "[", c->shape, c->rank, "]");
-  if (c->is_sequence) dc_text_puts(p->out, " sequence");
+  if (c->is_host) dc_text_puts(p->out, " host");
   if (c->storage == DC_STORE_REGISTER) dc_text_puts(p->out, " register");
   if (c->strides) put_list(p, " strides [", c->strides, c->rank, "]");
   if (c->alias_of) {

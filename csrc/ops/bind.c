@@ -83,8 +83,8 @@ static dc_status register_input(dc_inst *in, uint32_t sig, int32_t item, dc_cid 
   }
   const dc_container *c = dc_cont(in->graph, cid);
   if (!c->dtype || (c->rank && !c->shape)) return dc_inst_fail(in, DC_ERR_MODEL, "input '%s' ('%s') has no known shape", arg->name, dc_cont_name(in->graph, cid));
-  if (c->is_sequence || c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128)
-    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "input '%s' of type %s%s is not supported", arg->name, dc_dtype_name((dc_dtype)c->dtype), c->is_sequence ? " sequence" : "");
+  if (c->is_host || c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128)
+    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "input '%s' of type %s%s is not supported", arg->name, dc_dtype_name((dc_dtype)c->dtype), c->is_host ? " host value" : "");
   dc_dtype type = (dc_dtype)c->dtype;
   dc_inst_add_tensor(in, (dc_tensor){name, item, true, arg->is_meta, cid, type, c->rank, c->shape});
   DC_TRY(bind_type(in, arg->name, arg->type, type));

@@ -315,7 +315,7 @@ static void count_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   u->seen[root] = u->stamp;
 }
 
-static bool is_shared(const dc_container *k) { return k->role != DC_ROLE_TEMP || k->is_output || k->alias_of || k->is_sequence; }
+static bool is_shared(const dc_container *k) { return k->role != DC_ROLE_TEMP || k->is_output || k->alias_of || k->is_host; }
 
 dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena) {
   uint32_t n = graph->containers.n;

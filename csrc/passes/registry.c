@@ -7,7 +7,8 @@ static dc_status run_infer(dc_ops *ops, dc_graph *graph) {
   dc_cid blocked;
   DC_TRY(dc_pass_infer(ops, graph, &blocked));
   if (!blocked) return DC_OK;
-  return dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
+  const char *name = dc_cont_name(graph, blocked);
+  return dc_error_about(dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", name), name);
 }
 
 static dc_status run_expand(dc_ops *ops, dc_graph *graph) { return dc_pass_expand(ops, graph, NULL, NULL); }

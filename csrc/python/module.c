@@ -12,8 +12,11 @@ PyObject *name_object(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_
 void raise_status(module_state *state, dc_status status) {
   dc_code code = dc_status_code(status);
   PyObject *class = (int)code < (int)ERROR_CLASSES ? state->errors[code] : state->errors[0];
-  PyObject *text = name_object(dc_status_text(status));
-  if (text) PyErr_SetObject(class, text);
+  PyObject *text = name_object(dc_status_text(status)), *error = text ? PyObject_CallOneArg(class, text) : NULL;
+  PyObject *about = dc_status_about(status) ? name_object(dc_status_about(status)) : Py_NewRef(Py_None);
+  if (error && about && PyObject_SetAttrString(error, "needs_value", about) == 0) PyErr_SetObject(class, error);
+  Py_XDECREF(about);
+  Py_XDECREF(error);
   Py_XDECREF(text);
   dc_status_free(status);
 }
