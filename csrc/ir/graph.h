@@ -40,6 +40,12 @@ typedef enum {
   DC_STORE_REGISTER, /* a scalar (or small fixed array) local to one iteration of the map that holds all its uses */
 } dc_storage;
 
+/* An element of a constant of type DC_STRING. */
+typedef struct {
+  const char *s;
+  uint64_t n;
+} dc_string;
+
 typedef struct {
   dc_name name;    /* unique in the graph */
   uint8_t dtype;   /* dc_dtype */

@@ -1,7 +1,8 @@
 /* ModelProto to Graph: one container for each value, one library node for each node.
  *
  * Local functions are inlined: a call opens a scope of names in which the function's inputs are
- * the caller's values.  What a file holds once costs in proportion to its bytes; what a function
+ * the caller's values.  A subgraph becomes a graph of its own, whose last inputs stand for the
+ * outer values that it reads.  What a file holds once costs in proportion to its bytes; what a function
  * body repeats is paid from a budget, so that a small file cannot unfold into a huge graph. */
 #include <ctype.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ typedef struct {
 } table;
 
 typedef struct scope {
-  const struct scope *outer; /* for messages and depth only: names do not leak */
+  const struct scope *outer; /* the caller, for messages and depth only: names do not leak */
+  struct scope *around;      /* of a subgraph: where its node stands, whose names it sees */
   table names;
   const Onnx__FunctionProto *function; /* NULL for the main graph */
   const Onnx__NodeProto *call;
@@ -34,8 +36,9 @@ typedef struct scope {
   int depth;
 } scope;
 
-typedef struct {
+typedef struct importer {
   dc_graph *graph;
+  struct importer *around; /* of a subgraph: of the graph that holds it */
   const Onnx__ModelProto *model;
   const char *base_dir;
   bool as_params;
@@ -111,9 +114,8 @@ static dc_status symbol_of(importer *im, const char *dim_param, dc_ex *out) {
 }
 
 static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type, const char *name) {
-  if (!type) return DC_OK;
-  if (type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
-    return type->value_case == ONNX__TYPE_PROTO__VALUE__NOT_SET ? DC_OK : dc_error(DC_ERR_UNSUPPORTED, "value '%.200s' is not a tensor, which is not supported", name);
+  if (!type || type->value_case == ONNX__TYPE_PROTO__VALUE__NOT_SET) return DC_OK;
+  if (type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE) return dc_cont(im->graph, cid)->is_host = true, DC_OK;
   int32_t dtype = type->tensor_type->elem_type;
   if (dtype < 0 || dtype >= DC_DTYPE_COUNT) return dc_error(DC_ERR_DTYPE, "value '%.200s' has an unknown data type", name);
   const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
@@ -173,10 +175,13 @@ static dc_status add_sparse(importer *im, const Onnx__SparseTensorProto *t, cons
 
 /* ---- attributes ---- */
 
-static dc_status add_attr(importer *im, const Onnx__AttributeProto *a, dc_attr *out) {
+static dc_status add_subgraph(importer *im, scope *s, const Onnx__GraphProto *g, uint32_t *out);
+
+static dc_status add_attr(importer *im, scope *s, const Onnx__AttributeProto *a, dc_attr *out) {
   dc_graph *g = im->graph;
   const char *name = text_of(a->name);
   dc_cid cid;
+  uint32_t subgraph;
   switch (a->type) {
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT: return *out = dc_attr_int(g, name, a->i), DC_OK;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT: return *out = dc_attr_float(g, name, a->f), DC_OK;
@@ -201,10 +206,15 @@ static dc_status add_attr(importer *im, const Onnx__AttributeProto *a, dc_attr *
       DC_TRY(add_tensor(im, a->t, name, &cid));
       *out = (dc_attr){.name = dc_name_intern(&g->names, name), .kind = DC_ATTR_TENSOR, .n = 1, .i = cid};
       return DC_OK;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH:
+      if (!a->g) return dc_error(DC_ERR_MODEL, "attribute '%.200s' has no graph", name);
+      DC_TRY(dc_error_at(add_subgraph(im, s, a->g, &subgraph), "graph '%.200s'", name));
+      *out = (dc_attr){.name = dc_name_intern(&g->names, name), .kind = DC_ATTR_GRAPH, .n = 1, .i = subgraph};
+      return DC_OK;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED:
       return dc_error(DC_ERR_MODEL, "attribute '%.200s' has no type", name);
     default:
-      return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s' holds a graph, a list of tensors or a type, which is not supported", name);
+      return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s' holds a list of graphs or tensors, which is not supported", name);
   }
 }
 
@@ -226,7 +236,7 @@ static const Onnx__AttributeProto *resolve(const scope *s, const Onnx__Attribute
   return a;
 }
 
-static dc_status add_attrs(importer *im, const scope *s, const Onnx__NodeProto *node, dc_attr **out, uint32_t *n) {
+static dc_status add_attrs(importer *im, scope *s, const Onnx__NodeProto *node, dc_attr **out, uint32_t *n) {
   *out = DC_NEW_ARRAY(&im->graph->arena, dc_attr, node->n_attribute);
   *n = 0;
   for (size_t k = 0; k < node->n_attribute; k++) {
@@ -237,10 +247,11 @@ static dc_status add_attrs(importer *im, const scope *s, const Onnx__NodeProto *
     if (!s->function && *text_of(a->ref_attr_name))
       return dc_error(DC_ERR_MODEL, "attribute '%.200s' refers to a function's attribute outside a function", text_of(a->name));
     const Onnx__AttributeProto *actual = resolve(s, a);
-    if (!actual) continue;
+    if (!actual || actual->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO) continue; /* a type only declares */
+    if (actual != a && actual->g) return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s': a graph passed to a function is not supported", text_of(a->name));
     named = *actual;
     named.name = a->name;
-    DC_TRY(add_attr(im, &named, &(*out)[(*n)++]));
+    DC_TRY(add_attr(im, s, &named, &(*out)[(*n)++]));
   }
   return DC_OK;
 }
@@ -284,12 +295,26 @@ static const Onnx__FunctionProto *find_function(importer *im, const Onnx__NodePr
   return k ? im->model->functions[k - 1] : NULL;
 }
 
-static dc_status find_inputs(const scope *s, const Onnx__NodeProto *node, dc_cid *in) {
+/* Where a name is not a subgraph's own, it is the outer graph's: the subgraph gets an input for it. */
+static bool find_value(importer *im, scope *s, const char *name, dc_cid *out) {
+  dc_cid outer;
+  *out = get_name(&s->names, name);
+  if (*out || has_name(&s->names, name)) return true;
+  if (!s->around || !find_value(im->around, s->around, name, &outer)) return false;
+  if (outer) {
+    uint8_t dtype = dc_cont(im->around->graph, outer)->dtype;
+    *out = add_value(im, name, DC_ROLE_INPUT);
+    dc_cont(im->graph, *out)->dtype = dtype;
+    DC_PUSH(&im->graph->arena, &im->graph->captures, outer);
+  }
+  put_name(&s->names, name, *out);
+  return true;
+}
+
+static dc_status find_inputs(importer *im, scope *s, const Onnx__NodeProto *node, dc_cid *in) {
   for (size_t k = 0; k < node->n_input; k++) {
     const char *name = text_of(node->input[k]);
-    in[k] = *name ? get_name(&s->names, name) : 0;
-    if (*name && !has_name(&s->names, name))
-      return dc_error(DC_ERR_MODEL, "input '%.200s' is computed later or not at all", name);
+    if (*name && !find_value(im, s, name, &in[k])) return dc_error(DC_ERR_MODEL, "input '%.200s' is computed later or not at all", name);
   }
   return DC_OK;
 }
@@ -329,7 +354,7 @@ static dc_status inline_call(importer *im, scope *s, const Onnx__NodeProto *node
   if (node->n_input > f->n_input) return dc_error(DC_ERR_MODEL, "function '%.200s' takes %zu inputs", name, f->n_input);
   if (node->n_output > f->n_output) return dc_error(DC_ERR_MODEL, "function '%.200s' has %zu outputs", name, f->n_output);
   dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, f->n_input); /* zeros: inputs that the call leaves out */
-  DC_TRY(find_inputs(s, node, in));
+  DC_TRY(find_inputs(im, s, node, in));
   for (size_t k = 0; k < f->n_input; k++) put_name(&inner.names, text_of(f->input[k]), in[k]);
   im->call_depth++;
   dc_status status = spend(im, 64 * f->n_input);
@@ -340,7 +365,7 @@ static dc_status inline_call(importer *im, scope *s, const Onnx__NodeProto *node
   return dc_error_at(status, "function '%.200s'", name);
 }
 
-/* The attribute of a Constant that holds a tensor, which is data and not a computation; else NULL. */
+/* The attribute of a Constant that holds a tensor or strings, which is data and not a computation; else NULL. */
 static const Onnx__AttributeProto *constant_of(const scope *s, const Onnx__NodeProto *node) {
   bool constant = strcmp(text_of(node->op_type), "Constant") == 0 && same_domain(text_of(node->domain), "");
   if (!constant || node->n_attribute != 1 || node->n_output != 1 || !*text_of(node->output[0])) return NULL;
@@ -349,7 +374,27 @@ static const Onnx__AttributeProto *constant_of(const scope *s, const Onnx__NodeP
   if (!a) return NULL;
   bool dense = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR && a->t && strcmp(name, "value") == 0;
   bool sparse = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR && a->sparse_tensor && strcmp(name, "sparse_value") == 0;
-  return dense || sparse ? a : NULL;
+  bool text = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING && strcmp(name, "value_string") == 0;
+  bool texts = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS && strcmp(name, "value_strings") == 0;
+  return dense || sparse || text || texts ? a : NULL;
+}
+
+static dc_status add_strings(importer *im, const Onnx__AttributeProto *a, const char *name, dc_cid *out) {
+  bool list = a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS;
+  int64_t dims[1] = {(int64_t)a->n_strings};
+  dc_onnx_data data = {.dtype = DC_STRING, .rank = list, .dims = dims};
+  dc_onnx_strings(im->graph, list ? a->strings : &a->s, list ? a->n_strings : 1, &data);
+  return add_data(im, name, &data, out);
+}
+
+static dc_status add_constant(importer *im, scope *s, const Onnx__AttributeProto *a, const char *name) {
+  dc_cid cid;
+  if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
+  if (a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR) DC_TRY(add_tensor(im, a->t, name, &cid));
+  else if (a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR) DC_TRY(add_sparse(im, a->sparse_tensor, name, &cid));
+  else DC_TRY(add_strings(im, a, name, &cid));
+  put_name(&s->names, name, cid);
+  return DC_OK;
 }
 
 /* What one more copy of a node takes in memory, tensors aside. */
@@ -371,7 +416,7 @@ static dc_status add_library(importer *im, scope *s, const Onnx__NodeProto *node
   dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_input), *out = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_output);
   dc_attr *attrs;
   uint32_t n_attrs;
-  DC_TRY(find_inputs(s, node, in));
+  DC_TRY(find_inputs(im, s, node, in));
   DC_TRY(add_attrs(im, s, node, &attrs, &n_attrs));
   for (size_t k = 0; k < node->n_output; k++) DC_TRY(bind_output(im, s, text_of(node->output[k]), &out[k]));
   uint32_t n_in = (uint32_t)node->n_input, n_out = (uint32_t)node->n_output;
@@ -390,14 +435,7 @@ static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   const Onnx__FunctionProto *f = find_function(im, node);
   if (f) return inline_call(im, s, node, f);
   const Onnx__AttributeProto *constant = constant_of(s, node);
-  if (!constant) return add_library(im, s, node);
-  dc_cid cid;
-  const char *name = node->output[0];
-  if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
-  if (constant->t && constant->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR) DC_TRY(add_tensor(im, constant->t, name, &cid));
-  else DC_TRY(add_sparse(im, constant->sparse_tensor, name, &cid));
-  put_name(&s->names, name, cid);
-  return DC_OK;
+  return constant ? add_constant(im, s, constant, node->output[0]) : add_library(im, s, node);
 }
 
 static dc_status add_nodes(importer *im, scope *s, Onnx__NodeProto *const *nodes, size_t n) {
@@ -446,10 +484,11 @@ static dc_status add_inputs(importer *im, scope *s, const Onnx__GraphProto *g) {
     dc_cid cid = add_value(im, name, DC_ROLE_INPUT);
     DC_TRY(set_type(im, cid, g->input[k]->type, name));
     const dc_container *c = dc_cont(im->graph, cid);
-    if (!c->dtype) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
-    if (c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128)
+    bool host = c->is_host || im->around; /* a subgraph's inputs need no type: the outer graph gives the values */
+    if (!c->dtype && !host) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
+    if (c->dtype == DC_C64 || c->dtype == DC_C128)
       return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has type %s, which is not supported", name, dc_dtype_name((dc_dtype)c->dtype));
-    if (!c->shape) return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has no shape: its number of dimensions must be known", name);
+    if (!c->shape && !host && c->dtype != DC_STRING) return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has no shape: its number of dimensions must be known", name);
     put_name(&s->names, name, cid);
   }
   return DC_OK;
@@ -470,12 +509,34 @@ static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g)
   DC_TRY(add_declared(im, s, g->value_info, g->n_value_info));
   DC_TRY(add_declared(im, s, g->output, g->n_output));
   for (size_t k = 0; k < g->n_output; k++) {
-    dc_cid cid = get_name(&s->names, text_of(g->output[k]->name));
-    if (!cid) return dc_error(DC_ERR_MODEL, "output '%.200s' is not computed", text_of(g->output[k]->name));
-    if (dc_cont(im->graph, cid)->is_output) return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
+    dc_cid cid;
+    if (!find_value(im, s, text_of(g->output[k]->name), &cid) || !cid)
+      return dc_error(DC_ERR_MODEL, "output '%.200s' is not computed", text_of(g->output[k]->name));
+    if (dc_cont(im->graph, cid)->is_output && !im->around) return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
     dc_graph_mark_output(im->graph, cid);
   }
   return g->n_output ? DC_OK : dc_error(DC_ERR_MODEL, "the graph has no output");
+}
+
+/* Names and attributes of an enclosing function are the subgraph's too; budgets are common. */
+static dc_status add_subgraph(importer *im, scope *s, const Onnx__GraphProto *g, uint32_t *out) {
+  dc_graph *graph = dc_graph_create(text_of(g->name));
+  graph->opset = im->graph->opset;
+  importer inner = *im;
+  inner.graph = graph, inner.around = im, inner.as_params = false;
+  inner.dims = inner.symbols = (table){0};
+  scope names = *s;
+  names.around = s, names.names = (table){0};
+  dc_status status = import_graph(&inner, &names, g);
+  im->unfolded_bytes = inner.unfolded_bytes, im->free_bytes = inner.free_bytes;
+  free(names.names.slots), free(inner.dims.slots), free(inner.symbols.slots);
+  if (status) {
+    dc_graph_destroy(graph);
+    return status;
+  }
+  *out = im->graph->subgraphs.n;
+  DC_PUSH(&im->graph->arena, &im->graph->subgraphs, graph);
+  return DC_OK;
 }
 
 static dc_status check_versions(const Onnx__ModelProto *model) {

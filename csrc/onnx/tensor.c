@@ -115,24 +115,34 @@ static dc_status decode_shape(dc_graph *graph, const Onnx__TensorProto *t, const
   bool known = t->data_type > 0 && t->data_type < DC_DTYPE_COUNT;
   *out = (dc_onnx_data){.dtype = known ? (dc_dtype)t->data_type : DC_NOTYPE, .rank = (uint32_t)rank};
   if (!known) return fail(t, DC_ERR_DTYPE, "it has an unknown data type");
-  if (out->dtype == DC_STRING || out->dtype == DC_C64 || out->dtype == DC_C128)
-    return fail(t, DC_ERR_UNSUPPORTED, "strings and complex numbers are not supported");
+  if (out->dtype == DC_C64 || out->dtype == DC_C128) return fail(t, DC_ERR_UNSUPPORTED, "complex numbers are not supported");
   if (rank > DC_ONNX_MAX_RANK) return fail(t, DC_ERR_SHAPE, "it has too many dimensions");
   *n = 1;
   for (size_t d = 0; d < rank; d++) {
     if (dims[d] < 0) return fail(t, DC_ERR_SHAPE, "a dimension is negative");
     if (__builtin_mul_overflow(*n, (uint64_t)dims[d], n)) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
   }
-  uint64_t each = (uint64_t)dc_dtype_bytes(out->dtype);
+  uint64_t each = out->dtype == DC_STRING ? sizeof(dc_string) : (uint64_t)dc_dtype_bytes(out->dtype);
   if (*n > max_bytes / each) return fail(t, DC_ERR_SHAPE, "its dimensions are too large");
   out->n_bytes = *n * each;
   out->dims = dc_arena_copy(&graph->arena, dims, rank * sizeof *dims);
   return DC_OK;
 }
 
+void dc_onnx_strings(dc_graph *graph, const ProtobufCBinaryData *items, size_t n, dc_onnx_data *out) {
+  dc_string *strings = DC_NEW_ARRAY(&graph->arena, dc_string, n);
+  for (size_t k = 0; k < n; k++) strings[k] = (dc_string){dc_arena_copy(&graph->arena, items[k].data, items[k].len), items[k].len};
+  out->data = strings, out->n_bytes = n * sizeof *strings;
+}
+
 dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const char *base_dir, uint64_t max_bytes, dc_onnx_data *out) {
   uint64_t n;
   DC_TRY(decode_shape(graph, t, t->dims, t->n_dims, max_bytes, out, &n));
+  if (out->dtype == DC_STRING) {
+    if (t->n_string_data != n) return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
+    dc_onnx_strings(graph, t->string_data, n, out);
+    return DC_OK;
+  }
   uint64_t per = (uint64_t)dc_onnx_packed(out->dtype), stored = per > 1 ? (n + per - 1) / per : out->n_bytes, have;
   bool external = t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
   if (external) {
@@ -166,6 +176,7 @@ dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *
   DC_TRY(decode_shape(graph, t->values, t->dims, t->n_dims, max_bytes, out, &n));
   DC_TRY(dc_onnx_decode(graph, t->values, base_dir, max_bytes, &values));
   DC_TRY(dc_onnx_decode(graph, t->indices, base_dir, max_bytes, &indices));
+  if (out->dtype == DC_STRING) return fail(t->values, DC_ERR_UNSUPPORTED, "sparse strings are not supported");
   uint64_t each = (uint64_t)dc_dtype_bytes(out->dtype), count = values.n_bytes / each;
   bool linear = indices.rank == 1;
   if (values.rank != 1 || indices.dtype != DC_I64 || (!linear && (indices.rank != 2 || indices.dims[1] != out->rank)) ||

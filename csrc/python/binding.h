@@ -59,6 +59,13 @@ void release_view(tensor_view *view);
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, PyObject *like, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 
+/* nodes.c: methods of Graph. */
+PyObject *graph_operators(GraphObject *self, PyObject *unused);
+PyObject *graph_attributes(GraphObject *self, PyObject *id);
+PyObject *graph_segment(GraphObject *self, PyObject *args);
+/* A constant's or initial weight's contents as a numpy array; None without. */
+PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
+
 extern PyType_Spec graph_spec, function_spec, call_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);

@@ -117,14 +117,7 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
   const char *text = PyUnicode_AsUTF8(name);
   dc_cid c = text ? find(self, text) : 0;
   if (!c) return NULL;
-  const dc_container *k = dc_cont(self->graph, c);
-  module_state *state = state_of((PyObject *)self);
-  dc_array shape = {.dtype = (dc_dtype)k->dtype, .rank = k->rank};
-  void *data;
-  if (!k->data || !dc_container_dims(self->graph, c, shape.dims)) Py_RETURN_NONE;
-  PyObject *array = new_tensor(state, &shape, false, NULL, &data);
-  if (array) memcpy(data, k->data, k->data_bytes);
-  return array;
+  return container_array(state_of((PyObject *)self), self->graph, c);
 }
 
 /* Gives a weight its initial contents, which an export writes out. */
@@ -163,6 +156,9 @@ static PyObject *names_of(GraphObject *self, const dc_cid *ids, uint32_t n) {
   return list;
 }
 
+/* What the core does not compute with: sequences, optionals, maps, strings. */
+static bool is_host(const dc_container *c) { return c->is_host || c->dtype == DC_STRING; }
+static PyObject *get_host_values(GraphObject *self, void *u) { return (void)u, names_where(self, is_host); }
 static bool is_param(const dc_container *c) { return c->role == DC_ROLE_PARAM; }
 static PyObject *get_inputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->inputs.v, self->graph->inputs.n); }
 static PyObject *get_outputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->outputs.v, self->graph->outputs.n); }
@@ -432,6 +428,12 @@ static PyMethodDef methods[] = {
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
+    {"operators", (PyCFunction)graph_operators, METH_NOARGS,
+     "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
+    {"attributes", (PyCFunction)graph_attributes, METH_O,
+     "attributes(id) -> {name: value} of an operator; a subgraph is (Graph, names of the values that its last inputs stand for)."},
+    {"segment", (PyCFunction)graph_segment, METH_VARARGS,
+     "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
     {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, simplify, expand, loops or fuse."},
@@ -443,6 +445,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names of the inputs, in call order", NULL},
                                    {"outputs", (getter)get_outputs, NULL, "names of the outputs", NULL},
                                    {"params", (getter)get_params, NULL, "names of the weights", NULL},
+                                   {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
                                    {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
                                    {"name", (getter)get_name, NULL, NULL, NULL},
                                    {"opset", (getter)get_opset, NULL, NULL, NULL},

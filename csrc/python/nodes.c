@@ -1,0 +1,205 @@
+/* What runs a graph node by node needs of it: operators with their attributes and subgraphs, and
+ * segments, which are copies of a graph that hold some of its nodes.
+ *
+ * Names identify values across these graphs; a segment keeps the names of the graph it is cut from. */
+#include <string.h>
+
+#include "python/binding.h"
+
+static PyObject *text_of(const char *s, uint64_t n) { return PyUnicode_DecodeUTF8(s, (Py_ssize_t)n, "surrogateescape"); }
+
+static PyObject *string_list(const dc_string *strings, uint64_t n) {
+  PyObject *list = PyList_New((Py_ssize_t)n);
+  for (uint64_t k = 0; list && k < n; k++) {
+    PyObject *item = text_of(strings[k].s, strings[k].n);
+    if (!item) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, (Py_ssize_t)k, item);
+  }
+  return list;
+}
+
+/* An array of objects: an empty list of strings would otherwise become one of floats. */
+static PyObject *string_array(const dc_graph *graph, dc_cid c) {
+  const dc_container *k = dc_cont(graph, c);
+  int64_t dims[64];
+  if (!dc_container_dims(graph, c, dims)) Py_RETURN_NONE;
+  PyObject *shape = PyTuple_New(k->rank), *numpy = PyImport_ImportModule("numpy");
+  for (uint32_t d = 0; shape && d < k->rank; d++) PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(dims[d]));
+  PyObject *list = numpy && shape ? string_list(k->data, k->data_bytes / sizeof(dc_string)) : NULL;
+  PyObject *flat = list ? PyObject_CallMethod(numpy, "array", "Os", list, "O") : NULL;
+  PyObject *array = flat ? PyObject_CallMethod(flat, "reshape", "O", shape) : NULL;
+  Py_XDECREF(flat);
+  Py_XDECREF(list);
+  Py_XDECREF(numpy);
+  Py_XDECREF(shape);
+  return array;
+}
+
+PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c) {
+  const dc_container *k = dc_cont(graph, c);
+  dc_array shape = {.dtype = (dc_dtype)k->dtype, .rank = k->rank};
+  void *data;
+  if (k->dtype == DC_STRING && k->data) return string_array(graph, c);
+  if (!k->data || !dc_container_dims(graph, c, shape.dims)) Py_RETURN_NONE;
+  PyObject *array = new_tensor(state, &shape, false, NULL, &data);
+  if (array) memcpy(data, k->data, k->data_bytes);
+  return array;
+}
+
+/* ---- nodes ---- */
+
+static PyObject *value_names(const dc_graph *graph, const dc_cid *ids, uint32_t n) {
+  PyObject *names = PyTuple_New(n);
+  for (uint32_t k = 0; names && k < n; k++) PyTuple_SET_ITEM(names, k, name_object(ids[k] ? dc_cont_name(graph, ids[k]) : ""));
+  return names;
+}
+
+static PyObject *operator_tuple(dc_session *session, dc_graph *g, dc_nid id) {
+  const dc_library *lib = &dc_node_at(g, id)->lib;
+  const char *op = dc_name_text(&g->names, lib->op), *domain = dc_name_text(&g->names, lib->domain);
+  bool known = dc_ops_find(session->ops, domain, op, lib->since) != NULL;
+  PyObject *in = value_names(g, lib->in, lib->n_in), *out = in ? value_names(g, lib->out, lib->n_out) : NULL;
+  if (!out) {
+    Py_XDECREF(in);
+    return NULL;
+  }
+  return Py_BuildValue("(IssisNNO)", id, op, domain, lib->since, dc_node_describe(g, id), in, out, known ? Py_True : Py_False);
+}
+
+PyObject *graph_operators(GraphObject *self, PyObject *unused) {
+  (void)unused;
+  dc_session *session = session_of(state_of((PyObject *)self));
+  PyObject *list = session ? PyList_New(0) : NULL;
+  for (uint32_t s = 0; list && s < self->graph->states.n; s++) {
+    dc_scope scope = self->graph->states.v[s].scope;
+    for (uint32_t k = 0; list && k < scope.n; k++) {
+      if (dc_node_at(self->graph, scope.v[k])->kind != DC_NODE_LIBRARY) continue;
+      PyObject *item = operator_tuple(session, self->graph, scope.v[k]);
+      if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+      Py_XDECREF(item);
+    }
+  }
+  return list;
+}
+
+static PyObject *number_list(const dc_attr *a) {
+  PyObject *list = PyList_New(a->n);
+  for (uint32_t k = 0; list && k < a->n; k++) {
+    PyObject *item = a->kind == DC_ATTR_INTS     ? PyLong_FromLongLong(a->ints[k])
+                     : a->kind == DC_ATTR_FLOATS ? PyFloat_FromDouble(a->floats[k])
+                                                 : text_of(a->strings[k], strlen(a->strings[k]));
+    if (!item) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, k, item);
+  }
+  return list;
+}
+
+static PyObject *subgraph_pair(GraphObject *self, uint32_t k) {
+  dc_graph *graph = self->graph->subgraphs.v[k];
+  PyObject *captures = value_names(self->graph, graph->captures.v, graph->captures.n);
+  PyObject *handle = captures ? wrap_graph(state_of((PyObject *)self), graph, (PyObject *)self) : NULL;
+  return handle ? Py_BuildValue("(NN)", handle, captures) : NULL;
+}
+
+static PyObject *attribute_value(GraphObject *self, const dc_attr *a) {
+  switch ((dc_attr_kind)a->kind) {
+    case DC_ATTR_INT: return PyLong_FromLongLong(a->i);
+    case DC_ATTR_FLOAT: return PyFloat_FromDouble(a->f);
+    case DC_ATTR_STRING: return text_of(a->s, a->n);
+    case DC_ATTR_TENSOR: return container_array(state_of((PyObject *)self), self->graph, (dc_cid)a->i);
+    case DC_ATTR_GRAPH: return subgraph_pair(self, (uint32_t)a->i);
+    default: return number_list(a);
+  }
+}
+
+static const dc_library *library_at(GraphObject *self, PyObject *id) {
+  unsigned long k = PyLong_AsUnsignedLong(id);
+  if (PyErr_Occurred()) return NULL;
+  bool good = k && k < self->graph->nodes.n && dc_node_at(self->graph, (dc_nid)k)->kind == DC_NODE_LIBRARY;
+  if (!good) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%lu is no operator of the graph", k);
+  return good ? &dc_node_at(self->graph, (dc_nid)k)->lib : NULL;
+}
+
+PyObject *graph_attributes(GraphObject *self, PyObject *id) {
+  const dc_library *lib = library_at(self, id);
+  PyObject *dict = lib ? PyDict_New() : NULL;
+  for (uint32_t k = 0; dict && k < lib->n_attr; k++) {
+    PyObject *value = attribute_value(self, &lib->attr[k]);
+    if (!value || PyDict_SetItemString(dict, dc_name_text(&self->graph->names, lib->attr[k].name), value)) Py_CLEAR(dict);
+    Py_XDECREF(value);
+  }
+  return dict;
+}
+
+/* ---- segments ---- */
+
+/* Everything that was given becomes undefined: a segment defines its own inputs. */
+static void forget_roles(dc_graph *g) {
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    dc_container *k = dc_cont(g, c);
+    k->is_output = false;
+    if (k->role != DC_ROLE_CONST) k->role = DC_ROLE_TEMP, k->data = NULL;
+  }
+  g->inputs.n = g->outputs.n = g->captures.n = 0;
+}
+
+static int set_input(module_state *state, dc_graph *g, PyObject *item) {
+  const char *name;
+  int type;
+  PyObject *shape;
+  dc_ex *dims = NULL;
+  uint32_t rank = 0;
+  if (!PyArg_ParseTuple(item, "siO", &name, &type, &shape)) return -1;
+  if (shape != Py_None && parse_shape(state, g, shape, &dims, &rank)) return -1;
+  dc_cid c = dc_container_find(g, name);
+  if (!c || type <= 0 || type >= DC_DTYPE_COUNT) {
+    PyErr_Format(state->errors[DC_ERR_VALUE], "'%s' is no value of the graph, or %d no type", name, type);
+    return -1;
+  }
+  dc_container *k = dc_cont(g, c);
+  k->role = DC_ROLE_INPUT, k->dtype = (uint8_t)type, k->shape = dims, k->rank = rank;
+  DC_PUSH(&g->arena, &g->inputs, c);
+  return 0;
+}
+
+static int set_output(module_state *state, dc_graph *g, PyObject *item) {
+  const char *name = PyUnicode_AsUTF8(item);
+  dc_cid c = name ? dc_container_find(g, name) : 0;
+  if (name && !c) PyErr_Format(state->errors[DC_ERR_VALUE], "'%s' is no value of the graph", name);
+  if (c) dc_graph_mark_output(g, c);
+  return c ? 0 : -1;
+}
+
+static int for_each(module_state *state, dc_graph *g, PyObject *sequence, int (*act)(module_state *, dc_graph *, PyObject *)) {
+  PyObject *items = PySequence_Fast(sequence, "expected a sequence");
+  int failed = items ? 0 : -1;
+  for (Py_ssize_t k = 0; !failed && k < PySequence_Fast_GET_SIZE(items); k++) failed = act(state, g, PySequence_Fast_GET_ITEM(items, k));
+  Py_XDECREF(items);
+  return failed;
+}
+
+static int keep_node(module_state *state, dc_graph *g, PyObject *item) {
+  unsigned long id = PyLong_AsUnsignedLong(item);
+  if (PyErr_Occurred()) return -1;
+  if (!id || id >= g->nodes.n) {
+    PyErr_Format(state->errors[DC_ERR_VALUE], "%lu is no node of the graph", id);
+    return -1;
+  }
+  dc_scope_push(g, &g->states.v[0].scope, (dc_nid)id);
+  return 0;
+}
+
+PyObject *graph_segment(GraphObject *self, PyObject *args) {
+  PyObject *nodes, *inputs, *outputs;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "OOO", &nodes, &inputs, &outputs)) return NULL;
+  dc_graph *g = dc_graph_clone(self->graph);
+  forget_roles(g);
+  dc_graph_scope(g); /* there is a state */
+  g->states.n = 1, g->states.v[0].scope.n = 0;
+  if (for_each(state, g, nodes, keep_node) || for_each(state, g, inputs, set_input) || for_each(state, g, outputs, set_output)) {
+    dc_graph_destroy(g);
+    return NULL;
+  }
+  return wrap_graph(state, g, NULL);
+}
