@@ -133,12 +133,14 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id) {
 
 /* ---- segments ---- */
 
-/* Everything that was given becomes undefined: a segment defines its own inputs. */
+/* What was given becomes undefined, for a segment defines its own inputs; strings may come as numbers. */
 static void forget_roles(dc_graph *g) {
   for (dc_cid c = 1; c < g->containers.n; c++) {
     dc_container *k = dc_cont(g, c);
-    k->is_output = false;
-    if (k->role != DC_ROLE_CONST) k->role = DC_ROLE_TEMP, k->data = NULL;
+    k->is_output = false, k->known = NULL, k->known_count = 0;
+    if (k->role == DC_ROLE_CONST) continue;
+    k->role = DC_ROLE_TEMP, k->data = NULL;
+    if (k->dtype == DC_STRING) k->dtype = DC_NOTYPE, k->shape = NULL, k->rank = 0;
   }
   g->inputs.n = g->outputs.n = g->captures.n = 0;
 }
@@ -157,7 +159,7 @@ static int set_input(module_state *state, dc_graph *g, PyObject *item) {
     return -1;
   }
   dc_container *k = dc_cont(g, c);
-  k->role = DC_ROLE_INPUT, k->dtype = (uint8_t)type, k->shape = dims, k->rank = rank;
+  k->role = DC_ROLE_INPUT, k->dtype = (uint8_t)type, k->shape = dims, k->rank = rank, k->data = NULL;
   DC_PUSH(&g->arena, &g->inputs, c);
   return 0;
 }

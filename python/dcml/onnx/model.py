@@ -1,6 +1,7 @@
 """ONNXModel: a callable around a graph imported from ONNX.
 
-The one idea: arguments are put into the graph's input order, the rest is the core's.
+The one idea: arguments are put into the graph's input order, the rest is the core's; only where it meets sequences,
+strings, control flow or computed shapes does a host program run the graph in parts.
 Must not know: the format of ONNX files (the core reads them) or, before it meets a tensor, torch.
 """
 import os
@@ -9,10 +10,11 @@ import sys
 import numpy as np
 
 from .. import _core
+from . import host
+from .host import values as host_values
 
 _NUMPY = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
-
 
 
 class ONNXModel:
@@ -42,8 +44,19 @@ class ONNXModel:
         self._set_graph(_core.import_onnx(self._bytes, self._base_dir, False))
         if parent_pytorch_module is not None:
             self._take_weights(parent_pytorch_module)
-        if infer_shapes:
+        if infer_shapes and self._program is None:
+            self._infer()
+
+    def _infer(self):
+        """Infers types and shapes; what must be known before is an input's to give, or makes the model a host program."""
+        untouched = self._graph.clone()
+        try:
             self._graph.run_pass("infer")
+        except _core.Error as error:
+            if error.needs_value is None:
+                raise
+            self._set_graph(untouched)
+            self._adopt(error)
 
     @classmethod
     def _of_graph(cls, name, graph, module=None):
@@ -58,6 +71,12 @@ class ONNXModel:
         self._graph = graph
         self._functions = {}  # names to differentiate -> compiled function
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
+        self._program = host.Program(graph) if host.is_needed(graph) else None
+
+    def _adopt(self, error):
+        """Runs the graph as a host program from now on if it stopped at a value that it computes itself."""
+        if self._program is None and error.needs_value not in (None, *self.inputs, *self._graph.params):
+            self._program = host.Program(self._graph)
 
     # -- weights --------------------------------------------------------------------------------
     @property
@@ -106,14 +125,46 @@ class ONNXModel:
         given = self._bind(args, kwargs)
         torch = sys.modules.get("torch")
         in_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
-        if in_torch or self._parameters is not None:
-            values = self._call_torch(given, in_torch)
-        else:
-            values = self._function(None)(*[self._array(n, v) for n, v in zip(self.inputs, given)])
-        if self._save_transients is not None:
+        try:
+            values = self._call_compiled(given, in_torch) if self._program is None else self._call_program(given, in_torch)
+        except _core.UnsupportedOpError as error:
+            if self._program is not None or self._adopt(error) or self._program is None:
+                raise
+            values = self._call_program(given, in_torch)
+        if self._save_transients is not None and self._program is None:
             self._save_transients.update(zip(self._transients, values[len(self.outputs):]))
             values = values[:len(self.outputs)]
         return values[0] if len(values) == 1 else tuple(values)
+
+    def _call_compiled(self, given, in_torch):
+        if in_torch or self._parameters is not None:
+            return self._call_torch(given, in_torch)
+        return self._function(None)(*[self._array(n, v) for n, v in zip(self.inputs, given)])
+
+    def _call_program(self, given, in_torch):
+        program = self._program
+        values = [self._host_value(n, v) for n, v in zip(self.inputs, given)]
+        weights = [self._parameters[n] for n in self._graph.params] if self._parameters is not None else []
+        env = program.run(zip(program.inputs, [*values, *weights]))
+        if self._save_transients is not None:
+            self._save_transients.update((n, v) for n, v in env.items() if n not in program.inputs)
+        results = tuple(env[name] for name in self.outputs)
+        if in_torch:
+            return tuple(host_values.to_torch(r) for r in results)
+        return tuple(r.numpy() if host_values.is_torch(r) and not r.requires_grad else r for r in results)
+
+    def _host_value(self, name, value):
+        """An argument of the model's type; what the core cannot hold stays as it is."""
+        code, shape, _ = self._graph.info(name)
+        if name in self._graph.host_values:
+            return host_values.as_value(value)
+        value = value if host_values.is_torch(value) else self._array(name, value)
+        if host_values.code_of(value) != code:
+            raise _core.DTypeError(f"input {name!r} has type {value.dtype}, expected {host_values.NAMES[code]}")
+        wrong = [d for d, (have, want) in enumerate(zip(value.shape, shape)) if isinstance(want, int) and have != want]
+        if value.ndim != len(shape) or wrong:
+            raise _core.ShapeError(f"input {name!r} has shape {list(value.shape)}, expected {list(shape)}")
+        return value
 
     def _bind(self, args, kwargs):
         if len(args) > len(self.inputs):
@@ -166,7 +217,9 @@ class ONNXModel:
         return function
 
     def compile_and_init(self):
-        """Compiles the model, with its weights in place, and returns the compiled function."""
+        """Compiles the model, with its weights in place, and returns the compiled function (or host program)."""
+        if self._program is not None:
+            return self._program
         function = self._function(None)
         if self._parameters is not None:
             function.set_params(list(self._parameters.values()))

@@ -1,0 +1,118 @@
+"""Operators of ai.onnx.ml on strings and maps.
+
+Source: ONNX's ai.onnx.ml operators.
+"""
+import math
+
+import numpy as np
+
+from ... import _core
+from . import values as v
+
+_KINDS = (("strings", "string", "_Unused", object), ("int64s", "int64", -1, np.int64), ("floats", "float", -0.0, np.float32))
+
+
+def _plain(x):
+    """An element as a dictionary key: NaN is one key."""
+    x = x.item() if hasattr(x, "item") else x
+    return "nan" if isinstance(x, float) and math.isnan(x) else x
+
+
+def _table(node, side):
+    """(values, default, type) of one side of a LabelEncoder."""
+    tensor = node.get(f"{side}_tensor")
+    if tensor is not None:
+        given = node.get("default_tensor")
+        default = {"O": "_Unused", "f": -0.0}.get(tensor.dtype.kind, -1) if given is None else given.reshape(-1)[0]
+        return list(tensor.ravel()), default, tensor.dtype
+    for plural, name, default, dtype in _KINDS:
+        values = node.get(f"{side}_{plural}")
+        if values is not None:
+            return values, node.get(f"default_{name}", default), dtype
+    raise _core.ModelError(f"there are no {side}")
+
+
+def _lookup(x, table, default, dtype):
+    found = [table.get(_plain(e), default) for e in v.as_numpy(x).ravel()]
+    out = np.empty(len(found), dtype)
+    out[:] = found
+    return out.reshape(x.shape)
+
+
+def label_encoder(node, x):
+    """LabelEncoder: each element's value in a table of keys; version 1 numbers its class names."""
+    if node.opset < 2:
+        return category_mapper(node, x, node["classes_strings"], range(len(node["classes_strings"])))
+    keys, _, kind = _table(node, "keys")
+    values, default, dtype = _table(node, "values")
+    if len(keys) != len(values):
+        raise _core.ModelError(f"{len(keys)} keys, but {len(values)} values")
+    if np.dtype(kind) == np.float32:
+        keys = np.asarray(keys, np.float32)
+    return [_lookup(x, {_plain(k): value for k, value in zip(keys, values)}, default, dtype)]
+
+
+def category_mapper(node, x, names=None, numbers=None):
+    """CategoryMapper: names to numbers, or numbers to names."""
+    names = node["cats_strings"] if names is None else names
+    numbers = node["cats_int64s"] if numbers is None else numbers
+    if v.is_string(x):
+        return [_lookup(x, dict(zip(names, numbers)), node.get("default_int64", -1), np.int64)]
+    return [_lookup(x, dict(zip(numbers, names)), node.get("default_string", "_Unused"), object)]
+
+
+def dict_vectorizer(node, x):
+    """DictVectorizer: a map's values in the order of the vocabulary, zeros where it has none."""
+    vocabulary = node.get("string_vocabulary") or node["int64_vocabulary"]
+    x = {_plain(k): value for k, value in x.items()}
+    kinds = [np.asarray(value) for value in x.values()]
+    dtype = object if kinds and kinds[0].dtype.kind in "OU" else kinds[0].dtype if kinds else np.float32
+    zero = "" if dtype is object else 0
+    out = np.empty(len(vocabulary), dtype)
+    out[:] = [x.get(word, zero) for word in vocabulary]
+    return [out]
+
+
+def zip_map(node, x):
+    """ZipMap: for each row a map from class label to its score."""
+    labels = node.get("classlabels_strings") or node.get("classlabels_int64s")
+    rows = v.as_numpy(x)
+    rows = rows.reshape(1, -1) if rows.ndim == 1 else rows
+    if not labels or rows.ndim != 2 or rows.shape[1] != len(labels):
+        raise _core.ShapeError(f"{len(labels or ())} labels for scores of shape {list(x.shape)}")
+    return [[dict(zip(labels, row)) for row in rows]]
+
+
+_CASTS = {"TO_FLOAT": (np.float32, float), "TO_STRING": (object, str), "TO_INT64": (np.int64, lambda s: int(float(s)))}
+
+
+def cast_map(node, x):
+    """CastMap: a map's values in the order of its keys, or (SPARSE) at the places that the keys say."""
+    target = node.get("cast_to", "TO_FLOAT")
+    if target not in _CASTS:
+        raise _core.ModelError(f"cast_to {target!r} is none of {', '.join(_CASTS)}")
+    dtype, convert = _CASTS[target]
+    items = sorted((int(k), convert(value.item() if hasattr(value, "item") else value)) for k, value in x.items())
+    if node.get("map_form", "DENSE") == "SPARSE":
+        size = node.get("max_map", 1)
+        if not 0 < size <= 1 << 24:
+            raise _core.ModelError(f"max_map is {size}")
+        zero, table = "" if dtype is object else 0, dict(items)
+        items = [(k, table.get(k, zero)) for k in range(size)]
+    out = np.empty(len(items), dtype)
+    out[:] = [value for _, value in items]
+    return [out]
+
+
+def one_hot_encoder(node, x):
+    """OneHotEncoder: 1 at the place of each element's category; an unknown one is all zeros, or an error."""
+    categories = node["cats_strings"] if v.is_string(x) else node["cats_int64s"]
+    place = {c: k for k, c in enumerate(categories)}
+    out = np.zeros((v.as_numpy(x).size, len(categories)), np.float32)
+    for row, e in zip(out, v.as_numpy(x).ravel()):
+        k = place.get(e if isinstance(e, str) else int(e))
+        if k is not None:
+            row[k] = 1
+        elif not node.get("zeros", 1):
+            raise _core.ValueError_(f"{e!r} is no category")
+    return [out.reshape(*x.shape, len(categories))]

@@ -1,0 +1,263 @@
+"""Programs: a graph as stages of segments and host operators.
+
+The one idea: which operators a segment holds is settled by the values that arrive.  An operator that receives a
+string or a sequence leaves the segment for the host; where the core says that it must know a value before it can
+compute shapes, the segment is cut behind that value.  Cuts are remembered for each kind of arguments.
+Must not know: what an operator computes.
+"""
+import sys
+from typing import NamedTuple
+
+from ... import _core
+from . import values as v
+from .table import FALLBACKS, HOST
+
+
+class Operator(NamedTuple):
+    """A node of a graph; ``known``: the core has a row for it."""
+    id: int
+    op: str
+    domain: str
+    opset: int
+    where: str
+    inputs: tuple
+    outputs: tuple
+    known: bool
+
+    @property
+    def key(self):
+        return self.domain, self.op
+
+
+def _operators(graph):
+    nodes = [Operator(*fields) for fields in graph.operators()]
+    return [n._replace(op="CastToString") if n.key == ("", "Cast") and graph.attributes(n.id).get("to") == v.STRING else n
+            for n in nodes]
+
+
+def is_needed(graph):
+    """True if the core cannot run the graph alone: it has host operators or values."""
+    return bool(graph.host_values) or any(n.key in HOST for n in _operators(graph))
+
+
+class Program:
+    """A graph made callable on host values.
+
+    graph: a core Graph of operators, not inferred.
+    Inputs are the graph's inputs, then its weights; called with a value for each, it returns the tuple of outputs.
+    Raises UnsupportedOpError for an operator that neither the core nor the host has.
+    """
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.inputs, self.outputs = [*graph.inputs, *graph.params], list(graph.outputs)
+        nodes = _operators(graph)
+        for node in nodes:
+            if not node.known and node.key not in HOST:
+                name = ".".join(filter(None, node.key))
+                raise _core.UnsupportedOpError(f"{node.where}: operator {name} of version {node.opset} is not supported")
+        self._steps = _steps(graph, nodes)
+        self._constants = self._load_constants(nodes)
+
+    def _load_constants(self, nodes):
+        """The constants that something other than a segment reads."""
+        read = {*self.outputs, *self.graph.host_values}.union(
+            *(n.inputs for n in nodes if n.key in HOST or n.key in FALLBACKS),
+            *(step.captured for step in self._steps if isinstance(step, HostNode)))
+        return {name: self.graph.data(name) for name in self.graph.arrays
+                if name in read and self.graph.info(name)[2] == "const"}
+
+    def run(self, given):
+        """{name: value} of all values that left a segment, from (name, value) of the inputs."""
+        env = dict(self._constants)
+        env.update(given)
+        for step in self._steps:
+            step.run(env)
+        return env
+
+    def __call__(self, *given):
+        env = self.run(zip(self.inputs, given))
+        return tuple(env[name] for name in self.outputs)
+
+
+def _steps(graph, nodes):
+    """Alternately all ordinary operators that can run by then, as one segment, and the host operators behind them."""
+    stages, made, readers = [], {}, {}  # made: name -> (stage, on the host?); readers: name -> stages, None for others
+    host_nodes = {n.id: HostNode(graph, n, HOST[n.key]) for n in nodes if n.key in HOST}
+    for name in graph.outputs:
+        readers.setdefault(name, set()).add(None)
+    for node in nodes:
+        on_host = node.id in host_nodes
+        read = [*node.inputs, *host_nodes[node.id].captured] if on_host else node.inputs
+        at = [made[name] for name in read if name in made]
+        stage = max((s + (by_host and not on_host) for s, by_host in at), default=0)
+        while len(stages) <= stage:
+            stages.append(([], []))
+        stages[stage][on_host].append(node)
+        made.update((name, (stage, on_host)) for name in node.outputs if name)
+        for name in read:
+            readers.setdefault(name, set()).add(None if on_host else stage)
+    steps = []
+    for k, (ordinary, on_host) in enumerate(stages):
+        outputs = [o for n in ordinary for o in n.outputs if readers.get(o, set()) - {k}]
+        steps += [Segment(graph, ordinary, outputs)] if outputs else []
+        steps += [host_nodes[node.id] for node in on_host]
+    return steps
+
+
+class HostNode:
+    """An operator that a Python function computes.
+
+    The function gets this node and a value for each input (None where absent), and returns the outputs.
+    """
+
+    def __init__(self, graph, node, function):
+        self.node, self.function = node, function
+        self.opset, self.n_outputs, self.op = node.opset, len(node.outputs), node.op
+        self.attributes = graph.attributes(node.id)
+        self.bodies = {name: (Program(value[0]), value[1]) for name, value in self.attributes.items()
+                       if isinstance(value, tuple)}
+        self.captured = [name for _, names in self.bodies.values() for name in names]
+
+    def __getitem__(self, attribute):
+        """An attribute that the operator must have."""
+        if attribute not in self.attributes:
+            raise _core.ModelError(f"attribute {attribute!r} is missing")
+        return self.attributes[attribute]
+
+    def get(self, attribute, default=None):
+        return self.attributes.get(attribute, default)
+
+    def run(self, env):
+        try:
+            results = self.function(_Call(self, env) if self.bodies else self,
+                                    *[env[name] if name else None for name in self.node.inputs])
+        except _core.Error as error:
+            raise type(error)(f"{self.node.where}: {error}") from None
+        except MemoryError:
+            raise _core.Error(f"{self.node.where}: out of memory") from None
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise _core.ValueError_(f"{self.node.where}: {error}") from error
+        if len(results) < self.n_outputs:
+            raise _core.ModelError(f"{self.node.where}: it gives {len(results)} results, "
+                                   f"but the model expects {self.n_outputs}")
+        env.update((name, value) for name, value in zip(self.node.outputs, results) if name)
+
+
+class _Call:
+    """A node with subgraphs as its function sees it: a body reads the outer values of this call."""
+
+    def __init__(self, node, env):
+        self._node, self._env = node, env
+
+    def __getattr__(self, name):
+        return getattr(self._node, name)
+
+    def __getitem__(self, attribute):
+        return self._node[attribute]
+
+    def body(self, attribute, n_given):
+        """The subgraph of an attribute as a function of n_given values; raises ModelError if it takes another number."""
+        self._node[attribute]
+        program, names = self._node.bodies[attribute]
+        if len(program.inputs) != n_given + len(names):
+            raise _core.ModelError(f"the graph of {attribute!r} has {len(program.inputs) - len(names)} inputs, "
+                                   f"expected {n_given}")
+        captured = [self._env[name] for name in names]
+        return _Body(program, captured)
+
+
+class _Body:
+    def __init__(self, program, captured):
+        self._program, self._captured = program, captured
+        self.n_outputs = len(program.outputs)
+
+    def __call__(self, *given):
+        return self._program(*given, *self._captured)
+
+    def input_rank(self, k):
+        """The declared number of dimensions of an input."""
+        return len(self._program.graph.info(self._program.inputs[k])[1])
+
+    def output_type(self, k):
+        """The declared (element type, extents) of an output; extents are integers or symbol names."""
+        return self._program.graph.info(self._program.outputs[k])[:2]
+
+
+# ---- segments ----
+
+class Segment:
+    """Operators that the core runs as one function, unless the values that arrive split them."""
+
+    def __init__(self, graph, nodes, outputs):
+        self.graph, self.nodes, self.outputs = graph, nodes, outputs
+        self.made = {name for n in nodes for name in n.outputs if name}
+        read = dict.fromkeys(name for n in nodes for name in n.inputs if name and name not in self.made)
+        host_values = set(graph.host_values)  # constant strings come in as values too
+        self.inputs = [name for name in read if name in host_values or graph.info(name)[2] != "const"]
+        self._plans = {}  # kinds of the inputs -> Function or list of steps
+
+    def run(self, env):
+        torch = sys.modules.get("torch")
+        learn = torch is not None and torch.is_grad_enabled()
+        given = [env[name] for name in self.inputs]
+        key = tuple(_kind(value, learn) for value in given)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._plan(key, env)
+        if isinstance(plan, list):
+            for step in plan:
+                step.run(env)
+            return
+        try:
+            results = plan(*given)
+        except _core.Error as error:
+            value = getattr(error, "needs_value", None)
+            if value not in self.made:
+                raise
+            plan = self._plans[key] = self._cut(lambda node: value in node.inputs)
+            for step in plan:
+                step.run(env)
+            return
+        env.update(zip(self.outputs, results))
+
+    def _plan(self, key, env):
+        on_host = {name for name, kind in zip(self.inputs, key) if not kind[0]}
+        if on_host:
+            return self._cut(lambda node: not on_host.isdisjoint(node.inputs), on_host)
+        inputs = [(name, kind[0], None) for name, kind in zip(self.inputs, key)]
+        graph = self.graph.segment([n.id for n in self.nodes], inputs, self.outputs)
+        wrt = [name for name, kind in zip(self.inputs, key) if kind[2]]
+        return _core.Function(graph, wrt=wrt or None)
+
+    def _cut(self, is_first, on_host=None):
+        """Steps: what depends on no first node, the first nodes on the host (if they read its values), and the rest."""
+        late, early, first, rest = set(), [], [], []
+        for node in self.nodes:
+            if not late.isdisjoint(node.inputs):
+                rest.append(node)
+            elif is_first(node):
+                (first if on_host else rest).append(node)
+            else:
+                early.append(node)
+                continue
+            late.update(filter(None, node.outputs))
+        steps = [self._part(early, first + rest), *map(self._on_host, first), self._part(rest, ())]
+        return [step for step in steps if step]
+
+    def _part(self, nodes, readers):
+        wanted = set(self.outputs).union(*(n.inputs for n in readers))
+        outputs = [o for n in nodes for o in n.outputs if o in wanted]
+        return Segment(self.graph, nodes, outputs) if outputs else None
+
+    def _on_host(self, node):
+        if node.key not in FALLBACKS:
+            raise _core.DTypeError(f"{node.where}: {node.op} of strings, sequences, optionals or maps is not defined")
+        alone = Segment(self.graph, [node], [o for o in node.outputs if o])
+        return HostNode(self.graph, node, FALLBACKS[node.key](node, alone))
+
+
+def _kind(value, learn):
+    """(element type or 0, rank, requires a gradient): what a plan is made for."""
+    code = v.code_of(value)
+    return (code, value.ndim, learn and getattr(value, "requires_grad", False)) if code else (0, type(value), False)

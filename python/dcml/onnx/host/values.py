@@ -1,0 +1,125 @@
+"""Values between segments: numpy arrays and torch tensors (mixed as they come), lists for sequences, None for an
+empty optional, dicts for maps, arrays of objects for strings.
+
+Must not know: graphs or operators.
+"""
+import sys
+
+import numpy as np
+
+# Names of element types, as numpy and torch spell them, to ONNX's codes.
+CODES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
+         "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18,
+         "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4_e2m1fn": 23, "float8_e8m0fnu": 24,
+         "uint2": 25, "int2": 26}
+NAMES = {code: name for name, code in CODES.items()}
+STRING = 8
+
+
+def dtype_of(code):
+    """The numpy type of an ONNX element type; KeyError for one that numpy lacks."""
+    if code == STRING:
+        return np.dtype(object)
+    name = NAMES[code]
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def code_of(value):
+    """ONNX's element type of an array or tensor; 0 for what the core does not compute with."""
+    return CODES.get(str(getattr(value, "dtype", "")).removeprefix("torch."), 0)
+
+
+def is_torch(value):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_string(value):
+    return isinstance(value, np.ndarray) and value.dtype.kind in "OUS"
+
+
+def as_value(value):
+    """What a caller gives, in the forms above."""
+    if value is None or is_torch(value) or isinstance(value, dict):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [as_value(v) for v in value]
+    array = np.asarray(value)
+    if array.dtype.kind == "S":
+        return np.array([s.decode("utf-8", "surrogateescape") for s in array.ravel()], object).reshape(array.shape)
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def as_numpy(value):
+    return value.detach().cpu().numpy() if is_torch(value) else np.asarray(value)
+
+
+def scalar(value):
+    """The only element of an array."""
+    if as_numpy(value).size != 1:
+        raise ValueError(f"expected a single element, got shape {list(value.shape)}")
+    return value.item()
+
+
+def integers(value):
+    return [int(v) for v in as_numpy(value).ravel()]
+
+
+def like(value, template):
+    """A numpy array as the template's kind: a torch tensor if the template is one."""
+    if not is_torch(template) or is_torch(value):
+        return value
+    return to_torch(value)
+
+
+def to_torch(value):
+    """A result as a caller with torch tensors wants it: strings and other host values stay."""
+    if isinstance(value, list):
+        return [to_torch(item) for item in value]
+    if is_torch(value) or not code_of(value):
+        return value
+    import torch
+    array = np.ascontiguousarray(value).reshape(value.shape)
+    if array.dtype.kind != "V":
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
+
+
+def _joined(name, numpy_function, values, axis):
+    if not any(is_torch(v) for v in values):
+        return numpy_function([np.asarray(v) for v in values], axis)
+    import torch
+    template = next(v for v in values if is_torch(v))
+    return getattr(torch, name)([like(v, template) for v in values], axis)
+
+
+def concat(values, axis):
+    return _joined("cat", np.concatenate, values, axis)
+
+
+def stack(values, axis):
+    return _joined("stack", np.stack, values, axis)
+
+
+def piece(value, axis, index):
+    """value[..., index, ...] with an integer, a slice or an index array at an axis; differentiable in torch."""
+    part = value[(slice(None),) * axis + (index,)]
+    return part if is_torch(value) else np.asarray(part, value.dtype)
+
+
+def axis_of(axis, rank):
+    """The axis counted from the front."""
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+def describe(value):
+    """A value's kind and shape, for messages."""
+    if value is None or isinstance(value, (list, dict)):
+        return {type(None): "an empty optional", list: "a sequence", dict: "a map"}[type(value)]
+    return f"{'string' if is_string(value) else str(value.dtype)}{list(value.shape)}"
