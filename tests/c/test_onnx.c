@@ -161,7 +161,26 @@ static void an_input_needs_a_type_and_a_rank(void) {
   CHECK_BAD(model(sub(g, 11, text(nothing, 1, "x"))), DC_ERR_MODEL, "input 'x' has no type");
   msg shapeless = sub(text(nothing, 1, "x"), 2, sub(nothing, 1, number(nothing, 1, DC_F32)));
   CHECK_BAD(model(sub(g, 11, shapeless)), DC_ERR_UNSUPPORTED, "input 'x' has no shape");
-  CHECK_BAD(model(sub(g, 11, VALUE("x", DC_STRING, "2"))), DC_ERR_UNSUPPORTED, "input 'x' has type string");
+  CHECK_BAD(model(sub(g, 11, VALUE("x", DC_C64, "2"))), DC_ERR_UNSUPPORTED, "input 'x' has type c64");
+  CHECK_GRAPH(model(sub(g, 11, VALUE("x", DC_STRING, "2"))), "input x: string[2]");
+}
+
+static msg attr_graph(const char *name, msg graph) { return number(sub(text(nothing, 1, name), 6, graph), 20, 5); }
+
+static void a_subgraph_gets_an_input_for_each_outer_value(void) {
+  msg body = sub(sub(nothing, 1, node("Add", "x r", "s")), 12, text(nothing, 1, "s"));
+  msg outer = sub(sub(nothing, 1, sub(node("If", "c", "t"), 5, attr_graph("then_branch", body))), 12, text(nothing, 1, "t"));
+  msg g = sub(nothing, 1, node("Relu", "x", "r"));
+  g = unary(sub(g, 1, sub(node("If", "x", "y"), 5, attr_graph("then_branch", body))));
+  CHECK_GRAPH(model(g), "y = If@18(x) {then_branch = graph 0}", "input x: f32\n    input r: none\n", "s = Add@18(x, r)");
+  CHECK_BAD(model(unary(sub(nothing, 1, sub(node("If", "x", "y"), 5, attr_graph("then_branch", body))))), DC_ERR_MODEL, "input 'r' is computed later");
+  CHECK_BAD(model(unary(sub(nothing, 1, sub(node("If", "x", "y"), 5, attr_graph("then_branch", outer))))), DC_ERR_MODEL, "input 'c' is computed later");
+}
+
+static void subgraphs_nested_deeply_are_an_error(void) {
+  msg g = sub(sub(nothing, 1, node("Relu", "x", "y")), 12, text(nothing, 1, "y"));
+  for (int k = 0; k < 40; k++) g = sub(sub(nothing, 1, sub(node("If", "x", "y"), 5, attr_graph("then_branch", g))), 12, text(nothing, 1, "y"));
+  CHECK_BAD(model(unary(g)), DC_ERR_MODEL, "nested deeper");
 }
 
 static void functions_are_inlined(void) {
@@ -274,6 +293,8 @@ int main(void) {
   versions_must_be_known();
   different_names_of_dimensions_stay_different();
   an_input_needs_a_type_and_a_rank();
+  a_subgraph_gets_an_input_for_each_outer_value();
+  subgraphs_nested_deeply_are_an_error();
   functions_are_inlined();
   small_files_do_not_unfold_into_huge_graphs();
   small_integers_have_a_byte_each_in_memory_only();
