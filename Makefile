@@ -10,6 +10,9 @@ OBJ := $(CORE:%.c=$(OUT)/%.o) $(OUT)/onnx.pb-c.o
 TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
 LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
 TORCH ?= torch==2.13.0
+SANITIZED = OUT=build/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation"
+MUTANTS ?= 20000
+SEED ?= 1
 .SECONDARY:
 .DEFAULT_GOAL := help
 
@@ -36,8 +39,12 @@ bench: setup           ## measure against PyTorch, interleaved, and print ratios
 lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
 ctest: $(TESTS)        ## build and run the C tests
 	@for t in $(TESTS); do echo "== $$t"; DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
-asan:                  ## the C tests under the address and undefined-behaviour sanitizers
-	$(MAKE) ctest OUT=build/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation"
+asan:                  ## the C tests, and every ONNX backend case, under the address and undefined-behaviour sanitizers
+	$(MAKE) ctest fuzzed MUTANTS=0 $(SANITIZED)
+fuzz:                  ## mutants of the ONNX backend cases, under the sanitizers; MUTANTS=n SEED=n choose them
+	$(MAKE) fuzzed $(SANITIZED)
+fuzzed: $(OUT)/fuzz_onnx build/fuzz/seeds/.ready
+	$(OUT)/fuzz_onnx -mutants $(MUTANTS) -seed $(SEED) build/fuzz/seeds
 check: lib ctest       ## what to run before a commit
 	$(PYTHON) -m pytest -q tests/test_layers.py
 clean:                 ## remove everything that was built
@@ -59,6 +66,11 @@ $(OUT)/%.o: %.c | $(OUT)/gen/ops_text.h $(OUT)/gen/onnx.pb-c.h
 $(OUT)/csrc/ops/table.o: $(OUT)/gen/ops_text.h
 $(OUT)/test_%: tests/c/test_%.c $(OUT)/libdcml.a
 	$(CC) $(WARN) $(CFLAGS) -Icsrc -I$(OUT)/gen $< $(OUT)/libdcml.a $(LDLIBS) -o $@
+$(OUT)/fuzz_onnx: tests/fuzz/main.c tests/fuzz/target.c tests/fuzz/target.h $(OUT)/libdcml.a
+	$(CC) $(WARN) $(CFLAGS) -Icsrc -Itests -I$(OUT)/gen $(filter %.c %.a,$^) $(LDLIBS) -o $@
+build/fuzz/seeds/.ready: tests/fuzz/seeds.py
+	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
+	@touch $@
 
-.PHONY: help setup demo test bench lib ctest asan check clean
+.PHONY: help setup demo test bench lib ctest asan fuzz fuzzed check clean
 -include $(OBJ:.o=.d)

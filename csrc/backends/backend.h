@@ -70,6 +70,7 @@ DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol
 void dc_binding_release(dc_binding *binding);
 uint64_t dc_binding_bytes(const dc_binding *binding, dc_cid c); /* size of a container */
 uint64_t dc_binding_arena_bytes(const dc_binding *binding);
+double dc_binding_work(const dc_binding *binding); /* element operations of a run, estimated */
 /* Concrete extents of a container under a binding; rank values. */
 void dc_binding_dims(const dc_binding *binding, dc_cid c, int64_t *dims);
 /* Bytes of the saved block that a forward program fills (0: none), and where in it a SAVED container lies. */

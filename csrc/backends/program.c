@@ -257,6 +257,7 @@ void dc_binding_dims(const dc_binding *b, dc_cid c, int64_t *dims) {
 
 uint64_t dc_binding_bytes(const dc_binding *b, dc_cid c) { return b->plan.bytes[c]; }
 uint64_t dc_binding_arena_bytes(const dc_binding *b) { return b->plan.arena_bytes; }
+double dc_binding_work(const dc_binding *b) { return b->work; }
 uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
 uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
 

@@ -430,6 +430,7 @@ static dc_status add_library(importer *im, scope *s, const Onnx__NodeProto *node
 static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   if (node->n_input > MAX_OPERANDS || node->n_output > MAX_OPERANDS)
     return dc_error(DC_ERR_MODEL, "expected at most %d inputs and outputs", MAX_OPERANDS);
+  if (!node->n_output) return dc_error(DC_ERR_MODEL, "it has no output");
   if (node->n_attribute > MAX_ATTRIBUTES) return dc_error(DC_ERR_MODEL, "expected at most %d attributes", MAX_ATTRIBUTES);
   DC_TRY(spend(im, bytes_of(node)));
   const Onnx__FunctionProto *f = find_function(im, node);

@@ -1,0 +1,138 @@
+/* The fuzz target: one model file through everything that reads it.
+ *
+ * An input ends in an error or in a graph that the verifier accepts, that prints and parses back,
+ * that schedules, exports, and, where it is small, runs.  libFuzzer calls this function; main.c
+ * calls it where there is no libFuzzer. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dcml.h"
+#include "fuzz/target.h"
+
+/* What is run: a model may well ask for years of work. */
+static const uint64_t SMALL_BYTES = 1 << 16;
+static const double SMALL_WORK = 1e6;
+enum { MAX_ARGS = 64, SYMBOL_EXTENT = 2 };
+
+static void must(bool truth, const char *what, dc_status status) {
+  if (truth) return;
+  fprintf(stderr, "fuzz: %s: %s\n", what, status ? dc_status_text(status) : "");
+  abort();
+}
+
+/* One session for all inputs: the operator table is parsed once. */
+static dc_session *session(void) {
+  static dc_session made;
+  if (made.ops) return &made;
+  setenv("DCML_NATIVE", "none", 1);
+  dc_status status = dc_session_create(NULL, &made);
+  must(!status, "no session", status);
+  return &made;
+}
+
+static void round_trip(const dc_graph *graph) {
+  dc_text text = {0}, again = {0};
+  dc_graph *parsed = NULL;
+  dc_graph_print(graph, &text);
+  dc_status status = dc_graph_parse(text.s, &parsed);
+  if (status) fputs(text.s, stderr);
+  must(!status, "its text does not parse", status);
+  dc_graph_print(parsed, &again);
+  if (strcmp(text.s, again.s)) fprintf(stderr, "%s\n---- again\n%s\n", text.s, again.s);
+  must(strcmp(text.s, again.s) == 0, "its text changes in a round trip", NULL);
+  dc_text_free(&text), dc_text_free(&again);
+  dc_graph_destroy(parsed);
+}
+
+static void export_graph(const dc_graph *graph) {
+  dc_cid blocked;
+  uint8_t *bytes = NULL;
+  uint64_t n;
+  dc_graph *typed = dc_graph_clone(graph);
+  dc_status status = dc_pass_infer(session()->ops, typed, &blocked);
+  if (!status) status = dc_onnx_export(typed, &bytes, &n);
+  dc_status_free(status);
+  free(bytes);
+  dc_graph_destroy(typed);
+}
+
+/* ---- running on zeros ---- */
+
+static uint64_t bytes_of(const dc_array *a) {
+  uint64_t n = (uint64_t)dc_dtype_bytes(a->dtype);
+  for (uint32_t d = 0; d < a->rank; d++)
+    if (__builtin_mul_overflow(n, (uint64_t)a->dims[d], &n)) return UINT64_MAX;
+  return n;
+}
+
+/* The arrays that the graph asks for; false if there are too many or they are large. */
+static bool make_arrays(const dc_graph *graph, dc_array *arrays, uint32_t *n) {
+  *n = 0;
+  for (int role = DC_ROLE_INPUT; role <= DC_ROLE_PARAM; role++)
+    for (dc_cid c = 1; c < graph->containers.n; c++) {
+      const dc_container *k = dc_cont(graph, c);
+      if (k->role != role) continue;
+      if (*n == MAX_ARGS || k->rank > 64 || !k->shape) return false;
+      dc_array *a = &arrays[(*n)++];
+      *a = (dc_array){.dtype = (dc_dtype)k->dtype, .rank = k->rank};
+      for (uint32_t d = 0; d < k->rank; d++)
+        if (!dc_ex_is_int(&graph->pool, k->shape[d], &a->dims[d])) a->dims[d] = SYMBOL_EXTENT;
+      if (bytes_of(a) > SMALL_BYTES) return false;
+      a->data = calloc(1, SMALL_BYTES);
+    }
+  return true;
+}
+
+static bool is_small(const dc_call *call) {
+  uint64_t bytes = dc_binding_arena_bytes(call->forward);
+  for (uint32_t k = 0; k < call->n_outputs && bytes <= SMALL_BYTES; k++) {
+    dc_array out;
+    dc_call_output(call, k, &out);
+    bytes += bytes_of(&out) > SMALL_BYTES ? SMALL_BYTES + 1 : bytes_of(&out);
+  }
+  return bytes <= SMALL_BYTES && dc_binding_work(call->forward) <= SMALL_WORK;
+}
+
+static dc_status call_function(dc_function *f, const dc_array *arrays, uint32_t n) {
+  dc_call call;
+  DC_TRY(dc_call_begin(f, arrays, n, &call));
+  dc_status status = DC_OK;
+  if (is_small(&call)) {
+    void **outputs = calloc(call.n_outputs + 1, sizeof *outputs);
+    for (uint32_t k = 0; k < call.n_outputs; k++) outputs[k] = malloc(SMALL_BYTES);
+    status = dc_call_run(&call, outputs, NULL);
+    for (uint32_t k = 0; k < call.n_outputs; k++) free(outputs[k]);
+    free(outputs);
+  }
+  dc_call_end(&call);
+  return status;
+}
+
+/* Takes the graph. */
+static void run(dc_graph *graph) {
+  dc_array arrays[MAX_ARGS];
+  uint32_t n = 0;
+  dc_function *f = NULL;
+  dc_function_options options = {.backend = DC_BACKEND_INTERP};
+  bool usable = make_arrays(graph, arrays, &n);
+  dc_status status = dc_function_create(session(), graph, &options, &f);
+  must(!status, "no function", status);
+  if (usable) status = call_function(f, arrays, n);
+  dc_status_free(status);
+  dc_function_destroy(f);
+  for (uint32_t k = 0; k < n; k++) free(arrays[k].data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  dc_graph *graph = NULL;
+  dc_status status = dc_onnx_import(data, n, NULL, n % 2, &graph);
+  must((status == NULL) == (graph != NULL), "an error and a graph", status);
+  dc_status_free(status);
+  if (!graph) return 0;
+  status = dc_graph_verify(graph);
+  must(!status, "the verifier refuses an imported graph", status);
+  round_trip(graph);
+  export_graph(graph);
+  run(graph);
+  return 0;
+}
