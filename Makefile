@@ -26,6 +26,7 @@ demo: setup            ## train the digits network beside PyTorch; writes digits
 	$(PYTHON) examples/digits.py
 test: setup            ## run every test, C and Python
 	$(MAKE) ctest
+	$(MAKE) fuzz MUTANTS=5000
 	$(PYTHON) -m pytest -q tests
 bench: setup           ## measure against PyTorch, interleaved, and print ratios
 	$(PYTHON) bench/run.py

@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 enum { ALIGN = 64 };
-static const uint64_t MAX_TOTAL_BYTES = (uint64_t)1 << 42;
+/* Of one container: sums of as many as there can be stay below 2^64. */
+static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
+/* What any machine has; more is asked for only after a look. */
+static const uint64_t MODEST_BYTES = (uint64_t)1 << 26;
 
 typedef struct {
   dc_cid cid;
@@ -26,7 +31,7 @@ static dc_status size_of(const dc_graph *graph, dc_cid c, const int64_t *symbols
   for (uint32_t d = 0; k->shape && d < k->rank; d++) {
     int64_t extent = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
     if (extent < 0) return dc_error(DC_ERR_SHAPE, "'%s': dimension %u is %lld", dc_cont_name(graph, c), d, (long long)extent);
-    if (__builtin_mul_overflow(bytes, (uint64_t)extent, &bytes) || bytes > MAX_TOTAL_BYTES)
+    if (__builtin_mul_overflow(bytes, (uint64_t)extent, &bytes) || bytes > MAX_BYTES)
       return dc_error(DC_ERR_MEMORY, "'%s' is too large", dc_cont_name(graph, c));
   }
   return *out = bytes, DC_OK;
@@ -97,7 +102,6 @@ static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena
     blocks[k].offset = best_offset(&blocks[k], blocks, k, scratch);
     plan->offset[blocks[k].cid] = blocks[k].offset;
     uint64_t end = blocks[k].offset + blocks[k].bytes;
-    if (end > MAX_TOTAL_BYTES) return dc_error(DC_ERR_MEMORY, "the graph needs more than %llu bytes", (unsigned long long)MAX_TOTAL_BYTES);
     if (end > plan->arena_bytes) plan->arena_bytes = end;
   }
   for (dc_cid c = 1; c < graph->containers.n; c++) {
@@ -108,6 +112,22 @@ static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena
   return DC_OK;
 }
 
+/* Results, intermediate and saved values against the memory that there is. */
+static dc_status check_total(const dc_graph *graph, const dc_plan *plan) {
+  uint64_t total = plan->arena_bytes + plan->saved_bytes;
+  dc_cid largest = 0;
+  for (dc_cid c = 1; c < graph->containers.n; c++) {
+    bool ours = dc_cont(graph, c)->is_output || plan->planned[c] || plan->saved[c];
+    if (dc_cont(graph, c)->is_output) total += plan->bytes[c];
+    if (ours && (!largest || plan->bytes[c] > plan->bytes[largest])) largest = c;
+  }
+  if (total <= MODEST_BYTES) return DC_OK;
+  uint64_t available = dc_memory_available_bytes();
+  if (total <= available) return DC_OK;
+  return dc_error(DC_ERR_MEMORY, "the graph needs %llu MB, '%s' alone %llu MB, but only %llu MB of memory are available", (unsigned long long)(total >> 20),
+                  dc_cont_name(graph, largest), (unsigned long long)(plan->bytes[largest] >> 20), (unsigned long long)(available >> 20));
+}
+
 dc_status dc_plan_make(const dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out) {
   uint32_t n = graph->containers.n;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
@@ -116,5 +136,6 @@ dc_status dc_plan_make(const dc_graph *graph, const dc_nid *steps, uint32_t n_st
   DC_TRY(resolve_views(graph, symbols, out));
   liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};
   for (; l.step < n_steps; l.step++) dc_node_uses(graph, steps[l.step], note_use, &l);
-  return place(graph, &l, arena, out);
+  DC_TRY(place(graph, &l, arena, out));
+  return check_total(graph, out);
 }

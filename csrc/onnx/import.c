@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/memory.h"
 #include "onnx/wire.h"
 
 enum { MAX_CALL_DEPTH = 32, MAX_OPERANDS = 4096, MAX_ATTRIBUTES = 1024, MAX_SYMBOLS = 1 << 16 };
@@ -552,8 +552,8 @@ static dc_status import_model(const Onnx__ModelProto *model, const char *base_di
   scope s = {.opsets = model->opset_import, .n_opsets = model->n_opset_import};
   dc_graph *graph = dc_graph_create(text_of(model->graph->name));
   graph->opset = opset_of(&s, "");
-  importer im = {.graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params};
-  im.free_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  importer im = {.graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params,
+                 .free_bytes = dc_memory_available_bytes()};
   dc_status status = index_functions(&im);
   if (!status) status = import_graph(&im, &s, model->graph);
   free(s.names.slots), free(im.functions.slots), free(im.dims.slots), free(im.symbols.slots);

@@ -16,8 +16,8 @@ def models():
         for case in collect_testcases(None):
             yield case.name, case.model.SerializeToString()
     data = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
-    for path in sorted(data.rglob("model.onnx")):
-        yield path.parent.name, path.read_bytes()
+    for path in sorted(data.rglob("*.onnx")):
+        yield path.parent.name if path.stem == "model" else path.stem, path.read_bytes()
 
 
 def main(folder, largest=1 << 20):

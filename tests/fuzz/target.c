@@ -10,7 +10,7 @@
 #include "fuzz/target.h"
 
 /* What is run: a model may well ask for years of work. */
-static const uint64_t SMALL_BYTES = 1 << 16;
+static const uint64_t SMALL_BYTES = 1 << 16, MAX_ARG_BYTES = 1 << 26;
 static const double SMALL_WORK = 1e6;
 enum { MAX_ARGS = 64, SYMBOL_EXTENT = 2 };
 
@@ -65,7 +65,7 @@ static uint64_t bytes_of(const dc_array *a) {
   return n;
 }
 
-/* The arrays that the graph asks for; false if there are too many or they are large. */
+/* The arrays that the graph asks for; false if there are too many or they are huge. */
 static bool make_arrays(const dc_graph *graph, dc_array *arrays, uint32_t *n) {
   *n = 0;
   for (int role = DC_ROLE_INPUT; role <= DC_ROLE_PARAM; role++)
@@ -77,8 +77,8 @@ static bool make_arrays(const dc_graph *graph, dc_array *arrays, uint32_t *n) {
       *a = (dc_array){.dtype = (dc_dtype)k->dtype, .rank = k->rank};
       for (uint32_t d = 0; d < k->rank; d++)
         if (!dc_ex_is_int(&graph->pool, k->shape[d], &a->dims[d])) a->dims[d] = SYMBOL_EXTENT;
-      if (bytes_of(a) > SMALL_BYTES) return false;
-      a->data = calloc(1, SMALL_BYTES);
+      if (bytes_of(a) > MAX_ARG_BYTES) return false;
+      a->data = calloc(1, bytes_of(a) + 1);
     }
   return true;
 }
