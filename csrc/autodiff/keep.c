@@ -44,7 +44,7 @@ static bool is_view(const cut *w, const dc_node *n) {
 /* ---- prices ---- */
 
 static int64_t operations_of(dc_op op) {
-  if (op == DC_EX_READ || op == DC_EX_SELECT || op == DC_EX_CAST) return 1;
+  if (op == DC_EX_READ || op == DC_EX_SELECT || op == DC_EX_CAST || op == DC_EX_BITS) return 1;
   if (op >= DC_PRIM_COUNT) return 0;
   if (op == DC_DIV || op == DC_SQRT || op == DC_RSQRT) return 2;
   if (op == DC_POW || op == DC_RAND) return 12;

@@ -56,9 +56,9 @@ float dc_f16_to_f32(uint16_t bits);
 uint16_t dc_f32_to_f16(float value);
 float dc_bf16_to_f32(uint16_t bits);
 uint16_t dc_f32_to_bf16(float value);
-/* The float8 and float4 kinds, one element a byte.  saturate: overflow gives the largest finite
- * value instead of infinity or NaN (ONNX Cast). */
+/* The float8 and float4 kinds, one element a byte.  Overflow gives infinity, NaN where the kind has
+ * none, and the largest value where it has neither: a row that wants saturation clips before. */
 float dc_small_float_decode(dc_dtype type, uint8_t bits);
-uint8_t dc_small_float_encode(dc_dtype type, float value, bool saturate);
+uint8_t dc_small_float_encode(dc_dtype type, float value);
 
 #endif

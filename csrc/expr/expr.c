@@ -354,6 +354,12 @@ dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   return dc_pool_op(pool, DC_EX_CAST, type, 1, &a);
 }
 
+dc_ex dc_ex_bits(dc_pool *pool, dc_dtype type, dc_ex a) {
+  const dc_exnode *node = dc_ex_node(pool, a);
+  assert(dc_dtype_bytes(type) == dc_dtype_bytes((dc_dtype)node->dtype));
+  return node->dtype == type ? a : dc_pool_op(pool, DC_EX_BITS, type, 1, &a);
+}
+
 dc_ex dc_ex_and(dc_pool *pool, dc_ex a, dc_ex b) {
   return !a ? b : !b ? a : dc_ex_prim2(pool, DC_AND, a, b);
 }

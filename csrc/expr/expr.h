@@ -42,6 +42,7 @@ typedef enum {
   DC_EX_IMAX,
   DC_EX_SELECT, /* args: bool condition, value if true, value if false; the other side is not evaluated */
   DC_EX_CAST,   /* converts args[0] to .dtype as C does; to bool: != 0 */
+  DC_EX_BITS,   /* the bit pattern of args[0] read as .dtype, which is as wide */
 } dc_op;
 
 typedef enum { DC_PRIM_SAME, DC_PRIM_FLOAT, DC_PRIM_TEST, DC_PRIM_LOGIC, DC_PRIM_BITS } dc_prim_kind;
@@ -131,6 +132,7 @@ dc_ex dc_ex_prim1(dc_pool *pool, dc_op prim, dc_ex a);
 dc_ex dc_ex_prim2(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b);
 dc_ex dc_ex_select(dc_pool *pool, dc_ex condition, dc_ex yes, dc_ex no);
 dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a);
+dc_ex dc_ex_bits(dc_pool *pool, dc_dtype type, dc_ex a); /* both types are as wide */
 /* 0 <= a < extent as a condition; constant when the ranges of parameters prove it. */
 dc_ex dc_ex_in_range(dc_pool *pool, dc_ex a, dc_ex extent);
 /* a && b, where 0 stands for "always". */

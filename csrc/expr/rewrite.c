@@ -109,6 +109,7 @@ static dc_ex rebuild(dc_pool *pool, dc_exnode node, const dc_ex *args) {
     case DC_EX_IMAX: return dc_ix_max(pool, args[0], args[1]);
     case DC_EX_SELECT: return dc_ex_select(pool, args[0], args[1], args[2]);
     case DC_EX_CAST: return dc_ex_cast(pool, (dc_dtype)node.dtype, args[0]);
+    case DC_EX_BITS: return dc_ex_bits(pool, (dc_dtype)node.dtype, args[0]);
     case DC_EX_READ: return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, args, node.nargs);
     case DC_EX_INT: case DC_EX_FLOAT: return dc_pool_cons(pool, node, NULL);
     default: return 0; /* symbols and parameters are leaves */

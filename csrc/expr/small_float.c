@@ -37,7 +37,7 @@ float dc_small_float_decode(dc_dtype type, uint8_t bits) {
   return (float)(negative ? -value : value);
 }
 
-uint8_t dc_small_float_encode(dc_dtype type, float value, bool saturate) {
+uint8_t dc_small_float_encode(dc_dtype type, float value) {
   const format *f = &formats[type];
   uint8_t sign_bit = f->sign ? (uint8_t)(1u << (f->exponent_bits + f->mantissa_bits)) : 0;
   bool negative = signbit(value) && sign_bit;
@@ -56,8 +56,8 @@ uint8_t dc_small_float_encode(dc_dtype type, float value, bool saturate) {
     low += magnitude > middle || (magnitude == middle && (low & 1));
   } else {
     double step = largest - dc_small_float_decode(type, (uint8_t)(f->most - 1));
-    bool overflows = isinf(magnitude) || magnitude >= largest + step / 2;
-    if (overflows && !saturate) return f->infinity ? (uint8_t)((f->most + 1) | sign) : f->nan ? (f->negative_zero ? f->nan | sign : f->nan) : (uint8_t)(low | sign);
+    double limit = largest + step / 2; /* a tie goes to the even code */
+    if (magnitude > limit || (magnitude == limit && (f->most & 1))) return f->infinity ? (uint8_t)((f->most + 1) | sign) : f->nan ? (f->negative_zero ? f->nan | sign : f->nan) : (uint8_t)(low | sign);
   }
   if (low == 0 && !f->negative_zero) return 0;
   return (uint8_t)(low | sign);

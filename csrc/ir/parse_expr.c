@@ -72,6 +72,11 @@ static dc_status parse_call(dc_parser *p, const char *name, dc_ex *out) {
   DC_TRY(dc_parser_list(p, ")", &args));
   dc_dtype type = dc_dtype_from_name(name);
   if (type && args.n == 1) return *out = dc_ex_cast(&p->graph->pool, type, args.v[0]), DC_OK;
+  dc_dtype pattern = strncmp(name, "bits_", 5) == 0 ? dc_dtype_from_name(name + 5) : DC_NOTYPE;
+  if (pattern && args.n == 1) {
+    bool fits = dc_dtype_bytes(pattern) == dc_dtype_bytes(dc_ex_dtype(&p->graph->pool, args.v[0]));
+    return fits ? (*out = dc_ex_bits(&p->graph->pool, pattern, args.v[0]), DC_OK) : dc_parser_fail(p, "a value as wide as the type");
+  }
   dc_op prim;
   if (!prim_by_name(name, &prim)) return dc_error_at(dc_parser_fail(p, "a primitive or a type"), "'%s'", name);
   if (dc_prims[prim].arity == args.n) return make_prim(p, prim, args.v, out);

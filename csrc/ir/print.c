@@ -218,6 +218,7 @@ static void put_bare(printer *p, dc_ex e, const dc_exnode *node, int own) {
       put_ex(p, dc_ex_arg(pool, e, 2), LEVEL_SELECT);
       return;
     case DC_EX_CAST: dc_text_printf(p->out, "%s(", dc_dtype_name((dc_dtype)node->dtype)); break;
+    case DC_EX_BITS: dc_text_printf(p->out, "bits_%s(", dc_dtype_name((dc_dtype)node->dtype)); break;
     default:
       if (own != LEVEL_UNARY) {
         put_infix(p, e, dc_prims[node->op].name, own);

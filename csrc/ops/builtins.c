@@ -491,15 +491,42 @@ static dc_status f_real(dc_inst *in, const dc_value *a, uint32_t n, dc_value *ou
   return *out = dc_val_ex(e), DC_OK;
 }
 
-/* round to the float type of small storage types: cast(x, dtype number) */
-static dc_status f_cast(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+static dc_status as_type(dc_inst *in, const dc_value *v, dc_dtype *out) {
   int64_t type;
+  DC_TRY(as_int(in, v, &type));
+  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return dc_inst_fail(in, DC_ERR_DTYPE, "%lld is not a data type", (long long)type);
+  return *out = (dc_dtype)type, DC_OK;
+}
+
+/* cast(x, dtype number): rounded as that type stores it */
+static dc_status f_cast(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  dc_dtype type;
   dc_ex e;
   (void)n;
-  DC_TRY(as_int(in, &a[1], &type));
-  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return dc_inst_fail(in, DC_ERR_DTYPE, "%lld is not a data type", (long long)type);
-  DC_TRY(dc_val_to_ex(in, &a[0], (dc_dtype)type, &e));
-  return *out = dc_val_ex(dc_ex_cast(&in->graph->pool, dc_dtype_compute((dc_dtype)type), e)), DC_OK;
+  DC_TRY(as_type(in, &a[1], &type));
+  DC_TRY(dc_val_to_ex(in, &a[0], type, &e));
+  return *out = dc_val_ex(dc_ex_cast(&in->graph->pool, dc_dtype_compute(type), e)), DC_OK;
+}
+
+/* bits(x, from, to): the pattern of x, stored as `from`, read as `to` */
+static dc_status f_bits(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  dc_dtype from, to;
+  dc_ex e;
+  (void)n;
+  DC_TRY(as_type(in, &a[1], &from));
+  DC_TRY(as_type(in, &a[2], &to));
+  if (dc_dtype_bytes(from) != dc_dtype_bytes(to))
+    return dc_inst_fail(in, DC_ERR_DTYPE, "expected a type as wide as %s, got %s", dc_dtype_name(from), dc_dtype_name(to));
+  DC_TRY(dc_val_to_ex(in, &a[0], from, &e));
+  return *out = dc_val_ex(dc_ex_cast(&in->graph->pool, dc_dtype_compute(to), dc_ex_bits(&in->graph->pool, to, e))), DC_OK;
+}
+
+/* largest(dtype number): its largest finite value */
+static dc_status f_largest(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  dc_dtype type;
+  (void)n;
+  DC_TRY(as_type(in, &a[0], &type));
+  return *out = dc_val_num(dc_dtype_max(type)), DC_OK;
 }
 
 static dc_status f_unsupported(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
@@ -532,7 +559,7 @@ static const struct {
     {"sqz", 1, 1, f_sqz},         {"splits", 2, 2, f_splits},   {"slice_b", 3, 3, f_slice_b}, {"int", 1, 1, f_int},
     {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},
     {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},   {"positions", 1, 1, f_positions}, {"least", 1, 1, f_least},
-    {"greatest", 1, 1, f_greatest},
+    {"greatest", 1, 1, f_greatest}, {"bits", 3, 3, f_bits},     {"largest", 1, 1, f_largest},
 };
 
 dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_value *args, uint32_t n, dc_value *out, bool *found) {

@@ -64,7 +64,7 @@ static double flops_of(const dc_exnode *node) {
   switch (node->op) {
     case DC_ADD: case DC_SUB: case DC_MUL: case DC_NEG: case DC_ABS: case DC_MIN: case DC_MAX: case DC_EX_SELECT: return 1;
     case DC_LT: case DC_LE: case DC_GT: case DC_GE: case DC_EQ: case DC_NE: case DC_AND: case DC_OR: case DC_NOT: return 0.5;
-    case DC_EX_CAST: case DC_STOP: return 0.25;
+    case DC_EX_CAST: case DC_EX_BITS: case DC_STOP: return 0.25;
     case DC_DIV: case DC_SQRT: case DC_RSQRT: case DC_SIGN: case DC_FLOOR: case DC_CEIL: case DC_ROUND: case DC_TRUNC: return 4;
     default: return node->op < DC_PRIM_COUNT ? 16 : 0;
   }

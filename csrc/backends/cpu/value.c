@@ -196,6 +196,14 @@ const char *dc_cpu_cast(emitter *e, dc_dtype to, dc_dtype from, const char *atom
   return fill(e, pattern, atom, "", &types[to]);
 }
 
+/* The element as it lies in memory, read as another type of the same width. */
+static const char *bits_of(emitter *e, dc_dtype to, dc_dtype from, const char *atom) {
+  const char *stored = from == DC_F32 ? fill(e, "bits_f32($)", atom, "", NULL) : from == DC_F64 ? fill(e, "bits_f64($)", atom, "", NULL) : fill(e, types[from].store, atom, "", NULL);
+  if (to == DC_F32 || to == DC_F64) return fill(e, to == DC_F32 ? "from_f32((u32)$)" : "from_f64((u64)$)", stored, "", NULL);
+  const char *same = dc_arena_printf(e->arena, "((%s)%s)", types[to].storage, stored);
+  return fill(e, types[to].load, same, "", NULL);
+}
+
 const char *dc_cpu_combine(emitter *e, dc_wcr wcr, dc_dtype type, const char *a, const char *b) {
   static const dc_op ops[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
   if (type == DC_BOOL) return fill(e, wcr == DC_WCR_SUM || wcr == DC_WCR_MAX ? "$a | $b" : "$a & $b", a, b, NULL);
@@ -402,6 +410,7 @@ const char *dc_cpu_value(emitter *e, dc_ex x) {
       const char *value = dc_cpu_cast(e, (dc_dtype)node.dtype, dc_ex_dtype(e->pool, a), dc_cpu_value(e, a));
       return define(e, x, value);
     }
+    case DC_EX_BITS: return define(e, x, bits_of(e, (dc_dtype)node.dtype, dc_ex_dtype(e->pool, a), dc_cpu_value(e, a)));
     case DC_EX_SELECT: break;
     default: return define(e, x, index_pair(e, x, node.op));
   }

@@ -187,6 +187,7 @@ static dc_status evaluate_compound(interp *in, const entry *n, dc_scalar *out) {
   if (n->nargs > 1) DC_TRY(evaluate(in, in->args[n->args + 1], &b));
   switch (n->op) {
     case DC_EX_CAST: return *out = dc_scalar_convert((dc_dtype)n->arg_dtype, (dc_dtype)n->dtype, a), DC_OK;
+    case DC_EX_BITS: return *out = dc_scalar_bits((dc_dtype)n->arg_dtype, (dc_dtype)n->dtype, a), DC_OK;
     case DC_EX_IDIV: return *out = dc_scalar_prim(DC_FLOORDIV, DC_I64, a, b), DC_OK;
     case DC_EX_IMOD: return *out = dc_scalar_prim(DC_MOD, DC_I64, a, b), DC_OK;
     case DC_EX_IMIN: return *out = dc_scalar_prim(DC_MIN, DC_I64, a, b), DC_OK;

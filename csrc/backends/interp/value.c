@@ -50,7 +50,7 @@ void dc_scalar_store(dc_dtype type, void *data, int64_t at, dc_scalar v) {
     case DC_I32: case DC_U32: ((int32_t *)data)[at] = (int32_t)v.i; return;
     case DC_I16: case DC_U16: ((int16_t *)data)[at] = (int16_t)v.i; return;
     default:
-      ((uint8_t *)data)[at] = dc_dtype_is_float(type) ? dc_small_float_encode(type, (float)v.f, true) : (uint8_t)narrow(type, v.i);
+      ((uint8_t *)data)[at] = dc_dtype_is_float(type) ? dc_small_float_encode(type, (float)v.f) : (uint8_t)narrow(type, v.i);
   }
 }
 
@@ -68,7 +68,7 @@ static double round_to(dc_dtype type, double f) {
     case DC_F32: return (float)f;
     case DC_F16: return dc_f16_to_f32(dc_f32_to_f16((float)f));
     case DC_BF16: return dc_bf16_to_f32(dc_f32_to_bf16((float)f));
-    default: return dc_small_float_decode(type, dc_small_float_encode(type, (float)f, true));
+    default: return dc_small_float_decode(type, dc_small_float_encode(type, (float)f));
   }
 }
 
@@ -77,6 +77,12 @@ dc_scalar dc_scalar_convert(dc_dtype from, dc_dtype to, dc_scalar v) {
   if (to == DC_BOOL) return (dc_scalar){.i = real ? v.f != 0 : v.i != 0};
   if (dc_dtype_is_float(to)) return (dc_scalar){.f = round_to(to, real ? v.f : from == DC_U64 ? (double)(uint64_t)v.i : (double)v.i)};
   return (dc_scalar){.i = real ? to_integer(to, v.f) : narrow(to, v.i)};
+}
+
+dc_scalar dc_scalar_bits(dc_dtype from, dc_dtype to, dc_scalar v) {
+  uint64_t element = 0;
+  dc_scalar_store(from, &element, 0, v);
+  return dc_scalar_load(to, &element, 0);
 }
 
 /* ---- primitives ---- */

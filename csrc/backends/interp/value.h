@@ -12,6 +12,7 @@ typedef union {
 dc_scalar dc_scalar_load(dc_dtype type, const void *data, int64_t at);
 void dc_scalar_store(dc_dtype type, void *data, int64_t at, dc_scalar value);
 dc_scalar dc_scalar_convert(dc_dtype from, dc_dtype to, dc_scalar value);
+dc_scalar dc_scalar_bits(dc_dtype from, dc_dtype to, dc_scalar value);
 /* Both operands have `type`; the result has the prim's result type. */
 dc_scalar dc_scalar_prim(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b);
 
