@@ -2,7 +2,8 @@
  *
  * A plan is compiled for what shapes depend on besides symbols: the values of '#' inputs and the
  * shapes of inputs that the graph leaves open.  Everything else is a symbol, so that another
- * batch size binds the same plan. */
+ * batch size binds the same plan.  Shape inference may take two symbolic extents to be equal;
+ * for a call where they are not, an exact plan is compiled, for all shapes as they are. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct dc_plan_s {
   dc_plan_handle *next;
   uint32_t users;
   uint64_t key;
+  bool exact; /* compiled for these shapes only */
   dc_program *forward, *backward;
   dc_grad_pair *wrt;
   dc_cid *outputs;    /* of the forward graph, in order */
@@ -99,10 +101,10 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
   return DC_OK;
 }
 
-static uint64_t plan_key(const dc_function *f, const dc_array *arrays) {
+static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exact) {
   uint64_t key = 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
-    if (f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
+    if (exact || f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
     if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, array_bytes(&arrays[k]));
   }
   return key;
@@ -137,11 +139,19 @@ static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, cons
 
 /* ---- compiling a plan ---- */
 
+static bool equalities_hold(const dc_graph *graph, const int64_t *symbols) {
+  for (uint32_t k = 0; k < graph->equalities.n; k++) {
+    dc_equality e = graph->equalities.v[k];
+    if (dc_ix_eval(&graph->pool, e.a, symbols, NULL) != dc_ix_eval(&graph->pool, e.b, symbols, NULL)) return false;
+  }
+  return true;
+}
+
 /* Fixes in a clone what this plan is compiled for. */
-static void specialise(const dc_function *f, dc_graph *graph, const dc_array *arrays) {
+static void specialise(const dc_function *f, dc_graph *graph, const dc_array *arrays, bool exact) {
   for (uint32_t k = 0; k < f->n_args; k++) {
     dc_cid cid = f->args[k];
-    if (f->by_shape[k] || f->by_value[k]) {
+    if (exact || f->by_shape[k] || f->by_value[k]) {
       dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, arrays[k].rank);
       for (uint32_t d = 0; d < arrays[k].rank; d++) shape[d] = dc_ex_int(&graph->pool, arrays[k].dims[d]);
       dc_cont(graph, cid)->shape = shape, dc_cont(graph, cid)->rank = arrays[k].rank;
@@ -155,10 +165,10 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
 }
 
 /* Clones and infers until nothing is blocked; each round learns one more '#' argument. */
-static dc_status resolve(dc_function *f, const dc_array *arrays, dc_graph **out) {
+static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_graph **out) {
   for (;;) {
     dc_graph *graph = dc_graph_clone(f->graph);
-    specialise(f, graph, arrays);
+    specialise(f, graph, arrays, exact);
     dc_cid blocked;
     dc_status status = dc_pass_infer(f->session.ops, graph, &blocked);
     if (!status && !blocked) return *out = graph, DC_OK;
@@ -209,9 +219,9 @@ static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_han
   return status;
 }
 
-static dc_status compile(dc_function *f, const dc_array *arrays, dc_plan_handle **out) {
+static dc_status compile(dc_function *f, const dc_array *arrays, bool exact, dc_plan_handle **out) {
   dc_graph *graph;
-  DC_TRY(resolve(f, arrays, &graph));
+  DC_TRY(resolve(f, arrays, exact, &graph));
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
   dc_pipeline pipeline = {f->session.ops, native, f, f->options.keep, f->options.training, wrt, f->options.n_wrt,
@@ -239,12 +249,13 @@ static void evict(dc_function *f) {
   destroy_plan(gone);
 }
 
-static dc_status find_plan(dc_function *f, const dc_array *arrays, dc_plan_handle **out) {
-  uint64_t key = plan_key(f, arrays);
+static dc_status find_plan(dc_function *f, const dc_array *arrays, bool exact, dc_plan_handle **out) {
+  uint64_t key = plan_key(f, arrays, exact);
   for (dc_plan_handle *p = f->plans; p; p = p->next)
-    if (p->key == key) return *out = f->last = p, DC_OK;
-  DC_TRY(compile(f, arrays, out));
-  (*out)->key = plan_key(f, arrays); /* compiling may have learnt of '#' arguments */
+    if (p->key == key && p->exact == exact) return *out = f->last = p, DC_OK;
+  DC_TRY(compile(f, arrays, exact, out));
+  (*out)->exact = exact;
+  (*out)->key = plan_key(f, arrays, exact); /* compiling may have learnt of '#' arguments */
   (*out)->next = f->plans, f->plans = *out, f->last = *out;
   evict(f);
   return DC_OK;
@@ -252,32 +263,58 @@ static dc_status find_plan(dc_function *f, const dc_array *arrays, dc_plan_handl
 
 /* ---- calls ---- */
 
-static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
-  DC_TRY(check_args(f, arrays, n));
-  DC_TRY(find_plan(f, arrays, &out->plan));
-  out->plan->users++;
-  dc_graph *forward = dc_program_graph(out->plan->forward), *backward = out->plan->backward ? dc_program_graph(out->plan->backward) : NULL;
-  uint32_t most = forward->pool.symbols.n;
-  if (backward && backward->pool.symbols.n > most) most = backward->pool.symbols.n;
-  int64_t small[64], *symbols = most <= 64 ? small : calloc(most, sizeof *symbols);
+/* The backward graph has the forward's symbols by name. */
+static void backward_symbols(const dc_graph *forward, const dc_graph *backward, const int64_t *symbols, int64_t *out) {
+  out[0] = symbols[0];
+  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
+    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
+    out[s] = 0;
+    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
+      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) out[s] = symbols[t];
+  }
+}
+
+/* Symbols need a place of their own only where there are very many. */
+enum { FEW_SYMBOLS = 64 };
+static int64_t *symbol_room(const dc_graph *graph, int64_t *few) {
+  return graph->pool.symbols.n <= FEW_SYMBOLS ? few : calloc(graph->pool.symbols.n, sizeof *few);
+}
+
+static dc_status bind_backward(dc_call *call, const dc_graph *forward, const int64_t *symbols) {
+  const dc_graph *backward = dc_program_graph(call->plan->backward);
+  int64_t few[FEW_SYMBOLS], *own = symbol_room(backward, few);
+  if (!own) return dc_error(DC_ERR_MEMORY, "out of memory");
+  backward_symbols(forward, backward, symbols, own);
+  dc_status status = dc_program_bind(call->plan->backward, own, &call->backward);
+  if (own != few) free(own);
+  return status;
+}
+
+/* Binds a plan to the extents of the arrays; *fits is false where it assumes others. */
+static dc_status bind_plan(dc_function *f, const dc_array *arrays, dc_call *out, bool *fits) {
+  const dc_graph *forward = dc_program_graph(out->plan->forward);
+  int64_t few[FEW_SYMBOLS], *symbols = symbol_room(forward, few);
   if (!symbols) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_status status = solve_symbols(f, forward, arrays, symbols);
-  if (!status) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
-  if (!status && backward) {
-    /* The backward graph has the forward's symbols by name. */
-    int64_t values[64], *other = backward->pool.symbols.n <= 64 ? values : calloc(backward->pool.symbols.n, sizeof *other);
-    for (dc_sym s = 1; other && s < backward->pool.symbols.n; s++) {
-      const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
-      other[s] = 0;
-      for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
-        if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) other[s] = symbols[t];
-    }
-    if (other) other[0] = symbols[0];
-    status = other ? dc_program_bind(out->plan->backward, other, &out->backward) : dc_error(DC_ERR_MEMORY, "out of memory");
-    if (other != values) free(other);
+  *fits = !status && equalities_hold(forward, symbols);
+  if (*fits) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
+  if (*fits && !status && out->plan->backward) status = bind_backward(out, forward, symbols);
+  if (symbols != few) free(symbols);
+  return status;
+}
+
+static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
+  bool fits = false;
+  DC_TRY(check_args(f, arrays, n));
+  for (int exact = 0; exact < 2 && !fits; exact++) {
+    if (out->plan) out->plan->users--;
+    out->plan = NULL;
+    DC_TRY(find_plan(f, arrays, exact, &out->plan));
+    out->plan->users++;
+    DC_TRY(bind_plan(f, arrays, out, &fits));
   }
-  if (symbols != small) free(symbols);
-  if (status) return status;
+  if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
+  dc_graph *forward = dc_program_graph(out->plan->forward);
   out->buffers = calloc(forward->containers.n, sizeof *out->buffers);
   if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
   for (uint32_t k = 0; k < f->n_args; k++) out->buffers[f->args[k]] = arrays[k].data;

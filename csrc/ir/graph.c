@@ -93,6 +93,12 @@ void dc_graph_mark_output(dc_graph *graph, dc_cid c) {
   DC_PUSH(&graph->arena, &graph->outputs, c);
 }
 
+void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b) {
+  for (uint32_t k = 0; k < graph->equalities.n; k++)
+    if (graph->equalities.v[k].a == a && graph->equalities.v[k].b == b) return;
+  DC_PUSH(&graph->arena, &graph->equalities, ((dc_equality){a, b}));
+}
+
 /* ---- nodes ---- */
 
 static dc_nid add_node(dc_graph *graph, dc_node node) {
@@ -350,6 +356,7 @@ dc_graph *dc_graph_clone(const dc_graph *graph) {
   COPY_VEC(to, graph, inputs);
   COPY_VEC(to, graph, outputs);
   COPY_VEC(to, graph, captures);
+  COPY_VEC(to, graph, equalities);
   for (uint32_t k = 0; k < graph->subgraphs.n; k++) DC_PUSH(&to->arena, &to->subgraphs, dc_graph_clone(graph->subgraphs.v[k]));
   return to;
 }

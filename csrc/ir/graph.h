@@ -147,6 +147,11 @@ typedef struct {
   dc_scope scope;
 } dc_state;
 
+/* Two extents that shape inference took for the same number: whoever gives symbols values checks it. */
+typedef struct {
+  dc_ex a, b;
+} dc_equality;
+
 typedef struct dc_graph {
   dc_arena arena;
   dc_names names;
@@ -158,6 +163,7 @@ typedef struct dc_graph {
   DC_VEC(dc_state) states;         /* run in order */
   DC_VEC(dc_cid) inputs;           /* INPUT containers in call order */
   DC_VEC(dc_cid) outputs;
+  DC_VEC(dc_equality) equalities;
   DC_VEC(struct dc_graph *) subgraphs; /* owned; bodies of If, Loop, Scan */
   DC_VEC(dc_cid) captures; /* of a subgraph: containers of the outer graph that its last inputs stand for */
   uint32_t references;     /* one for the creator, one for each living clone */
@@ -182,6 +188,7 @@ dc_ex dc_container_size(dc_graph *graph, dc_cid c); /* number of elements */
 /* All extents constant: writes rank values and returns true. */
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);
 void dc_graph_mark_output(dc_graph *graph, dc_cid c);
+void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b); /* notes the equality, once */
 
 /* Nodes: made here, placed by pushing the id onto a scope. */
 dc_nid dc_node_library(dc_graph *graph, const char *op, const char *domain, int since, const dc_cid *in, uint32_t n_in,

@@ -392,6 +392,14 @@ static dc_status parse_item(dc_parser *p) {
     DC_TRY(dc_parser_accept(p, roles[k], &took));
     if (took) return parse_declaration(p, (dc_role)k);
   }
+  DC_TRY(dc_parser_accept(p, "equal", &took));
+  if (took) {
+    dc_ex_list list;
+    DC_TRY(dc_parser_expect(p, "["));
+    DC_TRY(dc_parser_list(p, "]", &list));
+    if (list.n != 2) return dc_parser_fail(p, "two extents");
+    return dc_graph_take_equal(p->graph, list.v[0], list.v[1]), DC_OK;
+  }
   DC_TRY(dc_parser_accept(p, "outputs", &took));
   while (took) {
     dc_cid c;

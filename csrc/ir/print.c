@@ -465,6 +465,11 @@ static void put_graph(printer *p) {
     put_container(p, g->outputs.v[k]);
   }
   if (g->outputs.n) dc_text_puts(p->out, "\n");
+  for (uint32_t k = 0; k < g->equalities.n; k++) {
+    dc_text_indent(p->out, p->level);
+    put_list(p, "equal [", (dc_ex[]){g->equalities.v[k].a, g->equalities.v[k].b}, 2, "]");
+    dc_text_puts(p->out, "\n");
+  }
   for (uint32_t s = 0; s < g->states.n; s++) {
     dc_text_indent(p->out, p->level++);
     dc_text_puts(p->out, "state ");

@@ -180,7 +180,9 @@ static dc_status same_extent(dc_inst *in, const char *input, uint32_t axis, dc_e
   int64_t a, b;
   dc_ex e;
   DC_TRY(dc_val_to_index(in, wanted, &e));
-  if (actual == e || !dc_ex_is_int(&in->graph->pool, actual, &a) || !dc_ex_is_int(&in->graph->pool, e, &b) || a == b) return DC_OK;
+  if (actual == e) return DC_OK;
+  if (!dc_ex_is_int(&in->graph->pool, actual, &a) || !dc_ex_is_int(&in->graph->pool, e, &b)) return dc_graph_take_equal(in->graph, actual, e), DC_OK;
+  if (a == b) return DC_OK;
   return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected %lld", input, axis, (long long)a, (long long)b);
 }
 

@@ -30,6 +30,14 @@ def two_inputs():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def different_symbols():
+    """x + y with extents that the model names differently."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]), helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "y"], ["z"])], "add", inputs,
+                              [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 X = RNG.standard_normal((5, 4)).astype(np.float32)
 WANT = np.maximum(X @ W + B, 0)
 
@@ -71,6 +79,14 @@ def test_arguments_by_position_and_name():
                                ((a, b), {"a": a}, "'a' is given twice"), ((a,), {"c": b}, "no input 'c'")):
         with pytest.raises(dcml.Error, match=part):
             model(*args, **kwargs)
+
+
+def test_extents_with_different_names_may_be_equal_or_broadcast():
+    model, long, short, one = ONNXModel("add", different_symbols()), np.float32([1, 2, 3]), np.float32([1, 2]), np.float32([5])
+    for x, y in ((long, long), (short, short), (one, long), (long, one), (one, one), (short, one), (long, long)):
+        close(model(x, y), x + y)
+    with pytest.raises(dcml.ShapeError, match="cannot broadcast extents 3 and 2"):
+        model(long, short)
 
 
 def test_torch_in_torch_out():
