@@ -1,4 +1,4 @@
-"""Builds dcml._core: the C core and its binding, with the generated headers that they include."""
+"""Builds dcml._core, the C core and its binding, and dcml._torch_node, the autograd node for the installed torch."""
 import glob
 import os
 import subprocess
@@ -22,6 +22,8 @@ class Build(build_ext):
     """Compiles the sources side by side."""
 
     def build_extension(self, ext):
+        if ext.name != "dcml._core":
+            return super().build_extension(ext)
         generate()
         ext.sources = sorted(glob.glob("csrc/**/*.c", recursive=True)) + [f"{GENERATED}/onnx.pb-c.c"]
         compile_one = self.compiler._compile
@@ -51,10 +53,25 @@ def newest(source):
     return max(os.path.getmtime(path) for path in [source, *HEADERS])
 
 
+
+def torch_node():
+    """The autograd node in C++, for the torch that is installed; dcml has one in Python for any other."""
+    try:
+        import torch
+        from torch.utils import cpp_extension
+    except ImportError:
+        return []
+    flags = [f"-isystem{path}" for path in cpp_extension.include_paths()]
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    return [Extension("dcml._torch_node", sources=["csrc/python/torch_node.cpp"], optional=True, language="c++",
+                      extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", abi, *flags],
+                      library_dirs=cpp_extension.library_paths(), libraries=["torch_python", "torch_cpu", "c10"])]
+
+
 WARNINGS = ["-Wall", "-Wextra", "-Wno-maybe-uninitialized"] + (["-Werror"] if os.environ.get("CI") == "true" else [])
 
 setup(ext_modules=[Extension(
     "dcml._core", sources=["csrc/python/module.c"], depends=glob.glob("csrc/**/*.[ch]", recursive=True) + HEADERS, include_dirs=["csrc", GENERATED],
     extra_compile_args=["-std=gnu11", "-O2", "-g1", "-fopenmp", "-fvisibility=hidden", *WARNINGS],
-    extra_link_args=["-fopenmp"], libraries=["protobuf-c", "dl", "m", "pthread"])],
+    extra_link_args=["-fopenmp"], libraries=["protobuf-c", "dl", "m", "pthread"]), *torch_node()],
     cmdclass={"build_ext": Build})

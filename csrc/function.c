@@ -21,6 +21,8 @@ struct dc_plan_s {
   dc_cid *outputs;    /* of the forward graph, in order */
   dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
   int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
+  int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
+  dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
   dc_arena arena;
 };
 
@@ -188,10 +190,21 @@ static bool native(void *context, const dc_graph *graph, dc_nid node) {
   return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, NULL);
 }
 
+static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+  plan->back_symbol = DC_NEW_ARRAY(&plan->arena, dc_sym, backward->pool.symbols.n);
+  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
+    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
+    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
+      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) plan->back_symbol[s] = t;
+  }
+}
+
 /* Where each backward container gets its contents from. */
-static void connect_backward(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+static void connect_backward(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
   plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
   plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  plan->back_arg = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  connect_symbols(plan, forward, backward);
   uint32_t n_grads = 0, position = 0;
   for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
   for (dc_cid c = 1; c < backward->containers.n; c++) plan->back_grad[c] = -1;
@@ -200,6 +213,9 @@ static void connect_backward(dc_plan_handle *plan, const dc_graph *forward, cons
     uint8_t role = dc_cont(backward, c)->role;
     if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
       plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
+    plan->back_arg[c] = -1;
+    for (uint32_t k = 0; k < f->n_args; k++)
+      if (plan->back_feed[c] && f->args[k] == plan->back_feed[c]) plan->back_arg[c] = (int32_t)k;
   }
 }
 
@@ -207,7 +223,7 @@ static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_han
   dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
-  if (backward) connect_backward(plan, forward, backward);
+  if (backward) connect_backward(f, plan, forward, backward);
   plan->wrt = graphs->wrt;
   dc_status status = dc_program_create(&target, forward, &plan->forward);
   if (!status) graphs->forward = NULL;
@@ -263,28 +279,19 @@ static dc_status find_plan(dc_function *f, const dc_array *arrays, bool exact, d
 
 /* ---- calls ---- */
 
-/* The backward graph has the forward's symbols by name. */
-static void backward_symbols(const dc_graph *forward, const dc_graph *backward, const int64_t *symbols, int64_t *out) {
-  out[0] = symbols[0];
-  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
-    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
-    out[s] = 0;
-    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
-      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) out[s] = symbols[t];
-  }
-}
-
 /* Symbols need a place of their own only where there are very many. */
 enum { FEW_SYMBOLS = 64 };
 static int64_t *symbol_room(const dc_graph *graph, int64_t *few) {
   return graph->pool.symbols.n <= FEW_SYMBOLS ? few : calloc(graph->pool.symbols.n, sizeof *few);
 }
 
-static dc_status bind_backward(dc_call *call, const dc_graph *forward, const int64_t *symbols) {
+/* The backward graph has the forward's symbols, perhaps under other numbers. */
+static dc_status bind_backward(dc_call *call, const int64_t *symbols) {
   const dc_graph *backward = dc_program_graph(call->plan->backward);
   int64_t few[FEW_SYMBOLS], *own = symbol_room(backward, few);
   if (!own) return dc_error(DC_ERR_MEMORY, "out of memory");
-  backward_symbols(forward, backward, symbols, own);
+  own[0] = symbols[0];
+  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) own[s] = call->plan->back_symbol[s] ? symbols[call->plan->back_symbol[s]] : 0;
   dc_status status = dc_program_bind(call->plan->backward, own, &call->backward);
   if (own != few) free(own);
   return status;
@@ -298,7 +305,7 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, dc_call *out,
   dc_status status = solve_symbols(f, forward, arrays, symbols);
   *fits = !status && equalities_hold(forward, symbols);
   if (*fits) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
-  if (*fits && !status && out->plan->backward) status = bind_backward(out, forward, symbols);
+  if (*fits && !status && out->plan->backward) status = bind_backward(out, symbols);
   if (symbols != few) free(symbols);
   return status;
 }
@@ -368,8 +375,7 @@ dc_status dc_call_backward(dc_call *call, const dc_array *arrays, void *const *g
     if (plan->back_grad[c] >= 0) buffers[c] = grad_outputs[plan->back_grad[c]];
     if (!source) continue;
     if (dc_cont(forward, source)->role == DC_ROLE_SAVED) buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
-    for (uint32_t k = 0; k < call->function->n_args; k++)
-      if (call->function->args[k] == source) buffers[c] = arrays[k].data;
+    if (plan->back_arg[c] >= 0) buffers[c] = arrays[plan->back_arg[c]].data;
   }
   for (uint32_t k = 0; k < call->function->options.n_wrt; k++)
     if (plan->wrt[k].gradient) buffers[plan->wrt[k].gradient] = gradients[k];

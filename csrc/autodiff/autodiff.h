@@ -31,6 +31,12 @@ DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *
                                   const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_keep_library_fn keep_library,
                                   void *context, dc_backward *out);
 
+/* Adds the adjoint of one state to the graph itself, as a state after it: an input "gradient_<name>" for each of
+ * `outputs`, an output "gradient_<name>" for each of `wrt`; any floating container of that state may be either.
+ * Errors as above. */
+DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs,
+                                       const dc_cid *wrt, uint32_t n_wrt);
+
 /* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
  * with respect to one input, appended to `scope` and tagged (operator, input). */
 DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);

@@ -73,8 +73,10 @@ static dc_ex winner_guard(const reduction *x) {
   dc_ex best = dc_ex_cast(pool, type, dc_ex_read(pool, stored, x->t.out, x->t.index, x->t.rank));
   dc_ex both_nan = dc_ex_and(pool, dc_ex_prim1(pool, DC_ISNAN, x->t.value), dc_ex_prim1(pool, DC_ISNAN, best));
   dc_ex wins = dc_ex_prim2(pool, DC_OR, dc_ex_prim2(pool, DC_EQ, x->t.value, best), both_nan);
-  dc_ex first = reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, wins), linear_index(x, x->loops + x->n_domain));
-  return dc_ex_prim2(pool, DC_EQ, linear_index(x, x->loops + x->n_domain), first);
+  dc_ex at = linear_index(x, x->loops + x->n_domain);
+  int64_t low, high;
+  if (dc_ix_bounds(pool, at, &low, &high) && high <= INT32_MAX) at = dc_ex_cast(pool, DC_I32, at); /* half the traffic */
+  return dc_ex_prim2(pool, DC_EQ, at, reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, wins), at));
 }
 
 /* The product of the other factors: O(n^2), and right with any number of zeros. */

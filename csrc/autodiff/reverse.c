@@ -23,16 +23,14 @@ static bool stays_library(const policy *p, const dc_graph *graph, dc_nid node) {
   return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || (p->keep && p->keep(p->context, graph, node)));
 }
 
-static dc_status expand_forward(const policy *p, dc_graph *graph) {
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope before = graph->states.v[s].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(p, graph, before.v[k]);
-      if (stays) dc_scope_push(graph, &after, before.v[k]);
-      else DC_TRY(dc_ops_expand(p->ops, graph, before.v[k], &after));
-    }
-    graph->states.v[s].scope = after;
+static dc_status expand_state(const policy *p, dc_graph *graph, uint32_t state) {
+  dc_scope before = graph->states.v[state].scope, after = {0};
+  for (uint32_t k = 0; k < before.n; k++) {
+    bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(p, graph, before.v[k]);
+    if (stays) dc_scope_push(graph, &after, before.v[k]);
+    else DC_TRY(dc_ops_expand(p->ops, graph, before.v[k], &after));
   }
+  graph->states.v[state].scope = after;
   return DC_OK;
 }
 
@@ -40,6 +38,12 @@ static dc_status check_float(const dc_graph *graph, dc_cid c, const char *what) 
   dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
   if (dc_dtype_is_float(type)) return DC_OK;
   return dc_error(DC_ERR_DTYPE, "%s '%s' has type %s: only floating values are differentiable", what, dc_cont_name(graph, c), dc_dtype_name(type));
+}
+
+static dc_status check_floats(const dc_graph *graph, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+  for (uint32_t k = 0; k < n_outputs; k++) DC_TRY(check_float(graph, outputs[k], "output"));
+  for (uint32_t k = 0; k < n_wrt; k++) DC_TRY(check_float(graph, wrt[k], "input"));
+  return DC_OK;
 }
 
 static dc_scope all_nodes(dc_graph *graph) {
@@ -76,12 +80,16 @@ static dc_graph *empty_clone(const dc_graph *forward) {
   return backward;
 }
 
-static void add_inputs(dc_reverse *r, const dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs) {
+static void add_seeds(dc_reverse *r, const dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs) {
   for (uint32_t k = 0; k < n_outputs; k++) {
     dc_container c = *dc_cont(r->graph, outputs[k]);
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(forward, outputs[k]));
     r->grad[outputs[k]] = dc_container_add(r->graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_INPUT);
   }
+}
+
+static void add_inputs(dc_reverse *r, const dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs) {
+  add_seeds(r, forward, outputs, n_outputs);
   for (uint32_t k = 0; k < forward->inputs.n; k++) DC_PUSH(&r->graph->arena, &r->graph->inputs, forward->inputs.v[k]);
 }
 
@@ -146,9 +154,8 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
                       dc_keep_library_fn keep_library, void *context, dc_backward *out) {
   policy p = {ops, keep_library, context};
-  for (uint32_t k = 0; k < n_outputs; k++) DC_TRY(check_float(forward, outputs[k], "output"));
-  for (uint32_t k = 0; k < n_wrt; k++) DC_TRY(check_float(forward, wrt[k], "input"));
-  DC_TRY(expand_forward(&p, forward));
+  DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
+  for (uint32_t s = 0; s < forward->states.n; s++) DC_TRY(expand_state(&p, forward, s));
   dc_graph *backward = empty_clone(forward);
   dc_scope nodes = all_nodes(forward);
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
@@ -158,6 +165,42 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
   dc_arena_free(&r.arena);
   if (status) dc_graph_destroy(backward);
   else out->backward = backward;
+  return dc_error_at(status, "backward pass");
+}
+
+/* ---- in one graph ---- */
+
+static dc_status join(dc_reverse *r, const dc_scope *nodes, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+  dc_graph *graph = r->graph;
+  dc_scope adjoint = {0};
+  r->out = &adjoint;
+  for (uint32_t k = 0; k < n_wrt; k++) r->active[wrt[k]] = true;
+  add_seeds(r, graph, outputs, n_outputs);
+  DC_TRY(sweep(r, nodes));
+  dc_grad_pair *pairs = DC_NEW_ARRAY(&r->arena, dc_grad_pair, n_wrt);
+  mark_gradients(r, graph, wrt, n_wrt, pairs);
+  for (uint32_t k = 0; k < n_wrt; k++) {
+    if (pairs[k].gradient) continue;
+    dc_container c = *dc_cont(graph, wrt[k]);
+    char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(graph, wrt[k]));
+    dc_cid zero = dc_container_add(graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
+    dc_emit_fill(r, &adjoint, zero, 0, DC_WCR_NONE);
+    dc_graph_mark_output(graph, zero);
+  }
+  dc_state_add(graph, "backward")->scope = adjoint;
+  return dc_graph_verify(graph);
+}
+
+dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+  policy p = {ops, NULL, NULL};
+  if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
+  DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
+  DC_TRY(expand_state(&p, graph, state));
+  dc_scope nodes = graph->states.v[state].scope;
+  dc_reverse r;
+  init(&r, ops, graph, NULL);
+  dc_status status = join(&r, &nodes, outputs, n_outputs, wrt, n_wrt);
+  dc_arena_free(&r.arena);
   return dc_error_at(status, "backward pass");
 }
 

@@ -20,6 +20,9 @@ DC_MUST_USE dc_status dc_pass_fuse(dc_graph *graph);
 /* Splits strided gathers by residue class, folds guards into loop bounds, drops proven guards,
  * orders loops for unit stride.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
+/* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
+ * outside.  Runs after fusion. */
+DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 
 /* Runs a pass by name ("infer", "simplify", "expand", "fuse", "loops", ...); DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);

@@ -23,10 +23,15 @@ static dc_status run_loops(dc_ops *ops, dc_graph *graph) {
   return dc_pass_loops(graph);
 }
 
+static dc_status run_unroll(dc_ops *ops, dc_graph *graph) {
+  (void)ops;
+  return dc_pass_unroll(graph);
+}
+
 static const struct {
   const char *name;
   dc_status (*run)(dc_ops *, dc_graph *);
-} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}};
+} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
   dc_text names = {0};

@@ -257,20 +257,20 @@ static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
   return Py_BuildValue("(NN)", outputs, record);
 }
 
-static bool needs_grad(PyObject *tensor) {
-  PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad");
+static bool needs_grad(const module_state *state, PyObject *tensor) {
+  PyObject *flag = PyObject_GetAttr(tensor, state->requires_grad);
   bool needed = flag == Py_True;
   if (!flag) PyErr_Clear();
   Py_XDECREF(flag);
   return needed;
 }
 
-static bool wants_autograd(FunctionObject *self, PyObject *const *inputs, Py_ssize_t n) {
+static bool wants_autograd(const module_state *state, FunctionObject *self, PyObject *const *inputs, Py_ssize_t n) {
   if (!self->training) return false;
   for (Py_ssize_t k = 0; k < n; k++)
-    if (needs_grad(inputs[k])) return true;
+    if (needs_grad(state, inputs[k])) return true;
   for (Py_ssize_t k = 0; self->params && k < PyTuple_GET_SIZE(self->params); k++)
-    if (needs_grad(PyTuple_GET_ITEM(self->params, k))) return true;
+    if (needs_grad(state, PyTuple_GET_ITEM(self->params, k))) return true;
   return false;
 }
 
@@ -287,7 +287,7 @@ static PyObject *autograd_apply(module_state *state, PyObject *self, PyObject *i
 static PyObject *function_call(FunctionObject *self, PyObject *args, PyObject *kwargs) {
   module_state *state = state_of((PyObject *)self);
   if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(state->errors[DC_ERR_VALUE], "inputs are given by position");
-  if (wants_autograd(self, &PyTuple_GET_ITEM(args, 0), PyTuple_GET_SIZE(args))) return autograd_apply(state, (PyObject *)self, args);
+  if (wants_autograd(state, self, &PyTuple_GET_ITEM(args, 0), PyTuple_GET_SIZE(args))) return autograd_apply(state, (PyObject *)self, args);
   PyObject *pair = function_run(self, args);
   PyObject *outputs = pair ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
   Py_XDECREF(pair);
@@ -328,26 +328,55 @@ static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_a
   return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output %u has another type or shape than the output", output);
 }
 
-/* backward(grads): one gradient for each floating output in order; returns one for each wrt or None. */
+/* The gradients that a backward pass is given, by floating output; NULL data until filled. */
+typedef struct {
+  tensor_view view;
+  void *zeros; /* of the pool, where the caller has none */
+  void *data;
+} given_gradient;
+
+static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, given_gradient *out) {
+  dc_array shape;
+  dc_call_output(call, output, &shape);
+  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape.dtype);
+  for (uint32_t d = 0; d < shape.rank; d++) bytes *= (uint64_t)shape.dims[d];
+  out->data = out->zeros = dc_buffer_take(state->pool, bytes);
+  if (!out->data) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient of zeros", (unsigned long long)bytes);
+  memset(out->data, 0, bytes);
+  return DC_OK;
+}
+
+/* Reads grads[k] for output k; an exception may be set instead of a status. */
+static dc_status read_gradients(CallObject *self, PyObject *grads, given_gradient *given, void **data) {
+  module_state *state = state_of((PyObject *)self);
+  uint32_t n = 0;
+  if (PyTuple_GET_SIZE(grads) != (Py_ssize_t)self->call.n_outputs)
+    return dc_error(DC_ERR_VALUE, "expected a gradient or None for each of %u outputs, got %zd", self->call.n_outputs, PyTuple_GET_SIZE(grads));
+  for (uint32_t k = 0; k < self->call.n_outputs; k++) {
+    dc_array shape;
+    PyObject *item = PyTuple_GET_ITEM(grads, k);
+    dc_call_output(&self->call, k, &shape);
+    if (!dc_dtype_is_float(shape.dtype)) continue;
+    given_gradient *g = &given[n];
+    if (item == Py_None) DC_TRY(zero_gradient(state, &self->call, k, g));
+    else if (view_tensor(state, item, &g->view)) return DC_OK;
+    else DC_TRY(check_gradient(&self->call, k, &g->view.array));
+    if (item != Py_None) g->data = g->view.array.data;
+    data[n++] = g->data;
+  }
+  return DC_OK;
+}
+
+/* backward(grads): one gradient or None for each output; returns one for each wrt, None where it is zero. */
 static PyObject *call_backward(CallObject *self, PyObject *grads) {
   module_state *state = state_of((PyObject *)self);
   PyObject *items = PySequence_Tuple(grads);
   if (!items) return NULL;
-  uint32_t n = (uint32_t)PyTuple_GET_SIZE(items), n_wrt = self->function->n_wrt, expected = 0;
-  tensor_view *views = PyMem_Calloc(n + 1, sizeof *views);
-  void **grad_data = PyMem_Calloc(n + 1, sizeof *grad_data), **data = PyMem_Calloc(n_wrt + 1, sizeof *data);
+  uint32_t n = self->call.n_outputs;
+  given_gradient *given = PyMem_Calloc(n + 1, sizeof *given);
+  void **grad_data = PyMem_Calloc(n + 1, sizeof *grad_data), **data = PyMem_Calloc(self->function->n_wrt + 1, sizeof *data);
   dc_array *arrays = arrays_of(self->views, self->n_views);
-  dc_status status = views && grad_data && data && arrays ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
-  for (uint32_t k = 0; k < self->call.n_outputs && !status; k++) {
-    dc_array shape;
-    dc_call_output(&self->call, k, &shape);
-    if (!dc_dtype_is_float(shape.dtype)) continue;
-    if (expected == n) status = dc_error(DC_ERR_VALUE, "expected a gradient for each floating output");
-    else if (view_tensor(state, PyTuple_GET_ITEM(items, expected), &views[expected])) break;
-    else status = check_gradient(&self->call, k, &views[expected].array);
-    if (!status) grad_data[expected] = views[expected].array.data;
-    expected++;
-  }
+  dc_status status = given && grad_data && data && arrays ? read_gradients(self, items, given, grad_data) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyObject *out = status || PyErr_Occurred() ? NULL : make_gradients(state, self, data);
   if (out) {
     Py_BEGIN_ALLOW_THREADS
@@ -356,7 +385,11 @@ static PyObject *call_backward(CallObject *self, PyObject *grads) {
   }
   if (status) raise_status(state, status);
   if (status) Py_CLEAR(out);
-  release_views(views, n);
+  for (uint32_t k = 0; given && k < n; k++) {
+    release_view(&given[k].view);
+    dc_buffer_give(state->pool, given[k].zeros);
+  }
+  PyMem_Free(given);
   PyMem_Free(grad_data);
   PyMem_Free(data);
   PyMem_Free(arrays);
@@ -375,44 +408,14 @@ static void call_dealloc(CallObject *self) {
   Py_DECREF(type);
 }
 
-/* An output's shape of zeros, for a gradient that the caller does not have. */
-static PyObject *zeros_like(module_state *state, const dc_call *call, uint32_t k, bool torch) {
-  dc_array shape;
-  void *data;
-  dc_call_output(call, k, &shape);
-  PyObject *tensor = new_tensor(state, &shape, torch, NULL, &data);
-  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape.dtype);
-  for (uint32_t d = 0; d < shape.rank; d++) bytes *= (uint64_t)shape.dims[d];
-  if (tensor) memset(data, 0, bytes);
-  return tensor;
-}
-
-static PyObject *vjp_backward(FunctionObject *self, CallObject *call, PyObject *grads) {
-  module_state *state = state_of((PyObject *)self);
-  PyObject *given = PySequence_Fast(grads, "expected a list of gradients"), *list = given ? PyList_New(0) : NULL;
-  for (uint32_t k = 0; list && k < call->call.n_outputs; k++) {
-    dc_array shape;
-    dc_call_output(&call->call, k, &shape);
-    if (!dc_dtype_is_float(shape.dtype)) continue;
-    PyObject *item = k < PySequence_Fast_GET_SIZE(given) ? PySequence_Fast_GET_ITEM(given, k) : Py_None;
-    PyObject *grad = item == Py_None ? zeros_like(state, &call->call, k, call->torch) : Py_NewRef(item);
-    if (!grad || PyList_Append(list, grad)) Py_CLEAR(list);
-    Py_XDECREF(grad);
-  }
-  PyObject *out = list ? call_backward(call, list) : NULL;
-  Py_XDECREF(list);
-  Py_XDECREF(given);
-  return out;
-}
-
-/* vjp(inputs, output_grads) -> (outputs, gradients); a gradient that is identically zero is an array of zeros. */
+/* vjp(inputs, output_grads) -> (outputs, gradients); None for a gradient that is identically zero. */
 static PyObject *function_vjp(FunctionObject *self, PyObject *args) {
   PyObject *inputs, *grads;
   module_state *state = state_of((PyObject *)self);
   if (!PyArg_ParseTuple(args, "OO", &inputs, &grads)) return NULL;
   if (!self->training) return PyErr_Format(state->errors[DC_ERR_VALUE], "the function was made without wrt");
   PyObject *tuple = PySequence_Tuple(inputs), *pair = tuple ? function_run(self, tuple) : NULL;
-  PyObject *gradients = pair ? vjp_backward(self, (CallObject *)PyTuple_GET_ITEM(pair, 1), grads) : NULL;
+  PyObject *gradients = pair ? call_backward((CallObject *)PyTuple_GET_ITEM(pair, 1), grads) : NULL;
   PyObject *out = gradients ? Py_BuildValue("(ON)", PyTuple_GET_ITEM(pair, 0), gradients) : NULL;
   Py_XDECREF(tuple);
   Py_XDECREF(pair);

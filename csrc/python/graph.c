@@ -371,6 +371,53 @@ static PyObject *graph_apply(GraphObject *self, PyObject *args) {
   return PyLong_FromUnsignedLong(count);
 }
 
+/* Containers by name; NULL with an exception set on failure. */
+static dc_cid *named_containers(GraphObject *self, PyObject *sequence, uint32_t *n) {
+  PyObject *list = PySequence_Fast(sequence, "expected a sequence of names");
+  if (!list) return NULL;
+  *n = (uint32_t)PySequence_Fast_GET_SIZE(list);
+  dc_cid *ids = PyMem_Calloc(*n + 1, sizeof *ids);
+  for (uint32_t k = 0; ids && k < *n && !PyErr_Occurred(); k++) {
+    const char *name = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(list, k));
+    ids[k] = name ? dc_container_find(self->graph, name) : 0;
+    if (name && !ids[k]) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "there is no container '%s'", name);
+  }
+  Py_DECREF(list);
+  if (ids && PyErr_Occurred()) PyMem_Free(ids), ids = NULL;
+  else if (!ids) PyErr_NoMemory();
+  return ids;
+}
+
+static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+  dc_cid blocked;
+  DC_TRY(dc_pass_infer(ops, graph, &blocked));
+  if (blocked) return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
+  return dc_autodiff_join(ops, graph, at, outputs, n_outputs, wrt, n_wrt);
+}
+
+static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
+  unsigned at;
+  PyObject *outputs, *wrt;
+  if (!PyArg_ParseTuple(args, "IOO", &at, &outputs, &wrt)) return NULL;
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = session_of(state);
+  uint32_t n_outputs = 0, n_wrt = 0;
+  dc_cid *from = session ? named_containers(self, outputs, &n_outputs) : NULL, *to = from ? named_containers(self, wrt, &n_wrt) : NULL;
+  dc_status status = DC_OK;
+  if (to) {
+    dc_graph *trial = dc_graph_clone(self->graph); /* a failure leaves the graph as it was */
+    status = add_backward(session->ops, trial, at, from, n_outputs, to, n_wrt);
+    dc_graph_destroy(trial);
+    if (!status) status = add_backward(session->ops, self->graph, at, from, n_outputs, to, n_wrt);
+  }
+  bool found = to != NULL;
+  PyMem_Free(from);
+  PyMem_Free(to);
+  RAISE_IF(state, status);
+  if (!found) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
   (void)unused;
   RAISE_IF(state_of((PyObject *)self), dc_graph_verify(self->graph));
@@ -436,8 +483,9 @@ static PyMethodDef methods[] = {
      "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
-    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, simplify, expand, loops or fuse."},
+    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, simplify, expand, loops, fuse or unroll."},
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
+    {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
     {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},
     {NULL, NULL, 0, NULL}};

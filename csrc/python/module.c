@@ -118,7 +118,10 @@ static int core_exec(PyObject *module) {
   state->graph_type = add_type(module, &graph_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
-  return state->pool && state->graph_type && state->function_type && state->call_type ? 0 : -1;
+  state->fast_type = add_type(module, &fast_spec);
+  state->requires_grad = PyUnicode_InternFromString("requires_grad"), state->training = PyUnicode_InternFromString("training");
+  bool made = state->graph_type && state->function_type && state->call_type && state->fast_type && state->requires_grad && state->training;
+  return state->pool && made ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -127,6 +130,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->graph_type);
   Py_VISIT(state->function_type);
   Py_VISIT(state->call_type);
+  Py_VISIT(state->fast_type);
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->apply);
@@ -139,6 +143,9 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->graph_type);
   Py_CLEAR(state->function_type);
   Py_CLEAR(state->call_type);
+  Py_CLEAR(state->fast_type);
+  Py_CLEAR(state->requires_grad);
+  Py_CLEAR(state->training);
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->apply);

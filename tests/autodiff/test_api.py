@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 import dcml
-from dcml.autodiff import vjp
+from dcml import _core
+from dcml.autodiff import add_backward_pass, vjp
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -46,3 +47,46 @@ def test_unknown_names_are_refused():
         vjp(model(), {"x": x}, {"y": x}, ["q"])
     with pytest.raises(dcml.Error, match="'p' is no"):
         vjp(model(), {"x": x}, {"p": x})
+
+
+def test_a_gradient_that_is_zero_is_an_array_of_zeros():
+    graph = helper.make_graph(
+        [helper.make_node("Floor", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])])
+    x = X.astype(np.float32)
+    _, grads = vjp(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": x}, {"y": x})
+    np.testing.assert_array_equal(grads["x"], np.zeros_like(x))
+
+
+def sdfg():
+    return dcml.ONNXModel("g", model(TensorProto.DOUBLE)).sdfg
+
+
+def test_add_backward_pass_adds_a_state():
+    program = sdfg()
+    add_backward_pass(program, program.node(0), ["y"], ["x", program.arrays["w"]])
+    assert len(program.nodes()) == 2
+    assert program.graph.inputs == ["x", "gradient_y"]
+    assert program.graph.outputs == ["y", "z", "gradient_x", "gradient_w"]
+    results = _core.Function(program.graph)(X, np.ones_like(X))
+    np.testing.assert_allclose(results[0], np.tanh(2 * X))
+    d = 1 - np.tanh(2 * X) ** 2
+    np.testing.assert_allclose(results[2], 2 * d, rtol=1e-12)
+    np.testing.assert_allclose(results[3], (d * X).sum(0), rtol=1e-12, atol=1e-15)
+
+
+def test_add_backward_pass_starts_at_intermediate_values():
+    program = sdfg()
+    add_backward_pass(program, program.node(0), ["p"], ["x"])
+    results = _core.Function(program.graph)(X, np.ones_like(X))
+    np.testing.assert_allclose(results[2], np.full_like(X, 2))
+
+
+def test_add_backward_pass_leaves_the_program_when_it_fails():
+    program = sdfg()
+    before = str(program)
+    with pytest.raises(dcml.Error, match="no container 'q'"):
+        add_backward_pass(program, program.node(0), ["y"], ["q"])
+    with pytest.raises(dcml.Error, match="no state 3"):
+        program.graph.add_backward(3, ["y"], ["x"])
+    assert str(program) == before

@@ -161,7 +161,7 @@ static void check_random(uint32_t seed) {
   int failed = check_failed;
   CHECK_OK(dc_graph_parse(r.text.s, &g));
   if (g && !overwrites_what_it_reads(g)) {
-    char names[] = "loops fuse loops fuse";
+    char names[] = "loops fuse loops unroll fuse unroll";
     run_passes(g, names, "random graph");
   }
   if (check_failed > failed) printf("--- seed %u\n%s", seed, r.text.s);
@@ -216,7 +216,7 @@ static void unknown_names_are_listed(void) {
 }
 
 static void files_of_each_pass_match(void) {
-  static const char *const folders[] = {"fuse", "loops", "simplify", "transforms"};
+  static const char *const folders[] = {"fuse", "loops", "simplify", "transforms", "unroll"};
   for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
     char folder[256], path[1024];
     snprintf(folder, sizeof folder, "tests/ir/%s", folders[k]);

@@ -336,18 +336,21 @@ typedef struct {
   uint32_t bad_near, bad_far;
 } strides;
 
-static bool is_contiguous(emitter *e, dc_ex address, dc_param p) {
+/* What a vector of accesses along p costs beyond a plain load: shuffles for a short step, a line of cache for each
+ * element otherwise. */
+static uint32_t badness(emitter *e, dc_ex address, dc_param p) {
   dc_ex factor, rest;
   int64_t step;
-  return dc_ix_split(e->pool, address, p, &factor, &rest) && dc_ex_is_int(e->pool, factor, &step) && (step == 0 || step == 1);
+  if (!dc_ix_split(e->pool, address, p, &factor, &rest) || !dc_ex_is_int(e->pool, factor, &step)) return 4;
+  return step == 0 || step == 1 ? 0 : step > 1 && step <= 4 ? 1 : 4;
 }
 
 static void judge_access(void *context, const dc_pool *pool, dc_ex x) {
   strides *s = context;
   if (dc_ex_node(pool, x)->op != DC_EX_READ) return;
   dc_ex address = s->e->facts.v[x].address;
-  s->bad_near += !is_contiguous(s->e, address, s->near);
-  s->bad_far += !is_contiguous(s->e, address, s->far);
+  s->bad_near += badness(s->e, address, s->near);
+  s->bad_far += badness(s->e, address, s->far);
 }
 
 static void judge_loop(strides *s, const loop *l) {
@@ -362,7 +365,7 @@ static void judge_loop(strides *s, const loop *l) {
     judge_access(s, s->e->pool, w->element);
     dc_ex_walk(s->e->pool, w->value, judge_access, s);
   }
-  if (extent >= 0 && extent < 16 && !dc_cpu_has_loops(l)) s->bad_near++; /* too short for vectors */
+  if (extent >= 0 && extent < 16 && !dc_cpu_has_loops(l)) s->bad_near += 2; /* too short for vectors */
 }
 
 /* Loops inside must not depend on the lane, and nothing inside may collide. */
@@ -411,7 +414,7 @@ static void find_crossing(void *context, const dc_pool *pool, dc_ex x) {
   tile_search *t = context;
   dc_ex address = t->e->facts.v[x].address, factor, rest;
   int64_t step;
-  if (dc_ex_node(pool, x)->op != DC_EX_READ || t->found || is_contiguous(t->e, address, t->inner->param)) return;
+  if (dc_ex_node(pool, x)->op != DC_EX_READ || t->found || badness(t->e, address, t->inner->param) < 4) return;
   for (loop *l = t->inner; !l->is_entry && !t->found;) {
     l = l->parent;
     bool unit = dc_ix_split(t->e->pool, address, l->param, &factor, &rest) && dc_ex_is_int(t->e->pool, factor, &step) && step == 1;

@@ -17,7 +17,7 @@ def vjp(model, inputs, output_grads, wrt=None):
     Raises ValueError_ for unknown names, DTypeError for a value that is not floating point, UnsupportedOpError for
     an operator without gradient.
     """
-    from ..onnx.model import ONNXModel
+    from ..onnx.model import _NUMPY, ONNXModel
     import numpy as np
     if not isinstance(model, ONNXModel):
         model = ONNXModel("vjp", model)
@@ -33,51 +33,28 @@ def vjp(model, inputs, output_grads, wrt=None):
     if unknown:
         raise _core.ValueError_(f"{unknown[0]!r} is no differentiable input or output of the model; inputs are "
                                 f"{graph.inputs}, outputs {graph.outputs}")
-    if model._program is not None:
-        return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
-    try:
-        return _vjp_compiled(model, graph, inputs, weights, output_grads, wrt)
-    except _core.UnsupportedOpError as error:
-        model._adopt(error)
-        if model._program is None:
-            raise
-    return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
-
-
-def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt):
-    """For models with host operators: torch's tape around the compiled segments."""
-    from ..onnx.host import Program, tape
-    given = {name: model._host_value(name, value) for name, value in zip(model.inputs, model._bind((), inputs))}
-    program = Program(graph) if weights else model._program
-    return tape.vjp(program, {**given, **weights}, output_grads, wrt)
-
-
-def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
-    from ..onnx.model import _NUMPY
-    import numpy as np
     function = _core.Function(graph, wrt=list(wrt))
     if weights:
         function.set_params(list(weights.values()))
     values = model._bind((), inputs)
     grads = [output_grads.get(name) for name in graph.outputs]
     grads = [g if g is None else np.asarray(g, _NUMPY.get(graph.info(n)[0])) for n, g in zip(graph.outputs, grads)]
-    outputs, gradients = function.vjp([model._array(n, v) for n, v in zip(graph.inputs, values)], grads)
+    values = {n: model._array(n, v) for n, v in zip(graph.inputs, values)}
+    outputs, gradients = function.vjp(list(values.values()), grads)
+    values.update(weights)
+    gradients = [np.zeros_like(values[n]) if g is None else g for n, g in zip(wrt, gradients)]
     return dict(zip(graph.outputs, outputs)), dict(zip(wrt, gradients))
 
 
 def add_backward_pass(sdfg, state, outputs, inputs):
-    """Adds to a state the computation of gradients.
+    """Adds to a program the computation of gradients of one of its states, as a state after it.
 
     sdfg: SDFG, changed in place; state: the state with the forward computation.
     outputs: names (or Arrays) of the floating-point values to differentiate; for each, the graph gets an input
-        ``gradient_<name>``.
+        ``gradient_<name>`` of its type and shape, after the inputs that it has.
     inputs: names (or Arrays) to differentiate in; for each, the graph gets an output ``gradient_<name>``.
     Raises ValueError_ for unknown names, DTypeError for values that are not floating point, UnsupportedOpError for
-    an operator without gradient.
+    an operator without gradient; the program is then as before.
     """
     names = [[getattr(value, "name", value) for value in values] for values in (outputs, inputs)]
-    known = set(sdfg.graph.arrays)
-    for name in names[0] + names[1]:
-        if name not in known:
-            raise _core.ValueError_(f"{name!r} is not a container of {sdfg.name!r}")
     sdfg.graph.add_backward(state.index, *names)

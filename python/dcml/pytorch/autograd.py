@@ -1,9 +1,13 @@
-"""The autograd node of a compiled function, in Python.
+"""The autograd node of a compiled function.
 
 The one idea: the core's Call keeps what the backward pass needs in one block of its own; torch is
 shown the differentiated tensors too, so that it notices a second backward and changes in place.
+csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the node here
+serves every other torch.  DCML_AUTOGRAD=python or c++ chooses one.
 Must not know: plans, graphs or modules.
 """
+import os
+
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -13,7 +17,6 @@ class _Node(torch.autograd.Function):
     def forward(ctx, function, n_inputs, *tensors):
         outputs, ctx.call = function._run(tensors[:n_inputs])
         ctx.positions = function.wrt_positions
-        ctx.outputs = [(o.shape, o.dtype, o.device) if o.dtype.is_floating_point else None for o in outputs]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[o for o in outputs if not o.dtype.is_floating_point])
         ctx.save_for_backward(*[tensors[p] for p in ctx.positions])
@@ -24,21 +27,37 @@ class _Node(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *grads):
         ctx.saved_tensors  # noqa: B018  (raises if the graph was freed or a tensor changed in place)
-        given = []
-        for grad, output in zip(grads, ctx.outputs):
-            if output is not None:
-                shape, dtype, device = output
-                given.append(torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad.contiguous())
         result = [None] * ctx.n_tensors
-        for position, grad in zip(ctx.positions, ctx.call.backward(given)):
+        for position, grad in zip(ctx.positions, ctx.call.backward(grads)):
             result[position] = grad
         return (None, None, *result)
 
 
-def apply(function, inputs):
-    """Runs a core function made with ``wrt`` on a tuple of tensors; the results carry an autograd node.
+def _apply(function, inputs):
+    return _Node.apply(function, len(inputs), *inputs, *(function.params or ()))
+
+
+def _choose():
+    """The function that runs a core function made with ``wrt`` on a tuple of tensors; the results carry an
+    autograd node.
 
     Its backward raises RuntimeError when it is run a second time without retain_graph, when an input or parameter
     was changed in place since, or when it is itself to be differentiated (create_graph=True).
     """
-    return _Node.apply(function, len(inputs), *inputs, *(function.params or ()))
+    wanted = os.environ.get("DCML_AUTOGRAD", "")
+    if wanted not in ("", "python", "c++"):
+        raise ValueError(f"DCML_AUTOGRAD={wanted!r}: expected 'python' or 'c++'")
+    if wanted == "python":
+        return _apply
+    try:
+        from .. import _torch_node
+    except ImportError:  # not built, or against another torch
+        _torch_node = None
+    if _torch_node is not None and torch.__version__.split("+")[0] == _torch_node.torch_version:
+        return _torch_node.apply
+    if wanted:
+        raise ImportError(f"DCML_AUTOGRAD=c++: the node was not built for torch {torch.__version__}")
+    return _apply
+
+
+apply = _choose()

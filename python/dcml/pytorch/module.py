@@ -70,6 +70,8 @@ class DaceModule(torch.nn.Module):
         self._captures = {}    # slow key -> [_Captured]
         self._modes = None     # modules whose training flags are part of the key
         self._last = None      # the _Captured used last
+        self._recent = None    # the _Plan used last
+        self._fast = None      # the core's check that a call is like the last one
         self._hooked = None    # the graph that a post_onnx hook is looking at
         self.transients = []
 
@@ -78,7 +80,15 @@ class DaceModule(torch.nn.Module):
         """Runs the module; the arguments and the result are those of the wrapped module."""
         if torch.compiler.is_compiling():
             return self.model(*args, **kwargs)
-        return self._find(args, kwargs).run(args, kwargs)
+        if self._fast is not None and not kwargs:
+            results = self._fast(*args)
+            if results is not NotImplemented:
+                return self._recent.finish(results, args)
+        plan = self._find(args, kwargs)
+        result = plan.run(args, kwargs)
+        self._fast = plan.fast(args) if plan is self._recent else None
+        self._recent = plan
+        return result
 
     def _find(self, args, kwargs):
         """The plan for these arguments."""
@@ -118,7 +128,7 @@ class DaceModule(torch.nn.Module):
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
         """Sets the mode of the wrapped module and all inside it."""
-        self._modes = None
+        self._modes = self._fast = None
         self.model.train(mode)
         self.training = mode
         return self
@@ -142,7 +152,7 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-        state.update(_plans={}, _captures={}, _modes=None, _last=None, _hooked=None)
+        state.update(_plans={}, _captures={}, _modes=None, _last=None, _recent=None, _fast=None, _hooked=None)
         return state
 
     # -- graphs and hooks -----------------------------------------------------------------------
@@ -317,6 +327,14 @@ def _slot(module, name):
     return owner.__dict__, leaf
 
 
+def _seed():
+    """A seed from torch's own generator, so that torch.manual_seed decides."""
+    return torch.empty((), dtype=torch.int64).random_()
+
+
+_PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled)
+
+
 class _Plan:
     """How to run one kind of arguments: which leaves are inputs, what becomes of the outputs."""
 
@@ -338,9 +356,21 @@ class _Plan:
         captured = self.captured
         params = [table[key] for table, key in captured.slots]
         function = captured.function(inputs, params)
+        self.function = function
         if self.seed:
-            inputs = (*inputs, torch.empty((), dtype=torch.int64).random_())  # from torch's own generator
-        results = function(*inputs)
+            inputs = (*inputs, _seed())
+        return self.finish(function(*inputs), leaves)
+
+    def fast(self, args):
+        """The core's check for calls like the last one, or None where Python has to look at the arguments."""
+        if self.inputs is not None or torch._C._is_any_autocast_enabled():
+            return None
+        owner = self.captured.owner
+        return _core.Fast(self.function, args, self.captured.slots, [m.__dict__ for m in owner._modes], _PROBES,
+                          owner.backward, _seed if self.seed else None)
+
+    def finish(self, results, leaves):
+        """The module's result and side effects, from the results of the function."""
         if self.single:
             return results[0]
         if self.mutated or self.changed:

@@ -1,0 +1,207 @@
+/* Unrolling, so that vectors run along the loop outside:
+ *   - a parameter p that appears as p // c or p % c becomes c * q + r with a copy of the body for each r;
+ *   - a reduction of a few iterations becomes one expression.
+ * Pooling windows, their gradients and nearest upsampling become straight code over strided loads. */
+#include "passes/access.h"
+#include "passes/passes.h"
+
+enum { MAX_RESIDUES = 4, MAX_TRIPS = 16, MAX_STRIDE = 4, MAX_COPIED_NODES = 16 };
+
+/* ---- helpers ---- */
+
+typedef struct {
+  dc_param param;
+  dc_ex value;
+} replacement;
+
+static dc_ex replace_param(void *context, dc_pool *pool, dc_ex leaf) {
+  const replacement *r = context;
+  const dc_exnode *node = dc_ex_node(pool, leaf);
+  return node->op == DC_EX_PARAM && node->ref == r->param ? r->value : leaf;
+}
+
+/* The number of iterations of a range from 0 in steps of 1, 0 where it is no constant. */
+static int64_t constant_trips(dc_pool *pool, dc_param p) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, end, step;
+  bool constant = dc_ex_is_int(pool, range.begin, &begin) && dc_ex_is_int(pool, range.end, &end) && dc_ex_is_int(pool, range.step, &step);
+  return constant && begin == 0 && step == 1 ? end : 0;
+}
+
+/* ---- residues ---- */
+
+typedef struct {
+  dc_param param;
+  int64_t divisor; /* 0: none found */
+} residue_search;
+
+static void find_divisor(void *context, const dc_pool *pool, dc_ex e) {
+  residue_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  int64_t c;
+  if (node->op != DC_EX_IDIV && node->op != DC_EX_IMOD) return;
+  bool small = dc_ex_is_int(pool, dc_ex_arg(pool, e, 1), &c) && c >= 2 && c <= MAX_RESIDUES;
+  if (small && dc_ex_uses_param(pool, dc_ex_arg(pool, e, 0), s->param)) s->divisor = c;
+}
+
+static dc_status search_tasklet(void *context, dc_nid id, const dc_nid *maps, uint32_t n_maps) {
+  (void)maps, (void)n_maps;
+  struct {
+    dc_graph *graph;
+    residue_search search;
+  } *s = context;
+  dc_tasklet t = dc_node_at(s->graph, id)->tasklet;
+  for (uint32_t d = 0; d < t.rank; d++) dc_ex_walk(&s->graph->pool, t.index[d], find_divisor, &s->search);
+  if (t.guard) dc_ex_walk(&s->graph->pool, t.guard, find_divisor, &s->search);
+  dc_ex_walk(&s->graph->pool, t.value, find_divisor, &s->search);
+  return DC_OK;
+}
+
+/* Splits the last parameter of a map whose body holds only tasklets. */
+static dc_status split_residues(dc_graph *graph, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  struct {
+    dc_graph *graph;
+    residue_search search;
+  } s = {graph, {map.params[map.n_params - 1], 0}};
+  if (map.body.n > MAX_COPIED_NODES) return DC_OK;
+  DC_TRY(dc_node_tasklets(graph, id, search_tasklet, &s));
+  int64_t trips = constant_trips(&graph->pool, s.search.param), c = s.search.divisor;
+  if (!c || !trips || trips % c) return DC_OK;
+  dc_parameter old = graph->pool.params.v[s.search.param];
+  dc_param q = dc_param_new(&graph->pool, dc_name_text(&graph->names, old.name), old.begin, dc_ex_int(&graph->pool, trips / c), old.step);
+  dc_scope body = {0};
+  for (int64_t r = 0; r < c; r++) {
+    dc_ex p = dc_ix_add(&graph->pool, dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, c), dc_ex_par(&graph->pool, q)), dc_ex_int(&graph->pool, r));
+    replacement with = {s.search.param, p};
+    for (uint32_t k = 0; k < map.body.n; k++) {
+      dc_nid copy = dc_node_clone(graph, map.body.v[k]);
+      dc_node_rewrite(graph, copy, replace_param, &with);
+      dc_scope_push(graph, &body, copy);
+    }
+  }
+  dc_node_at(graph, id)->map.params[map.n_params - 1] = q;
+  dc_node_at(graph, id)->map.body = body;
+  return DC_OK;
+}
+
+/* ---- reductions ---- */
+
+static int64_t reduction_trips(dc_graph *graph, const dc_map *map) {
+  int64_t trips = 1;
+  for (uint32_t k = 0; k < map->n_params && trips <= MAX_TRIPS; k++) trips *= constant_trips(&graph->pool, map->params[k]);
+  return trips;
+}
+
+typedef struct {
+  dc_graph *graph;
+  dc_param lane;
+  bool reads_lane, jumps; /* moves with the lane at all; by more than a few elements */
+} stride_search;
+
+static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
+  stride_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op != DC_EX_READ) return;
+  for (uint32_t d = 0; d < node->nargs; d++) {
+    dc_ex coefficient, rest, at = dc_ex_arg(pool, e, d);
+    int64_t stride;
+    if (!dc_ex_uses_param(pool, at, s->lane)) continue;
+    s->reads_lane = true;
+    bool linear = dc_ix_split(&s->graph->pool, at, s->lane, &coefficient, &rest) && dc_ex_is_int(&s->graph->pool, coefficient, &stride);
+    if (d + 1 < node->nargs || !linear || stride < 0 || stride > MAX_STRIDE) s->jumps = true;
+  }
+}
+
+/* The reduction writes one element by WCR in each tasklet, and moves in short steps with the lane. */
+static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
+  dc_map map = dc_node_at(graph, id)->map;
+  int64_t trips = reduction_trips(graph, &map);
+  if (map.schedule != DC_MAP_REDUCE || trips < 1 || trips > MAX_TRIPS) return false;
+  stride_search s = {.graph = graph, .lane = lane};
+  for (uint32_t k = 0; k < map.body.n; k++) {
+    const dc_node *node = dc_node_at(graph, map.body.v[k]);
+    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr) return false;
+    dc_tasklet t = node->tasklet;
+    if (dc_cont(graph, t.out)->dtype == DC_BOOL) return false;
+    for (uint32_t d = 0; d < t.rank; d++)
+      for (uint32_t p = 0; p < map.n_params; p++)
+        if (dc_ex_uses_param(&graph->pool, t.index[d], map.params[p])) return false;
+    dc_ex_walk(&graph->pool, t.value, judge_read, &s);
+    if (t.guard) dc_ex_walk(&graph->pool, t.guard, judge_read, &s);
+  }
+  return s.reads_lane && !s.jumps;
+}
+
+static dc_ex combine(dc_pool *pool, dc_wcr wcr, dc_ex a, dc_ex b) {
+  static const dc_op prims[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
+  return dc_ex_prim2(pool, prims[wcr], a, b);
+}
+
+/* The reduction of one tasklet as an expression, in the order of the loops. */
+static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t trips) {
+  dc_pool *pool = &graph->pool;
+  dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t->out)->dtype);
+  dc_ex identity = dc_ex_const(pool, type, dc_wcr_identity((dc_wcr)t->wcr, type)), all = 0, at[DC_MAX_MAP_PARAMS];
+  for (int64_t i = 0; i < trips; i++) {
+    int64_t rest = i;
+    for (uint32_t k = map->n_params; k-- > 0;) {
+      int64_t extent = constant_trips(pool, map->params[k]);
+      at[k] = dc_ex_int(pool, rest % extent);
+      rest /= extent;
+    }
+    dc_ex value = dc_ex_cast(pool, type, dc_ex_subst(pool, t->value, map->params, at, map->n_params));
+    if (t->guard) value = dc_ex_select(pool, dc_ex_subst(pool, t->guard, map->params, at, map->n_params), value, identity);
+    all = all ? combine(pool, (dc_wcr)t->wcr, all, value) : value;
+  }
+  return all;
+}
+
+static void unroll_reduction(dc_graph *graph, dc_nid id, dc_scope *out) {
+  dc_map map = dc_node_at(graph, id)->map;
+  int64_t trips = reduction_trips(graph, &map);
+  for (uint32_t k = 0; k < map.body.n; k++) {
+    dc_node from = *dc_node_at(graph, map.body.v[k]);
+    dc_ex value = unrolled_value(graph, &map, &from.tasklet, trips);
+    dc_nid made = dc_node_tasklet(graph, from.tasklet.out, DC_WCR_NONE, from.tasklet.index, from.tasklet.rank, 0, value);
+    dc_node *to = dc_node_at(graph, made);
+    to->name = from.name, to->tag_op = from.tag_op, to->tag_wrt = from.tag_wrt;
+    dc_scope_push(graph, out, made);
+  }
+}
+
+/* ---- the pass ---- */
+
+static bool holds_only_tasklets(const dc_graph *graph, const dc_map *map) {
+  for (uint32_t k = 0; k < map->body.n; k++)
+    if (dc_node_at(graph, map->body.v[k])->kind != DC_NODE_TASKLET) return false;
+  return map->body.n > 0;
+}
+
+static dc_status unroll_map(dc_graph *graph, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  dc_scope body = {0};
+  for (uint32_t k = 0; k < map.body.n; k++) {
+    dc_nid inner = map.body.v[k];
+    bool is_map = dc_node_at(graph, inner)->kind == DC_NODE_MAP;
+    if (is_map && map.schedule == DC_MAP_PARALLEL && is_unrollable(graph, inner, map.params[map.n_params - 1])) {
+      unroll_reduction(graph, inner, &body);
+      continue;
+    }
+    if (is_map) DC_TRY(unroll_map(graph, inner));
+    dc_scope_push(graph, &body, inner);
+  }
+  dc_node_at(graph, id)->map.body = body;
+  map = dc_node_at(graph, id)->map;
+  bool any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
+  return any_order && map.n_params && holds_only_tasklets(graph, &map) ? split_residues(graph, id) : DC_OK;
+}
+
+dc_status dc_pass_unroll(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      if (dc_node_at(graph, id)->kind == DC_NODE_MAP) DC_TRY(unroll_map(graph, id));
+    }
+  return DC_OK;
+}

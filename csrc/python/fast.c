@@ -1,0 +1,189 @@
+/* The Fast type: a function together with all that must be unchanged for it to serve the next call as it served
+ * the last one.  A call compares and runs; where anything differs it returns NotImplemented, and Python decides. */
+#include <string.h>
+
+#include "python/binding.h"
+
+typedef struct {
+  dc_dtype dtype;
+  uint32_t rank;
+  int64_t *dims;
+  bool needs_grad;
+} expected_input;
+
+typedef struct {
+  PyObject_HEAD
+  PyObject *function, *params; /* the tuple that the function has */
+  PyObject *slots;             /* tuple of (dict, key): where each parameter is found */
+  PyObject *modules;           /* tuple of dicts with the key "training" */
+  PyObject *last;              /* callable that makes the last input, or None */
+  PyObject *probes;            /* tuple of callables without arguments ... */
+  PyObject *answers;           /* ... and the objects that they returned */
+  expected_input *inputs;
+  bool *modes, *needs_grad; /* by module, by parameter */
+  Py_ssize_t n_inputs;
+  bool watches_grad;
+} FastObject;
+
+static bool flag_of(PyObject *object, PyObject *name) {
+  PyObject *flag = PyObject_GetAttr(object, name);
+  bool set = flag == Py_True;
+  if (!flag) PyErr_Clear();
+  Py_XDECREF(flag);
+  return set;
+}
+
+/* ---- creation ---- */
+
+static int note_input(module_state *state, PyObject *tensor, expected_input *out) {
+  tensor_view view;
+  if (view_tensor(state, tensor, &view)) return -1;
+  *out = (expected_input){view.array.dtype, view.array.rank, PyMem_Calloc(view.array.rank + 1, sizeof(int64_t)), flag_of(tensor, state->requires_grad)};
+  if (out->dims) memcpy(out->dims, view.array.dims, view.array.rank * sizeof *out->dims);
+  release_view(&view);
+  return out->dims ? 0 : (PyErr_NoMemory(), -1);
+}
+
+static int note_modules(FastObject *self, PyObject *modules, PyObject *training) {
+  self->modules = PySequence_Tuple(modules);
+  Py_ssize_t n = self->modules ? PyTuple_GET_SIZE(self->modules) : 0;
+  self->modes = PyMem_Calloc((size_t)n + 1, sizeof *self->modes);
+  for (Py_ssize_t k = 0; self->modes && k < n; k++) self->modes[k] = PyDict_GetItem(PyTuple_GET_ITEM(self->modules, k), training) == Py_True;
+  return self->modules && self->modes ? 0 : -1;
+}
+
+static int note_answers(FastObject *self) {
+  Py_ssize_t n = PyTuple_GET_SIZE(self->probes);
+  self->answers = PyTuple_New(n);
+  for (Py_ssize_t k = 0; self->answers && k < n; k++) {
+    PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->probes, k));
+    if (!answer) return -1;
+    PyTuple_SET_ITEM(self->answers, k, answer);
+  }
+  return self->answers ? 0 : -1;
+}
+
+static int note_params(FastObject *self, PyObject *slots, PyObject *requires_grad) {
+  self->params = PyObject_GetAttrString(self->function, "params");
+  self->slots = self->params ? PySequence_Tuple(slots) : NULL;
+  if (!self->slots) return -1;
+  Py_ssize_t n = self->params == Py_None ? 0 : PyTuple_GET_SIZE(self->params);
+  if (n != PyTuple_GET_SIZE(self->slots)) return PyErr_SetString(PyExc_ValueError, "expected a slot for each parameter"), -1;
+  self->needs_grad = PyMem_Calloc((size_t)n + 1, sizeof *self->needs_grad);
+  for (Py_ssize_t k = 0; self->needs_grad && k < n; k++) self->needs_grad[k] = flag_of(PyTuple_GET_ITEM(self->params, k), requires_grad);
+  return self->needs_grad ? 0 : -1;
+}
+
+/* Fast(function, inputs, slots, modules, probes, watches_grad, last) */
+static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  module_state *state = PyType_GetModuleState(type);
+  PyObject *function, *inputs, *slots, *modules, *probes, *last;
+  int watches_grad;
+  (void)kwargs;
+  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &modules, &PyTuple_Type, &probes,
+                        &watches_grad, &last))
+    return NULL;
+  FastObject *self = (FastObject *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
+  self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
+  int failed = !self->inputs || note_params(self, slots, state->requires_grad) || note_modules(self, modules, state->training) || note_answers(self);
+  for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
+    failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
+  if (!failed) return (PyObject *)self;
+  Py_DECREF(self);
+  return NULL;
+}
+
+static int fast_traverse(FastObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(self->function);
+  Py_VISIT(self->params);
+  Py_VISIT(self->slots);
+  Py_VISIT(self->modules);
+  Py_VISIT(self->probes);
+  Py_VISIT(self->last);
+  return 0;
+}
+
+static int fast_clear(FastObject *self) {
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->params);
+  Py_CLEAR(self->slots);
+  Py_CLEAR(self->modules);
+  Py_CLEAR(self->probes);
+  Py_CLEAR(self->last);
+  Py_CLEAR(self->answers);
+  return 0;
+}
+
+static void fast_dealloc(FastObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  fast_clear(self);
+  for (Py_ssize_t k = 0; self->inputs && k < self->n_inputs; k++) PyMem_Free(self->inputs[k].dims);
+  PyMem_Free(self->inputs);
+  PyMem_Free(self->modes);
+  PyMem_Free(self->needs_grad);
+  type->tp_free((PyObject *)self);
+  Py_DECREF(type);
+}
+
+/* ---- calling ---- */
+
+static bool same_input(module_state *state, const FastObject *self, PyObject *tensor, const expected_input *want) {
+  tensor_view view;
+  if (view_tensor(state, tensor, &view)) return PyErr_Clear(), false; /* the slow path says what is wrong */
+  bool same = view.is_torch && view.array.dtype == want->dtype && view.array.rank == want->rank &&
+              memcmp(view.array.dims, want->dims, want->rank * sizeof *want->dims) == 0;
+  release_view(&view);
+  return same && (!self->watches_grad || flag_of(tensor, state->requires_grad) == want->needs_grad);
+}
+
+static bool same_params(module_state *state, const FastObject *self) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->slots); k++) {
+    PyObject *slot = PyTuple_GET_ITEM(self->slots, k), *param = PyTuple_GET_ITEM(self->params, k);
+    if (PyDict_GetItem(PyTuple_GET_ITEM(slot, 0), PyTuple_GET_ITEM(slot, 1)) != param) return false;
+    if (self->watches_grad && flag_of(param, state->requires_grad) != self->needs_grad[k]) return false;
+  }
+  return true;
+}
+
+static bool same_surroundings(module_state *state, const FastObject *self) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->modules); k++)
+    if ((PyDict_GetItem(PyTuple_GET_ITEM(self->modules, k), state->training) == Py_True) != self->modes[k]) return false;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->probes); k++) {
+    PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->probes, k));
+    bool same = answer == PyTuple_GET_ITEM(self->answers, k); /* True, False and None are single objects */
+    if (!answer) PyErr_Clear();
+    Py_XDECREF(answer);
+    if (!same) return false;
+  }
+  return true;
+}
+
+static PyObject *with_last(const FastObject *self, PyObject *args) {
+  Py_ssize_t n = PyTuple_GET_SIZE(args);
+  PyObject *all = PyTuple_New(n + 1), *last = all ? PyObject_CallNoArgs(self->last) : NULL;
+  if (!last) return Py_XDECREF(all), NULL;
+  for (Py_ssize_t k = 0; k < n; k++) PyTuple_SET_ITEM(all, k, Py_NewRef(PyTuple_GET_ITEM(args, k)));
+  PyTuple_SET_ITEM(all, n, last);
+  return all;
+}
+
+/* fast(*inputs) -> outputs or NotImplemented */
+static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
+  module_state *state = state_of((PyObject *)self);
+  bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(state, self) && same_params(state, self);
+  for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, PyTuple_GET_ITEM(args, k), &self->inputs[k]);
+  if (!same) Py_RETURN_NOTIMPLEMENTED;
+  PyObject *all = self->last == Py_None ? Py_NewRef(args) : with_last(self, args);
+  PyObject *outputs = all ? PyObject_Call(self->function, all, NULL) : NULL;
+  Py_XDECREF(all);
+  return outputs;
+}
+
+static PyType_Slot fast_slots[] = {{Py_tp_new, fast_new},         {Py_tp_dealloc, fast_dealloc}, {Py_tp_traverse, fast_traverse},
+                                   {Py_tp_clear, fast_clear},     {Py_tp_call, fast_call},
+                                   {Py_tp_doc, "Fast(function, inputs, slots, modules, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
+PyType_Spec fast_spec = {"dcml._core.Fast", sizeof(FastObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, fast_slots};
