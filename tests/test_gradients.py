@@ -18,7 +18,8 @@ from dcml import _core  # noqa: E402
 FLOATS = (np.float32, np.float64)
 # No gradient exists or none is wanted: results are whole, or steps.
 STEPS = {"Floor", "Ceil", "Round", "Sign", "Hardmax", "QuantizeLinear", "DequantizeLinear", "Cast", "CastLike", "OneHot",
-         "ConstantOfShape", "Range", "EyeLike", "Constant", "BitCast", "Mod"}
+         "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear", "ConstantOfShape", "Range", "EyeLike", "Constant",
+         "BitCast", "Mod"}
 
 
 def _cases():

@@ -170,6 +170,7 @@ static dc_status register_attrs(dc_inst *in) {
     if (in->row->attr[r].required) return dc_inst_fail(in, DC_ERR_MODEL, "expected attribute '%s'", in->row->attr[r].name);
     dc_inst_define_lazy(in, in->row->attr[r].name, in->row->attr_default[r].value);
   }
+  for (uint32_t f = 0; f < in->row->n_fixed; f++) dc_inst_define_lazy(in, in->row->fixed[f].name, in->row->fixed[f].value);
   for (uint32_t w = 0; w < in->row->n_where; w++) dc_inst_define_lazy(in, in->row->where[w].name, in->row->where[w].value);
   return DC_OK;
 }

@@ -483,9 +483,22 @@ static dc_status signatures(parser *p, const dc_row_arg **args, const dc_sig **s
   return DC_OK;
 }
 
+/* "since 7" or "until 6" after a default: only those versions have the attribute. */
+static dc_status has_version(parser *p, int version, bool *has) {
+  bool took;
+  for (int k = 0; k < 2; k++) {
+    DC_TRY(accept(p, k ? "until" : "since", &took));
+    if (!took) continue;
+    if (p->kind != 'i') return fail(p, "a version");
+    *has &= k ? version <= p->i : version >= p->i;
+    DC_TRY(dc_lang_next(p));
+  }
+  return DC_OK;
+}
+
 static dc_status attributes(parser *p, dc_row *row) {
   DC_VEC(dc_row_attr) attrs = {0};
-  DC_VEC(dc_define) defaults = {0};
+  DC_VEC(dc_define) defaults = {0}, fixed = {0};
   bool more = p->kind == 'n';
   while (more) {
     dc_define d = {0};
@@ -493,11 +506,18 @@ static dc_status attributes(parser *p, dc_row *row) {
     DC_TRY(name(p, &d.name));
     DC_TRY(accept(p, "=", &took));
     if (took) DC_TRY(dc_lang_expr(p, &d.value));
-    DC_PUSH(p->arena, &attrs, ((dc_row_attr){d.name, !took}));
-    DC_PUSH(p->arena, &defaults, d);
+    bool has = true;
+    DC_TRY(has_version(p, row->since, &has));
+    if (has) {
+      DC_PUSH(p->arena, &attrs, ((dc_row_attr){d.name, !took}));
+      DC_PUSH(p->arena, &defaults, d);
+    } else if (took) {
+      DC_PUSH(p->arena, &fixed, d); /* the body may rely on the default */
+    }
     DC_TRY(accept(p, ",", &more));
   }
   row->attr = attrs.v, row->attr_default = defaults.v, row->n_attr = attrs.n;
+  row->fixed = fixed.v, row->n_fixed = fixed.n;
   return DC_OK;
 }
 

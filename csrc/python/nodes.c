@@ -27,7 +27,7 @@ static PyObject *string_array(const dc_graph *graph, dc_cid c) {
   for (uint32_t d = 0; shape && d < k->rank; d++) PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(dims[d]));
   PyObject *list = numpy && shape ? string_list(k->data, k->data_bytes / sizeof(dc_string)) : NULL;
   PyObject *flat = list ? PyObject_CallMethod(numpy, "array", "Os", list, "O") : NULL;
-  PyObject *array = flat ? PyObject_CallMethod(flat, "reshape", "O", shape) : NULL;
+  PyObject *array = flat ? PyObject_CallMethod(flat, "reshape", "(O)", shape) : NULL;
   Py_XDECREF(flat);
   Py_XDECREF(list);
   Py_XDECREF(numpy);

@@ -17,7 +17,7 @@ def vjp(model, inputs, output_grads, wrt=None):
     Raises ValueError_ for unknown names, DTypeError for a value that is not floating point, UnsupportedOpError for
     an operator without gradient.
     """
-    from ..onnx.model import _NUMPY, ONNXModel
+    from ..onnx.model import ONNXModel
     import numpy as np
     if not isinstance(model, ONNXModel):
         model = ONNXModel("vjp", model)
@@ -33,6 +33,28 @@ def vjp(model, inputs, output_grads, wrt=None):
     if unknown:
         raise _core.ValueError_(f"{unknown[0]!r} is no differentiable input or output of the model; inputs are "
                                 f"{graph.inputs}, outputs {graph.outputs}")
+    if model._program is not None:
+        return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
+    try:
+        return _vjp_compiled(model, graph, inputs, weights, output_grads, wrt)
+    except _core.UnsupportedOpError as error:
+        model._adopt(error)
+        if model._program is None:
+            raise
+    return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
+
+
+def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt):
+    """For models with host operators: torch's tape around the compiled segments."""
+    from ..onnx.host import Program, tape
+    given = {name: model._host_value(name, value) for name, value in zip(model.inputs, model._bind((), inputs))}
+    program = Program(graph) if weights else model._program
+    return tape.vjp(program, {**given, **weights}, output_grads, wrt)
+
+
+def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
+    from ..onnx.model import _NUMPY
+    import numpy as np
     function = _core.Function(graph, wrt=list(wrt))
     if weights:
         function.set_params(list(weights.values()))

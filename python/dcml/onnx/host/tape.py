@@ -1,0 +1,37 @@
+"""Gradients of host programs: torch's tape, on which the segments are nodes.
+
+Must not know: how a segment derives its own gradient.
+"""
+import numpy as np
+import torch
+
+from . import values as v
+
+
+def vjp(program, given, output_grads, wrt):
+    """Outputs of a program and the product of a vector with its Jacobian.
+
+    given: {name: value} of all inputs and weights; output_grads: {name of an output: array, or list of arrays for a
+    sequence}; wrt: names among the given.
+    Returns ({output: value}, {name in wrt: gradient}), numpy arrays; zeros where an input has no influence.
+    """
+    tensors = {name: v.to_torch(value).detach().requires_grad_() if name in wrt else value for name, value in given.items()}
+    with torch.enable_grad():
+        results = dict(zip(program.outputs, program(*(tensors[name] for name in program.inputs))))
+    ends, seeds = [], []
+    for name, grad in output_grads.items():
+        for end, seed in zip(*(x if isinstance(x, list) else [x] for x in (results[name], grad))):
+            if seed is not None and v.is_torch(end) and end.requires_grad:
+                ends.append(end)
+                seeds.append(torch.as_tensor(np.asarray(seed)).to(end.dtype).reshape(end.shape))
+    sources = [tensors[name] for name in wrt]
+    grads = torch.autograd.grad(ends, sources, seeds, allow_unused=True) if ends else [None] * len(sources)
+    gradients = {name: np.zeros(x.shape, v.as_numpy(x).dtype) if g is None else v.as_numpy(g)
+                 for name, x, g in zip(wrt, sources, grads)}
+    return {name: _plain(value) for name, value in results.items()}, gradients
+
+
+def _plain(value):
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return v.as_numpy(value) if v.is_torch(value) else value

@@ -1,0 +1,344 @@
+"""Models with values that only the host holds, as a user meets them: results, gradients, errors."""
+import time
+
+import numpy as np
+import pytest
+
+import dcml
+from dcml.autodiff import vjp
+from dcml.onnx import ONNXModel
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+F64, I64, BOOL, STRING = TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
+RNG = np.random.default_rng(0)
+
+
+def tensor(name, dtype=F64, shape=None):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def sequence(name, dtype=F64):
+    return helper.make_tensor_sequence_value_info(name, dtype, None)
+
+
+def const(name, value):
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def node(op, inputs, outputs, **attributes):
+    domain = attributes.pop("domain", "")
+    return helper.make_node(op, inputs.split(" ") if inputs else [], outputs.split(" "), domain=domain, **attributes)
+
+
+def graph(nodes, inputs, outputs, constants=()):
+    return helper.make_graph(nodes, "g", inputs, outputs, [const(n, v) for n, v in constants])
+
+
+def model(nodes, inputs, outputs, constants=(), opset=18, **more):
+    return helper.make_model(graph(nodes, inputs, outputs, constants), ir_version=9, opset_imports=[
+        helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("f", 1)], **more)
+
+
+# ---- models ----
+
+def power_loop(trips=4):
+    """y = x w^trips + captured b each time; also every intermediate value."""
+    body = graph([node("Mul", "v w", "p"), node("Add", "p b", "v_out"), node("Identity", "again", "again_out"),
+                  node("Tanh", "v_out", "seen")],
+                 [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [3])],
+                 [tensor("again_out", BOOL, []), tensor("v_out", F64, [3]), tensor("seen", F64, [3])])
+    return model([node("Exp", "u", "w"), node("Loop", "trips yes x", "y seen", body=body)],
+                 [tensor("x", F64, [3]), tensor("u", F64, [3]), tensor("b", F64, [3])],
+                 [tensor("y", F64, [3]), tensor("seen", F64, [trips, 3])], [("trips", trips), ("yes", True)])
+
+
+def growing_loop():
+    """Concatenates x to itself scaled: the carried value's extent changes in each iteration."""
+    body = graph([node("Mul", "x s", "scaled"), node("Concat", "v scaled", "v_out", axis=0),
+                  node("Less", "k last", "more")],
+                 [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, ["n"])],
+                 [tensor("more", BOOL, []), tensor("v_out", F64, ["m"])])
+    return model([node("Loop", " yes x", "y", body=body)], [tensor("x", F64, [3]), tensor("s", F64, [1])],
+                 [tensor("y", F64, ["n"])], [("yes", True), ("last", 5)])
+
+
+def scan_cumsum(reverse=False):
+    body = graph([node("Add", "total part", "sum"), node("Mul", "sum sum", "out")],
+                 [tensor("total", F64, [2]), tensor("part", F64, [2])], [tensor("sum", F64, [2]), tensor("out", F64, [2])])
+    return model([node("Scan", "start x", "last y", body=body, num_scan_inputs=1, scan_input_axes=[1],
+                       scan_input_directions=[int(reverse)], scan_output_axes=[-1])],
+                 [tensor("start", F64, [2]), tensor("x", F64, [2, "t"])],
+                 [tensor("last", F64, [2]), tensor("y", F64, [2, "t"])])
+
+
+def branches():
+    """x^3 where the sum is positive, else sin(x) by the captured scale."""
+    cube = graph([node("Mul", "x x", "xx"), node("Mul", "xx x", "r")], [], [tensor("r")])
+    sine = graph([node("Sin", "x", "s"), node("Mul", "s scale", "r")], [], [tensor("r")])
+    return model([node("ReduceSum", "x", "total", keepdims=0), node("Greater", "total zero", "positive"),
+                  node("Mul", "a two", "scale"), node("If", "positive", "y", then_branch=cube, else_branch=sine)],
+                 [tensor("x", F64, [4]), tensor("a", F64, [])], [tensor("y", F64, [4])], [("zero", 0.0), ("two", 2.0)])
+
+
+def sequence_pipe():
+    """Splits, maps a function over the parts, swaps two parts, joins."""
+    body = graph([node("Exp", "e", "x2"), node("Mul", "x2 w", "f")], [tensor("e"), tensor("w")], [tensor("f")])
+    return model([node("SplitToSequence", "x sizes", "parts", axis=1), node("SequenceMap", "parts w", "mapped", body=body),
+                  node("SequenceAt", "mapped two", "last"), node("SequenceErase", "mapped two", "short"),
+                  node("SequenceInsert", "short last zero", "turned"), node("ConcatFromSequence", "turned", "y", axis=1)],
+                 [tensor("x", F64, [2, 6]), tensor("w", F64, [2, 1])], [tensor("y", F64, [2, 6])],
+                 [("sizes", [1, 2, 3]), ("two", 2), ("zero", 0)])
+
+
+def computed_shape():
+    """Keeps the positive elements of x; the rest of the model depends on how many there are."""
+    return model([node("Greater", "x zero", "keep"), node("Compress", "x keep", "kept"), node("Shape", "kept", "count"),
+                  node("ConstantOfShape", "count", "z", value=helper.make_tensor("v", F64, [1], [2.0])), node("Mul", "kept z", "twice"),
+                  node("ReduceSum", "twice", "total", keepdims=0), node("Mul", "twice total", "y")],
+                 [tensor("x", F64, [6])], [tensor("y", F64, ["n"])], [("zero", 0.0)])
+
+
+def reshape_by_data():
+    """Reshapes to extents that the model computes from the data."""
+    return model([node("ReduceMax", "x", "most", keepdims=0), node("Cast", "most", "rows", to=I64),
+                  node("Unsqueeze", "rows axis", "r1"), node("Concat", "r1 rest", "shape", axis=0),
+                  node("Reshape", "x shape", "y"), node("Softmax", "y", "z", axis=0)],
+                 [tensor("x", F64, [6])], [tensor("z", F64, ["a", "b"])], [("axis", [0]), ("rest", [-1])])
+
+
+def random(*shape):
+    return RNG.standard_normal(shape)
+
+
+GRADIENTS = {
+    "loop": (power_loop(), {"x": random(3), "u": random(3) / 3, "b": random(3)}),
+    "loop of no iteration": (power_loop(0), {"x": random(3), "u": random(3), "b": random(3)}),
+    "growing loop": (growing_loop(), {"x": random(3), "s": random(1)}),
+    "scan": (scan_cumsum(), {"start": random(2), "x": random(2, 5)}),
+    "reverse scan": (scan_cumsum(True), {"start": random(2), "x": random(2, 5)}),
+    "then": (branches(), {"x": np.abs(random(4)), "a": np.array(1.5)}),
+    "else": (branches(), {"x": -np.abs(random(4)), "a": np.array(1.5)}),
+    "sequence": (sequence_pipe(), {"x": random(2, 6), "w": random(2, 1)}),
+    "compress": (computed_shape(), {"x": random(6)}),
+    "reshape": (reshape_by_data(), {"x": np.array([0.1, 0.2, 3.4, 0.3, 0.1, 0.5])}),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_are_slopes(name):
+    proto, inputs = GRADIENTS[name]
+    compiled = ONNXModel(name, proto)
+    values = compiled(**inputs)
+    outputs = dict(zip(compiled.outputs, values if isinstance(values, tuple) else (values,)))
+    seeds = {n: random(*v.shape) for n, v in outputs.items()}
+    got, grads = vjp(compiled, inputs, seeds)
+
+    def total(given):
+        results = compiled(**given)
+        results = results if isinstance(results, tuple) else (results,)
+        return sum((r * seeds[n]).sum() for n, r in zip(compiled.outputs, results))
+
+    for n in outputs:
+        np.testing.assert_allclose(got[n], outputs[n], rtol=1e-12)
+    for n, x in inputs.items():
+        slopes, h = np.zeros_like(x), 1e-6
+        for k in np.ndindex(*x.shape):
+            step = np.zeros_like(x)
+            step[k] = h
+            slopes[k] = (total({**inputs, n: x + step}) - total({**inputs, n: x - step})) / (2 * h)
+        np.testing.assert_allclose(grads[n], slopes, rtol=1e-6, atol=1e-8, err_msg=n)
+
+
+def test_results_of_control_flow():
+    x, u, b = random(3), random(3), random(3)
+    y, seen = ONNXModel("m", power_loop(3))(x, u, b)
+    want, all_seen = x, []
+    for _ in range(3):
+        want = want * np.exp(u) + b
+        all_seen.append(np.tanh(want))
+    np.testing.assert_allclose(y, want)
+    np.testing.assert_allclose(seen, all_seen)
+    y, seen = ONNXModel("m", power_loop(0))(x, u, b)
+    assert seen.shape == (0, 3) and seen.dtype == np.float64
+    np.testing.assert_array_equal(y, x)
+    grown = ONNXModel("m", growing_loop())(x, np.array([2.0]))
+    np.testing.assert_allclose(grown, np.concatenate([x, *[2 * x] * 6]))
+    np.testing.assert_allclose(ONNXModel("m", branches())(-np.abs(x.repeat(2)[:4]), np.array(3.0)), 6 * np.sin(-np.abs(x.repeat(2)[:4])))
+
+
+def test_torch_in_torch_out_with_a_tape():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(random(2, 6), requires_grad=True)
+    w = torch.tensor(random(2, 1))
+    y = ONNXModel("m", sequence_pipe())(x, w)
+    assert isinstance(y, torch.Tensor) and y.requires_grad
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad, (w * x.exp()).detach(), rtol=1e-10)
+
+
+def test_weights_of_a_model_with_a_loop_train():
+    torch = pytest.importorskip("torch")
+    body = graph([node("MatMul", "v w", "m"), node("Tanh", "m", "v_out"), node("Identity", "again", "again_out")],
+                 [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [1, 3])],
+                 [tensor("again_out", BOOL, []), tensor("v_out", F64, [1, 3])])
+    proto = model([node("Loop", "trips  x", "y", body=body)], [tensor("x", F64, [1, 3])], [tensor("y", F64, [1, 3])],
+                  [("trips", 3), ("w", random(3, 3))])
+    compiled = ONNXModel("m", proto)
+    (name, w), = compiled.named_parameters()
+    assert name == "w"
+    x = torch.tensor(random(1, 3))
+    compiled(x).sum().backward()
+    other = w.detach().clone().requires_grad_()
+    y = x
+    for _ in range(3):
+        y = torch.tanh(y @ other)
+    y.sum().backward()
+    np.testing.assert_allclose(w.grad, other.grad, rtol=1e-10)
+
+
+# ---- sequences, optionals, strings ----
+
+def test_sequences_and_optionals_pass_through():
+    proto = model([node("SequenceInsert", "s x", "t"), node("SequenceLength", "t", "n"), node("Optional", "t", "o"),
+                   node("OptionalHasElement", "o", "has"), node("OptionalHasElement", "", "none")],
+                  [sequence("s"), tensor("x", F64, [2])], [sequence("t"), tensor("n", I64, []), tensor("has", BOOL, []), tensor("none", BOOL, [])])
+    s = [random(2, 2), random(3)]
+    t, n, has, none = ONNXModel("m", proto)(s, random(2))
+    assert len(t) == 3 and n == 3 and has and not none
+    np.testing.assert_array_equal(t[1], s[1])
+    assert len(s) == 2  # the caller's list is untouched
+
+
+def test_strings_move_like_numbers():
+    proto = model([node("Concat", "a b", "c", axis=0), node("Transpose", "c", "t"), node("Gather", "t k", "g", axis=1),
+                   node("Equal", "g word", "same"), node("Where", "same g other", "w"), node("Reshape", "w flat", "y"),
+                   node("Unique", "y", "u first inverse counts")],
+                  [tensor("a", STRING, [1, 2]), tensor("b", STRING, [2, 2]), tensor("k", I64, [2])],
+                  [tensor("y", STRING, ["n"]), tensor("u", STRING, ["m"]), tensor("counts", I64, ["m"])],
+                  [("word", np.array("tea", object)), ("other", np.array(["", "é"], object)), ("flat", [-1])])
+    a, b = np.array([["tea", "x"]]), np.array([["y", "tea"], ["tea", "z"]])
+    y, u, counts = ONNXModel("m", proto)(a, b, np.array([0, 2]))
+    g = np.concatenate([a, b]).T[:, [0, 2]]
+    want = np.where(g == "tea", g, np.array(["", "é"])).ravel()
+    assert y.tolist() == want.tolist() and y.dtype == object
+    values, numbers = np.unique(want, return_counts=True)
+    assert u.tolist() == values.tolist() and counts.tolist() == numbers.tolist()
+
+
+def test_casts_of_strings():
+    proto = model([node("Cast", "s", "f", to=F64), node("Cast", "f", "t", to=STRING), node("Cast", "k", "d", to=STRING)],
+                  [tensor("s", STRING, [4]), tensor("k", I64, [2])], [tensor("f", F64, [4]), tensor("t", STRING, [4]), tensor("d", STRING, [2])])
+    f, t, d = ONNXModel("m", proto)(np.array(["1.5", "-INF", "NaN", "1e-7"]), np.array([3, -4]))
+    np.testing.assert_array_equal(f, [1.5, -np.inf, np.nan, 1e-7])
+    assert t.tolist() == ["1.5", "-INF", "NaN", "1e-07"] and d.tolist() == ["3", "-4"]
+
+
+def test_maps_from_ai_onnx_ml():
+    ml = "ai.onnx.ml"
+    proto = model([node("LabelEncoder", "s", "k", domain=ml, keys_strings=["a", "b"], values_int64s=[7, 8], default_int64=-1),
+                   node("ZipMap", "scores", "z", domain=ml, classlabels_strings=["no", "yes"])],
+                  [tensor("s", STRING, [3]), tensor("scores", TensorProto.FLOAT, [2, 2])],
+                  [tensor("k", I64, [3]), sequence("z")])
+    k, z = ONNXModel("m", proto)(np.array(["b", "?", "a"]), np.float32([[0.25, 0.75], [1, 0]]))
+    assert k.tolist() == [8, -1, 7] and z == [{"no": 0.25, "yes": 0.75}, {"no": 1, "yes": 0}]
+
+
+def test_local_functions_with_host_nodes_and_attribute_references():
+    ref = node("StringSplit", "a", "b n")
+    ref.attribute.append(onnx.AttributeProto(name="delimiter", ref_attr_name="by", type=onnx.AttributeProto.STRING))
+    inner = graph([node("Identity", "n", "r")], [], [tensor("r", I64)])
+    other = graph([node("Neg", "n", "r")], [], [tensor("r", I64)])
+    function = helper.make_function("f", "Parts", ["a", "c"], ["y"], [ref, node("If", "c", "y", then_branch=inner, else_branch=other)],
+                                    [helper.make_opsetid("", 20)], attributes=["by"])
+    proto = model([node("Parts", "s c", "y", domain="f", by="-"), node("Parts", "s c", "z", domain="f", by=",")],
+                  [tensor("s", STRING, [2]), tensor("c", BOOL, [])], [tensor("y", I64, [2]), tensor("z", I64, [2])], opset=20, functions=[function])
+    compiled, s = ONNXModel("m", proto), np.array(["a-b-c", "d,e"])
+    for c, sign in ((True, 1), (False, -1)):
+        y, z = compiled(s, np.array(c))
+        assert y.tolist() == [sign * 3, sign * 1] and z.tolist() == [sign * 1, sign * 2]
+
+
+# ---- how programs are made ----
+
+def test_a_model_of_ordinary_operators_stays_one_function():
+    proto = model([node("Relu", "x", "y")], [tensor("x", F64, [2])], [tensor("y", F64, [2])])
+    assert ONNXModel("m", proto)._program is None
+
+
+def test_a_changing_extent_compiles_nothing_new():
+    compiled = ONNXModel("m", computed_shape())
+    for n in (2, 3):
+        compiled(np.r_[np.ones(n), -np.ones(6 - n)])
+    start = time.perf_counter()
+    for n in (4, 5, 6):
+        x = np.r_[np.ones(n), -np.ones(6 - n)]
+        np.testing.assert_allclose(compiled(x), np.full(n, 4.0 * n))
+    assert time.perf_counter() - start < 0.1
+
+
+# ---- trust ----
+
+def deep_if(depth):
+    g = graph([node("Identity", "x", "r")], [], [tensor("r")])
+    for _ in range(depth):
+        g = graph([node("If", "c", "r", then_branch=g, else_branch=graph([node("Neg", "x", "r")], [], [tensor("r")]))], [], [tensor("r")])
+    g.input.extend([tensor("c", BOOL, []), tensor("x", F64, [1])])
+    return g
+
+
+def test_nested_subgraphs_run_and_too_many_are_an_error():
+    proto = helper.make_model(deep_if(10), ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+    assert ONNXModel("m", proto)(np.array(True), np.array([2.0])) == 2
+    assert ONNXModel("m", proto)(np.array(False), np.array([2.0])) == -2
+    proto = helper.make_model(deep_if(20), ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+    with pytest.raises(dcml.ModelError, match="nested deeper"):
+        ONNXModel("m", proto)
+
+
+def _field(number, content):
+    n, head = len(content), bytes([number << 3 | 2])
+    while n > 127:
+        head += bytes([n & 127 | 128])
+        n >>= 7
+    return head + bytes([n]) + content
+
+
+def test_five_thousand_nested_subgraphs_are_an_error():
+    content = b""
+    for _ in range(5000):
+        content = _field(1, _field(5, _field(6, content)))  # graph.node.attribute.g
+    with pytest.raises(dcml.ModelError, match="nested deeper"):
+        ONNXModel("m", b"\x08\x09" + _field(7, content))
+
+
+def test_a_loop_of_endless_trips_that_stops_at_once_is_immediate():
+    body = graph([node("Identity", "again", "more"), node("Identity", "v", "w")],
+                 [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [1])], [tensor("more", BOOL, []), tensor("w", F64, [1])])
+    proto = model([node("Loop", "trips again x", "y", body=body)], [tensor("again", BOOL, []), tensor("x", F64, [1])],
+                  [tensor("y", F64, [1])], [("trips", 1 << 62)])
+    start = time.perf_counter()
+    assert ONNXModel("m", proto)(np.array(False), np.array([3.0])) == 3
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("nodes, inputs, constants, error, part", [
+    ([node("SequenceConstruct", "x", "s"), node("SequenceAt", "s k", "y", name="pick")], {"x": random(2)}, [("k", 5)],
+     dcml.ShapeError, "'pick'.*position 5"),
+    ([node("SequenceEmpty", "", "s"), node("ConcatFromSequence", "s", "y", axis=0, name="join")], {"x": random(2)}, [],
+     dcml.ShapeError, "'join'.*empty"),
+    ([node("SequenceConstruct", "x", "s"), node("Relu", "s", "y", name="act")], {"x": random(2)}, [], dcml.DTypeError, "'act'"),
+    ([node("Cast", "x", "t", to=STRING), node("Mul", "t t", "y", name="times")], {"x": random(2)}, [], dcml.DTypeError, "'times'"),
+    ([node("SplitToSequence", "x k", "s", name="cut"), node("SequenceAt", "s i", "y")], {"x": random(4)}, [("k", [3, 3]), ("i", 0)],
+     dcml.ShapeError, "'cut'.*do not make up"),
+    ([node("Optional", "", "o"), node("OptionalGetElement", "o", "y", name="get")], {"x": random(2)}, [], dcml.ValueError_, "'get'.*empty"),
+    ([node("NonZero", "x", "n"), node("Frobnicate", "n", "y", name="odd")], {"x": random(2)}, [], dcml.UnsupportedOpError, "'odd'.*Frobnicate"),
+    ([node("RegexFullMatch", "w", "y", pattern="(", name="re")], {"x": random(2)}, [("w", np.array(["a"], object))],
+     dcml.ModelError, "'re'.*pattern"),
+])
+def test_errors_name_the_node(nodes, inputs, constants, error, part):
+    proto = model(nodes, [tensor(n, F64, list(v.shape)) for n, v in inputs.items()], [helper.make_empty_tensor_value_info("y")],
+                  constants, opset=20)
+    with pytest.raises(error, match=part):
+        ONNXModel("m", proto)(**inputs)
