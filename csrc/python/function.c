@@ -30,14 +30,24 @@ typedef struct {
 
 static dc_status hook_failed(void) { return dc_error(DC_ERR_VALUE, "a hook raised an exception"); }
 
+/* A handle that the hook kept gets a copy: the lent graph changes, and may go before the handle does. */
+static void end_loan(PyObject *handle, const dc_graph *lent) {
+  GraphObject *graph = (GraphObject *)handle;
+  if (handle && Py_REFCNT(handle) > 1) {
+    graph->graph = dc_graph_clone(lent);
+    Py_CLEAR(graph->owner);
+  }
+  Py_XDECREF(handle);
+}
+
 /* Graphs are lent: the hook sees handles that do not own them. */
 static dc_status call_hook(FunctionObject *self, PyObject *hook, dc_graph *forward, dc_graph *backward) {
   module_state *state = state_of((PyObject *)self);
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *f = wrap_graph(state, forward, (PyObject *)self), *b = backward ? wrap_graph(state, backward, (PyObject *)self) : NULL;
   PyObject *result = !f ? NULL : b ? PyObject_CallFunctionObjArgs(hook, f, b, NULL) : PyObject_CallFunctionObjArgs(hook, f, NULL);
-  Py_XDECREF(f);
-  Py_XDECREF(b);
+  end_loan(f, forward);
+  end_loan(b, backward);
   Py_XDECREF(result);
   PyGILState_Release(gil);
   return result ? DC_OK : hook_failed();
@@ -244,14 +254,14 @@ static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
   PyMem_Free(arrays);
   PyObject *outputs = status ? NULL : run_forward(state, &call, torch, &saved);
   if (status) raise_call(state, status);
-  if (!outputs || !self->training) {
+  CallObject *record = outputs && self->training ? PyObject_New(CallObject, state->call_type) : NULL;
+  if (outputs && self->training && !record) Py_CLEAR(outputs);
+  if (!record) {
     if (!status) dc_call_end(&call);
     dc_buffer_give(state->pool, saved);
     release_views(views, n);
     return outputs ? Py_BuildValue("(NO)", outputs, Py_None) : NULL;
   }
-  CallObject *record = PyObject_New(CallObject, state->call_type);
-  if (!record) return NULL;
   record->function = (FunctionObject *)Py_NewRef(self);
   record->call = call, record->views = views, record->n_views = n, record->saved = saved, record->torch = torch;
   return Py_BuildValue("(NN)", outputs, record);

@@ -60,12 +60,12 @@ dc_status dc_cache_open(const char *root, dc_cache *out) {
     dc_arena_free(&out->arena);
     return status;
   }
-  out->folder = folder, out->is_private = true;
+  out->folder = folder, out->is_private = true, out->owner = getpid();
   return DC_OK;
 }
 
 void dc_cache_close(dc_cache *cache) {
-  if (cache->is_private) {
+  if (cache->is_private && cache->owner == getpid()) {
     dc_cache_prune(cache, 0);
     (void)rmdir(cache->folder);
   }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -15,7 +16,8 @@
 typedef struct {
   dc_arena arena;
   const char *folder;
-  bool is_private; /* a temporary folder that goes with the cache */
+  bool is_private; /* a temporary folder that goes with the cache ... */
+  pid_t owner;     /* ... of this process, not of one that it forked */
   uint64_t scratch_count;
 } dc_cache;
 

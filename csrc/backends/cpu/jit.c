@@ -268,7 +268,9 @@ static uint32_t load_cached(batch *b) {
     dc_status status = load(b, f);
     hits += status == DC_OK;
     if (status) {
+      pthread_mutex_lock(&b->jit->lock);
       dc_cache_discard(&b->jit->cache, b->files[f].name);
+      pthread_mutex_unlock(&b->jit->lock);
       b->files[f].path = NULL;
     }
     dc_status_free(status);
