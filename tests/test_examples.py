@@ -25,3 +25,10 @@ def test_digits_trains_like_eager_and_runs_from_its_onnx_file(tmp_path):
 def test_mish_walk_through(tmp_path):
     out = _run(tmp_path, "mish.py", "1")
     assert "compiled" in out and out.count("\ndcml") == 2
+
+
+def test_an_onnx_file_is_trained_and_saved(tmp_path):
+    out = _run(tmp_path, "train_onnx.py", "6")
+    before, after = (float(out.split(word)[1].split("accuracy ")[1].split("%")[0]) for word in ("before:", "after,"))
+    assert before < 60 and after > 94
+    assert (tmp_path / "after.onnx").stat().st_size > 1000

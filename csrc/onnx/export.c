@@ -21,10 +21,10 @@ static char *container_name(exporter *ex, dc_cid c) { return c ? copy_text(ex, d
 #define NEW(ex, Type, init) ({ Type *made_ = DC_NEW(&(ex)->arena, Type); init(made_); made_; })
 
 /* Two or four elements to the byte, as files store the small types; in memory each has a byte. */
-static ProtobufCBinaryData packed_data(exporter *ex, const dc_container *c) {
+static ProtobufCBinaryData packed_data(dc_arena *arena, const dc_container *c) {
   uint64_t per = (uint64_t)dc_onnx_packed((dc_dtype)c->dtype), bits = 8 / per, n = c->data_bytes;
   if (per == 1) return (ProtobufCBinaryData){n, (uint8_t *)c->data};
-  uint8_t *bytes = dc_arena_alloc(&ex->arena, (n + per - 1) / per);
+  uint8_t *bytes = dc_arena_alloc(arena, (n + per - 1) / per);
   for (uint64_t k = 0; k < n; k++) {
     uint8_t element = ((const uint8_t *)c->data)[k] & (uint8_t)((1 << bits) - 1);
     bytes[k / per] |= (uint8_t)(element << (k % per * bits));
@@ -32,17 +32,20 @@ static ProtobufCBinaryData packed_data(exporter *ex, const dc_container *c) {
   return (ProtobufCBinaryData){(n + per - 1) / per, bytes};
 }
 
-static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) {
-  const dc_container *c = dc_cont(ex->graph, cid);
-  Onnx__TensorProto *t = NEW(ex, Onnx__TensorProto, onnx__tensor_proto__init);
-  t->name = copy_text(ex, name);
+Onnx__TensorProto *dc_onnx_tensor_message(dc_arena *arena, const dc_graph *graph, dc_cid cid, const char *name) {
+  const dc_container *c = dc_cont(graph, cid);
+  Onnx__TensorProto *t = DC_NEW(arena, Onnx__TensorProto);
+  onnx__tensor_proto__init(t);
+  t->name = dc_arena_strdup(arena, name);
   t->has_data_type = 1, t->data_type = c->dtype;
-  t->n_dims = c->rank, t->dims = DC_NEW_ARRAY(&ex->arena, int64_t, c->rank);
-  dc_container_dims(ex->graph, cid, t->dims);
+  t->n_dims = c->rank, t->dims = DC_NEW_ARRAY(arena, int64_t, c->rank);
+  dc_container_dims(graph, cid, t->dims);
   t->has_raw_data = 1;
-  t->raw_data = packed_data(ex, c);
+  t->raw_data = packed_data(arena, c);
   return t;
 }
+
+static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) { return dc_onnx_tensor_message(&ex->arena, ex->graph, cid, name); }
 
 static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out) {
   const dc_container *c = dc_cont(ex->graph, cid);

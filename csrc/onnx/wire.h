@@ -28,6 +28,9 @@ void dc_onnx_strings(dc_graph *graph, const ProtobufCBinaryData *items, size_t n
 /* Elements in one stored byte for the 4- and 2-bit types, 1 for all others. */
 int dc_onnx_packed(dc_dtype type);
 
+/* export.c: a container's contents as a message in the arena, which points into the graph's data. */
+Onnx__TensorProto *dc_onnx_tensor_message(dc_arena *arena, const dc_graph *graph, dc_cid cid, const char *name);
+
 /* external.c: reads a slice of a file that must lie inside base_dir. */
 DC_MUST_USE dc_status dc_onnx_external(const char *base_dir, const char *location, uint64_t offset, uint64_t n_bytes, void *to);
 DC_MUST_USE dc_status dc_onnx_external_size(const char *base_dir, const char *location, uint64_t *out);

@@ -442,6 +442,19 @@ static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   return out;
 }
 
+static PyObject *graph_update_onnx(GraphObject *self, PyObject *file) {
+  uint8_t *bytes;
+  uint64_t n;
+  Py_buffer view;
+  if (PyObject_GetBuffer(file, &view, PyBUF_SIMPLE)) return NULL;
+  dc_status status = dc_onnx_update(view.buf, (uint64_t)view.len, self->graph, &bytes, &n);
+  PyBuffer_Release(&view);
+  RAISE_IF(state_of((PyObject *)self), status);
+  PyObject *out = PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)n);
+  free(bytes);
+  return out;
+}
+
 PyObject *core_parse(PyObject *module, PyObject *text) {
   module_state *state = PyModule_GetState(module);
   const char *s = PyUnicode_AsUTF8(text);
@@ -487,6 +500,7 @@ static PyMethodDef methods[] = {
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
+    {"update_onnx", (PyCFunction)graph_update_onnx, METH_O, "update_onnx(bytes) -> the model that the graph was imported from, with the weights as they are now."},
     {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},
     {NULL, NULL, 0, NULL}};
 

@@ -178,7 +178,7 @@ def test_torch_in_torch_out_with_a_tape():
     np.testing.assert_allclose(x.grad, (w * x.exp()).detach(), rtol=1e-10)
 
 
-def test_weights_of_a_model_with_a_loop_train():
+def test_weights_of_a_model_with_a_loop_train_and_are_saved(tmp_path):
     torch = pytest.importorskip("torch")
     body = graph([node("MatMul", "v w", "m"), node("Tanh", "m", "v_out"), node("Identity", "again", "again_out")],
                  [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [1, 3])],
@@ -196,6 +196,11 @@ def test_weights_of_a_model_with_a_loop_train():
         y = torch.tanh(y @ other)
     y.sum().backward()
     np.testing.assert_allclose(w.grad, other.grad, rtol=1e-10)
+    with torch.no_grad():
+        w.mul_(2)
+    compiled.save(tmp_path / "trained.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "trained.onnx"), full_check=True)
+    np.testing.assert_allclose(ONNXModel("m", tmp_path / "trained.onnx")(x.numpy()), compiled(x).detach(), rtol=1e-12)
 
 
 # ---- sequences, optionals, strings ----

@@ -242,9 +242,10 @@ class ONNXModel:
         graph = self._graph.clone()
         for name, value in (self._parameters or {}).items():
             graph.set_data(name, value.detach())
-        graph.run_pass("infer")  # a file states the types of its outputs
+        if self._program is None:
+            graph.run_pass("infer")  # a file states the types of its outputs
         with open(path, "wb") as file:
-            file.write(graph.to_onnx())
+            file.write(graph.to_onnx() if self._program is None else graph.update_onnx(self._bytes))
 
     def __repr__(self):
         return f"ONNXModel({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"
