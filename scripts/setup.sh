@@ -7,6 +7,7 @@ TORCH="${TORCH:-torch>=2.10}"
 
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
+command -v c++ >/dev/null 2>&1 || missing="$missing g++"
 command -v protoc-c >/dev/null 2>&1 || missing="$missing protobuf-c-compiler"
 [ -f /usr/include/protobuf-c/protobuf-c.h ] || missing="$missing libprotobuf-c-dev"
 "$PYTHON3" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
@@ -32,4 +33,5 @@ $pip install "setuptools>=68" wheel numpy onnx
 .venv/bin/python -c 'import torch' >/dev/null 2>&1 || $pip install "$TORCH"
 $pip install pytest scikit-learn
 $pip install "onednn-cpu-gomp>=2023.2" || echo "oneDNN is not available here; the built-in kernels serve."
+$pip install scipy-openblas32 || echo "OpenBLAS is not available here; the built-in kernels serve."
 $pip install --no-build-isolation --no-deps -e .

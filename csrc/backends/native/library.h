@@ -15,7 +15,6 @@ typedef struct {
   void (*destroy)(void *call);
 } dc_native_library;
 
-extern const dc_native_library dc_native_onednn;
-
+extern const dc_native_library dc_native_onednn, dc_native_openblas;
 
 #endif

@@ -16,7 +16,7 @@ struct dc_natives {
   bool verbose;
 };
 
-static const dc_native_library *const known[] = {&dc_native_onednn, NULL};
+static const dc_native_library *const known[] = {&dc_native_onednn, &dc_native_openblas, NULL};
 
 static bool in_mask(const char *mask, const char *name) {
   size_t n = strlen(name);

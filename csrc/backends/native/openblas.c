@@ -1,0 +1,263 @@
+/* OpenBLAS: matrix products, and convolutions as products with unfolded images.
+ *
+ * The library runs each product on the thread that asks; rows are shared between threads here, so
+ * that they are those of the process's one team.  A copy is refused that does not know the processor. */
+#include <dlfcn.h>
+#include <glob.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/native/library.h"
+#include "backends/native/problem.h"
+
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112, MIN_ROWS = 8 };
+static const double WORK_FOR_THREADS = 200e3; /* multiplications */
+
+typedef void (*gemm_f32)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
+typedef void (*gemm_f64)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
+typedef struct {
+  void *handle;
+  gemm_f32 f32;
+  gemm_f64 f64;
+} blas;
+
+/* ---- opening ---- */
+
+/* Wheels of scipy-openblas32 carry the library and put a prefix before its names. */
+static void *symbol(void *handle, const char *name) {
+  char prefixed[64];
+  void *found = dlsym(handle, name);
+  snprintf(prefixed, sizeof prefixed, "scipy_%s", name);
+  return found ? found : dlsym(handle, prefixed);
+}
+
+static void *open_wheel(const char *folder) {
+  char pattern[4096];
+  glob_t found = {0};
+  void *handle = NULL;
+  if (!folder || snprintf(pattern, sizeof pattern, "%s/python3*/site-packages/scipy_openblas32/lib/libscipy_openblas.so", folder) >= (int)sizeof pattern)
+    return NULL;
+  if (glob(pattern, 0, NULL, &found) == 0) handle = dlopen(found.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
+  globfree(&found);
+  return handle;
+}
+
+static const char *unfit(void *handle) {
+  static const char *const old[] = {"Prescott", "Core2", "Nehalem", "Katmai", "Generic", "generic"};
+  char *(*core)(void) = (char *(*)(void))symbol(handle, "openblas_get_corename");
+  if (!symbol(handle, "openblas_set_num_threads") || !core) return "it is not OpenBLAS";
+#if defined(__x86_64__)
+  for (size_t k = 0; k < sizeof old / sizeof *old; k++)
+    if (strcmp(core(), old[k]) == 0 && __builtin_cpu_supports("avx2")) return "it does not know this processor";
+#else
+  (void)old;
+#endif
+  return NULL;
+}
+
+static const char *open_openblas(const char *folder, void **out) {
+  const char *given = getenv("DCML_OPENBLAS");
+  void *handle = given && *given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : open_wheel(folder);
+  if (!handle && !(given && *given)) handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return "no libopenblas is found";
+  const char *why = unfit(handle);
+  blas *b = why ? NULL : calloc(1, sizeof *b);
+  if (b) *b = (blas){handle, (gemm_f32)symbol(handle, "cblas_sgemm"), (gemm_f64)symbol(handle, "cblas_dgemm")};
+  if (!why && (!b || !b->f32 || !b->f64)) why = "it lacks cblas_sgemm or cblas_dgemm";
+  if (why) {
+    free(b);
+    dlclose(handle);
+    return why;
+  }
+  ((void (*)(int))symbol(handle, "openblas_set_num_threads"))(1);
+  *out = b;
+  return NULL;
+}
+
+static void close_openblas(void *opaque) {
+  dlclose(((blas *)opaque)->handle);
+  free(opaque);
+}
+
+/* ---- calls ---- */
+
+typedef struct {
+  const blas *lib;
+  bool wide, is_conv; /* wide: f64 */
+  dc_problem_product product;
+  dc_problem_conv conv;
+} blas_call;
+
+static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
+  dc_dtype type = dc_problem_type(graph, node);
+  (void)handle;
+  if (type != DC_F32 && type != DC_F64) return "a type other than f32 and f64";
+  if (type == DC_F64 && dc_problem_op_is(graph, node, "Conv")) return "a convolution in f64";
+  return dc_problem_refuses(graph, node);
+}
+
+static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+  blas_call *call = calloc(1, sizeof *call);
+  if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
+  call->lib = handle, call->wide = dc_problem_type(graph, node) == DC_F64, call->is_conv = dc_problem_op_is(graph, node, "Conv");
+  if (call->is_conv) call->conv = dc_problem_read_conv(graph, node, symbols);
+  else call->product = dc_problem_read_product(graph, node, symbols);
+  *out = call;
+  return DC_OK;
+}
+
+/* c[m,n] = a[m,k] b[k,n] (+ c), each perhaps stored transposed; `lines` is a row's length in memory. */
+typedef struct {
+  int64_t m, n, k;
+  const char *a, *b;
+  char *c;
+  bool ta, tb, adds;
+} gemm;
+
+static int leading(int64_t extent) { return extent > 0 ? (int)extent : 1; }
+
+static void multiply_rows(const blas_call *call, const gemm *g, int64_t from, int64_t rows) {
+  int ta = g->ta ? TRANSPOSED : AS_IT_IS, tb = g->tb ? TRANSPOSED : AS_IT_IS, size = call->wide ? 8 : 4;
+  int lda = leading(g->ta ? g->m : g->k), ldb = leading(g->tb ? g->k : g->n), ldc = leading(g->n);
+  const char *a = g->a + from * (g->ta ? 1 : g->k) * size;
+  char *c = g->c + from * g->n * size;
+  int m = (int)rows, n = (int)g->n, k = (int)g->k;
+  if (call->wide) call->lib->f64(ROW_MAJOR, ta, tb, m, n, k, 1, (const double *)a, lda, (const double *)g->b, ldb, g->adds, (double *)c, ldc);
+  else call->lib->f32(ROW_MAJOR, ta, tb, m, n, k, 1, (const float *)a, lda, (const float *)g->b, ldb, g->adds ? 1.0f : 0.0f, (float *)c, ldc);
+}
+
+static void multiply(const blas_call *call, const gemm *g) {
+  if (!g->m || !g->n) return;
+  int threads = omp_in_parallel() || (double)g->m * (double)g->n * (double)g->k < WORK_FOR_THREADS ? 1 : omp_get_max_threads();
+  if (threads > g->m / MIN_ROWS) threads = g->m < MIN_ROWS ? 1 : (int)(g->m / MIN_ROWS);
+  if (threads == 1) {
+    multiply_rows(call, g, 0, g->m);
+    return;
+  }
+#pragma omp parallel for num_threads(threads)
+  for (int part = 0; part < threads; part++) {
+    int64_t from = g->m * part / threads, to = g->m * (part + 1) / threads;
+    multiply_rows(call, g, from, to - from);
+  }
+}
+
+/* ---- products ---- */
+
+static void fill_bias(char *c, const char *bias, int64_t rows, size_t row_bytes) {
+  for (int64_t r = 0; r < rows; r++) memcpy(c + (size_t)r * row_bytes, bias, row_bytes);
+}
+
+static dc_status run_product(const blas_call *call, void *const *buffers) {
+  const dc_problem_product *p = &call->product;
+  const dc_problem_shape *a = &p->a.stored, *b = &p->b.stored;
+  int64_t size = call->wide ? 8 : 4, batch = 1;
+  int r = a->rank - 1;
+  for (int d = 0; d < r - 1; d++) batch *= a->dims[d];
+  int64_t m = a->dims[p->a.transposed ? r : r - 1], k = a->dims[p->a.transposed ? r - 1 : r], n = b->dims[p->b.transposed ? r - 1 : r];
+  if (m > INT32_MAX || n > INT32_MAX || k > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: a matrix of more than 2^31 rows or columns");
+  gemm g = {m, n, k, buffers[p->a.buffer], buffers[p->b.buffer], buffers[p->result], p->a.transposed, p->b.transposed, p->bias >= 0};
+  if (p->bias >= 0) fill_bias(g.c, buffers[p->bias], batch * m, (size_t)(n * size));
+  if (k == 0 && p->bias < 0 && batch * m * n > 0) memset(g.c, 0, (size_t)(batch * m * n * size));
+  for (int64_t s = 0; s < batch && k > 0; s++) {
+    multiply(call, &g);
+    g.a += m * k * size, g.b += k * n * size, g.c += m * n * size;
+  }
+  return DC_OK;
+}
+
+/* ---- convolutions ---- */
+
+/* One group of one image, unfolded: row (channel, window) holds the input under each output, 0 outside. */
+typedef struct {
+  const dc_problem_conv *c;
+  int64_t channels, window, plane, outputs; /* input channels of a group, extents of kernel, image and output */
+} unfolding;
+
+static unfolding unfold_sizes(const dc_problem_conv *c) {
+  unfolding u = {c, c->w.dims[1], 1, 1, 1};
+  for (int d = 0; d < c->n; d++) u.window *= c->w.dims[2 + d], u.plane *= c->x.dims[2 + d], u.outputs *= c->y.dims[2 + d];
+  return u;
+}
+
+/* Copies one line of outputs (the last dimension) of one window position; `fold` adds it back instead. */
+static void move_line(const dc_problem_conv *c, int64_t base, int64_t shift, float *image, float *line, bool fold) {
+  int last = c->n - 1;
+  int64_t extent = c->x.dims[2 + last], step = c->strides[last], at = shift - c->left[last];
+  for (int64_t o = 0; o < c->y.dims[2 + last]; o++, at += step) {
+    bool inside = base >= 0 && at >= 0 && at < extent;
+    if (fold && inside) image[base + at] += line[o];
+    if (!fold) line[o] = inside ? image[base + at] : 0;
+  }
+}
+
+/* Row `row` of the unfolded matrix, from or into the image. */
+static void move_row(const unfolding *u, int64_t row, float *image, float *unfolded, bool fold) {
+  const dc_problem_conv *c = u->c;
+  int64_t spot[DC_PROBLEM_DIMS], at[DC_PROBLEM_DIMS] = {0}, rest = row % u->window, lines = 1;
+  for (int d = c->n - 1; d >= 0; d--) spot[d] = rest % c->w.dims[2 + d] * c->dilations[d], rest /= c->w.dims[2 + d];
+  for (int d = 0; d + 1 < c->n; d++) lines *= c->y.dims[2 + d];
+  image += row / u->window * u->plane;
+  for (int64_t l = 0; l < lines; l++) {
+    int64_t base = 0;
+    for (int d = 0; d + 1 < c->n; d++) {
+      int64_t p = at[d] * c->strides[d] + spot[d] - c->left[d];
+      base = base < 0 || p < 0 || p >= c->x.dims[2 + d] ? -1 : (base + p) * c->x.dims[3 + d];
+    }
+    move_line(c, base, spot[c->n - 1], image, unfolded + row * u->outputs + l * c->y.dims[1 + c->n], fold);
+    for (int d = c->n - 2; d >= 0 && ++at[d] == c->y.dims[2 + d]; d--) at[d] = 0;
+  }
+}
+
+/* Rows of one channel fold into one part of the image, so channels are what threads share. */
+static void move_image(const unfolding *u, float *image, float *unfolded, bool fold) {
+  bool threads = !omp_in_parallel() && (double)u->channels * (double)u->window * (double)u->outputs * 8 > WORK_FOR_THREADS;
+#pragma omp parallel for if (threads)
+  for (int64_t channel = 0; channel < u->channels; channel++)
+    for (int64_t w = 0; w < u->window; w++) move_row(u, channel * u->window + w, image, unfolded, fold);
+}
+
+static void run_group(const blas_call *call, const unfolding *u, int64_t image, int64_t group, float *unfolded, void *const *buffers) {
+  const dc_problem_conv *c = &call->conv;
+  int64_t filters = c->w.dims[0] / c->groups, rows = u->channels * u->window;
+  float *x = (float *)buffers[c->wrt == 1 ? c->result : 0] + (image * c->groups + group) * u->channels * u->plane;
+  float *w = (float *)buffers[c->wrt == 2 ? c->result : 1] + group * filters * rows;
+  float *y = (float *)buffers[c->wrt ? c->gradient : c->result] + (image * c->groups + group) * filters * u->outputs;
+  if (c->wrt != 1) move_image(u, x, unfolded, false);
+  gemm forward = {filters, u->outputs, rows, (char *)w, (char *)unfolded, (char *)y, false, false, c->bias >= 0};
+  gemm to_image = {rows, u->outputs, filters, (char *)w, (char *)y, (char *)unfolded, true, false, false};
+  gemm to_weights = {filters, rows, u->outputs, (char *)y, (char *)unfolded, (char *)w, false, true, image > 0};
+  multiply(call, c->wrt == 0 ? &forward : c->wrt == 1 ? &to_image : &to_weights);
+  if (c->wrt == 1) move_image(u, x, unfolded, true);
+}
+
+static void spread_bias(const dc_problem_conv *c, int64_t outputs, const float *bias, float *y) {
+  for (int64_t i = 0; i < c->y.dims[0] * c->y.dims[1]; i++)
+    for (int64_t o = 0; o < outputs; o++) y[i * outputs + o] = bias[i % c->y.dims[1]];
+}
+
+static dc_status run_conv(const blas_call *call, void *const *buffers) {
+  const dc_problem_conv *c = &call->conv;
+  unfolding u = unfold_sizes(c);
+  int64_t rows = u.channels * u.window;
+  const dc_problem_shape *result = c->wrt == 0 ? &c->y : c->wrt == 1 ? &c->x : &c->w;
+  if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
+  bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
+  if ((empty || c->wrt == 1) && dc_problem_elements(result)) memset(buffers[c->result], 0, (size_t)dc_problem_elements(result) * sizeof(float));
+  if (c->bias >= 0) spread_bias(c, u.outputs, buffers[c->bias], buffers[c->result]);
+  if (empty) return DC_OK;
+  float *unfolded = malloc((size_t)rows * (size_t)u.outputs * sizeof *unfolded);
+  if (!unfolded) return dc_error(DC_ERR_MEMORY, "out of memory");
+  for (int64_t image = 0; image < c->x.dims[0]; image++)
+    for (int64_t group = 0; group < c->groups; group++) run_group(call, &u, image, group, unfolded, buffers);
+  free(unfolded);
+  return DC_OK;
+}
+
+static dc_status run_call(void *opaque, void *const *buffers) {
+  const blas_call *call = opaque;
+  return call->is_conv ? run_conv(call, buffers) : run_product(call, buffers);
+}
+
+const dc_native_library dc_native_openblas = {"openblas", open_openblas, close_openblas, refuses, bind_call, run_call, free};

@@ -1,0 +1,141 @@
+/* See problem.h. */
+#include "backends/native/problem.h"
+
+#include <string.h>
+
+/* ---- reading nodes ---- */
+
+static dc_problem_shape shape_of(const dc_graph *graph, dc_cid c, const int64_t *symbols) {
+  const dc_container *k = dc_cont(graph, c);
+  dc_problem_shape s = {.rank = (int)k->rank};
+  for (int d = 0; d < s.rank; d++) s.dims[d] = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
+  return s;
+}
+
+int64_t dc_problem_elements(const dc_problem_shape *s) {
+  int64_t n = 1;
+  for (int d = 0; d < s->rank; d++) n *= s->dims[d];
+  return n;
+}
+
+static int64_t int_attr(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
+}
+
+static double float_attr(const dc_graph *graph, dc_nid node, const char *name, double fallback) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_FLOAT ? a->f : fallback;
+}
+
+static void ints_attr(const dc_graph *graph, dc_nid node, const char *name, int n, int64_t fallback, int64_t *out) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  for (int k = 0; k < n; k++) out[k] = a && a->kind == DC_ATTR_INTS && (int)a->n > k ? a->ints[k] : fallback;
+}
+
+bool dc_problem_op_is(const dc_graph *graph, dc_nid node, const char *op) {
+  return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.op), op) == 0;
+}
+
+dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  uint32_t n = lib->wrt ? lib->n_fwd_in : lib->n_in;
+  dc_dtype type = (dc_dtype)dc_cont(graph, lib->in[0])->dtype;
+  for (uint32_t k = 1; k < n; k++)
+    if (lib->in[k] && dc_cont(graph, lib->in[k])->dtype != type) return 0;
+  return type;
+}
+
+/* ---- acceptance ---- */
+
+static const char *refuses_matmul(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
+  if (a->rank < 2 || b->rank < 2 || a->rank > 6) return "a one-dimensional operand";
+  if (b->rank == 2) return NULL;
+  if (a->rank != b->rank) return "operands of different ranks";
+  for (uint32_t d = 0; d + 2 < a->rank; d++)
+    if (a->shape[d] != b->shape[d]) return "a broadcast batch";
+  return NULL;
+}
+
+static const char *refuses_gemm(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (float_attr(graph, node, "alpha", 1) != 1 || float_attr(graph, node, "beta", 1) != 1) return "alpha or beta other than 1";
+  if (lib->wrt == 3) return "the gradient of the added matrix is a plain sum";
+  dc_cid c = lib->n_in > 2 && !lib->wrt ? lib->in[2] : 0;
+  if (!c) return NULL;
+  const dc_container *bias = dc_cont(graph, c), *b = dc_cont(graph, lib->in[1]);
+  dc_ex width = b->shape[int_attr(graph, node, "transB", 0) ? 0 : 1];
+  return bias->rank == 1 && bias->shape[0] == width ? NULL : "an added matrix that is no row";
+}
+
+static const char *refuses_conv(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  uint32_t rank = dc_cont(graph, lib->in[0])->rank;
+  if (rank < 3 || rank > 5) return "other than one to three spatial dimensions";
+  return lib->wrt == 3 ? "the gradient of the bias is a plain sum" : NULL;
+}
+
+const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
+  if (dc_problem_op_is(graph, node, "MatMul")) return refuses_matmul(graph, node);
+  if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
+  return dc_problem_op_is(graph, node, "Conv") ? refuses_conv(graph, node) : "the operator is not served";
+}
+
+/* ---- products ---- */
+
+/* All leading dimensions as rows of one matrix, where the other operand is a plain matrix. */
+static dc_problem_shape flattened(const dc_problem_shape *s) {
+  dc_problem_shape flat = {.rank = 2, .dims = {1, s->dims[s->rank - 1]}};
+  for (int d = 0; d + 1 < s->rank; d++) flat.dims[0] *= s->dims[d];
+  return flat;
+}
+
+dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool gemm = dc_problem_op_is(graph, node, "Gemm");
+  bool ta = gemm && int_attr(graph, node, "transA", 0), tb = gemm && int_attr(graph, node, "transB", 0);
+  dc_problem_shape a = shape_of(graph, lib->in[0], symbols), b = shape_of(graph, lib->in[1], symbols);
+  if (b.rank == 2) a = flattened(&a);
+  dc_problem_matrix A = {0, a, ta}, B = {1, b, tb};
+  int out = (int)lib->n_in;
+  if (!lib->wrt) return (dc_problem_product){A, B, gemm && lib->n_in > 2 && lib->in[2] ? 2 : -1, out};
+  int gradient = (int)(lib->n_fwd_in + lib->n_fwd_out);
+  dc_problem_shape y = shape_of(graph, lib->in[gradient], symbols);
+  if (b.rank == 2) y = flattened(&y);
+  dc_problem_matrix dY = {gradient, y, false}, dYt = {gradient, y, true}, Bt = {1, b, !tb}, At = {0, a, !ta};
+  if (lib->wrt == 1) return ta ? (dc_problem_product){B, dYt, -1, out} : (dc_problem_product){dY, Bt, -1, out};
+  return tb ? (dc_problem_product){dYt, A, -1, out} : (dc_problem_product){At, dY, -1, out};
+}
+
+/* ---- convolutions ---- */
+
+static void same_padding(const dc_graph *graph, dc_nid node, dc_problem_conv *c) {
+  const dc_attr *a = dc_node_attr(graph, node, "auto_pad");
+  if (!a || a->kind != DC_ATTR_STRING || strcmp(a->s, "NOTSET") == 0 || !*a->s) return;
+  for (int d = 0; d < c->n; d++) {
+    int64_t extent = (c->w.dims[2 + d] - 1) * c->dilations[d] + 1, in = c->x.dims[2 + d], s = c->strides[d];
+    int64_t total = ((in + s - 1) / s - 1) * s + extent - in;
+    if (total < 0 || strcmp(a->s, "VALID") == 0) total = 0;
+    c->left[d] = strcmp(a->s, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
+    c->right[d] = total - c->left[d];
+  }
+}
+
+dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t pads[2 * DC_PROBLEM_DIMS];
+  dc_problem_conv c = {.wrt = lib->wrt, .bias = -1, .gradient = -1, .result = (int)lib->n_in, .groups = int_attr(graph, node, "group", 1)};
+  if (lib->wrt) c.gradient = (int)(lib->n_fwd_in + lib->n_fwd_out);
+  else if (lib->n_in > 2 && lib->in[2]) c.bias = 2;
+  c.x = shape_of(graph, lib->in[0], symbols), c.w = shape_of(graph, lib->in[1], symbols);
+  c.y = shape_of(graph, lib->wrt ? lib->in[c.gradient] : lib->out[0], symbols);
+  c.n = c.x.rank - 2;
+  ints_attr(graph, node, "strides", c.n, 1, c.strides);
+  ints_attr(graph, node, "dilations", c.n, 1, c.dilations);
+  ints_attr(graph, node, "pads", 2 * c.n, 0, pads);
+  for (int d = 0; d < c.n; d++) c.left[d] = pads[d], c.right[d] = pads[c.n + d];
+  same_padding(graph, node, &c);
+  return c;
+}

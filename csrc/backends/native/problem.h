@@ -1,0 +1,49 @@
+/* What a library node asks of a library, as plain numbers: one matrix product or one convolution, whether the
+ * node is the operator itself or one of its gradients.  No library is known here. */
+#ifndef DCML_BACKENDS_NATIVE_PROBLEM_H
+#define DCML_BACKENDS_NATIVE_PROBLEM_H
+
+#include "backends/backend.h"
+
+enum { DC_PROBLEM_DIMS = 12 };
+typedef int64_t dc_problem_dims[DC_PROBLEM_DIMS];
+
+typedef struct {
+  int rank;
+  dc_problem_dims dims;
+} dc_problem_shape;
+
+/* A matrix, or a batch of them in the leading dimensions: which of the call's buffers, and is it read transposed? */
+typedef struct {
+  int buffer;
+  dc_problem_shape stored;
+  bool transposed;
+} dc_problem_matrix;
+
+/* result = a b (+ bias by column); bias -1: none. */
+typedef struct {
+  dc_problem_matrix a, b;
+  int bias, result;
+} dc_problem_product;
+
+typedef struct {
+  int n; /* spatial dimensions */
+  int64_t groups;
+  dc_problem_dims strides, dilations, left, right;
+  dc_problem_shape x, w, y;
+  uint32_t wrt;               /* 0: y; 1: the gradient of x; 2: that of w */
+  int bias, gradient, result; /* buffers; -1: none.  x is buffer 0, w is buffer 1 */
+} dc_problem_conv;
+
+bool dc_problem_op_is(const dc_graph *graph, dc_nid node, const char *op);
+/* The element type that all operands share, 0 if they differ. */
+dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node);
+/* NULL if the node is a Conv, MatMul or Gemm that the functions below describe, else the reason. */
+const char *dc_problem_refuses(const dc_graph *graph, dc_nid node);
+/* Of a MatMul or Gemm: Y = op(A) op(B), and each gradient is again a product of two of dY, A and B. */
+dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols);
+dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols);
+
+int64_t dc_problem_elements(const dc_problem_shape *shape);
+
+#endif
