@@ -561,6 +561,7 @@ static const struct {
     {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},
     {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},   {"positions", 1, 1, f_positions}, {"least", 1, 1, f_least},
     {"greatest", 1, 1, f_greatest}, {"bits", 3, 3, f_bits},     {"largest", 1, 1, f_largest},
+    {"match", 4, 4, dc_list_match}, {"firsts", 1, 1, dc_list_firsts}, {"grouped", 2, 2, dc_list_grouped}, {"longest", 3, 3, dc_list_longest},
 };
 
 dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_value *args, uint32_t n, dc_value *out, bool *found) {

@@ -100,11 +100,43 @@ static dc_status item_number(dc_inst *in, const dc_ast *ast, int32_t *out) {
   return *out = (int32_t)i, DC_OK;
 }
 
+/* A list of known numbers that is read like a tensor becomes a constant. */
+static dc_status list_tensor(dc_inst *in, const char *name, dc_tensor **out) {
+  dc_value list;
+  bool found;
+  double number;
+  DC_TRY(dc_inst_lookup(in, name, &list, &found));
+  if (!found || list.kind != VAL_LIST) return DC_OK;
+  bool integers = true;
+  for (uint32_t k = 0; k < list.n; k++) {
+    if (!dc_val_is_number(in, &list.items[k], &number)) return DC_OK;
+    integers &= list.items[k].kind == VAL_EX;
+  }
+  dc_dtype type = integers ? DC_I64 : in->float_type;
+  dc_ex *dims = DC_NEW_ARRAY(in->arena, dc_ex, 1);
+  dims[0] = dc_ex_int(&in->graph->pool, list.n);
+  dc_tensor t = {.name = name, .item = -1, .present = true, .dtype = type, .rank = 1, .dims = dims};
+  if (in->out) { /* statements are expanded */
+    int64_t extent = list.n;
+    uint64_t bytes = list.n * (uint64_t)dc_dtype_bytes(type);
+    void *data = dc_arena_alloc(in->arena, bytes + 1);
+    for (uint32_t k = 0; k < list.n; k++) {
+      if (integers) dc_val_is_int(in, &list.items[k], &((int64_t *)data)[k]);
+      else if (type == DC_F64) dc_val_is_number(in, &list.items[k], &((double *)data)[k]);
+      else if (dc_val_is_number(in, &list.items[k], &number)) ((float *)data)[k] = (float)number;
+    }
+    t.cid = dc_container_add_const(in->graph, name, type, 1, &extent, data, bytes);
+  }
+  *out = dc_inst_add_tensor(in, t);
+  return DC_OK;
+}
+
 dc_status dc_inst_tensor_ref(dc_inst *in, const dc_ast *ast, dc_tensor **out) {
   int32_t item = -1;
   if (ast->kind != AST_NAME && ast->kind != AST_ITEM) return dc_inst_fail(in, DC_ERR_VALUE, "the row expects a tensor's name");
   if (ast->kind == AST_ITEM) DC_TRY(item_number(in, ast->items[0], &item));
   *out = dc_inst_tensor(in, ast->name, item);
+  if (!*out && item < 0) DC_TRY(list_tensor(in, ast->name, out));
   if (!*out) return dc_inst_fail(in, DC_ERR_VALUE, "the row uses tensor '%s' before it is written", ast->name);
   return DC_OK;
 }

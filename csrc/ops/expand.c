@@ -306,7 +306,9 @@ static dc_status assign_in_domain(dc_inst *in, const dc_stmt *s, int32_t item, u
   store st = {.wcr = (dc_wcr)s->wcr};
   DC_TRY(left_index(in, s, found ? &t : NULL, &st.index, &st.rank));
   if (!found && mentions(s->expr, s->target)) { /* a state that its own earlier value feeds */
-    DC_TRY(make_local(in, s, item, st.index, st.rank, in->float_type));
+    dc_dtype state;
+    DC_TRY(named_type(in, s->type, in->float_type, &state));
+    DC_TRY(make_local(in, s, item, st.index, st.rank, state));
     found = dc_inst_tensor(in, s->target, item);
     t = *found;
   }

@@ -107,6 +107,12 @@ DC_MUST_USE dc_status dc_inst_run(dc_inst *in, const dc_block *block);
 /* Pushes a binder's parameters on the domain and its name on the locals. */
 DC_MUST_USE dc_status dc_inst_bind_index(dc_inst *in, const dc_binder *binder, bool sequential);
 
+/* trees.c: list functions */
+DC_MUST_USE dc_status dc_list_match(dc_inst *in, const dc_value *args, uint32_t n, dc_value *out);
+DC_MUST_USE dc_status dc_list_firsts(dc_inst *in, const dc_value *args, uint32_t n, dc_value *out);
+DC_MUST_USE dc_status dc_list_grouped(dc_inst *in, const dc_value *args, uint32_t n, dc_value *out);
+DC_MUST_USE dc_status dc_list_longest(dc_inst *in, const dc_value *args, uint32_t n, dc_value *out);
+
 /* einsum.c */
 DC_MUST_USE dc_status dc_einsum(dc_inst *in, const char *equation, dc_value *out);
 DC_MUST_USE dc_status dc_einsum_index(dc_inst *in, const dc_value *args, dc_value *out);

@@ -78,7 +78,11 @@ static bool holds(const name_set *set, const char *name) {
 
 static void add_names(dc_inst *in, const dc_ast *ast, name_set *set) {
   if (!ast) return;
-  if ((ast->kind == AST_NAME || ast->kind == AST_ITEM || ast->kind == AST_CALL) && !holds(set, ast->name)) DC_PUSH(in->arena, set, ast->name);
+  if ((ast->kind == AST_NAME || ast->kind == AST_ITEM || ast->kind == AST_CALL) && !holds(set, ast->name)) {
+    DC_PUSH(in->arena, set, ast->name);
+    const dc_macro *macro = ast->kind == AST_CALL ? dc_ops_macro(in->ops, ast->name) : NULL;
+    if (macro) add_names(in, macro->body, set); /* a helper may read tensors of the row */
+  }
   for (uint32_t k = 0; k < ast->n; k++) add_names(in, ast->items[k], set);
   add_names(in, ast->fallback, set);
   add_names(in, ast->guard, set);
