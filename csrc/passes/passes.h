@@ -24,7 +24,7 @@ DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 
-/* Runs a pass by name ("infer", "simplify", "expand", "fuse", "loops", ...); DC_ERR_VALUE lists the names. */
+/* Runs a pass by name ("infer", "simplify", "differentiate", "expand", "loops", "fuse", "unroll"); DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
 
 /* Applies a public transformation by name ("TaskletFusion", ...) to the top-level nodes given, or to all

@@ -1,6 +1,7 @@
 /* Passes by name, for tests and for hooks. */
 #include <string.h>
 
+#include "autodiff/autodiff.h"
 #include "passes/passes.h"
 
 static dc_status run_infer(dc_ops *ops, dc_graph *graph) {
@@ -28,10 +29,25 @@ static dc_status run_unroll(dc_ops *ops, dc_graph *graph) {
   return dc_pass_unroll(graph);
 }
 
+static dc_cid *floats(dc_graph *graph, const dc_cid *from, uint32_t n, uint32_t *count) {
+  dc_cid *out = DC_NEW_ARRAY(&graph->arena, dc_cid, n);
+  for (uint32_t k = 0; k < n; k++)
+    if (dc_dtype_is_float((dc_dtype)dc_cont(graph, from[k])->dtype)) out[(*count)++] = from[k];
+  return out;
+}
+
+/* The first state's floating outputs with respect to its floating inputs, in the same graph. */
+static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
+  uint32_t n_outputs = 0, n_inputs = 0;
+  dc_cid *outputs = floats(graph, graph->outputs.v, graph->outputs.n, &n_outputs), *inputs = floats(graph, graph->inputs.v, graph->inputs.n, &n_inputs);
+  return dc_autodiff_join(ops, graph, 0, outputs, n_outputs, inputs, n_inputs);
+}
+
 static const struct {
   const char *name;
   dc_status (*run)(dc_ops *, dc_graph *);
-} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
+} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate}, {"expand", run_expand},
+              {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
   dc_text names = {0};

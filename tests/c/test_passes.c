@@ -216,7 +216,7 @@ static void unknown_names_are_listed(void) {
 }
 
 static void files_of_each_pass_match(void) {
-  static const char *const folders[] = {"fuse", "loops", "simplify", "transforms", "unroll"};
+  static const char *const folders[] = {"differentiate", "expand", "fuse", "infer", "loops", "simplify", "transforms", "unroll"};
   for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
     char folder[256], path[1024];
     snprintf(folder, sizeof folder, "tests/ir/%s", folders[k]);
