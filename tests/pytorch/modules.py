@@ -1,0 +1,99 @@
+"""The cases of torch's own module database, and how a wrapped module is compared with the module itself."""
+import copy
+import itertools
+import sys
+import types
+import unittest
+import warnings
+
+import torch
+
+# torch's test helpers derive a class from expecttest's, which is not needed for the database
+sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))
+from torch.testing._internal.common_modules import module_db  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
+
+from dcml.pytorch import DaceModule  # noqa: E402
+
+# drawn from our own stream of random numbers in training: what they compute is tested by properties
+RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
+
+
+def cases(info, per_mode=None):
+    """(name, module, args, kwargs) of a module's samples in eval and train mode, at most per_mode of each."""
+    for training in (False, True):
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            samples = list(info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False,
+                                                   training=training))
+        for k in spread_out(len(samples), per_mode):
+            made, given = samples[k].constructor_input, samples[k].forward_input
+            torch.manual_seed(k)
+            module = info.module_cls(*made.args, **made.kwargs).train(training)
+            args, kwargs = given.args, given.kwargs
+            if any(isinstance(p, torch.nn.parameter.UninitializedTensorMixin) for p in module.parameters()):
+                with torch.no_grad():
+                    copy.deepcopy(module)  # a lazy module takes its shape from the first call, ours from torch's
+                    module(*args, **kwargs)
+            yield f"{info.name} {'train' if training else 'eval'} {k}", module, args, kwargs
+
+
+def spread_out(n, limit):
+    """At most limit of range(n), the first and the last among them."""
+    if limit is None or n <= limit:
+        return range(n)
+    return sorted({round(i * (n - 1) / max(limit - 1, 1)) for i in range(limit)})
+
+
+def floats(tree):
+    """The floating-point tensors of a nested structure."""
+    return [t for t in pytree.tree_leaves(tree) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+
+
+def run(module, args, kwargs):
+    """(result, buffers after the call, gradients of inputs and parameters), for a fixed gradient of the results."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) if isinstance(t, torch.Tensor) else t
+              for t in leaves]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    result = module(*args, **kwargs)
+    wanted = floats(leaves) + [p for p in module.parameters() if p.requires_grad]
+    roots = [t for t in floats(result) if t.requires_grad]
+    if not roots:
+        return result, list(module.buffers()), None
+    noise = torch.Generator().manual_seed(1)
+    seeds = [torch.randn(t.shape, generator=noise, dtype=t.dtype) for t in roots]
+    return result, list(module.buffers()), torch.autograd.grad(roots, wanted, seeds, allow_unused=True)
+
+
+def compare(module, args, kwargs, rtol=1e-3, atol=1e-4):
+    """Raises AssertionError where the wrapped module differs from the module: results, buffers, gradients."""
+    want = run(copy.deepcopy(module), args, kwargs)
+    got = run(DaceModule(copy.deepcopy(module), backward=True), args, kwargs)
+    assert (want[2] is None) == (got[2] is None), "only one of the two has a gradient"
+    for what, a, b in zip(("result", "buffer", "gradient"), got, want):
+        a, b = pytree.tree_leaves(a), pytree.tree_leaves(b)
+        assert len(a) == len(b)
+        for k, (x, y) in enumerate(zip(a, b)):
+            if what == "gradient" and (x is None or y is None):
+                zero = x if x is not None else y
+                assert zero is None or not zero.any(), f"{what} {k}: one is None"
+            elif isinstance(y, torch.Tensor):
+                torch.testing.assert_close(x, y, rtol=rtol, atol=atol, equal_nan=True,
+                                           msg=lambda text, w=f"{what} {k}": f"{w}: {text}")
+            else:
+                assert x == y
+
+
+def all_infos():
+    return [info for info in module_db if info.module_cls.__module__.startswith("torch.nn")]
+
+
+def is_random(name):
+    kind = name.split(" ")[0].rsplit(".", 1)[-1]
+    return kind in RANDOM and " train " in name
+
+
+def total(infos, per_mode=None):
+    return sum(1 for _ in itertools.chain.from_iterable(cases(i, per_mode) for i in infos))

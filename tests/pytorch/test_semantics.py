@@ -1,0 +1,415 @@
+"""What PyTorch promises of a module's forward and backward, kept by the wrapped module: gradients and their graph,
+structure of arguments and results, types and extents.  DCML_AUTOGRAD chooses the autograd node under test."""
+import collections
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import dcml
+from dcml.pytorch import DaceModule
+
+
+def close(a, b, tolerance=1e-4):
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def wrap(module, **options):
+    return DaceModule(module, backward=True, **options)
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x)))
+
+
+def twins(make=Two):
+    torch.manual_seed(0)
+    plain = make()
+    return wrap(copy.deepcopy(plain)), plain
+
+
+def gradients(module):
+    return [p.grad for p in module.parameters()]
+
+
+# -- the graph of gradients ------------------------------------------------------------------------
+def test_a_second_backward_needs_retain_graph():
+    compiled, plain = twins()
+    x = torch.randn(5, 3)
+    loss = compiled(x).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    (2 * plain(x).sum()).backward()
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_several_forwards_before_their_backwards():
+    compiled, plain = twins()
+    xs = [torch.randn(n, 3) for n in (2, 5, 5, 2)]
+    losses = [compiled(x).square().sum() * (k + 1) for k, x in enumerate(xs)]
+    for loss in reversed(losses):
+        loss.backward()
+    for k, x in enumerate(xs):
+        (plain(x).square().sum() * (k + 1)).backward()
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_gradients_accumulate_over_calls():
+    compiled, plain = twins()
+    for module in (compiled, plain):
+        for k in range(3):
+            module(torch.full((2, 3), float(k))).sum().backward()
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_autograd_grad_of_some_inputs():
+    compiled, plain = twins()
+    x = torch.randn(4, 3, requires_grad=True)
+    found = torch.autograd.grad(compiled(x).sum(), [x, compiled.a.weight])
+    want = torch.autograd.grad(plain(x).sum(), [x, plain.a.weight])
+    for a, b in zip(found, want):
+        close(a, b)
+    assert compiled.b.weight.grad is None
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoint_recomputes(reentrant):
+    compiled, plain = twins()
+    for module in (compiled, plain):
+        x = torch.ones(4, 3, requires_grad=True)
+        checkpoint(module, x, use_reentrant=reentrant).square().sum().backward()
+        module.seen = x.grad
+    close(compiled.seen, plain.seen)
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_double_backward_is_refused():
+    compiled, _ = twins()
+    x = torch.randn(2, 3, requires_grad=True)
+    grad, = torch.autograd.grad(compiled(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable|differentiat"):
+        grad.sum().backward()
+
+
+def test_functorch_transforms_are_refused():
+    compiled, _ = twins()
+    x = torch.randn(4, 3)
+    for transform in (torch.func.vmap(compiled), torch.func.grad(lambda v: compiled(v).sum()),
+                      torch.func.jacrev(compiled), torch.func.jacfwd(compiled),
+                      lambda v: torch.func.jvp(compiled, (v,), (v,))):
+        with pytest.raises(dcml.UnsupportedOpError, match="functorch|torch.func"):
+            transform(x)
+
+
+def test_forward_mode_differentiation_is_refused():
+    compiled, _ = twins()
+    x = torch.randn(4, 3)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        with pytest.raises(dcml.UnsupportedOpError, match="forward"):
+            compiled(dual)
+
+
+def test_an_input_changed_between_forward_and_backward_is_noticed():
+    compiled = wrap(nn.Linear(3, 2))
+    for spoil in (lambda x, m: x.detach().add_(1), lambda x, m: m.weight.data.add_(0) or m.weight.detach().add_(1)):
+        x = torch.randn(4, 3, requires_grad=True)
+        loss = compiled(x).square().sum()
+        spoil(x, compiled)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_results_and_saved_values_are_freed():
+    compiled, _ = twins()
+    x = torch.randn(4, 3, requires_grad=True)
+    result = compiled(x)
+    ref = weakref.ref(result.grad_fn)
+    result.sum().backward()
+    del result
+    gc.collect()
+    assert ref() is None
+
+
+def test_inputs_that_need_gradients_may_change_between_calls():
+    compiled, plain = twins()
+    for wanted, frozen in ((False, False), (True, False), (True, True), (False, False), (False, True)):
+        grads = []
+        for module in (compiled, plain):
+            module.zero_grad()
+            module.a.requires_grad_(not frozen)
+            x = torch.ones(2, 3, requires_grad=wanted)
+            module(x).square().sum().backward()
+            grads.append([x.grad, *gradients(module)])
+        for a, b in zip(*grads):
+            assert (a is None) == (b is None)
+            if a is not None:
+                close(a, b)
+
+
+def test_without_backward_results_carry_no_gradient():
+    module = DaceModule(Two())
+    assert not module(torch.randn(2, 3, requires_grad=True)).requires_grad
+
+
+def test_tied_weights_receive_the_sum_of_their_gradients():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb = nn.Embedding(6, 4)
+            self.out = nn.Linear(4, 6, bias=False)
+            self.out.weight = self.emb.weight
+
+        def forward(self, x):
+            return self.out(self.emb(x))
+    compiled, plain = twins(Tied)
+    assert compiled.out.weight is compiled.emb.weight and len(list(compiled.parameters())) == 1
+    assert list(compiled.state_dict()) == ["emb.weight", "out.weight"]
+    for module in (compiled, plain):
+        module(torch.tensor([[1, 2], [1, 5]])).square().sum().backward()
+    close(compiled.emb.weight.grad, plain.emb.weight.grad)
+
+
+def test_hooks_on_parameters_results_and_modules_run():
+    compiled, plain = twins()
+    logs = []
+    for module in (compiled, plain):
+        log = []
+        module.a.weight.register_hook(lambda g, log=log: log.append(("grad", g.sum())) or g * 2)
+        module.a.weight.register_post_accumulate_grad_hook(lambda p, log=log: log.append(("post", p.grad.sum())))
+        module.register_forward_pre_hook(lambda m, args, log=log: log.append(("pre", args[0].sum())) or (args[0] + 1,))
+        module.register_forward_hook(lambda m, args, out, log=log: log.append(("out", out.sum())) or out * 3)
+        module.register_full_backward_hook(lambda m, gi, go, log=log: log.append(("back", go[0].sum())))
+        x = torch.ones(2, 3, requires_grad=True)
+        module(x).sum().backward()
+        log.append(("x", x.grad.sum()))
+        logs.append(log)
+    names = [[name for name, _ in log] for log in logs]
+    assert collections.Counter(names[0]) == collections.Counter(names[1])
+    for name, value in logs[0]:
+        close(value, dict(logs[1])[name])
+
+
+def test_hooks_of_children_are_refused_instead_of_forgotten():
+    compiled, plain = twins()
+    compiled.a.register_forward_hook(lambda m, args, out: out * 2)
+    plain.a.register_forward_hook(lambda m, args, out: out * 2)
+    close(compiled(torch.ones(2, 3)), plain(torch.ones(2, 3)))
+
+
+# -- arguments and results -------------------------------------------------------------------------
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, batch, scale=1.0, *, flip=False, extra=None):
+        y = self.fc(batch["x"]) * scale
+        y = y.flip(0) if flip else y
+        y = y if extra is None else y + extra[0]
+        return {"y": y, "rest": (batch["x"], [None, y.sum(0)]), "tag": "text", "n": 3, "none": None}
+
+
+def test_nested_dictionaries_tuples_none_and_texts_come_back():
+    compiled, plain = twins(Named)
+    x = torch.randn(4, 3)
+    for args, kwargs in ((({"x": x},), {}), (({"x": x}, 2.5), {}), (({"x": x},), {"flip": True, "scale": 3}),
+                         (({"x": x},), {"extra": (torch.ones(3), None)})):
+        got, want = compiled(*args, **kwargs), plain(*args, **kwargs)
+        assert list(got) == list(want) and got["tag"] == "text" and got["n"] == 3 and got["none"] is None
+        assert isinstance(got["rest"], tuple) and got["rest"][0] is x and got["rest"][1][0] is None
+        close(got["y"], want["y"])
+        close(got["rest"][1][1], want["rest"][1][1])
+
+
+def test_gradients_through_nested_results():
+    compiled, plain = twins(Named)
+    for module in (compiled, plain):
+        x = torch.ones(4, 3, requires_grad=True)
+        out = module({"x": x}, extra=(torch.ones(3, requires_grad=True),))
+        (out["rest"][1][1].square().sum() + out["rest"][0].sum()).backward()
+        module.seen = x.grad
+    close(compiled.seen, plain.seen)
+    close(compiled.fc.weight.grad, plain.fc.weight.grad)
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def test_named_tuples_keep_their_type():
+    class Pairs(nn.Module):
+        def forward(self, p):
+            return Pair(p.left + 1, p.right * 2)
+    got = DaceModule(Pairs())(Pair(torch.ones(2), torch.ones(3)))
+    assert isinstance(got, Pair)
+    close(got.right, torch.full((3,), 2.0))
+
+
+def test_python_numbers_are_part_of_the_program():
+    class Scaled(nn.Module):
+        def forward(self, x, times, flag):
+            for _ in range(times):
+                x = x * 2 if flag else x + 1
+            return x
+    compiled, plain = twins(Scaled)
+    for times, flag in ((1, True), (3, True), (3, False), (0, False), (True, 1)):
+        close(compiled(torch.ones(2), times, flag), plain(torch.ones(2), times, flag))
+
+
+def test_equal_numbers_of_different_types_are_different_programs():
+    class Add(nn.Module):
+        def forward(self, x, y):
+            return x + y
+    compiled = DaceModule(Add())
+    x = torch.ones(2, dtype=torch.int64)
+    assert compiled(x, 1).dtype == torch.int64
+    assert compiled(x, 1.0).dtype == torch.float32
+    assert compiled(x, True).dtype == torch.int64
+
+
+def test_zero_and_negative_zero_are_different_numbers():
+    class Divide(nn.Module):
+        def forward(self, x, y):
+            return x / y
+    compiled = DaceModule(Divide())
+    x = torch.ones(2)
+    assert (compiled(x, 0.0) > 0).all() and (compiled(x, -0.0) < 0).all()
+
+
+@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[::2], lambda x: x[:, 1:], lambda x: x.expand(3, 4, 4),
+                                  lambda x: x.flip(0), lambda x: x.as_strided((3, 3), (1, 1))])
+def test_inputs_need_not_be_contiguous(view):
+    class Ramp(nn.Module):
+        def forward(self, x):
+            return (x * x).cumsum(-1)
+    compiled, plain = twins(Ramp)
+    grads = []
+    for module in (compiled, plain):
+        base = torch.arange(16.0).reshape(4, 4).requires_grad_()
+        result = module(view(base))
+        result.sum().backward()
+        grads.append((result.detach(), base.grad))
+    close(*[g[0] for g in grads])
+    close(*[g[1] for g in grads])
+
+
+def test_channels_last_inputs_and_weights():
+    compiled, plain = twins(lambda: nn.Conv2d(3, 4, 3))
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    close(compiled(x), plain(x))
+    compiled.to(memory_format=torch.channels_last)
+    compiled(x).sum().backward()
+    plain(x).sum().backward()
+    close(compiled.weight.grad, plain.weight.grad)
+
+
+def test_result_tensors_do_not_overlap_inputs_or_each_other():
+    class Views(nn.Module):
+        def forward(self, x):
+            return x.reshape(-1), x[0], x + 0, x
+    x = torch.zeros(2, 3)
+    a, b, c, same = DaceModule(Views())(x)
+    assert same is x
+    a += 1
+    assert not x.any() and not b.any() and not c.any()
+
+
+# -- types and extents -----------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floating_types(dtype):
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)).to(dtype)
+    compiled = wrap(copy.deepcopy(plain))
+    tolerance = {torch.float64: 1e-12, torch.float16: 5e-3, torch.bfloat16: 5e-2}[dtype]
+    for module in (compiled, plain):
+        torch.manual_seed(1)
+        x = torch.randn(3, 4, dtype=dtype, requires_grad=True)
+        module.result = module(x)
+        module.result.float().square().sum().backward()
+        module.seen = x.grad
+    assert compiled.result.dtype == dtype and compiled.seen.dtype == dtype
+    close(compiled.result, plain.result, tolerance)
+    close(compiled.seen, plain.seen, tolerance)
+
+
+def test_integers_and_booleans_go_in_and_come_out():
+    class Mixed(nn.Module):
+        def forward(self, x, i, m):
+            return x[i] * m, i + 1, ~m, i.argmax(), x > 0
+    compiled, plain = twins(Mixed)
+    x = torch.randn(5, requires_grad=True)
+    i, m = torch.tensor([1, 3, 3]), torch.tensor([True, False, True])
+    got, want = compiled(x, i, m), plain(x, i, m)
+    for a, b in zip(got, want):
+        assert a.dtype == b.dtype and a.requires_grad == b.requires_grad
+        close(a, b)
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        j = torch.arange(4, dtype=dtype)
+        got = DaceModule(Mixed.__base__ and _Twice())(j)
+        assert got.dtype == dtype and torch.equal(got, j * 2)
+
+
+class _Twice(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def test_0_dimensional_tensors():
+    class Scalars(nn.Module):
+        def forward(self, x, y):
+            return x * y, x.sum(), (x + y).exp()
+    compiled, plain = twins(Scalars)
+    grads = []
+    for module in (compiled, plain):
+        x, y = torch.tensor(0.5, requires_grad=True), torch.tensor(2.0)
+        a, b, c = module(x, y)
+        assert a.shape == b.shape == c.shape == ()
+        (a + b + c).backward()
+        grads.append(x.grad)
+    close(*grads)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0, 3), (0, 0, 3)])
+def test_empty_tensors(shape):
+    compiled, plain = twins()
+    for module in (compiled, plain):
+        x = torch.zeros(shape, requires_grad=True)
+        result = module(x)
+        assert result.shape == (*shape[:-1], 2)
+        (result.sum() + 1).backward()
+        assert x.grad.shape == shape
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_reductions_of_empty_tensors():
+    class Reductions(nn.Module):
+        def forward(self, x):
+            return x.sum(), x.mean(), x.prod(), x.sum(0), x.softmax(-1), x.mean(0)
+    for a, b in zip(DaceModule(Reductions())(torch.zeros(0, 3)), Reductions()(torch.zeros(0, 3))):
+        torch.testing.assert_close(a, b, equal_nan=True)
+
+
+def test_infinities_and_nan_follow_eager():
+    class Chain(nn.Module):
+        def forward(self, x):
+            return torch.relu(x), x.exp().sum(), x.max(), x.softmax(0), x.clamp(-1, 1), torch.maximum(x, -x), x.sort()[0]
+    x = torch.tensor([float("inf"), 1.0, float("nan"), float("-inf")])
+    for values in (x, x[:2], x[1:3], x[[1, 3]]):
+        for a, b in zip(DaceModule(Chain())(values), Chain()(values)):
+            torch.testing.assert_close(a, b, equal_nan=True)
