@@ -101,7 +101,8 @@ static bool is_injective(const access *a) {
     for (uint32_t d = 0; d < a->rank; d++) found |= determines(pool, a->index[d], a->loops[k]);
     int64_t begin, end;
     dc_parameter range = pool->params.v[a->loops[k]];
-    bool once = dc_ex_is_int(pool, range.begin, &begin) && dc_ex_is_int(pool, range.end, &end) && end - begin <= 1;
+    /* a loop that never runs would leave what it is said to write unwritten */
+    bool once = dc_ex_is_int(pool, range.begin, &begin) && dc_ex_is_int(pool, range.end, &end) && end - begin == 1;
     if (!found && !once) return false;
   }
   return true;

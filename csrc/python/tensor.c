@@ -62,12 +62,26 @@ static int fail(module_state *state, dc_code code, const char *text) {
   return -1;
 }
 
+/* torch's message speaks of storage and carries a C++ backtrace; the layout says more (sparse, meta, fake). */
+static int not_plain(module_state *state, PyObject *object) {
+  PyErr_Clear();
+  PyObject *layout = PyObject_GetAttrString(object, "layout"), *device = PyObject_GetAttrString(object, "device");
+  if (layout && device)
+    PyErr_Format(state->errors[DC_ERR_VALUE], "a %s of layout %S on %S has no memory that dcml could read", Py_TYPE(object)->tp_name, layout, device);
+  Py_XDECREF(layout);
+  Py_XDECREF(device);
+  return -1;
+}
+
 static int view_torch(module_state *state, const DLExchange *api, PyObject *object, tensor_view *out) {
   DLTensor t;
-  if (api->borrow(object, &t)) return -1;
+  if (api->borrow(object, &t)) return not_plain(state, object);
   out->is_torch = true;
   out->owner = Py_NewRef(object);
   if (t.device.type != DL_CPU) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
+  bool empty = false;
+  for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
+  if (!t.data && !empty) return not_plain(state, object);
   if (t.ndim > 64) return fail(state, DC_ERR_SHAPE, "expected at most 64 dimensions");
   if (!contiguous(&t)) {
     PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);

@@ -121,13 +121,13 @@ def test_forward_mode_differentiation_is_refused():
     x = torch.randn(4, 3)
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(x, x)
-        with pytest.raises(dcml.UnsupportedOpError, match="forward"):
+        with pytest.raises(NotImplementedError, match="forward mode"):
             compiled(dual)
 
 
 def test_an_input_changed_between_forward_and_backward_is_noticed():
     compiled = wrap(nn.Linear(3, 2))
-    for spoil in (lambda x, m: x.detach().add_(1), lambda x, m: m.weight.data.add_(0) or m.weight.detach().add_(1)):
+    for spoil in (lambda x, m: x.detach().add_(1), lambda x, m: m.weight.detach().add_(1)):
         x = torch.randn(4, 3, requires_grad=True)
         loss = compiled(x).square().sum()
         spoil(x, compiled)
@@ -205,7 +205,7 @@ def test_hooks_on_parameters_results_and_modules_run():
         close(value, dict(logs[1])[name])
 
 
-def test_hooks_of_children_are_refused_instead_of_forgotten():
+def test_hooks_of_children_run():
     compiled, plain = twins()
     compiled.a.register_forward_hook(lambda m, args, out: out * 2)
     plain.a.register_forward_hook(lambda m, args, out: out * 2)
@@ -360,7 +360,7 @@ def test_integers_and_booleans_go_in_and_come_out():
         close(a, b)
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
         j = torch.arange(4, dtype=dtype)
-        got = DaceModule(Mixed.__base__ and _Twice())(j)
+        got = DaceModule(_Twice())(j)
         assert got.dtype == dtype and torch.equal(got, j * 2)
 
 

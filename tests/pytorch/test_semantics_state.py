@@ -206,6 +206,7 @@ def test_threads_share_one_module():
     compiled, plain = twins()
     xs = [torch.randn(n % 5 + 1, 3) for n in range(24)]
     wants = [plain(x).detach() for x in xs]
+    slopes = [torch.autograd.grad(plain(y := x.clone().requires_grad_()).sum(), y)[0] for x in xs]
     failures = []
 
     def work(part):
@@ -215,7 +216,7 @@ def test_threads_share_one_module():
                 result = compiled(x)
                 close(result.detach(), wants[k])
                 grad, = torch.autograd.grad(result.sum(), x)
-                close(grad, torch.autograd.grad(plain(y := xs[k].clone().requires_grad_()).sum(), y)[0])
+                close(grad, slopes[k])
         except BaseException as error:  # noqa: B902  (reported by the main thread)
             failures.append(error)
     threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
@@ -398,3 +399,111 @@ def test_random_tensors_have_the_right_distribution():
     assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.02
     assert abs(normal.mean()) < 0.03 and abs(normal.std() - 1) < 0.03
     assert set(coin.unique().tolist()) == {0.0, 1.0} and abs(coin.mean() - 0.2) < 0.02
+
+
+# -- what a capture has built in -------------------------------------------------------------------
+def test_attributes_that_forward_reads_are_seen_when_they_change():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.steps, self.drop = 2.0, 0, nn.Dropout(0.0)
+            self.mask = torch.ones(3)
+
+        def forward(self, x):
+            return self.drop(x * self.scale * self.mask)
+    compiled, x = DaceModule(Scaled()), torch.ones(2, 3)
+    close(compiled(x), 2 * x)
+    compiled.model.scale = 3.0
+    close(compiled(x), 3 * x)
+    compiled.model.mask = torch.full((3,), 5.0)
+    close(compiled(x), 15 * x)
+    compiled.model.mask.mul_(2)
+    close(compiled(x), 30 * x)
+    compiled.drop.p = 1.0
+    close(compiled(x), 0 * x)
+    compiled.drop.p = 0.0
+    close(compiled(x), 30 * x)
+    compiled.scale = -0.0
+    assert torch.signbit(compiled(x)).all()
+
+
+def test_attributes_that_forward_does_not_read_compile_nothing():
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.epoch = 0
+
+        def forward(self, x):
+            return x + 1
+    compiled, x = DaceModule(Counted()), torch.ones(2)
+    for epoch in range(3):
+        compiled.model.epoch = epoch
+        compiled(x)
+    assert sum(map(len, compiled._captures.values())) == 1
+
+
+def test_replaced_children_are_seen():
+    compiled, plain = twins()
+    x = torch.randn(2, 3)
+    compiled(x)
+    fresh = nn.Linear(4, 7)
+    compiled.b = plain.b = fresh
+    close(compiled(x), plain(x))
+    compiled.model.a = plain.a = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    close(compiled(x), plain(x))
+    compiled.model.a[1] = plain.a[1] = nn.Sigmoid()
+    close(compiled(x), plain(x))
+
+
+def test_parameters_of_another_shape_or_type_are_seen():
+    compiled, plain = twins(lambda: nn.Embedding(4, 3))
+    i = torch.tensor([0, 3])
+    compiled(i)
+    compiled.weight = plain.weight = nn.Parameter(torch.randn(9, 5))
+    close(compiled(i), plain(i))
+    for module in (compiled.model, plain):
+        module.to(torch.float64)
+    assert compiled(i).dtype == torch.float64
+    close(compiled(i), plain(i))
+
+
+def test_weights_that_are_untied_later_are_two():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(self.a(x))
+    compiled, plain = twins(Tied)
+    x = torch.randn(2, 3)
+    close(compiled(x), plain(x))
+    compiled.b.weight = plain.b.weight = nn.Parameter(torch.ones(3, 3))
+    close(compiled(x), plain(x))
+    compiled.a.weight = plain.a.weight = compiled.b.weight
+    close(compiled(x), plain(x))
+    compiled(x).sum().backward()
+    found = compiled.a.weight.grad.clone()
+    compiled.a.weight.grad = None
+    plain(x).sum().backward()
+    close(found, plain.a.weight.grad)
+
+
+def test_sparse_tensors_and_objects_are_refused_by_name():
+    compiled = DaceModule(nn.Linear(3, 2))
+    compiled(torch.ones(2, 3))
+    for x in (torch.ones(2, 3).to_sparse(), torch.ones(2, 3).to_sparse_csr()):
+        with pytest.raises(dcml.Error, match="sparse"):
+            compiled(x)
+    with torch._subclasses.FakeTensorMode() as mode, pytest.raises(dcml.Error, match="FakeTensor"):
+        compiled(mode.from_tensor(torch.ones(2, 3)))
+    with pytest.raises(dcml.Error, match="object"):
+        compiled(object())
+
+
+def test_lazily_negated_tensors_are_read_negated():
+    x = torch.complex(torch.ones(2, 3), torch.ones(2, 3)).conj().imag
+    assert x.is_neg()
+    compiled, plain = twins(lambda: nn.Linear(3, 2))
+    close(compiled(x), plain(x))

@@ -10,9 +10,12 @@ import functools
 import inspect
 import logging
 import operator
+import os
 import re
+import threading
 import warnings
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
+from .state import recorded_reads
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -38,6 +42,9 @@ class Capture:
     mutated: (graph output index, qualified name) of each buffer that a call changes.
     changed_inputs: (graph output index, position among the leaves) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
+    reads: names of attributes of modules that were read; other values of them may mean another graph.
+    ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
+    refused_dynamic: the module did not allow symbolic extents.
     """
     graph: Any
     in_spec: Any
@@ -50,6 +57,9 @@ class Capture:
     seed: bool
     guard: "Guard"
     transients: list = field(default_factory=list)
+    reads: set = field(default_factory=set)
+    ties: list = field(default_factory=list)
+    refused_dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,29 +81,39 @@ class Guard:
         self._shapes = shapes  # per graph input: list of int | symbol name
         ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
         self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
-        self._conditions = [compile(code, "<guard>", "eval") for code in conditions]
+        self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions]
         self.symbolic = bool(self._ranges)
 
-    def accepts(self, tensors, arguments):
-        """tensors: graph inputs in order; arguments(): the call's arguments by parameter name."""
+    def __str__(self):
+        return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self._shapes)
+
+    def refusal(self, tensors, arguments):
+        """None if the capture serves these inputs, else the reason as text.
+
+        tensors: graph inputs in order; arguments(): the call's arguments by parameter name.
+        """
         values = {}
-        for tensor, shape in zip(tensors, self._shapes):
+        for k, (tensor, shape) in enumerate(zip(tensors, self._shapes)):
             if len(shape) != tensor.dim():
-                return False
-            for have, want in zip(tensor.shape, shape):
+                return f"tensor {k} has {tensor.dim()} dimensions, not {len(shape)}"
+            for axis, (have, want) in enumerate(zip(tensor.shape, shape)):
                 if (values.setdefault(want, have) if isinstance(want, str) else want) != have:
-                    return False
+                    return f"extent {axis} of tensor {k} is {have}, not {values.get(want, want)}"
         for symbol, value in values.items():
             low, high = self._ranges[symbol]
             if value < low or high is not None and value > high:
-                return False
+                return f"extent {symbol} is {value}, outside [{low}, {'' if high is None else high}]"
         if not self._conditions:
-            return True
+            return None
         scope = {"L": arguments(), "torch": torch}
-        try:
-            return all(eval(code, scope) for code in self._conditions)  # noqa: S307  (text made by torch.export)
-        except Exception:  # a guard that cannot be evaluated is not met
-            return False
+        for code, text in self._conditions:
+            try:
+                met = eval(code, scope)  # noqa: S307  (text made by torch.export)
+            except Exception:  # a guard that cannot be evaluated is not met
+                met = False
+            if not met:
+                return f"not {text}"
+        return None
 
 
 def _upper(interval):
@@ -111,28 +131,45 @@ def bind_arguments(module, args, kwargs):
         return {}
 
 
+LOCK = threading.RLock()  # torch.export patches classes of torch while it traces
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+
+def traced_elsewhere():
+    """Is another thread capturing?  torch.compiler.is_compiling() is then true in this thread too."""
+    if LOCK.acquire(blocking=False):
+        LOCK.release()
+        return False
+    return True
+
+
 def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
     """Captures ``module`` called with ``args`` and ``kwargs`` as a Graph of ONNX operators.
 
     module: nn.Module; its parameters are referred to by name, not copied.  It is captured in its present
         train/eval state unless ``train`` is given, and left as it was.
     args, kwargs: example arguments: tensors of a supported dtype, numbers, nested tuples, lists and dicts.
-    dynamic: leave the first extent of every tensor input symbolic where the module allows it.
+    dynamic: True leaves the first extent of every tensor input symbolic where the module allows it; a dictionary
+        {position among the leaves of (args, kwargs): axes} leaves those extents symbolic too.
     debug: make the result of every captured operator an output too.
     Returns a Capture.
     Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
-        DTypeError for complex or quantised tensors; ModelError if torch.export cannot trace the module.
+        DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
+        ModelError if torch.export cannot trace the module.
     """
-    args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
-    # a gradient may be wanted later, so regions without one must be seen even if this call wants none
-    with _prepared(module, train) as cumulative, torch.enable_grad():
+    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced() as reads:
+        args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
         errors = []
-        for shapes in ([_dynamic_shapes(args, kwargs)] if dynamic else []) + [None]:
+        attempts = _attempts(args, kwargs, dynamic)
+        for shapes in attempts:
             try:
                 program, conditions = _export(module, args, kwargs, shapes)
                 if _plain_extents(program):
                     walk = functools.partial(_Walk, module, conditions, args, kwargs, name, cumulative)
-                    return _lower(program, walk).result(debug)
+                    made = _lower(program, walk).result(debug)
+                    made.reads, made.refused_dynamic = reads, shapes is None and len(attempts) > 1
+                    return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
                     raise
@@ -146,8 +183,28 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
 
 
+@contextlib.contextmanager
+def _traced():
+    """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
+    call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), recorded_reads() as reads:
+        yield reads
+
+
+def _same(value):
+    return value
+
+
 def _plain(leaf):
-    return leaf.detach() if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf
+    """A tensor as torch.export takes it; others as they are."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if leaf.layout is not torch.strided:
+        raise _core.UnsupportedOpError(f"an argument of layout {leaf.layout} cannot be captured")
+    if leaf.device.type not in ("cpu", "cuda"):
+        raise _core.DeviceError(f"an argument lies on device {str(leaf.device)!r}")
+    leaf = leaf.clone() if leaf.is_inference() else leaf
+    return leaf.detach() if leaf.requires_grad else leaf
 
 
 def _export_error(module, error):
@@ -161,6 +218,7 @@ def _prepared(module, train):
     """The module in the wanted state, with constructs that export rejects made traceable; yields the statistics of
     batch norms with momentum=None, as {running statistic: call counter}."""
     _refuse_uninitialised(module)
+    replaced = _replace_unusual_parameters(module)
     flags = [(m, m.training) for m in module.modules()] if train is not None else []
     averaging = []
     cumulative = {}
@@ -176,6 +234,8 @@ def _prepared(module, train):
                 m.momentum = 1.0
         yield cumulative
     finally:
+        for table, key, tensor in replaced:
+            table[key] = tensor
         for m in averaging:
             m.momentum = None
         for m, flag in flags:
@@ -189,18 +249,38 @@ def _refuse_uninitialised(module):
             raise _core.ModelError(f"parameter {name!r} has no shape yet: call the lazy module once before capture")
 
 
-def _dynamic_shapes(args, kwargs):
-    auto = torch.export.Dim.AUTO
+def _replace_unusual_parameters(module):
+    """torch.export takes nn.Parameters only, none made in inference mode; returns [(table, key, tensor replaced)]."""
+    replaced, made = [], {}
+    for m in module.modules():
+        for key, tensor in m._parameters.items():
+            if tensor is None or isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference():
+                continue
+            if id(tensor) not in made:
+                plain = tensor.clone() if tensor.is_inference() else tensor.detach()
+                made[id(tensor)] = torch.nn.Parameter(plain, requires_grad=plain.is_floating_point())
+            replaced.append((m._parameters, key, tensor))
+            m._parameters[key] = made[id(tensor)]
+    return replaced
 
-    def mark(leaf):
-        return {0: auto} if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and leaf.shape[0] > 1 else None
-    shapes = pytree.tree_map(mark, (tuple(args), kwargs))
-    return shapes if any(s is not None for s in pytree.tree_leaves(shapes)) else ()
+
+def _attempts(args, kwargs, dynamic):
+    """What to ask torch.export for, one after the other: symbolic extents by leaf, and None for none."""
+    leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
+    first = {k: {0} for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()}
+    wanted = [{k: axes | dynamic.get(k, set()) for k, axes in first.items()}] if isinstance(dynamic, dict) else []
+    wanted += [first] if dynamic else []
+    attempts = []
+    for axes in wanted:
+        auto = [{a: torch.export.Dim.AUTO for a in sorted(axes.get(k, ())) if leaf.shape[a] > 1} or None
+                if isinstance(leaf, torch.Tensor) else None for k, leaf in enumerate(leaves)]
+        shapes = pytree.tree_unflatten(auto, spec)
+        if any(auto) and shapes not in attempts:
+            attempts.append(shapes)
+    return [*attempts, None]
 
 
 def _export(module, args, kwargs, shapes):
-    if shapes == ():
-        raise ValueError("no input has an extent to vary")
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with _quiet():
         program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
@@ -376,7 +456,7 @@ class _Walk:
                 continue
             if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 raise _core.UnsupportedOpError(f"input {node.name!r} of kind {kind} cannot be captured")
-            if kind == "CONSTANT_TENSOR" or not _attribute(self.module, target):
+            if not self._of_module(target):
                 self.b.env[node] = self._constant(node, target)
                 continue
             self.b.fqn[node] = target
@@ -385,7 +465,7 @@ class _Walk:
                 if not node.users and target not in signature.buffers_to_mutate.values():
                     continue
                 first_name[id(tensor)] = self.graph.add_param(target, _onnx_dtype(tensor, target), _shape(tensor))
-                self.params.append((target, kind == "BUFFER"))
+                self.params.append((target, kind != "PARAMETER"))
             self.b.env[node] = first_name[id(tensor)]
         by_fqn = {fqn: self.b.env[node] for node, fqn in self.b.fqn.items() if node in self.b.env}
         self.b.cumulative = {k: by_fqn[v] for k, v in self.cumulative.items() if v in by_fqn}
@@ -403,6 +483,12 @@ class _Walk:
         self.b.env[node] = self.graph.add_input(node.name, _onnx_dtype(value, node.name), shape)
         self.inputs.append(self.leaf_of[node.name])
         self.shapes.append(shape)
+
+    def _of_module(self, target):
+        """Is there a tensor of that name in the module, so that its values may change between calls?"""
+        found = _attribute(self.module, target)
+        lifted = self.program.constants.get(target)
+        return found and isinstance(found[0], torch.Tensor) and (lifted is None or lifted is found[0])
 
     def _constant(self, node, target):
         tensor = self.program.constants.get(target)
@@ -463,7 +549,18 @@ class _Walk:
         return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
-                       transients=transients)
+                       transients=transients, ties=_ties(self.module, self.params))
+
+
+def _ties(module, params):
+    """[(name of a graph param, another name of the same tensor)]."""
+    names = {}
+    for name, tensor in chain(module.named_parameters(remove_duplicate=False),
+                              module.named_buffers(remove_duplicate=False)):
+        names.setdefault(id(tensor), []).append(name)
+    groups = {group[0]: group for group in names.values() if len(group) > 1}
+    return [(name, other) for name, _ in params for group in groups.values() if name in group
+            for other in group if other != name]
 
 
 def _attribute(module, path):

@@ -8,13 +8,17 @@ Must not know: ATen or ONNX operators, or how a function is compiled.
 import collections
 import functools
 import operator
+import time
 from itertools import chain
 
 import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from .capture import Passed, bind_arguments, capture
+from ..verbose import say
+from .aten import ONNX_DTYPE
+from .capture import LOCK, Passed, bind_arguments, capture, traced_elsewhere
+from .state import ModuleState, frozen
 
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
@@ -68,7 +72,7 @@ class DaceModule(torch.nn.Module):
     def _forget(self):
         self._plans = {}       # quick key -> _Plan
         self._captures = {}    # slow key -> [_Captured]
-        self._modes = None     # modules whose training flags are part of the key
+        self._state = ModuleState(self.model)
         self._last = None      # the _Captured used last
         self._recent = None    # the _Plan used last
         self._fast = None      # the core's check that a call is like the last one
@@ -76,10 +80,13 @@ class DaceModule(torch.nn.Module):
         self.transients = []
 
     # -- calling --------------------------------------------------------------------------------
+    __call__ = torch.nn.Module.__call__  # torch.export patches that of the base class, for all threads
+
     def forward(self, *args, **kwargs):
         """Runs the module; the arguments and the result are those of the wrapped module."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and not traced_elsewhere():
             return self.model(*args, **kwargs)
+<<<<<<< HEAD
         if self._fast is not None and not kwargs:
             results = self._fast(*args)
             if results is not NotImplemented:
@@ -89,46 +96,65 @@ class DaceModule(torch.nn.Module):
         self._fast = plan.fast(args) if plan is self._recent else None
         self._recent = plan
         return result
+=======
+        plan = self._find(args, kwargs)
+        try:
+            return plan.run(args, kwargs)
+        except _Outdated as reason:
+            say("capture", f"{self.sdfg_name}: {reason}: captured anew")
+            self._forget()
+            return self._find(args, kwargs).run(args, kwargs)
+>>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
 
     def _find(self, args, kwargs):
         """The plan for these arguments."""
-        key = _quick_key(args, kwargs)
-        modes = self._modes
-        if modes is None:
-            modes = self._modes = list(self.model.modules())
-        key = (key, tuple([m.training for m in modes]), _surroundings())
+        key = (_quick_key(args, kwargs), self._state.key(), _surroundings())
         plan = self._plans.get(key)
         if plan is None:
-            if len(self._plans) >= _MAX_PLANS:
-                del self._plans[next(iter(self._plans))]
-            plan = self._plans[key] = _Plan(self, self._captured(args, kwargs, key), args, kwargs)
+            with LOCK:
+                plan = self._plans.get(key) or self._new_plan(key, args, kwargs)
         self._last = plan.captured
         return plan
 
-    def _captured(self, args, kwargs, key):
+    def _new_plan(self, key, args, kwargs):
+        if len(self._plans) >= _MAX_PLANS:
+            del self._plans[next(iter(self._plans))]
+        captured = self._captured(args, kwargs, key[2])
+        self._plans[key[0], self._state.key(), key[2]] = plan = _Plan(self, captured, args, kwargs)
+        return plan
+
+    def _captured(self, args, kwargs, surroundings):
         """A capture that serves these arguments, made if there is none."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        kind = (str(spec), key[1:], tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else leaf
-                                        for leaf in leaves))
-        known = self._captures.setdefault(kind, [])
+        kind = (str(spec), surroundings, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else
+                                               _leaf_key(leaf) for leaf in leaves))
+        known = self._captures.get((self._state.key(), kind), [])
         for one in known:
-            if one.capture.guard.accepts(tensors, lambda: bind_arguments(self.model, args, kwargs)):
+            reason = one.capture.guard.refusal(tensors, lambda: bind_arguments(self.model, args, kwargs))
+            if reason is None:
                 return one
+            say("capture", f"{self.sdfg_name}: {reason}")
         if sum(map(len, self._captures.values())) > _MAX_CAPTURES:
             self._captures.clear()
-            known = self._captures.setdefault(kind, [])
-        once_static = any(not one.capture.guard.symbolic for one in known)
-        made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=not once_static or len(known) < 2,
-                       debug=self.debug_transients)
-        known.append(_Captured(self, made))
+        begin = time.perf_counter()
+        dynamic = sum(one.capture.refused_dynamic for one in known) < 2 and _varying(leaves, known)
+        made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=dynamic, debug=self.debug_transients)
+        say("capture", f"{self.sdfg_name}: {type(self.model).__name__} captured in {time.perf_counter() - begin:.2f} s: "
+                       f"{len(made.graph.nodes(0))} operators, inputs {made.guard}")
+        self._state.learn(made.reads)
+        known = self._captures.setdefault((self._state.key(), kind), [])
+        known.append(_Captured(self, made, leaves))
         self.transients = [name for name, _ in made.transients]
         return known[-1]
 
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
         """Sets the mode of the wrapped module and all inside it."""
+<<<<<<< HEAD
         self._modes = self._fast = None
+=======
+>>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
         self.model.train(mode)
         self.training = mode
         return self
@@ -142,6 +168,14 @@ class DaceModule(torch.nn.Module):
     def _load_from_state_dict(self, *args, **kwargs):
         return self.model._load_from_state_dict(*args, **kwargs)
 
+    def __setattr__(self, name, value):
+        """Attributes of the wrapped module are set there."""
+        own = self.__dict__
+        if name not in own and "model" in own and name in own["model"].__dict__:
+            setattr(own["model"], name, value)
+        else:
+            super().__setattr__(name, value)
+
     def __getattr__(self, name):
         try:
             return super().__getattr__(name)
@@ -152,8 +186,16 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
+<<<<<<< HEAD
         state.update(_plans={}, _captures={}, _modes=None, _last=None, _recent=None, _fast=None, _hooked=None)
+=======
+        state.update(_plans={}, _captures={}, _state=None, _last=None, _hooked=None)
+>>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
         return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self._state = ModuleState(self.model)
 
     # -- graphs and hooks -----------------------------------------------------------------------
     def reset_sdfg(self):
@@ -249,16 +291,35 @@ def _prepend(hooks, name, func):
 
 
 def _surroundings():
-    """Global modes that a capture has built in."""
+    """Global modes that a capture has built in; refuses those that it cannot honour."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise _core.UnsupportedOpError("torch.func (functorch) transforms do not go through a compiled module: "
+                                       "transform module.model instead")
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        return tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
-    return torch.is_inference_mode_enabled()  # which hides torch.no_grad regions from export
+        low = tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
+        return torch.get_default_dtype(), low
+    return torch.get_default_dtype()
+
+
+def _varying(leaves, known):
+    """{leaf: axes} whose extents differ from those of captures made before; True if there are none."""
+    axes = {}
+    for one in known:
+        for k, (leaf, shape) in enumerate(zip(leaves, one.shapes)):
+            if isinstance(leaf, torch.Tensor) and len(shape) == leaf.dim():
+                axes.setdefault(k, set()).update(a for a, e in enumerate(shape) if e != leaf.shape[a])
+    return {k: found for k, found in axes.items() if found} or True
 
 
 def _leaf_key(leaf):
     if isinstance(leaf, torch.Tensor):
         return leaf.shape, leaf.dtype, leaf.device
-    return type(leaf), leaf
+    held = []
+    key = frozen(leaf, held)
+    if held:
+        raise _core.ValueError_(f"an argument of type {type(leaf).__name__} is neither a tensor nor a number, text or "
+                                "None, nor a tuple, list or dictionary of them")
+    return key
 
 
 def _quick_key(args, kwargs):
@@ -273,18 +334,25 @@ def _quick_key(args, kwargs):
     return str(spec), tuple([_leaf_key(leaf) for leaf in leaves])
 
 
+class _Outdated(Exception):
+    """A capture does not serve the module any more; the reason is the message."""
+
+
 class _Captured:
     """A capture and the functions compiled for it, one for each set of values that need a gradient."""
 
-    def __init__(self, owner, made):
+    def __init__(self, owner, made, leaves):
         self.owner, self.capture = owner, made
+        self.shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else () for leaf in leaves]
         self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
         self.last_function = None
         self.slots = [_slot(owner.model, name) for name, _ in made.params]
-        self.is_buffer = [buffer for _, buffer in made.params]
+        self.ties = [(_slot(owner.model, a), _slot(owner.model, b)) for a, b in made.ties]
 
-    def function(self, inputs, params):
-        """The compiled function for tensors whose requires_grad flags decide what is differentiated."""
+    def function(self, inputs):
+        """The compiled function for tensors whose requires_grad flags decide what is differentiated, with the
+        parameters as they are now."""
+        params = [table[key] for table, key in self.slots]
         flags = None
         if self.owner.backward and torch.is_grad_enabled():
             flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
@@ -295,9 +363,21 @@ class _Captured:
             function = self.functions[flags] = _Function(self, flags)
         self.last_function = function.core
         if function.params is None or not all(map(operator.is_, function.params, params)):
-            function.core.set_params(params)
-            function.params = params
+            with LOCK:  # while another thread traces, the module holds stand-ins
+                function.params = [table[key] for table, key in self.slots]
+                function.core.set_params(function.params)
         return function.core
+
+    def outdated(self):
+        """What became of the parameters that this capture no longer serves, or None."""
+        for (table, key), (name, _) in zip(self.slots, self.capture.params):
+            tensor, (dtype, shape, _) = table[key], self.capture.graph.info(name)
+            if ONNX_DTYPE.get(tensor.dtype) != dtype or tuple(tensor.shape) != tuple(shape):
+                return f"{name!r} has changed its type or shape"
+        for (a, i), (b, j) in self.ties:
+            if a[i] is not b[j]:
+                return f"{i!r} and {j!r} are no longer tied"
+        return None
 
 
 class _Function:
@@ -354,6 +434,7 @@ class _Plan:
         leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
         inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
         captured = self.captured
+<<<<<<< HEAD
         params = [table[key] for table, key in captured.slots]
         function = captured.function(inputs, params)
         self.function = function
@@ -371,6 +452,19 @@ class _Plan:
 
     def finish(self, results, leaves):
         """The module's result and side effects, from the results of the function."""
+=======
+        if captured.ties and (reason := captured.outdated()):
+            raise _Outdated(reason)
+        function = captured.function(inputs)
+        if self.seed:
+            inputs = (*inputs, torch.empty((), dtype=torch.int64).random_())  # from torch's own generator
+        try:
+            results = function(*inputs)
+        except (_core.DTypeError, _core.ShapeError):
+            if reason := captured.outdated():
+                raise _Outdated(reason) from None
+            raise
+>>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
         if self.single:
             return results[0]
         if self.mutated or self.changed:
@@ -382,7 +476,7 @@ class _Plan:
         return pytree.tree_unflatten(values, self.spec)
 
     def _write_back(self, results, leaves):
-        with torch.no_grad():
+        with LOCK, torch.no_grad():  # as above: not into stand-ins
             if self.mutated:
                 torch._foreach_copy_([table[key] for _, table, key in self.mutated],
                                      [results[i].detach() for i, _, _ in self.mutated])

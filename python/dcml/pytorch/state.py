@@ -1,0 +1,104 @@
+"""What a capture has built in besides tensors: the tree of modules, their hooks and the attributes that forward reads.
+
+The one idea: a call compares the attribute dictionaries of all modules with the ones it saw last, by
+identity; only when something differs is a key made of the values, so that a change is seen and costs nothing
+while there is none.
+Must not know: captures, graphs or tensors' values.
+"""
+import contextlib
+import itertools
+
+import torch
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
+_OWN = set(vars(torch.nn.Module())) - {"training"} | {"_flat_weights", "_flat_weight_refs"}  # tables of tensors
+
+
+class ModuleState:
+    """Watches ``module`` and all modules inside it."""
+
+    def __init__(self, module):
+        self._module = module
+        self._reads = set()      # names of attributes that some forward has read
+        self._tables = None      # dictionaries to watch
+        self._seen = None        # their values when the key was made
+        self._key = None
+        self._known = {}         # description -> (small number, values that the description names by identity)
+
+    def key(self):
+        """A number that is the same exactly while tree, hooks and attributes read are the same."""
+        if self._tables is not None:
+            with contextlib.suppress(Exception):  # values whose comparison fails are not the ones seen
+                if [*map(list, map(dict.values, self._tables))] == self._seen:
+                    return self._key
+        return self._renew()
+
+    def _renew(self):
+        modules = list(self._module.modules())
+        self._tables = [table for m in modules
+                        for table in (vars(m), m._modules, *[getattr(m, name) for name in _HOOKS])]
+        self._seen = [*map(list, map(dict.values, self._tables))]
+        held = []
+        description = tuple([(id(m), type(m), *_pairs(m._modules, held), *self._attributes(m, held), *_hooks(m, held))
+                             for m in modules])
+        held.extend(modules)
+        self._key, _ = self._known.setdefault(description, (len(self._known), held))
+        return self._key
+
+    def _attributes(self, module, held):
+        return [(name, frozen(value, held)) for name, value in vars(module).items() if name in self._reads]
+
+    def learn(self, names):
+        """Tells that forward reads attributes of these names."""
+        names = names - _OWN
+        if not names <= self._reads:
+            self._reads |= names
+            self._tables = None
+
+
+def _pairs(table, held):
+    held.extend(table.values())
+    return [(name, id(value)) for name, value in table.items()]
+
+
+def _hooks(module, held):
+    return list(itertools.chain.from_iterable(_pairs(getattr(module, name), held) for name in _HOOKS))
+
+
+def frozen(value, held):
+    """A hashable stand-in that differs where the values differ; objects stand for themselves and go into ``held``."""
+    if isinstance(value, _PLAIN):
+        return type(value), value
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor  # its values are read at each call
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)  # tells -0.0 from 0.0, and a NaN from no other
+    if type(value) in (list, tuple):
+        return type(value), tuple([frozen(v, held) for v in value])
+    if type(value) is dict:
+        return dict, tuple([(frozen(k, held), frozen(v, held)) for k, v in value.items()])
+    held.append(value)
+    return id(value)
+
+
+@contextlib.contextmanager
+def recorded_reads():
+    """Yields a set that receives the names of all attributes of modules that are read in this context.
+
+    The method that records is put into torch.nn.Module, so that one thread may do this at a time.
+    """
+    names = set()
+
+    def read(self, name):
+        names.add(name)
+        return object.__getattribute__(self, name)
+    own = torch.nn.Module.__dict__.get("__getattribute__")
+    torch.nn.Module.__getattribute__ = read
+    try:
+        yield names
+    finally:
+        if own is None:
+            del torch.nn.Module.__getattribute__
+        else:
+            torch.nn.Module.__getattribute__ = own
