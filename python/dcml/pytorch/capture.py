@@ -13,6 +13,7 @@ import operator
 import os
 import re
 import threading
+import traceback
 import warnings
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +26,7 @@ from torch.utils import _pytree as pytree
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from .state import recorded_reads
+from .traceable import traceable
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -42,6 +44,7 @@ class Capture:
     mutated: (graph output index, qualified name) of each buffer that a call changes.
     changed_inputs: (graph output index, position among the leaves) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
+    checks: (graph output index, message) of conditions that must be true after each call.
     reads: names of attributes of modules that were read; other values of them may mean another graph.
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.
@@ -57,6 +60,7 @@ class Capture:
     seed: bool
     guard: "Guard"
     transients: list = field(default_factory=list)
+    checks: list = field(default_factory=list)
     reads: set = field(default_factory=set)
     ties: list = field(default_factory=list)
     refused_dynamic: bool = False
@@ -187,7 +191,8 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
 def _traced():
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), recorded_reads() as reads:
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), traceable(), \
+            recorded_reads() as reads:
         yield reads
 
 
@@ -207,9 +212,29 @@ def _plain(leaf):
     return leaf.detach() if leaf.requires_grad else leaf
 
 
+_VALUES = {"DynamicOutputShapeException": "the extents of its result depend on values of tensors",
+           "GuardOnDataDependentSymNode": "Python code that branches on values of tensors",
+           "DataDependentOutputException": "Python code that branches on values of tensors",
+           "UserError": "Python code that branches on values of tensors"}
+
+
 def _export_error(module, error):
+    reason = _VALUES.get(type(error).__name__)
+    if reason and (type(error).__name__ != "UserError" or "data-dependent" in str(error)):
+        what = getattr(error, "func", None) or type(module).__name__
+        return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{_traced_line(error)}")
     text = str(error).strip().split("\n\n")[0]
     return _core.ModelError(f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}")
+
+
+def _traced_line(error):
+    """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
+    inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
+    own = [f for f in frames[inside + 1:] if "/torch/" not in f.filename.replace("\\", "/")]
+    own = own or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
+                  and f.name == "forward"]
+    return f" ({own[-1].filename}:{own[-1].lineno}: {(own[-1].line or '').strip()})" if own else ""
 
 
 # -- torch.export ----------------------------------------------------------------------------------
@@ -518,6 +543,7 @@ class _Walk:
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf) for name, leaf in changed]
+        self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
     def _user_output(self, value):
         if not isinstance(value, torch.fx.Node):
@@ -549,7 +575,7 @@ class _Walk:
         return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
-                       transients=transients, ties=_ties(self.module, self.params))
+                       transients=transients, checks=self.checks, ties=_ties(self.module, self.params))
 
 
 def _ties(module, params):

@@ -424,11 +424,11 @@ class _Plan:
         plain = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if plain and made.inputs == list(range(len(args))) else made.inputs
         self.mutated = [(index, *_slot(owner.model, name)) for index, name in made.mutated]
-        self.changed = made.changed_inputs
+        self.changed, self.checks = made.changed_inputs, made.checks
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.extra)
+                       and not self.checks and not self.extra)
 
     def run(self, args, kwargs):
         leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
@@ -467,6 +467,9 @@ class _Plan:
 >>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
         if self.single:
             return results[0]
+        for index, message in self.checks:
+            if not results[index]:
+                raise ValueError(message)
         if self.mutated or self.changed:
             self._write_back(results, leaves)
         values = [results[o] if type(o) is int else leaves[o.leaf] if type(o) is Passed else o.value

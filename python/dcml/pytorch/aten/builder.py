@@ -112,6 +112,7 @@ class Builder:
         self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
+        self.checks = []       # (value name, message) of conditions that a call must find true
         self.seed = None       # name of the random seed input, once asked for
         self._streams = 0
         self._consts = {}

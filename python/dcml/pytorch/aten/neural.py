@@ -349,20 +349,15 @@ def _(b, n, x, target, weight=None, reduction=1, ignore_index=-100, smoothing=0.
 
 
 def _loss(*overloads):
-    """Registers f(b, x, y, const, ...) -> unreduced loss; torch's signature is (x, y, ..., reduction last)."""
+    """Registers f(b, x, y, const, **others) -> unreduced loss; the arguments' names are those of torch's schema."""
     def register(f):
         @row(*overloads)
-        def loss(b, n, x, y, *args, **kwargs):
+        def loss(b, n, *args, **kwargs):
+            kwargs.update(zip([a.name for a in n.target._schema.arguments], args))
+            x, y, reduction = kwargs.pop("self"), kwargs.pop("target"), kwargs.pop("reduction", 1)
             dtype = meta(n).dtype
-            position = 1 if "huber" in str(n.target) or "smooth_l1" in str(n.target) else len(args)
-            args = list(args)
-            reduction = kwargs.pop("reduction", 1)
-            if "kl_div" in str(n.target) or position == 1:
-                reduction = args.pop(0) if args else reduction
-            elif args:
-                reduction = args.pop()
             r = len(torch.broadcast_shapes(meta(x).shape, meta(y).shape))
-            each = f(b, b(x, dtype), b(y, dtype), lambda v: b.const(v, dtype), *args, **kwargs)
+            each = f(b, b(x, dtype), b(y, dtype), lambda v: b.const(v, dtype), **kwargs)
             return _reduced(b, each, r, reduction)
         return loss
     return register

@@ -9,7 +9,8 @@ from .builder import (INT64_MAX, TABLE, Decline, dims, meta, norm_axes, norm_axi
 # -- reshapes --------------------------------------------------------------------------------------
 @row("view.default", "reshape.default", "_unsafe_view.default", "unsafe_view.default", "_reshape_copy.default")
 def _(b, n, x, sizes):
-    return b.reshape(b(x), sizes, dims(x))
+    known = [d if isinstance(d, int) else s for d, s in zip(dims(n), sizes)]  # export may know what -1 stands for
+    return b.reshape(b(x), known, dims(x))
 
 
 @row("view_as.default", "reshape_as.default")

@@ -44,6 +44,10 @@ for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scala
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
 
 for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default",
-               "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
-               "aten._assert_async.msg"):
+               "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default"):
     TABLE[_check] = lambda b, n, *_, **__: None
+
+
+@row("_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg")
+def _(b, n, condition, message="an assertion of the module failed", *_):
+    b.checks.append((b(condition, torch.bool), message))

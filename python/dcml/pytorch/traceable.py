@@ -1,0 +1,63 @@
+"""Functions of torch that decide by the values of tensors, in a form that torch.export can trace.
+
+The one idea: what they decide is either a hint, which may be left out, or an error, which becomes an assertion
+inside the graph that each call checks.
+Must not know: graphs or operators.
+"""
+import contextlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch.nn.modules import transformer
+
+
+def _detect_is_causal_mask(mask, is_causal=None, size=None):
+    """A hint for faster kernels; the mask itself is applied in any case."""
+    return is_causal is True
+
+
+def _gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """As in torch.nn.functional, which raises ValueError at once for a negative variance."""
+    if isinstance(var, torch.Tensor):
+        torch._assert_async(torch.any(var < 0).logical_not(), "var has negative entry/entries")
+        var = _fitted_variance(var, input)
+        var = _floored(var, eps)
+        loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var) + (0.5 * math.log(2 * math.pi) if full else 0)
+        return {"none": lambda v: v, "mean": torch.mean, "sum": torch.sum}[reduction](loss)
+    return _GAUSSIAN_NLL_LOSS(input, target, var, full=full, eps=eps, reduction=reduction)
+
+
+_GAUSSIAN_NLL_LOSS = F.gaussian_nll_loss  # for a variance that is a number
+
+
+def _floored(var, eps):
+    """max(var, eps), where the gradient passes as if the floor were not there."""
+    return var + (var.clamp(min=eps) - var).detach()
+
+
+def _fitted_variance(var, input):
+    if var.shape == input.shape:
+        return var
+    if var.shape == input.shape[:-1]:
+        return var.unsqueeze(-1)
+    if var.dim() == input.dim() and var.shape[-1] == 1 and var.shape[:-1] == input.shape[:-1]:
+        return var
+    raise ValueError("var is of incorrect size")
+
+
+_REPLACED = ((F, "gaussian_nll_loss", _gaussian_nll_loss),
+             (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
+
+
+@contextlib.contextmanager
+def traceable():
+    """Puts the replacements in place; one thread may do this at a time."""
+    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
+    try:
+        for owner, name, function in _REPLACED:
+            setattr(owner, name, function)
+        yield
+    finally:
+        for owner, name, function in kept:
+            setattr(owner, name, function)
