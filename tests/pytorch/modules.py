@@ -1,7 +1,6 @@
 """The cases of torch's own module database, and how a wrapped module is compared with the module itself."""
 import copy
 import importlib.util
-import itertools
 import sys
 import types
 import unittest
@@ -16,7 +15,6 @@ from torch.utils import _pytree as pytree  # noqa: E402
 
 from dcml.pytorch import DaceModule  # noqa: E402
 
-# drawn from our own stream of random numbers in training: what they compute is tested by properties
 RANDOM = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU")
 
 
@@ -90,13 +88,34 @@ def compare(module, args, kwargs, rtol=1e-3, atol=1e-4):
 
 
 def all_infos():
+    """The entries of the database, those of torch.nn.quantized and the like left out."""
     return [info for info in module_db if info.module_cls.__module__.startswith("torch.nn")]
 
 
-def is_random(name):
+def draws_numbers(name):
+    """Does this case draw random numbers?  They come from our own stream, so that values differ from torch's."""
     kind = name.split(" ")[0].rsplit(".", 1)[-1]
     return kind in RANDOM and " train " in name
 
 
-def total(infos, per_mode=None):
-    return sum(1 for _ in itertools.chain.from_iterable(cases(i, per_mode) for i in infos))
+def check_random(module, x):
+    """A training call of a dropout or RReLU: every element is one that torch could have drawn, and the gradient is that
+    of the same draw."""
+    compiled = DaceModule(copy.deepcopy(module), backward=True)
+    x = x.detach().clone().requires_grad_()
+    y = compiled(x)
+    slope, = torch.autograd.grad(y.sum(), x)
+    if isinstance(module, torch.nn.RReLU):
+        torch.testing.assert_close(y, slope * x)
+        assert (slope[x > 0] == 1).all()
+        assert ((slope >= module.lower - 1e-6) & (slope <= module.upper + 1e-6))[x < 0].all()
+    elif "Alpha" in type(module).__name__:
+        negative, p = -1.7580993408473766, module.p  # the value that torch puts for dropped elements
+        scale = (1 - p + p * (1 - p) * negative ** 2) ** -0.5
+        shift = -scale * negative * p
+        torch.testing.assert_close(y, torch.where(slope != 0, scale * x + shift, scale * negative + shift))
+    else:
+        torch.testing.assert_close(y, slope * x)
+        kept = torch.full((), 1 / (1 - module.p))
+        assert ((slope == 0) | torch.isclose(slope, kept)).all()
+        assert module.p == 0 or x.numel() < 64 or 0 < (slope == 0).sum() < x.numel()

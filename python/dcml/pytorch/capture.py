@@ -431,6 +431,7 @@ def _source(node):
     """' (file:line: code)' of the user's line that made a node."""
     trace = node.meta.get("stack_trace") or ""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
+    frames = [f for f in frames if os.path.dirname(f[0]) != os.path.dirname(__file__)]
     own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
     return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
 
