@@ -6,6 +6,7 @@ from captured import Call, check, run_capture
 from torch import nn
 
 import dcml
+from dcml.pytorch import DaceModule
 from dcml.pytorch.capture import Fixed, Passed, bind_arguments, capture
 
 
@@ -169,9 +170,24 @@ def test_complex_numbers_are_refused():
         capture(Call(lambda x: x), (torch.randn(4, dtype=torch.complex64),))
 
 
+def test_branching_on_values_is_refused_with_its_line():
+    def forward(x):
+        return x + 1 if x.sum() > 0 else x
+    with pytest.raises(dcml.UnsupportedOpError, match=r"branches on values.*test_capture\.py:\d+: return x \+ 1 if"):
+        capture(Call(forward), (torch.randn(4),))
+
+
 def test_module_that_cannot_be_traced_is_a_model_error():
-    with pytest.raises(dcml.ModelError, match="cannot trace Call"):
-        capture(Call(lambda x: x + 1 if x.sum() > 0 else x), (torch.randn(4),))
+    with pytest.raises(dcml.ModelError, match="cannot trace Call: ZeroDivisionError"):
+        capture(Call(lambda x: x * (1 // 0)), (torch.randn(4),))
+
+
+def test_assertions_are_checked_at_each_call():
+    loss = DaceModule(nn.GaussianNLLLoss())
+    x = torch.ones(3)
+    torch.testing.assert_close(loss(x, x * 2, x), nn.GaussianNLLLoss()(x, x * 2, x))
+    with pytest.raises(ValueError, match="var has negative"):
+        loss(x, x * 2, -x)
 
 
 def test_lazy_module_is_refused_by_name():
