@@ -19,7 +19,7 @@ typedef struct {
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_empty, *apply; /* looked up on first use */
-  PyObject *requires_grad, *training; /* names */
+  PyObject *requires_grad; /* a name */
 } module_state;
 
 typedef struct {

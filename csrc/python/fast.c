@@ -15,12 +15,12 @@ typedef struct {
   PyObject_HEAD
   PyObject *function, *params; /* the tuple that the function has */
   PyObject *slots;             /* tuple of (dict, key): where each parameter is found */
-  PyObject *modules;           /* tuple of dicts with the key "training" */
+  PyObject *tables;            /* tuple of (dict, tuple of its values): modules' attributes, children and hooks */
   PyObject *last;              /* callable that makes the last input, or None */
   PyObject *probes;            /* tuple of callables without arguments ... */
   PyObject *answers;           /* ... and the objects that they returned */
   expected_input *inputs;
-  bool *modes, *needs_grad; /* by module, by parameter */
+  bool *needs_grad; /* by parameter */
   Py_ssize_t n_inputs;
   bool watches_grad;
 } FastObject;
@@ -42,14 +42,6 @@ static int note_input(module_state *state, PyObject *tensor, expected_input *out
   if (out->dims) memcpy(out->dims, view.array.dims, view.array.rank * sizeof *out->dims);
   release_view(&view);
   return out->dims ? 0 : (PyErr_NoMemory(), -1);
-}
-
-static int note_modules(FastObject *self, PyObject *modules, PyObject *training) {
-  self->modules = PySequence_Tuple(modules);
-  Py_ssize_t n = self->modules ? PyTuple_GET_SIZE(self->modules) : 0;
-  self->modes = PyMem_Calloc((size_t)n + 1, sizeof *self->modes);
-  for (Py_ssize_t k = 0; self->modes && k < n; k++) self->modes[k] = PyDict_GetItem(PyTuple_GET_ITEM(self->modules, k), training) == Py_True;
-  return self->modules && self->modes ? 0 : -1;
 }
 
 static int note_answers(FastObject *self) {
@@ -74,20 +66,21 @@ static int note_params(FastObject *self, PyObject *slots, PyObject *requires_gra
   return self->needs_grad ? 0 : -1;
 }
 
-/* Fast(function, inputs, slots, modules, probes, watches_grad, last) */
+/* Fast(function, inputs, slots, tables, probes, watches_grad, last) */
 static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   module_state *state = PyType_GetModuleState(type);
-  PyObject *function, *inputs, *slots, *modules, *probes, *last;
+  PyObject *function, *inputs, *slots, *tables, *probes, *last;
   int watches_grad;
   (void)kwargs;
-  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &modules, &PyTuple_Type, &probes,
+  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &tables, &PyTuple_Type, &probes,
                         &watches_grad, &last))
     return NULL;
   FastObject *self = (FastObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
+  self->tables = PySequence_Tuple(tables);
   self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
-  int failed = !self->inputs || note_params(self, slots, state->requires_grad) || note_modules(self, modules, state->training) || note_answers(self);
+  int failed = !self->tables || !self->inputs || note_params(self, slots, state->requires_grad) || note_answers(self);
   for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
     failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
   if (!failed) return (PyObject *)self;
@@ -100,7 +93,7 @@ static int fast_traverse(FastObject *self, visitproc visit, void *arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->params);
   Py_VISIT(self->slots);
-  Py_VISIT(self->modules);
+  Py_VISIT(self->tables);
   Py_VISIT(self->probes);
   Py_VISIT(self->last);
   return 0;
@@ -110,7 +103,7 @@ static int fast_clear(FastObject *self) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->params);
   Py_CLEAR(self->slots);
-  Py_CLEAR(self->modules);
+  Py_CLEAR(self->tables);
   Py_CLEAR(self->probes);
   Py_CLEAR(self->last);
   Py_CLEAR(self->answers);
@@ -123,7 +116,6 @@ static void fast_dealloc(FastObject *self) {
   fast_clear(self);
   for (Py_ssize_t k = 0; self->inputs && k < self->n_inputs; k++) PyMem_Free(self->inputs[k].dims);
   PyMem_Free(self->inputs);
-  PyMem_Free(self->modes);
   PyMem_Free(self->needs_grad);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);
@@ -149,9 +141,19 @@ static bool same_params(module_state *state, const FastObject *self) {
   return true;
 }
 
-static bool same_surroundings(module_state *state, const FastObject *self) {
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->modules); k++)
-    if ((PyDict_GetItem(PyTuple_GET_ITEM(self->modules, k), state->training) == Py_True) != self->modes[k]) return false;
+/* The same objects, in the same order, as when the table was noted. */
+static bool same_table(PyObject *pair) {
+  PyObject *table = PyTuple_GET_ITEM(pair, 0), *values = PyTuple_GET_ITEM(pair, 1), *value;
+  Py_ssize_t at = 0, k = 0, n = PyTuple_GET_SIZE(values);
+  if (PyDict_GET_SIZE(table) != n) return false;
+  while (PyDict_Next(table, &at, NULL, &value))
+    if (value != PyTuple_GET_ITEM(values, k++)) return false;
+  return true;
+}
+
+static bool same_surroundings(const FastObject *self) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->tables); k++)
+    if (!same_table(PyTuple_GET_ITEM(self->tables, k))) return false;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->probes); k++) {
     PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->probes, k));
     bool same = answer == PyTuple_GET_ITEM(self->answers, k); /* True, False and None are single objects */
@@ -174,7 +176,7 @@ static PyObject *with_last(const FastObject *self, PyObject *args) {
 /* fast(*inputs) -> outputs or NotImplemented */
 static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
   module_state *state = state_of((PyObject *)self);
-  bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(state, self) && same_params(state, self);
+  bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(self) && same_params(state, self);
   for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, PyTuple_GET_ITEM(args, k), &self->inputs[k]);
   if (!same) Py_RETURN_NOTIMPLEMENTED;
   PyObject *all = self->last == Py_None ? Py_NewRef(args) : with_last(self, args);
@@ -185,5 +187,5 @@ static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyType_Slot fast_slots[] = {{Py_tp_new, fast_new},         {Py_tp_dealloc, fast_dealloc}, {Py_tp_traverse, fast_traverse},
                                    {Py_tp_clear, fast_clear},     {Py_tp_call, fast_call},
-                                   {Py_tp_doc, "Fast(function, inputs, slots, modules, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
+                                   {Py_tp_doc, "Fast(function, inputs, slots, tables, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
 PyType_Spec fast_spec = {"dcml._core.Fast", sizeof(FastObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, fast_slots};

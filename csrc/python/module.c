@@ -119,8 +119,8 @@ static int core_exec(PyObject *module) {
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
   state->fast_type = add_type(module, &fast_spec);
-  state->requires_grad = PyUnicode_InternFromString("requires_grad"), state->training = PyUnicode_InternFromString("training");
-  bool made = state->graph_type && state->function_type && state->call_type && state->fast_type && state->requires_grad && state->training;
+  state->requires_grad = PyUnicode_InternFromString("requires_grad");
+  bool made = state->graph_type && state->function_type && state->call_type && state->fast_type && state->requires_grad;
   return state->pool && made ? 0 : -1;
 }
 
@@ -145,7 +145,6 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->call_type);
   Py_CLEAR(state->fast_type);
   Py_CLEAR(state->requires_grad);
-  Py_CLEAR(state->training);
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->apply);

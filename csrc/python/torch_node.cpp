@@ -74,6 +74,8 @@ class CompiledBackward : public torch::autograd::Node {
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
     variable_list results = run(grads);
     if (!at::GradMode::is_enabled()) return results;
+    for (auto& result : results) /* the error needs something to hang on, whatever the given gradients require */
+      if (result.defined()) result = result.detach().set_requires_grad(true);
     torch::autograd::DelayedError error("a compiled function cannot be differentiated twice", (int64_t)results.size());
     return error.apply(std::move(results));
   }

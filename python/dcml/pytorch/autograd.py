@@ -9,7 +9,6 @@ Must not know: plans, graphs or modules.
 import os
 
 import torch
-from torch.autograd.function import once_differentiable
 
 
 class _Node(torch.autograd.Function):
@@ -24,13 +23,22 @@ class _Node(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *grads):
         ctx.saved_tensors  # noqa: B018  (raises if the graph was freed or a tensor changed in place)
         result = [None] * ctx.n_tensors
-        for position, grad in zip(ctx.positions, ctx.call.backward(grads)):
+        with torch.no_grad():
+            found = ctx.call.backward(grads)
+        for position, grad in zip(ctx.positions, _once(found)):
             result[position] = grad
         return (None, None, *result)
+
+
+def _once(grads):
+    """Gradients that raise if a graph is asked for (create_graph=True) and they are then differentiated themselves."""
+    if not torch.is_grad_enabled():
+        return grads
+    error = torch._C._functions.DelayedError("a compiled function cannot be differentiated twice", 1)
+    return [None if grad is None else error(grad.detach().requires_grad_()) for grad in grads]
 
 
 def _apply(function, inputs):

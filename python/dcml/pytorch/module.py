@@ -75,7 +75,6 @@ class DaceModule(torch.nn.Module):
         self._state = ModuleState(self.model)
         self._last = None      # the _Captured used last
         self._recent = None    # the _Plan used last
-        self._fast = None      # the core's check that a call is like the last one
         self._hooked = None    # the graph that a post_onnx hook is looking at
         self.transients = []
 
@@ -86,25 +85,26 @@ class DaceModule(torch.nn.Module):
         """Runs the module; the arguments and the result are those of the wrapped module."""
         if torch.compiler.is_compiling() and not traced_elsewhere():
             return self.model(*args, **kwargs)
-<<<<<<< HEAD
-        if self._fast is not None and not kwargs:
-            results = self._fast(*args)
-            if results is not NotImplemented:
-                return self._recent.finish(results, args)
-        plan = self._find(args, kwargs)
-        result = plan.run(args, kwargs)
-        self._fast = plan.fast(args) if plan is self._recent else None
-        self._recent = plan
-        return result
-=======
-        plan = self._find(args, kwargs)
+        recent = self._recent
         try:
-            return plan.run(args, kwargs)
-        except _Outdated as reason:
-            say("capture", f"{self.sdfg_name}: {reason}: captured anew")
-            self._forget()
-            return self._find(args, kwargs).run(args, kwargs)
->>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
+            if recent is not None and recent.check is not None and not kwargs:
+                results = recent.check(*args)
+                if results is not NotImplemented:
+                    return recent.finish(results, args)
+            return self._run(args, kwargs)
+        except (_core.DTypeError, _core.ShapeError, _Outdated):
+            reason = self._last is not None and self._last.outdated()
+            if not reason:
+                raise
+        say("capture", f"{self.sdfg_name}: {reason}: captured anew")
+        self._forget()
+        return self._run(args, kwargs)
+
+    def _run(self, args, kwargs):
+        plan = self._find(args, kwargs)
+        again = plan is self._recent
+        self.__dict__["_recent"] = plan  # past the attributes of a module, which cost a microsecond
+        return plan.run(args, kwargs, again)
 
     def _find(self, args, kwargs):
         """The plan for these arguments."""
@@ -113,7 +113,7 @@ class DaceModule(torch.nn.Module):
         if plan is None:
             with LOCK:
                 plan = self._plans.get(key) or self._new_plan(key, args, kwargs)
-        self._last = plan.captured
+        self.__dict__["_last"] = plan.captured
         return plan
 
     def _new_plan(self, key, args, kwargs):
@@ -151,10 +151,6 @@ class DaceModule(torch.nn.Module):
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
         """Sets the mode of the wrapped module and all inside it."""
-<<<<<<< HEAD
-        self._modes = self._fast = None
-=======
->>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
         self.model.train(mode)
         self.training = mode
         return self
@@ -186,11 +182,7 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-<<<<<<< HEAD
-        state.update(_plans={}, _captures={}, _modes=None, _last=None, _recent=None, _fast=None, _hooked=None)
-=======
-        state.update(_plans={}, _captures={}, _state=None, _last=None, _hooked=None)
->>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
+        state.update(_plans={}, _captures={}, _state=None, _last=None, _recent=None, _hooked=None)
         return state
 
     def __setstate__(self, state):
@@ -295,6 +287,8 @@ def _surroundings():
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise _core.UnsupportedOpError("torch.func (functorch) transforms do not go through a compiled module: "
                                        "transform module.model instead")
+    if _forward_level() >= 0:
+        raise _core.UnsupportedOpError("forward-mode differentiation does not go through a compiled module")
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         low = tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
         return torch.get_default_dtype(), low
@@ -412,7 +406,12 @@ def _seed():
     return torch.empty((), dtype=torch.int64).random_()
 
 
-_PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled)
+def _forward_level():
+    return torch.autograd.forward_ad._current_level
+
+
+_PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled,
+           torch.get_default_dtype, torch._C._functorch.peek_interpreter_stack, _forward_level)
 
 
 class _Plan:
@@ -420,7 +419,7 @@ class _Plan:
 
     def __init__(self, owner, captured, args, kwargs):
         made = captured.capture
-        self.captured, self.seed = captured, made.seed
+        self.captured, self.seed, self.check = captured, made.seed, None
         plain = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if plain and made.inputs == list(range(len(args))) else made.inputs
         self.mutated = [(index, *_slot(owner.model, name)) for index, name in made.mutated]
@@ -430,41 +429,31 @@ class _Plan:
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.extra)
 
-    def run(self, args, kwargs):
+    def run(self, args, kwargs, again=False):
+        """Runs; ``again``: calls like this one are frequent, so that a check for them pays."""
         leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
         inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
         captured = self.captured
-<<<<<<< HEAD
-        params = [table[key] for table, key in captured.slots]
-        function = captured.function(inputs, params)
-        self.function = function
-        if self.seed:
-            inputs = (*inputs, _seed())
-        return self.finish(function(*inputs), leaves)
-
-    def fast(self, args):
-        """The core's check for calls like the last one, or None where Python has to look at the arguments."""
-        if self.inputs is not None or torch._C._is_any_autocast_enabled():
-            return None
-        owner = self.captured.owner
-        return _core.Fast(self.function, args, self.captured.slots, [m.__dict__ for m in owner._modes], _PROBES,
-                          owner.backward, _seed if self.seed else None)
-
-    def finish(self, results, leaves):
-        """The module's result and side effects, from the results of the function."""
-=======
         if captured.ties and (reason := captured.outdated()):
             raise _Outdated(reason)
         function = captured.function(inputs)
         if self.seed:
-            inputs = (*inputs, torch.empty((), dtype=torch.int64).random_())  # from torch's own generator
-        try:
-            results = function(*inputs)
-        except (_core.DTypeError, _core.ShapeError):
-            if reason := captured.outdated():
-                raise _Outdated(reason) from None
-            raise
->>>>>>> efc1e23 (What a capture has built in is watched: attributes, tree, hooks, ties; captures from several threads; gradients of empty sums are zero; tensors without memory are refused)
+            inputs = (*inputs, _seed())
+        results = function(*inputs)
+        if again and self.check is None and self.inputs is None:
+            self.check = self._make_check(function, args)
+        return self.finish(results, leaves)
+
+    def _make_check(self, function, args):
+        """The core's check for calls like this one, or None where Python has to look at the arguments."""
+        captured = self.captured
+        if captured.ties or torch._C._is_any_autocast_enabled() or _forward_level() >= 0:
+            return None
+        return _core.Fast(function, args, captured.slots, captured.owner._state.watched(), _PROBES,
+                          captured.owner.backward, _seed if self.seed else None)
+
+    def finish(self, results, leaves):
+        """The module's result and side effects, from the results of the function."""
         if self.single:
             return results[0]
         for index, message in self.checks:

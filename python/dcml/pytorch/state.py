@@ -34,6 +34,10 @@ class ModuleState:
                     return self._key
         return self._renew()
 
+    def watched(self):
+        """[(dictionary, tuple of its values)] as they were when the last key was made."""
+        return list(zip(self._tables, map(tuple, self._seen)))
+
     def _renew(self):
         modules = list(self._module.modules())
         self._tables = [table for m in modules

@@ -1,0 +1,18 @@
+"""The autograd node that is not the default one passes the tests of semantics too, in a process of its own."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dcml.pytorch import autograd
+
+
+def test_semantics_with_the_python_node():
+    if autograd.apply is autograd._apply:
+        pytest.skip("the Python node is the one that all other tests use")
+    here = os.path.dirname(__file__)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", os.path.join(here, "test_semantics.py")],
+                          capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "DCML_AUTOGRAD": "python", "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0, done.stdout[-3000:]
