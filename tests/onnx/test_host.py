@@ -7,6 +7,7 @@ import pytest
 import dcml
 from dcml.autodiff import vjp
 from dcml.onnx import ONNXModel
+from dcml.onnx.host.compiled import Compiled
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -272,15 +273,29 @@ def test_a_model_of_ordinary_operators_stays_one_function():
     assert ONNXModel("m", proto)._program is None
 
 
-def test_a_changing_extent_compiles_nothing_new():
+def test_a_changing_extent_compiles_nothing_new(monkeypatch):
+    made = []
+    monkeypatch.setattr(Compiled, "_function", lambda self, shapes, make=Compiled._function: made.append(shapes) or make(self, shapes))
     compiled = ONNXModel("m", computed_shape())
     for n in (2, 3):
         compiled(np.r_[np.ones(n), -np.ones(6 - n)])
-    start = time.perf_counter()
-    for n in (4, 5, 6):
-        x = np.r_[np.ones(n), -np.ones(6 - n)]
-        np.testing.assert_allclose(compiled(x), np.full(n, 4.0 * n))
-    assert time.perf_counter() - start < 0.1
+    functions = len(made)
+    for n in (4, 5, 6, 1, 0):
+        np.testing.assert_allclose(compiled(np.r_[np.ones(n), -np.ones(6 - n)]), np.full(n, 4.0 * n))
+    assert len(made) == functions
+
+
+def test_extents_that_were_equal_by_chance_may_differ_later():
+    body = graph([node("MatMul", "a b", "c")], [], [tensor("c")])
+    proto = model([node("If", "yes", "c", then_branch=body, else_branch=body)], [tensor("a", F64, ["n", "k"]), tensor("b", F64, ["k", "m"])],
+                  [tensor("c", F64, ["n", "m"])], [("yes", True)])
+    compiled = ONNXModel("m", proto)
+    for n, k, m in ((2, 2, 2), (3, 3, 3), (4, 4, 4), (4, 3, 5), (1, 7, 2), (2, 2, 2), (0, 3, 1), (5, 3, 4)):
+        a, b = random(n, k), random(k, m)
+        np.testing.assert_allclose(compiled(a, b), a @ b, atol=1e-12)
+    with pytest.raises(dcml.ShapeError):
+        compiled(random(2, 3), random(4, 2))
+    np.testing.assert_allclose(compiled(a, b), a @ b, atol=1e-12)
 
 
 # ---- trust ----

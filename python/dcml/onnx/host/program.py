@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ... import _core
 from . import values as v
+from .compiled import Compiled
 from .table import FALLBACKS, HOST
 
 
@@ -195,7 +196,7 @@ class Segment:
         read = dict.fromkeys(name for n in nodes for name in n.inputs if name and name not in self.made)
         host_values = set(graph.host_values)  # constant strings come in as values too
         self.inputs = [name for name in read if name in host_values or graph.info(name)[2] != "const"]
-        self._plans = {}  # kinds of the inputs -> Function or list of steps
+        self._plans = {}  # kinds of the inputs -> Compiled or list of steps
 
     def run(self, env):
         torch = sys.modules.get("torch")
@@ -225,10 +226,9 @@ class Segment:
         on_host = {name for name, kind in zip(self.inputs, key) if not kind[0]}
         if on_host:
             return self._cut(lambda node: not on_host.isdisjoint(node.inputs), on_host)
-        inputs = [(name, kind[0], None) for name, kind in zip(self.inputs, key)]
-        graph = self.graph.segment([n.id for n in self.nodes], inputs, self.outputs)
+        inputs = [(name, kind[0]) for name, kind in zip(self.inputs, key)]
         wrt = [name for name, kind in zip(self.inputs, key) if kind[2]]
-        return _core.Function(graph, wrt=wrt or None)
+        return Compiled(self.graph, [n.id for n in self.nodes], inputs, self.outputs, wrt)
 
     def _cut(self, is_first, on_host=None):
         """Steps: what depends on no first node, the first nodes on the host (if they read its values), and the rest."""

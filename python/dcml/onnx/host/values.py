@@ -3,6 +3,7 @@ empty optional, dicts for maps, arrays of objects for strings.
 
 Must not know: graphs or operators.
 """
+import functools
 import sys
 
 import numpy as np
@@ -30,7 +31,12 @@ def dtype_of(code):
 
 def code_of(value):
     """ONNX's element type of an array or tensor; 0 for what the core does not compute with."""
-    return CODES.get(str(getattr(value, "dtype", "")).removeprefix("torch."), 0)
+    return _code(getattr(value, "dtype", None))
+
+
+@functools.lru_cache(256)
+def _code(dtype):
+    return CODES.get(str(dtype).removeprefix("torch."), 0)
 
 
 def is_torch(value):
