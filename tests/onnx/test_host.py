@@ -109,6 +109,15 @@ def reshape_by_data():
                  [tensor("x", F64, [6])], [tensor("z", F64, ["a", "b"])], [("axis", [0]), ("rest", [-1])])
 
 
+def flex_attention():
+    bend = graph([node("Tanh", "s", "t"), node("Mul", "t w", "u")], [tensor("s")], [tensor("u")])
+    square = graph([node("Mul", "p p", "pp")], [tensor("p")], [tensor("pp")])
+    return helper.make_model(graph([node("FlexAttention", "q k v", "y", domain="ai.onnx.preview", score_mod=bend, prob_mod=square)],
+                                   [tensor("q", F64, [1, 4, 3, 2]), tensor("k", F64, [1, 2, 5, 2]), tensor("v", F64, [1, 2, 5, 3]), tensor("w", F64, [])],
+                                   [tensor("y", F64, [1, 4, 3, 3])]), ir_version=9,
+                             opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview", 1)])
+
+
 def random(*shape):
     return RNG.standard_normal(shape)
 
@@ -123,6 +132,7 @@ GRADIENTS = {
     "else": (branches(), {"x": -np.abs(random(4)), "a": np.array(1.5)}),
     "sequence": (sequence_pipe(), {"x": random(2, 6), "w": random(2, 1)}),
     "compress": (computed_shape(), {"x": random(6)}),
+    "attention": (flex_attention(), {"q": random(1, 4, 3, 2), "k": random(1, 2, 5, 2), "v": random(1, 2, 5, 3), "w": np.array(1.5)}),
     "reshape": (reshape_by_data(), {"x": np.array([0.1, 0.2, 3.4, 0.3, 0.1, 0.5])}),
 }
 
@@ -202,6 +212,19 @@ def test_weights_of_a_model_with_a_loop_train_and_are_saved(tmp_path):
     compiled.save(tmp_path / "trained.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "trained.onnx"), full_check=True)
     np.testing.assert_allclose(ONNXModel("m", tmp_path / "trained.onnx")(x.numpy()), compiled(x).detach(), rtol=1e-12)
+
+
+def test_an_operator_of_the_model_may_be_a_gradient():
+    proto = helper.make_model(graph(
+        [node("Mul", "x w", "p"), node("Sin", "p", "y"),
+         node("Gradient", "x w", "dx dw", domain="ai.onnx.preview.training", xs=["x", "w"], y="y"),
+         node("Gradient", "w p", "_ dp", domain="ai.onnx.preview.training", xs=["w", "p"], y="y")],
+        [tensor("x", F64, [3]), tensor("w", F64, [3])], [tensor(n, F64, [3]) for n in ("y", "dx", "dw", "dp")]), ir_version=9,
+        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview.training", 1)])
+    x, w = random(3), random(3)
+    y, dx, dw, dp = ONNXModel("m", proto)(x, w)
+    for got, want in ((y, np.sin(x * w)), (dx, np.cos(x * w) * w), (dw, np.cos(x * w) * x), (dp, np.cos(x * w))):
+        np.testing.assert_allclose(got, want)
 
 
 # ---- sequences, optionals, strings ----

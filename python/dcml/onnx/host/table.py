@@ -4,7 +4,7 @@ HOST: always; a function (node, *inputs) -> outputs.
 FALLBACKS: those of the core's operators that are also defined on strings, sequences or optionals; a function
 (node, segment of this node alone) -> function like those of HOST.
 """
-from . import control, ml, sequences, shapes, strings
+from . import attention, control, images, ml, sequences, shapes, strings, training
 
 ML = "ai.onnx.ml"
 
@@ -23,6 +23,9 @@ HOST = {
     ("", "StringConcat"): strings.string_concat, ("", "StringSplit"): strings.string_split,
     ("", "StringNormalizer"): strings.string_normalizer, ("", "RegexFullMatch"): strings.regex_full_match,
     ("", "TfIdfVectorizer"): strings.tfidf,
+    ("", "ImageDecoder"): images.image_decoder,
+    ("ai.onnx.preview", "FlexAttention"): attention.flex_attention,
+    ("ai.onnx.preview.training", "Gradient"): training.gradient,
     (ML, "LabelEncoder"): ml.label_encoder, (ML, "DictVectorizer"): ml.dict_vectorizer,
     (ML, "CategoryMapper"): ml.category_mapper, (ML, "ZipMap"): ml.zip_map, (ML, "CastMap"): ml.cast_map,
     (ML, "OneHotEncoder"): ml.one_hot_encoder,

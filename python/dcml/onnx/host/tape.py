@@ -23,7 +23,7 @@ def vjp(program, given, output_grads, wrt):
         for end, seed in zip(*(x if isinstance(x, list) else [x] for x in (results[name], grad))):
             if seed is not None and v.is_torch(end) and end.requires_grad:
                 ends.append(end)
-                seeds.append(torch.as_tensor(np.asarray(seed)).to(end.dtype).reshape(end.shape))
+                seeds.append(torch.as_tensor(np.asarray(seed)).to(end.dtype).expand(end.shape))
     sources = [tensors[name] for name in wrt]
     grads = torch.autograd.grad(ends, sources, seeds, allow_unused=True) if ends else [None] * len(sources)
     gradients = {name: np.zeros(x.shape, v.as_numpy(x).dtype) if g is None else v.as_numpy(g)

@@ -89,7 +89,7 @@ def to_torch(value):
     if is_torch(value) or not code_of(value):
         return value
     import torch
-    array = np.ascontiguousarray(value).reshape(value.shape)
+    array = np.require(value, requirements=("C", "W")).reshape(np.shape(value))
     if array.dtype.kind != "V":
         return torch.from_numpy(array)
     return torch.from_numpy(array.view(f"u{array.itemsize}")).view(getattr(torch, array.dtype.name))
