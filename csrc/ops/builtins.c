@@ -370,6 +370,26 @@ static dc_status f_bcast(dc_inst *in, const dc_value *a, uint32_t n, dc_value *o
   return DC_OK;
 }
 
+/* Takes from the list one extent that is the same expression; false if there is none. */
+static bool cancel(dc_value *list, const dc_value *extent) {
+  for (uint32_t k = 0; k < list->n; k++) {
+    if (list->items[k].kind != VAL_EX || extent->kind != VAL_EX || list->items[k].ex != extent->ex) continue;
+    list->items[k] = list->items[--list->n];
+    return true;
+  }
+  return false;
+}
+
+/* What -1 stands for: N*64 // N is 64, also where N is 0. */
+static dc_status fill_hole(dc_inst *in, const dc_value *shape, const dc_value *dims, int hole, dc_value *out) {
+  dc_value left = dc_val_list(in, shape->n), known = dc_val_int(in, 1), total;
+  memcpy(left.items, shape->items, shape->n * sizeof *shape->items);
+  for (uint32_t k = 0; k < dims->n; k++)
+    if ((int)k != hole && !cancel(&left, &dims->items[k])) DC_TRY(dc_val_binary(in, DC_MUL, known, dims->items[k], &known));
+  DC_TRY(product(in, &left, &total));
+  return dc_val_binary(in, DC_FLOORDIV, total, known, out);
+}
+
 /* reshape(target, shape, allowzero) */
 static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   dc_value target, shape, total, known;
@@ -402,7 +422,7 @@ static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
   if (hole >= 0) {
     if (sizes_known && (want ? size % want != 0 : size != 0))
       return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not divide by %lld", (long long)size, (long long)want);
-    return dc_val_binary(in, DC_FLOORDIV, total, known, &out->items[hole]);
+    return fill_hole(in, &shape, out, hole, &out->items[hole]);
   }
   if (sizes_known && size != want) return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not fit a shape of %lld", (long long)size, (long long)want);
   return DC_OK;
