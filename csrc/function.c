@@ -47,6 +47,7 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
   const char **wrt = DC_NEW_ARRAY(&f->arena, const char *, options->n_wrt);
   for (uint32_t k = 0; k < options->n_wrt; k++) wrt[k] = dc_arena_strdup(&f->arena, options->wrt[k]);
   f->options.wrt = wrt;
+  f->options.natives = options->natives ? dc_arena_strdup(&f->arena, options->natives) : NULL;
   f->args = DC_NEW_ARRAY(&f->arena, dc_cid, graph->containers.n);
   for (uint32_t k = 0; k < graph->inputs.n; k++) f->args[f->n_args++] = graph->inputs.v[k];
   f->n_inputs = f->n_args;
@@ -187,7 +188,7 @@ static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_
 
 static bool native(void *context, const dc_graph *graph, dc_nid node) {
   const dc_function *f = context;
-  return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, NULL);
+  return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, f->options.natives, NULL);
 }
 
 static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
@@ -220,7 +221,7 @@ static void connect_backward(const dc_function *f, dc_plan_handle *plan, const d
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
-  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend};
+  dc_target target = {f->session.ops, f->session.natives, f->options.natives, f->session.jit, f->options.backend};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   if (backward) connect_backward(f, plan, forward, backward);

@@ -17,12 +17,13 @@ typedef struct dc_natives dc_natives;
  * folder: where libraries may lie besides the system's places; NULL: nowhere. */
 DC_MUST_USE dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out);
 void dc_natives_destroy(dc_natives *natives);
-/* Would some native serve this node?  Writes the reason of the last refusal to *why if not. */
-bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char **why);
+/* Would some native serve this node?  only: a mask as above; NULL: any that is loaded.  Writes the reason of the last
+ * refusal to *why if not. */
+bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why);
 
 /* One native call, bound to shapes. buffers: inputs then outputs in the node's order (NULL: absent). */
 typedef struct dc_native_call dc_native_call;
-DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node,
+DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only,
                                      const int64_t *symbol_values, dc_native_call **out);
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
 void dc_native_call_destroy(dc_native_call *call);
@@ -55,6 +56,7 @@ typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_k
 typedef struct {
   dc_ops *ops;
   dc_natives *natives; /* may be NULL */
+  const char *only;    /* which of them, as in dc_natives_accepts; lives as long as the program */
   dc_jit *jit;         /* may be NULL: interp only */
   dc_backend_kind backend;
 } dc_target;

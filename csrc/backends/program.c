@@ -205,7 +205,7 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, b->symbols, &b->arena, &b->plan);
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps && !status; k++)
-    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], b->symbols, &b->natives[k]);
+    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], p->target.only, b->symbols, &b->natives[k]);
   if (status) destroy_binding(b);
   else *out = b;
   return status;

@@ -98,18 +98,19 @@ static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
   PyObject *graph, *wrt = Py_None, *hooks[3] = {0};
-  const char *keep = "auto", *backend = "auto";
+  const char *keep = "auto", *backend = "auto", *natives = NULL;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOO", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2]))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOz", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   dc_session *session = session_of(state);
   if (keep_index < 0 || backend_index < 0 || !session) return NULL;
-  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None};
+  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives};
   const char **list = NULL;
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
@@ -461,7 +462,7 @@ static PyGetSetDef properties[] = {{"forward_graph", (getter)get_forward, NULL, 
                                    {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
                                        {Py_tp_clear, function_clear},       {Py_tp_call, function_call},       {Py_tp_methods, methods},
-                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto'): a callable graph, compiled on demand."},
+                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None): a callable graph, compiled on demand."},
                                        {0, NULL}};
 PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
 

@@ -1,10 +1,12 @@
 """SDFG handles on core graphs."""
 import numpy as np
 import pytest
+import torch
 
 import dcml
 from dcml import _core
 from dcml.library import change_default
+from dcml.pytorch import DaceModule
 from dcml.sdfg import SDFG
 from dcml.util import utils
 
@@ -66,3 +68,20 @@ def test_change_default_is_undone():
             assert onnx.default_implementation == "pure"
             raise KeyError
     assert onnx.default_implementation == before
+
+
+def test_change_default_decides_who_serves():
+    from dcml import onnx
+    x = torch.rand(5, 7)
+
+    def kinds(implementation):
+        with change_default(onnx, implementation):
+            module = DaceModule(torch.nn.Linear(7, 3))
+            torch.testing.assert_close(module(x), module.model(x))
+        return {node.kind for node in module.forward_sdfg.node(0).nodes()}
+
+    assert kinds("pure") == {"map"}
+    for library in ("onednn", "openblas", "native"):
+        assert kinds(library) in ({"map"}, {"library"})  # where the library is there, it serves
+    with pytest.raises(dcml.Error, match="there is no implementation 'onnxruntime'; there are native, pure"):
+        kinds("onnxruntime")

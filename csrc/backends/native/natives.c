@@ -50,7 +50,7 @@ void dc_natives_destroy(dc_natives *natives) {
 }
 
 /* The first library in the row's order that takes the node; -1 and a reason otherwise. */
-static int choose(const dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char **why) {
+static int choose(const dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why) {
   const dc_node *n = dc_node_at(graph, node);
   if (n->kind != DC_NODE_LIBRARY) return -1;
   const char *op = dc_name_text(&graph->names, n->lib.op);
@@ -58,7 +58,7 @@ static int choose(const dc_natives *natives, dc_ops *ops, const dc_graph *graph,
   *why = "the operator names no library";
   for (uint32_t k = 0; row && dc_row_native(row, k); k++)
     for (uint32_t j = 0; j < natives->n; j++) {
-      if (strcmp(natives->list[j]->name, dc_row_native(row, k))) continue;
+      if (strcmp(natives->list[j]->name, dc_row_native(row, k)) || (only && !in_mask(only, natives->list[j]->name))) continue;
       *why = natives->list[j]->refuses(natives->handle[j], graph, node);
       if (natives->verbose) fprintf(stderr, "dcml: %s%s: %s %s\n", op, n->lib.wrt ? " gradient" : "", natives->list[j]->name, *why ? *why : "accepts");
       if (!*why) return (int)j;
@@ -66,9 +66,9 @@ static int choose(const dc_natives *natives, dc_ops *ops, const dc_graph *graph,
   return -1;
 }
 
-bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char **why) {
+bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why) {
   const char *reason = "no native library is loaded";
-  bool accepted = natives && natives->n && choose(natives, ops, graph, node, &reason) >= 0;
+  bool accepted = natives && natives->n && choose(natives, ops, graph, node, only, &reason) >= 0;
   if (why) *why = accepted ? NULL : reason;
   return accepted;
 }
@@ -78,9 +78,9 @@ struct dc_native_call {
   void *call;
 };
 
-dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call **out) {
+dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const int64_t *symbols, dc_native_call **out) {
   const char *why = "no native library is loaded";
-  int k = natives ? choose(natives, ops, graph, node, &why) : -1;
+  int k = natives ? choose(natives, ops, graph, node, only, &why) : -1;
   if (k < 0) return dc_error(DC_ERR_UNSUPPORTED, "operator %s is left unexpanded, but no library takes it: %s",
                              dc_name_text(&graph->names, dc_node_at(graph, node)->lib.op), why);
   dc_native_call *call = calloc(1, sizeof *call);

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 from .. import _core
+from ..library import natives
 from . import host
 from .host import values as host_values
 
@@ -212,7 +213,8 @@ class ONNXModel:
                 self._transients = [n for n in graph.arrays if graph.info(n)[2] == "temp" and n not in self.outputs]
                 for name in self._transients:
                     graph.mark_output(name)
-            function = _core.Function(graph, wrt=list(wrt) if wrt else None, backend="cuda" if self.cuda else "auto")
+            function = _core.Function(graph, wrt=list(wrt) if wrt else None, backend="cuda" if self.cuda else "auto",
+                                      natives=natives())
             self._functions[wrt] = function
         return function
 

@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
+from ..library import natives
 from ..verbose import say
 from .aten import ONNX_DTYPE
 from .capture import LOCK, Passed, bind_arguments, capture, traced_elsewhere
@@ -384,7 +385,7 @@ class _Function:
             names = chain(zip(graph.inputs, flags[0]), zip(graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
         self.core = _core.Function(
-            graph, wrt=wrt, backend="cuda" if owner.cuda_enabled else "auto",
+            graph, wrt=wrt, backend="cuda" if owner.cuda_enabled else "auto", natives=natives(),
             post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
             post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
             post_compile=owner._run_post_compile if owner.post_compile_hooks else None)

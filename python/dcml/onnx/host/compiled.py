@@ -6,6 +6,7 @@ they stand is the core's to check; where it cannot work with them, every shape i
 Must not know: why these nodes form a segment.
 """
 from ... import _core
+from ...library import natives
 
 _REMEMBERED = 256
 
@@ -32,7 +33,8 @@ class Compiled:
 
     def _function(self, shapes):
         inputs = [(name, code, shape) for (name, code), shape in zip(self._inputs, shapes)]
-        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), wrt=self._wrt or None)
+        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), wrt=self._wrt or None,
+                              natives=natives())
 
     def _first_call(self, shapes, given):
         function, results = self._exact, None
