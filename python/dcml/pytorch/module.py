@@ -441,7 +441,7 @@ class _Plan:
         if self.seed:
             inputs = (*inputs, _seed())
         results = function(*inputs)
-        if again and self.check is None and self.inputs is None:
+        if again and self.inputs is None:  # there is none, or it failed
             self.check = self._make_check(function, args)
         return self.finish(results, leaves)
 
