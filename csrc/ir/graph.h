@@ -229,7 +229,10 @@ void dc_graph_print(const dc_graph *graph, dc_text *out);
 void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out);
 DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
 
-/* The rules of a well-formed graph, a table in verify.c; an error names the broken rule. */
+/* The rules of a well-formed graph, a table in verify.c; an error names the broken rule.  Among them:
+ * a register is written before it is read; the elements that a REDUCE map combines into stay in
+ * place while it runs, and inside it nobody reads or overwrites them; a REDUCE map inside another
+ * has its result read there. */
 DC_MUST_USE dc_status dc_graph_verify(const dc_graph *graph);
 
 double dc_wcr_identity(dc_wcr wcr, dc_dtype type); /* as a value of the compute type */

@@ -1,21 +1,34 @@
 /* The verifier: what every pass may rely on, a rule a row.
  *
  * A rule looks at one item (container or node in its scope) and says what is wrong, or NULL. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ir/graph.h"
 
-enum { MAX_PARAMS = 256 };
+enum { MAX_PARAMS = 256, MAX_DEPTH = 60 };
 
 typedef struct {
   const dc_graph *graph;
   dc_nid node;
   dc_param params[MAX_PARAMS]; /* of the enclosing maps */
+  bool moves[MAX_PARAMS];      /* with the iterations of the innermost REDUCE map */
   uint32_t n_params;
-  const char *problem; /* of the expression being walked */
+  dc_nid reduce; /* the innermost REDUCE map around, or 0 */
+  bool *written;         /* by container: so far */
+  uint32_t *accumulates; /* by container: depth and WCR of the REDUCE map around that combines into it, or 0 ... */
+  dc_nid *accumulator;   /* ... and a tasklet that does */
+  const char *problem;  /* of the expression being walked */
 } context;
 
 /* ---- expressions ---- */
+
+/* Is this the very element that the REDUCE map around combines into? */
+static bool is_accumulator(const context *c, dc_cid cid, const dc_ex *index, uint32_t rank) {
+  if (!c->accumulates[cid]) return false;
+  const dc_tasklet *t = &dc_node_at(c->graph, c->accumulator[cid])->tasklet;
+  return t->rank == rank && memcmp(t->index, index, rank * sizeof *index) == 0;
+}
 
 static void check_leaf(void *opaque, const dc_pool *pool, dc_ex e) {
   context *c = opaque;
@@ -24,6 +37,8 @@ static void check_leaf(void *opaque, const dc_pool *pool, dc_ex e) {
     if (node->ref == 0 || node->ref >= c->graph->containers.n) c->problem = "reads a container that does not exist";
     else if (dc_cont(c->graph, node->ref)->rank != node->nargs) c->problem = "reads with an index count other than the container's rank";
     else if (dc_cont(c->graph, node->ref)->dtype != node->dtype) c->problem = "reads with a type other than the container's";
+    else if (dc_cont(c->graph, node->ref)->storage == DC_STORE_REGISTER && !c->written[node->ref]) c->problem = "reads a register that nothing wrote before";
+    else if (is_accumulator(c, node->ref, pool->args.v + node->args, node->nargs)) c->problem = "reads an accumulator inside its REDUCE map, where it is not complete";
   }
   if (node->op != DC_EX_PARAM) return;
   for (uint32_t k = 0; k < c->n_params; k++)
@@ -81,6 +96,86 @@ static const char *container_register_is_small(context *c, dc_cid id) {
   return container->storage == DC_STORE_REGISTER && container->role != DC_ROLE_TEMP ? "is a register but not a temp" : NULL;
 }
 
+/* ---- REDUCE maps and registers ---- */
+
+static void note_moving(void *opaque, const dc_pool *pool, dc_ex e) {
+  context *c = opaque;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  for (uint32_t k = 0; node->op == DC_EX_PARAM && k < c->n_params; k++)
+    if (c->moves[k] && c->params[k] == node->ref) c->problem = "accumulates into an element that moves with its REDUCE map";
+}
+
+/* Does it differ between iterations of the innermost REDUCE map? */
+static const char *moves_with_reduce(context *c, dc_ex e) {
+  c->problem = NULL;
+  dc_ex_walk(&c->graph->pool, e, note_moving, c);
+  return c->problem;
+}
+
+static const char *write_suits_its_map(context *c, const dc_tasklet *t) {
+  const char *problem;
+  bool is_register = dc_cont(c->graph, t->out)->storage == DC_STORE_REGISTER;
+  if (!t->wcr && is_accumulator(c, t->out, t->index, t->rank)) return "overwrites an accumulator inside its REDUCE map";
+  for (uint32_t d = 0; t->wcr && c->reduce && d < t->rank; d++)
+    if ((problem = moves_with_reduce(c, t->index[d]))) return problem;
+  if (t->wcr && !c->reduce && is_register && !c->written[t->out]) return "accumulates into a register that nothing wrote before";
+  c->written[t->out] = true;
+  return NULL;
+}
+
+/* Enters what a REDUCE map at this depth combines into as `mark` + WCR, or takes it off again (mark 0). */
+static const char *mark_accumulators(context *c, const dc_scope *body, uint32_t mark, int depth) {
+  const char *problem = NULL;
+  for (uint32_t k = 0; k < body->n && !problem && depth < MAX_DEPTH; k++) {
+    if (body->v[k] == 0 || body->v[k] >= c->graph->nodes.n) continue; /* reported where the scope is walked */
+    const dc_node *n = dc_node_at(c->graph, body->v[k]);
+    if (n->kind == DC_NODE_MAP && n->map.schedule != DC_MAP_REDUCE) problem = mark_accumulators(c, &n->map.body, mark, depth + 1);
+    if (n->kind != DC_NODE_TASKLET || !n->tasklet.wcr || n->tasklet.out >= c->graph->containers.n) continue;
+    uint32_t *at = &c->accumulates[n->tasklet.out];
+    if (mark && *at && *at != mark + n->tasklet.wcr) problem = "combines into a container in two ways, or in two nested REDUCE maps";
+    *at = mark ? mark + n->tasklet.wcr : 0;
+    c->accumulator[n->tasklet.out] = body->v[k];
+    c->written[n->tasklet.out] = true; /* the map sets it to the identity */
+  }
+  return problem;
+}
+
+typedef struct {
+  bool *v; /* by container */
+  uint32_t n;
+} read_set;
+
+static void note_read(void *opaque, dc_cid cid, dc_use use, dc_nid by) {
+  read_set *reads = opaque;
+  (void)by;
+  if (use == DC_USE_READ && cid < reads->n) reads->v[cid] = true;
+}
+
+/* A reduction inside a REDUCE map starts anew in each of its iterations: one that stays in place and
+ * that no iteration reads is a reduction of the last iteration only, never what was meant. */
+static const char *inner_results_are_read(context *c, const dc_scope *body, const bool *reads, int depth) {
+  const char *problem = NULL;
+  for (uint32_t k = 0; k < body->n && !problem && depth < MAX_DEPTH; k++) {
+    if (body->v[k] == 0 || body->v[k] >= c->graph->nodes.n) continue;
+    const dc_node *n = dc_node_at(c->graph, body->v[k]);
+    if (n->kind == DC_NODE_MAP && n->map.schedule != DC_MAP_REDUCE) problem = inner_results_are_read(c, &n->map.body, reads, depth + 1);
+    if (n->kind != DC_NODE_TASKLET || !n->tasklet.wcr || n->tasklet.out >= c->graph->containers.n || reads[n->tasklet.out]) continue;
+    bool moves = false;
+    for (uint32_t d = 0; d < n->tasklet.rank; d++) moves |= moves_with_reduce(c, n->tasklet.index[d]) != NULL;
+    if (!moves) problem = "reduces anew in each iteration of the REDUCE map around it, which reads no result";
+  }
+  return problem;
+}
+
+static const char *nested_reduction_is_used(context *c, const dc_map *map, int depth) {
+  read_set reads = {calloc(c->graph->containers.n, sizeof *reads.v), c->graph->containers.n};
+  if (!reads.v) return NULL;
+  dc_node_uses(c->graph, c->reduce, note_read, &reads);
+  const char *problem = inner_results_are_read(c, &map->body, reads.v, depth);
+  free(reads.v);
+  return problem;
+}
+
 /* ---- nodes ---- */
 
 static const char *tasklet_is_sound(context *c) {
@@ -93,7 +188,8 @@ static const char *tasklet_is_sound(context *c) {
   for (uint32_t d = 0; d < t.rank; d++)
     if ((problem = check_ex(c, t.index[d], DC_I64))) return problem;
   if (t.guard && (problem = check_ex(c, t.guard, DC_BOOL))) return problem;
-  return check_ex(c, t.value, DC_NOTYPE);
+  if ((problem = check_ex(c, t.value, DC_NOTYPE))) return problem;
+  return write_suits_its_map(c, &t);
 }
 
 static const char *library_refers_to_containers(context *c) {
@@ -120,6 +216,7 @@ static const char *map_ranges_are_sound(context *c) {
     int64_t step;
     if (!dc_ex_is_int(&c->graph->pool, p.step, &step) || step < 1) return "has a step that is not a positive constant";
     if (c->n_params == MAX_PARAMS) return "is nested too deeply";
+    c->moves[c->n_params] = map.schedule == DC_MAP_REDUCE || moves_with_reduce(c, p.begin) || moves_with_reduce(c, p.end);
     c->params[c->n_params++] = map.params[k];
   }
   return NULL;
@@ -133,18 +230,42 @@ static const container_rule container_rules[] = {container_shape_is_i64, contain
 typedef const char *(*node_rule)(context *);
 static const node_rule node_rules[] = {[DC_NODE_LIBRARY] = library_refers_to_containers, [DC_NODE_MAP] = map_ranges_are_sound, [DC_NODE_TASKLET] = tasklet_is_sound};
 
+static dc_status verify_scope(context *c, const dc_scope *scope, int depth);
+
+static dc_status complain(const context *c, const char *problem) {
+  const dc_node *node = dc_node_at(c->graph, c->node);
+  const char *what = node->kind == DC_NODE_LIBRARY ? dc_name_text(&c->graph->names, node->lib.op) : node->kind == DC_NODE_MAP ? "map" : "tasklet";
+  return dc_error(DC_ERR_MODEL, "%s '%s' (node %u) %s", what, dc_name_text(&c->graph->names, node->name), c->node, problem);
+}
+
+/* Inside a REDUCE map, only what moves with that map counts. */
+static dc_status verify_reduction(context *c, const dc_map *map, uint32_t outer, int depth) {
+  bool moves[MAX_PARAMS];
+  dc_nid around = c->reduce;
+  const char *problem = mark_accumulators(c, &map->body, (uint32_t)(depth + 1) * 16, depth);
+  if (!problem && around) problem = nested_reduction_is_used(c, map, depth);
+  if (problem) return complain(c, problem);
+  memcpy(moves, c->moves, sizeof moves);
+  memset(c->moves, 0, outer * sizeof *c->moves);
+  c->reduce = c->node;
+  DC_TRY(verify_scope(c, &map->body, depth + 1));
+  c->reduce = around;
+  (void)mark_accumulators(c, &map->body, 0, depth);
+  memcpy(c->moves, moves, sizeof moves);
+  return DC_OK;
+}
+
 static dc_status verify_scope(context *c, const dc_scope *scope, int depth) {
   for (uint32_t k = 0; k < scope->n; k++) {
     if (scope->v[k] == 0 || scope->v[k] >= c->graph->nodes.n) return dc_error(DC_ERR_MODEL, "a scope holds a node that does not exist");
     uint32_t outer = c->n_params;
     c->node = scope->v[k];
     const dc_node *node = dc_node_at(c->graph, c->node);
-    const char *problem = depth > 60 ? "is nested too deeply" : node_rules[node->kind](c);
-    if (problem) {
-      const char *what = node->kind == DC_NODE_LIBRARY ? dc_name_text(&c->graph->names, node->lib.op) : node->kind == DC_NODE_MAP ? "map" : "tasklet";
-      return dc_error(DC_ERR_MODEL, "%s '%s' (node %u) %s", what, dc_name_text(&c->graph->names, node->name), c->node, problem);
-    }
-    if (node->kind == DC_NODE_MAP) DC_TRY(verify_scope(c, &node->map.body, depth + 1));
+    const char *problem = depth >= MAX_DEPTH ? "is nested too deeply" : node_rules[node->kind](c);
+    if (problem) return complain(c, problem);
+    bool reduces = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_REDUCE;
+    if (reduces) DC_TRY(verify_reduction(c, &node->map, outer, depth));
+    else if (node->kind == DC_NODE_MAP) DC_TRY(verify_scope(c, &node->map.body, depth + 1));
     c->n_params = outer;
   }
   return DC_OK;
@@ -162,6 +283,11 @@ static dc_status verify(context *c) {
 }
 
 dc_status dc_graph_verify(const dc_graph *graph) {
-  context c = {.graph = graph};
-  return dc_error_at(verify(&c), "graph '%s'", dc_name_text(&graph->names, graph->name));
+  dc_arena scratch = {0};
+  context c = {.graph = graph, .written = DC_NEW_ARRAY(&scratch, bool, graph->containers.n),
+               .accumulates = DC_NEW_ARRAY(&scratch, uint32_t, graph->containers.n),
+               .accumulator = DC_NEW_ARRAY(&scratch, dc_nid, graph->containers.n)};
+  dc_status status = verify(&c);
+  dc_arena_free(&scratch);
+  return dc_error_at(status, "graph '%s'", dc_name_text(&graph->names, graph->name));
 }

@@ -173,7 +173,7 @@ static const example examples[] = {
     {"rows looked up", "graph g { input W: f32[7, 24] input I: i64[40] temp Y: f32[40, 24] outputs Y state s {"
      " map i in 0:40, k in 0:24 { Y[i, k] = W[I[i], k] } } }", {0}, 0},
     {"an index out of range is reported", "graph g { input W: f32[3, 24] input I: i64[40] temp Y: f32[0] state s {"
-     " reduce i in 0:40 { Y[I[i]] sum= 1.0f } } }", {0}, 0},
+     " scatter i in 0:40 { Y[I[i]] sum= 1.0f } } }", {0}, 0},
     {"scatter that adds", "graph g { symbol N >= 1 input D: f32[N, 24] input I: i64[N] temp Y: f32[7, 24] outputs Y state s {"
      " map i in 0:7, k in 0:24 { Y[i, k] = 0.0f } scatter i in 0:N, k in 0:24 { Y[I[i], k] sum= D[i, k] } } }", {60}, 1e-4},
     {"histogram in a reduction", "graph g { symbol N >= 1 input I: i64[N] temp Y: i32[7] outputs Y state s {"

@@ -76,6 +76,41 @@ static void bad_texts_name_line_and_problem(void) {
   CHECK_ERROR(dc_graph_parse("graph g { ", &g), DC_ERR_MODEL, "expected");
 }
 
+/* The body of a graph with an input X, outputs Y[4] and Z[], and registers r and s. */
+static dc_status verify_body(const char *body) {
+  char text[1000];
+  dc_graph *g = NULL;
+  snprintf(text, sizeof text, "graph g { input X: f32[4, 4] temp r: f32[] register temp s: f32[] register temp Y: f32[4] temp Z: f32[] outputs Y, Z state s { %s } }", body);
+  dc_status status = dc_graph_parse(text, &g);
+  if (!status) dc_graph_destroy(g);
+  return status;
+}
+
+static void registers_are_written_before_they_are_read(void) {
+  CHECK_OK(verify_body("map i in 0:4 { r[] = X[i, 0] Y[i] = r[] }"));
+  CHECK_OK(verify_body("map i in 0:4 { reduce j in 0:4 { r[] sum= X[i, j] } Y[i] = r[] }"));
+  CHECK_OK(verify_body("map i in 0:4 { r[] = 0.0f sequential j in 0:4 { r[] sum= X[i, j] } Y[i] = r[] }"));
+  CHECK_ERROR(verify_body("map i in 0:4 { Y[i] = r[] r[] = X[i, 0] }"), DC_ERR_MODEL, "reads a register that nothing wrote before");
+  CHECK_ERROR(verify_body("map i in 0:4 { Y[i] = X[i, 0] if r[] > 0.0f r[] = 1.0f }"), DC_ERR_MODEL, "reads a register");
+  CHECK_ERROR(verify_body("map i in 0:4 { r[] = s[] + 1.0f s[] = 1.0f Y[i] = r[] }"), DC_ERR_MODEL, "reads a register");
+  CHECK_ERROR(verify_body("map i in 0:4 { sequential j in 0:4 { r[] sum= X[i, j] } Y[i] = r[] }"), DC_ERR_MODEL, "accumulates into a register");
+}
+
+static void reductions_are_whole(void) {
+  CHECK_OK(verify_body("map i in 0:4 { reduce j in 0:4 { Y[i] sum= X[i, j] } }"));
+  CHECK_OK(verify_body("reduce j in 0:4 { map i in 0:4 { Y[i] sum= X[i, j] } }"));
+  CHECK_OK(verify_body("reduce i in 0:4 { reduce j in 0:4 { r[] max= X[i, j] } Z[] sum= r[] }"));
+  CHECK_OK(verify_body("reduce i in 0:4 { reduce j in 0:4 { Y[i] max= X[i, j] } }"));
+  CHECK_OK(verify_body("scatter i in 0:4 { Y[i / 2] sum= X[i, 0] }"));
+  CHECK_ERROR(verify_body("reduce i in 0:4 { Y[i / 2] sum= X[i, 0] }"), DC_ERR_MODEL, "an element that moves with its REDUCE map");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { map j in 0:i { Y[j] sum= X[i, j] } }"), DC_ERR_MODEL, "an element that moves");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { Z[] sum= X[i, 0] Y[i] = Z[] }"), DC_ERR_MODEL, "reads an accumulator inside its REDUCE map");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { Z[] sum= X[i, 0] Z[] = 1.0f }"), DC_ERR_MODEL, "overwrites an accumulator");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { Z[] sum= X[i, 0] Z[] max= X[i, 1] }"), DC_ERR_MODEL, "in two ways");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { Z[] sum= X[i, 0] reduce j in 0:4 { Z[] sum= X[i, j] } }"), DC_ERR_MODEL, "two nested REDUCE maps");
+  CHECK_ERROR(verify_body("reduce i in 0:4 { reduce j in 0:4 { Z[] sum= X[i, j] } }"), DC_ERR_MODEL, "reduces anew in each iteration");
+}
+
 static void index_expressions_normalise(void) {
   dc_graph *g = dc_graph_create("t");
   dc_pool *p = &g->pool;
@@ -145,6 +180,8 @@ static void clones_of_nodes_bind_their_own_parameters(void) {
 int main(void) {
   graphs_print_and_parse_back();
   bad_texts_name_line_and_problem();
+  registers_are_written_before_they_are_read();
+  reductions_are_whole();
   index_expressions_normalise();
   scalar_constants_fold_safely();
   clones_of_nodes_bind_their_own_parameters();

@@ -1,0 +1,181 @@
+/* Programs: memory plans, bindings, and runs on the interpreter, on compiled kernels and in threads. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "check.h"
+
+enum { MAX_CONTAINERS = 16, THREADS = 4 };
+static dc_jit *jit;
+
+static dc_program *make(const char *text, dc_backend_kind backend) {
+  dc_graph *g = NULL;
+  dc_program *p = NULL;
+  dc_target target = {.jit = jit, .backend = backend};
+  CHECK_OK(dc_graph_parse(text, &g));
+  if (!g) exit(check_report());
+  CHECK_OK(dc_program_create(&target, g, &p));
+  return p;
+}
+
+static dc_binding *bind(dc_program *p, int64_t n) {
+  int64_t symbols[4] = {0, n, n, n};
+  dc_binding *b = NULL;
+  CHECK_OK(dc_program_bind(p, symbols, &b));
+  return b;
+}
+
+static dc_cid find(const dc_program *p, const char *name) { return dc_container_find(dc_program_graph(p), name); }
+
+/* ---- plans ---- */
+
+static const char chain[] =
+    "graph chain { symbol n >= 0 input X: f32[n] temp A: f32[n] temp B: f32[n] temp C: f32[n] temp Y: f32[n] outputs Y state s {"
+    " map i in 0:n { A[i] = X[i] + 1.0f } map i in 0:n { B[i] = A[i] * 2.0f } map i in 0:n { C[i] = B[i] + 1.0f }"
+    " map i in 0:n { Y[i] = C[i] * 2.0f } } }";
+
+static void temporaries_share_memory_when_their_lives_do_not_meet(void) {
+  dc_program *p = make(chain, DC_BACKEND_INTERP);
+  dc_binding *b = bind(p, 1024);
+  CHECK(dc_binding_bytes(b, find(p, "A")) == 4096);
+  CHECK(dc_binding_arena_bytes(b) == 2 * 4096); /* of A, B and C two live at a time; X and Y are the caller's */
+  CHECK(dc_binding_work(b) == 4 * 1024);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
+static void sizes_that_cannot_be_are_errors(void) {
+  dc_binding *b;
+  int64_t symbols[] = {0, -3}, huge[] = {0, (int64_t)1 << 39};
+  dc_program *p = make(chain, DC_BACKEND_INTERP);
+  CHECK_ERROR(dc_program_bind(p, symbols, &b), DC_ERR_SHAPE, "'X': dimension 0 is -3");
+  CHECK_ERROR(dc_program_bind(p, huge, &b), DC_ERR_MEMORY, "memory are available");
+  huge[1] = INT64_MAX / 2;
+  CHECK_ERROR(dc_program_bind(p, huge, &b), DC_ERR_MEMORY, "'X' is too large");
+  b = bind(p, 5); /* and the program still works */
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
+static void a_binding_is_kept_for_its_sizes(void) {
+  dc_program *p = make(chain, DC_BACKEND_INTERP);
+  dc_binding *five = bind(p, 5), *six = bind(p, 6);
+  CHECK(five != six && bind(p, 5) == five);
+  dc_binding_release(five);
+  for (int64_t n = 10; n < 300; n++) dc_binding_release(bind(p, n)); /* `five` and `six` are in use, so they stay */
+  CHECK(bind(p, 5) == five && bind(p, 6) == six);
+  for (int k = 0; k < 2; k++) dc_binding_release(five), dc_binding_release(six);
+  dc_program_destroy(p);
+}
+
+/* ---- runs ---- */
+
+static dc_status run(dc_program *p, int64_t n, const float *x, float *y, void *saved) {
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  int64_t symbols[] = {0, n};
+  dc_binding *b;
+  DC_TRY(dc_program_bind(p, symbols, &b));
+  if (find(p, "X")) buffers[find(p, "X")] = (void *)(uintptr_t)x;
+  buffers[find(p, "Y")] = y;
+  dc_status status = dc_program_run(p, b, buffers, saved);
+  dc_binding_release(b);
+  return status;
+}
+
+static bool runs_chain(dc_program *p, int64_t n) {
+  float *x = malloc((size_t)(n + 1) * sizeof *x), *y = malloc((size_t)(n + 1) * sizeof *y);
+  for (int64_t k = 0; k < n; k++) x[k] = (float)(k % 17), y[k] = -1;
+  dc_status status = run(p, n, x, y, NULL);
+  bool good = !status;
+  for (int64_t k = 0; k < n; k++) good &= y[k] == ((x[k] + 1) * 2 + 1) * 2;
+  dc_status_free(status);
+  free(x), free(y);
+  return good;
+}
+
+static void every_backend_computes_the_same(void) {
+  for (dc_backend_kind backend = DC_BACKEND_AUTO; backend <= DC_BACKEND_CPU; backend++) {
+    dc_program *p = make(chain, backend);
+    for (int64_t n = 0; n < 40; n += 3) CHECK(runs_chain(p, n)); /* AUTO begins with the interpreter and then compiles */
+    CHECK(runs_chain(p, 100000));
+    dc_program_destroy(p);
+  }
+}
+
+static void constants_are_the_programs_own(void) {
+  float y[2] = {0};
+  dc_program *p = make("graph g { const W: f32[2] = {3, 4} temp Y: f32[2] outputs Y state s { map i in 0:2 { Y[i] = W[i] } } }", DC_BACKEND_INTERP);
+  CHECK_OK(run(p, 0, NULL, y, NULL));
+  CHECK(y[0] == 3 && y[1] == 4);
+  dc_program_destroy(p);
+}
+
+static void saved_values_lie_in_the_callers_block(void) {
+  dc_program *p = make("graph g { input X: f32[3] saved S: f32[3] saved T: f32[3] temp Y: f32[3] outputs Y state s {"
+                       " map i in 0:3 { S[i] = X[i] * X[i] T[i] = X[i] + 1.0f Y[i] = S[i] + T[i] } } }", DC_BACKEND_INTERP);
+  dc_binding *b = bind(p, 0);
+  uint64_t bytes = dc_binding_saved_bytes(b), s = dc_binding_saved_offset(b, find(p, "S")), t = dc_binding_saved_offset(b, find(p, "T"));
+  CHECK(bytes >= 24 && s != t && s + 12 <= bytes && t + 12 <= bytes && (s + 12 <= t || t + 12 <= s));
+  float x[] = {1, 2, 3}, y[3];
+  char *saved = calloc(1, bytes);
+  CHECK_OK(run(p, 0, x, y, saved));
+  CHECK(((float *)(saved + s))[2] == 9 && ((float *)(saved + t))[2] == 4 && y[2] == 13);
+  free(saved);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
+static void an_index_out_of_range_ends_the_run_with_an_error(void) {
+  for (dc_backend_kind backend = DC_BACKEND_INTERP; backend <= DC_BACKEND_CPU; backend++) {
+    dc_program *p = make("graph g { input X: f32[4] const I: i64[2] = {1, 4} temp Y: f32[2] outputs Y state s { map i in 0:2 { Y[i] = X[I[i]] } } }", backend);
+    float x[] = {1, 2, 3, 4}, y[2];
+    CHECK_ERROR(run(p, 0, x, y, NULL), DC_ERR_VALUE, "out of range");
+    dc_program_destroy(p);
+  }
+}
+
+/* ---- threads ---- */
+
+typedef struct {
+  dc_program *program;
+  int64_t seed;
+  bool good;
+} worker;
+
+static void *work(void *opaque) {
+  worker *w = opaque;
+  w->good = true;
+  for (int64_t k = 0; k < 60; k++) w->good &= runs_chain(w->program, (k * 37 + w->seed * 5) % 300);
+  return NULL;
+}
+
+static void one_program_runs_in_many_threads(void) {
+  for (dc_backend_kind backend = DC_BACKEND_AUTO; backend <= DC_BACKEND_CPU; backend++) {
+    dc_program *p = make(chain, backend);
+    pthread_t threads[THREADS];
+    worker workers[THREADS];
+    for (int k = 0; k < THREADS; k++) workers[k] = (worker){p, k, false};
+    for (int k = 0; k < THREADS; k++) pthread_create(&threads[k], NULL, work, &workers[k]);
+    for (int k = 0; k < THREADS; k++) pthread_join(threads[k], NULL);
+    for (int k = 0; k < THREADS; k++) CHECK(workers[k].good);
+    dc_program_destroy(p);
+  }
+}
+
+int main(void) {
+  char folder[] = "/tmp/dcml-test-XXXXXX", command[64];
+  if (!mkdtemp(folder)) return 1;
+  CHECK_OK(dc_jit_create(folder, &jit));
+  temporaries_share_memory_when_their_lives_do_not_meet();
+  sizes_that_cannot_be_are_errors();
+  a_binding_is_kept_for_its_sizes();
+  every_backend_computes_the_same();
+  constants_are_the_programs_own();
+  saved_values_lie_in_the_callers_block();
+  an_index_out_of_range_ends_the_run_with_an_error();
+  one_program_runs_in_many_threads();
+  dc_jit_destroy(jit);
+  snprintf(command, sizeof command, "rm -r %s", folder);
+  CHECK(system(command) == 0);
+  return check_report();
+}
