@@ -1,7 +1,7 @@
 /* ModelProto to Graph: one container for each value, one library node for each node.
  *
  * Local functions are inlined: a call opens a scope of names in which the function's inputs are
- * the caller's values.  A subgraph becomes a graph of its own, whose last inputs stand for the
+ * the caller's values; so are the graphs that FlexAttention calls.  Any other subgraph becomes a graph of its own, whose last inputs stand for the
  * outer values that it reads.  What a file holds once costs in proportion to its bytes; what a function
  * body repeats is paid from a budget, so that a small file cannot unfold into a huge graph. */
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "onnx/wire.h"
 
-enum { MAX_CALL_DEPTH = 32, MAX_OPERANDS = 4096, MAX_ATTRIBUTES = 1024, MAX_SYMBOLS = 1 << 16 };
+enum { MAX_CALL_DEPTH = 32, MAX_OPERANDS = 4096, MAX_ATTRIBUTES = 1024, MAX_SYMBOLS = 1 << 16, MAX_FLEX_ATTRIBUTES = 4 };
 static const uint64_t MAX_UNFOLDED_BYTES = (uint64_t)1 << 28;
 
 typedef struct {
@@ -28,6 +28,7 @@ typedef struct {
 typedef struct scope {
   const struct scope *outer; /* the caller, for messages and depth only: names do not leak */
   struct scope *around;      /* of a subgraph: where its node stands, whose names it sees */
+  bool inlined;              /* the subgraph's nodes go to the graph around it */
   table names;
   const Onnx__FunctionProto *function; /* NULL for the main graph */
   const Onnx__NodeProto *call;
@@ -300,7 +301,8 @@ static bool find_value(importer *im, scope *s, const char *name, dc_cid *out) {
   dc_cid outer;
   *out = get_name(&s->names, name);
   if (*out || has_name(&s->names, name)) return true;
-  if (!s->around || !find_value(im->around, s->around, name, &outer)) return false;
+  if (!s->around || !find_value(s->inlined ? im : im->around, s->around, name, &outer)) return false;
+  if (s->inlined) return *out = outer, true;
   if (outer) {
     uint8_t dtype = dc_cont(im->around->graph, outer)->dtype;
     *out = add_value(im, name, DC_ROLE_INPUT);
@@ -329,6 +331,7 @@ static dc_status bind_output(importer *im, scope *s, const char *name, dc_cid *o
 }
 
 static dc_status add_nodes(importer *im, scope *s, Onnx__NodeProto *const *nodes, size_t n);
+static dc_status add_initializers(importer *im, scope *s, const Onnx__GraphProto *g);
 
 /* Results of a call get the caller's names. */
 static dc_status bind_results(scope *s, const scope *inner, const Onnx__NodeProto *node, const Onnx__FunctionProto *f) {
@@ -427,6 +430,57 @@ static dc_status add_library(importer *im, scope *s, const Onnx__NodeProto *node
   return DC_OK;
 }
 
+/* A graph of one input and one output, computed where it is called. */
+static dc_status inline_graph(importer *im, scope *s, const Onnx__GraphProto *g, dc_cid *value) {
+  scope inner = *s;
+  inner.around = s, inner.inlined = true, inner.names = (table){0};
+  if (g->n_input != 1 || g->n_output != 1) return dc_error(DC_ERR_MODEL, "expected a graph of one input and one output");
+  if (++im->call_depth > MAX_CALL_DEPTH) return dc_error(DC_ERR_MODEL, "graphs are nested deeper than %d", MAX_CALL_DEPTH);
+  put_name(&inner.names, text_of(g->input[0]->name), *value);
+  dc_status status = add_initializers(im, &inner, g);
+  if (!status) status = add_nodes(im, &inner, g->node, g->n_node);
+  if (!status && !find_value(im, &inner, text_of(g->output[0]->name), value)) status = dc_error(DC_ERR_MODEL, "its output is not computed");
+  im->call_depth--;
+  free(inner.names.slots);
+  return status;
+}
+
+static void add_step(importer *im, const Onnx__NodeProto *node, const char *op, const char *domain, int opset, const dc_cid *in, uint32_t n_in,
+                     dc_cid *out, const dc_attr *attrs, uint32_t n_attrs) {
+  if (!*out) *out = add_value(im, op, DC_ROLE_TEMP);
+  dc_nid id = dc_node_library(im->graph, op, domain, opset, in, n_in, out, 1, attrs, n_attrs);
+  dc_node_at(im->graph, id)->name = dc_name_intern(&im->graph->names, text_of(node->name));
+  dc_scope_push(im->graph, dc_graph_scope(im->graph), id);
+}
+
+/* FlexAttention: scores, score_mod, softmax, prob_mod, values. */
+static dc_status add_flex_attention(importer *im, scope *s, const Onnx__NodeProto *node) {
+  const Onnx__GraphProto *mods[2] = {NULL, NULL};
+  dc_attr attrs[MAX_FLEX_ATTRIBUTES];
+  uint32_t n_attrs = 0;
+  dc_cid in[3], scores = 0, probabilities = 0, out;
+  if (node->n_input != 3 || node->n_output != 1) return dc_error(DC_ERR_MODEL, "expected three inputs and one output");
+  for (size_t k = 0; k < node->n_attribute; k++) {
+    const Onnx__AttributeProto *a = resolve(s, node->attribute[k]);
+    const char *name = text_of(node->attribute[k]->name);
+    bool probability = strcmp(name, "prob_mod") == 0;
+    if (!a) continue;
+    Onnx__AttributeProto named = *a;
+    named.name = node->attribute[k]->name;
+    if (a->g && (probability || strcmp(name, "score_mod") == 0)) mods[probability] = a->g;
+    else if (n_attrs == MAX_FLEX_ATTRIBUTES) return dc_error(DC_ERR_MODEL, "expected at most %d attributes", MAX_FLEX_ATTRIBUTES);
+    else DC_TRY(add_attr(im, s, &named, &attrs[n_attrs++]));
+  }
+  DC_TRY(find_inputs(im, s, node, in));
+  add_step(im, node, "FlexScores", "dcml", 1, in, 2, &scores, attrs, n_attrs);
+  if (mods[0]) DC_TRY(dc_error_at(inline_graph(im, s, mods[0], &scores), "graph 'score_mod'"));
+  add_step(im, node, "Softmax", "", 13, &scores, 1, &probabilities, NULL, 0);
+  if (mods[1]) DC_TRY(dc_error_at(inline_graph(im, s, mods[1], &probabilities), "graph 'prob_mod'"));
+  DC_TRY(bind_output(im, s, text_of(node->output[0]), &out));
+  add_step(im, node, "FlexValues", "dcml", 1, (dc_cid[]){probabilities, in[2]}, 2, &out, NULL, 0);
+  return DC_OK;
+}
+
 static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   if (node->n_input > MAX_OPERANDS || node->n_output > MAX_OPERANDS)
     return dc_error(DC_ERR_MODEL, "expected at most %d inputs and outputs", MAX_OPERANDS);
@@ -435,6 +489,7 @@ static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   DC_TRY(spend(im, bytes_of(node)));
   const Onnx__FunctionProto *f = find_function(im, node);
   if (f) return inline_call(im, s, node, f);
+  if (strcmp(text_of(node->op_type), "FlexAttention") == 0 && same_domain(text_of(node->domain), "ai.onnx.preview")) return add_flex_attention(im, s, node);
   const Onnx__AttributeProto *constant = constant_of(s, node);
   return constant ? add_constant(im, s, constant, node->output[0]) : add_library(im, s, node);
 }
