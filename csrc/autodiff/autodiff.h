@@ -37,6 +37,11 @@ DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *
 DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs,
                                        const dc_cid *wrt, uint32_t n_wrt);
 
+/* The same within the state: appends the adjoint of all its nodes with respect to one container, whose gradient
+ * `seed` they have computed; gradients[k] is the container that then holds the gradient of wrt[k]. */
+DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
+                                         uint32_t n_wrt, dc_cid *gradients);
+
 /* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
  * with respect to one input, appended to `scope` and tagged (operator, input). */
 DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);

@@ -170,37 +170,58 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
 
 /* ---- in one graph ---- */
 
-static dc_status join(dc_reverse *r, const dc_scope *nodes, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+/* Gradients of `wrt` as containers of the graph; those that nothing reaches are filled with zeros. */
+static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *wrt, uint32_t n_wrt, dc_cid *gradients, dc_scope *adjoint) {
   dc_graph *graph = r->graph;
-  dc_scope adjoint = {0};
-  r->out = &adjoint;
+  r->out = adjoint;
   for (uint32_t k = 0; k < n_wrt; k++) r->active[wrt[k]] = true;
-  add_seeds(r, graph, outputs, n_outputs);
   DC_TRY(sweep(r, nodes));
-  dc_grad_pair *pairs = DC_NEW_ARRAY(&r->arena, dc_grad_pair, n_wrt);
-  mark_gradients(r, graph, wrt, n_wrt, pairs);
   for (uint32_t k = 0; k < n_wrt; k++) {
-    if (pairs[k].gradient) continue;
+    bool reached = r->grad[wrt[k]] != 0;
     dc_container c = *dc_cont(graph, wrt[k]);
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(graph, wrt[k]));
-    dc_cid zero = dc_container_add(graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
-    dc_emit_fill(r, &adjoint, zero, 0, DC_WCR_NONE);
-    dc_graph_mark_output(graph, zero);
+    gradients[k] = reached ? dc_gradient_owned(r, wrt[k]) : dc_container_add(graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
+    if (!reached) dc_emit_fill(r, adjoint, gradients[k], 0, DC_WCR_NONE);
+    else if (!dc_container_find(graph, name)) dc_cont(graph, gradients[k])->name = dc_name_intern(&graph->names, name);
   }
-  dc_state_add(graph, "backward")->scope = adjoint;
-  return dc_graph_verify(graph);
+  return DC_OK;
+}
+
+/* Prepares one state; *nodes is what to differentiate. */
+static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_t state, dc_scope *nodes) {
+  policy p = {ops, NULL, NULL};
+  if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
+  DC_TRY(expand_state(&p, graph, state));
+  *nodes = graph->states.v[state].scope;
+  init(r, ops, graph, NULL);
+  return DC_OK;
 }
 
 dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
-  policy p = {ops, NULL, NULL};
-  if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
-  DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
-  DC_TRY(expand_state(&p, graph, state));
-  dc_scope nodes = graph->states.v[state].scope;
+  dc_scope nodes, adjoint = {0};
   dc_reverse r;
-  init(&r, ops, graph, NULL);
-  dc_status status = join(&r, &nodes, outputs, n_outputs, wrt, n_wrt);
+  DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
+  DC_TRY(open_state(&r, ops, graph, state, &nodes));
+  dc_cid *gradients = DC_NEW_ARRAY(&graph->arena, dc_cid, n_wrt);
+  add_seeds(&r, graph, outputs, n_outputs);
+  dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
   dc_arena_free(&r.arena);
+  if (status) return dc_error_at(status, "backward pass");
+  for (uint32_t k = 0; k < n_wrt; k++) dc_graph_mark_output(graph, gradients[k]);
+  dc_state_add(graph, "backward")->scope = adjoint;
+  return dc_error_at(dc_graph_verify(graph), "backward pass");
+}
+
+dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt, uint32_t n_wrt,
+                             dc_cid *gradients) {
+  dc_scope nodes, adjoint = {0};
+  dc_reverse r;
+  DC_TRY(check_floats(graph, &output, 1, wrt, n_wrt));
+  DC_TRY(open_state(&r, ops, graph, state, &nodes));
+  r.grad[output] = seed;
+  dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
+  dc_arena_free(&r.arena);
+  for (uint32_t k = 0; k < adjoint.n; k++) dc_scope_push(graph, &graph->states.v[state].scope, adjoint.v[k]);
   return dc_error_at(status, "backward pass");
 }
 

@@ -7,6 +7,8 @@
 
 /* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */
 DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
+/* Replaces the operator Gradient by the adjoint of what stands before it. */
+DC_MUST_USE dc_status dc_pass_gradient(dc_ops *ops, dc_graph *graph);
 /* Folds constants and known values, drops dead nodes and containers, removes identities and
  * no-op maps, turns reshapes of contiguous data into aliases. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);

@@ -61,6 +61,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   DC_TRY(dc_pass_infer(p->ops, out->forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
+  DC_TRY(dc_pass_gradient(p->ops, out->forward));
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));

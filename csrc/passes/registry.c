@@ -46,8 +46,8 @@ static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
 static const struct {
   const char *name;
   dc_status (*run)(dc_ops *, dc_graph *);
-} passes[] = {{"infer", run_infer}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate}, {"expand", run_expand},
-              {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
+} passes[] = {{"infer", run_infer}, {"gradient", dc_pass_gradient}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate},
+              {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
   dc_text names = {0};
