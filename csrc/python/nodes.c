@@ -63,7 +63,8 @@ static PyObject *operator_tuple(dc_session *session, dc_graph *g, dc_nid id) {
     Py_XDECREF(in);
     return NULL;
   }
-  return Py_BuildValue("(IssisNNO)", id, op, domain, lib->since, dc_node_describe(g, id), in, out, known ? Py_True : Py_False);
+  return Py_BuildValue("(INNiNNNO)", id, name_object(op), name_object(domain), lib->since, name_object(dc_node_describe(g, id)), in, out,
+                       known ? Py_True : Py_False);
 }
 
 PyObject *graph_operators(GraphObject *self, PyObject *unused) {
@@ -124,8 +125,9 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id) {
   const dc_library *lib = library_at(self, id);
   PyObject *dict = lib ? PyDict_New() : NULL;
   for (uint32_t k = 0; dict && k < lib->n_attr; k++) {
-    PyObject *value = attribute_value(self, &lib->attr[k]);
-    if (!value || PyDict_SetItemString(dict, dc_name_text(&self->graph->names, lib->attr[k].name), value)) Py_CLEAR(dict);
+    PyObject *value = attribute_value(self, &lib->attr[k]), *name = name_object(dc_name_text(&self->graph->names, lib->attr[k].name));
+    if (!value || !name || PyDict_SetItem(dict, name, value)) Py_CLEAR(dict);
+    Py_XDECREF(name);
     Py_XDECREF(value);
   }
   return dict;

@@ -12,7 +12,7 @@ from .core_op import apply
 def _checked(body, x):
     """The subgraph's only output, which must be of its input's type and shape."""
     results = body(x)
-    if len(results) != 1 or tuple(results[0].shape) != tuple(x.shape) or v.code_of(results[0]) != v.code_of(x):
+    if len(results) != 1 or tuple(v.as_tensor(results[0]).shape) != tuple(x.shape) or v.code_of(results[0]) != v.code_of(x):
         raise _core.ShapeError("a subgraph changes the number, type or shape of what it is given")
     return results[0]
 

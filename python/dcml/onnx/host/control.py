@@ -88,7 +88,7 @@ def _sweep(body, states, scanned, axes, backward, length=None):
         results = body(*states, *slices)
         states = results[:n_state]
         for items, value in zip(outs, results[n_state:]):
-            items.append(value)
+            items.append(v.as_tensor(value))
     return states, outs
 
 

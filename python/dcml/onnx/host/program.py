@@ -84,7 +84,7 @@ class Program:
 def _steps(graph, nodes):
     """Alternately all ordinary operators that can run by then, as one segment, and the host operators behind them."""
     stages, made, readers = [], {}, {}  # made: name -> (stage, on the host?); readers: name -> stages, None for others
-    host_nodes = {n.id: HostNode(graph, n, HOST[n.key]) for n in nodes if n.key in HOST}
+    host_nodes = {n.id: HostNode(graph, n, *HOST[n.key]) for n in nodes if n.key in HOST}
     for name in graph.outputs:
         readers.setdefault(name, set()).add(None)
     for node in nodes:
@@ -107,13 +107,10 @@ def _steps(graph, nodes):
 
 
 class HostNode:
-    """An operator that a Python function computes.
+    """An operator that a Python function computes (see table.py); raises what is wrong with the node's name."""
 
-    The function gets this node and a value for each input (None where absent), and returns the outputs.
-    """
-
-    def __init__(self, graph, node, function):
-        self.graph, self.node, self.function = graph, node, function
+    def __init__(self, graph, node, takes, function):
+        self.graph, self.node, self.takes, self.function = graph, node, takes.split(), function
         self.opset, self.n_outputs, self.op = node.opset, len(node.outputs), node.op
         self.attributes = graph.attributes(node.id)
         self.bodies = {name: (Program(value[0]), value[1]) for name, value in self.attributes.items()
@@ -129,6 +126,11 @@ class HostNode:
 
     def get(self, attribute, default=None):
         return self.attributes.get(attribute, default)
+
+    def body(self, attribute, n_given):
+        """See _Call, which is there for nodes that have subgraphs."""
+        self[attribute]
+        raise _core.ModelError(f"attribute {attribute!r} is no graph")
 
     def part(self, given, output):
         """The operators between given values and an output, as a program of its own; made once."""
@@ -149,10 +151,25 @@ class HostNode:
             self._part = Program(self.graph.segment(sorted(needed), inputs, [output]))
         return self._part
 
+    def _check(self, given):
+        """That the values are of the kinds that the table says."""
+        rest = self.takes[-1] if self.takes and self.takes[-1].endswith("*") else None
+        takes = [t for t in self.takes if t != rest]
+        if len(given) > len(takes) and not rest:
+            raise _core.ModelError(f"expected at most {len(takes)} inputs, got {len(given)}")
+        for k in range(max(len(given), len(takes))):
+            kinds, value = takes[k] if k < len(takes) else rest, given[k] if k < len(given) else None
+            if value is None and (kinds[-1] == "?" or kinds[0] == "a" and k < len(given)):
+                continue
+            if not v.is_kind(value, kinds[0]):
+                expected = {"t": "a tensor", "s": "strings", "x": "a tensor", "q": "a sequence", "m": "a map", "a": "a value"}
+                raise _core.DTypeError(f"input {k} is {v.describe(value)}, expected {expected[kinds[0]]}")
+
     def run(self, env):
         try:
-            results = self.function(_Call(self, env) if self.bodies else self,
-                                    *[env[name] if name else None for name in self.node.inputs])
+            given = [env[name] if name else None for name in self.node.inputs]
+            self._check(given)
+            results = self.function(_Call(self, env) if self.bodies else self, *given)
         except _core.Error as error:
             raise type(error)(f"{self.node.where}: {error}") from None
         except MemoryError:
@@ -179,7 +196,8 @@ class _Call:
 
     def body(self, attribute, n_given):
         """The subgraph of an attribute as a function of n_given values; raises ModelError if it takes another number."""
-        self._node[attribute]
+        if attribute not in self._node.bodies:
+            return self._node.body(attribute, n_given)
         program, names = self._node.bodies[attribute]
         if len(program.inputs) != n_given + len(names):
             raise _core.ModelError(f"the graph of {attribute!r} has {len(program.inputs) - len(names)} inputs, "
@@ -274,7 +292,7 @@ class Segment:
         if node.key not in FALLBACKS:
             raise _core.DTypeError(f"{node.where}: {node.op} of strings, sequences, optionals or maps is not defined")
         alone = Segment(self.graph, [node], [o for o in node.outputs if o])
-        return HostNode(self.graph, node, FALLBACKS[node.key](node, alone))
+        return HostNode(self.graph, node, "a? a*", FALLBACKS[node.key](node, alone))
 
 
 def _kind(value, learn):

@@ -65,7 +65,7 @@ def concat_from(node, sequence):
     if not sequence:
         raise _core.ShapeError("the sequence is empty")
     new = node.get("new_axis", 0)
-    axis = v.axis_of(node["axis"], sequence[0].ndim + bool(new))
+    axis = v.axis_of(node["axis"], v.as_tensor(sequence[0]).ndim + bool(new))
     return [v.stack(sequence, axis) if new else v.concat(sequence, axis)]
 
 

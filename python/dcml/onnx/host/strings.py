@@ -41,12 +41,12 @@ def by_codes(node, alone):
     keeps = node.op not in ("Equal", "Shape", "Size")
 
     def run(call, *given):
+        if any(not v.is_kind(value, "x") for value in given if value is not None):
+            raise _core.DTypeError(f"{node.op} of sequences, optionals or maps is not defined")
         names = [name for name, value in zip(node.inputs, given) if v.is_string(value)]
         env = dict(zip(node.inputs, given))
         table, codes = encode(*(env[name] for name in names))
         env.update(zip(names, codes))
-        if any(not v.code_of(value) for name, value in env.items() if name):
-            raise _core.DTypeError(f"{node.op} of sequences, optionals or maps is not defined")
         alone.run(env)
         results = [env[name] if name else None for name in node.outputs]
         return [_map(table.__getitem__, v.as_numpy(r)) if keeps and r is not None else r for r in results]
@@ -76,7 +76,13 @@ def _parsed(array, code):
 
 def cast(node, alone):
     """Cast of strings to numbers."""
-    return lambda call, x: [_parsed(x, call["to"])]
+    return lambda call, x: [_parsed(_strings(x), call["to"])]
+
+
+def _strings(x):
+    if not v.is_string(x):
+        raise _core.DTypeError(f"{v.describe(x)} where strings were expected")
+    return x
 
 
 def cast_like(node, alone):
@@ -84,7 +90,7 @@ def cast_like(node, alone):
     def run(call, x, like):
         if v.is_string(like):
             return [x if v.is_string(x) else _as_text(v.as_numpy(x))]
-        return [_parsed(x, v.code_of(like))]
+        return [_parsed(_strings(x), v.code_of(like))]
     return run
 
 
@@ -145,8 +151,8 @@ def _pool(node):
 
 def _count(words, pool, node, size):
     counts = np.zeros(size, np.float32)
-    for n in range(node["min_gram_length"], node["max_gram_length"] + 1):
-        for step in range(1, (node["max_skip_count"] if n > 1 else 0) + 2):
+    for n in range(max(node["min_gram_length"], 1), min(node["max_gram_length"], len(words)) + 1):
+        for step in range(1, min(node["max_skip_count"] + 1, (len(words) - 1) // (n - 1)) + 1 if n > 1 else 2):
             for start in range(len(words) - (n - 1) * step):
                 place = pool.get(tuple(words[start:start + (n - 1) * step + 1:step]))
                 if place is not None:

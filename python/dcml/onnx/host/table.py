@@ -1,7 +1,9 @@
 """The operators that run on the host, by (domain, name).
 
-HOST: always; a function (node, *inputs) -> outputs.
-FALLBACKS: those of the core's operators that are also defined on strings, sequences or optionals; a function
+HOST: those that always do: (what they take, function). The function gets the node and a value for each input (None
+where absent) and returns the outputs.  What they take, input by input: t a tensor of numbers, s of strings, x of either,
+q a sequence, m a map, a anything; ? may be absent, * any number of them.
+FALLBACKS: operators of the core that are also defined on strings, sequences or optionals: a function
 (node, segment of this node alone) -> function like those of HOST.
 """
 from . import attention, control, images, ml, sequences, shapes, strings, training
@@ -9,26 +11,40 @@ from . import attention, control, images, ml, sequences, shapes, strings, traini
 ML = "ai.onnx.ml"
 
 HOST = {
-    ("", "If"): control.if_, ("", "Loop"): control.loop, ("", "Scan"): control.scan,
-    ("", "SequenceMap"): control.sequence_map,
-    ("", "SequenceConstruct"): sequences.construct, ("", "SequenceEmpty"): sequences.empty,
-    ("", "SequenceAt"): sequences.at, ("", "SequenceInsert"): sequences.insert,
-    ("", "SequenceErase"): sequences.erase, ("", "SequenceLength"): sequences.length,
-    ("", "SplitToSequence"): sequences.split, ("", "ConcatFromSequence"): sequences.concat_from,
-    ("", "Optional"): sequences.optional, ("", "OptionalHasElement"): sequences.has_element,
-    ("", "OptionalGetElement"): sequences.get_element,
-    ("", "NonZero"): shapes.non_zero, ("", "Unique"): shapes.unique, ("", "Compress"): shapes.compress,
-    ("", "NonMaxSuppression"): shapes.non_max_suppression,
-    ("", "CastToString"): strings.cast_to_string,
-    ("", "StringConcat"): strings.string_concat, ("", "StringSplit"): strings.string_split,
-    ("", "StringNormalizer"): strings.string_normalizer, ("", "RegexFullMatch"): strings.regex_full_match,
-    ("", "TfIdfVectorizer"): strings.tfidf,
-    ("", "ImageDecoder"): images.image_decoder,
-    ("ai.onnx.preview", "FlexAttention"): attention.flex_attention,
-    ("ai.onnx.preview.training", "Gradient"): training.gradient,
-    (ML, "LabelEncoder"): ml.label_encoder, (ML, "DictVectorizer"): ml.dict_vectorizer,
-    (ML, "CategoryMapper"): ml.category_mapper, (ML, "ZipMap"): ml.zip_map, (ML, "CastMap"): ml.cast_map,
-    (ML, "OneHotEncoder"): ml.one_hot_encoder,
+    ("", "If"): ("t", control.if_),
+    ("", "Loop"): ("t? t? a*", control.loop),
+    ("", "Scan"): ("t? t*", control.scan),
+    ("", "SequenceMap"): ("q a*", control.sequence_map),
+    ("", "SequenceConstruct"): ("x*", sequences.construct),
+    ("", "SequenceEmpty"): ("", sequences.empty),
+    ("", "SequenceAt"): ("q t", sequences.at),
+    ("", "SequenceInsert"): ("q x t?", sequences.insert),
+    ("", "SequenceErase"): ("q t?", sequences.erase),
+    ("", "SequenceLength"): ("q", sequences.length),
+    ("", "SplitToSequence"): ("x t?", sequences.split),
+    ("", "ConcatFromSequence"): ("q", sequences.concat_from),
+    ("", "Optional"): ("a?", sequences.optional),
+    ("", "OptionalHasElement"): ("a?", sequences.has_element),
+    ("", "OptionalGetElement"): ("a?", sequences.get_element),
+    ("", "NonZero"): ("x", shapes.non_zero),
+    ("", "Unique"): ("x", shapes.unique),
+    ("", "Compress"): ("x t", shapes.compress),
+    ("", "NonMaxSuppression"): ("t t t? t? t?", shapes.non_max_suppression),
+    ("", "CastToString"): ("x", strings.cast_to_string),
+    ("", "StringConcat"): ("s s", strings.string_concat),
+    ("", "StringSplit"): ("s", strings.string_split),
+    ("", "StringNormalizer"): ("s", strings.string_normalizer),
+    ("", "RegexFullMatch"): ("s", strings.regex_full_match),
+    ("", "TfIdfVectorizer"): ("x", strings.tfidf),
+    ("", "ImageDecoder"): ("t", images.image_decoder),
+    ("ai.onnx.preview", "FlexAttention"): ("t t t", attention.flex_attention),
+    ("ai.onnx.preview.training", "Gradient"): ("t*", training.gradient),
+    (ML, "LabelEncoder"): ("x", ml.label_encoder),
+    (ML, "CategoryMapper"): ("x", ml.category_mapper),
+    (ML, "OneHotEncoder"): ("x", ml.one_hot_encoder),
+    (ML, "DictVectorizer"): ("m", ml.dict_vectorizer),
+    (ML, "CastMap"): ("m", ml.cast_map),
+    (ML, "ZipMap"): ("t", ml.zip_map),
 }
 
 FALLBACKS = {("", "Identity"): strings.same, ("", "Cast"): strings.cast, ("", "CastLike"): strings.cast_like}

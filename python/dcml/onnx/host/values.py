@@ -66,9 +66,16 @@ def as_numpy(value):
 
 def scalar(value):
     """The only element of an array."""
-    if as_numpy(value).size != 1:
-        raise ValueError(f"expected a single element, got shape {list(value.shape)}")
+    if not code_of(value) or as_numpy(value).size != 1:
+        raise TypeError(f"expected a single number, got {describe(value)}")
     return value.item()
+
+
+def as_tensor(value):
+    """The value itself, which must be a tensor of numbers or strings."""
+    if not is_kind(value, "x"):
+        raise TypeError(f"expected a tensor, got {describe(value)}")
+    return value
 
 
 def integers(value):
@@ -96,6 +103,7 @@ def to_torch(value):
 
 
 def _joined(name, numpy_function, values, axis):
+    values = [as_tensor(value) for value in values]
     if not any(is_torch(v) for v in values):
         return numpy_function([np.asarray(v) for v in values], axis)
     import torch
@@ -124,8 +132,15 @@ def axis_of(axis, rank):
     return axis % rank
 
 
+def is_kind(value, kind):
+    """Whether a value is of a kind as table.py names them."""
+    if kind in "qma":
+        return kind == "a" or isinstance(value, list if kind == "q" else dict)
+    return kind in "tx" and code_of(value) != 0 or kind in "sx" and is_string(value)
+
+
 def describe(value):
     """A value's kind and shape, for messages."""
     if value is None or isinstance(value, (list, dict)):
-        return {type(None): "an empty optional", list: "a sequence", dict: "a map"}[type(value)]
+        return {type(None): "absent or an empty optional", list: "a sequence", dict: "a map"}[type(value)]
     return f"{'string' if is_string(value) else str(value.dtype)}{list(value.shape)}"
