@@ -6,8 +6,10 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 from dcml import _core
+from dcml.pytorch import DaceModule
 
 THREADS = 4
 NET = """graph g opset 18 {
@@ -121,6 +123,32 @@ def test_a_graph_that_a_hook_keeps_outlives_a_compilation_that_fails():
     assert "MatMul" in kept[0].text() and "input x" in kept[1].text()
     for graph in kept:
         graph.verify()
+
+
+def _train(module, x, steps):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        module(x).square().sum().backward()
+        optimizer.step()
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def test_modules_trained_in_threads_learn_what_they_learn_alone():
+    torch.manual_seed(0)
+    x, plain = torch.randn(16, 8) / 8, [torch.nn.Linear(8, 4 + k) for k in range(THREADS)]
+    compiled = [DaceModule(torch.nn.Linear(8, 4 + k), backward=True) for k in range(THREADS)]
+    for a, b in zip(plain, compiled):
+        b.load_state_dict(a.state_dict())
+    expected, learnt = [_train(module, x, 20) for module in plain], [None] * THREADS
+
+    def work(k):
+        learnt[k] = _train(compiled[k], x, 20)
+
+    _together(work)
+    for got, want in zip(learnt, expected):
+        for a, b in zip(got, want):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 FORK = """
