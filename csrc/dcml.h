@@ -50,6 +50,12 @@ dc_graph *dc_function_graph(dc_function *function);
 const dc_graph *dc_function_forward(const dc_function *function);
 const dc_graph *dc_function_backward(const dc_function *function);
 
+/* For reports: the program of the plan that ran last, NULL if there is none; and the number of plans compiled. */
+dc_program *dc_function_program(const dc_function *function, bool backward);
+uint32_t dc_function_plans(const dc_function *function);
+/* As dc_program_observe, for all programs of the function, also those to come. */
+void dc_function_observe(dc_function *function, dc_step_observer observer, void *context);
+
 /* One call.  arrays: inputs in the graph's order, then parameters in container order. */
 typedef struct dc_plan_s dc_plan_handle;
 typedef struct {

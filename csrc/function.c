@@ -36,6 +36,8 @@ struct dc_function {
   bool *by_value;  /* by argument: its value decides shapes */
   bool *by_shape;  /* by argument: the graph leaves its shape open */
   dc_plan_handle *plans, *last;
+  dc_step_observer observer;
+  void *observer_context;
 };
 
 /* ---- creation ---- */
@@ -79,6 +81,26 @@ void dc_function_destroy(dc_function *f) {
 }
 
 dc_graph *dc_function_graph(dc_function *f) { return f->graph; }
+dc_program *dc_function_program(const dc_function *f, bool backward) {
+  return !f->last ? NULL : backward ? f->last->backward : f->last->forward;
+}
+
+static void observe_plan(const dc_function *f, dc_plan_handle *plan) {
+  dc_program_observe(plan->forward, f->observer, f->observer_context);
+  if (plan->backward) dc_program_observe(plan->backward, f->observer, f->observer_context);
+}
+
+void dc_function_observe(dc_function *f, dc_step_observer observer, void *context) {
+  f->observer = observer, f->observer_context = context;
+  for (dc_plan_handle *p = f->plans; p; p = p->next) observe_plan(f, p);
+}
+
+uint32_t dc_function_plans(const dc_function *f) {
+  uint32_t n = 0;
+  for (const dc_plan_handle *p = f->plans; p; p = p->next) n++;
+  return n;
+}
+
 const dc_graph *dc_function_forward(const dc_function *f) { return f->last ? dc_program_graph(f->last->forward) : NULL; }
 const dc_graph *dc_function_backward(const dc_function *f) {
   return f->last && f->last->backward ? dc_program_graph(f->last->backward) : NULL;
@@ -274,6 +296,7 @@ static dc_status find_plan(dc_function *f, const dc_array *arrays, bool exact, d
   (*out)->exact = exact;
   (*out)->key = plan_key(f, arrays, exact); /* compiling may have learnt of '#' arguments */
   (*out)->next = f->plans, f->plans = *out, f->last = *out;
+  if (f->observer) observe_plan(f, *out);
   evict(f);
   return DC_OK;
 }

@@ -83,4 +83,26 @@ uint64_t dc_binding_saved_offset(const dc_binding *binding, dc_cid c);
  * program the caller sets them.  Thread-safe: each run takes an arena from the program's pool. */
 DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void **buffers, void *saved);
 
+
+/* For reports: the steps of a program under the binding used last, and where its containers lie. */
+typedef struct {
+  dc_nid node;
+  const char *by;    /* name of the native library, "compiled" or "interpreted" */
+  double operations; /* scalar operations; of a library call, those of its definition */
+  uint64_t bytes;    /* of the containers that it reads and writes */
+  double seconds;    /* spent in it while timing was on ... */
+  uint64_t runs;     /* ... in that many runs */
+} dc_step_report;
+typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW } dc_place;
+const dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
+uint32_t dc_program_report(const dc_program *program, dc_step_report *out, uint32_t capacity); /* returns the number of steps */
+dc_place dc_binding_place(const dc_binding *binding, dc_cid c, uint64_t *offset);
+/* Starts timing each step, from zero, or stops it. */
+void dc_program_time(dc_program *program, bool on);
+/* Calls `observer` before and after each step from now on, from the thread that runs it; NULL ends it. */
+typedef void (*dc_step_observer)(void *context, const dc_graph *graph, dc_nid node, bool begins);
+void dc_program_observe(dc_program *program, dc_step_observer observer, void *context);
+/* Name of the library that serves a call. */
+const char *dc_native_call_library(const dc_native_call *call);
+
 #endif

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "backends/backend.h"
 #include "backends/plan.h"
+#include "backends/report.h"
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 3 };
 static const double INTERP_MAX_WORK = 200000; /* element operations: some ms of interpretation */
@@ -18,6 +20,7 @@ typedef struct {
   bool native, interp_only;
   dc_kernel_fn kernel; /* NULL until compiled */
   uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
+  uint64_t nanoseconds, runs;       /* while timing is on */
 } step;
 
 typedef struct run_state {
@@ -51,7 +54,9 @@ struct dc_program {
   uint32_t n_buffers;
   void **constants; /* by container */
   uint64_t runs;
-  bool compiled;
+  bool compiled, timing;
+  dc_step_observer observer;
+  void *observer_context;
   dc_binding *bindings;
   pthread_mutex_t lock, compile_lock;
 };
@@ -315,6 +320,12 @@ static dc_status index_error(const dc_program *p, const step *st) {
   return dc_error(DC_ERR_VALUE, "node '%s': an index is out of range", *name ? name : dc_name_text(&p->graph->names, n->tag_op));
 }
 
+static uint64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static dc_status run_step(const dc_binding *b, const run_state *s, uint32_t k) {
   const dc_program *p = b->program;
   const step *st = &p->steps[k];
@@ -329,6 +340,18 @@ static dc_status run_step(const dc_binding *b, const run_state *s, uint32_t k) {
   return error ? index_error(p, st) : DC_OK;
 }
 
+static dc_status time_step(const dc_binding *b, const run_state *s, uint32_t k) {
+  const dc_program *p = b->program;
+  step *st = &p->steps[k];
+  if (p->observer) p->observer(p->observer_context, p->graph, st->node, true);
+  uint64_t begin = nanoseconds();
+  dc_status status = run_step(b, s, k);
+  __atomic_add_fetch(&st->nanoseconds, nanoseconds() - begin, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&st->runs, 1, __ATOMIC_RELAXED);
+  if (p->observer) p->observer(p->observer_context, p->graph, st->node, false);
+  return status;
+}
+
 dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
   run_state *s;
   __atomic_add_fetch(&p->runs, 1, __ATOMIC_RELAXED);
@@ -336,7 +359,36 @@ dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *sav
   DC_TRY(take_state(b, &s));
   fill_table(b, s, buffers, saved);
   dc_status status = DC_OK;
-  for (uint32_t k = 0; k < p->n_steps && !status; k++) status = run_step(b, s, k);
+  for (uint32_t k = 0; k < p->n_steps && !status; k++) status = p->timing || p->observer ? time_step(b, s, k) : run_step(b, s, k);
   give_state(b, s);
   return status;
 }
+
+/* ---- reports ---- */
+
+const dc_binding *dc_program_recent(const dc_program *p) { return p->bindings; }
+
+uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t capacity) {
+  const dc_binding *b = p->bindings;
+  for (uint32_t k = 0; b && k < p->n_steps && k < capacity; k++) {
+    const step *st = &p->steps[k];
+    const char *by = st->native ? dc_native_call_library(b->natives[k]) : st->kernel ? "compiled" : "interpreted";
+    out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, p->graph, st->node, b->symbols),
+                              dc_node_bytes(p->graph, st->node, &b->plan), (double)st->nanoseconds * 1e-9, st->runs};
+  }
+  return p->n_steps;
+}
+
+dc_place dc_binding_place(const dc_binding *b, dc_cid c, uint64_t *offset) {
+  dc_cid root = b->plan.root[c];
+  *offset = b->plan.offset[root] + (uint64_t)b->plan.view[c];
+  if (root != c) return DC_PLACE_VIEW;
+  return b->plan.planned[c] ? DC_PLACE_ARENA : b->plan.saved[c] ? DC_PLACE_SAVED : DC_PLACE_CALLER;
+}
+
+void dc_program_time(dc_program *p, bool on) {
+  for (uint32_t k = 0; on && k < p->n_steps; k++) p->steps[k].nanoseconds = 0, p->steps[k].runs = 0;
+  p->timing = on;
+}
+
+void dc_program_observe(dc_program *p, dc_step_observer observer, void *context) { p->observer = observer, p->observer_context = context; }

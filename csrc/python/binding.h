@@ -47,6 +47,12 @@ void raise_status(module_state *state, dc_status status);
 PyObject *name_object(const char *text);
 PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner);
 
+/* report.c: methods of a Function, whose core function.c gives. */
+dc_function *function_core(PyObject *function);
+PyObject *function_report(PyObject *self, PyObject *unused);
+PyObject *function_time(PyObject *self, PyObject *on);
+const char *node_label(const dc_graph *graph, dc_nid node); /* graph.c: operator that a node is or came from */
+
 /* tensor.c: a borrowed view of an array that Python owns. */
 typedef struct {
   dc_array array;

@@ -9,6 +9,7 @@ typedef struct {
   PyObject_HEAD
   dc_function *function;
   PyObject *post_onnx, *post_autodiff, *post_compile;
+  PyObject *observer;  /* called around each step, or NULL */
   PyObject *params;    /* tuple of tensors */
   PyObject *positions; /* of each wrt among inputs and parameters */
   uint32_t n_inputs, n_params, n_wrt;
@@ -143,6 +144,7 @@ static int function_traverse(FunctionObject *self, visitproc visit, void *arg) {
   Py_VISIT(self->post_autodiff);
   Py_VISIT(self->post_compile);
   Py_VISIT(self->params);
+  Py_VISIT(self->observer);
   return 0;
 }
 
@@ -151,6 +153,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->post_autodiff);
   Py_CLEAR(self->post_compile);
   Py_CLEAR(self->params);
+  Py_CLEAR(self->observer);
   Py_CLEAR(self->positions);
   return 0;
 }
@@ -450,12 +453,40 @@ static PyObject *get_params(FunctionObject *self, void *unused) {
 
 static PyObject *get_positions(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->positions); }
 
+/* What an observer raises is no reason to stop half-way through a program. */
+static void call_observer(void *context, const dc_graph *graph, dc_nid node, bool begins) {
+  FunctionObject *self = context;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *observer = Py_XNewRef(self->observer), *result = observer ? PyObject_CallFunction(observer, "sO", node_label(graph, node), begins ? Py_True : Py_False) : NULL;
+  if (observer && !result) PyErr_WriteUnraisable(observer);
+  Py_XDECREF(result);
+  Py_XDECREF(observer);
+  PyGILState_Release(gil);
+}
+
+static PyObject *function_observe(FunctionObject *self, PyObject *observer) {
+  Py_XSETREF(self->observer, observer == Py_None ? NULL : Py_NewRef(observer));
+  dc_function_observe(self->function, self->observer ? call_observer : NULL, self);
+  Py_RETURN_NONE;
+}
+
+static PyObject *get_observer(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->observer ? self->observer : Py_None); }
+
+dc_function *function_core(PyObject *self) { return ((FunctionObject *)self)->function; }
+
+static PyObject *get_plans(FunctionObject *self, void *unused) { return (void)unused, PyLong_FromUnsignedLong(dc_function_plans(self->function)); }
+
 static PyMethodDef methods[] = {
+    {"report", function_report, METH_NOARGS, "report() -> (forward, backward): steps and memory plan as they ran last, or None."},
+    {"observe", (PyCFunction)function_observe, METH_O, "observe(f): calls f(label, begins) around each step; None ends it."},
+    {"time", function_time, METH_O, "time(on): starts timing each step, from zero, or stops it."},
     {"_run", (PyCFunction)function_run, METH_O, "_run(inputs) -> (outputs, Call or None), without autograd."},
     {"set_params", (PyCFunction)function_set_params, METH_O, "set_params(tensors): the weights of the next calls, shared and not copied."},
     {"vjp", (PyCFunction)function_vjp, METH_VARARGS, "vjp(inputs, output_grads) -> (outputs, gradients by wrt)."},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef properties[] = {{"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
+static PyGetSetDef properties[] = {{"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
+                                   {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
+                                   {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
                                    {"params", (getter)get_params, NULL, "the tensors last given to set_params", NULL},
                                    {"wrt_positions", (getter)get_positions, NULL, "position among inputs and parameters of each wrt", NULL},
                                    {"backward_graph", (getter)get_backward, NULL, "its backward graph, or None", NULL},

@@ -301,10 +301,17 @@ static void collect_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   Py_XDECREF(name);
 }
 
-static PyObject *node_tuple(const dc_graph *g, dc_nid id) {
-  static const char *const kinds[] = {"", "library", "map", "tasklet"};
+static const char *const kinds[] = {"", "library", "map", "tasklet"};
+
+const char *node_label(const dc_graph *g, dc_nid id) {
   const dc_node *n = dc_node_at(g, id);
-  const char *label = n->kind == DC_NODE_LIBRARY ? dc_name_text(&g->names, n->lib.op) : n->tag_op ? dc_name_text(&g->names, n->tag_op) : kinds[n->kind];
+  if (n->kind == DC_NODE_LIBRARY) return dc_name_text(&g->names, n->lib.op);
+  return n->tag_op ? dc_name_text(&g->names, n->tag_op) : kinds[n->kind];
+}
+
+static PyObject *node_tuple(const dc_graph *g, dc_nid id) {
+  const dc_node *n = dc_node_at(g, id);
+  const char *label = node_label(g, id);
   use_lists l = {g, PyList_New(0), PyList_New(0)};
   if (!l.reads || !l.writes) return NULL;
   dc_node_uses(g, id, collect_use, &l);

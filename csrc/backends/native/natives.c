@@ -92,6 +92,8 @@ dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph
   return status;
 }
 
+const char *dc_native_call_library(const dc_native_call *call) { return call->library->name; }
+
 dc_status dc_native_run(dc_native_call *call, void *const *buffers) { return call->library->run(call->call, buffers); }
 
 void dc_native_call_destroy(dc_native_call *call) {

@@ -1,0 +1,78 @@
+/* What a program does, for people: how much each step computes and moves.
+ *
+ * A library call is as much work as its definition, so its node is expanded in a copy and counted there. */
+#include "backends/report.h"
+
+#include <stdlib.h>
+
+#include "passes/passes.h"
+
+enum { ASSUMED_TRIPS = 4 }; /* of a loop whose bounds depend on data or on an outer loop */
+
+static void count_operation(void *context, const dc_pool *pool, dc_ex e) {
+  uint8_t op = dc_ex_node(pool, e)->op;
+  *(double *)context += op < DC_PRIM_COUNT || op == DC_EX_SELECT;
+}
+
+static double trips_of(const dc_pool *pool, dc_param id, const int64_t *symbols) {
+  dc_parameter p = pool->params.v[id];
+  bool open = dc_ex_uses_op(pool, p.begin, DC_EX_PARAM) || dc_ex_uses_op(pool, p.end, DC_EX_PARAM) || dc_ex_uses_op(pool, p.begin, DC_EX_READ) ||
+              dc_ex_uses_op(pool, p.end, DC_EX_READ);
+  if (open) return ASSUMED_TRIPS;
+  double trips = (double)(dc_ix_eval(pool, p.end, symbols, NULL) - dc_ix_eval(pool, p.begin, symbols, NULL));
+  return trips > 0 ? trips : 0;
+}
+
+static double map_operations(const dc_graph *graph, dc_nid id, const int64_t *symbols) {
+  const dc_node *n = dc_node_at(graph, id);
+  double sum = 0, trips = 1;
+  if (n->kind == DC_NODE_TASKLET) {
+    dc_ex_walk(&graph->pool, n->tasklet.value, count_operation, &sum);
+    return sum + (n->tasklet.wcr != DC_WCR_NONE);
+  }
+  if (n->kind != DC_NODE_MAP) return 0;
+  for (uint32_t k = 0; k < n->map.body.n; k++) sum += map_operations(graph, n->map.body.v[k], symbols);
+  for (uint32_t k = 0; k < n->map.n_params; k++) trips *= trips_of(&graph->pool, n->map.params[k], symbols);
+  return sum * trips;
+}
+
+static bool only_this(void *context, const dc_graph *graph, dc_nid node) { return (void)graph, node != *(const dc_nid *)context; }
+
+double dc_node_operations(dc_ops *ops, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return map_operations(graph, node, symbols);
+  dc_graph *copy = dc_graph_clone(graph);
+  uint32_t first = copy->nodes.n;
+  double sum = 0;
+  dc_status status = dc_pass_expand(ops, copy, only_this, &node);
+  for (uint32_t s = 0; s < copy->states.n && !status; s++)
+    for (uint32_t k = 0; k < copy->states.v[s].scope.n; k++)
+      if (copy->states.v[s].scope.v[k] >= first) sum += map_operations(copy, copy->states.v[s].scope.v[k], symbols);
+  dc_status_free(status); /* a report says 0 rather than nothing at all */
+  dc_graph_destroy(copy);
+  return sum;
+}
+
+/* ---- bytes ---- */
+
+typedef struct {
+  const dc_graph *graph;
+  const dc_plan *plan;
+  bool *seen;
+  uint64_t sum;
+} traffic;
+
+static void count_bytes(void *context, dc_cid c, dc_use use, dc_nid by) {
+  traffic *t = context;
+  (void)use, (void)by;
+  if (!c || t->seen[c]) return;
+  t->seen[c] = true;
+  t->sum += t->plan->bytes[c];
+}
+
+uint64_t dc_node_bytes(const dc_graph *graph, dc_nid node, const dc_plan *plan) {
+  traffic t = {graph, plan, calloc(graph->containers.n, sizeof(bool)), 0};
+  if (!t.seen) return 0;
+  dc_node_uses(graph, node, count_bytes, &t);
+  free(t.seen);
+  return t.sum;
+}
