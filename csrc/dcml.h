@@ -32,6 +32,7 @@ typedef struct {
 
 typedef struct {
   bool training;            /* differentiate */
+  bool plain;               /* no fusion and no exchange of loops */
   const char *const *wrt;   /* names of inputs and parameters */
   uint32_t n_wrt;
   dc_keep keep;

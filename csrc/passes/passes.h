@@ -9,8 +9,9 @@
 DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
 /* Replaces the operator Gradient by the adjoint of what stands before it. */
 DC_MUST_USE dc_status dc_pass_gradient(dc_ops *ops, dc_graph *graph);
-/* Folds constants and known values, drops dead nodes and containers, removes identities and
- * no-op maps, turns reshapes of contiguous data into aliases. */
+/* Drops dead nodes and identities.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
+/* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
 /* Expands every library node for which keep(node) is false (keep NULL: all). */
 typedef bool (*dc_keep_fn)(void *context, const dc_graph *graph, dc_nid node);

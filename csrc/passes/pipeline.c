@@ -49,8 +49,8 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
 static dc_status schedule(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_simplify(p->ops, graph));
   DC_TRY(dc_pass_expand(p->ops, graph, p->native, p->native_context));
-  DC_TRY(dc_pass_loops(graph));
-  DC_TRY(dc_pass_fuse(graph));
+  if (!p->plain) DC_TRY(dc_pass_loops(graph));
+  if (!p->plain) DC_TRY(dc_pass_fuse(graph));
   DC_TRY(dc_pass_unroll(graph));
   DC_TRY(dc_pass_simplify(p->ops, graph));
   return dc_graph_verify(graph);

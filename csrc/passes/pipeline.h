@@ -17,6 +17,7 @@ typedef struct {
   uint32_t n_wrt;
   dc_graph_hook post_onnx, post_autodiff; /* NULL: none */
   void *hook_context;
+  bool plain; /* leave maps as operators expand to them: no fusion, no exchange of loops */
 } dc_pipeline;
 
 typedef struct {

@@ -46,7 +46,7 @@ static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
 static const struct {
   const char *name;
   dc_status (*run)(dc_ops *, dc_graph *);
-} passes[] = {{"infer", run_infer}, {"gradient", dc_pass_gradient}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate},
+} passes[] = {{"infer", run_infer}, {"gradient", dc_pass_gradient}, {"tidy", dc_pass_tidy}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate},
               {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {

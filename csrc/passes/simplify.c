@@ -1,4 +1,4 @@
-/* Removes what computes nothing: reshapes become views, dead nodes go. */
+/* Removes what computes nothing: reshapes become views, identities and dead nodes go. */
 #include <stdlib.h>
 
 #include "passes/passes.h"
@@ -70,6 +70,45 @@ static void drop_dead(dc_graph *graph) {
     scope->v += at, scope->n -= at, scope->cap -= at;
   }
   free(l.live);
+}
+
+/* ---- identities ---- */
+
+static void pin(void *context, dc_cid c, dc_use use, dc_nid by) {
+  (void)use, (void)by;
+  ((bool *)context)[c] = true;
+}
+
+/* Operators read an identity's input instead of its output; what maps read stays. */
+static void forward_identities(dc_graph *graph) {
+  bool *pinned = calloc(graph->containers.n, sizeof *pinned);
+  dc_cid *source = calloc(graph->containers.n, sizeof *source);
+  if (!pinned || !source) abort();
+  dc_name identity = dc_name_intern(&graph->names, "Identity");
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      if (dc_node_at(graph, id)->kind != DC_NODE_LIBRARY) dc_node_uses(graph, id, pin, pinned);
+    }
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_node *node = dc_node_at(graph, graph->states.v[s].scope.v[k]);
+      if (node->kind != DC_NODE_LIBRARY) continue;
+      for (uint32_t j = 0; j < node->lib.n_in; j++)
+        if (source[node->lib.in[j]]) node->lib.in[j] = source[node->lib.in[j]];
+      if (node->lib.op != identity || node->lib.domain || node->lib.wrt || !node->lib.in[0]) continue;
+      dc_cid out = node->lib.out[0];
+      if (dc_cont(graph, out)->role == DC_ROLE_TEMP && !dc_cont(graph, out)->is_output && !pinned[out]) source[out] = node->lib.in[0];
+    }
+  free(pinned);
+  free(source);
+}
+
+dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph) {
+  (void)ops;
+  if (!graph->subgraphs.n) forward_identities(graph); /* their captures name containers too */
+  drop_dead(graph);
+  return DC_OK;
 }
 
 dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph) {

@@ -99,19 +99,20 @@ static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
   PyObject *graph, *wrt = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
+  int optimize = 1;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOz", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   dc_session *session = session_of(state);
   if (keep_index < 0 || backend_index < 0 || !session) return NULL;
-  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives};
+  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .plain = !optimize};
   const char **list = NULL;
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);

@@ -1,4 +1,4 @@
-"""What DCML_VERBOSE asks for: 1 for all, or names of topics (capture, compile, dispatch) with commas between them."""
+"""What DCML_VERBOSE asks for: 1 for capture and compile, or names of topics (capture, compile, dispatch) with commas between them."""
 import os
 import sys
 

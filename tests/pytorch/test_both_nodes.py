@@ -9,7 +9,7 @@ from dcml.pytorch import autograd
 
 
 def test_semantics_with_the_python_node():
-    if autograd.apply is autograd._apply:
+    if autograd.apply is autograd.apply_in_python:
         pytest.skip("the Python node is the one that all other tests use")
     here = os.path.dirname(__file__)
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", os.path.join(here, "test_semantics.py")],

@@ -35,7 +35,7 @@ struct dc_jit {
 
 static bool is_verbose(void) {
   const char *topics = getenv("DCML_VERBOSE");
-  return topics && strstr(topics, "compile");
+  return topics && (strcmp(topics, "1") == 0 || strstr(topics, "compile"));
 }
 
 static double milliseconds(void) {
@@ -182,10 +182,20 @@ static void clean(source_file *f) {
   if (f->message_path) (void)unlink(f->message_path);
 }
 
+/* On a terminal, a bar for compilations that a person would wait for. */
+static void show_progress(uint32_t done, uint32_t n, double begin) {
+  enum { WIDTH = 30, PATIENCE_MS = 1000 };
+  static const char bar[] = "##############################";
+  if (!isatty(STDERR_FILENO) || milliseconds() - begin < PATIENCE_MS) return;
+  fprintf(stderr, "\rdcml: compiling [%-*.*s] %u of %u files", WIDTH, (int)(WIDTH * done / n), bar, done, n);
+  if (done == n) fprintf(stderr, "\r\033[K");
+}
+
 /* Compiles the files that have no path yet, as many at a time as there are processors. */
 static dc_status compile_files(batch *b) {
   long processors = sysconf(_SC_NPROCESSORS_ONLN);
   dc_status status = DC_OK;
+  double begin = milliseconds();
   for (uint32_t next = 0, oldest = 0; oldest < b->n_files && !status;) {
     uint32_t running = 0;
     for (uint32_t k = oldest; k < next; k++) running += b->files[k].child > 0;
@@ -194,7 +204,7 @@ static dc_status compile_files(batch *b) {
       next++;
     } else {
       if (b->files[oldest].child > 0) status = finish(b->jit, &b->files[oldest]);
-      oldest++;
+      show_progress(++oldest, b->n_files, begin);
     }
   }
   return status;

@@ -27,8 +27,11 @@ class ONNXModel:
     cuda: run on the GPU.
     parent_pytorch_module: take the weights from this module's parameters and buffers of the same names.
     save_transients: a dict that receives the intermediate values of each call, by name.
-    apply_strict, auto_optimize, fold_constants, storage, auto_merge: accepted for source compatibility; the
-        compiler folds and optimises always and places data itself.
+    apply_strict (later called simplify), onnx_simplify: drop operators without effect at once, so that ``sdfg``
+        shows the graph without them; compilation does it in any case.
+    auto_optimize: fuse kernels and exchange loops; False compiles each operator by itself.
+    auto_merge: symbolic extents that must be equal are always merged, and checked at each call.
+    fold_constants, storage: False, or a storage other than "Default" and "CPU_Heap", raise NotImplementedError.
     Raises ModelError, UnsupportedOpError, ShapeError or DTypeError for a model that cannot be loaded, DeviceError
     for cuda=True without a GPU.
 
@@ -37,8 +40,13 @@ class ONNXModel:
 
     def __init__(self, name, model, infer_shapes=True, cuda=False, apply_strict=False, auto_optimize=True,
                  fold_constants=True, parent_pytorch_module=None, storage=None, save_transients=None,
-                 auto_merge=False):
-        self.name, self.cuda = name, cuda
+                 auto_merge=False, *, simplify=None, onnx_simplify=False):
+        if not fold_constants:
+            raise NotImplementedError("fold_constants=False: constants are folded wherever a kernel reads them")
+        if getattr(storage, "name", storage) not in (None, "Default", "CPU_Heap"):
+            raise NotImplementedError(f"storage={storage!r}: there is no memory but the processor's")
+        self.name, self.cuda, self.auto_optimize = name, cuda, auto_optimize
+        self.auto_merge, self.apply_strict = auto_merge, apply_strict if simplify is None else simplify
         self._bytes, self._base_dir = _read(model)
         self._parameters = None  # {name: tensor} given at each call, once someone asked for them
         self._save_transients = save_transients
@@ -47,6 +55,8 @@ class ONNXModel:
             self._take_weights(parent_pytorch_module)
         if infer_shapes and self._program is None:
             self._infer()
+        if (self.apply_strict or onnx_simplify) and self._program is None:
+            self._graph.run_pass("tidy")
 
     def _infer(self):
         """Infers types and shapes; what must be known before is an input's to give, or makes the model a host program."""
@@ -64,6 +74,7 @@ class ONNXModel:
         """A view of a captured graph; weights come from ``module`` by qualified name."""
         self = cls.__new__(cls)
         self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, False, None, None, None
+        self.auto_optimize = True
         self._parameters = _module_tensors(module, graph.params) if module is not None else None
         self._set_graph(graph)
         return self
@@ -214,7 +225,7 @@ class ONNXModel:
                 for name in self._transients:
                     graph.mark_output(name)
             function = _core.Function(graph, wrt=list(wrt) if wrt else None, backend="cuda" if self.cuda else "auto",
-                                      natives=natives())
+                                      natives=natives(), optimize=self.auto_optimize)
             self._functions[wrt] = function
         return function
 

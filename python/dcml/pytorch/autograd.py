@@ -41,7 +41,8 @@ def _once(grads):
     return [None if grad is None else error(grad.detach().requires_grad_()) for grad in grads]
 
 
-def _apply(function, inputs):
+def apply_in_python(function, inputs):
+    """As apply, by the node above."""
     return _Node.apply(function, len(inputs), *inputs, *(function.params or ()))
 
 
@@ -56,7 +57,7 @@ def _choose():
     if wanted not in ("", "python", "c++"):
         raise ValueError(f"DCML_AUTOGRAD={wanted!r}: expected 'python' or 'c++'")
     if wanted == "python":
-        return _apply
+        return apply_in_python
     try:
         from .. import _torch_node
     except ImportError:  # not built, or against another torch
@@ -65,7 +66,7 @@ def _choose():
         return _torch_node.apply
     if wanted:
         raise ImportError(f"DCML_AUTOGRAD=c++: the node was not built for torch {torch.__version__}")
-    return _apply
+    return apply_in_python
 
 
 apply = _choose()

@@ -18,7 +18,9 @@ from .. import _core
 from ..library import natives
 from ..verbose import say
 from .aten import ONNX_DTYPE
+from .autograd import apply_in_python
 from .capture import LOCK, Passed, bind_arguments, capture, traced_elsewhere
+from .report import explain, mark_range, page
 from .state import ModuleState, frozen
 
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -34,9 +36,13 @@ class DaceModule(torch.nn.Module):
     training: True or False calls ``train()`` or ``eval()`` on the module; None leaves its modes as they are.  The
         modes of the module and its children decide at each call, as in PyTorch.
     backward: make results differentiable, in the inputs and parameters that require a gradient.
-    apply_strict, auto_optimize: accepted for source compatibility; the compiler always does both.
+    apply_strict (later called simplify), onnx_simplify: drop operators without effect before the post_onnx
+        hooks see the graph.  With both False the hooks see it as captured.
+    auto_optimize: fuse kernels and exchange loops; False compiles each operator by itself.
     debug_transients: return all intermediate values too, after the results; their names are in ``transients``.
     sdfg_name: name of the graph, by default ``dace_model``.
+    inputs_to_skip: names of inputs of the graph (``dace_model.inputs``) that get no gradient.
+    compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
@@ -49,7 +55,8 @@ class DaceModule(torch.nn.Module):
     """
 
     def __init__(self, module, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
-                 auto_optimize=True, debug_transients=False, sdfg_name=None):
+                 auto_optimize=True, debug_transients=False, sdfg_name=None, *, simplify=None, onnx_simplify=True,
+                 inputs_to_skip=None, compile_torch_extension=True):
         super().__init__()
         state = self.__dict__
         for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
@@ -58,7 +65,9 @@ class DaceModule(torch.nn.Module):
         if cuda and not torch.cuda.is_available():
             raise _core.DeviceError(f"cuda=True for {type(module).__name__}: torch finds no GPU")
         self.cuda_enabled = cuda
-        self.backward, self.apply_strict, self.auto_optimize = backward, apply_strict, auto_optimize
+        self.backward, self.auto_optimize, self.onnx_simplify = backward, auto_optimize, onnx_simplify
+        self.apply_strict = self.simplify = apply_strict if simplify is None else simplify
+        self.inputs_to_skip, self.compile_torch_extension = frozenset(inputs_to_skip or ()), compile_torch_extension
         self.debug_transients, self.sdfg_name = debug_transients, sdfg_name or "dace_model"
         self.training = module.training
         self.post_onnx_hooks = collections.OrderedDict()
@@ -233,7 +242,47 @@ class DaceModule(torch.nn.Module):
                                        if which == "backward_graph" else ""))
         return SDFG(graph)
 
+    def explain(self):
+        """A text about what the module was compiled to, for the arguments it was called with last.
+
+        For the forward and, if there is one, the backward program: its kernels in order with the shape of the result,
+        where they came from (a library's name, compiled, or interpreted), operations and bytes; then what lies where
+        in memory.  Raises ValueError_ before the first call.
+        """
+        return explain(self.sdfg_name, self._function())
+
+    def profile(self, *args, calls=20, path="dcml-profile.html", **kwargs):
+        """Runs the module ``calls`` times with these arguments, forward and backward if its results have a gradient,
+        and writes an HTML page with the time of each kernel.  Gradients of parameters are left as they were.
+        Returns the path."""
+        wanted = [p for p in self.parameters() if p.requires_grad]
+        wanted += [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+
+        def once():
+            results = [t for t in pytree.tree_leaves(self(*args, **kwargs)) if isinstance(t, torch.Tensor)]
+            roots = [t for t in results if t.requires_grad]
+            if roots:
+                torch.autograd.grad(roots, wanted, [torch.ones_like(t) for t in roots], allow_unused=True)
+        for _ in range(5):  # compiled by then
+            once()
+        function = self._function()
+        function.time(True)
+        for _ in range(calls):
+            once()
+        function.time(False)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page(self.sdfg_name, function, calls))
+        return path
+
+    def _function(self):
+        function = self._need_capture().last_function
+        if function is None or function.report()[0] is None:
+            raise _core.ValueError_("nothing has been compiled yet: call the module once")
+        return function
+
     def _run_post_onnx(self, graph):
+        if self.apply_strict or self.onnx_simplify:
+            graph.run_pass("tidy")
         self._hooked = graph
         try:
             for hook in self.post_onnx_hooks.values():
@@ -341,8 +390,16 @@ class _Captured:
         self.shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else () for leaf in leaves]
         self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
         self.last_function = None
+        self.skipped = self._positions(owner.inputs_to_skip)
         self.slots = [_slot(owner.model, name) for name, _ in made.params]
         self.ties = [(_slot(owner.model, a), _slot(owner.model, b)) for a, b in made.ties]
+
+    def _positions(self, names):
+        inputs = self.capture.graph.inputs
+        for name in sorted(names):
+            if name not in inputs:
+                raise _core.ValueError_(f"inputs_to_skip names {name!r}; the inputs are {inputs}")
+        return [k for k, name in enumerate(inputs) if name in names]
 
     def function(self, inputs):
         """The compiled function for tensors whose requires_grad flags decide what is differentiated, with the
@@ -351,6 +408,8 @@ class _Captured:
         flags = None
         if self.owner.backward and torch.is_grad_enabled():
             flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
+            if self.skipped:
+                flags = (tuple([f and k not in self.skipped for k, f in enumerate(flags[0])]), flags[1])
             if not any(flags[0]) and not any(flags[1]):
                 flags = None
         function = self.functions.get(flags)
@@ -388,7 +447,8 @@ class _Function:
             graph, wrt=wrt, backend="cuda" if owner.cuda_enabled else "auto", natives=natives(),
             post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
             post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
-            post_compile=owner._run_post_compile if owner.post_compile_hooks else None)
+            post_compile=owner._run_post_compile if owner.post_compile_hooks else None,
+            optimize=owner.auto_optimize)
         self.params = None
 
 
@@ -407,12 +467,22 @@ def _seed():
     return torch.empty((), dtype=torch.int64).random_()
 
 
+_profiling = torch.autograd._profiler_enabled
+
+
+def _by_python(function, inputs):
+    """A call whose autograd node is the one in Python."""
+    if torch.is_grad_enabled() and function.wrt_positions:
+        return apply_in_python(function, tuple(inputs))
+    return function(*inputs)
+
+
 def _forward_level():
     return torch.autograd.forward_ad._current_level
 
 
 _PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled,
-           torch.get_default_dtype, torch._C._functorch.peek_interpreter_stack, _forward_level)
+           _profiling, torch.get_default_dtype, torch._C._functorch.peek_interpreter_stack, _forward_level)
 
 
 class _Plan:
@@ -440,7 +510,9 @@ class _Plan:
         function = captured.function(inputs)
         if self.seed:
             inputs = (*inputs, _seed())
-        results = function(*inputs)
+        if _profiling() or function.observer is not None:
+            function.observe(mark_range if _profiling() else None)
+        results = function(*inputs) if captured.owner.compile_torch_extension else _by_python(function, inputs)
         if again and self.inputs is None:  # there is none, or it failed
             self.check = self._make_check(function, args)
         return self.finish(results, leaves)
@@ -448,7 +520,8 @@ class _Plan:
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        if captured.ties or torch._C._is_any_autocast_enabled() or _forward_level() >= 0:
+        if captured.ties or not captured.owner.compile_torch_extension or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 \
+                or _profiling():
             return None
         return _core.Fast(function, args, captured.slots, captured.owner._state.watched(), _PROBES,
                           captured.owner.backward, _seed if self.seed else None)
@@ -478,10 +551,10 @@ class _Plan:
 
 
 def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
-                auto_optimize=True, sdfg_name=None, debug_transients=False):
+                auto_optimize=True, sdfg_name=None, debug_transients=False, **later):
     """Decorator for nn.Module classes: their instances are DaceModules around an instance of the class.
 
-    The arguments are those of DaceModule; it may be used with or without them.
+    The arguments are those of DaceModule, ``later`` its keyword-only ones; it may be used with or without them.
 
     >>> @dace_module
     ... class Doubled(torch.nn.Module):
@@ -491,7 +564,7 @@ def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, b
     tensor([2., 2.])
     """
     options = dict(dummy_inputs=dummy_inputs, cuda=cuda, training=training, backward=backward,
-                   apply_strict=apply_strict, auto_optimize=auto_optimize, debug_transients=debug_transients)
+                   apply_strict=apply_strict, auto_optimize=auto_optimize, debug_transients=debug_transients, **later)
 
     def decorate(cls):
         class Decorated(DaceModule):

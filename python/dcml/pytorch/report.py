@@ -5,6 +5,7 @@ them and lays them out.
 Must not know: how a program is made or run.
 """
 import html
+import math
 import threading
 
 import torch
@@ -26,7 +27,7 @@ def steps(graph, report):
     rows = []
     for k, step in enumerate(report["steps"]):
         _, _, label, _, writes = nodes[step["node"]]
-        result = writes[0] if writes else ""
+        result = max(writes, key=lambda name: math.prod(shapes.get(name, ())), default="")
         rows.append({"step": k, "kernel": label, "result": result, "shape": list(shapes.get(result, ())),
                      "by": step["by"], "Mflop": step["operations"] / 1e6, "kB": step["bytes"] / 1e3,
                      "us": step["seconds"] / step["runs"] * 1e6 if step["runs"] else None})

@@ -97,8 +97,8 @@ class SDFG:
         return total
 
     def apply_strict_transformations(self):
-        """Removes what has no effect: dead nodes, identities, constants that can be folded."""
-        self.graph.run_pass("simplify")
+        """Removes what has no effect: dead nodes and identities."""
+        self.graph.run_pass("tidy")
 
     simplify = apply_strict_transformations
 

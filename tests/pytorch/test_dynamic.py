@@ -1,0 +1,106 @@
+"""Other extents: what is captured anew, what is compiled anew, and what serves any extent."""
+import pytest
+import torch
+from torch import nn
+
+from dcml.pytorch import DaceModule
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.fc = nn.Conv1d(3, 4, 3, padding=1), nn.LayerNorm(4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        y = self.conv(x).transpose(1, 2)
+        return self.fc(torch.relu(self.norm(y)))
+
+
+def counts(module):
+    """(captures, plans compiled) so far."""
+    captured = [one for group in module._captures.values() for one in group]
+    return len(captured), sum(f.core.n_plans for one in captured for f in one.functions.values())
+
+
+def check(module, x):
+    module.zero_grad()
+    x = x.clone().requires_grad_()
+    y = module(x)
+    y.square().sum().backward()
+    found = [x.grad, *[p.grad.clone() for p in module.parameters()]]
+    module.zero_grad()
+    z = x.detach().clone().requires_grad_()
+    want = module.model(z)
+    want.square().sum().backward()
+    torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-4)
+    for a, b in zip(found, [z.grad, *[p.grad for p in module.parameters()]]):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_any_batch_size_and_a_third_compiles_nothing():
+    torch.manual_seed(0)
+    module = DaceModule(Net(), backward=True)
+    for batch in (5, 2):
+        check(module, torch.randn(batch, 3, 8))
+    before = counts(module)
+    for batch in (3, 9, 17, 64, 2):
+        check(module, torch.randn(batch, 3, 8))
+    assert counts(module) == before and before[0] == 1
+    for batch in (1, 0):
+        check(module, torch.randn(batch, 3, 8))
+    after = counts(module)
+    for batch in (0, 1, 7):
+        check(module, torch.randn(batch, 3, 8))
+    assert counts(module) == after and after[0] <= 3
+
+
+def test_sequence_lengths_become_symbolic_after_the_second():
+    torch.manual_seed(0)
+    module = DaceModule(Net(), backward=True)
+    for length in (8, 11):
+        check(module, torch.randn(4, 3, length))
+    before = counts(module)
+    assert before[0] == 2
+    for length in (5, 16, 31, 8):
+        check(module, torch.randn(3, 3, length))
+    assert counts(module) == before
+
+
+def test_starting_from_a_batch_of_one():
+    module = DaceModule(Net(), backward=True)
+    for batch in (1, 4, 6, 2):
+        check(module, torch.randn(batch, 3, 8))
+    assert counts(module)[0] == 2
+
+
+def test_a_failed_guard_is_told_and_captures_anew(capfd, monkeypatch):
+    monkeypatch.setenv("DCML_VERBOSE", "1")
+    module = DaceModule(nn.Linear(3, 2), sdfg_name="net")
+    module(torch.randn(4, 3))
+    assert "dcml: capture: net: Linear captured in" in capfd.readouterr().err
+    module(torch.randn(6, 3))
+    assert capfd.readouterr().err == ""
+    module(torch.randn(1, 3))
+    told = capfd.readouterr().err
+    assert "dcml: capture: net: extent s" in told and "is 1, outside [2, ]" in told and "captured in" in told
+    module(torch.randn(2, 2, 3))
+    assert "tensor 0 has 3 dimensions, not 2" in capfd.readouterr().err
+
+
+def test_compilation_and_the_cache_are_told(capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("DCML_VERBOSE", "1")
+    module = DaceModule(nn.Sequential(nn.Linear(30, 20), nn.Tanh()))
+    for _ in range(6):
+        module(torch.randn(500, 30))
+    assert "dcml: compile: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("batches", [(4, 4), (4, 7)])
+def test_equal_and_different_extents_of_two_inputs(batches):
+    class Outer(nn.Module):
+        def forward(self, a, b):
+            return a[:, None, :] + b[None]
+    module = DaceModule(Outer())
+    for shift in (0, 1, 5):
+        a, b = torch.randn(batches[0] + shift, 3), torch.randn(batches[1] + 2 * shift, 3)
+        torch.testing.assert_close(module(a, b), Outer()(a, b))
