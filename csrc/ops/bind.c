@@ -56,6 +56,14 @@ static bool in_class(const char *class_name, dc_dtype t) {
   return true;
 }
 
+bool dc_row_accepts(const dc_row *row, const char *type, dc_dtype dtype) {
+  dc_dtype fixed = dc_dtype_from_name(type);
+  if (fixed || !dc_dtype_bytes(dtype) || dtype == DC_C64 || dtype == DC_C128) return fixed && fixed == dtype;
+  for (uint32_t k = 0; k < row->n_constraints; k++)
+    if (strcmp(row->constraints[k].variable, type) == 0 && !in_class(row->constraints[k].class_name, dtype)) return false;
+  return true;
+}
+
 static dc_status bind_type(dc_inst *in, const char *input, const char *type, dc_dtype actual) {
   dc_dtype wanted = dc_dtype_from_name(type);
   if (!wanted) wanted = type_variable(in, type);

@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
   const char *name;
   bool required;
+  const char *fallback; /* the default as the row writes it ("none": absent); NULL if required */
 } dc_row_attr;
 const char *dc_row_name(const dc_row *row);
 const char *dc_row_domain(const dc_row *row);
@@ -43,6 +44,8 @@ uint32_t dc_row_inputs(const dc_row *row, const dc_row_arg **args);
 uint32_t dc_row_outputs(const dc_row *row, const dc_row_arg **args);
 uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs);
 bool dc_row_has_grad(const dc_row *row);
+/* True if an argument of that type variable or type may hold elements of `dtype`. */
+bool dc_row_accepts(const dc_row *row, const char *type, dc_dtype dtype);
 /* True if the body is one native kernel call rather than statements. */
 bool dc_row_is_native(const dc_row *row);
 /* True if the output holds the input's elements in the same order (Reshape, Flatten, ...). */

@@ -447,6 +447,19 @@ static dc_status dims(parser *p, dc_sig *sig) {
   return expect(p, "]");
 }
 
+/* "since 7" or "until 6" after an argument or an attribute: only those versions have it. */
+static dc_status has_version(parser *p, int version, bool *has) {
+  bool took;
+  for (int k = 0; k < 2; k++) {
+    DC_TRY(accept(p, k ? "until" : "since", &took));
+    if (!took) continue;
+    if (p->kind != 'i') return fail(p, "a version");
+    *has &= k ? version <= p->i : version >= p->i;
+    DC_TRY(dc_lang_next(p));
+  }
+  return DC_OK;
+}
+
 static dc_status signature(parser *p, dc_row_arg *arg, dc_sig *sig) {
   bool took;
   DC_TRY(name(p, &sig->name));
@@ -467,33 +480,31 @@ static dc_status signature(parser *p, dc_row_arg *arg, dc_sig *sig) {
   return took ? dims(p, sig) : DC_OK;
 }
 
-static dc_status signatures(parser *p, const dc_row_arg **args, const dc_sig **sigs, uint32_t *n) {
+static dc_status signatures(parser *p, int version, const dc_row_arg **args, const dc_sig **sigs, uint32_t *n) {
   DC_VEC(dc_row_arg) arg_list = {0};
   DC_VEC(dc_sig) sig_list = {0};
   bool more = p->kind == 'n';
   while (more) {
     dc_row_arg arg = {0};
     dc_sig sig = {0};
+    bool has = true;
     DC_TRY(signature(p, &arg, &sig));
-    DC_PUSH(p->arena, &arg_list, arg);
-    DC_PUSH(p->arena, &sig_list, sig);
+    DC_TRY(has_version(p, version, &has));
+    if (has) DC_PUSH(p->arena, &arg_list, arg);
+    if (has) DC_PUSH(p->arena, &sig_list, sig);
     DC_TRY(accept(p, ",", &more));
   }
   *args = arg_list.v, *sigs = sig_list.v, *n = arg_list.n;
   return DC_OK;
 }
 
-/* "since 7" or "until 6" after a default: only those versions have the attribute. */
-static dc_status has_version(parser *p, int version, bool *has) {
-  bool took;
-  for (int k = 0; k < 2; k++) {
-    DC_TRY(accept(p, k ? "until" : "since", &took));
-    if (!took) continue;
-    if (p->kind != 'i') return fail(p, "a version");
-    *has &= k ? version <= p->i : version >= p->i;
-    DC_TRY(dc_lang_next(p));
-  }
-  return DC_OK;
+/* The text from there to the lookahead token. */
+static const char *source(const parser *p, const char *from) {
+  const char *to = p->token_at;
+  while (to > from && isspace((unsigned char)to[-1])) to--;
+  char *text = dc_arena_alloc(p->arena, (size_t)(to - from) + 1);
+  memcpy(text, from, (size_t)(to - from));
+  return text;
 }
 
 static dc_status attributes(parser *p, dc_row *row) {
@@ -505,11 +516,13 @@ static dc_status attributes(parser *p, dc_row *row) {
     bool took;
     DC_TRY(name(p, &d.name));
     DC_TRY(accept(p, "=", &took));
+    const char *text = p->token_at;
     if (took) DC_TRY(dc_lang_expr(p, &d.value));
+    const char *fallback = took ? source(p, text) : NULL;
     bool has = true;
     DC_TRY(has_version(p, row->since, &has));
     if (has) {
-      DC_PUSH(p->arena, &attrs, ((dc_row_attr){d.name, !took}));
+      DC_PUSH(p->arena, &attrs, ((dc_row_attr){d.name, !took, fallback}));
       DC_PUSH(p->arena, &defaults, d);
     } else if (took) {
       DC_PUSH(p->arena, &fixed, d); /* the body may rely on the default */
@@ -525,13 +538,13 @@ static dc_status attributes(parser *p, dc_row *row) {
 static dc_status header(parser *p, dc_row *row) {
   bool took;
   DC_TRY(expect(p, "("));
-  DC_TRY(signatures(p, &row->in, &row->in_sig, &row->n_in));
+  DC_TRY(signatures(p, row->since, &row->in, &row->in_sig, &row->n_in));
   DC_TRY(accept(p, ";", &took));
   if (took) DC_TRY(attributes(p, row));
   DC_TRY(expect(p, ")"));
   DC_TRY(expect(p, "->"));
   DC_TRY(expect(p, "("));
-  DC_TRY(signatures(p, &row->out, &row->out_sig, &row->n_out));
+  DC_TRY(signatures(p, row->since, &row->out, &row->out_sig, &row->n_out));
   DC_TRY(expect(p, ")"));
   DC_VEC(dc_constraint) constraints = {0};
   DC_TRY(accept(p, "with", &took));

@@ -46,11 +46,32 @@ static PyObject *core_add_ops(PyObject *module, PyObject *text) {
   Py_RETURN_NONE;
 }
 
-static PyObject *arg_list(const dc_row_arg *args, uint32_t n) {
+static PyObject *accepted_types(const dc_row *row, const char *type) {
+  PyObject *list = PyList_New(0);
+  for (int t = 1; list && t < DC_DTYPE_COUNT; t++) {
+    PyObject *number = dc_row_accepts(row, type, (dc_dtype)t) ? PyLong_FromLong(t) : NULL;
+    if (number && PyList_Append(list, number)) Py_CLEAR(list);
+    Py_XDECREF(number);
+  }
+  return list;
+}
+
+static PyObject *arg_list(const dc_row *row, const dc_row_arg *args, uint32_t n) {
   PyObject *list = PyList_New(n);
   for (uint32_t k = 0; list && k < n; k++)
-    PyList_SET_ITEM(list, k, Py_BuildValue("{s:s,s:O,s:O,s:s}", "name", args[k].name, "optional", args[k].optional ? Py_True : Py_False, "variadic",
-                                           args[k].variadic ? Py_True : Py_False, "type", args[k].type));
+    PyList_SET_ITEM(list, k, Py_BuildValue("{s:s,s:O,s:O,s:s,s:N}", "name", args[k].name, "optional", args[k].optional ? Py_True : Py_False, "variadic",
+                                           args[k].variadic ? Py_True : Py_False, "type", args[k].type, "types", accepted_types(row, args[k].type)));
+  return list;
+}
+
+static PyObject *native_list(const dc_row *row) {
+  PyObject *list = PyList_New(0);
+  const char *name;
+  for (uint32_t k = 0; list && (name = dc_row_native(row, k)); k++) {
+    PyObject *text = PyUnicode_FromString(name);
+    if (!text || PyList_Append(list, text)) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
   return list;
 }
 
@@ -59,12 +80,18 @@ static PyObject *row_dict(const dc_row *row) {
   const dc_row_attr *attr;
   uint32_t n_in = dc_row_inputs(row, &in), n_out = dc_row_outputs(row, &out), n_attr = dc_row_attrs(row, &attr);
   PyObject *attrs = PyDict_New();
-  for (uint32_t k = 0; attrs && k < n_attr; k++) PyDict_SetItemString(attrs, attr[k].name, attr[k].required ? Py_True : Py_False);
-  return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:s}", "domain", dc_row_domain(row), "name", dc_row_name(row), "since", dc_row_since(row), "inputs",
-                       arg_list(in, n_in), "outputs", arg_list(out, n_out), "attributes", attrs, "text", dc_row_text(row));
+  for (uint32_t k = 0; attrs && k < n_attr; k++) {
+    PyObject *fallback = Py_BuildValue("z", attr[k].fallback);
+    if (!fallback || PyDict_SetItemString(attrs, attr[k].name, fallback)) Py_CLEAR(attrs);
+    Py_XDECREF(fallback);
+  }
+  return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N,s:O,s:O,s:s}", "domain", dc_row_domain(row), "name", dc_row_name(row), "since", dc_row_since(row),
+                       "inputs", arg_list(row, in, n_in), "outputs", arg_list(row, out, n_out), "attributes", attrs, "natives", native_list(row), "grad",
+                       dc_row_has_grad(row) ? Py_True : Py_False, "native", dc_row_is_native(row) ? Py_True : Py_False, "text", dc_row_text(row));
 }
 
-/* ops() -> a dictionary for each row: domain, name, since, inputs, outputs, attributes (name -> required), text. */
+/* ops() -> a dictionary for each row: domain, name, since, inputs, outputs, attributes (name -> default as text, None if
+ * required), natives (libraries), grad (a clause), native (no expansion), text. */
 static PyObject *core_ops(PyObject *module, PyObject *unused) {
   module_state *state = PyModule_GetState(module);
   dc_session *session = session_of(state);
