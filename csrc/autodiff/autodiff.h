@@ -38,7 +38,8 @@ DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t st
                                        const dc_cid *wrt, uint32_t n_wrt);
 
 /* The same within the state: appends the adjoint of all its nodes with respect to one container, whose gradient
- * `seed` they have computed; gradients[k] is the container that then holds the gradient of wrt[k]. */
+ * `seed` they have computed; gradients[k] is the container that then holds the gradient of wrt[k].  The values of
+ * `wrt` count as given: one has no influence on another. */
 DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
                                          uint32_t n_wrt, dc_cid *gradients);
 

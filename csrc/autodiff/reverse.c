@@ -212,6 +212,29 @@ dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const d
   return dc_error_at(dc_graph_verify(graph), "backward pass");
 }
 
+typedef struct {
+  const dc_cid *given;
+  uint32_t n;
+  bool writes;
+} given_values;
+
+static void note_write(void *context, dc_cid c, dc_use use, dc_nid by) {
+  given_values *g = context;
+  (void)by;
+  for (uint32_t k = 0; k < g->n && use == DC_USE_WRITE; k++) g->writes |= g->given[k] == c;
+}
+
+/* Without the nodes that compute one of the values. */
+static dc_scope without_producers(dc_graph *graph, const dc_scope *nodes, const dc_cid *given, uint32_t n) {
+  dc_scope left = {0};
+  for (uint32_t k = 0; k < nodes->n; k++) {
+    given_values g = {given, n, false};
+    dc_node_uses(graph, nodes->v[k], note_write, &g);
+    if (!g.writes) dc_scope_push(graph, &left, nodes->v[k]);
+  }
+  return left;
+}
+
 dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt, uint32_t n_wrt,
                              dc_cid *gradients) {
   dc_scope nodes, adjoint = {0};
@@ -219,6 +242,7 @@ dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_ci
   DC_TRY(check_floats(graph, &output, 1, wrt, n_wrt));
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
   r.grad[output] = seed;
+  nodes = without_producers(graph, &nodes, wrt, n_wrt);
   dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
   dc_arena_free(&r.arena);
   for (uint32_t k = 0; k < adjoint.n; k++) dc_scope_push(graph, &graph->states.v[state].scope, adjoint.v[k]);

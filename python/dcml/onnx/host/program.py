@@ -115,7 +115,6 @@ class HostNode:
         self.attributes = graph.attributes(node.id)
         self.bodies = {name: (Program(value[0]), value[1]) for name, value in self.attributes.items()
                        if isinstance(value, tuple)}
-        self._part = None
         self.captured = [name for _, names in self.bodies.values() for name in names]
 
     def __getitem__(self, attribute):
@@ -131,25 +130,6 @@ class HostNode:
         """See _Call, which is there for nodes that have subgraphs."""
         self[attribute]
         raise _core.ModelError(f"attribute {attribute!r} is no graph")
-
-    def part(self, given, output):
-        """The operators between given values and an output, as a program of its own; made once."""
-        if self._part is None:
-            producers = {name: n for n in _operators(self.graph) for name in n.outputs}
-            needed, seen, queue = [], set(given), [output]
-            for name in queue:  # grows as producers are found
-                if name in seen or not name or name not in producers:
-                    continue
-                seen.update(producers[name].outputs)
-                needed.append(producers[name].id)
-                queue += producers[name].inputs
-            known = {*given, *(name for n in producers.values() if n.id in needed for name in n.outputs)}
-            free = [name for name in queue if name and name not in known and self.graph.info(name)[2] != "const"]
-            if free:
-                raise _core.ModelError(f"{output!r} also depends on {free[0]!r}, whose value is not given")
-            inputs = [(name, self.graph.info(name)[0] or 1, None) for name in given]
-            self._part = Program(self.graph.segment(sorted(needed), inputs, [output]))
-        return self._part
 
     def _check(self, given):
         """That the values are of the kinds that the table says."""

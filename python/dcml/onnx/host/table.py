@@ -6,7 +6,7 @@ q a sequence, m a map, a anything; ? may be absent, * any number of them.
 FALLBACKS: operators of the core that are also defined on strings, sequences or optionals: a function
 (node, segment of this node alone) -> function like those of HOST.
 """
-from . import attention, control, images, ml, sequences, shapes, strings, training
+from . import control, images, ml, sequences, shapes, strings
 
 ML = "ai.onnx.ml"
 
@@ -37,8 +37,6 @@ HOST = {
     ("", "RegexFullMatch"): ("s", strings.regex_full_match),
     ("", "TfIdfVectorizer"): ("x", strings.tfidf),
     ("", "ImageDecoder"): ("t", images.image_decoder),
-    ("ai.onnx.preview", "FlexAttention"): ("t t t", attention.flex_attention),
-    ("ai.onnx.preview.training", "Gradient"): ("t*", training.gradient),
     (ML, "LabelEncoder"): ("x", ml.label_encoder),
     (ML, "CategoryMapper"): ("x", ml.category_mapper),
     (ML, "OneHotEncoder"): ("x", ml.one_hot_encoder),
