@@ -544,7 +544,6 @@ static dc_status add_inputs(importer *im, scope *s, const Onnx__GraphProto *g) {
     if (!c->dtype && !host) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
     if (c->dtype == DC_C64 || c->dtype == DC_C128)
       return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has type %s, which is not supported", name, dc_dtype_name((dc_dtype)c->dtype));
-    if (!c->shape && !host && c->dtype != DC_STRING) return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has no shape: its number of dimensions must be known", name);
     put_name(&s->names, name, cid);
   }
   return DC_OK;

@@ -214,11 +214,23 @@ def test_weights_of_a_model_with_a_loop_train_and_are_saved(tmp_path):
     np.testing.assert_allclose(ONNXModel("m", tmp_path / "trained.onnx")(x.numpy()), compiled(x).detach(), rtol=1e-12)
 
 
+def test_a_gradient_inside_a_model_sees_loops():
+    body = graph([node("Mul", "v w", "v_out"), node("Identity", "again", "again_out")],
+                 [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [3])], [tensor("again_out", BOOL, []), tensor("v_out", F64, [3])])
+    proto = helper.make_model(graph(
+        [node("Loop", "trips  x", "y", body=body), node("Mul", "y b", "z"),
+         node("Gradient", "w", "dw", domain="ai.onnx.preview.training", xs=["w"], y="z")],
+        [tensor("x", F64, [3]), tensor("w", F64, [3]), tensor("b", F64, [3])], [tensor("dw", F64, [3])], [("trips", 3)]), ir_version=9,
+        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview.training", 1)])
+    x, w, b = random(3), random(3), random(3)
+    np.testing.assert_allclose(ONNXModel("m", proto)(x, w, b), 3 * x * w * w * b)
+
+
 def test_an_operator_of_the_model_may_be_a_gradient():
     proto = helper.make_model(graph(
         [node("Mul", "x w", "p"), node("Sin", "p", "y"),
          node("Gradient", "x w", "dx dw", domain="ai.onnx.preview.training", xs=["x", "w"], y="y"),
-         node("Gradient", "w p", "_ dp", domain="ai.onnx.preview.training", xs=["w", "p"], y="y")],
+         node("Gradient", "p", "dp", domain="ai.onnx.preview.training", xs=["p"], y="y"), node("NonZero", "dw", "n")],
         [tensor("x", F64, [3]), tensor("w", F64, [3])], [tensor(n, F64, [3]) for n in ("y", "dx", "dw", "dp")]), ir_version=9,
         opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview.training", 1)])
     x, w = random(3), random(3)
@@ -319,6 +331,27 @@ def test_extents_that_were_equal_by_chance_may_differ_later():
     with pytest.raises(dcml.ShapeError):
         compiled(random(2, 3), random(4, 2))
     np.testing.assert_allclose(compiled(a, b), a @ b, atol=1e-12)
+
+
+def test_inputs_of_any_rank():
+    proto = model([node("Add", "x x", "y")], [tensor("x", F64)], [tensor("y", F64)])
+    compiled = ONNXModel("m", proto)
+    for x in (random(2, 3), random(4), np.array(1.5), random(2, 2, 2)):
+        np.testing.assert_array_equal(compiled(x), 2 * x)
+    with pytest.raises(dcml.DTypeError, match="'x' has type int64, expected float64"):
+        compiled(np.array([1, 2]))
+
+
+def test_intermediate_values_are_kept_if_wanted():
+    seen = {}
+    y = ONNXModel("m", sequence_pipe(), save_transients=seen)(random(2, 6), random(2, 1))
+    assert {"parts", "mapped", "last", "turned"} <= set(seen)
+    np.testing.assert_array_equal(seen["last"], y[:, :3])
+
+
+def test_there_is_no_gpu_for_segments_either():
+    with pytest.raises(dcml.DeviceError):
+        ONNXModel("m", power_loop(), cuda=True)(random(3), random(3), random(3))
 
 
 # ---- trust ----

@@ -59,7 +59,7 @@ class ONNXModel:
             self._graph.run_pass("tidy")
 
     def _infer(self):
-        """Infers types and shapes; what must be known before is an input's to give, or makes the model a host program."""
+        """Infers types and shapes; a value needed before is an input's to give, or makes this a host program."""
         untouched = self._graph.clone()
         try:
             self._graph.run_pass("infer")
@@ -83,12 +83,18 @@ class ONNXModel:
         self._graph = graph
         self._functions = {}  # names to differentiate -> compiled function
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
-        self._program = host.Program(graph) if host.is_needed(graph) else None
+        self._program = host.Program(graph, self._options) if host.is_needed(graph) else None
+
+    @property
+    def _options(self):
+        """How functions of this model are compiled."""
+        return {"backend": "cuda" if self.cuda else "auto", "optimize": self.auto_optimize}
 
     def _adopt(self, error):
         """Runs the graph as a host program from now on if it stopped at a value that it computes itself."""
-        if self._program is None and error.needs_value not in (None, *self.inputs, *self._graph.params):
-            self._program = host.Program(self._graph)
+        value = getattr(error, "needs_value", None)
+        if self._program is None and value not in (None, *self.inputs, *self._graph.params):
+            self._program = host.Program(self._graph, self._options)
 
     # -- weights --------------------------------------------------------------------------------
     @property
@@ -138,7 +144,8 @@ class ONNXModel:
         torch = sys.modules.get("torch")
         in_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
         try:
-            values = self._call_compiled(given, in_torch) if self._program is None else self._call_program(given, in_torch)
+            call = self._call_compiled if self._program is None else self._call_program
+            values = call(given, in_torch)
         except _core.UnsupportedOpError as error:
             if self._program is not None or self._adopt(error) or self._program is None:
                 raise
@@ -157,7 +164,7 @@ class ONNXModel:
         program = self._program
         values = [self._host_value(n, v) for n, v in zip(self.inputs, given)]
         weights = [self._parameters[n] for n in self._graph.params] if self._parameters is not None else []
-        env = program.run(zip(program.inputs, [*values, *weights]))
+        env = program.run(zip(program.inputs, [*values, *weights]), keep_all=self._save_transients is not None)
         if self._save_transients is not None:
             self._save_transients.update((n, v) for n, v in env.items() if n not in program.inputs)
         results = tuple(env[name] for name in self.outputs)
@@ -168,11 +175,13 @@ class ONNXModel:
     def _host_value(self, name, value):
         """An argument of the model's type; what the core cannot hold stays as it is."""
         code, shape, _ = self._graph.info(name)
-        if name in self._graph.host_values:
+        if code in (0, host_values.STRING):
             return host_values.as_value(value)
         value = value if host_values.is_torch(value) else self._array(name, value)
         if host_values.code_of(value) != code:
             raise _core.DTypeError(f"input {name!r} has type {value.dtype}, expected {host_values.NAMES[code]}")
+        if name in self._graph.host_values:  # of any number of dimensions
+            return value
         wrong = [d for d, (have, want) in enumerate(zip(value.shape, shape)) if isinstance(want, int) and have != want]
         if value.ndim != len(shape) or wrong:
             raise _core.ShapeError(f"input {name!r} has shape {list(value.shape)}, expected {list(shape)}")
@@ -224,8 +233,7 @@ class ONNXModel:
                 self._transients = [n for n in graph.arrays if graph.info(n)[2] == "temp" and n not in self.outputs]
                 for name in self._transients:
                     graph.mark_output(name)
-            function = _core.Function(graph, wrt=list(wrt) if wrt else None, backend="cuda" if self.cuda else "auto",
-                                      natives=natives(), optimize=self.auto_optimize)
+            function = _core.Function(graph, wrt=list(wrt) if wrt else None, natives=natives(), **self._options)
             self._functions[wrt] = function
         return function
 

@@ -14,11 +14,12 @@ _REMEMBERED = 256
 class Compiled:
     """graph: a core Graph; nodes: ids; inputs: (name, element type) in call order; wrt: names to differentiate in."""
 
-    def __init__(self, graph, nodes, inputs, outputs, wrt):
-        self._graph, self._nodes, self._inputs, self._outputs, self._wrt = graph, nodes, inputs, outputs, wrt
+    def __init__(self, graph, nodes, inputs, outputs, wrt, options):
+        self._graph, self._nodes, self._inputs, self._outputs = graph, nodes, inputs, outputs
+        self._options = {"wrt": wrt or None, **(options or {})}
         self._exact = self._function([None] * len(inputs))
         self._general = None  # the function whose varying extents are symbols, from the second shape on
-        self._symbolic = True # False once the core could not work with symbols
+        self._symbolic = True  # False once the core could not work with symbols
         self._seen = []       # shapes that differ in what varies
         self._fixed, self._shared = (), ()  # of the general function: places of constant and of equal extents
         self._known = {}      # shapes -> function
@@ -33,8 +34,8 @@ class Compiled:
 
     def _function(self, shapes):
         inputs = [(name, code, shape) for (name, code), shape in zip(self._inputs, shapes)]
-        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), wrt=self._wrt or None,
-                              natives=natives())
+        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), natives=natives(),
+                              **self._options)
 
     def _first_call(self, shapes, given):
         function, results = self._exact, None

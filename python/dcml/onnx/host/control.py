@@ -57,7 +57,7 @@ def scan(call, *inputs):
     axes = [v.axis_of(a, x.ndim) for a, x in zip(_per_item(call, "scan_input_axes", n_scan), scanned)]
     backward = _per_item(call, "scan_input_directions", n_scan)
     n_out = body.n_outputs - n_state
-    out_axes, out_backward = _per_item(call, "scan_output_axes", n_out), _per_item(call, "scan_output_directions", n_out)
+    out_axes, out_backward = (_per_item(call, f"scan_output_{what}", n_out) for what in ("axes", "directions"))
     states, outs = _sweep(body, list(inputs[:n_state]), scanned, axes, backward)
     stacked = []
     for k, (items, axis, back) in enumerate(zip(outs, out_axes, out_backward)):

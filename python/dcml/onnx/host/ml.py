@@ -9,7 +9,8 @@ import numpy as np
 from ... import _core
 from . import values as v
 
-_KINDS = (("strings", "string", "_Unused", object), ("int64s", "int64", -1, np.int64), ("floats", "float", -0.0, np.float32))
+_KINDS = (("strings", "string", "_Unused", object), ("int64s", "int64", -1, np.int64),
+          ("floats", "float", -0.0, np.float32))
 
 
 def _plain(x):

@@ -31,34 +31,39 @@ class Operator(NamedTuple):
 
 
 def _operators(graph):
-    nodes = [Operator(*fields) for fields in graph.operators()]
-    return [n._replace(op="CastToString") if n.key == ("", "Cast") and graph.attributes(n.id).get("to") == v.STRING else n
-            for n in nodes]
+    def operator(n):
+        to_string = n.key == ("", "Cast") and graph.attributes(n.id).get("to") == v.STRING
+        return n._replace(op="CastToString", known=False) if to_string else n
+    return [operator(Operator(*fields)) for fields in graph.operators()]
 
 
 def is_needed(graph):
     """True if the core cannot run the graph alone: it has host operators or values."""
-    return bool(graph.host_values) or any(n.key in HOST for n in _operators(graph))
+    return bool(graph.host_values) or any(n.key in HOST and not n.known for n in _operators(graph))
 
 
 class Program:
     """A graph made callable on host values.
 
-    graph: a core Graph of operators, not inferred.
+    graph: a core Graph of operators.  options: of the core Functions of its segments.
     Inputs are the graph's inputs, then its weights; called with a value for each, it returns the tuple of outputs.
     Raises UnsupportedOpError for an operator that neither the core nor the host has.
     """
 
-    def __init__(self, graph):
+    def __init__(self, graph, options=None):
         self.graph = graph
         self.inputs, self.outputs = [*graph.inputs, *graph.params], list(graph.outputs)
         nodes = _operators(graph)
         for node in nodes:
             if not node.known and node.key not in HOST:
                 name = ".".join(filter(None, node.key))
-                raise _core.UnsupportedOpError(f"{node.where}: operator {name} of version {node.opset} is not supported")
-        self._steps = _steps(graph, nodes)
+                raise _core.UnsupportedOpError(f"{node.where}: operator {name} of version {node.opset} is "
+                                               "not supported")
+        self._steps = _steps(graph, nodes, options)
         self._constants = self._load_constants(nodes)
+        last = {name: k for k, step in enumerate(self._steps) for name in step.reads}
+        self._dead = [[name for name, at in last.items() if at == k and name not in self.outputs]
+                      for k in range(len(self._steps))]  # by step: values that nobody reads any more
 
     def _load_constants(self, nodes):
         """The constants that something other than a segment reads."""
@@ -68,12 +73,14 @@ class Program:
         return {name: self.graph.data(name) for name in self.graph.arrays
                 if name in read and self.graph.info(name)[2] == "const"}
 
-    def run(self, given):
-        """{name: value} of all values that left a segment, from (name, value) of the inputs."""
+    def run(self, given, keep_all=False):
+        """{name: value} of the outputs at least, from (name, value) of the inputs."""
         env = dict(self._constants)
         env.update(given)
-        for step in self._steps:
+        for step, dead in zip(self._steps, self._dead):
             step.run(env)
+            for name in () if keep_all else dead:
+                env.pop(name, None)
         return env
 
     def __call__(self, *given):
@@ -81,10 +88,10 @@ class Program:
         return tuple(env[name] for name in self.outputs)
 
 
-def _steps(graph, nodes):
+def _steps(graph, nodes, options):
     """Alternately all ordinary operators that can run by then, as one segment, and the host operators behind them."""
     stages, made, readers = [], {}, {}  # made: name -> (stage, on the host?); readers: name -> stages, None for others
-    host_nodes = {n.id: HostNode(graph, n, *HOST[n.key]) for n in nodes if n.key in HOST}
+    host_nodes = {n.id: HostNode(graph, n, *HOST[n.key], options) for n in nodes if n.key in HOST}
     for name in graph.outputs:
         readers.setdefault(name, set()).add(None)
     for node in nodes:
@@ -101,7 +108,7 @@ def _steps(graph, nodes):
     steps = []
     for k, (ordinary, on_host) in enumerate(stages):
         outputs = [o for n in ordinary for o in n.outputs if readers.get(o, set()) - {k}]
-        steps += [Segment(graph, ordinary, outputs)] if outputs else []
+        steps += [Segment(graph, ordinary, outputs, options)] if outputs else []
         steps += [host_nodes[node.id] for node in on_host]
     return steps
 
@@ -109,13 +116,17 @@ def _steps(graph, nodes):
 class HostNode:
     """An operator that a Python function computes (see table.py); raises what is wrong with the node's name."""
 
-    def __init__(self, graph, node, takes, function):
+    def __init__(self, graph, node, takes, function, options):
         self.graph, self.node, self.takes, self.function = graph, node, takes.split(), function
+        self._options = options
         self.opset, self.n_outputs, self.op = node.opset, len(node.outputs), node.op
         self.attributes = graph.attributes(node.id)
-        self.bodies = {name: (Program(value[0]), value[1]) for name, value in self.attributes.items()
+        self.bodies = {name: (Program(value[0], options), value[1]) for name, value in self.attributes.items()
                        if isinstance(value, tuple)}
+        self._part = None
         self.captured = [name for _, names in self.bodies.values() for name in names]
+        self.captured += getattr(function, "captured", lambda node: [])(self)
+        self.reads = [*filter(None, node.inputs), *self.captured]
 
     def __getitem__(self, attribute):
         """An attribute that the operator must have."""
@@ -131,6 +142,26 @@ class HostNode:
         self[attribute]
         raise _core.ModelError(f"attribute {attribute!r} is no graph")
 
+    def part(self, given, output):
+        """The operators between given values and an output, as a program of its own, made once.
+
+        Its inputs are the given values and what else the output depends on.
+        """
+        if self._part is None:
+            producers = {name: n for n in _operators(self.graph) for name in n.outputs}
+            needed, seen, queue = [], set(given), [output]
+            for name in queue:  # grows as producers are found
+                if name in seen or not name or name not in producers:
+                    continue
+                seen.update(producers[name].outputs)
+                needed.append(producers[name].id)
+                queue += producers[name].inputs
+            known = {*given, *(name for n in producers.values() if n.id in needed for name in n.outputs)}
+            free = [name for name in queue if name and name not in known and self.graph.info(name)[2] != "const"]
+            inputs = [(name, self.graph.info(name)[0] or 1, None) for name in dict.fromkeys((*given, *free))]
+            self._part = Program(self.graph.segment(sorted(needed), inputs, [output]), self._options)
+        return self._part
+
     def _check(self, given):
         """That the values are of the kinds that the table says."""
         rest = self.takes[-1] if self.takes and self.takes[-1].endswith("*") else None
@@ -142,14 +173,13 @@ class HostNode:
             if value is None and (kinds[-1] == "?" or kinds[0] == "a" and k < len(given)):
                 continue
             if not v.is_kind(value, kinds[0]):
-                expected = {"t": "a tensor", "s": "strings", "x": "a tensor", "q": "a sequence", "m": "a map", "a": "a value"}
-                raise _core.DTypeError(f"input {k} is {v.describe(value)}, expected {expected[kinds[0]]}")
+                raise _core.DTypeError(f"input {k} is {v.describe(value)}, expected {v.KINDS[kinds[0]]}")
 
     def run(self, env):
         try:
             given = [env[name] if name else None for name in self.node.inputs]
             self._check(given)
-            results = self.function(_Call(self, env) if self.bodies else self, *given)
+            results = self.function(_Call(self, env) if self.captured or self.bodies else self, *given)
         except _core.Error as error:
             raise type(error)(f"{self.node.where}: {error}") from None
         except MemoryError:
@@ -163,7 +193,7 @@ class HostNode:
 
 
 class _Call:
-    """A node with subgraphs as its function sees it: a body reads the outer values of this call."""
+    """A node that reads more than its inputs, as its function sees it: with the outer values of this call."""
 
     def __init__(self, node, env):
         self._node, self._env = node, env
@@ -174,16 +204,18 @@ class _Call:
     def __getitem__(self, attribute):
         return self._node[attribute]
 
+    def outer(self, name):
+        return self._env[name]
+
     def body(self, attribute, n_given):
-        """The subgraph of an attribute as a function of n_given values; raises ModelError if it takes another number."""
+        """The subgraph of an attribute as a function of n_given values; ModelError if it takes another number."""
         if attribute not in self._node.bodies:
             return self._node.body(attribute, n_given)
         program, names = self._node.bodies[attribute]
         if len(program.inputs) != n_given + len(names):
             raise _core.ModelError(f"the graph of {attribute!r} has {len(program.inputs) - len(names)} inputs, "
                                    f"expected {n_given}")
-        captured = [self._env[name] for name in names]
-        return _Body(program, captured)
+        return _Body(program, [self._env[name] for name in names])
 
 
 class _Body:
@@ -208,12 +240,13 @@ class _Body:
 class Segment:
     """Operators that the core runs as one function, unless the values that arrive split them."""
 
-    def __init__(self, graph, nodes, outputs):
-        self.graph, self.nodes, self.outputs = graph, nodes, outputs
+    def __init__(self, graph, nodes, outputs, options):
+        self.graph, self.nodes, self.outputs, self._options = graph, nodes, outputs, options
         self.made = {name for n in nodes for name in n.outputs if name}
         read = dict.fromkeys(name for n in nodes for name in n.inputs if name and name not in self.made)
         host_values = set(graph.host_values)  # constant strings come in as values too
         self.inputs = [name for name in read if name in host_values or graph.info(name)[2] != "const"]
+        self.reads = self.inputs
         self._plans = {}  # kinds of the inputs -> Compiled or list of steps
 
     def run(self, env):
@@ -246,7 +279,7 @@ class Segment:
             return self._cut(lambda node: not on_host.isdisjoint(node.inputs), on_host)
         inputs = [(name, kind[0]) for name, kind in zip(self.inputs, key)]
         wrt = [name for name, kind in zip(self.inputs, key) if kind[2]]
-        return Compiled(self.graph, [n.id for n in self.nodes], inputs, self.outputs, wrt)
+        return Compiled(self.graph, [n.id for n in self.nodes], inputs, self.outputs, wrt, self._options)
 
     def _cut(self, is_first, on_host=None):
         """Steps: what depends on no first node, the first nodes on the host (if they read its values), and the rest."""
@@ -266,13 +299,13 @@ class Segment:
     def _part(self, nodes, readers):
         wanted = set(self.outputs).union(*(n.inputs for n in readers))
         outputs = [o for n in nodes for o in n.outputs if o in wanted]
-        return Segment(self.graph, nodes, outputs) if outputs else None
+        return Segment(self.graph, nodes, outputs, self._options) if outputs else None
 
     def _on_host(self, node):
         if node.key not in FALLBACKS:
             raise _core.DTypeError(f"{node.where}: {node.op} of strings, sequences, optionals or maps is not defined")
-        alone = Segment(self.graph, [node], [o for o in node.outputs if o])
-        return HostNode(self.graph, node, "a? a*", FALLBACKS[node.key](node, alone))
+        alone = Segment(self.graph, [node], [o for o in node.outputs if o], self._options)
+        return HostNode(self.graph, node, "a? a*", FALLBACKS[node.key](node, alone), self._options)
 
 
 def _kind(value, learn):

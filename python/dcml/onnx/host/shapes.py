@@ -82,8 +82,9 @@ def _overlap(box, others):
 def non_max_suppression(node, boxes, scores, most=None, iou=None, least=None):
     """ONNX NonMaxSuppression: rows (batch, class, box) of the boxes kept, best score first."""
     boxes, scores = v.as_numpy(boxes), v.as_numpy(scores)
-    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4 or boxes.shape[:2] != (scores.shape[0], scores.shape[2]):
-        raise _core.ShapeError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)}, expected [n, m, 4] and [n, c, m]")
+    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape != (scores.shape[0], scores.shape[2], 4):
+        raise _core.ShapeError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)}, expected [n, m, 4] and "
+                               "[n, c, m]")
     limit = 0 if most is None else int(v.scalar(most))
     threshold = 0.0 if iou is None else float(v.scalar(iou))
     kept = []

@@ -1,12 +1,12 @@
 """The operators that run on the host, by (domain, name).
 
-HOST: those that always do: (what they take, function). The function gets the node and a value for each input (None
-where absent) and returns the outputs.  What they take, input by input: t a tensor of numbers, s of strings, x of either,
-q a sequence, m a map, a anything; ? may be absent, * any number of them.
+HOST: those that always do where there is a program: (what they take, function).  The function gets the node and a
+value for each input (None where absent) and returns the outputs.  What they take, input by input: t a tensor of
+numbers, s of strings, x of either, q a sequence, m a map, a anything; ? may be absent, * any number of them.
 FALLBACKS: operators of the core that are also defined on strings, sequences or optionals: a function
 (node, segment of this node alone) -> function like those of HOST.
 """
-from . import control, images, ml, sequences, shapes, strings
+from . import control, images, ml, sequences, shapes, strings, training
 
 ML = "ai.onnx.ml"
 
@@ -37,6 +37,7 @@ HOST = {
     ("", "RegexFullMatch"): ("s", strings.regex_full_match),
     ("", "TfIdfVectorizer"): ("x", strings.tfidf),
     ("", "ImageDecoder"): ("t", images.image_decoder),
+    ("ai.onnx.preview.training", "Gradient"): ("t*", training.gradient),
     (ML, "LabelEncoder"): ("x", ml.label_encoder),
     (ML, "CategoryMapper"): ("x", ml.category_mapper),
     (ML, "OneHotEncoder"): ("x", ml.one_hot_encoder),

@@ -15,7 +15,8 @@ def vjp(program, given, output_grads, wrt):
     sequence}; wrt: names among the given.
     Returns ({output: value}, {name in wrt: gradient}), numpy arrays; zeros where an input has no influence.
     """
-    tensors = {name: v.to_torch(value).detach().requires_grad_() if name in wrt else value for name, value in given.items()}
+    tensors = {name: v.to_torch(value).detach().requires_grad_() if name in wrt else value
+               for name, value in given.items()}
     with torch.enable_grad():
         results = dict(zip(program.outputs, program(*(tensors[name] for name in program.inputs))))
     ends, seeds = [], []

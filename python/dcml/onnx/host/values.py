@@ -15,6 +15,8 @@ CODES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 
          "uint2": 25, "int2": 26}
 NAMES = {code: name for name, code in CODES.items()}
 STRING = 8
+# The kinds of values of table.py.
+KINDS = {"t": "a tensor", "s": "strings", "x": "a tensor", "q": "a sequence", "m": "a map", "a": "a value"}
 
 
 def dtype_of(code):
