@@ -60,6 +60,7 @@ typedef struct {
   Py_buffer buffer;
   bool has_buffer, is_torch;
 } tensor_view;
+int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
 void release_view(tensor_view *view);
 /* A new array of the kind of the inputs; *data is where to write. */

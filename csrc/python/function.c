@@ -14,6 +14,7 @@ typedef struct {
   PyObject *positions; /* of each wrt among inputs and parameters */
   uint32_t n_inputs, n_params, n_wrt;
   int training;
+  bool torch; /* results are tensors whatever the inputs are */
 } FunctionObject;
 
 /* A forward whose backward may follow. */
@@ -99,14 +100,14 @@ static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
   PyObject *graph, *wrt = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
-  int optimize = 1;
+  int optimize = 1, torch = 0;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzpp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize, &torch))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
@@ -114,9 +115,11 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   if (keep_index < 0 || backend_index < 0 || !session) return NULL;
   dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .plain = !optimize};
   const char **list = NULL;
+  if (torch && use_torch(state)) return NULL;
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
+  self->torch = torch;
   self->post_onnx = hook_or_null(hooks[0]), self->post_autodiff = hook_or_null(hooks[1]), self->post_compile = hook_or_null(hooks[2]);
   options.wrt = list;
   options.post_onnx = self->post_onnx ? post_onnx : NULL;
@@ -183,7 +186,7 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_s
     return NULL;
   }
   tensor_view *views = PyMem_Calloc(total + 1, sizeof *views);
-  *torch = false;
+  *torch = self->torch;
   for (uint32_t k = 0; views && k < total; k++) {
     PyObject *item = k < n ? inputs[k] : PyTuple_GET_ITEM(self->params, k - n);
     if (view_tensor(state, item, &views[k])) {
@@ -494,7 +497,7 @@ static PyGetSetDef properties[] = {{"observer", (getter)get_observer, NULL, "wha
                                    {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
                                        {Py_tp_clear, function_clear},       {Py_tp_call, function_call},       {Py_tp_methods, methods},
-                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None): a callable graph, compiled on demand."},
+                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
                                        {0, NULL}};
 PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
 

@@ -47,6 +47,15 @@ static const DLExchange *exchange_of(module_state *state, PyTypeObject *type) {
   return state->exchange = header;
 }
 
+int use_torch(module_state *state) {
+  PyObject *torch = PyImport_ImportModule("torch"), *type = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
+  bool found = type && exchange_of(state, (PyTypeObject *)type);
+  if (type && !found) PyErr_SetString(state->errors[DC_ERR_DEVICE], "this torch does not exchange tensors by DLPack's C interface");
+  Py_XDECREF(type);
+  Py_XDECREF(torch);
+  return found ? 0 : -1;
+}
+
 static bool contiguous(const DLTensor *t) {
   int64_t stride = 1;
   for (int d = t->ndim - 1; d >= 0; d--) {

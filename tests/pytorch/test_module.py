@@ -307,3 +307,12 @@ def test_inputs_changed_in_place_change():
     x = torch.ones(3)
     close(DaceModule(InPlace())(x), torch.full((3,), 3.0))
     close(x, torch.full((3,), 2.0))
+
+
+def test_a_module_without_tensors_gives_tensors():
+    class Numbers(torch.nn.Module):
+        def forward(self):
+            return torch.arange(5.0)
+    result = DaceModule(Numbers())()
+    assert isinstance(result, torch.Tensor)
+    torch.testing.assert_close(result, torch.arange(5.0))
