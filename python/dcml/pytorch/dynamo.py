@@ -17,5 +17,27 @@ def backend(graph_module, example_inputs, **_):
     >>> compiled(torch.ones(4, 2)).shape
     torch.Size([4, 3])
     """
+    numbers = _take_numbers(graph_module)
     module = DaceModule(graph_module, backward=True, sdfg_name="dynamo")
-    return torch.compiler.disable(module.forward)
+    if not numbers:
+        return torch.compiler.disable(module.forward)
+
+    def call(*args):
+        return module.forward(*[a.item() if k in numbers else a for k, a in enumerate(args)])
+    return torch.compiler.disable(call)
+
+
+def _take_numbers(graph_module):
+    """Positions of arguments that are tensors only to carry a Python float (dynamic=True); the graph now takes the
+    float itself, and is captured for each value of it."""
+    numbers = set()
+    places = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
+    for position, place in enumerate(places):
+        reads = list(place.users)
+        if reads and all(n.op == "call_method" and n.target == "item" for n in reads):
+            numbers.add(position)
+            for read in reads:
+                read.replace_all_uses_with(place)
+                graph_module.graph.erase_node(read)
+    graph_module.recompile()
+    return numbers

@@ -1,0 +1,63 @@
+"""explain(), profile() and the ranges of torch.profiler."""
+import re
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import profile
+
+import dcml
+from dcml.pytorch import DaceModule
+
+
+def module_and_input():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    return DaceModule(module, backward=True, sdfg_name="net"), torch.randn(4, 3, 8, 8)
+
+
+def test_explain_lists_kernels_shapes_work_and_memory():
+    module, x = module_and_input()
+    with pytest.raises(dcml.Error, match="call the module once"):
+        module.explain()
+    module(x).sum().backward()
+    text = module.explain()
+    assert re.search(r"^net, forward: \d+ kernels, [\d.]+ Mflop$", text, re.M)
+    assert re.search(r"^net, backward: \d+ kernels", text, re.M)
+    line = re.search(r"^ +\d+ +Conv +\S+ +\[4, 8, 6, 6\] +(\S+) +(\S+) +(\S+)$", text, re.M)
+    assert line.group(1) in ("onednn", "compiled", "interpreted")
+    multiply_adds = 4 * 8 * 36 * 27
+    assert 2 * multiply_adds <= float(line.group(2)) * 1e6 <= 2.2 * multiply_adds
+    assert float(line.group(3)) * 1e3 >= 4 * (x.numel() + 8 * 27 + 4 * 8 * 36)
+    assert "arena" in text and "saved for the backward pass" in text
+
+
+def test_explain_speaks_of_the_extents_used_last():
+    module, x = module_and_input()
+    module(x)
+    module(torch.randn(7, 3, 8, 8))
+    assert "[7, 8, 6, 6]" in module.explain() and "[4, 8, 6, 6]" not in module.explain()
+
+
+def test_profile_writes_a_page_with_times(tmp_path):
+    module, x = module_and_input()
+    path = module.profile(x.requires_grad_(), calls=3, path=tmp_path / "page.html")
+    text = path.read_text()
+    assert text.startswith("<!DOCTYPE html>") and "forward:" in text and "backward:" in text
+    assert len(re.findall(r"class=bar", text)) >= 4
+    assert all(p.grad is None for p in module.parameters()) and x.grad is None
+    assert "us in" in text and not re.search(r"forward: 0\.0 us", text)
+
+
+def test_torch_profiler_shows_kernels_by_name():
+    module, x = module_and_input()
+    for _ in range(3):
+        module(x).sum().backward()
+    with profile() as seen:
+        module(x).sum().backward()
+    names = {event.key for event in seen.key_averages()}
+    assert {"dcml::Conv", "dcml::Gemm"} <= names
+    module(x)
+    with profile() as again:
+        torch.ones(2).sum()
+    assert not any(event.key.startswith("dcml") for event in again.key_averages())
