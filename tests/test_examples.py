@@ -32,3 +32,9 @@ def test_an_onnx_file_is_trained_and_saved(tmp_path):
     before, after = (float(out.split(word)[1].split("accuracy ")[1].split("%")[0]) for word in ("before:", "after,"))
     assert before < 60 and after > 94
     assert (tmp_path / "after.onnx").stat().st_size > 1000
+
+
+def test_two_processes_train_the_weights_of_one(tmp_path):
+    out = _run(tmp_path, "ddp.py", "2", "20")
+    assert "process 0 of 2" in out
+    assert float(out.split("weights differ by ")[1].split()[0]) < 1e-3
