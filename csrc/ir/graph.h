@@ -223,6 +223,8 @@ typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *
 DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);
 /* Rewrites all expressions under a node (ranges, indices, guards, values) by `leaf`. */
 void dc_node_rewrite(dc_graph *graph, dc_nid node, dc_leaf_fn leaf, void *context);
+/* Replaces a parameter by an expression in all of them. */
+void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex value);
 
 /* Text form: prints losslessly, parses back (equal text after a round trip). */
 void dc_graph_print(const dc_graph *graph, dc_text *out);

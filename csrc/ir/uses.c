@@ -89,3 +89,19 @@ void dc_node_rewrite(dc_graph *graph, dc_nid id, dc_leaf_fn leaf, void *context)
     for (uint32_t k = 0; k < node.map.body.n; k++) dc_node_rewrite(graph, node.map.body.v[k], leaf, context);
   }
 }
+
+typedef struct {
+  dc_param param;
+  dc_ex value;
+} substitution;
+
+static dc_ex substitute(void *context, dc_pool *pool, dc_ex leaf) {
+  const substitution *s = context;
+  const dc_exnode *node = dc_ex_node(pool, leaf);
+  return node->op == DC_EX_PARAM && node->ref == s->param ? s->value : leaf;
+}
+
+void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex value) {
+  substitution s = {param, value};
+  dc_node_rewrite(graph, node, substitute, &s);
+}

@@ -7,17 +7,6 @@
 
 /* ---- loops of one iteration ---- */
 
-typedef struct {
-  dc_param param;
-  dc_ex value;
-} fixed_param;
-
-static dc_ex fix_param(void *context, dc_pool *pool, dc_ex leaf) {
-  const fixed_param *f = context;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  return node->op == DC_EX_PARAM && node->ref == f->param ? f->value : leaf;
-}
-
 static bool runs_once(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
   int64_t extent;
@@ -28,14 +17,14 @@ static uint32_t drop_params(dc_graph *graph, dc_nid id) {
   uint32_t dropped = 0;
   for (uint32_t k = 0; k < dc_node_at(graph, id)->map.n_params;) {
     dc_map map = dc_node_at(graph, id)->map;
-    fixed_param f = {map.params[k], graph->pool.params.v[map.params[k]].begin};
-    if (!runs_once(&graph->pool, f.param)) {
+    dc_param p = map.params[k];
+    if (!runs_once(&graph->pool, p)) {
       k++;
       continue;
     }
     for (uint32_t j = k; j + 1 < map.n_params; j++) map.params[j] = map.params[j + 1];
     dc_node_at(graph, id)->map.n_params--;
-    dc_node_rewrite(graph, id, fix_param, &f);
+    dc_node_substitute(graph, id, p, graph->pool.params.v[p].begin);
     dropped++;
   }
   return dropped;

@@ -7,18 +7,7 @@
 
 enum { MAX_RESIDUES = 4, MAX_TRIPS = 16, MAX_STRIDE = 4, MAX_COPIED_NODES = 16 };
 
-/* ---- helpers ---- */
-
-typedef struct {
-  dc_param param;
-  dc_ex value;
-} replacement;
-
-static dc_ex replace_param(void *context, dc_pool *pool, dc_ex leaf) {
-  const replacement *r = context;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  return node->op == DC_EX_PARAM && node->ref == r->param ? r->value : leaf;
-}
+/* ---- ranges ---- */
 
 /* The number of iterations of a range from 0 in steps of 1, 0 where it is no constant. */
 static int64_t constant_trips(dc_pool *pool, dc_param p) {
@@ -73,10 +62,9 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
   dc_scope body = {0};
   for (int64_t r = 0; r < c; r++) {
     dc_ex p = dc_ix_add(&graph->pool, dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, c), dc_ex_par(&graph->pool, q)), dc_ex_int(&graph->pool, r));
-    replacement with = {s.search.param, p};
     for (uint32_t k = 0; k < map.body.n; k++) {
       dc_nid copy = dc_node_clone(graph, map.body.v[k]);
-      dc_node_rewrite(graph, copy, replace_param, &with);
+      dc_node_substitute(graph, copy, s.search.param, p);
       dc_scope_push(graph, &body, copy);
     }
   }
