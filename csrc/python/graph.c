@@ -275,14 +275,15 @@ static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, ci
 }
 
 static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", NULL};
+  static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", "opset", NULL};
   const char *op, *domain = "", *name = "";
+  int opset = 0;
   PyObject *inputs, *outputs, *attrs = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOO|Oss", names, &op, &inputs, &outputs, &attrs, &domain, &name)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOO|Ossi", names, &op, &inputs, &outputs, &attrs, &domain, &name, &opset)) return NULL;
   cid_list in = {0}, out = {0};
   attr_list list = {0};
   if (parse_inputs(self, inputs, &in) || parse_attrs(self, attrs, &list) || make_outputs(self, outputs, op, &out)) return NULL;
-  dc_nid node = dc_node_library(self->graph, op, domain, *domain ? 1 : self->graph->opset, in.v, in.n, out.v, out.n, list.v, list.n);
+  dc_nid node = dc_node_library(self->graph, op, domain, opset ? opset : *domain ? 1 : self->graph->opset, in.v, in.n, out.v, out.n, list.v, list.n);
   dc_node_at(self->graph, node)->name = dc_name_intern(&self->graph->names, name);
   dc_scope_push(self->graph, dc_graph_scope(self->graph), node);
   return names_of(self, out.v, out.n);
@@ -489,7 +490,7 @@ static PyMethodDef methods[] = {
     {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
-     "add_node(op, inputs, outputs, attrs={}, domain='', name='') -> names. outputs: a count or wanted names; an absent input is None."},
+     "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},

@@ -286,6 +286,60 @@ def test_maps_from_ai_onnx_ml():
     assert k.tolist() == [8, -1, 7] and z == [{"no": 0.25, "yes": 0.75}, {"no": 1, "yes": 0}]
 
 
+def text(name):
+    return tensor(name, STRING)
+
+
+X3 = np.float32([[1, 2], [3, -1], [0, 0.5]])
+TREE = dict(nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0], nodes_values=[0.5, 0.0, 0.0],
+            nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0], class_treeids=[0, 0, 0, 0],
+            class_nodeids=[1, 1, 2, 2], class_ids=[0, 1, 0, 1], class_weights=[1.0, 0.0, 0.2, 0.8])
+WORDS = np.array(["a", "b", "a", "", "c", "b", "b"], object)
+REFERENCE = {
+    "classifier with texts": (node("LinearClassifier", "x", "y z", domain="ai.onnx.ml", coefficients=[1.0, 2.0, -1.0, 0.5],
+                                   intercepts=[0.1, 0.2], classlabels_strings=["no", "yes"]), [X3]),
+    "trees with texts": (node("TreeEnsembleClassifier", "x", "y z", domain="ai.onnx.ml", classlabels_strings=["no", "yes"], **TREE), [X3]),
+    "features of texts": (node("ArrayFeatureExtractor", "x k", "y", domain="ai.onnx.ml"), [np.array([["a", "b"], ["c", "d"]], object), np.array([1])]),
+    "unique, unsorted": (node("Unique", "x", "y f i c", sorted=0), [np.array([3, 1, 3, 2, 1, 1])]),
+    "unique rows, unsorted": (node("Unique", "x", "y f i c", sorted=0, axis=0), [np.array([[1, 2], [0, 2], [1, 2], [0, 1]])]),
+    "unique columns": (node("Unique", "x", "y f i c", axis=-1), [np.float32([[1, 0, 1], [2, 2, 2]])]),
+    "unique texts": (node("Unique", "x", "y f i c"), [WORDS]),
+    "nonzero of rank 0": (node("NonZero", "x", "y"), [np.array(3)]),
+    "nonzero of rank 3": (node("NonZero", "x", "y"), [np.arange(8).reshape(2, 2, 2) % 3]),
+    "compress, flat": (node("Compress", "x k", "y"), [X3, np.array([True, False, True])]),
+    "compress, last axis": (node("Compress", "x k", "y", axis=-1), [X3, np.array([False, True])]),
+    "compress texts": (node("Compress", "x k", "y", axis=0), [WORDS, np.arange(7) % 2 == 0]),
+    "scattered texts": (node("ScatterElements", "x i u", "y"), [WORDS, np.array([1, 3]), np.array(["p", "q"], object)]),
+    "split texts": (node("Split", "x s", "y z"), [WORDS, np.array([3, 4])]),
+    "stop words": (node("StringNormalizer", "x", "y", case_change_action="UPPER", stopwords=["B"]), [WORDS[:3]]),
+    "tfidf of numbers": (node("TfIdfVectorizer", "x", "y", mode="TFIDF", min_gram_length=1, max_gram_length=3, max_skip_count=2, ngram_counts=[0, 2, 6],
+                              ngram_indexes=[4, 1, 0, 3, 2], pool_int64s=[1, 2, 1, 1, 2, 1, 1, 2, 2], weights=[2.0, 3.0, 5.0, 7.0, 11.0]),
+                         [np.array([[1, 2, 1, 1, 2], [2, 2, 2, 1, 1]])]),
+    "idf of texts": (node("TfIdfVectorizer", "x", "y", mode="IDF", min_gram_length=2, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 0],
+                          ngram_indexes=[0, 1], pool_strings=["a", "b", "b", "b"], weights=[2.0, 3.0]), [WORDS]),
+    "boxes by corners": (node("NonMaxSuppression", "b s n i t", "y"), [np.float32([[[0, 0, 1, 1], [0.1, 0.1, 1, 1], [2, 2, 3, 3], [3, 3, 2, 2]]]),
+                                                                      np.float32([[[0.5, 0.9, 0.3, 0.4], [0.2, 0.8, 0.9, 0.1]]]), np.array([3]),
+                                                                      np.float32([0.5]), np.float32([0.15])]),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_results_are_the_reference_evaluators(name):
+    from onnx.reference import ReferenceEvaluator
+    op, given = REFERENCE[name]
+    inputs = dict(zip(op.input, given))
+    kinds = {n: STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype) for n, x in inputs.items()}
+    proto = model([op], [tensor(n, kinds[n], list(x.shape)) for n, x in inputs.items()], [helper.make_empty_tensor_value_info(n) for n in op.output])
+    want = ReferenceEvaluator(proto).run(None, inputs)
+    got = ONNXModel("m", proto)(*given)
+    for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+        assert g.shape == w.shape and (g.dtype == w.dtype or w.dtype.kind in "OU" and g.dtype == object), (g, w)
+        if g.dtype == object:
+            assert g.tolist() == w.tolist()
+        else:
+            np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
 def test_local_functions_with_host_nodes_and_attribute_references():
     ref = node("StringSplit", "a", "b n")
     ref.attribute.append(onnx.AttributeProto(name="delimiter", ref_attr_name="by", type=onnx.AttributeProto.STRING))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import _core
 from . import values as v
+from .compiled import Compiled
 
 _KINDS = (("strings", "string", "_Unused", object), ("int64s", "int64", -1, np.int64),
           ("floats", "float", -0.0, np.float32))
@@ -103,6 +104,21 @@ def cast_map(node, x):
     out = np.empty(len(items), dtype)
     out[:] = [value for _, value in items]
     return [out]
+
+
+def text_classifier(node, x):
+    """A classifier whose labels are texts: the core gives their numbers."""
+    labels, kind = node["classlabels_strings"], (v.code_of(x), x.ndim)
+    if kind not in node.memory:
+        graph = _core.Graph(node.op, 21)
+        attributes = {name: value for name, value in node.attributes.items() if name != "classlabels_strings"}
+        attributes["classlabels_int64s" if node.op.startswith("Tree") else "classlabels_ints"] = list(range(len(labels)))
+        graph.add_input("x", v.code_of(x), [0] * x.ndim)
+        graph.add_node(node.op, ["x"], ["y", "z"], attributes, domain="ai.onnx.ml", opset=node.opset)
+        node.memory[kind] = Compiled(graph, [graph.operators()[0][0]], [("x", v.code_of(x))], ["y", "z"], (), None)
+    numbers, scores = node.memory[kind](x)
+    texts = np.array(labels, object)
+    return [texts[v.as_numpy(numbers)], scores]
 
 
 def one_hot_encoder(node, x):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ... import _core
 from . import values as v
 from .compiled import Compiled
-from .table import FALLBACKS, HOST
+from .table import FALLBACKS, HOST, VARIANTS
 
 
 class Operator(NamedTuple):
@@ -24,17 +24,22 @@ class Operator(NamedTuple):
     inputs: tuple
     outputs: tuple
     known: bool
+    variant: str = ""
 
     @property
     def key(self):
-        return self.domain, self.op
+        """The name in the table."""
+        return self.domain, self.variant or self.op
 
 
 def _operators(graph):
-    def operator(n):
-        to_string = n.key == ("", "Cast") and graph.attributes(n.id).get("to") == v.STRING
-        return n._replace(op="CastToString", known=False) if to_string else n
-    return [operator(Operator(*fields)) for fields in graph.operators()]
+    return [_variant(graph, Operator(*fields)) for fields in graph.operators()]
+
+
+def _variant(graph, node):
+    """The node itself, or as the variant that its attributes make it."""
+    name, applies = VARIANTS.get(node.key, ("", None))
+    return node._replace(variant=name, known=False) if applies and applies(graph.attributes(node.id)) else node
 
 
 def is_needed(graph):
@@ -123,7 +128,7 @@ class HostNode:
         self.attributes = graph.attributes(node.id)
         self.bodies = {name: (Program(value[0], options), value[1]) for name, value in self.attributes.items()
                        if isinstance(value, tuple)}
-        self._part = None
+        self.memory = {}  # what the function keeps between calls
         self.captured = [name for _, names in self.bodies.values() for name in names]
         self.captured += getattr(function, "captured", lambda node: [])(self)
         self.reads = [*filter(None, node.inputs), *self.captured]
@@ -147,7 +152,7 @@ class HostNode:
 
         Its inputs are the given values and what else the output depends on.
         """
-        if self._part is None:
+        if output not in self.memory:
             producers = {name: n for n in _operators(self.graph) for name in n.outputs}
             needed, seen, queue = [], set(given), [output]
             for name in queue:  # grows as producers are found
@@ -159,8 +164,8 @@ class HostNode:
             known = {*given, *(name for n in producers.values() if n.id in needed for name in n.outputs)}
             free = [name for name in queue if name and name not in known and self.graph.info(name)[2] != "const"]
             inputs = [(name, self.graph.info(name)[0] or 1, None) for name in dict.fromkeys((*given, *free))]
-            self._part = Program(self.graph.segment(sorted(needed), inputs, [output]), self._options)
-        return self._part
+            self.memory[output] = Program(self.graph.segment(sorted(needed), inputs, [output]), self._options)
+        return self.memory[output]
 
     def _check(self, given):
         """That the values are of the kinds that the table says."""

@@ -9,7 +9,8 @@ from .strings import encode
 def non_zero(node, x):
     """ONNX NonZero: indices [rank, count] of the elements that are not zero, in row-major order."""
     array = v.as_numpy(x)
-    return [np.array(np.nonzero(array.reshape(1) if array.ndim == 0 else array), np.int64)]
+    places = np.nonzero(array.reshape(array.shape or 1))
+    return [np.array(places, np.int64).reshape(len(places), -1)[:array.ndim]]
 
 
 def compress(node, x, condition):

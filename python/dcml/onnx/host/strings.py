@@ -170,9 +170,9 @@ def tfidf(node, x):
     rows = [[s if isinstance(s, str) else int(s) for s in row] for row in v.as_numpy(x).reshape(-1, x.shape[-1])]
     size = max(places, default=-1) + 1
     counts = np.array([_count(row, pool, node, size) for row in rows], np.float32).reshape(len(rows), size)
-    weights = np.ones(size, np.float32)
-    for place, weight in zip(places, node.get("weights") or []):
-        weights[place] = weight
+    weights = np.ones(size, np.float32)  # by output, as the reference evaluator and ONNX Runtime take them
+    given = node.get("weights", [])[:size]
+    weights[:len(given)] = given
     mode = node["mode"]
     if mode not in ("TF", "IDF", "TFIDF"):
         raise _core.ModelError(f"mode {mode!r} is none of TF, IDF and TFIDF")

@@ -3,10 +3,12 @@
 HOST: those that always do where there is a program: (what they take, function).  The function gets the node and a
 value for each input (None where absent) and returns the outputs.  What they take, input by input: t a tensor of
 numbers, s of strings, x of either, q a sequence, m a map, a anything; ? may be absent, * any number of them.
+VARIANTS: operators of the core that go by another name, in HOST, where their attributes are such.
 FALLBACKS: operators of the core that are also defined on strings, sequences or optionals: a function
 (node, segment of this node alone) -> function like those of HOST.
 """
 from . import control, images, ml, sequences, shapes, strings, training
+from .values import STRING
 
 ML = "ai.onnx.ml"
 
@@ -44,10 +46,16 @@ HOST = {
     (ML, "DictVectorizer"): ("m", ml.dict_vectorizer),
     (ML, "CastMap"): ("m", ml.cast_map),
     (ML, "ZipMap"): ("t", ml.zip_map),
+    (ML, "TextClassifier"): ("t", ml.text_classifier),
 }
+
+VARIANTS = {("", "Cast"): ("CastToString", lambda attributes: attributes.get("to") == STRING)}
+VARIANTS.update(((ML, op), ("TextClassifier", lambda attributes: attributes.get("classlabels_strings")))
+                for op in ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"))
 
 FALLBACKS = {("", "Identity"): strings.same, ("", "Cast"): strings.cast, ("", "CastLike"): strings.cast_like}
 FALLBACKS.update((("", op), strings.by_codes) for op in (
     "Concat", "Equal", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "OneHot", "Pad", "Reshape",
     "ReverseSequence", "ScatterElements", "ScatterND", "Scatter", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile",
     "Transpose", "Unsqueeze", "Where"))
+FALLBACKS[ML, "ArrayFeatureExtractor"] = strings.by_codes
