@@ -2,7 +2,7 @@
 import sys
 
 from dcml import _core
-from dcml.onnx.host.table import HOST
+from dcml.onnx.host.table import HOST, VARIANTS
 
 REAL = {1, 10, 11, 16}  # float32, float16, float64, bfloat16
 HEAD = """# Operators
@@ -15,6 +15,8 @@ floating output. *libraries*: may serve the operator, in this order, before the 
 sign and quantisation are zero, as in PyTorch.
 
 """
+ON_TAPE = {"If", "Loop", "Scan", "SequenceMap", "SequenceConstruct", "SequenceAt", "SequenceInsert", "SequenceErase", "SplitToSequence",
+           "ConcatFromSequence", "Optional", "OptionalGetElement", "Compress"}
 TITLES = {"": "ai.onnx", "dcml": "dcml (internal)"}
 
 
@@ -33,12 +35,12 @@ def _lines(domain, rows):
     for row in rows:
         if row["domain"] == domain:
             operators.setdefault(row["name"], []).append(row)
-    for name in {n for d, n in HOST if d == domain and n != "CastToString"} - operators.keys():
+    for name in {n for d, n in HOST if d == domain} - {variant for variant, _ in VARIANTS.values()} - operators.keys():
         operators[name] = []
     for name in sorted(operators):
         versions = operators[name]
         if not versions:
-            yield f"| {name} | all | host | host | {'tape' if name in ('If', 'Loop', 'Scan', 'SequenceMap') else '-'} | |"
+            yield f"| {name} | all | host | host | {'tape' if name in ON_TAPE else '-'} | |"
             continue
         gradients = list(dict.fromkeys(map(_gradient, versions)))
         libraries = list(dict.fromkeys(library for row in versions for library in row["natives"]))
