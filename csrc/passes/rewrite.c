@@ -1,7 +1,7 @@
 /* Algebra on scalar expressions: forms that cost less and lose nothing.
  *
  * A rule looks at one node whose arguments are rewritten already and returns an equal expression, or
- * the node itself.  Every rule removes a primitive that no rule makes, so rewriting ends. */
+ * the node itself.  Every rule makes the expression's nesting of functions less deep, so rewriting ends. */
 #include "passes/fuse.h"
 
 static dc_ex constant(dc_pool *pool, dc_ex like, double value) { return dc_ex_const(pool, dc_ex_dtype(pool, like), value); }
@@ -17,10 +17,17 @@ static dc_ex tanh_of_softplus(dc_pool *pool, dc_ex e) {
   return dc_ex_prim2(pool, DC_DIV, n, dc_ex_prim2(pool, DC_ADD, n, two));
 }
 
+/* log(sigmoid x) = -softplus(-x), which does not underflow. */
+static dc_ex log_of_sigmoid(dc_pool *pool, dc_ex e) {
+  dc_ex inner = dc_ex_arg(pool, e, 0);
+  if (dc_ex_node(pool, inner)->op != DC_SIGMOID) return e;
+  return dc_ex_prim1(pool, DC_NEG, dc_ex_prim1(pool, DC_SOFTPLUS, dc_ex_prim1(pool, DC_NEG, dc_ex_arg(pool, inner, 0))));
+}
+
 static const struct {
   uint8_t op;
   dc_ex (*rule)(dc_pool *, dc_ex);
-} rules[] = {{DC_TANH, tanh_of_softplus}};
+} rules[] = {{DC_TANH, tanh_of_softplus}, {DC_LOG, log_of_sigmoid}};
 
 static dc_ex apply_rules(void *context, dc_pool *pool, dc_ex e) {
   (void)context;

@@ -105,15 +105,6 @@ static const prim_row prims[DC_PRIM_COUNT] = {
     [DC_RAND] = {"rand_f32($a, $b)", "rand_f32($a, $b)", 2},
 };
 
-/* A function of a function with a shorter or sharper form of its own. */
-static const struct {
-  uint8_t outer, inner;
-  const char *text; /* of the inner's argument */
-} pairs[] = {
-    {DC_TANH, DC_SOFTPLUS, "tanh_softplus_$k($a)"},
-    {DC_LOG, DC_SIGMOID, "-softplus_$k(-$a)"},
-};
-
 /* ---- printing ---- */
 
 void dc_cpu_line(emitter *e, const char *format, ...) {
@@ -367,18 +358,7 @@ static bool is_free(emitter *e, dc_ex x) {
   return f->safe || f->local;
 }
 
-/* The text of x as one of the pairs, or NULL. */
-static const char *paired(emitter *e, dc_ex x) {
-  dc_ex inner = dc_ex_arg(e->pool, x, 0);
-  for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
-    if (dc_ex_node(e->pool, x)->op == pairs[k].outer && dc_ex_node(e->pool, inner)->op == pairs[k].inner)
-      return fill(e, pairs[k].text, dc_cpu_value(e, dc_ex_arg(e->pool, inner, 0)), "", &types[dc_ex_dtype(e->pool, x)]);
-  return NULL;
-}
-
 static const char *scalar(emitter *e, dc_ex x) {
-  const char *pair = paired(e, x);
-  if (pair) return define(e, x, pair);
   dc_exnode node = *dc_ex_node(e->pool, x);
   dc_ex a = dc_ex_arg(e->pool, x, 0), b = node.nargs > 1 ? dc_ex_arg(e->pool, x, 1) : 0;
   dc_dtype type = dc_ex_dtype(e->pool, a);
