@@ -1,4 +1,5 @@
 """Import is cheap, and lazy where it must be."""
+import os
 import subprocess
 import sys
 
@@ -23,3 +24,17 @@ def test_every_public_name_can_be_had():
 def test_unknown_name_is_an_attribute_error():
     import dcml
     assert not hasattr(dcml, "no_such_name")
+
+
+def test_without_a_compiler_graphs_run_and_what_is_missing_is_said_once():
+    code = """
+import numpy as np
+from dcml import _core
+graph = _core.parse('graph g { input X: f32[300000] temp Y: f32[300000] outputs Y state s { map i in 0:300000 { Y[i] = X[i] + 1.0f } } }')
+for _ in range(2):
+    print(_core.Function(graph)(np.ones(300000, np.float32))[0].sum())
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                            env={**os.environ, "CC": "/nonexistent/cc"})
+    assert result.stdout.split() == ["600000.0", "600000.0"]
+    assert result.stderr.count("dcml: ") == 1 and "'/nonexistent/cc' was not found" in result.stderr

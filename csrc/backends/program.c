@@ -170,8 +170,9 @@ static dc_status compile_steps(dc_program *p) {
 }
 
 static bool wants_compilation(const dc_program *p, const dc_binding *b) {
-  if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP || !dc_jit_available(p->target.jit, NULL)) return false;
-  return p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || __atomic_load_n(&p->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_RUNS;
+  if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP) return false;
+  bool wanted = p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || __atomic_load_n(&p->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_RUNS;
+  return wanted && dc_jit_ready(p->target.jit);
 }
 
 static dc_status ensure_compiled(dc_program *p, const dc_binding *b) {

@@ -31,6 +31,7 @@ struct dc_jit {
   pthread_mutex_t lock; /* around what follows, and the arenas */
   DC_VEC(known_kernel) kernels;
   DC_VEC(void *) modules;
+  bool told; /* that there is no compiler */
 };
 
 static bool is_verbose(void) {
@@ -73,6 +74,13 @@ void dc_jit_destroy(dc_jit *jit) {
 bool dc_jit_available(const dc_jit *jit, const char **why) {
   if (why) *why = jit->compiler.why;
   return !jit->compiler.why;
+}
+
+bool dc_jit_ready(dc_jit *jit) {
+  if (!jit->compiler.why) return true;
+  if (!__atomic_exchange_n(&jit->told, true, __ATOMIC_RELAXED))
+    fprintf(stderr, "dcml: %s: graphs are interpreted, which is slow; install one (gcc or clang) or name it in $CC\n", jit->compiler.why);
+  return false;
 }
 
 /* ---- threads ---- */
