@@ -23,15 +23,9 @@ dc_cid dc_gradient_part(dc_reverse *r, dc_cid c) {
 
 dc_cid dc_gradient_new(dc_reverse *r, dc_cid c) { return c == r->wanted ? r->target : dc_gradient_part(r, c); }
 
-static dc_nid wrap(dc_reverse *r, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
+dc_nid dc_reverse_wrap(dc_reverse *r, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
   dc_reverse_tag(r, inner);
-  if (n == 0) return inner;
-  dc_nid map = dc_node_map(r->graph, schedule, params, n);
-  dc_scope body = {0};
-  dc_scope_push(r->graph, &body, inner);
-  dc_node_at(r->graph, map)->map.body = body;
-  dc_reverse_tag(r, map);
-  return map;
+  return dc_node_wrap(r->graph, schedule, params, n, inner);
 }
 
 /* One fresh parameter for each dimension of a container. */
@@ -53,7 +47,7 @@ void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, 
   dc_ex value = dc_ex_const(pool, type, 0);
   if (source) value = dc_ex_cast(pool, type, dc_ex_read(pool, (dc_dtype)dc_cont(r->graph, source)->dtype, source, index, rank));
   dc_nid tasklet = dc_node_tasklet(r->graph, target, wcr, index, rank, 0, value);
-  dc_scope_push(r->graph, scope, wrap(r, DC_MAP_PARALLEL, params, rank, tasklet));
+  dc_scope_push(r->graph, scope, dc_reverse_wrap(r, DC_MAP_PARALLEL, params, rank, tasklet));
 }
 
 /* A gradient that was handed in or is a view of another is never written: a copy takes its place. */
@@ -177,7 +171,7 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
   dc_ex guard = a->partial->guard ? dc_ex_subst(pool, a->partial->guard, a->loops, to, a->n_loops) : 0;
   if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0)), guard = 0;
   dc_nid tasklet = dc_node_tasklet(r->graph, target, first ? DC_WCR_NONE : DC_WCR_SUM, index, a->rank, guard, value);
-  dc_scope_push(r->graph, r->out, wrap(r, apart ? DC_MAP_PARALLEL : DC_MAP_SCATTER, fresh, a->n_loops, tasklet));
+  dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, apart ? DC_MAP_PARALLEL : DC_MAP_SCATTER, fresh, a->n_loops, tasklet));
   if (!wide) return;
   bool alone = !r->grad[a->source];
   if (alone) r->grad[a->source] = dc_gradient_new(r, a->source);
@@ -383,15 +377,15 @@ static void emit_gather(const inversion *v, bool first) {
   if (!v->n_reduced) {
     if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, type, 0)), guard = 0;
     dc_nid tasklet = dc_node_tasklet(r->graph, target, first ? DC_WCR_NONE : DC_WCR_SUM, v->x_value, a->rank, guard, value);
-    dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, v->x, a->rank, tasklet));
+    dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, v->x, a->rank, tasklet));
     return;
   }
   dc_ex dims[MAX_RANK];
   for (uint32_t d = 0; d < a->rank; d++) dims[d] = pool->params.v[v->x[d]].end;
   if (!direct) sum = dc_container_add(r->graph, "s", type, a->rank, dims, DC_ROLE_TEMP);
   dc_nid inner = dc_node_tasklet(r->graph, sum, DC_WCR_SUM, direct ? v->x_value : x, a->rank, guard, value);
-  dc_nid reduce = wrap(r, DC_MAP_REDUCE, v->reduced, v->n_reduced, inner);
-  dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, v->x, a->rank, reduce));
+  dc_nid reduce = dc_reverse_wrap(r, DC_MAP_REDUCE, v->reduced, v->n_reduced, inner);
+  dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, v->x, a->rank, reduce));
   if (direct) return;
   dc_param fresh[MAX_RANK];
   dc_ex to[MAX_RANK], index[MAX_RANK];
@@ -402,7 +396,7 @@ static void emit_gather(const inversion *v, bool first) {
   for (uint32_t d = 0; d < a->rank; d++) index[d] = dc_ex_subst(pool, v->x_value[d], v->x, to, a->rank);
   dc_ex total = dc_ex_read(pool, type, sum, to, a->rank);
   dc_nid add = dc_node_tasklet(r->graph, target, first ? DC_WCR_NONE : DC_WCR_SUM, index, a->rank, 0, total);
-  dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, fresh, a->rank, add));
+  dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, fresh, a->rank, add));
 }
 
 /* Tries every residue class; emits nothing unless all invert. */

@@ -71,17 +71,6 @@ static dc_status reverse_body(dc_reverse *r, dc_nest *nest, const dc_scope *body
 }
 
 typedef struct {
-  dc_param from;
-  dc_ex to;
-} flip;
-
-static dc_ex flip_leaf(void *context, dc_pool *pool, dc_ex leaf) {
-  const flip *f = context;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  return node->op == DC_EX_PARAM && node->ref == f->from ? f->to : leaf;
-}
-
-typedef struct {
   dc_reverse *r;
 } zeroing;
 
@@ -111,8 +100,8 @@ static dc_status reverse_sequential(dc_reverse *r, const dc_nest *outer_nest, dc
   r->out = outer, r->prologue = outer_prologue;
   if (status) return status;
   dc_param fresh = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), p.begin, p.end, 0);
-  flip f = {map.params[0], dc_ix_sub(pool, dc_ix_sub(pool, dc_ix_add(pool, p.begin, p.end), dc_ex_int(pool, 1)), dc_ex_par(pool, fresh))};
-  for (uint32_t k = 0; k < body.n; k++) dc_node_rewrite(r->graph, body.v[k], flip_leaf, &f);
+  dc_ex mirrored = dc_ix_sub(pool, dc_ix_sub(pool, dc_ix_add(pool, p.begin, p.end), dc_ex_int(pool, 1)), dc_ex_par(pool, fresh));
+  for (uint32_t k = 0; k < body.n; k++) dc_node_substitute(r->graph, body.v[k], map.params[0], mirrored);
   dc_nid loop = dc_node_map(r->graph, DC_MAP_SEQUENTIAL, &fresh, 1);
   dc_node_at(r->graph, loop)->map.body = body;
   dc_reverse_tag(r, loop);

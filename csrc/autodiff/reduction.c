@@ -35,16 +35,6 @@ static void fresh_loops(const reduction *x, uint32_t from, dc_param *fresh, dc_e
   }
 }
 
-static dc_nid wrap(dc_reverse *r, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
-  if (n == 0) return inner;
-  dc_nid map = dc_node_map(r->graph, schedule, params, n);
-  dc_scope body = {0};
-  dc_scope_push(r->graph, &body, inner);
-  dc_node_at(r->graph, map)->map.body = body;
-  dc_reverse_tag(r, map);
-  return map;
-}
-
 /* temp[domain] = the reduction of `value` by `wcr` over fresh copies of the loops. */
 static dc_ex reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex value) {
   dc_reverse *r = x->r;
@@ -61,8 +51,8 @@ static dc_ex reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex val
   guard = guard ? dc_ex_subst(pool, guard, x->loops, to, x->n_loops) : 0;
   value = dc_ex_subst(pool, value, x->loops, to, x->n_loops);
   dc_nid tasklet = dc_node_tasklet(r->graph, temp, wcr, to, x->n_domain, guard, value);
-  dc_nid inner = wrap(r, DC_MAP_REDUCE, fresh + x->n_domain, x->reduce.n_params, tasklet);
-  dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, fresh, x->n_domain, inner));
+  dc_nid inner = dc_reverse_wrap(r, DC_MAP_REDUCE, fresh + x->n_domain, x->reduce.n_params, tasklet);
+  dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, fresh, x->n_domain, inner));
   return dc_ex_read(pool, type, temp, reads, x->n_domain);
 }
 
@@ -98,8 +88,8 @@ static dc_ex other_factors(const reduction *x) {
   dc_dtype type = dc_ex_dtype(pool, x->t.value);
   dc_cid temp = dc_container_add(r->graph, "q", type, x->n_loops, dims, DC_ROLE_TEMP);
   dc_nid tasklet = dc_node_tasklet(r->graph, temp, DC_WCR_PROD, to, x->n_loops, guard, value);
-  dc_nid reduce = wrap(r, DC_MAP_REDUCE, inner + x->n_domain, x->reduce.n_params, tasklet);
-  dc_scope_push(r->graph, r->out, wrap(r, DC_MAP_PARALLEL, fresh, x->n_loops, reduce));
+  dc_nid reduce = dc_reverse_wrap(r, DC_MAP_REDUCE, inner + x->n_domain, x->reduce.n_params, tasklet);
+  dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, fresh, x->n_loops, reduce));
   return dc_ex_read(pool, type, temp, reads, x->n_loops);
 }
 

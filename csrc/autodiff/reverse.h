@@ -48,6 +48,8 @@ dc_cid dc_gradient_part(dc_reverse *r, dc_cid c);
 /* The gradient of c as a container that may be written: copies one that was handed in or is a view. */
 dc_cid dc_gradient_owned(dc_reverse *r, dc_cid c);
 void dc_reverse_tag(dc_reverse *r, dc_nid node);
+/* dc_node_wrap with both nodes tagged as part of this gradient. */
+dc_nid dc_reverse_wrap(dc_reverse *r, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner);
 /* map over all elements of `target`: target[x] (=, sum=) value, where value(x) reads `source` or is zero. */
 void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, dc_wcr wcr);
 

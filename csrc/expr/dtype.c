@@ -46,6 +46,23 @@ bool dc_dtype_is_float(dc_dtype type) { return types[type].kind == KIND_FLOAT; }
 bool dc_dtype_is_integer(dc_dtype type) { return types[type].kind == KIND_SIGNED || types[type].kind == KIND_UNSIGNED; }
 bool dc_dtype_is_signed(dc_dtype type) { return types[type].kind == KIND_SIGNED; }
 dc_dtype dc_dtype_compute(dc_dtype type) { return (dc_dtype)types[type].compute; }
+int64_t dc_dtype_wrap(dc_dtype type, int64_t value) {
+  switch (type) {
+    case DC_BOOL: return value != 0;
+    case DC_I8: return (int8_t)value;
+    case DC_U8: return (uint8_t)value;
+    case DC_I16: return (int16_t)value;
+    case DC_U16: return (uint16_t)value;
+    case DC_I32: return (int32_t)value;
+    case DC_U32: return (uint32_t)value;
+    case DC_I4: return (int8_t)((uint8_t)value << 4) >> 4;
+    case DC_U4: return value & 15;
+    case DC_I2: return (int8_t)((uint8_t)value << 6) >> 6;
+    case DC_U2: return value & 3;
+    default: return value;
+  }
+}
+
 double dc_dtype_min(dc_dtype type) { return types[type].min; }
 double dc_dtype_max(dc_dtype type) { return types[type].max; }
 

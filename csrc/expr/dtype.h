@@ -48,6 +48,8 @@ bool dc_dtype_is_signed(dc_dtype type);
 /* The type in which values of `type` are computed and accumulated: f32 for the
  * small floats, i32 for the sub-byte integers, else itself. */
 dc_dtype dc_dtype_compute(dc_dtype type);
+/* An integer or bool as it is stored: modulo 2^bits, the bit pattern of a u64 in an int64_t. */
+int64_t dc_dtype_wrap(dc_dtype type, int64_t value);
 double dc_dtype_min(dc_dtype type); /* lowest finite value */
 double dc_dtype_max(dc_dtype type);
 

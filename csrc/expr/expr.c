@@ -88,25 +88,12 @@ static dc_ex int_of(dc_pool *pool, dc_dtype type, int64_t value) {
 dc_ex dc_ex_int(dc_pool *pool, int64_t value) { return int_of(pool, DC_I64, value); }
 dc_ex dc_ex_bool(dc_pool *pool, bool value) { return int_of(pool, DC_BOOL, value); }
 
-static int64_t wrap_integer(dc_dtype type, int64_t value) {
-  switch (type) {
-    case DC_BOOL: return value != 0;
-    case DC_I8: return (int8_t)value;
-    case DC_U8: return (uint8_t)value;
-    case DC_I16: return (int16_t)value;
-    case DC_U16: return (uint16_t)value;
-    case DC_I32: return (int32_t)value;
-    case DC_U32: return (uint32_t)value;
-    default: return value; /* u64 keeps its bit pattern */
-  }
-}
-
 static int64_t integer_from_double(dc_dtype type, double value) {
   if (isnan(value)) return 0;
   if (type == DC_U64 && value >= 0x1p63) return value >= 0x1p64 ? -1 : (int64_t)(uint64_t)value;
   if (value >= 0x1p63) return INT64_MAX;
   if (value <= -0x1p63) return INT64_MIN;
-  return wrap_integer(type, (int64_t)value);
+  return dc_dtype_wrap(type, (int64_t)value);
 }
 
 static double round_to_type(dc_dtype type, double value) {
@@ -242,7 +229,7 @@ static dc_ex fold(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
   if (dc_dtype_is_float(type)) return fold_float(prim, x, y, &value) ? dc_ex_const(pool, type, value) : 0;
   int64_t i, j = 0, k;
   if (wide || !dc_ex_is_int(pool, a, &i) || (b && !dc_ex_is_int(pool, b, &j))) return 0;
-  return fold_integer(prim, i, j, &k) ? int_of(pool, type, wrap_integer(type, k)) : 0;
+  return fold_integer(prim, i, j, &k) ? int_of(pool, type, dc_dtype_wrap(type, k)) : 0;
 }
 
 /* ---- scalar constructors ---- */
@@ -345,7 +332,7 @@ dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   dc_dtype from = (dc_dtype)node->dtype;
   if (from == type) return a;
   double value;
-  if (node->op == DC_EX_INT && !dc_dtype_is_float(type) && type != DC_BOOL) return int_of(pool, type, wrap_integer(type, node->i));
+  if (node->op == DC_EX_INT && !dc_dtype_is_float(type) && type != DC_BOOL) return int_of(pool, type, dc_dtype_wrap(type, node->i));
   if (dc_ex_is_const(pool, a, &value)) return dc_ex_const(pool, type, value);
   if (node->op == DC_EX_CAST) { /* back to where a widening cast came from */
     dc_ex inner = dc_ex_arg(pool, a, 0);

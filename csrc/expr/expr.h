@@ -153,7 +153,13 @@ typedef dc_ex (*dc_leaf_fn)(void *context, dc_pool *pool, dc_ex leaf);
 dc_ex dc_ex_rewrite(dc_pool *pool, dc_ex e, dc_leaf_fn leaf, void *context);
 /* The same with `each` called on every rebuilt subexpression, children first. */
 dc_ex dc_ex_transform(dc_pool *pool, dc_ex e, dc_leaf_fn each, void *context);
-/* Replaces parameter from[k] by to[k]. */
+/* Replaces parameter from[k] by to[k]; the leaf function does so for dc_node_rewrite. */
+typedef struct {
+  const dc_param *from;
+  const dc_ex *to;
+  uint32_t n;
+} dc_substitution;
+dc_ex dc_ex_substitute(void *substitution, dc_pool *pool, dc_ex leaf);
 dc_ex dc_ex_subst(dc_pool *pool, dc_ex e, const dc_param *from, const dc_ex *to, uint32_t n);
 /* Calls `visit` once on each distinct subexpression, children first. */
 typedef void (*dc_visit_fn)(void *context, const dc_pool *pool, dc_ex e);

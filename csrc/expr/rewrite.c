@@ -182,14 +182,8 @@ dc_ex dc_ex_import(dc_pool *to, const dc_pool *from, dc_ex e, const dc_importer 
   return out;
 }
 
-typedef struct {
-  const dc_param *from;
-  const dc_ex *to;
-  uint32_t n;
-} substitution;
-
-static dc_ex substitute(void *context, dc_pool *pool, dc_ex leaf) {
-  const substitution *s = context;
+dc_ex dc_ex_substitute(void *context, dc_pool *pool, dc_ex leaf) {
+  const dc_substitution *s = context;
   const dc_exnode *node = dc_ex_node(pool, leaf);
   if (node->op != DC_EX_PARAM) return leaf;
   for (uint32_t k = 0; k < s->n; k++)
@@ -198,6 +192,6 @@ static dc_ex substitute(void *context, dc_pool *pool, dc_ex leaf) {
 }
 
 dc_ex dc_ex_subst(dc_pool *pool, dc_ex e, const dc_param *from, const dc_ex *to, uint32_t n) {
-  substitution s = {from, to, n};
-  return n ? dc_ex_rewrite(pool, e, substitute, &s) : e;
+  dc_substitution s = {from, to, n};
+  return n ? dc_ex_rewrite(pool, e, dc_ex_substitute, &s) : e;
 }

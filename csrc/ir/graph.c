@@ -139,6 +139,16 @@ dc_nid dc_node_tasklet(dc_graph *graph, dc_cid out, dc_wcr wcr, const dc_ex *ind
   return add_node(graph, node);
 }
 
+dc_nid dc_node_wrap(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
+  if (n == 0 && schedule != DC_MAP_REDUCE) return inner;
+  dc_nid map = dc_node_map(graph, schedule, params, n);
+  dc_node *node = dc_node_at(graph, map);
+  const dc_node *from = dc_node_at(graph, inner);
+  node->name = from->name, node->tag_op = from->tag_op, node->tag_wrt = from->tag_wrt;
+  dc_scope_push(graph, &node->map.body, inner);
+  return map;
+}
+
 void dc_scope_push(dc_graph *graph, dc_scope *scope, dc_nid node) {
   /* The scope may live inside the node array; pushing to a scope adds no node, so it stays put. */
   DC_PUSH(&graph->arena, scope, node);
@@ -236,14 +246,6 @@ typedef struct {
   DC_VEC(dc_ex) to;
 } renaming;
 
-static dc_ex rename_params(void *context, dc_pool *pool, dc_ex leaf) {
-  const renaming *r = context;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  for (uint32_t k = 0; node->op == DC_EX_PARAM && k < r->from.n; k++)
-    if (r->from.v[k] == node->ref) return r->to.v[k];
-  return leaf;
-}
-
 /* Copies without renaming; the maps' own parameters are renewed by the caller. */
 static dc_nid copy_tree(dc_graph *graph, dc_nid id) {
   dc_node node = *dc_node_at(graph, id);
@@ -269,12 +271,14 @@ static dc_nid copy_tree(dc_graph *graph, dc_nid id) {
 
 /* Gives every map of the tree parameters of its own; `r` collects those of the enclosing maps. */
 static void renew_params(dc_graph *graph, dc_nid id, renaming *r) {
-  if (dc_node_at(graph, id)->kind == DC_NODE_TASKLET) dc_node_rewrite(graph, id, rename_params, r);
+  dc_substitution s = {r->from.v, r->to.v, r->from.n};
+  if (dc_node_at(graph, id)->kind == DC_NODE_TASKLET) dc_node_rewrite(graph, id, dc_ex_substitute, &s);
   if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return;
   dc_map map = dc_node_at(graph, id)->map;
   for (uint32_t k = 0; k < map.n_params; k++) {
     dc_parameter p = graph->pool.params.v[map.params[k]];
-    dc_ex begin = dc_ex_rewrite(&graph->pool, p.begin, rename_params, r), end = dc_ex_rewrite(&graph->pool, p.end, rename_params, r);
+    dc_ex begin = dc_ex_subst(&graph->pool, p.begin, r->from.v, r->to.v, r->from.n);
+    dc_ex end = dc_ex_subst(&graph->pool, p.end, r->from.v, r->to.v, r->from.n);
     dc_param fresh = dc_param_new(&graph->pool, dc_name_text(&graph->names, p.name), begin, end, p.step);
     DC_PUSH(&graph->arena, &r->from, map.params[k]);
     DC_PUSH(&graph->arena, &r->to, dc_ex_par(&graph->pool, fresh));

@@ -197,6 +197,8 @@ dc_nid dc_node_map(dc_graph *graph, dc_schedule schedule, const dc_param *params
 dc_nid dc_node_tasklet(dc_graph *graph, dc_cid out, dc_wcr wcr, const dc_ex *index, uint32_t rank, dc_ex guard, dc_ex value);
 static inline dc_node *dc_node_at(const dc_graph *graph, dc_nid n) { return &graph->nodes.v[n]; }
 /* NB: node and container pointers move when nodes or containers are added; hold ids. */
+/* A map around one node, with the node's origin; the node itself where there are no loops and nothing to reduce. */
+dc_nid dc_node_wrap(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner);
 void dc_scope_push(dc_graph *graph, dc_scope *scope, dc_nid node);
 dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a first state is made on demand */
 dc_state *dc_state_add(dc_graph *graph, const char *name);

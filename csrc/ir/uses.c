@@ -90,18 +90,6 @@ void dc_node_rewrite(dc_graph *graph, dc_nid id, dc_leaf_fn leaf, void *context)
   }
 }
 
-typedef struct {
-  dc_param param;
-  dc_ex value;
-} substitution;
-
-static dc_ex substitute(void *context, dc_pool *pool, dc_ex leaf) {
-  const substitution *s = context;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  return node->op == DC_EX_PARAM && node->ref == s->param ? s->value : leaf;
-}
-
 void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex value) {
-  substitution s = {param, value};
-  dc_node_rewrite(graph, node, substitute, &s);
+  dc_node_rewrite(graph, node, dc_ex_substitute, &(dc_substitution){&param, &value, 1});
 }

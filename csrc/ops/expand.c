@@ -76,17 +76,6 @@ static void tag(dc_inst *in, dc_nid node) {
   n->name = dc_node_at(in->graph, in->node)->name;
 }
 
-/* Wraps `inner` in a map over the parameters, or leaves it bare when there are none. */
-static dc_nid wrap(dc_inst *in, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
-  if (n == 0 && schedule != DC_MAP_REDUCE) return inner;
-  dc_nid map = dc_node_map(in->graph, schedule, params, n);
-  dc_scope body = {0};
-  dc_scope_push(in->graph, &body, inner);
-  dc_node_at(in->graph, map)->map.body = body;
-  tag(in, map);
-  return map;
-}
-
 static dc_nid tasklet(dc_inst *in, const store *s) {
   dc_nid node = dc_node_tasklet(in->graph, s->out, s->wcr, s->index, s->rank, s->guard, s->value);
   tag(in, node);
@@ -162,7 +151,7 @@ static bool reduction_uses(dc_inst *in, const reduction *r, dc_param p) {
 
 static dc_nid reduce_node(dc_inst *in, const reduction *r, dc_cid out, dc_ex *index, uint32_t rank) {
   store s = {out, rank, index, r->wcr, r->guard, r->value};
-  return wrap(in, DC_MAP_REDUCE, r->params, r->n, tasklet(in, &s));
+  return dc_node_wrap(in->graph, DC_MAP_REDUCE, r->params, r->n, tasklet(in, &s));
 }
 
 /* A temporary over the domain variables that the reduction uses; *out reads it. */
@@ -198,7 +187,7 @@ static dc_status hoist(dc_inst *in, const reduction *r, dc_value *out) {
     pool->params.v[r->params[k]].begin = begin, pool->params.v[r->params[k]].end = end;
   }
   dc_nid inner = reduce_node(in, &moved, temp, index.v, index.n);
-  dc_scope_push(in->graph, in->out, wrap(in, DC_MAP_PARALLEL, fresh.v, fresh.n, inner));
+  dc_scope_push(in->graph, in->out, dc_node_wrap(in->graph, DC_MAP_PARALLEL, fresh.v, fresh.n, inner));
   *out = dc_val_ex(dc_ex_read(pool, type, temp, reads.v, reads.n));
   return DC_OK;
 }
@@ -336,7 +325,7 @@ static dc_status assign_in_domain(dc_inst *in, const dc_stmt *s, int32_t item, u
   if (!direct) st.value = v.ex;
   dc_nid inner = direct ? reduce_node(in, &r, t.cid, st.index, st.rank) : tasklet(in, &st);
   dc_schedule schedule = direct ? DC_MAP_PARALLEL : schedule_of(in, &st, params, n);
-  dc_scope_push(in->graph, in->out, wrap(in, schedule, params, n, inner));
+  dc_scope_push(in->graph, in->out, dc_node_wrap(in->graph, schedule, params, n, inner));
   return DC_OK;
 }
 

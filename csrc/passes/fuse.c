@@ -86,18 +86,6 @@ static bool is_blocked(fuser *f, uint32_t early, uint32_t late) {
 
 /* ---- merging ---- */
 
-typedef struct {
-  const dc_match *match;
-} renaming;
-
-static dc_ex rename_param(void *context, dc_pool *pool, dc_ex leaf) {
-  const dc_match *match = ((const renaming *)context)->match;
-  const dc_exnode *node = dc_ex_node(pool, leaf);
-  for (uint32_t k = 0; node->op == DC_EX_PARAM && k < match->n; k++)
-    if (match->pairs[k].q == node->ref) return dc_ex_par(pool, match->pairs[k].p);
-  return leaf;
-}
-
 /* Appends to `body` what the map does per shared iteration: its body, under its other parameters. */
 static void append_rest(dc_graph *graph, dc_nid id, const dc_match *match, bool first, dc_scope *body) {
   dc_map map = dc_node_at(graph, id)->map;
@@ -125,10 +113,13 @@ static void copy_origin(dc_graph *graph, dc_nid merged, dc_nid a, dc_nid b) {
 
 static dc_nid merged_map(const dc_fuse_scope *scope, dc_nid a, dc_nid b, const dc_match *match) {
   dc_graph *graph = scope->graph;
-  dc_param params[DC_MAX_MAP_PARAMS];
-  renaming r = {match};
-  dc_node_rewrite(graph, b, rename_param, &r);
-  for (uint32_t k = 0; k < match->n; k++) params[k] = match->pairs[k].p;
+  dc_param params[DC_MAX_MAP_PARAMS], others[DC_MAX_MAP_PARAMS];
+  dc_ex to[DC_MAX_MAP_PARAMS];
+  for (uint32_t k = 0; k < match->n; k++) {
+    params[k] = match->pairs[k].p, others[k] = match->pairs[k].q;
+    to[k] = dc_ex_par(&graph->pool, params[k]);
+  }
+  dc_node_rewrite(graph, b, dc_ex_substitute, &(dc_substitution){others, to, match->n});
   dc_nid merged = dc_node_map(graph, match->schedule, params, match->n);
   copy_origin(graph, merged, a, b);
   dc_scope body = {0};

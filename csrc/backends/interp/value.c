@@ -5,23 +5,6 @@
 
 #include "backends/philox.h"
 
-static int64_t narrow(dc_dtype type, int64_t v) {
-  switch (type) {
-    case DC_BOOL: return v != 0;
-    case DC_I8: return (int8_t)v;
-    case DC_U8: return (uint8_t)v;
-    case DC_I16: return (int16_t)v;
-    case DC_U16: return (uint16_t)v;
-    case DC_I32: return (int32_t)v;
-    case DC_U32: return (uint32_t)v;
-    case DC_I4: return (int8_t)((uint8_t)v << 4) >> 4;
-    case DC_U4: return v & 15;
-    case DC_I2: return (int8_t)((uint8_t)v << 6) >> 6;
-    case DC_U2: return v & 3;
-    default: return v;
-  }
-}
-
 dc_scalar dc_scalar_load(dc_dtype type, const void *data, int64_t at) {
   switch (type) {
     case DC_F32: return (dc_scalar){.f = ((const float *)data)[at]};
@@ -36,7 +19,7 @@ dc_scalar dc_scalar_load(dc_dtype type, const void *data, int64_t at) {
     case DC_I8: return (dc_scalar){.i = ((const int8_t *)data)[at]};
     default:
       if (dc_dtype_is_float(type)) return (dc_scalar){.f = dc_small_float_decode(type, ((const uint8_t *)data)[at])};
-      return (dc_scalar){.i = narrow(type, ((const uint8_t *)data)[at])};
+      return (dc_scalar){.i = dc_dtype_wrap(type, ((const uint8_t *)data)[at])};
   }
 }
 
@@ -50,16 +33,16 @@ void dc_scalar_store(dc_dtype type, void *data, int64_t at, dc_scalar v) {
     case DC_I32: case DC_U32: ((int32_t *)data)[at] = (int32_t)v.i; return;
     case DC_I16: case DC_U16: ((int16_t *)data)[at] = (int16_t)v.i; return;
     default:
-      ((uint8_t *)data)[at] = dc_dtype_is_float(type) ? dc_small_float_encode(type, (float)v.f) : (uint8_t)narrow(type, v.i);
+      ((uint8_t *)data)[at] = dc_dtype_is_float(type) ? dc_small_float_encode(type, (float)v.f) : (uint8_t)dc_dtype_wrap(type, v.i);
   }
 }
 
 static int64_t to_integer(dc_dtype to, double f) {
   if (isnan(f)) return 0;
   if (to == DC_U64 && f >= 0x1p63) return f >= 0x1p64 ? -1 : (int64_t)(uint64_t)f;
-  if (f >= 0x1p63) return narrow(to, INT64_MAX);
-  if (f < -0x1p63) return narrow(to, INT64_MIN);
-  return narrow(to, (int64_t)f);
+  if (f >= 0x1p63) return dc_dtype_wrap(to, INT64_MAX);
+  if (f < -0x1p63) return dc_dtype_wrap(to, INT64_MIN);
+  return dc_dtype_wrap(to, (int64_t)f);
 }
 
 static double round_to(dc_dtype type, double f) {
@@ -76,7 +59,7 @@ dc_scalar dc_scalar_convert(dc_dtype from, dc_dtype to, dc_scalar v) {
   bool real = dc_dtype_is_float(from);
   if (to == DC_BOOL) return (dc_scalar){.i = real ? v.f != 0 : v.i != 0};
   if (dc_dtype_is_float(to)) return (dc_scalar){.f = round_to(to, real ? v.f : from == DC_U64 ? (double)(uint64_t)v.i : (double)v.i)};
-  return (dc_scalar){.i = real ? to_integer(to, v.f) : narrow(to, v.i)};
+  return (dc_scalar){.i = real ? to_integer(to, v.f) : dc_dtype_wrap(to, v.i)};
 }
 
 dc_scalar dc_scalar_bits(dc_dtype from, dc_dtype to, dc_scalar v) {
@@ -233,5 +216,5 @@ dc_scalar dc_scalar_prim(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b) {
   if (kind == DC_PRIM_TEST || kind == DC_PRIM_LOGIC) return (dc_scalar){.i = test(prim, type, a, b)};
   if (type == DC_F64) return (dc_scalar){.f = real_prim(prim, a.f, b.f)};
   if (dc_dtype_is_float(type)) return (dc_scalar){.f = float_prim(prim, (float)a.f, (float)b.f)};
-  return (dc_scalar){.i = narrow(type, whole_prim(prim, type, a.i, b.i))};
+  return (dc_scalar){.i = dc_dtype_wrap(type, whole_prim(prim, type, a.i, b.i))};
 }
