@@ -272,12 +272,22 @@ def _(b, n, x, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 # -- softmax and losses ----------------------------------------------------------------------------
-@row("softmax.int", "_softmax.default", "_safe_softmax.default", "log_softmax.int", "_log_softmax.default")
+@row("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default")
 def _(b, n, x, axis, *_, **__):
     kind = "LogSoftmax" if "log_softmax" in str(n.target) else "Softmax"
     if rank(x) == 0:  # of one element
         return b.const(0 if kind == "LogSoftmax" else 1, meta(n).dtype)
     return b.op(kind, b(x, meta(n).dtype), axis=norm_axis(axis, rank(x)))
+
+
+@row("_safe_softmax.default")
+def _(b, n, x, axis, *_, **__):
+    """Where all of a row is masked out (-inf) it is 0, and so is its gradient."""
+    dtype = meta(n).dtype
+    name, axis = b(x, dtype), norm_axis(axis, rank(x))
+    masked = b.op("Equal", reduce(b, "ReduceMax", name, [axis], True), b.const(-np.inf, dtype))
+    zero = b.const(0, dtype)
+    return b.op("Where", masked, zero, b.op("Softmax", b.op("Where", masked, zero, name), axis=axis))
 
 
 _REDUCTION = {0: "none", 1: "mean", 2: "sum", "none": "none", "mean": "mean", "sum": "sum"}

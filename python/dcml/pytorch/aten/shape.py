@@ -238,8 +238,12 @@ def _pad(b, x, pads, mode, value=None):
     begin, end = [0] * r, [0] * r
     for k in range(len(pads) // 2):  # torch lists the last axis first
         begin[r - 1 - k], end[r - 1 - k] = pads[2 * k], pads[2 * k + 1]
-    fill = b.const(value or 0, dtype) if mode == "constant" else None
-    return b.op("Pad", b(x), b.ints(begin + end), fill, mode=mode)
+    fill, name = b.const(value or 0, dtype) if mode == "constant" else None, b(x)
+    if mode == "wrap" and all(isinstance(p, int) for p in pads):  # torch crops first, and wraps what is left
+        crop = [min(p, 0) for p in begin + end]
+        name = b.op("Pad", name, b.ints(crop), b.const(0, dtype)) if any(crop) else name
+        begin, end = [max(p, 0) for p in begin], [max(p, 0) for p in end]
+    return b.op("Pad", name, b.ints(begin + end), fill, mode=mode)
 
 
 for _n in (1, 2, 3):
