@@ -53,6 +53,8 @@ const dc_graph *dc_function_backward(const dc_function *function);
 
 /* For reports: the program of the plan that ran last, NULL if there is none; and the number of plans compiled. */
 dc_program *dc_function_program(const dc_function *function, bool backward);
+/* Does the backward pass of the plan that ran last read the contents of this argument? */
+bool dc_function_backward_reads(const dc_function *function, uint32_t arg);
 uint32_t dc_function_plans(const dc_function *function);
 /* As dc_program_observe, for all programs of the function, also those to come. */
 void dc_function_observe(dc_function *function, dc_step_observer observer, void *context);

@@ -21,6 +21,7 @@ struct dc_plan_s {
   dc_cid *outputs;    /* of the forward graph, in order */
   dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
   int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
+  bool *back_reads;   /* by argument: the backward pass reads its contents */
   int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
   dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
   dc_arena arena;
@@ -93,6 +94,10 @@ static void observe_plan(const dc_function *f, dc_plan_handle *plan) {
 void dc_function_observe(dc_function *f, dc_step_observer observer, void *context) {
   f->observer = observer, f->observer_context = context;
   for (dc_plan_handle *p = f->plans; p; p = p->next) observe_plan(f, p);
+}
+
+bool dc_function_backward_reads(const dc_function *f, uint32_t arg) {
+  return f->last && f->last->back_reads && arg < f->n_args && f->last->back_reads[arg];
 }
 
 uint32_t dc_function_plans(const dc_function *f) {
@@ -223,6 +228,27 @@ static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const
 }
 
 /* Where each backward container gets its contents from. */
+typedef struct {
+  const dc_graph *graph;
+  bool *read; /* by container */
+} reading;
+
+static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
+  const reading *r = context;
+  (void)by;
+  while (dc_cont(r->graph, c)->alias_of) c = dc_cont(r->graph, c)->alias_of;
+  r->read[c] |= use == DC_USE_READ;
+}
+
+static void find_reads(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
+  reading r = {backward, DC_NEW_ARRAY(&plan->arena, bool, backward->containers.n)};
+  plan->back_reads = DC_NEW_ARRAY(&plan->arena, bool, f->n_args);
+  for (uint32_t s = 0; s < backward->states.n; s++)
+    for (uint32_t k = 0; k < backward->states.v[s].scope.n; k++) dc_node_uses(backward, backward->states.v[s].scope.v[k], note_read, &r);
+  for (dc_cid c = 1; c < backward->containers.n; c++)
+    if (r.read[c] && plan->back_arg[c] >= 0) plan->back_reads[plan->back_arg[c]] = true;
+}
+
 static void connect_backward(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
   plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
   plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
@@ -240,6 +266,7 @@ static void connect_backward(const dc_function *f, dc_plan_handle *plan, const d
     for (uint32_t k = 0; k < f->n_args; k++)
       if (plan->back_feed[c] && f->args[k] == plan->back_feed[c]) plan->back_arg[c] = (int32_t)k;
   }
+  find_reads(f, plan, backward);
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {

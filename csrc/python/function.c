@@ -478,6 +478,21 @@ static PyObject *get_observer(FunctionObject *self, void *unused) { return (void
 
 dc_function *function_core(PyObject *self) { return ((FunctionObject *)self)->function; }
 
+/* Positions, as in wrt_positions, of what the backward pass of the last plan reads. */
+static PyObject *get_reads(FunctionObject *self, void *unused) {
+  PyObject *list = PyList_New(0);
+  (void)unused;
+  for (uint32_t k = 0; list && k < self->n_inputs + self->n_params; k++) {
+    if (!dc_function_backward_reads(self->function, k)) continue;
+    PyObject *position = PyLong_FromUnsignedLong(k);
+    if (!position || PyList_Append(list, position)) Py_CLEAR(list);
+    Py_XDECREF(position);
+  }
+  PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+  Py_XDECREF(list);
+  return tuple;
+}
+
 static PyObject *get_plans(FunctionObject *self, void *unused) { return (void)unused, PyLong_FromUnsignedLong(dc_function_plans(self->function)); }
 
 static PyMethodDef methods[] = {
@@ -488,7 +503,8 @@ static PyMethodDef methods[] = {
     {"set_params", (PyCFunction)function_set_params, METH_O, "set_params(tensors): the weights of the next calls, shared and not copied."},
     {"vjp", (PyCFunction)function_vjp, METH_VARARGS, "vjp(inputs, output_grads) -> (outputs, gradients by wrt)."},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef properties[] = {{"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
+static PyGetSetDef properties[] = {{"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
+                                   {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
                                    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
                                    {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
                                    {"params", (getter)get_params, NULL, "the tensors last given to set_params", NULL},

@@ -1,7 +1,7 @@
 /* The autograd node of a compiled function, against ATen: the same as pytorch/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, autograd.py
- * serves.  It knows a function by its methods (_run, params, wrt_positions) and a call by backward(grads). */
+ * serves.  It knows a function by its methods (_run, params, wrt_positions, backward_reads) and a call by backward(grads). */
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -48,9 +48,10 @@ struct Gil {
 
 class CompiledBackward : public torch::autograd::Node {
  public:
-  CompiledBackward(PyObject* call, const variable_list& wrt) : call_(call) {
-    saved_.reserve(wrt.size());
-    for (const auto& variable : wrt) saved_.emplace_back(variable, /*is_output=*/false);
+  /* reads: the tensors whose contents the backward pass needs as they are now */
+  CompiledBackward(PyObject* call, const variable_list& reads) : call_(call) {
+    saved_.reserve(reads.size());
+    for (const auto& variable : reads) saved_.emplace_back(variable, /*is_output=*/false);
   }
 
   /* The next output of the function, in order. */
@@ -107,9 +108,9 @@ class CompiledBackward : public torch::autograd::Node {
   std::vector<torch::autograd::SavedVariable> saved_;
 };
 
-/* The tensors to differentiate with respect to, by their positions among inputs and parameters. */
-bool collect(PyObject* function, PyObject* inputs, variable_list* out) {
-  THPObjectPtr positions(PyObject_GetAttrString(function, "wrt_positions")), params(PyObject_GetAttrString(function, "params"));
+/* Tensors by their positions among inputs and parameters, which an attribute of the function lists. */
+bool collect(PyObject* function, PyObject* inputs, const char* attribute, variable_list* out) {
+  THPObjectPtr positions(PyObject_GetAttrString(function, attribute)), params(PyObject_GetAttrString(function, "params"));
   if (!positions || !params) return false;
   Py_ssize_t n = PyTuple_GET_SIZE(inputs);
   out->reserve((size_t)PyTuple_GET_SIZE(positions.get()));
@@ -133,14 +134,15 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(n_args == 2 && PyTuple_Check(args[1]), "expected a function and a tuple of inputs");
   check_transforms();
-  variable_list wrt;
-  if (!collect(args[0], args[1], &wrt)) return nullptr;
+  variable_list wrt, reads;
+  if (!collect(args[0], args[1], "wrt_positions", &wrt)) return nullptr;
   THPObjectPtr method(PyUnicode_InternFromString("_run"));
   THPObjectPtr pair(method ? PyObject_CallMethodOneArg(args[0], method, args[1]) : nullptr);
   if (!pair) return nullptr;
   PyObject *outputs = PyTuple_GET_ITEM(pair.get(), 0), *call = PyTuple_GET_ITEM(pair.get(), 1);
   if (call == Py_None || !at::GradMode::is_enabled()) return Py_NewRef(outputs);
-  auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), wrt);
+  if (!collect(args[0], args[1], "backward_reads", &reads)) return nullptr;
+  auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), reads);
   node->set_next_edges(torch::autograd::collect_next_edges(wrt));
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
     node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), node);

@@ -127,14 +127,121 @@ def test_forward_mode_differentiation_is_refused():
                 compiled(dual)
 
 
-def test_an_input_changed_between_forward_and_backward_is_noticed():
-    compiled = wrap(nn.Linear(3, 2))
-    for spoil in (lambda x, m: x.detach().add_(1), lambda x, m: m.weight.detach().add_(1)):
-        x = torch.randn(4, 3, requires_grad=True)
-        loss = compiled(x).square().sum()
-        spoil(x, compiled)
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            loss.backward()
+@pytest.mark.parametrize("wants_grad", [True, False])
+def test_what_the_backward_pass_reads_must_not_change_before_it(wants_grad):
+    for spoil in (lambda x, m: x.detach().add_(1), lambda x, m: m.b.weight.detach().add_(1)):
+        compiled, plain = twins(Square)
+        for module in (compiled, plain):
+            x = torch.randn(4, 3, requires_grad=wants_grad)
+            loss = module(x).sum()
+            spoil(x, module)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+
+
+class Square(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.b(self.a(x)).square()
+
+
+class Shift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return x * 2 + self.weight
+
+
+def test_what_the_backward_pass_does_not_read_may_change_before_it():
+    compiled, plain = twins(Shift)
+    for module in (compiled, plain):
+        x = torch.ones(4, 3)
+        loss = module(x).sum()
+        with torch.no_grad():
+            module.weight.add_(1)
+            x.add_(1)
+        loss.backward()
+    close(compiled.weight.grad, plain.weight.grad)
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+
+    def forward(self, x):
+        y = self.a(x * 1)
+        x.mul_(3)
+        return y + x.exp()
+
+
+def test_inputs_changed_in_place_keep_their_history():
+    compiled, plain = twins(InPlace)
+    for module in (compiled, plain):
+        leaf = torch.tensor([[0.1, 0.2]], requires_grad=True)
+        x = leaf * 1
+        y = module(x)
+        (y.sum() + x.square().sum()).backward()
+        module.seen = leaf.grad, x.detach()
+    close(compiled.seen[0], plain.seen[0])
+    close(compiled.seen[1], plain.seen[1])
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        compiled(torch.ones(1, 2, requires_grad=True))
+
+
+def test_buffers_that_a_call_changes_and_its_backward_reads():
+    class Averaged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.ones(3))
+            self.a = nn.Linear(3, 3)
+
+        def forward(self, x):
+            y = self.a(x) * self.mean.clone()
+            with torch.no_grad():
+                self.mean.mul_(0.5).add_(x.mean(0))
+            return y
+    compiled, plain = twins(Averaged)
+    for module in (compiled, plain):
+        for k in range(4):
+            module(torch.full((2, 3), k + 1.0)).square().sum().backward()
+    close(compiled.mean, plain.mean)
+    for a, b in zip(gradients(compiled), gradients(plain)):
+        close(a, b)
+
+
+def test_spectral_norm_trains():
+    compiled, plain = twins(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)))
+    for module in (compiled, plain):
+        steps = torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(4):
+            steps.zero_grad()
+            module(torch.ones(2, 4)).square().sum().backward()
+            steps.step()
+    for (name, a), b in zip(compiled.state_dict().items(), plain.state_dict().values()):
+        close(a, b, 1e-3)
+
+
+def test_attributes_set_by_forward_are_refused_by_name_and_line():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls
+    module = wrap(Counts())
+    with pytest.raises(dcml.UnsupportedOpError, match=r"sets the attribute 'calls'.*test_semantics\.py:\d+: self.calls"):
+        module(torch.ones(2))
+    assert module.calls == 0
 
 
 def test_results_and_saved_values_are_freed():

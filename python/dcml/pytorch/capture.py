@@ -8,6 +8,7 @@ Must not know: how a graph is differentiated, compiled or called.
 import contextlib
 import functools
 import inspect
+import linecache
 import logging
 import operator
 import os
@@ -25,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
-from .state import recorded_reads
+from .state import recorded_attributes
 from .traceable import traceable
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
@@ -162,17 +163,18 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
         ModelError if torch.export cannot trace the module.
     """
-    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced() as reads:
+    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(module) as used:
         args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
         errors = []
         attempts = _attempts(args, kwargs, dynamic)
         for shapes in attempts:
             try:
                 program, conditions = _export(module, args, kwargs, shapes)
+                _refuse_written(module, used.written)
                 if _plain_extents(program):
                     walk = functools.partial(_Walk, module, conditions, args, kwargs, name, cumulative)
                     made = _lower(program, walk).result(debug)
-                    made.reads, made.refused_dynamic = reads, shapes is None and len(attempts) > 1
+                    made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
@@ -188,12 +190,19 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
 
 
 @contextlib.contextmanager
-def _traced():
+def _traced(module):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), traceable(), \
-            recorded_reads() as reads:
-        yield reads
+            recorded_attributes(module) as used:
+        yield used
+
+
+def _refuse_written(module, written):
+    for name, file, line in written:
+        code = linecache.getline(file, line).strip()
+        raise _core.UnsupportedOpError(f"{type(module).__name__} sets the attribute {name!r} while it runs, which a "
+                                       f"compiled call would not do: make it a buffer ({file}:{line}: {code})")
 
 
 def _same(value):

@@ -495,6 +495,7 @@ class _Plan:
         self.inputs = None if plain and made.inputs == list(range(len(args))) else made.inputs
         self.mutated = [(index, *_slot(owner.model, name)) for index, name in made.mutated]
         self.changed, self.checks = made.changed_inputs, made.checks
+        self.overwritten = self._overwritten(made)
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
@@ -508,19 +509,42 @@ class _Plan:
         if captured.ties and (reason := captured.outdated()):
             raise _Outdated(reason)
         function = captured.function(inputs)
+        if self.changed and function.wrt_positions:  # what they were is for the backward pass
+            own = {leaf for _, leaf in self.changed}
+            inputs = [t.clone() if leaf in own else t for t, leaf in zip(inputs, captured.capture.inputs)]
         if self.seed:
             inputs = (*inputs, _seed())
         if _profiling() or function.observer is not None:
             function.observe(mark_range if _profiling() else None)
         results = function(*inputs) if captured.owner.compile_torch_extension else _by_python(function, inputs)
-        if again and self.inputs is None:  # there is none, or it failed
+        if self.overwritten and not self.overwritten.isdisjoint(function.backward_reads):
+            results = self._run_on_copies(function, inputs)
+        elif again and self.inputs is None:  # there is none, or it failed
             self.check = self._make_check(function, args)
         return self.finish(results, leaves)
+
+    @staticmethod
+    def _overwritten(made):
+        """Positions among inputs and parameters of the buffers that a call changes."""
+        changed = {name for _, name in made.mutated}
+        first = len(made.inputs) + made.seed
+        return {first + k for k, (name, _) in enumerate(made.params) if name in changed}
+
+    def _run_on_copies(self, function, inputs):
+        """Runs again on copies of the buffers that the backward pass reads and this call is about to change."""
+        first, reads, params = len(inputs), set(function.backward_reads), function.params
+        copies = [p.clone() if first + k in self.overwritten & reads else p for k, p in enumerate(params)]
+        with LOCK:
+            function.set_params(copies)
+            try:
+                return function(*inputs)
+            finally:
+                function.set_params(params)
 
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        if captured.ties or not captured.owner.compile_torch_extension or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 \
+        if captured.ties or self.changed or not captured.owner.compile_torch_extension or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 \
                 or _profiling():
             return None
         return _core.Fast(function, args, captured.slots, captured.owner._state.watched(), _PROBES,
@@ -546,8 +570,8 @@ class _Plan:
             if self.mutated:
                 torch._foreach_copy_([table[key] for _, table, key in self.mutated],
                                      [results[i].detach() for i, _, _ in self.mutated])
-            for index, leaf in self.changed:
-                leaves[leaf].copy_(results[index].detach())
+        for index, leaf in self.changed:  # with its history, as an operator in place leaves it
+            leaves[leaf].copy_(results[index])
 
 
 def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,

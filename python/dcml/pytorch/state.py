@@ -7,6 +7,8 @@ Must not know: captures, graphs or tensors' values.
 """
 import contextlib
 import itertools
+import sys
+from dataclasses import dataclass, field
 
 import torch
 
@@ -86,23 +88,37 @@ def frozen(value, held):
     return id(value)
 
 
-@contextlib.contextmanager
-def recorded_reads():
-    """Yields a set that receives the names of all attributes of modules that are read in this context.
+@dataclass
+class Attributes:
+    """What happened to attributes of modules: names of those read; (name, file, line) of those set to other values."""
+    read: set = field(default_factory=set)
+    written: list = field(default_factory=list)
 
-    The method that records is put into torch.nn.Module, so that one thread may do this at a time.
+
+@contextlib.contextmanager
+def recorded_attributes(module):
+    """Yields the Attributes of ``module`` and those inside it that are used in this context.
+
+    The methods that record are put into torch.nn.Module, so that one thread may do this at a time.
     """
-    names = set()
+    seen = Attributes()
+    watched = {id(m): vars(m) for m in module.modules()}
+    set_attribute = torch.nn.Module.__setattr__
 
     def read(self, name):
-        names.add(name)
+        seen.read.add(name)
         return object.__getattribute__(self, name)
-    own = torch.nn.Module.__dict__.get("__getattribute__")
-    torch.nn.Module.__getattribute__ = read
+
+    def write(self, name, value):
+        table = watched.get(id(self))
+        caller = sys._getframe(1)
+        if table is not None and name not in _OWN and "/torch/" not in caller.f_code.co_filename \
+                and table.get(name, write) is not value:
+            seen.written.append((name, caller.f_code.co_filename, caller.f_lineno))
+        set_attribute(self, name, value)
+    torch.nn.Module.__getattribute__, torch.nn.Module.__setattr__ = read, write
     try:
-        yield names
+        yield seen
     finally:
-        if own is None:
-            del torch.nn.Module.__getattribute__
-        else:
-            torch.nn.Module.__getattribute__ = own
+        del torch.nn.Module.__getattribute__
+        torch.nn.Module.__setattr__ = set_attribute
