@@ -22,6 +22,7 @@ typedef struct {
   dc_token token; /* the one token of lookahead */
   dc_arena *scratch;
   dc_graph *graph;
+  const dc_graph *outer; /* of a subgraph: the graph that holds it */
   uint32_t n_params;
   dc_param params[DC_PARSE_MAX_PARAMS]; /* in scope, innermost last */
   int depth;

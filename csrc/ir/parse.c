@@ -47,6 +47,22 @@ static dc_status parse_hex(dc_parser *p, dc_container *c) {
   return dc_parser_next(p);
 }
 
+static dc_status parse_strings(dc_parser *p, dc_container *c) {
+  DC_VEC(dc_string) strings = {0};
+  bool done;
+  DC_TRY(dc_parser_expect(p, "{"));
+  DC_TRY(dc_parser_accept(p, "}", &done));
+  while (!done) {
+    if (p->token.kind != TOK_STRING) return dc_parser_fail(p, "a string");
+    DC_PUSH(&p->graph->arena, &strings, ((dc_string){dc_arena_copy(&p->graph->arena, p->token.text, p->token.length), p->token.length}));
+    DC_TRY(dc_parser_next(p));
+    DC_TRY(dc_parser_accept(p, "}", &done));
+    if (!done) DC_TRY(dc_parser_expect(p, ","));
+  }
+  c->data = strings.n ? strings.v : dc_arena_alloc(&p->graph->arena, 0), c->data_bytes = strings.n * sizeof *strings.v;
+  return DC_OK;
+}
+
 static dc_status parse_elements(dc_parser *p, dc_container *c) {
   dc_dtype type = (dc_dtype)c->dtype;
   bool real = type == DC_F32 || type == DC_F64, done;
@@ -105,6 +121,7 @@ static dc_status parse_traits(dc_parser *p, dc_cid id) {
   }
   DC_TRY(dc_parser_accept(p, "=", &took));
   if (!took) return DC_OK;
+  if (dc_cont(p->graph, id)->dtype == DC_STRING) return parse_strings(p, dc_cont(p->graph, id));
   DC_TRY(dc_parser_accept(p, "hex", &took));
   return took ? parse_hex(p, dc_cont(p->graph, id)) : parse_elements(p, dc_cont(p->graph, id));
 }
@@ -382,6 +399,18 @@ static dc_status parse_scope(dc_parser *p, dc_scope *scope) {
 
 static dc_status parse_graph_body(dc_parser *p);
 
+static dc_status parse_captures(dc_parser *p) {
+  for (bool more = true; more;) {
+    char *name;
+    DC_TRY(dc_parser_name(p, &name));
+    dc_cid c = p->outer ? dc_container_find(p->outer, name) : 0;
+    if (!c) return dc_error_at(dc_parser_fail(p, "a container of the outer graph"), "'%s'", name);
+    DC_PUSH(&p->graph->arena, &p->graph->captures, c);
+    DC_TRY(dc_parser_accept(p, ",", &more));
+  }
+  return DC_OK;
+}
+
 static dc_status parse_item(dc_parser *p) {
   static const char *const roles[] = {"temp", "input", "param", "const", "saved"};
   bool took;
@@ -400,6 +429,8 @@ static dc_status parse_item(dc_parser *p) {
     if (list.n != 2) return dc_parser_fail(p, "two extents");
     return dc_graph_take_equal(p->graph, list.v[0], list.v[1]), DC_OK;
   }
+  DC_TRY(dc_parser_accept(p, "captures", &took));
+  if (took) return parse_captures(p);
   DC_TRY(dc_parser_accept(p, "outputs", &took));
   while (took) {
     dc_cid c;
@@ -420,7 +451,7 @@ static dc_status parse_item(dc_parser *p) {
     return DC_OK;
   }
   DC_TRY(dc_parser_expect(p, "graph"));
-  dc_parser inner = {.start = p->start, .at = p->at, .token = p->token, .scratch = p->scratch, .depth = p->depth + 1};
+  dc_parser inner = {.outer = p->graph, .start = p->start, .at = p->at, .token = p->token, .scratch = p->scratch, .depth = p->depth + 1};
   if (inner.depth > 20) return dc_parser_fail(p, "subgraphs nested less deeply");
   dc_status status = parse_graph_body(&inner);
   if (inner.graph) DC_PUSH(&p->graph->arena, &p->graph->subgraphs, inner.graph);

@@ -16,6 +16,7 @@ enum { MAX_SCOPE_PARAMS = 256, MAX_LISTED = 64 };
 
 typedef struct {
   const dc_graph *graph;
+  const dc_graph *outer; /* of a subgraph: the graph that holds it */
   dc_text *out;
   int level;
   uint32_t n_params;
@@ -267,6 +268,17 @@ static int64_t integer_element(dc_dtype type, const void *data, uint64_t k) {
   }
 }
 
+static void put_string(dc_text *out, const char *s, size_t n);
+
+static void put_strings(printer *p, const dc_container *c) {
+  const dc_string *strings = c->data;
+  for (uint64_t k = 0; k < c->data_bytes / sizeof *strings; k++) {
+    dc_text_puts(p->out, k ? ", " : " = {");
+    put_string(p->out, strings[k].s, strings[k].n);
+  }
+  dc_text_puts(p->out, c->data_bytes ? "}" : " = {}");
+}
+
 static void put_data(printer *p, const dc_container *c) {
   dc_dtype type = (dc_dtype)c->dtype;
   bool real = type == DC_F32 || type == DC_F64, whole = type == DC_I64 || type == DC_I32 || type == DC_BOOL;
@@ -317,7 +329,8 @@ static void put_declaration(printer *p, dc_cid id) {
     }
   }
   if (c->known) put_list(p, " known {", c->known, c->known_count, "}");
-  if (c->data) put_data(p, c);
+  if (c->data && c->dtype == DC_STRING) put_strings(p, c);
+  else if (c->data) put_data(p, c);
   dc_text_puts(p->out, "\n");
 }
 
@@ -459,6 +472,12 @@ static void put_graph(printer *p) {
     dc_text_printf(p->out, "symbol %s >= %" PRId64 "\n", dc_name_text(&g->names, g->pool.symbols.v[s].name), g->pool.symbols.v[s].min);
   }
   for (dc_cid c = 1; c < g->containers.n; c++) put_declaration(p, c);
+  for (uint32_t k = 0; k < g->captures.n; k++) {
+    if (k == 0) dc_text_indent(p->out, p->level);
+    dc_text_puts(p->out, k ? ", " : "captures ");
+    put_name(p->out, dc_cont_name(p->outer, g->captures.v[k]));
+  }
+  if (g->captures.n) dc_text_puts(p->out, "\n");
   for (uint32_t k = 0; k < g->outputs.n; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "outputs ");
@@ -480,7 +499,7 @@ static void put_graph(printer *p) {
     dc_text_puts(p->out, "}\n");
   }
   for (uint32_t k = 0; k < g->subgraphs.n; k++) {
-    printer inner = {.graph = g->subgraphs.v[k], .out = p->out, .level = p->level};
+    printer inner = {.graph = g->subgraphs.v[k], .outer = g, .out = p->out, .level = p->level};
     put_graph(&inner);
   }
   dc_text_indent(p->out, --p->level);

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import dcml
+from dcml import _core
 from dcml.autodiff import vjp
 from dcml.onnx import ONNXModel
 from dcml.onnx.host.compiled import Compiled
@@ -356,6 +357,21 @@ def test_local_functions_with_host_nodes_and_attribute_references():
 
 
 # ---- how programs are made ----
+
+@pytest.mark.parametrize("name", ["loop", "then", "sequence", "compress"])
+def test_graphs_with_subgraphs_print_and_parse(name):
+    text = ONNXModel("m", GRADIENTS[name][0]).sdfg.graph.text()
+    assert _core.parse(text).text() == text
+    assert ("captures" in text) == (name in ("loop", "then"))
+
+
+def test_strings_print_and_parse():
+    proto = model([node("Equal", "s words", "y")], [tensor("s", STRING, [3])], [tensor("y", BOOL, [3])],
+                  [("words", np.array(["a", 'say "é"', ""], object))])
+    graph = ONNXModel("m", proto).sdfg.graph
+    again = _core.parse(graph.text())
+    assert again.text() == graph.text() and again.data("words").tolist() == ["a", 'say "é"', ""]
+
 
 def test_a_model_of_ordinary_operators_stays_one_function():
     proto = model([node("Relu", "x", "y")], [tensor("x", F64, [2])], [tensor("y", F64, [2])])
