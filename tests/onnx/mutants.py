@@ -11,20 +11,33 @@ import sys
 import numpy as np
 import onnx
 
-import dcml
-from dcml import _core
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import backend_cases  # noqa: E402
+
+import dcml  # noqa: E402
+from dcml import _core  # noqa: E402
+from dcml.onnx import ONNXModel  # noqa: E402
 
 MUTANTS = 2000
 LIGHT = ("bvlc_alexnet", "squeezenet", "zfnet512", "vgg19")
 CASES = ("simple/test_sequence_model5", "pytorch-converted/test_Conv2d_strided", "pytorch-converted/test_BatchNorm2d_eval",
          "pytorch-operator/test_operator_addmm", "pytorch-operator/test_operator_pad", "pytorch-operator/test_operator_reduced_mean_keepdim")
 
+HOSTED = {"test_loop11", "test_loop13_seq", "test_loop16_seq_none", "test_if", "test_if_seq", "test_if_opt", "test_scan9_sum", "test_scan_sum",
+          "test_sequence_map_add_2_sequences", "test_sequence_insert_at_front", "test_split_to_sequence_1", "test_optional_get_element_sequence",
+          "test_string_split_basic", "test_string_concat", "test_nonzero_example", "test_unique_sorted_with_axis", "test_compress_0",
+          "test_nonmaxsuppression_suppress_by_IOU", "test_reshape_reordered_all_dims", "test_ai_onnx_ml_label_encoder_tensor_mapping"}
+
 
 def seeds():
-    """Networks of the onnx package, and cases of its operators."""
+    """(model, inputs): networks of the onnx package, cases of its operators, and those of what the host runs."""
     data = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
     paths = [data / "light" / f"light_{name}.onnx" for name in LIGHT] + [data / name / "model.onnx" for name in CASES]
-    return [path.read_bytes() for path in paths]
+    found = [(path.read_bytes(), None) for path in paths]
+    for case in backend_cases.collect():
+        if case.name in HOSTED:
+            found.append((case.model.SerializeToString(), [backend_cases._value(v) for v in case.data_sets[0][0]]))
+    return found
 
 
 NUMBERS = (0, 1, -1, 2, 7, 255, 65536, -(1 << 31), (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63))
@@ -33,7 +46,9 @@ NUMBERS = (0, 1, -1, 2, 7, 255, 65536, -(1 << 31), (1 << 31) - 1, 1 << 40, (1 <<
 def _number(field, rng):
     if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
         return rng.choice((0.0, -1.0, 1e30, float("nan"), float("inf")))
-    bits = 31 if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_ENUM) else 63
+    if field.enum_type is not None:
+        return rng.choice(sorted(field.enum_type.values_by_number))
+    bits = 31 if field.cpp_type == field.CPPTYPE_INT32 else 63
     return rng.choice([n for n in NUMBERS if -(1 << bits) <= n < 1 << bits and (n >= 0 or field.cpp_type != field.CPPTYPE_UINT64)])
 
 
@@ -101,8 +116,11 @@ def _changed_bytes(data, rng):
     return bytes(out)
 
 
-def attempt(data):
-    """Imports, infers every shape, and runs on zeros what has small inputs."""
+def attempt(data, inputs):
+    """Runs a host's model on its inputs; imports any other, infers every shape, and runs on zeros what has small inputs."""
+    if inputs is not None:
+        ONNXModel("mutant", data)(*inputs)
+        return
     graph = _core.import_onnx(data, None, False)
     graph.to_onnx()
     shapes = [graph.info(name)[1] for name in graph.inputs]
@@ -116,9 +134,10 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (held + (1 << 30), resource.RLIM_INFINITY))
     rng, originals, refused = random.Random(0), seeds(), 0
     for k in range(MUTANTS):
+        data, inputs = originals[k % len(originals)]
         signal.alarm(5)
         try:
-            attempt(mutant(originals[k % len(originals)], rng))
+            attempt(mutant(data, rng), inputs)
         except dcml.Error:
             refused += 1
     signal.alarm(0)

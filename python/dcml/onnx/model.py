@@ -205,7 +205,10 @@ class ONNXModel:
     def _array(self, name, value):
         if isinstance(value, np.ndarray):
             return value
-        return np.asarray(value, _NUMPY.get(self._graph.info(name)[0]))
+        try:
+            return np.asarray(value, _NUMPY.get(self._graph.info(name)[0]))
+        except (TypeError, ValueError) as error:
+            raise _core.DTypeError(f"input {name!r}: expected an array, got {type(value).__name__}: {error}") from None
 
     def _call_torch(self, given, in_torch):
         import torch
