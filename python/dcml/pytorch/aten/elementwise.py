@@ -508,3 +508,36 @@ def _(b, n, condition, x, y):
 def _(b, n, x, mask, value):
     dtype = meta(n).dtype
     return b.op("Where", b(mask, torch.bool), b(value, dtype), b(x))
+
+
+# -- signs and digits ------------------------------------------------------------------------------
+def _negative(b, name, dtype):
+    """Is the sign set? -0.0 counts, which only its reciprocal tells from 0.0."""
+    zero = b.const(0, dtype)
+    below = b.op("Less", name, zero)
+    if not dtype.is_floating_point:
+        return below
+    return b.op("Or", below, b.op("Less", b.op("Reciprocal", b.op("Where", b.op("Equal", name, zero), name,
+                                                                  b.const(1, dtype))), zero))
+
+
+@row("signbit.default")
+def _(b, n, x):
+    return _negative(b, b(x), meta(x).dtype)
+
+
+@row("copysign.Tensor", "copysign.Scalar")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    size = b.op("Abs", b(x, dtype))
+    return b.op("Where", _negative(b, b(y, dtype), dtype), b.op("Neg", size), size)
+
+
+@row("round.decimals")
+def _(b, n, x, *, decimals):
+    dtype = meta(n).dtype
+    if not dtype.is_floating_point:
+        return b(x)
+    scale = b.const(10.0 ** abs(decimals), dtype)
+    first, last = ("Mul", "Div") if decimals >= 0 else ("Div", "Mul")
+    return b.op(last, b.op("Round", b.op(first, b(x), scale)), scale)

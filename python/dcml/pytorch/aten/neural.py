@@ -495,6 +495,9 @@ def _(b, n, x, grid, mode, padding, align):
 def _(b, n, x, y, axis=1, eps=1e-8):
     dtype, r = meta(n).dtype, rank(n) + 1
     axes = norm_axes(axis, r)
-    dot = reduce(b, "ReduceSum", b.op("Mul", b(x, dtype), b(y, dtype)), axes, False)
-    sizes = [b.op("Clip", reduce(b, "ReduceL2", b(t, dtype), axes, False), b.const(eps, dtype)) for t in (x, y)]
+    product = b.op("Mul", b(x, dtype), b(y, dtype))
+    common = None if dims(x) == dims(y) else b.op("Shape", product)
+    whole = [b(t, dtype) if common is None else b.op("Expand", b(t, dtype), common) for t in (x, y)]
+    dot = reduce(b, "ReduceSum", product, axes, False)
+    sizes = [b.op("Clip", reduce(b, "ReduceL2", t, axes, False), b.const(eps, dtype)) for t in whole]
     return b.op("Div", dot, b.op("Mul", *sizes))

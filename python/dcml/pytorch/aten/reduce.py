@@ -138,6 +138,8 @@ def _(b, n, x, axes=None):
 
 @row("topk.default")
 def _(b, n, x, k, axis=-1, largest=True, ordered=True):
+    if rank(x) == 0:
+        return [b.op("Identity", b(x)), b.const(0)]
     return b.op("TopK", b(x), b.ints([k]), outs=2, axis=norm_axis(axis, rank(x)), largest=int(largest),
                 sorted=int(ordered))
 

@@ -8,7 +8,8 @@ from .builder import TABLE, Symbolic, meta, row
 
 def _scalar_op(kind):
     def scalar_op(b, n, *args):
-        return Symbolic(lambda: b.op(kind, *[b(a, torch.int64) for a in args]))
+        dtype = torch.int64 if isinstance(meta(n), (int, torch.SymInt)) else torch.get_default_dtype()
+        return Symbolic(lambda: b.op(kind, *[b(a, dtype) for a in args]))
     return scalar_op
 
 
