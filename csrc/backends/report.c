@@ -16,9 +16,9 @@ static void count_operation(void *context, const dc_pool *pool, dc_ex e) {
 
 static double trips_of(const dc_pool *pool, dc_param id, const int64_t *symbols) {
   dc_parameter p = pool->params.v[id];
-  bool open = dc_ex_uses_op(pool, p.begin, DC_EX_PARAM) || dc_ex_uses_op(pool, p.end, DC_EX_PARAM) || dc_ex_uses_op(pool, p.begin, DC_EX_READ) ||
-              dc_ex_uses_op(pool, p.end, DC_EX_READ);
-  if (open) return ASSUMED_TRIPS;
+  static const dc_op unknown[] = {DC_EX_PARAM, DC_EX_READ};
+  for (uint32_t k = 0; k < 2; k++)
+    if (dc_ex_uses_op(pool, p.begin, unknown[k]) || dc_ex_uses_op(pool, p.end, unknown[k])) return ASSUMED_TRIPS;
   double trips = (double)(dc_ix_eval(pool, p.end, symbols, NULL) - dc_ix_eval(pool, p.begin, symbols, NULL));
   return trips > 0 ? trips : 0;
 }
@@ -36,14 +36,17 @@ static double map_operations(const dc_graph *graph, dc_nid id, const int64_t *sy
   return sum * trips;
 }
 
-static bool only_this(void *context, const dc_graph *graph, dc_nid node) { return (void)graph, node != *(const dc_nid *)context; }
+static bool is_other(void *context, const dc_graph *graph, dc_nid node) {
+  (void)graph;
+  return node != *(const dc_nid *)context;
+}
 
 double dc_node_operations(dc_ops *ops, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return map_operations(graph, node, symbols);
   dc_graph *copy = dc_graph_clone(graph);
   uint32_t first = copy->nodes.n;
   double sum = 0;
-  dc_status status = dc_pass_expand(ops, copy, only_this, &node);
+  dc_status status = dc_pass_expand(ops, copy, is_other, &node);
   for (uint32_t s = 0; s < copy->states.n && !status; s++)
     for (uint32_t k = 0; k < copy->states.v[s].scope.n; k++)
       if (copy->states.v[s].scope.v[k] >= first) sum += map_operations(copy, copy->states.v[s].scope.v[k], symbols);

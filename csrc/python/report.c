@@ -16,8 +16,10 @@ static PyObject *steps_list(const dc_program *program) {
   PyObject *list = steps ? PyList_New(n) : NULL;
   if (steps) (void)dc_program_report(program, steps, n);
   for (uint32_t k = 0; list && k < n; k++) {
-    PyObject *item = Py_BuildValue("{s:I,s:s,s:d,s:K,s:d,s:K}", "node", steps[k].node, "by", steps[k].by, "operations", steps[k].operations, "bytes",
-                                   (unsigned long long)steps[k].bytes, "seconds", steps[k].seconds, "runs", (unsigned long long)steps[k].runs);
+    const dc_step_report *s = &steps[k];
+    PyObject *item = Py_BuildValue("{s:I,s:s,s:d,s:K,s:d,s:K}", "node", s->node, "by", s->by, "operations", s->operations,
+                                   "bytes", (unsigned long long)s->bytes, "seconds", s->seconds,
+                                   "runs", (unsigned long long)s->runs);
     if (!item) Py_CLEAR(list);
     else PyList_SET_ITEM(list, k, item);
   }
@@ -29,8 +31,9 @@ static PyObject *value_item(const dc_graph *graph, const dc_binding *binding, dc
   static const char *const places[] = {"caller", "arena", "saved", "view"};
   uint64_t offset;
   dc_place place = dc_binding_place(binding, c, &offset);
-  return Py_BuildValue("{s:N,s:N,s:K,s:s,s:K}", "name", name_object(dc_cont_name(graph, c)), "shape", dims_list(binding, graph, c), "bytes",
-                       (unsigned long long)dc_binding_bytes(binding, c), "place", places[place], "offset", (unsigned long long)offset);
+  return Py_BuildValue("{s:N,s:N,s:K,s:s,s:K}", "name", name_object(dc_cont_name(graph, c)),
+                       "shape", dims_list(binding, graph, c), "bytes", (unsigned long long)dc_binding_bytes(binding, c),
+                       "place", places[place], "offset", (unsigned long long)offset);
 }
 
 static PyObject *values_list(const dc_program *program, const dc_binding *binding) {
@@ -48,8 +51,9 @@ static PyObject *values_list(const dc_program *program, const dc_binding *bindin
 static PyObject *program_report(const dc_program *program) {
   const dc_binding *binding = program ? dc_program_recent(program) : NULL;
   if (!binding) Py_RETURN_NONE;
-  return Py_BuildValue("{s:N,s:N,s:K,s:K}", "steps", steps_list(program), "values", values_list(program, binding), "arena_bytes",
-                       (unsigned long long)dc_binding_arena_bytes(binding), "saved_bytes", (unsigned long long)dc_binding_saved_bytes(binding));
+  unsigned long long arena = dc_binding_arena_bytes(binding), saved = dc_binding_saved_bytes(binding);
+  return Py_BuildValue("{s:N,s:N,s:K,s:K}", "steps", steps_list(program), "values", values_list(program, binding),
+                       "arena_bytes", arena, "saved_bytes", saved);
 }
 
 PyObject *function_report(PyObject *self, PyObject *unused) {

@@ -1,4 +1,5 @@
-"""What DCML_VERBOSE asks for: 1 for capture and compile, or names of topics (capture, compile, dispatch) with commas between them."""
+"""What DCML_VERBOSE asks for: 1, or names of topics (capture, compile, dispatch) with commas between them; 1 is capture
+and compile."""
 import os
 import sys
 

@@ -26,8 +26,7 @@ def test_module_follows_eager(name):
             else:
                 compare(module, args, kwargs)
         except Exception as error:
-            error.add_note(f"in case {case!r}: {module}")
-            raise
+            raise AssertionError(f"case {case!r}, {module}: {error}") from error
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -36,7 +36,8 @@ def test_convolutional_network_on_digits():
     images = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16
     labels = torch.tensor(digits.target)
     pick = torch.Generator().manual_seed(0)
-    batches = [(images[i], labels[i]) for i in (torch.randint(len(labels), (32,), generator=pick) for _ in range(STEPS))]
+    picked = [torch.randint(len(labels), (32,), generator=pick) for _ in range(STEPS)]
+    batches = [(images[i], labels[i]) for i in picked]
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
                         nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(64, 10))

@@ -150,8 +150,9 @@ class DaceModule(torch.nn.Module):
         begin = time.perf_counter()
         dynamic = sum(one.capture.refused_dynamic for one in known) < 2 and _varying(leaves, known)
         made = capture(self.model, args, kwargs, self.sdfg_name, dynamic=dynamic, debug=self.debug_transients)
-        say("capture", f"{self.sdfg_name}: {type(self.model).__name__} captured in {time.perf_counter() - begin:.2f} s: "
-                       f"{len(made.graph.nodes(0))} operators, inputs {made.guard}")
+        seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
+        say("capture", f"{self.sdfg_name}: {type(self.model).__name__} captured in {seconds:.2f} s: "
+                       f"{operators} operators, inputs {made.guard}")
         self._state.learn(made.reads)
         known = self._captures.setdefault((self._state.key(), kind), [])
         known.append(_Captured(self, made, leaves))
@@ -544,8 +545,8 @@ class _Plan:
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        if captured.ties or self.changed or not captured.owner.compile_torch_extension or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 \
-                or _profiling():
+        hidden = captured.ties or self.changed or not captured.owner.compile_torch_extension
+        if hidden or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 or _profiling():
             return None
         return _core.Fast(function, args, captured.slots, captured.owner._state.watched(), _PROBES,
                           captured.owner.backward, _seed if self.seed else None)

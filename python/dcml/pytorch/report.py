@@ -49,7 +49,8 @@ def _memory(report):
     """Lines of the memory plan: what lies in the arena and in the saved block, by offset."""
     lines = [f"  arena {_named(report['arena_bytes'])}, saved for the backward pass {_named(report['saved_bytes'])}"]
     for place in ("arena", "saved"):
-        held = sorted((v["offset"], v["name"], v["bytes"]) for v in report["values"] if v["place"] == place and v["bytes"])
+        values = [v for v in report["values"] if v["place"] == place and v["bytes"]]
+        held = sorted((v["offset"], v["name"], v["bytes"]) for v in values)
         lines += [f"    {place} {offset:>10}  {name} ({_named(size)})" for offset, name, size in held]
     return lines
 
