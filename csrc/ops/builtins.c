@@ -350,6 +350,39 @@ static dc_status broadcast_dim(dc_inst *in, dc_ex x, dc_ex y, dc_ex *out) {
   return *out = known_x ? x : y, DC_OK;
 }
 
+/* ---- checks: an extent that is not known yet is believed, or noted for the time when it is ---- */
+
+static dc_status check_extents(dc_inst *in, const dc_value *a, dc_value *out, dc_status (*check)(dc_inst *in, dc_ex x, dc_ex y)) {
+  dc_value x, y;
+  dc_ex e, f;
+  DC_TRY(as_list(in, &a[0], &x));
+  DC_TRY(as_list(in, &a[1], &y));
+  if (x.n != y.n) return dc_inst_fail(in, DC_ERR_SHAPE, "expected %u dimensions, got %u", y.n, x.n);
+  for (uint32_t k = 0; k < x.n; k++) {
+    DC_TRY(dc_val_to_index(in, &x.items[k], &e));
+    DC_TRY(dc_val_to_index(in, &y.items[k], &f));
+    DC_TRY(check(in, e, f));
+  }
+  return *out = a[0], DC_OK;
+}
+
+static dc_status equal_extents(dc_inst *in, dc_ex x, dc_ex y) {
+  int64_t i, j;
+  if (x == y) return DC_OK;
+  if (!dc_ex_is_int(&in->graph->pool, x, &i) || !dc_ex_is_int(&in->graph->pool, y, &j)) return dc_graph_take_equal(in->graph, x, y), DC_OK;
+  return i == j ? DC_OK : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of %lld, got %lld", (long long)j, (long long)i);
+}
+
+static dc_status ordered_extents(dc_inst *in, dc_ex x, dc_ex y) {
+  int64_t i, j;
+  bool known = dc_ex_is_int(&in->graph->pool, x, &i) && dc_ex_is_int(&in->graph->pool, y, &j);
+  return !known || i <= j ? DC_OK : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of at most %lld, got %lld", (long long)j, (long long)i);
+}
+
+/* same(a, b), at_most(a, b): the extents a, which must be b or not exceed them. */
+static dc_status f_same(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, check_extents(in, a, out, equal_extents); }
+static dc_status f_at_most(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, check_extents(in, a, out, ordered_extents); }
+
 static dc_status f_bcast(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   if (n == 1 && a[0].kind == VAL_LIST && a[0].n && a[0].items[0].kind == VAL_LIST) n = a[0].n, a = a[0].items;
   uint32_t rank = 0;
@@ -581,6 +614,7 @@ static const struct {
     {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},
     {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},   {"positions", 1, 1, f_positions}, {"least", 1, 1, f_least},
     {"greatest", 1, 1, f_greatest}, {"bits", 3, 3, f_bits},     {"largest", 1, 1, f_largest},
+    {"same", 2, 2, f_same},       {"at_most", 2, 2, f_at_most},
     {"match", 4, 4, dc_list_match}, {"firsts", 1, 1, dc_list_firsts}, {"grouped", 2, 2, dc_list_grouped}, {"longest", 3, 3, dc_list_longest},
 };
 
