@@ -427,6 +427,21 @@ def test_attributes_that_forward_reads_are_seen_when_they_change():
     assert torch.signbit(compiled(x)).all()
 
 
+def test_equal_attributes_of_different_types_are_different_programs():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 1
+
+        def forward(self, x):
+            return x * self.scale
+    compiled, x = DaceModule(Scaled()), torch.ones(2, dtype=torch.int64)
+    for scale, dtype in ((1, torch.int64), (1.0, torch.float32), (True, torch.int64), (1.0, torch.float32)):
+        compiled.scale = scale
+        for _ in range(3):
+            assert compiled(x).dtype == dtype
+
+
 def test_attributes_that_forward_does_not_read_compile_nothing():
     class Counted(nn.Module):
         def __init__(self):

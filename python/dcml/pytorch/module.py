@@ -44,6 +44,10 @@ class DaceModule(torch.nn.Module):
     inputs_to_skip: names of inputs of the graph (``dace_model.inputs``) that get no gradient.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
+    A capture is made again when an attribute that forward reads gets another value, when a child, a parameter, a hook
+    or a mode changes.  Not seen are globals, and lists and dictionaries that are changed in place: reset_sdfg() forgets
+    all captures.  A forward that sets attributes is refused.
+
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
     Raises DeviceError for cuda=True without a GPU; UnsupportedOpError, DTypeError, ModelError when capture fails.

@@ -7,12 +7,15 @@ Must not know: captures, graphs or tensors' values.
 """
 import contextlib
 import itertools
+import operator
+import os
 import sys
 from dataclasses import dataclass, field
 
 import torch
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
 _OWN = set(vars(torch.nn.Module())) - {"training"} | {"_flat_weights", "_flat_weight_refs"}  # tables of tensors
 
@@ -30,10 +33,8 @@ class ModuleState:
 
     def key(self):
         """A number that is the same exactly while tree, hooks and attributes read are the same."""
-        if self._tables is not None:
-            with contextlib.suppress(Exception):  # values whose comparison fails are not the ones seen
-                if [*map(list, map(dict.values, self._tables))] == self._seen:
-                    return self._key
+        if self._tables is not None and all(map(_same_objects, map(dict.values, self._tables), self._seen)):
+            return self._key
         return self._renew()
 
     def watched(self):
@@ -61,6 +62,11 @@ class ModuleState:
         if not names <= self._reads:
             self._reads |= names
             self._tables = None
+
+
+def _same_objects(values, seen):
+    """By identity: 1, 1.0 and True are equal but not the same program."""
+    return len(values) == len(seen) and all(map(operator.is_, values, seen))
 
 
 def _pairs(table, held):
@@ -112,8 +118,8 @@ def recorded_attributes(module):
     def write(self, name, value):
         table = watched.get(id(self))
         caller = sys._getframe(1)
-        if table is not None and name not in _OWN and "/torch/" not in caller.f_code.co_filename \
-                and table.get(name, write) is not value:
+        foreign = not caller.f_code.co_filename.startswith(_TORCH)
+        if table is not None and foreign and name not in _OWN and table.get(name, write) is not value:
             seen.written.append((name, caller.f_code.co_filename, caller.f_lineno))
         set_attribute(self, name, value)
     torch.nn.Module.__getattribute__, torch.nn.Module.__setattr__ = read, write
