@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
-from .state import recorded_attributes
+from .state import all_attributes, recorded_attributes
 from .traceable import traceable
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
@@ -163,7 +163,18 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
         ModelError if torch.export cannot trace the module.
     """
-    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(module) as used:
+    try:
+        return _capture(module, args, kwargs, name, dynamic, train, debug, recorded_attributes)
+    except _Branches:
+        return _capture(module, args, kwargs, name, dynamic, train, debug, all_attributes)
+
+
+class _Branches(Exception):
+    """Dynamo, which traces the branches of torch.cond, does not bear that reads are recorded."""
+
+
+def _capture(module, args, kwargs, name, dynamic, train, debug, attributes):
+    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(attributes(module)) as used:
         args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
         errors = []
         attempts = _attempts(args, kwargs, dynamic)
@@ -183,6 +194,8 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
             except Exception as error:  # export raises many kinds; a static capture may still succeed
                 if isinstance(error, _core.Error):
                     raise
+                if isinstance(error, torch._dynamo.exc.UncapturedHigherOrderOpError) and attributes is recorded_attributes:
+                    raise _Branches from error
                 errors.append(error)
                 if shapes is None:
                     raise _export_error(module, error) from error
@@ -190,11 +203,11 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
 
 
 @contextlib.contextmanager
-def _traced(module):
+def _traced(attributes):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), traceable(), \
-            recorded_attributes(module) as used:
+            attributes as used:
         yield used
 
 
@@ -401,15 +414,16 @@ def _lower(program, start):
     """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
     tried = set()
     for _ in range(_ROUNDS):
-        unknown = {n.target: n for n in program.graph.nodes if n.op == "call_function" and str(n.target) not in TABLE}
+        unknown = {n.target: n for n in _calls(program.graph_module) if str(n.target) not in TABLE}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             walk = start(program)
-            declined = walk.run()
-            if declined is None:
+            try:
+                walk.run()
                 return walk
-            node, reason = declined
-            unknown, reasons = {node.target: node}, {node.target: reason}
+            except _Declined as declined:
+                node = declined.node
+                unknown, reasons = {node.target: node}, {node.target: declined.reason}
         table = {}
         for target, node in unknown.items():
             decomposition = None if target in tried else _decomposition(target)
@@ -420,6 +434,23 @@ def _lower(program, start):
         with _quiet():
             program = program.run_decompositions(table)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def _calls(graph_module):
+    """The calls of a graph and of the branches inside it."""
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function":
+            yield node
+        elif node.op == "get_attr" and isinstance(inner := getattr(graph_module, node.target), torch.fx.GraphModule):
+            yield from _calls(inner)
+
+
+class _Declined(Exception):
+    """No row serves a node."""
+
+    def __init__(self, node, reason):
+        super().__init__(node, reason)
+        self.node, self.reason = node, reason
 
 
 def _decomposition(target):
@@ -451,7 +482,7 @@ class _Walk:
     def __init__(self, module, conditions, args, kwargs, name, cumulative, program):
         self.module, self.conditions, self.program = module, conditions, program
         self.graph = _core.Graph(name, OPSET)
-        self.b = Builder(self.graph)
+        self.b = Builder(self.graph, self._inline)
         self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
         self.inputs, self.params, self.shapes = [], [], []
         self.leaf_of = {}    # user input name -> leaf position
@@ -460,23 +491,35 @@ class _Walk:
         self.cumulative = cumulative
 
     def run(self):
-        """None, or the (node, reason) that no row serves."""
+        """Raises _Declined for a node that no row serves."""
         self._placeholders()
-        for node in self.program.graph.nodes:
+        self._nodes(self.program.graph_module)
+        self._collect_outputs()
+
+    def _nodes(self, graph_module):
+        for node in graph_module.graph.nodes:
             if node.op == "get_attr":
-                raise _unsupported(node, "control flow inside the module")
+                self.b.env[node] = getattr(graph_module, node.target)
+                if not isinstance(self.b.env[node], torch.fx.GraphModule):
+                    raise _unsupported(node, "a tensor that is no parameter, buffer or constant")
             if node.op != "call_function":
                 continue
             self.b.enter(node)
             try:
                 self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
             except Decline as reason:
-                return node, str(reason)
+                raise _Declined(node, str(reason)) from None
             except _core.Error as error:
                 error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{_source(node)}",)
                 raise
-        self._collect_outputs()
-        return None
+
+    def _inline(self, graph_module, values):
+        """Names of a branch's results; values stand for its placeholders."""
+        nodes = list(graph_module.graph.nodes)
+        self.b.env.update(zip([node for node in nodes if node.op == "placeholder"], values))
+        self._nodes(graph_module)
+        results = nodes[-1].args[0]
+        return [None if r is None else self.b(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 
     # inputs
     def _placeholders(self):

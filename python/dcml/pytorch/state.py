@@ -102,6 +102,14 @@ class Attributes:
 
 
 @contextlib.contextmanager
+def all_attributes(module):
+    """Yields all attributes of ``module`` and those inside it as read, where recording is not possible."""
+    seen = Attributes()
+    seen.read.update(*[vars(m) for m in module.modules()])
+    yield seen
+
+
+@contextlib.contextmanager
 def recorded_attributes(module):
     """Yields the Attributes of ``module`` and those inside it that are used in this context.
 

@@ -106,8 +106,9 @@ def used_outputs(node):
 class Builder:
     """Appends nodes to ``graph``, remembering the value name of each fx node."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, inline):
         self.graph = graph
+        self.inline = inline   # (branch of control flow, values of its placeholders) -> names of its results
         self.env = {}          # fx node -> value name | list of names | Symbolic
         self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
