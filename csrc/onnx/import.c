@@ -542,8 +542,6 @@ static dc_status add_inputs(importer *im, scope *s, const Onnx__GraphProto *g) {
     const dc_container *c = dc_cont(im->graph, cid);
     bool host = c->is_host || im->around; /* a subgraph's inputs need no type: the outer graph gives the values */
     if (!c->dtype && !host) return dc_error(DC_ERR_MODEL, "input '%.200s' has no type", name);
-    if (c->dtype == DC_C64 || c->dtype == DC_C128)
-      return dc_error(DC_ERR_UNSUPPORTED, "input '%.200s' has type %s, which is not supported", name, dc_dtype_name((dc_dtype)c->dtype));
     put_name(&s->names, name, cid);
   }
   return DC_OK;

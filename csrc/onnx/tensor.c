@@ -35,6 +35,8 @@ static dc_status from_fields(const Onnx__TensorProto *t, dc_onnx_data *out, uint
     case DC_F64: have = t->n_double_data; break;
     case DC_I64: have = t->n_int64_data; break;
     case DC_U32: case DC_U64: have = t->n_uint64_data; break;
+    case DC_C64: have = t->n_float_data / 2; break; /* real and imaginary parts in turn */
+    case DC_C128: have = t->n_double_data / 2; break;
     default: have = t->n_int32_data;
   }
   if (have != stored) return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
@@ -44,6 +46,10 @@ static dc_status from_fields(const Onnx__TensorProto *t, dc_onnx_data *out, uint
     for (uint64_t k = 0; k < stored; k++) bytes[k] = (uint8_t)t->int32_data[k];
     unpack(out->dtype, bytes, out->data, n);
     free(bytes);
+    return DC_OK;
+  }
+  if (n && (out->dtype == DC_C64 || out->dtype == DC_C128)) {
+    memcpy(out->data, out->dtype == DC_C64 ? (void *)t->float_data : (void *)t->double_data, out->n_bytes);
     return DC_OK;
   }
   for (uint64_t k = 0; k < n; k++) {
@@ -115,7 +121,6 @@ static dc_status decode_shape(dc_graph *graph, const Onnx__TensorProto *t, const
   bool known = t->data_type > 0 && t->data_type < DC_DTYPE_COUNT;
   *out = (dc_onnx_data){.dtype = known ? (dc_dtype)t->data_type : DC_NOTYPE, .rank = (uint32_t)rank};
   if (!known) return fail(t, DC_ERR_DTYPE, "it has an unknown data type");
-  if (out->dtype == DC_C64 || out->dtype == DC_C128) return fail(t, DC_ERR_UNSUPPORTED, "complex numbers are not supported");
   if (rank > DC_ONNX_MAX_RANK) return fail(t, DC_ERR_SHAPE, "it has too many dimensions");
   *n = 1;
   for (size_t d = 0; d < rank; d++) {

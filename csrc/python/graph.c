@@ -156,8 +156,11 @@ static PyObject *names_of(GraphObject *self, const dc_cid *ids, uint32_t n) {
   return list;
 }
 
-/* What the core does not compute with alone: sequences, optionals, maps, strings, inputs of any rank. */
-static bool is_host(const dc_container *c) { return c->is_host || c->dtype == DC_STRING || (c->role == DC_ROLE_INPUT && !c->shape); }
+/* What the core does not compute with alone: sequences, optionals, maps, strings, complex numbers, inputs of any rank. */
+static bool is_host(const dc_container *c) {
+  bool no_number = c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128;
+  return c->is_host || no_number || (c->role == DC_ROLE_INPUT && !c->shape);
+}
 static PyObject *get_host_values(GraphObject *self, void *u) { return (void)u, names_where(self, is_host); }
 static bool is_param(const dc_container *c) { return c->role == DC_ROLE_PARAM; }
 static PyObject *get_inputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->inputs.v, self->graph->inputs.n); }

@@ -135,14 +135,14 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id) {
 
 /* ---- segments ---- */
 
-/* What was given becomes undefined, for a segment defines its own inputs; strings may come as numbers. */
+/* What was given becomes undefined, for a segment defines its own inputs; strings and complex numbers may come as places in a table. */
 static void forget_roles(dc_graph *g) {
   for (dc_cid c = 1; c < g->containers.n; c++) {
     dc_container *k = dc_cont(g, c);
     k->is_output = false, k->known = NULL, k->known_count = 0;
     if (k->role == DC_ROLE_CONST) continue;
     k->role = DC_ROLE_TEMP, k->data = NULL;
-    if (k->dtype == DC_STRING) k->dtype = DC_NOTYPE, k->shape = NULL, k->rank = 0;
+    if (k->dtype == DC_STRING || k->dtype == DC_C64 || k->dtype == DC_C128) k->dtype = DC_NOTYPE, k->shape = NULL, k->rank = 0;
   }
   g->inputs.n = g->outputs.n = g->captures.n = 0;
 }

@@ -23,7 +23,7 @@ static const struct {
                    {"int16", DC_I16},    {"int8", DC_I8},     {"uint8", DC_U8},    {"uint16", DC_U16},    {"uint32", DC_U32},  {"uint64", DC_U64},
                    {"bool", DC_BOOL},    {"float8_e4m3fn", DC_F8E4M3FN}, {"float8_e4m3fnuz", DC_F8E4M3FNUZ}, {"float8_e5m2", DC_F8E5M2},
                    {"float8_e5m2fnuz", DC_F8E5M2FNUZ}, {"float8_e8m0fnu", DC_F8E8M0}, {"float4_e2m1fn", DC_F4E2M1}, {"int4", DC_I4}, {"uint4", DC_U4},
-                   {"int2", DC_I2}, {"uint2", DC_U2}};
+                   {"int2", DC_I2}, {"uint2", DC_U2}, {"complex64", DC_C64}, {"complex128", DC_C128}};
 enum { NUMPY_TYPES = sizeof numpy_types / sizeof *numpy_types };
 
 /* ---- torch ---- */

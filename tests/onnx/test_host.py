@@ -269,6 +269,22 @@ def test_strings_move_like_numbers():
     assert u.tolist() == values.tolist() and counts.tolist() == numbers.tolist()
 
 
+def test_complex_numbers_move():
+    c64 = TensorProto.COMPLEX64
+    proto = model([node("Concat", "a b", "c", axis=0), node("Transpose", "c", "t"), node("Pad", "t p", "padded"), node("Slice", "padded i j", "y"),
+                   node("Shape", "y", "n"), node("SequenceConstruct", "a c", "s"), node("SequenceAt", "s i0", "z")],
+                  [tensor("a", c64, [1, 2])], [tensor("y", c64, ["n", "m"]), tensor("n", I64, [2]), tensor("z", c64, [1, 2])],
+                  [("b", np.array([[1 + 2j, 3 - 4j]], np.complex64)), ("p", [0, 1, 0, 1]), ("i", [1]), ("j", [2]), ("i0", 0)])
+    a = np.array([[5j, 6]], np.complex64)
+    y, n, z = ONNXModel("m", proto)(a)
+    want = np.pad(np.concatenate([a, [[1 + 2j, 3 - 4j]]]).T, ((0, 0), (1, 1)))[1:2]
+    assert y.dtype == z.dtype == np.complex64 and n.tolist() == [1, 4]
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(z, a)
+    with pytest.raises(dcml.DTypeError, match="'product'"):
+        ONNXModel("m", model([node("Mul", "a a", "y", name="product")], [tensor("a", c64, [2])], [tensor("y", c64, [2])]))(a[0])
+
+
 def test_casts_of_strings():
     proto = model([node("Cast", "s", "f", to=F64), node("Cast", "f", "t", to=STRING), node("Cast", "k", "d", to=STRING)],
                   [tensor("s", STRING, [4]), tensor("k", I64, [2])], [tensor("f", F64, [4]), tensor("t", STRING, [4]), tensor("d", STRING, [2])])

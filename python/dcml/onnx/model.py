@@ -175,7 +175,7 @@ class ONNXModel:
     def _host_value(self, name, value):
         """An argument of the model's type; what the core cannot hold stays as it is."""
         code, shape, _ = self._graph.info(name)
-        if code in (0, host_values.STRING):
+        if code in (0, host_values.STRING, *host_values.COMPLEX):
             return host_values.as_value(value)
         value = value if host_values.is_torch(value) else self._array(name, value)
         if host_values.code_of(value) != code:

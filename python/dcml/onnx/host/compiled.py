@@ -7,6 +7,7 @@ Must not know: why these nodes form a segment.
 """
 from ... import _core
 from ...library import natives
+from .values import to_torch
 
 _REMEMBERED = 256
 
@@ -26,6 +27,8 @@ class Compiled:
 
     def __call__(self, *given):
         """The outputs; raises what the core raises."""
+        if self._options["wrt"]:
+            given = [to_torch(x) for x in given]  # torch's tape takes nothing else
         shapes = tuple([tuple(x.shape) for x in given])
         function = self._known.get(shapes)
         if function is None:

@@ -38,7 +38,7 @@ def unique(node, x):
     if v.is_string(array):
         table, (codes,) = encode(array)
         values, *places = unique(node, codes)
-        return [np.array(table, object)[values], *places]
+        return [table[values], *places]
     if axis is None:
         moved = array.reshape(-1)
         rows = moved.reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""Operators on strings, which are arrays of Python str objects.
+"""Operators on strings, which are arrays of Python str objects; those that only move elements, on complex numbers too.
 
 The one idea: for an operator that only moves or compares elements, a string is its number in a sorted table; the core
 runs the operator on the numbers.
@@ -30,10 +30,17 @@ def same(node, alone):
 
 
 def encode(*arrays):
-    """The table of all strings, sorted and with '' first, and the arrays as places in it."""
+    """A table of the elements, and the arrays as places in it; '' or 0, which operators fill up with, comes first.
+
+    Strings are sorted and equal ones have one place; complex numbers have a place each.
+    """
+    if v.is_complex(arrays[0]):
+        table = np.concatenate([np.zeros(1, arrays[0].dtype), *(a.ravel() for a in arrays)])
+        starts = np.cumsum([1, *(a.size for a in arrays)])
+        return table, [np.arange(a.size).reshape(a.shape) + start for a, start in zip(arrays, starts)]
     table = sorted({"", *(s for a in arrays for s in a.ravel())})
     place = {s: k for k, s in enumerate(table)}
-    return table, [np.array([place[s] for s in a.ravel()], np.int64).reshape(a.shape) for a in arrays]
+    return _objects(table, len(table)), [np.array([place[s] for s in a.ravel()], np.int64).reshape(a.shape) for a in arrays]
 
 
 def by_codes(node, alone):
@@ -43,13 +50,15 @@ def by_codes(node, alone):
     def run(call, *given):
         if any(not v.is_kind(value, "x") for value in given if value is not None):
             raise _core.DTypeError(f"{node.op} of sequences, optionals or maps is not defined")
-        names = [name for name, value in zip(node.inputs, given) if v.is_string(value)]
         env = dict(zip(node.inputs, given))
+        names = [name for name, value in env.items() if name and not v.code_of(value)]
+        if len({env[name].dtype for name in names}) != 1:
+            raise _core.DTypeError(f"{node.op} of strings and complex numbers, or of complex numbers of two types")
         table, codes = encode(*(env[name] for name in names))
         env.update(zip(names, codes))
         alone.run(env)
         results = [env[name] if name else None for name in node.outputs]
-        return [_map(table.__getitem__, v.as_numpy(r)) if keeps and r is not None else r for r in results]
+        return [np.asarray(table[v.as_numpy(r)], table.dtype) if keeps and r is not None else r for r in results]
     return run
 
 

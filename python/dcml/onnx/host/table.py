@@ -2,7 +2,8 @@
 
 HOST: those that always do where there is a program: (what they take, function).  The function gets the node and a
 value for each input (None where absent) and returns the outputs.  What they take, input by input: t a tensor of
-numbers, s of strings, x of either, q a sequence, m a map, a anything; ? may be absent, * any number of them.
+numbers, s of strings, x of either or of complex numbers, q a sequence, m a map, a anything; ? may be absent, * any
+number of them.
 VARIANTS: operators of the core that go by another name, in HOST, where their attributes are such.
 FALLBACKS: operators of the core that are also defined on strings, sequences or optionals: a function
 (node, segment of this node alone) -> function like those of HOST.
@@ -55,7 +56,7 @@ VARIANTS.update(((ML, op), ("TextClassifier", lambda attributes: attributes.get(
 
 FALLBACKS = {("", "Identity"): strings.same, ("", "Cast"): strings.cast, ("", "CastLike"): strings.cast_like}
 FALLBACKS.update((("", op), strings.by_codes) for op in (
-    "Concat", "Equal", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "OneHot", "Pad", "Reshape",
-    "ReverseSequence", "ScatterElements", "ScatterND", "Scatter", "Shape", "Size", "Slice", "Split", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze", "Where"))
+    "CenterCropPad", "Concat", "DepthToSpace", "Equal", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "OneHot", "Pad", "Reshape", "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Shape", "Size", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "TensorScatter", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"))
 FALLBACKS[ML, "ArrayFeatureExtractor"] = strings.by_codes

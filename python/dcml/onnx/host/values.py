@@ -14,7 +14,7 @@ CODES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 
          "float8_e5m2": 19, "float8_e5m2fnuz": 20, "uint4": 21, "int4": 22, "float4_e2m1fn": 23, "float8_e8m0fnu": 24,
          "uint2": 25, "int2": 26}
 NAMES = {code: name for name, code in CODES.items()}
-STRING = 8
+STRING, COMPLEX = 8, {14: "complex64", 15: "complex128"}
 # The kinds of values of table.py.
 KINDS = {"t": "a tensor", "s": "strings", "x": "a tensor", "q": "a sequence", "m": "a map", "a": "a value"}
 
@@ -23,7 +23,7 @@ def dtype_of(code):
     """The numpy type of an ONNX element type; KeyError for one that numpy lacks."""
     if code == STRING:
         return np.dtype(object)
-    name = NAMES[code]
+    name = COMPLEX.get(code) or NAMES[code]
     try:
         return np.dtype(name)
     except TypeError:
@@ -50,9 +50,15 @@ def is_string(value):
     return isinstance(value, np.ndarray) and value.dtype.kind in "OUS"
 
 
+def is_complex(value):
+    return isinstance(value, np.ndarray) and value.dtype.kind == "c"
+
+
 def as_value(value):
     """What a caller gives, in the forms above."""
-    if value is None or is_torch(value) or isinstance(value, dict):
+    if is_torch(value):
+        return as_numpy(value) if value.is_complex() else value
+    if value is None or isinstance(value, dict):
         return value
     if isinstance(value, (list, tuple)):
         return [as_value(v) for v in value]
@@ -95,7 +101,7 @@ def to_torch(value):
     """A result as a caller with torch tensors wants it: strings and other host values stay."""
     if isinstance(value, list):
         return [to_torch(item) for item in value]
-    if is_torch(value) or not code_of(value):
+    if is_torch(value) or not (code_of(value) or is_complex(value)):
         return value
     import torch
     array = np.require(value, requirements=("C", "W")).reshape(np.shape(value))
@@ -138,7 +144,7 @@ def is_kind(value, kind):
     """Whether a value is of a kind as table.py names them."""
     if kind in "qma":
         return kind == "a" or isinstance(value, list if kind == "q" else dict)
-    return kind in "tx" and code_of(value) != 0 or kind in "sx" and is_string(value)
+    return kind in "tx" and code_of(value) != 0 or kind in "sx" and is_string(value) or kind == "x" and is_complex(value)
 
 
 def describe(value):
