@@ -10,7 +10,7 @@ OBJ := $(CORE:%.c=$(OUT)/%.o) $(OUT)/onnx.pb-c.o
 TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
 LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
 TORCH ?= torch==2.13.0
-SANITIZED = OUT=build/asan CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation"
+SANITIZERS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation
 MUTANTS ?= 20000
 SEED ?= 1
 .SECONDARY:
@@ -41,9 +41,9 @@ lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as erro
 ctest: $(TESTS)        ## build and run the C tests
 	@for t in $(TESTS); do echo "== $$t"; DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
 asan:                  ## the C tests, and every ONNX backend case, under the address and undefined-behaviour sanitizers
-	$(MAKE) ctest fuzzed MUTANTS=0 $(SANITIZED)
+	$(MAKE) ctest fuzzed MUTANTS=0 OUT=build/asan CFLAGS="$(SANITIZERS)"
 fuzz:                  ## mutants of the ONNX backend cases, under the sanitizers; MUTANTS=n SEED=n choose them
-	$(MAKE) fuzzed $(SANITIZED)
+	$(MAKE) fuzzed OUT=build/fuzz CFLAGS="$(SANITIZERS) -fsanitize-coverage=trace-pc"
 fuzzed: $(OUT)/fuzz_onnx build/fuzz/seeds/.ready
 	$(OUT)/fuzz_onnx -mutants $(MUTANTS) -seed $(SEED) build/fuzz/seeds
 check: lib ctest       ## what to run before a commit
