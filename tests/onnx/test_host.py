@@ -240,6 +240,27 @@ def test_an_operator_of_the_model_may_be_a_gradient():
         np.testing.assert_allclose(got, want)
 
 
+def test_sparse_and_external_weights_are_saved(tmp_path):
+    torch = pytest.importorskip("torch")
+    (tmp_path / "a").mkdir()
+    sparse = helper.make_sparse_tensor(const("w", [2.0, 3.0]), const("", np.array([0, 3])), [2, 2])
+    g = graph([node("MatMul", "x w", "m"), node("Add", "m b", "s"), node("NonZero", "s", "n"), node("Mul", "s k", "y")],
+              [tensor("x", F64, [2, 2])], [tensor("y", F64, [2, 2]), tensor("n", I64, [2, "c"])], [("b", np.array([1.0, -1.0])), ("k", np.ones((2, 2)))])
+    g.sparse_initializer.append(sparse)
+    proto = helper.make_model(g, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.save(proto, tmp_path / "a" / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    compiled = ONNXModel("m", tmp_path / "a" / "m.onnx")
+    assert {n for n, _ in compiled.named_parameters()} == {"w", "b", "k"}
+    with torch.no_grad():
+        for p in compiled.parameters():
+            p.add_(1)
+    compiled.save(tmp_path / "trained.onnx")  # in another folder
+    x = random(2, 2)
+    got, want = (ONNXModel("m", tmp_path / "trained.onnx")(x)[0], (x @ np.array([[3.0, 1], [1, 4]]) + [2, 0]) * 2)
+    np.testing.assert_allclose(got, want)
+    np.testing.assert_allclose(compiled(torch.tensor(x))[0].detach(), want)
+
+
 # ---- sequences, optionals, strings ----
 
 def test_sequences_and_optionals_pass_through():

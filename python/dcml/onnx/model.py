@@ -136,7 +136,8 @@ class ONNXModel:
         """Runs the model.
 
         args: inputs in the model's order; kwargs: inputs by name.  numpy arrays, torch tensors or numbers, of the
-            model's types and shapes.
+            model's types and shapes; lists for sequences, None for an empty optional, dicts for maps, arrays of str
+            for strings.  Outputs come in the same forms.
         Returns the output, or a tuple of outputs: torch tensors if any argument is one, else numpy arrays.
         Raises ValueError_ for missing, double or unknown inputs, DTypeError and ShapeError for wrong ones.
         """
