@@ -65,22 +65,15 @@ class Program:
                 raise _core.UnsupportedOpError(f"{node.where}: operator {name} of version {node.opset} is "
                                                "not supported")
         self._steps = _steps(graph, nodes, options)
-        self._constants = self._load_constants(nodes)
-        last = {name: k for k, step in enumerate(self._steps) for name in step.reads}
-        self._dead = [[name for name, at in last.items() if at == k and name not in self.outputs]
-                      for k in range(len(self._steps))]  # by step: values that nobody reads any more
-
-    def _load_constants(self, nodes):
-        """The constants that something other than a segment reads."""
-        read = {*self.outputs, *self.graph.host_values}.union(
-            *(n.inputs for n in nodes if n.key in HOST or n.key in FALLBACKS),
-            *(step.captured for step in self._steps if isinstance(step, HostNode)))
-        return {name: self.graph.data(name) for name in self.graph.arrays
-                if name in read and self.graph.info(name)[2] == "const"}
+        self._constants = {}
+        self._dead = [[] for _ in self._steps]  # by step: values that nobody reads any more
+        for name, k in {name: k for k, step in enumerate(self._steps) for name in step.reads}.items():
+            if name not in self.outputs:
+                self._dead[k].append(name)
 
     def run(self, given, keep_all=False):
         """{name: value} of the outputs at least, from (name, value) of the inputs."""
-        env = dict(self._constants)
+        env = _Values(self.graph, self._constants)
         env.update(given)
         for step, dead in zip(self._steps, self._dead):
             step.run(env)
@@ -91,6 +84,21 @@ class Program:
     def __call__(self, *given):
         env = self.run(zip(self.inputs, given))
         return tuple(env[name] for name in self.outputs)
+
+
+class _Values(dict):
+    """Values by name; a constant that leaves the segments is fetched from the graph when it is first read."""
+
+    def __init__(self, graph, constants):
+        super().__init__()
+        self._graph, self._constants = graph, constants
+
+    def __missing__(self, name):
+        if name not in self._constants:
+            if self._graph.info(name)[2] != "const":
+                raise _core.ModelError(f"value {name!r} is not computed")
+            self._constants[name] = self._graph.data(name)
+        return self._constants[name]
 
 
 def _steps(graph, nodes, options):
