@@ -526,3 +526,34 @@ def test_infinities_and_nan_follow_eager():
     for values in (x, x[:2], x[1:3], x[[1, 3]]):
         for a, b in zip(DaceModule(Chain())(values), Chain()(values)):
             torch.testing.assert_close(a, b, equal_nan=True)
+
+
+@pytest.mark.parametrize("boolean", [True, False])
+def test_rows_that_attention_masks_out_entirely(boolean):
+    class Attention(nn.Module):
+        def forward(self, q, k, v, mask):
+            return nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    keep = torch.tensor([[True, False, True], [False, False, False]])
+    mask = keep if boolean else torch.zeros(2, 3).masked_fill(~keep, float("-inf"))
+    found = []
+    for module in (wrap(Attention()), Attention()):
+        noise = torch.Generator().manual_seed(0)
+        q, k, v = (torch.randn(1, n, 4, generator=noise, requires_grad=True) for n in (2, 3, 3))
+        result = module(q, k, v, mask)
+        found.append([result, *torch.autograd.grad(result.square().sum(), [q, k, v])])
+    for a, b in zip(*found):
+        close(a, b)
+    assert not found[0][0][0, 1].any()
+
+
+def test_filling_by_index_with_repeats():
+    class Fill(nn.Module):
+        def forward(self, x, i, v):
+            return x.index_fill(0, i, v)
+    found = []
+    for module in (wrap(Fill()), Fill()):
+        x, v = torch.ones(4, 2, requires_grad=True), torch.tensor(3.0, requires_grad=True)
+        result = module(x, torch.tensor([2, 0, 2]), v)
+        found.append([result, *torch.autograd.grad(result.square().sum(), [x, v])])
+    for a, b in zip(*found):
+        close(a, b)

@@ -46,8 +46,18 @@ def _fitted_variance(var, input):
     raise ValueError("var is of incorrect size")
 
 
+_LINEAR_CROSS_ENTROPY = getattr(F, "linear_cross_entropy", None)  # of torch 2.13 on
+
+
+def _linear_cross_entropy(*args, options=None, **kwargs):
+    """``options`` say how to save memory, by an operator of Python code; the result is the same without."""
+    return _LINEAR_CROSS_ENTROPY(*args, **kwargs)
+
+
 _REPLACED = ((F, "gaussian_nll_loss", _gaussian_nll_loss),
              (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
+if _LINEAR_CROSS_ENTROPY is not None:
+    _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
 
 
 @contextlib.contextmanager

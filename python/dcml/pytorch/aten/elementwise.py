@@ -328,7 +328,8 @@ def _(b, n, x, exponent):
 @row("pow.Tensor_Tensor", "pow.Scalar")
 def _(b, n, x, exponent):
     dtype = meta(n).dtype
-    return b.op("Pow", b(x, dtype), b(exponent, dtype))
+    y = b.op("Pow", b(x, dtype), b(exponent, dtype))
+    return b.stop(y) if isinstance(x, (int, float)) and x == 0 and dtype.is_floating_point else y  # not by log 0
 
 
 @row("atan2.default")

@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from .builder import TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
-from .reduce import reduce
+from .reduce import reduce, safe_softmax
 
 
 def _batched(b, x, n_space):
@@ -284,10 +284,7 @@ def _(b, n, x, axis, *_, **__):
 def _(b, n, x, axis, *_, **__):
     """Where all of a row is masked out (-inf) it is 0, and so is its gradient."""
     dtype = meta(n).dtype
-    name, axis = b(x, dtype), norm_axis(axis, rank(x))
-    masked = b.op("Equal", reduce(b, "ReduceMax", name, [axis], True), b.const(-np.inf, dtype))
-    zero = b.const(0, dtype)
-    return b.op("Where", masked, zero, b.op("Softmax", b.op("Where", masked, zero, name), axis=axis))
+    return safe_softmax(b, b(x, dtype), norm_axis(axis, rank(x)), dtype) if rank(x) else b.const(1, dtype)
 
 
 _REDUCTION = {0: "none", 1: "mean", 2: "sum", "none": "none", "mean": "mean", "sum": "sum"}

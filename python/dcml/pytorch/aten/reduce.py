@@ -139,15 +139,19 @@ def _(b, n, x, axes=None):
 @row("topk.default")
 def _(b, n, x, k, axis=-1, largest=True, ordered=True):
     if rank(x) == 0:
+        return [b(x), b.const(0)]
+    if rank(x) == 0:
         return [b.op("Identity", b(x)), b.const(0)]
     return b.op("TopK", b(x), b.ints([k]), outs=2, axis=norm_axis(axis, rank(x)), largest=int(largest),
                 sorted=int(ordered))
 
 
 @row("sort.default", "sort.stable", "argsort.default", "argsort.stable")
-def _(b, n, x, axis=-1, descending=False, stable=None):
-    axis = norm_axis(axis, rank(x))
-    extent = static_dims(x, axis)[0] if rank(x) else 1
+def _(b, n, x, axis=-1, descending=False, stable=None, dim=None):
+    if rank(x) == 0:
+        return b.const(0) if "argsort" in str(n.target) else [b(x), b.const(0)]
+    axis = norm_axis(axis if dim is None else dim, rank(x))
+    extent = static_dims(x, axis)[0]
     y = b.op("TopK", b(x), b.const([extent]), outs=2, axis=axis, largest=int(descending), sorted=1)
     return y[1] if "argsort" in str(n.target) else y
 
@@ -224,6 +228,13 @@ def _(b, n, x, y, p=2.0, mode=None):
     return reduce(b, f"ReduceL{int(p)}", gap, [rank(n)], False)
 
 
+def safe_softmax(b, scores, axis, dtype):
+    """Softmax that gives 0 where all is masked by -inf, and passes no gradient there."""
+    zero = b.const(0, dtype)
+    dead = b.op("Equal", reduce(b, "ReduceMax", scores, [axis], True), b.const(float("-inf"), dtype))
+    return b.op("Where", dead, zero, b.op("Softmax", b.op("Where", dead, zero, scores), axis=axis))
+
+
 # -- attention -------------------------------------------------------------------------------------
 @row("scaled_dot_product_attention.default")
 def _(b, n, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gqa=False):
@@ -242,7 +253,7 @@ def _(b, n, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gq
             scores = b.op("Where", b(mask), scores, b.const(float("-inf"), dtype))
         else:
             scores = b.op("Add", scores, b(mask, dtype))
-    weights = b.op("Softmax", scores, axis=-1)
+    weights = b.op("Softmax", scores, axis=-1) if mask is None else safe_softmax(b, scores, -1, dtype)
     if dropout > 0:
         keep = b.op("GreaterOrEqual", b.uniform(b.op("Shape", weights)), b.const(dropout, torch.float32))
         weights = b.op("Where", keep, b.op("Mul", weights, b.const(1 / (1 - dropout), dtype)), b.const(0, dtype))

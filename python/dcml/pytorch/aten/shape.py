@@ -340,6 +340,8 @@ def _(b, n, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=Fals
 
 @row("index_select.default")
 def _(b, n, x, axis, index):
+    if rank(x) == 0:
+        return b(x)
     return b.op("Gather", b(x), b(index), axis=norm_axis(axis, rank(x)))
 
 
@@ -450,15 +452,27 @@ def _(b, n, x, axis, index, source, reduce, include_self=True):
     return _scatter_elements(b, x, axis, index, _cropped(b, source, index), _REDUCTION[reduce])
 
 
-@row("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+@row("index_fill.int_Scalar", "index_fill.int_Tensor")
+def _(b, n, x, axis, index, value):
+    if rank(x) == 0:
+        raise Decline("index_fill of a 0-dimensional tensor")
+    axis, dtype = norm_axis(axis, rank(x)), meta(x).dtype
+    where = b.op("Reshape", b(index, torch.int64), b.const([-1]))
+    none = b.op("Expand", b.const(False, torch.bool), b.ints([dims(x)[axis]]) if isinstance(dims(x)[axis], int) else
+                b.op("Reshape", b.size(x, axis), b.const([1])))
+    every = b.op("Expand", b.const(True, torch.bool), b.op("Shape", where))
+    mask = b.op("ScatterElements", none, where, every, axis=0)  # one flag for a position that is named twice
+    mask = b.unsqueeze(mask, *range(1, rank(x) - axis)) if axis + 1 < rank(x) else mask
+    return b.op("Where", mask, b(value, dtype), b(x))
+
+
+@row("index_add.default", "index_copy.default")
 def _(b, n, x, axis, index, source, alpha=1):
+    if rank(x) == 0:
+        raise Decline("indexing into a 0-dimensional tensor")
     axis, dtype = norm_axis(axis, rank(x)), meta(x).dtype
     perm = [axis] + [a for a in range(rank(x)) if a != axis]
-    if "index_fill" in str(n.target):
-        rest = [dims(x)[a] for a in perm[1:]]
-        update = b.op("Expand", b(source, dtype), b.ints(_ints([dims(index)[0] if rank(index) else 1] + rest)))
-    else:
-        update = b.transpose(b(source, dtype), perm)
+    update = b.transpose(b(source, dtype), perm)
     if alpha != 1:
         update = b.op("Mul", update, b.const(alpha, dtype))
     where = b.unsqueeze(b(index, torch.int64), 1) if rank(index) else b.reshape(b(index, torch.int64), [1, 1])
