@@ -4,6 +4,7 @@
  * is an atom (symbol, parameter, read, cast, //, %, min, max, select) or a PRODUCT of sorted
  * atoms.  A sum that is one term with coefficient 1 and no constant is the term itself. */
 #include <assert.h>
+#include <math.h>
 
 #include "expr/expr.h"
 #include "expr/pool.h"
@@ -255,6 +256,59 @@ bool dc_ix_split(dc_pool *pool, dc_ex a, dc_param p, dc_ex *coefficient, dc_ex *
   return true;
 }
 
+/* Extents may be floor(scale * n): what is real on the way to an integer. */
+static double eval_real(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, const int64_t *param_values) {
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (!dc_dtype_is_float((dc_dtype)node->dtype)) return (double)dc_ix_eval(pool, e, symbol_values, param_values);
+  if (node->op == DC_EX_FLOAT) return node->f;
+  if (node->op == DC_EX_SELECT) {
+    int64_t yes = dc_ix_eval(pool, dc_ex_arg(pool, e, 0), symbol_values, param_values);
+    return eval_real(pool, dc_ex_arg(pool, e, yes ? 1 : 2), symbol_values, param_values);
+  }
+  assert(node->nargs >= 1 && node->op != DC_EX_READ);
+  double a = eval_real(pool, dc_ex_arg(pool, e, 0), symbol_values, param_values);
+  double b = node->nargs > 1 ? eval_real(pool, dc_ex_arg(pool, e, 1), symbol_values, param_values) : 0;
+  switch (node->op) {
+    case DC_ADD: return a + b;
+    case DC_SUB: return a - b;
+    case DC_MUL: return a * b;
+    case DC_DIV: return a / b;
+    case DC_FLOORDIV: return floor(a / b);
+    case DC_MIN: return a < b ? a : b;
+    case DC_MAX: return a > b ? a : b;
+    case DC_NEG: return -a;
+    case DC_ABS: return fabs(a);
+    case DC_FLOOR: return floor(a);
+    case DC_CEIL: return ceil(a);
+    case DC_ROUND: return nearbyint(a);
+    case DC_TRUNC: return trunc(a);
+    case DC_SQRT: return sqrt(a);
+    case DC_POW: return pow(a, b);
+    case DC_EX_CAST: return node->dtype == DC_F32 ? (float)a : a;
+    default: return NAN;
+  }
+}
+
+static int64_t whole(double x) { return isnan(x) ? 0 : x >= 0x1p62 ? (int64_t)1 << 62 : x <= -0x1p62 ? -((int64_t)1 << 62) : (int64_t)x; }
+
+/* A comparison or a conversion of reals. */
+static int64_t eval_of_reals(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, const int64_t *param_values) {
+  const dc_exnode *node = dc_ex_node(pool, e);
+  double a = eval_real(pool, dc_ex_arg(pool, e, 0), symbol_values, param_values);
+  double b = node->nargs > 1 ? eval_real(pool, dc_ex_arg(pool, e, 1), symbol_values, param_values) : 0;
+  switch (node->op) {
+    case DC_LT: return a < b;
+    case DC_LE: return a <= b;
+    case DC_GT: return a > b;
+    case DC_GE: return a >= b;
+    case DC_EQ: return a == b;
+    case DC_NE: return a != b;
+    case DC_ISNAN: return isnan(a);
+    case DC_ISINF: return isinf(a);
+    default: return node->dtype == DC_BOOL ? a != 0 : whole(a);
+  }
+}
+
 int64_t dc_ix_eval(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, const int64_t *param_values) {
   const dc_exnode *node = dc_ex_node(pool, e);
   int64_t a = 0, b = 0;
@@ -278,6 +332,7 @@ int64_t dc_ix_eval(const dc_pool *pool, dc_ex e, const int64_t *symbol_values, c
     default: break;
   }
   assert(node->nargs >= 1 && node->op != DC_EX_READ);
+  if (dc_dtype_is_float(dc_ex_dtype(pool, dc_ex_arg(pool, e, 0)))) return eval_of_reals(pool, e, symbol_values, param_values);
   a = dc_ix_eval(pool, dc_ex_arg(pool, e, 0), symbol_values, param_values);
   if (node->nargs > 1) b = dc_ix_eval(pool, dc_ex_arg(pool, e, 1), symbol_values, param_values);
   switch (node->op) {
