@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import _core
 from . import values as v
+from .regex import Pattern
 
 
 def _objects(items, shape):
@@ -138,12 +139,13 @@ def string_normalizer(node, x):
 
 
 def regex_full_match(node, x):
-    """ONNX RegexFullMatch: whether the whole string matches (Python's dialect)."""
+    """ONNX RegexFullMatch: whether the whole string matches."""
     try:
-        pattern = re.compile(node["pattern"])
+        pattern = node.memory.get("pattern") or Pattern(node["pattern"])
     except re.error as error:
         raise _core.ModelError(f"pattern {node['pattern']!r}: {error}") from None
-    return [np.array([pattern.fullmatch(s) is not None for s in x.ravel()], bool).reshape(x.shape)]
+    node.memory["pattern"] = pattern
+    return [np.array([pattern.full_match(s) for s in x.ravel()], bool).reshape(x.shape)]
 
 
 def _pool(node):
