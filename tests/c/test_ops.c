@@ -77,13 +77,13 @@ static void wrong_inputs_are_named(void) {
     const char *node, *part;
     dc_code code;
   } cases[] = {
-      {"Y = MatMul@13(X, X)", "broadcast", DC_ERR_SHAPE},
+      {"Y = MatMul@13(X, X)", "extent of 2, got 3", DC_ERR_SHAPE},
       {"Y = Foo@13(X)", "Foo", DC_ERR_UNSUPPORTED},
       {"Y = Not@13(X)", "expected bool", DC_ERR_DTYPE},
       {"Y = Transpose@13(X) {perm = ints [0, 0]}", "permutation", DC_ERR_SHAPE},
       {"Y = Relu@13(X) {alpha = 1}", "no attribute 'alpha'", DC_ERR_MODEL},
       {"Y = Softmax@13(X) {axis = 5}", "axis 5", DC_ERR_SHAPE},
-      {"Y = Conv@11(X, X) {group = 2}", "extents 3 and 6", DC_ERR_SHAPE},
+      {"Y = Conv@11(X, X) {group = 2}", "extent of 6, got 3", DC_ERR_SHAPE},
       {"Y = Concat@11(X)", "attribute 'axis'", DC_ERR_MODEL},
       {"Y = Add@11(X)", "input 'B'", DC_ERR_MODEL},
   };
