@@ -35,6 +35,18 @@ class Reference {
   PyObject* object_;
 };
 
+/* Names of attributes, made once. */
+struct Names {
+  PyObject *run = PyUnicode_InternFromString("_run"), *backward = PyUnicode_InternFromString("backward");
+  PyObject *params = PyUnicode_InternFromString("params"), *wrt = PyUnicode_InternFromString("wrt_positions");
+  PyObject* reads = PyUnicode_InternFromString("backward_reads");
+};
+
+const Names& names() {
+  static const Names made;
+  return made;
+}
+
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
   ~Gil() { PyGILState_Release(state); }
@@ -91,8 +103,7 @@ class CompiledBackward : public torch::autograd::Node {
       at::Tensor grad = has_gradient_[k] ? grads[next++] : at::Tensor();
       PyTuple_SET_ITEM(given.get(), k, grad.defined() ? THPVariable_Wrap(grad) : Py_NewRef(Py_None));
     }
-    THPObjectPtr method(PyUnicode_InternFromString("backward"));
-    THPObjectPtr made(method ? PyObject_CallMethodOneArg(call_.get(), method, given) : nullptr);
+    THPObjectPtr made(PyObject_CallMethodOneArg(call_.get(), names().backward, given));
     if (!made) rethrow();
     variable_list results((size_t)PyTuple_GET_SIZE(made.get()));
     for (size_t k = 0; k < results.size(); k++) {
@@ -109,8 +120,8 @@ class CompiledBackward : public torch::autograd::Node {
 };
 
 /* Tensors by their positions among inputs and parameters, which an attribute of the function lists. */
-bool collect(PyObject* function, PyObject* inputs, const char* attribute, variable_list* out) {
-  THPObjectPtr positions(PyObject_GetAttrString(function, attribute)), params(PyObject_GetAttrString(function, "params"));
+bool collect(PyObject* function, PyObject* inputs, PyObject* attribute, variable_list* out) {
+  THPObjectPtr positions(PyObject_GetAttr(function, attribute)), params(PyObject_GetAttr(function, names().params));
   if (!positions || !params) return false;
   Py_ssize_t n = PyTuple_GET_SIZE(inputs);
   out->reserve((size_t)PyTuple_GET_SIZE(positions.get()));
@@ -135,13 +146,12 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   TORCH_CHECK_TYPE(n_args == 2 && PyTuple_Check(args[1]), "expected a function and a tuple of inputs");
   check_transforms();
   variable_list wrt, reads;
-  if (!collect(args[0], args[1], "wrt_positions", &wrt)) return nullptr;
-  THPObjectPtr method(PyUnicode_InternFromString("_run"));
-  THPObjectPtr pair(method ? PyObject_CallMethodOneArg(args[0], method, args[1]) : nullptr);
+  if (!collect(args[0], args[1], names().wrt, &wrt)) return nullptr;
+  THPObjectPtr pair(PyObject_CallMethodOneArg(args[0], names().run, args[1]));
   if (!pair) return nullptr;
   PyObject *outputs = PyTuple_GET_ITEM(pair.get(), 0), *call = PyTuple_GET_ITEM(pair.get(), 1);
   if (call == Py_None || !at::GradMode::is_enabled()) return Py_NewRef(outputs);
-  if (!collect(args[0], args[1], "backward_reads", &reads)) return nullptr;
+  if (!collect(args[0], args[1], names().reads, &reads)) return nullptr;
   auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), reads);
   node->set_next_edges(torch::autograd::collect_next_edges(wrt));
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
