@@ -182,6 +182,14 @@ def test_module_that_cannot_be_traced_is_a_model_error():
         capture(Call(lambda x: x * (1 // 0)), (torch.randn(4),))
 
 
+@pytest.mark.parametrize("loss, args", [
+    (nn.GaussianNLLLoss(), (torch.ones(4, 3), torch.zeros(4, 3), torch.full((1, 3), 2.0))),
+    (nn.GaussianNLLLoss(full=True, reduction="sum"), (torch.ones(4, 3), torch.zeros(4, 3), torch.full((4,), 2.0))),
+    (nn.MultiLabelMarginLoss(reduction="none"), (torch.randn(4), torch.tensor([1, 3, -1, 0])))], ids=str)
+def test_losses_that_are_traced_in_another_form(loss, args):
+    torch.testing.assert_close(DaceModule(loss)(*args), loss(*args))
+
+
 def test_assertions_are_checked_at_each_call():
     loss = DaceModule(nn.GaussianNLLLoss())
     x = torch.ones(3)

@@ -10,6 +10,7 @@ import functools
 import inspect
 import linecache
 import logging
+import math
 import operator
 import os
 import re
@@ -26,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
+from .aten.builder import dims
 from .state import all_attributes, recorded_attributes
 from .traceable import traceable
 
@@ -412,12 +414,13 @@ def _user_tensors(program):
 # -- lowering --------------------------------------------------------------------------------------
 def _lower(program, start):
     """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
-    tried = set()
+    tried, shapes = set(), _output_shapes(program)
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in _calls(program.graph_module) if str(n.target) not in TABLE}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             walk = start(program)
+            walk.output_shapes = shapes
             try:
                 walk.run()
                 return walk
@@ -451,6 +454,16 @@ class _Declined(Exception):
     def __init__(self, node, reason):
         super().__init__(node, reason)
         self.node, self.reason = node, reason
+
+
+def _output_shapes(program):
+    """Extents of each output, None where it is no tensor."""
+    values = [v.meta.get("val") if isinstance(v, torch.fx.Node) else v for v in _output_values(program)]
+    return [list(map(extent, v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def _output_values(program):
+    return next(n for n in program.graph.nodes if n.op == "output").args[0]
 
 
 def _decomposition(target):
@@ -581,12 +594,12 @@ class _Walk:
     # outputs
     def _collect_outputs(self):
         signature = self.program.graph_signature
-        values = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
+        values = _output_values(self.program)
         mutated, changed = dict(self.b.mutated), []
-        for spec, value in zip(signature.output_specs, values):
+        for spec, value, shape in zip(signature.output_specs, values, self.output_shapes):
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
-                self.outputs.append(self._user_output(value))
+                self.outputs.append(self._user_output(value, shape))
             elif kind == "BUFFER_MUTATION":
                 mutated[spec.target] = self.b(value)
             elif kind == "USER_INPUT_MUTATION":
@@ -598,11 +611,16 @@ class _Walk:
         self.changed = [(self._output(name), leaf) for name, leaf in changed]
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
-    def _user_output(self, value):
+    def _user_output(self, value, shape):
         if not isinstance(value, torch.fx.Node):
             return Fixed(value)
         if value.op == "placeholder" and value.name in self.leaf_of:
             return Passed(self.leaf_of[value.name])
+        have = shape if shape is None else dims(value)
+        if have is not None and len(shape) != len(have):  # some decompositions of torch forget an axis or leave one
+            if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
+                raise _unsupported(value, f"its decomposition has extents {have} instead of {shape}")
+            return self._output(self.b.reshape(self.b(value), shape))
         return self._output(self.b(value))
 
     def _output(self, name):

@@ -1,7 +1,7 @@
-"""Functions of torch that decide by the values of tensors, in a form that torch.export can trace.
+"""Functions of torch that torch.export cannot trace as they are, or traces to something else, in another form.
 
-The one idea: what they decide is either a hint, which may be left out, or an error, which becomes an assertion
-inside the graph that each call checks.
+The one idea: what they decide by values is either a hint, which may be left out, or an error, which becomes an
+assertion inside the graph that each call checks.
 Must not know: graphs or operators.
 """
 import contextlib
@@ -41,7 +41,7 @@ def _fitted_variance(var, input):
         return var
     if var.shape == input.shape[:-1]:
         return var.unsqueeze(-1)
-    if var.dim() == input.dim() and var.shape[-1] == 1 and var.shape[:-1] == input.shape[:-1]:
+    if var.dim() == input.dim() and sum(v for x, v in zip(input.shape, var.shape) if x != v) == 1:  # one axis of 1
         return var
     raise ValueError("var is of incorrect size")
 
@@ -54,7 +54,18 @@ def _linear_cross_entropy(*args, options=None, **kwargs):
     return _LINEAR_CROSS_ENTROPY(*args, **kwargs)
 
 
+_MULTILABEL_MARGIN_LOSS = F.multilabel_margin_loss
+
+
+def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """For one sample the traced operator has one axis too many (torch 2.13)."""
+    if input.dim() == 1 and reduction == "none":
+        return _MULTILABEL_MARGIN_LOSS(input[None], target[None], reduction="none")[0]
+    return _MULTILABEL_MARGIN_LOSS(input, target, size_average, reduce, reduction)
+
+
 _REPLACED = ((F, "gaussian_nll_loss", _gaussian_nll_loss),
+             (F, "multilabel_margin_loss", _multilabel_margin_loss),
              (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
 if _LINEAR_CROSS_ENTROPY is not None:
     _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
