@@ -316,6 +316,7 @@ static bool find_value(importer *im, scope *s, const char *name, dc_cid *out) {
 static dc_status find_inputs(importer *im, scope *s, const Onnx__NodeProto *node, dc_cid *in) {
   for (size_t k = 0; k < node->n_input; k++) {
     const char *name = text_of(node->input[k]);
+    in[k] = 0;
     if (*name && !find_value(im, s, name, &in[k])) return dc_error(DC_ERR_MODEL, "input '%.200s' is computed later or not at all", name);
   }
   return DC_OK;

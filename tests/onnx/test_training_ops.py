@@ -70,6 +70,13 @@ def test_a_graph_that_attention_calls_sees_outer_values_and_is_differentiable():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_attention_without_queries_is_refused():
+    model = _flex([helper.make_node("Neg", ["s"], ["o"])])
+    model.graph.node[0].input[0] = ""
+    with pytest.raises(dcml.Error, match="expected input"):
+        ONNXModel("flex", model)
+
+
 def test_a_graph_of_two_inputs_is_refused():
     with pytest.raises(dcml.ModelError, match="one input and one output"):
         ONNXModel("flex", _flex([helper.make_node("Add", ["s", "b"], ["o"])], ("s", "b")))
