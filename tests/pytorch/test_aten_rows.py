@@ -286,6 +286,8 @@ IMAGES = {
     "bilinear corners": lambda a: F.interpolate(a, size=(9, 11), mode="bilinear", align_corners=True),
     "bilinear size": lambda a: F.interpolate(a, size=(4, 10), mode="bilinear"),
     "bicubic": lambda a: F.interpolate(a, scale_factor=2, mode="bicubic"),
+    "bilinear antialias": lambda a: F.interpolate(a, size=(3, 9), mode="bilinear", antialias=True),
+    "bicubic antialias": lambda a: F.interpolate(a, scale_factor=0.6, mode="bicubic", antialias=True),
     "pixel_shuffle": lambda a: F.pixel_shuffle(a.repeat(1, 4, 1, 1), 2),
     "pixel_unshuffle": lambda a: F.pixel_unshuffle(a, 2),
     "channel_shuffle": lambda a: F.channel_shuffle(a.repeat(1, 2, 1, 1), 3),

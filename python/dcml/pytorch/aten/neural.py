@@ -458,6 +458,8 @@ def _(b, n, x, y, weight=None, pos_weight=None, reduction=1):
 def _resize(k, mode, coordinates, **attrs):
     def resize(b, n, x, output, *args):
         align = args[0] if coordinates is None else False
+        if align and "antialias" in attrs:
+            raise Decline("antialias with align_corners has no ONNX form")
         factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         extents = static_dims(x, rank(x) - k)
         result = static_dims(n, rank(x) - k)
@@ -480,6 +482,10 @@ for _k, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
         TABLE[f"aten._upsample_nearest_exact{_k}d.{_overload}"] = _resize(_k, "nearest", "half_pixel",
                                                                           nearest_mode="round_prefer_ceil")
 TABLE["aten.upsample_bicubic2d.vec"] = _resize(2, "cubic", None, cubic_coeff_a=-0.75)
+for _overload in ("vec", "default"):  # torch leaves out what lies beyond the border
+    TABLE[f"aten._upsample_bilinear2d_aa.{_overload}"] = _resize(2, "linear", None, antialias=1, exclude_outside=1)
+    TABLE[f"aten._upsample_bicubic2d_aa.{_overload}"] = _resize(2, "cubic", None, antialias=1, exclude_outside=1,
+                                                                cubic_coeff_a=-0.5)
 
 
 @row("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
