@@ -18,8 +18,8 @@ class _Node(torch.autograd.Function):
         ctx.positions = function.wrt_positions
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[o for o in outputs if not o.dtype.is_floating_point])
-        # what the backward pass reads must stay as it is; without any, a second backward is noticed by the others
-        ctx.save_for_backward(*[tensors[p] for p in function.backward_reads or ctx.positions])
+        # what the backward pass reads must stay as it is; one tensor at least, so that a second backward is noticed
+        ctx.save_for_backward(torch.empty(0), *[tensors[p] for p in function.backward_reads])
         ctx.n_tensors = len(tensors)
         return outputs
 
