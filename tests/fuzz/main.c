@@ -104,7 +104,7 @@ static void try_input(const bytes *input) {
   current = input;
   limit_time(SECONDS);
   uint8_t *exact = malloc(input->n ? input->n : 1); /* a block of its own: the sanitizer sees a read beyond it */
-  memcpy(exact, input->v, input->n);
+  if (input->n) memcpy(exact, input->v, input->n);
   LLVMFuzzerTestOneInput(exact, input->n);
   free(exact);
   limit_time(0);
