@@ -185,7 +185,9 @@ def test_module_that_cannot_be_traced_is_a_model_error():
 @pytest.mark.parametrize("loss, args", [
     (nn.GaussianNLLLoss(), (torch.ones(4, 3), torch.zeros(4, 3), torch.full((1, 3), 2.0))),
     (nn.GaussianNLLLoss(full=True, reduction="sum"), (torch.ones(4, 3), torch.zeros(4, 3), torch.full((4,), 2.0))),
-    (nn.MultiLabelMarginLoss(reduction="none"), (torch.randn(4), torch.tensor([1, 3, -1, 0])))], ids=str)
+    (nn.MultiLabelMarginLoss(reduction="none"), (torch.randn(4), torch.tensor([1, 3, -1, 0]))),
+    (nn.MultiLabelMarginLoss(), (torch.randn(2, 4), torch.tensor([[1, 3, -1, 0], [-1, 1, 2, 2]])))],
+    ids=["variance in a row", "variance without an axis", "one sample", "classes after the first -1"])
 def test_losses_that_are_traced_in_another_form(loss, args):
     torch.testing.assert_close(DaceModule(loss)(*args), loss(*args))
 

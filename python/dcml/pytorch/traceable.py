@@ -54,14 +54,19 @@ def _linear_cross_entropy(*args, options=None, **kwargs):
     return _LINEAR_CROSS_ENTROPY(*args, **kwargs)
 
 
-_MULTILABEL_MARGIN_LOSS = F.multilabel_margin_loss
-
-
 def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """For one sample the traced operator has one axis too many (torch 2.13)."""
-    if input.dim() == 1 and reduction == "none":
-        return _MULTILABEL_MARGIN_LOSS(input[None], target[None], reduction="none")[0]
-    return _MULTILABEL_MARGIN_LOSS(input, target, size_average, reduce, reduction)
+    """As in torch.nn.functional; the form that torch.export makes of it counts positions after the first -1."""
+    if size_average is not None or reduce is not None:
+        reduction = torch.nn._reduction.legacy_get_string(size_average, reduce)
+    x, classes = torch.atleast_2d(input), torch.atleast_2d(target)
+    named = (classes == -1).cumsum(1) == 0
+    classes = torch.where(named, classes, 0)
+    is_target = ((classes.unsqueeze(-1) == torch.arange(x.shape[1])) & named.unsqueeze(-1)).any(1)
+    gaps = torch.relu(1 - x.gather(1, classes).unsqueeze(-1) + x.unsqueeze(1))  # sample, named class, other class
+    counted = named.unsqueeze(-1) & is_target.logical_not().unsqueeze(1)
+    each = torch.where(counted, gaps, 0).sum((1, 2)) / x.shape[1]
+    each = each if input.dim() > 1 else each[0]
+    return {"none": lambda v: v, "mean": torch.mean, "sum": torch.sum}[reduction](each)
 
 
 _REPLACED = ((F, "gaussian_nll_loss", _gaussian_nll_loss),
