@@ -373,7 +373,8 @@ static bool lanes_are_legal(emitter *e, const loop *lane, const loop *l) {
   for (uint32_t k = 0; k < l->body.n; k++) {
     const loop *inner = l->body.v[k].loop;
     if (!inner) continue;
-    if (inner->lanes || inner->schedule == DC_MAP_SCATTER || dc_ex_uses_param(e->pool, inner->begin, lane->param) ||
+    bool data = dc_ex_uses_op(e->pool, inner->begin, DC_EX_READ) || dc_ex_uses_op(e->pool, inner->end, DC_EX_READ); /* of each lane */
+    if (inner->lanes || inner->schedule == DC_MAP_SCATTER || data || dc_ex_uses_param(e->pool, inner->begin, lane->param) ||
         dc_ex_uses_param(e->pool, inner->end, lane->param) || !lanes_are_legal(e, lane, inner)) return false;
   }
   return true;
