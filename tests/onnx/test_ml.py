@@ -1,4 +1,6 @@
 """ai.onnx.ml on numbers against the ONNX reference evaluator, and random numbers by their statistics."""
+import warnings
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -69,6 +71,28 @@ def test_support_vectors(kind):
                    rho=[0.1], **params), _data())
     _agrees(_model("SVMClassifier", [TensorProto.INT64, TensorProto.FLOAT], coefficients=_floats(2 * 6, 5), support_vectors=vectors,
                    vectors_per_class=[1, 2, 3], classlabels_ints=[4, 5, 6], rho=_floats(3, 6), **params), _data())
+
+
+@pytest.mark.parametrize("labels", ["ints", "strings"])
+def test_coupled_probabilities_are_those_of_libsvm(labels):
+    """Not the reference evaluator's, which takes a sum where libsvm and the paper have a product."""
+    svm = pytest.importorskip("sklearn.svm")
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((80, F))
+    y = np.argmax(x @ rng.standard_normal((F, 4)) + rng.standard_normal((80, 4)), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = svm.SVC(probability=True, kernel="rbf", gamma=0.3, random_state=0).fit(x, y)
+        wanted = fitted.predict_proba(x[:N])
+        probabilities = {"prob_a": fitted.probA_.tolist(), "prob_b": fitted.probB_.tolist()}
+    model = _model("SVMClassifier", [TensorProto.INT64 if labels == "ints" else TensorProto.STRING, TensorProto.FLOAT],
+                   coefficients=fitted.dual_coef_.ravel().tolist(), support_vectors=fitted.support_vectors_.ravel().tolist(),
+                   vectors_per_class=fitted.n_support_.tolist(), rho=fitted.intercept_.tolist(),
+                   kernel_type="RBF", kernel_params=[0.3, 0.0, 3.0], **probabilities,
+                   **{f"classlabels_{labels}": [4, 5, 6, 9] if labels == "ints" else ["a", "b", "c", "d"]})
+    found = ONNXModel("svm", model)(x[:N].astype(np.float32))
+    np.testing.assert_allclose(np.asarray(found[1]), wanted, atol=2e-3)
+    assert np.mean(np.asarray(found[0]) == np.array([4, 5, 6, 9] if labels == "ints" else list("abcd"))[fitted.predict(x[:N])]) > 0.9
 
 
 def _forest(seed, trees=3, depth=3):

@@ -3,6 +3,7 @@
 Source: ONNX's ai.onnx.ml operators.
 """
 import math
+import statistics
 
 import numpy as np
 
@@ -106,19 +107,90 @@ def cast_map(node, x):
     return [out]
 
 
-def text_classifier(node, x):
-    """A classifier whose labels are texts: the core gives their numbers."""
-    labels, kind = node["classlabels_strings"], (v.code_of(x), x.ndim)
+def _by_number(node, x, labels, dropped=()):
+    """(position of the label, scores) of a classifier, from the core; attributes in ``dropped`` are left out."""
+    kind = (v.code_of(x), x.ndim)
     if kind not in node.memory:
         graph = _core.Graph(node.op, 21)
-        attributes = {name: value for name, value in node.attributes.items() if name != "classlabels_strings"}
+        dropped = {"classlabels_strings", *dropped}
+        attributes = {name: value for name, value in node.attributes.items() if name not in dropped}
         attributes["classlabels_int64s" if node.op.startswith("Tree") else "classlabels_ints"] = list(range(len(labels)))
         graph.add_input("x", v.code_of(x), [0] * x.ndim)
         graph.add_node(node.op, ["x"], ["y", "z"], attributes, domain="ai.onnx.ml", opset=node.opset)
         node.memory[kind] = Compiled(graph, [graph.operators()[0][0]], [("x", v.code_of(x))], ["y", "z"], (), None)
     numbers, scores = node.memory[kind](x)
-    texts = np.array(labels, object)
-    return [texts[v.as_numpy(numbers)], scores]
+    return v.as_numpy(numbers), scores
+
+
+def text_classifier(node, x):
+    """A classifier whose labels are texts: the core gives their numbers."""
+    labels = node["classlabels_strings"]
+    numbers, scores = _by_number(node, x, labels)
+    return [np.array(labels, object)[numbers], scores]
+
+
+def needs_svm(attributes):
+    """Is an SVMClassifier of these attributes one for svm_classifier?"""
+    labels = attributes.get("classlabels_strings") or attributes.get("classlabels_ints") or ()
+    return bool(attributes.get("classlabels_strings") or (attributes.get("prob_a") and len(labels) > 2))
+
+
+def svm_classifier(node, x):
+    """SVMClassifier with texts as labels or with probabilities of more than two classes, which are coupled from those of
+    pairs (Wu, Lin and Weng, JMLR 5, 2004)."""
+    texts = node.get("classlabels_strings")
+    if not node.get("prob_a") or len(texts or node["classlabels_ints"]) <= 2:
+        return text_classifier(node, x)
+    labels = np.array(texts, object) if texts else np.array(node["classlabels_ints"], np.int64)
+    numbers, pairs = _by_number(node, x, labels, ("prob_a", "prob_b", "post_transform"))
+    slopes, offsets, count = np.array(node["prob_a"]), np.array(node["prob_b"]), len(labels)
+    first, second = np.triu_indices(count, 1)
+    if not len(slopes) == len(offsets) == len(first):
+        raise _core.ModelError(f"{len(slopes)} and {len(offsets)} numbers in prob_a and prob_b for {len(first)} pairs of classes")
+    with np.errstate(over="ignore"):
+        wins = np.clip(1 / (1 + np.exp(v.as_numpy(pairs).astype(float) * slopes + offsets)), 1e-7, 1 - 1e-7)
+    between = np.zeros((len(wins), count, count))
+    between[:, first, second], between[:, second, first] = wins, 1 - wins
+    return [labels[numbers], _transformed(_coupled(between), node.get("post_transform", "NONE")).astype(np.float32)]
+
+
+def _coupled(between):
+    """Probabilities of classes [N, K] from between[n, i, j], the probability of i if it is i or j."""
+    count = between.shape[1]
+    products = -np.swapaxes(between, 1, 2) * between
+    every = np.arange(count)
+    products[:, every, every] = (between ** 2).sum(1)
+    p = np.full(between.shape[:2], 1 / count)
+    for _ in range(max(100, count)):
+        slope = np.einsum("nij,nj->ni", products, p)
+        mean = (p * slope).sum(1)
+        busy = np.abs(slope - mean[:, None]).max(1, initial=0) >= 0.005 / count
+        if not busy.any():
+            break
+        for k in range(count):
+            step = np.where(busy, (mean - slope[:, k]) / products[:, k, k], 0)
+            p[:, k] += step
+            mean = (mean + step * (step * products[:, k, k] + 2 * slope[:, k])) / (1 + step) ** 2
+            slope = (slope + step[:, None] * products[:, k]) / (1 + step)[:, None]
+            p /= (1 + step)[:, None]
+    return p
+
+
+def _transformed(scores, kind):
+    """The scores of several classes after ``post_transform``."""
+    if kind == "NONE":
+        return scores
+    if kind == "LOGISTIC":
+        return 1 / (1 + np.exp(-scores))
+    if kind == "SOFTMAX":
+        powers = np.exp(scores - scores.max(1, keepdims=True))
+        return powers / powers.sum(1, keepdims=True)
+    if kind == "SOFTMAX_ZERO":
+        powers = np.where(scores == 0, 0, np.exp(scores - scores.max(1, keepdims=True)))
+        return powers / powers.sum(1, keepdims=True)
+    if kind == "PROBIT":
+        return np.vectorize(statistics.NormalDist().inv_cdf)(scores)
+    raise _core.ModelError(f"post_transform is {kind!r}")
 
 
 def one_hot_encoder(node, x):

@@ -48,11 +48,13 @@ HOST = {
     (ML, "CastMap"): ("m", ml.cast_map),
     (ML, "ZipMap"): ("t", ml.zip_map),
     (ML, "TextClassifier"): ("t", ml.text_classifier),
+    (ML, "CoupledClassifier"): ("t", ml.svm_classifier),
 }
 
 VARIANTS = {("", "Cast"): ("CastToString", lambda attributes: attributes.get("to") == STRING)}
 VARIANTS.update(((ML, op), ("TextClassifier", lambda attributes: attributes.get("classlabels_strings")))
-                for op in ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"))
+                for op in ("LinearClassifier", "TreeEnsembleClassifier"))
+VARIANTS[ML, "SVMClassifier"] = "CoupledClassifier", ml.needs_svm
 
 FALLBACKS = {("", "Identity"): strings.same, ("", "Cast"): strings.cast, ("", "CastLike"): strings.cast_like}
 FALLBACKS.update((("", op), strings.by_codes) for op in (
