@@ -27,7 +27,7 @@ demo: setup            ## train the digits network beside PyTorch; writes digits
 test: setup            ## run every test, C and Python
 	$(MAKE) ctest
 	$(MAKE) fuzz MUTANTS=5000
-	$(PYTHON) -m pytest -q tests
+	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 bench: setup           ## measure against PyTorch, interleaved, and print ratios
 	$(PYTHON) bench/run.py
 

@@ -31,7 +31,7 @@ fi
 pip=".venv/bin/python -m pip --disable-pip-version-check -q"
 $pip install "setuptools>=68" wheel numpy onnx
 .venv/bin/python -c 'import torch' >/dev/null 2>&1 || $pip install "$TORCH"
-$pip install pytest scikit-learn
+$pip install pytest pytest-xdist scikit-learn
 $pip install "onednn-cpu-gomp>=2023.2" || echo "oneDNN is not available here; the built-in kernels serve."
 $pip install scipy-openblas32 || echo "OpenBLAS is not available here; the built-in kernels serve."
 $pip install --no-build-isolation --no-deps -e .

@@ -132,7 +132,7 @@ def test_input_changed_in_place_is_reported():
         return x + 1
     module, x = Call(forward), torch.ones(3, 2)
     made = capture(module, (x.clone(),))
-    assert [leaf for _, leaf in made.changed_inputs] == [0]
+    assert [leaf for _, leaf, _ in made.changed_inputs] == [0]
     result, _ = run_capture(made, module, (x,))
     assert torch.equal(result, torch.full((3, 2), 3.0))
 

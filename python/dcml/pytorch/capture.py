@@ -45,7 +45,7 @@ class Capture:
     params: (qualified name, is a buffer) of each graph param, tied weights once.
     outputs: one entry per leaf of the result: graph output index, or a Fixed or Passed value.
     mutated: (graph output index, qualified name) of each buffer that a call changes.
-    changed_inputs: (graph output index, position among the leaves) of inputs changed in place.
+    changed_inputs: (graph output index, position among the leaves, has it a gradient?) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
     checks: (graph output index, message) of conditions that must be true after each call.
     reads: names of attributes of modules that were read; other values of them may mean another graph.
@@ -608,7 +608,7 @@ class _Walk:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
-        self.changed = [(self._output(name), leaf) for name, leaf in changed]
+        self.changed = [(self._output(name), leaf, name not in self.b.stopped) for name, leaf in changed]
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
     def _user_output(self, value, shape):

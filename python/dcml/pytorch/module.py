@@ -515,7 +515,7 @@ class _Plan:
             raise _Outdated(reason)
         function = captured.function(inputs)
         if self.changed and function.wrt_positions:  # what they were is for the backward pass
-            own = {leaf for _, leaf in self.changed}
+            own = {leaf for _, leaf, _ in self.changed}
             inputs = [t.clone() if leaf in own else t for t, leaf in zip(inputs, captured.capture.inputs)]
         if self.seed:
             inputs = (*inputs, _seed())
@@ -575,8 +575,8 @@ class _Plan:
             if self.mutated:
                 torch._foreach_copy_([table[key] for _, table, key in self.mutated],
                                      [results[i].detach() for i, _, _ in self.mutated])
-        for index, leaf in self.changed:  # with its history, as an operator in place leaves it
-            leaves[leaf].copy_(results[index])
+        for index, leaf, carries in self.changed:  # with its history, as an operator in place leaves it
+            leaves[leaf].copy_(results[index] if carries else results[index].detach())
 
 
 def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,

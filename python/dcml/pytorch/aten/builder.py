@@ -114,6 +114,7 @@ class Builder:
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
         self.checks = []       # (value name, message) of conditions that a call must find true
+        self.stopped = set()   # names that carry no gradient
         self.seed = None       # name of the random seed input, once asked for
         self._streams = 0
         self._consts = {}
@@ -233,7 +234,9 @@ class Builder:
     # -- effects --------------------------------------------------------------------------------
     def stop(self, name):
         """Identity that passes no gradient."""
-        return self.op("StopGradient", name, domain="dcml")
+        name = self.op("StopGradient", name, domain="dcml")
+        self.stopped.add(name)
+        return name
 
     def uniform(self, shape):
         """float32 uniform numbers in [0, 1) of the shape given as an int64 tensor; a fresh stream each time."""

@@ -194,7 +194,8 @@ def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
         momentum = b.const(momentum, dtype)
     axes = [a for a in range(rank(x)) if a != 1]
     new_mean = _blend(b, b(mean), batch_mean, momentum)
-    return [y, None, None, new_mean, _blend(b, b(var), _unbiased(b, x, axes, batch_var, dtype), momentum)]
+    new_var = _blend(b, b(var), _unbiased(b, x, axes, batch_var, dtype), momentum)
+    return [y, None, None, b.stop(new_mean), b.stop(new_var)]
 
 
 def _blend(b, old, new, momentum):
