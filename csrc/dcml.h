@@ -29,6 +29,7 @@ typedef struct {
   uint32_t rank;
   int64_t dims[64];
 } dc_array;
+uint64_t dc_array_bytes(const dc_array *array); /* of its contents */
 
 typedef struct {
   bool training;            /* differentiate */

@@ -113,7 +113,7 @@ const dc_graph *dc_function_backward(const dc_function *f) {
 
 /* ---- arguments ---- */
 
-static uint64_t array_bytes(const dc_array *a) {
+uint64_t dc_array_bytes(const dc_array *a) {
   uint64_t n = (uint64_t)dc_dtype_bytes(a->dtype);
   for (uint32_t d = 0; d < a->rank; d++) n *= (uint64_t)a->dims[d];
   return n;
@@ -135,7 +135,7 @@ static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exac
   uint64_t key = 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
     if (exact || f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
-    if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, array_bytes(&arrays[k]));
+    if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, dc_array_bytes(&arrays[k]));
   }
   return key;
 }
@@ -189,7 +189,7 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
     if (!f->by_value[k]) continue;
     dc_container *c = dc_cont(graph, cid);
     c->role = DC_ROLE_CONST;
-    c->data_bytes = array_bytes(&arrays[k]);
+    c->data_bytes = dc_array_bytes(&arrays[k]);
     c->data = dc_arena_copy(&graph->arena, arrays[k].data, c->data_bytes);
   }
 }
@@ -236,8 +236,7 @@ typedef struct {
 static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
   const reading *r = context;
   (void)by;
-  while (dc_cont(r->graph, c)->alias_of) c = dc_cont(r->graph, c)->alias_of;
-  r->read[c] |= use == DC_USE_READ;
+  r->read[dc_container_root(r->graph, c)] |= use == DC_USE_READ;
 }
 
 static void find_reads(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {

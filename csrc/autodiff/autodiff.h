@@ -20,6 +20,9 @@ typedef struct {
   dc_grad_pair *wrt;  /* n_wrt pairs, allocated in backward's arena */
 } dc_backward;
 
+/* The floating ones of n containers, in order, into out; only they carry gradients.  Returns how many. */
+uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out);
+
 /* Differentiates `outputs` of `forward` with respect to `wrt` (INPUT or PARAM containers).
  * Changes `forward`: containers that the backward needs become SAVED (or are outputs already).
  * Library nodes are differentiated in this order: .grad of the row; a tagged gradient node if

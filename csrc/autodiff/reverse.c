@@ -34,6 +34,13 @@ static dc_status expand_state(const policy *p, dc_graph *graph, uint32_t state) 
   return DC_OK;
 }
 
+uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out) {
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < n; k++)
+    if (dc_dtype_is_float((dc_dtype)dc_cont(graph, from[k])->dtype)) out[count++] = from[k];
+  return count;
+}
+
 static dc_status check_float(const dc_graph *graph, dc_cid c, const char *what) {
   dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
   if (dc_dtype_is_float(type)) return DC_OK;

@@ -75,6 +75,11 @@ dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, 
   return id;
 }
 
+dc_cid dc_container_root(const dc_graph *graph, dc_cid c) {
+  while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
+  return c;
+}
+
 dc_ex dc_container_size(dc_graph *graph, dc_cid c) {
   dc_ex size = dc_ex_int(&graph->pool, 1);
   for (uint32_t d = 0; d < dc_cont(graph, c)->rank; d++) size = dc_ix_mul(&graph->pool, size, dc_cont(graph, c)->shape[d]);

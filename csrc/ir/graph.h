@@ -184,6 +184,7 @@ dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, 
 dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
+dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */
 dc_ex dc_container_size(dc_graph *graph, dc_cid c); /* number of elements */
 /* All extents constant: writes rank values and returns true. */
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);

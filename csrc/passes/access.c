@@ -22,13 +22,8 @@ typedef struct {
   dc_accesses *out;
 } collector;
 
-dc_cid dc_access_root(const dc_graph *graph, dc_cid c) {
-  while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
-  return c;
-}
-
 static void add(const collector *c, dc_access access) {
-  access.root = dc_access_root(c->graph, access.container);
+  access.root = dc_container_root(c->graph, access.container);
   DC_PUSH(c->arena, c->out, access);
 }
 

@@ -18,7 +18,6 @@ typedef DC_VEC(dc_access) dc_accesses;
 
 /* Appends the accesses of a node and all under it, in program order. */
 void dc_access_collect(dc_graph *graph, dc_arena *arena, dc_nid node, bool in_reduce, dc_accesses *out);
-dc_cid dc_access_root(const dc_graph *graph, dc_cid container);
 
 /* p of one node stands for q of the other. */
 typedef struct {

@@ -298,7 +298,7 @@ typedef struct {
 
 static void count_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   user_count *u = context;
-  dc_cid root = dc_access_root(u->graph, c);
+  dc_cid root = dc_container_root(u->graph, c);
   (void)by;
   if (c != root) u->users[root].nodes |= DC_SHARED_BUFFER;
   if (u->seen[root] != u->stamp) u->users[root].nodes++;

@@ -44,7 +44,7 @@ typedef struct {
 static void look_for_writer(void *context, const dc_pool *pool, dc_ex e) {
   hazard *h = context;
   if (h->hit || dc_ex_node(pool, e)->op != DC_EX_READ) return;
-  dc_cid root = dc_access_root(h->t->graph, dc_ex_node(pool, e)->ref);
+  dc_cid root = dc_container_root(h->t->graph, dc_ex_node(pool, e)->ref);
   for (uint32_t k = 0; k < h->t->accesses.n; k++) {
     const dc_access *a = &h->t->accesses.v[k];
     uint32_t at = h->t->order[a->node];

@@ -29,19 +29,11 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
-/* Only floating outputs carry gradients; the others are skipped, in order. */
-static uint32_t float_outputs(const dc_graph *graph, dc_cid *out) {
-  uint32_t n = 0;
-  for (uint32_t k = 0; k < graph->outputs.n; k++)
-    if (dc_dtype_is_float((dc_dtype)dc_cont(graph, graph->outputs.v[k])->dtype)) out[n++] = graph->outputs.v[k];
-  return n;
-}
-
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_backward made = {0};
-  DC_TRY(dc_autodiff(p->ops, graph, outputs, float_outputs(graph, outputs), wrt, p->n_wrt, p->keep, p->native, p->native_context, &made));
+  DC_TRY(dc_autodiff(p->ops, graph, outputs, dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs), wrt, p->n_wrt, p->keep, p->native, p->native_context, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
 }

@@ -29,17 +29,11 @@ static dc_status run_unroll(dc_ops *ops, dc_graph *graph) {
   return dc_pass_unroll(graph);
 }
 
-static dc_cid *floats(dc_graph *graph, const dc_cid *from, uint32_t n, uint32_t *count) {
-  dc_cid *out = DC_NEW_ARRAY(&graph->arena, dc_cid, n);
-  for (uint32_t k = 0; k < n; k++)
-    if (dc_dtype_is_float((dc_dtype)dc_cont(graph, from[k])->dtype)) out[(*count)++] = from[k];
-  return out;
-}
-
 /* The first state's floating outputs with respect to its floating inputs, in the same graph. */
 static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
-  uint32_t n_outputs = 0, n_inputs = 0;
-  dc_cid *outputs = floats(graph, graph->outputs.v, graph->outputs.n, &n_outputs), *inputs = floats(graph, graph->inputs.v, graph->inputs.n, &n_inputs);
+  dc_cid *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n), *inputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->inputs.n);
+  uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
+  uint32_t n_inputs = dc_autodiff_floats(graph, graph->inputs.v, graph->inputs.n, inputs);
   return dc_autodiff_join(ops, graph, 0, outputs, n_outputs, inputs, n_inputs);
 }
 

@@ -38,14 +38,9 @@ typedef struct {
   bool mark;
 } liveness;
 
-static dc_cid root_of(const dc_graph *graph, dc_cid c) {
-  while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
-  return c;
-}
-
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   liveness *l = context;
-  dc_cid root = root_of(l->graph, c);
+  dc_cid root = dc_container_root(l->graph, c);
   (void)by;
   if (!l->mark && use == DC_USE_WRITE && l->live[root]) l->needed = true;
   if (l->mark && use == DC_USE_READ) l->live[root] = true;
@@ -55,7 +50,7 @@ static void drop_dead(dc_graph *graph) {
   liveness l = {.graph = graph, .live = calloc(graph->containers.n, 1)};
   if (!l.live) abort();
   for (dc_cid c = 1; c < graph->containers.n; c++)
-    if (dc_cont(graph, c)->is_output || dc_cont(graph, c)->role == DC_ROLE_SAVED) l.live[root_of(graph, c)] = true;
+    if (dc_cont(graph, c)->is_output || dc_cont(graph, c)->role == DC_ROLE_SAVED) l.live[dc_container_root(graph, c)] = true;
   for (uint32_t s = graph->states.n; s-- > 0;) {
     dc_scope *scope = &graph->states.v[s].scope;
     uint32_t at = scope->n;

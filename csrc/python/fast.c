@@ -25,20 +25,12 @@ typedef struct {
   bool watches_grad;
 } FastObject;
 
-static bool flag_of(PyObject *object, PyObject *name) {
-  PyObject *flag = PyObject_GetAttr(object, name);
-  bool set = flag == Py_True;
-  if (!flag) PyErr_Clear();
-  Py_XDECREF(flag);
-  return set;
-}
-
 /* ---- creation ---- */
 
 static int note_input(module_state *state, PyObject *tensor, expected_input *out) {
   tensor_view view;
   if (view_tensor(state, tensor, &view)) return -1;
-  *out = (expected_input){view.array.dtype, view.array.rank, PyMem_Calloc(view.array.rank + 1, sizeof(int64_t)), flag_of(tensor, state->requires_grad)};
+  *out = (expected_input){view.array.dtype, view.array.rank, PyMem_Calloc(view.array.rank + 1, sizeof(int64_t)), requires_grad(state, tensor)};
   if (out->dims) memcpy(out->dims, view.array.dims, view.array.rank * sizeof *out->dims);
   release_view(&view);
   return out->dims ? 0 : (PyErr_NoMemory(), -1);
@@ -55,14 +47,14 @@ static int note_answers(FastObject *self) {
   return self->answers ? 0 : -1;
 }
 
-static int note_params(FastObject *self, PyObject *slots, PyObject *requires_grad) {
+static int note_params(module_state *state, FastObject *self, PyObject *slots) {
   self->params = PyObject_GetAttrString(self->function, "params");
   self->slots = self->params ? PySequence_Tuple(slots) : NULL;
   if (!self->slots) return -1;
   Py_ssize_t n = self->params == Py_None ? 0 : PyTuple_GET_SIZE(self->params);
   if (n != PyTuple_GET_SIZE(self->slots)) return PyErr_SetString(PyExc_ValueError, "expected a slot for each parameter"), -1;
   self->needs_grad = PyMem_Calloc((size_t)n + 1, sizeof *self->needs_grad);
-  for (Py_ssize_t k = 0; self->needs_grad && k < n; k++) self->needs_grad[k] = flag_of(PyTuple_GET_ITEM(self->params, k), requires_grad);
+  for (Py_ssize_t k = 0; self->needs_grad && k < n; k++) self->needs_grad[k] = requires_grad(state, PyTuple_GET_ITEM(self->params, k));
   return self->needs_grad ? 0 : -1;
 }
 
@@ -80,7 +72,7 @@ static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
   self->tables = PySequence_Tuple(tables);
   self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
-  int failed = !self->tables || !self->inputs || note_params(self, slots, state->requires_grad) || note_answers(self);
+  int failed = !self->tables || !self->inputs || note_params(state, self, slots) || note_answers(self);
   for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
     failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
   if (!failed) return (PyObject *)self;
@@ -129,14 +121,14 @@ static bool same_input(module_state *state, const FastObject *self, PyObject *te
   bool same = view.is_torch && view.array.dtype == want->dtype && view.array.rank == want->rank &&
               memcmp(view.array.dims, want->dims, want->rank * sizeof *want->dims) == 0;
   release_view(&view);
-  return same && (!self->watches_grad || flag_of(tensor, state->requires_grad) == want->needs_grad);
+  return same && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
 }
 
 static bool same_params(module_state *state, const FastObject *self) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->slots); k++) {
     PyObject *slot = PyTuple_GET_ITEM(self->slots, k), *param = PyTuple_GET_ITEM(self->params, k);
     if (PyDict_GetItem(PyTuple_GET_ITEM(slot, 0), PyTuple_GET_ITEM(slot, 1)) != param) return false;
-    if (self->watches_grad && flag_of(param, state->requires_grad) != self->needs_grad[k]) return false;
+    if (self->watches_grad && requires_grad(state, param) != self->needs_grad[k]) return false;
   }
   return true;
 }

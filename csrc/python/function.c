@@ -218,7 +218,7 @@ static PyObject *make_outputs(module_state *state, const dc_call *call, bool tor
   for (uint32_t k = 0; outputs && k < call->n_outputs; k++) {
     dc_array shape;
     dc_call_output(call, k, &shape);
-    PyObject *tensor = new_tensor(state, &shape, torch, NULL, &data[k]);
+    PyObject *tensor = new_tensor(state, &shape, torch, &data[k]);
     if (!tensor) Py_CLEAR(outputs);
     else PyTuple_SET_ITEM(outputs, k, tensor);
   }
@@ -275,20 +275,12 @@ static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
   return Py_BuildValue("(NN)", outputs, record);
 }
 
-static bool needs_grad(const module_state *state, PyObject *tensor) {
-  PyObject *flag = PyObject_GetAttr(tensor, state->requires_grad);
-  bool needed = flag == Py_True;
-  if (!flag) PyErr_Clear();
-  Py_XDECREF(flag);
-  return needed;
-}
-
 static bool wants_autograd(const module_state *state, FunctionObject *self, PyObject *const *inputs, Py_ssize_t n) {
   if (!self->training) return false;
   for (Py_ssize_t k = 0; k < n; k++)
-    if (needs_grad(state, inputs[k])) return true;
+    if (requires_grad(state, inputs[k])) return true;
   for (Py_ssize_t k = 0; self->params && k < PyTuple_GET_SIZE(self->params); k++)
-    if (needs_grad(state, PyTuple_GET_ITEM(self->params, k))) return true;
+    if (requires_grad(state, PyTuple_GET_ITEM(self->params, k))) return true;
   return false;
 }
 
@@ -332,7 +324,7 @@ static PyObject *make_gradients(module_state *state, CallObject *self, void **da
   for (uint32_t k = 0; list && k < n; k++) {
     dc_array shape;
     data[k] = NULL;
-    PyObject *item = dc_call_gradient(&self->call, k, &shape) ? new_tensor(state, &shape, self->torch, NULL, &data[k]) : Py_NewRef(Py_None);
+    PyObject *item = dc_call_gradient(&self->call, k, &shape) ? new_tensor(state, &shape, self->torch, &data[k]) : Py_NewRef(Py_None);
     if (!item) Py_CLEAR(list);
     else PyTuple_SET_ITEM(list, k, item);
   }
@@ -356,8 +348,7 @@ typedef struct {
 static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, given_gradient *out) {
   dc_array shape;
   dc_call_output(call, output, &shape);
-  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape.dtype);
-  for (uint32_t d = 0; d < shape.rank; d++) bytes *= (uint64_t)shape.dims[d];
+  uint64_t bytes = dc_array_bytes(&shape);
   out->data = out->zeros = dc_buffer_take(state->pool, bytes);
   if (!out->data) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient of zeros", (unsigned long long)bytes);
   memset(out->data, 0, bytes);

@@ -72,12 +72,6 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
 static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
 static PyObject *graph_add_param(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_PARAM); }
 
-static uint64_t bytes_of(const dc_array *a) {
-  uint64_t n = (uint64_t)dc_dtype_bytes(a->dtype);
-  for (uint32_t d = 0; d < a->rank; d++) n *= (uint64_t)a->dims[d];
-  return n;
-}
-
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
@@ -85,7 +79,7 @@ static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "sO", &name, &value)) return NULL;
   if (view_tensor(state_of((PyObject *)self), value, &view)) return NULL;
   const dc_array *a = &view.array;
-  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, bytes_of(a));
+  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, dc_array_bytes(a));
   release_view(&view);
   return name_object(dc_cont_name(self->graph, c));
 }
@@ -133,7 +127,7 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   int64_t dims[64];
   bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank && dc_container_dims(self->graph, c, dims) &&
               memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
-  if (fits) k->data_bytes = bytes_of(&view.array), k->data = dc_arena_copy(&self->graph->arena, view.array.data, k->data_bytes);
+  if (fits) k->data_bytes = dc_array_bytes(&view.array), k->data = dc_arena_copy(&self->graph->arena, view.array.data, k->data_bytes);
   release_view(&view);
   if (!fits) return PyErr_Format(state->errors[DC_ERR_SHAPE], "'%s' is no weight of this type and shape", name);
   Py_RETURN_NONE;
@@ -211,7 +205,7 @@ static int tensor_attr(GraphObject *self, const char *name, PyObject *value, dc_
   tensor_view view;
   if (view_tensor(state_of((PyObject *)self), value, &view)) return -1;
   const dc_array *a = &view.array;
-  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, bytes_of(a));
+  dc_cid c = dc_container_add_const(self->graph, name, a->dtype, a->rank, a->dims, a->data, dc_array_bytes(a));
   release_view(&view);
   *out = (dc_attr){.name = dc_name_intern(&self->graph->names, name), .kind = DC_ATTR_TENSOR, .n = 1, .i = c};
   return 0;

@@ -41,7 +41,7 @@ PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c) 
   void *data;
   if (k->dtype == DC_STRING && k->data) return string_array(graph, c);
   if (!k->data || !dc_container_dims(graph, c, shape.dims)) Py_RETURN_NONE;
-  PyObject *array = new_tensor(state, &shape, false, NULL, &data);
+  PyObject *array = new_tensor(state, &shape, false, &data);
   if (array) memcpy(data, k->data, k->data_bytes);
   return array;
 }

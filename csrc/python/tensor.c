@@ -47,6 +47,14 @@ static const DLExchange *exchange_of(module_state *state, PyTypeObject *type) {
   return state->exchange = header;
 }
 
+bool requires_grad(const module_state *state, PyObject *tensor) {
+  PyObject *flag = PyObject_GetAttr(tensor, state->requires_grad);
+  bool set = flag == Py_True;
+  if (!flag) PyErr_Clear();
+  Py_XDECREF(flag);
+  return set;
+}
+
 int use_torch(module_state *state) {
   PyObject *torch = PyImport_ImportModule("torch"), *type = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
   bool found = type && exchange_of(state, (PyTypeObject *)type);
@@ -122,8 +130,7 @@ static void drop_pooled(DLManaged *self) {
 
 static PyObject *new_torch(module_state *state, const dc_array *shape, void **data) {
   const DLExchange *api = state->exchange;
-  uint64_t bytes = (uint64_t)dc_dtype_bytes(shape->dtype);
-  for (uint32_t d = 0; d < shape->rank; d++) bytes *= (uint64_t)shape->dims[d];
+  uint64_t bytes = dc_array_bytes(shape);
   int k = 0;
   while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
   if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch cannot take over"), NULL;
@@ -244,8 +251,7 @@ static PyObject *new_numpy(module_state *state, const dc_array *shape, void **da
   return array;
 }
 
-PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, PyObject *like, void **data) {
-  (void)like;
+PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data) {
   return torch ? new_torch(state, shape, data) : new_numpy(state, shape, data);
 }
 

@@ -82,17 +82,11 @@ static dc_status copy_node(copier *c, dc_nid id, int depth, dc_nid *out) {
   return DC_OK;
 }
 
-/* The outermost container whose memory c lies in. */
-static dc_cid memory_of(const dc_graph *g, dc_cid c) {
-  while (dc_cont(g, c)->alias_of) c = dc_cont(g, c)->alias_of;
-  return c;
-}
-
 /* Only whether two containers share memory matters: the later one becomes a view of the first. */
 static void link_views(copier *c) {
   for (dc_cid k = 2; k < c->containers.n; k++)
     for (dc_cid j = 1; j < k && !dc_cont(c->to, k)->alias_of; j++)
-      if (memory_of(c->from, c->containers.v[j]) == memory_of(c->from, c->containers.v[k])) dc_cont(c->to, k)->alias_of = j;
+      if (dc_container_root(c->from, c->containers.v[j]) == dc_container_root(c->from, c->containers.v[k])) dc_cont(c->to, k)->alias_of = j;
 }
 
 dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n, dc_graph **out,

@@ -1,7 +1,7 @@
 """The autograd node of a compiled function.
 
 The one idea: the core's Call keeps what the backward pass needs in one block of its own; torch is
-shown the differentiated tensors too, so that it notices a second backward and changes in place.
+shown the tensors that it reads too, so that it notices a second backward and changes in place.
 csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the node here
 serves every other torch.  DCML_AUTOGRAD=python or c++ chooses one.
 Must not know: plans, graphs or modules.
@@ -52,7 +52,7 @@ def _choose():
     autograd node.
 
     Its backward raises RuntimeError when it is run a second time without retain_graph, when an input or parameter
-    was changed in place since, or when it is itself to be differentiated (create_graph=True).
+    that it reads was changed in place since, or when it is itself to be differentiated (create_graph=True).
     """
     wanted = os.environ.get("DCML_AUTOGRAD", "")
     if wanted not in ("", "python", "c++"):
