@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backends/native/problem.h"
+
 enum { SCRATCH_ALIGN = 64 };
 
 dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_DEVICE, "oneDNN: %s failed with code %d", what, code); }
@@ -205,17 +207,10 @@ static dc_status execute(const dnn_call *call, void *const *buffers, char *scrat
   return DC_OK;
 }
 
-static void fill(const dnn_call *call, void *const *buffers) {
-  const float *bias = call->bias < 0 ? NULL : buffers[call->bias];
-  float *out = buffers[call->result];
-  for (int64_t k = 0, n = call->outer * call->channels * call->inner; k < n; k++)
-    out[k] = bias ? bias[k / call->inner % call->channels] : 0;
-}
-
 static dc_status run_call(void *opaque, void *const *buffers) {
   dnn_call *call = opaque;
   if (call->empty) {
-    fill(call, buffers);
+    dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], call->outer, call->channels, call->inner);
     return DC_OK;
   }
   size_t bytes = call->scratch_bytes + call->pad_bytes;

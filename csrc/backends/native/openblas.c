@@ -232,11 +232,6 @@ static void run_group(const blas_call *call, const unfolding *u, int64_t image, 
   if (c->wrt == 1) move_image(u, x, unfolded, true);
 }
 
-static void spread_bias(const dc_problem_conv *c, int64_t outputs, const float *bias, float *y) {
-  for (int64_t i = 0; i < c->y.dims[0] * c->y.dims[1]; i++)
-    for (int64_t o = 0; o < outputs; o++) y[i * outputs + o] = bias[i % c->y.dims[1]];
-}
-
 static dc_status run_conv(const blas_call *call, void *const *buffers) {
   const dc_problem_conv *c = &call->conv;
   unfolding u = unfold_sizes(c);
@@ -245,7 +240,7 @@ static dc_status run_conv(const blas_call *call, void *const *buffers) {
   if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
   bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
   if ((empty || c->wrt == 1) && dc_problem_elements(result)) memset(buffers[c->result], 0, (size_t)dc_problem_elements(result) * sizeof(float));
-  if (c->bias >= 0) spread_bias(c, u.outputs, buffers[c->bias], buffers[c->result]);
+  if (c->bias >= 0) dc_problem_fill(buffers[c->result], buffers[c->bias], c->y.dims[0], c->y.dims[1], u.outputs);
   if (empty) return DC_OK;
   float *unfolded = malloc((size_t)rows * (size_t)u.outputs * sizeof *unfolded);
   if (!unfolded) return dc_error(DC_ERR_MEMORY, "out of memory");

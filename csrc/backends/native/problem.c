@@ -18,6 +18,10 @@ int64_t dc_problem_elements(const dc_problem_shape *s) {
   return n;
 }
 
+void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
+  for (int64_t k = 0, n = outer * channels * inner; k < n; k++) result[k] = bias ? bias[k / inner % channels] : 0;
+}
+
 static int64_t int_attr(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
   const dc_attr *a = dc_node_attr(graph, node, name);
   return a && a->kind == DC_ATTR_INT ? a->i : fallback;

@@ -45,5 +45,7 @@ dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, c
 dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols);
 
 int64_t dc_problem_elements(const dc_problem_shape *shape);
+/* result[outer, channels, inner] = bias[channels], or 0 without one: what a sum of nothing leaves. */
+void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
 
 #endif
