@@ -78,9 +78,25 @@ uint64_t dc_call_saved_bytes(const dc_call *call);
 DC_MUST_USE dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved);
 /* The k-th gradient (of wrt k): false if it is identically zero, else type and dims. */
 bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out);
-/* grad_outputs[k] for each floating output in order; gradients[k] for each wrt (NULL where none).
- * arrays as given to dc_call_begin. */
-DC_MUST_USE dc_status dc_call_backward(dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *const *gradients);
+/* Names the plan that serves the call, among those of the function. */
+uint32_t dc_call_plan(const dc_call *call);
+/* The backward pass runs in parts, each of which completes some gradients.  How many there are; the part that completes
+ * the k-th gradient; and whether a part reads the contents of an argument. */
+uint32_t dc_call_parts(const dc_call *call);
+uint32_t dc_call_ready(const dc_call *call, uint32_t k);
+bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
+
+/* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output
+ * in order; arrays as given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
+ * After it: the gradients that `completes` named before it are final, and the pass does not touch them again. */
+typedef struct dc_backward_run dc_backward_run;
+DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out);
+bool dc_backward_done(const dc_backward_run *run); /* no part is left */
+bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
+bool dc_backward_completes(const dc_backward_run *run, uint32_t k);
+void dc_backward_give(dc_backward_run *run, uint32_t k, void *data);
+DC_MUST_USE dc_status dc_backward_next(dc_backward_run *run);
+void dc_backward_end(dc_backward_run *run); /* NULL is allowed */
 
 #endif

@@ -7,39 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dcml.h"
+#include "function.h"
 
 enum { MAX_PLANS = 32 };
-
-struct dc_plan_s {
-  dc_plan_handle *next;
-  uint32_t users;
-  uint64_t key;
-  bool exact; /* compiled for these shapes only */
-  dc_program *forward, *backward;
-  dc_grad_pair *wrt;
-  dc_cid *outputs;    /* of the forward graph, in order */
-  dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
-  int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
-  bool *back_reads;   /* by argument: the backward pass reads its contents */
-  int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
-  dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
-  dc_arena arena;
-};
-
-struct dc_function {
-  dc_session session;
-  dc_graph *graph;
-  dc_function_options options;
-  dc_arena arena;
-  dc_cid *args; /* inputs, then parameters */
-  uint32_t n_args, n_inputs;
-  bool *by_value;  /* by argument: its value decides shapes */
-  bool *by_shape;  /* by argument: the graph leaves its shape open */
-  dc_plan_handle *plans, *last;
-  dc_step_observer observer;
-  void *observer_context;
-};
 
 /* ---- creation ---- */
 
@@ -94,10 +64,6 @@ static void observe_plan(const dc_function *f, dc_plan_handle *plan) {
 void dc_function_observe(dc_function *f, dc_step_observer observer, void *context) {
   f->observer = observer, f->observer_context = context;
   for (dc_plan_handle *p = f->plans; p; p = p->next) observe_plan(f, p);
-}
-
-bool dc_function_backward_reads(const dc_function *f, uint32_t arg) {
-  return f->last && f->last->back_reads && arg < f->n_args && f->last->back_reads[arg];
 }
 
 uint32_t dc_function_plans(const dc_function *f) {
@@ -218,62 +184,12 @@ static bool native(void *context, const dc_graph *graph, dc_nid node) {
   return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, f->options.natives, NULL);
 }
 
-static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
-  plan->back_symbol = DC_NEW_ARRAY(&plan->arena, dc_sym, backward->pool.symbols.n);
-  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
-    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
-    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
-      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) plan->back_symbol[s] = t;
-  }
-}
-
-/* Where each backward container gets its contents from. */
-typedef struct {
-  const dc_graph *graph;
-  bool *read; /* by container */
-} reading;
-
-static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
-  const reading *r = context;
-  (void)by;
-  r->read[dc_container_root(r->graph, c)] |= use == DC_USE_READ;
-}
-
-static void find_reads(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
-  reading r = {backward, DC_NEW_ARRAY(&plan->arena, bool, backward->containers.n)};
-  plan->back_reads = DC_NEW_ARRAY(&plan->arena, bool, f->n_args);
-  for (uint32_t s = 0; s < backward->states.n; s++)
-    for (uint32_t k = 0; k < backward->states.v[s].scope.n; k++) dc_node_uses(backward, backward->states.v[s].scope.v[k], note_read, &r);
-  for (dc_cid c = 1; c < backward->containers.n; c++)
-    if (r.read[c] && plan->back_arg[c] >= 0) plan->back_reads[plan->back_arg[c]] = true;
-}
-
-static void connect_backward(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
-  plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
-  plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
-  plan->back_arg = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
-  connect_symbols(plan, forward, backward);
-  uint32_t n_grads = 0, position = 0;
-  for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
-  for (dc_cid c = 1; c < backward->containers.n; c++) plan->back_grad[c] = -1;
-  for (uint32_t k = 0; k < backward->inputs.n && position < n_grads; k++) plan->back_grad[backward->inputs.v[k]] = (int32_t)position++;
-  for (dc_cid c = 1; c < backward->containers.n; c++) {
-    uint8_t role = dc_cont(backward, c)->role;
-    if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
-      plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
-    plan->back_arg[c] = -1;
-    for (uint32_t k = 0; k < f->n_args; k++)
-      if (plan->back_feed[c] && f->args[k] == plan->back_feed[c]) plan->back_arg[c] = (int32_t)k;
-  }
-  find_reads(f, plan, backward);
-}
-
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
   dc_target target = {f->session.ops, f->session.natives, f->options.natives, f->session.jit, f->options.backend};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
-  if (backward) connect_backward(f, plan, forward, backward);
   plan->wrt = graphs->wrt;
+  if (backward) dc_plan_connect(f, plan, forward, backward);
   dc_status status = dc_program_create(&target, forward, &plan->forward);
   if (!status) graphs->forward = NULL;
   if (!status && backward) status = dc_program_create(&target, backward, &plan->backward);
@@ -319,7 +235,7 @@ static dc_status find_plan(dc_function *f, const dc_array *arrays, bool exact, d
   for (dc_plan_handle *p = f->plans; p; p = p->next)
     if (p->key == key && p->exact == exact) return *out = f->last = p, DC_OK;
   DC_TRY(compile(f, arrays, exact, out));
-  (*out)->exact = exact;
+  (*out)->exact = exact, (*out)->id = ++f->last_id;
   (*out)->key = plan_key(f, arrays, exact); /* compiling may have learnt of '#' arguments */
   (*out)->next = f->plans, f->plans = *out, f->last = *out;
   if (f->observer) observe_plan(f, *out);
@@ -394,42 +310,11 @@ void dc_call_end(dc_call *call) {
   *call = (dc_call){0};
 }
 
-static void describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out) {
-  const dc_container *k = dc_cont(dc_program_graph(program), c);
-  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->rank = k->rank;
-  dc_binding_dims(binding, c, out->dims);
-}
-
-void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) { describe(call->plan->forward, call->forward, call->plan->outputs[k], out); }
+void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) { dc_call_describe(call->plan->forward, call->forward, call->plan->outputs[k], out); }
 
 uint64_t dc_call_saved_bytes(const dc_call *call) { return dc_binding_saved_bytes(call->forward); }
 
 dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved) {
   for (uint32_t k = 0; k < call->n_outputs; k++) call->buffers[call->plan->outputs[k]] = outputs[k];
   return dc_program_run(call->plan->forward, call->forward, call->buffers, saved);
-}
-
-bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out) {
-  dc_cid gradient = call->plan->wrt[k].gradient;
-  if (gradient) describe(call->plan->backward, call->backward, gradient, out);
-  return gradient != 0;
-}
-
-dc_status dc_call_backward(dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *const *gradients) {
-  const dc_plan_handle *plan = call->plan;
-  const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
-  void **buffers = calloc(backward->containers.n, sizeof *buffers);
-  if (!buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
-  for (dc_cid c = 1; c < backward->containers.n; c++) {
-    dc_cid source = plan->back_feed[c];
-    if (plan->back_grad[c] >= 0) buffers[c] = grad_outputs[plan->back_grad[c]];
-    if (!source) continue;
-    if (dc_cont(forward, source)->role == DC_ROLE_SAVED) buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
-    if (plan->back_arg[c] >= 0) buffers[c] = arrays[plan->back_arg[c]].data;
-  }
-  for (uint32_t k = 0; k < call->function->options.n_wrt; k++)
-    if (plan->wrt[k].gradient) buffers[plan->wrt[k].gradient] = gradients[k];
-  dc_status status = dc_program_run(plan->backward, call->backward, buffers, NULL);
-  free(buffers);
-  return status;
 }

@@ -85,6 +85,18 @@ uint64_t dc_binding_saved_offset(const dc_binding *binding, dc_cid c);
  * program the caller sets them.  Thread-safe: each run takes an arena from the program's pool. */
 DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void **buffers, void *saved);
 
+/* The same in pieces: begin; then place and until, as often as there are pieces; then end.  Buffers that earlier steps
+ * do not touch may be NULL until the place before a step that does.  Steps count from 0, in the order of the nodes of
+ * all states; `until` runs those before `end`. */
+typedef struct {
+  dc_binding *binding;
+  struct dc_run_state *state;
+  uint32_t step;
+} dc_run;
+DC_MUST_USE dc_status dc_run_begin(dc_program *program, dc_binding *binding, dc_run *out);
+void dc_run_place(dc_run *run, void *const *buffers, void *saved);
+DC_MUST_USE dc_status dc_run_until(dc_run *run, uint32_t end);
+void dc_run_end(dc_run *run);
 
 /* For reports: the steps of a program under the binding used last, and where its containers lie. */
 typedef struct {

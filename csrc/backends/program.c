@@ -23,13 +23,13 @@ typedef struct {
   uint64_t nanoseconds, runs;       /* while timing is on */
 } step;
 
-typedef struct run_state {
-  struct run_state *next;
+typedef struct dc_run_state {
+  struct dc_run_state *next;
   char *arena;
   uint64_t arena_bytes;
   void **table;    /* by container */
   void **pointers; /* of all steps, each with a leading slot for the error flag */
-} run_state;
+} dc_run_state;
 
 struct dc_binding {
   dc_program *program;
@@ -40,7 +40,7 @@ struct dc_binding {
   dc_plan plan;
   dc_native_call **natives; /* by step */
   double work;
-  run_state *idle;
+  dc_run_state *idle;
   uint32_t n_idle;
 };
 
@@ -116,7 +116,7 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   return status;
 }
 
-static void destroy_state(run_state *s) {
+static void destroy_state(dc_run_state *s) {
   if (s->arena_bytes) munmap(s->arena, s->arena_bytes);
   free(s->table);
   free(s->pointers);
@@ -124,7 +124,7 @@ static void destroy_state(run_state *s) {
 }
 
 static void destroy_binding(dc_binding *b) {
-  for (run_state *s = b->idle, *next; s; s = next) {
+  for (dc_run_state *s = b->idle, *next; s; s = next) {
     next = s->next;
     destroy_state(s);
   }
@@ -269,9 +269,9 @@ uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan
 
 /* ---- running ---- */
 
-static dc_status new_state(const dc_binding *b, run_state **out) {
+static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   const dc_program *p = b->program;
-  run_state *s = calloc(1, sizeof *s);
+  dc_run_state *s = calloc(1, sizeof *s);
   if (!s) return dc_error(DC_ERR_MEMORY, "out of memory");
   s->table = calloc(p->graph->containers.n, sizeof *s->table);
   s->pointers = calloc(p->n_buffers + 1, sizeof *s->pointers);
@@ -286,7 +286,7 @@ static dc_status new_state(const dc_binding *b, run_state **out) {
   return *out = s, DC_OK;
 }
 
-static dc_status take_state(dc_binding *b, run_state **out) {
+static dc_status take_state(dc_binding *b, dc_run_state **out) {
   pthread_mutex_lock(&b->program->lock);
   *out = b->idle;
   if (b->idle) b->idle = b->idle->next, b->n_idle--;
@@ -294,7 +294,7 @@ static dc_status take_state(dc_binding *b, run_state **out) {
   return *out ? DC_OK : new_state(b, out);
 }
 
-static void give_state(dc_binding *b, run_state *s) {
+static void give_state(dc_binding *b, dc_run_state *s) {
   pthread_mutex_lock(&b->program->lock);
   bool keep = b->n_idle < MAX_IDLE_STATES;
   if (keep) s->next = b->idle, b->idle = s, b->n_idle++;
@@ -302,7 +302,7 @@ static void give_state(dc_binding *b, run_state *s) {
   if (!keep) destroy_state(s);
 }
 
-static void fill_table(const dc_binding *b, run_state *s, void *const *given, char *saved) {
+static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given, char *saved) {
   const dc_program *p = b->program;
   const dc_plan *plan = &b->plan;
   for (dc_cid c = 1; c < p->graph->containers.n; c++) {
@@ -327,7 +327,7 @@ static uint64_t nanoseconds(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static dc_status run_step(const dc_binding *b, const run_state *s, uint32_t k) {
+static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
   const dc_program *p = b->program;
   const step *st = &p->steps[k];
   void **pointers = s->pointers + st->first_buffer;
@@ -341,7 +341,7 @@ static dc_status run_step(const dc_binding *b, const run_state *s, uint32_t k) {
   return error ? index_error(p, st) : DC_OK;
 }
 
-static dc_status time_step(const dc_binding *b, const run_state *s, uint32_t k) {
+static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
   const dc_program *p = b->program;
   step *st = &p->steps[k];
   if (p->observer) p->observer(p->observer_context, p->graph, st->node, true);
@@ -353,15 +353,34 @@ static dc_status time_step(const dc_binding *b, const run_state *s, uint32_t k) 
   return status;
 }
 
-dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
-  run_state *s;
+dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
   __atomic_add_fetch(&p->runs, 1, __ATOMIC_RELAXED);
+  *out = (dc_run){.binding = b};
   DC_TRY(ensure_compiled(p, b));
-  DC_TRY(take_state(b, &s));
-  fill_table(b, s, buffers, saved);
+  return take_state(b, &out->state);
+}
+
+void dc_run_place(dc_run *run, void *const *buffers, void *saved) { fill_table(run->binding, run->state, buffers, saved); }
+
+dc_status dc_run_until(dc_run *run, uint32_t end) {
+  const dc_program *p = run->binding->program;
   dc_status status = DC_OK;
-  for (uint32_t k = 0; k < p->n_steps && !status; k++) status = p->timing || p->observer ? time_step(b, s, k) : run_step(b, s, k);
-  give_state(b, s);
+  for (; run->step < end && !status; run->step++)
+    status = p->timing || p->observer ? time_step(run->binding, run->state, run->step) : run_step(run->binding, run->state, run->step);
+  return status;
+}
+
+void dc_run_end(dc_run *run) {
+  if (run->state) give_state(run->binding, run->state);
+  run->state = NULL;
+}
+
+dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
+  dc_run run;
+  DC_TRY(dc_run_begin(p, b, &run));
+  dc_run_place(&run, buffers, saved);
+  dc_status status = dc_run_until(&run, p->n_steps);
+  dc_run_end(&run);
   return status;
 }
 

@@ -15,7 +15,7 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *function_type, *call_type, *fast_type;
+  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *fast_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_empty, *apply; /* looked up on first use */
@@ -75,7 +75,7 @@ PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
-extern PyType_Spec graph_spec, function_spec, call_spec, fast_spec;
+extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, fast_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);
 

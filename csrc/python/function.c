@@ -1,32 +1,7 @@
-/* The Function type: a graph made callable on tensors and arrays, and one recorded Call. */
+/* The Function type: a graph made callable on tensors and arrays. */
 #include <string.h>
 
-#include "python/binding.h"
-
-enum { MAX_ARGS = 4096 };
-
-typedef struct {
-  PyObject_HEAD
-  dc_function *function;
-  PyObject *post_onnx, *post_autodiff, *post_compile;
-  PyObject *observer;  /* called around each step, or NULL */
-  PyObject *params;    /* tuple of tensors */
-  PyObject *positions; /* of each wrt among inputs and parameters */
-  uint32_t n_inputs, n_params, n_wrt;
-  int training;
-  bool torch; /* results are tensors whatever the inputs are */
-} FunctionObject;
-
-/* A forward whose backward may follow. */
-typedef struct {
-  PyObject_HEAD
-  FunctionObject *function;
-  dc_call call;
-  tensor_view *views;
-  uint32_t n_views;
-  void *saved;
-  bool torch;
-} CallObject;
+#include "python/function.h"
 
 /* ---- hooks ---- */
 
@@ -159,6 +134,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->params);
   Py_CLEAR(self->observer);
   Py_CLEAR(self->positions);
+  Py_CLEAR(self->parts);
   return 0;
 }
 
@@ -173,7 +149,7 @@ static void function_dealloc(FunctionObject *self) {
 
 /* ---- arguments ---- */
 
-static void release_views(tensor_view *views, uint32_t n) {
+void release_views(tensor_view *views, uint32_t n) {
   for (uint32_t k = 0; views && k < n; k++) release_view(&views[k]);
   PyMem_Free(views);
 }
@@ -199,7 +175,7 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_s
   return views;
 }
 
-static dc_array *arrays_of(const tensor_view *views, uint32_t n) {
+dc_array *arrays_of(const tensor_view *views, uint32_t n) {
   dc_array *arrays = PyMem_Calloc(n + 1, sizeof *arrays);
   for (uint32_t k = 0; arrays && k < n; k++) arrays[k] = views[k].array;
   return arrays;
@@ -262,7 +238,7 @@ static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
   PyMem_Free(arrays);
   PyObject *outputs = status ? NULL : run_forward(state, &call, torch, &saved);
   if (status) raise_call(state, status);
-  CallObject *record = outputs && self->training ? PyObject_New(CallObject, state->call_type) : NULL;
+  PyObject *record = outputs && self->training ? call_new(self, &call, views, n, saved, torch) : NULL;
   if (outputs && self->training && !record) Py_CLEAR(outputs);
   if (!record) {
     if (!status) dc_call_end(&call);
@@ -270,8 +246,6 @@ static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
     release_views(views, n);
     return outputs ? Py_BuildValue("(NO)", outputs, Py_None) : NULL;
   }
-  record->function = (FunctionObject *)Py_NewRef(self);
-  record->call = call, record->views = views, record->n_views = n, record->saved = saved, record->torch = torch;
   return Py_BuildValue("(NN)", outputs, record);
 }
 
@@ -318,105 +292,6 @@ static PyObject *function_set_params(FunctionObject *self, PyObject *list) {
 
 /* ---- backward ---- */
 
-static PyObject *make_gradients(module_state *state, CallObject *self, void **data) {
-  uint32_t n = self->function->n_wrt;
-  PyObject *list = PyTuple_New(n);
-  for (uint32_t k = 0; list && k < n; k++) {
-    dc_array shape;
-    data[k] = NULL;
-    PyObject *item = dc_call_gradient(&self->call, k, &shape) ? new_tensor(state, &shape, self->torch, &data[k]) : Py_NewRef(Py_None);
-    if (!item) Py_CLEAR(list);
-    else PyTuple_SET_ITEM(list, k, item);
-  }
-  return list;
-}
-
-static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_array *given) {
-  dc_array want;
-  dc_call_output(call, output, &want);
-  bool same = want.dtype == given->dtype && want.rank == given->rank && memcmp(want.dims, given->dims, want.rank * sizeof *want.dims) == 0;
-  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output %u has another type or shape than the output", output);
-}
-
-/* The gradients that a backward pass is given, by floating output; NULL data until filled. */
-typedef struct {
-  tensor_view view;
-  void *zeros; /* of the pool, where the caller has none */
-  void *data;
-} given_gradient;
-
-static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, given_gradient *out) {
-  dc_array shape;
-  dc_call_output(call, output, &shape);
-  uint64_t bytes = dc_array_bytes(&shape);
-  out->data = out->zeros = dc_buffer_take(state->pool, bytes);
-  if (!out->data) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient of zeros", (unsigned long long)bytes);
-  memset(out->data, 0, bytes);
-  return DC_OK;
-}
-
-/* Reads grads[k] for output k; an exception may be set instead of a status. */
-static dc_status read_gradients(CallObject *self, PyObject *grads, given_gradient *given, void **data) {
-  module_state *state = state_of((PyObject *)self);
-  uint32_t n = 0;
-  if (PyTuple_GET_SIZE(grads) != (Py_ssize_t)self->call.n_outputs)
-    return dc_error(DC_ERR_VALUE, "expected a gradient or None for each of %u outputs, got %zd", self->call.n_outputs, PyTuple_GET_SIZE(grads));
-  for (uint32_t k = 0; k < self->call.n_outputs; k++) {
-    dc_array shape;
-    PyObject *item = PyTuple_GET_ITEM(grads, k);
-    dc_call_output(&self->call, k, &shape);
-    if (!dc_dtype_is_float(shape.dtype)) continue;
-    given_gradient *g = &given[n];
-    if (item == Py_None) DC_TRY(zero_gradient(state, &self->call, k, g));
-    else if (view_tensor(state, item, &g->view)) return DC_OK;
-    else DC_TRY(check_gradient(&self->call, k, &g->view.array));
-    if (item != Py_None) g->data = g->view.array.data;
-    data[n++] = g->data;
-  }
-  return DC_OK;
-}
-
-/* backward(grads): one gradient or None for each output; returns one for each wrt, None where it is zero. */
-static PyObject *call_backward(CallObject *self, PyObject *grads) {
-  module_state *state = state_of((PyObject *)self);
-  PyObject *items = PySequence_Tuple(grads);
-  if (!items) return NULL;
-  uint32_t n = self->call.n_outputs;
-  given_gradient *given = PyMem_Calloc(n + 1, sizeof *given);
-  void **grad_data = PyMem_Calloc(n + 1, sizeof *grad_data), **data = PyMem_Calloc(self->function->n_wrt + 1, sizeof *data);
-  dc_array *arrays = arrays_of(self->views, self->n_views);
-  dc_status status = given && grad_data && data && arrays ? read_gradients(self, items, given, grad_data) : dc_error(DC_ERR_MEMORY, "out of memory");
-  PyObject *out = status || PyErr_Occurred() ? NULL : make_gradients(state, self, data);
-  if (out) {
-    Py_BEGIN_ALLOW_THREADS
-    status = dc_call_backward(&self->call, arrays, grad_data, self->saved, data);
-    Py_END_ALLOW_THREADS
-  }
-  if (status) raise_status(state, status);
-  if (status) Py_CLEAR(out);
-  for (uint32_t k = 0; given && k < n; k++) {
-    release_view(&given[k].view);
-    dc_buffer_give(state->pool, given[k].zeros);
-  }
-  PyMem_Free(given);
-  PyMem_Free(grad_data);
-  PyMem_Free(data);
-  PyMem_Free(arrays);
-  Py_DECREF(items);
-  return out;
-}
-
-static void call_dealloc(CallObject *self) {
-  PyTypeObject *type = Py_TYPE(self);
-  module_state *state = state_of((PyObject *)self);
-  dc_call_end(&self->call);
-  dc_buffer_give(state->pool, self->saved);
-  release_views(self->views, self->n_views);
-  Py_DECREF(self->function);
-  PyObject_Free(self);
-  Py_DECREF(type);
-}
-
 /* vjp(inputs, output_grads) -> (outputs, gradients); None for a gradient that is identically zero. */
 static PyObject *function_vjp(FunctionObject *self, PyObject *args) {
   PyObject *inputs, *grads;
@@ -424,7 +299,7 @@ static PyObject *function_vjp(FunctionObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OO", &inputs, &grads)) return NULL;
   if (!self->training) return PyErr_Format(state->errors[DC_ERR_VALUE], "the function was made without wrt");
   PyObject *tuple = PySequence_Tuple(inputs), *pair = tuple ? function_run(self, tuple) : NULL;
-  PyObject *gradients = pair ? call_backward((CallObject *)PyTuple_GET_ITEM(pair, 1), grads) : NULL;
+  PyObject *gradients = pair ? call_backward(PyTuple_GET_ITEM(pair, 1), grads) : NULL;
   PyObject *out = gradients ? Py_BuildValue("(ON)", PyTuple_GET_ITEM(pair, 0), gradients) : NULL;
   Py_XDECREF(tuple);
   Py_XDECREF(pair);
@@ -507,7 +382,3 @@ static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_
                                        {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
                                        {0, NULL}};
 PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
-
-static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {0, NULL}};
-PyType_Spec call_spec = {"dcml._core.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};

@@ -145,9 +145,10 @@ static int core_exec(PyObject *module) {
   state->graph_type = add_type(module, &graph_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
+  state->backward_type = add_type(module, &backward_spec);
   state->fast_type = add_type(module, &fast_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
-  bool made = state->graph_type && state->function_type && state->call_type && state->fast_type && state->requires_grad;
+  bool made = state->graph_type && state->function_type && state->call_type && state->backward_type && state->fast_type && state->requires_grad;
   return state->pool && made ? 0 : -1;
 }
 
@@ -157,6 +158,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->graph_type);
   Py_VISIT(state->function_type);
   Py_VISIT(state->call_type);
+  Py_VISIT(state->backward_type);
   Py_VISIT(state->fast_type);
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
@@ -170,6 +172,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->graph_type);
   Py_CLEAR(state->function_type);
   Py_CLEAR(state->call_type);
+  Py_CLEAR(state->backward_type);
   Py_CLEAR(state->fast_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);

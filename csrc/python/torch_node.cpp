@@ -1,7 +1,11 @@
-/* The autograd node of a compiled function, against ATen: the same as pytorch/autograd.py in a fraction of the time.
+/* The autograd nodes of a compiled function, against ATen: the same as pytorch/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, autograd.py
- * serves.  It knows a function by its methods (_run, params, wrt_positions, backward_reads) and a call by backward(grads). */
+ * serves.  It knows a function by _run and params, a call by parts and start(grads), a backward pass by next().
+ *
+ * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
+ * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
+ * in place, and hooks on them have run, before the next part begins. */
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -37,9 +41,9 @@ class Reference {
 
 /* Names of attributes, made once. */
 struct Names {
-  PyObject *run = PyUnicode_InternFromString("_run"), *backward = PyUnicode_InternFromString("backward");
-  PyObject *params = PyUnicode_InternFromString("params"), *wrt = PyUnicode_InternFromString("wrt_positions");
-  PyObject* reads = PyUnicode_InternFromString("backward_reads");
+  PyObject *run = PyUnicode_InternFromString("_run"), *params = PyUnicode_InternFromString("params");
+  PyObject *parts = PyUnicode_InternFromString("parts"), *start = PyUnicode_InternFromString("start");
+  PyObject* next = PyUnicode_InternFromString("next");
 };
 
 const Names& names() {
@@ -58,12 +62,36 @@ struct Gil {
   throw error;
 }
 
+/* ---- tokens ---- */
+
+void drop_token(void* context) { delete static_cast<Reference*>(context); }
+
+/* A tensor that owns a backward pass. */
+at::Tensor token_of(PyObject* pass) {
+  static_assert(sizeof(Reference) >= sizeof(float), "anomaly detection reads it as a number");
+  auto* held = new Reference(pass);
+  return at::for_blob(held, {1}).context(held, drop_token).options(at::TensorOptions().dtype(at::kFloat)).make_tensor();
+}
+
+PyObject* pass_of(const variable_list& grads) {
+  bool ours = grads.size() == 1 && grads[0].defined() && grads[0].storage().data_ptr().get_deleter() == drop_token;
+  TORCH_CHECK(ours, "a hook replaced what a compiled function passes between the parts of its backward pass");
+  return Py_NewRef(static_cast<Reference*>(grads[0].storage().data_ptr().get_context())->get());
+}
+
+/* ---- nodes ---- */
+
 class CompiledBackward : public torch::autograd::Node {
  public:
-  /* reads: the tensors whose contents the backward pass needs as they are now */
-  CompiledBackward(PyObject* call, const variable_list& reads) : call_(call) {
+  /* reads: the tensors whose contents this part needs as they are now; later: the node of the next part, or null */
+  CompiledBackward(PyObject* call, const variable_list& completes, const variable_list& reads,
+                   const c10::intrusive_ptr<torch::autograd::Node>& later)
+      : call_(call), has_later_(later != nullptr) {
     saved_.reserve(reads.size());
     for (const auto& variable : reads) saved_.emplace_back(variable, /*is_output=*/false);
+    auto edges = torch::autograd::collect_next_edges(completes);
+    if (has_later_) edges.emplace_back(later, 0);
+    set_next_edges(std::move(edges));
   }
 
   /* The next output of the function, in order. */
@@ -71,6 +99,8 @@ class CompiledBackward : public torch::autograd::Node {
     has_gradient_.push_back(at::isFloatingType(output.scalar_type()));
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
+
+  void follow(const at::Tensor& token) { add_input_metadata(token), is_first_ = false; }
 
   std::string name() const override { return "CompiledBackward"; }
 
@@ -85,54 +115,83 @@ class CompiledBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(call_.get(), torch::autograd::ERR_BACKWARD_TWICE);
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
-    variable_list results = run(grads);
-    if (!at::GradMode::is_enabled()) return results;
+    at::Tensor token;
+    variable_list results = once(run(grads, &token));
+    if (has_later_) results.push_back(std::move(token));
+    return results;
+  }
+
+ private:
+  /* If a graph is asked for: results that raise when they are differentiated. */
+  static variable_list once(variable_list results) {
+    if (!at::GradMode::is_enabled() || results.empty()) return results;
     for (auto& result : results) /* the error needs something to hang on, whatever the given gradients require */
       if (result.defined()) result = result.detach().set_requires_grad(true);
     torch::autograd::DelayedError error("a compiled function cannot be differentiated twice", (int64_t)results.size());
     return error.apply(std::move(results));
   }
 
- private:
-  variable_list run(const variable_list& grads) {
-    Gil gil;
-    at::AutoGradMode off(false);
+  PyObject* start(const variable_list& grads) {
     THPObjectPtr given(PyTuple_New((Py_ssize_t)has_gradient_.size()));
-    if (!given) rethrow();
-    for (size_t k = 0, next = 0; k < has_gradient_.size(); k++) {
+    for (size_t k = 0, next = 0; given && k < has_gradient_.size(); k++) {
       at::Tensor grad = has_gradient_[k] ? grads[next++] : at::Tensor();
       PyTuple_SET_ITEM(given.get(), k, grad.defined() ? THPVariable_Wrap(grad) : Py_NewRef(Py_None));
     }
-    THPObjectPtr made(PyObject_CallMethodOneArg(call_.get(), names().backward, given));
+    return given ? PyObject_CallMethodOneArg(call_.get(), names().start, given) : nullptr;
+  }
+
+  variable_list run(const variable_list& grads, at::Tensor* token) {
+    Gil gil;
+    at::AutoGradMode off(false);
+    THPObjectPtr pass(is_first_ ? start(grads) : pass_of(grads));
+    THPObjectPtr made(pass ? PyObject_CallMethodNoArgs(pass, names().next) : nullptr);
     if (!made) rethrow();
     variable_list results((size_t)PyTuple_GET_SIZE(made.get()));
     for (size_t k = 0; k < results.size(); k++) {
       PyObject* item = PyTuple_GET_ITEM(made.get(), k);
       if (item != Py_None) results[k] = THPVariable_Unpack(item);
     }
+    if (has_later_) *token = token_of(pass.release());
     return results;
   }
 
   std::mutex mutex_; /* two threads may run the backward of one graph */
   Reference call_;
+  bool is_first_ = true, has_later_;
   std::vector<bool> has_gradient_; /* by output: is it floating point? */
   std::vector<torch::autograd::SavedVariable> saved_;
 };
 
-/* Tensors by their positions among inputs and parameters, which an attribute of the function lists. */
-bool collect(PyObject* function, PyObject* inputs, PyObject* attribute, variable_list* out) {
-  THPObjectPtr positions(PyObject_GetAttr(function, attribute)), params(PyObject_GetAttr(function, names().params));
-  if (!positions || !params) return false;
-  Py_ssize_t n = PyTuple_GET_SIZE(inputs);
-  out->reserve((size_t)PyTuple_GET_SIZE(positions.get()));
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(positions.get()); k++) {
-    Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions.get(), k));
-    PyObject* tensor = at < n ? PyTuple_GET_ITEM(inputs, at) : PyTuple_GET_ITEM(params.get(), at - n);
-    TORCH_CHECK_TYPE(THPVariable_Check(tensor), "expected tensors, got ", Py_TYPE(tensor)->tp_name);
-    out->push_back(THPVariable_Unpack(tensor));
-    TORCH_CHECK(!out->back()._fw_grad(0).defined(), "a compiled function has no forward-mode derivative");
+/* The tensors of one call, inputs and then parameters. */
+struct Arguments {
+  PyObject *inputs, *params;
+
+  variable_list at(PyObject* positions) const {
+    variable_list out;
+    Py_ssize_t n = PyTuple_GET_SIZE(inputs);
+    out.reserve((size_t)PyTuple_GET_SIZE(positions));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(positions); k++) {
+      Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, k));
+      PyObject* tensor = at < n ? PyTuple_GET_ITEM(inputs, at) : PyTuple_GET_ITEM(params, at - n);
+      TORCH_CHECK_TYPE(THPVariable_Check(tensor), "expected tensors, got ", Py_TYPE(tensor)->tp_name);
+      out.push_back(THPVariable_Unpack(tensor));
+      TORCH_CHECK(!out.back()._fw_grad(0).defined(), "a compiled function has no forward-mode derivative");
+    }
+    return out;
   }
-  return true;
+};
+
+/* The chain of nodes of a call, from the last part to the first, which is returned. */
+c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* call, PyObject* parts, const Arguments& arguments) {
+  c10::intrusive_ptr<CompiledBackward> later;
+  for (Py_ssize_t k = PyTuple_GET_SIZE(parts); k-- > 0;) {
+    PyObject* part = PyTuple_GET_ITEM(parts, k);
+    auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), arguments.at(PyTuple_GET_ITEM(part, 0)),
+                                                      arguments.at(PyTuple_GET_ITEM(part, 1)), later);
+    if (k > 0) node->follow(at::empty({1}));
+    later = std::move(node);
+  }
+  return later;
 }
 
 void check_transforms() {
@@ -145,15 +204,14 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(n_args == 2 && PyTuple_Check(args[1]), "expected a function and a tuple of inputs");
   check_transforms();
-  variable_list wrt, reads;
-  if (!collect(args[0], args[1], names().wrt, &wrt)) return nullptr;
-  THPObjectPtr pair(PyObject_CallMethodOneArg(args[0], names().run, args[1]));
+  THPObjectPtr params(PyObject_GetAttr(args[0], names().params));
+  THPObjectPtr pair(params ? PyObject_CallMethodOneArg(args[0], names().run, args[1]) : nullptr);
   if (!pair) return nullptr;
   PyObject *outputs = PyTuple_GET_ITEM(pair.get(), 0), *call = PyTuple_GET_ITEM(pair.get(), 1);
   if (call == Py_None || !at::GradMode::is_enabled()) return Py_NewRef(outputs);
-  if (!collect(args[0], args[1], names().reads, &reads)) return nullptr;
-  auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), reads);
-  node->set_next_edges(torch::autograd::collect_next_edges(wrt));
+  THPObjectPtr parts(PyObject_GetAttr(call, names().parts));
+  if (!parts) return nullptr;
+  auto node = make_nodes(call, parts, {args[1], params.get()});
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
     node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), node);
   return Py_NewRef(outputs);

@@ -134,6 +134,27 @@ static void an_index_out_of_range_ends_the_run_with_an_error(void) {
   }
 }
 
+static void a_run_goes_on_where_it_stopped(void) {
+  dc_program *p = make("graph g { input X: f32[2] temp Y: f32[2] temp Z: f32[2] outputs Y, Z state s { map i in 0:2 { Y[i] = X[i] + 1.0f } map i in 0:2 { Z[i] = X[i] * Y[i] } } }",
+                       DC_BACKEND_INTERP);
+  float x[] = {1, 2}, y[2] = {0}, z[2] = {0};
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  buffers[find(p, "X")] = x, buffers[find(p, "Y")] = y;
+  dc_binding *b = bind(p, 0);
+  dc_run run;
+  CHECK_OK(dc_run_begin(p, b, &run));
+  dc_run_place(&run, buffers, NULL);
+  CHECK_OK(dc_run_until(&run, 1));
+  CHECK(y[0] == 2 && y[1] == 3 && z[0] == 0);
+  buffers[find(p, "Z")] = z; /* needed from here on */
+  dc_run_place(&run, buffers, NULL);
+  CHECK_OK(dc_run_until(&run, 2));
+  CHECK(z[0] == 2 && z[1] == 6);
+  dc_run_end(&run);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
 /* ---- threads ---- */
 
 typedef struct {
@@ -173,6 +194,7 @@ int main(void) {
   constants_are_the_programs_own();
   saved_values_lie_in_the_callers_block();
   an_index_out_of_range_ends_the_run_with_an_error();
+  a_run_goes_on_where_it_stopped();
   one_program_runs_in_many_threads();
   dc_jit_destroy(jit);
   snprintf(command, sizeof command, "rm -r %s", folder);

@@ -12,7 +12,8 @@ def test_semantics_with_the_python_node():
     if autograd.apply is autograd.apply_in_python:
         pytest.skip("the Python node is the one that all other tests use")
     here = os.path.dirname(__file__)
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", os.path.join(here, "test_semantics.py")],
+    files = [os.path.join(here, f"test_{name}.py") for name in ("semantics", "parts")]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", *files],
                           capture_output=True, text=True, timeout=600,
                           env={**os.environ, "DCML_AUTOGRAD": "python", "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0, done.stdout[-3000:]

@@ -1,9 +1,12 @@
-"""The autograd node of a compiled function.
+"""The autograd nodes of a compiled function.
 
 The one idea: the core's Call keeps what the backward pass needs in one block of its own; torch is
 shown the tensors that it reads too, so that it notices a second backward and changes in place.
-csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the node here
-serves every other torch.  DCML_AUTOGRAD=python or c++ chooses one.
+A node for each part of the backward pass: the first hangs on the outputs, each later one on the one
+before it, whose last result, a token, carries the pass.  The engine runs what accumulates gradients
+first, so that these are in place, and hooks on them have run, before the next part begins.
+csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the nodes here
+serve every other torch.  DCML_AUTOGRAD=python or c++ chooses one.
 Must not know: plans, graphs or modules.
 """
 import os
@@ -13,25 +16,36 @@ import torch
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, function, n_inputs, *tensors):
-        outputs, ctx.call = function._run(tensors[:n_inputs])
-        ctx.positions = function.wrt_positions
+    def forward(ctx, call, part, results, reads, later, *completes):
+        """results: what hangs on this node; reads: the tensors that must stay as they are; later: the next part's
+        token, or None; completes: the tensors whose gradients this part completes."""
+        ctx.call, ctx.first, ctx.last = call, part == 0, later is None
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[o for o in outputs if not o.dtype.is_floating_point])
-        # what the backward pass reads must stay as it is; one tensor at least, so that a second backward is noticed
-        ctx.save_for_backward(torch.empty(0), *[tensors[p] for p in function.backward_reads])
-        ctx.n_tensors = len(tensors)
-        return outputs
+        ctx.mark_non_differentiable(*[r for r in results if not r.dtype.is_floating_point])
+        ctx.save_for_backward(torch.empty(0), *reads)  # one at least, so that a second backward is noticed
+        return tuple(results)
 
     @staticmethod
     def backward(ctx, *grads):
         ctx.saved_tensors  # noqa: B018  (raises if the graph was freed or a tensor changed in place)
-        result = [None] * ctx.n_tensors
         with torch.no_grad():
-            found = ctx.call.backward(grads)
-        for position, grad in zip(ctx.positions, _once(found)):
-            result[position] = grad
-        return (None, None, *result)
+            run = ctx.call.start(grads) if ctx.first else _pass_of(grads[0])
+            found = run.next()
+        return (None, None, None, None, None if ctx.last else _token(run), *_once(found))
+
+
+def _token(run=None):
+    """A tensor that carries a backward pass."""
+    token = torch.zeros(1)
+    token.backward_pass = run
+    return token
+
+
+def _pass_of(token):
+    run = getattr(token, "backward_pass", None)
+    if run is None:
+        raise RuntimeError("a hook replaced what a compiled function passes between the parts of its backward pass")
+    return run
 
 
 def _once(grads):
@@ -43,8 +57,16 @@ def _once(grads):
 
 
 def apply_in_python(function, inputs):
-    """As apply, by the node above."""
-    return _Node.apply(function, len(inputs), *inputs, *(function.params or ()))
+    """As apply, by the nodes above."""
+    tensors = (*inputs, *(function.params or ()))
+    with torch.no_grad():
+        results, call = function._run(inputs)
+    later = None
+    for part, (completes, reads) in reversed(list(enumerate(call.parts))):
+        hanging = [_token()] if part else results
+        made = _Node.apply(call, part, hanging, [tensors[p] for p in reads], later, *[tensors[p] for p in completes])
+        later = made[0] if part else None
+    return made
 
 
 def _choose():

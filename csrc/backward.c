@@ -1,0 +1,210 @@
+/* The backward pass of a call.
+ *
+ * It runs in parts, each of which completes some gradients, so that a caller can use those (send them to other
+ * processes, step an optimizer, free them) while later ones are computed: a part ends where the gradients that it
+ * completes exceed PART_BYTES.  Small functions have one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "function.h"
+
+enum { PART_BYTES = 1 << 20 }; /* the first bucket of torch's DistributedDataParallel */
+
+/* ---- what a plan knows ---- */
+
+static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+  plan->back_symbol = DC_NEW_ARRAY(&plan->arena, dc_sym, backward->pool.symbols.n);
+  for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
+    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
+    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
+      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) plan->back_symbol[s] = t;
+  }
+}
+
+/* Where each backward container gets its contents from. */
+static void connect_containers(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+  plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
+  plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  plan->back_arg = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  uint32_t n_grads = 0, position = 0;
+  for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
+  for (dc_cid c = 1; c < backward->containers.n; c++) plan->back_grad[c] = -1;
+  for (uint32_t k = 0; k < backward->inputs.n && position < n_grads; k++) plan->back_grad[backward->inputs.v[k]] = (int32_t)position++;
+  for (dc_cid c = 1; c < backward->containers.n; c++) {
+    uint8_t role = dc_cont(backward, c)->role;
+    if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
+      plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
+    plan->back_arg[c] = -1;
+    for (uint32_t k = 0; k < f->n_args; k++)
+      if (plan->back_feed[c] && f->args[k] == plan->back_feed[c]) plan->back_arg[c] = (int32_t)k;
+  }
+}
+
+typedef struct {
+  const dc_graph *graph;
+  uint32_t step;
+  uint32_t *first, *last; /* by buffer: steps that touch it, from 1 on; 0: none */
+  const dc_plan_handle *plan;
+  uint32_t part, n_args;
+} visit;
+
+static void each_step(visit *v, void (*visit_step)(visit *v, dc_nid node)) {
+  v->step = 0;
+  for (uint32_t s = 0; s < v->graph->states.n; s++)
+    for (uint32_t k = 0; k < v->graph->states.v[s].scope.n; k++) {
+      v->step++;
+      visit_step(v, v->graph->states.v[s].scope.v[k]);
+    }
+}
+
+static void note_touch(void *context, dc_cid c, dc_use use, dc_nid by) {
+  visit *v = context;
+  dc_cid root = dc_container_root(v->graph, c);
+  (void)use, (void)by;
+  if (!v->first[root]) v->first[root] = v->step;
+  v->last[root] = v->step;
+}
+
+static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
+  visit *v = context;
+  int32_t arg = v->plan->back_arg[dc_container_root(v->graph, c)];
+  (void)by;
+  if (use == DC_USE_READ && arg >= 0) v->plan->part_reads[v->part * v->n_args + (uint32_t)arg] = true;
+}
+
+static void touches_of(visit *v, dc_nid node) { dc_node_uses(v->graph, node, note_touch, v); }
+static void reads_of(visit *v, dc_nid node) {
+  if (v->step > v->plan->part_end[v->part]) v->part++;
+  dc_node_uses(v->graph, node, note_read, v);
+}
+
+/* Bytes of a gradient whose extents are known now: that of a parameter. */
+static uint64_t gradient_bytes(const dc_graph *g, dc_cid c) {
+  uint64_t n = (uint64_t)dc_dtype_bytes((dc_dtype)dc_cont(g, c)->dtype);
+  for (uint32_t d = 0; d < dc_cont(g, c)->rank; d++) {
+    int64_t extent;
+    if (!dc_ex_is_int(&g->pool, dc_cont(g, c)->shape[d], &extent)) return 0;
+    n *= (uint64_t)extent;
+  }
+  return n;
+}
+
+static void end_parts(const dc_function *f, dc_plan_handle *plan, const visit *v) {
+  uint32_t n_steps = v->step;
+  uint64_t *completes = DC_NEW_ARRAY(&plan->arena, uint64_t, n_steps + 1), bytes = 0, left = 0;
+  for (uint32_t k = 0; k < f->options.n_wrt; k++) {
+    dc_cid gradient = plan->wrt[k].gradient;
+    if (gradient) completes[v->last[dc_container_root(v->graph, gradient)]] += gradient_bytes(v->graph, gradient);
+  }
+  for (uint32_t s = 0; s <= n_steps; s++) left += completes[s];
+  plan->part_end = DC_NEW_ARRAY(&plan->arena, uint32_t, n_steps + 1);
+  for (uint32_t s = 1; s < n_steps; s++) {
+    bytes += completes[s], left -= completes[s];
+    if (bytes < PART_BYTES || !left) continue;
+    plan->part_end[plan->n_parts++] = s;
+    bytes = 0;
+  }
+  plan->part_end[plan->n_parts++] = n_steps;
+}
+
+static uint32_t part_of(const dc_plan_handle *plan, uint32_t step) {
+  uint32_t part = 0;
+  while (plan->part_end[part] < step) part++;
+  return part;
+}
+
+static void find_parts(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
+  visit v = {.graph = backward, .plan = plan, .n_args = f->n_args};
+  v.first = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
+  v.last = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
+  each_step(&v, touches_of);
+  end_parts(f, plan, &v);
+  plan->first_part = DC_NEW_ARRAY(&plan->arena, uint32_t, f->options.n_wrt);
+  plan->ready_part = DC_NEW_ARRAY(&plan->arena, uint32_t, f->options.n_wrt);
+  for (uint32_t k = 0; k < f->options.n_wrt; k++) {
+    dc_cid root = dc_container_root(backward, plan->wrt[k].gradient);
+    plan->first_part[k] = part_of(plan, v.first[root]), plan->ready_part[k] = part_of(plan, v.last[root]);
+  }
+  plan->part_reads = DC_NEW_ARRAY(&plan->arena, bool, (size_t)plan->n_parts * f->n_args);
+  each_step(&v, reads_of);
+}
+
+void dc_plan_connect(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
+  connect_symbols(plan, forward, backward);
+  connect_containers(f, plan, forward, backward);
+  find_parts(f, plan, backward);
+}
+
+/* ---- what a call tells ---- */
+
+void dc_call_describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out) {
+  const dc_container *k = dc_cont(dc_program_graph(program), c);
+  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->rank = k->rank;
+  dc_binding_dims(binding, c, out->dims);
+}
+
+bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out) {
+  dc_cid gradient = call->plan->wrt[k].gradient;
+  if (gradient) dc_call_describe(call->plan->backward, call->backward, gradient, out);
+  return gradient != 0;
+}
+
+uint32_t dc_call_plan(const dc_call *call) { return call->plan->id; }
+uint32_t dc_call_parts(const dc_call *call) { return call->plan->n_parts; }
+uint32_t dc_call_ready(const dc_call *call, uint32_t k) { return call->plan->ready_part[k]; }
+bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg) {
+  return call->plan->part_reads[part * call->function->n_args + arg];
+}
+
+bool dc_function_backward_reads(const dc_function *f, uint32_t arg) {
+  bool found = false;
+  for (uint32_t part = 0; f->last && arg < f->n_args && part < f->last->n_parts; part++) found |= f->last->part_reads[part * f->n_args + arg];
+  return found;
+}
+
+/* ---- runs ---- */
+
+struct dc_backward_run {
+  const dc_call *call;
+  dc_run run;
+  uint32_t part;
+  void *buffers[]; /* by backward container */
+};
+
+dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out) {
+  const dc_plan_handle *plan = call->plan;
+  const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
+  dc_backward_run *run = calloc(1, sizeof *run + backward->containers.n * sizeof *run->buffers);
+  if (!run) return dc_error(DC_ERR_MEMORY, "out of memory");
+  run->call = call;
+  for (dc_cid c = 1; c < backward->containers.n; c++) {
+    dc_cid source = plan->back_feed[c];
+    if (plan->back_grad[c] >= 0) run->buffers[c] = grad_outputs[plan->back_grad[c]];
+    if (!source) continue;
+    if (dc_cont(forward, source)->role == DC_ROLE_SAVED) run->buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
+    if (plan->back_arg[c] >= 0) run->buffers[c] = arrays[plan->back_arg[c]].data;
+  }
+  dc_status status = dc_run_begin(plan->backward, call->backward, &run->run);
+  if (status) free(run);
+  else *out = run;
+  return status;
+}
+
+bool dc_backward_done(const dc_backward_run *run) { return run->part == run->call->plan->n_parts; }
+
+bool dc_backward_needs(const dc_backward_run *run, uint32_t k) {
+  return run->call->plan->wrt[k].gradient && run->call->plan->first_part[k] == run->part;
+}
+bool dc_backward_completes(const dc_backward_run *run, uint32_t k) { return run->call->plan->ready_part[k] == run->part; }
+
+void dc_backward_give(dc_backward_run *run, uint32_t k, void *data) { run->buffers[run->call->plan->wrt[k].gradient] = data; }
+
+dc_status dc_backward_next(dc_backward_run *run) {
+  dc_run_place(&run->run, run->buffers, NULL);
+  return dc_run_until(&run->run, run->call->plan->part_end[run->part++]);
+}
+
+void dc_backward_end(dc_backward_run *run) {
+  if (run) dc_run_end(&run->run);
+  free(run);
+}

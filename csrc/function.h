@@ -1,0 +1,44 @@
+/* What function.c (plans and forward) and backward.c (the backward pass of a call) share. */
+#ifndef DCML_FUNCTION_H
+#define DCML_FUNCTION_H
+
+#include "dcml.h"
+
+struct dc_plan_s {
+  dc_plan_handle *next;
+  uint32_t users, id;
+  uint64_t key;
+  bool exact; /* compiled for these shapes only */
+  dc_program *forward, *backward;
+  dc_grad_pair *wrt;
+  dc_cid *outputs;    /* of the forward graph, in order */
+  dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
+  int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
+  int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
+  dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
+  uint32_t n_parts, *part_end; /* the step before which each part of the backward pass ends */
+  uint32_t *first_part, *ready_part; /* by wrt: the part that touches its gradient first, and last */
+  bool *part_reads; /* by part and argument: it reads its contents */
+  dc_arena arena;
+};
+
+struct dc_function {
+  dc_session session;
+  dc_graph *graph;
+  dc_function_options options;
+  dc_arena arena;
+  dc_cid *args; /* inputs, then parameters */
+  uint32_t n_args, n_inputs;
+  bool *by_value;  /* by argument: its value decides shapes */
+  bool *by_shape;  /* by argument: the graph leaves its shape open */
+  dc_plan_handle *plans, *last;
+  uint32_t last_id;
+  dc_step_observer observer;
+  void *observer_context;
+};
+
+/* Fills what a plan knows of its backward graph; plan->wrt is set. */
+void dc_plan_connect(const dc_function *function, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward);
+void dc_call_describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out); /* type and dims */
+
+#endif

@@ -1,0 +1,251 @@
+/* The Call type, a forward whose backward may follow, and the Backward type, one backward pass of it in parts. */
+#include <string.h>
+
+#include "python/function.h"
+
+typedef struct {
+  PyObject_HEAD
+  FunctionObject *function;
+  dc_call call;
+  tensor_view *views;
+  uint32_t n_views;
+  void *saved;
+  bool torch;
+} CallObject;
+
+/* The gradients that a backward pass is given, by floating output. */
+typedef struct {
+  tensor_view view;
+  void *zeros; /* of the pool, where the caller has none */
+} given_gradient;
+
+typedef struct {
+  PyObject_HEAD
+  CallObject *call;
+  given_gradient *given;
+  uint32_t n_given;
+  PyObject **made; /* by wrt: a gradient that is begun and not yet handed out */
+  dc_backward_run *run;
+  bool running; /* in some thread */
+} BackwardObject;
+
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch) {
+  CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
+  if (!self) return NULL;
+  self->function = (FunctionObject *)Py_NewRef(function);
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->torch = torch;
+  return (PyObject *)self;
+}
+
+static void call_dealloc(CallObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  module_state *state = state_of((PyObject *)self);
+  dc_call_end(&self->call);
+  dc_buffer_give(state->pool, self->saved);
+  release_views(self->views, self->n_views);
+  Py_DECREF(self->function);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* ---- what a backward pass is given ---- */
+
+static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_array *given) {
+  dc_array want;
+  dc_call_output(call, output, &want);
+  bool same = want.dtype == given->dtype && want.rank == given->rank && memcmp(want.dims, given->dims, want.rank * sizeof *want.dims) == 0;
+  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output %u has another type or shape than the output", output);
+}
+
+static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, void **out) {
+  dc_array shape;
+  dc_call_output(call, output, &shape);
+  uint64_t bytes = dc_array_bytes(&shape);
+  *out = dc_buffer_take(state->pool, bytes);
+  if (!*out) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient of zeros", (unsigned long long)bytes);
+  memset(*out, 0, bytes);
+  return DC_OK;
+}
+
+/* Reads grads[k] for output k; an exception may be set instead of a status. */
+static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **data) {
+  module_state *state = state_of((PyObject *)self);
+  const dc_call *call = &self->call->call;
+  if (PyTuple_GET_SIZE(grads) != (Py_ssize_t)call->n_outputs)
+    return dc_error(DC_ERR_VALUE, "expected a gradient or None for each of %u outputs, got %zd", call->n_outputs, PyTuple_GET_SIZE(grads));
+  for (uint32_t k = 0; k < call->n_outputs; k++) {
+    dc_array shape;
+    PyObject *item = PyTuple_GET_ITEM(grads, k);
+    dc_call_output(call, k, &shape);
+    if (!dc_dtype_is_float(shape.dtype)) continue;
+    given_gradient *g = &self->given[self->n_given];
+    if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
+    else if (view_tensor(state, item, &g->view)) return DC_OK;
+    else DC_TRY(check_gradient(call, k, &g->view.array));
+    data[self->n_given++] = item == Py_None ? g->zeros : g->view.array.data;
+  }
+  return DC_OK;
+}
+
+static BackwardObject *new_backward(CallObject *call) {
+  BackwardObject *self = PyObject_New(BackwardObject, state_of((PyObject *)call)->backward_type);
+  if (!self) return NULL;
+  self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false;
+  self->given = PyMem_Calloc(call->call.n_outputs + 1, sizeof *self->given);
+  self->made = PyMem_Calloc(call->function->n_wrt + 1, sizeof *self->made);
+  if (self->given && self->made) return self;
+  Py_DECREF(self);
+  PyErr_NoMemory();
+  return NULL;
+}
+
+/* start(grads) -> Backward: one gradient or None for each output. */
+static PyObject *call_start(CallObject *self, PyObject *grads) {
+  module_state *state = state_of((PyObject *)self);
+  void *small[32], **data = self->call.n_outputs <= 32 ? small : PyMem_Calloc(self->call.n_outputs, sizeof *data);
+  PyObject *items = PySequence_Tuple(grads);
+  BackwardObject *out = items && data ? new_backward(self) : NULL;
+  dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
+  dc_status status = arrays ? read_gradients(out, items, data) : dc_error(DC_ERR_MEMORY, "out of memory");
+  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, &out->run);
+  if (PyErr_Occurred()) dc_status_free(status);
+  else if (status) raise_status(state, status);
+  if (PyErr_Occurred()) Py_CLEAR(out);
+  if (data != small) PyMem_Free(data);
+  PyMem_Free(arrays);
+  Py_XDECREF(items);
+  return (PyObject *)out;
+}
+
+static void backward_dealloc(BackwardObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  module_state *state = state_of((PyObject *)self);
+  dc_backward_end(self->run);
+  for (uint32_t k = 0; k < self->n_given; k++) {
+    release_view(&self->given[k].view);
+    dc_buffer_give(state->pool, self->given[k].zeros);
+  }
+  for (uint32_t k = 0; self->made && k < self->call->function->n_wrt; k++) Py_XDECREF(self->made[k]);
+  PyMem_Free(self->given);
+  PyMem_Free(self->made);
+  Py_DECREF(self->call);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* ---- the parts ---- */
+
+/* Makes the gradients that the next part begins. */
+static int make_gradients(BackwardObject *self) {
+  for (uint32_t k = 0; k < self->call->function->n_wrt; k++) {
+    dc_array shape;
+    void *data;
+    if (!dc_backward_needs(self->run, k)) continue;
+    dc_call_gradient(&self->call->call, k, &shape);
+    self->made[k] = new_tensor(state_of((PyObject *)self), &shape, self->call->torch, &data);
+    if (!self->made[k]) return -1;
+    dc_backward_give(self->run, k, data);
+  }
+  return 0;
+}
+
+static PyObject *take(PyObject **made) {
+  PyObject *out = *made ? *made : Py_NewRef(Py_None);
+  *made = NULL;
+  return out;
+}
+
+/* next() -> the gradients that the next part completes, in the order of wrt. */
+static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
+  module_state *state = state_of((PyObject *)self);
+  (void)unused;
+  if (self->running || dc_backward_done(self->run))
+    return PyErr_Format(state->errors[DC_ERR_VALUE], self->running ? "the backward pass is running" : "the backward pass has ended");
+  uint32_t n_wrt = self->call->function->n_wrt, n = 0;
+  for (uint32_t k = 0; k < n_wrt; k++) n += dc_backward_completes(self->run, k);
+  PyObject *out = make_gradients(self) ? NULL : PyTuple_New(n);
+  if (!out) return NULL;
+  bool small[64], *complete = n_wrt <= 64 ? small : PyMem_Calloc(n_wrt, sizeof *complete);
+  if (!complete) return Py_DECREF(out), PyErr_NoMemory();
+  for (uint32_t k = 0; k < n_wrt; k++) complete[k] = dc_backward_completes(self->run, k);
+  dc_status status;
+  self->running = true;
+  Py_BEGIN_ALLOW_THREADS
+  status = dc_backward_next(self->run);
+  Py_END_ALLOW_THREADS
+  self->running = false;
+  for (uint32_t k = 0, at = 0; k < n_wrt; k++)
+    if (complete[k]) PyTuple_SET_ITEM(out, at++, take(&self->made[k]));
+  if (complete != small) PyMem_Free(complete);
+  if (!status) return out;
+  Py_DECREF(out);
+  raise_status(state, status);
+  return NULL;
+}
+
+/* backward(grads): all parts at once; one gradient for each wrt. */
+PyObject *call_backward(PyObject *call, PyObject *grads) {
+  CallObject *self = (CallObject *)call;
+  uint32_t n_wrt = self->function->n_wrt, at = 0;
+  PyObject *run = call_start(self, grads), *out = run ? PyTuple_New(n_wrt) : NULL;
+  for (uint32_t part = 0; out && part < dc_call_parts(&self->call); part++, at = 0) {
+    PyObject *found = backward_next((BackwardObject *)run, NULL);
+    for (uint32_t k = 0; found && k < n_wrt; k++)
+      if (dc_call_ready(&self->call, k) == part) PyTuple_SET_ITEM(out, k, Py_NewRef(PyTuple_GET_ITEM(found, at++)));
+    if (!found) Py_CLEAR(out);
+    Py_XDECREF(found);
+  }
+  Py_XDECREF(run);
+  return out;
+}
+
+static int append(PyObject *list, PyObject *item) {
+  int failed = !item || PyList_Append(list, item);
+  Py_XDECREF(item);
+  return failed;
+}
+
+/* (positions of what a part completes, positions of what it reads), both among inputs and parameters. */
+static PyObject *describe_part(const CallObject *self, uint32_t part) {
+  PyObject *completes = PyList_New(0), *reads = PyList_New(0), *out = NULL;
+  int failed = !completes || !reads;
+  for (uint32_t k = 0; !failed && k < self->function->n_wrt; k++)
+    if (dc_call_ready(&self->call, k) == part) failed = PyList_Append(completes, PyTuple_GET_ITEM(self->function->positions, k));
+  for (uint32_t k = 0; !failed && k < self->n_views; k++)
+    if (dc_call_reads(&self->call, part, k)) failed = append(reads, PyLong_FromUnsignedLong(k));
+  if (!failed) out = Py_BuildValue("(NN)", PyList_AsTuple(completes), PyList_AsTuple(reads));
+  Py_XDECREF(completes);
+  Py_XDECREF(reads);
+  return out;
+}
+
+static PyObject *call_parts(CallObject *self, void *unused) {
+  FunctionObject *f = self->function;
+  uint32_t plan = dc_call_plan(&self->call), n = dc_call_parts(&self->call);
+  (void)unused;
+  if (f->parts && f->parts_of == plan) return Py_NewRef(f->parts);
+  PyObject *out = PyTuple_New(n);
+  for (uint32_t part = 0; out && part < n; part++) {
+    PyObject *item = describe_part(self, part);
+    if (!item) Py_CLEAR(out);
+    else PyTuple_SET_ITEM(out, part, item);
+  }
+  if (!out) return NULL;
+  Py_XSETREF(f->parts, Py_NewRef(out));
+  f->parts_of = plan;
+  return out;
+}
+
+static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."},
+                                     {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
+                                     {NULL, NULL, 0, NULL}};
+static PyGetSetDef call_properties[] = {
+    {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads)", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {Py_tp_getset, call_properties}, {0, NULL}};
+PyType_Spec call_spec = {"dcml._core.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
+
+static PyMethodDef backward_methods[] = {
+    {"next", (PyCFunction)backward_next, METH_NOARGS, "next() -> the gradients that the next part completes, None where zero."}, {NULL, NULL, 0, NULL}};
+static PyType_Slot backward_slots[] = {{Py_tp_dealloc, backward_dealloc}, {Py_tp_methods, backward_methods}, {0, NULL}};
+PyType_Spec backward_spec = {"dcml._core.Backward", sizeof(BackwardObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, backward_slots};

@@ -1,0 +1,28 @@
+/* What function.c (Function) and call.c (Call, Backward) share. */
+#ifndef DCML_PYTHON_FUNCTION_H
+#define DCML_PYTHON_FUNCTION_H
+
+#include "python/binding.h"
+
+typedef struct {
+  PyObject_HEAD
+  dc_function *function;
+  PyObject *post_onnx, *post_autodiff, *post_compile;
+  PyObject *observer;  /* called around each step, or NULL */
+  PyObject *params;    /* tuple of tensors */
+  PyObject *positions; /* of each wrt among inputs and parameters */
+  PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
+  uint32_t parts_of;
+  uint32_t n_inputs, n_params, n_wrt;
+  int training;
+  bool torch; /* results are tensors whatever the inputs are */
+} FunctionObject;
+
+/* A forward whose backward may follow; owns what it was given. */
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch);
+PyObject *call_backward(PyObject *call, PyObject *grads);
+
+void release_views(tensor_view *views, uint32_t n);
+dc_array *arrays_of(const tensor_view *views, uint32_t n);
+
+#endif
