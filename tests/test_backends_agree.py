@@ -16,7 +16,7 @@ import backend_cases  # noqa: E402
 import dcml  # noqa: E402
 from dcml import _core  # noqa: E402
 
-SERVED = {"Conv", "MatMul", "Gemm"}  # by oneDNN and OpenBLAS
+SERVED = {"Conv", "ConvTranspose", "MatMul", "Gemm"}  # by oneDNN and OpenBLAS
 OF_EACH_OTHER = 1                    # cases; each compiles a few kernels
 RANDOM = {"Dropout", "Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
 CONTENDERS = {"compiled": "none", "oneDNN": "onednn", "OpenBLAS": "openblas"}
@@ -47,6 +47,13 @@ LARGE = {
     "1x1 convolution": _made("Conv", [(2, 32, 7, 7), (48, 32, 1, 1), (48,)]),
     "convolution along one dimension": _made("Conv", [(2, 4, 50), (6, 4, 7)], strides=[2]),
     "convolution along three dimensions": _made("Conv", [(1, 3, 6, 7, 8), (4, 3, 2, 3, 2)], pads=[0, 1, 1, 1, 0, 1]),
+    "transposed convolution": _made("ConvTranspose", [(2, 16, 9, 8), (16, 12, 3, 3), (12,)], pads=[1, 0, 0, 1], strides=[2, 1]),
+    "transposed convolution, longer at the end": _made("ConvTranspose", [(2, 8, 5, 5), (8, 6, 3, 2), (6,)], pads=[1, 0, 1, 0],
+                                                       strides=[2, 3], output_padding=[1, 2]),
+    "transposed convolution in groups": _made("ConvTranspose", [(2, 8, 6, 6), (8, 3, 3, 3), (12,)], group=4, dilations=[2, 1]),
+    "transposed convolution along one dimension": _made("ConvTranspose", [(2, 8, 20), (8, 4, 4), (4,)], strides=[2]),
+    "transposed convolution along three dimensions": _made("ConvTranspose", [(1, 4, 3, 4, 5), (4, 2, 2, 2, 2)], strides=[2, 2, 2]),
+    "no channels to transpose": _made("ConvTranspose", [(2, 0, 3, 3), (0, 4, 2, 2), (4,)]),
     "an empty batch": _made("Conv", [(0, 3, 5, 5), (4, 3, 3, 3)]),
 }
 

@@ -219,6 +219,7 @@ static dc_status run_call(void *opaque, void *const *buffers) {
   memories m = {{0}, {0}};
   dc_status status = execute(call, buffers, scratch, &m);
   drop(call, &m);
+  if (!status && call->adds_bias) dc_problem_add(buffers[call->result], buffers[call->bias], call->outer, call->channels, call->inner);
   if (scratch) free(__atomic_exchange_n(&call->idle_scratch, scratch, __ATOMIC_ACQ_REL));
   return status;
 }

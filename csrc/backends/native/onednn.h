@@ -80,6 +80,7 @@ typedef struct {
   int n_temp_descs;
   /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */
   bool empty;
+  bool adds_bias; /* the primitive takes none */
   int result, bias; /* buffers; bias < 0: none */
   int64_t outer, channels, inner;
 } dnn_call;

@@ -82,9 +82,10 @@ typedef struct {
   void *x, *w, *y; /* descriptors of any layout: the library chooses */
 } layouts;
 
+/* The descriptor of the forward convolution; with a bias if that is what is wanted. */
 static dc_status describe(dnn_call *call, const dc_problem_conv *c, layouts *l, void **out) {
   shape row = {.rank = 1, .dims = {c->y.dims[1]}};
-  void *b = c->bias >= 0 ? plain_desc(call, &row) : NULL;
+  void *b = c->bias >= 0 && c->wanted == DC_CONV_Y ? plain_desc(call, &row) : NULL;
   *l = (layouts){any_desc(call, &c->x), any_desc(call, &c->w), any_desc(call, &c->y)};
   DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilations, c->left, c->right,
                                   call->lib->attr),
@@ -93,43 +94,45 @@ static dc_status describe(dnn_call *call, const dc_problem_conv *c, layouts *l, 
   return DC_OK;
 }
 
-static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
+static dc_status describe_gradient(dnn_call *call, const dc_problem_conv *c) {
   const dnn_library *dnn = call->lib;
   layouts l;
-  const shape result = !c.wrt ? c.y : c.wrt == 1 ? c.x : c.w;
-  call->result = c.result, call->bias = c.bias, call->outer = result.dims[0], call->channels = result.dims[1];
+  DC_TRY(describe(call, c, &l, &call->hint));
+  int code = c->wanted == DC_CONV_X ? dnn->conv_data(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c->strides, c->dilations, c->left,
+                                                     c->right, call->hint, dnn->attr)
+                                    : dnn->conv_weights(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c->strides, c->dilations,
+                                                        c->left, c->right, call->hint, dnn->attr);
+  DNN_TRY(code, "describing a convolution's gradient");
+  return DC_OK;
+}
+
+/* The names of x, w and y as arguments and queries of the primitive that finds each of them. */
+static const struct {
+  int x, qx, w, qw, y, qy;
+} roles[] = {
+    [DC_CONV_Y] = {DNN_SRC, DNN_Q_SRC, DNN_WEIGHTS, DNN_Q_WEIGHTS, DNN_DST, DNN_Q_DST},
+    [DC_CONV_X] = {DNN_DIFF_SRC, DNN_Q_DIFF_SRC, DNN_WEIGHTS, DNN_Q_WEIGHTS, DNN_DIFF_DST, DNN_Q_DIFF_DST},
+    [DC_CONV_W] = {DNN_SRC, DNN_Q_SRC, DNN_DIFF_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_DIFF_DST, DNN_Q_DIFF_DST},
+};
+
+static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
+  layouts l;
+  shape result;
+  call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->outer = result.dims[0], call->channels = result.dims[1];
   call->inner = call->outer && call->channels ? dc_problem_elements(&result) / (call->outer * call->channels) : 0;
   call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
   if (call->empty) return DC_OK;
   to_onednn(&c);
-  if (!c.wrt) {
-    DC_TRY(describe(call, &c, &l, &call->main.desc));
-    dc_onednn_operand(call, DNN_SRC, 0, false, plain_desc(call, &c.x), DNN_Q_SRC);
-    dc_onednn_operand(call, DNN_WEIGHTS, 1, false, plain_desc(call, &c.w), DNN_Q_WEIGHTS);
-    dc_onednn_operand(call, DNN_DST, c.result, true, plain_desc(call, &c.y), DNN_Q_DST);
-    return DC_OK;
-  }
-  DC_TRY(describe(call, &c, &l, &call->hint));
-  if (c.wrt == 1) {
-    DNN_TRY(dnn->conv_data(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c.strides, c.dilations, c.left,
-                           c.right, call->hint, dnn->attr),
-            "describing a convolution's gradient");
-    dc_onednn_operand(call, DNN_DIFF_DST, c.gradient, false, plain_desc(call, &c.y), DNN_Q_DIFF_DST);
-    dc_onednn_operand(call, DNN_WEIGHTS, 1, false, plain_desc(call, &c.w), DNN_Q_WEIGHTS);
-    dc_onednn_operand(call, DNN_DIFF_SRC, c.result, true, plain_desc(call, &c.x), DNN_Q_DIFF_SRC);
-    return DC_OK;
-  }
-  DNN_TRY(dnn->conv_weights(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c.strides, c.dilations,
-                            c.left, c.right, call->hint, dnn->attr),
-          "describing a convolution's gradient");
-  dc_onednn_operand(call, DNN_DIFF_DST, c.gradient, false, plain_desc(call, &c.y), DNN_Q_DIFF_DST);
-  dc_onednn_operand(call, DNN_SRC, 0, false, plain_desc(call, &c.x), DNN_Q_SRC);
-  dc_onednn_operand(call, DNN_DIFF_WEIGHTS, c.result, true, plain_desc(call, &c.w), DNN_Q_DIFF_WEIGHTS);
+  DC_TRY(c.wanted == DC_CONV_Y ? describe(call, &c, &l, &call->main.desc) : describe_gradient(call, &c));
+  call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
+  dc_onednn_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, plain_desc(call, &c.x), roles[c.wanted].qx);
+  dc_onednn_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
+  dc_onednn_operand(call, roles[c.wanted].y, c.at_y, c.wanted == DC_CONV_Y, plain_desc(call, &c.y), roles[c.wanted].qy);
   return DC_OK;
 }
 
 dc_status dc_onednn_build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
-  if (dc_problem_op_is(graph, node, "Conv")) return build_conv(call, dc_problem_read_conv(graph, node, symbols));
+  if (dc_problem_is_conv(graph, node)) return build_conv(call, dc_problem_read_conv(graph, node, symbols));
   dc_problem_product product = dc_problem_read_product(graph, node, symbols);
   return build_product(call, &product);
 }

@@ -94,14 +94,14 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   dc_dtype type = dc_problem_type(graph, node);
   (void)handle;
   if (type != DC_F32 && type != DC_F64) return "a type other than f32 and f64";
-  if (type == DC_F64 && dc_problem_op_is(graph, node, "Conv")) return "a convolution in f64";
+  if (type == DC_F64 && dc_problem_is_conv(graph, node)) return "a convolution in f64";
   return dc_problem_refuses(graph, node);
 }
 
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   blas_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
-  call->lib = handle, call->wide = dc_problem_type(graph, node) == DC_F64, call->is_conv = dc_problem_op_is(graph, node, "Conv");
+  call->lib = handle, call->wide = dc_problem_type(graph, node) == DC_F64, call->is_conv = dc_problem_is_conv(graph, node);
   if (call->is_conv) call->conv = dc_problem_read_conv(graph, node, symbols);
   else call->product = dc_problem_read_product(graph, node, symbols);
   *out = call;
@@ -221,26 +221,27 @@ static void move_image(const unfolding *u, float *image, float *unfolded, bool f
 static void run_group(const blas_call *call, const unfolding *u, int64_t image, int64_t group, float *unfolded, void *const *buffers) {
   const dc_problem_conv *c = &call->conv;
   int64_t filters = c->w.dims[0] / c->groups, rows = u->channels * u->window;
-  float *x = (float *)buffers[c->wrt == 1 ? c->result : 0] + (image * c->groups + group) * u->channels * u->plane;
-  float *w = (float *)buffers[c->wrt == 2 ? c->result : 1] + group * filters * rows;
-  float *y = (float *)buffers[c->wrt ? c->gradient : c->result] + (image * c->groups + group) * filters * u->outputs;
-  if (c->wrt != 1) move_image(u, x, unfolded, false);
+  float *x = (float *)buffers[c->at_x] + (image * c->groups + group) * u->channels * u->plane;
+  float *w = (float *)buffers[c->at_w] + group * filters * rows;
+  float *y = (float *)buffers[c->at_y] + (image * c->groups + group) * filters * u->outputs;
+  if (c->wanted != DC_CONV_X) move_image(u, x, unfolded, false);
   gemm forward = {filters, u->outputs, rows, (char *)w, (char *)unfolded, (char *)y, false, false, c->bias >= 0};
   gemm to_image = {rows, u->outputs, filters, (char *)w, (char *)y, (char *)unfolded, true, false, false};
   gemm to_weights = {filters, rows, u->outputs, (char *)y, (char *)unfolded, (char *)w, false, true, image > 0};
-  multiply(call, c->wrt == 0 ? &forward : c->wrt == 1 ? &to_image : &to_weights);
-  if (c->wrt == 1) move_image(u, x, unfolded, true);
+  multiply(call, c->wanted == DC_CONV_Y ? &forward : c->wanted == DC_CONV_X ? &to_image : &to_weights);
+  if (c->wanted == DC_CONV_X) move_image(u, x, unfolded, true);
 }
 
 static dc_status run_conv(const blas_call *call, void *const *buffers) {
   const dc_problem_conv *c = &call->conv;
   unfolding u = unfold_sizes(c);
   int64_t rows = u.channels * u.window;
-  const dc_problem_shape *result = c->wrt == 0 ? &c->y : c->wrt == 1 ? &c->x : &c->w;
+  dc_problem_shape result;
+  float *into = buffers[dc_problem_conv_result(c, &result)];
   if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
   bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
-  if ((empty || c->wrt == 1) && dc_problem_elements(result)) memset(buffers[c->result], 0, (size_t)dc_problem_elements(result) * sizeof(float));
-  if (c->bias >= 0) dc_problem_fill(buffers[c->result], buffers[c->bias], c->y.dims[0], c->y.dims[1], u.outputs);
+  int64_t inner = c->wanted == DC_CONV_Y ? u.outputs : c->wanted == DC_CONV_X ? u.plane : u.window;
+  if (empty || c->bias >= 0 || c->wanted == DC_CONV_X) dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], result.dims[0], result.dims[1], inner);
   if (empty) return DC_OK;
   float *unfolded = malloc((size_t)rows * (size_t)u.outputs * sizeof *unfolded);
   if (!unfolded) return dc_error(DC_ERR_MEMORY, "out of memory");

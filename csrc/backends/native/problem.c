@@ -19,7 +19,13 @@ int64_t dc_problem_elements(const dc_problem_shape *s) {
 }
 
 void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
-  for (int64_t k = 0, n = outer * channels * inner; k < n; k++) result[k] = bias ? bias[k / inner % channels] : 0;
+  for (int64_t row = 0; row < outer * channels; row++)
+    for (int64_t k = 0; k < inner; k++) result[row * inner + k] = bias ? bias[row % channels] : 0;
+}
+
+void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
+  for (int64_t row = 0; row < outer * channels; row++)
+    for (int64_t k = 0; k < inner; k++) result[row * inner + k] += bias[row % channels];
 }
 
 static int64_t int_attr(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
@@ -39,6 +45,10 @@ static void ints_attr(const dc_graph *graph, dc_nid node, const char *name, int 
 
 bool dc_problem_op_is(const dc_graph *graph, dc_nid node, const char *op) {
   return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.op), op) == 0;
+}
+
+bool dc_problem_is_conv(const dc_graph *graph, dc_nid node) {
+  return dc_problem_op_is(graph, node, "Conv") || dc_problem_op_is(graph, node, "ConvTranspose");
 }
 
 dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
@@ -74,17 +84,32 @@ static const char *refuses_gemm(const dc_graph *graph, dc_nid node) {
   return bias->rank == 1 && bias->shape[0] == width ? NULL : "an added matrix that is no row";
 }
 
+/* What the paddings come to is left to the operator's row, unless they are plain numbers. */
+static const char *refuses_turned(const dc_graph *graph, dc_nid node, int n) {
+  int64_t extra[DC_PROBLEM_DIMS], strides[DC_PROBLEM_DIMS], pads[2 * DC_PROBLEM_DIMS];
+  const dc_attr *mode = dc_node_attr(graph, node, "auto_pad"), *extents = dc_node_attr(graph, node, "output_shape");
+  if (mode && mode->kind == DC_ATTR_STRING && *mode->s && strcmp(mode->s, "NOTSET") != 0) return "padding by auto_pad";
+  if (extents && extents->kind == DC_ATTR_INTS && extents->n) return "padding by output_shape";
+  ints_attr(graph, node, "output_padding", n, 0, extra);
+  ints_attr(graph, node, "strides", n, 1, strides);
+  ints_attr(graph, node, "pads", 2 * n, 0, pads);
+  for (int d = 0; d < n; d++)
+    if (extra[d] >= strides[d] || pads[d] < 0 || pads[n + d] < 0) return "an output padding of a stride or more, or a negative padding";
+  return NULL;
+}
+
 static const char *refuses_conv(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   uint32_t rank = dc_cont(graph, lib->in[0])->rank;
   if (rank < 3 || rank > 5) return "other than one to three spatial dimensions";
-  return lib->wrt == 3 ? "the gradient of the bias is a plain sum" : NULL;
+  if (lib->wrt == 3) return "the gradient of the bias is a plain sum";
+  return dc_problem_op_is(graph, node, "Conv") ? NULL : refuses_turned(graph, node, (int)rank - 2);
 }
 
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
   if (dc_problem_op_is(graph, node, "MatMul")) return refuses_matmul(graph, node);
   if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
-  return dc_problem_op_is(graph, node, "Conv") ? refuses_conv(graph, node) : "the operator is not served";
+  return dc_problem_is_conv(graph, node) ? refuses_conv(graph, node) : "the operator is not served";
 }
 
 /* ---- products ---- */
@@ -127,19 +152,38 @@ static void same_padding(const dc_graph *graph, dc_nid node, dc_problem_conv *c)
   }
 }
 
+/* Of a transposed convolution: y has the extents of the operator's input, x those of its result. */
+static int64_t right_padding(const dc_problem_conv *c, int d) {
+  int64_t extent = (c->w.dims[2 + d] - 1) * c->dilations[d] + 1;
+  int64_t exact = (c->y.dims[2 + d] - 1) * c->strides[d] + extent - c->x.dims[2 + d] - c->left[d];
+  int64_t spare = exact < 0 ? -exact : 0; /* elements of x that no window covers */
+  return exact + (spare < c->strides[d] ? spare : c->strides[d] - 1);
+}
+
+/* An operand by its position in the call. */
+static dc_problem_shape operand(const dc_graph *graph, const dc_library *lib, int at, const int64_t *symbols) {
+  return shape_of(graph, at < (int)lib->n_in ? lib->in[at] : lib->out[0], symbols);
+}
+
 dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  static const dc_problem_unknown wanted[2][3] = {{DC_CONV_Y, DC_CONV_X, DC_CONV_W}, {DC_CONV_X, DC_CONV_Y, DC_CONV_W}};
   const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool turned = dc_problem_op_is(graph, node, "ConvTranspose");
   int64_t pads[2 * DC_PROBLEM_DIMS];
-  dc_problem_conv c = {.wrt = lib->wrt, .bias = -1, .gradient = -1, .result = (int)lib->n_in, .groups = int_attr(graph, node, "group", 1)};
-  if (lib->wrt) c.gradient = (int)(lib->n_fwd_in + lib->n_fwd_out);
-  else if (lib->n_in > 2 && lib->in[2]) c.bias = 2;
-  c.x = shape_of(graph, lib->in[0], symbols), c.w = shape_of(graph, lib->in[1], symbols);
-  c.y = shape_of(graph, lib->wrt ? lib->in[c.gradient] : lib->out[0], symbols);
+  int made = (int)lib->n_in, input = lib->wrt == 1 ? made : 0, output = lib->wrt ? (int)(lib->n_fwd_in + lib->n_fwd_out) : made;
+  dc_problem_conv c = {.groups = int_attr(graph, node, "group", 1), .wanted = wanted[turned][lib->wrt], .at_x = turned ? output : input,
+                       .at_w = lib->wrt == 2 ? made : 1, .at_y = turned ? input : output, .bias = !lib->wrt && lib->n_in > 2 && lib->in[2] ? 2 : -1};
+  c.x = operand(graph, lib, c.at_x, symbols), c.w = operand(graph, lib, c.at_w, symbols), c.y = operand(graph, lib, c.at_y, symbols);
   c.n = c.x.rank - 2;
   ints_attr(graph, node, "strides", c.n, 1, c.strides);
   ints_attr(graph, node, "dilations", c.n, 1, c.dilations);
   ints_attr(graph, node, "pads", 2 * c.n, 0, pads);
-  for (int d = 0; d < c.n; d++) c.left[d] = pads[d], c.right[d] = pads[c.n + d];
-  same_padding(graph, node, &c);
+  for (int d = 0; d < c.n; d++) c.left[d] = pads[d], c.right[d] = turned ? right_padding(&c, d) : pads[c.n + d];
+  if (!turned) same_padding(graph, node, &c);
   return c;
+}
+
+int dc_problem_conv_result(const dc_problem_conv *c, dc_problem_shape *shape) {
+  *shape = c->wanted == DC_CONV_Y ? c->y : c->wanted == DC_CONV_X ? c->x : c->w;
+  return c->wanted == DC_CONV_Y ? c->at_y : c->wanted == DC_CONV_X ? c->at_x : c->at_w;
 }

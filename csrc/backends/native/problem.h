@@ -26,26 +26,33 @@ typedef struct {
   int bias, result;
 } dc_problem_product;
 
+/* y = x convolved with w, solved for one of the three: a gradient of a convolution is that of another of them, and
+ * a transposed convolution is the gradient of x. */
+typedef enum { DC_CONV_Y, DC_CONV_X, DC_CONV_W } dc_problem_unknown;
 typedef struct {
   int n; /* spatial dimensions */
   int64_t groups;
   dc_problem_dims strides, dilations, left, right;
+  dc_problem_unknown wanted;
   dc_problem_shape x, w, y;
-  uint32_t wrt;               /* 0: y; 1: the gradient of x; 2: that of w */
-  int bias, gradient, result; /* buffers; -1: none.  x is buffer 0, w is buffer 1 */
+  int at_x, at_w, at_y, bias; /* buffers; bias -1: none, else one number for each channel of the result */
 } dc_problem_conv;
 
 bool dc_problem_op_is(const dc_graph *graph, dc_nid node, const char *op);
+bool dc_problem_is_conv(const dc_graph *graph, dc_nid node);
 /* The element type that all operands share, 0 if they differ. */
 dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node);
-/* NULL if the node is a Conv, MatMul or Gemm that the functions below describe, else the reason. */
+/* NULL if the node is a Conv, ConvTranspose, MatMul or Gemm that the functions below describe, else the reason. */
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node);
 /* Of a MatMul or Gemm: Y = op(A) op(B), and each gradient is again a product of two of dY, A and B. */
 dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols);
 dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols);
 
 int64_t dc_problem_elements(const dc_problem_shape *shape);
+/* Where a convolution's result goes, and its extents. */
+int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape);
 /* result[outer, channels, inner] = bias[channels], or 0 without one: what a sum of nothing leaves. */
 void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
+void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
 
 #endif

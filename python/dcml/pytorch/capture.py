@@ -338,19 +338,9 @@ def _export(module, args, kwargs, shapes):
 
 
 def _by_parameter(module, shapes):
-    """Dynamic shapes by parameter name of forward, as torch.export wants them for *args and **kwargs."""
+    """Dynamic shapes by parameter name of forward, arranged as torch.export arranges the arguments."""
     positional, keyword = shapes
-    parameters = inspect.signature(module.forward).parameters
-    named = [p for p, v in parameters.items() if v.kind in (v.POSITIONAL_ONLY, v.POSITIONAL_OR_KEYWORD)]
-    result = dict(zip(named, positional))
-    for name, parameter in parameters.items():
-        if parameter.kind is parameter.VAR_POSITIONAL and len(positional) > len(named):
-            result[name] = tuple(positional[len(named):])
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            result[name] = {k: v for k, v in keyword.items() if k not in parameters}
-        elif name in keyword:
-            result[name] = keyword[name]
-    return result
+    return dict(inspect.signature(module.forward).bind(*positional, **keyword).arguments)
 
 
 @contextlib.contextmanager
@@ -572,6 +562,9 @@ class _Walk:
             return
         shape = _shape(value)
         self.b.env[node] = self.graph.add_input(node.name, _onnx_dtype(value, node.name), shape)
+        for axis, size in enumerate(shape):
+            if isinstance(size, str):
+                self.b.symbols.setdefault(size, (self.b.env[node], axis))
         self.inputs.append(self.leaf_of[node.name])
         self.shapes.append(shape)
 

@@ -5,6 +5,7 @@ ONNX operators.  It sees values by their fx node and asks the builder for names;
 knows types, constants and symbolic extents, so that a row only says what the operator is.
 Must not know: how a module is captured, or what happens to the graph afterwards.
 """
+import functools
 import operator
 
 import numpy as np
@@ -18,6 +19,9 @@ ONNX_DTYPE = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.uint16: 4, 
 _NUMPY = {torch.float32: np.float32, torch.uint8: np.uint8, torch.int8: np.int8, torch.uint16: np.uint16,
           torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64, torch.bool: np.bool_,
           torch.float16: np.float16, torch.float64: np.float64, torch.uint32: np.uint32, torch.uint64: np.uint64}
+# Operators of expressions between extents, which are not negative, so that Div's truncation is the floor.
+_ARITHMETIC = {"Add": "Add", "Mul": "Mul", "FloorDiv": "Div", "CleanDiv": "Div", "Mod": "Mod", "PythonMod": "Mod",
+               "Max": "Max", "Min": "Min"}
 INT64_MAX = 2**63 - 1
 
 TABLE = {}  # "aten.relu.default" -> row(builder, node, *args, **kwargs) -> value name, list of names, or Symbolic
@@ -112,6 +116,7 @@ class Builder:
         self.env = {}          # fx node -> value name | list of names | Symbolic
         self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
+        self.symbols = {}      # text of a symbolic extent -> (value name, axis) of an input that has it
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
         self.checks = []       # (value name, message) of conditions that a call must find true
         self.stopped = set()   # names that carry no gradient
@@ -158,8 +163,19 @@ class Builder:
                 return self.cast(held.name(), have, dtype or have)
             return self.cast(held, have.dtype, dtype or have.dtype)
         if isinstance(value, torch.SymInt):
-            raise Decline("a symbolic extent outside the traced graph")
+            return self.cast(self._expression(value.node.expr), torch.int64, dtype or torch.int64)
         return self.const(value, dtype or _scalar_dtype(value))
+
+    def _expression(self, expr):
+        """An expression (of sympy) in the extents of inputs as a 0-d int64 tensor."""
+        if expr.is_Integer:
+            return self.const(int(expr))
+        if expr.is_Symbol and str(expr) in self.symbols:
+            return self.extent(*self.symbols[str(expr)])
+        kind = _ARITHMETIC.get(type(expr).__name__)
+        if kind is None:
+            raise Decline(f"the extent {expr} is not made of extents of inputs")
+        return functools.reduce(lambda a, b: self.op(kind, a, b), map(self._expression, expr.args))
 
     def ints(self, values):
         """A list of ints and symbolic ints as a 1-d int64 tensor."""
@@ -207,11 +223,8 @@ class Builder:
         return self.op("Reshape", name, self.ints(sizes))
 
     def reshape_like(self, name, node):
-        """Reshape to the recorded extents of ``node``; symbolic extents beyond the first need a row of their own."""
-        extents = dims(node)
-        if sum(not isinstance(d, int) for d in extents) > 1:
-            raise Decline(f"reshape to {extents} has several symbolic extents")
-        return self.reshape(name, extents)
+        """Reshape to the recorded extents of ``node``."""
+        return self.reshape(name, dims(node))
 
     def unsqueeze(self, name, *axes):
         return self.op("Unsqueeze", name, self.const(list(axes)))

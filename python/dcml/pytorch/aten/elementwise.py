@@ -478,25 +478,19 @@ def _(b, n, x):
 
 @row("isnan.default")
 def _(b, n, x):
-    return b.op("IsNaN", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, _sizes(b, x), torch.bool)
+    return b.op("IsNaN", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, dims(x), torch.bool)
 
 
 @row("isinf.default")
 def _(b, n, x):
-    return b.op("IsInf", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, _sizes(b, x), torch.bool)
+    return b.op("IsInf", b(x)) if meta(x).dtype.is_floating_point else b.fill(False, dims(x), torch.bool)
 
 
 @row("isfinite.default")
 def _(b, n, x):
     if not meta(x).dtype.is_floating_point:
-        return b.fill(True, _sizes(b, x), torch.bool)
+        return b.fill(True, dims(x), torch.bool)
     return b.op("Not", b.op("Or", b.op("IsNaN", b(x)), b.op("IsInf", b(x))))
-
-
-def _sizes(b, x):
-    if not all(isinstance(d, int) for d in dims(x)):
-        raise Decline("a constant of symbolic extents")
-    return dims(x)
 
 
 @row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

@@ -105,7 +105,7 @@ def _(b, n, tensors):
             names.append(b(x))
             continue
         full = next((t for t in tensors if dims(t) == list(result.shape)), None)
-        names.append(b.op("Expand", b(x), b.shape(full) if full is not None else b.ints(_ints(result.shape))))
+        names.append(b.op("Expand", b(x), b.shape(full) if full is not None else b.ints(result.shape)))
     return names
 
 
@@ -113,15 +113,9 @@ def _(b, n, tensors):
 def _(b, n, tensors, indexing="ij"):
     r = len(tensors)
     order = [1, 0, *range(2, r)] if indexing == "xy" and r > 1 else list(range(r))
-    full = _ints(meta(n)[0].shape)
+    full = b.ints(meta(n)[0].shape)
     columns = [b.reshape(b(t), [-1 if a == order.index(i) else 1 for a in range(r)]) for i, t in enumerate(tensors)]
-    return [b.op("Expand", column, b.const(full)) for column in columns]
-
-
-def _ints(shape):
-    if not all(isinstance(d, int) for d in shape):
-        raise Decline(f"broadcast to symbolic extents {list(shape)}")
-    return list(shape)
+    return [b.op("Expand", column, full) for column in columns]
 
 
 @row("repeat.default", "tile.default")
@@ -370,7 +364,7 @@ def _tensor_index(b, x, indices):
         name = b(indices[a], torch.int64)
         if list(meta(indices[a]).shape) != list(lead):
             full = next((indices[k] for k in axes if dims(indices[k]) == list(lead)), None)
-            name = b.op("Expand", name, b.shape(full) if full is not None else b.ints(_ints(lead)))
+            name = b.op("Expand", name, b.shape(full) if full is not None else b.ints(lead))
         names.append(b.unsqueeze(name, len(lead)))
     index = names[0] if len(names) == 1 else b.op("Concat", *names, axis=len(lead))
     return axes, index, len(lead)
@@ -407,7 +401,7 @@ def _(b, n, x, indices, values, accumulate=False):
     shape = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes]) + tuple(dims(x)[len(axes):])
     update = b(values, meta(x).dtype)
     if list(shape) != dims(values):
-        update = b.op("Expand", update, b.ints(_ints(shape)))
+        update = b.op("Expand", update, b.ints(shape))
     return b.op("ScatterND", b(x), index, update, reduction="add" if accumulate else None)
 
 
