@@ -9,9 +9,12 @@
 
 enum { ASSUMED_TRIPS = 4 }; /* of a loop whose bounds depend on data or on an outer loop */
 
+/* Comparisons and choices count where they look at data; those of bounds are how an operator is written, not its work. */
 static void count_operation(void *context, const dc_pool *pool, dc_ex e) {
   uint8_t op = dc_ex_node(pool, e)->op;
-  *(double *)context += op < DC_PRIM_COUNT || op == DC_EX_SELECT;
+  bool chooses = op == DC_EX_SELECT || (op < DC_PRIM_COUNT && (dc_prims[op].kind == DC_PRIM_TEST || dc_prims[op].kind == DC_PRIM_LOGIC));
+  if (chooses) *(double *)context += dc_ex_uses_op(pool, op == DC_EX_SELECT ? dc_ex_arg(pool, e, 0) : e, DC_EX_READ);
+  else *(double *)context += op < DC_PRIM_COUNT;
 }
 
 static double trips_of(const dc_pool *pool, dc_param id, const int64_t *symbols) {

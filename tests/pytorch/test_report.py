@@ -32,6 +32,18 @@ def test_explain_lists_kernels_shapes_work_and_memory():
     assert "arena" in text and "saved for the backward pass" in text
 
 
+@pytest.mark.parametrize("stride, padding, groups", [(1, 1, 1), (2, 1, 1), (2, 3, 4), (1, 0, 8)])
+def test_a_convolution_is_two_operations_for_each_weight_and_output(stride, padding, groups):
+    conv = nn.Conv2d(8, 16, 7 if padding == 3 else 3, stride, padding, groups=groups, bias=False)
+    module, x = DaceModule(conv, backward=True), torch.randn(2, 8, 20, 20, requires_grad=True)
+    y = module(x)
+    y.sum().backward()
+    flops = [float(f) * 1e6 for f in re.findall(r"^ +\d+ +Conv +.*\] +\S+ +(\S+) +\S+$", module.explain(), re.M)]
+    exact = 2 * y.numel() * conv.weight[0].numel()
+    assert len(flops) == 3 and flops[0] == pytest.approx(exact, rel=1e-3)
+    assert all(0.6 * exact < f < 1.3 * exact for f in flops[1:])  # what lies in the padding may count or not
+
+
 def test_explain_speaks_of_the_extents_used_last():
     module, x = module_and_input()
     module(x)
