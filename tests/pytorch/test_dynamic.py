@@ -104,3 +104,19 @@ def test_equal_and_different_extents_of_two_inputs(batches):
     for shift in (0, 1, 5):
         a, b = torch.randn(batches[0] + shift, 3), torch.randn(batches[1] + 2 * shift, 3)
         torch.testing.assert_close(module(a, b), Outer()(a, b))
+
+
+class Masked(nn.Module):
+    """Indices that are spread over symbolic extents, as attention masks are made; arguments of any name."""
+    def forward(self, x, mask=None, **options):
+        rows, columns = torch.arange(x.shape[0])[:, None, None], torch.arange(x.shape[1])[None, :, None]
+        kept = mask[rows, columns].expand(-1, -1, x.shape[2])
+        return x.masked_fill(~kept, 0.0) + torch.full((x.shape[0] * 2, 1), 0.5)[1::2, :, None]
+
+
+def test_extents_made_by_export_alone_stay_symbolic():
+    module = DaceModule(Masked())
+    for batch in (4, 2, 7):
+        x, mask = torch.randn(batch, 5, 3), torch.rand(batch, 5) < 0.5
+        torch.testing.assert_close(module(x, mask=mask), Masked()(x, mask=mask))
+    assert counts(module) == (1, 1)
