@@ -174,6 +174,7 @@ static dc_status reverse_library(dc_reverse *r, dc_nid id) {
 
 dc_status dc_reverse_node(dc_reverse *r, dc_nid id) {
   const dc_node *node = dc_node_at(r->graph, id);
+  if (dc_own_reverse(r, id)) return DC_OK;
   if (node->kind == DC_NODE_LIBRARY) return reverse_library(r, id);
   dc_nest nest = {0};
   dc_name op = node->tag_op;

@@ -20,6 +20,7 @@ typedef struct {
 static bool stays_library(const policy *p, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_row *row = dc_ops_find(p->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+  if (dc_own_is(graph, node)) return true;
   return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || (p->keep && p->keep(p->context, graph, node)));
 }
 
@@ -130,7 +131,7 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
   bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
     uint8_t role = dc_cont(r->graph, c)->role;
-    available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST;
+    available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST || dc_own_computes(r, c);
   }
   dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, strategy};
   dc_keep_decide(&problem, store, again);
@@ -151,6 +152,7 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
   r->out = &adjoint;
   for (uint32_t k = 0; k < n_wrt; k++) r->active[wrt[k]] = true;
   add_inputs(r, forward, outputs, n_outputs);
+  dc_own_prepare(r, &nodes);
   DC_TRY(sweep(r, &nodes));
   out->wrt = DC_NEW_ARRAY(&backward->arena, dc_grad_pair, n_wrt);
   mark_gradients(r, forward, wrt, n_wrt, out->wrt);
@@ -200,6 +202,8 @@ static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_
   if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
   DC_TRY(expand_state(&p, graph, state));
   *nodes = graph->states.v[state].scope;
+  for (uint32_t k = 0; k < nodes->n; k++)
+    if (dc_own_is(graph, nodes->v[k])) return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
   init(r, ops, graph, NULL);
   return DC_OK;
 }

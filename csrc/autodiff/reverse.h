@@ -20,6 +20,7 @@ typedef struct {
   dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
   dc_name tag_op;
   uint8_t tag_wrt;
+  struct dc_own *own; /* NULL: no gradient is the graph's own */
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */
@@ -57,6 +58,13 @@ void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, 
 DC_MUST_USE dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid reduce, bool in_sequence);
 /* nodes.c: the adjoint of any node. */
 DC_MUST_USE dc_status dc_reverse_node(dc_reverse *r, dc_nid node);
+/* own.c: gradients that the graph states itself.  is: one of the operators that do so.  prepare: takes what belongs to the
+ * backward pass out of `nodes`.  reverse: the adjoint of such an operator; false if the node is none.  computes: is a
+ * container's value one of the backward pass? */
+bool dc_own_is(const dc_graph *graph, dc_nid node);
+void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
+bool dc_own_reverse(dc_reverse *r, dc_nid node);
+bool dc_own_computes(const dc_reverse *r, dc_cid c);
 /* activity.c */
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);
 

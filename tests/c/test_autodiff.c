@@ -219,6 +219,14 @@ static const struct {
     {"strides by four", X "[10] temp Y: f64[2] outputs Y state main { map i in 0:2 { reduce k in 0:3 { Y[i] sum= X[4*i + k] } } }"},
     {"a triangle", X "[4, 4] temp Y: f64[4] outputs Y state main { map i in 0:4 { reduce k in 0:4 { Y[i] sum= X[i, k] * X[k, i] if k <= i } } }"},
     {"an index from data", X "[4] const I: i64[3] = {1, 1, 3} temp Y: f64[3] outputs Y state main { map i in 0:3 { Y[i] = X[I[i]] * X[i] } }"},
+    {"a gradient of its own", X "[3] temp A: none temp B: none temp C: none temp D: none temp E: none temp Z: none temp U: none temp Y: none outputs Y state main {"
+     " U = Exp@13(X) A = Mul@14(U, U) C = dcml::Cotangent@1(A) B = Add@14(U, U) D = Mul@14(C, B) E = dcml::GiveGradient@1(A, U, D) Z = dcml::TakeGradient@1(E, C)"
+     " Y = Mul@14(Z, X) }"},
+    {"two results with gradients of their own", X "[3] input V: f64[3] temp A: none temp B: none temp C: none temp D: none temp E: none temp F: none temp G: none temp H: none"
+     " temp I: none temp J: none temp K: none temp L: none temp M: none temp P: none temp Y: none temp Z: none outputs Y, Z state main {"
+     " A = Mul@14(X, V) B = Add@14(X, V) C = dcml::Cotangent@1(A) D = dcml::Cotangent@1(B) E = Mul@14(C, V) F = Add@14(E, D) G = Mul@14(C, X) H = Add@14(G, D)"
+     " I = dcml::GiveGradient@1(A, X, F) J = dcml::GiveGradient@1(I, V, H) K = dcml::GiveGradient@1(B, X, F) L = dcml::GiveGradient@1(K, V, H)"
+     " M = dcml::TakeGradient@1(J, C) P = dcml::TakeGradient@1(L, D) Y = Tanh@13(M) Z = Mul@14(P, X) }"},
     {"a written part that is written again", X "[4] input V: f64[2] temp Y: f64[4] outputs Y state main { map i in 0:4 { Y[i] = X[i] } map i in 0:2 { Y[i + 1] = V[i] } }"},
 };
 
@@ -257,6 +265,17 @@ static void expect_gradient(const char *body, const double *x, const double *wan
   stop(&f), stop(&b);
   dc_graph_destroy(forward);
   dc_graph_destroy(made.backward);
+}
+
+#define OWN X "[3] temp Y: none temp A: none temp C: none temp D: none temp E: none outputs Y state main { A = Floor@13(X) C = dcml::Cotangent@1(A) "
+static void a_gradient_of_its_own_is_taken_as_it_is(void) {
+  const double x[] = {0.5, -1.5, 3};
+  expect_gradient(OWN "D = dcml::GiveGradient@1(A, X, C) Y = dcml::TakeGradient@1(D, C) }", x, (double[]){1, 1, 1}, 3);
+  expect_gradient(OWN "E = Mul@14(C, X) D = dcml::GiveGradient@1(A, X, E) Y = dcml::TakeGradient@1(D, C) }", x, x, 3);
+  expect_gradient(OWN "D = dcml::GiveGradient@1(A, X, X) Y = dcml::TakeGradient@1(D, C) }", x, x, 3);
+  expect_gradient(X "[3] temp Y: f64[3] temp A: none temp C: f64[3] temp D: f64[3] temp E: none temp Z: f64[3] outputs Y state main { A = Floor@13(X) C = dcml::Cotangent@1(A) "
+                  "map i in 0:3 { D[i] = 0.0 } map i in 0:3 { D[2 - i] sum= C[i] * X[i] } E = dcml::GiveGradient@1(A, X, D) Z = dcml::TakeGradient@1(E, C) map i in 0:3 { Y[i] = Z[i] } }",
+                  x, (double[]){3, -1.5, 0.5}, 3); /* a buffer that is prepared before */
 }
 
 static void ties_kinks_and_zeros_follow_pytorch(void) {
@@ -330,7 +349,8 @@ int main(int argc, char **argv) {
   CHECK_OK(dc_ops_create(&ops));
   gradients_are_slopes(argc > 1 ? argv[1] : NULL);
   if (argc == 1) {
-    ties_kinks_and_zeros_follow_pytorch();
+    a_gradient_of_its_own_is_taken_as_it_is();
+  ties_kinks_and_zeros_follow_pytorch();
     small_floats_add_up_in_wide_ones();
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();

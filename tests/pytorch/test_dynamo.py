@@ -115,3 +115,46 @@ def test_backend_by_its_name(tmp_path):
                           env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("CppFunction", "_NodeBackward")
+
+
+def test_regions_of_checkpoint_are_plain_code():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+
+    def run(x):
+        return torch.utils.checkpoint.checkpoint(net, x, use_reentrant=False) * 2
+
+    x, y = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
+    torch.compile(run, backend=backend)(x).sum().backward()
+    run(y).sum().backward()
+    close(x.grad, y.grad)
+
+
+def test_an_optimizer_can_be_compiled():
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    other = copy.deepcopy(net)
+    for model, wrap in ((net, lambda step: step), (other, lambda step: torch.compile(step, backend=backend))):
+        optimizer = torch.optim.Adam(model.parameters(), 0.05)
+        step = wrap(optimizer.step)
+        for k in range(3):
+            optimizer.zero_grad()
+            model(torch.full((1, 3), k + 1.0)).square().sum().backward()
+            step()
+    close(other.weight, net.weight)
+    assert other.weight.requires_grad and other.weight.is_leaf
+
+
+def test_autograd_functions_keep_their_gradient():
+    class Tripled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.floor()
+
+        @staticmethod
+        def backward(ctx, g):
+            return 3 * g
+
+    x = torch.rand(4, requires_grad=True)
+    torch.compile(lambda x: Tripled.apply(2 * x), backend=backend)(x).sum().backward()
+    close(x.grad, torch.full((4,), 6.0))

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from .aten.builder import dims
+from .own_gradient import own_gradients
 from .state import all_attributes, recorded_attributes
 from .traceable import traceable
 
@@ -44,7 +45,7 @@ class Capture:
     inputs: position among the leaves of (args, kwargs) of each graph input.
     params: (qualified name, is a buffer) of each graph param, tied weights once.
     outputs: one entry per leaf of the result: graph output index, or a Fixed or Passed value.
-    mutated: (graph output index, qualified name) of each buffer that a call changes.
+    mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
     changed_inputs: (graph output index, position among the leaves, has it a gradient?) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
     checks: (graph output index, message) of conditions that must be true after each call.
@@ -208,8 +209,9 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes):
 def _traced(attributes):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_same, _same), traceable(), \
-            attributes as used:
+    hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
+    with torch.enable_grad(), unhooked, traceable(), own_gradients(), attributes as used:
         yield used
 
 
@@ -267,6 +269,7 @@ def _prepared(module, train):
     """The module in the wanted state, with constructs that export rejects made traceable; yields the statistics of
     batch norms with momentum=None, as {running statistic: call counter}."""
     _refuse_uninitialised(module)
+    _refuse_backward_hooks(module)
     replaced = _replace_unusual_parameters(module)
     flags = [(m, m.training) for m in module.modules()] if train is not None else []
     averaging = []
@@ -296,6 +299,18 @@ def _refuse_uninitialised(module):
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if isinstance(tensor, lazy):
             raise _core.ModelError(f"parameter {name!r} has no shape yet: call the lazy module once before capture")
+
+
+def _refuse_backward_hooks(module):
+    """A compiled module runs no backward pass of its parts."""
+    everywhere = torch.nn.modules.module
+    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
+        raise _core.UnsupportedOpError("backward hooks of all modules do not run in a compiled module")
+    for path, m in module.named_modules():
+        if m._backward_hooks or m._backward_pre_hooks:
+            what = f"the part {path!r}" if path else "the wrapped module"
+            raise _core.UnsupportedOpError(f"backward hooks of {what} ({type(m).__name__}) do not run in a compiled "
+                                           "module: register them on the compiled module itself")
 
 
 def _replace_unusual_parameters(module):
@@ -593,7 +608,7 @@ class _Walk:
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape))
-            elif kind == "BUFFER_MUTATION":
+            elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b(value)
             elif kind == "USER_INPUT_MUTATION":
                 changed.append((self.b(value), self.leaf_of[spec.target]))

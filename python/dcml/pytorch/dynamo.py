@@ -17,7 +17,11 @@ def backend(graph_module, example_inputs, **_):
     >>> compiled(torch.ones(4, 2)).shape
     torch.Size([4, 3])
     """
+    _inline_checkpoints(graph_module)
     numbers = _take_numbers(graph_module)
+    if not torch.is_grad_enabled():  # a condition of this graph
+        _disable_grad(graph_module.graph)
+    graph_module.recompile()
     module = DaceModule(graph_module, backward=True, sdfg_name="dynamo")
     if not numbers:
         return torch.compiler.disable(module.forward)
@@ -25,6 +29,27 @@ def backend(graph_module, example_inputs, **_):
     def call(*args):
         return module.forward(*[a.item() if k in numbers else a for k, a in enumerate(args)])
     return torch.compiler.disable(call)
+
+
+def _inline_checkpoints(graph_module):
+    """Regions of torch.utils.checkpoint become plain calls: what to compute again is the core's to decide."""
+    for inner in [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]:
+        for node in list(inner.graph.nodes):
+            if node.target is not torch.ops.higher_order.tag_activation_checkpoint:
+                continue
+            with inner.graph.inserting_before(node):
+                call = inner.graph.call_module(node.args[0].target, node.args[1:])
+            node.replace_all_uses_with(call)
+            inner.graph.erase_node(node)
+        inner.recompile()
+
+
+def _disable_grad(graph):
+    first = next(n for n in graph.nodes if n.op != "placeholder")
+    with graph.inserting_before(first):
+        graph.call_function(torch._C._set_grad_enabled, (False,))
+    with graph.inserting_before(next(n for n in graph.nodes if n.op == "output")):
+        graph.call_function(torch._C._set_grad_enabled, (True,))
 
 
 def _take_numbers(graph_module):
@@ -39,5 +64,4 @@ def _take_numbers(graph_module):
             for read in reads:
                 read.replace_all_uses_with(place)
                 graph_module.graph.erase_node(read)
-    graph_module.recompile()
     return numbers

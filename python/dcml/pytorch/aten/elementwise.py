@@ -398,6 +398,15 @@ def _(b, n, x, y, z, value=1):
     return b.op("Add", b(x, dtype), product if value == 1 else b.op("Mul", product, b(value, dtype)))
 
 
+def _fma(b, n, x, y, z):
+    """x * y + z, as torch's decompositions of optimizers write it."""
+    dtype = meta(n).dtype
+    return b.op("Add", b.op("Mul", b(x, dtype), b(y, dtype)), b(z, dtype))
+
+
+TABLE["prims.fma.default"] = _fma
+
+
 @row("addcdiv.default")
 def _(b, n, x, y, z, value=1):
     dtype = meta(n).dtype

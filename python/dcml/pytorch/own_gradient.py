@@ -1,0 +1,159 @@
+"""torch.autograd.Function while a module is captured: its forward and its own backward, both in the graph.
+
+The one idea: backward is run once on stand-ins for the gradients of the results, so that torch.export writes it down
+like any other code; three operators draw the border, and the core moves what lies behind it to the backward pass.
+Must not know: graphs or the core.
+"""
+import contextlib
+import functools
+import threading
+
+import torch
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.checkpoint import CheckpointFunction
+
+from .. import _core
+
+NAMESPACE = "dcml_border"
+_OPERATORS = {"cotangent(Tensor y) -> Tensor": torch.zeros_like,  # stands for the gradient of y
+              "give(Tensor y, Tensor x, Tensor b) -> Tensor": lambda y, x, b: y.clone(),  # b is the gradient of x
+              "take(Tensor y, Tensor c) -> Tensor": lambda y, c: y.clone()}  # the gradient of the result is c
+
+
+@functools.cache
+def _library():
+    library = torch.library.Library(NAMESPACE, "DEF")
+    for schema, function in _OPERATORS.items():
+        library.define(schema)
+        library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
+    return library
+
+
+class _Context:
+    """What forward and backward are given as ``ctx``."""
+
+    def __init__(self, args):
+        self.needs_input_grad = tuple([_is_float(a) for a in args])
+        self.saved_tensors, self._outside, self.materialize_grads = (), (), True
+
+    def save_for_backward(self, *tensors):
+        self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors):
+        """For forward mode, which compiled modules do not have."""
+
+    def mark_non_differentiable(self, *tensors):
+        self._outside = tensors
+
+    def mark_dirty(self, *tensors):
+        raise _core.UnsupportedOpError("an autograd.Function that changes its inputs in place (mark_dirty)")
+
+    def set_materialize_grads(self, value):
+        self.materialize_grads = value
+
+    def is_outside(self, tensor):
+        return any(t is tensor for t in self._outside)
+
+
+def _is_float(value):
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+
+
+def _captured_apply(cls, args, kwargs):
+    """What ``cls.apply(*args)`` is in a captured graph."""
+    if issubclass(cls, CheckpointFunction):  # what to compute again is ours to decide
+        run, _preserve_rng_state, *inputs = args
+        return run(*inputs)
+    if issubclass(cls, BackwardHookFunction):
+        raise _core.UnsupportedOpError("full backward hooks of a submodule do not run in a compiled module: "
+                                       "register them on the compiled module itself")
+    if kwargs:
+        raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+    context = _Context(args)
+    with torch.no_grad():
+        results = _forward(cls, context, args)
+    single = not isinstance(results, tuple)
+    outputs = [results] if single else list(results)
+    tracked = [k for k, y in enumerate(outputs) if _is_float(y) and not context.is_outside(y)]
+    inputs = [k for k, needed in enumerate(context.needs_input_grad) if needed]
+    if tracked and inputs:
+        _mark(cls, context, args, inputs, outputs, tracked)
+    outputs = [y.detach() if _is_float(y) and k not in tracked else y for k, y in enumerate(outputs)]
+    return outputs[0] if single else tuple(outputs)
+
+
+def _forward(cls, context, args):
+    if cls.setup_context is torch.autograd.function._SingleLevelFunction.setup_context:
+        return cls.forward(context, *args)
+    results = cls.forward(*args)
+    cls.setup_context(context, args, results)
+    return results
+
+
+def _mark(cls, context, args, inputs, outputs, tracked):
+    """Draws the border around what backward computes, and puts results that end at it into ``outputs``."""
+    border = getattr(torch.ops, NAMESPACE)
+    cotangents = {k: border.cotangent(outputs[k]) for k in tracked}
+    given = [cotangents[k] if k in cotangents else _zeros(context, y) for k, y in enumerate(outputs)]
+    with torch.no_grad():
+        gradients = cls.backward(context, *given)
+    gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+    if len(gradients) < len(args) or any(g is not None for g in gradients[len(args):]):
+        raise RuntimeError(f"function {cls.__name__}.backward returned an incorrect number of gradients "
+                           f"(expected {len(args)}, got {len(gradients)})")
+    for j in inputs:
+        gradient = gradients[j]
+        if gradient is None:
+            continue
+        if gradient.shape != args[j].shape:
+            gradient = gradient.sum_to_size(args[j].shape)
+        for k in tracked:
+            outputs[k] = border.give(outputs[k], args[j], gradient.to(args[j].dtype))
+    for k in tracked:
+        outputs[k] = border.take(outputs[k], cotangents[k])
+
+
+def _zeros(context, output):
+    return torch.zeros_like(output) if context.materialize_grads and isinstance(output, torch.Tensor) else None
+
+
+def _refuse_hooks(name):
+    def method(tensor, *_):
+        raise _core.UnsupportedOpError(f"Tensor.{name} inside forward: a compiled module makes no tensor that it could "
+                                       "hang on; an autograd.Function can do the same")
+    return method
+
+
+_APPLY = (torch.autograd.Function, "apply")
+_HOOKS = [(torch.Tensor, name) for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")]
+
+
+@contextlib.contextmanager
+def own_gradients():
+    """While this lasts, what this thread does with autograd.Functions is captured, and with hooks on tensors refused.
+    One thread may do this at a time."""
+    _library()
+    thread = threading.get_ident()
+    kept = [(owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in (_APPLY, *_HOOKS)]
+    plain_apply = kept[0][2]
+
+    def apply(cls, *args, **kwargs):
+        if threading.get_ident() != thread:
+            return plain_apply.__get__(None, cls)(*args, **kwargs)
+        return _captured_apply(cls, args, kwargs)
+
+    def guarded(name, plain):
+        refuse = _refuse_hooks(name)
+        return lambda *args: (refuse if threading.get_ident() == thread else plain)(*args)
+
+    try:
+        setattr(*_APPLY, classmethod(apply))
+        for owner, name, _, plain in kept[1:]:
+            setattr(owner, name, guarded(name, plain))
+        yield
+    finally:
+        for owner, name, own, _ in kept:
+            if own is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)

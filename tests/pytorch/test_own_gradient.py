@@ -1,0 +1,211 @@
+"""torch.autograd.Function inside a module: its own backward is used, as in eager."""
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from dcml import UnsupportedOpError
+from dcml.pytorch import DaceModule
+
+
+class Round(Function):
+    """Straight through: the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Reverse(Function):
+    """Gradient reversal, with a number that is no tensor and a result that is the input."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.scale * g, None
+
+
+class Clipped(Function):
+    """backward is not linear in the gradient that it is given, and changes a copy of it in place."""
+
+    @staticmethod
+    def forward(x):
+        return x.clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        g = g.clone()
+        g[x < 0] = 0
+        return g.clamp(-0.5, 0.5) + 0.1 * y
+
+
+class Pair(Function):
+    """Two inputs, three results: one has no gradient, one holds indices; gradients need each other."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        largest, where = (a * b).max(-1)
+        total = (a + b).sum(-1)
+        ctx.mark_non_differentiable(total, where)
+        return a * b, total, where
+
+    @staticmethod
+    def backward(ctx, g, g_total, g_where):
+        a, b = ctx.saved_tensors
+        assert g_total is not None
+        assert ctx.needs_input_grad == (True, True)
+        return g * b + 3 * a, (g * a).sum(0, keepdim=True)
+
+
+class Swish(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return Round.apply(g) + g * s * (1 + x * (1 - s))
+
+
+def _pair(net, x):
+    product, total, where = Pair.apply(net.linear(x), net.scale[None])
+    return product * net.scale + total[:, None] + where[:, None]
+
+
+def _pair_unused(net, x):
+    return Pair.apply(net.linear(x), net.scale[None])[0].sum()
+
+
+CASES = {
+    "straight through": lambda net, x: Round.apply(x * net.scale) * net.scale,
+    "reversal": lambda net, x: Reverse.apply(net.linear(x), 0.3).tanh() + net.scale,
+    "not linear": lambda net, x: Clipped.apply(net.linear(x)).square(),
+    "several results": _pair,
+    "results that nobody uses": _pair_unused,
+    "twice, and of one value": lambda net, x: Swish.apply(Swish.apply(net.linear(x))) + Swish.apply(net.scale),
+    "of an input alone": lambda net, x: Swish.apply(x),
+    "nothing but a buffer": lambda net, x: Round.apply(net.fixed) * net.scale + x,
+    "reentrant checkpoint": lambda net, x: checkpoint(lambda t: net.linear(t).tanh(), x, use_reentrant=True),
+    "checkpoint": lambda net, x: checkpoint(lambda t: Swish.apply(net.linear(t)), x, use_reentrant=False),
+    "under no_grad": lambda net, x: torch.no_grad()(lambda: Swish.apply(net.linear(x)))() * net.scale,
+}
+
+
+class Net(nn.Module):
+    def __init__(self, compute):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.scale, self.compute = nn.Linear(3, 3), nn.Parameter(torch.tensor([1.5, -0.7, 0.3])), compute
+        self.register_buffer("fixed", torch.tensor([0.6, 1.4, -2.5]))
+
+    def forward(self, x):
+        return self.compute(self, x)
+
+
+def differentiated(call, net, x):
+    x = x.clone().requires_grad_()
+    y = call(x)
+    y.square().sum().backward()
+    return y.detach(), [x.grad] + [p.grad for p in net.parameters()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_gradients_are_those_of_eager(name):
+    net = Net(CASES[name])
+    other = copy.deepcopy(net)
+    module = DaceModule(other, backward=True)
+    for batch in (4, 7):
+        x = torch.randn(batch, 3, generator=torch.Generator().manual_seed(batch))
+        want, wanted = differentiated(net, net, x)
+        have, found = differentiated(module, other, x)
+        torch.testing.assert_close(have, want)
+        for a, b in zip(found, wanted):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), net(x))
+
+
+def test_half_precision_and_gradients_of_another_type():
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return (2 * x.float()).to(torch.bfloat16)
+
+        @staticmethod
+        def backward(ctx, g):
+            return 5 * g.float()
+
+    net = Net(lambda net, x: Twice.apply(x).float())
+    x = torch.ones(2, 3, dtype=torch.bfloat16)
+    want, wanted = differentiated(net, net, x)
+    have, found = differentiated(DaceModule(net, backward=True), net, x)
+    torch.testing.assert_close(have, want)
+    torch.testing.assert_close(found[0], wanted[0])
+
+
+class Hooked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        y = self.linear(x)
+        y.register_hook(lambda g: 2 * g)
+        return y
+
+
+class Dirty(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g
+
+
+def test_what_cannot_be_kept_is_refused():
+    x = torch.ones(1, 2)
+    with pytest.raises(UnsupportedOpError, match="register_hook"):
+        DaceModule(Hooked(), backward=True)(x)
+    with pytest.raises(UnsupportedOpError, match="in place"):
+        DaceModule(Net(lambda net, x: Dirty.apply(net.linear(x))), backward=True)(torch.ones(1, 3))
+    net = nn.Sequential(nn.Linear(2, 2))
+    net[0].register_full_backward_hook(lambda *_: None)
+    with pytest.raises(UnsupportedOpError, match="backward hooks of the part '0'"):
+        DaceModule(net, backward=True)(x)
+
+
+def test_torch_is_left_as_it_was():
+    kept = torch.autograd.Function.apply, torch.Tensor.register_hook, torch.Tensor.retain_grad
+    DaceModule(Net(CASES["reversal"]), backward=True)(torch.ones(2, 3))
+    assert torch.autograd.Function.apply == kept[0]
+    assert (torch.Tensor.register_hook, torch.Tensor.retain_grad) == kept[1:]
+    x = torch.ones(2, requires_grad=True)
+    Round.apply(x).sum().backward()
+    assert torch.equal(x.grad, torch.ones(2))
