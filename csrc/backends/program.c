@@ -1,7 +1,8 @@
 /* Programs: a flat list of steps over a scheduled graph, and its bindings to sizes.
  *
  * A step is a native call, a compiled kernel, or a node left to the interpreter.  Small graphs
- * start on the interpreter and are compiled when they turn out to be run again. */
+ * start on the interpreter and are compiled when they turn out to be run again, with the same
+ * sizes or often. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "backends/plan.h"
 #include "backends/report.h"
 
-enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 3 };
+enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 16, COMPILE_AFTER_REPEATS = 3 };
 static const double INTERP_MAX_WORK = 200000; /* element operations: some ms of interpretation */
 
 typedef struct {
@@ -40,6 +41,7 @@ struct dc_binding {
   dc_plan plan;
   dc_native_call **natives; /* by step */
   double work;
+  uint64_t runs;
   dc_run_state *idle;
   uint32_t n_idle;
 };
@@ -171,7 +173,8 @@ static dc_status compile_steps(dc_program *p) {
 
 static bool wants_compilation(const dc_program *p, const dc_binding *b) {
   if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP) return false;
-  bool wanted = p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || __atomic_load_n(&p->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_RUNS;
+  bool again = __atomic_load_n(&p->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_RUNS || __atomic_load_n(&b->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_REPEATS;
+  bool wanted = p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || again;
   return wanted && dc_jit_ready(p->target.jit);
 }
 
@@ -355,6 +358,7 @@ static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t 
 
 dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
   __atomic_add_fetch(&p->runs, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&b->runs, 1, __ATOMIC_RELAXED);
   *out = (dc_run){.binding = b};
   DC_TRY(ensure_compiled(p, b));
   return take_state(b, &out->state);
