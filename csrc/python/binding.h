@@ -75,6 +75,12 @@ PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
+/* watch.c: an observation is (container, tuple or bytes of its contents) or (mapping or object, key or name, value). */
+bool same_observation(PyObject *seen);
+int check_observations(PyObject *tuple); /* 0, or -1 with an exception */
+PyObject *core_first_change(PyObject *module, PyObject *observations);
+PyObject *core_tell_of_code(PyObject *module, PyObject *callable);
+
 extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, fast_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);

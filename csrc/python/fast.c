@@ -15,7 +15,7 @@ typedef struct {
   PyObject_HEAD
   PyObject *function, *params; /* the tuple that the function has */
   PyObject *slots;             /* tuple of (dict, key): where each parameter is found */
-  PyObject *tables;            /* tuple of (dict, tuple of its values): modules' attributes, children and hooks */
+  PyObject *watched;           /* tuple of observations (watch.c): modules' attributes and all else that was built in */
   PyObject *last;              /* callable that makes the last input, or None */
   PyObject *probes;            /* tuple of callables without arguments ... */
   PyObject *answers;           /* ... and the objects that they returned */
@@ -58,21 +58,21 @@ static int note_params(module_state *state, FastObject *self, PyObject *slots) {
   return self->needs_grad ? 0 : -1;
 }
 
-/* Fast(function, inputs, slots, tables, probes, watches_grad, last) */
+/* Fast(function, inputs, slots, watched, probes, watches_grad, last) */
 static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   module_state *state = PyType_GetModuleState(type);
-  PyObject *function, *inputs, *slots, *tables, *probes, *last;
+  PyObject *function, *inputs, *slots, *watched, *probes, *last;
   int watches_grad;
   (void)kwargs;
-  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &tables, &PyTuple_Type, &probes,
+  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &watched, &PyTuple_Type, &probes,
                         &watches_grad, &last))
     return NULL;
   FastObject *self = (FastObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
-  self->tables = PySequence_Tuple(tables);
+  self->watched = PySequence_Tuple(watched);
   self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
-  int failed = !self->tables || !self->inputs || note_params(state, self, slots) || note_answers(self);
+  int failed = !self->watched || check_observations(self->watched) || !self->inputs || note_params(state, self, slots) || note_answers(self);
   for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
     failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
   if (!failed) return (PyObject *)self;
@@ -85,7 +85,7 @@ static int fast_traverse(FastObject *self, visitproc visit, void *arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->params);
   Py_VISIT(self->slots);
-  Py_VISIT(self->tables);
+  Py_VISIT(self->watched);
   Py_VISIT(self->probes);
   Py_VISIT(self->last);
   return 0;
@@ -95,7 +95,7 @@ static int fast_clear(FastObject *self) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->params);
   Py_CLEAR(self->slots);
-  Py_CLEAR(self->tables);
+  Py_CLEAR(self->watched);
   Py_CLEAR(self->probes);
   Py_CLEAR(self->last);
   Py_CLEAR(self->answers);
@@ -133,19 +133,9 @@ static bool same_params(module_state *state, const FastObject *self) {
   return true;
 }
 
-/* The same objects, in the same order, as when the table was noted. */
-static bool same_table(PyObject *pair) {
-  PyObject *table = PyTuple_GET_ITEM(pair, 0), *values = PyTuple_GET_ITEM(pair, 1), *value;
-  Py_ssize_t at = 0, k = 0, n = PyTuple_GET_SIZE(values);
-  if (PyDict_GET_SIZE(table) != n) return false;
-  while (PyDict_Next(table, &at, NULL, &value))
-    if (value != PyTuple_GET_ITEM(values, k++)) return false;
-  return true;
-}
-
 static bool same_surroundings(const FastObject *self) {
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->tables); k++)
-    if (!same_table(PyTuple_GET_ITEM(self->tables, k))) return false;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->watched); k++)
+    if (!same_observation(PyTuple_GET_ITEM(self->watched, k))) return false;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->probes); k++) {
     PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->probes, k));
     bool same = answer == PyTuple_GET_ITEM(self->answers, k); /* True, False and None are single objects */
@@ -179,5 +169,5 @@ static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
 
 static PyType_Slot fast_slots[] = {{Py_tp_new, fast_new},         {Py_tp_dealloc, fast_dealloc}, {Py_tp_traverse, fast_traverse},
                                    {Py_tp_clear, fast_clear},     {Py_tp_call, fast_call},
-                                   {Py_tp_doc, "Fast(function, inputs, slots, tables, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
+                                   {Py_tp_doc, "Fast(function, inputs, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
 PyType_Spec fast_spec = {"dcml._core.Fast", sizeof(FastObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, fast_slots};

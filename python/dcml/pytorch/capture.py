@@ -7,12 +7,14 @@ Must not know: how a graph is differentiated, compiled or called.
 """
 import contextlib
 import functools
+import importlib
 import inspect
 import linecache
 import logging
 import math
 import operator
 import os
+import random
 import re
 import threading
 import traceback
@@ -29,8 +31,9 @@ from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from .aten.builder import dims
 from .own_gradient import own_gradients
-from .state import all_attributes, recorded_attributes
+from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
+from .watch import Ran, contents, restore
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -52,6 +55,8 @@ class Capture:
     reads: names of attributes of modules that were read; other values of them may mean another graph.
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.
+    ran: the functions that ran, with what they may have read of Python.
+    outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
     in_spec: Any
@@ -68,6 +73,8 @@ class Capture:
     reads: set = field(default_factory=set)
     ties: list = field(default_factory=list)
     refused_dynamic: bool = False
+    ran: Any = None
+    outside: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -166,36 +173,55 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
         ModelError if torch.export cannot trace the module.
     """
+    given = module, args, kwargs, name, dynamic, train, debug
+    with LOCK:
+        try:
+            return _once(*given)
+        except _Changed as first:  # a cache that the first call fills does not change again
+            try:
+                return _once(*given, again=True)
+            except _core.Error:
+                restore(first.args[0])
+                raise
+
+
+def _once(*given, again=False):
     try:
-        return _capture(module, args, kwargs, name, dynamic, train, debug, recorded_attributes)
+        return _capture(*given, recorded_attributes, again)
     except _Branches:
-        return _capture(module, args, kwargs, name, dynamic, train, debug, all_attributes)
+        return _capture(*given, all_attributes, again)
 
 
 class _Branches(Exception):
     """Dynamo, which traces the branches of torch.cond, does not bear that reads are recorded."""
 
 
-def _capture(module, args, kwargs, name, dynamic, train, debug, attributes):
-    with LOCK, torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(attributes(module)) as used:
+class _Changed(Exception):
+    """Forward has changed containers or globals of Python."""
+
+
+def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, again):
+    with torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(module, attributes) as (used, ran):
         args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
         errors = []
         attempts = _attempts(args, kwargs, dynamic)
         for shapes in attempts:
             try:
-                program, conditions = _export(module, args, kwargs, shapes)
+                program, conditions, literals = _export(module, args, kwargs, shapes, ran)
                 _refuse_written(module, used.written)
+                _refuse_changed(module, ran, again)
                 if _plain_extents(program):
-                    walk = functools.partial(_Walk, module, conditions, args, kwargs, name, cumulative)
+                    walk = functools.partial(_Walk, module, conditions, literals, args, kwargs, name, cumulative)
                     made = _lower(program, walk).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
+                    made.ran, made.no_gradient = ran, _opaque(module, ran)
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
                     raise
                 errors.append(error)
             except Exception as error:  # export raises many kinds; a static capture may still succeed
-                if isinstance(error, _core.Error):
+                if isinstance(error, (_core.Error, _Changed)):
                     raise
                 if isinstance(error, torch._dynamo.exc.UncapturedHigherOrderOpError) and attributes is recorded_attributes:
                     raise _Branches from error
@@ -206,13 +232,33 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes):
 
 
 @contextlib.contextmanager
-def _traced(attributes):
+def _traced(module, attributes):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
-    call wants none; values saved while tracing are no business of the caller's hooks.  Yields the attributes read."""
+    call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
+    draws = random.getstate(), np.random.get_state()
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
-    with torch.enable_grad(), unhooked, traceable(), own_gradients(), attributes as used:
-        yield used
+    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), attributes(module) as used:
+        yield used, Ran(reachable(module))
+    if random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]:
+        random.setstate(draws[0])
+        np.random.set_state(draws[1])
+        raise _core.UnsupportedOpError(f"{type(module).__name__} draws random numbers from Python's or numpy's generator "
+                                       "while it runs, which a compiled call would not do: draw them with torch")
+
+
+def _refuse_changed(module, ran, again):
+    """Containers that forward changes would stay as they are in a compiled call."""
+    changed = ran.changed()
+    if not changed:
+        return
+    held = pytree.tree_leaves([contents(seen) for seen, _ in changed])
+    if not again and not any(isinstance(v, torch.Tensor) for v in held):
+        raise _Changed(changed)
+    restore(changed)
+    label = changed[0][1]
+    raise _core.UnsupportedOpError(f"{type(module).__name__} changes {label} while it runs, which a compiled call would "
+                                   f"not do: return the value, or make it a buffer{ran.line(label)}")
 
 
 def _refuse_written(module, written):
@@ -250,7 +296,16 @@ def _export_error(module, error):
         what = getattr(error, "func", None) or type(module).__name__
         return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{_traced_line(error)}")
     text = str(error).strip().split("\n\n")[0]
-    return _core.ModelError(f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}")
+    text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
+    return _error_like(error)(text)
+
+
+def _error_like(error):
+    """Makes ModelErrors that may be caught as the error that forward itself raised, where it is one of Python's."""
+    kind = type(error)
+    if kind.__module__ != "builtins" or issubclass(_core.ModelError, kind):
+        return _core.ModelError
+    return type("ModelError", (_core.ModelError, kind), {"__module__": _core.ModelError.__module__})
 
 
 def _traced_line(error):
@@ -272,7 +327,6 @@ def _prepared(module, train):
     _refuse_backward_hooks(module)
     replaced = _replace_unusual_parameters(module)
     flags = [(m, m.training) for m in module.modules()] if train is not None else []
-    averaging = []
     cumulative = {}
     try:
         if train is not None:
@@ -282,14 +336,11 @@ def _prepared(module, train):
                 prefix = path + "." if path else ""
                 for statistic in ("running_mean", "running_var"):
                     cumulative[prefix + statistic] = prefix + "num_batches_tracked"
-                averaging.append(m)
                 m.momentum = 1.0
         yield cumulative
     finally:
         for table, key, tensor in replaced:
             table[key] = tensor
-        for m in averaging:
-            m.momentum = None
         for m, flag in flags:
             m.training = flag
 
@@ -344,12 +395,51 @@ def _attempts(args, kwargs, dynamic):
     return [*attempts, None]
 
 
-def _export(module, args, kwargs, shapes):
+def _export(module, args, kwargs, shapes, ran):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with _quiet():
-        program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
+        with ran.recording(), _same_attributes(module):
+            program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         _mark_no_grad(program)
-        return program.run_decompositions({}), getattr(program, "_guards_code", None) or []
+        literals = _literals(program)
+        return program.run_decompositions({}), getattr(program, "_guards_code", None) or [], literals
+
+
+@contextlib.contextmanager
+def _same_attributes(module):
+    """torch.export leaves copies of lists and dictionaries in a module; they become again what they were."""
+    kept = [(vars(m), dict(vars(m))) for m in module.modules()]
+    try:
+        yield
+    finally:
+        for table, was in kept:
+            table.update({name: value for name, value in was.items() if table.get(name) is not value})
+
+
+@contextlib.contextmanager
+def _hooks_inside(module):
+    """torch.export's own modules call hooks of all modules; they are for those inside this one, and for the outermost
+    it is the DaceModule that calls them."""
+    inside = {id(m) for m in module.modules() if m is not module}
+
+    def narrowed(hook):
+        return lambda m, *args: hook(m, *args) if id(m) in inside else None
+    kept = [(table, dict(table)) for table in GLOBAL_HOOKS]
+    for table, was in kept:
+        table.update({key: narrowed(hook) for key, hook in was.items() if callable(hook)})
+    try:
+        yield
+    finally:
+        for table, was in kept:
+            table.update(was)
+
+
+def _literals(program):
+    """Constants that forward makes itself, as in torch.tensor([1, 2]): of others, only a reference was met."""
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    fresh = torch.ops.aten.lift_fresh_copy.default
+    return {spec.target for spec in program.graph_signature.input_specs if spec.kind.name == "CONSTANT_TENSOR"
+            and all(user.target is fresh for user in nodes[spec.arg.name].users)}
 
 
 def _by_parameter(module, shapes):
@@ -364,6 +454,7 @@ def _quiet():
     loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
                                               "torch._subclasses.fake_tensor", "torch._dynamo")]
     levels = [logger.level for logger in loggers]
+    trace = importlib.import_module("torch.export._trace")
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
@@ -371,8 +462,11 @@ def _quiet():
             # torch about its own use of its own functions, and about nn.RNN's list of its weights
             warnings.simplefilter("ignore", FutureWarning)
             warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
+            warnings.filterwarnings("ignore", "A model attribute .* requires gradient")  # see Capture.outside
+            trace.print = lambda *args, **kwargs: None  # of what it had traced before an error
             yield
     finally:
+        vars(trace).pop("print", None)
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
 
@@ -497,8 +591,8 @@ def _source(node):
 class _Walk:
     """One pass over an exported program, appending to a fresh graph."""
 
-    def __init__(self, module, conditions, args, kwargs, name, cumulative, program):
-        self.module, self.conditions, self.program = module, conditions, program
+    def __init__(self, module, conditions, literals, args, kwargs, name, cumulative, program):
+        self.module, self.conditions, self.literals, self.program = module, conditions, literals, program
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline)
         self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
@@ -507,6 +601,7 @@ class _Walk:
         self.outputs, self.mutated, self.changed = [], [], []
         self.position = {}   # value name -> graph output index
         self.cumulative = cumulative
+        self.outside = {}    # graph param -> tensor that no module of the tree has
 
     def run(self):
         """Raises _Declined for a node that no row serves."""
@@ -552,11 +647,11 @@ class _Walk:
                 continue
             if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 raise _core.UnsupportedOpError(f"input {node.name!r} of kind {kind} cannot be captured")
-            if not self._of_module(target):
+            tensor = self._tensor(target)
+            if tensor is None:
                 self.b.env[node] = self._constant(node, target)
                 continue
             self.b.fqn[node] = target
-            tensor = _attribute(self.module, target)[0]
             if id(tensor) not in first_name:
                 if not node.users and target not in signature.buffers_to_mutate.values():
                     continue
@@ -583,11 +678,14 @@ class _Walk:
         self.inputs.append(self.leaf_of[node.name])
         self.shapes.append(shape)
 
-    def _of_module(self, target):
-        """Is there a tensor of that name in the module, so that its values may change between calls?"""
-        found = _attribute(self.module, target)
-        lifted = self.program.constants.get(target)
-        return found and isinstance(found[0], torch.Tensor) and (lifted is None or lifted is found[0])
+    def _tensor(self, target):
+        """The tensor of that name, whose values may change between calls; None for a constant."""
+        found, lifted = _attribute(self.module, target), self.program.constants.get(target)
+        if found and isinstance(found[0], torch.Tensor) and (lifted is None or lifted is found[0]):
+            return found[0]
+        if lifted is None or target in self.literals:
+            return None
+        return self.outside.setdefault(target, lifted)
 
     def _constant(self, node, target):
         tensor = self.program.constants.get(target)
@@ -654,7 +752,8 @@ class _Walk:
         return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
-                       transients=transients, checks=self.checks, ties=_ties(self.module, self.params))
+                       transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
+                       outside=self.outside)
 
 
 def _ties(module, params):

@@ -9,6 +9,7 @@ import collections
 import functools
 import operator
 import time
+import warnings
 from itertools import chain
 
 import torch
@@ -25,6 +26,8 @@ from .state import ModuleState, frozen
 
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
+_FEW = 2    # values of a float that get captures of their own, before it becomes an input
+_MANY = 16  # captures for reasons other than extents before a warning
 
 
 class DaceModule(torch.nn.Module):
@@ -86,6 +89,9 @@ class DaceModule(torch.nn.Module):
     def _forget(self):
         self._plans = {}       # quick key -> _Plan
         self._captures = {}    # slow key -> [_Captured]
+        self._values = {}      # slow key without numbers -> {kind with numbers: types of its results}
+        self._refused = set()  # sets of positions of floats that cannot be tensors
+        self._times = {}       # slow key -> number of captures because something else changed
         self._state = ModuleState(self.model)
         self._last = None      # the _Captured used last
         self._recent = None    # the _Plan used last
@@ -133,22 +139,47 @@ class DaceModule(torch.nn.Module):
     def _new_plan(self, key, args, kwargs):
         if len(self._plans) >= _MAX_PLANS:
             del self._plans[next(iter(self._plans))]
-        captured = self._captured(args, kwargs, key[2])
-        self._plans[key[0], self._state.key(), key[2]] = plan = _Plan(self, captured, args, kwargs)
+        captured, floats = self._captured(args, kwargs, key[2])
+        self._plans[key[0], self._state.key(), key[2]] = plan = _Plan(self, captured, args, kwargs, floats)
         return plan
 
     def _captured(self, args, kwargs, surroundings):
-        """A capture that serves these arguments, made if there is none."""
+        """(a capture that serves these arguments, made if there is none; positions of floats that are its inputs)."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         kind = (str(spec), surroundings, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else
                                                _leaf_key(leaf) for leaf in leaves))
+        keys = kind[2]
+        shared = tuple(key[0] if key[0] in (int, float) else key for key in keys)
+        seen = self._values.setdefault((*kind[:2], shared), {})
+        varying = frozenset(k for other in seen for k, key in enumerate(other[2])
+                            if keys[k][0] is float and key != keys[k]) if len(seen) >= _FEW and kind not in seen else ()
+        if varying and varying not in self._refused:
+            loose = *kind[:2], tuple(float if k in varying else key for k, key in enumerate(keys))
+            try:
+                captured = self._serving(*_with_tensors(args, kwargs, varying), loose)
+                if _result_types(captured.capture) in seen.values():
+                    return captured, varying
+                self._refused.add(varying)
+            except _core.Error:  # forward decides by the value, or hands it to what takes numbers only
+                self._refused.add(varying)
+        captured = self._serving(args, kwargs, kind)
+        seen[kind] = _result_types(captured.capture)
+        if len(seen) == _MANY:
+            warnings.warn(f"{self.sdfg_name} is captured anew for each value of its number arguments, {_MANY} so far: "
+                          "give what often changes as a tensor", stacklevel=2)
+        return captured, ()
+
+    def _serving(self, args, kwargs, kind):
+        leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         known = self._captures.get((self._state.key(), kind), [])
         for one in known:
             reason = one.capture.guard.refusal(tensors, lambda: bind_arguments(self.model, args, kwargs))
             if reason is None:
                 return one
             say("capture", f"{self.sdfg_name}: {reason}")
+        if not known:
+            self._tell_of_changes(kind)
         if sum(map(len, self._captures.values())) > _MAX_CAPTURES:
             self._captures.clear()
         begin = time.perf_counter()
@@ -157,11 +188,29 @@ class DaceModule(torch.nn.Module):
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{self.sdfg_name}: {type(self.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
-        self._state.learn(made.reads)
+        self._state.learn(made.reads, made.ran)
+        self._find_outside(made)
         known = self._captures.setdefault((self._state.key(), kind), [])
         known.append(_Captured(self, made, leaves))
         self.transients = [name for name, _ in made.transients]
         return known[-1]
+
+    def _tell_of_changes(self, kind):
+        changes = self._state.changes()
+        self._times[kind] = times = self._times.get(kind, 0) + 1
+        if changes:
+            say("capture", f"{self.sdfg_name}: changed: {changes}")
+        if changes and times == _MANY:
+            warnings.warn(f"{self.sdfg_name} is captured anew each time that these change: {changes}; {_MANY} times so "
+                          "far: make what often changes a buffer or an argument", stacklevel=2)
+
+    def _find_outside(self, made):
+        """torch.export may give an alias of a parameter; gradients are those of the parameter itself."""
+        self._state.key()
+        for name, alias in made.outside.items():
+            same = [t for t in self._state.tensors() if t is alias or t.data_ptr() == alias.data_ptr() and alias.numel()
+                    and (t.shape, t.stride(), t.dtype) == (alias.shape, alias.stride(), alias.dtype)]
+            made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
 
     # -- modes and state ------------------------------------------------------------------------
     def train(self, mode=True):
@@ -197,7 +246,7 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-        state.update(_plans={}, _captures={}, _state=None, _last=None, _recent=None, _hooked=None)
+        state.update(_plans={}, _captures={}, _values={}, _refused=set(), _times={}, _state=None, _last=None, _recent=None, _hooked=None)
         return state
 
     def __setstate__(self, state):
@@ -360,6 +409,21 @@ def _varying(leaves, known):
     return {k: found for k, found in axes.items() if found} or True
 
 
+def _as_tensor(number):
+    """A float as an input: of no dimension, so that it gives way to the types of other tensors, as numbers do."""
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def _with_tensors(args, kwargs, positions):
+    """(args, kwargs) with tensors for the floats at these positions among the leaves."""
+    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    return pytree.tree_unflatten([_as_tensor(v) if k in positions else v for k, v in enumerate(leaves)], spec)
+
+
+def _result_types(made):
+    return [made.graph.info(made.graph.outputs[o])[0] if type(o) is int else type(o) for o in made.outputs]
+
+
 def _leaf_key(leaf):
     if isinstance(leaf, torch.Tensor):
         return leaf.shape, leaf.dtype, leaf.device
@@ -396,7 +460,8 @@ class _Captured:
         self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
         self.last_function = None
         self.skipped = self._positions(owner.inputs_to_skip)
-        self.slots = [_slot(owner.model, name) for name, _ in made.params]
+        self.slots = [(made.outside, name) if name in made.outside else _slot(owner.model, name)
+                      for name, _ in made.params]
         self.ties = [(_slot(owner.model, a), _slot(owner.model, b)) for a, b in made.ties]
 
     def _positions(self, names):
@@ -493,9 +558,9 @@ _PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_in
 class _Plan:
     """How to run one kind of arguments: which leaves are inputs, what becomes of the outputs."""
 
-    def __init__(self, owner, captured, args, kwargs):
+    def __init__(self, owner, captured, args, kwargs, floats):
         made = captured.capture
-        self.captured, self.seed, self.check = captured, made.seed, None
+        self.captured, self.seed, self.check, self.floats = captured, made.seed, None, floats
         plain = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if plain and made.inputs == list(range(len(args))) else made.inputs
         self.mutated = [(index, *_slot(owner.model, name)) for index, name in made.mutated]
@@ -510,6 +575,8 @@ class _Plan:
         """Runs; ``again``: calls like this one are frequent, so that a check for them pays."""
         leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
         inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
+        if self.floats:
+            inputs = [_as_tensor(leaf) if isinstance(leaf, float) else leaf for leaf in inputs]
         captured = self.captured
         if captured.ties and (reason := captured.outdated()):
             raise _Outdated(reason)
@@ -549,10 +616,11 @@ class _Plan:
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        hidden = captured.ties or self.changed or not captured.owner.compile_torch_extension
+        hidden = self.changed or not captured.owner.compile_torch_extension
         if hidden or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 or _profiling():
             return None
-        return _core.Fast(function, args, captured.slots, captured.owner._state.watched(), _PROBES,
+        ties = [(*other, table[key]) for (table, key), other in captured.ties]
+        return _core.Fast(function, args, captured.slots, (*captured.owner._state.watched(), *ties), _PROBES,
                           captured.owner.backward, _seed if self.seed else None)
 
     def finish(self, results, leaves):

@@ -1,86 +1,153 @@
-"""What a capture has built in besides tensors: the tree of modules, their hooks and the attributes that forward reads.
+"""What a capture has built in besides tensors: the tree of modules, their hooks and what forward reads of Python.
 
-The one idea: a call compares the attribute dictionaries of all modules with the ones it saw last, by
-identity; only when something differs is a key made of the values, so that a change is seen and costs nothing
-while there is none.
+The one idea: a call compares the attribute dictionaries of all modules, and the other containers that forward reads,
+with what it saw in them last, by identity; only when something differs is a key made of the values, so that a change
+is seen and costs nothing while there is none.
 Must not know: captures, graphs or tensors' values.
 """
 import contextlib
 import itertools
-import operator
 import os
 import sys
 from dataclasses import dataclass, field
 
 import torch
+from torch.nn.modules import module as torch_module
+
+from .. import _core
+from .watch import PLAIN, Walk
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_PLAIN = (bool, int, str, bytes, type(None), torch.dtype, torch.device)
+GLOBAL_HOOKS = [value for name, value in vars(torch_module).items()
+                 if name.startswith("_global_") and isinstance(value, dict)]
+_MAX_KNOWN = 256
 _OWN = set(vars(torch.nn.Module())) - {"training"} | {"_flat_weights", "_flat_weight_refs"}  # tables of tensors
 
 
 class ModuleState:
-    """Watches ``module`` and all modules inside it."""
+    """Watches ``module``, all modules inside it, and what else its forward was seen to read."""
 
     def __init__(self, module):
         self._module = module
         self._reads = set()      # names of attributes that some forward has read
-        self._tables = None      # dictionaries to watch
-        self._seen = None        # their values when the key was made
+        self._names = set()      # names and texts in the code of functions that ran
+        self._globals = {}       # (id of a dictionary, name) -> (dictionary, name)
+        self.codes = {}          # id -> code of the functions that ran
+        self._seen = None        # observations (watch.py) of when the key was made
+        self._labels = []        # what they are about
+        self._was = []           # [(observation, label)] of when the key was another
         self._key = None
-        self._known = {}         # description -> (small number, values that the description names by identity)
+        self._known = {}         # description -> (number, values that the description names by identity)
+        self._numbers = itertools.count()
+        self._walk = None
 
     def key(self):
-        """A number that is the same exactly while tree, hooks and attributes read are the same."""
-        if self._tables is not None and all(map(_same_objects, map(dict.values, self._tables), self._seen)):
+        """A number that is the same exactly while tree, hooks, and all that forward reads of Python are the same."""
+        if self._seen is not None and _core.first_change(self._seen) < 0:
             return self._key
         return self._renew()
 
     def watched(self):
-        """[(dictionary, tuple of its values)] as they were when the last key was made."""
-        return list(zip(self._tables, map(tuple, self._seen)))
+        """The observations of when the last key was made."""
+        return self._seen
+
+    def changes(self):
+        """What differs from when the key was another, as text."""
+        return ", ".join(dict.fromkeys([_changed_part(one, label) for one, label in self._was
+                                        if _core.first_change((one,)) == 0]))
+
+    def tensors(self):
+        """Tensors that forward may read and that no module of the tree has: of globals, lists and the like."""
+        found = list(self._walk.tensors.values())
+        for module in self._walk.modules.values():
+            found += [*module.parameters(), *module.buffers(), *vars(module).values()]
+        return [t for t in found if isinstance(t, torch.Tensor)]
 
     def _renew(self):
         modules = list(self._module.modules())
-        self._tables = [table for m in modules
-                        for table in (vars(m), m._modules, *[getattr(m, name) for name in _HOOKS])]
-        self._seen = [*map(list, map(dict.values, self._tables))]
-        held = []
-        description = tuple([(id(m), type(m), *_pairs(m._modules, held), *self._attributes(m, held), *_hooks(m, held))
-                             for m in modules])
-        held.extend(modules)
-        self._key, _ = self._known.setdefault(description, (len(self._known), held))
-        return self._key
+        self._walk = walk = Walk(self._names, self.codes, own={id(m) for m in modules})
+        description = [self._module_part(m, walk) for m in modules]
+        description += [walk.part(*place, place[0].get(place[1]), f"the global {place[1]!r}")
+                        for place in self._globals.values()]
+        description += [_pairs(table, walk, "a hook of all modules") for table in GLOBAL_HOOKS]
+        done = set()  # the walk may lead to modules outside the tree, and from there to others
+        while rest := [m for m in walk.modules.values() if id(m) not in done]:
+            done.update(map(id, rest))
+            description += [(self._module_part(m, walk), _pairs(m._parameters, walk, _name(m)),
+                             _pairs(m._buffers, walk, _name(m))) for m in rest]
+            for m in rest:
+                walk.modules.update({id(child): child for child in m.children() if id(child) not in walk.own})
+        return self._settle(tuple(description), walk)
 
-    def _attributes(self, module, held):
-        return [(name, frozen(value, held)) for name, value in vars(module).items() if name in self._reads]
+    def _settle(self, description, walk):
+        if description not in self._known and len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        key, _ = self._known.setdefault(description, (next(self._numbers), walk.held))
+        if key != self._key:
+            self._was = list(zip(self._seen or (), self._labels))
+        self._key = key
+        self._seen, self._labels = zip(*walk.observations.values())
+        return key
 
-    def learn(self, names):
-        """Tells that forward reads attributes of these names."""
-        names = names - _OWN
-        if not names <= self._reads:
-            self._reads |= names
-            self._tables = None
+    def _module_part(self, module, walk):
+        name = _name(module)
+        walk.held.append(module)
+        walk.note(vars(module), name)
+        attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else walk.describe(value, f"{name}.{n}"))
+                      for n, value in vars(module).items() if n in self._reads]
+        hooks = [_pairs(getattr(module, table), walk, f"a hook of {name}") for table in _HOOKS]
+        return (id(module), type(module), _pairs(module._modules, walk, f"a child of {name}"), tuple(attributes),
+                walk.attributes(type(module), self._reads), *hooks)
+
+    def learn(self, names, ran):
+        """Tells that forward reads attributes of these names, and which functions ran."""
+        known = len(self._reads), len(self._names), len(self._globals), len(self.codes)
+        self._reads |= names - _OWN
+        self._names |= ran.names
+        self._globals.update(ran.globals)
+        self.codes.update(ran.codes)
+        if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
+            self._seen = None
 
 
-def _same_objects(values, seen):
-    """By identity: 1, 1.0 and True are equal but not the same program."""
-    return len(values) == len(seen) and all(map(operator.is_, values, seen))
+def _name(module):
+    return type(module).__name__
 
 
-def _pairs(table, held):
-    held.extend(table.values())
-    return [(name, id(value)) for name, value in table.items()]
+def _changed_part(observation, label):
+    """The label, with the keys of a dictionary whose values differ."""
+    holder, seen = observation[:2]
+    if len(observation) == 3 or not isinstance(holder, dict):
+        return label
+    was = dict(zip(seen[::2], seen[1::2]))
+    keys = [k for k in [*was, *holder] if was.get(k, was) is not holder.get(k, was)]
+    return label + "".join([f".{k}" for k in dict.fromkeys(keys)][:3])
 
 
-def _hooks(module, held):
-    return list(itertools.chain.from_iterable(_pairs(getattr(module, name), held) for name in _HOOKS))
+def _pairs(table, walk, label):
+    walk.note(table, label)
+    return tuple([(name, walk.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
+
+
+def reachable(module):
+    """(value, label) of what functions of a module and those inside it can reach and change."""
+    for table in GLOBAL_HOOKS:
+        for hook in table.values():
+            yield hook, "a hook of all modules"
+    for m in module.modules():
+        yield type(m), _name(m)
+        for name, value in vars(m).items():
+            if name not in _OWN:
+                yield value, f"{_name(m)}.{name}"
+        for table in _HOOKS:
+            for hook in getattr(m, table).values():
+                yield hook, f"a hook of {_name(m)}"
 
 
 def frozen(value, held):
     """A hashable stand-in that differs where the values differ; objects stand for themselves and go into ``held``."""
-    if isinstance(value, _PLAIN):
+    if isinstance(value, PLAIN):
         return type(value), value
     if isinstance(value, torch.Tensor):
         return torch.Tensor  # its values are read at each call

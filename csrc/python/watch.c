@@ -1,0 +1,123 @@
+/* What a capture has built in of Python: whether containers hold what they held, and which code runs.
+ *
+ * The one idea: an observation is a container with the very objects that it held; comparing it is a walk over
+ * pointers, without a hash or a call. */
+#include <string.h>
+
+#include "python/binding.h"
+
+/* ---- observations ---- */
+
+/* The same keys and values, in the same order. */
+static bool same_dict(PyObject *dict, PyObject *seen) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0, k = 0;
+  if (2 * PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(seen)) return false;
+  while (PyDict_Next(dict, &at, &key, &value)) {
+    if (key != PyTuple_GET_ITEM(seen, k) || value != PyTuple_GET_ITEM(seen, k + 1)) return false;
+    k += 2;
+  }
+  return true;
+}
+
+static bool same_items(PyObject *const *items, Py_ssize_t n, PyObject *seen) {
+  if (n != PyTuple_GET_SIZE(seen)) return false;
+  for (Py_ssize_t k = 0; k < n; k++)
+    if (items[k] != PyTuple_GET_ITEM(seen, k)) return false;
+  return true;
+}
+
+static bool same_iteration(PyObject *holder, PyObject *seen) {
+  PyObject *items = PySequence_Tuple(holder);
+  bool same = items && same_items(&PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items), seen);
+  if (!items) PyErr_Clear();
+  Py_XDECREF(items);
+  return same;
+}
+
+static bool same_bytes(PyObject *holder, PyObject *seen) {
+  Py_buffer have;
+  if (PyObject_GetBuffer(holder, &have, PyBUF_C_CONTIGUOUS)) return PyErr_Clear(), false;
+  bool same = have.len == PyBytes_GET_SIZE(seen) && memcmp(have.buf, PyBytes_AS_STRING(seen), (size_t)have.len) == 0;
+  PyBuffer_Release(&have);
+  return same;
+}
+
+static bool same_contents(PyObject *holder, PyObject *seen) {
+  if (PyDict_Check(holder)) return same_dict(holder, seen);
+  if (PyList_Check(holder)) return same_items(((PyListObject *)holder)->ob_item, PyList_GET_SIZE(holder), seen);
+  if (PyCell_Check(holder)) return PyCell_GET(holder) == (PyTuple_GET_SIZE(seen) ? PyTuple_GET_ITEM(seen, 0) : NULL);
+  return PyBytes_Check(seen) ? same_bytes(holder, seen) : same_iteration(holder, seen);
+}
+
+/* One item of a dictionary, what instances of a class find by a name, or one attribute of another object. */
+static bool same_part(PyObject *holder, PyObject *key, PyObject *seen) {
+  if (PyDict_Check(holder)) return PyDict_GetItem(holder, key) == seen;
+  if (PyType_Check(holder)) return _PyType_Lookup((PyTypeObject *)holder, key) == seen;
+  PyObject *value = PyObject_GetAttr(holder, key);
+  if (!value) PyErr_Clear();
+  Py_XDECREF(value); /* compared by address only */
+  return value == seen;
+}
+
+bool same_observation(PyObject *seen) {
+  PyObject *holder = PyTuple_GET_ITEM(seen, 0), *second = PyTuple_GET_ITEM(seen, 1);
+  return PyTuple_GET_SIZE(seen) == 2 ? same_contents(holder, second) : same_part(holder, second, PyTuple_GET_ITEM(seen, 2));
+}
+
+static bool is_observation(PyObject *item) {
+  if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) < 2 || PyTuple_GET_SIZE(item) > 3) return false;
+  PyObject *second = PyTuple_GET_ITEM(item, 1);
+  return PyTuple_GET_SIZE(item) == 3 || PyTuple_Check(second) || PyBytes_Check(second);
+}
+
+int check_observations(PyObject *list) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list); k++)
+    if (!is_observation(PyTuple_GET_ITEM(list, k))) return PyErr_SetString(PyExc_TypeError, "expected (holder, contents) or (holder, key, value)"), -1;
+  return 0;
+}
+
+/* first_change(observations) -> position of the first that no longer holds, -1 if all do */
+PyObject *core_first_change(PyObject *module, PyObject *list) {
+  (void)module;
+  if (!PyTuple_Check(list)) return PyErr_Format(PyExc_TypeError, "expected a tuple of observations");
+  if (check_observations(list)) return NULL;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list); k++)
+    if (!same_observation(PyTuple_GET_ITEM(list, k))) return PyLong_FromSsize_t(k);
+  return PyLong_FromLong(-1);
+}
+
+/* ---- code that runs ---- */
+
+/* pair: ({address: code} of the codes met so far, callable(code, globals) to tell of a new one) */
+static int on_event(PyObject *pair, PyFrameObject *frame, int what, PyObject *unused) {
+  (void)unused;
+  if (what != PyTrace_CALL) return 0;
+  PyObject *met = PyTuple_GET_ITEM(pair, 0), *code = (PyObject *)PyFrame_GetCode(frame), *address = PyLong_FromVoidPtr(code);
+  int known = address ? PyDict_Contains(met, address) : -1, failed = known < 0;
+  if (!known) {
+    PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
+    failed = !globals || PyDict_SetItem(met, address, code);
+    PyObject *told = failed ? NULL : PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 1), code, globals, NULL);
+    failed |= !told;
+    Py_XDECREF(told);
+    Py_XDECREF(globals);
+  }
+  Py_XDECREF(address);
+  Py_DECREF(code);
+  return failed ? -1 : 0;
+}
+
+/* tell_of_code(callable or None): calls it with (code, globals) before each code object first runs in this thread. */
+PyObject *core_tell_of_code(PyObject *module, PyObject *callable) {
+  (void)module;
+  if (callable == Py_None) {
+    PyEval_SetProfile(NULL, NULL);
+    Py_RETURN_NONE;
+  }
+  PyObject *pair = Py_BuildValue("({}O)", callable);
+  if (!pair) return NULL;
+  PyEval_SetProfile(on_event, pair);
+  Py_DECREF(pair); /* the interpreter holds it */
+  Py_RETURN_NONE;
+}

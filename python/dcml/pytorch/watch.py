@@ -1,0 +1,307 @@
+"""What forward reads besides tensors and the attributes of modules: globals, variables of enclosing functions, defaults,
+attributes of classes, and what lies in containers and plain objects.
+
+The one idea: while torch.export traces, the interpreter tells which functions run.  From the names in their code a walk
+notes each container with the very objects in it; the core compares these observations by identity at each call, and
+only where one fails is a description made of the values.
+Must not know: captures, graphs or how a call is run.
+"""
+import contextlib
+import dis
+import enum
+import functools
+import linecache
+import os
+import re
+import sys
+import sysconfig
+import types
+
+import numpy as np
+import torch
+
+from .. import _core
+
+PLAIN = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
+          torch.layout, torch.memory_format, enum.Enum)
+_DATA_TYPES = {"types", "argparse", "collections", "dataclasses"}  # of the standard library: whose instances are data
+_FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml", "typing_extensions", "filelock",
+            "fsspec", "jinja2", "triton", "optree")
+_STDLIB = tuple(os.path.join(sysconfig.get_paths()[k], "") for k in ("stdlib", "platstdlib"))
+_OWN_CODE = tuple(os.path.join(os.path.dirname(m.__file__), "") for m in (torch, np, sys.modules["dcml"]))
+_MOST = 20000       # values that one walk looks at
+_MOST_BYTES = 1 << 16
+
+
+@functools.lru_cache(maxsize=None)
+def _foreign_file(path):
+    """Code of Python itself, of torch and of what torch is made of, none of which holds a user's settings."""
+    if path.startswith(("<frozen", "<eval_with_key", *_OWN_CODE)):
+        return True
+    packages = path.replace("\\", "/").rpartition("-packages/")
+    return packages[2].startswith(tuple(n + end for n in _FOREIGN for end in ("/", ".py"))) if packages[1] else path.startswith(_STDLIB)
+
+
+def _foreign_name(module):
+    root = (module or "").partition(".")[0]
+    return root in _FOREIGN or root in sys.stdlib_module_names and root not in _DATA_TYPES or root == "builtins"
+
+
+def _made(name):
+    """Methods that the standard library makes from texts, for named tuples and data classes."""
+    return name is None or name.startswith("namedtuple_") or _foreign_name(name)
+
+
+def _foreign_module(value):
+    return isinstance(value, types.ModuleType) and _foreign_name(value.__name__)
+
+
+def _with_nested(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _with_nested(constant)
+
+
+class Ran:
+    """The functions that ran while a module was traced, and the values that they could see before they did."""
+
+    def __init__(self, roots):
+        self.codes = {}     # id -> code of the user's functions
+        self.names = set()  # of attributes, and texts that may be names or keys
+        self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
+        self.stored = set()  # keys of globals that they assign
+        self._before = Walk(None, self.codes, all_functions=True)
+        for value, label in roots:
+            self._before.describe(value, label)
+
+    def tell(self, code, table):
+        """Notes a function that is about to run for the first time."""
+        if _foreign_file(code.co_filename) or code.co_name == "<module>" or code.co_filename == "<string>" and _made(table.get("__name__")):
+            return
+        for part in _with_nested(code):
+            self.codes[id(part)] = part
+            self.names.update(part.co_names, [c for c in part.co_consts if isinstance(c, str)])
+            for found in dis.get_instructions(part):
+                if found.opname == "STORE_GLOBAL":
+                    self.stored.add((id(table), found.argval))
+                if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") and not _foreign_module(table.get(found.argval, torch)):
+                    self.globals.setdefault((id(table), found.argval), (table, found.argval))
+                    self._before.part(table, found.argval, table[found.argval], f"the global {found.argval!r}")
+
+    def changed(self):
+        """[(observation, label)] of what the functions changed while they ran."""
+        return [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
+                and (len(seen) == 2 or not isinstance(seen[0], dict) or (id(seen[0]), seen[1]) in self.stored)]
+
+    def line(self, label):
+        """' (file:line: code)' of a place that names what a label is about, or ''."""
+        for word in reversed(re.findall(r"\w+", label)):
+            for code in list(self.codes.values()):
+                for name, line in _names_by_line(code):
+                    if name == word:
+                        return _place(code.co_filename, line)
+        return ""
+
+    @contextlib.contextmanager
+    def recording(self):
+        """Tells of what runs in this context and thread."""
+        before = sys.getprofile()
+        sys.setprofile(None)
+        _core.tell_of_code(self.tell)
+        try:
+            yield
+        finally:
+            _core.tell_of_code(None)
+            if hasattr(before, "enable"):  # a profiler in C
+                before.enable()
+            else:
+                sys.setprofile(before)
+
+
+def _names_by_line(code):
+    line = code.co_firstlineno
+    for found in dis.get_instructions(code):
+        positions = getattr(found, "positions", None)  # from Python 3.11 on
+        line = (positions.lineno if positions else found.starts_line) or line
+        yield found.argval, line
+
+
+def _place(file, line):
+    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"
+
+
+def contents(observation):
+    """What the container of an observation holds now, as a list."""
+    holder, seen = observation[:2]
+    if len(observation) == 3:
+        return [holder.get(seen)] if isinstance(holder, dict) else []
+    if isinstance(holder, types.CellType):
+        return list(_contents(holder))
+    return list(holder.values()) if isinstance(holder, dict) else list(holder)
+
+
+def restore(observations):
+    """Puts back what containers held."""
+    for (holder, *seen), _ in observations:
+        if len(seen) == 2:
+            if isinstance(holder, dict):
+                holder[seen[0]] = seen[1]
+        elif isinstance(holder, dict):
+            holder.clear()
+            holder.update(zip(seen[0][::2], seen[0][1::2]))
+        elif isinstance(holder, list):
+            holder[:] = seen[0]
+        elif isinstance(holder, set):
+            holder.clear()
+            holder.update(seen[0])
+        elif isinstance(holder, types.CellType) and seen[0]:
+            holder.cell_contents = seen[0][0]
+
+
+class Walk:
+    """Looks at values and what they hold.
+
+    names: attributes of objects to follow; None: all.  codes: by id, of the functions whose variables count.
+    observations: {key: ((holder, contents) or (holder, key, value), label)}, see csrc/python/watch.c.
+    tensors, modules: those met on the way, by id.  held: objects that descriptions name by identity.
+    """
+
+    def __init__(self, names, codes, own=(), all_functions=False):
+        self._names, self._codes, self._all = names, codes, all_functions
+        self.own = own  # ids of modules that are watched anyway
+        self.observations, self.tensors, self.modules, self.held = {}, {}, {}, []
+        self._met, self._left = {}, _MOST
+
+    def describe(self, value, label):
+        """A hashable stand-in that differs where the values differ; objects stand for themselves."""
+        if isinstance(value, PLAIN):
+            return type(value), repr(value) if isinstance(value, (slice, range)) else value
+        if isinstance(value, (float, complex)):
+            return type(value), repr(value)  # tells -0.0 from 0.0, and a NaN from no other
+        if id(value) in self._met:
+            return self._met[id(value)]
+        self._left -= 1
+        self.held.append(value)
+        self._met[id(value)] = id(value)  # stands for the value inside itself
+        look = next((look for kind, look in _LOOKS if isinstance(value, kind)), Walk._object)
+        found = look(self, value, label) if self._left > 0 else None
+        if type(value) not in (list, tuple, dict, set, frozenset):  # another one with the same contents is no other
+            found = id(value), found
+        self._met[id(value)] = found
+        return found
+
+    def part(self, holder, key, value, label):
+        """One item of a dictionary, or an attribute."""
+        self.observations[id(holder), key] = (holder, key, value), label
+        return self.describe(value, label)
+
+    def note(self, holder, label, contents=None):
+        """Observes a container: all keys and values of a dictionary, or its items."""
+        if contents is None:
+            contents = tuple([v for pair in dict.items(holder) for v in pair]) if isinstance(holder, dict) else tuple(holder)
+        self.observations[id(holder), None] = (holder, contents), label
+
+    def _tensor(self, tensor, label):
+        self.tensors[id(tensor)] = tensor
+
+    def _module(self, module, label):
+        if id(module) not in self.own:
+            self.modules[id(module)] = module
+
+    def _sequence(self, values, label):
+        if not isinstance(values, tuple):
+            self.note(values, label)
+        return type(values), tuple([self.describe(v, label) for v in values])
+
+    def _mapping(self, table, label):
+        items = list(dict.items(table))
+        self.note(table, label)
+        more = self._object(table, label) if type(table) is not dict else None
+        return more, tuple([(self.describe(k, label), self.describe(v, f"{label}[{k!r}]")) for k, v in items])
+
+    def _array(self, array, label):
+        if array.dtype.hasobject or array.nbytes > _MOST_BYTES or not array.flags.c_contiguous:
+            return None
+        contents = array.tobytes()
+        self.note(array, label, contents)
+        return array.dtype.str, array.shape, contents
+
+    def _function(self, function, label):
+        if not self._all and id(function.__code__) not in self._codes or _foreign_file(function.__code__.co_filename):
+            return None
+        cells, name = [], function.__qualname__
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            contents = _contents(cell)
+            label = f"the variable {variable!r} of {name}"
+            self.note(cell, label, contents)
+            cells.extend([self.describe(c, label) for c in contents])
+        given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        wrapped = getattr(function, "__wrapped__", None)
+        return (*cells, *[self.describe(v, f"a default of {name}") for v in given], self.describe(wrapped, label))
+
+    def _holder_of_function(self, value, label):
+        """Methods, properties, partial applications: what they are made of."""
+        parts = [getattr(value, n, None) for n in ("__func__", "__self__", "func", "args", "keywords", "fget",
+                                                    "__wrapped__")]
+        return tuple([self.describe(p, label) for p in parts])
+
+    def _python_module(self, module, label):
+        if self._names is None or _foreign_module(module):
+            return None
+        table = vars(module)
+        return tuple([(n, self.part(table, n, table[n], f"{module.__name__}.{n}"))
+                      for n in self._names & table.keys() if not isinstance(table[n], types.ModuleType)])
+
+    def _class(self, kind, label):
+        if self._names is None and not self._all or issubclass(kind, enum.Enum):
+            return None
+        return self.attributes(kind, self._names)
+
+    def attributes(self, kind, names):
+        """Attributes that a class and its bases give to their instances."""
+        found = {}
+        for base in kind.__mro__:
+            if _foreign_name(base.__module__):
+                continue
+            table = base.__dict__
+            for n in sorted(table.keys() if names is None else names & table.keys()):
+                if isinstance(table[n], _SLOT) or n.startswith("__") and n.endswith("__"):
+                    continue
+                if n not in found:  # where a nearer class may get one
+                    nearest = next(b.__dict__[n] for b in kind.__mro__ if n in b.__dict__)
+                    found[n] = [self.part(kind, n, nearest, f"{kind.__qualname__}.{n}")]
+                found[n].append(self.part(base, n, table[n], f"{base.__qualname__}.{n}"))
+        return tuple([(n, *values) for n, values in found.items()])
+
+    def _object(self, value, label):
+        """An instance of a class of the user's, or a name space."""
+        kind = type(value)
+        if _foreign_name(kind.__module__):
+            return None
+        if isinstance(table := getattr(value, "__dict__", None), dict):
+            self.note(table, label)
+            held = [(n, v) for n, v in table.items() if self._names is None or n in self._names]
+        else:
+            held = []
+        slots = [n for base in kind.__mro__ for n, v in vars(base).items() if isinstance(v, _SLOT)
+                 and not n.startswith("__") and (self._names is None or n in self._names) and hasattr(value, n)]
+        for n in slots:
+            self.part(value, n, getattr(value, n), f"{label}.{n}")
+        held += [(n, getattr(value, n)) for n in slots]
+        return tuple([(n, self.describe(v, f"{label}.{n}")) for n, v in held]), self.attributes(kind, self._names)
+
+
+def _contents(cell):
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # not bound yet
+        return ()
+
+
+_SLOT = types.MemberDescriptorType
+_LOOKS = ((torch.Tensor, Walk._tensor), (torch.nn.Module, Walk._module), (dict, Walk._mapping),
+          ((list, tuple, set, frozenset), Walk._sequence), (np.ndarray, Walk._array),
+          (types.FunctionType, Walk._function), (types.ModuleType, Walk._python_module), (type, Walk._class),
+          ((types.MethodType, staticmethod, classmethod, property, functools.partial, functools._lru_cache_wrapper),
+           Walk._holder_of_function))

@@ -1,0 +1,270 @@
+"""What forward reads of Python besides tensors: a change of it is seen, or refused, and never gives the old value."""
+import dataclasses
+import random
+import types
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dcml
+from dcml.pytorch import DaceModule
+
+FACTOR = 2.0
+TABLE = torch.ones(3)
+
+
+class Calls(nn.Module):
+    """Calls a function of itself and its arguments."""
+
+    def __init__(self, function, **attributes):
+        super().__init__()
+        self.function = function
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float = 2.0
+    inner: object = None
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self):
+        self.scale = 2.0
+
+
+class Settings:
+    scale = 2.0
+
+
+class OfClass(nn.Module):
+    scale = 2.0
+
+    def factor(self):
+        return self.scale
+
+    def forward(self, x, given=[1.0]):  # noqa: B006
+        return x * self.factor() * given[0]
+
+
+def set_global(value):
+    global FACTOR
+    FACTOR = value
+
+
+def cell():
+    factor = 2.0
+
+    def forward(self, x):
+        return x * factor
+
+    def change():
+        nonlocal factor
+        factor = 5.0
+    return Calls(forward), change
+
+
+def of_class(change):
+    module = type("Derived", (OfClass,), {"forward": types.FunctionType(
+        OfClass.forward.__code__, globals(), "forward", ([1.0],))})()
+    return module, lambda: change(type(module))
+
+
+def attribute(read, change, **held):
+    module = Calls(read, **held)
+    return module, lambda: change(module)
+
+
+WATCHED = {
+    "a global": lambda: (Calls(lambda self, x: x * FACTOR), lambda: set_global(5.0)),
+    "a variable of an enclosing function": cell,
+    "an attribute of a class": lambda: of_class(lambda kind: setattr(kind, "scale", 5.0)),
+    "a method of a class": lambda: of_class(lambda kind: setattr(kind, "factor", lambda self: 5.0)),
+    "forward itself": lambda: of_class(lambda kind: setattr(kind, "forward", lambda self, x: x * 5.0)),
+    "a default that is a list": lambda: of_class(lambda kind: kind.forward.__defaults__[0].__setitem__(0, 2.5)),
+    "a list": lambda: attribute(lambda self, x: x * self.a[0], lambda m: m.a.__setitem__(0, 5.0), a=[2.0]),
+    "a dictionary": lambda: attribute(lambda self, x: x * self.a["k"], lambda m: m.a.update(k=5.0), a={"k": 2.0}),
+    "a set": lambda: attribute(lambda self, x: x * max(self.a), lambda m: m.a.add(5.0), a={2.0}),
+    "a name space": lambda: attribute(lambda self, x: x * self.a.scale, lambda m: setattr(m.a, "scale", 5.0),
+                                      a=types.SimpleNamespace(scale=2.0)),
+    "a nested data class": lambda: attribute(lambda self, x: x * self.a.inner.inner[0],
+                                             lambda m: m.a.inner.inner.__setitem__(0, 5.0),
+                                             a=Config(1, Config(1, [2.0]))),
+    "an object with slots": lambda: attribute(lambda self, x: x * self.a.scale, lambda m: setattr(m.a, "scale", 5.0),
+                                              a=Slotted()),
+    "a class of settings": lambda: attribute(lambda self, x: x * Settings.scale,
+                                             lambda m: setattr(Settings, "scale", 5.0)),
+    "an array": lambda: attribute(lambda self, x: x * float(self.a[0]), lambda m: m.a.fill(5.0), a=np.full(1, 2.0)),
+    "a tensor in a list": lambda: attribute(lambda self, x: x * self.a[0], lambda m: m.a[0].fill_(5.0),
+                                            a=[torch.full((3,), 2.0)]),
+    "a tensor put into a list": lambda: attribute(lambda self, x: x * self.a[0],
+                                                  lambda m: m.a.__setitem__(0, torch.full((3,), 5.0)),
+                                                  a=[torch.full((3,), 2.0)]),
+    "a global tensor": lambda: (Calls(lambda self, x: x * TABLE * 2), lambda: TABLE.fill_(2.5)),
+}
+
+
+@pytest.mark.parametrize("what", WATCHED)
+def test_a_change_is_seen(what):
+    module, change = WATCHED[what]()
+    compiled, x = DaceModule(module), torch.ones(3)
+    try:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), module(x))
+        change()
+        for _ in range(3):
+            want = module(x)
+            torch.testing.assert_close(compiled(x), want)
+            assert (want >= 5).all()
+    finally:
+        set_global(2.0)
+        Settings.scale = 2.0
+        TABLE.fill_(1.0)
+
+
+def test_hooks_of_all_modules_run_as_often_as_in_eager_mode():
+    plain, x = nn.Sequential(nn.Identity(), nn.Identity()), torch.ones(2)
+    compiled = DaceModule(plain)
+    compiled(x)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: out * 2)
+    try:
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), plain(x))
+    finally:
+        handle.remove()
+    torch.testing.assert_close(compiled(x), x)
+
+
+def test_the_reason_of_a_new_capture_is_told(capfd, monkeypatch):
+    monkeypatch.setenv("DCML_VERBOSE", "1")
+    module = DaceModule(Calls(lambda self, x: x * self.config["scale"], config={"scale": 2.0}), sdfg_name="net")
+    module(torch.ones(2))
+    module.model.config["scale"] = 3.0
+    capfd.readouterr()
+    assert module(torch.ones(2))[0] == 3
+    assert "net: changed: Calls.config.scale" in capfd.readouterr().err
+
+
+def test_objects_that_forward_does_not_read_compile_nothing():
+    holder = types.SimpleNamespace(scale=2.0, step=0)
+    module = DaceModule(Calls(lambda self, x: x * self.holder.scale, holder=holder))
+    for step in range(4):
+        holder.step = step
+        module(torch.ones(2))
+    assert sum(map(len, module._captures.values())) == 1
+
+
+def test_parameters_outside_the_module_receive_gradients():
+    outside, weight = nn.Linear(3, 3), torch.ones(3, requires_grad=True)
+    module = DaceModule(Calls(lambda self, x: outside(x) * weight * self.more[0], more=[nn.Parameter(torch.ones(3))]),
+                        backward=True)
+    plain, x = module.model, torch.randn(2, 3)
+    wanted = [*outside.parameters(), weight, plain.more[0]]
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.autograd.grad(module(x).square().sum(), wanted)
+        for a, b in zip(found, torch.autograd.grad(plain(x).square().sum(), wanted)):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        with torch.no_grad():
+            for p in wanted:
+                p.mul_(2)
+
+
+def counts(self, x):
+    self.log["n"] = self.log.get("n", 0) + 1
+    return x * self.log["n"]
+
+
+def draws(self, x):
+    return x * random.random()
+
+
+CHANGED = {"a dictionary": (counts, {"log": {}}, "changes Calls.log .*test_python_state.py"),
+           "the results seen": (lambda self, x: self.log.append(x * 2) or x, {"log": []}, "changes Calls.log"),
+           "numbers of Python": (draws, {}, "draws random numbers from Python's")}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_changes_by_forward_are_refused_and_undone(what):
+    function, held, message = CHANGED[what]
+    module = DaceModule(Calls(function, **held))
+    for _ in range(2):
+        with pytest.raises(dcml.UnsupportedOpError, match=message):
+            module(torch.ones(2))
+    assert not module.model.__dict__.get("log")
+
+
+def test_a_cache_that_the_first_call_fills_is_none_of_them():
+    def cached(self, x):
+        if "scale" not in self.cache:
+            self.cache["scale"] = 3.0
+        return x * self.cache["scale"]
+    module = DaceModule(Calls(cached, cache={}))
+    assert module(torch.ones(2))[0] == 3 and module.model.cache == {"scale": 3.0}
+
+
+def test_lists_of_the_module_stay_the_same_objects():
+    sizes = [torch.ones(2), 3]
+    module = DaceModule(Calls(lambda self, x: x + self.sizes[1], sizes=sizes))
+    module(torch.ones(2))
+    assert module.model.sizes is sizes
+
+
+def test_errors_of_forward_keep_their_type_and_name_the_line():
+    class Own(ValueError):
+        pass
+
+    def wrong(self, x):
+        raise KeyError("no such key")
+    for function, kind in ((wrong, KeyError), (lambda self, x: x + undefined, NameError),  # noqa: F821
+                           (lambda self, x: x @ torch.ones(7), RuntimeError)):
+        with pytest.raises(dcml.ModelError, match="test_python_state.py") as caught:
+            DaceModule(Calls(function))(torch.ones(3))
+        assert isinstance(caught.value, kind)
+
+
+def captures(module):
+    return sum(map(len, module._captures.values()))
+
+
+def test_a_float_of_many_values_becomes_an_input():
+    module = DaceModule(Calls(lambda self, x, k, y=None: F.relu(x * k) + k))
+    for k in (0.5, -1.5, 2.5, 0.1, float("inf"), 3.0, 1e-3):
+        for x in (torch.ones(3), torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float16)):
+            torch.testing.assert_close(module(x, k), module.model(x, k), equal_nan=True)
+    assert captures(module) == 9
+
+
+def test_floats_that_decide_are_captured_each_and_many_are_warned_about():
+    module = DaceModule(Calls(lambda self, x, k: x * 2 if k > 0 else x))
+    with pytest.warns(UserWarning, match="16 so far"):
+        for k in range(16):
+            assert module(torch.ones(3), k - 8.0)[0] == (2 if k > 8 else 1)
+
+
+def test_calls_with_tied_weights_are_checked_in_the_core():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(self.a(x))
+    module, x = DaceModule(Tied()), torch.ones(2, 3)
+    for _ in range(3):
+        module(x)
+    assert module._recent.check is not None
+    module.b.weight = nn.Parameter(torch.ones(3, 3))
+    torch.testing.assert_close(module(x), module.model(x), rtol=1e-4, atol=1e-5)
