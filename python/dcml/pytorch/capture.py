@@ -214,7 +214,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                     walk = functools.partial(_Walk, module, conditions, literals, args, kwargs, name, cumulative)
                     made = _lower(program, walk).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
-                    made.ran, made.no_gradient = ran, _opaque(module, ran)
+                    made.ran = ran
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:

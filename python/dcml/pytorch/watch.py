@@ -77,7 +77,8 @@ class Ran:
 
     def tell(self, code, table):
         """Notes a function that is about to run for the first time."""
-        if _foreign_file(code.co_filename) or code.co_name == "<module>" or code.co_filename == "<string>" and _made(table.get("__name__")):
+        made = code.co_filename == "<string>" and _made(table.get("__name__"))
+        if made or code.co_name == "<module>" or _foreign_file(code.co_filename):
             return
         for part in _with_nested(code):
             self.codes[id(part)] = part
