@@ -9,6 +9,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch.distributions import distribution
 from torch.nn.modules import transformer
 
 
@@ -69,7 +70,19 @@ def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduc
     return {"none": lambda v: v, "mean": torch.mean, "sum": torch.sum}[reduction](each)
 
 
-_REPLACED = ((F, "gaussian_nll_loss", _gaussian_nll_loss),
+class _TorchOfDistributions:
+    """torch, as torch.distributions sees it: that a parameter or a sample is in its domain is asserted."""
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    @staticmethod
+    def _is_all_true(valid):
+        torch._assert_async(valid.all(), "a parameter or value of a distribution lies outside its domain")
+        return True
+
+
+_REPLACED = ((distribution, "torch", _TorchOfDistributions()),
+             (F, "gaussian_nll_loss", _gaussian_nll_loss),
              (F, "multilabel_margin_loss", _multilabel_margin_loss),
              (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
 if _LINEAR_CROSS_ENTROPY is not None:

@@ -1,0 +1,57 @@
+"""What models as people write them were found to need, in its smallest form, beside eager PyTorch."""
+import copy
+
+import pytest
+import torch
+from torch import distributions as dist
+from torch import nn
+from torch.nn import functional as F
+
+from dcml.pytorch import DaceModule
+
+
+class Head(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.linear = function, nn.Linear(3, 4)
+
+    def forward(self, x, *values):
+        return self.function(self.linear(x), *values)
+
+
+def check(function, *values):
+    torch.manual_seed(0)
+    module, x = Head(function), torch.randn(5, 3)
+    eager, compiled = copy.deepcopy(module), DaceModule(module, backward=True)
+    for _ in range(4):  # interpreted first, then compiled
+        results = []
+        for one in (compiled, eager):
+            one.zero_grad()
+            y = one(x, *values)
+            y.sum().backward()
+            results.append([y, *[p.grad for p in one.parameters()]])
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+
+
+DISTRIBUTIONS = {
+    "log_prob": (lambda y, v: dist.Normal(y, F.softplus(y)).log_prob(v), torch.randn(5, 4)),
+    "divergence": (lambda y: dist.kl_divergence(dist.Normal(y, y.exp()), dist.Normal(0 * y, 1 + 0 * y)),),
+    "entropy": (lambda y: dist.Categorical(logits=y).entropy(),),
+    "integers": (lambda y, v: dist.Categorical(probs=y.softmax(-1)).log_prob(v), torch.tensor([0, 3, 2, 1, 1])),
+    "transformed": (lambda y, v: dist.TransformedDistribution(dist.Normal(y, y.exp()), [dist.TanhTransform()]).log_prob(v),
+                    torch.linspace(-0.9, 0.9, 20).reshape(5, 4)),
+    "mixture": (lambda y, v: dist.MixtureSameFamily(dist.Categorical(logits=y), dist.Normal(y, y.exp())).log_prob(v),
+                torch.randn(5)),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distributions_check_their_arguments_inside_the_graph(name):
+    check(*DISTRIBUTIONS[name])
+
+
+def test_a_distribution_outside_its_domain_is_an_error_at_each_call():
+    module = DaceModule(Head(lambda y: dist.Normal(y, y).log_prob(y)))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="outside its domain"):
+            module(torch.randn(5, 3))
