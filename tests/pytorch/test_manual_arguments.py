@@ -23,12 +23,19 @@ def arguments():
     return torch.randn(5, 3, requires_grad=True), torch.randn(5, 4, requires_grad=True)
 
 
+def test_only_modules_are_compiled():
+    with pytest.raises(dcml.Error, match="expected an nn.Module to compile, got function"):
+        DaceModule(arguments)
+
+
 def test_inputs_to_skip_get_no_gradient():
     x, y = arguments()
     module = DaceModule(Net(), backward=True, inputs_to_skip=["y"])
     module(x, y).sum().backward()
     assert x.grad is not None and y.grad is None and module.fc.weight.grad is not None
     assert [t for t in module.backward_sdfg.graph.outputs if "y" in t.split("_")] == []
+    for position in (1, "1"):
+        assert DaceModule(Net(), backward=True, inputs_to_skip=[position])(x, y).grad_fn is not None
     with pytest.raises(dcml.Error, match="inputs_to_skip names 'z'"):
         DaceModule(Net(), inputs_to_skip=["z"])(x, y)
 

@@ -744,7 +744,7 @@ class _Walk:
     def _transients(self):
         values = [v for held in self.b.env.values() for v in (held if isinstance(held, (list, tuple)) else [held])]
         names = dict.fromkeys(v for v in values if isinstance(v, str) and self.graph.info(v)[2] == "temp")
-        return [(name, self._output(name)) for name in names if name not in self.position]
+        return [(name, self._output(name)) for name in names]
 
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)

@@ -42,9 +42,9 @@ class DaceModule(torch.nn.Module):
     apply_strict (later called simplify), onnx_simplify: drop operators without effect before the post_onnx
         hooks see the graph.  With both False the hooks see it as captured.
     auto_optimize: fuse kernels and exchange loops; False compiles each operator by itself.
-    debug_transients: return all intermediate values too, after the results; their names are in ``transients``.
+    debug_transients: return the value of every operator too, after the results; their names are in ``transients``.
     sdfg_name: name of the graph, by default ``dace_model``.
-    inputs_to_skip: names of inputs of the graph (``dace_model.inputs``) that get no gradient.
+    inputs_to_skip: inputs that get no gradient, by name (``dace_model.inputs``) or position.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
     A capture is made again when an attribute that forward reads gets another value, when a child, a parameter, a hook
@@ -65,6 +65,8 @@ class DaceModule(torch.nn.Module):
                  auto_optimize=True, debug_transients=False, sdfg_name=None, *, simplify=None, onnx_simplify=True,
                  inputs_to_skip=None, compile_torch_extension=True):
         super().__init__()
+        if not isinstance(module, torch.nn.Module):
+            raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
         state = self.__dict__
         for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             state[shared] = getattr(module, shared)
@@ -466,10 +468,11 @@ class _Captured:
 
     def _positions(self, names):
         inputs = self.capture.graph.inputs
-        for name in sorted(names):
-            if name not in inputs:
+        numbers = {str(k) for k in range(len(inputs))}
+        for name in sorted(map(str, names)):
+            if name not in inputs and name not in numbers:
                 raise _core.ValueError_(f"inputs_to_skip names {name!r}; the inputs are {inputs}")
-        return [k for k, name in enumerate(inputs) if name in names]
+        return [k for k, name in enumerate(inputs) if names & {name, str(k), k}]
 
     def function(self, inputs):
         """The compiled function for tensors whose requires_grad flags decide what is differentiated, with the
