@@ -102,21 +102,6 @@ static bool is_injective(const access *a) {
   return true;
 }
 
-bool dc_writes_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n) {
-  for (uint32_t k = 0; k < n; k++) {
-    bool found = false;
-    for (uint32_t d = 0; d < rank && !found; d++) {
-      dc_ex coefficient, rest;
-      int64_t step;
-      found = dc_ix_split(pool, index[d], loops[k], &coefficient, &rest) && dc_ex_is_int(pool, coefficient, &step) && step != 0;
-      found = found && !dc_ex_uses_op(pool, rest, DC_EX_READ);
-      for (uint32_t j = 0; j < n && found; j++) found = j == k || !dc_ex_uses_param(pool, rest, loops[j]);
-    }
-    if (!found) return false;
-  }
-  return true;
-}
-
 /* Every element of the container is reached. */
 static bool covers(const access *a) {
   dc_pool *pool = &a->r->graph->pool;
@@ -166,7 +151,7 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
   dc_cid wide = in_sequence || injective ? 0 : wide_target(r, a->source), target = wide ? wide : dc_gradient_zeroed(r, a->source);
   copy_loops(a, fresh, to);
   for (uint32_t d = 0; d < a->rank; d++) index[d] = dc_ex_subst(pool, a->index[d], a->loops, to, a->n_loops);
-  bool apart = injective || dc_writes_apart(pool, index, a->rank, fresh, a->n_loops);
+  bool apart = injective || dc_ix_apart(pool, index, a->rank, fresh, a->n_loops);
   dc_ex value = dc_ex_subst(pool, a->partial->coefficient, a->loops, to, a->n_loops);
   dc_ex guard = a->partial->guard ? dc_ex_subst(pool, a->partial->guard, a->loops, to, a->n_loops) : 0;
   if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0)), guard = 0;

@@ -31,7 +31,7 @@ static void clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_taskl
   dc_nid tasklet = dc_node_tasklet(r->graph, r->grad[t->out], DC_WCR_NONE, index, t->rank, guard, dc_ex_const(pool, type, 0));
   dc_reverse_tag(r, tasklet);
   if (nest->n_loops) {
-    bool apart = dc_writes_apart(pool, index, t->rank, fresh, nest->n_loops);
+    bool apart = dc_ix_apart(pool, index, t->rank, fresh, nest->n_loops);
     dc_nid map = dc_node_map(r->graph, apart ? DC_MAP_PARALLEL : DC_MAP_SCATTER, fresh, nest->n_loops);
     dc_scope body = {0};
     dc_scope_push(r->graph, &body, tasklet);

@@ -38,8 +38,6 @@ typedef struct {
   uint32_t n_loops;
   bool in_sequence; /* inside a sequential loop: accumulate only */
 } dc_nest;
-/* Iterations of these loops never name the same element: each loop moves a dimension that no other loop moves. */
-bool dc_writes_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n);
 DC_MUST_USE dc_status dc_emit_contribution(dc_reverse *r, const dc_nest *nest, const dc_partial *partial);
 /* The gradient container of c, made and filled with zeros if it does not exist. */
 dc_cid dc_gradient_zeroed(dc_reverse *r, dc_cid c);

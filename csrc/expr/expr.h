@@ -143,6 +143,8 @@ dc_ex dc_ex_and(dc_pool *pool, dc_ex a, dc_ex b);
 bool dc_ix_proves_ge(dc_pool *pool, dc_ex a, int64_t bound);
 /* Constant bounds lo <= a <= hi; false when either is unknown. */
 bool dc_ix_bounds(dc_pool *pool, dc_ex a, int64_t *lo, int64_t *hi);
+/* Iterations of these loops never name the same element: each loop moves an index that no other loop moves. */
+bool dc_ix_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n);
 
 /* a = *coefficient * p + *rest with p absent from both; false if a is not linear in p. */
 bool dc_ix_split(dc_pool *pool, dc_ex a, dc_param p, dc_ex *coefficient, dc_ex *rest);

@@ -147,3 +147,18 @@ bool dc_ix_proves_ge(dc_pool *pool, dc_ex a, int64_t bound) {
   }
   return false;
 }
+
+bool dc_ix_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n) {
+  for (uint32_t k = 0; k < n; k++) {
+    bool found = false;
+    for (uint32_t d = 0; d < rank && !found; d++) {
+      dc_ex coefficient, rest;
+      int64_t step;
+      found = dc_ix_split(pool, index[d], loops[k], &coefficient, &rest) && dc_ex_is_int(pool, coefficient, &step) && step != 0;
+      found = found && !dc_ex_uses_op(pool, rest, DC_EX_READ);
+      for (uint32_t j = 0; j < n && found; j++) found = j == k || !dc_ex_uses_param(pool, rest, loops[j]);
+    }
+    if (!found) return false;
+  }
+  return true;
+}

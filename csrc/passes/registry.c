@@ -14,21 +14,6 @@ static dc_status run_infer(dc_ops *ops, dc_graph *graph) {
 
 static dc_status run_expand(dc_ops *ops, dc_graph *graph) { return dc_pass_expand(ops, graph, NULL, NULL); }
 
-static dc_status run_fuse(dc_ops *ops, dc_graph *graph) {
-  (void)ops;
-  return dc_pass_fuse(graph);
-}
-
-static dc_status run_loops(dc_ops *ops, dc_graph *graph) {
-  (void)ops;
-  return dc_pass_loops(graph);
-}
-
-static dc_status run_unroll(dc_ops *ops, dc_graph *graph) {
-  (void)ops;
-  return dc_pass_unroll(graph);
-}
-
 /* The first state's floating outputs with respect to its floating inputs, in the same graph. */
 static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
   dc_cid *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n), *inputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->inputs.n);
@@ -40,15 +25,20 @@ static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
 static const struct {
   const char *name;
   dc_status (*run)(dc_ops *, dc_graph *);
-} passes[] = {{"infer", run_infer}, {"gradient", dc_pass_gradient}, {"tidy", dc_pass_tidy}, {"simplify", dc_pass_simplify}, {"differentiate", run_differentiate},
-              {"expand", run_expand}, {"loops", run_loops}, {"fuse", run_fuse}, {"unroll", run_unroll}};
+  dc_status (*transform)(dc_graph *); /* of a pass that asks no operator */
+} passes[] = {{"infer", run_infer, NULL}, {"gradient", dc_pass_gradient, NULL}, {"tidy", dc_pass_tidy, NULL},
+              {"simplify", dc_pass_simplify, NULL}, {"differentiate", run_differentiate, NULL}, {"expand", run_expand, NULL},
+              {"fission", NULL, dc_pass_fission}, {"gather", NULL, dc_pass_gather}, {"loops", NULL, dc_pass_loops},
+              {"fuse", NULL, dc_pass_fuse}, {"columns", NULL, dc_pass_columns}, {"batches", NULL, dc_pass_batches},
+              {"unroll", NULL, dc_pass_unroll}};
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
   dc_text names = {0};
   for (size_t k = 0; k < sizeof passes / sizeof *passes; k++) {
     if (strcmp(passes[k].name, name) == 0) {
       dc_text_free(&names);
-      DC_TRY(dc_error_at(passes[k].run(ops, graph), "pass '%s'", name));
+      dc_status status = passes[k].run ? passes[k].run(ops, graph) : passes[k].transform(graph);
+      DC_TRY(dc_error_at(status, "pass '%s'", name));
       return dc_error_at(dc_graph_verify(graph), "after pass '%s'", name);
     }
     dc_text_printf(&names, "%s%s", k ? ", " : "", passes[k].name);

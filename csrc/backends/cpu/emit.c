@@ -242,7 +242,7 @@ static void emit_run(emitter *e, const item *items, uint32_t n) {
 /* Locals of C for the registers that live in the body of l. */
 static void declare_registers(emitter *e, const loop *l) {
   for (dc_cid c = 1; c < e->homes.n; c++) {
-    if (!is_register(e, c) || e->homes.v[c] != l) continue;
+    if (!is_register(e, c) || e->homes.v[c] != l || dc_cpu_block_element(e, c)) continue;
     const type_row *type = dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype);
     int64_t size = 1, extent = 1;
     for (uint32_t d = 0; d < dc_cont(e->graph, c)->rank; d++)
@@ -359,6 +359,10 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
   dc_cpu_forget(e, l->writes);
   e->stamp++;
   hoist_body(e, l, l->depth, l->writes);
+  if (l->product) {
+    dc_cpu_emit_product(e, l->product, begin, end);
+    return;
+  }
   if (l->lanes) {
     emit_strips(e, l, begin, end);
     return;

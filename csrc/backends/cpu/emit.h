@@ -26,6 +26,7 @@ typedef struct {
   dc_ex element; /* READ of the written element, as other tasklets would spell it */
   dc_ex guard, value;
   uint32_t accumulator;  /* 1 + index into the plan's accumulators, 0: memory */
+  bool in_product;       /* a product's sums */
 } write_item;
 
 /* An element that a REDUCE loop keeps in a register from its entry to its exit. */
@@ -40,6 +41,15 @@ typedef struct {
   write_item *write;
 } item;
 
+/* c[m, n] = sum over k of a[m, k] * b[k, n]; each step is what the address grows by in the loop of its last letter. */
+typedef struct {
+  loop *m, *n, *k;
+  write_item *sum;
+  dc_ex a, b;                   /* READs */
+  dc_ex a_m, a_k, b_k, c_m;
+  bool buffered;                /* the sums are a register, of which a block is kept */
+} gemm;
+
 struct loop {
   loop *parent;
   dc_param param;
@@ -49,6 +59,7 @@ struct loop {
   bool is_entry;  /* the outermost loop of its map */
   int64_t usual;  /* iterations of a loop inside a tile, 0: see the range */
   const char *low, *high; /* C names that replace the range while threads share this loop */
+  gemm *product; /* whose m this is, or NULL */
   uint32_t lanes; /* 0, or: run in strips of so many iterations, inside the loops of the body */
   bool conflicts; /* its iterations may write one element by WCR: neither threads nor vectors */
   uint32_t depth; /* nesting, from 1 */
@@ -90,6 +101,7 @@ typedef struct {
   DC_VEC(dc_ex) live; /* expressions with a local, innermost scope last */
   loop *lane;      /* the strip that encloses, or NULL */
   bool in_lane;    /* inside its lane loop */
+  const gemm *block; /* whose sums lie in a block, while what follows them is emitted */
   bool wide;       /* accumulators are arrays over the lanes of a reduction's strip */
   bool in_task;    /* inside a function that threads run */
   bool flagged;    /* an index check was printed since the caller cleared this */
@@ -116,6 +128,12 @@ uint64_t dc_cpu_container_bits(emitter *e, dc_cid c); /* with all its views */
 bool dc_cpu_has_loops(const loop *l);
 int64_t dc_cpu_extent(emitter *e, const loop *l); /* iterations if that is a constant, else -1 */
 bool dc_cpu_is_inside(const loop *inner, const loop *outer); /* or the same */
+
+/* product.c */
+void dc_cpu_find_products(emitter *e, loop *l);
+bool dc_cpu_has_product(const loop *l); /* it or one inside */
+void dc_cpu_emit_product(emitter *e, const gemm *x, const char *begin, const char *end); /* rows begin .. end */
+const char *dc_cpu_block_element(emitter *e, dc_cid c); /* the C lvalue of a register in the block; NULL: it is not there */
 
 /* value.c */
 const char *dc_cpu_value(emitter *e, dc_ex x); /* a C atom: a local or a literal */

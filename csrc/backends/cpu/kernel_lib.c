@@ -19,6 +19,9 @@ static const char prelude[] =
     "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
     "#ifdef __FP_FAST_FMAF\n#define FAST_FMAF 1\n#else\n#define FAST_FMAF 0\n#endif\n"
     "#ifdef __FP_FAST_FMA\n#define FAST_FMA 1\n#else\n#define FAST_FMA 0\n#endif\n"
+    "#ifdef __AVX512F__\nenum { VECTOR = 64, TILE_ROWS = 8 };\n#elif defined(__AVX__)\nenum { VECTOR = 32, TILE_ROWS = 4 };\n"
+    "#else\nenum { VECTOR = 16, TILE_ROWS = 4 };\n#endif\n" /* bytes; rows of sums that registers hold, three vectors each */
+    "#define SIMD _Pragma(\"omp simd\")\n#define UNROLL _Pragma(\"GCC unroll 8\")\n"
     "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
     "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
 

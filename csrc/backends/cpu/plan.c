@@ -204,9 +204,9 @@ bool dc_cpu_has_loops(const loop *l) {
 }
 
 int64_t dc_cpu_extent(emitter *e, const loop *l) {
-  int64_t begin, end;
-  if (!dc_ex_is_int(e->pool, l->begin, &begin) || !dc_ex_is_int(e->pool, l->end, &end)) return -1;
-  return end > begin ? (end - begin + l->step - 1) / l->step : 0;
+  int64_t length;
+  if (!dc_ex_is_int(e->pool, dc_ix_sub(e->pool, l->end, l->begin), &length)) return -1;
+  return length > 0 ? (length + l->step - 1) / l->step : 0;
 }
 
 static void note_writes(emitter *e, loop *l, uint32_t depth) {
@@ -252,7 +252,7 @@ static bool is_invariant(emitter *e, const loop *home, const write_item *w) {
 static void find_accumulators(emitter *e) {
   for (uint32_t k = 0; k < e->writes.n; k++) {
     write_item *w = e->writes.v[k];
-    loop *home = w->wcr ? reduce_of(w) : NULL;
+    loop *home = w->wcr && !w->in_product ? reduce_of(w) : NULL;
     if (!home || dc_cpu_fact(e, w->element)->check || !is_invariant(e, home, w) || !is_private(e, home, w)) continue;
     for (uint32_t a = 0; a < e->accumulators.n && !w->accumulator; a++)
       if (e->accumulators.v[a].home == home && e->accumulators.v[a].first->element == w->element) w->accumulator = a + 1;
@@ -281,7 +281,7 @@ static bool separates(emitter *e, dc_param p, const write_item *w) {
 static void find_conflicts(emitter *e) {
   for (uint32_t k = 0; k < e->writes.n; k++) {
     write_item *w = e->writes.v[k];
-    if (w->accumulator || dc_cont(e->graph, w->out)->storage == DC_STORE_REGISTER) continue;
+    if (w->accumulator || w->in_product || dc_cont(e->graph, w->out)->storage == DC_STORE_REGISTER) continue;
     for (loop *l = w->parent; l; l = l->parent) {
       bool may = l->schedule == DC_MAP_SCATTER || (l->schedule == DC_MAP_REDUCE && w->wcr);
       if (may && !separates(e, l->param, w)) l->conflicts = true;
@@ -487,13 +487,14 @@ static void find_tiles(emitter *e, loop *l) {
 
 static void find_lanes(emitter *e, loop *l) {
   bool chained = false;
+  if (l->product) return;
   for (uint32_t k = 0; k < l->body.n; k++) {
     if (!l->body.v[k].loop) continue;
     find_lanes(e, l->body.v[k].loop);
     chained |= !l->body.v[k].loop->is_entry;
   }
   int64_t extent = l == &e->root ? 0 : dc_cpu_extent(e, l);
-  if (l == &e->root || l->schedule != DC_MAP_PARALLEL || l->step != 1 || chained || !dc_cpu_has_loops(l)) return;
+  if (l == &e->root || l->schedule != DC_MAP_PARALLEL || l->step != 1 || chained || !dc_cpu_has_loops(l) || dc_cpu_has_product(l)) return;
   if (extent >= 0 && extent < 16) return;
   strides s = {.e = e, .far = l->param};
   for (uint32_t k = 0; k < l->body.n; k++)
@@ -527,6 +528,7 @@ dc_status dc_cpu_plan(emitter *e, dc_nid node) {
   add_node(e, node, &e->root);
   for (dc_ex x = 0; x < e->facts.n; x++) e->facts.v[x].local = 0;
   merge_all(e, &e->root);
+  dc_cpu_find_products(e, &e->root);
   find_lanes(e, &e->root);
   find_tiles(e, &e->root);
   note_writes(e, &e->root, 0);

@@ -9,7 +9,8 @@
 
 #include "backends/cpu/print.h"
 
-enum { MAX_CHAIN = 16, MAX_PARTS = 64, SERIAL_NS = 60000 };
+enum { MAX_CHAIN = 16, MAX_PARTS = 64, SERIAL_NS = 60000, PRODUCT_ROWS = 32 };
+static const double PRODUCT_NS = 0.01; /* of a multiplication in a product */
 
 /* ---- functions ---- */
 
@@ -71,6 +72,7 @@ static void find_chain(emitter *e, loop *l, chain *c) {
   for (loop *at = l; at && c->n < MAX_CHAIN; at = next_in_map(at)) {
     if (at->conflicts || !is_fixed(e, at, l)) break;
     c->at[c->n++] = at;
+    if (at->product) break; /* its rows are shared, its columns stay together */
   }
   if (c->n || l->schedule != DC_MAP_SCATTER) return;
   /* Scattered writes that collide stay in order within a thread if each has its own slice. */
@@ -122,7 +124,7 @@ static void put_cost(emitter *e, const loop *l, uint32_t depth, dc_text *out) {
   double own = 1;
   for (uint32_t k = 0; k < l->body.n; k++) {
     const write_item *w = l->body.v[k].write;
-    if (w) own += dc_cpu_cost(e, w->value) + (w->accumulator ? 0.05 : 0.2) + (l->conflicts ? 1 : 0);
+    if (w) own += w->in_product ? PRODUCT_NS : dc_cpu_cost(e, w->value) + (w->accumulator ? 0.05 : 0.2) + (l->conflicts ? 1 : 0);
   }
   if (!dc_cpu_has_loops(l) && l->schedule != DC_MAP_SEQUENTIAL) own -= 1; /* loop overhead is shared by vectors */
   dc_text_printf(out, "%.2f", own);
@@ -279,7 +281,7 @@ static void put_call(emitter *e, loop *l, const chain *c, const char *suffix, bo
   dc_cpu_line(e, "const i64 n = n%u;", c->n - 1);
   dc_cpu_line(e, "const _Bool threads = (double)outer * (double)n * (%s) > %d;", cost.s, SERIAL_NS);
   dc_cpu_line(e, "const i64 block = threads ? block_of(outer, n, %d) : n ? n : 1, blocks = (n + block - 1) / block;",
-              c->sliced ? LANES : last->lanes ? (int)last->lanes : dc_cpu_has_loops(last) ? 1 : 256);
+              c->sliced ? LANES : last->product ? PRODUCT_ROWS : last->lanes ? (int)last->lanes : dc_cpu_has_loops(last) ? 1 : 256);
   if (parts) dc_cpu_line(e, "struct %s_%s_part parts[%d];", e->name, suffix, MAX_PARTS);
   put_vector(e, l, c, parts);
   dc_cpu_line(e, "i64 used = outer * blocks > 0;");

@@ -312,6 +312,8 @@ const char *dc_cpu_element(emitter *e, dc_cid c, dc_ex address) {
   dc_container container = *dc_cont(e->graph, c);
   const char *at = dc_cpu_value(e, address);
   if (container.storage != DC_STORE_REGISTER) return dc_arena_printf(e->arena, "b%u[%s]", c, at);
+  const char *in_block = dc_cpu_block_element(e, c);
+  if (in_block) return in_block;
   bool lanes = e->lane && dc_cpu_is_inside(e->homes.v[c], e->lane);
   if (container.rank == 0) return dc_arena_printf(e->arena, lanes ? "r%u[l]" : "r%u", c);
   return dc_arena_printf(e->arena, lanes ? "r%u[%s * %u + l]" : "r%u[%s]", c, at, e->lane ? e->lane->lanes : 0);

@@ -1,0 +1,186 @@
+/* Products read their right operand along the columns of the result: where it lies the other way round,
+ * a transposed copy is made once, before the node that holds the product.
+ *
+ *     map n, v { reduce k { r sum= X[n, k] * W[v, k] } ... }   becomes
+ *     map v, k { Wt[k, v] = W[v, k] }   map n, v { reduce k { r sum= X[n, k] * Wt[k, v] } ... }
+ *
+ * Runs after fusion, which would undo the copy. */
+#include "passes/access.h"
+#include "passes/passes.h"
+
+enum { MAX_RANK = 32, MAX_COPIES = 16, FEW_ROWS = 8 };
+
+/* A copy made for the node at hand. */
+typedef struct {
+  dc_cid from, to;
+  uint32_t dim; /* swapped with the last one */
+} copy;
+
+typedef struct {
+  dc_graph *graph;
+  dc_nid top;
+  dc_scope *out; /* where copies go */
+  copy copies[MAX_COPIES];
+  uint32_t n;
+} search;
+
+/* The product's column: the last parameter of the map around the reduction. */
+typedef struct {
+  dc_param column;
+  const dc_map *reduce;
+  const dc_nid *maps;
+  uint32_t n_maps;
+} place;
+
+/* ---- which operands ---- */
+
+static bool moves_by_one(dc_pool *pool, dc_ex index, dc_param p) {
+  dc_ex by, rest;
+  int64_t one;
+  return dc_ix_split(pool, index, p, &by, &rest) && dc_ex_is_int(pool, by, &one) && one == 1 && !dc_ex_uses_op(pool, rest, DC_EX_READ);
+}
+
+static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint32_t n) {
+  for (uint32_t k = 0; k < n; k++)
+    if (dc_ex_uses_param(pool, e, params[k])) return true;
+  return false;
+}
+
+/* The column moves dimension *dim alone, and the terms of the sum the last one. */
+static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *dim) {
+  dc_pool *pool = &s->graph->pool;
+  uint32_t rank = dc_ex_node(pool, read)->nargs, found = 0;
+  if (rank < 2) return false;
+  dc_ex last = dc_ex_arg(pool, read, rank - 1);
+  if (dc_ex_uses_param(pool, last, p->column) || !uses_any(pool, last, p->reduce->params, p->reduce->n_params)) return false;
+  for (uint32_t d = 0; d + 1 < rank; d++) {
+    dc_ex index = dc_ex_arg(pool, read, d);
+    if (!dc_ex_uses_param(pool, index, p->column)) continue;
+    if (!moves_by_one(pool, index, p->column) || uses_any(pool, index, p->reduce->params, p->reduce->n_params)) return false;
+    *dim = d, found++;
+  }
+  return found == 1;
+}
+
+static int64_t trips(dc_pool *pool, dc_param p) {
+  int64_t n;
+  dc_parameter range = pool->params.v[p];
+  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &n) ? n : INT32_MAX;
+}
+
+/* How often each element is read: iterations of the loops around the sum that do not move the operand. */
+static double reads_of_each(const search *s, const place *p, dc_ex read) {
+  dc_pool *pool = &s->graph->pool;
+  double times = 1;
+  for (uint32_t k = 0; k < p->n_maps; k++) {
+    dc_map map = dc_node_at(s->graph, p->maps[k])->map;
+    for (uint32_t j = 0; j < map.n_params; j++)
+      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= (double)trips(pool, map.params[j]);
+  }
+  return times;
+}
+
+typedef struct {
+  const search *s;
+  dc_cid root;
+  bool written;
+} write_search;
+
+static void note_write(void *context, dc_cid c, dc_use use, dc_nid by) {
+  write_search *w = context;
+  (void)by;
+  w->written |= use == DC_USE_WRITE && dc_container_root(w->s->graph, c) == w->root;
+}
+
+static bool is_written_here(const search *s, dc_cid c) {
+  write_search w = {s, dc_container_root(s->graph, c), false};
+  dc_node_uses(s->graph, s->top, note_write, &w);
+  return w.written;
+}
+
+static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other) {
+  const dc_pool *pool = &s->graph->pool;
+  const dc_exnode *x = dc_ex_node(pool, read), *y = dc_ex_node(pool, other);
+  bool plain = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64) && x->nargs <= MAX_RANK;
+  if (!plain || dc_ex_uses_param(pool, other, p->column)) return false;
+  const dc_container *c = dc_cont(s->graph, x->ref);
+  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= FEW_ROWS && !is_written_here(s, x->ref);
+}
+
+/* ---- copies ---- */
+
+static void swap_last(dc_ex *list, uint32_t rank, uint32_t dim) {
+  dc_ex kept = list[dim];
+  list[dim] = list[rank - 1], list[rank - 1] = kept;
+}
+
+static dc_cid make_copy(search *s, dc_cid from, uint32_t dim) {
+  dc_graph *graph = s->graph;
+  dc_container c = *dc_cont(graph, from);
+  dc_param params[MAX_RANK];
+  dc_ex shape[MAX_RANK], index[MAX_RANK];
+  for (uint32_t d = 0; d < c.rank; d++) {
+    shape[d] = c.shape[d];
+    params[d] = dc_param_new(&graph->pool, "x", dc_ex_int(&graph->pool, 0), c.shape[d], 0);
+    index[d] = dc_ex_par(&graph->pool, params[d]);
+  }
+  dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
+  swap_last(shape, c.rank, dim), swap_last(index, c.rank, dim);
+  dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape, DC_ROLE_TEMP);
+  dc_nid tasklet = dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value);
+  dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, tasklet);
+  dc_node top = *dc_node_at(graph, s->top), *made = dc_node_at(graph, map);
+  made->name = top.name, made->tag_op = top.tag_op, made->tag_wrt = top.tag_wrt;
+  dc_scope_push(graph, s->out, map);
+  return to;
+}
+
+static dc_cid copy_of(search *s, dc_cid from, uint32_t dim) {
+  for (uint32_t k = 0; k < s->n; k++)
+    if (s->copies[k].from == from && s->copies[k].dim == dim) return s->copies[k].to;
+  if (s->n == MAX_COPIES) return 0;
+  dc_cid to = make_copy(s, from, dim);
+  s->copies[s->n++] = (copy){from, to, dim};
+  return to;
+}
+
+static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim) {
+  dc_pool *pool = &s->graph->pool;
+  dc_exnode node = *dc_ex_node(pool, read);
+  dc_ex index[MAX_RANK];
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, read, d);
+  swap_last(index, node.nargs, dim);
+  dc_cid to = copy_of(s, node.ref, dim);
+  return to ? dc_ex_read(pool, (dc_dtype)node.dtype, to, index, node.nargs) : read;
+}
+
+static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_maps) {
+  search *s = context;
+  dc_pool *pool = &s->graph->pool;
+  dc_tasklet t = dc_node_at(s->graph, id)->tasklet;
+  if (n_maps < 2 || t.wcr != DC_WCR_SUM || t.guard || dc_ex_node(pool, t.value)->op != DC_MUL) return DC_OK;
+  dc_map reduce = dc_node_at(s->graph, maps[n_maps - 1])->map, outer = dc_node_at(s->graph, maps[n_maps - 2])->map;
+  if (reduce.schedule != DC_MAP_REDUCE || reduce.body.n != 1 || outer.schedule != DC_MAP_PARALLEL || !outer.n_params) return DC_OK;
+  place p = {outer.params[outer.n_params - 1], &reduce, maps, n_maps - 1};
+  dc_ex a = dc_ex_arg(pool, t.value, 0), b = dc_ex_arg(pool, t.value, 1);
+  uint32_t dim;
+  if (is_worth_it(s, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim);
+  else if (is_worth_it(s, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim);
+  else return DC_OK;
+  dc_ex value = dc_ex_prim2(pool, DC_MUL, a, b);
+  dc_node_at(s->graph, id)->tasklet.value = value;
+  return DC_OK;
+}
+
+dc_status dc_pass_columns(dc_graph *graph) {
+  for (uint32_t state = 0; state < graph->states.n; state++) {
+    dc_scope before = graph->states.v[state].scope, after = {0};
+    for (uint32_t k = 0; k < before.n; k++) {
+      search s = {.graph = graph, .top = before.v[k], .out = &after};
+      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(dc_node_tasklets(graph, before.v[k], visit, &s));
+      dc_scope_push(graph, &after, before.v[k]);
+    }
+    graph->states.v[state].scope = after;
+  }
+  return DC_OK;
+}

@@ -1,0 +1,76 @@
+/* Scattered sums become reductions where the index says which loops they run over:
+ *
+ *     scatter n, v, j { D[n, j] sum= G[n, v] * R[v, j] }   becomes
+ *     map n, j { reduce v { r sum= G[n, v] * R[v, j] }  D[n, j] sum= r }
+ *
+ * The loops that move an index of their own stay apart; those that no index names are summed over. */
+#include "passes/access.h"
+#include "passes/passes.h"
+
+typedef struct {
+  dc_param apart[DC_MAX_MAP_PARAMS], summed[DC_MAX_MAP_PARAMS];
+  uint32_t n_apart, n_summed;
+} parts;
+
+static bool is_used(const dc_pool *pool, const dc_tasklet *t, dc_param p) {
+  for (uint32_t d = 0; d < t->rank; d++)
+    if (dc_ex_uses_param(pool, t->index[d], p)) return true;
+  return false;
+}
+
+static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts *out) {
+  dc_pool *pool = &graph->pool;
+  *out = (parts){.n_apart = 0};
+  for (uint32_t k = 0; k < map->n_params; k++) {
+    bool apart = is_used(pool, t, map->params[k]);
+    if (apart) out->apart[out->n_apart++] = map->params[k];
+    else out->summed[out->n_summed++] = map->params[k];
+  }
+  for (uint32_t k = 0; k < out->n_apart; k++) /* the ranges of what stays do not follow what is summed */
+    for (uint32_t j = 0; j < out->n_summed; j++) {
+      dc_parameter range = pool->params.v[out->apart[k]];
+      if (dc_ex_uses_param(pool, range.begin, out->summed[j]) || dc_ex_uses_param(pool, range.end, out->summed[j])) return false;
+    }
+  return out->n_apart && out->n_summed && dc_ix_apart(pool, t->index, t->rank, out->apart, out->n_apart);
+}
+
+
+static void gather(dc_graph *graph, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  parts p;
+  if (map.schedule != DC_MAP_SCATTER || map.body.n != 1 || map.n_params > DC_MAX_MAP_PARAMS) return;
+  dc_node inner = *dc_node_at(graph, map.body.v[0]);
+  if (inner.kind != DC_NODE_TASKLET || inner.tasklet.wcr != DC_WCR_SUM || !split(graph, &map, &inner.tasklet, &p)) return;
+  dc_tasklet t = inner.tasklet;
+  dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
+  dc_cid sum = dc_container_add(graph, "r", type, 0, NULL, DC_ROLE_TEMP);
+  dc_cont(graph, sum)->storage = DC_STORE_REGISTER;
+  dc_nid term = dc_node_tasklet(graph, sum, DC_WCR_SUM, NULL, 0, t.guard, t.value);
+  dc_nid add = dc_node_tasklet(graph, t.out, DC_WCR_SUM, t.index, t.rank, 0, dc_ex_read(&graph->pool, type, sum, NULL, 0));
+  dc_nid made[] = {term, add};
+  for (int k = 0; k < 2; k++) {
+    dc_node *n = dc_node_at(graph, made[k]);
+    n->name = inner.name, n->tag_op = inner.tag_op, n->tag_wrt = inner.tag_wrt;
+  }
+  dc_nid reduce = dc_node_wrap(graph, DC_MAP_REDUCE, p.summed, p.n_summed, term);
+  dc_node_at(graph, id)->map.body = (dc_scope){0};
+  dc_scope body = {0};
+  dc_scope_push(graph, &body, reduce);
+  dc_scope_push(graph, &body, add);
+  for (uint32_t k = 0; k < p.n_apart; k++) map.params[k] = p.apart[k];
+  dc_map *out = &dc_node_at(graph, id)->map;
+  out->schedule = DC_MAP_PARALLEL, out->n_params = p.n_apart, out->body = body;
+}
+
+static void visit(dc_graph *graph, dc_nid id) {
+  if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return;
+  gather(graph, id);
+  dc_scope body = dc_node_at(graph, id)->map.body;
+  for (uint32_t k = 0; k < body.n; k++) visit(graph, body.v[k]);
+}
+
+dc_status dc_pass_gather(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) visit(graph, graph->states.v[s].scope.v[k]);
+  return DC_OK;
+}
