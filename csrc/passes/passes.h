@@ -27,6 +27,8 @@ DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_fission(dc_graph *graph);
 /* Makes scattered sums reductions where their indices allow. */
 DC_MUST_USE dc_status dc_pass_gather(dc_graph *graph);
+/* Moves fills of what a sequential loop meets slice by slice into the loop. */
+DC_MUST_USE dc_status dc_pass_sink(dc_graph *graph);
 /* Puts blocks of a batch around a sequential loop.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
 /* Copies operands of products that lie across the columns of the result.  Runs after fusion. */
@@ -35,7 +37,7 @@ DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 
-/* Runs a pass by name ("infer", "simplify", "differentiate", "expand", "fission", "gather", "loops", "fuse", "columns", "batches", "unroll"); DC_ERR_VALUE lists the names. */
+/* Runs a pass by name ("infer", "simplify", "differentiate", "expand", "fission", "gather", "sink", "loops", "fuse", "columns", "batches", "unroll"); DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
 
 /* Applies a public transformation by name ("TaskletFusion", ...) to the top-level nodes given, or to all

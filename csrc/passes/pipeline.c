@@ -41,7 +41,7 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
 static dc_status schedule(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_simplify(p->ops, graph));
   DC_TRY(dc_pass_expand(p->ops, graph, p->native, p->native_context));
-  static dc_status (*const passes[])(dc_graph *) = {dc_pass_fission, dc_pass_gather, dc_pass_loops, dc_pass_fuse, dc_pass_columns, dc_pass_batches};
+  static dc_status (*const passes[])(dc_graph *) = {dc_pass_fission, dc_pass_gather, dc_pass_sink, dc_pass_loops, dc_pass_fuse, dc_pass_columns, dc_pass_batches};
   for (size_t k = 0; !p->plain && k < sizeof passes / sizeof *passes; k++) DC_TRY(passes[k](graph));
   DC_TRY(dc_pass_unroll(graph));
   DC_TRY(dc_pass_simplify(p->ops, graph));

@@ -28,7 +28,7 @@ static const struct {
   dc_status (*transform)(dc_graph *); /* of a pass that asks no operator */
 } passes[] = {{"infer", run_infer, NULL}, {"gradient", dc_pass_gradient, NULL}, {"tidy", dc_pass_tidy, NULL},
               {"simplify", dc_pass_simplify, NULL}, {"differentiate", run_differentiate, NULL}, {"expand", run_expand, NULL},
-              {"fission", NULL, dc_pass_fission}, {"gather", NULL, dc_pass_gather}, {"loops", NULL, dc_pass_loops},
+              {"fission", NULL, dc_pass_fission}, {"gather", NULL, dc_pass_gather}, {"sink", NULL, dc_pass_sink}, {"loops", NULL, dc_pass_loops},
               {"fuse", NULL, dc_pass_fuse}, {"columns", NULL, dc_pass_columns}, {"batches", NULL, dc_pass_batches},
               {"unroll", NULL, dc_pass_unroll}};
 
