@@ -160,7 +160,7 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   dc_tasklet t = dc_node_at(s->graph, id)->tasklet;
   if (n_maps < 2 || t.wcr != DC_WCR_SUM || t.guard || dc_ex_node(pool, t.value)->op != DC_MUL) return DC_OK;
   dc_map reduce = dc_node_at(s->graph, maps[n_maps - 1])->map, outer = dc_node_at(s->graph, maps[n_maps - 2])->map;
-  if (reduce.schedule != DC_MAP_REDUCE || reduce.body.n != 1 || outer.schedule != DC_MAP_PARALLEL || !outer.n_params) return DC_OK;
+  if (reduce.schedule != DC_MAP_REDUCE || outer.schedule != DC_MAP_PARALLEL || !outer.n_params) return DC_OK;
   place p = {outer.params[outer.n_params - 1], &reduce, maps, n_maps - 1};
   dc_ex a = dc_ex_arg(pool, t.value, 0), b = dc_ex_arg(pool, t.value, 1);
   uint32_t dim;

@@ -43,11 +43,18 @@ typedef struct {
 
 /* c[m, n] = sum over k of a[m, k] * b[k, n]; each step is what the address grows by in the loop of its last letter. */
 typedef struct {
-  loop *m, *n, *k;
+  loop *k;
   write_item *sum;
-  dc_ex a, b;                   /* READs */
+  dc_ex a, b; /* READs */
   dc_ex a_m, a_k, b_k, c_m;
-  bool buffered;                /* the sums are a register, of which a block is kept */
+  bool buffered; /* the sums are a register, of which a block is kept */
+} gemm_sum;
+
+enum { DC_MAX_SUMS = 6 };
+typedef struct {
+  loop *m, *n;
+  gemm_sum sums[DC_MAX_SUMS];
+  uint32_t n_sums;
 } gemm;
 
 struct loop {
