@@ -76,10 +76,36 @@ static dc_ex sum_build(dc_pool *pool, const sum *s) {
   return dc_pool_cons(pool, node, args);
 }
 
+static int64_t coefficient_of(const sum *s, dc_ex term) {
+  for (uint32_t k = 0; k < s->n; k++)
+    if (s->term[k].term == term) return s->term[k].coefficient;
+  return 0;
+}
+
+/* c * (x % b) + c * b * (x // b)  is  c * x: what a reshape takes apart is put together by the address. */
+static bool join_digits(dc_pool *pool, sum *s) {
+  for (uint32_t k = 0; k < s->n; k++) {
+    dc_ex low = s->term[k].term;
+    int64_t c = s->term[k].coefficient;
+    if (dc_ex_node(pool, low)->op != DC_EX_IMOD) continue;
+    dc_ex x = dc_ex_arg(pool, low, 0), b = dc_ex_arg(pool, low, 1);
+    sum high = {0};
+    if (!sum_add(pool, &high, dc_ix_mul(pool, b, dc_ix_div(pool, x, b)), 1) || high.n != 1 || high.constant) continue;
+    int64_t wanted = wrap_mul(c, high.term[0].coefficient);
+    if (coefficient_of(s, high.term[0].term) != wanted) continue;
+    bool fits = sum_add_term(s, high.term[0].term, wrap_mul(wanted, -1)) && sum_add_term(s, low, wrap_mul(c, -1));
+    return fits && sum_add(pool, s, x, c);
+  }
+  return false;
+}
+
 /* Sums past MAX_TERMS stay correct as an opaque prim. */
 static dc_ex combine(dc_pool *pool, dc_ex a, dc_ex b, int64_t sign) {
   sum s = {0};
-  if (sum_add(pool, &s, a, 1) && sum_add(pool, &s, b, sign)) return sum_build(pool, &s);
+  if (sum_add(pool, &s, a, 1) && sum_add(pool, &s, b, sign)) {
+    while (join_digits(pool, &s)) continue;
+    return sum_build(pool, &s);
+  }
   dc_ex args[2] = {a, b};
   return dc_pool_op(pool, sign > 0 ? DC_ADD : DC_SUB, DC_I64, 2, args);
 }

@@ -109,8 +109,8 @@ static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other
 
 /* ---- copies ---- */
 
-static void swap_last(dc_ex *list, uint32_t rank, uint32_t dim) {
-  dc_ex kept = list[dim];
+static void swap_last(uint32_t *list, uint32_t rank, uint32_t dim) {
+  uint32_t kept = list[dim];
   list[dim] = list[rank - 1], list[rank - 1] = kept;
 }
 
@@ -125,7 +125,7 @@ static dc_cid make_copy(search *s, dc_cid from, uint32_t dim) {
     index[d] = dc_ex_par(&graph->pool, params[d]);
   }
   dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
-  swap_last(shape, c.rank, dim), swap_last(index, c.rank, dim);
+  swap_last(shape, c.rank, dim), swap_last(index, c.rank, dim), swap_last(params, c.rank, dim); /* written in order */
   dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape, DC_ROLE_TEMP);
   dc_nid tasklet = dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, tasklet);

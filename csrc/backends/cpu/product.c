@@ -5,7 +5,7 @@
  * are still in cache. */
 #include "backends/cpu/print.h"
 
-enum { ROWS = 32, COLUMNS = 192, FEW_COLUMNS = 16, FEW_TERMS = 4 };
+enum { ROWS = 128, COLUMNS = 96, FEW_COLUMNS = 16, FEW_TERMS = 4 };
 
 /* ---- which loops ---- */
 
@@ -139,11 +139,18 @@ static void put_sum(emitter *e, const gemm *x, const gemm_sum *s) {
   dc_cpu_line(e, "}");
 }
 
+/* Of a block: its sums together fit into the second cache, and onto the stack. */
+static int rows_of(const gemm *x) {
+  uint32_t buffers = 0;
+  for (uint32_t k = 0; k < x->n_sums; k++) buffers += x->sums[k].buffered;
+  return buffers > 2 ? ROWS / 4 : buffers == 2 ? ROWS / 2 : ROWS;
+}
+
 static void put_sums(emitter *e, const gemm *x) {
   for (uint32_t k = 0; k < x->n_sums; k++) {
     dc_cid c = x->sums[k].sum->out;
     const char *type = dc_cpu_type((dc_dtype)dc_cont(e->graph, c)->dtype)->compute;
-    if (x->sums[k].buffered) dc_cpu_line(e, "%s r%u[%d] __attribute__((aligned(64)));", type, c, ROWS * COLUMNS);
+    if (x->sums[k].buffered) dc_cpu_line(e, "%s r%u[%d] __attribute__((aligned(64)));", type, c, rows_of(x) * COLUMNS);
     put_sum(e, x, &x->sums[k]);
     dc_cpu_forget(e, dc_cpu_container_bits(e, c));
   }
@@ -163,6 +170,7 @@ static void put_rest(emitter *e, const gemm *x) {
 
 void dc_cpu_emit_product(emitter *e, const gemm *x, const char *begin, const char *end) {
   const char *from = dc_cpu_value(e, x->n->begin), *to = dc_cpu_value(e, x->n->end);
+  const int rows = rows_of(x);
   bool only_sums = true;
   for (uint32_t k = 0; k < x->n->body.n; k++) only_sums &= x->n->body.v[k].loop != NULL;
   for (uint32_t k = 0; k < x->n_sums; k++) only_sums &= !x->sums[k].buffered;
@@ -170,9 +178,9 @@ void dc_cpu_emit_product(emitter *e, const gemm *x, const char *begin, const cha
     dc_cpu_line(e, "if (%s < %s && %s < %s) {", begin, end, from, to);
     dc_cpu_line(e, "  const i64 m0 = %s, m1 = %s, n0 = %s, n1 = %s;", begin, end, from, to);
   } else {
-    dc_cpu_line(e, "for (i64 m0 = %s; m0 < %s; m0 += %d)", begin, end, ROWS);
+    dc_cpu_line(e, "for (i64 m0 = %s; m0 < %s; m0 += %d)", begin, end, rows);
     dc_cpu_line(e, "for (i64 n0 = %s; n0 < %s; n0 += %d) {", from, to, COLUMNS);
-    dc_cpu_line(e, "  const i64 m1 = m0 + %d < %s ? m0 + %d : %s;", ROWS, end, ROWS, end);
+    dc_cpu_line(e, "  const i64 m1 = m0 + %d < %s ? m0 + %d : %s;", rows, end, rows, end);
     dc_cpu_line(e, "  const i64 n1 = n0 + %d < %s ? n0 + %d : %s;", COLUMNS, to, COLUMNS, to);
   }
   e->indent++;

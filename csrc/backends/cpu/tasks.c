@@ -9,7 +9,7 @@
 
 #include "backends/cpu/print.h"
 
-enum { MAX_CHAIN = 16, MAX_PARTS = 64, SERIAL_NS = 60000, PRODUCT_ROWS = 32 };
+enum { MAX_CHAIN = 16, MAX_PARTS = 64, SERIAL_NS = 60000, PRODUCT_ROWS = 128 };
 static const double PRODUCT_NS = 0.01; /* of a multiplication in a product */
 
 /* ---- functions ---- */
