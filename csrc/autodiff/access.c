@@ -315,6 +315,15 @@ static bool ranges_are_plain(const access *a) {
   return true;
 }
 
+/* The index of the dimension is the same for all loops, and inside: only that slice gets anything. */
+static bool is_fixed(const access *a, uint32_t d) {
+  dc_pool *pool = &a->r->graph->pool;
+  dc_ex extent = dc_cont(a->r->graph, a->source)->shape[d];
+  int64_t truth;
+  if (dc_ex_uses_op(pool, a->index[d], DC_EX_PARAM) || dc_ex_uses_op(pool, a->index[d], DC_EX_READ) || extent == dc_ex_int(pool, 1)) return false;
+  return dc_ex_is_int(pool, dc_ex_in_range(pool, a->index[d], extent), &truth) && truth;
+}
+
 /* Builds one gather: all elements x, or those of one residue class in each strided dimension. */
 static bool invert(inversion *v, const int64_t *strides, const int64_t *residues) {
   const access *a = v->a;
@@ -323,6 +332,7 @@ static bool invert(inversion *v, const int64_t *strides, const int64_t *residues
   for (uint32_t d = 0; d < a->rank; d++) {
     dc_ex extent = dc_cont(a->r->graph, a->source)->shape[d], s = dc_ex_int(pool, strides[d]), first = dc_ex_int(pool, residues[d]);
     if (strides[d] > 1) extent = dc_ix_extent(pool, first, extent, s);
+    if (is_fixed(a, d)) extent = dc_ex_int(pool, 1), first = a->index[d];
     v->x[d] = dc_param_new(pool, "x", dc_ex_int(pool, 0), extent, 0);
     v->x_value[d] = dc_ix_add(pool, dc_ix_mul(pool, s, dc_ex_par(pool, v->x[d])), first);
   }
@@ -397,9 +407,11 @@ static bool try_gather(const access *a) {
     all[k].a = a;
     if (!invert(&all[k], strides, residues)) return false;
   }
-  bool first = !a->r->grad[a->source];
-  if (first) a->r->grad[a->source] = dc_gradient_new(a->r, a->source);
-  else dc_gradient_owned(a->r, a->source);
+  bool first = !a->r->grad[a->source], whole = true;
+  for (uint32_t d = 0; d < a->rank; d++) whole = whole && !is_fixed(a, d);
+  if (first && whole) a->r->grad[a->source] = dc_gradient_new(a->r, a->source);
+  else dc_gradient_zeroed(a->r, a->source);
+  first = first && whole;
   for (int64_t k = 0; k < classes; k++) emit_gather(&all[k], first);
   return true;
 }
