@@ -1,7 +1,7 @@
 /* Scattered sums become reductions where the index says which loops they run over:
  *
  *     scatter n, v, j { D[n, j] sum= G[n, v] * R[v, j] }   becomes
- *     map n, j { reduce v { r sum= G[n, v] * R[v, j] }  D[n, j] sum= r }
+ *     map n, j { reduce v { r[n, j] sum= G[n, v] * R[v, j] }  D[n, j] sum= r[n, j] }
  *
  * The loops that move an index of their own stay apart; those that no index names are summed over. */
 #include "passes/access.h"
@@ -26,27 +26,46 @@ static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts
     if (apart) out->apart[out->n_apart++] = map->params[k];
     else out->summed[out->n_summed++] = map->params[k];
   }
-  for (uint32_t k = 0; k < out->n_apart; k++) /* the ranges of what stays do not follow what is summed */
-    for (uint32_t j = 0; j < out->n_summed; j++) {
-      dc_parameter range = pool->params.v[out->apart[k]];
-      if (dc_ex_uses_param(pool, range.begin, out->summed[j]) || dc_ex_uses_param(pool, range.end, out->summed[j])) return false;
-    }
+  for (uint32_t k = 0; k < out->n_apart; k++) { /* their extents are those of the sums */
+    dc_parameter range = pool->params.v[out->apart[k]];
+    int64_t begin;
+    if (!dc_ex_is_int(pool, range.begin, &begin) || begin || dc_ex_uses_op(pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(pool, range.end, DC_EX_READ)) return false;
+  }
   return out->n_apart && out->n_summed && dc_ix_apart(pool, t->index, t->rank, out->apart, out->n_apart);
 }
 
 
+static bool is_inside(dc_graph *graph, const dc_tasklet *t) {
+  for (uint32_t d = 0; d < t->rank; d++) {
+    int64_t truth;
+    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth) return false;
+  }
+  return true;
+}
+
+/* What guards the sum as a whole: the terms' guard where it is the same for all of them. */
+static bool find_guard(dc_graph *graph, const dc_tasklet *t, const parts *p, dc_ex *guard) {
+  bool follows = false;
+  for (uint32_t k = 0; t->guard && k < p->n_summed; k++) follows |= dc_ex_uses_param(&graph->pool, t->guard, p->summed[k]);
+  *guard = follows ? 0 : t->guard;
+  return *guard || is_inside(graph, t);
+}
+
 static void gather(dc_graph *graph, dc_nid id) {
   dc_map map = dc_node_at(graph, id)->map;
   parts p;
+  dc_ex guard;
   if (map.schedule != DC_MAP_SCATTER || map.body.n != 1 || map.n_params > DC_MAX_MAP_PARAMS) return;
   dc_node inner = *dc_node_at(graph, map.body.v[0]);
   if (inner.kind != DC_NODE_TASKLET || inner.tasklet.wcr != DC_WCR_SUM || !split(graph, &map, &inner.tasklet, &p)) return;
+  if (!find_guard(graph, &inner.tasklet, &p, &guard)) return;
   dc_tasklet t = inner.tasklet;
   dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-  dc_cid sum = dc_container_add(graph, "r", type, 0, NULL, DC_ROLE_TEMP);
-  dc_cont(graph, sum)->storage = DC_STORE_REGISTER;
-  dc_nid term = dc_node_tasklet(graph, sum, DC_WCR_SUM, NULL, 0, t.guard, t.value);
-  dc_nid add = dc_node_tasklet(graph, t.out, DC_WCR_SUM, t.index, t.rank, 0, dc_ex_read(&graph->pool, type, sum, NULL, 0));
+  dc_ex at[DC_MAX_MAP_PARAMS], shape[DC_MAX_MAP_PARAMS];
+  for (uint32_t k = 0; k < p.n_apart; k++) at[k] = dc_ex_par(&graph->pool, p.apart[k]), shape[k] = graph->pool.params.v[p.apart[k]].end;
+  dc_cid sum = dc_container_add(graph, "r", type, p.n_apart, shape, DC_ROLE_TEMP); /* fusion makes it a register */
+  dc_nid term = dc_node_tasklet(graph, sum, DC_WCR_SUM, at, p.n_apart, t.guard, t.value);
+  dc_nid add = dc_node_tasklet(graph, t.out, DC_WCR_SUM, t.index, t.rank, guard, dc_ex_read(&graph->pool, type, sum, at, p.n_apart));
   dc_nid made[] = {term, add};
   for (int k = 0; k < 2; k++) {
     dc_node *n = dc_node_at(graph, made[k]);
