@@ -151,6 +151,17 @@ static const example examples[] = {
      " map i in 0:M, j in 0:N { reduce k in 0:K { C[i, j] sum= A[i, k] * B[k, j] } } } }", {7, 130, 33}, 1e-4},
     {"matrix product, second operand transposed", "graph g { input A: f32[6, 31] input B: f32[70, 31] temp C: f32[6, 70] outputs C state s {"
      " map i in 0:6, j in 0:70 { reduce k in 0:31 { C[i, j] sum= A[i, k] * B[j, k] } } } }", {0}, 1e-4},
+    {"product of many rows and terms, first operand transposed", "graph g { symbol K >= 1 input A: f32[K, 141] input B: f32[K, 67] temp C: f32[141, 67] outputs C state s {"
+     " map i in 0:141, j in 0:67 { reduce k in 0:K { C[i, j] sum= A[k, i] * B[k, j] } } } }", {523}, 1e-3},
+    {"products in double with what follows them", "graph g { symbol M >= 1 input A: f64[M, 9] input B: f64[9, 213] input V: f64[213, 2] temp r: f64[] register temp C: f64[M, 213] temp D: f64[M, 213]"
+     " outputs C, D state s { map i in 0:M, j in 0:213 { reduce k in 0:9 { r[] sum= A[i, k] * B[k, j] } C[i, j] = tanh(r[]) * V[j, 1] D[i, j] = C[i, j] + r[] if j % 3 == 0 } } }", {135}, 1e-12},
+    {"two products that share their loops", "graph g { input A: f32[2, 70, 20] input B: f32[20, 100] temp r: f32[] register temp S: f32[2, 70, 50] temp C: f32[2, 70, 50] outputs C, S state s {"
+     " map b in 0:2, i in 0:70, j in 0:50 { reduce k in 0:20 { r[] sum= A[b, i, k] * B[k, j] S[b, i, j] sum= B[k, j + 50] * A[b, i, k] } C[b, i, j] = r[] * S[b, i, j] } } }", {0}, 1e-3},
+    {"products of a recurrence, in blocks of a batch", "graph g { symbol N >= 1 input W: f32[24, 24] input X: f32[5, N, 24] temp H: f32[5, N, 24] temp r: f32[] register outputs H state s {"
+     " map n in 0:N, j in 0:24 { H[0, n, j] = X[0, n, j] } map b in 0:N:8 { sequential t in 1:5 { map n in b:min(N, b + 8), j in 0:24 {"
+     " reduce k in 0:24 { r[] sum= H[t - 1, n, k] * W[k, j] } H[t, n, j] = tanh(r[] + X[t, n, j]) } } } } }", {19}, 1e-4},
+    {"product of nothing", "graph g { symbol K >= 0 input A: f32[40, K] input B: f32[K, 40] temp C: f32[40, 40] outputs C state s {"
+     " map i in 0:40, j in 0:40 { reduce k in 0:K { C[i, j] sum= A[i, k] * B[k, j] } } } }", {0}, 0},
     {"maximum of everything, NaN-free", "graph g { symbol N >= 1 input X: f32[N] temp Y: f32[] temp Z: f32[] outputs Y, Z state s {"
      " reduce i in 0:N { Y[] max= X[i] } reduce i in 0:N { Z[] min= X[i] * X[i] } } }", {100003}, 1e-6},
     {"sum of everything in parts", "graph g { symbol N >= 1 input X: f32[N, 64] temp Y: f32[] outputs Y state s {"

@@ -216,7 +216,8 @@ static void unknown_names_are_listed(void) {
 }
 
 static void files_of_each_pass_match(void) {
-  static const char *const folders[] = {"differentiate", "expand", "fuse", "infer", "loops", "simplify", "transforms", "unroll"};
+  static const char *const folders[] = {"batches", "columns", "differentiate", "expand",   "fission",    "fuse",  "gather",
+                                        "infer",   "loops",   "simplify",      "sink",     "transforms", "unroll"};
   for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
     char folder[256], path[1024];
     snprintf(folder, sizeof folder, "tests/ir/%s", folders[k]);
