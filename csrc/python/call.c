@@ -25,6 +25,7 @@ typedef struct {
   given_gradient *given;
   uint32_t n_given;
   PyObject **made; /* by wrt: a gradient that is begun and not yet handed out */
+  bool *reached;   /* by wrt: it has a gradient, if only of zeros */
   dc_backward_run *run;
   bool running; /* in some thread */
 } BackwardObject;
@@ -67,6 +68,11 @@ static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_
   return DC_OK;
 }
 
+static void note_reached(BackwardObject *self, uint32_t output) {
+  const FunctionObject *f = self->call->function;
+  for (uint32_t k = 0; k < f->n_wrt; k++) self->reached[k] |= function_reaches(f, output, k);
+}
+
 /* Reads grads[k] for output k; an exception may be set instead of a status. */
 static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **data) {
   module_state *state = state_of((PyObject *)self);
@@ -78,6 +84,7 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
     PyObject *item = PyTuple_GET_ITEM(grads, k);
     dc_call_output(call, k, &shape);
     if (!dc_dtype_is_float(shape.dtype)) continue;
+    if (item != Py_None) note_reached(self, k);
     given_gradient *g = &self->given[self->n_given];
     if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
     else if (view_tensor(state, item, &g->view)) return DC_OK;
@@ -93,7 +100,8 @@ static BackwardObject *new_backward(CallObject *call) {
   self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false;
   self->given = PyMem_Calloc(call->call.n_outputs + 1, sizeof *self->given);
   self->made = PyMem_Calloc(call->function->n_wrt + 1, sizeof *self->made);
-  if (self->given && self->made) return self;
+  self->reached = PyMem_Calloc(call->function->n_wrt + 1, sizeof *self->reached);
+  if (self->given && self->made && self->reached) return self;
   Py_DECREF(self);
   PyErr_NoMemory();
   return NULL;
@@ -128,6 +136,7 @@ static void backward_dealloc(BackwardObject *self) {
   for (uint32_t k = 0; self->made && k < self->call->function->n_wrt; k++) Py_XDECREF(self->made[k]);
   PyMem_Free(self->given);
   PyMem_Free(self->made);
+  PyMem_Free(self->reached);
   Py_DECREF(self->call);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -149,10 +158,23 @@ static int make_gradients(BackwardObject *self) {
   return 0;
 }
 
-static PyObject *take(PyObject **made) {
-  PyObject *out = *made ? *made : Py_NewRef(Py_None);
-  *made = NULL;
+/* Where torch records a path but the gradient is zero all along it, torch has a tensor of zeros. */
+static PyObject *zeros(BackwardObject *self, uint32_t k) {
+  void *data;
+  size_t position = PyLong_AsSize_t(PyTuple_GET_ITEM(self->call->function->positions, k));
+  const dc_array *like = &self->call->views[position].array;
+  PyObject *out = new_tensor(state_of((PyObject *)self), like, self->call->torch, &data);
+  if (out) memset(data, 0, dc_array_bytes(like));
   return out;
+}
+
+/* The k-th gradient, handed out: None where nothing that was given a gradient depends on it. */
+static PyObject *take(BackwardObject *self, uint32_t k) {
+  PyObject *out = self->made[k];
+  self->made[k] = NULL;
+  if (!self->reached[k]) return Py_XDECREF(out), Py_NewRef(Py_None);
+  if (out) return out;
+  return self->call->function->reach ? zeros(self, k) : Py_NewRef(Py_None);
 }
 
 /* next() -> the gradients that the next part completes, in the order of wrt. */
@@ -174,12 +196,16 @@ static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
   status = dc_backward_next(self->run);
   Py_END_ALLOW_THREADS
   self->running = false;
-  for (uint32_t k = 0, at = 0; k < n_wrt; k++)
-    if (complete[k]) PyTuple_SET_ITEM(out, at++, take(&self->made[k]));
+  bool taken = true;
+  for (uint32_t k = 0, at = 0; k < n_wrt; k++) {
+    PyObject *gradient = complete[k] ? take(self, k) : NULL;
+    taken &= gradient || !complete[k];
+    if (complete[k]) PyTuple_SET_ITEM(out, at++, gradient);
+  }
   if (complete != small) PyMem_Free(complete);
-  if (!status) return out;
+  if (!status && taken) return out;
   Py_DECREF(out);
-  raise_status(state, status);
+  if (status) raise_status(state, status);
   return NULL;
 }
 

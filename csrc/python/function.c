@@ -72,17 +72,44 @@ static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const
   return list;
 }
 
+/* reach: for each output, the names of what it reaches. */
+static int note_reach(FunctionObject *self, PyObject *reach, const char *const *wrt) {
+  PyObject *items = PySequence_Fast(reach, "expected a list of sets of names");
+  Py_ssize_t n = items ? PySequence_Fast_GET_SIZE(items) : 0;
+  self->differentiable = items ? PyTuple_New(n) : NULL;
+  self->reach = PyMem_Calloc((size_t)n * self->n_wrt + 1, sizeof *self->reach);
+  int failed = !self->differentiable || !self->reach;
+  for (Py_ssize_t k = 0; !failed && k < n; k++) {
+    bool any = false;
+    for (uint32_t w = 0; !failed && w < self->n_wrt; w++) {
+      PyObject *name = PyUnicode_FromString(wrt[w]);
+      int found = name ? PySequence_Contains(PySequence_Fast_GET_ITEM(items, k), name) : -1;
+      failed = found < 0;
+      self->reach[(size_t)k * self->n_wrt + w] = found > 0;
+      any |= found > 0;
+      Py_XDECREF(name);
+    }
+    PyTuple_SET_ITEM(self->differentiable, k, Py_NewRef(any ? Py_True : Py_False));
+  }
+  Py_XDECREF(items);
+  return failed ? -1 : 0;
+}
+
+bool function_reaches(const FunctionObject *f, uint32_t output, uint32_t k) {
+  return !f->reach || output >= PyTuple_GET_SIZE(f->differentiable) || f->reach[(size_t)output * f->n_wrt + k];
+}
+
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "reach", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
-  PyObject *graph, *wrt = Py_None, *hooks[3] = {0};
+  PyObject *graph, *wrt = Py_None, *reach = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
   int optimize = 1, torch = 0;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzpp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppO", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize, &torch, &reach))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
@@ -105,6 +132,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->n_inputs = copy->inputs.n, self->n_wrt = options.n_wrt, self->training = options.training;
   for (dc_cid c = 1; c < copy->containers.n; c++) self->n_params += dc_cont(copy, c)->role == DC_ROLE_PARAM;
   self->positions = wrt_positions(state, copy, list, options.n_wrt);
+  if (self->positions && options.training && reach != Py_None && note_reach(self, reach, list)) Py_CLEAR(self->positions);
   dc_status status = dc_function_create(session, copy, &options, &self->function);
   PyMem_Free(list);
   if (!status && self->positions) return (PyObject *)self;
@@ -135,6 +163,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->observer);
   Py_CLEAR(self->positions);
   Py_CLEAR(self->parts);
+  Py_CLEAR(self->differentiable);
   return 0;
 }
 
@@ -142,6 +171,7 @@ static void function_dealloc(FunctionObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   function_clear(self);
+  PyMem_Free(self->reach);
   dc_function_destroy(self->function);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);
@@ -321,6 +351,10 @@ static PyObject *get_params(FunctionObject *self, void *unused) {
   return Py_NewRef(self->params ? self->params : Py_None);
 }
 
+static PyObject *get_differentiable(FunctionObject *self, void *unused) {
+  return (void)unused, Py_NewRef(self->differentiable ? self->differentiable : Py_None);
+}
+
 static PyObject *get_positions(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->positions); }
 
 /* What an observer raises is no reason to stop half-way through a program. */
@@ -370,6 +404,7 @@ static PyMethodDef methods[] = {
     {"vjp", (PyCFunction)function_vjp, METH_VARARGS, "vjp(inputs, output_grads) -> (outputs, gradients by wrt)."},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef properties[] = {{"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
+                                   {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
                                    {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
                                    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
                                    {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},

@@ -13,6 +13,8 @@ typedef struct {
   PyObject *positions; /* of each wrt among inputs and parameters */
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
+  PyObject *differentiable; /* by output, if reach is known: does it lie on the tape of a wrt? */
+  bool *reach;              /* [output][wrt], or NULL: all reach all */
   uint32_t n_inputs, n_params, n_wrt;
   int training;
   bool torch; /* results are tensors whatever the inputs are */
@@ -21,6 +23,9 @@ typedef struct {
 /* A forward whose backward may follow; owns what it was given. */
 PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch);
 PyObject *call_backward(PyObject *call, PyObject *grads);
+
+/* Does the output depend on the k-th wrt by operations that a caller's autograd records? */
+bool function_reaches(const FunctionObject *function, uint32_t output, uint32_t k);
 
 void release_views(tensor_view *views, uint32_t n);
 dc_array *arrays_of(const tensor_view *views, uint32_t n);

@@ -43,7 +43,7 @@ class Reference {
 struct Names {
   PyObject *run = PyUnicode_InternFromString("_run"), *params = PyUnicode_InternFromString("params");
   PyObject *parts = PyUnicode_InternFromString("parts"), *start = PyUnicode_InternFromString("start");
-  PyObject* next = PyUnicode_InternFromString("next");
+  PyObject *next = PyUnicode_InternFromString("next"), *tape = PyUnicode_InternFromString("differentiable");
 };
 
 const Names& names() {
@@ -95,8 +95,8 @@ class CompiledBackward : public torch::autograd::Node {
   }
 
   /* The next output of the function, in order. */
-  void own(const at::Tensor& output, const c10::intrusive_ptr<torch::autograd::Node>& self) {
-    has_gradient_.push_back(at::isFloatingType(output.scalar_type()));
+  void own(const at::Tensor& output, bool differentiable, const c10::intrusive_ptr<torch::autograd::Node>& self) {
+    has_gradient_.push_back(differentiable && at::isFloatingType(output.scalar_type()));
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
 
@@ -158,7 +158,7 @@ class CompiledBackward : public torch::autograd::Node {
   std::mutex mutex_; /* two threads may run the backward of one graph */
   Reference call_;
   bool is_first_ = true, has_later_;
-  std::vector<bool> has_gradient_; /* by output: is it floating point? */
+  std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
   std::vector<torch::autograd::SavedVariable> saved_;
 };
 
@@ -199,6 +199,8 @@ void check_transforms() {
   TORCH_CHECK(!inside, "a compiled function cannot run under torch.func transforms (vmap, grad, jvp)");
 }
 
+bool is_on(PyObject* tape, Py_ssize_t k) { return !PyTuple_Check(tape) || k >= PyTuple_GET_SIZE(tape) || PyTuple_GET_ITEM(tape, k) == Py_True; }
+
 /* apply(function, inputs) -> outputs */
 PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   HANDLE_TH_ERRORS
@@ -210,10 +212,11 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   PyObject *outputs = PyTuple_GET_ITEM(pair.get(), 0), *call = PyTuple_GET_ITEM(pair.get(), 1);
   if (call == Py_None || !at::GradMode::is_enabled()) return Py_NewRef(outputs);
   THPObjectPtr parts(PyObject_GetAttr(call, names().parts));
-  if (!parts) return nullptr;
+  THPObjectPtr tape(PyObject_GetAttr(args[0], names().tape));
+  if (!parts || !tape) return nullptr;
   auto node = make_nodes(call, parts, {args[1], params.get()});
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
-    node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), node);
+    node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), is_on(tape, k), node);
   return Py_NewRef(outputs);
   END_HANDLE_TH_ERRORS
 }

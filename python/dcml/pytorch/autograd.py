@@ -16,12 +16,12 @@ import torch
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, call, part, results, reads, later, *completes):
-        """results: what hangs on this node; reads: the tensors that must stay as they are; later: the next part's
-        token, or None; completes: the tensors whose gradients this part completes."""
+    def forward(ctx, call, part, results, outside, reads, later, *completes):
+        """results: what hangs on this node, except those of ``outside``; reads: the tensors that must stay as they are;
+        later: the next part's token, or None; completes: the tensors whose gradients this part completes."""
         ctx.call, ctx.first, ctx.last = call, part == 0, later is None
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*[r for r in results if not r.dtype.is_floating_point])
+        ctx.mark_non_differentiable(*outside)
         ctx.save_for_backward(torch.empty(0), *reads)  # one at least, so that a second backward is noticed
         return tuple(results)
 
@@ -31,7 +31,7 @@ class _Node(torch.autograd.Function):
         with torch.no_grad():
             run = ctx.call.start(grads) if ctx.first else _pass_of(grads[0])
             found = run.next()
-        return (None, None, None, None, None if ctx.last else _token(run), *_once(found))
+        return (None, None, None, None, None, None if ctx.last else _token(run), *_once(found))
 
 
 def _token(run=None):
@@ -61,10 +61,13 @@ def apply_in_python(function, inputs):
     tensors = (*inputs, *(function.params or ()))
     with torch.no_grad():
         results, call = function._run(inputs)
+    tape = function.differentiable or [True] * len(results)
+    outside = [r for r, on_tape in zip(results, tape) if not on_tape or not r.dtype.is_floating_point]
     later = None
     for part, (completes, reads) in reversed(list(enumerate(call.parts))):
         hanging = [_token()] if part else results
-        made = _Node.apply(call, part, hanging, [tensors[p] for p in reads], later, *[tensors[p] for p in completes])
+        made = _Node.apply(call, part, hanging, () if part else outside, [tensors[p] for p in reads], later,
+                           *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made
 

@@ -31,6 +31,7 @@ from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from .aten.builder import dims
 from .own_gradient import own_gradients
+from .reach import reached
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
 from .watch import Ran, contents, restore
@@ -56,6 +57,7 @@ class Capture:
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.
     ran: the functions that ran, with what they may have read of Python.
+    reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
@@ -74,6 +76,7 @@ class Capture:
     ties: list = field(default_factory=list)
     refused_dynamic: bool = False
     ran: Any = None
+    reach: list = None
     outside: dict = field(default_factory=dict)
 
 
@@ -513,13 +516,13 @@ def _user_tensors(program):
 # -- lowering --------------------------------------------------------------------------------------
 def _lower(program, start):
     """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
-    tried, shapes = set(), _output_shapes(program)
+    tried, shapes, reach = set(), _output_shapes(program), reached(program)
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in _calls(program.graph_module) if str(n.target) not in TABLE}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             walk = start(program)
-            walk.output_shapes = shapes
+            walk.output_shapes, walk.output_reach = shapes, reach
             try:
                 walk.run()
                 return walk
@@ -602,6 +605,7 @@ class _Walk:
         self.position = {}   # value name -> graph output index
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
+        self.reach = {}      # graph output index -> names of graph inputs and params
 
     def run(self):
         """Raises _Declined for a node that no row serves."""
@@ -701,21 +705,30 @@ class _Walk:
     def _collect_outputs(self):
         signature = self.program.graph_signature
         values = _output_values(self.program)
-        mutated, changed = dict(self.b.mutated), []
-        for spec, value, shape in zip(signature.output_specs, values, self.output_shapes):
+        mutated, changed, reach_of_changed = dict(self.b.mutated), [], []
+        for spec, value, shape, reach in zip(signature.output_specs, values, self.output_shapes, self.output_reach):
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape))
+                self._note_reach(self.outputs[-1], reach)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b(value)
             elif kind == "USER_INPUT_MUTATION":
                 changed.append((self.b(value), self.leaf_of[spec.target]))
+                reach_of_changed.append(reach)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf, name not in self.b.stopped) for name, leaf in changed]
+        for (index, _, _), reach in zip(self.changed, reach_of_changed):
+            self._note_reach(index, reach)
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
+
+    def _note_reach(self, output, places):
+        if type(output) is int:
+            names = [self.b.env.get(node) for k, node in enumerate(self._placeholder_nodes()) if k in places]
+            self.reach.setdefault(output, set()).update([n for n in names if isinstance(n, str)])
 
     def _user_output(self, value, shape):
         if not isinstance(value, torch.fx.Node):
@@ -746,6 +759,11 @@ class _Walk:
         names = dict.fromkeys(v for v in values if isinstance(v, str) and self.graph.info(v)[2] == "temp")
         return [(name, self._output(name)) for name in names]
 
+    def _reach(self, transients):
+        everything = {*self.graph.inputs, *self.graph.params}
+        reach = {**dict.fromkeys([index for _, index in transients], everything), **self.reach}
+        return [frozenset(reach.get(index, ())) for index in range(len(self.position))]
+
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
@@ -753,7 +771,7 @@ class _Walk:
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
-                       outside=self.outside)
+                       outside=self.outside, reach=self._reach(transients))
 
 
 def _ties(module, params):

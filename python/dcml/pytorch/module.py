@@ -521,7 +521,7 @@ class _Function:
             post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
             post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
             post_compile=owner._run_post_compile if owner.post_compile_hooks else None,
-            optimize=owner.auto_optimize)
+            optimize=owner.auto_optimize, reach=captured.capture.reach)
         self.params = None
 
 

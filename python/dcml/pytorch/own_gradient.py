@@ -7,6 +7,7 @@ Must not know: graphs or the core.
 import contextlib
 import functools
 import threading
+import types
 
 import torch
 from torch.nn.modules._functions import BackwardHookFunction
@@ -124,8 +125,18 @@ def _refuse_hooks(name):
     return method
 
 
-_APPLY = (torch.autograd.Function, "apply")
+_APPLY = torch.autograd.Function.__dict__["apply"].__func__
 _HOOKS = [(torch.Tensor, name) for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")]
+
+
+_REDIRECTED = "captured_apply"
+
+
+class _Redirecting:
+    """Code for Function.apply, in whose place it also serves names bound to it before, as in ``f = Round.apply``."""
+    def apply(cls, *args, **kwargs):
+        __class__  # noqa: B018, F821  (the same free variables as in torch)
+        return captured_apply(cls, *args, **kwargs)  # noqa: F821  (found among the globals of torch.autograd.function)
 
 
 @contextlib.contextmanager
@@ -134,12 +145,12 @@ def own_gradients():
     One thread may do this at a time."""
     _library()
     thread = threading.get_ident()
-    kept = [(owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in (_APPLY, *_HOOKS)]
-    plain_apply = kept[0][2]
+    kept = [(owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in _HOOKS]
+    plain_apply = types.FunctionType(_APPLY.__code__, _APPLY.__globals__, "apply", None, _APPLY.__closure__)
 
     def apply(cls, *args, **kwargs):
         if threading.get_ident() != thread:
-            return plain_apply.__get__(None, cls)(*args, **kwargs)
+            return plain_apply(cls, *args, **kwargs)
         return _captured_apply(cls, args, kwargs)
 
     def guarded(name, plain):
@@ -147,11 +158,14 @@ def own_gradients():
         return lambda *args: (refuse if threading.get_ident() == thread else plain)(*args)
 
     try:
-        setattr(*_APPLY, classmethod(apply))
-        for owner, name, _, plain in kept[1:]:
+        _APPLY.__globals__[_REDIRECTED] = apply
+        _APPLY.__code__ = _Redirecting.apply.__code__
+        for owner, name, _, plain in kept:
             setattr(owner, name, guarded(name, plain))
         yield
     finally:
+        _APPLY.__code__ = plain_apply.__code__
+        del _APPLY.__globals__[_REDIRECTED]
         for owner, name, own, _ in kept:
             if own is None:
                 delattr(owner, name)
