@@ -160,6 +160,9 @@ static const example examples[] = {
     {"products of a recurrence, in blocks of a batch", "graph g { symbol N >= 1 input W: f32[24, 24] input X: f32[5, N, 24] temp H: f32[5, N, 24] temp r: f32[] register outputs H state s {"
      " map n in 0:N, j in 0:24 { H[0, n, j] = X[0, n, j] } map b in 0:N:8 { sequential t in 1:5 { map n in b:min(N, b + 8), j in 0:24 {"
      " reduce k in 0:24 { r[] sum= H[t - 1, n, k] * W[k, j] } H[t, n, j] = tanh(r[] + X[t, n, j]) } } } } }", {19}, 1e-4},
+    {"product over two loops that walk against each other", "graph g { symbol T >= 1 input A: f32[T, 6, 40] input B: f32[T, 6, 50] temp r: f32[] register temp C: f32[40, 50] temp D: f32[40, 50]"
+     " outputs C, D state s { map i in 0:40, j in 0:50 { reduce t in 0:T, n in 0:6 { r[] sum= A[-t + T - 1, n, i] * B[t, n, j] } C[i, j] = r[] * 2.0f }"
+     " map i in 0:40, j in 0:50 { reduce t in 0:T, n in 0:6 { D[i, j] sum= A[t, n, i] * B[-t + T - 1, n, j] } } } }", {7}, 1e-4},
     {"product of nothing", "graph g { symbol K >= 0 input A: f32[40, K] input B: f32[K, 40] temp C: f32[40, 40] outputs C state s {"
      " map i in 0:40, j in 0:40 { reduce k in 0:K { C[i, j] sum= A[i, k] * B[k, j] } } } }", {0}, 0},
     {"maximum of everything, NaN-free", "graph g { symbol N >= 1 input X: f32[N] temp Y: f32[] temp Z: f32[] outputs Y, Z state s {"

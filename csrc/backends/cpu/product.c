@@ -5,7 +5,7 @@
  * are still in cache. */
 #include "backends/cpu/print.h"
 
-enum { ROWS = 128, COLUMNS = 96, FEW_COLUMNS = 16, FEW_TERMS = 4 };
+enum { ROWS = 128, COLUMNS = 96, FEW_COLUMNS = 16, FEW_TERMS = 4, MAX_OUTER = 8 };
 
 /* ---- which loops ---- */
 
@@ -73,8 +73,15 @@ static bool is_box(emitter *e, const loop *inner, const loop *outer) {
   return true;
 }
 
+/* Of a reduction's loops, which form a box, the last one is the product's. */
 static bool add_reduction(emitter *e, gemm *x, loop *k) {
-  if (!is_plain(k, DC_MAP_REDUCE) || !k->is_entry || !is_long(e, k, FEW_TERMS) || !is_box(e, k, x->n) || !is_box(e, k, x->m)) return false;
+  bool good = k->is_entry;
+  for (int outer = 0;; k = k->body.v[0].loop) {
+    good = good && outer++ <= MAX_OUTER && is_plain(k, DC_MAP_REDUCE) && is_box(e, k, x->n) && is_box(e, k, x->m);
+    for (const loop *l = k->parent; l != x->n && good; l = l->parent) good = is_box(e, k, l);
+    if (!good || k->body.n != 1 || !k->body.v[0].loop || k->body.v[0].loop->is_entry) break;
+  }
+  if (!good || !is_long(e, k, FEW_TERMS)) return false;
   for (uint32_t j = 0; j < k->body.n; j++)
     if (!k->body.v[j].write || !add_sum(e, x, k, k->body.v[j].write)) return false;
   return true;
@@ -123,18 +130,46 @@ static const char *place(emitter *e, dc_ex read) {
   return dc_arena_printf(e->arena, "b%u + %s", dc_ex_node(e->pool, read)->ref, dc_cpu_value(e, dc_cpu_fact(e, read)->address));
 }
 
-static void put_sum(emitter *e, const gemm *x, const gemm_sum *s) {
+static void put_call(emitter *e, const gemm_sum *s, const char *terms, bool more) {
   const char *kind = dc_cpu_type((dc_dtype)dc_cont(e->graph, s->sum->out)->dtype)->kind;
-  const char *begin = dc_cpu_value(e, s->k->begin), *end = dc_cpu_value(e, s->k->end);
-  uint32_t mark = dc_cpu_scope_open(e);
-  dc_cpu_line(e, "{");
-  e->indent++;
-  dc_cpu_line(e, "const i64 i%u = m0, i%u = n0, i%u = %s;", x->m->param, x->n->param, s->k->param, begin);
   const char *c = s->buffered ? dc_arena_printf(e->arena, "r%u", s->sum->out) : place(e, s->sum->element);
   const char *c_m = s->buffered ? dc_arena_printf(e->arena, "%d", COLUMNS) : dc_cpu_value(e, s->c_m);
   const char *a = place(e, s->a), *b = place(e, s->b), *a_m = dc_cpu_value(e, s->a_m), *a_k = dc_cpu_value(e, s->a_k), *b_k = dc_cpu_value(e, s->b_k);
-  dc_cpu_line(e, "product_%s(%s, %s, %s, m1 - m0, n1 - n0, %s - %s, %s, %s, %s, %s);", kind, c, a, b, end, begin, c_m, a_m, a_k, b_k);
+  dc_cpu_line(e, "product_%s(%s, %s, %s, m1 - m0, n1 - n0, %s, %s, %s, %s, %s, %d);", kind, c, a, b, terms, c_m, a_m, a_k, b_k, more);
+}
+
+/* A product of nothing; its operands are not looked at. */
+static void put_zero(emitter *e, const gemm_sum *s) {
+  const char *kind = dc_cpu_type((dc_dtype)dc_cont(e->graph, s->sum->out)->dtype)->kind;
+  const char *c = s->buffered ? dc_arena_printf(e->arena, "r%u", s->sum->out) : place(e, s->sum->element);
+  dc_cpu_line(e, "product_%s(%s, 0, 0, m1 - m0, n1 - n0, 0, %s, 0, 1, 0, 0);", kind, c, s->buffered ? dc_arena_printf(e->arena, "%d", COLUMNS) : dc_cpu_value(e, s->c_m));
+}
+
+/* The loops of the sum outside of k: they add to what a product of nothing has set to zero. */
+static uint32_t open_outer(emitter *e, const gemm *x, const gemm_sum *s) {
+  loop *chain[MAX_OUTER];
+  uint32_t n = 0;
+  for (loop *l = s->k->parent; l != x->n; l = l->parent) chain[n++] = l;
+  for (uint32_t j = n; j-- > 0;) {
+    const char *begin = dc_cpu_value(e, chain[j]->begin), *end = dc_cpu_value(e, chain[j]->end);
+    dc_cpu_line(e, "for (i64 i%u = %s; i%u < %s; i%u++) {", chain[j]->param, begin, chain[j]->param, end, chain[j]->param);
+    e->indent++;
+  }
+  return n;
+}
+
+static void put_sum(emitter *e, const gemm *x, const gemm_sum *s) {
+  const char *begin = dc_cpu_value(e, s->k->begin), *end = dc_cpu_value(e, s->k->end);
+  bool nested = s->k->parent != x->n;
+  uint32_t mark = dc_cpu_scope_open(e), outer;
+  dc_cpu_line(e, "{");
+  e->indent++;
+  dc_cpu_line(e, "const i64 i%u = m0, i%u = n0, i%u = %s;", x->m->param, x->n->param, s->k->param, begin);
+  if (nested) put_zero(e, s);
+  outer = open_outer(e, x, s);
+  put_call(e, s, dc_arena_printf(e->arena, "%s - %s", end, begin), nested);
   dc_cpu_scope_close(e, mark);
+  while (outer--) e->indent--, dc_cpu_line(e, "}");
   e->indent--;
   dc_cpu_line(e, "}");
 }
