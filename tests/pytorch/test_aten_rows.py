@@ -395,6 +395,7 @@ MODULES = {
     "LSTM stacked": (nn.LSTM(4, 5, 2, bidirectional=True, batch_first=True), (z,)),
     "LSTM projected": (nn.LSTM(4, 5, proj_size=2), (z,)),
     "LSTM state": (nn.LSTM(4, 5), (z, (r(1, 3, 5), r(1, 3, 5)))),
+    "LSTM of a batch in blocks": (nn.LSTM(4, 18, bidirectional=True), (r(3, 19, 4),)),
     "GRU": (nn.GRU(4, 5, 2), (z,)),
     "GRU without bias": (nn.GRU(4, 5, bias=False, bidirectional=True), (z,)),
     "RNN": (nn.RNN(4, 5), (z,)),
