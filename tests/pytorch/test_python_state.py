@@ -1,5 +1,7 @@
 """What forward reads of Python besides tensors: a change of it is seen, or refused, and never gives the old value."""
+import copy
 import dataclasses
+import pickle
 import random
 import types
 import warnings
@@ -11,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import dcml
-from dcml.pytorch import DaceModule
+from dcml.pytorch import DaceModule, dace_module
 
 FACTOR = 2.0
 TABLE = torch.ones(3)
@@ -221,14 +223,24 @@ def test_lists_of_the_module_stay_the_same_objects():
     assert module.model.sizes is sizes
 
 
-def test_errors_of_forward_keep_their_type_and_name_the_line():
-    class Own(ValueError):
-        pass
+class Own(Exception):
+    def __init__(self, number, text):
+        super().__init__(number, text)
 
-    def wrong(self, x):
-        raise KeyError("no such key")
-    for function, kind in ((wrong, KeyError), (lambda self, x: x + undefined, NameError),  # noqa: F821
-                           (lambda self, x: x @ torch.ones(7), RuntimeError)):
+
+def raises(error):
+    raise error
+
+
+def test_errors_of_forward_are_those_of_eager_mode():
+    for error in (KeyError("oops"), Own(1, "text"), AssertionError()):
+        with pytest.raises(type(error)) as caught:
+            DaceModule(Calls(lambda self, x, error=error: raises(error)))(torch.ones(3))
+        assert caught.value is error
+
+
+def test_errors_of_torch_keep_their_type_and_name_the_line():
+    for function, kind in ((lambda self, x: x @ torch.ones(7), RuntimeError), (lambda self, x: x.sum(9), IndexError)):
         with pytest.raises(dcml.ModelError, match="test_python_state.py") as caught:
             DaceModule(Calls(function))(torch.ones(3))
         assert isinstance(caught.value, kind)
@@ -268,3 +280,57 @@ def test_calls_with_tied_weights_are_checked_in_the_core():
     assert module._recent.check is not None
     module.b.weight = nn.Parameter(torch.ones(3, 3))
     torch.testing.assert_close(module(x), module.model(x), rtol=1e-4, atol=1e-5)
+
+
+class OwnParts(nn.Module):
+    __slots__ = ("slotted",)
+    factor = 2.0
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.slotted, self._gain = nn.Linear(3, 3), 1.0, 1.0
+
+    @property
+    def gain(self):
+        return self._gain
+
+    @gain.setter
+    def gain(self, value):
+        self._gain = value
+
+    @classmethod
+    def make(cls):
+        return cls()
+
+    def forward(self, x):
+        return self.fc(x) * self.factor * self.slotted * self.gain * getattr(self, "more", 1.0)
+
+
+Decorated = dace_module(backward=True)(type("Decorated", (OwnParts,), {"__module__": __name__}))
+
+
+def test_attributes_of_all_kinds_are_those_of_the_wrapped_module():
+    compiled, x = Decorated.make(), torch.ones(2, 3)
+    plain = compiled.model
+    assert isinstance(compiled, DaceModule) and Decorated.factor == 2.0
+    for change in (lambda: None, lambda: setattr(compiled, "slotted", 3.0), lambda: setattr(compiled, "gain", 4.0),
+                   lambda: setattr(compiled, "more", 5.0), lambda: delattr(compiled, "more"),
+                   lambda: setattr(Decorated, "factor", 7.0)):
+        change()
+        torch.testing.assert_close(compiled(x), plain(x), rtol=1e-4, atol=1e-4)
+    assert (plain.slotted, plain._gain, type(plain).factor) == (3.0, 4.0, 7.0) and not hasattr(compiled, "more")
+
+
+def test_instances_of_decorated_classes_are_pickled_and_copied():
+    compiled, x = Decorated(), torch.ones(2, 3)
+    compiled.model.slotted = 1.0
+    for other in (pickle.loads(pickle.dumps(compiled)), copy.deepcopy(compiled)):
+        other.slotted = 1.0  # as in PyTorch, slots are not copied
+        assert type(other) is Decorated and other.model.fc is other.fc is not compiled.fc
+        torch.testing.assert_close(other(x), compiled(x))
+
+
+def test_containers_stay_containers():
+    compiled = DaceModule(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    assert len(compiled) == 2 and compiled[1] is list(compiled)[1] and compiled[0] in compiled and compiled
+    assert DaceModule(nn.Linear(2, 2))

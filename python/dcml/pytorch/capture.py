@@ -34,7 +34,7 @@ from .own_gradient import own_gradients
 from .reach import reached
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
-from .watch import Ran, contents, restore
+from .watch import Ran, contents, foreign_file, restore
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -229,8 +229,10 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 if isinstance(error, torch._dynamo.exc.UncapturedHigherOrderOpError) and attributes is recorded_attributes:
                     raise _Branches from error
                 errors.append(error)
-                if shapes is None:
+                if shapes is None and foreign_file(traceback.extract_tb(error.__traceback__)[-1].filename):
                     raise _export_error(module, error) from error
+                if shapes is None:  # forward itself has raised it
+                    raise
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
 
 
@@ -315,7 +317,7 @@ def _traced_line(error):
     """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
     inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
-    own = [f for f in frames[inside + 1:] if "/torch/" not in f.filename.replace("\\", "/")]
+    own = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
     own = own or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
                   and f.name == "forward"]
     return f" ({own[-1].filename}:{own[-1].lineno}: {(own[-1].line or '').strip()})" if own else ""

@@ -7,6 +7,7 @@ Must not know: ATen or ONNX operators, or how a function is compiled.
 """
 import collections
 import functools
+import inspect
 import operator
 import time
 import warnings
@@ -47,9 +48,10 @@ class DaceModule(torch.nn.Module):
     inputs_to_skip: inputs that get no gradient, by name (``dace_model.inputs``) or position.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
-    A capture is made again when an attribute that forward reads gets another value, when a child, a parameter, a hook
-    or a mode changes.  Not seen are globals, and lists and dictionaries that are changed in place: reset_sdfg() forgets
-    all captures.  A forward that sets attributes is refused.
+    A capture is made again when a child, a parameter, a hook or a mode changes, or what forward reads of Python: an
+    attribute, a global, a variable of an enclosing function, an attribute of a class, and what lies in lists,
+    dictionaries, sets, name spaces and objects of the user's classes.  A forward that changes any of these is refused.
+    A float argument of many values becomes an input; 16 captures for other reasons than extents are warned about.
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
@@ -83,6 +85,7 @@ class DaceModule(torch.nn.Module):
         self.post_autodiff_hooks = collections.OrderedDict()
         self.post_compile_hooks = collections.OrderedDict()
         self._forget()
+        self._ready = True
         if training is not None:
             self.train(training)
         if dummy_inputs is not None:
@@ -231,12 +234,33 @@ class DaceModule(torch.nn.Module):
         return self.model._load_from_state_dict(*args, **kwargs)
 
     def __setattr__(self, name, value):
-        """Attributes of the wrapped module are set there."""
+        """Attributes that are none of the wrapper's own are those of the wrapped module."""
         own = self.__dict__
-        if name not in own and "model" in own and name in own["model"].__dict__:
+        if "_ready" in own and name not in own and not any(name in vars(base) for base in type(self).__mro__):
             setattr(own["model"], name, value)
         else:
             super().__setattr__(name, value)
+
+    def __delattr__(self, name):
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self.model, name)
+
+    def __getitem__(self, key):
+        return self.model[key]
+
+    def __len__(self):
+        return len(self.model)
+
+    def __iter__(self):
+        return iter(self.model)
+
+    def __contains__(self, item):
+        return item in self.model
+
+    def __bool__(self):
+        return bool(self.model)  # not by a length, which not all modules have
 
     def __getattr__(self, name):
         try:
@@ -248,10 +272,16 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-        state.update(_plans={}, _captures={}, _values={}, _refused=set(), _times={}, _state=None, _last=None, _recent=None, _hooked=None)
+        state.update(_plans={}, _captures={}, _values={}, _refused=set(), _times={}, _state=None, _last=None,
+                     _recent=None, _hooked=None)
+        if type(self.model) is getattr(type(self), "moduleclass", None):  # whose name is that of the decorated class
+            state["model"] = _Undecorated(vars(self.model))
         return state
 
     def __setstate__(self, state):
+        if isinstance(held := state["model"], _Undecorated):
+            model = state["model"] = type(self).moduleclass.__new__(type(self).moduleclass)
+            model.__setstate__(held.attributes)
         super().__setstate__(state)
         self._state = ModuleState(self.model)
 
@@ -447,6 +477,13 @@ def _quick_key(args, kwargs):
             return tuple([(a.shape, a.dtype, a.device) for a in args])
     leaves, spec = pytree.tree_flatten((args, kwargs))
     return str(spec), tuple([_leaf_key(leaf) for leaf in leaves])
+
+
+class _Undecorated:
+    """Stands for an instance of a class that a decorator hides, in pickles and copies."""
+
+    def __init__(self, attributes):
+        self.attributes = attributes
 
 
 class _Outdated(Exception):
@@ -650,6 +687,28 @@ class _Plan:
             leaves[leaf].copy_(results[index] if carries else results[index].detach())
 
 
+class _Decorating(type):
+    """Of decorated classes: what they lack is an attribute of the class that was decorated."""
+
+    def _decorated(cls):
+        return next((vars(base)["moduleclass"] for base in cls.__mro__ if "moduleclass" in vars(base)), None)
+
+    def __getattr__(cls, name):
+        kind = cls._decorated()
+        if kind is None or name.startswith("__"):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        found = inspect.getattr_static(kind, name)
+        return found.__get__(None, cls) if hasattr(type(found), "__get__") else found
+
+    def __setattr__(cls, name, value):
+        kind = cls._decorated()
+        owners = () if kind is None else [base for base in kind.__mro__ if base not in torch.nn.Module.__mro__]
+        if any(name in vars(base) for base in owners) and not name.startswith("__"):
+            setattr(kind, name, value)
+        else:
+            super().__setattr__(name, value)
+
+
 def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                 auto_optimize=True, sdfg_name=None, debug_transients=False, **later):
     """Decorator for nn.Module classes: their instances are DaceModules around an instance of the class.
@@ -667,7 +726,7 @@ def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, b
                    apply_strict=apply_strict, auto_optimize=auto_optimize, debug_transients=debug_transients, **later)
 
     def decorate(cls):
-        class Decorated(DaceModule):
+        class Decorated(DaceModule, metaclass=_Decorating):
             def __init__(self, *args, **kwargs):
                 super().__init__(cls(*args, **kwargs), sdfg_name=sdfg_name or cls.__name__, **options)
 

@@ -98,7 +98,7 @@ class ModuleState:
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), walk, f"a hook of {name}") for table in _HOOKS]
         return (id(module), type(module), _pairs(module._modules, walk, f"a child of {name}"), tuple(attributes),
-                walk.attributes(type(module), self._reads), *hooks)
+                walk.slots(module, self._reads, name), walk.attributes(type(module), self._reads), *hooks)
 
     def learn(self, names, ran):
         """Tells that forward reads attributes of these names, and which functions ran."""

@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 16
 
 
 @functools.lru_cache(maxsize=None)
-def _foreign_file(path):
+def foreign_file(path):
     """Code of Python itself, of torch and of what torch is made of, none of which holds a user's settings."""
     if path.startswith(("<frozen", "<eval_with_key", *_OWN_CODE)):
         return True
@@ -78,7 +78,7 @@ class Ran:
     def tell(self, code, table):
         """Notes a function that is about to run for the first time."""
         made = code.co_filename == "<string>" and _made(table.get("__name__"))
-        if made or code.co_name == "<module>" or _foreign_file(code.co_filename):
+        if made or code.co_name == "<module>" or foreign_file(code.co_filename):
             return
         for part in _with_nested(code):
             self.codes[id(part)] = part
@@ -229,7 +229,7 @@ class Walk:
         return array.dtype.str, array.shape, contents
 
     def _function(self, function, label):
-        if not self._all and id(function.__code__) not in self._codes or _foreign_file(function.__code__.co_filename):
+        if not self._all and id(function.__code__) not in self._codes or foreign_file(function.__code__.co_filename):
             return None
         cells, name = [], function.__qualname__
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
@@ -285,12 +285,14 @@ class Walk:
             held = [(n, v) for n, v in table.items() if self._names is None or n in self._names]
         else:
             held = []
-        slots = [n for base in kind.__mro__ for n, v in vars(base).items() if isinstance(v, _SLOT)
-                 and not n.startswith("__") and (self._names is None or n in self._names) and hasattr(value, n)]
-        for n in slots:
-            self.part(value, n, getattr(value, n), f"{label}.{n}")
-        held += [(n, getattr(value, n)) for n in slots]
-        return tuple([(n, self.describe(v, f"{label}.{n}")) for n, v in held]), self.attributes(kind, self._names)
+        held = tuple([(n, self.describe(v, f"{label}.{n}")) for n, v in held])
+        return held, self.slots(value, self._names, label), self.attributes(kind, self._names)
+
+    def slots(self, value, names, label):
+        """What an object has outside its dictionary."""
+        found = [n for base in type(value).__mro__ for n, v in vars(base).items() if isinstance(v, _SLOT)
+                 and not n.startswith("__") and (names is None or n in names) and hasattr(value, n)]
+        return tuple([(n, self.part(value, n, getattr(value, n), f"{label}.{n}")) for n in found])
 
 
 def _contents(cell):
