@@ -229,10 +229,10 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 if isinstance(error, torch._dynamo.exc.UncapturedHigherOrderOpError) and attributes is recorded_attributes:
                     raise _Branches from error
                 errors.append(error)
-                if shapes is None and foreign_file(traceback.extract_tb(error.__traceback__)[-1].filename):
-                    raise _export_error(module, error) from error
-                if shapes is None:  # forward itself has raised it
+                if shapes is None and _of_forward(error):
                     raise
+                if shapes is None:
+                    raise _export_error(module, error) from error
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
 
 
@@ -303,6 +303,11 @@ def _export_error(module, error):
     text = str(error).strip().split("\n\n")[0]
     text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
     return _error_like(error)(text)
+
+
+def _of_forward(error):
+    """Is it an error of a class of the user's, raised by the user's code?"""
+    return type(error).__module__ != "builtins" and not foreign_file(traceback.extract_tb(error.__traceback__)[-1].filename)
 
 
 def _error_like(error):
