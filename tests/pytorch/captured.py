@@ -5,7 +5,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dcml import _core
-from dcml.pytorch.capture import Fixed, Passed, capture
+from dcml.pytorch.capture import capture
+from dcml.pytorch.results import Fixed, real_form
 
 
 def tensors_of(module, names):
@@ -16,11 +17,10 @@ def run_capture(made, module, args, kwargs=None, seed=1):
     """(result, {buffer: new value}) of a capture."""
     leaves = pytree.tree_leaves((tuple(args), kwargs or {}))
     function = _core.Function(made.graph)
-    function.set_params(tensors_of(module, [name for name, _ in made.params]))
-    inputs = [leaves[i] for i in made.inputs] + ([torch.tensor(seed)] if made.seed else [])
+    function.set_params([real_form(t) for t in tensors_of(module, [name for name, _ in made.params])])
+    inputs = [real_form(leaves[i]) for i in made.inputs] + ([torch.tensor(seed)] if made.seed else [])
     results = function(*inputs)
-    values = [results[o] if isinstance(o, int) else leaves[o.leaf] if isinstance(o, Passed) else o.value
-              for o in made.outputs]
+    values = [results[o] if isinstance(o, int) else o.of(results, leaves) for o in made.outputs]
     return pytree.tree_unflatten(values, made.out_spec), {fqn: results[i] for i, fqn in made.mutated}
 
 

@@ -28,10 +28,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
-from .aten.builder import dims
+from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
+from .aten.builder import Pair, dims
 from .own_gradient import own_gradients
-from .reach import reached
+from .reach import output_shapes, outputs, placeholders, reached
+from .results import Complex, Fixed, Number, Passed, real_form
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
 from .watch import Ran, contents, foreign_file, restore
@@ -48,7 +49,7 @@ class Capture:
         buffer values, then new values of inputs that the module changes in place.
     inputs: position among the leaves of (args, kwargs) of each graph input.
     params: (qualified name, is a buffer) of each graph param, tied weights once.
-    outputs: one entry per leaf of the result: graph output index, or a Fixed or Passed value.
+    outputs: one entry per leaf of the result: graph output index, or what has a method ``of``: Fixed, Passed, ...
     mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
     changed_inputs: (graph output index, position among the leaves, has it a gradient?) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
@@ -78,18 +79,6 @@ class Capture:
     ran: Any = None
     reach: list = None
     outside: dict = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """A result that is the same at every call (None, a number, a string)."""
-    value: Any
-
-
-@dataclass(frozen=True)
-class Passed:
-    """A result that is one of the input leaves itself."""
-    leaf: int
 
 
 class Guard:
@@ -292,7 +281,9 @@ def _plain(leaf):
 _VALUES = {"DynamicOutputShapeException": "the extents of its result depend on values of tensors",
            "GuardOnDataDependentSymNode": "Python code that branches on values of tensors",
            "DataDependentOutputException": "Python code that branches on values of tensors",
-           "UserError": "Python code that branches on values of tensors"}
+           "UserError": "Python code that branches on values of tensors",
+           "PendingUnbackedSymbolNotFound": "the extents of its result depend on values of tensors",
+           "UnsupportedOperatorException": "torch.export cannot tell what its result looks like"}
 
 
 def _export_error(module, error):
@@ -320,7 +311,8 @@ def _error_like(error):
 
 def _traced_line(error):
     """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
+              and (f.name == "_export" or os.path.dirname(f.filename) != os.path.dirname(__file__))]
     inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
     own = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
     own = own or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
@@ -523,9 +515,9 @@ def _user_tensors(program):
 # -- lowering --------------------------------------------------------------------------------------
 def _lower(program, start):
     """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
-    tried, shapes, reach = set(), _output_shapes(program), reached(program)
+    tried, shapes, reach = set(), output_shapes(program), reached(program)
     for _ in range(_ROUNDS):
-        unknown = {n.target: n for n in _calls(program.graph_module) if str(n.target) not in TABLE}
+        unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             walk = start(program)
@@ -538,11 +530,12 @@ def _lower(program, start):
                 unknown, reasons = {node.target: node}, {node.target: declined.reason}
         table = {}
         for target, node in unknown.items():
-            decomposition = None if target in tried else _decomposition(target)
-            if decomposition is None:
+            function = None if target in tried else _decomposition(target)
+            found = decompositions(node) or ({} if function is None else {target: function})
+            if not found:
                 raise _unsupported(node, reasons[target])
-            table[target] = decomposition
-        tried.update(table)
+            table.update(found)
+        tried.update(unknown)
         with _quiet():
             program = program.run_decompositions(table)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
@@ -563,16 +556,6 @@ class _Declined(Exception):
     def __init__(self, node, reason):
         super().__init__(node, reason)
         self.node, self.reason = node, reason
-
-
-def _output_shapes(program):
-    """Extents of each output, None where it is no tensor."""
-    values = [v.meta.get("val") if isinstance(v, torch.fx.Node) else v for v in _output_values(program)]
-    return [list(map(extent, v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
-
-
-def _output_values(program):
-    return next(n for n in program.graph.nodes if n.op == "output").args[0]
 
 
 def _decomposition(target):
@@ -651,7 +634,7 @@ class _Walk:
         user = list(signature.user_inputs)
         self.leaf_of = {n: i for i, n in enumerate(user) if isinstance(n, str)}
         first_name = {}  # identity of a parameter -> its value, so that tied weights are one
-        for spec, node in zip(signature.input_specs, self._placeholder_nodes()):
+        for node, spec in placeholders(self.program).items():
             kind, target = spec.kind.name, spec.target
             if kind == "USER_INPUT":
                 self._user_input(node)
@@ -666,14 +649,12 @@ class _Walk:
             if id(tensor) not in first_name:
                 if not node.users and target not in signature.buffers_to_mutate.values():
                     continue
-                first_name[id(tensor)] = self.graph.add_param(target, _onnx_dtype(tensor, target), _shape(tensor))
+                name = self.graph.add_param(target, *_form(tensor, target))
+                first_name[id(tensor)] = Pair(self.b, whole=name) if tensor.is_complex() else name
                 self.params.append((target, kind != "PARAMETER"))
             self.b.env[node] = first_name[id(tensor)]
         by_fqn = {fqn: self.b.env[node] for node, fqn in self.b.fqn.items() if node in self.b.env}
         self.b.cumulative = {k: by_fqn[v] for k, v in self.cumulative.items() if v in by_fqn}
-
-    def _placeholder_nodes(self):
-        return [n for n in self.program.graph.nodes if n.op == "placeholder"]
 
     def _user_input(self, node):
         value = node.meta.get("val")
@@ -682,10 +663,11 @@ class _Walk:
                 raise _core.UnsupportedOpError(f"number argument {node.name!r} was made symbolic by torch.export")
             return
         shape = _shape(value)
-        self.b.env[node] = self.graph.add_input(node.name, _onnx_dtype(value, node.name), shape)
+        name = self.graph.add_input(node.name, *_form(value, node.name))
+        self.b.env[node] = Pair(self.b, whole=name) if value.is_complex() else name
         for axis, size in enumerate(shape):
             if isinstance(size, str):
-                self.b.symbols.setdefault(size, (self.b.env[node], axis))
+                self.b.symbols.setdefault(size, (name, axis))
         self.inputs.append(self.leaf_of[node.name])
         self.shapes.append(shape)
 
@@ -705,23 +687,23 @@ class _Walk:
         tensor = tensor.detach().cpu()
         if tensor.dtype == torch.bfloat16:
             return self.b.const(tensor.float().numpy(), torch.bfloat16)
-        _onnx_dtype(tensor, target)
-        return self.graph.add_const(target or node.name, np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape))
+        plain = real_form(tensor)
+        _onnx_dtype(plain.dtype, target)
+        name = self.graph.add_const(target or node.name, np.ascontiguousarray(plain.numpy()).reshape(plain.shape))
+        return Pair(self.b, whole=name) if tensor.is_complex() else name
 
     # outputs
     def _collect_outputs(self):
-        signature = self.program.graph_signature
-        values = _output_values(self.program)
         mutated, changed, reach_of_changed = dict(self.b.mutated), [], []
-        for spec, value, shape, reach in zip(signature.output_specs, values, self.output_shapes, self.output_reach):
+        for (spec, value), shape, reach in zip(outputs(self.program), self.output_shapes, self.output_reach):
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape))
                 self._note_reach(self.outputs[-1], reach)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
-                mutated[spec.target] = self.b(value)
+                mutated[spec.target] = self.b.real_form(value)
             elif kind == "USER_INPUT_MUTATION":
-                changed.append((self.b(value), self.leaf_of[spec.target]))
+                changed.append((self.b.real_form(value), self.leaf_of[spec.target]))
                 reach_of_changed.append(reach)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
@@ -733,15 +715,21 @@ class _Walk:
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
     def _note_reach(self, output, places):
-        if type(output) is int:
-            names = [self.b.env.get(node) for k, node in enumerate(self._placeholder_nodes()) if k in places]
-            self.reach.setdefault(output, set()).update([n for n in names if isinstance(n, str)])
+        index = output.index if isinstance(output, Complex) else output
+        if type(index) is int:
+            held = [self.b.env.get(node) for k, node in enumerate(placeholders(self.program)) if k in places]
+            names = [value.whole() if isinstance(value, Pair) else value for value in held]
+            self.reach.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
 
     def _user_output(self, value, shape):
         if not isinstance(value, torch.fx.Node):
             return Fixed(value)
         if value.op == "placeholder" and value.name in self.leaf_of:
             return Passed(self.leaf_of[value.name])
+        if isinstance(self.b.env[value], Pair):
+            return Complex(self._output(self.b.real_form(value)))
+        if not isinstance(value.meta["val"], torch.Tensor):
+            return Number(self._output(self.b(value)))
         have = shape if shape is None else dims(value)
         if have is not None and len(shape) != len(have):  # some decompositions of torch forget an axis or leave one
             if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
@@ -804,7 +792,13 @@ def _shape(tensor):
     return [d if isinstance(d, int) else str(d) for d in map(extent, tensor.shape)]
 
 
-def _onnx_dtype(tensor, name):
-    if tensor.dtype not in ONNX_DTYPE:
-        raise _core.DTypeError(f"tensor {name!r} has type {tensor.dtype}, which the compiler does not know")
-    return ONNX_DTYPE[tensor.dtype]
+def _form(tensor, name):
+    """(ONNX dtype, extents) of a tensor in a graph."""
+    real, pair = (tensor.dtype.to_real(), [2]) if tensor.is_complex() else (tensor.dtype, [])
+    return _onnx_dtype(real, name), [*_shape(tensor), *pair]
+
+
+def _onnx_dtype(dtype, name):
+    if dtype not in ONNX_DTYPE:
+        raise _core.DTypeError(f"tensor {name!r} has type {dtype}, which the compiler does not know")
+    return ONNX_DTYPE[dtype]

@@ -21,8 +21,9 @@ from ..library import natives
 from ..verbose import say
 from .aten import ONNX_DTYPE
 from .autograd import apply_in_python
-from .capture import LOCK, Passed, bind_arguments, capture, traced_elsewhere
+from .capture import LOCK, bind_arguments, capture, traced_elsewhere
 from .report import explain, mark_range, page
+from .results import real_form
 from .state import ModuleState, frozen
 
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -529,13 +530,13 @@ class _Captured:
         if function.params is None or not all(map(operator.is_, function.params, params)):
             with LOCK:  # while another thread traces, the module holds stand-ins
                 function.params = [table[key] for table, key in self.slots]
-                function.core.set_params(function.params)
+                function.core.set_params([real_form(t) for t in function.params])
         return function.core
 
     def outdated(self):
         """What became of the parameters that this capture no longer serves, or None."""
         for (table, key), (name, _) in zip(self.slots, self.capture.params):
-            tensor, (dtype, shape, _) = table[key], self.capture.graph.info(name)
+            tensor, (dtype, shape, _) = real_form(table[key]), self.capture.graph.info(name)
             if ONNX_DTYPE.get(tensor.dtype) != dtype or tuple(tensor.shape) != tuple(shape):
                 return f"{name!r} has changed its type or shape"
         for (a, i), (b, j) in self.ties:
@@ -608,6 +609,8 @@ class _Plan:
         self.overwritten = self._overwritten(made)
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
+        leaves = pytree.tree_leaves((args, kwargs))
+        self.complex = any(leaves[i].is_complex() for i in made.inputs)
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.extra)
 
@@ -624,6 +627,8 @@ class _Plan:
         if self.changed and function.wrt_positions:  # what they were is for the backward pass
             own = {leaf for _, leaf, _ in self.changed}
             inputs = [t.clone() if leaf in own else t for t, leaf in zip(inputs, captured.capture.inputs)]
+        if self.complex:
+            inputs = [real_form(t) for t in inputs]
         if self.seed:
             inputs = (*inputs, _seed())
         if _profiling() or function.observer is not None:
@@ -656,7 +661,8 @@ class _Plan:
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        hidden = self.changed or not captured.owner.compile_torch_extension
+        hidden = self.changed or not captured.owner.compile_torch_extension or self.complex
+        hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
         if hidden or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
@@ -672,8 +678,7 @@ class _Plan:
                 raise ValueError(message)
         if self.mutated or self.changed:
             self._write_back(results, leaves)
-        values = [results[o] if type(o) is int else leaves[o.leaf] if type(o) is Passed else o.value
-                  for o in self.outputs]
+        values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
         return pytree.tree_unflatten(values, self.spec)
@@ -681,10 +686,10 @@ class _Plan:
     def _write_back(self, results, leaves):
         with LOCK, torch.no_grad():  # as above: not into stand-ins
             if self.mutated:
-                torch._foreach_copy_([table[key] for _, table, key in self.mutated],
+                torch._foreach_copy_([real_form(table[key]) for _, table, key in self.mutated],
                                      [results[i].detach() for i, _, _ in self.mutated])
         for index, leaf, carries in self.changed:  # with its history, as an operator in place leaves it
-            leaves[leaf].copy_(results[index] if carries else results[index].detach())
+            real_form(leaves[leaf]).copy_(results[index] if carries else results[index].detach())
 
 
 class _Decorating(type):

@@ -1,10 +1,13 @@
-"""Which results of a captured program depend on which of its inputs by operations that torch differentiates.
+"""What an exported program takes and gives, and which results depend on which inputs by operations that torch
+differentiates.
 
 The one idea: autograd's tape is the path from floating-point value to floating-point value; a gradient that is zero all
 along such a path is a tensor of zeros, and one without a path is None.
 Must not know: graphs of the core, or derivatives.
 """
 import torch
+
+from .aten import extent
 
 _NO_TAPE = {"aten.detach", "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like", "aten.rand_like",
             "aten.randn_like", "aten.randint_like", "aten.new_zeros", "aten.new_ones", "aten.new_full",
@@ -13,17 +16,31 @@ _ARGUMENTS = {"dcml_border.give": (0, 1), "dcml_border.take": (0,)}  # on the ta
 _STATISTICS = ("aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm")
 
 
+def placeholders(program):
+    """{placeholder: its specification} of an exported program, but for tokens, which order effects."""
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    return {n: s for n, s in zip(nodes, program.graph_signature.input_specs) if s.kind.name != "TOKEN"}
+
+
+def outputs(program):
+    """[(specification, value)], likewise."""
+    values = next(n for n in program.graph.nodes if n.op == "output").args[0]
+    return [(s, v) for s, v in zip(program.graph_signature.output_specs, values) if s.kind.name != "TOKEN"]
+
+
+def output_shapes(program):
+    """Extents of each output, None where it is no tensor."""
+    values = [v.meta.get("val") if isinstance(v, torch.fx.Node) else v for _, v in outputs(program)]
+    return [list(map(extent, v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
+
+
 def reached(program):
     """[{positions among the program's placeholders}] for each of its outputs."""
-    tape, places = {}, 0
+    tape = {node: {k} if _is_float(node.meta.get("val")) else set() for k, node in enumerate(placeholders(program))}
     for node in program.graph.nodes:
-        if node.op == "placeholder":
-            tape[node] = {places} if _is_float(node.meta.get("val")) else set()
-            places += 1
-        elif node.op == "call_function":
+        if node.op == "call_function":
             tape[node] = set().union(*[tape.get(arg, ()) for arg in _differentiated(node)])
-    outputs = next(n for n in program.graph.nodes if n.op == "output").args[0]
-    return [tape.get(out, set()) if isinstance(out, torch.fx.Node) else set() for out in outputs]
+    return [tape.get(out, set()) if isinstance(out, torch.fx.Node) else set() for _, out in outputs(program)]
 
 
 def _differentiated(node):
@@ -40,4 +57,4 @@ def _differentiated(node):
 
 
 def _is_float(value):
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
+    return isinstance(value, torch.Tensor) and (value.dtype.is_floating_point or value.dtype.is_complex)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import distribution
 from torch.nn.modules import transformer
+from torch.overrides import TorchFunctionMode
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
@@ -81,12 +82,62 @@ class _TorchOfDistributions:
         return True
 
 
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """As in torch.nn.functional, by an operator that does not look at the lengths; targets in a row are padded."""
+    single = log_probs.dim() == 2
+    log_probs = log_probs.unsqueeze(1) if single else log_probs
+    lengths, sizes = (torch.as_tensor(v, dtype=torch.int64).reshape(-1) for v in (input_lengths, target_lengths))
+    if targets.dim() == 1 and single:
+        targets = targets.unsqueeze(0)
+    elif targets.dim() == 1:
+        place = torch.arange(targets.shape[0]) + (sizes.cumsum(0) - sizes).unsqueeze(1)
+        targets = targets[place.clamp(max=targets.shape[0] - 1)]
+    loss = torch.ops.dcml.ctc_loss(log_probs, targets, lengths, sizes, blank, zero_infinity)
+    loss = torch.where(loss == math.inf, 0, loss) if zero_infinity else loss
+    if reduction == "mean":
+        return (loss / sizes.clamp(1)).mean()
+    return loss.sum() if reduction == "sum" else loss.squeeze(0) if single else loss
+
+
+def _cov(input, *, correction=1, fweights=None, aweights=None):
+    """As torch.cov, which looks at the weights' values."""
+    x = torch.atleast_2d(input)
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    if weights is None:
+        total, count, mean = x.shape[1], x.shape[1] - correction, x.mean(1, keepdim=True)
+        weights = 1
+    else:
+        total = weights.sum()
+        mean = (x * weights).sum(1, keepdim=True) / total
+        count = total - correction * (1 if aweights is None else (weights * aweights).sum() / total)
+        count = count.clamp(0)
+    x = x - mean
+    result = (x * weights) @ x.conj().mT / (count if isinstance(count, torch.Tensor) else max(count, 0))
+    return result.squeeze() if input.dim() < 2 else result
+
+
+def _corrcoef(input):
+    if input.dim() < 2:
+        return input.new_ones(())
+    c = _cov(input)
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+
+
 _REPLACED = ((distribution, "torch", _TorchOfDistributions()),
              (F, "gaussian_nll_loss", _gaussian_nll_loss),
              (F, "multilabel_margin_loss", _multilabel_margin_loss),
              (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
 if _LINEAR_CROSS_ENTROPY is not None:
     _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
+_FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
+              torch.Tensor.corrcoef: _corrcoef}
+
+
+class _Functions(TorchFunctionMode):
+    """Calls the replacements, under whatever name the functions are called."""
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
@@ -96,7 +147,8 @@ def traceable():
     try:
         for owner, name, function in _REPLACED:
             setattr(owner, name, function)
-        yield
+        with _Functions():
+            yield
     finally:
         for owner, name, function in kept:
             setattr(owner, name, function)

@@ -11,7 +11,7 @@ import operator
 import numpy as np
 import torch
 
-OPSET = 23  # RMSNormalization is the newest operator that the rows use
+OPSET = 26  # CumProd is the newest operator that the rows use
 
 ONNX_DTYPE = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.uint16: 4, torch.int16: 5, torch.int32: 6,
               torch.int64: 7, torch.bool: 9, torch.float16: 10, torch.float64: 11, torch.uint32: 12, torch.uint64: 13,
@@ -49,6 +49,22 @@ class Symbolic:
         if self._name is None:
             self._name = self._make()
         return self._name
+
+
+class Pair:
+    """The value of a complex node: the names of its parts, or of a tensor that holds them side by side."""
+    def __init__(self, b, parts=None, whole=None):
+        self._b, self._parts, self._whole = b, parts, whole
+
+    def part(self, k):
+        if self._parts is None:
+            self._parts = [self._b.op("Gather", self._whole, self._b.const(i), axis=-1) for i in (0, 1)]
+        return self._parts[k]
+
+    def whole(self):
+        if self._whole is None:
+            self._whole = self._b.op("Concat", *[self._b.unsqueeze(p, -1) for p in self._parts], axis=-1)
+        return self._whole
 
 
 def meta(node):
@@ -113,7 +129,7 @@ class Builder:
     def __init__(self, graph, inline):
         self.graph = graph
         self.inline = inline   # (branch of control flow, values of its placeholders) -> names of its results
-        self.env = {}          # fx node -> value name | list of names | Symbolic
+        self.env = {}          # fx node -> value name | list of names | Symbolic | Pair
         self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
         self.symbols = {}      # text of a symbolic extent -> (value name, axis) of an input that has it
@@ -158,6 +174,8 @@ class Builder:
             return None
         if isinstance(value, torch.fx.Node):
             held, have = self.env[value], meta(value)
+            if isinstance(held, Pair):
+                raise Decline("a complex value")
             if isinstance(held, Symbolic):
                 have = _scalar_dtype(have)
                 return self.cast(held.name(), have, dtype or have)
@@ -165,6 +183,11 @@ class Builder:
         if isinstance(value, torch.SymInt):
             return self.cast(self._expression(value.node.expr), torch.int64, dtype or torch.int64)
         return self.const(value, dtype or _scalar_dtype(value))
+
+    def real_form(self, value):
+        """As a call, but of a complex value its parts side by side."""
+        held = self.env.get(value)
+        return held.whole() if isinstance(held, Pair) else self(value)
 
     def _expression(self, expr):
         """An expression (of sympy) in the extents of inputs as a 0-d int64 tensor."""

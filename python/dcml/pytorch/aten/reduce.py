@@ -110,24 +110,29 @@ def _(b, n, x, order=2, axes=None, keepdim=False, dtype=None):
     if "frobenius" in str(n.target):
         order, axes, keepdim = 2, order, bool(axes)
     dtype, order = meta(n).dtype, 2 if order is None else order
-    axes, name = norm_axes(axes, rank(x)), b(x, dtype)
-    if rank(x) == 0:
-        return b.op("Abs", name)
+    return _norm(b, b(x, dtype), order, norm_axes(axes, rank(x)), keepdim, dtype) if rank(x) else b.op("Abs", b(x, dtype))
+
+
+def _norm(b, name, order, axes, keepdim, dtype):
     if order in (1, 2):
         return reduce(b, f"ReduceL{int(order)}", name, axes, keepdim)
-    size = b.op("Abs", name)
+    size, zero = b.op("Abs", name), b.const(0, dtype)
     if order in (float("inf"), float("-inf")):
         return reduce(b, "ReduceMax" if order > 0 else "ReduceMin", size, axes, keepdim)
     if order == 0:
-        flags = b.cast(b.op("Not", b.op("Equal", name, b.const(0, dtype))), torch.bool, dtype)
+        flags = b.cast(b.op("Not", b.op("Equal", name, zero)), torch.bool, dtype)
         return reduce(b, "ReduceSum", flags, axes, keepdim)
     total = reduce(b, "ReduceSum", b.op("Pow", size, b.const(order, dtype)), axes, keepdim)
-    return b.op("Pow", total, b.const(1 / order, dtype))
+    if order < 0:
+        return b.op("Pow", total, b.const(1 / order, dtype))
+    none = b.op("Equal", total, zero)  # where the gradient is 0
+    return b.op("Where", none, zero, b.op("Pow", b.op("Where", none, b.const(1, dtype), total), b.const(1 / order, dtype)))
 
 
-@row("cumsum.default")
+@row("cumsum.default", "cumprod.default")
 def _(b, n, x, axis, **_):
-    return b.op("CumSum", b(x, meta(n).dtype), b.const(norm_axis(axis, rank(x)))) if rank(x) else b(x)
+    kind = "CumSum" if "cumsum" in str(n.target) else "CumProd"
+    return b.op(kind, b(x, meta(n).dtype), b.const(norm_axis(axis, rank(x)))) if rank(x) else b(x, meta(n).dtype)
 
 
 @row("count_nonzero.default", "count_nonzero.dim_IntList")
@@ -223,9 +228,7 @@ def _(b, n, x, y, weight, bias=None):
 @row("cdist.default", "_cdist_forward.default")
 def _(b, n, x, y, p=2.0, mode=None):
     gap = b.op("Sub", b.unsqueeze(b(x), rank(x) - 1), b.unsqueeze(b(y), rank(y) - 2))
-    if p not in (1, 2):
-        raise Decline(f"cdist with p={p}")
-    return reduce(b, f"ReduceL{int(p)}", gap, [rank(n)], False)
+    return _norm(b, gap, p, [rank(n)], False, meta(n).dtype)
 
 
 def safe_softmax(b, scores, axis, dtype):

@@ -348,8 +348,8 @@ def _(b, n, x, axis, index, **_):
 
 @row("take_along_dim.default")
 def _(b, n, x, index, axis=None):
-    if axis is None:
-        raise Decline("take_along_dim without an axis")
+    if axis is None or any(a != i for k, (a, i) in enumerate(zip(dims(x), dims(index))) if k != norm_axis(axis, rank(x))):
+        raise Decline("take_along_dim that broadcasts")
     return b.op("GatherElements", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
 
 
@@ -386,26 +386,39 @@ def _(b, n, x, indices):
 
 @row("index_put.default", "_unsafe_index_put.default")
 def _(b, n, x, indices, values, accumulate=False):
-    given = [i for i in indices if i is not None]
-    if len(given) == 1 and meta(given[0]).dtype == torch.bool and indices[0] is given[0]:
-        if rank(values) != 0 and dims(values) != [1] or accumulate:
-            raise Decline("index_put by a mask with several values")
-        mask = b(given[0])
-        lack = rank(x) - rank(given[0])
-        mask = b.unsqueeze(mask, *range(rank(given[0]), rank(x))) if lack else mask
-        return b.op("Where", mask, b(values, meta(x).dtype), b(x))
-    indices = list(indices)
+    indices, dtype = list(indices), meta(x).dtype
+    given = [a for a, i in enumerate(indices) if i is not None]
+    if len(given) == 1 and meta(indices[given[0]]).dtype == torch.bool:
+        return _put_masked(b, x, given[0], indices[given[0]], values, accumulate)
     axes, index, lead = _tensor_index(b, x, indices)
-    if axes != list(range(len(axes))):
-        raise Decline("index_put that skips leading axes")
-    shape = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes]) + tuple(dims(x)[len(axes):])
-    update = b(values, meta(x).dtype)
-    if list(shape) != dims(values):
+    rest = [a for a in range(rank(x)) if a not in axes]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0  # where the indexed axes stand
+    found = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes])
+    shape = [*[dims(x)[a] for a in rest[:first]], *found, *[dims(x)[a] for a in rest[first:]]]
+    update = b(values, dtype)
+    if shape != dims(values):
         update = b.op("Expand", update, b.ints(shape))
-    return b.op("ScatterND", b(x), index, update, reduction="add" if accumulate else None)
+    update = b.transpose(update, [*range(first, first + lead), *range(first), *range(first + lead, len(shape))])
+    perm = axes + rest
+    y = b.op("ScatterND", b.transpose(b(x), perm), index, update, reduction="add" if accumulate else None)
+    return b.transpose(y, [perm.index(a) for a in range(rank(x))])
+
+
+def _put_masked(b, x, first, flags, values, accumulate):
+    """x[:, mask] = values, where ``first`` axes stand before the mask."""
+    dtype, behind = meta(x).dtype, rank(x) - first - rank(flags)
+    if first and rank(values) > behind or rank(values) > behind and dims(values)[-1 - behind] != 1:
+        raise Decline("index_put by a mask with several values")
+    mask = b.unsqueeze(b(flags), *range(rank(flags), rank(flags) + behind)) if behind else b(flags)
+    value = b(values, dtype)
+    if rank(values) > behind:  # one value for all places
+        value = b.reshape(value, dims(values)[rank(values) - behind:])
+    return b.op("Where", mask, b.op("Add", b(x), value) if accumulate else value, b(x))
 
 
 def _scatter_elements(b, x, axis, index, update, reduction=None):
+    if rank(x) == 0:
+        raise Decline("scattering into a number")
     return b.op("ScatterElements", b(x), b(index, torch.int64), update, axis=norm_axis(axis, rank(x)),
                 reduction=reduction)
 
@@ -506,13 +519,16 @@ def _(b, n, x, classes=-1):
     return b.op("OneHot", b(x), b.const(classes), b.const([0, 1]), axis=-1)
 
 
-@row("bucketize.Tensor", "searchsorted.Tensor")
-def _(b, n, x, y, **kwargs):
+@row("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
+def _(b, n, x, y, *, out_int32=False, right=False, side=None, sorter=None):
     values, edges = (x, y) if "bucketize" in str(n.target) else (y, x)
-    if rank(edges) != 1 or kwargs.get("side") or kwargs.get("sorter"):
-        raise Decline("searchsorted over rows")
-    kind = "LessOrEqual" if kwargs.get("right") else "Less"
-    below = b.op(kind, b(edges), b.unsqueeze(b(values, meta(edges).dtype), -1))
+    kind, name = meta(edges), b(edges)
+    if sorter is not None:
+        name = b.op("GatherElements", name, b(sorter), axis=-1)
+    if isinstance(values, torch.fx.Node) and rank(edges) > 1:  # a row of edges for each row of values
+        name = b.unsqueeze(name, rank(edges) - 1)
+    given = b.unsqueeze(b(values, kind.dtype), -1) if isinstance(values, torch.fx.Node) else b.const([values], kind.dtype)
+    below = b.op("LessOrEqual" if right or side == "right" else "Less", name, given)
     return b.op("ReduceSum", b.cast(below, torch.bool, meta(n).dtype), b.const([-1]), keepdims=0)
 
 

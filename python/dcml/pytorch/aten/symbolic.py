@@ -3,7 +3,7 @@ import operator
 
 import torch
 
-from .builder import TABLE, Symbolic, meta, row
+from .builder import TABLE, Decline, Symbolic, meta, row
 
 
 def _scalar_op(kind):
@@ -52,3 +52,17 @@ for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.defa
 @row("_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg")
 def _(b, n, condition, message="an assertion of the module failed", *_):
     b.checks.append((b(condition, torch.bool), message))
+
+
+def _with_effects(b, n, token, overload, *args, **_):
+    """The checks of matrices, which eager torch raises LinAlgError for."""
+    if str(overload) != "aten._linalg_check_errors.default":
+        raise Decline(f"{overload}, which has effects")
+    info, name = args[:2]
+    good = b.op("Equal", b(info), b.const(0, torch.int32))
+    b.checks.append((b.op("Equal", b.op("ReduceSum", b.cast(b.op("Not", good), torch.bool, torch.int32), keepdims=0),
+                          b.const(0, torch.int32)), f"{name}: a matrix is singular or not positive-definite"))
+    return [None]
+
+
+TABLE["with_effects"] = _with_effects

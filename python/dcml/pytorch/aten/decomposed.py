@@ -1,0 +1,462 @@
+"""Overloads said in other overloads, where torch has no such decomposition, or one that cannot be captured.
+
+The one idea: what is written in torch needs no gradient and no types of its own.
+Must not know: graphs or operators.
+"""
+import math
+
+import torch
+
+aten = torch.ops.aten
+DECOMPOSED = {}  # "aten.diagonal_scatter.default" -> function of the same arguments, or NotImplemented
+
+
+def of(*overloads):
+    """Registers the decorated function for ``overloads``, e.g. ``of("median.dim")``."""
+    def register(function):
+        DECOMPOSED.update({"aten." + name: function for name in overloads})
+        return function
+    return register
+
+
+def _at(x, axis, index, keepdim):
+    """The element of x that index chooses along an axis; index has an extent of 1 there."""
+    value = x.gather(axis, index)
+    return (value, index) if keepdim else (value.squeeze(axis), index.squeeze(axis))
+
+
+# -- order statistics ------------------------------------------------------------------------------
+def _chosen(x, axis, keepdim, choose):
+    """(value, index) at a position in the order, which choose(sorted values) gives with an extent of 1."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    values, order = x.sort(dim=axis, stable=True)
+    return _at(x, axis, order.gather(axis, choose(values)), keepdim)
+
+
+def _like_one(values, axis, number):
+    """number as an index with an extent of 1 along the axis."""
+    return torch.full_like(values.narrow(axis, 0, 1), number, dtype=torch.int64)
+
+
+@of("kthvalue.default")
+def _kthvalue(x, k, axis=-1, keepdim=False):
+    return _chosen(x, axis, keepdim, lambda values: _like_one(values, axis, k - 1))
+
+
+@of("median.dim")
+def _median(x, axis, keepdim=False):
+    """Of an even count the lower one; NaN where there is one, and they are sorted to the end."""
+    def choose(values):
+        middle = _like_one(values, axis, (x.shape[axis] - 1) // 2)
+        if not x.is_floating_point():
+            return middle
+        return torch.where(values.isnan().any(axis, True), values.isnan().logical_not().sum(axis, True), middle)
+    return _chosen(x, axis, keepdim, choose)
+
+
+@of("nanmedian.dim")
+def _nanmedian(x, axis, keepdim=False):
+    if not x.is_floating_point():
+        return _median(x, axis, keepdim)
+    return _chosen(x, axis, keepdim, lambda values: ((values.isnan().logical_not().sum(axis, True) - 1) // 2).clamp(0))
+
+
+def _of_all(function):
+    """A statistic of all elements; equal ones share its gradient."""
+    def of_all(x):
+        flat = x.reshape(-1)
+        value = function(flat, 0)[0]
+        if not x.is_floating_point():
+            return value
+        return torch.where((flat == value) | (flat.isnan() & value.isnan()), flat, -math.inf).amax()
+    return of_all
+
+
+of("median.default")(_of_all(_median))
+of("nanmedian.default")(_of_all(_nanmedian))
+
+
+@of("mode.default")
+def _mode(x, axis=-1, keepdim=False):
+    """The most frequent value, of several the least, at its last place."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    last = x.movedim(axis, -1)
+    counts = (last.unsqueeze(-1) == last.unsqueeze(-2)).sum(-1)
+    often = counts == counts.amax(-1, True)
+    least = torch.where(often, last, _greatest(x.dtype)).amin(-1, True)
+    where = torch.where(last == least, torch.arange(x.shape[axis]), -1).amax(-1, True)
+    return _at(x, axis, where.movedim(-1, axis), keepdim)
+
+
+def _greatest(dtype):
+    return math.inf if dtype.is_floating_point else True if dtype == torch.bool else torch.iinfo(dtype).max
+
+
+def _least(dtype):
+    return -math.inf if dtype.is_floating_point else False if dtype == torch.bool else torch.iinfo(dtype).min
+
+
+# -- gathers and scatters --------------------------------------------------------------------------
+@of("diagonal_scatter.default")
+def _diagonal_scatter(x, source, offset=0, axis1=0, axis2=1):
+    full = x.movedim((axis1, axis2), (-2, -1))
+    rows, columns = torch.arange(full.shape[-2]).unsqueeze(1), torch.arange(full.shape[-1])
+    if source.shape[-1] == 0:
+        return x.clone()
+    place = (rows if offset >= 0 else columns).expand(full.shape[-2:]).clamp(max=source.shape[-1] - 1)
+    spread = source.index_select(-1, place.reshape(-1)).reshape(full.shape)
+    return torch.where(columns - rows == offset, spread, full).movedim((-2, -1), (axis1, axis2))
+
+
+def _touched(x, axis, index):
+    return torch.zeros_like(x, dtype=torch.bool).scatter(axis, index, True)
+
+
+@of("scatter_reduce.two")
+def _scatter_reduce(x, axis, index, source, reduce, include_self=True):
+    """The row does all but means, and all but those without x."""
+    if x.dim() == 0:
+        return x.reshape(1).scatter_reduce(0, index.reshape(1), source.reshape(1), reduce,
+                                           include_self=include_self).reshape(())
+    if reduce != "mean" and include_self:
+        return NotImplemented
+    start = {"sum": 0, "mean": 0, "prod": 1, "amax": _least(x.dtype), "amin": _greatest(x.dtype)}[reduce]
+    base = x if include_self else torch.where(_touched(x, axis, index), start, x)
+    if reduce != "mean":
+        return base.scatter_reduce(axis, index, source, reduce)
+    counts = torch.full_like(x, int(include_self)).scatter_add(axis, index, torch.ones_like(source))
+    total = base.scatter_add(axis, index, source)
+    return torch.div(total, counts.clamp(1), rounding_mode=None if x.is_floating_point() else "floor")
+
+
+@of("index_reduce.default")
+def _index_reduce(x, axis, index, source, reduce, *, include_self=True):
+    if x.dim() == 0:
+        return _index_reduce(x.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce,
+                             include_self=include_self).reshape(())
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    return x.scatter_reduce(axis, index.reshape(shape).expand_as(source), source, reduce, include_self=include_self)
+
+
+def _by_turn(values, mask):
+    """values, one after the other, at the places of a mask along its leading axes."""
+    turn = mask.reshape(-1).cumsum(0) - 1
+    picked = values.index_select(0, turn.clamp(0, values.shape[0] - 1))
+    return picked.reshape(*mask.shape, *values.shape[1:])
+
+
+@of("masked_scatter.default")
+def _masked_scatter(x, mask, source):
+    x, mask = torch.broadcast_tensors(x, mask)
+    return torch.where(mask, _by_turn(source.reshape(-1), mask), x)
+
+
+@of("index_put.default", "_unsafe_index_put.default")
+def _index_put(x, indices, values, accumulate=False):
+    """The row does all but several values behind one mask."""
+    given = [a for a, i in enumerate(indices) if i is not None]
+    if len(given) != 1 or indices[given[0]].dtype != torch.bool or values.dim() == 0:
+        return NotImplemented
+    first, mask = given[0], indices[given[0]]
+    whole = list(range(first, first + mask.dim()))
+    full = x.movedim(whole, list(range(mask.dim())))
+    values = values.expand([*[1] * (full.dim() - mask.dim() + 1 - values.dim()), *values.shape])
+    values = _by_turn(values.movedim(first, 0), mask)
+    flags = mask.reshape(*mask.shape, *[1] * (full.dim() - mask.dim()))
+    return torch.where(flags, full + values if accumulate else values, full).movedim(list(range(mask.dim())), whole)
+
+
+@of("put.default")
+def _put(x, index, source, accumulate=False):
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _of_number(overload):
+    """Scattering into a tensor without dimensions, which has no row."""
+    def scattered(x, axis, index, source, *args, **kwargs):
+        if x.dim():
+            return NotImplemented
+        source = source.reshape(1) if isinstance(source, torch.Tensor) else source
+        return overload(x.reshape(1), 0, index.reshape(1), source, *args, **kwargs).reshape(())
+    DECOMPOSED[str(overload)] = scattered
+
+
+for _overload in (aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce,
+                  aten.scatter_add.default):
+    _of_number(_overload)
+
+
+# -- bags, bins and random numbers -----------------------------------------------------------------
+@of("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None,
+                   include_last_offset=False, padding_idx=-1):
+    """mode: 0 sum, 1 mean, 2 max."""
+    if scale_grad_by_freq:
+        return NotImplemented
+    n_bags = offsets.shape[0] - int(include_last_offset)
+    bag = torch.searchsorted(offsets[:n_bags], torch.arange(indices.shape[0]), right=True) - 1
+    rows = weight.index_select(0, indices)
+    counted = (indices != padding_idx).unsqueeze(1)
+    rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
+    empty = weight.new_zeros(n_bags, weight.shape[1])
+    counts = weight.new_zeros(n_bags, 1).index_add(0, bag, counted.to(weight.dtype))
+    if mode == 2:
+        rows = torch.where(counted, rows, -math.inf)
+        result = empty.index_reduce(0, bag, rows, "amax", include_self=False)
+        result = torch.where(counts == 0, 0, result)
+    else:
+        result = empty.index_add(0, bag, torch.where(counted, rows, 0))
+        result = result / counts.clamp(1) if mode == 1 else result
+    return result, bag, counts.squeeze(1).to(torch.int64), indices.new_zeros(0)
+
+
+@of("histc.default")
+def _histc(x, bins=100, low=0, high=0):
+    flat = x.reshape(-1)
+    if low == high == 0:
+        low, high = flat.amin(), flat.amax()
+        low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)
+    inside = (flat >= low) & (flat <= high)
+    place = ((flat - low) * (bins / (high - low))).floor().clamp(0, bins - 1)
+    place = torch.where(inside, place, 0).to(torch.int64)
+    return torch.zeros(bins, dtype=x.dtype).scatter_add(0, place, inside.to(x.dtype))
+
+
+@of("uniform.default")
+def _uniform(x, low=0.0, high=1.0, *, generator=None):
+    return torch.rand_like(x) * (high - low) + low
+
+
+@of("exponential.default")
+def _exponential(x, rate=1.0, *, generator=None):
+    return -torch.log1p(-torch.rand_like(x)) / rate
+
+
+@of("geometric.default")
+def _geometric(x, p, *, generator=None):
+    return (torch.log1p(-torch.rand_like(x, dtype=torch.float32)) / math.log1p(-p)).floor().to(x.dtype) + 1
+
+
+@of("cauchy.default")
+def _cauchy(x, median=0.0, sigma=1.0, *, generator=None):
+    return median + sigma * torch.tan(math.pi * (torch.rand_like(x) - 0.5))
+
+
+@of("normal_functional.default")
+def _normal(x, mean=0.0, std=1.0, *, generator=None):
+    return mean + std * torch.randn_like(x)
+
+
+@of("log_normal.default")
+def _log_normal(x, mean=1.0, std=2.0, *, generator=None):
+    return (mean + std * torch.randn_like(x)).exp()
+
+
+@of("normal.Tensor_float", "normal.Tensor_Tensor")
+def _normal_around(mean, std=1.0, *, generator=None):
+    return mean + std * torch.randn_like(mean + 0 * std)
+
+
+@of("normal.float_Tensor")
+def _normal_spread(mean, std, *, generator=None):
+    return mean + std * torch.randn_like(std)
+
+
+@of("randint_like.default")
+def _randint_like(x, high, **kwargs):
+    return _randint_between(x, 0, high, **kwargs)
+
+
+@of("randint_like.low_dtype")
+def _randint_between(x, low, high, *, dtype=None, **_):
+    chance = torch.rand_like(x, dtype=torch.float64)
+    return (low + (chance * (high - low)).floor()).to(dtype or x.dtype)
+
+
+@of("randperm.default")
+def _randperm(n, *, dtype=torch.int64, **_):
+    return torch.rand(n).argsort().to(dtype)
+
+
+@of("multinomial.default")
+def _multinomial(x, count, replacement=False, *, generator=None):
+    if not replacement or count == 1:  # the first arrivals of competing exponentials
+        return (x / _exponential(x)).topk(count, -1)[1]
+    total = x.cumsum(-1)
+    chance = torch.rand(*x.shape[:-1], count, dtype=x.dtype) * total[..., -1:]
+    return torch.searchsorted(total, chance, right=True).clamp(max=x.shape[-1] - 1)
+
+
+@of("rrelu_with_noise_functional.default", "rrelu_with_noise.default")
+def _rrelu(x, noise, lower=0.125, upper=0.3333333333333333, training=False, generator=None):
+    slope = _uniform(x, lower, upper) if training else torch.full_like(x, (lower + upper) / 2)
+    noise = torch.where(x <= 0, slope, 1)
+    return x * noise, noise
+
+
+# -- linear algebra --------------------------------------------------------------------------------
+def _inverted(x):
+    """x^-1 without a history, and how often it divided by zero."""
+    lower, upper, pivots = torch.ops.dcml.lu(x.detach())
+    turned = torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape).gather(-2, _rows(pivots, x))
+    lower = lower.gather(-2, _rows(pivots, x))
+    first = torch.linalg.solve_triangular(lower, turned, upper=False)
+    failures = (lower.diagonal(0, -2, -1) == 0).sum(-1, dtype=torch.int32)
+    return torch.linalg.solve_triangular(upper, first, upper=True).detach(), failures
+
+
+def _rows(pivots, x):
+    return pivots.unsqueeze(-1).expand(x.shape)
+
+
+@of("linalg_inv_ex.default")
+def _inverse(x, *, check_errors=False):
+    """A step of Newton's method, which carries the gradient."""
+    y, failures = _inverted(x)
+    return 2 * y - y @ x @ y, failures
+
+
+def _solved(a, x):
+    """A^-1 X by a step of refinement, which carries the gradient; and failures."""
+    inverse, failures = _inverted(a)
+    first = (inverse @ x.detach()).detach()
+    return first + inverse @ (x - a @ first), failures
+
+
+@of("_linalg_solve_ex.default")
+def _solve(a, x, *, left=True, check_errors=False):
+    vector = x.dim() == 1 or x.dim() == a.dim() - 1 and x.shape == a.shape[:-1]
+    x = x.unsqueeze(-1) if vector else x
+    y, failures = _solved(a, x) if left else _solved(a.mT, x.mT)
+    y = y.squeeze(-1) if vector else y if left else y.mT
+    return y, a, torch.zeros(a.shape[:-1], dtype=torch.int32), failures
+
+
+def _signed(x):
+    """(sign of the permutation, diagonal of L, what else torch returns)."""
+    lower, _, pivots = torch.ops.dcml.lu(x)
+    swaps = (pivots.unsqueeze(-1) > pivots.unsqueeze(-2)).triu(1).sum((-2, -1))
+    diagonal = lower.gather(-2, _rows(pivots, x)).diagonal(0, -2, -1)
+    return (1 - 2 * (swaps % 2)).to(x.dtype), diagonal, (x, pivots.to(torch.int32))
+
+
+@of("_linalg_det.default")
+def _det(x):
+    sign, diagonal, rest = _signed(x)
+    return sign * diagonal.prod(-1), *rest
+
+
+@of("_linalg_slogdet.default")
+def _slogdet(x):
+    sign, diagonal, rest = _signed(x)
+    return sign * diagonal.sign().prod(-1), diagonal.abs().log().sum(-1), *rest
+
+
+@of("linalg_lu.default")
+def _lu(x, *, pivot=True):
+    if not pivot or x.shape[-1] != x.shape[-2]:
+        return NotImplemented
+    lower, upper, pivots = torch.ops.dcml.lu(x)
+    lower = lower.gather(-2, _rows(pivots, x))
+    diagonal = lower.diagonal(0, -2, -1)
+    order = (pivots.unsqueeze(-2) == torch.arange(x.shape[-1]).unsqueeze(-1)).to(x.dtype)
+    return order, lower / diagonal.unsqueeze(-2), upper * diagonal.unsqueeze(-1)
+
+
+@of("linalg_solve_triangular.default")
+def _solve_triangular(a, x, *, upper, left=True, unitriangular=False):
+    if not left:
+        return _solve_triangular(a.mT, x.mT, upper=not upper, unitriangular=unitriangular).mT
+    batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-2])
+    if batch == a.shape[:-2] == x.shape[:-2]:
+        return NotImplemented
+    return torch.linalg.solve_triangular(a.expand(*batch, *a.shape[-2:]), x.expand(*batch, *x.shape[-2:]), upper=upper,
+                                         unitriangular=unitriangular)
+
+
+@of("triangular_solve.default")
+def _old_triangular_solve(x, a, upper=True, transpose=False, unitriangular=False):
+    matrix = a.mT if transpose else a
+    return torch.linalg.solve_triangular(matrix, x, upper=upper != transpose, unitriangular=unitriangular), a.clone()
+
+
+def _by_factor(factor, upper):
+    """(A, A^-1 without a history) of a Cholesky factor, of which one triangle counts; torch's gradient fills both."""
+    lower = factor.mT if upper else factor
+    lower = lower + (lower.tril() - lower).detach()
+    one = torch.eye(factor.shape[-1], dtype=factor.dtype).expand(factor.shape)
+    first = torch.linalg.solve_triangular(lower.detach(), one, upper=False)
+    return lower @ lower.mT, (first.mT @ first).detach()
+
+
+@of("cholesky_solve.default")
+def _cholesky_solve(x, factor, upper=False):
+    a, inverse = _by_factor(factor, upper)
+    first = (inverse @ x.detach()).detach()
+    return first + inverse @ (x - a @ first)
+
+
+@of("cholesky_inverse.default")
+def _cholesky_inverse(factor, upper=False):
+    a, inverse = _by_factor(factor, upper)
+    return 2 * inverse - inverse @ a @ inverse
+
+
+@of("linalg_matrix_exp.default")
+def _matrix_exp(x):
+    """Taylor's series of x / 2^s, whose norm is below a half, then s squarings, at most 16."""
+    norm = x.abs().sum(-1).amax(-1)
+    s = torch.log2(norm.clamp(0.25)).ceil().clamp(0, 15) + 1
+    small = x / torch.exp2(s)[..., None, None]
+    one = torch.eye(x.shape[-1], dtype=x.dtype)
+    y = one
+    for k in range(14, 0, -1):
+        y = one + small @ y / k
+    for k in range(16):
+        y = torch.where((s > k)[..., None, None], y @ y, y)
+    return y
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+def _fractional_starts(samples, extent, out, window):
+    """Where windows begin, as a function of one random number a plane: [..., out]."""
+    steps = torch.arange(out, dtype=samples.dtype)
+    if out == 1:
+        return torch.full_like(samples.unsqueeze(-1), extent - window, dtype=torch.int64)
+    alpha = (extent - window) / (out - 1)
+    shift = samples.unsqueeze(-1)
+    starts = ((steps + shift) * alpha).to(torch.int64) - (shift * alpha).to(torch.int64)
+    return torch.where(steps == out - 1, extent - window, starts)
+
+
+@of("fractional_max_pool2d.default", "fractional_max_pool3d.default")
+def _fractional_max_pool(x, window, output, samples):
+    """Gathers all windows and takes the greatest of each; samples: [batch, channels, axes], the last axis first in 2-d."""
+    k = len(window)
+    batched = x if x.dim() == k + 2 else x.unsqueeze(0)
+    space, samples = batched.shape[2:], samples[:batched.shape[0]]
+    place = torch.zeros((), dtype=torch.int64)
+    for a in range(k):  # axes are outs..., then windows...
+        starts = _fractional_starts(samples[..., k - 1 - a if k == 2 else a], space[a], output[a], window[a])
+        inside = torch.arange(window[a]).reshape([-1] + [1] * (k - 1 - a))
+        shape = [1] * (2 * k)
+        shape[a] = output[a]
+        place = place * space[a] + starts.reshape(*starts.shape[:2], *shape) + inside
+    planes = place.flatten(2 + k).flatten(2, 1 + k)  # batch, channels, outs, windows
+    flat = batched.flatten(2)
+    found = flat.gather(2, planes.flatten(2)).reshape(planes.shape)
+    best = found.argmax(-1, True)
+    where = planes.gather(-1, best).squeeze(-1)
+    shape = [*batched.shape[:2], *output]
+    value, where = flat.gather(2, where).reshape(shape), where.reshape(shape)
+    return (value, where) if x.dim() == k + 2 else (value.squeeze(0), where.squeeze(0))
+
+
+# -- statistics of samples, and others -------------------------------------------------------------
+@of("special_ndtri.default")
+def _ndtri(x):
+    return math.sqrt(2) * torch.erfinv(2 * x - 1)

@@ -1,0 +1,104 @@
+"""Operators of our own that torch.export can see, and the rows of these and of what else ONNX has no operator for.
+
+The one idea: where torch has an operator that it cannot trace, or none at all, traced code calls one of the library
+``dcml``, which says only what its results look like; the operators are rows of ops.def.
+"""
+import torch
+
+from .builder import TABLE, Decline, dims, meta, norm_axis, rank, row
+
+_LIBRARY = torch.library.Library("dcml", "FRAGMENT")
+
+
+def _operator(schema):
+    """Defines an operator by its schema; the decorated function gives its results' kinds for fake tensors."""
+    def register(fake):
+        _LIBRARY.define(schema)
+        name = schema.split("(")[0]
+        torch.library.register_fake(f"dcml::{name}", fake, lib=_LIBRARY)
+        return fake
+    return register
+
+
+def _of_library(name):
+    def register(function):
+        TABLE[f"dcml.{name}.default"] = function
+        return function
+    return register
+
+
+# -- CTC loss: torch's own looks at the lengths' values --------------------------------------------
+@_operator("ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
+           "bool zero_infinity) -> Tensor")
+def _(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+    return log_probs.new_empty(log_probs.shape[1])
+
+
+@_of_library("ctc_loss")
+def _(b, n, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+    return b.op("CTCLoss", b(log_probs), *[b(t, torch.int64) for t in (targets, input_lengths, target_lengths)], outs=3,
+                domain="dcml", blank=blank, zero_infinity=int(zero_infinity))[0]
+
+
+# -- linear algebra --------------------------------------------------------------------------------
+@_operator("lu(Tensor x) -> (Tensor, Tensor, Tensor)")
+def _(x):
+    return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=torch.int64)
+
+
+@_of_library("lu")
+def _(b, n, x):
+    return b.op("LU", b(x), outs=3, domain="dcml")
+
+
+@row("linalg_solve_triangular.default")
+def _(b, n, a, x, *, upper, left=True, unitriangular=False):
+    if not left or dims(a)[:-2] != dims(x)[:-2]:
+        raise Decline("a triangular system that is not A X = B with equal batches")
+    return b.op("SolveTriangular", b(a), b(x), domain="dcml", unit=int(unitriangular), upper=int(upper))
+
+
+@row("linalg_cholesky_ex.default", "cholesky.default")
+def _(b, n, x, upper=False, check_errors=False):
+    """Of the triangle that torch reads; as for torch, the gradient is that of a symmetric matrix."""
+    r = rank(x)
+    swap = [*range(r - 2), r - 1, r - 2]
+    name = b.transpose(b(x), swap) if upper else b(x)
+    whole = b.op("Mul", b.op("Add", name, b.transpose(name, swap)), b.const(0.5, meta(x).dtype))
+    exact = b.op("Add", whole, b.stop(b.op("Sub", name, whole)))
+    y = b.op("Cholesky", exact, domain="dcml")
+    y = b.transpose(y, swap) if upper else y
+    if str(n.target) == "aten.cholesky.default":
+        return y
+    failed = b.op("IsNaN", b.op("ReduceSum", y, b.const([-2, -1]), keepdims=0))
+    return [y, b.cast(failed, torch.bool, torch.int32)]
+
+
+# -- scans and special functions -------------------------------------------------------------------
+@row("cummax.default", "cummin.default")
+def _(b, n, x, axis):
+    if rank(x) == 0:
+        return [b(x), b.const(0)]
+    axis = norm_axis(axis, rank(x))
+    number = b(x, torch.uint8) if meta(x).dtype == torch.bool else b(x)
+    index = b.op("CumArgMax", number, domain="dcml", axis=axis, least=int("cummin" in str(n.target)))
+    return [b.op("GatherElements", b(x), index, axis=axis), index]
+
+
+@row("logcumsumexp.default")
+def _(b, n, x, axis):
+    return b.op("LogCumSumExp", b(x), domain="dcml", axis=norm_axis(axis, rank(x))) if rank(x) else b(x)
+
+
+def _special(kind, **attrs):
+    return lambda b, n, x: b.op(kind, b(x, meta(n).dtype), domain="dcml", **attrs)
+
+
+for _name, _kind in (("lgamma", "Lgamma"), ("special_gammaln", "Lgamma"), ("digamma", "Digamma"),
+                     ("special_digamma", "Digamma"), ("erfinv", "ErfInv"), ("special_erfinv", "ErfInv")):
+    TABLE[f"aten.{_name}.default"] = _special(_kind)
+
+
+@row("polygamma.default", "special_polygamma.default")
+def _(b, n, order, x):
+    return _special("Polygamma", n=order)(b, n, x) if order else _special("Digamma")(b, n, x)

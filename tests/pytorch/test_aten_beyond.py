@@ -1,0 +1,242 @@
+"""Overloads beyond ONNX's operators: complex numbers, Fourier transforms, order statistics, scatters, linear algebra,
+special functions and the CTC loss; results and gradients against eager."""
+import pytest
+import torch
+import torch.nn.functional as F
+from captured import Call, assert_same
+from torch.utils import _pytree as pytree
+
+import dcml
+from dcml.pytorch import DaceModule
+
+
+def r(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)
+
+
+x, t = r(3, 4, 5), torch.tensor
+a, b = r(3, 4, 4), r(3, 4, 2)
+spd = a @ a.mT + torch.eye(4, dtype=torch.float64)
+signal, window = r(3, 40), torch.hann_window(8, dtype=torch.float64)
+image = r(3, 2, 8, 9)
+with_nan = x.clone()
+with_nan[0, 1, 2] = float("nan")
+place = torch.randint(0, 4, (3, 6, 5), generator=torch.Generator().manual_seed(1))
+
+
+def pair(re, im=None):
+    return torch.complex(re, 2 * re + 0.5 if im is None else im)
+
+
+def stft(v):
+    return torch.stft(v, 8, 2, window=window, return_complex=True)
+
+
+def spectral(v):
+    z = torch.fft.rfft(v)
+    kept = torch.zeros(*v.shape[:-1], 21, dtype=z.dtype)
+    kept[..., :7] = z[..., :7] * (0.3 + 2j)
+    return torch.fft.irfft(kept, n=40)
+
+
+COMPLEX = {
+    "parts": lambda v: (pair(v).real, pair(v).imag, pair(v).abs(), pair(v).angle()),
+    "product": lambda v: torch.view_as_real(pair(v) * pair(v * v) * 2j + 1),
+    "quotient": lambda v: torch.view_as_real(pair(v) / pair(v * v, v + 9) - v),
+    "functions": lambda v: torch.view_as_real(pair(v).exp() + pair(v).log() + pair(v) ** 2.5 + pair(v).sqrt()),
+    "polar": lambda v: torch.polar(v * v, 2 * v).imag,
+    "matmul": lambda v: torch.view_as_real(pair(v) @ pair(v).mH),
+    "einsum": lambda v: torch.einsum("bij,bkj->bik", pair(v), pair(v)).real,
+    "moved": lambda v: torch.cat([pair(v).transpose(0, 1)[:, :, ::2].flatten(1), pair(v).sum(0)], 1).imag,
+    "rotary": lambda v: torch.view_as_real(torch.view_as_complex(v[..., :4].unflatten(-1, (2, 2)).contiguous()) * torch.polar(
+        torch.ones(2), torch.arange(2.0))).flatten(2),
+    "results": lambda v: (pair(v), pair(v).conj()),
+}
+FOURIER = {
+    "fft": lambda v: torch.view_as_real(torch.fft.fft(v)),
+    "fft padded": lambda v: torch.fft.fft(v, n=45, norm="forward").imag,
+    "ifft": lambda v: torch.fft.ifft(pair(v), norm="ortho").real,
+    "rfft and back": lambda v: torch.fft.irfft(torch.fft.rfft(v, norm="ortho"), n=39),
+    "spectral convolution": spectral,
+    "hfft": lambda v: torch.fft.hfft(torch.fft.ihfft(v)),
+    "2-d": lambda v: torch.fft.irfft2(torch.fft.rfft2(v.unflatten(1, (8, 5))) * 2j),
+    "n-d": lambda v: torch.fft.fftshift(torch.fft.fftn(v.unflatten(1, (8, 5)), dim=(1, 2), norm="ortho")).real,
+    "stft": lambda v: stft(v).abs(),
+    "istft": lambda v: torch.istft(stft(v) * 2, 8, 2, window=window),
+}
+ORDER = {
+    "kthvalue": lambda v: tuple(v.kthvalue(2, 1)),
+    "median": lambda v: tuple(v.median(1)),
+    "median of all": lambda v: v.relu().median(),
+    "nanmedian": lambda v: v.nanmedian(-1, keepdim=True)[0],
+    "cdist 3": lambda v: torch.cdist(v, v.flip(1), 3.0),
+    "cdist inf": lambda v: torch.cdist(v, v.flip(1), float("inf")),
+    "mode": lambda v: tuple(v.round().mode(1)),
+    "quantile": lambda v: v.quantile(t([0.3, 0.5], dtype=torch.float64), 1),
+    "cummax": lambda v: tuple(v.cummax(1)),
+    "cummin": lambda v: tuple(v.cummin(-1)),
+    "cumprod": lambda v: v.relu().cumprod(-1),
+    "logcumsumexp": lambda v: v.logcumsumexp(1),
+    "searchsorted": lambda v: torch.searchsorted(v.sort(-1)[0], v * 0.9, right=True),
+    "searchsorted by order": lambda v: torch.searchsorted(v, v[..., :2], sorter=v.argsort(), side="left"),
+    "bucketize": lambda v: torch.bucketize(v, t([-1.0, 0, 0.5], dtype=torch.float64), out_int32=True),
+    "histc": lambda v: v.detach().histc(10, -1, 1),
+    "cov": lambda v: torch.cov(v[0], aweights=torch.arange(1.0, 6)),
+    "corrcoef": lambda v: v[0].corrcoef(),
+}
+SCATTERS = {
+    "diagonal_scatter": lambda v: v.diagonal_scatter(2 * v[:, :, 0], 1, 1, 2),
+    "masked_scatter": lambda v: v.masked_scatter(v > 0, 2 * v.flip(0)),
+    "put": lambda v: v.put(t([0, 7, 0]), v[0, 0, :3], accumulate=True),
+    "take_along_dim": lambda v: torch.take_along_dim(v, v[:1].argsort(2), 2),
+    "assign inner": lambda v: _assigned(v, (slice(None), t([0, 2])), v[:, t([1, 3])] * 2),
+    "assign apart": lambda v: _assigned(v, (t([0, 2]), slice(None), t([1, 1])), v[:2, :, 0]),
+    "assign masked": lambda v: _assigned(v, v[:, :, 0] > 0, 2 * v[0, 0]),
+    "assign masked inner": lambda v: _assigned(v, (slice(None), t([True, False, True, True])), v[:, :3] * 2),
+    "searched number": lambda v: torch.searchsorted(v[0, 0].sort()[0], 0.3),
+    "scatter into a number": lambda v: v[0, 0, 0].scatter(0, t(0), 2.0),
+    **{f"scatter_reduce {kind} {own}": lambda v, kind=kind, own=own: v.scatter_reduce(
+        1, place.repeat(v.shape[0] // 3, 1, 1), 2 * v[:, t([0, 1, 2, 3, 0, 1])], kind, include_self=own)
+       for kind in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)},
+    **{f"index_reduce {kind}": lambda v, kind=kind: v.index_reduce(1, t([0, 2, 0]), 2 * v[:, 1:], kind,
+                                                                   include_self=False)
+       for kind in ("prod", "mean", "amax")},
+}
+ALGEBRA = {
+    "inv": lambda m, v: torch.linalg.inv(m),
+    "det": lambda m, v: torch.linalg.det(m),
+    "slogdet": lambda m, v: tuple(torch.linalg.slogdet(m)),
+    "solve": lambda m, v: torch.linalg.solve(m, v),
+    "solve right": lambda m, v: torch.linalg.solve(m, v.mT, left=False),
+    "cholesky": lambda m, v: torch.linalg.cholesky(m @ m.mT + torch.eye(4), upper=True),
+    "cholesky_solve": lambda m, v: torch.cholesky_solve(v, m.tril() + 4 * torch.eye(4)),
+    "solve_triangular": lambda m, v: torch.linalg.solve_triangular(m + 4 * torch.eye(4), v, upper=True),
+    "solve_triangular right": lambda m, v: torch.linalg.solve_triangular(m[0], v.mT, upper=False, left=False,
+                                                                         unitriangular=True),
+    "lu": lambda m, v: tuple(torch.linalg.lu(m)),
+    "matrix_exp": lambda m, v: torch.matrix_exp(2 * m),
+    "matrix_power": lambda m, v: torch.linalg.matrix_power(m, -2),
+}
+FUNCTIONS = {
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "polygamma": lambda v: torch.polygamma(2, v.exp()),
+    "erfinv": lambda v: torch.erfinv(v.tanh()),
+    "ndtri": lambda v: torch.special.ndtri(v.sigmoid()),
+    "mvlgamma": lambda v: torch.mvlgamma(v.exp() + 3, 3),
+}
+POOLS = {
+    "fractional": lambda v: F.fractional_max_pool2d(v, 2, (4, 5), _random_samples=_samples(v, 2), return_indices=True),
+    "fractional 3-d": lambda v: F.fractional_max_pool3d(v.unsqueeze(1).repeat(1, 1, 2, 1, 1), (2, 3, 2), (2, 3, 4),
+                                                        _random_samples=_samples(v, 3)[:, :1]),
+}
+indices, offsets = t([1, 2, 4, 5, 4, 3, 2, 9]), t([0, 3, 3, 6])
+BAGS = {f"{mode} {padding}": lambda w, mode=mode, padding=padding: F.embedding_bag(
+    indices, w, offsets, mode=mode, padding_idx=padding) for mode in ("sum", "mean", "max") for padding in (None, 2)}
+BAGS["weighted"] = lambda w: F.embedding_bag(indices, w, offsets, mode="sum", per_sample_weights=w[:8, 0])
+labels, lengths, sizes = t([[1, 2, 2, 3], [3, 1, 0, 0], [5, 5, 5, 5]]), t([12, 9, 5]), t([4, 2, 4])
+CTC = {
+    "mean": lambda v: F.ctc_loss(v[:, :3].log_softmax(-1), labels, t([12, 9, 7]), sizes),
+    "logits": lambda v: F.ctc_loss(v[:, :3], labels, t([12, 9, 7]), sizes, reduction="none"),
+    "blank": lambda v: F.ctc_loss(v[:, :3].log_softmax(-1), labels, (12, 9, 7), (4, 2, 4), blank=4, reduction="sum"),
+    "in a row": lambda v: F.ctc_loss(v[:, :3].log_softmax(-1), t([1, 2, 2, 3, 3, 1, 5, 4, 5, 4]), t([12, 9, 7]), sizes),
+    "impossible": lambda v: F.ctc_loss(v[:, :3].log_softmax(-1), labels, lengths, sizes, zero_infinity=True),
+    "empty": lambda v: F.ctc_loss(v[:, :3].log_softmax(-1), labels, lengths, t([4, 0, 3])),
+    "one sample": lambda v: F.ctc_loss(v[:, 0].log_softmax(-1), labels[0], t(12), t(4)),
+}
+
+
+def _samples(v, axes):
+    return torch.linspace(0.1, 0.9, v.shape[0] * 2 * axes, dtype=v.dtype).reshape(v.shape[0], 2, axes)
+
+
+def _assigned(v, where, values):
+    v = v.clone()
+    v[where] = values
+    return v
+
+
+GROUPS = (("complex", COMPLEX, (x,)), ("fourier", FOURIER, (signal,)), ("order", ORDER, (x,)),
+          ("order nan", {k: ORDER[k] for k in ("median", "nanmedian")}, (with_nan,)), ("scatter", SCATTERS, (x,)),
+          ("algebra", ALGEBRA, (a, b)), ("function", FUNCTIONS, (x,)), ("pool", POOLS, (image,)), ("bag", BAGS, (r(10, 4),)),
+          ("ctc", CTC, (r(12, 3, 6),)))
+CASES = [(f"{group} {name}", function, args) for group, table, args in GROUPS for name, function in table.items()]
+
+
+def run(module, args):
+    """(results, gradients of a weighted sum of them)."""
+    args = [v.detach().clone().requires_grad_() for v in args]
+    results = pytree.tree_leaves(module(*args))
+    total = sum(_weighted(torch.view_as_real(v.resolve_conj()) if v.is_complex() else v) for v in results if v.requires_grad)
+    wanted = torch.autograd.grad(total, args, allow_unused=True) if isinstance(total, torch.Tensor) else [None] * len(args)
+    return [v.detach() for v in results], [torch.zeros_like(v) if g is None else g for v, g in zip(args, wanted)]
+
+
+def _weighted(v):
+    return (v.flatten() * torch.linspace(0.5, 1.5, v.numel(), dtype=v.dtype)).sum()
+
+
+@pytest.mark.parametrize("function, args", [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_function_and_gradient_follow_eager(function, args):
+    assert_same(run(DaceModule(Call(function), backward=True), args), run(function, args), 1e-8)
+
+
+@pytest.mark.parametrize("name", ["complex product", "fourier rfft and back", "order kthvalue", "order cummax",
+                                  "scatter scatter_reduce mean False", "scatter masked_scatter", "algebra solve"])
+def test_one_capture_serves_other_batch_sizes(name):
+    function, args = next(c[1:] for c in CASES if c[0] == name)
+    compiled = DaceModule(Call(function), backward=True)
+    for repeats in (1, 2, 3):
+        more = [v.repeat(repeats, *[1] * (v.dim() - 1)) for v in args]
+        assert_same(run(compiled, more), run(function, more), 1e-8)
+    assert sum(map(len, compiled._captures.values())) == 1
+
+
+@pytest.mark.parametrize("name", [*(f"function {k}" for k in FUNCTIONS), "fourier fft", "algebra inv", "ctc mean"])
+def test_function_in_single_precision(name):
+    function, args = next(c[1:] for c in CASES if c[0] == name)
+    args = [v.float() for v in args]
+    assert_same(run(DaceModule(Call(function), backward=True), args), run(function, args), 2e-4)
+
+
+def test_singular_matrix_is_reported():
+    with pytest.raises(ValueError, match="linalg.inv: a matrix is singular"):
+        DaceModule(Call(torch.linalg.inv))(torch.zeros(2, 3, 3))
+
+
+class Spectral(torch.nn.Module):
+    """A layer of complex weights, with a complex buffer that each call changes."""
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.complex(r(4, 5), r(4, 5, seed=1)))
+        self.register_buffer("total", torch.zeros(5, dtype=torch.complex128))
+
+    def forward(self, v):
+        y = v @ self.weight
+        self.total.add_(y.sum(0).detach())
+        return y, self.total * 1j, v.shape[0]
+
+
+def test_complex_inputs_weights_buffers_and_results():
+    torch.manual_seed(0)
+    eager, compiled = Spectral(), DaceModule(Spectral(), backward=True)
+    for rows in (3, 3, 3, 6):
+        v, u = (torch.complex(r(rows, 4), r(rows, 4, seed=1)).requires_grad_() for _ in range(2))
+        want, got = eager(v), compiled(u)
+        assert got[2] == rows and type(got[2]) is int
+        assert_same(got[:2], want[:2], 1e-10)
+        for y in (want, got):
+            y[0].abs().square().sum().backward()
+        assert_same((u.grad, compiled.weight.grad, compiled.total), (v.grad, eager.weight.grad, eager.total), 1e-10)
+        with torch.no_grad():
+            eager.weight.mul_(0.9)
+            compiled.weight.mul_(0.9)
+
+
+@pytest.mark.parametrize("function", [lambda v: v[v > 0], torch.nonzero, lambda v: v.masked_select(v > 0),
+                                      lambda v: v.unique(), torch.geqrf, lambda v: v.to_sparse(),
+                                      lambda v: v.histogram(4)[0], lambda v: torch.combinations(v[0, 0])],
+                         ids=["mask", "nonzero", "masked_select", "unique", "geqrf", "sparse", "histogram", "pairs"])
+def test_what_depends_on_values_or_has_no_form_is_refused_with_its_line(function):
+    with pytest.raises(dcml.UnsupportedOpError, match=r"\.py:\d+: "):
+        DaceModule(Call(function))(x)
