@@ -44,6 +44,7 @@ typedef struct {
   const dc_graph *graph;
   uint32_t step;
   uint32_t *first, *last; /* by buffer: steps that touch it, from 1 on; 0: none */
+  dc_nid *node;           /* by step */
   const dc_plan_handle *plan;
   uint32_t part, n_args;
 } visit;
@@ -55,6 +56,12 @@ static void each_step(visit *v, void (*visit_step)(visit *v, dc_nid node)) {
       v->step++;
       visit_step(v, v->graph->states.v[s].scope.v[k]);
     }
+}
+
+static uint32_t count_steps(const dc_graph *graph) {
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < graph->states.n; s++) n += graph->states.v[s].scope.n;
+  return n;
 }
 
 static void note_touch(void *context, dc_cid c, dc_use use, dc_nid by) {
@@ -72,7 +79,10 @@ static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (use == DC_USE_READ && arg >= 0) v->plan->part_reads[v->part * v->n_args + (uint32_t)arg] = true;
 }
 
-static void touches_of(visit *v, dc_nid node) { dc_node_uses(v->graph, node, note_touch, v); }
+static void touches_of(visit *v, dc_nid node) {
+  v->node[v->step] = node;
+  dc_node_uses(v->graph, node, note_touch, v);
+}
 static void reads_of(visit *v, dc_nid node) {
   if (v->step > v->plan->part_end[v->part]) v->part++;
   dc_node_uses(v->graph, node, note_read, v);
@@ -113,11 +123,39 @@ static uint32_t part_of(const dc_plan_handle *plan, uint32_t step) {
   return part;
 }
 
+/* The container that a step copies, element by element, into `to`; 0 if it does anything else. */
+static dc_cid copied_by(const dc_graph *g, dc_nid step, dc_cid to) {
+  const dc_node *n = dc_node_at(g, step);
+  if (n->kind == DC_NODE_MAP && n->map.schedule == DC_MAP_PARALLEL && n->map.body.n == 1) n = dc_node_at(g, n->map.body.v[0]);
+  if (n->kind != DC_NODE_TASKLET || n->tasklet.out != to || n->tasklet.wcr || n->tasklet.guard) return 0;
+  const dc_exnode *value = dc_ex_node(&g->pool, n->tasklet.value);
+  if (value->op != DC_EX_READ || value->nargs != n->tasklet.rank) return 0;
+  const dc_container *a = dc_cont(g, value->ref), *b = dc_cont(g, to);
+  bool same = a->dtype == b->dtype && a->rank == b->rank && a->rank == value->nargs;
+  for (uint32_t d = 0; same && d < a->rank; d++)
+    same = a->shape[d] == b->shape[d] && dc_ex_arg(&g->pool, n->tasklet.value, d) == n->tasklet.index[d];
+  return same ? value->ref : 0;
+}
+
+static void find_copies(const dc_function *f, dc_plan_handle *plan, const visit *v) {
+  plan->copy_step = DC_NEW_ARRAY(&plan->arena, uint32_t, f->options.n_wrt);
+  plan->copy_of = DC_NEW_ARRAY(&plan->arena, int32_t, f->options.n_wrt);
+  for (uint32_t k = 0; k < f->options.n_wrt; k++) {
+    dc_cid gradient = plan->wrt[k].gradient;
+    if (!gradient || dc_cont(v->graph, gradient)->alias_of || v->first[gradient] != v->last[gradient]) continue;
+    dc_cid from = copied_by(v->graph, v->node[v->first[gradient]], gradient);
+    plan->copy_of[k] = from ? plan->back_grad[from] : -1;
+    if (plan->copy_of[k] >= 0) plan->copy_step[k] = v->first[gradient];
+  }
+}
+
 static void find_parts(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
   visit v = {.graph = backward, .plan = plan, .n_args = f->n_args};
   v.first = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
   v.last = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
+  v.node = DC_NEW_ARRAY(&plan->arena, dc_nid, count_steps(backward) + 1);
   each_step(&v, touches_of);
+  find_copies(f, plan, &v);
   end_parts(f, plan, &v);
   plan->first_part = DC_NEW_ARRAY(&plan->arena, uint32_t, f->options.n_wrt);
   plan->ready_part = DC_NEW_ARRAY(&plan->arena, uint32_t, f->options.n_wrt);
@@ -149,6 +187,7 @@ bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out) {
   return gradient != 0;
 }
 
+int32_t dc_call_copied(const dc_call *call, uint32_t k) { return call->plan->copy_step[k] ? call->plan->copy_of[k] : -1; }
 uint32_t dc_call_plan(const dc_call *call) { return call->plan->id; }
 uint32_t dc_call_parts(const dc_call *call) { return call->plan->n_parts; }
 uint32_t dc_call_ready(const dc_call *call, uint32_t k) { return call->plan->ready_part[k]; }
@@ -168,6 +207,7 @@ struct dc_backward_run {
   const dc_call *call;
   dc_run run;
   uint32_t part;
+  bool hands_on;
   void *buffers[]; /* by backward container */
 };
 
@@ -193,15 +233,32 @@ dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *c
 bool dc_backward_done(const dc_backward_run *run) { return run->part == run->call->plan->n_parts; }
 
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k) {
-  return run->call->plan->wrt[k].gradient && run->call->plan->first_part[k] == run->part;
+  const dc_plan_handle *plan = run->call->plan;
+  return plan->wrt[k].gradient && plan->first_part[k] == run->part && !(run->hands_on && plan->copy_step[k]);
 }
 bool dc_backward_completes(const dc_backward_run *run, uint32_t k) { return run->call->plan->ready_part[k] == run->part; }
 
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data) { run->buffers[run->call->plan->wrt[k].gradient] = data; }
 
+void dc_backward_hand_on(dc_backward_run *run) { run->hands_on = true; }
+
+/* The next step that need not run, or `end`. */
+static uint32_t next_copy(const dc_backward_run *run, uint32_t end) {
+  const dc_plan_handle *plan = run->call->plan;
+  for (uint32_t k = 0; run->hands_on && k < run->call->function->options.n_wrt; k++)
+    if (plan->copy_step[k] > run->run.step && plan->copy_step[k] <= end) end = plan->copy_step[k] - 1;
+  return end;
+}
+
 dc_status dc_backward_next(dc_backward_run *run) {
+  uint32_t end = run->call->plan->part_end[run->part++];
   dc_run_place(&run->run, run->buffers, NULL);
-  return dc_run_until(&run->run, run->call->plan->part_end[run->part++]);
+  while (run->run.step < end) {
+    uint32_t stop = next_copy(run, end);
+    DC_TRY(dc_run_until(&run->run, stop));
+    if (stop < end) run->run.step = stop + 1;
+  }
+  return DC_OK;
 }
 
 void dc_backward_end(dc_backward_run *run) {

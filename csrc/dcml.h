@@ -85,6 +85,8 @@ uint32_t dc_call_plan(const dc_call *call);
 uint32_t dc_call_parts(const dc_call *call);
 uint32_t dc_call_ready(const dc_call *call, uint32_t k);
 bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
+/* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
+int32_t dc_call_copied(const dc_call *call, uint32_t k);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output
@@ -96,6 +98,8 @@ bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 bool dc_backward_completes(const dc_backward_run *run, uint32_t k);
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data);
+/* The caller hands on what dc_call_copied names instead of having it copied: those gradients need no buffer. */
+void dc_backward_hand_on(dc_backward_run *run);
 DC_MUST_USE dc_status dc_backward_next(dc_backward_run *run);
 void dc_backward_end(dc_backward_run *run); /* NULL is allowed */
 

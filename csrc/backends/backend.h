@@ -75,6 +75,8 @@ void dc_binding_release(dc_binding *binding);
 uint64_t dc_binding_bytes(const dc_binding *binding, dc_cid c); /* size of a container */
 uint64_t dc_binding_arena_bytes(const dc_binding *binding);
 double dc_binding_work(const dc_binding *binding); /* element operations of a run, estimated */
+/* A run takes microseconds and compiles nothing: letting other threads run meanwhile is not worth a lock. */
+bool dc_binding_is_brief(const dc_binding *binding);
 /* Concrete extents of a container under a binding; rank values. */
 void dc_binding_dims(const dc_binding *binding, dc_cid c, int64_t *dims);
 /* Bytes of the saved block that a forward program fills (0: none), and where in it a SAVED container lies. */

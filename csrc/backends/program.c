@@ -15,6 +15,7 @@
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 16, COMPILE_AFTER_REPEATS = 3 };
 static const double INTERP_MAX_WORK = 200000; /* element operations: some ms of interpretation */
+static const double BRIEF_WORK = 1000;        /* the same: some us of it */
 
 typedef struct {
   dc_nid node;
@@ -51,7 +52,7 @@ struct dc_program {
   dc_graph *graph;
   dc_arena arena;
   step *steps;
-  uint32_t n_steps;
+  uint32_t n_steps, n_natives;
   dc_cid *buffers;
   uint32_t n_buffers;
   void **constants; /* by container */
@@ -75,6 +76,7 @@ static dc_status list_steps(dc_program *p) {
       const dc_library *lib = &dc_node_at(p->graph, made.node)->lib;
       DC_PUSH(&p->arena, &buffers, 0);
       made.first_buffer = buffers.n;
+      p->n_natives += made.native;
       if (made.native) {
         made.n_buffers = lib->n_in + lib->n_out;
         for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in]);
@@ -267,6 +269,11 @@ void dc_binding_dims(const dc_binding *b, dc_cid c, int64_t *dims) {
 uint64_t dc_binding_bytes(const dc_binding *b, dc_cid c) { return b->plan.bytes[c]; }
 uint64_t dc_binding_arena_bytes(const dc_binding *b) { return b->plan.arena_bytes; }
 double dc_binding_work(const dc_binding *b) { return b->work; }
+
+bool dc_binding_is_brief(const dc_binding *b) {
+  const dc_program *p = b->program;
+  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p, b));
+}
 uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
 uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
 

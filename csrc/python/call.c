@@ -16,7 +16,8 @@ typedef struct {
 /* The gradients that a backward pass is given, by floating output. */
 typedef struct {
   tensor_view view;
-  void *zeros; /* of the pool, where the caller has none */
+  PyObject *item; /* what was given, NULL for None */
+  void *zeros;    /* of the pool, where the caller has none */
 } given_gradient;
 
 typedef struct {
@@ -26,6 +27,7 @@ typedef struct {
   uint32_t n_given;
   PyObject **made; /* by wrt: a gradient that is begun and not yet handed out */
   bool *reached;   /* by wrt: it has a gradient, if only of zeros */
+  bool hands_on;   /* a gradient that is an output's own is the very tensor that was given */
   dc_backward_run *run;
   bool running; /* in some thread */
 } BackwardObject;
@@ -89,6 +91,8 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
     if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
     else if (view_tensor(state, item, &g->view)) return DC_OK;
     else DC_TRY(check_gradient(call, k, &g->view.array));
+    g->item = item == Py_None ? NULL : Py_NewRef(item);
+    self->hands_on &= item == Py_None || g->view.is_torch;
     data[self->n_given++] = item == Py_None ? g->zeros : g->view.array.data;
   }
   return DC_OK;
@@ -97,11 +101,12 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
 static BackwardObject *new_backward(CallObject *call) {
   BackwardObject *self = PyObject_New(BackwardObject, state_of((PyObject *)call)->backward_type);
   if (!self) return NULL;
-  self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false;
-  self->given = PyMem_Calloc(call->call.n_outputs + 1, sizeof *self->given);
-  self->made = PyMem_Calloc(call->function->n_wrt + 1, sizeof *self->made);
-  self->reached = PyMem_Calloc(call->function->n_wrt + 1, sizeof *self->reached);
-  if (self->given && self->made && self->reached) return self;
+  self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->hands_on = call->torch;
+  size_t n_out = call->call.n_outputs, n_wrt = call->function->n_wrt;
+  self->given = PyMem_Calloc(1, n_out * sizeof *self->given + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
+  self->made = (PyObject **)(self->given + n_out);
+  self->reached = (bool *)(self->made + n_wrt);
+  if (self->given) return self;
   Py_DECREF(self);
   PyErr_NoMemory();
   return NULL;
@@ -116,6 +121,7 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : dc_error(DC_ERR_MEMORY, "out of memory");
   if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, &out->run);
+  if (out && out->run && out->hands_on) dc_backward_hand_on(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
   if (PyErr_Occurred()) Py_CLEAR(out);
@@ -131,12 +137,11 @@ static void backward_dealloc(BackwardObject *self) {
   dc_backward_end(self->run);
   for (uint32_t k = 0; k < self->n_given; k++) {
     release_view(&self->given[k].view);
+    Py_XDECREF(self->given[k].item);
     dc_buffer_give(state->pool, self->given[k].zeros);
   }
-  for (uint32_t k = 0; self->made && k < self->call->function->n_wrt; k++) Py_XDECREF(self->made[k]);
+  for (uint32_t k = 0; self->given && k < self->call->function->n_wrt; k++) Py_XDECREF(self->made[k]);
   PyMem_Free(self->given);
-  PyMem_Free(self->made);
-  PyMem_Free(self->reached);
   Py_DECREF(self->call);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -170,7 +175,8 @@ static PyObject *zeros(BackwardObject *self, uint32_t k) {
 
 /* The k-th gradient, handed out: None where nothing that was given a gradient depends on it. */
 static PyObject *take(BackwardObject *self, uint32_t k) {
-  PyObject *out = self->made[k];
+  int32_t same = self->hands_on ? dc_call_copied(&self->call->call, k) : -1;
+  PyObject *out = same >= 0 ? Py_XNewRef(self->given[same].item) : self->made[k];
   self->made[k] = NULL;
   if (!self->reached[k]) return Py_XDECREF(out), Py_NewRef(Py_None);
   if (out) return out;
@@ -192,9 +198,7 @@ static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
   for (uint32_t k = 0; k < n_wrt; k++) complete[k] = dc_backward_completes(self->run, k);
   dc_status status;
   self->running = true;
-  Py_BEGIN_ALLOW_THREADS
-  status = dc_backward_next(self->run);
-  Py_END_ALLOW_THREADS
+  WITHOUT_GIL_UNLESS(dc_binding_is_brief(self->call->call.backward), status = dc_backward_next(self->run));
   self->running = false;
   bool taken = true;
   for (uint32_t k = 0, at = 0; k < n_wrt; k++) {

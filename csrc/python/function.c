@@ -239,11 +239,7 @@ static PyObject *run_forward(module_state *state, dc_call *call, bool torch, voi
   *saved = bytes ? dc_buffer_take(state->pool, bytes) : NULL;
   dc_status status = DC_OK;
   if (outputs && bytes && !*saved) status = dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for saved values", (unsigned long long)bytes);
-  if (outputs && !status) {
-    Py_BEGIN_ALLOW_THREADS
-    status = dc_call_run(call, data, *saved);
-    Py_END_ALLOW_THREADS
-  }
+  if (outputs && !status) WITHOUT_GIL_UNLESS(dc_binding_is_brief(call->forward), status = dc_call_run(call, data, *saved));
   if (data != small) PyMem_Free(data);
   if (!status && outputs) return outputs;
   if (status) raise_status(state, status);

@@ -4,6 +4,14 @@
 
 #include "python/binding.h"
 
+/* Lets other threads run while a statement does, unless that is brief. */
+#define WITHOUT_GIL_UNLESS(brief, statement)                       \
+  do {                                                             \
+    PyThreadState *released = (brief) ? NULL : PyEval_SaveThread(); \
+    statement;                                                     \
+    if (released) PyEval_RestoreThread(released);                  \
+  } while (0)
+
 typedef struct {
   PyObject_HEAD
   dc_function *function;
