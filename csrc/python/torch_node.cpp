@@ -13,8 +13,13 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/profiler/api.h>
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/version.h>
+
+#include <array>
+#include <map>
 
 namespace {
 
@@ -221,7 +226,31 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   END_HANDLE_TH_ERRORS
 }
 
+/* ---- modes ---- */
+
+using Modes = std::array<uint64_t, 4>;
+
+Modes modes_now() {
+  auto keys = c10::impl::tls_local_dispatch_key_set();
+  auto& tape = c10::AutogradState::get_tls_state();
+  bool forward_mode = torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
+  uint64_t flags = tape.get_grad_mode() | tape.get_inference_mode() << 1 | torch::profiler::impl::profilerEnabled() << 2 | forward_mode << 3;
+  return {keys.included_.raw_repr(), keys.excluded_.raw_repr(), flags, (uint64_t)c10::get_default_dtype_as_scalartype()};
+}
+
+/* modes() -> an object that stands for torch's modes in this thread: gradients, inference, autocast, functorch,
+ * forward mode, the profiler, the default dtype.  The same modes give the same object. */
+PyObject* modes(PyObject*, PyObject*) {
+  HANDLE_TH_ERRORS
+  static std::map<Modes, PyObject*> known; /* the GIL guards it */
+  PyObject*& found = known[modes_now()];
+  if (!found) found = PyLong_FromSize_t(known.size() + 1000); /* past the small integers, which are shared */
+  return Py_XNewRef(found);
+  END_HANDLE_TH_ERRORS
+}
+
 PyMethodDef methods[] = {
+    {"modes", modes, METH_NOARGS, "modes() -> an object that stands for torch's modes in this thread."},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_FASTCALL, "apply(function, inputs) -> outputs that carry an autograd node."},
     {nullptr, nullptr, 0, nullptr}};
 

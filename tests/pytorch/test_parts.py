@@ -97,6 +97,23 @@ def test_what_a_later_part_reads_must_stay(x):
         y.sum().backward()
 
 
+def test_a_gradient_that_is_the_results_own_is_handed_on():
+    class Shifted(nn.Module):
+        def forward(self, x, y):
+            return x + 1, y * 2
+
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    model, g = DaceModule(Shifted(), backward=True), torch.randn(3)
+    for _ in range(2):
+        a, b = model(x, y)
+        gx, gy = torch.autograd.grad((a, b), (x, y), (g, g))
+        assert gx.data_ptr() == g.data_ptr()
+        torch.testing.assert_close(gy, 2 * g)
+    a, b = model(x, y)
+    b.sum().backward()
+    assert x.grad is None and torch.equal(y.grad, torch.full((3,), 2.0))
+
+
 def test_buckets_of_ddp_overlap_with_the_backward_pass(x, tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:

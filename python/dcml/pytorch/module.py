@@ -20,7 +20,7 @@ from .. import _core
 from ..library import natives
 from ..verbose import say
 from .aten import ONNX_DTYPE
-from .autograd import apply_in_python
+from .autograd import apply_in_python, forward_level, modes
 from .capture import LOCK, bind_arguments, capture, traced_elsewhere
 from .report import explain, mark_range, page
 from .results import real_form
@@ -424,7 +424,7 @@ def _surroundings():
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise _core.UnsupportedOpError("torch.func (functorch) transforms do not go through a compiled module: "
                                        "transform module.model instead")
-    if _forward_level() >= 0:
+    if forward_level() >= 0:
         raise _core.UnsupportedOpError("forward-mode differentiation does not go through a compiled module")
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         low = tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
@@ -588,14 +588,6 @@ def _by_python(function, inputs):
     return function(*inputs)
 
 
-def _forward_level():
-    return torch.autograd.forward_ad._current_level
-
-
-_PROBES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled,
-           _profiling, torch.get_default_dtype, torch._C._functorch.peek_interpreter_stack, _forward_level)
-
-
 class _Plan:
     """How to run one kind of arguments: which leaves are inputs, what becomes of the outputs."""
 
@@ -663,10 +655,10 @@ class _Plan:
         captured = self.captured
         hidden = self.changed or not captured.owner.compile_torch_extension or self.complex
         hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
-        if hidden or torch._C._is_any_autocast_enabled() or _forward_level() >= 0 or _profiling():
+        if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
-        return _core.Fast(function, args, captured.slots, (*captured.owner._state.watched(), *ties), _PROBES,
+        return _core.Fast(function, args, captured.slots, (*captured.owner._state.watched(), *ties), modes,
                           captured.owner.backward, _seed if self.seed else None)
 
     def finish(self, results, leaves):
