@@ -1,6 +1,8 @@
 """What forward reads of Python besides tensors: a change of it is seen, or refused, and never gives the old value."""
+import cProfile
 import copy
 import dataclasses
+import functools
 import pickle
 import random
 import types
@@ -332,3 +334,27 @@ def test_containers_stay_containers():
     compiled = DaceModule(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
     assert len(compiled) == 2 and compiled[1] is list(compiled)[1] and compiled[0] in compiled and compiled
     assert DaceModule(nn.Linear(2, 2))
+
+
+@functools.lru_cache
+def triangle(n):
+    return torch.ones(n, n).triu()
+
+
+def test_functions_that_cache_tensors_keep_none_of_the_trace():
+    module, x = DaceModule(Calls(lambda self, x: x @ triangle(x.shape[1]))), torch.randn(2, 3)
+    for _ in range(2):
+        torch.testing.assert_close(module(x), module.model(x))
+        assert type(triangle(3)) is torch.Tensor
+        module.reset_sdfg()
+
+
+def test_a_profiler_goes_on():
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        DaceModule(nn.ReLU())(torch.ones(2))
+        triangle.cache_clear()
+    finally:
+        profiler.disable()
+    assert any("cache_clear" in str(entry.code) for entry in profiler.getstats())

@@ -195,6 +195,7 @@ class DaceModule(torch.nn.Module):
         say("capture", f"{self.sdfg_name}: {type(self.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
         self._state.learn(made.reads, made.ran)
+        made.ran = None  # which holds what it met
         self._find_outside(made)
         known = self._captures.setdefault((self._state.key(), kind), [])
         known.append(_Captured(self, made, leaves))

@@ -10,6 +10,7 @@ import contextlib
 import dis
 import enum
 import functools
+import inspect
 import linecache
 import os
 import re
@@ -29,7 +30,7 @@ _FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml"
             "fsspec", "jinja2", "triton", "optree")
 _STDLIB = tuple(os.path.join(sysconfig.get_paths()[k], "") for k in ("stdlib", "platstdlib"))
 _OWN_CODE = tuple(os.path.join(os.path.dirname(m.__file__), "") for m in (torch, np, sys.modules["dcml"]))
-_MOST = 20000       # values that one walk looks at
+_MOST = 100000      # values that one walk looks at
 _MOST_BYTES = 1 << 16
 
 
@@ -90,6 +91,12 @@ class Ran:
                     self.globals.setdefault((id(table), found.argval), (table, found.argval))
                     self._before.part(table, found.argval, table[found.argval], f"the global {found.argval!r}")
 
+    def forget_results(self):
+        """Empties caches of functions that ran: what they keep now are stand-ins for tensors."""
+        for value in self._before.held:
+            if isinstance(value, functools._lru_cache_wrapper) and id(_code(value)) in self.codes:
+                value.cache_clear()
+
     def changed(self):
         """[(observation, label)] of what the functions changed while they ran."""
         return [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
@@ -114,10 +121,15 @@ class Ran:
             yield
         finally:
             _core.tell_of_code(None)
+            self.forget_results()
             if hasattr(before, "enable"):  # a profiler in C
                 before.enable()
             else:
                 sys.setprofile(before)
+
+
+def _code(function):
+    return getattr(inspect.unwrap(function), "__code__", None)
 
 
 def _names_by_line(code):
@@ -186,7 +198,7 @@ class Walk:
         self.held.append(value)
         self._met[id(value)] = id(value)  # stands for the value inside itself
         look = next((look for kind, look in _LOOKS if isinstance(value, kind)), Walk._object)
-        found = look(self, value, label) if self._left > 0 else None
+        found = look(self, value, label) if self._left > 0 else object()  # too many to tell: no two are the same
         if type(value) not in (list, tuple, dict, set, frozenset):  # another one with the same contents is no other
             found = id(value), found
         self._met[id(value)] = found
@@ -203,6 +215,10 @@ class Walk:
             contents = tuple([v for pair in dict.items(holder) for v in pair]) if isinstance(holder, dict) else tuple(holder)
         self.observations[id(holder), None] = (holder, contents), label
 
+    def _too_many(self, values):
+        self._left -= len(values)
+        return self._left <= 0
+
     def _tensor(self, tensor, label):
         self.tensors[id(tensor)] = tensor
 
@@ -213,11 +229,15 @@ class Walk:
     def _sequence(self, values, label):
         if not isinstance(values, tuple):
             self.note(values, label)
+        if self._too_many(values):
+            return object()
         return type(values), tuple([self.describe(v, label) for v in values])
 
     def _mapping(self, table, label):
-        items = list(dict.items(table))
         self.note(table, label)
+        if self._too_many(table):
+            return object()
+        items = list(dict.items(table))
         more = self._object(table, label) if type(table) is not dict else None
         return more, tuple([(self.describe(k, label), self.describe(v, f"{label}[{k!r}]")) for k, v in items])
 
