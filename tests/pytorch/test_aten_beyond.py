@@ -48,8 +48,8 @@ COMPLEX = {
     "matmul": lambda v: torch.view_as_real(pair(v) @ pair(v).mH),
     "einsum": lambda v: torch.einsum("bij,bkj->bik", pair(v), pair(v)).real,
     "moved": lambda v: torch.cat([pair(v).transpose(0, 1)[:, :, ::2].flatten(1), pair(v).sum(0)], 1).imag,
-    "rotary": lambda v: torch.view_as_real(torch.view_as_complex(v[..., :4].unflatten(-1, (2, 2)).contiguous()) * torch.polar(
-        torch.ones(2), torch.arange(2.0))).flatten(2),
+    "rotary": lambda v: torch.view_as_real(torch.view_as_complex(v[..., :4].unflatten(-1, (2, 2)).contiguous())
+                                           * torch.polar(torch.ones(2), torch.arange(2.0))).flatten(2),
     "results": lambda v: (pair(v), pair(v).conj()),
 }
 FOURIER = {
@@ -117,6 +117,13 @@ ALGEBRA = {
     "matrix_exp": lambda m, v: torch.matrix_exp(2 * m),
     "matrix_power": lambda m, v: torch.linalg.matrix_power(m, -2),
 }
+EDGES = {
+    "logaddexp of infinities": lambda v: torch.logaddexp(*[v.masked_fill(v > 0, -torch.inf)] * 2),
+    "statistics of layer_norm": lambda v: torch.native_layer_norm(v.detach(), (5,), None, None, 1e-5),
+    "statistics of group_norm": lambda v: torch.native_group_norm(v.detach(), None, None, v.shape[0], 4, 5, 2, 1e-5),
+    "squeezed number": lambda v: v.sum().squeeze(0) * v.sum().unfold(0, 1, 1),
+    "count of a number": lambda v: torch.linalg.vector_norm(v.sum(), 0),
+}
 FUNCTIONS = {
     "lgamma": torch.lgamma,
     "digamma": torch.digamma,
@@ -158,8 +165,8 @@ def _assigned(v, where, values):
 
 GROUPS = (("complex", COMPLEX, (x,)), ("fourier", FOURIER, (signal,)), ("order", ORDER, (x,)),
           ("order nan", {k: ORDER[k] for k in ("median", "nanmedian")}, (with_nan,)), ("scatter", SCATTERS, (x,)),
-          ("algebra", ALGEBRA, (a, b)), ("function", FUNCTIONS, (x,)), ("pool", POOLS, (image,)), ("bag", BAGS, (r(10, 4),)),
-          ("ctc", CTC, (r(12, 3, 6),)))
+          ("algebra", ALGEBRA, (a, b)), ("edge", EDGES, (x,)), ("function", FUNCTIONS, (x,)), ("pool", POOLS, (image,)),
+          ("bag", BAGS, (r(10, 4),)), ("ctc", CTC, (r(12, 3, 6),)))
 CASES = [(f"{group} {name}", function, args) for group, table, args in GROUPS for name, function in table.items()]
 
 
@@ -167,12 +174,14 @@ def run(module, args):
     """(results, gradients of a weighted sum of them)."""
     args = [v.detach().clone().requires_grad_() for v in args]
     results = pytree.tree_leaves(module(*args))
-    total = sum(_weighted(torch.view_as_real(v.resolve_conj()) if v.is_complex() else v) for v in results if v.requires_grad)
-    wanted = torch.autograd.grad(total, args, allow_unused=True) if isinstance(total, torch.Tensor) else [None] * len(args)
+    total = sum(_weighted(v) for v in results if v.requires_grad)
+    known = isinstance(total, torch.Tensor)
+    wanted = torch.autograd.grad(total, args, allow_unused=True) if known else [None] * len(args)
     return [v.detach() for v in results], [torch.zeros_like(v) if g is None else g for v, g in zip(args, wanted)]
 
 
 def _weighted(v):
+    v = torch.view_as_real(v.resolve_conj()) if v.is_complex() else v
     return (v.flatten() * torch.linspace(0.5, 1.5, v.numel(), dtype=v.dtype)).sum()
 
 

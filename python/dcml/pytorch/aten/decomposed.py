@@ -435,7 +435,7 @@ def _fractional_starts(samples, extent, out, window):
 
 @of("fractional_max_pool2d.default", "fractional_max_pool3d.default")
 def _fractional_max_pool(x, window, output, samples):
-    """Gathers all windows and takes the greatest of each; samples: [batch, channels, axes], the last axis first in 2-d."""
+    """Gathers all windows and takes the greatest of each; samples: [batch, channels, axes], in 2-d reversed."""
     k = len(window)
     batched = x if x.dim() == k + 2 else x.unsqueeze(0)
     space, samples = batched.shape[2:], samples[:batched.shape[0]]

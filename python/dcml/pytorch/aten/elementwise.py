@@ -431,7 +431,8 @@ def _(b, n, x, y):
 def _(b, n, x, y):
     dtype = meta(n).dtype
     x, y = b(x, dtype), b(y, dtype)
-    gap = b.op("Neg", b.op("Abs", b.op("Sub", x, y)))
+    same = b.op("Equal", x, y)  # infinities too
+    gap = b.op("Where", same, b.const(0, dtype), b.op("Neg", b.op("Abs", b.op("Sub", x, y))))
     return b.op("Add", b.op("Max", x, y), b.op("Softplus", gap))
 
 

@@ -158,9 +158,15 @@ def _(b, n, x, weight, bias, mean, var, *rest):
     train, momentum, eps = rest[:3] if len(rest) > 2 else (False, *rest)  # batch_norm has a flag and a cudnn switch
     if train:
         raise Decline("batch_norm that was not made functional")
+    _no_statistics(n)
     scale, shift = _affine(b, x, weight, bias, dims(x)[1])
     y = b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
     return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
+
+
+def _no_statistics(n):
+    if used_outputs(n) & {1, 2}:
+        raise Decline("the statistics of a normalisation as results")
 
 
 def _batch_statistics(b, x, weight, bias, eps):
@@ -175,11 +181,13 @@ def _batch_statistics(b, x, weight, bias, eps):
 
 @row("_native_batch_norm_legit.no_stats")
 def _(b, n, x, weight, bias, train, momentum, eps):
+    _no_statistics(n)
     return [_batch_statistics(b, x, weight, bias, eps)[0], None, None]
 
 
 @row("_native_batch_norm_legit_functional.default")
 def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
+    _no_statistics(n)
     if not train:
         scale, shift = _affine(b, x, weight, bias, dims(x)[1])
         y = b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
@@ -239,6 +247,7 @@ def _instance_statistics(b, x, mean, var, momentum):
 
 @row("layer_norm.default", "native_layer_norm.default")
 def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
+    _no_statistics(n)
     scale = b(weight) if weight is not None else b.const(np.ones(shape), meta(x).dtype)
     y = b.op("LayerNormalization", b(x), scale, b(bias), axis=-len(shape), epsilon=eps)
     return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
@@ -263,6 +272,7 @@ def _(b, n, x, groups, weight=None, bias=None, eps=1e-5, *_):
 
 @row("native_group_norm.default")
 def _(b, n, x, weight, bias, batch, channels, space, groups, eps):
+    _no_statistics(n)
     scale, shift = _affine(b, x, weight, bias, channels)
     return [b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps), None, None]
 

@@ -110,7 +110,8 @@ def _(b, n, x, order=2, axes=None, keepdim=False, dtype=None):
     if "frobenius" in str(n.target):
         order, axes, keepdim = 2, order, bool(axes)
     dtype, order = meta(n).dtype, 2 if order is None else order
-    return _norm(b, b(x, dtype), order, norm_axes(axes, rank(x)), keepdim, dtype) if rank(x) else b.op("Abs", b(x, dtype))
+    return _norm(b, b(x, dtype), order, norm_axes(axes, rank(x)), keepdim, dtype) if rank(x) or order == 0 else b.op(
+        "Abs", b(x, dtype))
 
 
 def _norm(b, name, order, axes, keepdim, dtype):
@@ -126,7 +127,8 @@ def _norm(b, name, order, axes, keepdim, dtype):
     if order < 0:
         return b.op("Pow", total, b.const(1 / order, dtype))
     none = b.op("Equal", total, zero)  # where the gradient is 0
-    return b.op("Where", none, zero, b.op("Pow", b.op("Where", none, b.const(1, dtype), total), b.const(1 / order, dtype)))
+    some = b.op("Where", none, b.const(1, dtype), total)
+    return b.op("Where", none, zero, b.op("Pow", some, b.const(1 / order, dtype)))
 
 
 @row("cumsum.default", "cumprod.default")

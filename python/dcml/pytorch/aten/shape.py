@@ -39,7 +39,7 @@ def _(b, n, x, axis):
 
 @row("squeeze.dim", "squeeze.dims", "squeeze.default")
 def _(b, n, x, axes=None):
-    extents = dims(x)
+    extents = dims(x) or [0]
     drop = [a for a in norm_axes(axes, rank(x)) if isinstance(extents[a], int) and extents[a] == 1]
     if isinstance(axes, (list, tuple)) and not axes or rank(x) == 0:
         drop = []
@@ -272,8 +272,8 @@ def _(b, n, x, factor):
 
 @row("pixel_unshuffle.default")
 def _(b, n, x, factor):
-    if rank(x) != 4:
-        raise Decline("pixel_unshuffle of a tensor that is not NCHW")
+    if rank(x) != 4 or 0 in dims(x):
+        raise Decline("pixel_unshuffle of a tensor that is not NCHW, or empty")
     channels, height, width = static_dims(x, 1)
     name = b.reshape(b(x), [-1, channels, height // factor, factor, width // factor, factor])
     name = b.transpose(name, [0, 1, 3, 5, 2, 4])
@@ -289,6 +289,8 @@ def _(b, n, x, groups):
 
 @row("unfold.default")
 def _(b, n, x, axis, size, step):
+    if rank(x) == 0 and size == 1:
+        return b.reshape(b(x), [1])
     axis = norm_axis(axis, rank(x))
     count = (static_dims(x, axis)[0] - size) // step + 1
     index = np.arange(count)[:, None] * step + np.arange(size)
@@ -348,7 +350,8 @@ def _(b, n, x, axis, index, **_):
 
 @row("take_along_dim.default")
 def _(b, n, x, index, axis=None):
-    if axis is None or any(a != i for k, (a, i) in enumerate(zip(dims(x), dims(index))) if k != norm_axis(axis, rank(x))):
+    pairs = enumerate(zip(dims(x), dims(index)))
+    if axis is None or any(a != i for k, (a, i) in pairs if k != norm_axis(axis, rank(x))):
         raise Decline("take_along_dim that broadcasts")
     return b.op("GatherElements", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
 
@@ -522,12 +525,13 @@ def _(b, n, x, classes=-1):
 @row("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
 def _(b, n, x, y, *, out_int32=False, right=False, side=None, sorter=None):
     values, edges = (x, y) if "bucketize" in str(n.target) else (y, x)
-    kind, name = meta(edges), b(edges)
+    dtype, name = meta(edges).dtype, b(edges)
     if sorter is not None:
         name = b.op("GatherElements", name, b(sorter), axis=-1)
-    if isinstance(values, torch.fx.Node) and rank(edges) > 1:  # a row of edges for each row of values
+    many = isinstance(values, torch.fx.Node)
+    if many and rank(edges) > 1:  # a row of edges for each row of values
         name = b.unsqueeze(name, rank(edges) - 1)
-    given = b.unsqueeze(b(values, kind.dtype), -1) if isinstance(values, torch.fx.Node) else b.const([values], kind.dtype)
+    given = b.unsqueeze(b(values, dtype), -1) if many else b.const([values], dtype)
     below = b.op("LessOrEqual" if right or side == "right" else "Less", name, given)
     return b.op("ReduceSum", b.cast(below, torch.bool, meta(n).dtype), b.const([-1]), keepdims=0)
 
