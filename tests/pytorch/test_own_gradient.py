@@ -94,6 +94,12 @@ def _pair(net, x):
     return product * net.scale + total[:, None] + where[:, None]
 
 
+def _inner_gradient(net, x):
+    x = x.detach().requires_grad_()
+    g, = torch.autograd.grad((x * net.scale).pow(2).sum(), x, create_graph=True)
+    return g.sum(0)
+
+
 def _pair_unused(net, x):
     return Pair.apply(net.linear(x), net.scale[None])[0].sum()
 
@@ -112,6 +118,7 @@ CASES = {
     "nothing but a buffer": lambda net, x: Round.apply(net.fixed) * net.scale + x,
     "reentrant checkpoint": lambda net, x: checkpoint(lambda t: net.linear(t).tanh(), x, use_reentrant=True),
     "checkpoint": lambda net, x: checkpoint(lambda t: Swish.apply(net.linear(t)), x, use_reentrant=False),
+    "a gradient inside": _inner_gradient,
     "under no_grad": lambda net, x: torch.no_grad()(lambda: Swish.apply(net.linear(x)))() * net.scale,
 }
 
