@@ -7,6 +7,7 @@ from torch import distributions as dist
 from torch import nn
 from torch.nn import functional as F
 
+from dcml import UnsupportedOpError
 from dcml.pytorch import DaceModule
 
 
@@ -55,3 +56,31 @@ def test_a_distribution_outside_its_domain_is_an_error_at_each_call():
     for _ in range(3):
         with pytest.raises(ValueError, match="outside its domain"):
             module(torch.randn(5, 3))
+
+
+class Lazy(nn.Module):
+    step = None
+
+    def forward(self, x):
+        if self.step is None:
+            self.step = 2
+        return x * self.step
+
+
+def test_an_attribute_set_by_the_first_call_alone_asks_for_that_call():
+    module, x = Lazy(), torch.randn(3)
+    with pytest.raises(UnsupportedOpError, match="'step'.*call the module once before"):
+        DaceModule(module)(x)
+    module = Lazy()
+    module(x)
+    torch.testing.assert_close(DaceModule(module)(x), 2 * x)
+
+
+def test_a_maximum_of_what_a_kink_leaves_passes_nan_on():
+    x = torch.randn(6, 20)
+    x[1, 3], x[2] = float("nan"), -1.0
+    module = DaceModule(Head(lambda y: y))
+    module.model.linear = nn.Identity()
+    module.model.function = lambda y: (torch.relu(y).amax(1), F.relu6(y).amin(1), y.clamp(max=0).amax(1))
+    for _ in range(4):
+        torch.testing.assert_close(module(x), module.model(x), equal_nan=True)

@@ -259,7 +259,9 @@ def _refuse_written(module, written):
     for name, file, line in written:
         code = linecache.getline(file, line).strip()
         raise _core.UnsupportedOpError(f"{type(module).__name__} sets the attribute {name!r} while it runs, which a "
-                                       f"compiled call would not do: make it a buffer ({file}:{line}: {code})")
+                                       "compiled call would not do: make it a buffer, or call the module once "
+                                       "before it is wrapped if only the first call sets it "
+                                       f"({file}:{line}: {code})")
 
 
 def _same(value):
