@@ -603,7 +603,7 @@ class _Plan:
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
         leaves = pytree.tree_leaves((args, kwargs))
-        self.complex = any(leaves[i].is_complex() for i in made.inputs)
+        self.complex = any(isinstance(leaves[i], torch.Tensor) and leaves[i].is_complex() for i in made.inputs)
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.extra)
 
