@@ -95,8 +95,9 @@ def _pair(net, x):
 
 
 def _inner_gradient(net, x):
-    x = x.detach().requires_grad_()
-    g, = torch.autograd.grad((x * net.scale).pow(2).sum(), x, create_graph=True)
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        g, = torch.autograd.grad((x * net.scale).pow(2).sum(), x, create_graph=True)
     return g.sum(0)
 
 
