@@ -3,7 +3,8 @@
  *     map t, n { D[t, n] = 0 }  sequential t { map n { D[t, n] sum= f(n) } .. }   becomes
  *     sequential t { map n { D[t, n] = f(n) } .. }
  *
- * The gradients of values in a loop are made of such pairs; then fusion sees that they live for one step. */
+ * The gradients of values in a loop are made of such pairs; then fusion sees that they live for one step.  A sum
+ * onto zeros outside of loops becomes a write as well. */
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -94,12 +95,15 @@ static bool uses(const dc_graph *graph, dc_nid node, dc_cid root) {
   return u.used;
 }
 
-/* The first node of the body that uses the container adds to all of the slice: then it may as well write it. */
-static bool writes_instead(const sink *s, const dc_scope *body) {
-  uint32_t k = 0;
+static uint32_t first_user(const sink *s, const dc_scope *scope, uint32_t from) {
+  while (from < scope->n && !uses(s->graph, scope->v[from], s->container)) from++;
+  return from;
+}
+
+/* The first node that uses the container adds to all of it, or of the slice: then it may as well write it. */
+static bool writes_instead(const sink *s, dc_nid user, uint32_t dim) {
   double zero;
-  while (!uses(s->graph, body->v[k], s->container)) k++;
-  const dc_node *node = dc_node_at(s->graph, body->v[k]);
+  const dc_node *node = dc_node_at(s->graph, user);
   if (!dc_ex_is_const(&s->graph->pool, s->written.value, &zero) || zero != 0) return false;
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) return false;
   const dc_node *last = dc_node_at(s->graph, node->map.body.v[node->map.body.n - 1]);
@@ -112,7 +116,7 @@ static bool writes_instead(const sink *s, const dc_scope *body) {
   uint32_t times = 0;
   for (uint32_t j = 0; j < own.n; j++) times += own.v[j].root == s->container;
   dc_arena_free(&arena);
-  if (times != 1 || !is_whole(s->graph, &node->map, &last->tasklet, s->dim)) return false;
+  if (times != 1 || !is_whole(s->graph, &node->map, &last->tasklet, dim)) return false;
   dc_node_at(s->graph, node->map.body.v[node->map.body.n - 1])->tasklet.wcr = DC_WCR_NONE;
   return true;
 }
@@ -120,7 +124,7 @@ static bool writes_instead(const sink *s, const dc_scope *body) {
 static void move(sink *s) {
   dc_graph *graph = s->graph;
   dc_map map = dc_node_at(graph, s->fill)->map, loop = dc_node_at(graph, s->loop)->map;
-  if (writes_instead(s, &loop.body)) return;
+  if (writes_instead(s, loop.body.v[first_user(s, &loop.body, 0)], s->dim)) return;
   dc_param gone = dc_ex_node(&graph->pool, s->written.index[s->dim])->ref;
   dc_node_substitute(graph, s->fill, gone, s->at);
   uint32_t n = 0;
@@ -133,11 +137,11 @@ static void move(sink *s) {
   dc_node_at(graph, s->loop)->map.body = body;
 }
 
-/* Into the next node that uses the container, if that is a sequential loop. */
+/* Into the next node that uses the container, if that is a sequential loop or adds to all of it. */
 static bool try_sink(sink *s, const dc_scope *scope, uint32_t from) {
-  uint32_t k = from + 1;
-  while (k < scope->n && !uses(s->graph, scope->v[k], s->container)) k++;
+  uint32_t k = first_user(s, scope, from + 1);
   if (k == scope->n) return false;
+  if (writes_instead(s, scope->v[k], UINT32_MAX)) return true;
   const dc_node *node = dc_node_at(s->graph, scope->v[k]);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_SEQUENTIAL || node->map.n_params != 1) return false;
   dc_accesses accesses = {0};
