@@ -84,3 +84,14 @@ def test_a_maximum_of_what_a_kink_leaves_passes_nan_on():
     module.model.function = lambda y: (torch.relu(y).amax(1), F.relu6(y).amin(1), y.clamp(max=0).amax(1))
     for _ in range(4):
         torch.testing.assert_close(module(x), module.model(x), equal_nan=True)
+
+
+def test_the_length_of_zeros_has_the_gradient_zero():
+    for function in (lambda y: y.norm(dim=1), lambda y: F.normalize(y, dim=1), lambda y: torch.linalg.vector_norm(y)):
+        x = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0]])
+        pairs = [x.clone().requires_grad_() for _ in range(2)]
+        module = DaceModule(Head(function), backward=True)
+        module.model.linear = nn.Identity()
+        for one, given in zip((module, module.model), pairs):
+            one(given).sum().backward()
+        torch.testing.assert_close(pairs[0].grad, pairs[1].grad)
