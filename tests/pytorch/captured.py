@@ -9,15 +9,17 @@ from dcml.pytorch.capture import capture
 from dcml.pytorch.results import Fixed, real_form
 
 
-def tensors_of(module, names):
-    return [dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers()])[n] for n in names]
+def tensors_of(module, made):
+    """The tensors that the graph's params stand for."""
+    held = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers()], **made.outside)
+    return [held[name] for name, _ in made.params]
 
 
 def run_capture(made, module, args, kwargs=None, seed=1):
     """(result, {buffer: new value}) of a capture."""
     leaves = pytree.tree_leaves((tuple(args), kwargs or {}))
     function = _core.Function(made.graph)
-    function.set_params([real_form(t) for t in tensors_of(module, [name for name, _ in made.params])])
+    function.set_params([real_form(t) for t in tensors_of(module, made)])
     inputs = [real_form(leaves[i]) for i in made.inputs] + ([torch.tensor(seed)] if made.seed else [])
     results = function(*inputs)
     values = [results[o] if isinstance(o, int) else o.of(results, leaves) for o in made.outputs]

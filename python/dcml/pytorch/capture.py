@@ -1,134 +1,30 @@
-"""From an nn.Module to a Graph: torch.export, then one walk over the exported program through the table of rows.
+"""From an nn.Module to an exported program, and by lower.py to a Graph.
 
-The one idea: export gives a functional graph with qualified names for all weights, so the walk
-only asks the table for each overload.  What has no row is decomposed by torch itself, exactly
-those overloads and no others, and the walk starts again.
-Must not know: how a graph is differentiated, compiled or called.
+The one idea: the module is traced as it stands; what torch.export rejects is made traceable while that lasts, what it
+would forget is refused, and what it read of Python is noted.
+Must not know: rows of operators, or how a graph is differentiated, compiled or called.
 """
 import contextlib
 import functools
-import importlib
 import inspect
 import linecache
-import logging
-import math
 import operator
 import os
 import random
-import re
 import threading
 import traceback
-import warnings
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
-from .aten.builder import Pair, dims
+from .aten import extent
+from .lower import Walk, lower, quiet
 from .own_gradient import own_gradients
-from .reach import output_shapes, outputs, placeholders, reached
-from .results import Complex, Fixed, Number, Passed, real_form
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
 from .watch import Ran, contents, foreign_file, restore
-
-_ROUNDS = 16  # decomposition may uncover overloads that need another round
-
-
-@dataclass
-class Capture:
-    """A captured module.
-
-    graph: inputs are the tensor leaves of (args, kwargs) in order, then ``seed`` if random numbers are drawn;
-        params are parameters and buffers under their qualified names; outputs are user outputs, then new
-        buffer values, then new values of inputs that the module changes in place.
-    inputs: position among the leaves of (args, kwargs) of each graph input.
-    params: (qualified name, is a buffer) of each graph param, tied weights once.
-    outputs: one entry per leaf of the result: graph output index, or what has a method ``of``: Fixed, Passed, ...
-    mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
-    changed_inputs: (graph output index, position among the leaves, has it a gradient?) of inputs changed in place.
-    transients: (value name, graph output index) of intermediate values, if they were asked for.
-    checks: (graph output index, message) of conditions that must be true after each call.
-    reads: names of attributes of modules that were read; other values of them may mean another graph.
-    ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
-    refused_dynamic: the module did not allow symbolic extents.
-    ran: the functions that ran, with what they may have read of Python.
-    reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
-    outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
-    """
-    graph: Any
-    in_spec: Any
-    out_spec: Any
-    inputs: list
-    params: list
-    outputs: list
-    mutated: list
-    changed_inputs: list
-    seed: bool
-    guard: "Guard"
-    transients: list = field(default_factory=list)
-    checks: list = field(default_factory=list)
-    reads: set = field(default_factory=set)
-    ties: list = field(default_factory=list)
-    refused_dynamic: bool = False
-    ran: Any = None
-    reach: list = None
-    outside: dict = field(default_factory=dict)
-
-
-class Guard:
-    """Says whether a capture serves other inputs: extents, symbols with their ranges, and export's own conditions."""
-
-    def __init__(self, program, conditions, shapes):
-        self._shapes = shapes  # per graph input: list of int | symbol name
-        ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
-        self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
-        self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions]
-        self.symbolic = bool(self._ranges)
-
-    def __str__(self):
-        return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self._shapes)
-
-    def refusal(self, tensors, arguments):
-        """None if the capture serves these inputs, else the reason as text.
-
-        tensors: graph inputs in order; arguments(): the call's arguments by parameter name.
-        """
-        values = {}
-        for k, (tensor, shape) in enumerate(zip(tensors, self._shapes)):
-            if len(shape) != tensor.dim():
-                return f"tensor {k} has {tensor.dim()} dimensions, not {len(shape)}"
-            for axis, (have, want) in enumerate(zip(tensor.shape, shape)):
-                if (values.setdefault(want, have) if isinstance(want, str) else want) != have:
-                    return f"extent {axis} of tensor {k} is {have}, not {values.get(want, want)}"
-        for symbol, value in values.items():
-            low, high = self._ranges[symbol]
-            if value < low or high is not None and value > high:
-                return f"extent {symbol} is {value}, outside [{low}, {'' if high is None else high}]"
-        if not self._conditions:
-            return None
-        scope = {"L": arguments(), "torch": torch}
-        for code, text in self._conditions:
-            try:
-                met = eval(code, scope)  # noqa: S307  (text made by torch.export)
-            except Exception:  # a guard that cannot be evaluated is not met
-                met = False
-            if not met:
-                return f"not {text}"
-        return None
-
-
-def _upper(interval):
-    with contextlib.suppress(Exception):
-        bound = int(interval.upper)
-        return bound if bound < 2**62 else None
-    return None
-
 
 def bind_arguments(module, args, kwargs):
     """Arguments by parameter name of the module's forward, for guards."""
@@ -203,8 +99,8 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 _refuse_written(module, used.written)
                 _refuse_changed(module, ran, again)
                 if _plain_extents(program):
-                    walk = functools.partial(_Walk, module, conditions, literals, args, kwargs, name, cumulative)
-                    made = _lower(program, walk).result(debug)
+                    walk = functools.partial(Walk, module, conditions, literals, args, kwargs, name, cumulative)
+                    made = lower(program, walk).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
                     made.ran = ran
                     return made
@@ -401,7 +297,7 @@ def _attempts(args, kwargs, dynamic):
 
 def _export(module, args, kwargs, shapes, ran):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
-    with _quiet():
+    with quiet():
         with ran.recording(), _same_attributes(module):
             program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         _mark_no_grad(program)
@@ -452,29 +348,6 @@ def _by_parameter(module, shapes):
     return dict(inspect.signature(module.forward).bind(*positional, **keyword).arguments)
 
 
-@contextlib.contextmanager
-def _quiet():
-    """torch.export logs what it will also raise."""
-    loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
-                                              "torch._subclasses.fake_tensor", "torch._dynamo")]
-    levels = [logger.level for logger in loggers]
-    trace = importlib.import_module("torch.export._trace")
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            # torch about its own use of its own functions, and about nn.RNN's list of its weights
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
-            warnings.filterwarnings("ignore", "A model attribute .* requires gradient")  # see Capture.outside
-            trace.print = lambda *args, **kwargs: None  # of what it had traced before an error
-            yield
-    finally:
-        vars(trace).pop("print", None)
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
-
-
 def _mark_no_grad(program):
     """Results of torch.no_grad() regions are detached, which inlining the regions would otherwise forget."""
     wrap = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -512,295 +385,3 @@ def _user_tensors(program):
     names = {n for n in program.graph_signature.user_inputs if isinstance(n, str)}
     return {n.name: n.meta["val"] for n in program.graph.nodes
             if n.op == "placeholder" and n.name in names and isinstance(n.meta.get("val"), torch.Tensor)}
-
-
-# -- lowering --------------------------------------------------------------------------------------
-def _lower(program, start):
-    """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
-    tried, shapes, reach = set(), output_shapes(program), reached(program)
-    for _ in range(_ROUNDS):
-        unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
-        reasons = {target: "it has no row" for target in unknown}
-        if not unknown:
-            walk = start(program)
-            walk.output_shapes, walk.output_reach = shapes, reach
-            try:
-                walk.run()
-                return walk
-            except _Declined as declined:
-                node = declined.node
-                unknown, reasons = {node.target: node}, {node.target: declined.reason}
-        table = {}
-        for target, node in unknown.items():
-            function = None if target in tried else _decomposition(target)
-            found = decompositions(node) or ({} if function is None else {target: function})
-            if not found:
-                raise _unsupported(node, reasons[target])
-            table.update(found)
-        tried.update(unknown)
-        with _quiet():
-            program = program.run_decompositions(table)
-    raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
-
-
-def _calls(graph_module):
-    """The calls of a graph and of the branches inside it."""
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function":
-            yield node
-        elif node.op == "get_attr" and isinstance(inner := getattr(graph_module, node.target), torch.fx.GraphModule):
-            yield from _calls(inner)
-
-
-class _Declined(Exception):
-    """No row serves a node."""
-
-    def __init__(self, node, reason):
-        super().__init__(node, reason)
-        self.node, self.reason = node, reason
-
-
-def _decomposition(target):
-    """torch's decomposition of one overload, or None."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return None
-    try:
-        return torch.export.default_decompositions()[target]
-    except KeyError:
-        return torch._decomp.decomposition_table.get(target)
-
-
-def _unsupported(node, reason):
-    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{_source(node)}")
-
-
-def _source(node):
-    """' (file:line: code)' of the user's line that made a node."""
-    trace = node.meta.get("stack_trace") or ""
-    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
-    frames = [f for f in frames if os.path.dirname(f[0]) != os.path.dirname(__file__)]
-    own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
-    return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
-
-
-class _Walk:
-    """One pass over an exported program, appending to a fresh graph."""
-
-    def __init__(self, module, conditions, literals, args, kwargs, name, cumulative, program):
-        self.module, self.conditions, self.literals, self.program = module, conditions, literals, program
-        self.graph = _core.Graph(name, OPSET)
-        self.b = Builder(self.graph, self._inline)
-        self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
-        self.inputs, self.params, self.shapes = [], [], []
-        self.leaf_of = {}    # user input name -> leaf position
-        self.outputs, self.mutated, self.changed = [], [], []
-        self.position = {}   # value name -> graph output index
-        self.cumulative = cumulative
-        self.outside = {}    # graph param -> tensor that no module of the tree has
-        self.reach = {}      # graph output index -> names of graph inputs and params
-
-    def run(self):
-        """Raises _Declined for a node that no row serves."""
-        self._placeholders()
-        self._nodes(self.program.graph_module)
-        self._collect_outputs()
-
-    def _nodes(self, graph_module):
-        for node in graph_module.graph.nodes:
-            if node.op == "get_attr":
-                self.b.env[node] = getattr(graph_module, node.target)
-                if not isinstance(self.b.env[node], torch.fx.GraphModule):
-                    raise _unsupported(node, "a tensor that is no parameter, buffer or constant")
-            if node.op != "call_function":
-                continue
-            self.b.enter(node)
-            try:
-                self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
-            except Decline as reason:
-                raise _Declined(node, str(reason)) from None
-            except _core.Error as error:
-                error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{_source(node)}",)
-                raise
-
-    def _inline(self, graph_module, values):
-        """Names of a branch's results; values stand for its placeholders."""
-        nodes = list(graph_module.graph.nodes)
-        self.b.env.update(zip([node for node in nodes if node.op == "placeholder"], values))
-        self._nodes(graph_module)
-        results = nodes[-1].args[0]
-        return [None if r is None else self.b(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
-
-    # inputs
-    def _placeholders(self):
-        signature = self.program.graph_signature
-        user = list(signature.user_inputs)
-        self.leaf_of = {n: i for i, n in enumerate(user) if isinstance(n, str)}
-        first_name = {}  # identity of a parameter -> its value, so that tied weights are one
-        for node, spec in placeholders(self.program).items():
-            kind, target = spec.kind.name, spec.target
-            if kind == "USER_INPUT":
-                self._user_input(node)
-                continue
-            if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-                raise _core.UnsupportedOpError(f"input {node.name!r} of kind {kind} cannot be captured")
-            tensor = self._tensor(target)
-            if tensor is None:
-                self.b.env[node] = self._constant(node, target)
-                continue
-            self.b.fqn[node] = target
-            if id(tensor) not in first_name:
-                if not node.users and target not in signature.buffers_to_mutate.values():
-                    continue
-                name = self.graph.add_param(target, *_form(tensor, target))
-                first_name[id(tensor)] = Pair(self.b, whole=name) if tensor.is_complex() else name
-                self.params.append((target, kind != "PARAMETER"))
-            self.b.env[node] = first_name[id(tensor)]
-        by_fqn = {fqn: self.b.env[node] for node, fqn in self.b.fqn.items() if node in self.b.env}
-        self.b.cumulative = {k: by_fqn[v] for k, v in self.cumulative.items() if v in by_fqn}
-
-    def _user_input(self, node):
-        value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
-            if isinstance(value, (torch.SymInt, torch.SymFloat)):
-                raise _core.UnsupportedOpError(f"number argument {node.name!r} was made symbolic by torch.export")
-            return
-        shape = _shape(value)
-        name = self.graph.add_input(node.name, *_form(value, node.name))
-        self.b.env[node] = Pair(self.b, whole=name) if value.is_complex() else name
-        for axis, size in enumerate(shape):
-            if isinstance(size, str):
-                self.b.symbols.setdefault(size, (name, axis))
-        self.inputs.append(self.leaf_of[node.name])
-        self.shapes.append(shape)
-
-    def _tensor(self, target):
-        """The tensor of that name, whose values may change between calls; None for a constant."""
-        found, lifted = _attribute(self.module, target), self.program.constants.get(target)
-        if found and isinstance(found[0], torch.Tensor) and (lifted is None or lifted is found[0]):
-            return found[0]
-        if lifted is None or target in self.literals:
-            return None
-        return self.outside.setdefault(target, lifted)
-
-    def _constant(self, node, target):
-        tensor = self.program.constants.get(target)
-        if tensor is None:
-            tensor = self.program.state_dict[target]
-        tensor = tensor.detach().cpu()
-        if tensor.dtype == torch.bfloat16:
-            return self.b.const(tensor.float().numpy(), torch.bfloat16)
-        plain = real_form(tensor)
-        _onnx_dtype(plain.dtype, target)
-        name = self.graph.add_const(target or node.name, np.ascontiguousarray(plain.numpy()).reshape(plain.shape))
-        return Pair(self.b, whole=name) if tensor.is_complex() else name
-
-    # outputs
-    def _collect_outputs(self):
-        mutated, changed, reach_of_changed = dict(self.b.mutated), [], []
-        for (spec, value), shape, reach in zip(outputs(self.program), self.output_shapes, self.output_reach):
-            kind = spec.kind.name
-            if kind == "USER_OUTPUT":
-                self.outputs.append(self._user_output(value, shape))
-                self._note_reach(self.outputs[-1], reach)
-            elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
-                mutated[spec.target] = self.b.real_form(value)
-            elif kind == "USER_INPUT_MUTATION":
-                changed.append((self.b.real_form(value), self.leaf_of[spec.target]))
-                reach_of_changed.append(reach)
-            else:
-                raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
-        # torch passes no gradient through statistics either
-        self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
-        self.changed = [(self._output(name), leaf, name not in self.b.stopped) for name, leaf in changed]
-        for (index, _, _), reach in zip(self.changed, reach_of_changed):
-            self._note_reach(index, reach)
-        self.checks = [(self._output(name), message) for name, message in self.b.checks]
-
-    def _note_reach(self, output, places):
-        index = output.index if isinstance(output, Complex) else output
-        if type(index) is int:
-            held = [self.b.env.get(node) for k, node in enumerate(placeholders(self.program)) if k in places]
-            names = [value.whole() if isinstance(value, Pair) else value for value in held]
-            self.reach.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
-
-    def _user_output(self, value, shape):
-        if not isinstance(value, torch.fx.Node):
-            return Fixed(value)
-        if value.op == "placeholder" and value.name in self.leaf_of:
-            return Passed(self.leaf_of[value.name])
-        if isinstance(self.b.env[value], Pair):
-            return Complex(self._output(self.b.real_form(value)))
-        if not isinstance(value.meta["val"], torch.Tensor):
-            return Number(self._output(self.b(value)))
-        have = shape if shape is None else dims(value)
-        if have is not None and len(shape) != len(have):  # some decompositions of torch forget an axis or leave one
-            if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
-                raise _unsupported(value, f"its decomposition has extents {have} instead of {shape}")
-            return self._output(self.b.reshape(self.b(value), shape))
-        return self._output(self.b(value))
-
-    def _output(self, name):
-        """Index of a graph output; a value that is no node's result, or is already one, is not marked twice."""
-        if name in self.position:
-            return self.position[name]
-        if self.graph.info(name)[2] in ("input", "param", "const"):
-            marked = self.b.op("Identity", name)
-        else:
-            marked = name
-        self.graph.mark_output(marked)
-        self.position[name] = len(self.position)
-        return self.position[name]
-
-    def _transients(self):
-        values = [v for held in self.b.env.values() for v in (held if isinstance(held, (list, tuple)) else [held])]
-        names = dict.fromkeys(v for v in values if isinstance(v, str) and self.graph.info(v)[2] == "temp")
-        return [(name, self._output(name)) for name in names]
-
-    def _reach(self, transients):
-        everything = {*self.graph.inputs, *self.graph.params}
-        reach = {**dict.fromkeys([index for _, index in transients], everything), **self.reach}
-        return [frozenset(reach.get(index, ())) for index in range(len(self.position))]
-
-    def result(self, debug):
-        guard = Guard(self.program, self.conditions, self.shapes)
-        transients = self._transients() if debug else []
-        return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
-                       inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
-                       changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
-                       transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
-                       outside=self.outside, reach=self._reach(transients))
-
-
-def _ties(module, params):
-    """[(name of a graph param, another name of the same tensor)]."""
-    names = {}
-    for name, tensor in chain(module.named_parameters(remove_duplicate=False),
-                              module.named_buffers(remove_duplicate=False)):
-        names.setdefault(id(tensor), []).append(name)
-    groups = {group[0]: group for group in names.values() if len(group) > 1}
-    return [(name, other) for name, _ in params for group in groups.values() if name in group
-            for other in group if other != name]
-
-
-def _attribute(module, path):
-    """(owner's value,) at a qualified name, or () if the module has none there."""
-    try:
-        return (operator.attrgetter(path)(module),)
-    except AttributeError:
-        return ()
-
-
-def _shape(tensor):
-    return [d if isinstance(d, int) else str(d) for d in map(extent, tensor.shape)]
-
-
-def _form(tensor, name):
-    """(ONNX dtype, extents) of a tensor in a graph."""
-    real, pair = (tensor.dtype.to_real(), [2]) if tensor.is_complex() else (tensor.dtype, [])
-    return _onnx_dtype(real, name), [*_shape(tensor), *pair]
-
-
-def _onnx_dtype(dtype, name):
-    if dtype not in ONNX_DTYPE:
-        raise _core.DTypeError(f"tensor {name!r} has type {dtype}, which the compiler does not know")
-    return ONNX_DTYPE[dtype]

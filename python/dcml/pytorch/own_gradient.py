@@ -132,11 +132,9 @@ _HOOKS = [(torch.Tensor, name) for name in ("register_hook", "register_post_accu
 _REDIRECTED = "captured_apply"
 
 
-class _Redirecting:
+def _redirecting(cls, *args, **kwargs):
     """Code for Function.apply, in whose place it also serves names bound to it before, as in ``f = Round.apply``."""
-    def apply(cls, *args, **kwargs):
-        __class__  # noqa: B018, F821  (the same free variables as in torch)
-        return captured_apply(cls, *args, **kwargs)  # noqa: F821  (found among the globals of torch.autograd.function)
+    return captured_apply(cls, *args, **kwargs)  # noqa: F821  (found among the globals of torch.autograd.function)
 
 
 @contextlib.contextmanager
@@ -159,7 +157,7 @@ def own_gradients():
 
     try:
         _APPLY.__globals__[_REDIRECTED] = apply
-        _APPLY.__code__ = _Redirecting.apply.__code__
+        _APPLY.__code__ = _redirecting.__code__.replace(co_freevars=_APPLY.__code__.co_freevars)
         for owner, name, _, plain in kept:
             setattr(owner, name, guarded(name, plain))
         yield

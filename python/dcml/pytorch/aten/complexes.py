@@ -9,7 +9,7 @@ import math
 import torch
 from torch.utils import _pytree as pytree
 
-from .builder import TABLE, Decline, Pair, meta, norm_axes, norm_axis, rank, row, static_dims
+from .builder import TABLE, Decline, Pair, meta, norm_axis, rank, row, static_dims
 
 aten = torch.ops.aten
 DECOMPOSED = {}  # overload -> its decomposition for complex values; NotImplemented where all are real
