@@ -281,6 +281,8 @@ static void a_gradient_of_its_own_is_taken_as_it_is(void) {
 static void ties_kinks_and_zeros_follow_pytorch(void) {
   expect_gradient(X "[4]" Y "Y = ReduceMax@18(X) {keepdims = 0} }", (double[]){1, 3, 3, 2}, (double[]){0, 0.5, 0.5, 0}, 4);
   expect_gradient(X "[1, 1, 4]" Y "Y = MaxPool@12(X) {kernel_shape = ints [2]} }", (double[]){2, 2, 2, 1}, (double[]){1, 1, 1, 0}, 4);
+  expect_gradient(X "[2]" Y "Y = ReduceL2@18(X) {keepdims = 0} }", (double[]){0, 0}, (double[]){0, 0}, 2);
+  expect_gradient(X "[2]" Y "Y = ReduceL2@18(X) {keepdims = 0} }", (double[]){3, 4}, (double[]){0.6, 0.8}, 2);
   expect_gradient(X "[3]" Y "Y = Relu@14(X) }", (double[]){-1, 0, 2}, (double[]){0, 0, 1}, 3);
   expect_gradient(X "[3]" Y "Y = ReduceProd@18(X) {keepdims = 0} }", (double[]){0, 3, 2}, (double[]){6, 0, 0}, 3);
   expect_gradient(X "[3]" Y "Y = ReduceProd@18(X) {keepdims = 0} }", (double[]){0, 0, 2}, (double[]){0, 0, 0}, 3);

@@ -25,7 +25,7 @@ def follow(net, batches, loss_of, optimizer):
             steps.step()
             losses[-1].append(loss.item())
     found, want = map(torch.tensor, losses)
-    assert len(want) == STEPS and want[-20:].mean() < 0.7 * want[:20].mean(), "eager itself learns nothing"
+    assert len(want) == STEPS and want[-20:].mean() < 0.8 * want[:20].mean(), "eager itself learns nothing"
     gap = (found - want).abs()
     assert gap.max() < TOLERANCE, f"step {gap.argmax()}: {found[gap.argmax()]} instead of {want[gap.argmax()]}"
 
@@ -50,7 +50,8 @@ class Transformer(nn.Module):
     def __init__(self, symbols=128, width=32, context=24):
         super().__init__()
         self.symbols, self.places = nn.Embedding(symbols, width), nn.Parameter(torch.randn(context, width) * 0.1)
-        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+        # smooth: where a ReLU flips by the last bit, two runs of eager part too
+        layer = nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(width, symbols)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))

@@ -115,16 +115,15 @@ def _(b, n, x, order=2, axes=None, keepdim=False, dtype=None):
 
 
 def _norm(b, name, order, axes, keepdim, dtype):
-    if order == 1:
-        return reduce(b, "ReduceL1", name, axes, keepdim)
+    if order in (1, 2):
+        return reduce(b, f"ReduceL{int(order)}", name, axes, keepdim)
     size, zero = b.op("Abs", name), b.const(0, dtype)
     if order in (float("inf"), float("-inf")):
         return reduce(b, "ReduceMax" if order > 0 else "ReduceMin", size, axes, keepdim)
     if order == 0:
         flags = b.cast(b.op("Not", b.op("Equal", name, zero)), torch.bool, dtype)
         return reduce(b, "ReduceSum", flags, axes, keepdim)
-    total = (reduce(b, "ReduceSumSquare", name, axes, keepdim) if order == 2 else
-             reduce(b, "ReduceSum", b.op("Pow", size, b.const(order, dtype)), axes, keepdim))
+    total = reduce(b, "ReduceSum", b.op("Pow", size, b.const(order, dtype)), axes, keepdim)
     if order < 0:
         return b.op("Pow", total, b.const(1 / order, dtype))
     none = b.op("Equal", total, zero)  # where the gradient is 0
