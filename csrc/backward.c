@@ -236,7 +236,7 @@ bool dc_backward_needs(const dc_backward_run *run, uint32_t k) {
   const dc_plan_handle *plan = run->call->plan;
   return plan->wrt[k].gradient && plan->first_part[k] == run->part && !(run->hands_on && plan->copy_step[k]);
 }
-bool dc_backward_completes(const dc_backward_run *run, uint32_t k) { return run->call->plan->ready_part[k] == run->part; }
+uint32_t dc_backward_part(const dc_backward_run *run) { return run->part; }
 
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data) { run->buffers[run->call->plan->wrt[k].gradient] = data; }
 

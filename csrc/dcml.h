@@ -91,12 +91,12 @@ void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output
  * in order; arrays as given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
- * After it: the gradients that `completes` named before it are final, and the pass does not touch them again. */
+ * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again. */
 typedef struct dc_backward_run dc_backward_run;
 DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out);
 bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
-bool dc_backward_completes(const dc_backward_run *run, uint32_t k);
+uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data);
 /* The caller hands on what dc_call_copied names instead of having it copied: those gradients need no buffer. */
 void dc_backward_hand_on(dc_backward_run *run);

@@ -38,34 +38,6 @@ bool dc_own_is(const dc_graph *graph, dc_nid node) {
 
 /* ---- what belongs to the backward pass ---- */
 
-typedef struct {
-  const dc_graph *graph;
-  const bool *set; /* by buffer */
-  bool *add;       /* by buffer, or NULL */
-  dc_use use;
-  bool found;
-} look;
-
-static void visit(void *context, dc_cid c, dc_use use, dc_nid by) {
-  look *l = context;
-  dc_cid root = dc_container_root(l->graph, c);
-  (void)by;
-  if (use != l->use) return;
-  if (l->set) l->found |= l->set[root];
-  if (l->add) l->add[root] = true;
-}
-
-static bool touches(const dc_graph *g, dc_nid node, dc_use use, const bool *set) {
-  look l = {g, set, NULL, use, false};
-  dc_node_uses(g, node, visit, &l);
-  return l.found;
-}
-
-static void add_touched(const dc_graph *g, dc_nid node, dc_use use, bool *set) {
-  look l = {g, NULL, set, use, false};
-  dc_node_uses(g, node, visit, &l);
-}
-
 /* A border becomes the identity that it is for the forward pass. */
 static void note_border(dc_reverse *r, dc_nid id) {
   dc_library *lib = &dc_node_at(r->graph, id)->lib;
@@ -82,9 +54,9 @@ static void find_dependent(dc_reverse *r, const dc_scope *nodes) {
   for (uint32_t k = 0; k < nodes->n; k++) {
     dc_nid id = nodes->v[k];
     bool is_border = dc_own_is(r->graph, id), is_seed = is_border && dc_node_at(r->graph, id)->lib.n_in == 1;
-    if (is_seed) add_touched(r->graph, id, DC_USE_WRITE, own->seed);
+    if (is_seed) dc_node_mark(r->graph, id, DC_USE_WRITE, own->seed);
     else if (is_border) note_border(r, id);
-    if (is_seed || touches(r->graph, id, DC_USE_READ, own->dependent)) add_touched(r->graph, id, DC_USE_WRITE, own->dependent);
+    if (is_seed || dc_node_touches(r->graph, id, DC_USE_READ, own->dependent)) dc_node_mark(r->graph, id, DC_USE_WRITE, own->dependent);
   }
 }
 
@@ -98,8 +70,8 @@ void dc_own_prepare(dc_reverse *r, dc_scope *nodes) {
   find_dependent(r, nodes);
   dc_scope left = {0};
   for (uint32_t k = 0; k < nodes->n; k++) { /* also what only prepares a buffer that others add to */
-    if (touches(r->graph, nodes->v[k], DC_USE_WRITE, own->seed)) continue;
-    dc_scope *to = touches(r->graph, nodes->v[k], DC_USE_WRITE, own->dependent) ? &own->piece : &left;
+    if (dc_node_touches(r->graph, nodes->v[k], DC_USE_WRITE, own->seed)) continue;
+    dc_scope *to = dc_node_touches(r->graph, nodes->v[k], DC_USE_WRITE, own->dependent) ? &own->piece : &left;
     dc_scope_push(r->graph, to, nodes->v[k]);
   }
   own->emitted = DC_NEW_ARRAY(&r->arena, bool, own->piece.n);
@@ -121,8 +93,8 @@ static bool *find_needs(dc_reverse *r, dc_cid gradient, bool *wanted) {
   bool *needs = DC_NEW_ARRAY(&r->arena, bool, r->n);
   needs[dc_container_root(r->graph, gradient)] = true;
   for (uint32_t k = own->piece.n; k-- > 0;) {
-    wanted[k] = touches(r->graph, own->piece.v[k], DC_USE_WRITE, needs);
-    if (wanted[k]) add_touched(r->graph, own->piece.v[k], DC_USE_READ, needs);
+    wanted[k] = dc_node_touches(r->graph, own->piece.v[k], DC_USE_WRITE, needs);
+    if (wanted[k]) dc_node_mark(r->graph, own->piece.v[k], DC_USE_READ, needs);
   }
   return needs;
 }

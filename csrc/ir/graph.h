@@ -221,6 +221,11 @@ dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, 
 typedef enum { DC_USE_READ = 1, DC_USE_WRITE = 2 } dc_use;
 typedef void (*dc_use_fn)(void *context, dc_cid container, dc_use use, dc_nid by);
 void dc_node_uses(const dc_graph *graph, dc_nid node, dc_use_fn visit, void *context);
+/* By dc_container_root: does the node use (DC_USE_READ, DC_USE_WRITE or both) a buffer of a set; adds what it uses to one. */
+bool dc_node_touches(const dc_graph *graph, dc_nid node, unsigned uses, const bool *buffers);
+void dc_node_mark(const dc_graph *graph, dc_nid node, unsigned uses, bool *buffers);
+/* The same for one buffer. */
+bool dc_node_touches_one(const dc_graph *graph, dc_nid node, unsigned uses, dc_cid buffer);
 /* Visits every tasklet under a node with the enclosing maps, outermost first. */
 typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps);
 DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);

@@ -50,6 +50,41 @@ void dc_node_uses(const dc_graph *graph, dc_nid node, dc_use_fn visit, void *con
   uses(&w, node, false);
 }
 
+typedef struct {
+  const dc_graph *graph;
+  unsigned uses;
+  const bool *set; /* by buffer, or NULL */
+  bool *add;       /* by buffer, or NULL */
+  dc_cid one;      /* 0: none */
+  bool found;
+} touch_search;
+
+static void note_touch(void *context, dc_cid c, dc_use use, dc_nid by) {
+  touch_search *t = context;
+  dc_cid root = dc_container_root(t->graph, c);
+  (void)by;
+  if (!(use & t->uses)) return;
+  t->found |= root == t->one || (t->set && t->set[root]);
+  if (t->add) t->add[root] = true;
+}
+
+bool dc_node_touches(const dc_graph *graph, dc_nid node, unsigned uses, const bool *buffers) {
+  touch_search t = {graph, uses, .set = buffers};
+  dc_node_uses(graph, node, note_touch, &t);
+  return t.found;
+}
+
+void dc_node_mark(const dc_graph *graph, dc_nid node, unsigned uses, bool *buffers) {
+  touch_search t = {graph, uses, .add = buffers};
+  dc_node_uses(graph, node, note_touch, &t);
+}
+
+bool dc_node_touches_one(const dc_graph *graph, dc_nid node, unsigned uses, dc_cid buffer) {
+  touch_search t = {graph, uses, .one = buffer};
+  dc_node_uses(graph, node, note_touch, &t);
+  return t.found;
+}
+
 enum { MAX_MAP_DEPTH = 64 };
 
 static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {

@@ -80,22 +80,8 @@ static double reads_of_each(const search *s, const place *p, dc_ex read) {
   return times;
 }
 
-typedef struct {
-  const search *s;
-  dc_cid root;
-  bool written;
-} write_search;
-
-static void note_write(void *context, dc_cid c, dc_use use, dc_nid by) {
-  write_search *w = context;
-  (void)by;
-  w->written |= use == DC_USE_WRITE && dc_container_root(w->s->graph, c) == w->root;
-}
-
 static bool is_written_here(const search *s, dc_cid c) {
-  write_search w = {s, dc_container_root(s->graph, c), false};
-  dc_node_uses(s->graph, s->top, note_write, &w);
-  return w.written;
+  return dc_node_touches_one(s->graph, s->top, DC_USE_WRITE, dc_container_root(s->graph, c));
 }
 
 static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other) {

@@ -31,40 +31,22 @@ static void make_views(dc_ops *ops, dc_graph *graph, dc_scope *scope) {
 
 /* ---- dead nodes ---- */
 
-typedef struct {
-  dc_graph *graph;
-  bool *live; /* by container */
-  bool needed;
-  bool mark;
-} liveness;
-
-static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
-  liveness *l = context;
-  dc_cid root = dc_container_root(l->graph, c);
-  (void)by;
-  if (!l->mark && use == DC_USE_WRITE && l->live[root]) l->needed = true;
-  if (l->mark && use == DC_USE_READ) l->live[root] = true;
-}
-
 static void drop_dead(dc_graph *graph) {
-  liveness l = {.graph = graph, .live = calloc(graph->containers.n, 1)};
-  if (!l.live) abort();
+  bool *live = calloc(graph->containers.n, 1); /* by buffer */
+  if (!live) abort();
   for (dc_cid c = 1; c < graph->containers.n; c++)
-    if (dc_cont(graph, c)->is_output || dc_cont(graph, c)->role == DC_ROLE_SAVED) l.live[dc_container_root(graph, c)] = true;
+    if (dc_cont(graph, c)->is_output || dc_cont(graph, c)->role == DC_ROLE_SAVED) live[dc_container_root(graph, c)] = true;
   for (uint32_t s = graph->states.n; s-- > 0;) {
     dc_scope *scope = &graph->states.v[s].scope;
     uint32_t at = scope->n;
     for (uint32_t k = scope->n; k-- > 0;) {
-      l.needed = l.mark = false;
-      dc_node_uses(graph, scope->v[k], look, &l);
-      if (!l.needed) continue;
-      l.mark = true;
-      dc_node_uses(graph, scope->v[k], look, &l);
+      if (!dc_node_touches(graph, scope->v[k], DC_USE_WRITE, live)) continue;
+      dc_node_mark(graph, scope->v[k], DC_USE_READ, live);
       scope->v[--at] = scope->v[k];
     }
     scope->v += at, scope->n -= at, scope->cap -= at;
   }
-  free(l.live);
+  free(live);
 }
 
 /* ---- identities ---- */

@@ -77,22 +77,8 @@ static bool find_slice(sink *s, const dc_accesses *accesses, dc_param time) {
   return s->at != 0;
 }
 
-typedef struct {
-  const dc_graph *graph;
-  dc_cid root;
-  bool used;
-} use_search;
-
-static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
-  use_search *u = context;
-  (void)use, (void)by;
-  u->used |= dc_container_root(u->graph, c) == u->root;
-}
-
 static bool uses(const dc_graph *graph, dc_nid node, dc_cid root) {
-  use_search u = {graph, root, false};
-  dc_node_uses(graph, node, note_use, &u);
-  return u.used;
+  return dc_node_touches_one(graph, node, DC_USE_READ | DC_USE_WRITE, root);
 }
 
 static uint32_t first_user(const sink *s, const dc_scope *scope, uint32_t from) {

@@ -189,24 +189,22 @@ static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
   (void)unused;
   if (self->running || dc_backward_done(self->run))
     return PyErr_Format(state->errors[DC_ERR_VALUE], self->running ? "the backward pass is running" : "the backward pass has ended");
-  uint32_t n_wrt = self->call->function->n_wrt, n = 0;
-  for (uint32_t k = 0; k < n_wrt; k++) n += dc_backward_completes(self->run, k);
+  const dc_call *call = &self->call->call;
+  uint32_t n_wrt = self->call->function->n_wrt, part = dc_backward_part(self->run), n = 0;
+  for (uint32_t k = 0; k < n_wrt; k++) n += dc_call_ready(call, k) == part;
   PyObject *out = make_gradients(self) ? NULL : PyTuple_New(n);
   if (!out) return NULL;
-  bool small[64], *complete = n_wrt <= 64 ? small : PyMem_Calloc(n_wrt, sizeof *complete);
-  if (!complete) return Py_DECREF(out), PyErr_NoMemory();
-  for (uint32_t k = 0; k < n_wrt; k++) complete[k] = dc_backward_completes(self->run, k);
   dc_status status;
   self->running = true;
-  WITHOUT_GIL_UNLESS(dc_binding_is_brief(self->call->call.backward), status = dc_backward_next(self->run));
+  WITHOUT_GIL_UNLESS(dc_binding_is_brief(call->backward), status = dc_backward_next(self->run));
   self->running = false;
   bool taken = true;
   for (uint32_t k = 0, at = 0; k < n_wrt; k++) {
-    PyObject *gradient = complete[k] ? take(self, k) : NULL;
-    taken &= gradient || !complete[k];
-    if (complete[k]) PyTuple_SET_ITEM(out, at++, gradient);
+    if (dc_call_ready(call, k) != part) continue;
+    PyObject *gradient = take(self, k);
+    taken &= gradient != NULL;
+    PyTuple_SET_ITEM(out, at++, gradient);
   }
-  if (complete != small) PyMem_Free(complete);
   if (!status && taken) return out;
   Py_DECREF(out);
   if (status) raise_status(state, status);

@@ -2,7 +2,7 @@
 import numpy as np
 import torch
 
-from .builder import (TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
+from .builder import (TABLE, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
                       used_outputs)
 
 
