@@ -47,15 +47,27 @@ DISTRIBUTIONS = {
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_distributions_check_their_arguments_inside_the_graph(name):
+def test_distributions_check_their_arguments_inside_the_graph(name, validated):
     check(*DISTRIBUTIONS[name])
 
 
-def test_a_distribution_outside_its_domain_is_an_error_at_each_call():
-    module = DaceModule(Head(lambda y: dist.Normal(y, y).log_prob(y)))
+@pytest.fixture
+def validated(monkeypatch):  # torch.compile switches validation off for the whole process at its first use
+    monkeypatch.setattr(dist.Distribution, "_validate_args", True)
+
+
+def test_a_distribution_outside_its_domain_is_an_error_at_each_call(validated):
+    module = DaceModule(Head(lambda y: dist.Normal(y, -y.abs()).log_prob(y)))
     for _ in range(3):
         with pytest.raises(ValueError, match="outside its domain"):
             module(torch.randn(5, 3))
+
+
+def test_a_distribution_is_not_validated_where_torch_does_not(validated, monkeypatch):
+    monkeypatch.setattr(dist.Distribution, "_validate_args", False)
+    module, x = DaceModule(Head(lambda y: dist.Normal(y, -y.abs()).log_prob(y))), torch.randn(5, 3)
+    for _ in range(3):
+        torch.testing.assert_close(module(x), module.model(x), equal_nan=True)
 
 
 class Lazy(nn.Module):
