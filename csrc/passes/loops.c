@@ -52,19 +52,32 @@ uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope) {
 
 /* ---- order ---- */
 
-/* How many accesses move by one element with p; writes count twice. */
-static uint32_t unit_strides(dc_graph *graph, const dc_accesses *accesses, dc_param p) {
-  uint32_t score = 0;
-  for (uint32_t k = 0; k < accesses->n; k++) {
-    const dc_access *a = &accesses->v[k];
-    uint32_t rank = a->element ? dc_ex_node(&graph->pool, a->element)->nargs : 0;
-    dc_ex coefficient, rest;
-    int64_t one;
-    if (!rank || dc_cont(graph, a->container)->strides) continue;
-    if (!dc_ix_split(&graph->pool, dc_ex_arg(&graph->pool, a->element, rank - 1), p, &coefficient, &rest)) continue;
-    if (dc_ex_is_int(&graph->pool, coefficient, &one) && one == 1) score += a->writes ? 2 : 1;
-  }
-  return score;
+/* What the accesses do as p advances: stay, move by one element, or jump; writes count twice. */
+typedef struct {
+  uint32_t units, jumps;
+} moves;
+
+static void note_moves(dc_graph *graph, const dc_access *a, dc_param p, moves *m) {
+  uint32_t rank = a->element ? dc_ex_node(&graph->pool, a->element)->nargs : 0, weight = a->writes ? 2 : 1;
+  dc_ex coefficient, rest;
+  int64_t step;
+  if (!rank || !dc_ex_uses_param(&graph->pool, a->element, p)) return;
+  bool is_unit = !dc_cont(graph, a->container)->strides &&
+                 dc_ix_split(&graph->pool, dc_ex_arg(&graph->pool, a->element, rank - 1), p, &coefficient, &rest) &&
+                 dc_ex_is_int(&graph->pool, coefficient, &step) && step == 1;
+  *(is_unit ? &m->units : &m->jumps) += weight;
+}
+
+static moves moves_along(dc_graph *graph, const dc_accesses *accesses, dc_param p) {
+  moves m = {0};
+  for (uint32_t k = 0; k < accesses->n; k++) note_moves(graph, &accesses->v[k], p, &m);
+  return m;
+}
+
+/* A read that stays costs nothing, so that vectors of each channel do not outvote the image. */
+static bool is_better(moves a, moves b) {
+  if (!a.units) return false;
+  return !b.units || a.jumps < b.jumps || (a.jumps == b.jumps && a.units > b.units);
 }
 
 /* No other parameter of the map has p in its range, so that p may become the last. */
@@ -87,16 +100,17 @@ static bool order_params(dc_graph *graph, dc_nid id) {
   dc_accesses accesses = {0};
   dc_map map = dc_node_at(graph, id)->map;
   dc_access_collect(graph, &arena, id, false, &accesses);
-  uint32_t last = map.n_params - 1, best = last, most = unit_strides(graph, &accesses, map.params[last]);
+  uint32_t last = map.n_params - 1, best = last;
+  moves least = moves_along(graph, &accesses, map.params[last]);
   for (uint32_t k = 0; k < last; k++) {
-    uint32_t score = unit_strides(graph, &accesses, map.params[k]);
-    if (score > most && is_free(graph, &map, map.params[k])) most = score, best = k;
+    moves m = moves_along(graph, &accesses, map.params[k]);
+    if (is_better(m, least) && is_free(graph, &map, map.params[k])) least = m, best = k;
   }
   dc_param chosen = map.params[best];
   for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
   map.params[last] = chosen;
   dc_arena_free(&arena);
-  return most > 0;
+  return least.units > 0;
 }
 
 uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
