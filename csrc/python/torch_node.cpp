@@ -109,6 +109,11 @@ class CompiledBackward : public torch::autograd::Node {
 
   std::string name() const override { return "CompiledBackward"; }
 
+  void will_release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_last_run_ = true;
+  }
+
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& variable : saved_) variable.reset_data();
@@ -149,6 +154,7 @@ class CompiledBackward : public torch::autograd::Node {
     Gil gil;
     at::AutoGradMode off(false);
     THPObjectPtr pass(is_first_ ? start(grads) : pass_of(grads));
+    if (is_last_run_ && pass) call_.reset(); /* while this thread has the GIL */
     THPObjectPtr made(pass ? PyObject_CallMethodNoArgs(pass, names().next) : nullptr);
     if (!made) rethrow();
     variable_list results((size_t)PyTuple_GET_SIZE(made.get()));
@@ -162,7 +168,7 @@ class CompiledBackward : public torch::autograd::Node {
 
   std::mutex mutex_; /* two threads may run the backward of one graph */
   Reference call_;
-  bool is_first_ = true, has_later_;
+  bool is_first_ = true, has_later_, is_last_run_ = false;
   std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
   std::vector<torch::autograd::SavedVariable> saved_;
 };

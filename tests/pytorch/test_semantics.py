@@ -317,6 +317,48 @@ def test_hooks_on_parameters_results_and_modules_run():
         close(value, dict(logs[1])[name])
 
 
+CHANGES = {
+    "forward hook": lambda m: m.register_forward_hook(lambda _, args, y: 2 * y),
+    "forward pre hook": lambda m: m.register_forward_pre_hook(lambda _, args: (2 * args[0],)),
+    "backward hook": lambda m: m.register_full_backward_hook(lambda _, given, grads: (2 * given[0],)),
+    "backward pre hook": lambda m: m.register_full_backward_pre_hook(lambda _, grads: (2 * grads[0],)),
+    "hook of all modules": lambda m: nn.modules.module.register_module_forward_hook(
+        lambda module, args, y: 2 * y if module is m else y),
+    "forward of the instance": lambda m: setattr(m, "forward", lambda x, was=m.forward: 2 * was(x)),
+    "compile": lambda m: m.compile(backend=lambda graph, inputs: lambda *given: [2 * y for y in graph(*given)]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_put_around_a_module_after_many_calls_is_seen(name):
+    found = []
+    for module in twins():
+        def step(x):
+            y = module(x)
+            return y.detach().clone(), *torch.autograd.grad(y.sum(), [x, module.b.weight])
+        for seed in range(5):
+            torch.manual_seed(seed)
+            x = torch.randn(5, 3, requires_grad=True)
+            step(x)
+        handle = CHANGES[name](module)
+        found.append([step(x), step(x)])
+        if handle is not None:
+            handle.remove()
+            found[-1].append(step(x))
+    close(*found)
+
+
+def test_a_subclass_may_wrap_forward():
+    class Doubled(DaceModule):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    plain, x = Two(), torch.randn(5, 3)
+    module = Doubled(plain)
+    for _ in range(5):
+        close(module(x), 2 * plain(x))
+
+
 def test_hooks_of_children_run():
     compiled, plain = twins()
     compiled.a.register_forward_hook(lambda m, args, out: out * 2)

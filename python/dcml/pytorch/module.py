@@ -24,7 +24,7 @@ from .autograd import apply_in_python, forward_level, modes
 from .capture import LOCK, bind_arguments, capture, traced_elsewhere
 from .report import explain, mark_range, page
 from .results import real_form
-from .state import ModuleState, frozen
+from .state import GLOBAL_HOOKS, HOOKS, ModuleState, frozen
 
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
@@ -105,18 +105,24 @@ class DaceModule(torch.nn.Module):
         self.transients = []
 
     # -- calling --------------------------------------------------------------------------------
-    __call__ = torch.nn.Module.__call__  # torch.export patches that of the base class, for all threads
+    def __call__(self, *args, **kwargs):
+        """As that of any module; where a call is like the last one and nothing hooks into it, in a third of the time."""
+        recent = self._recent
+        if recent is None or recent.check is None or kwargs or torch.compiler.is_compiling():
+            return _call_module(self, *args, **kwargs)
+        try:
+            results = recent.check(*args)
+        except (_core.DTypeError, _core.ShapeError):
+            results = NotImplemented
+        if results is NotImplemented:
+            return _call_module(self, *args, **kwargs)
+        return recent.finish(results, args)
 
     def forward(self, *args, **kwargs):
         """Runs the module; the arguments and the result are those of the wrapped module."""
         if torch.compiler.is_compiling() and not traced_elsewhere():
             return self.model(*args, **kwargs)
-        recent = self._recent
         try:
-            if recent is not None and recent.check is not None and not kwargs:
-                results = recent.check(*args)
-                if results is not NotImplemented:
-                    return recent.finish(results, args)
             return self._run(args, kwargs)
         except (_core.DTypeError, _core.ShapeError, _Outdated):
             reason = self._last is not None and self._last.outdated()
@@ -241,6 +247,8 @@ class DaceModule(torch.nn.Module):
         if "_ready" in own and name not in own and not any(name in vars(base) for base in type(self).__mro__):
             setattr(own["model"], name, value)
         else:
+            for plan in self._plans.values() if name in _OWN_CALL else ():
+                plan.check = None
             super().__setattr__(name, value)
 
     def __delattr__(self, name):
@@ -580,6 +588,8 @@ def _seed():
 
 
 _profiling = torch.autograd._profiler_enabled
+_call_module = torch.nn.Module.__call__  # torch.export patches it in the class, for all threads
+_OWN_CALL = {"forward", "_compiled_call_impl"}  # attributes of an instance that decide what a call of it does
 
 
 def _by_python(function, inputs):
@@ -654,13 +664,18 @@ class _Plan:
     def _make_check(self, function, args):
         """The core's check for calls like this one, or None where Python has to look at the arguments."""
         captured = self.captured
-        hidden = self.changed or not captured.owner.compile_torch_extension or self.complex
+        owner = captured.owner
+        hidden = self.changed or not owner.compile_torch_extension or self.complex
         hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
+        hidden = hidden or any(GLOBAL_HOOKS) or type(owner).forward is not DaceModule.forward
+        hidden = hidden or not _OWN_CALL.isdisjoint(vars(owner))
         if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
-        return _core.Fast(function, args, captured.slots, (*captured.owner._state.watched(), *ties), modes,
-                          captured.owner.backward, _seed if self.seed else None)
+        hooks = {name: vars(owner)[name] for name in HOOKS}
+        unhooked = [*[(vars(owner), *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
+        return _core.Fast(function, args, captured.slots, (*owner._state.watched(), *ties, *unhooked), modes,
+                          owner.backward, _seed if self.seed else None)
 
     def finish(self, results, leaves):
         """The module's result and side effects, from the results of the function."""

@@ -17,7 +17,7 @@ from torch.nn.modules import module as torch_module
 from .. import _core
 from .watch import PLAIN, Walk
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 GLOBAL_HOOKS = [value for name, value in vars(torch_module).items()
                  if name.startswith("_global_") and isinstance(value, dict)]
@@ -96,7 +96,7 @@ class ModuleState:
         walk.note(vars(module), name)
         attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else walk.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
-        hooks = [_pairs(getattr(module, table), walk, f"a hook of {name}") for table in _HOOKS]
+        hooks = [_pairs(getattr(module, table), walk, f"a hook of {name}") for table in HOOKS]
         return (id(module), type(module), _pairs(module._modules, walk, f"a child of {name}"), tuple(attributes),
                 walk.slots(module, self._reads, name), walk.attributes(type(module), self._reads), *hooks)
 
@@ -140,7 +140,7 @@ def reachable(module):
         for name, value in vars(m).items():
             if name not in _OWN:
                 yield value, f"{_name(m)}.{name}"
-        for table in _HOOKS:
+        for table in HOOKS:
             for hook in getattr(m, table).values():
                 yield hook, f"a hook of {_name(m)}"
 
