@@ -28,9 +28,15 @@ static inline double run_load(dc_dtype type, const void *data, int64_t k) {
   switch (type) {
     case DC_F32: return ((const float *)data)[k];
     case DC_F64: return ((const double *)data)[k];
-    case DC_I64: return (double)((const int64_t *)data)[k];
-    case DC_I32: return ((const int32_t *)data)[k];
     case DC_F16: return dc_f16_to_f32(((const uint16_t *)data)[k]);
+    case DC_BF16: return dc_bf16_to_f32(((const uint16_t *)data)[k]);
+    case DC_I64: return (double)((const int64_t *)data)[k];
+    case DC_U64: return (double)((const uint64_t *)data)[k];
+    case DC_I32: return ((const int32_t *)data)[k];
+    case DC_U32: return ((const uint32_t *)data)[k];
+    case DC_I16: return ((const int16_t *)data)[k];
+    case DC_U16: return ((const uint16_t *)data)[k];
+    case DC_I8: return ((const int8_t *)data)[k];
     default: return ((const uint8_t *)data)[k];
   }
 }

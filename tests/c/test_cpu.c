@@ -5,8 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/backend.h"
-#include "check.h"
+#include "graph_run.h"
 
 enum { MAX_SYMBOLS = 8 };
 
@@ -19,12 +18,6 @@ typedef struct {
 } example;
 
 static uint32_t next_random(uint32_t *state) { return *state = *state * 1664525u + 1013904223u; }
-
-static int64_t size_of(const dc_graph *g, dc_cid c, const int64_t *symbols) {
-  int64_t n = 1;
-  for (uint32_t d = 0; d < dc_cont(g, c)->rank; d++) n *= dc_ix_eval(&g->pool, dc_cont(g, c)->shape[d], symbols, NULL);
-  return n;
-}
 
 static void fill_random(dc_dtype type, void *data, int64_t n, uint32_t seed) {
   for (int64_t k = 0; k < n; k++) {
@@ -43,19 +36,6 @@ static void fill_random(dc_dtype type, void *data, int64_t n, uint32_t seed) {
   }
 }
 
-static double value_at(dc_dtype type, const void *data, int64_t k) {
-  switch (type) {
-    case DC_F32: return ((const float *)data)[k];
-    case DC_F64: return ((const double *)data)[k];
-    case DC_F16: return dc_f16_to_f32(((const uint16_t *)data)[k]);
-    case DC_BF16: return dc_bf16_to_f32(((const uint16_t *)data)[k]);
-    case DC_I64: case DC_U64: return (double)((const int64_t *)data)[k];
-    case DC_I32: case DC_U32: return ((const int32_t *)data)[k];
-    case DC_I16: case DC_U16: return ((const int16_t *)data)[k];
-    default: return ((const int8_t *)data)[k];
-  }
-}
-
 /* Memory for each container: views share that of what they view. */
 static void **make_buffers(const dc_graph *g, const int64_t *symbols) {
   void **buffers = calloc(g->containers.n, sizeof *buffers);
@@ -66,7 +46,7 @@ static void **make_buffers(const dc_graph *g, const int64_t *symbols) {
       buffers[c] = (char *)buffers[k->alias_of] + offset * dc_dtype_bytes((dc_dtype)k->dtype);
       continue;
     }
-    int64_t n = size_of(g, c, symbols);
+    int64_t n = run_elements(g, c, symbols);
     buffers[c] = calloc((size_t)(n + 16), (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
     if (k->data) memcpy(buffers[c], k->data, k->data_bytes);
     else fill_random((dc_dtype)k->dtype, buffers[c], n, c * 977);
@@ -94,13 +74,13 @@ static void compare(const dc_graph *g, const example *x, const int64_t *symbols,
   for (dc_cid c = 1; c < g->containers.n; c++) {
     const dc_container *k = dc_cont(g, c);
     if (k->storage == DC_STORE_REGISTER || k->alias_of) continue;
-    int64_t n = size_of(g, c, symbols), bad = -1;
+    int64_t n = run_elements(g, c, symbols), bad = -1;
     for (int64_t i = 0; i < n + 16 && bad < 0; i++) { /* beyond the end nothing may change */
-      double a = value_at((dc_dtype)k->dtype, got[c], i), b = value_at((dc_dtype)k->dtype, wanted[c], i);
+      double a = run_load((dc_dtype)k->dtype, got[c], i), b = run_load((dc_dtype)k->dtype, wanted[c], i);
       if (!(fabs(a - b) <= x->tolerance * (1 + fabs(b))) && !(isnan(a) && isnan(b)) && a != b) bad = i;
     }
     char detail[200];
-    if (bad >= 0) snprintf(detail, sizeof detail, "%s[%lld] = %.9g, not %.9g", dc_cont_name(g, c), (long long)bad, value_at((dc_dtype)k->dtype, got[c], bad), value_at((dc_dtype)k->dtype, wanted[c], bad));
+    if (bad >= 0) snprintf(detail, sizeof detail, "%s[%lld] = %.9g, not %.9g", dc_cont_name(g, c), (long long)bad, run_load((dc_dtype)k->dtype, got[c], bad), run_load((dc_dtype)k->dtype, wanted[c], bad));
     check_result(bad < 0, __FILE__, __LINE__, x->name, bad < 0 ? NULL : detail);
   }
 }

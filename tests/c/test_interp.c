@@ -1,8 +1,7 @@
 /* What a node means: small graphs and the numbers that the interpreter computes for them. */
 #include <math.h>
 
-#include "backends/backend.h"
-#include "check.h"
+#include "graph_run.h"
 
 enum { MAX_SYMBOLS = 4 };
 
@@ -14,31 +13,12 @@ typedef struct {
   int64_t symbols[MAX_SYMBOLS];
 } example;
 
-static double value_at(dc_dtype type, const void *data, int64_t k) {
-  switch (type) {
-    case DC_F32: return ((const float *)data)[k];
-    case DC_F64: return ((const double *)data)[k];
-    case DC_F16: return dc_f16_to_f32(((const uint16_t *)data)[k]);
-    case DC_BF16: return dc_bf16_to_f32(((const uint16_t *)data)[k]);
-    case DC_I64: return (double)((const int64_t *)data)[k];
-    case DC_I32: return ((const int32_t *)data)[k];
-    case DC_I8: return ((const int8_t *)data)[k];
-    default: return ((const uint8_t *)data)[k];
-  }
-}
-
-static int64_t elements(const dc_graph *g, dc_cid c, const int64_t *symbols) {
-  int64_t n = 1;
-  for (uint32_t d = 0; d < dc_cont(g, c)->rank; d++) n *= dc_ix_eval(&g->pool, dc_cont(g, c)->shape[d], symbols, NULL);
-  return n;
-}
-
 /* Memory for each container: constants are copied, everything else starts as garbage. */
 static void **make_buffers(const dc_graph *g, const int64_t *symbols) {
   void **buffers = calloc(g->containers.n, sizeof *buffers);
   for (dc_cid c = 1; c < g->containers.n; c++) {
     const dc_container *k = dc_cont(g, c);
-    size_t bytes = (size_t)elements(g, c, symbols) * (size_t)dc_dtype_bytes((dc_dtype)k->dtype);
+    size_t bytes = (size_t)run_elements(g, c, symbols) * (size_t)dc_dtype_bytes((dc_dtype)k->dtype);
     if (k->alias_of) continue;
     buffers[c] = malloc(bytes + 1);
     memset(buffers[c], 0x77, bytes);
@@ -62,8 +42,8 @@ static void free_buffers(const dc_graph *g, void **buffers) {
 static void print_outputs(const dc_graph *g, void *const *buffers, const int64_t *symbols, dc_text *out) {
   for (uint32_t k = 0; k < g->outputs.n; k++) {
     dc_cid c = g->outputs.v[k];
-    for (int64_t e = 0; e < elements(g, c, symbols); e++)
-      dc_text_printf(out, e ? " %.6g" : "%.6g", value_at((dc_dtype)dc_cont(g, c)->dtype, buffers[c], e));
+    for (int64_t e = 0; e < run_elements(g, c, symbols); e++)
+      dc_text_printf(out, e ? " %.6g" : "%.6g", run_load((dc_dtype)dc_cont(g, c)->dtype, buffers[c], e));
     dc_text_puts(out, k + 1 < g->outputs.n ? "\n" : "");
   }
 }

@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from captured import Call, check, run_capture
+from small import TiedEmbedding
 from torch import nn
 
 import dcml
@@ -87,16 +88,7 @@ def test_static_capture_of_a_module_that_fixes_its_batch():
 
 
 def test_tied_weights_are_one_parameter():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.emb = nn.Embedding(6, 4)
-            self.out = nn.Linear(4, 6, bias=False)
-            self.out.weight = self.emb.weight
-
-        def forward(self, x):
-            return self.out(self.emb(x))
-    made = check(Tied(), (torch.tensor([[1, 2], [3, 4]]),))
+    made = check(TiedEmbedding(), (torch.tensor([[1, 2], [3, 4]]),))
     assert len(made.params) == 1
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from small import TiedLayers
 from torch import nn
 
 import dcml
@@ -266,15 +267,7 @@ def test_floats_that_decide_are_captured_each_and_many_are_warned_about():
 
 
 def test_calls_with_tied_weights_are_checked_in_the_core():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
-            self.b.weight = self.a.weight
-
-        def forward(self, x):
-            return self.b(self.a(x))
-    module, x = DaceModule(Tied()), torch.ones(2, 3)
+    module, x = DaceModule(TiedLayers()), torch.ones(2, 3)
     for _ in range(3):
         module(x)
     assert module._recent.check is not None

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 import torch
+from small import TiedEmbedding
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -280,16 +281,7 @@ def test_without_backward_results_carry_no_gradient():
 
 
 def test_tied_weights_receive_the_sum_of_their_gradients():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.emb = nn.Embedding(6, 4)
-            self.out = nn.Linear(4, 6, bias=False)
-            self.out.weight = self.emb.weight
-
-        def forward(self, x):
-            return self.out(self.emb(x))
-    compiled, plain = twins(Tied)
+    compiled, plain = twins(TiedEmbedding)
     assert compiled.out.weight is compiled.emb.weight and len(list(compiled.parameters())) == 1
     assert list(compiled.state_dict()) == ["emb.weight", "out.weight"]
     for module in (compiled, plain):

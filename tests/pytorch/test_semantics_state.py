@@ -12,6 +12,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
+from small import TiedLayers
 from torch import nn
 
 import dcml
@@ -483,15 +484,7 @@ def test_parameters_of_another_shape_or_type_are_seen():
 
 
 def test_weights_that_are_untied_later_are_two():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
-            self.b.weight = self.a.weight
-
-        def forward(self, x):
-            return self.b(self.a(x))
-    compiled, plain = twins(Tied)
+    compiled, plain = twins(TiedLayers)
     x = torch.randn(2, 3)
     close(compiled(x), plain(x))
     compiled.b.weight = plain.b.weight = nn.Parameter(torch.ones(3, 3))
