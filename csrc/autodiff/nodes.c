@@ -42,6 +42,14 @@ static void clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_taskl
   dc_scope_push(r->graph, r->out, tasklet);
 }
 
+/* The value of a statement as its container holds it.  Inside a sequential loop what the backward reads is kept, never
+ * computed again, so that the result is as good as its operands; elsewhere fusion likes the operands better. */
+static dc_ex result_of(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t) {
+  dc_dtype type = (dc_dtype)dc_cont(r->graph, t->out)->dtype;
+  bool holds = nest->in_sequence && !t->wcr && !t->guard && !r->rewritten[t->out] && type == dc_ex_dtype(&r->graph->pool, t->value);
+  return holds ? dc_ex_read(&r->graph->pool, type, t->out, t->index, t->rank) : 0;
+}
+
 static dc_status reverse_tasklet(dc_reverse *r, const dc_nest *nest, dc_nid id) {
   dc_tasklet t = dc_node_at(r->graph, id)->tasklet;
   dc_pool *pool = &r->graph->pool;
@@ -52,7 +60,7 @@ static dc_status reverse_tasklet(dc_reverse *r, const dc_nest *nest, dc_nid id) 
   dc_partials partials = {0};
   bool clears = !t.wcr && (r->rewritten[t.out] || nest->in_sequence);
   if (clears) dc_gradient_owned(r, t.out);
-  DC_TRY(dc_scalar_partials(r, t.value, seed_of(r, &t), &partials));
+  DC_TRY(dc_scalar_partials(r, t.value, result_of(r, nest, &t), seed_of(r, &t), &partials));
   for (uint32_t k = 0; k < partials.n; k++) {
     partials.v[k].guard = dc_ex_and(pool, t.guard, partials.v[k].guard);
     DC_TRY(dc_emit_contribution(r, nest, &partials.v[k]));

@@ -103,7 +103,7 @@ static dc_status reverse_one(reduction *x, bool in_sequence) {
   if (x->t.wcr == DC_WCR_MAX || x->t.wcr == DC_WCR_MIN) guard = dc_ex_and(pool, guard, winner_guard(x));
   if (x->t.wcr == DC_WCR_PROD) seed = dc_ex_prim2(pool, DC_MUL, seed, dc_ex_cast(pool, compute, other_factors(x)));
   dc_partials partials = {0};
-  DC_TRY(dc_scalar_partials(r, x->t.value, seed, &partials));
+  DC_TRY(dc_scalar_partials(r, x->t.value, 0, seed, &partials));
   dc_nest nest = {x->loops, x->n_loops, in_sequence};
   for (uint32_t k = 0; k < partials.n; k++) {
     partials.v[k].guard = dc_ex_and(pool, guard, partials.v[k].guard);

@@ -30,7 +30,8 @@ typedef struct {
   dc_ex guard;       /* 0: always */
 } dc_partial;
 typedef DC_VEC(dc_partial) dc_partials;
-DC_MUST_USE dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out);
+/* result: a READ of what holds the value, for derivatives in its terms; 0: it is computed again. */
+DC_MUST_USE dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex result, dc_ex seed, dc_partials *out);
 
 /* access.c: one adjoint statement  d(read) += coefficient  over the loops of the statement. */
 typedef struct {

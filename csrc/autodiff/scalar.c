@@ -16,6 +16,7 @@ typedef struct {
   DC_VEC(dc_ex) order; /* children first */
   paths *adjoint;      /* by position in order */
   uint32_t *position;  /* expression -> 1 + position */
+  dc_ex value, result; /* the whole expression, and where its value can be read; 0: nowhere */
 } sweep;
 
 static void list_node(void *context, const dc_pool *pool, dc_ex e) {
@@ -49,7 +50,7 @@ static dc_status through_prim(sweep *s, dc_ex e, path p) {
   dc_pool *pool = &s->r->graph->pool;
   dc_exnode node = *dc_ex_node(pool, e);
   static const char *const names[] = {"a", "b", "y"};
-  dc_ex a = dc_ex_arg(pool, e, 0), b = node.nargs > 1 ? dc_ex_arg(pool, e, 1) : a, values[3] = {a, b, e};
+  dc_ex a = dc_ex_arg(pool, e, 0), b = node.nargs > 1 ? dc_ex_arg(pool, e, 1) : a, values[3] = {a, b, s->result && e == s->value ? s->result : e};
   for (uint32_t k = 0; k < node.nargs; k++) {
     const char *text = dc_prims[node.op].derivative[k];
     dc_ex argument = k ? b : a, derivative;
@@ -87,9 +88,9 @@ static dc_partial merged(dc_pool *pool, dc_ex read, const paths *list) {
   return (dc_partial){read, total, dc_ex_is_int(pool, any, &always) && always ? 0 : any};
 }
 
-dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex seed, dc_partials *out) {
+dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex result, dc_ex seed, dc_partials *out) {
   dc_pool *pool = &r->graph->pool;
-  sweep s = {.r = r};
+  sweep s = {.r = r, .value = value, .result = result};
   if (!dc_dtype_is_float(dc_ex_dtype(pool, value))) return DC_OK;
   dc_ex_walk(pool, value, list_node, &s);
   s.adjoint = DC_NEW_ARRAY(&r->arena, paths, s.order.n);
