@@ -3,7 +3,8 @@
  *
  * All uses of a private temporary lie under one node.  What is written and read in the same
  * iteration need not be memory: a value with a simple reader moves into it, one that is indexed
- * by the enclosing loops loses those dimensions, and a small rest becomes a register array. */
+ * by the enclosing loops loses those dimensions, and a small rest becomes a register array; memory that a
+ * sequential loop meets slice by slice becomes one slice. */
 #include "passes/fuse.h"
 
 enum { MAX_REGISTER_ELEMENTS = 512, MAX_SINGLE = 200, MAX_SHARED = 12 };
@@ -288,7 +289,7 @@ static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
   return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, n);
 }
 
-static void apply_shrink(contraction *c, dc_cid root, const bool *dropped) {
+static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
   shrink s = {root, dropped};
   dc_node_rewrite(c->graph, c->top, shrink_read, &s);
   for (uint32_t k = 0; k < c->t.accesses.n; k++) {
@@ -303,7 +304,7 @@ static void apply_shrink(contraction *c, dc_cid root, const bool *dropped) {
   uint32_t n = 0;
   for (uint32_t d = 0; d < k->rank; d++)
     if (!dropped[d]) k->shape[n++] = k->shape[d];
-  k->rank = n, k->strides = NULL, k->storage = DC_STORE_REGISTER;
+  k->rank = n, k->strides = NULL;
 }
 
 static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
@@ -320,12 +321,49 @@ static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
     elements *= extent;
     if (elements > limit) return false;
   }
-  apply_shrink(c, root, dropped);
+  drop_dims(c, root, dropped);
+  dc_cont(c->graph, root)->storage = DC_STORE_REGISTER;
   return true;
 }
 
 static bool try_scalar(contraction *c, dc_cid root) { return shrink_to(c, root, 1); }
 static bool try_array(contraction *c, dc_cid root) { return shrink_to(c, root, MAX_REGISTER_ELEMENTS); }
+
+/* ---- one slice for all iterations ---- */
+
+/* Each iteration of the loop has its own index: p + rest or rest - p. */
+static bool tells_apart(dc_pool *pool, dc_ex index, dc_param p) {
+  dc_ex by, rest;
+  int64_t step;
+  return dc_ix_split(pool, index, p, &by, &rest) && dc_ex_is_int(pool, by, &step) && (step == 1 || step == -1) &&
+         !dc_ex_uses_op(pool, rest, DC_EX_PARAM) && !dc_ex_uses_op(pool, rest, DC_EX_READ);
+}
+
+/* The dimension that a sequential loop around all uses walks: an iteration meets only what it has written itself. */
+static bool is_step(const contraction *c, dc_cid root, dc_nid home, uint32_t d, dc_ex index) {
+  bool stepped = false;
+  for (dc_nid m = home; m && !stepped; m = c->t.parent[m]) {
+    const dc_map *map = &dc_node_at(c->graph, m)->map;
+    stepped = map->schedule == DC_MAP_SEQUENTIAL && map->n_params == 1 && tells_apart(&c->graph->pool, index, map->params[0]);
+  }
+  return stepped && is_fixed_dim(c, root, home, d);
+}
+
+static bool try_slice(contraction *c, dc_cid root) {
+  bool dropped[64] = {false}, any = false;
+  const dc_container *k = dc_cont(c->graph, root);
+  dc_nid home = home_of(c, root);
+  dc_ex element = 0;
+  if (!home || k->rank > 64 || k->storage == DC_STORE_REGISTER || k->strides || k->known) return false;
+  for (uint32_t j = 0; j < c->t.accesses.n; j++) {
+    if (at(c, j)->root != root) continue;
+    if (at(c, j)->container != root || !at(c, j)->element) return false;
+    element = at(c, j)->element;
+  }
+  for (uint32_t d = 0; d < k->rank; d++) any |= dropped[d] = is_step(c, root, home, d, dc_ex_arg(&c->graph->pool, element, d));
+  if (any) drop_dims(c, root, dropped);
+  return any;
+}
 
 /* ---- sharing the result's buffer ---- */
 
@@ -434,7 +472,7 @@ uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *user
     bool moved = over_temporaries(&c, try_forward);
     forwarded += moved;
     changed = moved || (!forward_only && (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_scalar) ||
-                                          over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array)));
+                                          over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array) || over_temporaries(&c, try_slice)));
   }
   dc_arena_free(&c.arena);
   return forwarded;
