@@ -190,6 +190,19 @@ def test_function_and_gradient_follow_eager(function, args):
     assert_same(run(DaceModule(Call(function), backward=True), args), run(function, args), 1e-8)
 
 
+EXACT = {
+    "selu": F.selu,
+    "softplus": lambda v: F.softplus(9 * v) + F.softplus(v, beta=3, threshold=5),
+    "scale factor": lambda v: F.interpolate(v, scale_factor=1.7, mode="bilinear"),
+    "sizes": lambda v: F.interpolate(v[..., :7], size=(10, 10), mode="bicubic"),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_double_precision_is_not_lost_to_constants_of_single_precision(name):
+    assert_same(run(DaceModule(Call(EXACT[name]), backward=True), (image,)), run(EXACT[name], (image,)), 1e-14)
+
+
 @pytest.mark.parametrize("name", ["complex product", "fourier rfft and back", "order kthvalue", "order cummax",
                                   "scatter scatter_reduce mean False", "scatter masked_scatter", "algebra solve"])
 def test_one_capture_serves_other_batch_sizes(name):

@@ -169,8 +169,8 @@ def _(b, x, c, alpha=1, scale=1, input_scale=1):
 
 
 @_unary("selu.default")
-def _(b, x, c):
-    return b.op("Selu", x)
+def _(b, x, c):  # ONNX's own constants are rounded to float32
+    return b.op("Selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
 
 
 @_unary("celu.default")
@@ -188,13 +188,16 @@ def _(b, x, c, slope=0.01):
     return b.op("LeakyRelu", x, alpha=float(slope))
 
 
-@_unary("softplus.default")
-def _(b, x, c, beta=1, threshold=20):
+@row("softplus.default")
+def _(b, n, x, beta=1, threshold=20):
+    dtype = meta(n).dtype
+    x, c = b(x, dtype), lambda v: b.const(v, dtype)
     scaled = x if beta == 1 else b.op("Mul", x, c(beta))
     y = b.op("Softplus", scaled)
     y = y if beta == 1 else b.op("Div", y, c(beta))
-    # above the threshold torch is linear; at 20 and more float32 cannot tell the two apart
-    return y if threshold >= 20 else b.op("Where", b.op("Greater", scaled, c(threshold)), x, y)
+    # above the threshold torch is linear, which the type may be unable to tell from the function itself
+    same = math.exp(-abs(threshold)) < threshold * torch.finfo(dtype).eps / 4
+    return y if same else b.op("Where", b.op("Greater", scaled, c(threshold)), x, y)
 
 
 @_unary("softsign.default")

@@ -474,11 +474,14 @@ def _resize(k, mode, coordinates, **attrs):
         factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         extents = static_dims(x, rank(x) - k)
         result = static_dims(n, rank(x) - k)
-        if factors is None:
+        double, given = meta(n).dtype == torch.float64, factors is not None
+        if not given:
             factors = [r / e for r, e in zip(result, extents)]
         how = coordinates or ("align_corners" if align else "half_pixel")
         exact = all(math.floor(float(np.float32(f)) * e) == r for f, e, r in zip(factors, extents, result))
-        if exact and not align:
+        if exact and not align and (given or not double):
+            if double and "antialias" not in attrs and any(float(np.float32(f)) != f for f in factors):
+                raise Decline("a factor that is no float32")  # torch decomposes it
             scales = b.const(np.array([1.0, 1.0, *factors]), torch.float32)
             return b.op("Resize", b(x), None, scales, mode=mode, coordinate_transformation_mode=how, **attrs)
         sizes = b.op("Concat", b.op("Slice", b.shape(x), b.const([0]), b.const([2])), b.const(result), axis=0)
