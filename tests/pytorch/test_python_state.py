@@ -219,6 +219,67 @@ def test_a_cache_that_the_first_call_fills_is_none_of_them():
     assert module(torch.ones(2))[0] == 3 and module.model.cache == {"scale": 3.0}
 
 
+def first_sets(self, x):
+    self.size = getattr(self, "size", None) or x.shape[-1]
+    return x * self.size
+
+
+def sets_anew(self, x):
+    self.scale = 1
+    self.scale *= x.shape[-1]
+    return x * self.scale
+
+
+def sets_and_clears(self, x):
+    self.held = x * 2
+    y, self.held = self.held + 1, None
+    return y
+
+
+@pytest.mark.parametrize("function, left", [(first_sets, {"size": 3}), (sets_anew, {"scale": 3}),
+                                            (sets_and_clears, {"held": None})])
+def test_attributes_that_a_second_call_leaves_as_they_are_may_be_set(function, left):
+    module = DaceModule(Calls(function, **{"held": None} if "held" in left else {}))
+    for rows in (2, 5, 2, 4):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(module(x), function(types.SimpleNamespace(), x))
+        assert {name: vars(module.model)[name] for name in left} == left
+    assert captures(module) == 1
+
+
+def test_attributes_that_a_call_leaves_by_its_extents_are_those_of_the_last_call():
+    def notes(self, x):
+        self.rows = x.shape[0]
+        return x * 2
+    module = DaceModule(Calls(notes))
+    for rows in (2, 3, 2):
+        module(torch.ones(rows, 3))
+        assert module.model.rows == rows and type(module.model.rows) is int
+
+
+def differs_at_first(self, x):
+    if not getattr(self, "ready", False):
+        self.ready = True
+        return x * 5
+    return x
+
+
+def keeps(self, x):
+    self.last = x * 2
+    return self.last
+
+
+@pytest.mark.parametrize("function, message", [(differs_at_first, "computes something else at its first call"),
+                                               (keeps, "sets the attribute 'last' .*test_python_state.py")])
+def test_other_attributes_are_refused_and_nothing_is_left_of_the_attempt(function, message):
+    module = DaceModule(Calls(function))
+    known = set(vars(module.model))
+    for _ in range(2):
+        with pytest.raises(dcml.UnsupportedOpError, match=message):
+            module(torch.ones(2, 3))
+        assert set(vars(module.model)) == known
+
+
 def test_lists_of_the_module_stay_the_same_objects():
     sizes = [torch.ones(2), 3]
     module = DaceModule(Calls(lambda self, x: x + self.sizes[1], sizes=sizes))

@@ -65,15 +65,16 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     with LOCK:
         try:
             return _once(*given)
-        except _Changed as first:  # a cache that the first call fills does not change again
+        except _Changed as first:  # what the first call fills or sets does not change again
+            first.redo()
             try:
-                return _once(*given, again=True)
+                return _once(*given, again=first)
             except _core.Error:
-                restore(first.args[0])
+                first.undo()
                 raise
 
 
-def _once(*given, again=False):
+def _once(*given, again=None):
     try:
         return _capture(*given, recorded_attributes, again)
     except _Branches:
@@ -85,7 +86,33 @@ class _Branches(Exception):
 
 
 class _Changed(Exception):
-    """Forward has changed containers or globals of Python."""
+    """Forward has changed containers or globals of Python, or set attributes, to values that are no tensors."""
+
+    def __init__(self, containers, attributes, program):
+        self._containers, self._attributes, self._program = containers, attributes, program
+
+    def redo(self):
+        for one in self._attributes:
+            one.redo()
+
+    def undo(self):
+        restore(self._containers)
+        for one in self._attributes:
+            one.undo()
+
+    def computed(self, program):
+        """Was the same computed before the change?"""
+        return _text(self._program) == _text(program) and all(
+            torch.equal(a, b) for a, b in zip(*map(_constants, (self._program, program))))
+
+
+def _text(program):
+    parts = [m.code for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return [*parts, str(program.graph_signature), str(program.call_spec.out_spec), *sorted(program.constants)]
+
+
+def _constants(program):
+    return [program.constants[name] for name in sorted(program.constants)]
 
 
 def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, again):
@@ -96,8 +123,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
         for shapes in attempts:
             try:
                 program, conditions, literals = _export(module, args, kwargs, shapes, ran)
-                _refuse_written(module, used.written)
-                _refuse_changed(module, ran, again)
+                _refuse_changes(module, used, ran, program, again)
                 if _plain_extents(program):
                     walk = functools.partial(Walk, module, conditions, literals, args, kwargs, name, cumulative)
                     made = lower(program, walk).result(debug)
@@ -137,27 +163,27 @@ def _traced(module, attributes):
                                        "while it runs, which a compiled call would not do: draw them with torch")
 
 
-def _refuse_changed(module, ran, again):
-    """Containers that forward changes would stay as they are in a compiled call."""
-    changed = ran.changed()
-    if not changed:
+def _refuse_changes(module, used, ran, program, again):
+    """Containers and attributes that forward changes would stay as they are in a compiled call."""
+    containers, attributes = ran.changed(), used.changes()
+    held = pytree.tree_leaves([contents(seen) for seen, _ in containers])
+    plain = not any(isinstance(v, torch.Tensor) for v in held) and all(one.plain() for one in attributes)
+    if not containers and not attributes:
+        if again and not again.computed(program):
+            raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
+                                           "sets what later calls read: call it once before it is wrapped")
         return
-    held = pytree.tree_leaves([contents(seen) for seen, _ in changed])
-    if not again and not any(isinstance(v, torch.Tensor) for v in held):
-        raise _Changed(changed)
-    restore(changed)
-    label = changed[0][1]
-    raise _core.UnsupportedOpError(f"{type(module).__name__} changes {label} while it runs, which a compiled call would "
-                                   f"not do: return the value, or make it a buffer{ran.line(label)}")
-
-
-def _refuse_written(module, written):
-    for name, file, line in written:
-        code = linecache.getline(file, line).strip()
-        raise _core.UnsupportedOpError(f"{type(module).__name__} sets the attribute {name!r} while it runs, which a "
-                                       "compiled call would not do: make it a buffer, or call the module once "
-                                       "before it is wrapped if only the first call sets it "
-                                       f"({file}:{line}: {code})")
+    if plain and not again:
+        raise _Changed(containers, attributes, program)
+    restore(containers)
+    if containers:
+        label = containers[0][1]
+        raise _core.UnsupportedOpError(f"{type(module).__name__} changes {label} while it runs, which a compiled call "
+                                       f"would not do: return the value, or make it a buffer{ran.line(label)}")
+    name, file, line = attributes[0].name, attributes[0].file, attributes[0].line
+    raise _core.UnsupportedOpError(f"{type(module).__name__} sets the attribute {name!r} while it runs, which a compiled "
+                                   "call would not do: make it a buffer, or call the module once before it is wrapped "
+                                   f"if only the first call sets it ({file}:{line}: {linecache.getline(file, line).strip()})")
 
 
 def _same(value):

@@ -162,10 +162,56 @@ def frozen(value, held):
 
 
 @dataclass
+class Written:
+    """An attribute that was set to another value: the dictionary that holds it, the first value and the last, and the
+    file and line that set it first."""
+    table: dict
+    name: str
+    old: object
+    new: object
+    file: str
+    line: int
+
+    def changed(self):
+        if isinstance(self.old, (*PLAIN, float)) and type(self.old) is type(self.new):
+            return self.old != self.new
+        return self.old is not self.new
+
+    def plain(self):
+        return isinstance(self.new, (*PLAIN, float))
+
+    def undo(self):
+        self._put(self.old)
+
+    def redo(self):
+        self._put(self.new)
+
+    def _put(self, value):
+        if value is _NOTHING:
+            self.table.pop(self.name, None)
+        else:
+            self.table[self.name] = value
+
+
+_NOTHING = object()
+
+
+@dataclass
 class Attributes:
-    """What happened to attributes of modules: names of those read; (name, file, line) of those set to other values."""
+    """What happened to attributes of modules: names of those read; (id of the dictionary, name) -> Written."""
     read: set = field(default_factory=set)
-    written: list = field(default_factory=list)
+    written: dict = field(default_factory=dict)
+
+    def write(self, table, name, value, caller):
+        was = table.get(name, _NOTHING)
+        if was is not value or (id(table), name) in self.written:
+            place = caller.f_code.co_filename, caller.f_lineno
+            self.written.setdefault((id(table), name), Written(table, name, was, value, *place)).new = value
+        self.read.add(name)  # it must be found as this call leaves it
+
+    def changes(self):
+        """Those that end with another value than they began with."""
+        return [one for one in self.written.values() if one.changed()]
 
 
 @contextlib.contextmanager
@@ -178,7 +224,7 @@ def all_attributes(module):
 
 @contextlib.contextmanager
 def recorded_attributes(module):
-    """Yields the Attributes of ``module`` and those inside it that are used in this context.
+    """Yields the Attributes of ``module`` and those inside it that are used in this context; an error undoes the writes.
 
     The methods that record are put into torch.nn.Module, so that one thread may do this at a time.
     """
@@ -194,12 +240,16 @@ def recorded_attributes(module):
         table = watched.get(id(self))
         caller = sys._getframe(1)
         foreign = not caller.f_code.co_filename.startswith(_TORCH)
-        if table is not None and foreign and name not in _OWN and table.get(name, write) is not value:
-            seen.written.append((name, caller.f_code.co_filename, caller.f_lineno))
+        if table is not None and foreign and name not in _OWN:
+            seen.write(table, name, value, caller)
         set_attribute(self, name, value)
     torch.nn.Module.__getattribute__, torch.nn.Module.__setattr__ = read, write
     try:
         yield seen
+    except BaseException:
+        for one in seen.written.values():
+            one.undo()
+        raise
     finally:
         del torch.nn.Module.__getattribute__
         torch.nn.Module.__setattr__ = set_attribute
