@@ -78,6 +78,7 @@ PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 /* watch.c: an observation is (container, tuple or bytes of its contents) or (mapping or object, key or name, value). */
 bool same_observation(PyObject *seen);
 int check_observations(PyObject *tuple); /* 0, or -1 with an exception */
+uint64_t dict_version(PyObject *holder); /* differs after any change of the dictionary; 0 if that is not known */
 PyObject *core_first_change(PyObject *module, PyObject *observations);
 PyObject *core_tell_of_code(PyObject *module, PyObject *callable);
 

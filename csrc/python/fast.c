@@ -11,6 +11,12 @@ typedef struct {
   bool needs_grad;
 } expected_input;
 
+/* A container, and the version at which it last held what it has to. */
+typedef struct {
+  PyObject *holder; /* kept by watched or slots */
+  uint64_t version;
+} place;
+
 typedef struct {
   PyObject_HEAD
   PyObject *function, *params; /* the tuple that the function has */
@@ -20,6 +26,7 @@ typedef struct {
   PyObject *probes;            /* tuple of callables without arguments ... */
   PyObject *answers;           /* ... and the objects that they returned */
   expected_input *inputs;
+  place *places;    /* of watched and then of slots */
   bool *needs_grad; /* by parameter */
   Py_ssize_t n_inputs;
   bool watches_grad;
@@ -58,6 +65,14 @@ static int note_params(module_state *state, FastObject *self, PyObject *slots) {
   return self->needs_grad ? 0 : -1;
 }
 
+static int note_places(FastObject *self) {
+  Py_ssize_t n = PyTuple_GET_SIZE(self->watched), m = PyTuple_GET_SIZE(self->slots);
+  self->places = PyMem_Calloc((size_t)(n + m) + 1, sizeof *self->places);
+  for (Py_ssize_t k = 0; self->places && k < n + m; k++)
+    self->places[k].holder = PyTuple_GET_ITEM(k < n ? PyTuple_GET_ITEM(self->watched, k) : PyTuple_GET_ITEM(self->slots, k - n), 0);
+  return self->places ? 0 : (PyErr_NoMemory(), -1);
+}
+
 /* Fast(function, inputs, slots, watched, probes, watches_grad, last) */
 static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   module_state *state = PyType_GetModuleState(type);
@@ -72,7 +87,8 @@ static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
   self->watched = PySequence_Tuple(watched);
   self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
-  int failed = !self->watched || check_observations(self->watched) || !self->inputs || note_params(state, self, slots) || note_answers(self);
+  int failed = !self->watched || check_observations(self->watched) || !self->inputs || note_params(state, self, slots) ||
+               note_places(self) || note_answers(self);
   for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
     failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
   if (!failed) return (PyObject *)self;
@@ -108,6 +124,7 @@ static void fast_dealloc(FastObject *self) {
   fast_clear(self);
   for (Py_ssize_t k = 0; self->inputs && k < self->n_inputs; k++) PyMem_Free(self->inputs[k].dims);
   PyMem_Free(self->inputs);
+  PyMem_Free(self->places);
   PyMem_Free(self->needs_grad);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);
@@ -124,18 +141,33 @@ static bool same_input(module_state *state, const FastObject *self, PyObject *te
   return same && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
 }
 
+/* The k-th place holds what it has to; a dictionary that nobody touched since is not looked into. */
+static bool same_place(const FastObject *self, Py_ssize_t k) {
+  place *p = &self->places[k];
+  Py_ssize_t n = PyTuple_GET_SIZE(self->watched);
+  uint64_t version = dict_version(p->holder);
+  if (version && version == p->version) return true;
+  if (k < n) {
+    if (!same_observation(PyTuple_GET_ITEM(self->watched, k))) return false;
+  } else {
+    PyObject *key = PyTuple_GET_ITEM(PyTuple_GET_ITEM(self->slots, k - n), 1);
+    if (PyDict_GetItem(p->holder, key) != PyTuple_GET_ITEM(self->params, k - n)) return false;
+  }
+  p->version = version;
+  return true;
+}
+
 static bool same_params(module_state *state, const FastObject *self) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->slots); k++) {
-    PyObject *slot = PyTuple_GET_ITEM(self->slots, k), *param = PyTuple_GET_ITEM(self->params, k);
-    if (PyDict_GetItem(PyTuple_GET_ITEM(slot, 0), PyTuple_GET_ITEM(slot, 1)) != param) return false;
-    if (self->watches_grad && requires_grad(state, param) != self->needs_grad[k]) return false;
+    if (!same_place(self, PyTuple_GET_SIZE(self->watched) + k)) return false;
+    if (self->watches_grad && requires_grad(state, PyTuple_GET_ITEM(self->params, k)) != self->needs_grad[k]) return false;
   }
   return true;
 }
 
 static bool same_surroundings(const FastObject *self) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->watched); k++)
-    if (!same_observation(PyTuple_GET_ITEM(self->watched, k))) return false;
+    if (!same_place(self, k)) return false;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->probes); k++) {
     PyObject *answer = PyObject_CallNoArgs(PyTuple_GET_ITEM(self->probes, k));
     bool same = answer == PyTuple_GET_ITEM(self->answers, k); /* True, False and None are single objects */

@@ -60,6 +60,15 @@ static bool same_part(PyObject *holder, PyObject *key, PyObject *seen) {
   return value == seen;
 }
 
+/* By PEP 509; Python 3.12 gives its versions away to others (PEP 699). */
+uint64_t dict_version(PyObject *holder) {
+#if PY_VERSION_HEX < 0x030C0000
+  if (PyDict_Check(holder)) return ((PyDictObject *)holder)->ma_version_tag;
+#endif
+  (void)holder;
+  return 0;
+}
+
 bool same_observation(PyObject *seen) {
   PyObject *holder = PyTuple_GET_ITEM(seen, 0), *second = PyTuple_GET_ITEM(seen, 1);
   return PyTuple_GET_SIZE(seen) == 2 ? same_contents(holder, second) : same_part(holder, second, PyTuple_GET_ITEM(seen, 2));
