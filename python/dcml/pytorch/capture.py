@@ -19,16 +19,22 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import _core
+from . import trees
 from .aten import extent
-from .lower import Walk, lower, quiet
+from .asked import asked
+from .entry import Entry
+from .lower import Walk, lower, quiet, unsupported
 from .own_gradient import own_gradients
+from .reach import rename_output
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
+from .ungraded import keep_gradients
 from .watch import Ran, contents, foreign_file, restore
 
 def bind_arguments(module, args, kwargs):
     """Arguments by parameter name of the module's forward, for guards."""
     try:
+        args, kwargs = trees.simple(*trees.flatten((tuple(args), dict(kwargs))))
         return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):
         return {}
@@ -116,19 +122,24 @@ def _constants(program):
 
 
 def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, again):
-    with torch.inference_mode(False), _prepared(module, train) as cumulative, _traced(module, attributes) as (used, ran):
-        args, kwargs = pytree.tree_map(_plain, (tuple(args), dict(kwargs or {})))
-        errors = []
+    grad = torch.is_grad_enabled()  # which inference_mode(False) changes
+    with torch.inference_mode(False), _prepared(module, train) as cumulative, \
+            _traced(module, attributes, grad) as (used, ran, asks):
+        leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
+        wanted = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]
+        leaves = list(map(_plain, leaves))
+        args, kwargs = trees.simple(leaves, shape)
+        entry, errors = Entry(module, leaves, shape, wanted), []
         attempts = _attempts(args, kwargs, dynamic)
         for shapes in attempts:
             try:
-                program, conditions, literals = _export(module, args, kwargs, shapes, ran)
+                program, *found = _export(module, entry, args, kwargs, shapes, ran)
                 _refuse_changes(module, used, ran, program, again)
                 if _plain_extents(program):
-                    walk = functools.partial(Walk, module, conditions, literals, args, kwargs, name, cumulative)
+                    walk = functools.partial(Walk, module, entry, found, name, cumulative)
                     made = lower(program, walk).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
-                    made.ran = ran
+                    made.ran, made.asks = ran, asks.any
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
@@ -148,14 +159,15 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
 
 
 @contextlib.contextmanager
-def _traced(module, attributes):
+def _traced(module, attributes, grad):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
     draws = random.getstate(), np.random.get_state()
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
-    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), attributes(module) as used:
-        yield used, Ran(reachable(module))
+    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), asked(grad) as asks, \
+            attributes(module) as used:
+        yield used, Ran(reachable(module)), asks
     if random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]:
         random.setstate(draws[0])
         np.random.set_state(draws[1])
@@ -321,14 +333,15 @@ def _attempts(args, kwargs, dynamic):
     return [*attempts, None]
 
 
-def _export(module, args, kwargs, shapes, ran):
+def _export(module, entry, args, kwargs, shapes, ran):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with quiet():
         with ran.recording(), _same_attributes(module):
-            program = torch.export.export(module, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
+            program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
+        silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
         literals = _literals(program)
-        return program.run_decompositions({}), getattr(program, "_guards_code", None) or [], literals
+        return program.run_decompositions({}), getattr(program, "_guards_code", None) or [], literals, silent
 
 
 @contextlib.contextmanager
@@ -388,14 +401,8 @@ def _mark_no_grad(program):
                 stopped = graph.call_function(torch.ops.aten.detach.default, (get,))
             stopped.meta = dict(get.meta)
             get.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
-            _rename_output(program, get.name, stopped.name)
+            rename_output(program, get.name, stopped.name)
     program.graph_module.recompile()
-
-
-def _rename_output(program, old, new):
-    for spec in program.graph_signature.output_specs:
-        if getattr(spec.arg, "name", None) == old:
-            spec.arg.name = new
 
 
 def _plain_extents(program):

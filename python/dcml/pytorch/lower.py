@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
@@ -41,18 +40,19 @@ class Capture:
     params: (qualified name, is a buffer) of each graph param, tied weights once.
     outputs: one entry per leaf of the result: graph output index, or what has a method ``of``: Fixed, Passed, ...
     mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
-    changed_inputs: (graph output index, position among the leaves, has it a gradient?) of inputs changed in place.
+    changed_inputs: (graph output index, position among the leaves, the history it gets: that of the graph output
+        (True), none (False), the one it had (None)) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
     checks: (graph output index, message) of conditions that must be true after each call.
     reads: names of attributes of modules that were read; other values of them may mean another graph.
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.
+    asks: forward asked which inputs require a gradient, or whether gradients are on.
     ran: the functions that ran, with what they may have read of Python.
     reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
-    in_spec: Any
     out_spec: Any
     inputs: list
     params: list
@@ -66,6 +66,7 @@ class Capture:
     reads: set = field(default_factory=set)
     ties: list = field(default_factory=list)
     refused_dynamic: bool = False
+    asks: bool = False
     ran: Any = None
     reach: list = None
     outside: dict = field(default_factory=dict)
@@ -163,7 +164,7 @@ def lower(program, start):
             function = None if target in tried else _decomposition(target)
             found = decompositions(node) or ({} if function is None else {target: function})
             if not found:
-                raise _unsupported(node, reasons[target])
+                raise unsupported(node, reasons[target])
             table.update(found)
         tried.update(unknown)
         with quiet():
@@ -198,7 +199,8 @@ def _decomposition(target):
         return torch._decomp.decomposition_table.get(target)
 
 
-def _unsupported(node, reason):
+def unsupported(node, reason):
+    """The error for a node that cannot be captured."""
     return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{_source(node)}")
 
 
@@ -214,11 +216,12 @@ def _source(node):
 class Walk:
     """One pass over an exported program, appending to a fresh graph."""
 
-    def __init__(self, module, conditions, literals, args, kwargs, name, cumulative, program):
-        self.module, self.conditions, self.literals, self.program = module, conditions, literals, program
+    def __init__(self, module, entry, found, name, cumulative, program):
+        self.module, self.program = module, program
+        self.conditions, self.literals, self.silent = found
+        self.fixed, self.out_spec = entry.result.leaves, entry.result.shape
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline)
-        self.leaves, self.in_spec = pytree.tree_flatten((tuple(args), kwargs))
         self.inputs, self.params, self.shapes = [], [], []
         self.leaf_of = {}    # user input name -> leaf position
         self.outputs, self.mutated, self.changed = [], [], []
@@ -238,9 +241,11 @@ class Walk:
             if node.op == "get_attr":
                 self.b.env[node] = getattr(graph_module, node.target)
                 if not isinstance(self.b.env[node], torch.fx.GraphModule):
-                    raise _unsupported(node, "a tensor that is no parameter, buffer or constant")
+                    raise unsupported(node, "a tensor that is no parameter, buffer or constant")
             if node.op != "call_function":
                 continue
+            if isinstance(made := node.meta.get("val"), torch.Tensor) and made.device.type not in ("cpu", "cuda"):
+                raise unsupported(node, f"its result lies on device {str(made.device)!r}")
             self.b.enter(node)
             try:
                 self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
@@ -333,13 +338,14 @@ class Walk:
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
             elif kind == "USER_INPUT_MUTATION":
-                changed.append((self.b.real_form(value), self.leaf_of[spec.target]))
+                changed.append((self.b.real_form(value), self.leaf_of[spec.target], spec.target in self.silent))
                 reach_of_changed.append(reach)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
-        self.changed = [(self._output(name), leaf, name not in self.b.stopped) for name, leaf in changed]
+        self.changed = [(self._output(name), leaf, None if silent else name not in self.b.stopped)
+                        for name, leaf, silent in changed]
         for (index, _, _), reach in zip(self.changed, reach_of_changed):
             self._note_reach(index, reach)
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
@@ -353,7 +359,7 @@ class Walk:
 
     def _user_output(self, value, shape):
         if not isinstance(value, torch.fx.Node):
-            return Fixed(value)
+            return Fixed(self.fixed[len(self.outputs)] if value is None else value)
         if value.op == "placeholder" and value.name in self.leaf_of:
             return Passed(self.leaf_of[value.name])
         if isinstance(self.b.env[value], Pair):
@@ -363,7 +369,7 @@ class Walk:
         have = shape if shape is None else dims(value)
         if have is not None and len(shape) != len(have):  # some decompositions of torch forget an axis or leave one
             if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
-                raise _unsupported(value, f"its decomposition has extents {have} instead of {shape}")
+                raise unsupported(value, f"its decomposition has extents {have} instead of {shape}")
             return self._output(self.b.reshape(self.b(value), shape))
         return self._output(self.b(value))
 
@@ -392,7 +398,7 @@ class Walk:
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
-        return Capture(graph=self.graph, in_spec=self.in_spec, out_spec=self.program.call_spec.out_spec,
+        return Capture(graph=self.graph, out_spec=self.out_spec,
                        inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),

@@ -14,11 +14,11 @@ import warnings
 from itertools import chain
 
 import torch
-from torch.utils import _pytree as pytree
 
 from .. import _core
 from ..library import natives
 from ..verbose import say
+from . import trees
 from .aten import ONNX_DTYPE
 from .autograd import apply_in_python, forward_level, modes
 from .capture import LOCK, bind_arguments, capture, traced_elsewhere
@@ -98,6 +98,7 @@ class DaceModule(torch.nn.Module):
         self._values = {}      # slow key without numbers -> {kind with numbers: types of its results}
         self._refused = set()  # sets of positions of floats that cannot be tensors
         self._times = {}       # slow key -> number of captures because something else changed
+        self._asks = False     # of autograd, see asked.py
         self._state = ModuleState(self.model)
         self._last = None      # the _Captured used last
         self._recent = None    # the _Plan used last
@@ -140,7 +141,7 @@ class DaceModule(torch.nn.Module):
 
     def _find(self, args, kwargs):
         """The plan for these arguments."""
-        key = (_quick_key(args, kwargs), self._state.key(), _surroundings())
+        key = (_quick_key(args, kwargs), self._state.key(), _surroundings(), self._flags(args, kwargs))
         plan = self._plans.get(key)
         if plan is None:
             with LOCK:
@@ -152,12 +153,20 @@ class DaceModule(torch.nn.Module):
         if len(self._plans) >= _MAX_PLANS:
             del self._plans[next(iter(self._plans))]
         captured, floats = self._captured(args, kwargs, key[2])
-        self._plans[key[0], self._state.key(), key[2]] = plan = _Plan(self, captured, args, kwargs, floats)
+        key = key[0], self._state.key(), key[2], self._flags(args, kwargs)
+        self._plans[key] = plan = _Plan(self, captured, args, kwargs, floats)
         return plan
+
+    def _flags(self, args, kwargs):
+        """What forward may ask of autograd, if some forward has asked."""
+        if not self._asks:
+            return None
+        leaves = trees.flatten((tuple(args), dict(kwargs)))[0]
+        return torch.is_grad_enabled(), tuple([isinstance(v, torch.Tensor) and v.requires_grad for v in leaves])
 
     def _captured(self, args, kwargs, surroundings):
         """(a capture that serves these arguments, made if there is none; positions of floats that are its inputs)."""
-        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
         kind = (str(spec), surroundings, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else
                                                _leaf_key(leaf) for leaf in leaves))
         keys = kind[2]
@@ -182,9 +191,9 @@ class DaceModule(torch.nn.Module):
         return captured, ()
 
     def _serving(self, args, kwargs, kind):
-        leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
+        leaves = trees.flatten((tuple(args), dict(kwargs)))[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        known = self._captures.get((self._state.key(), kind), [])
+        known = self._captures.get((self._state.key(), kind, self._flags(args, kwargs)), [])
         for one in known:
             reason = one.capture.guard.refusal(tensors, lambda: bind_arguments(self.model, args, kwargs))
             if reason is None:
@@ -203,7 +212,8 @@ class DaceModule(torch.nn.Module):
         self._state.learn(made.reads, made.ran)
         made.ran = None  # which holds what it met
         self._find_outside(made)
-        known = self._captures.setdefault((self._state.key(), kind), [])
+        self.__dict__["_asks"] = self._asks or made.asks
+        known = self._captures.setdefault((self._state.key(), kind, self._flags(args, kwargs)), [])
         known.append(_Captured(self, made, leaves))
         self.transients = [name for name, _ in made.transients]
         return known[-1]
@@ -282,7 +292,7 @@ class DaceModule(torch.nn.Module):
 
     def __getstate__(self):
         state = dict(self.__dict__)
-        state.update(_plans={}, _captures={}, _values={}, _refused=set(), _times={}, _state=None, _last=None,
+        state.update(_plans={}, _captures={}, _values={}, _refused=set(), _times={}, _asks=False, _state=None, _last=None,
                      _recent=None, _hooked=None)
         if type(self.model) is getattr(type(self), "moduleclass", None):  # whose name is that of the decorated class
             state["model"] = _Undecorated(vars(self.model))
@@ -352,10 +362,10 @@ class DaceModule(torch.nn.Module):
         and writes an HTML page with the time of each kernel.  Gradients of parameters are left as they were.
         Returns the path."""
         wanted = [p for p in self.parameters() if p.requires_grad]
-        wanted += [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+        wanted += [t for t in trees.flatten((args, kwargs))[0] if isinstance(t, torch.Tensor) and t.requires_grad]
 
         def once():
-            results = [t for t in pytree.tree_leaves(self(*args, **kwargs)) if isinstance(t, torch.Tensor)]
+            results = [t for t in trees.flatten(self(*args, **kwargs))[0] if isinstance(t, torch.Tensor)]
             roots = [t for t in results if t.requires_grad]
             if roots:
                 torch.autograd.grad(roots, wanted, [torch.ones_like(t) for t in roots], allow_unused=True)
@@ -458,8 +468,8 @@ def _as_tensor(number):
 
 def _with_tensors(args, kwargs, positions):
     """(args, kwargs) with tensors for the floats at these positions among the leaves."""
-    leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-    return pytree.tree_unflatten([_as_tensor(v) if k in positions else v for k, v in enumerate(leaves)], spec)
+    leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
+    return spec.unflatten([_as_tensor(v) if k in positions else v for k, v in enumerate(leaves)])
 
 
 def _result_types(made):
@@ -473,7 +483,7 @@ def _leaf_key(leaf):
     key = frozen(leaf, held)
     if held:
         raise _core.ValueError_(f"an argument of type {type(leaf).__name__} is neither a tensor nor a number, text or "
-                                "None, nor a tuple, list or dictionary of them")
+                                "None, nor a container or plain object of them")
     return key
 
 
@@ -485,7 +495,7 @@ def _quick_key(args, kwargs):
                 break
         else:
             return tuple([(a.shape, a.dtype, a.device) for a in args])
-    leaves, spec = pytree.tree_flatten((args, kwargs))
+    leaves, spec = trees.flatten((args, kwargs))
     return str(spec), tuple([_leaf_key(leaf) for leaf in leaves])
 
 
@@ -612,14 +622,14 @@ class _Plan:
         self.overwritten = self._overwritten(made)
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
-        leaves = pytree.tree_leaves((args, kwargs))
+        leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaves[i], torch.Tensor) and leaves[i].is_complex() for i in made.inputs)
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.extra)
 
     def run(self, args, kwargs, again=False):
         """Runs; ``again``: calls like this one are frequent, so that a check for them pays."""
-        leaves = args if self.inputs is None else pytree.tree_leaves((args, kwargs))
+        leaves = args if self.inputs is None else trees.flatten((args, kwargs))[0]
         inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
         if self.floats:
             inputs = [_as_tensor(leaf) if isinstance(leaf, float) else leaf for leaf in inputs]
@@ -675,7 +685,7 @@ class _Plan:
         hooks = {name: vars(owner)[name] for name in HOOKS}
         unhooked = [*[(vars(owner), *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
         return _core.Fast(function, args, captured.slots, (*owner._state.watched(), *ties, *unhooked), modes,
-                          owner.backward, _seed if self.seed else None)
+                          owner.backward or owner._asks, _seed if self.seed else None)
 
     def finish(self, results, leaves):
         """The module's result and side effects, from the results of the function."""
@@ -689,15 +699,16 @@ class _Plan:
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
-        return pytree.tree_unflatten(values, self.spec)
+        return self.spec.unflatten(values)
 
     def _write_back(self, results, leaves):
         with LOCK, torch.no_grad():  # as above: not into stand-ins
             if self.mutated:
                 torch._foreach_copy_([real_form(table[key]) for _, table, key in self.mutated],
                                      [results[i].detach() for i, _, _ in self.mutated])
-        for index, leaf, carries in self.changed:  # with its history, as an operator in place leaves it
-            real_form(leaves[leaf]).copy_(results[index] if carries else results[index].detach())
+        for index, leaf, carries in self.changed:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and carries is not None):
+                real_form(leaves[leaf]).copy_(results[index] if carries else results[index].detach())
 
 
 class _Decorating(type):

@@ -114,6 +114,27 @@ def _mark(cls, context, args, inputs, outputs, tracked):
         outputs[k] = border.take(outputs[k], cotangents[k])
 
 
+def straight_through(graph, node, tensor, source):
+    """Adds to an fx graph, after ``node``, the value that ``tensor`` then has, whose gradient goes to what ``source`` was
+    before.  Returns the fx node."""
+    border = getattr(torch.ops, NAMESPACE)
+
+    def call(function, *args):
+        made = graph.call_function(function, args)
+        made.meta = dict(tensor.meta)
+        return made
+    with graph.inserting_before(node):
+        source = call(torch.ops.aten.clone.default, source)
+    with graph.inserting_after(node):
+        value = call(torch.ops.aten.detach.default, tensor)
+    with graph.inserting_after(value):
+        gradient = call(border.cotangent.default, value)
+    with graph.inserting_after(gradient):
+        value = call(border.give.default, value, source, gradient)
+    with graph.inserting_after(value):
+        return call(border.take.default, value, gradient)
+
+
 def _zeros(context, output):
     return torch.zeros_like(output) if context.materialize_grads and isinstance(output, torch.Tensor) else None
 

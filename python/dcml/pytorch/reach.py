@@ -28,6 +28,13 @@ def outputs(program):
     return [(s, v) for s, v in zip(program.graph_signature.output_specs, values) if s.kind.name != "TOKEN"]
 
 
+def rename_output(program, old, new):
+    """Tells a program that another node gives a result."""
+    for spec in program.graph_signature.output_specs:
+        if getattr(spec.arg, "name", None) == old:
+            spec.arg.name = new
+
+
 def output_shapes(program):
     """Extents of each output, None where it is no tensor."""
     values = [v.meta.get("val") if isinstance(v, torch.fx.Node) else v for _, v in outputs(program)]

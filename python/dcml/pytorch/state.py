@@ -11,6 +11,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch.nn.modules import module as torch_module
 
@@ -148,7 +149,11 @@ def reachable(module):
 def frozen(value, held):
     """A hashable stand-in that differs where the values differ; objects stand for themselves and go into ``held``."""
     if isinstance(value, PLAIN):
-        return type(value), value
+        return type(value), repr(value) if isinstance(value, slice) else value  # which is not hashable
+    if isinstance(value, np.generic):
+        return type(value), value.tobytes()
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset([frozen(v, held) for v in value])
     if isinstance(value, torch.Tensor):
         return torch.Tensor  # its values are read at each call
     if isinstance(value, (float, complex)):

@@ -43,18 +43,19 @@ def foreign_file(path):
     return packages[2].startswith(tuple(n + end for n in _FOREIGN for end in ("/", ".py"))) if packages[1] else path.startswith(_STDLIB)
 
 
-def _foreign_name(module):
+def is_foreign(module):
+    """Is a module of this name Python's, torch's or of what torch is made of?"""
     root = (module or "").partition(".")[0]
     return root in _FOREIGN or root in sys.stdlib_module_names and root not in _DATA_TYPES or root == "builtins"
 
 
 def _made(name):
     """Methods that the standard library makes from texts, for named tuples and data classes."""
-    return name is None or name.startswith("namedtuple_") or _foreign_name(name)
+    return name is None or name.startswith("namedtuple_") or is_foreign(name)
 
 
 def _foreign_module(value):
-    return isinstance(value, types.ModuleType) and _foreign_name(value.__name__)
+    return isinstance(value, types.ModuleType) and is_foreign(value.__name__)
 
 
 def _with_nested(code):
@@ -283,7 +284,7 @@ class Walk:
         """Attributes that a class and its bases give to their instances."""
         found = {}
         for base in kind.__mro__:
-            if _foreign_name(base.__module__):
+            if is_foreign(base.__module__):
                 continue
             table = base.__dict__
             for n in sorted(table.keys() if names is None else names & table.keys()):
@@ -298,7 +299,7 @@ class Walk:
     def _object(self, value, label):
         """An instance of a class of the user's, or a name space."""
         kind = type(value)
-        if _foreign_name(kind.__module__):
+        if is_foreign(kind.__module__):
             return None
         if isinstance(table := getattr(value, "__dict__", None), dict):
             self.note(table, label)

@@ -1,0 +1,72 @@
+"""The module as torch.export sees it: tensors in, tensors out.
+
+The one idea: a stand-in of the same attributes has a forward that puts the other arguments back in place before it calls
+the module, and keeps what is no tensor of the result; so arguments and results may be of any kind.
+Must not know: how a program is exported or lowered.
+"""
+import inspect
+
+import torch
+
+from .. import _core
+from . import trees
+from .asked import mark
+from .state import frozen
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class Result:
+    """shape: of what the module returned; leaves: None where the program gives them."""
+    shape = leaves = None
+
+
+class Entry(torch.nn.Module):
+    """Stands for ``module`` called with arguments of these leaves and this shape; wanted: which leaves require a gradient.
+
+    ``result`` is filled by a call.
+    """
+
+    def __init__(self, module, leaves, shape, wanted):
+        super().__init__()
+        hooks = {name: table for name, table in vars(self).items() if "hooks" in name}
+        vars(self).update(vars(module))
+        vars(self).update(hooks, forward=self._forward_of(module, leaves, shape, wanted))
+        self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
+
+    def _forward_of(self, module, leaves, shape, wanted):
+        def forward(*args, **kwargs):
+            given = trees.flatten((args, kwargs))[0]
+            values = [new if isinstance(leaf, torch.Tensor) else leaf for new, leaf in zip(given, leaves)]
+            for value, flag in zip(values, wanted):
+                if isinstance(value, torch.Tensor):
+                    mark(value, flag)
+            args, kwargs = shape.unflatten(values)
+            before = trees.flatten((args, kwargs))
+            result = module(*args, **kwargs)
+            _refuse_changed(module, before, trees.flatten((args, kwargs)))
+            return self._take_apart(module, result)
+        try:
+            forward.__signature__ = inspect.signature(module.forward)
+        except (TypeError, ValueError):  # of what is no function of Python
+            pass
+        return forward
+
+    def _take_apart(self, module, result):
+        leaves, shape = trees.flatten(result)
+        given = [isinstance(leaf, (torch.Tensor, _SYMBOLIC)) for leaf in leaves]
+        for leaf, symbolic in zip(leaves, given):
+            held = []
+            if not symbolic and (frozen(leaf, held), held)[1]:
+                raise _core.UnsupportedOpError(f"{type(module).__name__} returns a {type(leaf).__name__}, which is neither "
+                                               "a tensor nor a number or text, nor a container or plain object of them")
+        trees.forget_values(shape)
+        self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
+        return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
+
+
+def _refuse_changed(module, before, after):
+    """Containers among the arguments that forward changes would stay as they are in a compiled call."""
+    if str(before[1]) != str(after[1]) or any(a is not b for a, b in zip(before[0], after[0])):
+        raise _core.UnsupportedOpError(f"{type(module).__name__} changes a container among its arguments while it runs, "
+                                       "which a compiled call would not do: copy it first")

@@ -1,0 +1,156 @@
+"""Arguments and results taken apart into leaves, and put together again.
+
+The one idea: torch's pytree opens tuples, lists and dictionaries; what it takes for a leaf though it holds more (data
+classes, own kinds of dictionaries, objects of the user's classes, distributions) is opened here, and shown to
+torch.export as a dictionary of what it holds.
+Must not know: captures or how a call is run.
+"""
+import collections
+import copy
+import dataclasses
+import types
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .. import _core
+from .watch import PLAIN, is_foreign
+
+_CLOSED = (*[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module, torch.Generator, type, types.FunctionType, types.MethodType)
+_TAKEN = {tuple, list, dict, collections.OrderedDict, collections.namedtuple}  # nodes that torch.export takes and names
+_DEEPEST = 32
+
+
+def flatten(tree, depth=0):
+    """(leaves, shape) of any value; ``str(shape)`` tells kinds and names, ``shape.unflatten(leaves)`` undoes it."""
+    leaves, spec = pytree.tree_flatten(tree, _is_size)
+    for leaf in leaves:
+        if type(leaf) is not torch.Tensor and _opens(leaf):
+            return _flatten_all(leaves, spec, depth)
+    return leaves, spec
+
+
+def _is_size(value):
+    """torch's trees make tuples of Sizes."""
+    return type(value) is torch.Size
+
+
+def _flatten_all(leaves, spec, depth):
+    if depth > _DEEPEST:
+        raise _core.ValueError_(f"an argument or result holds others {_DEEPEST} deep, or itself")
+    parts = [Opened(leaf, depth) if _opens(leaf) else leaf for leaf in leaves]
+    flat = [v for part in parts for v in (part.leaves if isinstance(part, Opened) else [part])]
+    return flat, Shape(spec, [part.close() if isinstance(part, Opened) else None for part in parts])
+
+
+def simple(leaves, shape):
+    """The tree of tensors alone in containers that torch.export takes, in the same order; None stands for others."""
+    values = [leaf if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+    if isinstance(shape, Shape):
+        values = [v if part is None else dict(zip(part.names, simple(v, part.inner))) for v, part in shape.share(values)]
+        shape = shape.outer
+    return _simple(iter(values), shape)
+
+
+def _simple(values, spec):
+    if spec.is_leaf():
+        return next(values)
+    held = [_simple(values, child) for child in spec.children()]
+    return pytree.tree_unflatten(held, _one_deep(spec)) if spec.type in _TAKEN else tuple(held)
+
+
+def _one_deep(spec):
+    return pytree.TreeSpec(spec.type, spec.context, [pytree.treespec_leaf() for _ in spec.children()])
+
+
+def _opens(value):
+    """Does a leaf of torch's trees hold others?"""
+    if isinstance(value, (torch.Tensor, *_CLOSED)):
+        return False
+    kind = type(value)
+    if dataclasses.is_dataclass(kind) or isinstance(value, (dict, torch.Size)):
+        return True
+    ours = not is_foreign(kind.__module__) or kind.__module__.startswith("torch.distributions")
+    return ours and isinstance(getattr(value, "__dict__", None), dict) and not callable(value)
+
+
+def _held(value):
+    """{name: value} of what an object holds."""
+    if isinstance(value, dict):
+        return dict(value.items())
+    if isinstance(value, torch.Size):
+        return {str(k): extent for k, extent in enumerate(value)}
+    table = getattr(value, "__dict__", None)
+    if isinstance(table, dict):
+        return dict(table)
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
+
+
+def _refilled(template, names, values):
+    """A copy of an object that holds these values."""
+    if isinstance(template, torch.Size):
+        return torch.Size(values)
+    made = copy.copy(template)
+    for name, value in zip(names, values):
+        if isinstance(made, dict):
+            (collections.OrderedDict if isinstance(made, collections.OrderedDict) else dict).__setitem__(made, name, value)
+        elif isinstance(getattr(made, "__dict__", None), dict):
+            vars(made)[name] = value
+        else:
+            object.__setattr__(made, name, value)
+    return made
+
+
+class Opened:
+    """An object that pytree takes for a leaf."""
+
+    def __init__(self, value, depth):
+        held = _held(value)
+        self.value, self.names = value, tuple(held)
+        self.leaves, self.inner = flatten(list(held.values()), depth + 1)
+
+    def close(self):
+        self.count = len(self.leaves)
+        del self.leaves
+        return self
+
+    def unflatten(self, leaves):
+        return _refilled(self.value, self.names, self.inner.unflatten(leaves))
+
+    def forget_values(self):
+        """Keeps a template that holds nothing, where what it held are stand-ins."""
+        self.value = _refilled(self.value, self.names, [0] * len(self.names))
+        forget_values(self.inner)
+
+    def __str__(self):
+        kind = type(self.value)
+        return f"{kind.__module__}.{kind.__qualname__}@{id(kind)}{self.names}{self.inner}"
+
+
+class Shape:
+    """A TreeSpec of torch's and what became of each of its leaves: None, or the Opened one."""
+
+    def __init__(self, outer, parts):
+        self.outer, self.parts = outer, parts
+
+    def share(self, leaves):
+        """[(leaf, None) or (its leaves, Opened)]."""
+        leaves = iter(leaves)
+        return [(next(leaves), None) if part is None else ([next(leaves) for _ in range(part.count)], part)
+                for part in self.parts]
+
+    def unflatten(self, leaves):
+        return self.outer.unflatten([v if part is None else part.unflatten(v) for v, part in self.share(leaves)])
+
+    def is_leaf(self):
+        return False
+
+    def __str__(self):
+        return f"{self.outer}{[str(part) for part in self.parts if part]}"
+
+
+def forget_values(shape):
+    """See Opened.forget_values."""
+    for part in shape.parts if isinstance(shape, Shape) else ():
+        if part is not None:
+            part.forget_values()

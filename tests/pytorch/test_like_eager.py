@@ -1,0 +1,240 @@
+"""A table of what forward may do in Python and to autograd, each compared with eager mode: values, gradients, what
+becomes of the arguments, types and structure of the result."""
+import collections
+import dataclasses
+import enum
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree
+
+import dcml
+from dcml.pytorch import DaceModule, trees
+
+
+class Calls(nn.Module):
+    """Calls a function of itself and its arguments."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.fc = function, nn.Linear(4, 4)
+        self.register_buffer("mean", torch.ones(4))
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
+def given(*shape):
+    return torch.randn(*shape or (3, 4)).requires_grad_()
+
+
+def outcome(module, arguments):
+    """Values, gradients, arguments and buffers after a call, as comparable leaves; the result's kind."""
+    torch.manual_seed(1)
+    args = arguments()
+    before = [t for t in trees.flatten(args)[0] if isinstance(t, torch.Tensor)]
+    leaves, shape = trees.flatten(module(*args))
+    results = [t for t in leaves if isinstance(t, torch.Tensor)]
+    wanted = [t for t in (*before, *module.parameters()) if t.requires_grad and t.is_leaf]
+    roots = [t.abs().cos().sum() for t in results if t.requires_grad]
+    grads = torch.autograd.grad(sum(roots), wanted, allow_unused=True) if roots and wanted else ()
+    tensors = [t.detach() for t in (*results, *before, *module.buffers())]
+    others = [v for v in leaves if not isinstance(v, torch.Tensor)]
+    return tensors, [t.requires_grad for t in results], grads, others, str(shape), [t._version for t in before]
+
+
+def check(function, arguments, calls=2):
+    torch.manual_seed(0)
+    plain = Calls(function)
+    torch.manual_seed(0)
+    compiled = DaceModule(Calls(function), backward=True)
+    for k in range(calls):
+        want, got = (outcome(m, lambda: arguments(k)) for m in (plain, compiled))
+        for a, b in zip(got[0] + list(got[2]), want[0] + list(want[2]), strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        assert got[1] == want[1] and got[3:] == want[3:]
+
+
+# -- autograd inside forward -----------------------------------------------------------------------
+def through_data(self, x):
+    y = x * 2
+    y.data.add_(1)
+    self.fc.weight.data = self.fc.weight.data.clamp(max=0.1)
+    return self.fc(y) * x.data
+
+
+def under_no_grad(self, x):
+    y = x * 2
+    with torch.no_grad():
+        self.fc.weight.mul_(0.5)
+        self.fc.weight[0].add_(1)
+        y[0] = 1
+    with torch.no_grad():
+        self.fc.weight.sub_(0.1)
+        self.mean.add_(x.mean(0))
+    return self.fc(y) * y * self.mean, y
+
+
+def changes_argument(self, x):
+    with torch.no_grad():
+        x.mul_(2)
+    return x * x
+
+
+def alias_of_detached(self, x):
+    y = x * 2
+    y.detach().add_(1)
+    return y * y
+
+
+def detached_in_place(self, x):
+    y = x * 2
+    y.detach_()
+    return y * x
+
+
+def seen_by_views(self, x):
+    y = x * 2
+    view = y.view(-1)
+    with torch.no_grad():
+        y[1].add_(1)
+    return view * 2, y * y
+
+
+def in_inference_mode(self, x):
+    with torch.inference_mode():
+        y = self.fc(x)
+    return y + 0, x * 2
+
+
+def gradient_without_graph(self, x):
+    y = self.fc(x).square().sum()
+    return x * 2, torch.autograd.grad(y, self.fc.weight)[0]
+
+
+AUTOGRAD = {
+    "data": (through_data, lambda k: (given(),)),
+    "changes without gradient": (under_no_grad, lambda k: (given(),)),
+    "a leaf changed without gradient": (changes_argument, lambda k: (given(),)),
+    "an argument changed without gradient": (changes_argument, lambda k: (given() * 1,)),
+    "a detached alias changed": (alias_of_detached, lambda k: (given(),)),
+    "detach_": (detached_in_place, lambda k: (given(),)),
+    "inference mode inside": (in_inference_mode, lambda k: (given(),)),
+    "a gradient without graph": (gradient_without_graph, lambda k: (given(),)),
+    "views of what changes": (seen_by_views, lambda k: (given(),)),
+    "does an argument require a gradient": (lambda self, x: x * 2 if x.requires_grad else x * 3,
+                                            lambda k: (given().requires_grad_(k % 2 == 0),)),
+}
+
+
+@pytest.mark.parametrize("what", AUTOGRAD)
+def test_autograd_inside_forward(what):
+    check(*AUTOGRAD[what], calls=3)
+
+
+def test_whether_gradients_are_on_is_that_of_the_call():
+    compiled, x = DaceModule(Calls(lambda self, x: x * 2 if torch.is_grad_enabled() else x * 3)), torch.ones(2)
+    for _ in range(3):
+        assert compiled(x)[0] == 2
+        with torch.no_grad():
+            assert compiled(x)[0] == 3
+
+
+def changes_with_and_without(self, x):
+    view = x.view(-1)
+    with torch.no_grad():
+        x.add_(1)
+    return x.relu_() * view.sum()
+
+
+def test_changes_with_and_without_gradient_are_refused():
+    with pytest.raises(dcml.UnsupportedOpError, match="without a gradient.*test_like_eager.py"):
+        DaceModule(Calls(changes_with_and_without), backward=True)(given())
+
+
+# -- arguments and results of all kinds ------------------------------------------------------------
+class Mode(enum.Enum):
+    A, B = 1, 2
+
+
+class Level(enum.IntEnum):
+    LOW, HIGH = 1, 2
+
+
+@dataclasses.dataclass
+class Batch:
+    x: object
+    n: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    n: int = 2
+
+
+class Own(dict):
+    pass
+
+
+class Plain:
+    def __init__(self, x, rest=None):
+        self.x, self.rest = x, rest
+
+
+class Registered:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+_pytree.register_pytree_node(Registered, lambda r: ([r.a, r.b], None), lambda v, _: Registered(*v),
+                             serialized_type_name="test_like_eager.Registered")
+Pair = collections.namedtuple("Pair", "a b")
+
+KINDS = {
+    "dtype": (lambda self, x, d: x.to(d), lambda k: (given(), [torch.float64, torch.float16][k])),
+    "device": (lambda self, x, d: x.to(d) * 2, lambda k: (given(), torch.device("cpu"))),
+    "size": (lambda self, x, s: (x.reshape(s) * 2, s, x.shape, s.numel()), lambda k: (given(), torch.Size([4, 3]))),
+    "enum": (lambda self, x, m: (x * 2 if m is Mode.A else x * 3, m), lambda k: (given(), [Mode.A, Mode.B][k])),
+    "int enum": (lambda self, x, m: (x * m, m), lambda k: (given(), [Level.LOW, Level.HIGH][k])),
+    "slice": (lambda self, x, s: x[s] * 2, lambda k: (given(), slice(0, k + 1))),
+    "ellipsis": (lambda self, x, s: x[s] * 2, lambda k: (given(), ...)),
+    "complex number": (lambda self, x, z: x * z, lambda k: (given(), complex(1, k))),
+    "numpy number": (lambda self, x, z: x * z, lambda k: (given(), np.float32(k))),
+    "set": (lambda self, x, s: x * max(s), lambda k: (given(), {1, k})),
+    "data class": (lambda self, b: Batch(b.x * b.n, b.n), lambda k: (Batch(given(), k),)),
+    "frozen data class": (lambda self, x, c: (x * c.n, c), lambda k: (given(), Config(k))),
+    "own dictionary": (lambda self, d: Own(y=d["x"] * 2, none=None), lambda k: (Own(x=given()),)),
+    "plain object": (lambda self, o: Plain(o.x * 2, [o.rest, o.x + 1]), lambda k: (Plain(given(), {"k": k}),)),
+    "registered": (lambda self, r: Registered(r.a * 2, r.b), lambda k: (Registered(given(), k),)),
+    "nested": (lambda self, p: Pair([Batch(p.a.x * 2)], p.b), lambda k: (Pair(Batch(given()), {"c": Config(1)}),)),
+    "types": (lambda self, x: (x * 2, x.dtype, x.device, "text", None, Mode.B, 1.5), lambda k: (given(),)),
+}
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_arguments_and_results(what):
+    check(*KINDS[what])
+
+
+def test_a_distribution_comes_back_as_one():
+    compiled, x = DaceModule(Calls(lambda self, x: torch.distributions.Normal(self.fc(x), 1.0))), torch.ones(2, 4)
+    torch.testing.assert_close(compiled(x).log_prob(x), compiled.model(x).log_prob(x), rtol=1e-4, atol=1e-5)
+
+
+REFUSED = {
+    "a changed container": (lambda self, d: d.update(y=d["x"] * 2), lambda: ({"x": given()},), "changes a container"),
+    "a generator": (lambda self, x: (v for v in [x]), lambda: (given(),), "returns a generator"),
+    "a function": (lambda self, x, f: f(x), lambda: (given(), torch.sin), "type builtin_function"),
+    "another device": (lambda self, x: x.to("meta") * 2, lambda: (given(),), "device 'meta'"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_kept_is_refused(what):
+    function, arguments, message = REFUSED[what]
+    with pytest.raises(dcml.Error, match=message):
+        DaceModule(Calls(function), backward=True)(*arguments())
