@@ -64,6 +64,8 @@ int use_torch(module_state *state); /* results may be tensors although no input 
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
 void release_view(tensor_view *view);
+/* Is it a contiguous torch tensor of this type and these extents?  Nothing is held or copied. */
+bool is_like(module_state *state, PyObject *object, const dc_array *want);
 /* A new array of the kind of the inputs; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);

@@ -5,10 +5,9 @@
 #include "python/binding.h"
 
 typedef struct {
-  dc_dtype dtype;
-  uint32_t rank;
-  int64_t *dims;
+  dc_array like; /* without data */
   bool needs_grad;
+  Py_ssize_t first; /* where the same tensor stands first */
 } expected_input;
 
 /* A container, and the version at which it last held what it has to. */
@@ -34,13 +33,19 @@ typedef struct {
 
 /* ---- creation ---- */
 
-static int note_input(module_state *state, PyObject *tensor, expected_input *out) {
+static Py_ssize_t first_place(PyObject *inputs, Py_ssize_t k) {
+  Py_ssize_t first = 0;
+  while (PyTuple_GET_ITEM(inputs, first) != PyTuple_GET_ITEM(inputs, k)) first++;
+  return first;
+}
+
+static int note_input(module_state *state, PyObject *inputs, Py_ssize_t k, expected_input *out) {
   tensor_view view;
+  PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
   if (view_tensor(state, tensor, &view)) return -1;
-  *out = (expected_input){view.array.dtype, view.array.rank, PyMem_Calloc(view.array.rank + 1, sizeof(int64_t)), requires_grad(state, tensor)};
-  if (out->dims) memcpy(out->dims, view.array.dims, view.array.rank * sizeof *out->dims);
+  *out = (expected_input){view.array, requires_grad(state, tensor), first_place(inputs, k)};
   release_view(&view);
-  return out->dims ? 0 : (PyErr_NoMemory(), -1);
+  return 0;
 }
 
 static int note_answers(FastObject *self) {
@@ -90,7 +95,7 @@ static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   int failed = !self->watched || check_observations(self->watched) || !self->inputs || note_params(state, self, slots) ||
                note_places(self) || note_answers(self);
   for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
-    failed = note_input(state, PyTuple_GET_ITEM(inputs, self->n_inputs), &self->inputs[self->n_inputs]);
+    failed = note_input(state, inputs, self->n_inputs, &self->inputs[self->n_inputs]);
   if (!failed) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
@@ -122,7 +127,6 @@ static void fast_dealloc(FastObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   fast_clear(self);
-  for (Py_ssize_t k = 0; self->inputs && k < self->n_inputs; k++) PyMem_Free(self->inputs[k].dims);
   PyMem_Free(self->inputs);
   PyMem_Free(self->places);
   PyMem_Free(self->needs_grad);
@@ -132,13 +136,10 @@ static void fast_dealloc(FastObject *self) {
 
 /* ---- calling ---- */
 
-static bool same_input(module_state *state, const FastObject *self, PyObject *tensor, const expected_input *want) {
-  tensor_view view;
-  if (view_tensor(state, tensor, &view)) return PyErr_Clear(), false; /* the slow path says what is wrong */
-  bool same = view.is_torch && view.array.dtype == want->dtype && view.array.rank == want->rank &&
-              memcmp(view.array.dims, want->dims, want->rank * sizeof *want->dims) == 0;
-  release_view(&view);
-  return same && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
+static bool same_input(module_state *state, const FastObject *self, PyObject *inputs, Py_ssize_t k) {
+  PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
+  const expected_input *want = &self->inputs[k];
+  return first_place(inputs, k) == want->first && is_like(state, tensor, &want->like) && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
 }
 
 /* The k-th place holds what it has to; a dictionary that nobody touched since is not looked into. */
@@ -191,7 +192,7 @@ static PyObject *with_last(const FastObject *self, PyObject *args) {
 static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
   module_state *state = state_of((PyObject *)self);
   bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(self) && same_params(state, self);
-  for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, PyTuple_GET_ITEM(args, k), &self->inputs[k]);
+  for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, args, k);
   if (!same) Py_RETURN_NOTIMPLEMENTED;
   PyObject *all = self->last == Py_None ? Py_NewRef(args) : with_last(self, args);
   PyObject *outputs = all ? PyObject_Call(self->function, all, NULL) : NULL;

@@ -74,6 +74,22 @@ static bool contiguous(const DLTensor *t) {
   return true;
 }
 
+static int type_of(const DLTensor *t) {
+  int k = 0;
+  while (k < DL_TYPES && (dl_types[k].code != t->dtype.code || dl_types[k].bits != t->dtype.bits || t->dtype.lanes != 1)) k++;
+  return k;
+}
+
+bool is_like(module_state *state, PyObject *object, const dc_array *want) {
+  DLTensor t;
+  const DLExchange *api = exchange_of(state, Py_TYPE(object));
+  if (!api) return false;
+  if (api->borrow(object, &t)) return PyErr_Clear(), false;
+  int k = type_of(&t);
+  return t.device.type == DL_CPU && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
+         memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
+}
+
 static int fail(module_state *state, dc_code code, const char *text) {
   PyErr_SetString(state->errors[code], text);
   return -1;
@@ -106,8 +122,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
     Py_SETREF(out->owner, copy);
     if (api->borrow(copy, &t)) return -1;
   }
-  int k = 0;
-  while (k < DL_TYPES && (dl_types[k].code != t.dtype.code || dl_types[k].bits != t.dtype.bits || t.dtype.lanes != 1)) k++;
+  int k = type_of(&t);
   if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a tensor has a type that dcml does not know");
   out->array.dtype = dl_types[k].type;
   out->array.rank = (uint32_t)t.ndim;

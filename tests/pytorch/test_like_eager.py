@@ -128,6 +128,10 @@ AUTOGRAD = {
     "views of what changes": (seen_by_views, lambda k: (given(),)),
     "does an argument require a gradient": (lambda self, x: x * 2 if x.requires_grad else x * 3,
                                             lambda k: (given().requires_grad_(k % 2 == 0),)),
+    "how an argument lies in memory": (lambda self, x: x * 2 if x.is_contiguous() else x * 3,
+                                       lambda k: (given().t() if k % 2 else given(),)),
+    "an argument made contiguous": (lambda self, x: x.contiguous().view(-1),
+                                    lambda k: (given(6, 4)[::2] if k % 2 else given(),)),
 }
 
 
@@ -154,6 +158,16 @@ def changes_with_and_without(self, x):
 def test_changes_with_and_without_gradient_are_refused():
     with pytest.raises(dcml.UnsupportedOpError, match="without a gradient.*test_like_eager.py"):
         DaceModule(Calls(changes_with_and_without), backward=True)(given())
+
+
+@pytest.mark.parametrize("module", [nn.ReLU(inplace=True), Calls(lambda self, x: x.add_(1))])
+def test_a_changed_argument_that_is_returned_is_the_argument(module):
+    x = torch.randn(3, 4)
+    want = module(x.clone())
+    for _ in range(3):
+        given = x.clone()
+        assert DaceModule(module)(given) is given
+        torch.testing.assert_close(given, want)
 
 
 # -- arguments and results of all kinds ------------------------------------------------------------

@@ -458,6 +458,17 @@ def test_attributes_that_forward_does_not_read_compile_nothing():
     assert sum(map(len, compiled._captures.values())) == 1
 
 
+def test_hooks_on_the_state_run_for_both():
+    log, (compiled, plain) = [], twins(lambda: nn.Linear(3, 2))
+    for module in (compiled, plain):
+        module.register_state_dict_pre_hook(lambda *_: log.append("before saving"))
+        module.register_state_dict_post_hook(lambda *_: log.append("after saving"))
+        module.register_load_state_dict_pre_hook(lambda *_: log.append("before loading"))
+        module.register_load_state_dict_post_hook(lambda *_: log.append("after loading"))
+        module.load_state_dict(module.state_dict())
+    assert len(log) == 8 and log[:4] == log[4:]
+
+
 def test_replaced_children_are_seen():
     compiled, plain = twins()
     x = torch.randn(2, 3)
@@ -469,6 +480,12 @@ def test_replaced_children_are_seen():
     close(compiled(x), plain(x))
     compiled.model.a[1] = plain.a[1] = nn.Sigmoid()
     close(compiled(x), plain(x))
+    compiled, plain = DaceModule(plain.a), plain.a
+    compiled[1] = nn.Tanh()
+    close(compiled(x), plain(x))
+    del compiled[1]
+    close(compiled(x), plain(x))
+    assert len(plain) == 1
 
 
 def test_parameters_of_another_shape_or_type_are_seen():

@@ -15,13 +15,19 @@ from torch.overrides import TorchFunctionMode
 from .. import _core
 from .watch import foreign_file
 
-_FLAG = "_dcml_requires_grad"
 _IS_GRAD_ENABLED, _TENSOR = torch.is_grad_enabled, torch._C.TensorBase
+_OF_ARGUMENTS = {_TENSOR.requires_grad.__get__: "requires_grad", _TENSOR.is_leaf.__get__: "is_leaf"}
+_REFUSED = {_TENSOR.grad.__get__: "reads .grad of a tensor", _TENSOR.storage_offset: "asks where in its storage a tensor lies"}
 
 
-def mark(tensor, requires_grad):
-    """Notes on a stand-in for an argument whether the argument requires a gradient."""
-    setattr(tensor, _FLAG, requires_grad)
+def mark(tensor, known):
+    """Notes on a stand-in for an argument what known_of gave for the argument."""
+    tensor._dcml_known = known
+
+
+def known_of(value):
+    """What forward may ask of an argument that its stand-in does not tell, by name; hashable."""
+    return (("requires_grad", value.requires_grad), ("is_leaf", value.is_leaf)) if isinstance(value, torch.Tensor) else ()
 
 
 def _set_data(tensor, value):
@@ -44,26 +50,30 @@ class Asked(TorchFunctionMode):
         self.grad, self.any = grad, False
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function == _REQUIRES_GRAD:
-            return self._requires_grad(args[0], sys._getframe(1))
+        asked = _OF_ARGUMENTS.get(function)
+        known = dict(getattr(args[0], "_dcml_known", ())) if asked else {}
+        if asked in known and self._note(sys._getframe(1)):
+            return known[asked]
+        if function in _REFUSED and not _foreign(sys._getframe(1)):
+            raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module")
         return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
 
     def _note(self, frame):
         """Torch asks often, and never to decide about values."""
-        while frame.f_code.co_name == "__torch_function__":  # of other modes
-            frame = frame.f_back
-        self.any |= not foreign_file(frame.f_code.co_filename)
-        return self.any
-
-    def _requires_grad(self, tensor, frame):
-        given = getattr(tensor, _FLAG, None)
-        return given if given is not None and self._note(frame) else _REQUIRES_GRAD(tensor)
+        foreign = _foreign(frame)
+        self.any |= not foreign
+        return not foreign
 
     def is_grad_enabled(self, frame):
         return _IS_GRAD_ENABLED() and (not self._note(frame) or self.grad)
 
 
-_REQUIRES_GRAD = _TENSOR.requires_grad.__get__
+def _foreign(frame):
+    while frame.f_code.co_name == "__torch_function__":  # of other modes
+        frame = frame.f_back
+    return foreign_file(frame.f_code.co_filename)
+
+
 _FUNCTIONS = {_TENSOR.data.__get__: torch.Tensor.detach, _TENSOR.data.__set__: _set_data, torch.autograd.grad: _grad}
 
 

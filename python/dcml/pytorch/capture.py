@@ -126,10 +126,9 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
     with torch.inference_mode(False), _prepared(module, train) as cumulative, \
             _traced(module, attributes, grad) as (used, ran, asks):
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
-        wanted = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]
-        leaves = list(map(_plain, leaves))
+        given, leaves = leaves, list(map(_plain, leaves))
         args, kwargs = trees.simple(leaves, shape)
-        entry, errors = Entry(module, leaves, shape, wanted), []
+        entry, errors = Entry(module, given, leaves, shape), []
         attempts = _attempts(args, kwargs, dynamic)
         for shapes in attempts:
             try:
@@ -227,6 +226,10 @@ def _export_error(module, error):
     if reason and (type(error).__name__ != "UserError" or "data-dependent" in str(error)):
         what = getattr(error, "func", None) or type(module).__name__
         return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{_traced_line(error)}")
+    if "fake tensor in the exported program" in str(error):
+        return _core.UnsupportedOpError(f"{type(module).__name__} cannot be captured: torch.export loses a tensor on the way, "
+                                        "as where torch.autograd.grad is taken inside forward with respect to an input: "
+                                        "take it outside, of the compiled module's results")
     text = str(error).strip().split("\n\n")[0]
     text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
     return _error_like(error)(text)

@@ -10,7 +10,7 @@ import torch
 
 from .. import _core
 from . import trees
-from .asked import mark
+from .asked import known_of, mark
 from .state import frozen
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -22,25 +22,27 @@ class Result:
 
 
 class Entry(torch.nn.Module):
-    """Stands for ``module`` called with arguments of these leaves and this shape; wanted: which leaves require a gradient.
+    """Stands for ``module`` called with arguments of these leaves, ``given`` as they are and then as they are traced.
 
     ``result`` is filled by a call.
     """
 
-    def __init__(self, module, leaves, shape, wanted):
+    def __init__(self, module, given, leaves, shape):
         super().__init__()
         hooks = {name: table for name, table in vars(self).items() if "hooks" in name}
         vars(self).update(vars(module))
-        vars(self).update(hooks, forward=self._forward_of(module, leaves, shape, wanted))
+        vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape))
         self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
 
-    def _forward_of(self, module, leaves, shape, wanted):
+    def _forward_of(self, module, given, leaves, shape):
+        known, first = list(map(known_of, given)), first_places(given)
+
         def forward(*args, **kwargs):
-            given = trees.flatten((args, kwargs))[0]
-            values = [new if isinstance(leaf, torch.Tensor) else leaf for new, leaf in zip(given, leaves)]
-            for value, flag in zip(values, wanted):
+            traced = trees.flatten((args, kwargs))[0]
+            values = [traced[place] if isinstance(leaf, torch.Tensor) else leaf for leaf, place in zip(leaves, first)]
+            for value, about in zip(values, known):
                 if isinstance(value, torch.Tensor):
-                    mark(value, flag)
+                    mark(value, about)
             args, kwargs = shape.unflatten(values)
             before = trees.flatten((args, kwargs))
             result = module(*args, **kwargs)
@@ -63,6 +65,12 @@ class Entry(torch.nn.Module):
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
+
+
+def first_places(leaves):
+    """By leaf, the first place where the same tensor stands."""
+    places = {}
+    return [places.setdefault(id(leaf), k) if isinstance(leaf, torch.Tensor) else k for k, leaf in enumerate(leaves)]
 
 
 def _refuse_changed(module, before, after):

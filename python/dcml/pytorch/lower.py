@@ -222,7 +222,7 @@ class Walk:
         self.fixed, self.out_spec = entry.result.leaves, entry.result.shape
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline)
-        self.inputs, self.params, self.shapes = [], [], []
+        self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
         self.leaf_of = {}    # user input name -> leaf position
         self.outputs, self.mutated, self.changed = [], [], []
         self.position = {}   # value name -> graph output index
@@ -330,6 +330,8 @@ class Walk:
     # outputs
     def _collect_outputs(self):
         mutated, changed, reach_of_changed = dict(self.b.mutated), [], []
+        self.itself = {value: self.leaf_of[spec.target] for spec, value in outputs(self.program)
+                       if spec.kind.name == "USER_INPUT_MUTATION"}  # after the call, an input holds this value
         for (spec, value), shape, reach in zip(outputs(self.program), self.output_shapes, self.output_reach):
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
@@ -362,6 +364,8 @@ class Walk:
             return Fixed(self.fixed[len(self.outputs)] if value is None else value)
         if value.op == "placeholder" and value.name in self.leaf_of:
             return Passed(self.leaf_of[value.name])
+        if value in self.itself:
+            return Passed(self.itself[value])
         if isinstance(self.b.env[value], Pair):
             return Complex(self._output(self.b.real_form(value)))
         if not isinstance(value.meta["val"], torch.Tensor):

@@ -20,12 +20,15 @@ from ..library import natives
 from ..verbose import say
 from . import trees
 from .aten import ONNX_DTYPE
+from .asked import known_of
 from .autograd import apply_in_python, forward_level, modes
 from .capture import LOCK, bind_arguments, capture, traced_elsewhere
+from .entry import first_places
 from .report import explain, mark_range, page
 from .results import real_form
 from .state import GLOBAL_HOOKS, HOOKS, ModuleState, frozen
 
+_STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
 _FEW = 2    # values of a float that get captures of their own, before it becomes an input
@@ -71,7 +74,7 @@ class DaceModule(torch.nn.Module):
         if not isinstance(module, torch.nn.Module):
             raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
         state = self.__dict__
-        for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        for shared in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", *_STATE_HOOKS):
             state[shared] = getattr(module, shared)
         state["model"] = module  # not registered: names stay those of the wrapped module
         if cuda and not torch.cuda.is_available():
@@ -162,13 +165,13 @@ class DaceModule(torch.nn.Module):
         if not self._asks:
             return None
         leaves = trees.flatten((tuple(args), dict(kwargs)))[0]
-        return torch.is_grad_enabled(), tuple([isinstance(v, torch.Tensor) and v.requires_grad for v in leaves])
+        return torch.is_grad_enabled(), tuple(map(known_of, leaves))
 
     def _captured(self, args, kwargs, surroundings):
         """(a capture that serves these arguments, made if there is none; positions of floats that are its inputs)."""
         leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
-        kind = (str(spec), surroundings, tuple((leaf.dtype, leaf.device) if isinstance(leaf, torch.Tensor) else
-                                               _leaf_key(leaf) for leaf in leaves))
+        kind = ((str(spec), _same(leaves)), surroundings, tuple((leaf.dtype, leaf.device, _arrangement(leaf)) if isinstance(leaf, torch.Tensor)
+                                               else _leaf_key(leaf) for leaf in leaves))
         keys = kind[2]
         shared = tuple(key[0] if key[0] in (int, float) else key for key in keys)
         seen = self._values.setdefault((*kind[:2], shared), {})
@@ -269,6 +272,12 @@ class DaceModule(torch.nn.Module):
 
     def __getitem__(self, key):
         return self.model[key]
+
+    def __setitem__(self, key, value):
+        self.model[key] = value
+
+    def __delitem__(self, key):
+        del self.model[key]
 
     def __len__(self):
         return len(self.model)
@@ -476,9 +485,27 @@ def _result_types(made):
     return [made.graph.info(made.graph.outputs[o])[0] if type(o) is int else type(o) for o in made.outputs]
 
 
+def _same(leaves):
+    """Which leaves are one object, where some are."""
+    return len(set(map(id, leaves))) == len(leaves) or tuple(first_places(leaves))
+
+
+def _tensor_key(tensor):
+    plain = tensor.layout is not torch.strided or tensor.is_contiguous()
+    return tensor.shape, tensor.dtype, tensor.device, plain or tensor.stride()
+
+
+def _arrangement(tensor):
+    """How a tensor lies in memory, as far as forward may decide by it: the order of its axes, and whether it has gaps."""
+    if tensor.layout is not torch.strided or tensor.is_contiguous():
+        return None
+    order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
+    return tuple(order), tensor.permute(order).is_contiguous()
+
+
 def _leaf_key(leaf):
     if isinstance(leaf, torch.Tensor):
-        return leaf.shape, leaf.dtype, leaf.device
+        return _tensor_key(leaf)
     held = []
     key = frozen(leaf, held)
     if held:
@@ -494,9 +521,24 @@ def _quick_key(args, kwargs):
             if not isinstance(arg, torch.Tensor):
                 break
         else:
-            return tuple([(a.shape, a.dtype, a.device) for a in args])
+            return _same(args), tuple(map(_tensor_key, args))
     leaves, spec = trees.flatten((args, kwargs))
-    return str(spec), tuple([_leaf_key(leaf) for leaf in leaves])
+    return str(spec), _same(leaves), tuple([_leaf_key(leaf) for leaf in leaves])
+
+
+def _span(tensor):
+    """(first, last) address of a tensor's elements."""
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size() - 1
+
+
+def _refuse_overlap(leaves, changed):
+    """A compiled call changes an argument at its end, which others must not see."""
+    tensors = {id(t): t for t in leaves if isinstance(t, torch.Tensor) and t.numel()}.values()
+    spans = [_span(t) for t in tensors]
+    for first, last in [_span(leaves[k]) for k in changed if leaves[k].numel()]:
+        if sum(a <= last and first <= b for a, b in spans) > 1:
+            raise _core.UnsupportedOpError("an argument that the module changes in place overlaps another one in memory")
 
 
 class _Undecorated:
@@ -637,6 +679,8 @@ class _Plan:
         if captured.ties and (reason := captured.outdated()):
             raise _Outdated(reason)
         function = captured.function(inputs)
+        if self.changed:
+            _refuse_overlap(leaves, {leaf for _, leaf, _ in self.changed})
         if self.changed and function.wrt_positions:  # what they were is for the backward pass
             own = {leaf for _, leaf, _ in self.changed}
             inputs = [t.clone() if leaf in own else t for t, leaf in zip(inputs, captured.capture.inputs)]
@@ -679,6 +723,7 @@ class _Plan:
         hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
         hidden = hidden or any(GLOBAL_HOOKS) or type(owner).forward is not DaceModule.forward
         hidden = hidden or not _OWN_CALL.isdisjoint(vars(owner))
+        hidden = hidden or not all(tensor.is_contiguous() for tensor in args)
         if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
