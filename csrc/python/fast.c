@@ -139,7 +139,8 @@ static void fast_dealloc(FastObject *self) {
 static bool same_input(module_state *state, const FastObject *self, PyObject *inputs, Py_ssize_t k) {
   PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
   const expected_input *want = &self->inputs[k];
-  return first_place(inputs, k) == want->first && is_like(state, tensor, &want->like) && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
+  bool same = first_place(inputs, k) == want->first && is_like(state, tensor, &want->like);
+  return same && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
 }
 
 /* The k-th place holds what it has to; a dictionary that nobody touched since is not looked into. */

@@ -94,8 +94,8 @@ class _Branches(Exception):
 class _Changed(Exception):
     """Forward has changed containers or globals of Python, or set attributes, to values that are no tensors."""
 
-    def __init__(self, containers, attributes, program):
-        self._containers, self._attributes, self._program = containers, attributes, program
+    def __init__(self, containers, attributes, found):
+        self._containers, self._attributes, self._found = containers, attributes, found
 
     def redo(self):
         for one in self._attributes:
@@ -106,15 +106,15 @@ class _Changed(Exception):
         for one in self._attributes:
             one.undo()
 
-    def computed(self, program):
+    def computed(self, found):
         """Was the same computed before the change?"""
-        return _text(self._program) == _text(program) and all(
-            torch.equal(a, b) for a, b in zip(*map(_constants, (self._program, program))))
+        return _text(*self._found) == _text(*found) and all(
+            torch.equal(a, b) for a, b in zip(*[_constants(program) for program, _ in (self._found, found)]))
 
 
-def _text(program):
+def _text(program, result):
     parts = [m.code for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    return [*parts, str(program.graph_signature), str(program.call_spec.out_spec), *sorted(program.constants)]
+    return [*parts, str(program.graph_signature), str(result.shape), repr(result.leaves), *sorted(program.constants)]
 
 
 def _constants(program):
@@ -133,7 +133,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
         for shapes in attempts:
             try:
                 program, *found = _export(module, entry, args, kwargs, shapes, ran)
-                _refuse_changes(module, used, ran, program, again)
+                _refuse_changes(module, used, ran, (program, entry.result), again)
                 if _plain_extents(program):
                     walk = functools.partial(Walk, module, entry, found, name, cumulative)
                     made = lower(program, walk).result(debug)
@@ -174,18 +174,18 @@ def _traced(module, attributes, grad):
                                        "while it runs, which a compiled call would not do: draw them with torch")
 
 
-def _refuse_changes(module, used, ran, program, again):
+def _refuse_changes(module, used, ran, found, again):
     """Containers and attributes that forward changes would stay as they are in a compiled call."""
     containers, attributes = ran.changed(), used.changes()
     held = pytree.tree_leaves([contents(seen) for seen, _ in containers])
     plain = not any(isinstance(v, torch.Tensor) for v in held) and all(one.plain() for one in attributes)
     if not containers and not attributes:
-        if again and not again.computed(program):
+        if again and not again.computed(found):
             raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
                                            "sets what later calls read: call it once before it is wrapped")
         return
     if plain and not again:
-        raise _Changed(containers, attributes, program)
+        raise _Changed(containers, attributes, found)
     restore(containers)
     if containers:
         label = containers[0][1]

@@ -23,10 +23,10 @@ from .aten import ONNX_DTYPE
 from .asked import known_of
 from .autograd import apply_in_python, forward_level, modes
 from .capture import LOCK, bind_arguments, capture, traced_elsewhere
-from .entry import first_places
+from .keys import kind_of, quick_key, refuse_overlap, same_leaves
 from .report import explain, mark_range, page
 from .results import real_form
-from .state import GLOBAL_HOOKS, HOOKS, ModuleState, frozen
+from .state import GLOBAL_HOOKS, HOOKS, ModuleState
 
 _STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -144,7 +144,7 @@ class DaceModule(torch.nn.Module):
 
     def _find(self, args, kwargs):
         """The plan for these arguments."""
-        key = (_quick_key(args, kwargs), self._state.key(), _surroundings(), self._flags(args, kwargs))
+        key = (quick_key(args, kwargs), self._state.key(), _surroundings(), self._flags(args, kwargs))
         plan = self._plans.get(key)
         if plan is None:
             with LOCK:
@@ -170,8 +170,7 @@ class DaceModule(torch.nn.Module):
     def _captured(self, args, kwargs, surroundings):
         """(a capture that serves these arguments, made if there is none; positions of floats that are its inputs)."""
         leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
-        kind = ((str(spec), _same(leaves)), surroundings, tuple((leaf.dtype, leaf.device, _arrangement(leaf)) if isinstance(leaf, torch.Tensor)
-                                               else _leaf_key(leaf) for leaf in leaves))
+        kind = ((str(spec), same_leaves(leaves)), surroundings, tuple(map(kind_of, leaves)))
         keys = kind[2]
         shared = tuple(key[0] if key[0] in (int, float) else key for key in keys)
         seen = self._values.setdefault((*kind[:2], shared), {})
@@ -485,62 +484,6 @@ def _result_types(made):
     return [made.graph.info(made.graph.outputs[o])[0] if type(o) is int else type(o) for o in made.outputs]
 
 
-def _same(leaves):
-    """Which leaves are one object, where some are."""
-    return len(set(map(id, leaves))) == len(leaves) or tuple(first_places(leaves))
-
-
-def _tensor_key(tensor):
-    plain = tensor.layout is not torch.strided or tensor.is_contiguous()
-    return tensor.shape, tensor.dtype, tensor.device, plain or tensor.stride()
-
-
-def _arrangement(tensor):
-    """How a tensor lies in memory, as far as forward may decide by it: the order of its axes, and whether it has gaps."""
-    if tensor.layout is not torch.strided or tensor.is_contiguous():
-        return None
-    order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
-    return tuple(order), tensor.permute(order).is_contiguous()
-
-
-def _leaf_key(leaf):
-    if isinstance(leaf, torch.Tensor):
-        return _tensor_key(leaf)
-    held = []
-    key = frozen(leaf, held)
-    if held:
-        raise _core.ValueError_(f"an argument of type {type(leaf).__name__} is neither a tensor nor a number, text or "
-                                "None, nor a container or plain object of them")
-    return key
-
-
-def _quick_key(args, kwargs):
-    """Types, extents and devices of tensor arguments and the values of others; hashable."""
-    if not kwargs:
-        for arg in args:
-            if not isinstance(arg, torch.Tensor):
-                break
-        else:
-            return _same(args), tuple(map(_tensor_key, args))
-    leaves, spec = trees.flatten((args, kwargs))
-    return str(spec), _same(leaves), tuple([_leaf_key(leaf) for leaf in leaves])
-
-
-def _span(tensor):
-    """(first, last) address of a tensor's elements."""
-    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size() - 1
-
-
-def _refuse_overlap(leaves, changed):
-    """A compiled call changes an argument at its end, which others must not see."""
-    tensors = {id(t): t for t in leaves if isinstance(t, torch.Tensor) and t.numel()}.values()
-    spans = [_span(t) for t in tensors]
-    for first, last in [_span(leaves[k]) for k in changed if leaves[k].numel()]:
-        if sum(a <= last and first <= b for a, b in spans) > 1:
-            raise _core.UnsupportedOpError("an argument that the module changes in place overlaps another one in memory")
-
-
 class _Undecorated:
     """Stands for an instance of a class that a decorator hides, in pickles and copies."""
 
@@ -680,7 +623,7 @@ class _Plan:
             raise _Outdated(reason)
         function = captured.function(inputs)
         if self.changed:
-            _refuse_overlap(leaves, {leaf for _, leaf, _ in self.changed})
+            refuse_overlap(leaves, {leaf for _, leaf, _ in self.changed})
         if self.changed and function.wrt_positions:  # what they were is for the backward pass
             own = {leaf for _, leaf, _ in self.changed}
             inputs = [t.clone() if leaf in own else t for t, leaf in zip(inputs, captured.capture.inputs)]

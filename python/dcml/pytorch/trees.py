@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 from .. import _core
 from .watch import PLAIN, is_foreign
 
-_CLOSED = (*[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module, torch.Generator, type, types.FunctionType, types.MethodType)
+_CLOSED = (*[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module, torch.Generator, type,
+           types.FunctionType, types.MethodType)
 _TAKEN = {tuple, list, dict, collections.OrderedDict, collections.namedtuple}  # nodes that torch.export takes and names
 _DEEPEST = 32
 
