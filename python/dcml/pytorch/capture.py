@@ -72,8 +72,8 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         try:
             return _once(*given)
         except _Changed as first:  # what the first call fills or sets does not change again
-            first.redo()
             try:
+                first.redo(module, args, kwargs or {})
                 return _once(*given, again=first)
             except _core.Error:
                 first.undo()
@@ -92,14 +92,21 @@ class _Branches(Exception):
 
 
 class _Changed(Exception):
-    """Forward has changed containers or globals of Python, or set attributes, to values that are no tensors."""
+    """Forward has changed containers or globals of Python, or set attributes to values that are no tensors."""
 
-    def __init__(self, containers, attributes, found):
-        self._containers, self._attributes, self._found = containers, attributes, found
+    def __init__(self, containers, attributes, found, refusal):
+        self._containers, self._attributes, self._found, self._refusal = containers, attributes, found, refusal
+        self._tensors = _hold_tensors(containers)
 
-    def redo(self):
-        for one in self._attributes:
-            one.redo()
+    def redo(self, module, args, kwargs):
+        """Lets the change happen.  Tensors must be those of a real call, and carry no gradient into later ones."""
+        if not self._tensors:
+            for one in self._attributes:
+                one.redo()
+            return
+        restore(self._containers)
+        if torch.is_grad_enabled() or not _repeats(module, args, kwargs):
+            raise self._refusal
 
     def undo(self):
         restore(self._containers)
@@ -108,8 +115,28 @@ class _Changed(Exception):
 
     def computed(self, found):
         """Was the same computed before the change?"""
-        return _text(*self._found) == _text(*found) and all(
+        return self._tensors or _text(*self._found) == _text(*found) and all(
             torch.equal(a, b) for a, b in zip(*[_constants(program) for program, _ in (self._found, found)]))
+
+
+def _hold_tensors(containers):
+    return any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves([contents(seen) for seen, _ in containers]))
+
+
+def _repeats(module, args, kwargs):
+    """Calls the module twice.  Were the results the same?  Buffers and random numbers are as before."""
+    kept, results = [(b, b.clone()) for b in module.buffers()], []
+    leaves, shape = trees.flatten((tuple(args), dict(kwargs)))
+    with torch.no_grad():
+        for _ in range(2):
+            with torch.random.fork_rng(devices=[]):
+                copies = shape.unflatten([v.clone() if isinstance(v, torch.Tensor) else v for v in leaves])
+                results.append(trees.flatten(module.forward(*copies[0], **copies[1])))
+            for buffer, was in kept:
+                buffer.copy_(was)
+    (first, form), (second, other) = results
+    return str(form) == str(other) and all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b or a == b for a, b in zip(first, second))
 
 
 def _text(program, result):
@@ -177,24 +204,29 @@ def _traced(module, attributes, grad):
 def _refuse_changes(module, used, ran, found, again):
     """Containers and attributes that forward changes would stay as they are in a compiled call."""
     containers, attributes = ran.changed(), used.changes()
-    held = pytree.tree_leaves([contents(seen) for seen, _ in containers])
-    plain = not any(isinstance(v, torch.Tensor) for v in held) and all(one.plain() for one in attributes)
     if not containers and not attributes:
         if again and not again.computed(found):
             raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
                                            "sets what later calls read: call it once before it is wrapped")
         return
-    if plain and not again:
-        raise _Changed(containers, attributes, found)
+    refusal = _refusal(type(module).__name__, containers, attributes, ran)
+    if not again and all(one.plain() for one in attributes):
+        raise _Changed(containers, attributes, found, refusal)
     restore(containers)
+    raise refusal
+
+
+def _refusal(name, containers, attributes, ran):
     if containers:
         label = containers[0][1]
-        raise _core.UnsupportedOpError(f"{type(module).__name__} changes {label} while it runs, which a compiled call "
-                                       f"would not do: return the value, or make it a buffer{ran.line(label)}")
-    name, file, line = attributes[0].name, attributes[0].file, attributes[0].line
-    raise _core.UnsupportedOpError(f"{type(module).__name__} sets the attribute {name!r} while it runs, which a compiled "
-                                   "call would not do: make it a buffer, or call the module once before it is wrapped "
-                                   f"if only the first call sets it ({file}:{line}: {linecache.getline(file, line).strip()})")
+        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
+        return _core.UnsupportedOpError(f"{name} changes {label} while it runs, which a compiled call would not do: return "
+                                        f"the value, or make it a buffer{cache}{ran.line(label)}")
+    first = attributes[0]
+    return _core.UnsupportedOpError(f"{name} sets the attribute {first.name!r} while it runs, which a compiled call would "
+                                    "not do: make it a buffer, or call the module once before it is wrapped if only the "
+                                    f"first call sets it ({first.file}:{first.line}: "
+                                    f"{linecache.getline(first.file, first.line).strip()})")
 
 
 def _same(value):
