@@ -69,6 +69,21 @@ def test_symbolic_extents_arrive_as_numbers():
         close(compiled(x), x.reshape(batch * 2, -1) + 1)
 
 
+def test_symbolic_extents_are_captured_once(monkeypatch):
+    from dcml.pytorch import module
+    made, real = [], module.capture
+    monkeypatch.setattr(module, "capture", lambda *args, **kwargs: made.append(args) or real(*args, **kwargs))
+    weight = torch.randn(4, 3, requires_grad=True)
+
+    def function(x, k):
+        return (x @ weight).reshape(x.shape[0] * 3) * k + x.shape[0]
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for rows in (2, 3, 5, 8, 2):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x, 0.5), function(x, 0.5))
+    assert len(made) == 1
+
+
 def test_graph_breaks_and_several_results():
     def function(x):
         y = torch.sin(x)

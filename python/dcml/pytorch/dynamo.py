@@ -18,16 +18,17 @@ def backend(graph_module, example_inputs, **_):
     torch.Size([4, 3])
     """
     _inline_checkpoints(graph_module)
-    numbers = _take_numbers(graph_module)
+    graph_module = _copied(graph_module)  # dynamo passes what its own graph takes
+    numbers, extents = _take_numbers(graph_module), _take_extents(graph_module)
     if not torch.is_grad_enabled():  # a condition of this graph
         _disable_grad(graph_module.graph)
     graph_module.recompile()
     module = DaceModule(graph_module, backward=True, sdfg_name="dynamo")
-    if not numbers:
+    if not numbers and not extents:
         return torch.compiler.disable(module.forward)
 
     def call(*args):
-        return module.forward(*[a.item() if k in numbers else a for k, a in enumerate(args)])
+        return module.forward(*[a.item() if k in numbers else a for k, a in enumerate(args) if k not in extents])
     return torch.compiler.disable(call)
 
 
@@ -44,12 +45,38 @@ def _inline_checkpoints(graph_module):
         inner.recompile()
 
 
+def _copied(graph_module):
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(graph_module.graph, {}))
+    return torch.fx.GraphModule(graph_module, graph)
+
+
 def _disable_grad(graph):
     first = next(n for n in graph.nodes if n.op != "placeholder")
     with graph.inserting_before(first):
         graph.call_function(torch._C._set_grad_enabled, (False,))
     with graph.inserting_before(next(n for n in graph.nodes if n.op == "output")):
         graph.call_function(torch._C._set_grad_enabled, (True,))
+
+
+def _take_extents(graph_module):
+    """Positions of arguments that are extents of others (dynamic=True); the graph now asks those others."""
+    graph, owners, taken = graph_module.graph, {}, {}
+    places = [n for n in graph.nodes if n.op == "placeholder"]
+    for place in places:
+        if isinstance(tensor := place.meta.get("example_value"), torch.Tensor):
+            for axis, extent in enumerate(tensor.shape):
+                if isinstance(extent, torch.SymInt):
+                    owners.setdefault(extent.node.expr, (place, axis))
+    for position, place in enumerate(places):
+        value = place.meta.get("example_value")
+        if isinstance(value, torch.SymInt) and value.node.expr in owners:
+            taken[position] = place
+            with graph.inserting_after(places[-1]):
+                place.replace_all_uses_with(graph.call_method("size", owners[value.node.expr]))
+    for place in taken.values():
+        graph.erase_node(place)
+    return set(taken)
 
 
 def _take_numbers(graph_module):
