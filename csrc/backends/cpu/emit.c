@@ -355,6 +355,61 @@ static const char *emit_wide(emitter *e, loop *l, const char *begin, const char 
   return at;
 }
 
+/* ---- blocks ---- */
+
+enum { JOINED_BLOCKS = 4 };
+
+static bool uses(emitter *e, dc_ex x, dc_param p) { return x && dc_ex_uses_param(e->pool, x, p); }
+
+static bool uses_inside(emitter *e, const loop *l, dc_param p) {
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const loop *inner = l->body.v[k].loop;
+    const write_item *w = l->body.v[k].write;
+    if (w ? uses(e, w->element, p) || uses(e, w->value, p) || uses(e, w->guard, p) : uses(e, inner->begin, p) || uses(e, inner->end, p) || uses_inside(e, inner, p))
+      return true;
+  }
+  return false;
+}
+
+/* Inside l, p stands only where loops begin and, as `stop`, where they end; what one element leaves in a register stays
+ * in such a loop. */
+static bool only_bounds(emitter *e, const loop *l, dc_param p, dc_ex stop) {
+  for (dc_cid c = 1; c < e->homes.n; c++)
+    if (is_register(e, c) && e->homes.v[c] == l) return false;
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const loop *inner = l->body.v[k].loop;
+    const write_item *w = l->body.v[k].write;
+    if (w) return false; /* outside of all such loops */
+    bool block = inner->begin == dc_ex_par(e->pool, p) && inner->end == stop && inner->step == 1 && !inner->usual;
+    if (!block && (uses(e, inner->begin, p) || uses(e, inner->end, p) || !only_bounds(e, inner, p, stop))) return false;
+    if (block && uses_inside(e, inner, p)) return false;
+  }
+  return true;
+}
+
+/* Iterations of a parallel loop over blocks of elements may run as one larger block. */
+static dc_ex joined_end(emitter *e, const loop *l) {
+  if (l->step == 1 || l->schedule != DC_MAP_PARALLEL) return 0;
+  dc_ex stop = dc_ix_add(e->pool, dc_ex_par(e->pool, l->param), dc_ex_int(e->pool, l->step)), least = dc_ix_min(e->pool, stop, l->end);
+  return only_bounds(e, l, l->param, stop) ? stop : only_bounds(e, l, l->param, least) ? least : 0;
+}
+
+/* Each round takes as many of the task's elements as share a fetch of what all of them read. */
+static void emit_joined(emitter *e, loop *l, dc_ex stop, const char *begin, const char *end) {
+  const char *limit = dc_cpu_value(e, l->end);
+  int64_t most = JOINED_BLOCKS * l->step;
+  saved_text text;
+  uint32_t mark = open_body(e, &text);
+  dc_cpu_line(e, "const i64 most%u = i%u + %lld < %s ? i%u + %lld : %s;", l->param, l->param, (long long)most, end, l->param, (long long)most, end);
+  dc_cpu_remember(e, stop, local(e, DC_I64, dc_arena_printf(e->arena, "most%u < %s ? most%u : %s", l->param, limit, l->param, limit)));
+  dc_cpu_emit_body(e, l);
+  close_body(e, mark);
+  dc_text_indent(text.outer, e->indent);
+  dc_text_printf(text.outer, "for (i64 i%u = %s; i%u < %s; i%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)most);
+  dc_cpu_close_text(e, &text);
+  dc_cpu_line(e, "}");
+}
+
 void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) {
   dc_cpu_forget(e, l->writes);
   e->stamp++;
@@ -365,6 +420,11 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
   }
   if (l->lanes) {
     emit_strips(e, l, begin, end);
+    return;
+  }
+  dc_ex stop = joined_end(e, l);
+  if (stop) {
+    emit_joined(e, l, stop, begin, end);
     return;
   }
   bool vectorised = is_vectorised(e, l);

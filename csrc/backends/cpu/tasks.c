@@ -190,7 +190,8 @@ static void decode(emitter *e, const chain *c) {
 }
 
 static void advance(emitter *e, const chain *c) {
-  dc_cpu_line(e, "if (++piece < blocks) continue;");
+  dc_cpu_line(e, "t += taken;");
+  dc_cpu_line(e, "if ((piece += taken) < blocks) continue;");
   dc_cpu_line(e, "piece = 0;");
   for (uint32_t k = c->n - 1; k-- > 0;) {
     dc_cpu_line(e, "if (++at%u < n%u) continue;", k, k);
@@ -201,11 +202,12 @@ static void advance(emitter *e, const chain *c) {
 static void task_loops(emitter *e, loop *first, const chain *c) {
   loop *last = c->at[c->n - 1];
   decode(e, c);
-  dc_cpu_line(e, "for (i64 t = lo; t < hi; t++) {");
+  dc_cpu_line(e, "for (i64 t = lo; t < hi;) {");
   e->indent++;
   uint32_t mark = dc_cpu_scope_open(e);
   for (uint32_t k = 0; k + 1 < c->n; k++) dc_cpu_line(e, "const i64 i%u = from%u + at%u * %lld;", c->at[k]->param, k, k, (long long)c->at[k]->step);
-  dc_cpu_line(e, "const i64 low = piece * block, high = low + block < n%u ? low + block : n%u;", c->n - 1, c->n - 1);
+  dc_cpu_line(e, "const i64 taken = hi - t < blocks - piece ? hi - t : blocks - piece;"); /* neighbours run as one */
+  dc_cpu_line(e, "const i64 low = piece * block, high = low + taken * block < n%u ? low + taken * block : n%u;", c->n - 1, c->n - 1);
   dc_cpu_line(e, "const i64 begin = from%u + low * %lld, end = from%u + high * %lld;", c->n - 1, (long long)last->step, c->n - 1, (long long)last->step);
   if (c->sliced) {
     last->low = "begin", last->high = "end";
