@@ -4,7 +4,8 @@
  *     map n, v { reduce k { r sum= X[n, k] * W[v, k] } ... }   becomes
  *     map v, k { Wt[k, v] = W[v, k] }   map n, v { reduce k { r sum= X[n, k] * Wt[k, v] } ... }
  *
- * Runs after fusion, which would undo the copy. */
+ * So is an operand whose terms lie across the order of a sum of two loops, which then become one.  Runs after fusion,
+ * which would undo the copy. */
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -13,7 +14,7 @@ enum { MAX_RANK = 32, MAX_COPIES = 16, FEW_ROWS = 8 };
 /* A copy made for the node at hand. */
 typedef struct {
   dc_cid from, to;
-  uint32_t dim; /* swapped with the last one */
+  uint32_t dim, other; /* swapped */
 } copy;
 
 typedef struct {
@@ -93,14 +94,39 @@ static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other
   return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= FEW_ROWS && !is_written_here(s, x->ref);
 }
 
-/* ---- copies ---- */
+/* ---- terms ---- */
 
-static void swap_last(uint32_t *list, uint32_t rank, uint32_t dim) {
-  uint32_t kept = list[dim];
-  list[dim] = list[rank - 1], list[rank - 1] = kept;
+static uint32_t last_of(const dc_pool *pool, dc_ex read) { return dc_ex_node(pool, read)->nargs - 1; }
+
+/* The two loops of a sum are neighbouring dimensions of the operand: d and d + 1; first: the outer one comes first. */
+static bool follows_terms(const search *s, const place *p, dc_ex read, bool first, uint32_t *dim) {
+  dc_pool *pool = &s->graph->pool;
+  dc_ex outer = dc_ex_par(pool, p->reduce->params[0]), inner = dc_ex_par(pool, p->reduce->params[1]);
+  for (*dim = 0; *dim + 2 < dc_ex_node(pool, read)->nargs; ++*dim)
+    if (dc_ex_arg(pool, read, *dim) == (first ? outer : inner) && dc_ex_arg(pool, read, *dim + 1) == (first ? inner : outer)) return true;
+  return false;
 }
 
-static dc_cid make_copy(search *s, dc_cid from, uint32_t dim) {
+/* One operand's terms lie in the order of the loops and the other's across it: turned round they are one long sum. */
+static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32_t *dim) {
+  const dc_pool *pool = &s->graph->pool;
+  uint32_t at;
+  if (p->reduce->n_params != 2 || dc_ex_node(pool, read)->op != DC_EX_READ || dc_ex_node(pool, other)->op != DC_EX_READ) return false;
+  if (dc_ex_uses_param(pool, other, p->column) == dc_ex_uses_param(pool, read, p->column)) return false;
+  const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
+  bool plain = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->rank <= MAX_RANK && c->storage == DC_STORE_HEAP && !c->strides;
+  return plain && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= FEW_ROWS &&
+         !is_written_here(s, dc_ex_node(pool, read)->ref);
+}
+
+/* ---- copies ---- */
+
+static void swap(uint32_t *list, uint32_t dim, uint32_t other) {
+  uint32_t kept = list[dim];
+  list[dim] = list[other], list[other] = kept;
+}
+
+static dc_cid make_copy(search *s, dc_cid from, uint32_t dim, uint32_t other) {
   dc_graph *graph = s->graph;
   dc_container c = *dc_cont(graph, from);
   dc_param params[MAX_RANK];
@@ -111,7 +137,7 @@ static dc_cid make_copy(search *s, dc_cid from, uint32_t dim) {
     index[d] = dc_ex_par(&graph->pool, params[d]);
   }
   dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
-  swap_last(shape, c.rank, dim), swap_last(index, c.rank, dim), swap_last(params, c.rank, dim); /* written in order */
+  swap(shape, dim, other), swap(index, dim, other), swap(params, dim, other); /* written in order */
   dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape, DC_ROLE_TEMP);
   dc_nid tasklet = dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, tasklet);
@@ -121,22 +147,22 @@ static dc_cid make_copy(search *s, dc_cid from, uint32_t dim) {
   return to;
 }
 
-static dc_cid copy_of(search *s, dc_cid from, uint32_t dim) {
+static dc_cid copy_of(search *s, dc_cid from, uint32_t dim, uint32_t other) {
   for (uint32_t k = 0; k < s->n; k++)
-    if (s->copies[k].from == from && s->copies[k].dim == dim) return s->copies[k].to;
+    if (s->copies[k].from == from && s->copies[k].dim == dim && s->copies[k].other == other) return s->copies[k].to;
   if (s->n == MAX_COPIES) return 0;
-  dc_cid to = make_copy(s, from, dim);
-  s->copies[s->n++] = (copy){from, to, dim};
+  dc_cid to = make_copy(s, from, dim, other);
+  s->copies[s->n++] = (copy){from, to, dim, other};
   return to;
 }
 
-static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim) {
+static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim, uint32_t other) {
   dc_pool *pool = &s->graph->pool;
   dc_exnode node = *dc_ex_node(pool, read);
   dc_ex index[MAX_RANK];
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, read, d);
-  swap_last(index, node.nargs, dim);
-  dc_cid to = copy_of(s, node.ref, dim);
+  swap(index, dim, other);
+  dc_cid to = copy_of(s, node.ref, dim, other);
   return to ? dc_ex_read(pool, (dc_dtype)node.dtype, to, index, node.nargs) : read;
 }
 
@@ -150,8 +176,10 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   place p = {outer.params[outer.n_params - 1], &reduce, maps, n_maps - 1};
   dc_ex a = dc_ex_arg(pool, t.value, 0), b = dc_ex_arg(pool, t.value, 1);
   uint32_t dim;
-  if (is_worth_it(s, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim);
-  else if (is_worth_it(s, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim);
+  if (is_worth_it(s, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim, last_of(pool, a));
+  else if (is_worth_it(s, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim, last_of(pool, b));
+  else if (is_turned(s, &p, a, b, &dim)) a = read_of_copy(s, a, dim, dim + 1);
+  else if (is_turned(s, &p, b, a, &dim)) b = read_of_copy(s, b, dim, dim + 1);
   else return DC_OK;
   dc_ex value = dc_ex_prim2(pool, DC_MUL, a, b);
   dc_node_at(s->graph, id)->tasklet.value = value;
