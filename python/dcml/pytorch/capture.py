@@ -156,7 +156,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
         given, leaves = leaves, list(map(_plain, leaves))
         args, kwargs = trees.simple(leaves, shape)
         entry, errors = Entry(module, given, leaves, shape), []
-        attempts = _attempts(args, kwargs, dynamic)
+        attempts = _attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
                 program, *found = _export(module, entry, args, kwargs, shapes, ran)
@@ -352,10 +352,12 @@ def _replace_unusual_parameters(module):
     return replaced
 
 
-def _attempts(args, kwargs, dynamic):
-    """What to ask torch.export for, one after the other: symbolic extents by leaf, and None for none."""
+def _attempts(args, kwargs, dynamic, given):
+    """What to ask torch.export for, one after the other: symbolic extents by leaf, and None for none.  Parameters, which
+    torch.compile hands over as arguments, keep their extents."""
     leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
-    first = {k: {0} for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()}
+    first = {k: {0} for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()
+             and not isinstance(given[k], torch.nn.Parameter)}
     wanted = [{k: axes | dynamic.get(k, set()) for k, axes in first.items()}] if isinstance(dynamic, dict) else []
     wanted += [first] if dynamic else []
     attempts = []
