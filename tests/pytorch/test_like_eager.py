@@ -111,6 +111,12 @@ def in_inference_mode(self, x):
     return y + 0, x * 2
 
 
+def of_types(self, x):
+    known = [type(v) in (torch.Tensor, nn.Parameter) for v in (x, x * 2, self.fc.weight)]
+    own = type("Own", (), {})
+    return x * 2 if all(known) and type(own()) is own and isinstance(own, type) else x * 3
+
+
 def gradient_without_graph(self, x):
     y = self.fc(x).square().sum()
     return x * 2, torch.autograd.grad(y, self.fc.weight)[0]
@@ -128,6 +134,7 @@ AUTOGRAD = {
     "views of what changes": (seen_by_views, lambda k: (given(),)),
     "does an argument require a gradient": (lambda self, x: x * 2 if x.requires_grad else x * 3,
                                             lambda k: (given().requires_grad_(k % 2 == 0),)),
+    "the type of a tensor": (of_types, lambda k: (given(),)),
     "how an argument lies in memory": (lambda self, x: x * 2 if x.is_contiguous() else x * 3,
                                        lambda k: (given().t() if k % 2 else given(),)),
     "an argument made contiguous": (lambda self, x: x.contiguous().view(-1),

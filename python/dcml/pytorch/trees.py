@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 from .. import _core
 from .watch import PLAIN, is_foreign
 
-_CLOSED = (*[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module, torch.Generator, type,
-           types.FunctionType, types.MethodType)
+_CLOSED = (torch.Tensor, *[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module,
+           torch.Generator, type, types.FunctionType, types.MethodType)
 _TAKEN = {tuple, list, dict, collections.OrderedDict, collections.namedtuple}  # nodes that torch.export takes and names
 _DEEPEST = 32
 
@@ -66,7 +66,7 @@ def _one_deep(spec):
 
 def _opens(value):
     """Does a leaf of torch's trees hold others?"""
-    if isinstance(value, (torch.Tensor, *_CLOSED)):
+    if isinstance(value, _CLOSED):
         return False
     kind = type(value)
     if dataclasses.is_dataclass(kind) or isinstance(value, (dict, torch.Size)):

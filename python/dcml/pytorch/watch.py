@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from .. import _core
+from .kinds import asks_for_tensors, traced_type
 
 PLAIN = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
           torch.layout, torch.memory_format, enum.Enum)
@@ -73,6 +74,7 @@ class Ran:
         self.names = set()  # of attributes, and texts that may be names or keys
         self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
         self.stored = set()  # keys of globals that they assign
+        self._typed = []     # globals in which ``type`` tells what stand-ins stand for
         self._before = Walk(None, self.codes, all_functions=True)
         for value, label in roots:
             self._before.describe(value, label)
@@ -85,10 +87,14 @@ class Ran:
         for part in _with_nested(code):
             self.codes[id(part)] = part
             self.names.update(part.co_names, [c for c in part.co_consts if isinstance(c, str)])
+            if asks_for_tensors(part) and "type" not in table:
+                table["type"] = traced_type
+                self._typed.append(table)
             for found in dis.get_instructions(part):
                 if found.opname == "STORE_GLOBAL":
                     self.stored.add((id(table), found.argval))
-                if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") and not _foreign_module(table.get(found.argval, torch)):
+                value = table.get(found.argval, torch) if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") else torch
+                if value is not traced_type and not _foreign_module(value):
                     self.globals.setdefault((id(table), found.argval), (table, found.argval))
                     self._before.part(table, found.argval, table[found.argval], f"the global {found.argval!r}")
 
@@ -122,6 +128,9 @@ class Ran:
             yield
         finally:
             _core.tell_of_code(None)
+            for table in self._typed:
+                del table["type"]
+            self._typed.clear()
             self.forget_results()
             if hasattr(before, "enable"):  # a profiler in C
                 before.enable()
