@@ -51,6 +51,31 @@ def _(b, n, x):
     return b.op("LU", b(x), outs=3, domain="dcml")
 
 
+@_operator("qr(Tensor x, bool full) -> (Tensor, Tensor, Tensor, Tensor)")
+def _(x, full):
+    """Q, R, Householder's vectors V, and S of Q = I - V S V'."""
+    *batch, rows, columns = x.shape
+    least = min(rows, columns)
+    inner = rows if full else least
+    shapes = (rows, inner), (inner, columns), (rows, least), (least, least)
+    return tuple(x.new_empty(*batch, *shape) for shape in shapes)
+
+
+@_of_library("qr")
+def _(b, n, x, full):
+    return b.op("QR", b(x), outs=4, domain="dcml", full=int(full))
+
+
+@_operator("jacobi(Tensor x) -> (Tensor, Tensor)")
+def _(x):
+    return x.new_empty(x.shape), x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-1])
+
+
+@_of_library("jacobi")
+def _(b, n, x):
+    return b.op("Jacobi", b(x), outs=2, domain="dcml")
+
+
 @row("linalg_solve_triangular.default")
 def _(b, n, a, x, *, upper, left=True, unitriangular=False):
     if not left or dims(a)[:-2] != dims(x)[:-2]:
