@@ -116,6 +116,25 @@ ALGEBRA = {
     "lu": lambda m, v: tuple(torch.linalg.lu(m)),
     "matrix_exp": lambda m, v: torch.matrix_exp(2 * m),
     "matrix_power": lambda m, v: torch.linalg.matrix_power(m, -2),
+    "lu_factor": lambda m, v: tuple(torch.linalg.lu_factor(m)),
+    "lu_unpack": lambda m, v: tuple(torch.lu_unpack(*torch.linalg.lu_factor(m))),
+    "lu_solve": lambda m, v: torch.linalg.lu_solve(*torch.linalg.lu_factor(m), v),
+    "qr": lambda m, v: tuple(torch.linalg.qr(m[..., :3])),
+    "qr wide": lambda m, v: tuple(torch.linalg.qr(m[:, :3])),
+    "qr complete": lambda m, v: tuple(torch.linalg.qr(v.detach(), "complete")),
+    "geqrf": lambda m, v: tuple(torch.geqrf(v.detach())),
+    "householder_product": lambda m, v: torch.linalg.householder_product(m, v[:, :, 0]),
+    "svdvals": lambda m, v: torch.linalg.svdvals(m @ v),
+    "svd": lambda m, v: tuple(q.abs() for q in torch.linalg.svd(m[:, :3], full_matrices=False)),
+    "svd full": lambda m, v: tuple(q.abs() for q in torch.linalg.svd(v.detach())[1:]),
+    "eigh": lambda m, v: tuple(q.abs() for q in torch.linalg.eigh(m @ m.mT - 3 * torch.eye(4))),
+    "eigvalsh": lambda m, v: torch.linalg.eigvalsh(m, UPLO="U"),
+    "pinv": lambda m, v: torch.linalg.pinv(m[..., :3]),
+    "pinv of little rank": lambda m, v: torch.linalg.pinv(v[..., :1] @ v[..., :1].mT),
+    "lstsq": lambda m, v: torch.linalg.lstsq(m[..., :3], v)[0],
+    "matrix_rank": lambda m, v: torch.linalg.matrix_rank(v @ v.mT),
+    "cond": lambda m, v: torch.linalg.cond(m),
+    "nuclear norm": lambda m, v: torch.linalg.matrix_norm(m, "nuc"),
 }
 EDGES = {
     "logaddexp of infinities": lambda v: torch.logaddexp(*[v.masked_fill(v > 0, -torch.inf)] * 2),
@@ -130,6 +149,9 @@ FUNCTIONS = {
     "polygamma": lambda v: torch.polygamma(2, v.exp()),
     "erfinv": lambda v: torch.erfinv(v.tanh()),
     "ndtri": lambda v: torch.special.ndtri(v.sigmoid()),
+    "i0": lambda v: (torch.i0(9 * v), torch.special.i0e(900 * v)),
+    "i1": lambda v: (torch.special.i1(v), torch.special.i1e(-9 * v)),
+    "floor_divide": lambda v: (v.detach() // 0.3, v % 0.3, v.detach() // -0.1, v % -0.1, v.trunc(), v.frac() + v.angle()),
     "mvlgamma": lambda v: torch.mvlgamma(v.exp() + 3, 3),
 }
 POOLS = {
@@ -163,16 +185,24 @@ def _assigned(v, where, values):
     return v
 
 
+whole = t([12, -18, 0, 7, -128, 127, 3, -1])
+INTEGERS = {
+    "gcd": lambda i, j: (torch.gcd(i, j), torch.lcm(i, j)),
+    "shifts": lambda i, j: (i << j.abs(), i >> j.abs(), i << 2, 1 << j.abs(), i >> 99),
+    "division": lambda i, j: (i // j, i % j, torch.div(i, j, rounding_mode="trunc"), i // -3, i % -3, i.trunc()),
+}
 GROUPS = (("complex", COMPLEX, (x,)), ("fourier", FOURIER, (signal,)), ("order", ORDER, (x,)),
           ("order nan", {k: ORDER[k] for k in ("median", "nanmedian")}, (with_nan,)), ("scatter", SCATTERS, (x,)),
           ("algebra", ALGEBRA, (a, b)), ("edge", EDGES, (x,)), ("function", FUNCTIONS, (x,)), ("pool", POOLS, (image,)),
+          *((f"integer {str(d)[6:]}", INTEGERS, (whole.to(d), t([5, 3, 7, 2, 9, 4, 64, 100]).to(d)))
+            for d in (torch.int8, torch.uint8, torch.int64)),
           ("bag", BAGS, (r(10, 4),)), ("ctc", CTC, (r(12, 3, 6),)))
 CASES = [(f"{group} {name}", function, args) for group, table, args in GROUPS for name, function in table.items()]
 
 
 def run(module, args):
     """(results, gradients of a weighted sum of them)."""
-    args = [v.detach().clone().requires_grad_() for v in args]
+    args = [v.detach().clone().requires_grad_(v.is_floating_point()) for v in args]
     results = pytree.tree_leaves(module(*args))
     total = sum(_weighted(v) for v in results if v.requires_grad)
     known = isinstance(total, torch.Tensor)

@@ -5,6 +5,7 @@ assertion inside the graph that each call checks.
 Must not know: graphs or operators.
 """
 import contextlib
+import itertools
 import math
 
 import torch
@@ -12,6 +13,8 @@ import torch.nn.functional as F
 from torch.distributions import distribution
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
+
+from .aten import matrices
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
@@ -113,15 +116,22 @@ def _cov(input, *, correction=1, fweights=None, aweights=None):
         count = count.clamp(0)
     x = x - mean
     result = (x * weights) @ x.conj().mT / (count if isinstance(count, torch.Tensor) else max(count, 0))
-    return result.squeeze() if input.dim() < 2 else result
+    return result.squeeze()
 
 
 def _corrcoef(input):
-    if input.dim() < 2:
-        return input.new_ones(())
     c = _cov(input)
+    if c.dim() == 0:
+        return c / c
     deviation = c.diagonal().sqrt()
     return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
+
+
+def _combinations(input, r=2, with_replacement=False):
+    """As torch.combinations, which selects by a mask."""
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(chosen(range(input.shape[0]), r)) if r else []
+    return input[torch.tensor(rows).reshape(-1, r)] if rows else input.new_empty(0, *[r] * (r > 0))
 
 
 _REPLACED = ((distribution, "torch", _TorchOfDistributions()),
@@ -131,7 +141,8 @@ _REPLACED = ((distribution, "torch", _TorchOfDistributions()),
 if _LINEAR_CROSS_ENTROPY is not None:
     _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
 _FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
-              torch.Tensor.corrcoef: _corrcoef}
+              torch.Tensor.corrcoef: _corrcoef, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
+              torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq}
 
 
 class _Functions(TorchFunctionMode):

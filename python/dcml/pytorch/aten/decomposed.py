@@ -337,3 +337,9 @@ def _fractional_max_pool(x, window, output, samples):
 @of("special_ndtri.default")
 def _ndtri(x):
     return math.sqrt(2) * torch.erfinv(2 * x - 1)
+
+
+@of("lcm.default")
+def _lcm(x, y):
+    common = torch.gcd(x, y)
+    return (torch.div(x, torch.where(common == 0, 1, common), rounding_mode="trunc") * y).abs()

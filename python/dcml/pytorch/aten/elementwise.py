@@ -88,19 +88,8 @@ def _(b, x, c):
     return b.op("Exp", b.op("Mul", x, c(math.log(2))))
 
 
-@_unary("expm1.default")
-def _(b, x, c):
-    # e^x - 1 = 2 sinh(x/2) e^(x/2): no cancellation near zero; below -60 it is -1, where sinh would overflow
-    half = b.op("Mul", b.op("Clip", x, c(-60)), c(0.5))
-    return b.op("Mul", b.op("Mul", c(2), b.op("Sinh", half)), b.op("Exp", half))
-
-
-@_unary("log1p.default")
-def _(b, x, c):
-    # near zero log(1 + x) = 2 atanh(x / (2 + x)), which does not cancel; the clip keeps its other branch finite
-    near = b.op("Clip", x, c(-0.5), c(0.5))
-    series = b.op("Mul", c(2), b.op("Atanh", b.op("Div", near, b.op("Add", near, c(2)))))
-    return b.op("Where", b.op("Less", b.op("Abs", x), c(0.5)), series, b.op("Log", b.op("Add", x, c(1))))
+for _name, _kind in (("expm1", "Expm1"), ("special_expm1", "Expm1"), ("log1p", "Log1p"), ("special_log1p", "Log1p")):
+    _unary(f"{_name}.default")(lambda b, x, c, kind=_kind: b.op(kind, x, domain="dcml"))
 
 
 @_unary("log2.default")
@@ -118,14 +107,18 @@ def _(b, x, c):
     return b.op("Sub", c(1), b.op("Erf", x))
 
 
-@_unary("trunc.default", "fix.default")
-def _(b, x, c):
-    return b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x)))
+def _trunc(b, name, dtype):
+    return b.op("Trunc", name, domain="dcml") if dtype.is_floating_point else name
+
+
+@row("trunc.default", "fix.default")
+def _(b, n, x):
+    return _trunc(b, b(x), meta(n).dtype)
 
 
 @_unary("frac.default")
 def _(b, x, c):
-    return b.op("Sub", x, b.op("Mul", b.op("Sign", x), b.op("Floor", b.op("Abs", x))))
+    return b.op("Sub", x, b.op("Trunc", x, domain="dcml"))
 
 
 @_unary("logit.default", "special_logit.default")
@@ -277,15 +270,10 @@ def _(b, n, x, y):
 
 def _divide_rounded(b, n, x, y, mode):
     dtype = meta(n).dtype
-    quotient = b.op("Div", b(x, dtype), b(y, dtype))
-    if dtype.is_floating_point:
-        if mode == "trunc":
-            return b.op("Mul", b.op("Sign", quotient), b.op("Floor", b.op("Abs", quotient)))
-        return b.op("Floor", quotient) if mode == "floor" else quotient
-    if mode == "trunc":
-        return quotient
-    # an integer Div truncates: take (x - x mod y) / y, where the remainder has the divisor's sign
-    return b.op("Div", b.op("Sub", b(x, dtype), b.op("Mod", b(x, dtype), b(y, dtype))), b(y, dtype))
+    if mode == "floor":
+        return b.op("FloorDiv", b(x, dtype), b(y, dtype), domain="dcml")
+    quotient = b.op("Div", b(x, dtype), b(y, dtype))  # of integers it truncates
+    return _trunc(b, quotient, dtype) if mode == "trunc" else quotient
 
 
 @row("div.Tensor_mode", "div.Scalar_mode")
@@ -301,10 +289,7 @@ def _(b, n, x, y):
 @row("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def _(b, n, x, y):
     dtype = meta(n).dtype
-    x, y = b(x, dtype), b(y, dtype)
-    if not dtype.is_floating_point:
-        return b.op("Mod", x, y)
-    return b.op("Sub", x, b.op("Mul", b.op("Floor", b.op("Div", x, y)), y))
+    return b.op("Mod", b(x, dtype), b(y, dtype))
 
 
 @row("fmod.Tensor", "fmod.Scalar")
@@ -484,6 +469,20 @@ for _name in ("and", "or", "xor"):
         TABLE[f"aten.__{_name}__.{_overload}"] = _bits("Bitwise" + _kind, _kind)
 
 
+for _name, _direction in (("left", "LEFT"), ("right", "RIGHT")):
+    for _overload in (f"bitwise_{_name}_shift.Tensor", f"bitwise_{_name}_shift.Tensor_Scalar",
+                      f"bitwise_{_name}_shift.Scalar_Tensor", f"__{_name[0]}shift__.Tensor",
+                      f"__{_name[0]}shift__.Scalar"):
+        TABLE["aten." + _overload] = lambda b, n, x, y, direction=_direction: b.op(
+            "BitShift", b(x, meta(n).dtype), b(y, meta(n).dtype), direction=direction)
+
+
+@row("gcd.default")
+def _(b, n, x, y):
+    dtype = meta(n).dtype
+    return b.op("Gcd", b(x, dtype), b(y, dtype), domain="dcml")
+
+
 @row("logical_not.default")
 def _(b, n, x):
     return b.op("Not", b(x, torch.bool))
@@ -532,6 +531,14 @@ def _negative(b, name, dtype):
 @row("signbit.default")
 def _(b, n, x):
     return _negative(b, b(x), meta(x).dtype)
+
+
+@row("angle.default")
+def _(b, n, x):
+    dtype = meta(n).dtype
+    name, zero = b(x, dtype), b.const(0, dtype)
+    turned = b.op("Where", b.op("Less", name, zero), b.const(math.pi, dtype), zero)
+    return b.op("Where", b.op("IsNaN", name), b.stop(name), turned)
 
 
 @row("copysign.Tensor", "copysign.Scalar")

@@ -76,6 +76,48 @@ def _lu(x, *, pivot=True):
     return order, lower / diagonal.unsqueeze(-2), upper * diagonal.unsqueeze(-1)
 
 
+@of("linalg_lu_factor_ex.default")
+def _lu_factor(x, *, pivot=True, check_errors=False):
+    if not pivot or x.shape[-1] != x.shape[-2]:
+        return NotImplemented
+    lower, upper, pivots = torch.ops.dcml.lu(x)
+    lower = lower.gather(-2, _rows(pivots, x))
+    diagonal = lower.diagonal(0, -2, -1)
+    first = (diagonal == 0).logical_not().cumprod(-1).sum(-1)  # the first zero pivot counts from one
+    failures = torch.where(first == x.shape[-1], 0, first + 1).to(torch.int32)
+    factors = (lower / diagonal.unsqueeze(-2)).tril(-1) + upper * diagonal.unsqueeze(-1)
+    return factors, torch.ops.dcml.swaps(pivots).to(torch.int32), failures
+
+
+def _order(swaps, rows):
+    """The permutation matrix P of P L U."""
+    order = torch.ops.dcml.swapped(swaps, torch.arange(rows))
+    return torch.arange(rows).unsqueeze(-1) == order.unsqueeze(-2)
+
+
+@of("lu_unpack.default")
+def _lu_unpack(factors, swaps, unpack_data=True, unpack_pivots=True):
+    rows, columns = factors.shape[-2:]
+    k = min(rows, columns)
+    none = factors.new_zeros(0)
+    order = _order(swaps, rows).to(factors.dtype) if unpack_pivots else none
+    if not unpack_data:
+        return order, none, none
+    return order, factors[..., :k].tril(-1) + torch.eye(rows, k, dtype=factors.dtype), factors[..., :k, :].triu()
+
+
+@of("linalg_lu_solve.default")
+def _lu_solve(factors, swaps, x, *, left=True, adjoint=False):
+    if not left:
+        return _lu_solve(factors, swaps, x.mT, adjoint=not adjoint).mT
+    order = _order(swaps, factors.shape[-1]).to(x.dtype)
+    solve = torch.linalg.solve_triangular
+    if adjoint:
+        first = solve(factors.mT, x, upper=False)
+        return order @ solve(factors.mT, first, upper=True, unitriangular=True)
+    return solve(factors, solve(factors, order.mT @ x, upper=False, unitriangular=True), upper=True)
+
+
 @of("linalg_solve_triangular.default")
 def _solve_triangular(a, x, *, upper, left=True, unitriangular=False):
     if not left:
@@ -146,6 +188,8 @@ def _adjoint_solved(r, x):
 @of("linalg_qr.default")
 def _qr(x, mode="reduced"):
     """linalg_qr_jvp of FunctionsManual.cpp."""
+    if 0 in x.shape:
+        return NotImplemented
     q, r = (t.detach() for t in torch.ops.dcml.qr(x.detach(), mode == "complete")[:2])
     rows, columns = x.shape[-2:]
     if mode == "r" or mode == "complete" and rows > columns:  # torch has no gradient
@@ -160,12 +204,12 @@ def _qr(x, mode="reduced"):
     return q + turned, r + torch.cat([slope @ r[..., :k], others], -1)
 
 
-@of("geqrf.default")
-def _geqrf(x):
+def geqrf(x):
+    """torch.geqrf, which torch.export cannot tell the results of; without a gradient."""
     _, r, vectors, factors = torch.ops.dcml.qr(x.detach(), True)
     below = vectors.tril(-1)
     below = torch.cat([below, x.new_zeros(*x.shape[:-1], x.shape[-1] - below.shape[-1])], -1)
-    return r + below, factors.diagonal(0, -2, -1)
+    return torch.return_types.geqrf((r.detach() + below, factors.diagonal(0, -2, -1)))
 
 
 @of("linalg_householder_product.default")
@@ -222,6 +266,8 @@ def _gaps(s):
 @of("_linalg_svd.default")
 def _svd(x, full_matrices=False, compute_uv=True, *, driver=None):
     """svd_jvp of FunctionsManual.cpp."""
+    if 0 in x.shape:
+        return NotImplemented
     if x.shape[-2] < x.shape[-1]:
         u, s, v = _svd(x.mT, full_matrices, compute_uv)
         return (v.mT, s, u.mT) if compute_uv else (u, s, v)
@@ -248,6 +294,8 @@ def _svd(x, full_matrices=False, compute_uv=True, *, driver=None):
 @of("_linalg_eigh.default")
 def _eigh(x, uplo="L", compute_v=True):
     """linalg_eig_jvp of FunctionsManual.cpp; the matrix plus a multiple of one that makes it positive."""
+    if 0 in x.shape:
+        return NotImplemented
     held = x.detach()
     lower = held.tril() if uplo == "L" else held.triu().mT
     held = lower + lower.tril(-1).mT
@@ -264,6 +312,8 @@ def _eigh(x, uplo="L", compute_v=True):
 @of("linalg_pinv.atol_rtol_tensor")
 def _pinv(x, *, atol=None, rtol=None, hermitian=False):
     """pinv_jvp of FunctionsManual.cpp, by Golub and Pereyra (1973)."""
+    if 0 in x.shape:
+        return x.mT
     held = x.detach()
     if hermitian:
         held = held.tril() + held.tril(-1).mT
@@ -281,9 +331,9 @@ def _pinv(x, *, atol=None, rtol=None, hermitian=False):
     return result + turned - turned @ right
 
 
-@of("linalg_lstsq.default")
-def _lstsq(a, x, rcond=None, *, driver=None):
-    """(solution, residuals, rank, singular values), of which torch's LAPACK drivers leave some empty."""
+def lstsq(a, x, rcond=None, *, driver=None):
+    """torch.linalg.lstsq, which torch.export cannot tell the results of: (solution, residuals, rank, singular values), of which
+    LAPACK's drivers leave some empty."""
     vector = x.dim() == 1 or x.dim() == a.dim() - 1 and x.shape == a.shape[:-1]
     many = x.unsqueeze(-1) if vector else x
     solution = torch.linalg.pinv(a, rtol=rcond) @ many
@@ -297,4 +347,4 @@ def _lstsq(a, x, rcond=None, *, driver=None):
         s = none if driver in (None, "gelsy") else s
     if rows > columns and driver not in (None, "gelsy"):
         residuals = (a @ solution - many).square().sum(-2)
-    return solution.squeeze(-1) if vector else solution, residuals, rank, s
+    return torch.return_types.linalg_lstsq((solution.squeeze(-1) if vector else solution, residuals, rank, s))

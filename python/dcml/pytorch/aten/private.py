@@ -51,6 +51,28 @@ def _(b, n, x):
     return b.op("LU", b(x), outs=3, domain="dcml")
 
 
+@_operator("swaps(Tensor pivots) -> Tensor")
+def _(pivots):
+    return torch.empty_like(pivots)
+
+
+@_of_library("swaps")
+def _(b, n, pivots):
+    """Swaps of rows as LAPACK counts them, of the pivots of lu."""
+    return b.op("Swaps", b(pivots), domain="dcml")
+
+
+@_operator("swapped(Tensor swaps, Tensor numbers) -> Tensor")
+def _(swaps, numbers):
+    return swaps.new_empty(*swaps.shape[:-1], numbers.shape[0], dtype=torch.int64)
+
+
+@_of_library("swapped")
+def _(b, n, swaps, numbers):
+    """The numbers of rows behind all swaps."""
+    return b.op("Swapped", b(swaps, torch.int64), b(numbers), domain="dcml")
+
+
 @_operator("qr(Tensor x, bool full) -> (Tensor, Tensor, Tensor, Tensor)")
 def _(x, full):
     """Q, R, Householder's vectors V, and S of Q = I - V S V'."""
@@ -122,6 +144,11 @@ def _special(kind, **attrs):
 for _name, _kind in (("lgamma", "Lgamma"), ("special_gammaln", "Lgamma"), ("digamma", "Digamma"),
                      ("special_digamma", "Digamma"), ("erfinv", "ErfInv"), ("special_erfinv", "ErfInv")):
     TABLE[f"aten.{_name}.default"] = _special(_kind)
+
+for _name, _order, _scale in (("i0", 0, 0), ("special_i0", 0, 0), ("special_i0e", 0, 1), ("special_i1", 1, 0),
+                              ("special_i1e", 1, 1), ("special_modified_bessel_i0", 0, 0),
+                              ("special_modified_bessel_i1", 1, 0)):
+    TABLE[f"aten.{_name}.default"] = _special("BesselI", n=_order, scaled=_scale)
 
 
 @row("polygamma.default", "special_polygamma.default")
