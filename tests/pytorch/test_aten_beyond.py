@@ -191,9 +191,18 @@ INTEGERS = {
     "shifts": lambda i, j: (i << j.abs(), i >> j.abs(), i << 2, 1 << j.abs(), i >> 99),
     "division": lambda i, j: (i // j, i % j, torch.div(i, j, rounding_mode="trunc"), i // -3, i % -3, i.trunc()),
 }
+numbers = t([1.5, -2.5, 0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-300, 1e300])
+NUMBERS = {
+    "atan2": lambda u, w: (torch.atan2(u, w), torch.atan2(u, w).reciprocal()),  # the signs of zeros
+    "fmax, fmin, hypot": lambda u, w: (torch.fmax(u, w), torch.fmin(u, w), torch.hypot(u, w)),
+    "threshold": lambda u, w: F.threshold(u, 0.1, 20.0),
+    "flags": lambda u, w: (torch.max(u > 0, w > 0), torch.min(u > 0, w > 0), (u > 0).sort(stable=True)[1]),
+    "flags of none": lambda u, w: (u[:0].any(), u[:0].all(), u[:0].reshape(0, 3).any(0), u[:0].reshape(3, 0).any(1)),
+}
 GROUPS = (("complex", COMPLEX, (x,)), ("fourier", FOURIER, (signal,)), ("order", ORDER, (x,)),
           ("order nan", {k: ORDER[k] for k in ("median", "nanmedian")}, (with_nan,)), ("scatter", SCATTERS, (x,)),
           ("algebra", ALGEBRA, (a, b)), ("edge", EDGES, (x,)), ("function", FUNCTIONS, (x,)), ("pool", POOLS, (image,)),
+          ("number", NUMBERS, (numbers.repeat_interleave(9), numbers.repeat(9))),
           *((f"integer {str(d)[6:]}", INTEGERS, (whole.to(d), t([5, 3, 7, 2, 9, 4, 64, 100]).to(d)))
             for d in (torch.int8, torch.uint8, torch.int64)),
           ("bag", BAGS, (r(10, 4),)), ("ctc", CTC, (r(12, 3, 6),)))

@@ -215,7 +215,7 @@ def _(b, x, c):
 
 @_unary("threshold.default")
 def _(b, x, c, threshold, value):
-    return b.op("Where", b.op("Greater", x, c(threshold)), x, c(value))
+    return b.op("Where", b.op("LessOrEqual", x, c(threshold)), c(value), x)  # NaN stays
 
 
 @row("prelu.default", "_prelu_kernel.default")
@@ -322,35 +322,35 @@ def _(b, n, x, exponent):
 
 @row("atan2.default")
 def _(b, n, y, x):
-    # 2 atan(y / (r + x)), or for x <= 0 the equal 2 atan((r - x) / y)
     dtype = meta(n).dtype
-    y, x, zero = b(y, dtype), b(x, dtype), b.const(0, dtype)
-    r = b.op("Sqrt", b.op("Add", b.op("Mul", x, x), b.op("Mul", y, y)))
-    right = b.op("Greater", x, zero)
-    level = b.op("Equal", y, zero)
-    ratio = b.op("Where", right, b.op("Div", y, b.op("Where", right, b.op("Add", r, x), b.const(1, dtype))),
-                 b.op("Div", b.op("Sub", r, x), b.op("Where", level, b.const(1, dtype), y)))
-    angle = b.op("Mul", b.const(2, dtype), b.op("Atan", ratio))
-    flat = b.op("Where", b.op("Less", x, zero), b.const(math.pi, dtype), zero)
-    return b.op("Where", b.op("And", level, b.op("Not", right)), flat, angle)
+    return b.op("Atan2", b(y, dtype), b(x, dtype), domain="dcml")
 
 
-@row("maximum.default", "fmax.default")
+@row("maximum.default")
 def _(b, n, x, y):
     dtype = meta(n).dtype
     return b.op("Or" if dtype == torch.bool else "Max", b(x, dtype), b(y, dtype))
 
 
-@row("minimum.default", "fmin.default")
+@row("minimum.default")
 def _(b, n, x, y):
     dtype = meta(n).dtype
     return b.op("And" if dtype == torch.bool else "Min", b(x, dtype), b(y, dtype))
 
 
-@row("max.other", "min.other")
+TABLE["aten.max.other"], TABLE["aten.min.other"] = TABLE["aten.maximum.default"], TABLE["aten.minimum.default"]
+
+
+@row("fmax.default", "fmin.default")
 def _(b, n, x, y):
+    """The greater or lesser one, of two of which one is NaN the other."""
+    kind = "maximum" if "fmax" in str(n.target) else "minimum"
     dtype = meta(n).dtype
-    return b.op("Max" if "max" in str(n.target) else "Min", b(x, dtype), b(y, dtype))
+    if not dtype.is_floating_point:
+        return TABLE[f"aten.{kind}.default"](b, n, x, y)
+    x, y = b(x, dtype), b(y, dtype)
+    first = b.op("GreaterOrEqual" if kind == "maximum" else "LessOrEqual", x, y)
+    return b.op("Where", b.op("Or", first, b.op("IsNaN", y)), x, y)
 
 
 @row("clamp.default", "clamp.Tensor", "clip.default", "clip.Tensor")
@@ -411,8 +411,7 @@ def _(b, n, x, y, weight):
 @row("hypot.default")
 def _(b, n, x, y):
     dtype = meta(n).dtype
-    x, y = b(x, dtype), b(y, dtype)
-    return b.op("Sqrt", b.op("Add", b.op("Mul", x, x), b.op("Mul", y, y)))
+    return b.op("Hypot", b(x, dtype), b(y, dtype), domain="dcml")
 
 
 @row("logaddexp.default")

@@ -33,8 +33,9 @@ def _ordinary(dtype):  # max and min are not defined for booleans before opset 2
 
 @row("any.default", "any.dim", "any.dims")
 def _(b, n, x, axes=None, keepdim=False):
-    flags = b.cast(b(x, torch.bool), torch.bool, torch.int32)
-    return b.cast(reduce(b, "ReduceMax", flags, norm_axes(axes, rank(x)), keepdim), torch.int32, torch.bool)
+    flags = b.cast(b(x, torch.bool), torch.bool, torch.int64)  # a sum, since the greatest of none is undefined
+    count = reduce(b, "ReduceSum", flags, norm_axes(axes, rank(x)), keepdim)
+    return b.op("Greater", count, b.const(0))
 
 
 @row("all.default", "all.dim", "all.dims")
@@ -158,9 +159,10 @@ def _(b, n, x, axis=-1, descending=False, stable=None, dim=None):
     if rank(x) == 0:
         return b.const(0) if "argsort" in str(n.target) else [b(x), b.const(0)]
     axis = norm_axis(axis if dim is None else dim, rank(x))
-    extent = static_dims(x, axis)[0]
-    y = b.op("TopK", b(x), b.const([extent]), outs=2, axis=axis, largest=int(descending), sorted=1)
-    return y[1] if "argsort" in str(n.target) else y
+    extent, dtype = static_dims(x, axis)[0], meta(x).dtype
+    values, order = b.op("TopK", b(x, _ordinary(dtype)), b.const([extent]), outs=2, axis=axis, largest=int(descending),
+                         sorted=1)
+    return order if "argsort" in str(n.target) else [b.cast(values, _ordinary(dtype), dtype), order]
 
 
 # -- matrix products -------------------------------------------------------------------------------
