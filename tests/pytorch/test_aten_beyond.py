@@ -83,6 +83,7 @@ ORDER = {
     "histc": lambda v: v.detach().histc(10, -1, 1),
     "cov": lambda v: torch.cov(v[0], aweights=torch.arange(1.0, 6)),
     "corrcoef": lambda v: v[0].corrcoef(),
+    "combinations": lambda v: torch.combinations(v[0, 0], 3, with_replacement=True),
 }
 SCATTERS = {
     "diagonal_scatter": lambda v: v.diagonal_scatter(2 * v[:, :, 0], 1, 1, 2),
@@ -187,15 +188,15 @@ def _assigned(v, where, values):
 
 whole = t([12, -18, 0, 7, -128, 127, 3, -1])
 INTEGERS = {
-    "gcd": lambda i, j: (torch.gcd(i, j), torch.lcm(i, j)),
+    "gcd": lambda i, j: (torch.gcd(i.clamp(min=-127), j), torch.lcm(i % 8, j % 16)),
     "shifts": lambda i, j: (i << j.abs(), i >> j.abs(), i << 2, 1 << j.abs(), i >> 99),
     "division": lambda i, j: (i // j, i % j, torch.div(i, j, rounding_mode="trunc"), i // -3, i % -3, i.trunc()),
 }
 numbers = t([1.5, -2.5, 0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-300, 1e300])
 NUMBERS = {
-    "atan2": lambda u, w: (torch.atan2(u, w), torch.atan2(u, w).reciprocal()),  # the signs of zeros
-    "fmax, fmin, hypot": lambda u, w: (torch.fmax(u, w), torch.fmin(u, w), torch.hypot(u, w)),
-    "threshold": lambda u, w: F.threshold(u, 0.1, 20.0),
+    "atan2": lambda u, w: torch.atan2(u.detach(), w.detach()).reciprocal(),  # the signs of zeros
+    "fmax, fmin, hypot": lambda u, w: [f(u.detach(), w.detach()) for f in (torch.fmax, torch.fmin, torch.hypot)],
+    "threshold": lambda u, w: F.threshold(u.detach(), 0.1, 20.0),
     "flags": lambda u, w: (torch.max(u > 0, w > 0), torch.min(u > 0, w > 0), (u > 0).sort(stable=True)[1]),
     "flags of none": lambda u, w: (u[:0].any(), u[:0].all(), u[:0].reshape(0, 3).any(0), u[:0].reshape(3, 0).any(1)),
 }
@@ -295,9 +296,8 @@ def test_complex_inputs_weights_buffers_and_results():
 
 
 @pytest.mark.parametrize("function", [lambda v: v[v > 0], torch.nonzero, lambda v: v.masked_select(v > 0),
-                                      lambda v: v.unique(), torch.geqrf, lambda v: v.to_sparse(),
-                                      lambda v: v.histogram(4)[0], lambda v: torch.combinations(v[0, 0])],
-                         ids=["mask", "nonzero", "masked_select", "unique", "geqrf", "sparse", "histogram", "pairs"])
+                                      lambda v: v.unique(), lambda v: v.to_sparse(), lambda v: v.histogram(4)[0]],
+                         ids=["mask", "nonzero", "masked_select", "unique", "sparse", "histogram"])
 def test_what_depends_on_values_or_has_no_form_is_refused_with_its_line(function):
     with pytest.raises(dcml.UnsupportedOpError, match=r"\.py:\d+: "):
         DaceModule(Call(function))(x)
