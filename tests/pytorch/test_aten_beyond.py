@@ -152,7 +152,8 @@ FUNCTIONS = {
     "ndtri": lambda v: torch.special.ndtri(v.sigmoid()),
     "i0": lambda v: (torch.i0(9 * v), torch.special.i0e(900 * v)),
     "i1": lambda v: (torch.special.i1(v), torch.special.i1e(-9 * v)),
-    "floor_divide": lambda v: (v.detach() // 0.3, v % 0.3, v.detach() // -0.1, v % -0.1, v.trunc(), v.frac() + v.angle()),
+    "floor_divide": lambda v: (v.detach() // 0.3, v % 0.3, v.detach() // -0.1, v % -0.1),
+    "trunc": lambda v: (v.trunc(), v.frac() + v.angle()),
     "mvlgamma": lambda v: torch.mvlgamma(v.exp() + 3, 3),
 }
 POOLS = {
@@ -192,7 +193,7 @@ INTEGERS = {
     "shifts": lambda i, j: (i << j.abs(), i >> j.abs(), i << 2, 1 << j.abs(), i >> 99),
     "division": lambda i, j: (i // j, i % j, torch.div(i, j, rounding_mode="trunc"), i // -3, i % -3, i.trunc()),
 }
-numbers = t([1.5, -2.5, 0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-300, 1e300])
+numbers = t([1.5, -2.5, 0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-30, 1e300], dtype=torch.float64)
 NUMBERS = {
     "atan2": lambda u, w: torch.atan2(u.detach(), w.detach()).reciprocal(),  # the signs of zeros
     "fmax, fmin, hypot": lambda u, w: [f(u.detach(), w.detach()) for f in (torch.fmax, torch.fmin, torch.hypot)],

@@ -332,8 +332,8 @@ def _pinv(x, *, atol=None, rtol=None, hermitian=False):
 
 
 def lstsq(a, x, rcond=None, *, driver=None):
-    """torch.linalg.lstsq, which torch.export cannot tell the results of: (solution, residuals, rank, singular values), of which
-    LAPACK's drivers leave some empty."""
+    """torch.linalg.lstsq, which torch.export cannot tell the results of: (solution, residuals, rank, singular values),
+    of which LAPACK's drivers leave some empty."""
     vector = x.dim() == 1 or x.dim() == a.dim() - 1 and x.shape == a.shape[:-1]
     many = x.unsqueeze(-1) if vector else x
     solution = torch.linalg.pinv(a, rtol=rcond) @ many
