@@ -23,7 +23,7 @@ from . import trees
 from .aten import extent
 from .asked import asked
 from .entry import Entry
-from .lower import Walk, lower, quiet, unsupported
+from .lower import Walk, decomposed, lower, quiet, unsupported
 from .own_gradient import own_gradients
 from .reach import rename_output
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
@@ -378,7 +378,7 @@ def _export(module, entry, args, kwargs, shapes, ran):
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
         literals = _literals(program)
-        return program.run_decompositions({}), getattr(program, "_guards_code", None) or [], literals, silent
+        return decomposed(program, {}), getattr(program, "_guards_code", None) or [], literals, silent
 
 
 @contextlib.contextmanager

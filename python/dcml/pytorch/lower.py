@@ -168,8 +168,29 @@ def lower(program, start):
             table.update(found)
         tried.update(unknown)
         with quiet():
-            program = program.run_decompositions(table)
+            program = decomposed(program, table)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def decomposed(program, table):
+    """The program with overloads replaced.  Raises UnsupportedOpError where torch's way to do so fits only some of the
+    extents: conditions that it meets after the export are recorded nowhere."""
+    scope = _scope(program)
+    before = 0 if scope is None else scope.counter["ignored_backward_guard"]
+    result = program.run_decompositions(table)
+    if scope is not None and scope.counter["ignored_backward_guard"] > before:
+        raise _core.UnsupportedOpError("decomposing the program decides by symbolic extents")
+    return result
+
+
+def _scope(program):
+    """torch's record of symbols and conditions, if the program has symbols."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for extent in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(extent, torch.SymInt):
+                return extent.node.shape_env
+    return None
 
 
 def _calls(graph_module):

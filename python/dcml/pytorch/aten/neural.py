@@ -94,44 +94,26 @@ def _average_pool(k):
 
 
 def _adaptive(k, kind):
-    """Equal windows are a pool; unequal ones are taken axis by axis, by a matrix of averages or by a gather."""
+    """Equal windows are a pool; of unequal or unknown ones there is an operator of our own."""
     def adaptive(b, n, x, output):
         name, unbatch = _batched(b, x, k)
         pair = isinstance(meta(n), (tuple, list))
+        indexed = pair and 1 in used_outputs(n)
         wrap = (lambda y: [unbatch(y), None]) if pair else unbatch
-        output = spread(output, k)
-        if output == [1] * k and not (pair and 1 in used_outputs(n)):
+        output, extents = spread(output, k), dims(x)[rank(x) - k:]
+        if output == [1] * k and not indexed:
             return wrap(b.op("GlobalAveragePool" if kind == "Average" else "GlobalMaxPool", name))
-        extents = static_dims(x, rank(x) - k)
-        output = [o if o is not None else e for o, e in zip(output, extents)]
-        if all(e % o == 0 for e, o in zip(extents, output)):
-            size = [e // o for e, o in zip(extents, output)]
-            if pair and 1 in used_outputs(n):
-                y, index = b.op("MaxPool", name, outs=2, kernel_shape=size, strides=size)
-                return [unbatch(y), unbatch(b.op("Mod", index, b.const(math.prod(extents))))]
-            return wrap(b.op(kind + "Pool", name, kernel_shape=size, strides=size))
-        if pair and 1 in used_outputs(n):
-            raise Decline("indices of adaptive pooling with unequal windows")
-        for axis, (extent, out) in enumerate(zip(extents, output), start=2):
-            if extent != out:
-                name = _adaptive_axis(b, name, axis, k + 2, extent, out, kind, meta(x).dtype)
-        return wrap(name)
+        known = all(isinstance(e, int) for e in extents)
+        output = [o if o is not None else e if known else 0 for o, e in zip(output, extents)]
+        if not known or any(o == 0 or e % o for e, o in zip(extents, output)):
+            results = b.op(f"Adaptive{kind}Pool", name, outs=2 if pair else 1, domain="dcml", output_size=output)
+            return [unbatch(y) for y in results] if pair else unbatch(results)
+        size = [e // o for e, o in zip(extents, output)]
+        if indexed:
+            y, index = b.op("MaxPool", name, outs=2, kernel_shape=size, strides=size)
+            return [unbatch(y), unbatch(b.op("Mod", index, b.const(math.prod(extents))))]
+        return wrap(b.op(kind + "Pool", name, kernel_shape=size, strides=size))
     return adaptive
-
-
-def _adaptive_axis(b, name, axis, r, extent, out, kind, dtype):
-    starts = [i * extent // out for i in range(out)]
-    ends = [-(-(i + 1) * extent // out) for i in range(out)]
-    if kind == "Max":
-        width = max(e - s for s, e in zip(starts, ends))
-        index = [[min(s + j, e - 1) for j in range(width)] for s, e in zip(starts, ends)]
-        return reduce(b, "ReduceMax", b.op("Gather", name, b.const(index), axis=axis), [axis + 1], False)
-    matrix = np.zeros((extent, out))
-    for i, (s, e) in enumerate(zip(starts, ends)):
-        matrix[s:e, i] = 1 / (e - s)
-    swap = list(range(r))
-    swap[axis], swap[-1] = swap[-1], swap[axis]
-    return b.transpose(b.op("MatMul", b.transpose(name, swap), b.const(matrix, dtype)), swap)
 
 
 for _k in (1, 2, 3):
@@ -472,19 +454,24 @@ def _resize(k, mode, coordinates, **attrs):
         if align and "antialias" in attrs:
             raise Decline("antialias with align_corners has no ONNX form")
         factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
-        extents = static_dims(x, rank(x) - k)
-        result = static_dims(n, rank(x) - k)
+        extents, result = dims(x)[rank(x) - k:], dims(n)[rank(x) - k:]
         double, given = meta(n).dtype == torch.float64, factors is not None
-        if not given:
+        known = all(isinstance(e, int) for e in [*extents, *result])
+        if known and not given:
             factors = [r / e for r, e in zip(result, extents)]
         how = coordinates or ("align_corners" if align else "half_pixel")
-        exact = all(math.floor(float(np.float32(f)) * e) == r for f, e, r in zip(factors, extents, result))
+        if known:
+            exact = all(math.floor(float(np.float32(f)) * e) == r for f, e, r in zip(factors, extents, result))
+        else:  # few bits: the product with an extent is exact
+            exact = given and all(f * 256 == int(f * 256) for f in factors)
+            if given and not exact:
+                raise Decline(f"factors {factors} for symbolic extents")
         if exact and not align and (given or not double):
             if double and "antialias" not in attrs and any(float(np.float32(f)) != f for f in factors):
                 raise Decline("a factor that is no float32")  # torch decomposes it
             scales = b.const(np.array([1.0, 1.0, *factors]), torch.float32)
             return b.op("Resize", b(x), None, scales, mode=mode, coordinate_transformation_mode=how, **attrs)
-        sizes = b.op("Concat", b.op("Slice", b.shape(x), b.const([0]), b.const([2])), b.const(result), axis=0)
+        sizes = b.ints([*dims(x)[:rank(x) - k], *result])
         return b.op("Resize", b(x), None, None, sizes, mode=mode, coordinate_transformation_mode=how, **attrs)
     return resize
 
