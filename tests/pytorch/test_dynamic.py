@@ -1,6 +1,7 @@
 """Other extents: what is captured anew, what is compiled anew, and what serves any extent."""
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from dcml.pytorch import DaceModule
@@ -120,3 +121,60 @@ def test_extents_made_by_export_alone_stay_symbolic():
         x, mask = torch.randn(batch, 5, 3), torch.rand(batch, 5) < 0.5
         torch.testing.assert_close(module(x, mask=mask), Masked()(x, mask=mask))
     assert counts(module) == (1, 1)
+
+
+class Said(nn.Module):
+    """A function as a module, with whatever modules it needs."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def resized(**how):
+    return Said(lambda m, x: F.interpolate(x, **how))
+
+
+IMAGES = [(2, 3, 8, 8), (3, 3, 9, 7), (2, 3, 16, 12), (4, 3, 5, 5), (2, 3, 33, 17)]
+TEXTS = [(2, 5, 4), (3, 7, 4), (4, 12, 4), (5, 2, 4)]
+EXTENTS = {
+    "adaptive average": (nn.AdaptiveAvgPool2d((2, 3)), IMAGES),
+    "adaptive maximum": (Said(lambda m, x: torch.stack(F.adaptive_max_pool2d(x, (3, 2), return_indices=True))), IMAGES),
+    "bilinear": (resized(scale_factor=2, mode="bilinear"), IMAGES),
+    "nearest to twice and more": (Said(lambda m, x: F.interpolate(x, size=(2 * x.shape[2], x.shape[3] + 3))), IMAGES),
+    "bicubic to a size": (resized(size=(7, 9), mode="bicubic"), IMAGES),
+    "lstm": (Said(lambda m, x: torch.cat([m.r(x)[0], m.r(x)[1][1].sum() + x], 2), r=nn.LSTM(4, 3, 2, bidirectional=True)), TEXTS),
+    "gru": (Said(lambda m, x: m.r(x)[0].mean(1), r=nn.GRU(4, 3, 2, batch_first=True, bias=False)), TEXTS),
+    "rnn": (Said(lambda m, x: m.r(x)[1], r=nn.RNN(4, 3, nonlinearity="relu")), TEXTS),
+}
+
+
+@pytest.mark.parametrize("name", EXTENTS)
+def test_one_capture_serves_every_extent_after_the_second(name):
+    torch.manual_seed(0)
+    module, shapes = DaceModule(EXTENTS[name][0], backward=True), EXTENTS[name][1]
+    for shape in shapes:
+        check(module, torch.randn(shape))
+    assert counts(module)[0] <= 2
+
+
+def test_a_decomposition_that_fits_some_extents_is_not_taken_for_all():
+    module = DaceModule(resized(scale_factor=1.7, mode="bilinear"), backward=True)
+    for shape in IMAGES:  # torch's own form of it decides by the extents
+        check(module, torch.randn(shape))
+
+
+def test_dropout_between_recurrent_layers_of_any_length():
+    torch.manual_seed(0)
+    module = DaceModule(Said(lambda m, x: m.r(x)[0], r=nn.LSTM(4, 3, 2, dropout=0.5)), backward=True)
+    for length in (5, 7, 9):
+        x = torch.randn(length, 2, 4)
+        assert not torch.equal(module(x), module(x))
+    module.eval()
+    check(module, torch.randn(6, 2, 4))
+    assert counts(module)[0] <= 3

@@ -134,6 +134,29 @@ def _combinations(input, r=2, with_replacement=False):
     return input[torch.tensor(rows).reshape(-1, r)] if rows else input.new_empty(0, *[r] * (r > 0))
 
 
+def _recurrent(name):
+    """Layers as an operator each, whatever their length; torch's own way unrolls the steps.  Packed sequences and
+    projections are torch's."""
+    function = getattr(torch, name)
+
+    def call(*args, **kwargs):
+        if kwargs or len(args) != 9 or not isinstance(args[3], bool):
+            return function(*args, **kwargs)
+        x, state, weights, has_bias, layers, dropout, train, bidirectional, batch_first = args
+        per = (4 if has_bias else 2) * (2 if bidirectional else 1)
+        if len(weights) != per * layers or x.dim() != 3:
+            return function(*args)
+        states = [s.chunk(layers) for s in ([state] if isinstance(state, torch.Tensor) else state)]
+        y, finals = x, []
+        for layer in range(layers):
+            y = F.dropout(y, dropout, train) if dropout and layer else y
+            y, *last = getattr(torch.ops.dcml, name)(y, [s[layer] for s in states], weights[per * layer:per * (layer + 1)],
+                                                     has_bias, bidirectional, batch_first)
+            finals.append(last)
+        return y, *[v[0] if layers == 1 else torch.cat(v) for v in zip(*finals)]
+    return call
+
+
 _REPLACED = ((distribution, "torch", _TorchOfDistributions()),
              (F, "gaussian_nll_loss", _gaussian_nll_loss),
              (F, "multilabel_margin_loss", _multilabel_margin_loss),
@@ -142,7 +165,8 @@ if _LINEAR_CROSS_ENTROPY is not None:
     _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
 _FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
-              torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq}
+              torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq,
+              **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 
 
 class _Functions(TorchFunctionMode):

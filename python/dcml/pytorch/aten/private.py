@@ -10,7 +10,7 @@ from .builder import TABLE, Decline, dims, meta, norm_axis, rank, row
 _LIBRARY = torch.library.Library("dcml", "FRAGMENT")
 
 
-def _operator(schema):
+def operator(schema):
     """Defines an operator by its schema; the decorated function gives its results' kinds for fake tensors."""
     def register(fake):
         _LIBRARY.define(schema)
@@ -20,7 +20,7 @@ def _operator(schema):
     return register
 
 
-def _of_library(name):
+def of_library(name):
     def register(function):
         TABLE[f"dcml.{name}.default"] = function
         return function
@@ -28,25 +28,25 @@ def _of_library(name):
 
 
 # -- CTC loss: torch's own looks at the lengths' values --------------------------------------------
-@_operator("ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
+@operator("ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, "
            "bool zero_infinity) -> Tensor")
 def _(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
     return log_probs.new_empty(log_probs.shape[1])
 
 
-@_of_library("ctc_loss")
+@of_library("ctc_loss")
 def _(b, n, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
     return b.op("CTCLoss", b(log_probs), *[b(t, torch.int64) for t in (targets, input_lengths, target_lengths)], outs=3,
                 domain="dcml", blank=blank, zero_infinity=int(zero_infinity))[0]
 
 
 # -- linear algebra --------------------------------------------------------------------------------
-@_operator("lu(Tensor x) -> (Tensor, Tensor, Tensor)")
+@operator("lu(Tensor x) -> (Tensor, Tensor, Tensor)")
 def _(x):
     return x.new_empty(x.shape), x.new_empty(x.shape), x.new_empty(x.shape[:-1], dtype=torch.int64)
 
 
-@_of_library("lu")
+@of_library("lu")
 def _(b, n, x):
     return b.op("LU", b(x), outs=3, domain="dcml")
 

@@ -4,7 +4,8 @@ ONNX keeps the gates in another order than torch, so the weights are cut and joi
 for fixed weights that is folded away, for trained ones it is one pass over the weights.
 """
 
-from .builder import Decline, dims, rank, row
+from .builder import dims, rank, row
+from .private import of_library, operator
 
 # torch's gate order -> ONNX's: LSTM ifgo -> iofc (g is c), GRU rzn -> zrh
 _GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -39,42 +40,29 @@ def _node(b, kind, x, parts, hidden, state, activation):
                 direction=direction, **attrs)
 
 
-def _layers(b, n, kind, x, states, weights, has_bias, layers, dropout, train, bidirectional, batch_first,
-            activation=None):
-    if dropout and train and layers > 1:
-        raise Decline("dropout between recurrent layers")
-    hidden, per = dims(weights[1])[1], 4 if has_bias else 2
-    directions = 2 if bidirectional else 1
-    if len(weights) != per * layers * directions:
-        raise Decline("recurrent layers with projections")
-    y = b(x)
-    batch_axis = 0 if batch_first else 1
-    if batch_first:
-        y = b.transpose(y, [1, 0, 2])
-    finals = [[] for _ in states]
-    for layer in range(layers):
-        first = layer * directions
-        parts = [_direction(b, kind, hidden, weights[k * per:(k + 1) * per]) for k in range(first, first + directions)]
-        state = [b(s) if layers == 1 else b.slice(b(s), first, first + directions, 0) for s in states]
-        out, *last = _node(b, kind, y, parts, hidden, state, activation)
+def _layer(kind, activation=None):
+    """An operator of the library ``dcml`` (traceable.py) and its row."""
+    def kinds(x, states, weights, has_bias, bidirectional, batch_first):
+        width = states[0].shape[-1] * (2 if bidirectional else 1)
+        return x.new_empty((*x.shape[:2], width)), *[x.new_empty(s.shape) for s in states]
+
+    def layer(b, n, x, states, weights, has_bias, bidirectional, batch_first):
+        hidden, per, r = dims(weights[1])[1], 4 if has_bias else 2, [1, 0, 2]
+        parts = [_direction(b, kind, hidden, weights[k:k + per]) for k in range(0, len(weights), per)]
+        out, *last = _node(b, kind, b.transpose(b(x), r) if batch_first else b(x), parts, hidden, [b(s) for s in states],
+                           activation)
         # [T, D, N, H] -> [T, N, D H]
-        y = b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, directions * hidden]))
-        for values, value in zip(finals, last):
-            values.append(value)
-    y = b.transpose(y, [1, 0, 2]) if batch_axis == 0 else y
-    return [y, *[v[0] if layers == 1 else b.op("Concat", *v, axis=0) for v in finals]]
+        y = b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(parts) * hidden]))
+        return [b.transpose(y, r) if batch_first else y, *last]
+    return kinds, layer
 
 
-@row("gru.input", "rnn_tanh.input", "rnn_relu.input")
-def _(b, n, x, state, weights, *rest):
-    name = str(n.target)
-    kind, activation = ("GRU", None) if "gru" in name else ("RNN", "Tanh" if "tanh" in name else "Relu")
-    return _layers(b, n, kind, x, [state], weights, *rest, activation)
-
-
-@row("lstm.input")
-def _(b, n, x, states, weights, *rest):
-    return _layers(b, n, "LSTM", x, states, weights, *rest)
+for _name, _kind, _activation in (("lstm", "LSTM", None), ("gru", "GRU", None), ("rnn_tanh", "RNN", "Tanh"),
+                                  ("rnn_relu", "RNN", "Relu")):
+    _kinds, _row = _layer(_kind, _activation)
+    of_library(_name)(_row)
+    operator(f"{_name}(Tensor x, Tensor[] states, Tensor[] weights, bool has_bias, bool bidirectional, bool batch_first)"
+             f" -> (Tensor, Tensor{', Tensor' if _kind == 'LSTM' else ''})")(_kinds)
 
 
 def _cell(b, kind, x, states, weights, activation=None):
