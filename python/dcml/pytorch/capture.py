@@ -163,7 +163,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 _refuse_changes(module, used, ran, (program, entry.result), again)
                 if _plain_extents(program):
                     walk = functools.partial(Walk, module, entry, found, name, cumulative)
-                    made = lower(program, walk).result(debug)
+                    made = lower(program, found[0], walk).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
                     made.ran, made.asks = ran, asks.any
                     return made
@@ -378,7 +378,8 @@ def _export(module, entry, args, kwargs, shapes, ran):
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
         literals = _literals(program)
-        return decomposed(program, {}), getattr(program, "_guards_code", None) or [], literals, silent
+        conditions = list(getattr(program, "_guards_code", None) or [])
+        return decomposed(program, {}, conditions), conditions, literals, silent
 
 
 @contextlib.contextmanager

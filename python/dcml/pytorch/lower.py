@@ -73,13 +73,18 @@ class Capture:
 
 
 class Guard:
-    """Says whether a capture serves other inputs: extents, symbols with their ranges, and export's own conditions."""
+    """Says whether a capture serves other inputs: extents, symbols with their ranges, and torch's own conditions."""
 
     def __init__(self, program, conditions, shapes):
+        """conditions: of torch.export as text, of decompositions as (expression in symbols, value)."""
         self._shapes = shapes  # per graph input: list of int | symbol name
         ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
         self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
-        self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions]
+        self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]
+        self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols]
+        unknown = [e for e, _ in self._decisions if not {str(s) for s in e.free_symbols} <= self._ranges.keys()]
+        if unknown:
+            raise _core.UnsupportedOpError(f"decomposing the program decides by {unknown[0]}, which no extent tells")
         self.symbolic = bool(self._ranges)
 
     def __str__(self):
@@ -101,6 +106,9 @@ class Guard:
             low, high = self._ranges[symbol]
             if value < low or high is not None and value > high:
                 return f"extent {symbol} is {value}, outside [{low}, {'' if high is None else high}]"
+        for expression, decided in self._decisions:
+            if expression.subs({s: values[str(s)] for s in expression.free_symbols}) != decided:
+                return f"not {expression} == {decided}"
         if not self._conditions:
             return None
         scope = {"L": arguments(), "torch": torch}
@@ -144,8 +152,9 @@ def quiet():
             logger.setLevel(level)
 
 
-def lower(program, start):
-    """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way."""
+def lower(program, conditions, start):
+    """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way, which may add
+    to the conditions."""
     tried, shapes, reach = set(), output_shapes(program), reached(program)
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
@@ -168,28 +177,45 @@ def lower(program, start):
             table.update(found)
         tried.update(unknown)
         with quiet():
-            program = decomposed(program, table)
+            program = decomposed(program, table, conditions)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
 
 
-def decomposed(program, table):
-    """The program with overloads replaced.  Raises UnsupportedOpError where torch's way to do so fits only some of the
-    extents: conditions that it meets after the export are recorded nowhere."""
+def decomposed(program, table, conditions):
+    """The program with overloads replaced.  After the export torch notes nowhere what it decides by symbolic extents, so
+    (expression, value) of each decision goes into ``conditions``; raises UnsupportedOpError where one cannot be seen."""
     scope = _scope(program)
-    before = 0 if scope is None else scope.counter["ignored_backward_guard"]
-    result = program.run_decompositions(table)
-    if scope is not None and scope.counter["ignored_backward_guard"] > before:
+    if scope is None:
+        return program.run_decompositions(table)
+    met, before = [], scope.counter["ignored_backward_guard"]
+    with _told_of_decisions(scope, met):
+        result = program.run_decompositions(table)
+    if scope.counter["ignored_backward_guard"] - before > len(met):
         raise _core.UnsupportedOpError("decomposing the program decides by symbolic extents")
+    conditions += [one for one in met if one not in conditions]
     return result
+
+
+@contextlib.contextmanager
+def _told_of_decisions(scope, met):
+    original = getattr(scope, "_check_frozen", None)
+    if original is None:
+        yield
+        return
+    scope._check_frozen = lambda expression, value: (met.append((expression, value)), original(expression, value))[1]
+    try:
+        yield
+    finally:
+        del scope._check_frozen
 
 
 def _scope(program):
     """torch's record of symbols and conditions, if the program has symbols."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
-        for extent in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(extent, torch.SymInt):
-                return extent.node.shape_env
+        for number in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(number, torch.SymInt):
+                return number.node.shape_env
     return None
 
 

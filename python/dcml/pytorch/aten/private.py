@@ -51,29 +51,29 @@ def _(b, n, x):
     return b.op("LU", b(x), outs=3, domain="dcml")
 
 
-@_operator("swaps(Tensor pivots) -> Tensor")
+@operator("swaps(Tensor pivots) -> Tensor")
 def _(pivots):
     return torch.empty_like(pivots)
 
 
-@_of_library("swaps")
+@of_library("swaps")
 def _(b, n, pivots):
     """Swaps of rows as LAPACK counts them, of the pivots of lu."""
     return b.op("Swaps", b(pivots), domain="dcml")
 
 
-@_operator("swapped(Tensor swaps, Tensor numbers) -> Tensor")
+@operator("swapped(Tensor swaps, Tensor numbers) -> Tensor")
 def _(swaps, numbers):
     return swaps.new_empty(*swaps.shape[:-1], numbers.shape[0], dtype=torch.int64)
 
 
-@_of_library("swapped")
+@of_library("swapped")
 def _(b, n, swaps, numbers):
     """The numbers of rows behind all swaps."""
     return b.op("Swapped", b(swaps, torch.int64), b(numbers), domain="dcml")
 
 
-@_operator("qr(Tensor x, bool full) -> (Tensor, Tensor, Tensor, Tensor)")
+@operator("qr(Tensor x, bool full) -> (Tensor, Tensor, Tensor, Tensor)")
 def _(x, full):
     """Q, R, Householder's vectors V, and S of Q = I - V S V'."""
     *batch, rows, columns = x.shape
@@ -83,17 +83,17 @@ def _(x, full):
     return tuple(x.new_empty(*batch, *shape) for shape in shapes)
 
 
-@_of_library("qr")
+@of_library("qr")
 def _(b, n, x, full):
     return b.op("QR", b(x), outs=4, domain="dcml", full=int(full))
 
 
-@_operator("jacobi(Tensor x) -> (Tensor, Tensor)")
+@operator("jacobi(Tensor x) -> (Tensor, Tensor)")
 def _(x):
     return x.new_empty(x.shape), x.new_empty(*x.shape[:-2], x.shape[-1], x.shape[-1])
 
 
-@_of_library("jacobi")
+@of_library("jacobi")
 def _(b, n, x):
     return b.op("Jacobi", b(x), outs=2, domain="dcml")
 
