@@ -1,7 +1,8 @@
 """Measures dcml against PyTorch and prints ratios.
 
 Each contender runs in a process of its own (thread pools that spin poison each other); the processes take turns, and
-the median of a contender's samples counts.  Usage: run.py [rounds]
+the median of a contender's samples counts.  What takes microseconds and no threads is measured call by call in turns
+in one process: from process to process the same code may differ by half.  Usage: run.py [rounds]
 """
 import json
 import os
@@ -19,6 +20,12 @@ def timed(run, n):
     for _ in range(n):
         t = time.perf_counter(); run(); out.append(time.perf_counter() - t)
     print(json.dumps(sorted(out)[len(out) // 2]))
+def in_turns(runs, n):
+    out = [[] for _ in runs]
+    for k in range(n):
+        for run, times in zip(runs, out):
+            t = time.perf_counter(); run(); times.append(time.perf_counter() - t)
+    print(json.dumps([sorted(times[50:])[(n - 50) // 2] for times in out]))
 """
 _MISH = _COMMON + """
 class Mish(nn.Module):
@@ -68,7 +75,8 @@ _WRAP = "from dcml.pytorch import DaceModule\n"
 _FIRST = _DIGITS + ("step = training(digits.CompiledDigits()); t = time.perf_counter(); step(); "
                     "print(json.dumps(time.perf_counter() - t))")
 
-# name, unit, bar, {contender: program}; the ratio is the first contender over each of the others.
+# name, unit, bar, {contender: program}; the ratio is the first contender over each of the others.  A program of several
+# contenders, separated by commas, gives a time for each.
 ROWS = [
     ("Mish 8x32x224x224, forward + backward", "ms", {"eager": 0.25, "torch.compile": 0.4}, {
         "dcml": _MISH + _WRAP + "timed(training(DaceModule(Mish(), backward=True)), 9)",
@@ -81,11 +89,10 @@ ROWS = [
         "dcml": _LSTM + _WRAP + "timed(training(DaceModule(Tagger(), backward=True)), 30)",
         "eager": _LSTM + "timed(training(Tagger()), 30)"}),
     ("forward of a 16-float module, per call", "us", {}, {
-        "dcml": _CALL + _WRAP + "m = DaceModule(Small())\nwith torch.no_grad(): timed(lambda: m(x), 2000)",
-        "eager": _CALL + "m = Small()\nwith torch.no_grad(): timed(lambda: m(x), 2000)"}),
+        "dcml,eager": _CALL + _WRAP + "ms = DaceModule(Small()), Small()\n"
+                      "with torch.no_grad(): in_turns([lambda m=m: m(x) for m in ms], 4000)"}),
     ("forward + backward of it, per call", "us", {"eager": 1.0}, {
-        "dcml": _CALL + _WRAP + "timed(training(DaceModule(Small(), backward=True)), 2000)",
-        "eager": _CALL + "timed(training(Small()), 2000)"}),
+        "dcml,eager": _CALL + _WRAP + "in_turns([training(DaceModule(Small(), backward=True)), training(Small())], 4000)"}),
     ("digits, first training step with a warm cache", "s", {}, {"dcml": _FIRST}),
     ("import dcml beyond import torch", "s", {}, {
         "dcml": "import time, json, torch; t = time.perf_counter(); import dcml; print(json.dumps(time.perf_counter() - t))"}),
@@ -94,7 +101,7 @@ _SCALE = {"ms": 1e3, "us": 1e6, "s": 1}
 
 
 def measure(program):
-    """Seconds that one run of a contender reports, or None if it failed."""
+    """Seconds that one run reports, a list of one for each contender; empty if it failed."""
     here = os.path.dirname(os.path.abspath(__file__))
     examples = os.path.join(os.path.dirname(here), "examples")
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
@@ -104,18 +111,18 @@ def measure(program):
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         print(f"  failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return None
-    return json.loads(lines[-1])
+        return []
+    found = json.loads(lines[-1])
+    return found if isinstance(found, list) else [found]
 
 
 def main(rounds=3):
     print(f"{'what':<48} {'contender':<14} {'median':>10}    ratio (bar)")
     for title, unit, bars, contenders in ROWS:
-        samples = {name: [] for name in contenders}
+        samples = {name: [] for names in contenders for name in names.split(",")}
         for _ in range(rounds):
-            for name, program in contenders.items():
-                seconds = measure(program)
-                if seconds is not None:
+            for names, program in contenders.items():
+                for name, seconds in zip(names.split(","), measure(program)):
                     samples[name].append(seconds)
         medians = {name: statistics.median(s) for name, s in samples.items() if s}
         for name, value in medians.items():

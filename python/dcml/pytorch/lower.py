@@ -202,7 +202,11 @@ def _told_of_decisions(scope, met):
     if original is None:
         yield
         return
-    scope._check_frozen = lambda expression, value: (met.append((expression, value)), original(expression, value))[1]
+
+    def tell(expression, value):
+        met.append((expression, value))
+        return original(expression, value)
+    scope._check_frozen = tell
     try:
         yield
     finally:
