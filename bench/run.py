@@ -27,16 +27,18 @@ def in_turns(runs, n):
             t = time.perf_counter(); run(); times.append(time.perf_counter() - t)
     print(json.dumps([sorted(times[50:])[(n - 50) // 2] for times in out]))
 """
-_MISH = _COMMON + """
-class Mish(nn.Module):
-    def forward(self, x): return x * torch.tanh(F.softplus(x))
-x = torch.rand(8, 32, 224, 224, requires_grad=True); dy = torch.rand(8, 32, 224, 224)
+_STEP = """
 def training(m):
     def run():
         x.grad = None
         m(x).backward(dy)
     return run
 """
+_MISH = _COMMON + """
+class Mish(nn.Module):
+    def forward(self, x): return x * torch.tanh(F.softplus(x))
+x = torch.rand(8, 32, 224, 224, requires_grad=True); dy = torch.rand(8, 32, 224, 224)
+""" + _STEP
 _DIGITS = _COMMON + """
 sys.path.insert(0, {examples!r})
 import digits
@@ -49,13 +51,8 @@ def training(m):
 _CALL = _COMMON + """
 class Small(nn.Module):
     def forward(self, x): return x + 1
-x = torch.rand(16); w = torch.rand(16, requires_grad=True)
-def training(m):
-    def run():
-        w.grad = None
-        m(w).backward(x)
-    return run
-"""
+x = torch.rand(16, requires_grad=True); dy = torch.rand(16)
+""" + _STEP
 _LSTM = _COMMON + """
 class Tagger(nn.Module):
     def __init__(self):
@@ -90,7 +87,7 @@ ROWS = [
         "eager": _LSTM + "timed(training(Tagger()), 30)"}),
     ("forward of a 16-float module, per call", "us", {}, {
         "dcml,eager": _CALL + _WRAP + "ms = DaceModule(Small()), Small()\n"
-                      "with torch.no_grad(): in_turns([lambda m=m: m(x) for m in ms], 4000)"}),
+                      "with torch.no_grad(): in_turns([lambda m=m: m(dy) for m in ms], 4000)"}),
     ("forward + backward of it, per call", "us", {"eager": 1.0}, {
         "dcml,eager": _CALL + _WRAP + "in_turns([training(DaceModule(Small(), backward=True)), training(Small())], 4000)"}),
     ("digits, first training step with a warm cache", "s", {}, {"dcml": _FIRST}),

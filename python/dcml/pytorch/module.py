@@ -665,13 +665,13 @@ class _Plan:
         owner = captured.owner
         hidden = self.changed or not owner.compile_torch_extension or self.complex
         hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
-        hidden = hidden or any(GLOBAL_HOOKS) or type(owner).forward is not DaceModule.forward
+        hooks = {name: vars(owner)[name] for name in HOOKS}
+        hidden = hidden or any(GLOBAL_HOOKS) or any(hooks.values()) or type(owner).forward is not DaceModule.forward
         hidden = hidden or not _OWN_CALL.isdisjoint(vars(owner))
         hidden = hidden or not all(tensor.is_contiguous() for tensor in args)
         if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
-        hooks = {name: vars(owner)[name] for name in HOOKS}
         unhooked = [*[(vars(owner), *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
         return _core.Fast(function, args, captured.slots, (*owner._state.watched(), *ties, *unhooked), modes,
                           owner.backward or owner._asks, _seed if self.seed else None)
