@@ -119,6 +119,11 @@ static void matches_interpreter(dc_jit *jit, const example *x) {
 static const example examples[] = {
     {"element-wise over a merged domain", "graph g { symbol N >= 1 input X: f32[N, 7, 5] temp Y: f32[N, 7, 5] outputs Y state s {"
      " map i in 0:N, j in 0:7, k in 0:5 { Y[i, j, k] = X[i, j, k] * tanh(softplus(X[i, j, k])) } } }", {300}, 1e-6},
+    {"rows are read before other iterations' zeros", "graph g { symbol N >= 0 symbol M >= 0 input X: f32[N, 4, M] temp T: f32[N, 4, M] temp A: f32[N, M] temp B: f32[N, M] temp C: f32[N, M]"
+     " temp D: f32[N, M] outputs A, B, C, D state s { map a in 0:N, r in 0:4, b in 0:M { T[a, r, b] = X[a, r, b] } map a in 0:N, b in 0:M { A[a, b] = T[a, 3, b] T[a, 3, b] = 0.0f B[a, b] = T[a, 2, b] T[a, 2, b] = 0.0f"
+     " C[a, b] = T[a, 1, b] T[a, 1, b] = 0.0f D[a, b] = T[a, 0, b] } } }", {3, 40}, 0},
+    {"runs of memory are copied and cleared", "graph g { symbol N >= 0 symbol M >= 0 input X: f16[N, M] temp Y: f16[N, M] temp Z: f16[M] temp U: i64[N, 40] outputs Y, Z, U state s {"
+     " map i in 0:N, j in 0:M { Y[i, j] = X[i, j] } map j in 2:M - 1 { Z[j] = f16(0.0f) } map i in 1:N, j in 3:39 { U[i, j] = 0 } } }", {5, 100}, 0},
     {"broadcast along the middle", "graph g { symbol N >= 1 input X: f32[N, 3, 40] input B: f32[3] temp Y: f32[N, 3, 40] outputs Y state s {"
      " map i in 0:N, j in 0:3, k in 0:40 { Y[i, j, k] = max(X[i, j, k] + B[j], 0.0f) } } }", {5}, 1e-6},
     {"broadcast of a short inner dimension", "graph g { input X: f32[37, 5] input B: f32[5] temp Y: f32[37, 5] outputs Y state s {"

@@ -178,3 +178,40 @@ def test_dropout_between_recurrent_layers_of_any_length():
     module.eval()
     check(module, torch.randn(6, 2, 4))
     assert counts(module)[0] <= 3
+
+
+class Attending(nn.Module):
+    """Decoder steps that look at a memory of any length: each gives its logits and where it looked."""
+
+    def __init__(self, v=11, e=4, h=6, steps=4):
+        super().__init__()
+        self.steps = steps
+        self.src, self.tgt = nn.Embedding(v, e), nn.Embedding(v, e)
+        self.encoder, self.bridge = nn.GRU(e, h, batch_first=True), nn.Linear(h, h)
+        self.query, self.key, self.energy = nn.Linear(h, h, bias=False), nn.Linear(h, h), nn.Linear(h, 1, bias=False)
+        self.cell, self.out = nn.GRUCell(e + h, h), nn.Linear(2 * h + e, v)
+
+    def forward(self, src, tgt):
+        memory, last = self.encoder(self.src(src))
+        h, keys, logits, maps = torch.tanh(self.bridge(last[0])), self.key(memory), [], []
+        for t in range(self.steps):
+            y = self.tgt(tgt[:, t])
+            a = F.softmax(self.energy(torch.tanh(self.query(h).unsqueeze(1) + keys)).squeeze(-1), -1)
+            context = torch.bmm(a.unsqueeze(1), memory).squeeze(1)
+            h = self.cell(torch.cat([y, context], -1), h)
+            logits.append(self.out(torch.cat([h, context, y], -1)))
+            maps.append(a)
+        return torch.stack(logits, 1), torch.stack(maps, 1)
+
+
+def test_an_unrolled_decoder_has_right_gradients_at_every_length():
+    torch.manual_seed(0)
+    module = DaceModule(Attending().double(), backward=True)
+    for length in (8, 6, 11):
+        src, tgt = torch.randint(11, (3, length)), torch.randint(11, (3, 4))
+        found = module(src, tgt)
+        cotangents = [torch.randn_like(y) for y in found]
+        got = torch.autograd.grad(found, list(module.parameters()), cotangents)
+        wanted = torch.autograd.grad(module.model(src, tgt), list(module.model.parameters()), cotangents)
+        for (name, _), a, b in zip(module.model.named_parameters(), got, wanted):
+            torch.testing.assert_close(a, b, msg=lambda text: f"{name} at length {length}: {text}")

@@ -427,6 +427,7 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
     emit_joined(e, l, stop, begin, end);
     return;
   }
+  if (dc_cpu_emit_copy(e, l, begin, end)) return;
   bool vectorised = is_vectorised(e, l);
   if (vectorised && l->step == 1 && is_wide_reduction(e, l)) begin = emit_wide(e, l, begin, end);
   saved_text text;

@@ -157,6 +157,9 @@ void dc_cpu_line(emitter *e, const char *format, ...) __attribute__((format(prin
 bool dc_cpu_uses_symbol(emitter *e, dc_sym s);
 double dc_cpu_cost(emitter *e, dc_ex x); /* nanoseconds, roughly, when vectorised */
 
+/* copy.c: the loop as one call that clears or copies memory; false: it is another kind of loop, and nothing was printed. */
+bool dc_cpu_emit_copy(emitter *e, const loop *l, const char *begin, const char *end);
+
 /* emit.c: the text of one kernel, without the library. */
 DC_MUST_USE dc_status dc_cpu_emit_kernel(const dc_graph *graph, dc_nid node, const char *name, dc_text *out);
 
