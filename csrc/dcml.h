@@ -3,7 +3,7 @@
  *   dc_session_create   operators, native libraries, compiler cache: one for a process
  *   dc_onnx_import      or dc_graph_create and friends: a graph
  *   dc_function_create  a graph made callable; compiled on demand for the inputs it sees
- *   dc_function_prepare + dc_call_*  one call */
+ *   dc_call_begin       and the other dc_call_: one call */
 #ifndef DCML_DCML_H
 #define DCML_DCML_H
 
@@ -22,7 +22,7 @@ DC_MUST_USE dc_status dc_session_create(const char *library_folder, dc_session *
 void dc_session_destroy(dc_session *session);
 
 /* A caller's array.  Row-major contiguous; `data` of an output is filled in by the caller
- * between dc_call_outputs and dc_call_run. */
+ * between dc_call_output and dc_call_run. */
 typedef struct {
   void *data;
   dc_dtype dtype;
@@ -47,7 +47,6 @@ typedef struct dc_function dc_function;
 /* Takes the graph. */
 DC_MUST_USE dc_status dc_function_create(const dc_session *session, dc_graph *graph, const dc_function_options *options, dc_function **out);
 void dc_function_destroy(dc_function *function);
-dc_graph *dc_function_graph(dc_function *function);
 /* The graphs of the plan that ran last, NULL before the first call. */
 const dc_graph *dc_function_forward(const dc_function *function);
 const dc_graph *dc_function_backward(const dc_function *function);

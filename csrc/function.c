@@ -51,7 +51,6 @@ void dc_function_destroy(dc_function *f) {
   free(f);
 }
 
-dc_graph *dc_function_graph(dc_function *f) { return f->graph; }
 dc_program *dc_function_program(const dc_function *f, bool backward) {
   return !f->last ? NULL : backward ? f->last->backward : f->last->forward;
 }

@@ -3,6 +3,7 @@
 The interpreter says what is right.  The cases are the ONNX package's: every case of the operators that libraries
 serve, a few of each other operator, and larger ones that are written here, where a library's blocking matters.
 """
+import ctypes
 import pathlib
 import sys
 
@@ -166,3 +167,15 @@ def test_a_library_serves_what_it_is_for(contender, name):
         pytest.skip("the library is not installed")
     arrays = [np.ones([d.dim_value for d in v.type.tensor_type.shape.dim], np.float32) for v in LARGE[name].graph.input]
     assert _is_native(_run(_core.import_onnx(LARGE[name].SerializeToString()), arrays, backend="cpu", natives=CONTENDERS[contender])[1])
+
+
+def test_the_threads_of_openblas_are_lent_and_given_back():
+    wheel = pytest.importorskip("scipy_openblas32")
+    library = ctypes.CDLL(str(next((pathlib.Path(wheel.__file__).parent / "lib").glob("libscipy_openblas.so*"))))
+    a, b = np.ones((65, 130), np.float32), np.ones((130, 47), np.float32)
+    library.scipy_openblas_set_num_threads(2)
+    function = _core.Function(_core.import_onnx(LARGE["matrices"].SerializeToString()), backend="cpu", natives="openblas")
+    for _ in range(2):
+        np.testing.assert_array_equal(function(a, b)[0], np.full((65, 47), 130, np.float32))
+        assert library.scipy_openblas_get_num_threads() == 2
+    assert _is_native(function)

@@ -64,7 +64,7 @@ bool dc_own_is(const dc_graph *graph, dc_nid node);
 void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
 bool dc_own_computes(const dc_reverse *r, dc_cid c);
-/* activity.c */
+/* nodes.c: fills r->active. */
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);
 
 #endif

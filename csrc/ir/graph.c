@@ -80,12 +80,6 @@ dc_cid dc_container_root(const dc_graph *graph, dc_cid c) {
   return c;
 }
 
-dc_ex dc_container_size(dc_graph *graph, dc_cid c) {
-  dc_ex size = dc_ex_int(&graph->pool, 1);
-  for (uint32_t d = 0; d < dc_cont(graph, c)->rank; d++) size = dc_ix_mul(&graph->pool, size, dc_cont(graph, c)->shape[d]);
-  return size;
-}
-
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims) {
   const dc_container *container = dc_cont(graph, c);
   for (uint32_t d = 0; d < container->rank; d++)

@@ -4,7 +4,7 @@
  * scope: an ordered list of nodes, one valid topological order of its dataflow DAG.  The
  * edges of the DAG are memlets: the READ leaves inside expressions and index lists (in) and
  * a tasklet's written element (out); library nodes touch whole containers.  Edges and access
- * nodes are therefore derived (dc_graph_uses), never stored twice.
+ * nodes are therefore derived (dc_node_uses), never stored twice.
  *
  * Node kinds:
  *   LIBRARY  an operator with attributes, input and output containers (0: absent optional);
@@ -185,7 +185,6 @@ dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absen
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */
-dc_ex dc_container_size(dc_graph *graph, dc_cid c); /* number of elements */
 /* All extents constant: writes rank values and returns true. */
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);
 void dc_graph_mark_output(dc_graph *graph, dc_cid c);

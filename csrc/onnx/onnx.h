@@ -16,7 +16,5 @@ DC_MUST_USE dc_status dc_onnx_export(const dc_graph *graph, uint8_t **bytes, uin
 /* The file that `graph` was imported from, with the weights (PARAM) that the graph holds now, and with
  * the data of its tensors that lie in other files; *bytes is malloc'ed. */
 DC_MUST_USE dc_status dc_onnx_update(const void *file, uint64_t n_file, const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes);
-/* Decodes a serialised TensorProto into a CONST container. */
-DC_MUST_USE dc_status dc_onnx_tensor(dc_graph *graph, const void *bytes, uint64_t n_bytes, const char *base_dir, dc_cid *out);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "onnx/wire.h"
 
-static const uint64_t MAX_TENSOR_BYTES = (uint64_t)1 << 36;
 
 static dc_status fail(const Onnx__TensorProto *t, dc_code code, const char *what) {
   return dc_error(code, "tensor '%.200s': %s", t->name ? t->name : "", what);
@@ -193,15 +192,4 @@ dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *
     memcpy((char *)out->data + offset * each, (const char *)values.data + k * each, each);
   }
   return DC_OK;
-}
-
-dc_status dc_onnx_tensor(dc_graph *graph, const void *bytes, uint64_t n_bytes, const char *base_dir, dc_cid *out) {
-  DC_TRY(dc_onnx_scan(bytes, n_bytes, &onnx__tensor_proto__descriptor));
-  Onnx__TensorProto *t = onnx__tensor_proto__unpack(NULL, n_bytes, bytes);
-  if (!t) return dc_error(DC_ERR_MODEL, "not a valid tensor");
-  dc_onnx_data data;
-  dc_status status = dc_onnx_decode(graph, t, base_dir, MAX_TENSOR_BYTES, &data);
-  if (!status) *out = dc_container_add_const(graph, t->name ? t->name : "tensor", data.dtype, data.rank, data.dims, data.data, data.n_bytes);
-  onnx__tensor_proto__free_unpacked(t, NULL);
-  return status;
 }

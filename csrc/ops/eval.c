@@ -255,7 +255,6 @@ static dc_status eval_call(dc_inst *in, const dc_ast *ast, dc_value *out) {
   for (uint32_t k = 0; k < ast->n; k++) {
     dc_value v;
     DC_TRY(dc_inst_eval(in, ast->items[k], &v));
-    if (ast->items[k]->kind == AST_PACK && v.kind == VAL_LIST && strcmp(ast->name, "cat") == 0) v.kind = VAL_LIST;
     DC_PUSH(in->arena, &args, v);
   }
   DC_TRY(dc_builtin_call(in, ast->name, args.v, args.n, out, &found));

@@ -12,7 +12,6 @@ typedef enum { VAL_NONE, VAL_EX, VAL_NUM, VAL_STR, VAL_LIST } dc_value_kind;
 typedef struct dc_value {
   uint8_t kind;
   bool broadcast; /* an index under ^ */
-  bool is_float;  /* NUM came from a float literal or attribute: always so today */
   dc_ex ex;
   double num;
   const char *str;

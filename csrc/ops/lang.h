@@ -57,7 +57,7 @@ typedef struct {
 struct dc_stmt {
   uint8_t kind;
   uint8_t wcr;  /* ASSIGN */
-  bool flat, reads_old; /* ASSIGN: `op=` accumulates into what is there */
+  bool flat;
   const char *target, *type; /* ASSIGN: type NULL unless given; LET, NATIVE: target is the name */
   const dc_ast *item;        /* ASSIGN: target$item */
   uint32_t n_index, n_binders;

@@ -10,7 +10,7 @@
 dc_value dc_val_ex(dc_ex e) { return (dc_value){.kind = VAL_EX, .ex = e}; }
 dc_value dc_val_int(dc_inst *in, int64_t i) { return dc_val_ex(dc_ex_int(&in->graph->pool, i)); }
 dc_value dc_val_bool(dc_inst *in, bool b) { return dc_val_ex(dc_ex_bool(&in->graph->pool, b)); }
-dc_value dc_val_num(double d) { return (dc_value){.kind = VAL_NUM, .num = d, .is_float = true}; }
+dc_value dc_val_num(double d) { return (dc_value){.kind = VAL_NUM, .num = d}; }
 dc_value dc_val_str(const char *s) { return (dc_value){.kind = VAL_STR, .str = s}; }
 
 dc_value dc_val_list(dc_inst *in, uint32_t n) {

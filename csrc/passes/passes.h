@@ -20,8 +20,7 @@ DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn ke
  * reductions with prologue and epilogue, several outputs per map; contracts temporaries
  * that no longer leave an iteration to registers. */
 DC_MUST_USE dc_status dc_pass_fuse(dc_graph *graph);
-/* Splits strided gathers by residue class, folds guards into loop bounds, drops proven guards,
- * orders loops for unit stride.  Runs before fusion. */
+/* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Moves what a sequential loop computes only for later behind it.  Runs before fusion, as does gather. */
 DC_MUST_USE dc_status dc_pass_fission(dc_graph *graph);

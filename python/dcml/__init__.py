@@ -8,8 +8,7 @@ import importlib
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset(("autodiff", "library", "mx", "neon", "onnx", "op", "pytorch", "script", "sdfg", "testing",
-                         "torch", "transformation", "util"))
+_SUBMODULES = frozenset(("autodiff", "library", "onnx", "pytorch", "sdfg", "testing", "torch", "transformation", "util"))
 _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "UnsupportedOpError",
            "ShapeError": "ShapeError", "DTypeError": "DTypeError", "CompileError": "CompileError",
            "DeviceError": "DeviceError", "ValueError_": "ValueError_"}

@@ -3,7 +3,8 @@
  *
  * plan.c turns a node into loops and decides what is merged, what is vectorised and what is an
  * accumulator; value.c prints expressions, each once, in the outermost loop that allows it;
- * emit.c prints loops, writes and the functions that threads run.  Only these three include this. */
+ * emit.c prints loops and writes, product.c sums of products, copy.c runs of memory; tasks.c (print.h)
+ * prints the functions that threads run. */
 #ifndef DCML_BACKENDS_CPU_EMIT_H
 #define DCML_BACKENDS_CPU_EMIT_H
 

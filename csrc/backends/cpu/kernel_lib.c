@@ -32,7 +32,7 @@ static const char extremes[] =
     "#pragma omp declare reduction(nmin_f64 : double : omp_out = min_f64(omp_out, omp_in)) initializer(omp_priv = __builtin_inf())\n"
     "#pragma omp declare reduction(nmax_f64 : double : omp_out = max_f64(omp_out, omp_in)) initializer(omp_priv = -__builtin_inf())\n";
 
-/* Is `name` in the text as a whole word? */
+/* Does the text call `name`, or index it?  Another name that ends so counts too: then a function is printed unused. */
 static bool mentions(const char *text, const char *name) {
   size_t n = strlen(name);
   for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {

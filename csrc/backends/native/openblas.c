@@ -1,10 +1,12 @@
 /* OpenBLAS: matrix products, and convolutions as products with unfolded images.
  *
  * The library runs each product on the thread that asks; rows are shared between threads here, so
- * that they are those of the process's one team.  A copy is refused that does not know the processor. */
+ * that they are those of the process's one team.  Others in the process may use the same library: its number of
+ * threads is ours only during a call.  A copy is refused that does not know the processor. */
 #include <dlfcn.h>
 #include <glob.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,11 @@ typedef struct {
   void *handle;
   gemm_f32 f32;
   gemm_f64 f64;
+  int (*get_threads)(void);
+  void (*set_threads)(int);
+  pthread_mutex_t lock; /* of what follows */
+  uint32_t n_calls;     /* that run now */
+  int threads;          /* what the number was before the first of them */
 } blas;
 
 /* ---- opening ---- */
@@ -64,19 +71,24 @@ static const char *open_openblas(const char *folder, void **out) {
   if (!handle) return "no libopenblas is found";
   const char *why = unfit(handle);
   blas *b = why ? NULL : calloc(1, sizeof *b);
-  if (b) *b = (blas){handle, (gemm_f32)symbol(handle, "cblas_sgemm"), (gemm_f64)symbol(handle, "cblas_dgemm")};
-  if (!why && (!b || !b->f32 || !b->f64)) why = "it lacks cblas_sgemm or cblas_dgemm";
+  if (b) {
+    *b = (blas){.handle = handle, .f32 = (gemm_f32)symbol(handle, "cblas_sgemm"), .f64 = (gemm_f64)symbol(handle, "cblas_dgemm")};
+    b->get_threads = (int (*)(void))symbol(handle, "openblas_get_num_threads");
+    b->set_threads = (void (*)(int))symbol(handle, "openblas_set_num_threads");
+    pthread_mutex_init(&b->lock, NULL);
+  }
+  if (!why && (!b || !b->f32 || !b->f64 || !b->get_threads)) why = "it lacks cblas_sgemm, cblas_dgemm or openblas_get_num_threads";
   if (why) {
     free(b);
     dlclose(handle);
     return why;
   }
-  ((void (*)(int))symbol(handle, "openblas_set_num_threads"))(1);
   *out = b;
   return NULL;
 }
 
 static void close_openblas(void *opaque) {
+  pthread_mutex_destroy(&((blas *)opaque)->lock);
   dlclose(((blas *)opaque)->handle);
   free(opaque);
 }
@@ -84,7 +96,7 @@ static void close_openblas(void *opaque) {
 /* ---- calls ---- */
 
 typedef struct {
-  const blas *lib;
+  blas *lib;
   bool wide, is_conv; /* wide: f64 */
   dc_problem_product product;
   dc_problem_conv conv;
@@ -251,9 +263,27 @@ static dc_status run_conv(const blas_call *call, void *const *buffers) {
   return DC_OK;
 }
 
+static void take_threads(blas *b) {
+  pthread_mutex_lock(&b->lock);
+  if (!b->n_calls++) {
+    b->threads = b->get_threads();
+    b->set_threads(1);
+  }
+  pthread_mutex_unlock(&b->lock);
+}
+
+static void give_threads_back(blas *b) {
+  pthread_mutex_lock(&b->lock);
+  if (!--b->n_calls) b->set_threads(b->threads);
+  pthread_mutex_unlock(&b->lock);
+}
+
 static dc_status run_call(void *opaque, void *const *buffers) {
   const blas_call *call = opaque;
-  return call->is_conv ? run_conv(call, buffers) : run_product(call, buffers);
+  take_threads(call->lib);
+  dc_status status = call->is_conv ? run_conv(call, buffers) : run_product(call, buffers);
+  give_threads_back(call->lib);
+  return status;
 }
 
 const dc_native_library dc_native_openblas = {"openblas", open_openblas, close_openblas, refuses, bind_call, run_call, free};
