@@ -1,8 +1,10 @@
 """Builds dcml._core, the C core and its binding, and dcml._torch_node, the autograd node for the installed torch."""
 import glob
+import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
@@ -53,19 +55,29 @@ def newest(source):
     return max(os.path.getmtime(path) for path in [source, *HEADERS])
 
 
+def find_torch():
+    """The folder of the torch that dcml will run with, or None.
+
+    An isolated build, as `pip install .` makes, cannot import it, but runs the interpreter that it is installed for.
+    """
+    places = [importlib.util.find_spec("torch"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    for place in places:
+        folder = os.path.join(place, "torch") if isinstance(place, str) else place and os.path.dirname(place.origin or "")
+        if folder and os.path.exists(os.path.join(folder, "include", "ATen", "ATen.h")):
+            return folder
+    return None
+
 
 def torch_node():
     """The autograd node in C++, for the torch that is installed; dcml has one in Python for any other."""
-    try:
-        import torch
-        from torch.utils import cpp_extension
-    except ImportError:
+    torch = find_torch()
+    if torch is None:
         return []
-    flags = [f"-isystem{path}" for path in cpp_extension.include_paths()]
-    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    headers, libraries = os.path.join(torch, "include"), os.path.join(torch, "lib")
+    flags = [f"-isystem{headers}", f"-isystem{headers}/torch/csrc/api/include", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     return [Extension("dcml._torch_node", sources=["csrc/python/torch_node.cpp"], optional=True, language="c++",
-                      extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", abi, *flags],
-                      library_dirs=cpp_extension.library_paths(), libraries=["torch_python", "torch_cpu", "c10"])]
+                      extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", *flags],
+                      library_dirs=[libraries], libraries=["torch_python", "torch_cpu", "c10"])]
 
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-maybe-uninitialized"] + (["-Werror"] if os.environ.get("CI") == "true" else [])
