@@ -445,20 +445,21 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
 
 /* Stores the identity into every element that w may write inside `home`, loop by loop. */
 static void emit_identity(emitter *e, loop *home, const write_item *w) {
-  loop *path[64];
-  uint32_t n = 0, used = 0;
+  DC_VEC(loop *) path = {0};
+  uint32_t used = 0;
   for (loop *l = w->parent; l != home->parent; l = l->parent) {
     bool needed = dc_ex_uses_param(e->pool, w->element, l->param);
-    for (uint32_t k = 0; k < n && !needed; k++)
-      needed = dc_ex_uses_param(e->pool, path[k]->begin, l->param) || dc_ex_uses_param(e->pool, path[k]->end, l->param);
-    if (needed && n < 64) path[n++] = l;
+    for (uint32_t k = 0; k < path.n && !needed; k++)
+      needed = dc_ex_uses_param(e->pool, path.v[k]->begin, l->param) || dc_ex_uses_param(e->pool, path.v[k]->end, l->param);
+    if (needed) DC_PUSH(e->arena, &path, l);
   }
   uint32_t mark = dc_cpu_scope_open(e);
   open_block(e, "");
-  for (uint32_t k = n; k-- > 0; used++) {
-    const char *begin = dc_cpu_value(e, path[k]->begin), *end = dc_cpu_value(e, path[k]->end);
-    open_block(e, dc_arena_printf(e->arena, "for (i64 i%u = %s; i%u < %s; i%u += %lld)", path[k]->param, begin, path[k]->param, end,
-                                  path[k]->param, (long long)path[k]->step));
+  for (uint32_t k = path.n; k-- > 0; used++) {
+    const loop *l = path.v[k];
+    const char *begin = dc_cpu_value(e, l->begin), *end = dc_cpu_value(e, l->end);
+    open_block(e, dc_arena_printf(e->arena, "for (i64 i%u = %s; i%u < %s; i%u += %lld)", l->param, begin, l->param, end, l->param,
+                                  (long long)l->step));
   }
   dc_ex inside = in_bounds(e, w);
   dc_dtype type = (dc_dtype)dc_cont(e->graph, w->out)->dtype;

@@ -82,8 +82,7 @@ static void survey_read(emitter *e, dc_ex x) {
   while (e->facts.n <= x) DC_PUSH(e->arena, &e->facts, (fact){0});
   if (e->facts.v[x].address) return;
   dc_exnode node = *dc_ex_node(e->pool, x);
-  dc_ex index[256];
-  assert(node.nargs <= 256);
+  dc_ex index[DC_MAX_RANK];
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(e->pool, x, d);
   dc_ex check, address = *flat(e, node.ref, index, &check);
   while (e->facts.n <= x) DC_PUSH(e->arena, &e->facts, (fact){0});
