@@ -115,6 +115,21 @@ static void survey(emitter *e, dc_ex x) {
 
 /* ---- the tree ---- */
 
+dc_ex dc_cpu_in_bounds(emitter *e, const write_item *w) {
+  dc_ex all = dc_ex_bool(e->pool, true);
+  dc_exnode element = *dc_ex_node(e->pool, w->element);
+  for (uint32_t d = 0; d < element.nargs; d++) {
+    dc_ex inside = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, w->element, d), dc_cont(e->graph, w->out)->shape[d]);
+    all = dc_ex_and(e->pool, all, inside);
+  }
+  return all;
+}
+
+static bool is_in_reduction(const loop *l) {
+  while (l && l->schedule != DC_MAP_REDUCE) l = l->parent;
+  return l != NULL;
+}
+
 static void add_write(emitter *e, dc_nid node, loop *parent) {
   dc_tasklet t = dc_node_at(e->graph, node)->tasklet;
   write_item *w = DC_NEW(e->arena, write_item);
@@ -123,6 +138,7 @@ static void add_write(emitter *e, dc_nid node, loop *parent) {
   if (w->guard) survey(e, w->guard);
   survey(e, w->value);
   survey_read(e, w->element);
+  if (w->wcr && is_in_reduction(parent)) survey(e, dc_cpu_in_bounds(e, w)); /* before an identity is stored there */
   DC_PUSH(e->arena, &e->writes, w);
   DC_PUSH(e->arena, &parent->body, ((item){.write = w}));
 }
