@@ -60,7 +60,7 @@ typedef struct {
 
 struct loop {
   loop *parent;
-  dc_param param;
+  dc_param param; /* in C its variable is j and the number: i8 and i64 are types */
   dc_ex begin, end;
   int64_t step;
   uint8_t schedule;
