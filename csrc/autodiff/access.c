@@ -252,7 +252,7 @@ static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
   }
   if (dc_ex_is_int(pool, rest, &zero) && zero == 0 && solve_digits(v, x, coefficients, open, n)) return true;
   uint32_t pivot = open[pivot_of(v, open, n)];
-  if (!dc_ex_is_int(pool, coefficients[pivot], &c) || c == 0) return false;
+  if (!dc_ex_is_int(pool, coefficients[pivot], &c) || c == 0 || c == INT64_MIN) return false;
   bool split = residue >= 0;
   for (uint32_t j = 0; j < n; j++) {
     uint32_t k = open[j];
@@ -263,7 +263,7 @@ static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
     else { /* only the loop values of this residue class: k = k0 + s*k' */
       if (!dc_ex_is_int(pool, coefficients[k], &other) || !dc_ex_is_int(pool, rest, &base)) return false;
       int64_t k0 = 0;
-      while (k0 < c && modulo(residue - base - other * k0, c)) k0++;
+      while (k0 < c && modulo(residue - modulo(base, c) - modulo(other, c) * k0, c)) k0++;
       if (k0 == c) return false; /* no common class: gcd > 1 */
       dc_ex step = dc_ex_int(pool, c), first = dc_ex_int(pool, k0);
       dc_ex count = dc_ix_extent(pool, first, extent, step);
@@ -398,8 +398,11 @@ static void emit_gather(const inversion *v, bool first) {
 static bool try_gather(const access *a) {
   int64_t strides[DC_MAX_RANK], residues[DC_MAX_RANK] = {0}, classes = 1;
   if (!ranges_are_plain(a) || a->rank + a->n_loops > DC_MAX_LOOPS) return false;
-  for (uint32_t d = 0; d < a->rank; d++) classes *= strides[d] = stride_of(a, d);
-  if (classes > MAX_RESIDUES) return false;
+  for (uint32_t d = 0; d < a->rank; d++) {
+    strides[d] = stride_of(a, d);
+    if (strides[d] > MAX_RESIDUES / classes) return false;
+    classes *= strides[d];
+  }
   inversion *all = DC_NEW_ARRAY(&a->r->arena, inversion, classes);
   for (int64_t k = 0; k < classes; k++) {
     int64_t rest = k;

@@ -5,7 +5,6 @@
  * learns what its body writes, REDUCE loops learn which elements they can keep in registers,
  * and parallel loops whose neighbours lie next to one another in memory, unlike those of the
  * loops inside, are marked to run as lanes within them. */
-#include <assert.h>
 #include <string.h>
 
 #include "backends/cpu/emit.h"
