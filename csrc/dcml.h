@@ -27,7 +27,7 @@ typedef struct {
   void *data;
   dc_dtype dtype;
   uint32_t rank;
-  int64_t dims[64];
+  int64_t dims[DC_MAX_RANK];
 } dc_array;
 uint64_t dc_array_bytes(const dc_array *array); /* of its contents */
 

@@ -8,7 +8,7 @@
 
 #include "autodiff/reverse.h"
 
-enum { MAX_LOOPS = 32, MAX_RANK = 32, MAX_RESIDUES = 64 };
+enum { MAX_RESIDUES = 64 };
 
 void dc_reverse_tag(dc_reverse *r, dc_nid node) {
   dc_node *n = dc_node_at(r->graph, node);
@@ -39,8 +39,8 @@ static void element_loops(dc_reverse *r, dc_cid c, dc_param *params, dc_ex *inde
 
 void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, dc_wcr wcr) {
   dc_pool *pool = &r->graph->pool;
-  dc_param params[MAX_RANK];
-  dc_ex index[MAX_RANK];
+  dc_param params[DC_MAX_RANK];
+  dc_ex index[DC_MAX_RANK];
   uint32_t rank = dc_cont(r->graph, target)->rank;
   dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(r->graph, target)->dtype);
   element_loops(r, target, params, index);
@@ -74,8 +74,8 @@ typedef struct {
   const dc_partial *partial;
   dc_cid source;
   uint32_t rank;
-  dc_ex index[MAX_RANK];      /* of the read */
-  dc_param loops[MAX_LOOPS];
+  dc_ex index[DC_MAX_RANK];      /* of the read */
+  dc_param loops[DC_MAX_LOOPS];
   uint32_t n_loops;
 } access;
 
@@ -144,8 +144,8 @@ static dc_cid wide_target(dc_reverse *r, dc_cid c) {
 static void emit_straight(const access *a, bool in_sequence, bool injective) {
   dc_reverse *r = a->r;
   dc_pool *pool = &r->graph->pool;
-  dc_param fresh[MAX_LOOPS];
-  dc_ex to[MAX_LOOPS], index[MAX_RANK];
+  dc_param fresh[DC_MAX_LOOPS];
+  dc_ex to[DC_MAX_LOOPS], index[DC_MAX_RANK];
   bool first = !in_sequence && injective && !r->grad[a->source] && covers(a);
   if (first) r->grad[a->source] = dc_gradient_new(r, a->source);
   dc_cid wide = in_sequence || injective ? 0 : wide_target(r, a->source), target = wide ? wide : dc_gradient_zeroed(r, a->source);
@@ -168,10 +168,10 @@ static void emit_straight(const access *a, bool in_sequence, bool injective) {
 
 typedef struct {
   const access *a;
-  dc_param x[MAX_RANK];          /* loops over the elements of R */
-  dc_ex x_value[MAX_RANK];       /* x, or s*q + residue after a split */
-  dc_ex solution[MAX_LOOPS];     /* of each old loop in terms of x and fresh loops; 0: not solved */
-  dc_param reduced[MAX_LOOPS];   /* fresh loops of the reduction */
+  dc_param x[DC_MAX_RANK];          /* loops over the elements of R */
+  dc_ex x_value[DC_MAX_RANK];       /* x, or s*q + residue after a split */
+  dc_ex solution[DC_MAX_LOOPS];     /* of each old loop in terms of x and fresh loops; 0: not solved */
+  dc_param reduced[DC_MAX_LOOPS];   /* fresh loops of the reduction */
   uint32_t n_reduced;
   dc_ex guard;
 } inversion;
@@ -189,9 +189,9 @@ static dc_ex extent_of(dc_pool *pool, dc_param p) { return pool->params.v[p].end
 /* x = sum of digits: the terms sorted so that each coefficient is the product of the extents below. */
 static bool solve_digits(inversion *v, dc_ex x, const dc_ex *coefficients, const uint32_t *open, uint32_t n) {
   dc_pool *pool = &v->a->r->graph->pool;
-  uint32_t order[MAX_LOOPS], used = 0;
+  uint32_t order[DC_MAX_LOOPS], used = 0;
   dc_ex radix = dc_ex_int(pool, 1);
-  bool taken[MAX_LOOPS] = {0};
+  bool taken[DC_MAX_LOOPS] = {0};
   for (; used < n; used++) {
     uint32_t pick = UINT32_MAX;
     for (uint32_t j = 0; j < n; j++)
@@ -236,8 +236,8 @@ static uint32_t pivot_of(const inversion *v, const uint32_t *open, uint32_t n) {
 static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
   const access *a = v->a;
   dc_pool *pool = &a->r->graph->pool;
-  dc_ex coefficients[MAX_LOOPS], rest;
-  uint32_t open[MAX_LOOPS], n = 0;
+  dc_ex coefficients[DC_MAX_LOOPS], rest;
+  uint32_t open[DC_MAX_LOOPS], n = 0;
   int64_t zero, c;
   if (!linear_terms(a, a->index[d], coefficients, &rest)) return false;
   dc_ex x = dc_ix_sub(pool, v->x_value[d], rest);
@@ -252,7 +252,7 @@ static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
   }
   if (dc_ex_is_int(pool, rest, &zero) && zero == 0 && solve_digits(v, x, coefficients, open, n)) return true;
   uint32_t pivot = open[pivot_of(v, open, n)];
-  if (!dc_ex_is_int(pool, coefficients[pivot], &c) || c == 0) return false;
+  if (!dc_ex_is_int(pool, coefficients[pivot], &c) || c == 0 || c == INT64_MIN) return false;
   bool split = residue >= 0;
   for (uint32_t j = 0; j < n; j++) {
     uint32_t k = open[j];
@@ -263,7 +263,7 @@ static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
     else { /* only the loop values of this residue class: k = k0 + s*k' */
       if (!dc_ex_is_int(pool, coefficients[k], &other) || !dc_ex_is_int(pool, rest, &base)) return false;
       int64_t k0 = 0;
-      while (k0 < c && modulo(residue - base - other * k0, c)) k0++;
+      while (k0 < c && modulo(residue - modulo(base, c) - modulo(other, c) * k0, c)) k0++;
       if (k0 == c) return false; /* no common class: gcd > 1 */
       dc_ex step = dc_ex_int(pool, c), first = dc_ex_int(pool, k0);
       dc_ex count = dc_ix_extent(pool, first, extent, step);
@@ -284,7 +284,7 @@ static bool solve_dimension(inversion *v, uint32_t d, int64_t residue) {
 /* The constant stride of a dimension's pivot, 1 if there is none. */
 static int64_t stride_of(const access *a, uint32_t d) {
   dc_pool *pool = &a->r->graph->pool;
-  dc_ex coefficients[MAX_LOOPS], rest;
+  dc_ex coefficients[DC_MAX_LOOPS], rest;
   int64_t c, extent, best = -1, stride = 1, open = 0;
   if (!linear_terms(a, a->index[d], coefficients, &rest)) return 1;
   for (uint32_t k = 0; k < a->n_loops; k++) {
@@ -297,7 +297,7 @@ static int64_t stride_of(const access *a, uint32_t d) {
   if (open < 2 || stride < 2) return 1;
   /* digits need no split: the dimension is a mixed radix of its loops */
   inversion probe = {.a = a};
-  uint32_t list[MAX_LOOPS], n = 0;
+  uint32_t list[DC_MAX_LOOPS], n = 0;
   int64_t zero;
   for (uint32_t k = 0; k < a->n_loops; k++)
     if (!dc_ex_is_int(pool, coefficients[k], &c) || c) list[n++] = k;
@@ -328,7 +328,7 @@ static bool is_fixed(const access *a, uint32_t d) {
 static bool invert(inversion *v, const int64_t *strides, const int64_t *residues) {
   const access *a = v->a;
   dc_pool *pool = &a->r->graph->pool;
-  bool done[MAX_RANK] = {0};
+  bool done[DC_MAX_RANK] = {0};
   for (uint32_t d = 0; d < a->rank; d++) {
     dc_ex extent = dc_cont(a->r->graph, a->source)->shape[d], s = dc_ex_int(pool, strides[d]), first = dc_ex_int(pool, residues[d]);
     if (strides[d] > 1) extent = dc_ix_extent(pool, first, extent, s);
@@ -339,7 +339,7 @@ static bool invert(inversion *v, const int64_t *strides, const int64_t *residues
   for (uint32_t round = 0; round < a->rank; round++) { /* dimensions with fewer open loops first */
     uint32_t best = UINT32_MAX, pick = 0;
     for (uint32_t d = 0; d < a->rank; d++) {
-      dc_ex coefficients[MAX_LOOPS], rest;
+      dc_ex coefficients[DC_MAX_LOOPS], rest;
       uint32_t open = 0;
       int64_t zero;
       if (done[d]) continue;
@@ -367,7 +367,7 @@ static void emit_gather(const inversion *v, bool first) {
   dc_cid target = r->grad[a->source], sum = target;
   dc_dtype type = dc_ex_dtype(pool, value);
   bool direct = first && v->n_reduced && dc_cont(r->graph, target)->dtype == type;
-  dc_ex x[MAX_RANK];
+  dc_ex x[DC_MAX_RANK];
   for (uint32_t d = 0; d < a->rank; d++) x[d] = dc_ex_par(pool, v->x[d]);
   if (!v->n_reduced) {
     if (first && guard) value = dc_ex_select(pool, guard, value, dc_ex_const(pool, type, 0)), guard = 0;
@@ -375,15 +375,15 @@ static void emit_gather(const inversion *v, bool first) {
     dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, v->x, a->rank, tasklet));
     return;
   }
-  dc_ex dims[MAX_RANK];
+  dc_ex dims[DC_MAX_RANK];
   for (uint32_t d = 0; d < a->rank; d++) dims[d] = pool->params.v[v->x[d]].end;
   if (!direct) sum = dc_container_add(r->graph, "s", type, a->rank, dims, DC_ROLE_TEMP);
   dc_nid inner = dc_node_tasklet(r->graph, sum, DC_WCR_SUM, direct ? v->x_value : x, a->rank, guard, value);
   dc_nid reduce = dc_reverse_wrap(r, DC_MAP_REDUCE, v->reduced, v->n_reduced, inner);
   dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, v->x, a->rank, reduce));
   if (direct) return;
-  dc_param fresh[MAX_RANK];
-  dc_ex to[MAX_RANK], index[MAX_RANK];
+  dc_param fresh[DC_MAX_RANK];
+  dc_ex to[DC_MAX_RANK], index[DC_MAX_RANK];
   for (uint32_t d = 0; d < a->rank; d++) {
     fresh[d] = dc_param_new(pool, "x", dc_ex_int(pool, 0), dims[d], 0);
     to[d] = dc_ex_par(pool, fresh[d]);
@@ -394,12 +394,15 @@ static void emit_gather(const inversion *v, bool first) {
   dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, fresh, a->rank, add));
 }
 
-/* Tries every residue class; emits nothing unless all invert. */
+/* Tries every residue class; emits nothing unless all invert, or where the nest could be too deep for a graph. */
 static bool try_gather(const access *a) {
-  int64_t strides[MAX_RANK], residues[MAX_RANK] = {0}, classes = 1;
-  if (!ranges_are_plain(a)) return false;
-  for (uint32_t d = 0; d < a->rank; d++) classes *= strides[d] = stride_of(a, d);
-  if (classes > MAX_RESIDUES) return false;
+  int64_t strides[DC_MAX_RANK], residues[DC_MAX_RANK] = {0}, classes = 1;
+  if (!ranges_are_plain(a) || a->rank + a->n_loops > DC_MAX_LOOPS) return false;
+  for (uint32_t d = 0; d < a->rank; d++) {
+    strides[d] = stride_of(a, d);
+    if (strides[d] > MAX_RESIDUES / classes) return false;
+    classes *= strides[d];
+  }
   inversion *all = DC_NEW_ARRAY(&a->r->arena, inversion, classes);
   for (int64_t k = 0; k < classes; k++) {
     int64_t rest = k;
@@ -419,7 +422,6 @@ static bool try_gather(const access *a) {
 dc_status dc_emit_contribution(dc_reverse *r, const dc_nest *nest, const dc_partial *partial) {
   const dc_exnode *node = dc_ex_node(&r->graph->pool, partial->read);
   access a = {.r = r, .partial = partial, .source = node->ref, .rank = node->nargs, .n_loops = nest->n_loops};
-  if (a.rank > MAX_RANK || a.n_loops > MAX_LOOPS) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a statement with more than %d loops or dimensions", MAX_LOOPS);
   for (uint32_t d = 0; d < a.rank; d++) a.index[d] = dc_ex_arg(&r->graph->pool, partial->read, d);
   if (nest->n_loops) memcpy(a.loops, nest->loops, nest->n_loops * sizeof *nest->loops);
   bool injective = is_injective(&a);

@@ -3,8 +3,6 @@
 
 #include "autodiff/reverse.h"
 
-enum { MAX_LOOPS = 32 };
-
 /* ---- statements ---- */
 
 /* The gradient of the written element, in the compute type. */
@@ -18,8 +16,8 @@ static dc_ex seed_of(dc_reverse *r, const dc_tasklet *t) {
 /* Earlier writers of an overwritten element get no gradient from later readers. */
 static void clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t) {
   dc_pool *pool = &r->graph->pool;
-  dc_param fresh[MAX_LOOPS];
-  dc_ex to[MAX_LOOPS], *index = DC_NEW_ARRAY(&r->arena, dc_ex, t->rank);
+  dc_param fresh[DC_MAX_LOOPS];
+  dc_ex to[DC_MAX_LOOPS], *index = DC_NEW_ARRAY(&r->arena, dc_ex, t->rank);
   for (uint32_t k = 0; k < nest->n_loops; k++) {
     dc_parameter p = pool->params.v[nest->loops[k]];
     fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), p.begin, p.end, p.step);
@@ -123,8 +121,8 @@ static dc_status reverse_in(dc_reverse *r, dc_nest *nest, dc_nid id) {
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a library node inside a map");
   if (node.map.schedule == DC_MAP_SEQUENTIAL) return reverse_sequential(r, nest, id);
   if (node.map.schedule == DC_MAP_REDUCE) return dc_reverse_reduction(r, nest->loops, nest->n_loops, id, nest->in_sequence);
-  dc_param loops[MAX_LOOPS];
-  if (nest->n_loops + node.map.n_params > MAX_LOOPS) return dc_error(DC_ERR_UNSUPPORTED, "gradient of more than %d nested loops", MAX_LOOPS);
+  dc_param loops[DC_MAX_LOOPS];
+  if (nest->n_loops + node.map.n_params > DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "more than %d nested loops", DC_MAX_LOOPS);
   if (nest->n_loops) memcpy(loops, nest->loops, nest->n_loops * sizeof *loops);
   memcpy(loops + nest->n_loops, node.map.params, node.map.n_params * sizeof *loops);
   dc_nest inner = {loops, nest->n_loops + node.map.n_params, nest->in_sequence};

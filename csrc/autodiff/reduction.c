@@ -4,15 +4,13 @@
 
 #include "autodiff/reverse.h"
 
-enum { MAX_LOOPS = 32 };
-
 typedef struct {
   dc_reverse *r;
   const dc_param *domain;
   uint32_t n_domain;
   dc_map reduce;
   dc_tasklet t;
-  dc_param loops[MAX_LOOPS]; /* domain, then reduction */
+  dc_param loops[DC_MAX_LOOPS]; /* domain, then reduction */
   uint32_t n_loops;
 } reduction;
 
@@ -39,8 +37,8 @@ static void fresh_loops(const reduction *x, uint32_t from, dc_param *fresh, dc_e
 static dc_ex reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex value) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
-  dc_param fresh[MAX_LOOPS];
-  dc_ex to[MAX_LOOPS], *dims = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain), *reads = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain);
+  dc_param fresh[DC_MAX_LOOPS];
+  dc_ex to[DC_MAX_LOOPS], *dims = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain), *reads = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain);
   fresh_loops(x, 0, fresh, to);
   for (uint32_t k = 0; k < x->n_domain; k++) {
     dims[k] = pool->params.v[x->domain[k]].end;
@@ -73,8 +71,8 @@ static dc_ex winner_guard(const reduction *x) {
 static dc_ex other_factors(const reduction *x) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
-  dc_param fresh[MAX_LOOPS], inner[MAX_LOOPS];
-  dc_ex to[MAX_LOOPS], both[MAX_LOOPS], dims[MAX_LOOPS], reads[MAX_LOOPS];
+  dc_param fresh[DC_MAX_LOOPS], inner[DC_MAX_LOOPS];
+  dc_ex to[DC_MAX_LOOPS], both[DC_MAX_LOOPS], dims[DC_MAX_RANK], reads[DC_MAX_RANK];
   fresh_loops(x, 0, fresh, to);
   memcpy(both, to, x->n_domain * sizeof *both);
   fresh_loops(x, x->n_domain, inner, both);
@@ -93,10 +91,18 @@ static dc_ex other_factors(const reduction *x) {
   return dc_ex_read(pool, type, temp, reads, x->n_loops);
 }
 
+/* What the helpers above keep has a dimension for each loop. */
+static dc_status check_rank(const reduction *x) {
+  uint32_t rank = x->t.wcr == DC_WCR_PROD ? x->n_loops : x->t.wcr == DC_WCR_SUM ? 0 : x->n_domain;
+  if (rank <= DC_MAX_RANK) return DC_OK;
+  return dc_error(DC_ERR_UNSUPPORTED, "its gradient takes an array of %u dimensions, more than %d", rank, DC_MAX_RANK);
+}
+
 static dc_status reverse_one(reduction *x, bool in_sequence) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
   if (x->t.out >= r->n || !r->grad[x->t.out] || !r->active[x->t.out]) return DC_OK;
+  DC_TRY(check_rank(x));
   dc_dtype type = (dc_dtype)dc_cont(r->graph, r->grad[x->t.out])->dtype, compute = dc_dtype_compute(type);
   dc_ex seed = dc_ex_cast(pool, compute, dc_ex_read(pool, type, r->grad[x->t.out], x->t.index, x->t.rank));
   dc_ex guard = x->t.guard;
@@ -114,7 +120,7 @@ static dc_status reverse_one(reduction *x, bool in_sequence) {
 
 dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid id, bool in_sequence) {
   dc_map map = dc_node_at(r->graph, id)->map;
-  if (n_domain + map.n_params > MAX_LOOPS) return dc_error(DC_ERR_UNSUPPORTED, "gradient of more than %d nested loops", MAX_LOOPS);
+  if (n_domain + map.n_params > DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "more than %d nested loops", DC_MAX_LOOPS);
   for (uint32_t k = map.body.n; k-- > 0;) {
     const dc_node *child = dc_node_at(r->graph, map.body.v[k]);
     if (child->kind != DC_NODE_TASKLET || !child->tasklet.wcr)

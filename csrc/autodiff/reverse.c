@@ -289,7 +289,7 @@ static dc_status private_forward(dc_ops *ops, dc_graph *graph, const dc_library 
 static dc_status expand_gradient(dc_reverse *r, dc_nid id, dc_library lib, const dc_scope *forward, dc_cid input, const dc_cid *outputs, dc_scope *scope) {
   dc_scope adjoint = {0};
   r->out = &adjoint;
-  r->tag_wrt = (uint8_t)lib.wrt;
+  r->tag_wrt = lib.wrt;
   r->active[input] = true;
   r->wanted = input, r->target = lib.out[0];
   for (uint32_t j = 0; j < lib.n_fwd_out; j++)

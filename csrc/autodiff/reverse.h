@@ -19,7 +19,7 @@ typedef struct {
   uint32_t n;         /* forward containers */
   dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
   dc_name tag_op;
-  uint8_t tag_wrt;
+  uint32_t tag_wrt;
   struct dc_own *own; /* NULL: no gradient is the graph's own */
 } dc_reverse;
 

@@ -24,6 +24,13 @@
 #include "base/status.h"
 #include "expr/expr.h"
 
+/* What a graph may hold.  Whoever makes a container or a map keeps to it and the verifier checks it, so that code
+ * which is given a graph may size its arrays by these. */
+enum {
+  DC_MAX_RANK = 64,               /* dimensions of a container, as in NumPy */
+  DC_MAX_LOOPS = 4 * DC_MAX_RANK, /* parameters of a map and of all maps around it; a map without any counts as one */
+};
+
 typedef uint32_t dc_cid; /* container id */
 typedef uint32_t dc_nid; /* node id */
 
@@ -134,7 +141,7 @@ typedef struct {
   uint8_t kind; /* dc_node_kind */
   dc_name name; /* the model's node name, for messages; may be 0 */
   dc_name tag_op; /* the operator that this came from, 0 if none ... */
-  uint8_t tag_wrt; /* ... and 0 for its forward, k+1 for the gradient of input k */
+  uint32_t tag_wrt; /* ... and 0 for its forward, k+1 for the gradient of input k */
   union {
     dc_library lib;
     dc_map map;

@@ -15,8 +15,6 @@ typedef struct {
   double f;
 } dc_token;
 
-enum { DC_PARSE_MAX_PARAMS = 256 };
-
 typedef struct {
   const char *start, *at;
   dc_token token; /* the one token of lookahead */
@@ -24,7 +22,7 @@ typedef struct {
   dc_graph *graph;
   const dc_graph *outer; /* of a subgraph: the graph that holds it */
   uint32_t n_params;
-  dc_param params[DC_PARSE_MAX_PARAMS]; /* in scope, innermost last */
+  dc_param params[DC_MAX_LOOPS]; /* in scope, innermost last */
   int depth;
 } dc_parser;
 

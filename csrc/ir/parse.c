@@ -138,6 +138,7 @@ static dc_status parse_declaration(dc_parser *p, dc_role role) {
   if (!type && strcmp(type_name, "none")) return dc_error_at(dc_parser_fail(p, "a type"), "'%s'", type_name);
   DC_TRY(dc_parser_accept(p, "[", &shaped));
   if (shaped) DC_TRY(dc_parser_list(p, "]", &shape));
+  if (shape.n > DC_MAX_RANK) return dc_error_at(dc_parser_fail(p, "fewer dimensions"), "'%s' has %u, more than %d", name, shape.n, DC_MAX_RANK);
   dc_cid id = dc_container_add(p->graph, name, type, shape.n, shape.v, role);
   if (!shaped) dc_cont(p->graph, id)->shape = NULL;
   return parse_traits(p, id);
@@ -307,8 +308,8 @@ static dc_status parse_origin(dc_parser *p, dc_nid node) {
     DC_TRY(dc_parser_accept(p, "'", &took));
     int64_t wrt = -1;
     if (took) DC_TRY(dc_parser_int(p, &wrt));
-    if (wrt < -1 || wrt > 254) return dc_parser_fail(p, "an input's position");
-    dc_node_at(p->graph, node)->tag_wrt = (uint8_t)(wrt + 1);
+    if (wrt < -1 || wrt >= INT32_MAX) return dc_parser_fail(p, "an input's position");
+    dc_node_at(p->graph, node)->tag_wrt = (uint32_t)(wrt + 1);
   }
   DC_TRY(dc_parser_accept(p, "@", &took));
   if (!took) return DC_OK;
@@ -333,8 +334,12 @@ static dc_status parse_range(dc_parser *p, dc_param *out) {
   if (took) DC_TRY(dc_parser_or(p, &step));
   if (step && (!dc_ex_is_int(&p->graph->pool, step, &value) || value < 1)) return dc_parser_fail(p, "a positive constant step");
   *out = dc_param_new(&p->graph->pool, name, begin, end, step);
-  if (p->n_params == DC_PARSE_MAX_PARAMS) return dc_parser_fail(p, "fewer nested parameters");
-  p->params[p->n_params++] = *out;
+  return DC_OK;
+}
+
+static dc_status push_param(dc_parser *p, dc_param param) {
+  if (p->n_params == DC_MAX_LOOPS) return dc_error_at(dc_parser_fail(p, "a smaller nest of maps"), "more than %d loops", DC_MAX_LOOPS);
+  p->params[p->n_params++] = param;
   return DC_OK;
 }
 
@@ -344,15 +349,15 @@ static dc_status parse_map(dc_parser *p, dc_schedule schedule, dc_nid *out) {
   while (more) {
     dc_param param;
     DC_TRY(parse_range(p, &param));
+    DC_TRY(push_param(p, param));
     DC_TRY(dc_parser_accept(p, ",", &more));
   }
   dc_nid map = dc_node_map(p->graph, schedule, p->params + outer, p->n_params - outer);
+  if (p->n_params == outer) DC_TRY(push_param(p, 0)); /* a level without a name */
   DC_TRY(parse_origin(p, map));
   DC_TRY(dc_parser_expect(p, "{"));
   dc_scope body = {0};
-  if (++p->depth > 100) return dc_parser_fail(p, "maps nested less deeply");
   DC_TRY(parse_scope(p, &body));
-  p->depth--;
   dc_node_at(p->graph, map)->map.body = body;
   p->n_params = outer;
   *out = map;

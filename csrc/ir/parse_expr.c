@@ -93,7 +93,7 @@ static dc_status parse_call(dc_parser *p, const char *name, dc_ex *out) {
 static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
   dc_pool *pool = &p->graph->pool;
   for (uint32_t k = p->n_params; k-- > 0;)
-    if (strcmp(dc_name_text(&p->graph->names, pool->params.v[p->params[k]].name), name) == 0)
+    if (p->params[k] && strcmp(dc_name_text(&p->graph->names, pool->params.v[p->params[k]].name), name) == 0)
       return *out = dc_ex_par(pool, p->params[k]), DC_OK;
   dc_name id = dc_name_find(&p->graph->names, name);
   for (dc_sym s = 1; id && s < pool->symbols.n; s++)

@@ -2,7 +2,6 @@
  *
  * Sums and products print their terms in the order of their text, not of their ids, so that
  * a graph, its clone and its parsed text print alike.  parse.c reads what this writes. */
-#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,16 +11,20 @@
 
 #include "ir/graph.h"
 
-enum { MAX_SCOPE_PARAMS = 256, MAX_LISTED = 64 };
+enum { MAX_LISTED = 64 }; /* elements of a constant printed as numbers rather than bytes */
+
+typedef struct {
+  dc_param param;
+  const char *name; /* under which it prints */
+} scope_param;
 
 typedef struct {
   const dc_graph *graph;
   const dc_graph *outer; /* of a subgraph: the graph that holds it */
   dc_text *out;
   int level;
-  uint32_t n_params;
-  dc_param params[MAX_SCOPE_PARAMS]; /* enclosing maps' parameters ... */
-  char *names[MAX_SCOPE_PARAMS];     /* ... and the names they print under */
+  dc_arena *arena;
+  DC_VEC(scope_param) params; /* of the enclosing maps */
 } printer;
 
 /* ---- names ---- */
@@ -53,14 +56,14 @@ static void put_container(printer *p, dc_cid c) {
 }
 
 static const char *param_name(const printer *p, dc_param param) {
-  for (uint32_t k = p->n_params; k-- > 0;)
-    if (p->params[k] == param) return p->names[k];
+  for (uint32_t k = p->params.n; k-- > 0;)
+    if (p->params.v[k].param == param) return p->params.v[k].name;
   return dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
 }
 
 static bool name_in_use(const printer *p, const char *name) {
-  for (uint32_t k = 0; k < p->n_params; k++)
-    if (strcmp(p->names[k], name) == 0) return true;
+  for (uint32_t k = 0; k < p->params.n; k++)
+    if (strcmp(p->params.v[k].name, name) == 0) return true;
   for (dc_sym s = 1; s < p->graph->pool.symbols.n; s++)
     if (strcmp(dc_name_text(&p->graph->names, p->graph->pool.symbols.v[s].name), name) == 0) return true;
   return false;
@@ -68,15 +71,10 @@ static bool name_in_use(const printer *p, const char *name) {
 
 static void push_param(printer *p, dc_param param) {
   const char *base = dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
-  dc_text name = {0};
-  dc_text_puts(&name, is_identifier(base) ? base : "i");
-  for (int k = 2; name_in_use(p, name.s); k++) {
-    name.n = 0;
-    dc_text_printf(&name, "%s_%d", is_identifier(base) ? base : "i", k);
-  }
-  assert(p->n_params < MAX_SCOPE_PARAMS);
-  p->params[p->n_params] = param;
-  p->names[p->n_params++] = name.s;
+  if (!is_identifier(base)) base = "i";
+  const char *name = base;
+  for (int k = 2; name_in_use(p, name); k++) name = dc_arena_printf(p->arena, "%s_%d", base, k);
+  DC_PUSH(p->arena, &p->params, ((scope_param){param, name}));
 }
 
 /* ---- expressions ---- */
@@ -411,7 +409,7 @@ static void put_origin(printer *p, const dc_node *node) {
   if (node->tag_op) {
     dc_text_puts(p->out, " #");
     put_name(p->out, dc_name_text(&p->graph->names, node->tag_op));
-    if (node->tag_wrt) dc_text_printf(p->out, "'%d", node->tag_wrt - 1);
+    if (node->tag_wrt) dc_text_printf(p->out, "'%u", node->tag_wrt - 1);
   }
   if (node->name) {
     dc_text_puts(p->out, " @");
@@ -423,12 +421,12 @@ static void put_scope(printer *p, const dc_scope *scope);
 
 static void put_map(printer *p, const dc_node *node) {
   static const char *const schedules[] = {"map", "sequential", "reduce", "scatter"};
-  uint32_t outer = p->n_params;
+  uint32_t outer = p->params.n;
   dc_text_puts(p->out, schedules[node->map.schedule]);
   for (uint32_t k = 0; k < node->map.n_params; k++) {
     dc_parameter range = p->graph->pool.params.v[node->map.params[k]];
     push_param(p, node->map.params[k]); /* a range may use the parameters before it */
-    dc_text_printf(p->out, "%s%s in ", k ? ", " : " ", p->names[p->n_params - 1]);
+    dc_text_printf(p->out, "%s%s in ", k ? ", " : " ", p->params.v[p->params.n - 1].name);
     put_ex(p, range.begin, LEVEL_OR);
     dc_text_puts(p->out, ":");
     put_ex(p, range.end, LEVEL_OR);
@@ -444,7 +442,7 @@ static void put_map(printer *p, const dc_node *node) {
   p->level--;
   dc_text_indent(p->out, p->level);
   dc_text_puts(p->out, "}");
-  while (p->n_params > outer) free(p->names[--p->n_params]);
+  p->params.n = outer;
 }
 
 static void put_scope(printer *p, const dc_scope *scope) {
@@ -499,7 +497,7 @@ static void put_graph(printer *p) {
     dc_text_puts(p->out, "}\n");
   }
   for (uint32_t k = 0; k < g->subgraphs.n; k++) {
-    printer inner = {.graph = g->subgraphs.v[k], .outer = g, .out = p->out, .level = p->level};
+    printer inner = {.graph = g->subgraphs.v[k], .outer = g, .out = p->out, .level = p->level, .arena = p->arena};
     put_graph(&inner);
   }
   dc_text_indent(p->out, --p->level);
@@ -507,9 +505,8 @@ static void put_graph(printer *p) {
 }
 
 void dc_graph_print(const dc_graph *graph, dc_text *out) {
-  printer *p = calloc(1, sizeof *p);
-  if (!p) abort();
-  p->graph = graph, p->out = out;
-  put_graph(p);
-  free(p);
+  dc_arena arena = {0};
+  printer p = {.graph = graph, .out = out, .arena = &arena};
+  put_graph(&p);
+  dc_arena_free(&arena);
 }

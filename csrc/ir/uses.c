@@ -85,13 +85,11 @@ bool dc_node_touches_one(const dc_graph *graph, dc_nid node, unsigned uses, dc_c
   return t.found;
 }
 
-enum { MAX_MAP_DEPTH = 64 };
-
 static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind == DC_NODE_TASKLET) return visit(context, id, maps, depth);
   if (node->kind != DC_NODE_MAP) return DC_OK;
-  if (depth == MAX_MAP_DEPTH) return dc_error(DC_ERR_MODEL, "maps are nested deeper than %d", MAX_MAP_DEPTH);
+  if (depth == DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "maps are nested deeper than %d", DC_MAX_LOOPS);
   maps[depth] = id;
   for (uint32_t k = 0; k < dc_node_at(graph, id)->map.body.n; k++)
     DC_TRY(tasklets(graph, dc_node_at(graph, id)->map.body.v[k], visit, context, maps, depth + 1));
@@ -99,7 +97,7 @@ static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit,
 }
 
 dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context) {
-  dc_nid maps[MAX_MAP_DEPTH];
+  dc_nid maps[DC_MAX_LOOPS];
   return tasklets(graph, node, visit, context, maps, 0);
 }
 

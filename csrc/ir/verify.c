@@ -6,13 +6,12 @@
 
 #include "ir/graph.h"
 
-enum { MAX_PARAMS = 256, MAX_DEPTH = 60 };
-
 typedef struct {
   const dc_graph *graph;
+  dc_arena *scratch;
   dc_nid node;
-  dc_param params[MAX_PARAMS]; /* of the enclosing maps */
-  bool moves[MAX_PARAMS];      /* with the iterations of the innermost REDUCE map */
+  dc_param params[DC_MAX_LOOPS]; /* of the enclosing maps; 0 for a map without any */
+  bool moves[DC_MAX_LOOPS];      /* with the iterations of the innermost REDUCE map */
   uint32_t n_params;
   dc_nid reduce; /* the innermost REDUCE map around, or 0 */
   bool *written;         /* by container: so far */
@@ -55,6 +54,11 @@ static const char *check_ex(context *c, dc_ex e, dc_dtype type) {
 }
 
 /* ---- containers ---- */
+
+static const char *container_rank_is_small(context *c, dc_cid id) {
+  uint32_t rank = dc_cont(c->graph, id)->rank;
+  return rank > DC_MAX_RANK ? dc_arena_printf(c->scratch, "has %u dimensions, more than %d", rank, DC_MAX_RANK) : NULL;
+}
 
 static const char *container_shape_is_i64(context *c, dc_cid id) {
   const dc_container *container = dc_cont(c->graph, id);
@@ -126,7 +130,7 @@ static const char *write_suits_its_map(context *c, const dc_tasklet *t) {
 /* Enters what a REDUCE map at this depth combines into as `mark` + WCR, or takes it off again (mark 0). */
 static const char *mark_accumulators(context *c, const dc_scope *body, uint32_t mark, int depth) {
   const char *problem = NULL;
-  for (uint32_t k = 0; k < body->n && !problem && depth < MAX_DEPTH; k++) {
+  for (uint32_t k = 0; k < body->n && !problem && depth < DC_MAX_LOOPS; k++) {
     if (body->v[k] == 0 || body->v[k] >= c->graph->nodes.n) continue; /* reported where the scope is walked */
     const dc_node *n = dc_node_at(c->graph, body->v[k]);
     if (n->kind == DC_NODE_MAP && n->map.schedule != DC_MAP_REDUCE) problem = mark_accumulators(c, &n->map.body, mark, depth + 1);
@@ -155,7 +159,7 @@ static void note_read(void *opaque, dc_cid cid, dc_use use, dc_nid by) {
  * that no iteration reads is a reduction of the last iteration only, never what was meant. */
 static const char *inner_results_are_read(context *c, const dc_scope *body, const bool *reads, int depth) {
   const char *problem = NULL;
-  for (uint32_t k = 0; k < body->n && !problem && depth < MAX_DEPTH; k++) {
+  for (uint32_t k = 0; k < body->n && !problem && depth < DC_MAX_LOOPS; k++) {
     if (body->v[k] == 0 || body->v[k] >= c->graph->nodes.n) continue;
     const dc_node *n = dc_node_at(c->graph, body->v[k]);
     if (n->kind == DC_NODE_MAP && n->map.schedule != DC_MAP_REDUCE) problem = inner_results_are_read(c, &n->map.body, reads, depth + 1);
@@ -202,9 +206,16 @@ static const char *library_refers_to_containers(context *c) {
   return lib->wrt && lib->n_out != 1 ? "is a gradient with other than one output" : NULL;
 }
 
+static const char *push_param(context *c, dc_param param, bool moves) {
+  if (c->n_params == DC_MAX_LOOPS) return dc_arena_printf(c->scratch, "is nested too deeply: more than %d loops", DC_MAX_LOOPS);
+  c->moves[c->n_params] = moves, c->params[c->n_params++] = param;
+  return NULL;
+}
+
 /* Pushes the map's parameters; each range may use the ones before it. */
 static const char *map_ranges_are_sound(context *c) {
   dc_map map = dc_node_at(c->graph, c->node)->map;
+  if (!map.n_params) return push_param(c, 0, false);
   for (uint32_t k = 0; k < map.n_params; k++) {
     if (map.params[k] == 0 || map.params[k] >= c->graph->pool.params.n) return "has a parameter that does not exist";
     for (uint32_t j = 0; j < c->n_params; j++)
@@ -215,9 +226,8 @@ static const char *map_ranges_are_sound(context *c) {
     if (problem) return problem;
     int64_t step;
     if (!dc_ex_is_int(&c->graph->pool, p.step, &step) || step < 1) return "has a step that is not a positive constant";
-    if (c->n_params == MAX_PARAMS) return "is nested too deeply";
-    c->moves[c->n_params] = map.schedule == DC_MAP_REDUCE || moves_with_reduce(c, p.begin) || moves_with_reduce(c, p.end);
-    c->params[c->n_params++] = map.params[k];
+    bool moves = map.schedule == DC_MAP_REDUCE || moves_with_reduce(c, p.begin) || moves_with_reduce(c, p.end);
+    if ((problem = push_param(c, map.params[k], moves))) return problem;
   }
   return NULL;
 }
@@ -225,7 +235,8 @@ static const char *map_ranges_are_sound(context *c) {
 /* ---- the table ---- */
 
 typedef const char *(*container_rule)(context *, dc_cid);
-static const container_rule container_rules[] = {container_shape_is_i64, container_alias_is_acyclic, container_const_has_data, container_register_is_small};
+static const container_rule container_rules[] = {container_rank_is_small, container_shape_is_i64, container_alias_is_acyclic, container_const_has_data,
+                                                 container_register_is_small};
 
 typedef const char *(*node_rule)(context *);
 static const node_rule node_rules[] = {[DC_NODE_LIBRARY] = library_refers_to_containers, [DC_NODE_MAP] = map_ranges_are_sound, [DC_NODE_TASKLET] = tasklet_is_sound};
@@ -240,7 +251,7 @@ static dc_status complain(const context *c, const char *problem) {
 
 /* Inside a REDUCE map, only what moves with that map counts. */
 static dc_status verify_reduction(context *c, const dc_map *map, uint32_t outer, int depth) {
-  bool moves[MAX_PARAMS];
+  bool moves[DC_MAX_LOOPS];
   dc_nid around = c->reduce;
   const char *problem = mark_accumulators(c, &map->body, (uint32_t)(depth + 1) * 16, depth);
   if (!problem && around) problem = nested_reduction_is_used(c, map, depth);
@@ -261,7 +272,7 @@ static dc_status verify_scope(context *c, const dc_scope *scope, int depth) {
     uint32_t outer = c->n_params;
     c->node = scope->v[k];
     const dc_node *node = dc_node_at(c->graph, c->node);
-    const char *problem = depth >= MAX_DEPTH ? "is nested too deeply" : node_rules[node->kind](c);
+    const char *problem = node_rules[node->kind](c);
     if (problem) return complain(c, problem);
     bool reduces = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_REDUCE;
     if (reduces) DC_TRY(verify_reduction(c, &node->map, outer, depth));
@@ -284,7 +295,7 @@ static dc_status verify(context *c) {
 
 dc_status dc_graph_verify(const dc_graph *graph) {
   dc_arena scratch = {0};
-  context c = {.graph = graph, .written = DC_NEW_ARRAY(&scratch, bool, graph->containers.n),
+  context c = {.graph = graph, .scratch = &scratch, .written = DC_NEW_ARRAY(&scratch, bool, graph->containers.n),
                .accumulates = DC_NEW_ARRAY(&scratch, uint32_t, graph->containers.n),
                .accumulator = DC_NEW_ARRAY(&scratch, dc_nid, graph->containers.n)};
   dc_status status = verify(&c);

@@ -120,9 +120,9 @@ static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type,
   int32_t dtype = type->tensor_type->elem_type;
   if (dtype < 0 || dtype >= DC_DTYPE_COUNT) return dc_error(DC_ERR_DTYPE, "value '%.200s' has an unknown data type", name);
   const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
-  if (shape && shape->n_dim > DC_ONNX_MAX_RANK)
-    return dc_error(DC_ERR_SHAPE, "value '%.200s' has more than %d dimensions", name, DC_ONNX_MAX_RANK);
-  dc_ex dims[DC_ONNX_MAX_RANK];
+  if (shape && shape->n_dim > DC_MAX_RANK)
+    return dc_error(DC_ERR_SHAPE, "value '%.200s' has %zu dimensions, expected at most %d", name, shape->n_dim, DC_MAX_RANK);
+  dc_ex dims[DC_MAX_RANK];
   for (size_t d = 0; shape && d < shape->n_dim; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = shape->dim[d];
     if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
@@ -151,7 +151,7 @@ static dc_cid add_value(importer *im, const char *name, dc_role role) {
 
 static dc_status add_data(importer *im, const char *name, const dc_onnx_data *data, dc_cid *out) {
   im->free_bytes -= data->n_bytes;
-  dc_ex shape[DC_ONNX_MAX_RANK];
+  dc_ex shape[DC_MAX_RANK];
   for (uint32_t d = 0; d < data->rank; d++) shape[d] = dc_ex_int(&im->graph->pool, data->dims[d]);
   *out = dc_container_add(im->graph, name, data->dtype, data->rank, shape, DC_ROLE_CONST);
   dc_cont(im->graph, *out)->data = data->data;

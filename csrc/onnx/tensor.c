@@ -120,7 +120,8 @@ static dc_status decode_shape(dc_graph *graph, const Onnx__TensorProto *t, const
   bool known = t->data_type > 0 && t->data_type < DC_DTYPE_COUNT;
   *out = (dc_onnx_data){.dtype = known ? (dc_dtype)t->data_type : DC_NOTYPE, .rank = (uint32_t)rank};
   if (!known) return fail(t, DC_ERR_DTYPE, "it has an unknown data type");
-  if (rank > DC_ONNX_MAX_RANK) return fail(t, DC_ERR_SHAPE, "it has too many dimensions");
+  if (rank > DC_MAX_RANK)
+    return dc_error(DC_ERR_SHAPE, "tensor '%.200s' has %zu dimensions, expected at most %d", t->name ? t->name : "", rank, DC_MAX_RANK);
   *n = 1;
   for (size_t d = 0; d < rank; d++) {
     if (dims[d] < 0) return fail(t, DC_ERR_SHAPE, "a dimension is negative");

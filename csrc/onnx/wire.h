@@ -8,8 +8,6 @@
 /* scan.c: checks encoded bytes before protobuf-c allocates or recurses for them. */
 DC_MUST_USE dc_status dc_onnx_scan(const void *bytes, uint64_t n_bytes, const ProtobufCMessageDescriptor *type);
 
-enum { DC_ONNX_MAX_RANK = 64 };
-
 /* tensor.c: decodes a tensor of at most max_bytes; *data is in the graph's arena. */
 typedef struct {
   dc_dtype dtype;

@@ -267,7 +267,7 @@ dc_status dc_inst_bind(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, d
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const char *op = dc_name_text(&graph->names, lib->op), *domain = dc_name_text(&graph->names, lib->domain);
   *in = (dc_inst){.ops = ops, .graph = graph, .node = node, .arena = arena};
-  in->tag_op = lib->op, in->tag_wrt = (uint8_t)lib->wrt;
+  in->tag_op = lib->op, in->tag_wrt = lib->wrt;
   DC_TRY(dc_ops_lookup(ops, domain, op, lib->since, &in->row));
   if (!in->row)
     return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "operator %s%s%s of version %d is not supported", domain, *domain ? "." : "", op, lib->since);
@@ -323,7 +323,7 @@ static dc_status output_dims(dc_inst *in, const dc_sig *sig, uint32_t *rank, dc_
       DC_PUSH(in->arena, &list, e);
     }
   }
-  if (list.n > 64) return dc_inst_fail(in, DC_ERR_SHAPE, "expected at most 64 dimensions");
+  if (list.n > DC_MAX_RANK) return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, expected at most %d", sig->name, list.n, DC_MAX_RANK);
   return *rank = list.n, *dims = list.v, DC_OK;
 }
 

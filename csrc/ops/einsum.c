@@ -2,18 +2,21 @@
  *
  * einsum(equation) gives [output dims, summed dims, table]; einidx(E, t, o.., k..) the index
  * list of operand t.  The table is kept as one string a operand: "o3" is output letter 3. */
-#include <ctype.h>
 #include <string.h>
 
 #include "ops/inst.h"
 
-enum { MAX_LABELS = 64 };
+enum { LETTERS = 52, MAX_LABELS = DC_MAX_RANK + LETTERS }; /* all that there are: none is ever one too many */
+_Static_assert(DC_MAX_RANK < 'A', "axes of an ellipsis and letters are told apart");
 
 typedef struct {
-  char label[MAX_LABELS]; /* letters; ellipsis axes are the numbers 1.. counted from the right */
+  char label[MAX_LABELS]; /* letters; the axes of an ellipsis are the numbers 1.. counted from the right */
   dc_ex extent[MAX_LABELS];
   uint32_t n;
 } labels;
+
+/* In any locale. */
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 static int find_label(const labels *l, char c) {
   for (uint32_t k = 0; k < l->n; k++)
@@ -24,7 +27,6 @@ static int find_label(const labels *l, char c) {
 static dc_status add_label(dc_inst *in, labels *l, char c, dc_ex extent) {
   int k = find_label(l, c);
   int64_t a, b;
-  if (k < 0 && l->n == MAX_LABELS) return dc_inst_fail(in, DC_ERR_MODEL, "the equation has too many labels");
   if (k < 0) {
     l->label[l->n] = c, l->extent[l->n++] = extent;
     return DC_OK;
@@ -39,14 +41,14 @@ static dc_status add_label(dc_inst *in, labels *l, char c, dc_ex extent) {
 static dc_status axis_labels(dc_inst *in, const char *term, size_t length, uint32_t rank, char *out) {
   uint32_t letters = 0, n = 0;
   bool dots = false;
-  for (size_t k = 0; k < length; k++) letters += isalpha((unsigned char)term[k]) != 0;
+  for (size_t k = 0; k < length; k++) letters += is_letter(term[k]);
   for (size_t k = 0; k < length; k++) {
     if (term[k] == ' ') continue;
-    if (isalpha((unsigned char)term[k])) {
+    if (is_letter(term[k])) {
       if (n < rank) out[n++] = term[k];
       else return dc_inst_fail(in, DC_ERR_SHAPE, "the equation has more labels than the operand has dimensions");
     } else if (strncmp(term + k, "...", 3) == 0 && k + 3 <= length && !dots) {
-      if (letters > rank || rank - letters > 30) return dc_inst_fail(in, DC_ERR_SHAPE, "the equation has more labels than the operand has dimensions");
+      if (letters > rank) return dc_inst_fail(in, DC_ERR_SHAPE, "the equation has more labels than the operand has dimensions");
       for (uint32_t e = rank - letters; e > 0; e--) out[n++] = (char)e;
       dots = true, k += 2;
     } else {
@@ -57,31 +59,41 @@ static dc_status axis_labels(dc_inst *in, const char *term, size_t length, uint3
 }
 
 /* Implicit output: ellipsis first, then letters that occur once, in alphabetical order. */
-static uint32_t implicit_output(const labels *all, const char *inputs, size_t length, char *out) {
-  uint32_t n = 0, ellipsis = 0;
+static uint32_t ellipsis_of(const labels *all) {
+  uint32_t n = 0;
   for (uint32_t k = 0; k < all->n; k++)
-    if (all->label[k] < 32 && (uint32_t)all->label[k] > ellipsis) ellipsis = (uint32_t)all->label[k];
-  for (; ellipsis; ellipsis--) out[n++] = (char)ellipsis;
+    if (all->label[k] < 'A' && (uint32_t)all->label[k] > n) n = (uint32_t)all->label[k];
+  return n;
+}
+
+static uint32_t implicit_output(const labels *all, const char *inputs, size_t length, char *out) {
+  uint32_t n = 0;
+  for (uint32_t ellipsis = ellipsis_of(all); ellipsis; ellipsis--) out[n++] = (char)ellipsis;
   for (int c = 'A'; c <= 'z'; c++) {
     uint32_t count = 0;
     for (size_t k = 0; k < length; k++) count += inputs[k] == c;
-    if (count == 1 && isalpha(c)) out[n++] = (char)c;
+    if (count == 1 && is_letter((char)c)) out[n++] = (char)c;
   }
   return n;
 }
 
-static uint32_t explicit_output(const labels *all, const char *text, char *out) {
-  uint32_t n = 0, ellipsis = 0;
-  for (uint32_t k = 0; k < all->n; k++)
-    if (all->label[k] < 32 && (uint32_t)all->label[k] > ellipsis) ellipsis = (uint32_t)all->label[k];
-  for (; *text && n < MAX_LABELS; text++) {
-    if (isalpha((unsigned char)*text)) out[n++] = *text;
-    else if (strncmp(text, "...", 3) == 0) {
-      for (uint32_t e = ellipsis; e && n < MAX_LABELS; e--) out[n++] = (char)e;
-      text += 2;
+/* Each label once: that also bounds their number. */
+static dc_status explicit_output(dc_inst *in, const labels *all, const char *text, char *out, uint32_t *n) {
+  bool dots = false;
+  for (; *text; text++) {
+    if (*text == ' ') continue;
+    if (is_letter(*text)) {
+      if (find_label(all, *text) < 0) return dc_inst_fail(in, DC_ERR_MODEL, "the output label '%c' is in no input", *text);
+      if (memchr(out, *text, *n)) return dc_inst_fail(in, DC_ERR_MODEL, "the output label '%c' is given twice", *text);
+      out[(*n)++] = *text;
+    } else if (strncmp(text, "...", 3) == 0 && !dots) {
+      for (uint32_t e = ellipsis_of(all); e; e--) out[(*n)++] = (char)e;
+      dots = true, text += 2;
+    } else {
+      return dc_inst_fail(in, DC_ERR_MODEL, "expected letters and '...' after '->' in the equation");
     }
   }
-  return n;
+  return DC_OK;
 }
 
 static dc_value dims_of(dc_inst *in, const labels *all, const char *which, uint32_t n) {
@@ -95,14 +107,15 @@ dc_status dc_einsum(dc_inst *in, const char *equation, dc_value *out) {
   const char *arrow = strstr(equation, "->");
   size_t length = arrow ? (size_t)(arrow - equation) : strlen(equation);
   char output[MAX_LABELS + 1] = {0}, summed[MAX_LABELS + 1] = {0};
-  uint32_t n_out, n_sum = 0;
-  dc_value terms = dc_val_list(in, 32);
+  uint32_t n_out = 0, n_sum = 0, n_terms = 1;
+  for (size_t k = 0; k < length; k++) n_terms += equation[k] == ',';
+  dc_value terms = dc_val_list(in, n_terms);
   terms.n = 0;
   for (size_t at = 0; at <= length; at++) {
     size_t end = at;
     while (end < length && equation[end] != ',') end++;
     dc_tensor *t = dc_inst_tensor(in, in->row->in_sig[0].name, (int32_t)terms.n);
-    if (!t || terms.n == 32) return dc_inst_fail(in, DC_ERR_MODEL, "the equation has other than one term for each input");
+    if (!t) return dc_inst_fail(in, DC_ERR_MODEL, "the equation has other than one term for each input");
     char *axes = DC_NEW_ARRAY(in->arena, char, t->rank + 1);
     DC_TRY(axis_labels(in, equation + at, end - at, t->rank, axes));
     for (uint32_t d = 0; d < t->rank; d++) DC_TRY(add_label(in, &all, axes[d], t->dims[d]));
@@ -110,9 +123,8 @@ dc_status dc_einsum(dc_inst *in, const char *equation, dc_value *out) {
     at = end;
   }
   if (dc_inst_tensor(in, in->row->in_sig[0].name, (int32_t)terms.n)) return dc_inst_fail(in, DC_ERR_MODEL, "the equation has fewer terms than there are inputs");
-  n_out = arrow ? explicit_output(&all, arrow + 2, output) : implicit_output(&all, equation, length, output);
-  for (uint32_t k = 0; k < n_out; k++)
-    if (find_label(&all, output[k]) < 0) return dc_inst_fail(in, DC_ERR_MODEL, "the output label '%c' is in no input", output[k]);
+  if (arrow) DC_TRY(explicit_output(in, &all, arrow + 2, output, &n_out));
+  else n_out = implicit_output(&all, equation, length, output);
   for (uint32_t k = 0; k < all.n; k++)
     if (!memchr(output, all.label[k], n_out)) summed[n_sum++] = all.label[k];
   *out = dc_val_list(in, 5);

@@ -23,12 +23,16 @@ dc_status dc_inst_bind_index(dc_inst *in, const dc_binder *binder, bool sequenti
   dc_value extent, index;
   bool found = true;
   dc_ex e;
+  uint32_t n;
   if (binder->extent) DC_TRY(dc_inst_eval(in, binder->extent, &extent));
   else DC_TRY(dc_inst_lookup(in, dc_inst_dim_name(in, binder->name), &extent, &found));
   if (!found) return dc_inst_fail(in, DC_ERR_VALUE, "the row uses index '%s' without a dimension", binder->name);
+  n = extent.kind == VAL_LIST ? extent.n : 1;
+  if (in->domain.n + n > DC_MAX_LOOPS)
+    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "a statement of the row has %u loops, more than %d", in->domain.n + n, DC_MAX_LOOPS);
   if (extent.kind == VAL_LIST) {
-    index = dc_val_list(in, extent.n);
-    for (uint32_t k = 0; k < extent.n; k++) {
+    index = dc_val_list(in, n);
+    for (uint32_t k = 0; k < n; k++) {
       DC_TRY(dc_val_to_index(in, &extent.items[k], &e));
       push_param(in, binder->name, e, sequential, &index.items[k]);
     }
@@ -154,6 +158,12 @@ static dc_nid reduce_node(dc_inst *in, const reduction *r, dc_cid out, dc_ex *in
   return dc_node_wrap(in->graph, DC_MAP_REDUCE, r->params, r->n, tasklet(in, &s));
 }
 
+static dc_status new_temporary(dc_inst *in, const char *name, dc_dtype type, uint32_t rank, const dc_ex *dims, dc_cid *out) {
+  if (rank > DC_MAX_RANK)
+    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "the row's temporary '%s' has %u dimensions, more than %d", name, rank, DC_MAX_RANK);
+  return *out = dc_container_add(in->graph, name, type, rank, dims, DC_ROLE_TEMP), DC_OK;
+}
+
 /* A temporary over the domain variables that the reduction uses; *out reads it. */
 static dc_status hoist(dc_inst *in, const reduction *r, dc_value *out) {
   dc_pool *pool = &in->graph->pool;
@@ -177,7 +187,8 @@ static dc_status hoist(dc_inst *in, const reduction *r, dc_value *out) {
     DC_PUSH(in->arena, &index, dc_ex_par(pool, p));
   }
   dc_dtype type = dc_ex_dtype(pool, r->value);
-  dc_cid temp = dc_container_add(in->graph, "r", type, dims.n, dims.v, DC_ROLE_TEMP);
+  dc_cid temp;
+  DC_TRY(new_temporary(in, "r", type, dims.n, dims.v, &temp));
   reduction moved = *r;
   moved.value = dc_ex_subst(pool, r->value, from.v, to.v, from.n);
   moved.guard = r->guard ? dc_ex_subst(pool, r->guard, from.v, to.v, from.n) : 0;
@@ -235,7 +246,8 @@ static dc_status make_local(dc_inst *in, const dc_stmt *s, int32_t item, const d
       if (in->domain.v[k].value == index[d]) dims[d] = pool->params.v[in->domain.v[k].param].end;
     if (!dims[d]) return dc_inst_fail(in, DC_ERR_VALUE, "the row's local '%s' needs plain index variables", s->target);
   }
-  dc_cid cid = dc_container_add(in->graph, s->target, type, rank, dims, DC_ROLE_TEMP);
+  dc_cid cid;
+  DC_TRY(new_temporary(in, s->target, type, rank, dims, &cid));
   dc_inst_add_tensor(in, (dc_tensor){s->target, item, true, false, cid, type, rank, dims});
   return DC_OK;
 }

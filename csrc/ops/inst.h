@@ -59,7 +59,7 @@ typedef struct {
   int depth;
   uint32_t steps; /* evaluations so far, bounded: a row on hostile shapes must end */
   dc_name tag_op;
-  uint8_t tag_wrt;
+  uint32_t tag_wrt;
 } dc_inst;
 
 /* bind.c: matches inputs, attributes and types of a node against its row; afterwards output

@@ -77,10 +77,10 @@ static dc_ex replace_leaf(void *context, dc_pool *pool, dc_ex leaf) {
     for (uint32_t k = 0; k < ev->params.n; k++)
       if (ev->params.v[k] == node.ref) return ev->at.v[k];
   if (node.op != DC_EX_READ) return leaf;
-  dc_ex index[64];
+  dc_ex index[DC_MAX_RANK];
   uint64_t at;
-  for (uint32_t d = 0; d < node.nargs && d < 64; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  bool known = node.ref < ev->n_containers && node.nargs <= 64 && ev->values[node.ref] && position(ev, node.ref, index, node.nargs, &at);
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
+  bool known = node.ref < ev->n_containers && ev->values[node.ref] && position(ev, node.ref, index, node.nargs, &at);
   return known && ev->values[node.ref][at] ? ev->values[node.ref][at] : leaf;
 }
 
@@ -96,13 +96,13 @@ static void run_tasklet(evaluator *ev, dc_tasklet t, bool in_reduce) {
   dc_pool *pool = &ev->graph->pool;
   int64_t truth;
   uint64_t at;
-  dc_ex index[64];
+  dc_ex index[DC_MAX_RANK];
   if (t.guard) {
     dc_ex guard = settle(ev, t.guard);
     if (!dc_ex_is_int(pool, guard, &truth)) ev->failed = true;
     else if (!truth) return;
   }
-  for (uint32_t d = 0; d < t.rank && d < 64; d++) index[d] = settle(ev, t.index[d]);
+  for (uint32_t d = 0; d < t.rank; d++) index[d] = settle(ev, t.index[d]);
   dc_ex value = dc_ex_cast(pool, (dc_dtype)dc_cont(ev->graph, t.out)->dtype, settle(ev, t.value));
   if (ev->failed || t.out >= ev->n_containers || !ev->values[t.out] || !position(ev, t.out, index, t.rank, &at) ||
       dc_ex_uses_op(pool, value, DC_EX_READ)) {
@@ -121,8 +121,8 @@ static void finish_reduce(evaluator *ev, dc_nid node) {
   dc_node *n = dc_node_at(ev->graph, node);
   dc_tasklet t = n->map.body.n == 1 ? dc_node_at(ev->graph, n->map.body.v[0])->tasklet : (dc_tasklet){0};
   uint64_t at;
-  dc_ex index[64];
-  if (!t.out || t.out >= ev->n_containers || t.rank > 64) {
+  dc_ex index[DC_MAX_RANK];
+  if (!t.out || t.out >= ev->n_containers ) {
     ev->failed = true;
     return;
   }

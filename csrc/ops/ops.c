@@ -182,7 +182,7 @@ static dc_status expand_grad(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid n
   uint32_t s = input < in->row->n_in ? input : in->row->n_in - 1;
   int32_t item = in->row->in[s].variadic ? (int32_t)(input - s) : -1;
   add_gradient(in, in->row->in_sig[s].name, item, grad_in);
-  in->tag_wrt = (uint8_t)(input + 1);
+  in->tag_wrt = input + 1;
   name_set needed = {0};
   DC_PUSH(scratch, &needed, in->tensors.v[in->tensors.n - 1].name);
   dc_block body = prune(in, &in->row->grad, &needed);

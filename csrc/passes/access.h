@@ -5,7 +5,7 @@
 
 #include "ir/graph.h"
 
-enum { DC_MAX_MAP_PARAMS = 32 }; /* of one map, for the passes that match parameters */
+enum { DC_MAX_MAP_PARAMS = DC_MAX_RANK }; /* of a map that fusion matches with another: one with more stays by itself */
 
 typedef struct {
   dc_cid container, root; /* root: the container whose buffer it is */

@@ -53,6 +53,18 @@ static bool choose(search *s, uint32_t k) {
   return false;
 }
 
+/* Of a nest, the deepest: one more must not be too many for a graph. */
+static uint32_t loops_in(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  uint32_t deepest = 0;
+  if (node->kind != DC_NODE_MAP) return 0;
+  for (uint32_t k = 0; k < node->map.body.n; k++) {
+    uint32_t inner = loops_in(graph, node->map.body.v[k]);
+    if (inner > deepest) deepest = inner;
+  }
+  return deepest + (node->map.n_params ? node->map.n_params : 1);
+}
+
 /* A constant range from 0 of two blocks and more, or one that may be. */
 static bool is_long(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
@@ -116,7 +128,7 @@ dc_status dc_pass_batches(dc_graph *graph) {
       const dc_node *node = dc_node_at(graph, id);
       if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_SEQUENTIAL || node->map.n_params != 1) continue;
       search s = {.graph = graph};
-      if (collect(&s, id) && find(&s)) graph->states.v[state].scope.v[k] = blocked(&s, id);
+      if (loops_in(graph, id) < DC_MAX_LOOPS && collect(&s, id) && find(&s)) graph->states.v[state].scope.v[k] = blocked(&s, id);
       dc_arena_free(&s.arena);
     }
   return DC_OK;

@@ -9,7 +9,7 @@
 #include "passes/access.h"
 #include "passes/passes.h"
 
-enum { MAX_RANK = 32, MAX_COPIES = 16, FEW_ROWS = 8 };
+enum { MAX_COPIES = 16, FEW_ROWS = 8 };
 
 /* A copy made for the node at hand. */
 typedef struct {
@@ -88,7 +88,7 @@ static bool is_written_here(const search *s, dc_cid c) {
 static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other) {
   const dc_pool *pool = &s->graph->pool;
   const dc_exnode *x = dc_ex_node(pool, read), *y = dc_ex_node(pool, other);
-  bool plain = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64) && x->nargs <= MAX_RANK;
+  bool plain = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
   if (!plain || dc_ex_uses_param(pool, other, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, x->ref);
   return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= FEW_ROWS && !is_written_here(s, x->ref);
@@ -114,7 +114,7 @@ static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32
   if (p->reduce->n_params != 2 || dc_ex_node(pool, read)->op != DC_EX_READ || dc_ex_node(pool, other)->op != DC_EX_READ) return false;
   if (dc_ex_uses_param(pool, other, p->column) == dc_ex_uses_param(pool, read, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
-  bool plain = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->rank <= MAX_RANK && c->storage == DC_STORE_HEAP && !c->strides;
+  bool plain = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
   return plain && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= FEW_ROWS &&
          !is_written_here(s, dc_ex_node(pool, read)->ref);
 }
@@ -129,8 +129,8 @@ static void swap(uint32_t *list, uint32_t dim, uint32_t other) {
 static dc_cid make_copy(search *s, dc_cid from, uint32_t dim, uint32_t other) {
   dc_graph *graph = s->graph;
   dc_container c = *dc_cont(graph, from);
-  dc_param params[MAX_RANK];
-  dc_ex shape[MAX_RANK], index[MAX_RANK];
+  dc_param params[DC_MAX_RANK];
+  dc_ex shape[DC_MAX_RANK], index[DC_MAX_RANK];
   for (uint32_t d = 0; d < c.rank; d++) {
     shape[d] = c.shape[d];
     params[d] = dc_param_new(&graph->pool, "x", dc_ex_int(&graph->pool, 0), c.shape[d], 0);
@@ -159,7 +159,7 @@ static dc_cid copy_of(search *s, dc_cid from, uint32_t dim, uint32_t other) {
 static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim, uint32_t other) {
   dc_pool *pool = &s->graph->pool;
   dc_exnode node = *dc_ex_node(pool, read);
-  dc_ex index[MAX_RANK];
+  dc_ex index[DC_MAX_RANK];
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, read, d);
   swap(index, dim, other);
   dc_cid to = copy_of(s, node.ref, dim, other);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 
-enum { MAX_SCOPE = 1024, MAX_OUTER = 128 };
+enum { MAX_SCOPE = 1024 };
 
 typedef struct {
   dc_fuse_scope scope;
@@ -144,11 +144,12 @@ static usage usage_of(const dc_group *g, dc_cid root) {
 
 /* Users of a buffer that both nodes used are one fewer now. */
 static void count_down(fuser *f, const dc_group *a, const dc_group *b) {
-  dc_cid seen[256];
+  if (!f->users) return;
+  dc_cid *seen = DC_NEW_ARRAY(f->scope.arena, dc_cid, a->accesses.n);
   uint32_t n = 0;
-  for (uint32_t i = 0; f->users && i < a->accesses.n; i++) {
+  for (uint32_t i = 0; i < a->accesses.n; i++) {
     dc_cid root = a->accesses.v[i].root;
-    if (dc_access_in_set(seen, n, root) || n == 256) continue;
+    if (dc_access_in_set(seen, n, root)) continue;
     seen[n++] = root;
     usage x = usage_of(a, root), y = usage_of(b, root);
     f->users[root].nodes -= y.uses;
@@ -248,8 +249,7 @@ static void flatten(dc_graph *graph, dc_nid id) {
 
 static void fuse_body(const dc_fuse_scope *scope, dc_nid id) {
   dc_map map = dc_node_at(scope->graph, id)->map;
-  dc_param params[MAX_OUTER];
-  if (scope->n_outer + map.n_params > MAX_OUTER) return;
+  dc_param *params = DC_NEW_ARRAY(scope->arena, dc_param, scope->n_outer + map.n_params);
   if (scope->n_outer) memcpy(params, scope->outer, scope->n_outer * sizeof *params);
   if (map.n_params) memcpy(params + scope->n_outer, map.params, map.n_params * sizeof *params);
   dc_fuse_scope inner = *scope;

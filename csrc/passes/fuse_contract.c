@@ -225,7 +225,7 @@ static dc_nid home_of(const contraction *c, dc_cid root) {
 }
 
 typedef struct {
-  dc_param v[256];
+  dc_param v[DC_MAX_LOOPS];
   uint32_t n;
 } around_params;
 
@@ -233,7 +233,7 @@ static void collect_around(const contraction *c, dc_nid home, around_params *out
   out->n = 0;
   for (dc_nid m = home; m; m = c->t.parent[m]) {
     dc_map map = dc_node_at(c->graph, m)->map;
-    for (uint32_t k = 0; k < map.n_params && out->n < 256; k++) out->v[out->n++] = map.params[k];
+    for (uint32_t k = 0; k < map.n_params; k++) out->v[out->n++] = map.params[k];
   }
 }
 
@@ -281,7 +281,7 @@ typedef struct {
 static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
   const shrink *s = context;
   dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[64];
+  dc_ex index[DC_MAX_RANK];
   uint32_t n = 0;
   if (node.op != DC_EX_READ || node.ref != s->container) return leaf;
   for (uint32_t d = 0; d < node.nargs; d++)
@@ -308,11 +308,11 @@ static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
 }
 
 static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
-  bool dropped[64] = {false};
+  bool dropped[DC_MAX_RANK] = {false};
   const dc_container *k = dc_cont(c->graph, root);
   dc_nid home = home_of(c, root);
   int64_t elements = 1, extent;
-  if (!home || k->rank > 64 || k->storage == DC_STORE_REGISTER) return false;
+  if (!home || k->storage == DC_STORE_REGISTER) return false;
   if (carries_over(c, home) && !starts_fresh(c, root, home)) return false;
   for (uint32_t d = 0; d < k->rank; d++) {
     dropped[d] = is_fixed_dim(c, root, home, d);
@@ -350,11 +350,11 @@ static bool is_step(const contraction *c, dc_cid root, dc_nid home, uint32_t d, 
 }
 
 static bool try_slice(contraction *c, dc_cid root) {
-  bool dropped[64] = {false}, any = false;
+  bool dropped[DC_MAX_RANK] = {false}, any = false;
   const dc_container *k = dc_cont(c->graph, root);
   dc_nid home = home_of(c, root);
   dc_ex element = 0;
-  if (!home || k->rank > 64 || k->storage == DC_STORE_REGISTER || k->strides || k->known) return false;
+  if (!home || k->storage == DC_STORE_REGISTER || k->strides || k->known) return false;
   for (uint32_t j = 0; j < c->t.accesses.n; j++) {
     if (at(c, j)->root != root) continue;
     if (at(c, j)->container != root || !at(c, j)->element) return false;
@@ -415,7 +415,7 @@ typedef struct {
 static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
   const rename *r = context;
   dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[64];
+  dc_ex index[DC_MAX_RANK];
   if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
   return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
@@ -423,7 +423,7 @@ static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
 
 /* Softmax's exponentials live where its result will be.  The result must have no other writer. */
 static bool try_share(contraction *c, dc_cid root) {
-  if (dc_cont(c->graph, root)->rank > 64 || dc_cont(c->graph, root)->storage == DC_STORE_REGISTER) return false;
+  if (dc_cont(c->graph, root)->storage == DC_STORE_REGISTER) return false;
   for (uint32_t k = 0; k < c->t.accesses.n; k++) {
     const dc_access *a = at(c, k);
     bool alone = c->users[a->root].writers == 1;

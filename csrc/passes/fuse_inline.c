@@ -5,16 +5,14 @@
  * makes transposes, slices, broadcasts, padding and gathers vanish into their readers. */
 #include "passes/fuse.h"
 
-enum { MAX_RANK = 32 };
-
 /* The function that a temporary is. */
 typedef struct {
   dc_cid container;
   dc_nid writer;
   dc_ex element, value;
-  dc_param params[MAX_RANK]; /* params[k] is the index of dimension dims[k] ... */
-  uint32_t dims[MAX_RANK], n;
-  bool fixed[MAX_RANK];      /* ... the other dimensions must be read as they were written */
+  dc_param params[DC_MAX_RANK]; /* params[k] is the index of dimension dims[k] ... */
+  uint32_t dims[DC_MAX_RANK], n;
+  bool fixed[DC_MAX_RANK];      /* ... the other dimensions must be read as they were written */
 } function;
 
 typedef struct {
@@ -32,7 +30,7 @@ static dc_ex replace(void *context, dc_pool *pool, dc_ex leaf) {
   replacement *r = context;
   dc_exnode node = *dc_ex_node(pool, leaf);
   if (node.op != DC_EX_READ || node.ref != r->f->container) return leaf;
-  dc_ex to[MAX_RANK];
+  dc_ex to[DC_MAX_RANK];
   for (uint32_t k = 0; k < r->f->n; k++) to[k] = dc_ex_arg(pool, leaf, r->f->dims[k]);
   return dc_ex_cast(pool, (dc_dtype)node.dtype, dc_ex_subst(pool, r->f->value, r->f->params, to, r->f->n));
 }
@@ -78,7 +76,7 @@ static bool make_function(const dc_site_table *t, dc_cid c, dc_nid common, funct
   const dc_access *w = only_writer(t, c);
   if (!w || dc_node_at(t->graph, w->node)->kind != DC_NODE_TASKLET) return false;
   dc_tasklet tasklet = dc_node_at(t->graph, w->node)->tasklet;
-  if (tasklet.guard || tasklet.rank > MAX_RANK || dc_ex_uses_op(pool, tasklet.value, DC_RAND)) return false;
+  if (tasklet.guard || dc_ex_uses_op(pool, tasklet.value, DC_RAND)) return false;
   *f = (function){.container = c, .writer = w->node, .element = w->element, .value = tasklet.value};
   for (uint32_t d = 0; d < tasklet.rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);

@@ -20,7 +20,7 @@ static uint32_t count_tasklets(const dc_graph *graph, dc_nid id) {
 }
 
 typedef struct {
-  dc_param v[4 * DC_MAX_MAP_PARAMS];
+  dc_param v[DC_MAX_LOOPS];
   uint32_t n;
 } param_stack;
 
@@ -57,7 +57,7 @@ static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool
   }
   uint32_t outer = params->n;
   bool heavy = false;
-  for (uint32_t k = 0; k < node->map.n_params && params->n < 4 * DC_MAX_MAP_PARAMS; k++)
+  for (uint32_t k = 0; k < node->map.n_params; k++)
     if (!is_trivial(pool, node->map.params[k])) params->v[params->n++] = node->map.params[k];
   for (uint32_t k = 0; k < node->map.body.n && !heavy; k++)
     heavy = is_heavy(graph, node->map.body.v[k], params, in_reduce || node->map.schedule == DC_MAP_REDUCE);
@@ -73,7 +73,8 @@ void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
     if (a->reads) out->reads |= bit_of(a->root);
     if (a->writes) out->writes |= bit_of(a->root);
   }
-  param_stack params = {.n = 0};
+  param_stack params;
+  params.n = 0;
   out->heavy = is_heavy(scope->graph, node, &params, false);
 }
 
@@ -92,7 +93,7 @@ typedef struct {
   dc_graph *graph;
   const dc_group *a, *b;
   dc_map first, second;
-  uint32_t score[DC_MAX_MAP_PARAMS][DC_MAX_MAP_PARAMS];
+  uint32_t (*score)[DC_MAX_MAP_PARAMS]; /* by parameter of the first and of the second */
   bool depends, shares; /* b needs a's results; both read the same elements */
 } matcher;
 
@@ -122,8 +123,9 @@ static void score_pairs(matcher *m) {
   for (uint32_t i = 0; i < m->first.n_params; i++)
     for (uint32_t j = 0; j < m->second.n_params; j++) {
       dc_param p = m->first.params[i], q = m->second.params[j];
-      if (!same_range(m, p, q)) continue;
-      m->score[i][j] = 1 + (i == j);
+      bool same = same_range(m, p, q);
+      m->score[i][j] = same ? 1 + (i == j) : 0;
+      if (!same) continue;
       for (uint32_t x = 0; x < m->a->accesses.n; x++)
         for (uint32_t y = 0; y < m->b->accesses.n; y++) {
           const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
@@ -208,9 +210,9 @@ static bool same_order(const matcher *m, const dc_match *match) {
 }
 
 static bool moves_inside(const matcher *m, const dc_access *a, const dc_match *match, bool first) {
-  dc_param fixed[5 * DC_MAX_MAP_PARAMS];
+  dc_param fixed[DC_MAX_LOOPS];
   uint32_t n = 0;
-  for (; n < m->scope->n_outer && n < 4 * DC_MAX_MAP_PARAMS; n++) fixed[n] = m->scope->outer[n];
+  for (; n < m->scope->n_outer; n++) fixed[n] = m->scope->outer[n];
   for (uint32_t k = 0; k < match->n; k++) fixed[n++] = first ? match->pairs[k].p : match->pairs[k].q;
   return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, fixed, n);
 }
@@ -329,7 +331,8 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   out->n = 0;
   if (x->kind != DC_NODE_MAP || y->kind != DC_NODE_MAP || a->fixed || b->fixed) return 0;
   if (x->map.n_params > DC_MAX_MAP_PARAMS || y->map.n_params > DC_MAX_MAP_PARAMS) return 0;
-  matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map};
+  uint32_t score[DC_MAX_MAP_PARAMS][DC_MAX_MAP_PARAMS];
+  matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map, .score = score};
   bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
   bool reduces = (m.first.schedule == DC_MAP_REDUCE || m.first.schedule == DC_MAP_PARALLEL) &&
                  (m.second.schedule == DC_MAP_REDUCE || m.second.schedule == DC_MAP_PARALLEL);

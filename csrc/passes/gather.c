@@ -8,7 +8,7 @@
 #include "passes/passes.h"
 
 typedef struct {
-  dc_param apart[DC_MAX_MAP_PARAMS], summed[DC_MAX_MAP_PARAMS];
+  dc_param apart[DC_MAX_LOOPS], summed[DC_MAX_LOOPS];
   uint32_t n_apart, n_summed;
 } parts;
 
@@ -20,7 +20,7 @@ static bool is_used(const dc_pool *pool, const dc_tasklet *t, dc_param p) {
 
 static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts *out) {
   dc_pool *pool = &graph->pool;
-  *out = (parts){.n_apart = 0};
+  out->n_apart = out->n_summed = 0;
   for (uint32_t k = 0; k < map->n_params; k++) {
     bool apart = is_used(pool, t, map->params[k]);
     if (apart) out->apart[out->n_apart++] = map->params[k];
@@ -31,7 +31,8 @@ static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts
     int64_t begin;
     if (!dc_ex_is_int(pool, range.begin, &begin) || begin || dc_ex_uses_op(pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(pool, range.end, DC_EX_READ)) return false;
   }
-  return out->n_apart && out->n_summed && dc_ix_apart(pool, t->index, t->rank, out->apart, out->n_apart);
+  bool both = out->n_apart && out->n_summed && out->n_apart <= DC_MAX_RANK;
+  return both && dc_ix_apart(pool, t->index, t->rank, out->apart, out->n_apart);
 }
 
 
@@ -55,13 +56,13 @@ static void gather(dc_graph *graph, dc_nid id) {
   dc_map map = dc_node_at(graph, id)->map;
   parts p;
   dc_ex guard;
-  if (map.schedule != DC_MAP_SCATTER || map.body.n != 1 || map.n_params > DC_MAX_MAP_PARAMS) return;
+  if (map.schedule != DC_MAP_SCATTER || map.body.n != 1) return;
   dc_node inner = *dc_node_at(graph, map.body.v[0]);
   if (inner.kind != DC_NODE_TASKLET || inner.tasklet.wcr != DC_WCR_SUM || !split(graph, &map, &inner.tasklet, &p)) return;
   if (!find_guard(graph, &inner.tasklet, &p, &guard)) return;
   dc_tasklet t = inner.tasklet;
   dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-  dc_ex at[DC_MAX_MAP_PARAMS], shape[DC_MAX_MAP_PARAMS];
+  dc_ex at[DC_MAX_RANK], shape[DC_MAX_RANK];
   for (uint32_t k = 0; k < p.n_apart; k++) at[k] = dc_ex_par(&graph->pool, p.apart[k]), shape[k] = graph->pool.params.v[p.apart[k]].end;
   dc_cid sum = dc_container_add(graph, "r", type, p.n_apart, shape, DC_ROLE_TEMP); /* fusion makes it a register */
   dc_nid term = dc_node_tasklet(graph, sum, DC_WCR_SUM, at, p.n_apart, t.guard, t.value);

@@ -130,7 +130,7 @@ static dc_ex combine(dc_pool *pool, dc_wcr wcr, dc_ex a, dc_ex b) {
 static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t trips) {
   dc_pool *pool = &graph->pool;
   dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t->out)->dtype);
-  dc_ex identity = dc_ex_const(pool, type, dc_wcr_identity((dc_wcr)t->wcr, type)), all = 0, at[DC_MAX_MAP_PARAMS];
+  dc_ex identity = dc_ex_const(pool, type, dc_wcr_identity((dc_wcr)t->wcr, type)), all = 0, at[DC_MAX_LOOPS];
   for (int64_t i = 0; i < trips; i++) {
     int64_t rest = i;
     for (uint32_t k = map->n_params; k-- > 0;) {
@@ -172,7 +172,7 @@ static dc_status unroll_map(dc_graph *graph, dc_nid id) {
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_nid inner = map.body.v[k];
     bool is_map = dc_node_at(graph, inner)->kind == DC_NODE_MAP;
-    if (is_map && map.schedule == DC_MAP_PARALLEL && is_unrollable(graph, inner, map.params[map.n_params - 1])) {
+    if (is_map && map.schedule == DC_MAP_PARALLEL && map.n_params && is_unrollable(graph, inner, map.params[map.n_params - 1])) {
       unroll_reduction(graph, inner, &body);
       continue;
     }

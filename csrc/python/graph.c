@@ -124,7 +124,7 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   dc_cid c = find(self, name);
   if (!c || view_tensor(state, value, &view)) return NULL;
   dc_container *k = dc_cont(self->graph, c);
-  int64_t dims[64];
+  int64_t dims[DC_MAX_RANK];
   bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank && dc_container_dims(self->graph, c, dims) &&
               memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
   if (fits) k->data_bytes = dc_array_bytes(&view.array), k->data = dc_arena_copy(&self->graph->arena, view.array.data, k->data_bytes);

@@ -21,7 +21,7 @@ static PyObject *string_list(const dc_string *strings, uint64_t n) {
 /* An array of objects: an empty list of strings would otherwise become one of floats. */
 static PyObject *string_array(const dc_graph *graph, dc_cid c) {
   const dc_container *k = dc_cont(graph, c);
-  int64_t dims[64];
+  int64_t dims[DC_MAX_RANK];
   if (!dc_container_dims(graph, c, dims)) Py_RETURN_NONE;
   PyObject *shape = PyTuple_New(k->rank), *numpy = PyImport_ImportModule("numpy");
   for (uint32_t d = 0; shape && d < k->rank; d++) PyTuple_SET_ITEM(shape, d, PyLong_FromLongLong(dims[d]));

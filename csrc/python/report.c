@@ -2,7 +2,7 @@
 #include "python/binding.h"
 
 static PyObject *dims_list(const dc_binding *binding, const dc_graph *graph, dc_cid c) {
-  int64_t dims[64];
+  int64_t dims[DC_MAX_RANK];
   uint32_t rank = dc_cont(graph, c)->rank;
   dc_binding_dims(binding, c, dims);
   PyObject *shape = PyTuple_New(rank);

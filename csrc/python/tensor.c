@@ -95,6 +95,11 @@ static int fail(module_state *state, dc_code code, const char *text) {
   return -1;
 }
 
+static int fail_rank(module_state *state, Py_ssize_t rank) {
+  PyErr_Format(state->errors[DC_ERR_SHAPE], "%zd dimensions were given, expected at most %d", rank, DC_MAX_RANK);
+  return -1;
+}
+
 /* torch's message speaks of storage and carries a C++ backtrace; the layout says more (sparse, meta, fake). */
 static int not_plain(module_state *state, PyObject *object) {
   PyErr_Clear();
@@ -115,7 +120,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   bool empty = false;
   for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
   if (!t.data && !empty) return not_plain(state, object);
-  if (t.ndim > 64) return fail(state, DC_ERR_SHAPE, "expected at most 64 dimensions");
+  if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
   if (!contiguous(&t)) {
     PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);
     if (!copy) return -1;
@@ -192,11 +197,12 @@ static int numpy_type(module_state *state, PyObject *object, dc_dtype *out) {
 static int view_buffer(module_state *state, PyObject *object, tensor_view *out) {
   if (numpy_type(state, object, &out->array.dtype)) return -1;
   PyObject *shape = PyObject_GetAttrString(object, "shape");
-  if (!shape || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) > 64) {
+  Py_ssize_t rank = shape && PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : -1;
+  if (rank < 0 || rank > DC_MAX_RANK) {
     Py_XDECREF(shape);
-    return fail(state, DC_ERR_SHAPE, "expected an array with at most 64 dimensions");
+    return rank < 0 ? fail(state, DC_ERR_SHAPE, "expected an array with a tuple as its shape") : fail_rank(state, rank);
   }
-  out->array.rank = (uint32_t)PyTuple_GET_SIZE(shape);
+  out->array.rank = (uint32_t)rank;
   for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
   Py_DECREF(shape);
   PyObject *numpy = PyImport_ImportModule("numpy");
@@ -273,9 +279,10 @@ PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, voi
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank) {
   PyObject *items = PySequence_Fast(shape, "expected a list of extents");
   if (!items) return -1;
-  *rank = (uint32_t)PySequence_Fast_GET_SIZE(items);
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+  int failed = n > DC_MAX_RANK ? fail_rank(state, n) : 0;
+  *rank = failed ? 0 : (uint32_t)n;
   *out = DC_NEW_ARRAY(&graph->arena, dc_ex, *rank);
-  int failed = *rank > 64 ? fail(state, DC_ERR_SHAPE, "expected at most 64 dimensions") : 0;
   for (uint32_t d = 0; d < *rank && !failed; d++) {
     PyObject *item = PySequence_Fast_GET_ITEM(items, d);
     if (PyLong_Check(item)) {

@@ -187,6 +187,10 @@ static const example examples[] = {
      " map i in 0:N { Y[i] = X[i] * X[i] Z[i] = B[i] + bf16(X[i]) } reduce i in 0:N { s[] sum= f32(X[i]) } } }", {1000}, 2e-2},
     {"integers of all widths", "graph g { input A: i8[50] input B: u8[50] input C: i32[50] temp D: i8[50] temp E: u8[50] temp F: i32[50] temp G: i64[50] temp H: bool[50] outputs D state s {"
      " map i in 0:50 { D[i] = A[i] + i8(100) E[i] = u8(C[i]) F[i] = C[i] / i32(7) G[i] = i64(C[i]) % 5 H[i] = C[i] > i32(0) && B[i] > u8(3) } } }", {0}, 0},
+    {"small integers of nine dimensions", "graph g { input X: i8[2, 2, 2, 2, 2, 2, 2, 2, 2] temp Y: i8[2, 2, 2, 2, 2, 2, 2, 2, 2] outputs Y state s {"
+     " map a in 0:2, b in 0:2, c in 0:2, d in 0:2, e in 0:2, f in 0:2, g in 0:2, h in 0:2, i in 0:2 { Y[a, b, c, d, e, f, g, h, i] = X[i, h, g, f, e, d, c, b, a] + i8(f32(X[a, b, c, d, e, f, g, h, i])) } } }", {0}, 0},
+    {"sums into places that may lie outside", "graph g { symbol M >= 1 symbol N >= 1 input X: f32[3] temp A: f32[M] outputs A state s {"
+     " reduce k in 0:3 { map i in 0:N, j in 0:4 { A[4*i + j] sum= X[k] } } } }", {8, 2}, 1e-6},
     {"division by zero gives zero", "graph g { input C: i32[50] temp F: i32[50] temp G: i32[50] outputs F state s { map i in 0:50 { F[i] = C[i] / (C[i] - C[i]) G[i] = C[i] % i32(0) } } }", {0}, 0},
     {"shifts and bits", "graph g { input C: u32[50] temp F: u32[50] temp G: u32[50] outputs F state s { map i in 0:50 { F[i] = shl(C[i], u32(3)) G[i] = bxor(shr(C[i], u32(40)), band(C[i], u32(255))) } } }", {0}, 0},
     {"signed shifts and small integers", "graph g { input C: i32[50] input Q: i4[50] input P: u2[50] temp F: i32[50] temp G: i32[50] temp H: i4[50] temp I: f32[50] outputs F state s {"
@@ -339,6 +343,20 @@ static void a_missing_compiler_is_said(const char *folder) {
   free(old);
 }
 
+/* map i0, .. i79 { reduce k { map j0, .. j79 { .. } } }: every loop around a sum is run for its identity. */
+static void a_sum_under_many_loops_matches(dc_jit *jit) {
+  enum { LOOPS = 80 };
+  dc_text t = {0}, at = {0};
+  dc_text_puts(&t, "graph g { input X: f32[3] temp A: f32[8, 4] outputs A state s { map ");
+  for (int k = 0; k < LOOPS; k++) dc_text_printf(&t, "%si%d in 0:%d", k ? ", " : "", k, k == 0 || k == LOOPS - 1 ? 2 : 1);
+  dc_text_puts(&t, " { reduce k in 0:3 { map ");
+  for (int k = 0; k < LOOPS; k++) dc_text_printf(&t, "%sj%d in 0:%d", k ? ", " : "", k, k == 0 || k == LOOPS - 1 ? 2 : 1);
+  for (int k = 1; k + 1 < LOOPS; k++) dc_text_printf(&at, " + j%d", k);
+  dc_text_printf(&t, " { A[4*i0 + 2*i%d + j0%s, j0 + 2*j%d] sum= X[k] } } } } }", LOOPS - 1, at.s, LOOPS - 1);
+  matches_interpreter(jit, &(example){"a sum under many loops", t.s, {0}, 1e-6});
+  dc_text_free(&t), dc_text_free(&at);
+}
+
 static void unsupported_types_are_refused(dc_jit *jit) {
   dc_graph *g = NULL;
   dc_kernel_fn kernel = NULL;
@@ -358,6 +376,7 @@ int main(void) {
     return 0;
   }
   kernels_match_the_interpreter(jit);
+  a_sum_under_many_loops_matches(jit);
   unsupported_types_are_refused(jit);
   dc_jit_destroy(jit);
   snprintf(other, sizeof other, "%s/one", folder);

@@ -177,7 +177,76 @@ static void clones_of_nodes_bind_their_own_parameters(void) {
   dc_graph_destroy(g);
 }
 
+typedef enum { ONE_MAP, MAPS, MAPS_WITHOUT_PARAMETERS, NESTS } nest;
+
+static dc_status parse_nest(nest kind, int loops, dc_graph **out) {
+  dc_text t = {0};
+  dc_text_puts(&t, "graph g { temp Y: f64[] state s { map ");
+  for (int k = 0; k < loops; k++) {
+    if (k) dc_text_puts(&t, kind == ONE_MAP ? ", " : " { map ");
+    if (kind != MAPS_WITHOUT_PARAMETERS) dc_text_printf(&t, "i%d in 0:1", k);
+  }
+  dc_text_puts(&t, " { Y[] = 1.0 }");
+  for (int k = 1; k < loops && kind != ONE_MAP; k++) dc_text_puts(&t, " }");
+  dc_text_puts(&t, " } }");
+  dc_status status = dc_graph_parse(t.s, out);
+  dc_text_free(&t);
+  return status;
+}
+
+static void nests_have_a_limit(void) {
+  for (nest kind = ONE_MAP; kind < NESTS; kind++) {
+    dc_graph *g = NULL;
+    CHECK_OK(parse_nest(kind, DC_MAX_LOOPS, &g));
+    char *text = text_of(g);
+    round_trip(text);
+    free(text);
+    dc_graph_destroy(g);
+    g = NULL;
+    CHECK_ERROR(parse_nest(kind, DC_MAX_LOOPS + 1, &g), DC_ERR_MODEL, "more than 256 loops");
+  }
+}
+
+static void the_verifier_counts_loops(void) {
+  dc_graph *g = dc_graph_create("g");
+  dc_ex one = dc_ex_int(&g->pool, 1), value = dc_ex_const(&g->pool, DC_F64, 1);
+  dc_nid inner = dc_node_tasklet(g, dc_container_add(g, "Y", DC_F64, 0, NULL, DC_ROLE_TEMP), DC_WCR_NONE, NULL, 0, 0, value);
+  for (int k = 0; k <= DC_MAX_LOOPS; k++) {
+    if (k == DC_MAX_LOOPS) CHECK_OK(dc_graph_verify(g));
+    dc_param p = dc_param_new(&g->pool, "i", dc_ex_int(&g->pool, 0), one, 0);
+    inner = dc_node_wrap(g, DC_MAP_PARALLEL, &p, 1, inner);
+    dc_graph_scope(g)->n = 0;
+    dc_scope_push(g, dc_graph_scope(g), inner);
+  }
+  CHECK_ERROR(dc_graph_verify(g), DC_ERR_MODEL, "more than 256 loops");
+  dc_graph_destroy(g);
+}
+
+static void arrays_have_a_limit_of_dimensions(void) {
+  dc_text t = {0};
+  dc_ex shape[DC_MAX_RANK + 1];
+  for (int rank = DC_MAX_RANK; rank <= DC_MAX_RANK + 1; rank++) {
+    dc_graph *g = dc_graph_create("g"), *parsed = NULL;
+    for (int d = 0; d < rank; d++) shape[d] = dc_ex_int(&g->pool, 1);
+    dc_container_add(g, "A", DC_F32, (uint32_t)rank, shape, DC_ROLE_TEMP);
+    t.n = 0;
+    dc_graph_print(g, &t);
+    if (rank == DC_MAX_RANK) {
+      CHECK_OK(dc_graph_verify(g));
+      round_trip(t.s);
+    } else {
+      CHECK_ERROR(dc_graph_verify(g), DC_ERR_MODEL, "container 'A' has 65 dimensions, more than 64");
+      CHECK_ERROR(dc_graph_parse(t.s, &parsed), DC_ERR_MODEL, "'A' has 65, more than 64");
+    }
+    dc_graph_destroy(g);
+  }
+  dc_text_free(&t);
+}
+
 int main(void) {
+  nests_have_a_limit();
+  the_verifier_counts_loops();
+  arrays_have_a_limit_of_dimensions();
   graphs_print_and_parse_back();
   bad_texts_name_line_and_problem();
   registers_are_written_before_they_are_read();

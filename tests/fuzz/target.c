@@ -1,8 +1,8 @@
 /* The fuzz target: one model file through everything that reads it.
  *
  * An input ends in an error or in a graph that the verifier accepts, that prints and parses back,
- * that schedules, exports, and, where it is small, runs.  libFuzzer calls this function; main.c
- * calls it where there is no libFuzzer. */
+ * that schedules, exports, and, where it is small, runs; one in three is differentiated first.
+ * libFuzzer calls this function; main.c calls it where there is no libFuzzer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static bool make_arrays(const dc_graph *graph, dc_array *arrays, uint32_t *n) {
     for (dc_cid c = 1; c < graph->containers.n; c++) {
       const dc_container *k = dc_cont(graph, c);
       if (k->role != role) continue;
-      if (*n == MAX_ARGS || k->rank > 64 || !k->shape) return false;
+      if (*n == MAX_ARGS || !k->shape) return false;
       dc_array *a = &arrays[(*n)++];
       *a = (dc_array){.dtype = (dc_dtype)k->dtype, .rank = k->rank};
       for (uint32_t d = 0; d < k->rank; d++)
@@ -83,41 +83,81 @@ static bool make_arrays(const dc_graph *graph, dc_array *arrays, uint32_t *n) {
   return true;
 }
 
-static bool is_small(const dc_call *call) {
-  uint64_t bytes = dc_binding_arena_bytes(call->forward);
-  for (uint32_t k = 0; k < call->n_outputs && bytes <= SMALL_BYTES; k++) {
-    dc_array out;
-    dc_call_output(call, k, &out);
-    bytes += bytes_of(&out) > SMALL_BYTES ? SMALL_BYTES + 1 : bytes_of(&out);
-  }
-  return bytes <= SMALL_BYTES && dc_binding_work(call->forward) <= SMALL_WORK;
+static bool is_modest(const dc_binding *binding) {
+  return dc_binding_arena_bytes(binding) <= SMALL_BYTES && dc_binding_work(binding) <= SMALL_WORK;
 }
 
-static dc_status call_function(dc_function *f, const dc_array *arrays, uint32_t n) {
+static bool is_small(const dc_call *call, uint32_t n_wrt) {
+  bool small = is_modest(call->forward) && (!call->backward || is_modest(call->backward)) && dc_call_saved_bytes(call) <= SMALL_BYTES;
+  dc_array array;
+  for (uint32_t k = 0; small && k < call->n_outputs; k++) dc_call_output(call, k, &array), small = bytes_of(&array) <= SMALL_BYTES;
+  for (uint32_t k = 0; small && call->backward && k < n_wrt; k++) small = !dc_call_gradient(call, k, &array) || bytes_of(&array) <= SMALL_BYTES;
+  return small;
+}
+
+static void **make_buffers(uint32_t n) {
+  void **buffers = calloc(n + 1, sizeof *buffers);
+  for (uint32_t k = 0; k < n; k++) buffers[k] = calloc(1, SMALL_BYTES);
+  return buffers;
+}
+
+static void free_buffers(void **buffers, uint32_t n) {
+  for (uint32_t k = 0; k < n; k++) free(buffers[k]);
+  free(buffers);
+}
+
+static dc_status run_backward(const dc_call *call, const dc_array *arrays, void *saved, uint32_t n_wrt) {
+  void **of_outputs = make_buffers(call->n_outputs), **gradients = make_buffers(n_wrt);
+  dc_backward_run *run = NULL;
+  dc_status status = dc_backward_begin(call, arrays, of_outputs, saved, &run);
+  while (!status && !dc_backward_done(run)) {
+    for (uint32_t k = 0; k < n_wrt; k++)
+      if (dc_backward_needs(run, k)) dc_backward_give(run, k, gradients[k]);
+    status = dc_backward_next(run);
+  }
+  dc_backward_end(run);
+  free_buffers(of_outputs, call->n_outputs);
+  free_buffers(gradients, n_wrt);
+  return status;
+}
+
+static dc_status call_function(dc_function *f, const dc_array *arrays, uint32_t n, uint32_t n_wrt) {
   dc_call call;
   DC_TRY(dc_call_begin(f, arrays, n, &call));
   dc_status status = DC_OK;
-  if (is_small(&call)) {
-    void **outputs = calloc(call.n_outputs + 1, sizeof *outputs);
-    for (uint32_t k = 0; k < call.n_outputs; k++) outputs[k] = malloc(SMALL_BYTES);
-    status = dc_call_run(&call, outputs, NULL);
-    for (uint32_t k = 0; k < call.n_outputs; k++) free(outputs[k]);
-    free(outputs);
+  if (is_small(&call, n_wrt)) {
+    void **outputs = make_buffers(call.n_outputs), *saved = malloc(dc_call_saved_bytes(&call) + 1);
+    status = dc_call_run(&call, outputs, saved);
+    if (!status && call.backward) status = run_backward(&call, arrays, saved, n_wrt);
+    free_buffers(outputs, call.n_outputs);
+    free(saved);
   }
   dc_call_end(&call);
   return status;
 }
 
-/* Takes the graph. */
-static void run(dc_graph *graph) {
-  dc_array arrays[MAX_ARGS];
+/* All that has a gradient; the names stay the graph's. */
+static uint32_t find_wrt(const dc_graph *graph, const char **wrt) {
   uint32_t n = 0;
+  for (dc_cid c = 1; c < graph->containers.n && n < MAX_ARGS; c++) {
+    const dc_container *k = dc_cont(graph, c);
+    bool given = k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM;
+    if (given && dc_dtype_is_float((dc_dtype)k->dtype)) wrt[n++] = dc_cont_name(graph, c);
+  }
+  return n;
+}
+
+/* Takes the graph. */
+static void run(dc_graph *graph, bool differentiate) {
+  dc_array arrays[MAX_ARGS];
+  const char *wrt[MAX_ARGS];
+  uint32_t n = 0, n_wrt = differentiate ? find_wrt(graph, wrt) : 0;
   dc_function *f = NULL;
-  dc_function_options options = {.backend = DC_BACKEND_INTERP};
+  dc_function_options options = {.backend = DC_BACKEND_INTERP, .training = n_wrt > 0, .wrt = wrt, .n_wrt = n_wrt};
   bool usable = make_arrays(graph, arrays, &n);
   dc_status status = dc_function_create(session(), graph, &options, &f);
   must(!status, "no function", status);
-  if (usable) status = call_function(f, arrays, n);
+  if (usable) status = call_function(f, arrays, n, n_wrt);
   dc_status_free(status);
   dc_function_destroy(f);
   for (uint32_t k = 0; k < n; k++) free(arrays[k].data);
@@ -133,6 +173,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   must(!status, "the verifier refuses an imported graph", status);
   round_trip(graph);
   export_graph(graph);
-  run(graph);
+  run(graph, n % 3 == 0);
   return 0;
 }

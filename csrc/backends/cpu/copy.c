@@ -35,11 +35,11 @@ bool dc_cpu_emit_copy(emitter *e, const loop *l, const char *begin, const char *
   dc_cpu_line(e, "if (%s < %s) {", begin, end);
   uint32_t mark = dc_cpu_scope_open(e);
   e->indent++;
-  dc_cpu_line(e, "const i64 i%u = %s;", l->param, begin);
+  dc_cpu_line(e, "const i64 j%u = %s;", l->param, begin);
   const char *to = dc_cpu_element(e, w->out, dc_cpu_fact(e, w->element)->address);
   const char *from = clears ? NULL : dc_cpu_element(e, dc_ex_node(e->pool, w->value)->ref, dc_cpu_fact(e, w->value)->address);
-  if (clears) dc_cpu_line(e, "__builtin_memset(&%s, 0, (%s - i%u) * sizeof %s);", to, end, l->param, to);
-  else dc_cpu_line(e, "__builtin_memcpy(&%s, &%s, (%s - i%u) * sizeof %s);", to, from, end, l->param, to);
+  if (clears) dc_cpu_line(e, "__builtin_memset(&%s, 0, (%s - j%u) * sizeof %s);", to, end, l->param, to);
+  else dc_cpu_line(e, "__builtin_memcpy(&%s, &%s, (%s - j%u) * sizeof %s);", to, from, end, l->param, to);
   e->indent--;
   dc_cpu_scope_close(e, mark);
   dc_cpu_line(e, "}");

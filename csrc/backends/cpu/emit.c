@@ -17,17 +17,6 @@ static bool is_true(emitter *e, dc_ex x) {
   return dc_ex_is_int(e->pool, x, &truth) && truth;
 }
 
-/* The element is inside its container; true where that is proven. */
-static dc_ex in_bounds(emitter *e, const write_item *w) {
-  dc_ex all = dc_ex_bool(e->pool, true);
-  dc_exnode element = *dc_ex_node(e->pool, w->element);
-  for (uint32_t d = 0; d < element.nargs; d++) {
-    dc_ex inside = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, w->element, d), dc_cont(e->graph, w->out)->shape[d]);
-    all = dc_ex_and(e->pool, all, inside);
-  }
-  return all;
-}
-
 static bool is_laned(emitter *e, const accumulator *a) { return e->lane && dc_cpu_is_inside(a->home, e->lane); }
 
 static const char *accumulator_name(emitter *e, uint32_t a) {
@@ -216,7 +205,7 @@ static void close_lanes(emitter *e, saved_text *s, uint32_t mark, const loop *ru
   dc_text_indent(s->outer, e->indent);
   dc_text_printf(s->outer, "for (i64 l = 0; l < lanes; l++) {\n");
   dc_text_indent(s->outer, e->indent + 1);
-  dc_text_printf(s->outer, "const i64 i%u = p%u + l;\n", e->lane->param, e->lane->param);
+  dc_text_printf(s->outer, "const i64 j%u = p%u + l;\n", e->lane->param, e->lane->param);
   dc_cpu_close_text(e, s);
   dc_cpu_line(e, "}");
 }
@@ -334,7 +323,7 @@ static const char *emit_wide(emitter *e, loop *l, const char *begin, const char 
   open_block(e, dc_arena_printf(e->arena, "for (; %s + %d <= %s; %s += %d)", at, LANES, end, at, LANES));
   e->wide = true;
   uint32_t mark = open_body(e, &text);
-  dc_cpu_line(e, "const i64 i%u = %s + l;", l->param, at);
+  dc_cpu_line(e, "const i64 j%u = %s + l;", l->param, at);
   dc_cpu_emit_body(e, l);
   close_body(e, mark);
   e->wide = false;
@@ -400,12 +389,12 @@ static void emit_joined(emitter *e, loop *l, dc_ex stop, const char *begin, cons
   int64_t most = JOINED_BLOCKS * l->step;
   saved_text text;
   uint32_t mark = open_body(e, &text);
-  dc_cpu_line(e, "const i64 most%u = i%u + %lld < %s ? i%u + %lld : %s;", l->param, l->param, (long long)most, end, l->param, (long long)most, end);
+  dc_cpu_line(e, "const i64 most%u = j%u + %lld < %s ? j%u + %lld : %s;", l->param, l->param, (long long)most, end, l->param, (long long)most, end);
   dc_cpu_remember(e, stop, local(e, DC_I64, dc_arena_printf(e->arena, "most%u < %s ? most%u : %s", l->param, limit, l->param, limit)));
   dc_cpu_emit_body(e, l);
   close_body(e, mark);
   dc_text_indent(text.outer, e->indent);
-  dc_text_printf(text.outer, "for (i64 i%u = %s; i%u < %s; i%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)most);
+  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)most);
   dc_cpu_close_text(e, &text);
   dc_cpu_line(e, "}");
 }
@@ -436,7 +425,7 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
   close_body(e, mark);
   if (vectorised) pragma_simd(e, l, text.outer);
   dc_text_indent(text.outer, e->indent);
-  dc_text_printf(text.outer, "for (i64 i%u = %s; i%u < %s; i%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
+  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
   dc_cpu_close_text(e, &text);
   dc_cpu_line(e, "}");
 }
@@ -445,22 +434,23 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
 
 /* Stores the identity into every element that w may write inside `home`, loop by loop. */
 static void emit_identity(emitter *e, loop *home, const write_item *w) {
-  loop *path[64];
-  uint32_t n = 0, used = 0;
+  DC_VEC(loop *) path = {0};
+  uint32_t used = 0;
   for (loop *l = w->parent; l != home->parent; l = l->parent) {
     bool needed = dc_ex_uses_param(e->pool, w->element, l->param);
-    for (uint32_t k = 0; k < n && !needed; k++)
-      needed = dc_ex_uses_param(e->pool, path[k]->begin, l->param) || dc_ex_uses_param(e->pool, path[k]->end, l->param);
-    if (needed && n < 64) path[n++] = l;
+    for (uint32_t k = 0; k < path.n && !needed; k++)
+      needed = dc_ex_uses_param(e->pool, path.v[k]->begin, l->param) || dc_ex_uses_param(e->pool, path.v[k]->end, l->param);
+    if (needed) DC_PUSH(e->arena, &path, l);
   }
   uint32_t mark = dc_cpu_scope_open(e);
   open_block(e, "");
-  for (uint32_t k = n; k-- > 0; used++) {
-    const char *begin = dc_cpu_value(e, path[k]->begin), *end = dc_cpu_value(e, path[k]->end);
-    open_block(e, dc_arena_printf(e->arena, "for (i64 i%u = %s; i%u < %s; i%u += %lld)", path[k]->param, begin, path[k]->param, end,
-                                  path[k]->param, (long long)path[k]->step));
+  for (uint32_t k = path.n; k-- > 0; used++) {
+    const loop *l = path.v[k];
+    const char *begin = dc_cpu_value(e, l->begin), *end = dc_cpu_value(e, l->end);
+    open_block(e, dc_arena_printf(e->arena, "for (i64 j%u = %s; j%u < %s; j%u += %lld)", l->param, begin, l->param, end, l->param,
+                                  (long long)l->step));
   }
-  dc_ex inside = in_bounds(e, w);
+  dc_ex inside = dc_cpu_in_bounds(e, w);
   dc_dtype type = (dc_dtype)dc_cont(e->graph, w->out)->dtype;
   if (!is_true(e, inside)) open_block(e, dc_arena_printf(e->arena, "if (%s)", dc_cpu_value(e, inside))), used++;
   store(e, w->out, dc_cpu_fact(e, w->element)->address, dc_cpu_constant(e, type, dc_wcr_identity((dc_wcr)w->wcr, type)));
@@ -514,7 +504,7 @@ static void close_accumulator(emitter *e, uint32_t k) {
   loop none = {0};
   dc_cid c = a.first->out;
   dc_dtype type = (dc_dtype)dc_cont(e->graph, c)->dtype;
-  dc_ex inside = in_bounds(e, a.first), address = dc_cpu_fact(e, a.first->element)->address;
+  dc_ex inside = dc_cpu_in_bounds(e, a.first), address = dc_cpu_fact(e, a.first->element)->address;
   if (lanes) open_lanes(e, &text, &mark);
   const char *atom = local(e, type, dc_cpu_cast(e, type, a.type, accumulator_name(e, k)));
   bool sure = is_true(e, inside);

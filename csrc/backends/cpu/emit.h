@@ -60,7 +60,7 @@ typedef struct {
 
 struct loop {
   loop *parent;
-  dc_param param;
+  dc_param param; /* in C its variable is j and the number: i8 and i64 are types */
   dc_ex begin, end;
   int64_t step;
   uint8_t schedule;
@@ -133,6 +133,7 @@ DC_MUST_USE dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const d
 DC_MUST_USE dc_status dc_cpu_plan(emitter *e, dc_nid node);
 fact *dc_cpu_fact(emitter *e, dc_ex x);
 uint64_t dc_cpu_container_bits(emitter *e, dc_cid c); /* with all its views */
+dc_ex dc_cpu_in_bounds(emitter *e, const write_item *w); /* the element is inside its container; true where that is proven */
 bool dc_cpu_has_loops(const loop *l);
 int64_t dc_cpu_extent(emitter *e, const loop *l); /* iterations if that is a constant, else -1 */
 bool dc_cpu_is_inside(const loop *inner, const loop *outer); /* or the same */

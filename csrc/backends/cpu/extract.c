@@ -58,9 +58,8 @@ static dc_nid copy_tasklet(copier *c, dc_tasklet t) {
   return dc_node_tasklet(c->to, new_container(c, t.out), (dc_wcr)t.wcr, index, t.rank, guard, value);
 }
 
-static dc_status copy_node(copier *c, dc_nid id, int depth, dc_nid *out) {
+static dc_status copy_node(copier *c, dc_nid id, dc_nid *out) {
   dc_node node = *dc_node_at(c->from, id);
-  if (depth > 60) return dc_error(DC_ERR_MODEL, "maps are nested too deeply");
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "a kernel holds a library node");
   if (node.kind == DC_NODE_TASKLET) return *out = copy_tasklet(c, node.tasklet), DC_OK;
   uint32_t outer = c->params_from.n, n_params = node.map.n_params ? node.map.n_params : 1;
@@ -75,7 +74,7 @@ static dc_status copy_node(copier *c, dc_nid id, int depth, dc_nid *out) {
   *out = dc_node_map(c->to, (dc_schedule)node.map.schedule, params, n_params); /* a map without parameters runs once */
   for (uint32_t k = 0; k < node.map.body.n; k++) {
     dc_nid child;
-    DC_TRY(copy_node(c, node.map.body.v[k], depth + 1, &child));
+    DC_TRY(copy_node(c, node.map.body.v[k], &child));
     dc_scope_push(c->to, &dc_node_at(c->to, *out)->map.body, child);
   }
   c->params_from.n = c->params_to.n = outer;
@@ -97,7 +96,7 @@ dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffe
   for (dc_sym s = 1; s < graph->pool.symbols.n; s++)
     dc_symbol_get(&c.to->pool, dc_name_text(&graph->names, graph->pool.symbols.v[s].name), graph->pool.symbols.v[s].min);
   for (uint32_t k = 0; k < n; k++) new_container(&c, buffers[k]);
-  DC_TRY(copy_node(&c, node, 0, copy));
+  DC_TRY(copy_node(&c, node, copy));
   link_views(&c);
   return DC_OK;
 }

@@ -5,7 +5,6 @@
  * learns what its body writes, REDUCE loops learn which elements they can keep in registers,
  * and parallel loops whose neighbours lie next to one another in memory, unlike those of the
  * loops inside, are marked to run as lanes within them. */
-#include <assert.h>
 #include <string.h>
 
 #include "backends/cpu/emit.h"
@@ -82,8 +81,7 @@ static void survey_read(emitter *e, dc_ex x) {
   while (e->facts.n <= x) DC_PUSH(e->arena, &e->facts, (fact){0});
   if (e->facts.v[x].address) return;
   dc_exnode node = *dc_ex_node(e->pool, x);
-  dc_ex index[256];
-  assert(node.nargs <= 256);
+  dc_ex index[DC_MAX_RANK];
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(e->pool, x, d);
   dc_ex check, address = *flat(e, node.ref, index, &check);
   while (e->facts.n <= x) DC_PUSH(e->arena, &e->facts, (fact){0});
@@ -116,6 +114,21 @@ static void survey(emitter *e, dc_ex x) {
 
 /* ---- the tree ---- */
 
+dc_ex dc_cpu_in_bounds(emitter *e, const write_item *w) {
+  dc_ex all = dc_ex_bool(e->pool, true);
+  dc_exnode element = *dc_ex_node(e->pool, w->element);
+  for (uint32_t d = 0; d < element.nargs; d++) {
+    dc_ex inside = dc_ex_in_range(e->pool, dc_ex_arg(e->pool, w->element, d), dc_cont(e->graph, w->out)->shape[d]);
+    all = dc_ex_and(e->pool, all, inside);
+  }
+  return all;
+}
+
+static bool is_in_reduction(const loop *l) {
+  while (l && l->schedule != DC_MAP_REDUCE) l = l->parent;
+  return l != NULL;
+}
+
 static void add_write(emitter *e, dc_nid node, loop *parent) {
   dc_tasklet t = dc_node_at(e->graph, node)->tasklet;
   write_item *w = DC_NEW(e->arena, write_item);
@@ -124,6 +137,7 @@ static void add_write(emitter *e, dc_nid node, loop *parent) {
   if (w->guard) survey(e, w->guard);
   survey(e, w->value);
   survey_read(e, w->element);
+  if (w->wcr && is_in_reduction(parent)) survey(e, dc_cpu_in_bounds(e, w)); /* before an identity is stored there */
   DC_PUSH(e->arena, &e->writes, w);
   DC_PUSH(e->arena, &parent->body, ((item){.write = w}));
 }

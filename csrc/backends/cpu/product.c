@@ -152,7 +152,7 @@ static uint32_t open_outer(emitter *e, const gemm *x, const gemm_sum *s) {
   for (loop *l = s->k->parent; l != x->n; l = l->parent) chain[n++] = l;
   for (uint32_t j = n; j-- > 0;) {
     const char *begin = dc_cpu_value(e, chain[j]->begin), *end = dc_cpu_value(e, chain[j]->end);
-    dc_cpu_line(e, "for (i64 i%u = %s; i%u < %s; i%u++) {", chain[j]->param, begin, chain[j]->param, end, chain[j]->param);
+    dc_cpu_line(e, "for (i64 j%u = %s; j%u < %s; j%u++) {", chain[j]->param, begin, chain[j]->param, end, chain[j]->param);
     e->indent++;
   }
   return n;
@@ -164,7 +164,7 @@ static void put_sum(emitter *e, const gemm *x, const gemm_sum *s) {
   uint32_t mark = dc_cpu_scope_open(e), outer;
   dc_cpu_line(e, "{");
   e->indent++;
-  dc_cpu_line(e, "const i64 i%u = m0, i%u = n0, i%u = %s;", x->m->param, x->n->param, s->k->param, begin);
+  dc_cpu_line(e, "const i64 j%u = m0, j%u = n0, j%u = %s;", x->m->param, x->n->param, s->k->param, begin);
   if (nested) put_zero(e, s);
   outer = open_outer(e, x, s);
   put_call(e, s, dc_arena_printf(e->arena, "%s - %s", end, begin), nested);
@@ -231,6 +231,6 @@ const char *dc_cpu_block_element(emitter *e, dc_cid c) {
   const gemm *x = e->block;
   for (uint32_t k = 0; x && k < x->n_sums; k++)
     if (x->sums[k].buffered && x->sums[k].sum->out == c)
-      return dc_arena_printf(e->arena, "r%u[(i%u - m0) * %d + i%u - n0]", c, x->m->param, COLUMNS, x->n->param);
+      return dc_arena_printf(e->arena, "r%u[(j%u - m0) * %d + j%u - n0]", c, x->m->param, COLUMNS, x->n->param);
   return NULL;
 }

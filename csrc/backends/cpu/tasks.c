@@ -178,7 +178,7 @@ enum { V_BUFFERS, V_SYMBOLS, V_PARTS, V_BLOCKS, V_BLOCK, V_CHAIN };
 
 static void outer_params(emitter *e, const loop *l, uint32_t slot) {
   for (const loop *at = l->parent; at && at->parent; at = at->parent)
-    dc_cpu_line(e, "const i64 i%u = v[%u];", at->param, slot++);
+    dc_cpu_line(e, "const i64 j%u = v[%u];", at->param, slot++);
 }
 
 static void decode(emitter *e, const chain *c) {
@@ -205,7 +205,7 @@ static void task_loops(emitter *e, loop *first, const chain *c) {
   dc_cpu_line(e, "for (i64 t = lo; t < hi;) {");
   e->indent++;
   uint32_t mark = dc_cpu_scope_open(e);
-  for (uint32_t k = 0; k + 1 < c->n; k++) dc_cpu_line(e, "const i64 i%u = from%u + at%u * %lld;", c->at[k]->param, k, k, (long long)c->at[k]->step);
+  for (uint32_t k = 0; k + 1 < c->n; k++) dc_cpu_line(e, "const i64 j%u = from%u + at%u * %lld;", c->at[k]->param, k, k, (long long)c->at[k]->step);
   dc_cpu_line(e, "const i64 taken = hi - t < blocks - piece ? hi - t : blocks - piece;"); /* neighbours run as one */
   dc_cpu_line(e, "const i64 low = piece * block, high = low + taken * block < n%u ? low + taken * block : n%u;", c->n - 1, c->n - 1);
   dc_cpu_line(e, "const i64 begin = from%u + low * %lld, end = from%u + high * %lld;", c->n - 1, (long long)last->step, c->n - 1, (long long)last->step);
@@ -259,7 +259,7 @@ static void put_vector(emitter *e, const loop *l, const chain *c, bool parts) {
   dc_text v = {0};
   dc_text_printf(&v, "const i64 v[] = {(i64)buffers, (i64)symbols, %s, blocks, block", parts ? "(i64)parts" : "0");
   for (uint32_t k = 0; k < c->n; k++) dc_text_printf(&v, ", from%u, n%u", k, k);
-  for (const loop *at = l->parent; at && at->parent; at = at->parent) dc_text_printf(&v, ", i%u", at->param);
+  for (const loop *at = l->parent; at && at->parent; at = at->parent) dc_text_printf(&v, ", j%u", at->param);
   dc_cpu_line(e, "%s};", v.s);
   dc_text_free(&v);
 }

@@ -384,7 +384,7 @@ const char *dc_cpu_value(emitter *e, dc_ex x) {
     case DC_EX_INT: return integer_literal(e, (dc_dtype)node.dtype, node.i);
     case DC_EX_FLOAT: return float_literal(e, (dc_dtype)node.dtype, node.f);
     case DC_EX_SYM: return dc_arena_printf(e->arena, "s%u", node.ref);
-    case DC_EX_PARAM: return dc_arena_printf(e->arena, "i%u", node.ref);
+    case DC_EX_PARAM: return dc_arena_printf(e->arena, "j%u", node.ref);
     case DC_EX_READ: return define(e, x, read_of(e, x));
     case DC_EX_LINEAR: return define(e, x, linear(e, x));
     case DC_EX_PRODUCT: return define(e, x, product(e, x));

@@ -4,17 +4,17 @@
  * knows at which loop depth it changes.  Evaluation is by demand and remembered until a
  * parameter of that depth moves, so that a SELECT's other side is never computed and index
  * arithmetic leaves the inner loop. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/backend.h"
 #include "backends/interp/value.h"
 
-enum { MAX_DEPTH = 200, VOLATILE = MAX_DEPTH };
+enum { VOLATILE = DC_MAX_LOOPS + 1 }; /* the level of what holds a READ: deeper than any loop */
 
 typedef struct {
-  uint8_t op, dtype, arg_dtype, level; /* level: 0 never changes; VOLATILE: holds a READ */
+  uint8_t op, dtype, arg_dtype;
+  uint16_t level; /* 0 never changes; VOLATILE: holds a READ */
   uint16_t nargs;
   uint32_t args, ref;
   dc_scalar value; /* constants */
@@ -36,10 +36,11 @@ typedef struct {
   uint32_t n_entries;
   uint32_t *args;
   uint32_t *of_ex;    /* expression id -> entry + 1 */
-  uint8_t *level_of;  /* parameter -> depth */
+  uint16_t *level_of; /* parameter -> depth */
+  uint32_t deepest;   /* of them */
   int64_t *params;    /* current values by parameter */
   int64_t **dims, **strides; /* by container, filled on first use */
-  uint64_t versions[MAX_DEPTH + 1]; /* bumped when a parameter of that depth moves */
+  uint64_t versions[VOLATILE + 1]; /* bumped when a parameter of that depth moves */
 } interp;
 
 /* ---- preparation ---- */
@@ -76,7 +77,7 @@ static void add_ex(builder *b, dc_ex e) {
   if (e) dc_ex_walk(&b->in->graph->pool, e, add_entry, b);
 }
 
-static dc_status add_node(builder *b, dc_nid id, int depth) {
+static dc_status add_node(builder *b, dc_nid id, uint32_t depth) {
   const dc_graph *g = b->in->graph;
   dc_node node = *dc_node_at(g, id);
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "a library node inside a map cannot be interpreted");
@@ -87,12 +88,13 @@ static dc_status add_node(builder *b, dc_nid id, int depth) {
     return DC_OK;
   }
   for (uint32_t k = 0; k < node.map.n_params; k++, depth++) {
-    if (depth >= MAX_DEPTH - 1) return dc_error(DC_ERR_MODEL, "maps are nested too deeply");
+    if (depth == DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "maps are nested too deeply: more than %d loops", DC_MAX_LOOPS);
     dc_parameter p = g->pool.params.v[node.map.params[k]];
     add_ex(b, p.begin);
     add_ex(b, p.end);
-    b->in->level_of[node.map.params[k]] = (uint8_t)(depth + 1);
+    b->in->level_of[node.map.params[k]] = (uint16_t)(depth + 1);
   }
+  if (depth > b->in->deepest) b->in->deepest = depth;
   for (uint32_t k = 0; k < node.map.body.n; k++) DC_TRY(add_node(b, node.map.body.v[k], depth));
   return DC_OK;
 }
@@ -118,7 +120,7 @@ static void visit_container(void *context, dc_cid c, dc_use use, dc_nid by) {
 static dc_status prepare(interp *in, dc_nid node) {
   const dc_graph *g = in->graph;
   in->of_ex = DC_NEW_ARRAY(&in->arena, uint32_t, g->pool.nodes.n);
-  in->level_of = DC_NEW_ARRAY(&in->arena, uint8_t, g->pool.params.n);
+  in->level_of = DC_NEW_ARRAY(&in->arena, uint16_t, g->pool.params.n);
   in->params = DC_NEW_ARRAY(&in->arena, int64_t, g->pool.params.n);
   in->registers = DC_NEW_ARRAY(&in->arena, void *, g->containers.n);
   in->dims = DC_NEW_ARRAY(&in->arena, int64_t *, g->containers.n);
@@ -127,7 +129,7 @@ static dc_status prepare(interp *in, dc_nid node) {
   DC_TRY(add_node(&b, node, 0));
   in->entries = b.entries.v, in->n_entries = b.entries.n, in->args = b.args.v;
   in->slots = DC_NEW_ARRAY(&in->arena, slot, in->n_entries);
-  for (uint32_t k = 0; k <= MAX_DEPTH; k++) in->versions[k] = 1;
+  for (uint32_t k = 0; k <= VOLATILE; k++) in->versions[k] = 1;
   dc_node_uses(g, node, visit_container, in);
   return DC_OK;
 }
@@ -213,8 +215,7 @@ static dc_status evaluate_ex(interp *in, dc_ex e, dc_scalar *out) { return evalu
 /* ---- execution ---- */
 
 static dc_status tasklet_position(interp *in, const dc_tasklet *t, int64_t *out) {
-  uint32_t index[64];
-  if (t->rank > 64) return dc_error(DC_ERR_MODEL, "expected at most 64 dimensions");
+  uint32_t index[DC_MAX_RANK];
   for (uint32_t d = 0; d < t->rank; d++) index[d] = in->of_ex[t->index[d]] - 1;
   return locate(in, t->out, index, out);
 }
@@ -266,7 +267,8 @@ static dc_status clear_body(interp *in, dc_nid map) {
 static void set_param(interp *in, dc_param p, int64_t value) {
   in->params[p] = value;
   /* deeper values depend on this one as well */
-  for (uint32_t level = in->level_of[p]; level <= VOLATILE; level++) in->versions[level]++;
+  for (uint32_t level = in->level_of[p]; level <= in->deepest; level++) in->versions[level]++;
+  in->versions[VOLATILE]++;
 }
 
 static dc_status range(interp *in, dc_param p, int64_t *begin, int64_t *end, int64_t *step) {

@@ -1,8 +1,10 @@
 """Rows of reductions, scans, sorting and matrix products."""
+import string
+
 import numpy as np
 import torch
 
-from .builder import (TABLE, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
+from .builder import (TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
                       used_outputs)
 
 
@@ -214,8 +216,10 @@ def _(b, n, equation, tensors, **_):
 
 @row("tensordot.default")
 def _(b, n, x, y, axes_x, axes_y):
-    letters = [chr(ord("a") + i) for i in range(rank(x) + rank(y))]
-    left, right = letters[:rank(x)], letters[rank(x):]
+    letters = string.ascii_letters
+    if rank(x) + rank(y) > len(letters):
+        raise Decline(f"{rank(x)} and {rank(y)} dimensions, together more than there are letters")
+    left, right = list(letters[:rank(x)]), list(letters[rank(x):rank(x) + rank(y)])
     for i, j in zip(axes_x, axes_y):
         right[j] = left[i]
     kept = [c for i, c in enumerate(left) if i not in norm_axes(axes_x, rank(x))] + [
