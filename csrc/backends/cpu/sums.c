@@ -8,7 +8,7 @@
 enum {
   BLOCK = 64,         /* terms that follow one another in a sum */
   MAX_LEVELS = 2,     /* of blocks in blocks */
-  LIKELY = 1 << 19,   /* what extents that are symbols are up to */
+  LIKELY = 1 << 20,   /* what extents that are symbols are up to */
   MAX_LANES = 64,     /* several vectors, as each addition waits for the last one */
   FEW_LANES = 8,      /* one vector, for what is too short, or left */
   FOLDED = 4,         /* down to so many lanes, vectors fold them: compares of scalars would branch */
@@ -30,7 +30,8 @@ bool dc_cpu_accumulates(const loop *l, uint32_t a, bool deep) {
 /* Does accumulator k take terms of a sum, whose order shows, in the iterations of l? */
 static bool is_sum_through(emitter *e, const loop *l, uint32_t k) {
   const accumulator *a = &e->accumulators.v[k];
-  return a->first->wcr == DC_WCR_SUM && dc_dtype_is_float(a->type) && dc_cpu_is_inside(l, a->home) && dc_cpu_accumulates(l, k, true);
+  bool sums = a->first->wcr == DC_WCR_SUM && dc_dtype_is_float(a->type);
+  return sums && dc_cpu_is_inside(l, a->home) && dc_cpu_accumulates(l, k, true);
 }
 
 uint32_t dc_cpu_lanes(emitter *e, const loop *l) {
@@ -60,29 +61,45 @@ static uint32_t levels_of(emitter *e, const loop *l, uint32_t lanes) {
 
 /* ---- accumulators ---- */
 
-/* Declares an accumulator at its identity and lets terms go to it; n: how many lanes each have one, 0: it is alone. */
-static void declare(emitter *e, uint32_t a, const char *name, uint32_t n, const char *lanes) {
+/* Over how many lanes an accumulator is an array inside a strip or a block; 0: it is alone. */
+typedef struct {
+  uint32_t n;
+  const char *used; /* in C: of the last strip, some */
+} width;
+
+static width width_of(emitter *e, uint32_t a, uint32_t lanes) {
+  bool laned = dc_cpu_is_laned(e, &e->accumulators.v[a]);
+  return laned ? (width){e->lane->lanes, "lanes"} : (width){lanes, dc_arena_printf(e->arena, "%u", lanes)};
+}
+
+static void put_for_each(emitter *e, width lanes, const char *statement) {
+  if (lanes.n) dc_text_puts(e->out, "#pragma omp simd\n");
+  if (lanes.n) dc_cpu_line(e, "for (i64 l = 0; l < %s; l++) %s", lanes.used, statement);
+  else dc_cpu_line(e, "%s", statement);
+}
+
+/* Declares an accumulator at its identity and lets terms go to it. */
+static void declare(emitter *e, uint32_t a, const char *name, width lanes) {
   accumulator *acc = &e->accumulators.v[a];
   const char *type = dc_cpu_accumulator_type(acc->type);
   const char *identity = dc_cpu_constant(e, acc->type, dc_wcr_identity((dc_wcr)acc->first->wcr, acc->type));
-  acc->name = n ? dc_arena_printf(e->arena, "%s[l]", name) : name;
-  if (!n) {
-    dc_cpu_line(e, "%s %s = %s;", type, name, identity);
-    return;
-  }
-  dc_cpu_line(e, "%s %s[%u];", type, name, n);
-  dc_text_puts(e->out, "#pragma omp simd\n");
-  dc_cpu_line(e, "for (i64 l = 0; l < %s; l++) %s = %s;", lanes, acc->name, identity);
+  acc->name = lanes.n ? dc_arena_printf(e->arena, "%s[l]", name) : name;
+  if (lanes.n) dc_cpu_line(e, "%s %s[%u];", type, name, lanes.n);
+  else dc_cpu_line(e, "%s %s;", type, name);
+  put_for_each(e, lanes, dc_arena_printf(e->arena, "%s = %s;", acc->name, identity));
 }
 
 void dc_cpu_open_accumulators(emitter *e, const loop *home) {
   for (uint32_t a = 0; a < e->accumulators.n; a++)
-    if (e->accumulators.v[a].home == home)
-      declare(e, a, dc_arena_printf(e->arena, "a%u", a), dc_cpu_is_laned(e, &e->accumulators.v[a]) ? e->lane->lanes : 0, "lanes");
+    if (e->accumulators.v[a].home == home) declare(e, a, dc_arena_printf(e->arena, "a%u", a), width_of(e, a, 0));
 }
 
-static const char *combined(emitter *e, const accumulator *a, const char *to, const char *from) {
-  return dc_arena_printf(e->arena, "%s = %s;", to, dc_cpu_combine(e, (dc_wcr)a->first->wcr, a->type, to, from));
+static const char *combined(emitter *e, const accumulator *a, const char *x, const char *y) {
+  return dc_arena_printf(e->arena, "(%s)", dc_cpu_combine(e, (dc_wcr)a->first->wcr, a->type, x, y));
+}
+
+static const char *addition(emitter *e, const accumulator *a, const char *to, const char *from) {
+  return dc_arena_printf(e->arena, "%s = %s;", to, combined(e, a, to, from));
 }
 
 /* ---- lanes ---- */
@@ -92,8 +109,6 @@ typedef struct {
   const char **array;
 } lane_set;
 
-static const char *number(emitter *e, uint32_t n) { return dc_arena_printf(e->arena, "%u", n); }
-
 /* Gives each lane accumulators of its own. */
 static lane_set open_lanes(emitter *e, const loop *l, uint32_t lanes) {
   uint32_t n = e->accumulators.n;
@@ -102,7 +117,7 @@ static lane_set open_lanes(emitter *e, const loop *l, uint32_t lanes) {
     if (!dc_cpu_accumulates(l, a, false)) continue;
     set.outer[a] = e->accumulators.v[a].name;
     set.array[a] = dc_arena_printf(e->arena, "w%u_a%u", l->param, a);
-    declare(e, a, set.array[a], lanes, number(e, lanes));
+    declare(e, a, set.array[a], width_of(e, a, lanes));
   }
   return set;
 }
@@ -112,16 +127,12 @@ static void fold(emitter *e, uint32_t a, const char *array, uint32_t lanes, cons
   const accumulator *acc = &e->accumulators.v[a];
   for (uint32_t half = lanes / 2; half >= FOLDED; half /= 2) {
     const char *low = dc_arena_printf(e->arena, "%s[l]", array), *high = dc_arena_printf(e->arena, "%s[l + %u]", array, half);
-    dc_text_puts(e->out, "#pragma omp simd\n");
-    dc_cpu_line(e, "for (i64 l = 0; l < %u; l++) %s", half, combined(e, acc, low, high));
+    put_for_each(e, width_of(e, a, half), addition(e, acc, low, high));
   }
-  const char *pair[FOLDED / 2];
-  for (int k = 0; k < FOLDED / 2; k++) {
-    const char *x = dc_arena_printf(e->arena, "%s[%d]", array, k), *y = dc_arena_printf(e->arena, "%s[%d]", array, k + FOLDED / 2);
-    pair[k] = dc_arena_printf(e->arena, "(%s)", dc_cpu_combine(e, (dc_wcr)acc->first->wcr, acc->type, x, y));
-  }
-  const char *all = dc_arena_printf(e->arena, "(%s)", dc_cpu_combine(e, (dc_wcr)acc->first->wcr, acc->type, pair[0], pair[1]));
-  dc_cpu_line(e, "%s", combined(e, acc, to, all));
+  const char *lane[FOLDED];
+  for (int k = 0; k < FOLDED; k++) lane[k] = dc_arena_printf(e->arena, "%s[%d]", array, k);
+  const char *even = combined(e, acc, lane[0], lane[2]), *odd = combined(e, acc, lane[1], lane[3]);
+  dc_cpu_line(e, "%s", addition(e, acc, to, combined(e, acc, even, odd)));
 }
 
 /* Back to the accumulators that the lanes stand for. */
@@ -170,7 +181,8 @@ static void emit_blocks(emitter *e, loop *l, uint32_t lanes, uint32_t levels, co
     emit_innermost(e, l, lanes, begin, end);
     return;
   }
-  const char *from = dc_arena_printf(e->arena, "from%u_%u", l->param, levels), *to = dc_arena_printf(e->arena, "to%u_%u", l->param, levels);
+  const char *from = dc_arena_printf(e->arena, "from%u_%u", l->param, levels);
+  const char *to = dc_arena_printf(e->arena, "to%u_%u", l->param, levels);
   const char **outer = DC_NEW_ARRAY(e->arena, const char *, e->accumulators.n);
   long long size = l->step * (lanes ? lanes : 1);
   for (uint32_t k = 0; k < levels; k++) size *= BLOCK;
@@ -178,21 +190,15 @@ static void emit_blocks(emitter *e, loop *l, uint32_t lanes, uint32_t levels, co
   e->indent++;
   dc_cpu_line(e, "const i64 %s = %s - %s < %lld ? %s : %s + %lld;", to, end, from, size, end, from, size);
   for (uint32_t a = 0; a < e->accumulators.n; a++) {
-    accumulator *acc = &e->accumulators.v[a];
     if (!is_sum_through(e, l, a)) continue;
-    outer[a] = acc->name;
-    bool laned = dc_cpu_is_laned(e, acc);
-    declare(e, a, dc_arena_printf(e->arena, "p%u_%u_a%u", l->param, levels, a), laned ? e->lane->lanes : lanes, laned ? "lanes" : number(e, lanes));
+    outer[a] = e->accumulators.v[a].name;
+    declare(e, a, dc_arena_printf(e->arena, "p%u_%u_a%u", l->param, levels, a), width_of(e, a, lanes));
   }
   emit_blocks(e, l, lanes, levels - 1, from, to);
   for (uint32_t a = 0; a < e->accumulators.n; a++) {
     accumulator *acc = &e->accumulators.v[a];
     if (!outer[a]) continue;
-    const char *add = combined(e, acc, outer[a], acc->name);
-    bool laned = dc_cpu_is_laned(e, acc);
-    if (laned || lanes) dc_text_puts(e->out, "#pragma omp simd\n");
-    if (laned || lanes) dc_cpu_line(e, "for (i64 l = 0; l < %s; l++) %s", laned ? "lanes" : number(e, lanes), add);
-    else dc_cpu_line(e, "%s", add);
+    put_for_each(e, width_of(e, a, lanes), addition(e, acc, outer[a], acc->name));
     acc->name = outer[a];
   }
   e->indent--;
@@ -205,7 +211,7 @@ static void emit_blocks(emitter *e, loop *l, uint32_t lanes, uint32_t levels, co
 static void emit_many(emitter *e, loop *l, uint32_t lanes, const char *at, const char *end) {
   const long long strip = l->step * lanes;
   const char *whole = dc_arena_printf(e->arena, "whole%u", l->param);
-  if (dc_cpu_extent(e, l) < 0) dc_cpu_line(e, "if (%s - %s >= %lld) {", end, at, 4 * strip);
+  if (dc_cpu_extent(e, l) < 0) dc_cpu_line(e, "if (%s - %s >= %lld) {", end, at, 8 * strip);
   else dc_cpu_line(e, "{");
   e->indent++;
   dc_cpu_line(e, "const i64 %s = %s + (%s - %s) / %lld * %lld;", whole, at, end, at, strip, strip);
