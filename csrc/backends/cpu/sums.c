@@ -126,7 +126,8 @@ static lane_set open_lanes(emitter *e, const loop *l, uint32_t lanes) {
 static void fold(emitter *e, uint32_t a, const char *array, uint32_t lanes, const char *to) {
   const accumulator *acc = &e->accumulators.v[a];
   for (uint32_t half = lanes / 2; half >= FOLDED; half /= 2) {
-    const char *low = dc_arena_printf(e->arena, "%s[l]", array), *high = dc_arena_printf(e->arena, "%s[l + %u]", array, half);
+    const char *low = dc_arena_printf(e->arena, "%s[l]", array);
+    const char *high = dc_arena_printf(e->arena, "%s[l + %u]", array, half);
     put_for_each(e, width_of(e, a, half), addition(e, acc, low, high));
   }
   const char *lane[FOLDED];
@@ -156,7 +157,8 @@ static void emit_strips(emitter *e, loop *l, uint32_t lanes, const char *at, con
   dc_cpu_scope_close(e, mark);
   e->indent--;
   dc_text_indent(text.outer, e->indent);
-  dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, step * (lanes - 1) + 1, end, at, step * lanes);
+  const long long reach = step * (lanes - 1) + 1;
+  dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes);
   dc_text_puts(text.outer, e->flagged ? "#pragma omp simd reduction(max : bad)\n" : "#pragma omp simd\n");
   dc_text_indent(text.outer, e->indent);
   dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
