@@ -3,7 +3,7 @@
  * A Program is compiled once for a graph whose shapes may hold symbols.  Binding it to symbol
  * values gives sizes, offsets and library descriptors (cached per value tuple); running a
  * binding touches caller buffers, one arena and one saved block.
- * `interp` evaluates the IR directly: the oracle, and the instant path.  `cpu` emits C. */
+ * `interp` evaluates the IR directly: the oracle, and what needs no compiler.  `cpu` emits C. */
 #ifndef DCML_BACKENDS_BACKEND_H
 #define DCML_BACKENDS_BACKEND_H
 
@@ -54,6 +54,7 @@ DC_MUST_USE dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
 
 /* Programs. */
+/* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler. */
 typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_kind;
 typedef struct {
   dc_ops *ops;

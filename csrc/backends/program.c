@@ -1,8 +1,8 @@
 /* Programs: a flat list of steps over a scheduled graph, and its bindings to sizes.
  *
- * A step is a native call, a compiled kernel, or a node left to the interpreter.  Small graphs
- * start on the interpreter and are compiled when they turn out to be run again, with the same
- * sizes or often. */
+ * A step is a native call, a compiled kernel, or a node left to the interpreter.  Which of them is decided once, by the
+ * graph and the target alone: compiled and interpreted sums differ in their last bits, and every run of a program gives
+ * the same ones. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,8 @@
 #include "backends/plan.h"
 #include "backends/report.h"
 
-enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, COMPILE_AFTER_RUNS = 16, COMPILE_AFTER_REPEATS = 3 };
-static const double INTERP_MAX_WORK = 200000; /* element operations: some ms of interpretation */
-static const double BRIEF_WORK = 1000;        /* the same: some us of it */
+enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
+static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
 
 typedef struct {
   dc_nid node;
@@ -42,7 +41,6 @@ struct dc_binding {
   dc_plan plan;
   dc_native_call **natives; /* by step */
   double work;
-  uint64_t runs;
   dc_run_state *idle;
   uint32_t n_idle;
 };
@@ -56,8 +54,8 @@ struct dc_program {
   dc_cid *buffers;
   uint32_t n_buffers;
   void **constants; /* by container */
-  uint64_t runs;
   bool compiled, timing;
+  bool worth_compiling; /* there are loops, or many scalars */
   dc_step_observer observer;
   void *observer_context;
   dc_binding *bindings;
@@ -77,6 +75,7 @@ static dc_status list_steps(dc_program *p) {
       DC_PUSH(&p->arena, &buffers, 0);
       made.first_buffer = buffers.n;
       p->n_natives += made.native;
+      p->worth_compiling |= dc_node_at(p->graph, made.node)->kind == DC_NODE_MAP || steps.n - p->n_natives >= FEW_SCALARS;
       if (made.native) {
         made.n_buffers = lib->n_in + lib->n_out;
         for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in]);
@@ -173,15 +172,13 @@ static dc_status compile_steps(dc_program *p) {
   return DC_OK;
 }
 
-static bool wants_compilation(const dc_program *p, const dc_binding *b) {
+static bool wants_compilation(const dc_program *p) {
   if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP) return false;
-  bool again = __atomic_load_n(&p->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_RUNS || __atomic_load_n(&b->runs, __ATOMIC_RELAXED) >= COMPILE_AFTER_REPEATS;
-  bool wanted = p->target.backend == DC_BACKEND_CPU || b->work > INTERP_MAX_WORK || again;
-  return wanted && dc_jit_ready(p->target.jit);
+  return (p->target.backend == DC_BACKEND_CPU || p->worth_compiling) && dc_jit_ready(p->target.jit);
 }
 
-static dc_status ensure_compiled(dc_program *p, const dc_binding *b) {
-  if (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p, b)) return DC_OK;
+static dc_status ensure_compiled(dc_program *p) {
+  if (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p)) return DC_OK;
   pthread_mutex_lock(&p->compile_lock);
   dc_status status = p->compiled ? DC_OK : compile_steps(p);
   if (!status) __atomic_store_n(&p->compiled, true, __ATOMIC_RELEASE);
@@ -272,7 +269,7 @@ double dc_binding_work(const dc_binding *b) { return b->work; }
 
 bool dc_binding_is_brief(const dc_binding *b) {
   const dc_program *p = b->program;
-  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p, b));
+  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p));
 }
 uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
 uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
@@ -364,10 +361,8 @@ static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t 
 }
 
 dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
-  __atomic_add_fetch(&p->runs, 1, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&b->runs, 1, __ATOMIC_RELAXED);
   *out = (dc_run){.binding = b};
-  DC_TRY(ensure_compiled(p, b));
+  DC_TRY(ensure_compiled(p));
   return take_state(b, &out->state);
 }
 

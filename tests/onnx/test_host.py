@@ -13,6 +13,8 @@ from dcml.onnx.host.compiled import Compiled
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 F64, I64, BOOL, STRING = TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
 RNG = np.random.default_rng(0)
 

@@ -12,6 +12,8 @@ from dcml.onnx import ONNXModel
 onnx = pytest.importorskip("onnx")
 from onnx import numpy_helper  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 NAMES = ("test_loop11", "test_loop13_seq", "test_loop16_seq_none", "test_scan_sum", "test_scan9_multi_state", "test_if", "test_if_seq",
          "test_if_opt", "test_sequence_map_add_2_sequences_expanded", "test_sequence_map_add_1_sequence_1_tensor", "test_string_split_basic",
          "test_string_concat", "test_strnormalizer_export_monday_casesensintive_lower", "test_tfidfvectorizer_tf_only_bigrams_skip0",

@@ -9,6 +9,8 @@ from dcml.onnx import ONNXModel
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 F64, I64, BOOL = TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL
 CONSTANTS = {"two": np.array([2.0]), "zero": np.array(0.0), "first": np.array(0), "second": np.array(1), "flat": np.array([-1]),
              "yes": np.array(True), "trips": np.array(2)}

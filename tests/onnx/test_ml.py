@@ -8,6 +8,8 @@ from onnx.reference import ReferenceEvaluator
 
 from dcml.onnx import ONNXModel
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 ML = "ai.onnx.ml"
 N, F = 12, 5
 

@@ -6,6 +6,8 @@ from onnx import TensorProto, helper
 import dcml
 from dcml.onnx import ONNXModel
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 TRAINING = "ai.onnx.preview.training"
 
 

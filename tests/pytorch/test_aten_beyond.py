@@ -9,6 +9,8 @@ from torch.utils import _pytree as pytree
 import dcml
 from dcml.pytorch import DaceModule
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def r(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=torch.float64)

@@ -9,6 +9,8 @@ from torch.utils import _pytree as pytree
 
 from dcml.pytorch import DaceModule
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def gradients(module, args):
     """Gradients of a fixed weighted sum of the results, in all floating-point inputs and parameters; None if the

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from captured import Call, check
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 def r(*shape, seed=0, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)), dtype=dtype)

@@ -7,6 +7,8 @@ import os
 import pytest
 from modules import all_infos, cases, check_random, compare, draws_numbers
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 PER_MODE = int(os.environ.get("DCML_MODULE_DB", "1")) or None
 
 

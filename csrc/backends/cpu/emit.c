@@ -17,12 +17,6 @@ static bool is_true(emitter *e, dc_ex x) {
   return dc_ex_is_int(e->pool, x, &truth) && truth;
 }
 
-static bool is_laned(emitter *e, const accumulator *a) { return e->lane && dc_cpu_is_inside(a->home, e->lane); }
-
-static const char *accumulator_name(emitter *e, uint32_t a) {
-  return dc_arena_printf(e->arena, e->wide ? "w_a%u[l]" : is_laned(e, &e->accumulators.v[a]) ? "a%u[l]" : "a%u", a);
-}
-
 static const char *local(emitter *e, dc_dtype type, const char *text) {
   dc_cpu_line(e, "const %s t%u = %s;", dc_cpu_type(type)->compute, e->next_local, text);
   return dc_arena_printf(e->arena, "t%u", e->next_local++);
@@ -60,7 +54,7 @@ static void close_block(emitter *e) {
 
 static void accumulate(emitter *e, const write_item *w) {
   const accumulator *a = &e->accumulators.v[w->accumulator - 1];
-  const char *name = accumulator_name(e, w->accumulator - 1);
+  const char *name = a->name;
   dc_exnode value = *dc_ex_node(e->pool, w->value);
   bool product = value.op == DC_MUL && value.dtype == a->type && dc_dtype_is_float(a->type);
   if (product && w->wcr == DC_WCR_SUM && !dc_cpu_fact(e, w->value)->local) { /* one rounding less */
@@ -118,28 +112,29 @@ static void emit_write(emitter *e, const write_item *w) {
 
 /* ---- pragmas ---- */
 
-/* The OpenMP reduction of an accumulator. */
-static const char *reduction_of(emitter *e, const accumulator *a) {
+/* The OpenMP reduction of an accumulator, in whatever order the compiler likes; NULL if the order shows in the result. */
+static const char *reduction_of(const accumulator *a) {
   static const char *const integers[] = {[DC_WCR_SUM] = "+", [DC_WCR_PROD] = "*", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
   uint8_t wcr = a->first->wcr;
+  if (dc_dtype_is_float(a->type)) return NULL;
   if (a->type == DC_BOOL) return wcr == DC_WCR_SUM || wcr == DC_WCR_MAX ? "|" : "&";
-  if (!dc_dtype_is_float(a->type) || wcr == DC_WCR_SUM || wcr == DC_WCR_PROD) return integers[wcr];
-  return dc_arena_printf(e->arena, "n%s_%s", integers[wcr], dc_cpu_type(a->type)->kind);
-}
-
-static bool writes_accumulator(const loop *l, uint32_t a) {
-  for (uint32_t k = 0; k < l->body.n; k++)
-    if (l->body.v[k].write && l->body.v[k].write->accumulator == a + 1) return true;
-  return false;
+  return integers[wcr];
 }
 
 static void pragma_simd(emitter *e, const loop *body, dc_text *out) {
-  dc_text_puts(out, "#pragma omp simd");
-  for (uint32_t a = 0; a < e->accumulators.n; a++)
-    if (writes_accumulator(body, a) && !is_laned(e, &e->accumulators.v[a]))
-      dc_text_printf(out, " reduction(%s : a%u)", reduction_of(e, &e->accumulators.v[a]), a);
-  if (e->flagged) dc_text_puts(out, " reduction(max : bad)");
-  dc_text_puts(out, "\n");
+  dc_text pragma = {0};
+  bool ordered = false;
+  dc_text_puts(&pragma, "#pragma omp simd");
+  for (uint32_t k = 0; k < e->accumulators.n; k++) {
+    const accumulator *a = &e->accumulators.v[k];
+    if (dc_cpu_is_laned(e, a) || !dc_cpu_accumulates(body, k, false)) continue;
+    const char *reduction = reduction_of(a);
+    if (reduction) dc_text_printf(&pragma, " reduction(%s : %s)", reduction, a->name);
+    ordered |= !reduction;
+  }
+  if (e->flagged) dc_text_puts(&pragma, " reduction(max : bad)");
+  if (!ordered) dc_text_printf(out, "%s\n", pragma.s);
+  dc_text_free(&pragma);
 }
 
 /* Vectors may run the iterations of an innermost loop unless they collide. */
@@ -280,21 +275,6 @@ static void emit_strips(emitter *e, loop *l, const char *begin, const char *end)
   if (rest != 0) dc_cpu_line(e, "}");
 }
 
-/* A least or greatest that minds NaN takes several instructions, and one vector of accumulators
- * waits for them before the next step; an array of vectors does not. */
-static bool is_wide_reduction(emitter *e, const loop *l) {
-  int64_t extent = dc_cpu_extent(e, l);
-  if (extent >= 0 && extent < 4 * LANES) return false;
-  uint32_t n = 0, slow = 0;
-  for (uint32_t a = 0; a < e->accumulators.n; a++) {
-    if (!writes_accumulator(l, a)) continue;
-    uint8_t wcr = e->accumulators.v[a].first->wcr;
-    slow += dc_dtype_is_float(e->accumulators.v[a].type) && (wcr == DC_WCR_MIN || wcr == DC_WCR_MAX);
-    n++;
-  }
-  return slow > 0 && n <= 4;
-}
-
 static uint32_t open_body(emitter *e, saved_text *text) {
   dc_cpu_open_text(e, text);
   e->indent++;
@@ -306,45 +286,7 @@ static void close_body(emitter *e, uint32_t mark) {
   e->indent--;
 }
 
-/* Reduces whole strips into arrays, and those into the accumulators; returns where the rest begins. */
-static const char *emit_wide(emitter *e, loop *l, const char *begin, const char *end) {
-  const char *at = dc_arena_printf(e->arena, "w%u", l->param);
-  saved_text text;
-  dc_cpu_line(e, "i64 %s = %s;", at, begin);
-  open_block(e, dc_arena_printf(e->arena, "if (%s + %d <= %s)", at, 4 * LANES, end));
-  for (uint32_t a = 0; a < e->accumulators.n; a++) {
-    if (!writes_accumulator(l, a)) continue;
-    accumulator kept = e->accumulators.v[a];
-    const char *identity = dc_cpu_constant(e, kept.type, dc_wcr_identity((dc_wcr)kept.first->wcr, kept.type));
-    dc_cpu_line(e, "%s w_a%u[%d];", dc_cpu_accumulator_type(kept.type), a, LANES);
-    dc_text_puts(e->out, "#pragma omp simd\n");
-    dc_cpu_line(e, "for (i64 l = 0; l < %d; l++) w_a%u[l] = %s;", LANES, a, identity);
-  }
-  open_block(e, dc_arena_printf(e->arena, "for (; %s + %d <= %s; %s += %d)", at, LANES, end, at, LANES));
-  e->wide = true;
-  uint32_t mark = open_body(e, &text);
-  dc_cpu_line(e, "const i64 j%u = %s + l;", l->param, at);
-  dc_cpu_emit_body(e, l);
-  close_body(e, mark);
-  e->wide = false;
-  dc_text_printf(text.outer, "#pragma omp simd%s\n", e->flagged ? " reduction(max : bad)" : "");
-  dc_text_indent(text.outer, e->indent);
-  dc_text_printf(text.outer, "for (i64 l = 0; l < %d; l++) {\n", LANES);
-  dc_cpu_close_text(e, &text);
-  dc_cpu_line(e, "}");
-  close_block(e);
-  for (uint32_t a = 0; a < e->accumulators.n; a++) {
-    if (!writes_accumulator(l, a)) continue;
-    accumulator kept = e->accumulators.v[a];
-    dc_text_printf(e->out, "#pragma omp simd reduction(%s : a%u)\n", reduction_of(e, &kept), a);
-    const char *own = dc_arena_printf(e->arena, "a%u", a), *other = dc_arena_printf(e->arena, "w_a%u[l]", a);
-    dc_cpu_line(e, "for (i64 l = 0; l < %d; l++) a%u = %s;", LANES, a, dc_cpu_combine(e, (dc_wcr)kept.first->wcr, kept.type, own, other));
-  }
-  close_block(e);
-  return at;
-}
-
-/* ---- blocks ---- */
+/* ---- joined blocks ---- */
 
 enum { JOINED_BLOCKS = 4 };
 
@@ -417,13 +359,16 @@ void dc_cpu_emit_range(emitter *e, loop *l, const char *begin, const char *end) 
     return;
   }
   if (dc_cpu_emit_copy(e, l, begin, end)) return;
-  bool vectorised = is_vectorised(e, l);
-  if (vectorised && l->step == 1 && is_wide_reduction(e, l)) begin = emit_wide(e, l, begin, end);
+  uint32_t lanes = is_vectorised(e, l) ? dc_cpu_lanes(e, l) : 0;
+  dc_cpu_emit_sums(e, l, lanes, begin, end);
+}
+
+void dc_cpu_emit_plain(emitter *e, loop *l, const char *begin, const char *end) {
   saved_text text;
   uint32_t mark = open_body(e, &text);
   dc_cpu_emit_body(e, l);
   close_body(e, mark);
-  if (vectorised) pragma_simd(e, l, text.outer);
+  if (is_vectorised(e, l)) pragma_simd(e, l, text.outer);
   dc_text_indent(text.outer, e->indent);
   dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
   dc_cpu_close_text(e, &text);
@@ -480,25 +425,9 @@ static void identities(emitter *e, loop *home, const loop *at) {
   }
 }
 
-void dc_cpu_open_accumulators(emitter *e, const loop *home) {
-  for (uint32_t k = 0; k < e->accumulators.n; k++) {
-    accumulator a = e->accumulators.v[k];
-    if (a.home != home) continue;
-    const char *type = dc_cpu_accumulator_type(a.type);
-    const char *identity = dc_cpu_constant(e, a.type, dc_wcr_identity((dc_wcr)a.first->wcr, a.type));
-    if (!is_laned(e, &a)) {
-      dc_cpu_line(e, "%s a%u = %s;", type, k, identity);
-      continue;
-    }
-    dc_cpu_line(e, "%s a%u[%u];", type, k, e->lane->lanes);
-    dc_text_puts(e->out, "#pragma omp simd\n");
-    dc_cpu_line(e, "for (i64 l = 0; l < lanes; l++) a%u[l] = %s;", k, identity);
-  }
-}
-
 static void close_accumulator(emitter *e, uint32_t k) {
   accumulator a = e->accumulators.v[k];
-  bool lanes = is_laned(e, &a);
+  bool lanes = dc_cpu_is_laned(e, &a);
   saved_text text;
   uint32_t mark = 0;
   loop none = {0};
@@ -506,7 +435,7 @@ static void close_accumulator(emitter *e, uint32_t k) {
   dc_dtype type = (dc_dtype)dc_cont(e->graph, c)->dtype;
   dc_ex inside = dc_cpu_in_bounds(e, a.first), address = dc_cpu_fact(e, a.first->element)->address;
   if (lanes) open_lanes(e, &text, &mark);
-  const char *atom = local(e, type, dc_cpu_cast(e, type, a.type, accumulator_name(e, k)));
+  const char *atom = local(e, type, dc_cpu_cast(e, type, a.type, a.name));
   bool sure = is_true(e, inside);
   if (!sure) open_block(e, dc_arena_printf(e->arena, "if (%s)", dc_cpu_value(e, inside)));
   store(e, c, address, atom);

@@ -3,8 +3,8 @@
  *
  * plan.c turns a node into loops and decides what is merged, what is vectorised and what is an
  * accumulator; value.c prints expressions, each once, in the outermost loop that allows it;
- * emit.c prints loops and writes, product.c sums of products, copy.c runs of memory; tasks.c (print.h)
- * prints the functions that threads run. */
+ * emit.c prints loops and writes, sums.c the order in which accumulators take their terms, product.c sums of
+ * products, copy.c runs of memory; tasks.c (print.h) prints the functions that threads run. */
 #ifndef DCML_BACKENDS_CPU_EMIT_H
 #define DCML_BACKENDS_CPU_EMIT_H
 
@@ -35,6 +35,7 @@ typedef struct {
   write_item *first; /* a write to it */
   loop *home;
   dc_dtype type;     /* what it is computed in */
+  const char *name;  /* the C lvalue that terms go to now */
 } accumulator;
 
 typedef struct {
@@ -110,7 +111,6 @@ typedef struct {
   loop *lane;      /* the strip that encloses, or NULL */
   bool in_lane;    /* inside its lane loop */
   const gemm *block; /* whose sums lie in a block, while what follows them is emitted */
-  bool wide;       /* accumulators are arrays over the lanes of a reduction's strip */
   bool in_task;    /* inside a function that threads run */
   bool flagged;    /* an index check was printed since the caller cleared this */
   uint32_t ordinal; /* of the tasklet under emission */

@@ -25,13 +25,6 @@ static const char prelude[] =
     "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
     "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
 
-/* Least and greatest where a NaN wins. */
-static const char extremes[] =
-    "#pragma omp declare reduction(nmin_f32 : float : omp_out = min_f32(omp_out, omp_in)) initializer(omp_priv = __builtin_inff())\n"
-    "#pragma omp declare reduction(nmax_f32 : float : omp_out = max_f32(omp_out, omp_in)) initializer(omp_priv = -__builtin_inff())\n"
-    "#pragma omp declare reduction(nmin_f64 : double : omp_out = min_f64(omp_out, omp_in)) initializer(omp_priv = __builtin_inf())\n"
-    "#pragma omp declare reduction(nmax_f64 : double : omp_out = max_f64(omp_out, omp_in)) initializer(omp_priv = -__builtin_inf())\n";
-
 /* Does the text call `name`, or index it?  Another name that ends so counts too: then a function is printed unused. */
 static bool mentions(const char *text, const char *name) {
   size_t n = strlen(name);
@@ -44,9 +37,8 @@ static bool mentions(const char *text, const char *name) {
 
 void dc_cpu_library(const char *kernels, dc_text *out) {
   bool used[ROWS] = {0};
-  bool extreme = strstr(kernels, "reduction(nm") != NULL;
   for (size_t k = ROWS; k-- > 0;) {
-    used[k] = mentions(kernels, rows[k].name) || (extreme && mentions(extremes, rows[k].name));
+    used[k] = mentions(kernels, rows[k].name);
     for (size_t j = k + 1; j < ROWS && !used[k]; j++) used[k] = used[j] && mentions(rows[j].text, rows[k].name);
   }
   dc_text_puts(out, prelude);
@@ -55,5 +47,4 @@ void dc_cpu_library(const char *kernels, dc_text *out) {
     dc_text_puts(out, rows[k].text);
     dc_text_puts(out, "\n");
   }
-  if (extreme) dc_text_puts(out, extremes);
 }

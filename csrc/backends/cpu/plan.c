@@ -272,7 +272,7 @@ static void find_accumulators(emitter *e) {
       if (e->accumulators.v[a].home == home && e->accumulators.v[a].first->element == w->element) w->accumulator = a + 1;
     if (w->accumulator) continue;
     dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(e->graph, w->out)->dtype);
-    DC_PUSH(e->arena, &e->accumulators, ((accumulator){w, home, type}));
+    DC_PUSH(e->arena, &e->accumulators, ((accumulator){.first = w, .home = home, .type = type}));
     w->accumulator = e->accumulators.n;
   }
 }

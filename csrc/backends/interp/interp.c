@@ -30,6 +30,7 @@ typedef struct {
   const int64_t *symbols;
   void *const *buffers;
   void **registers; /* by container: storage of REGISTER containers, or NULL */
+  double **sums;    /* by container: before rounding, what memory holds of a sum; NULL until there is one */
   dc_arena arena;
   entry *entries;
   slot *slots;
@@ -123,6 +124,7 @@ static dc_status prepare(interp *in, dc_nid node) {
   in->level_of = DC_NEW_ARRAY(&in->arena, uint16_t, g->pool.params.n);
   in->params = DC_NEW_ARRAY(&in->arena, int64_t, g->pool.params.n);
   in->registers = DC_NEW_ARRAY(&in->arena, void *, g->containers.n);
+  in->sums = DC_NEW_ARRAY(&in->arena, double *, g->containers.n);
   in->dims = DC_NEW_ARRAY(&in->arena, int64_t *, g->containers.n);
   in->strides = DC_NEW_ARRAY(&in->arena, int64_t *, g->containers.n);
   builder b = {.in = in};
@@ -225,6 +227,25 @@ static dc_scalar combine(dc_wcr wcr, dc_dtype type, dc_scalar a, dc_scalar b) {
   return dc_scalar_prim((dc_op)prims[wcr], type, a, b);
 }
 
+/* Adds to a sum of a type narrower than double without rounding in between: as long as memory holds what the sum so far
+ * rounds to, the terms went on from there. */
+static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
+  dc_dtype type = (dc_dtype)dc_cont(in->graph, c)->dtype;
+  void *data = storage(in, c);
+  if (!in->sums[c]) {
+    int64_t size = 1;
+    for (uint32_t d = 0; d < dc_cont(in->graph, c)->rank; d++) size += (in->dims[c][d] - 1) * in->strides[c][d];
+    in->sums[c] = calloc((size_t)size, sizeof **in->sums);
+    if (!in->sums[c]) return dc_error(DC_ERR_MEMORY, "out of memory");
+  }
+  dc_scalar sum = {.f = in->sums[c][at]}, have = dc_scalar_load(type, data, at), rounded = dc_scalar_convert(DC_F64, type, sum);
+  if (memcmp(&rounded.f, &have.f, sizeof have.f) != 0) sum.f = have.f;
+  sum.f += term.f;
+  in->sums[c][at] = sum.f;
+  dc_scalar_store(type, data, at, dc_scalar_convert(DC_F64, type, sum));
+  return DC_OK;
+}
+
 static dc_status run_tasklet(interp *in, dc_nid id) {
   const dc_tasklet *t = &dc_node_at(in->graph, id)->tasklet;
   dc_scalar guard = {.i = 1}, value;
@@ -237,6 +258,7 @@ static dc_status run_tasklet(interp *in, dc_nid id) {
   dc_dtype from = dc_ex_dtype(&in->graph->pool, t->value), to = (dc_dtype)dc_cont(in->graph, t->out)->dtype, wide = dc_dtype_compute(to);
   void *data = storage(in, t->out);
   value = dc_scalar_convert(from, t->wcr ? wide : to, value);
+  if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(to) && to != DC_F64) return add_term(in, t->out, at, value);
   if (t->wcr) value = dc_scalar_convert(wide, to, combine((dc_wcr)t->wcr, wide, dc_scalar_load(to, data, at), value));
   dc_scalar_store(to, data, at, value);
   return DC_OK;
@@ -335,6 +357,7 @@ dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffer
   in->graph = graph, in->symbols = symbols, in->buffers = buffers_by_cid;
   dc_status status = prepare(in, node);
   if (!status) status = run_node(in, node);
+  for (dc_cid c = 1; in->sums && c < graph->containers.n; c++) free(in->sums[c]);
   dc_arena_free(&in->arena);
   free(in);
   return dc_error_at(status, "node '%s'", origin(graph, node));

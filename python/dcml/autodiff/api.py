@@ -3,7 +3,7 @@
 Must not know: how a gradient is derived.
 """
 from .. import _core
-from ..library import natives
+from ..library import implementation
 
 
 def vjp(model, inputs, output_grads, wrt=None):
@@ -56,7 +56,7 @@ def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt):
 def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
     from ..onnx.model import _NUMPY
     import numpy as np
-    function = _core.Function(graph, wrt=list(wrt), natives=natives())
+    function = _core.Function(graph, wrt=list(wrt), **implementation())
     if weights:
         function.set_params(list(weights.values()))
     values = model._bind((), inputs)

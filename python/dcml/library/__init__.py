@@ -4,7 +4,7 @@ import sys
 
 from .. import _core
 
-_NATIVES = {"native": None, "pure": "none", "onednn": "onednn", "openblas": "openblas"}
+_NATIVES = {"native": None, "interpreted": None, "pure": "none", "onednn": "onednn", "openblas": "openblas"}
 
 
 @contextlib.contextmanager
@@ -12,8 +12,9 @@ def change_default(library, implementation):
     """Sets ``library.default_implementation`` inside the block; what is compiled there gets it.
 
     library: the module dcml.onnx.
-    implementation: "pure" (the operators' own expansions), "native" (the first library that serves a node, else its
-        expansion), or "onednn" or "openblas" (that library where it serves).
+    implementation: "native" (the first library that serves a node, else its expansion, compiled), "pure" (expansions
+        only), "onednn" or "openblas" (that library where it serves), or "interpreted" (as native, but expansions are
+        interpreted: slow, but nothing is compiled, as suits a graph that runs once).
     Raises ValueError_ for another name.
     """
     _mask(implementation)
@@ -31,7 +32,9 @@ def _mask(implementation):
     return _NATIVES[implementation]
 
 
-def natives():
-    """The libraries that functions made now may use, as _core.Function takes it."""
+def implementation(cuda=False):
+    """How functions made now are compiled: keywords of _core.Function."""
     onnx = sys.modules.get("dcml.onnx")
-    return _mask(onnx.default_implementation if onnx else "native")
+    name = onnx.default_implementation if onnx else "native"
+    backend = "cuda" if cuda else "interp" if name == "interpreted" else "auto"
+    return {"natives": _mask(name), "backend": backend}

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from .. import _core
-from ..library import natives
+from ..library import implementation
 from . import host
 from .host import values as host_values
 
@@ -88,7 +88,7 @@ class ONNXModel:
     @property
     def _options(self):
         """How functions of this model are compiled."""
-        return {"backend": "cuda" if self.cuda else "auto", "optimize": self.auto_optimize}
+        return {"optimize": self.auto_optimize, **implementation(self.cuda)}
 
     def _adopt(self, error):
         """Runs the graph as a host program from now on if it stopped at a value that it computes itself."""
@@ -237,7 +237,7 @@ class ONNXModel:
                 self._transients = [n for n in graph.arrays if graph.info(n)[2] == "temp" and n not in self.outputs]
                 for name in self._transients:
                     graph.mark_output(name)
-            function = _core.Function(graph, wrt=list(wrt) if wrt else None, natives=natives(), **self._options)
+            function = _core.Function(graph, wrt=list(wrt) if wrt else None, **self._options)
             self._functions[wrt] = function
         return function
 

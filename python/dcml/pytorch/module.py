@@ -16,7 +16,7 @@ from itertools import chain
 import torch
 
 from .. import _core
-from ..library import natives
+from ..library import implementation
 from ..verbose import say
 from . import trees
 from .aten import ONNX_DTYPE
@@ -560,7 +560,7 @@ class _Function:
             names = chain(zip(graph.inputs, flags[0]), zip(graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
         self.core = _core.Function(
-            graph, wrt=wrt, backend="cuda" if owner.cuda_enabled else "auto", natives=natives(), torch=True,
+            graph, wrt=wrt, torch=True, **implementation(owner.cuda_enabled),
             post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
             post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
             post_compile=owner._run_post_compile if owner.post_compile_hooks else None,

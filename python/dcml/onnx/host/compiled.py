@@ -6,7 +6,6 @@ they stand is the core's to check; where it cannot work with them, every shape i
 Must not know: why these nodes form a segment.
 """
 from ... import _core
-from ...library import natives
 from .values import to_torch
 
 _REMEMBERED = 256
@@ -37,8 +36,7 @@ class Compiled:
 
     def _function(self, shapes):
         inputs = [(name, code, shape) for (name, code), shape in zip(self._inputs, shapes)]
-        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), natives=natives(),
-                              **self._options)
+        return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), **self._options)
 
     def _first_call(self, shapes, given):
         function, results = self._exact, None
@@ -55,8 +53,8 @@ class Compiled:
             results = self._exact(*given)
         if not self._seen:
             self._seen.append(shapes)
-        if len(self._known) == _REMEMBERED:
-            self._known.clear()
+        if len(self._known) == _REMEMBERED:  # the first shapes keep the function that is theirs alone
+            del self._known[list(self._known)[1]]
         self._known[shapes] = function
         return results
 

@@ -1,0 +1,12 @@
+"""Fixtures for all tests."""
+import pytest
+
+import dcml.onnx
+from dcml.library import change_default
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    """What these tests run once is not worth a compilation; the kernels are compared in test_backends_agree.py."""
+    with change_default(dcml.onnx, "interpreted"):
+        yield
