@@ -4,7 +4,6 @@
  * processes, step an optimizer, free them) while later ones are computed: a part ends where the gradients that it
  * completes exceed PART_BYTES.  Small functions have one. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "function.h"
 
@@ -15,9 +14,7 @@ enum { PART_BYTES = 1 << 20 }; /* the first bucket of torch's DistributedDataPar
 static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
   plan->back_symbol = DC_NEW_ARRAY(&plan->arena, dc_sym, backward->pool.symbols.n);
   for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
-    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
-    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
-      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) plan->back_symbol[s] = t;
+    plan->back_symbol[s] = dc_symbol_find(&forward->pool, dc_name_text(&backward->names, backward->pool.symbols.v[s].name));
   }
 }
 

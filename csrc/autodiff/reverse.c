@@ -107,7 +107,7 @@ static void mark_gradients(dc_reverse *r, const dc_graph *forward, const dc_cid 
     if (!r->grad[wrt[k]]) continue;
     dc_cid g = dc_gradient_owned(r, wrt[k]);
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(forward, wrt[k]));
-    if (!dc_container_find(r->graph, name)) dc_cont(r->graph, g)->name = dc_name_intern(&r->graph->names, name);
+    if (!dc_container_find(r->graph, name)) dc_container_rename(r->graph, g, name);
     dc_graph_mark_output(r->graph, g);
     pairs[k].gradient = g;
   }
@@ -124,7 +124,7 @@ static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
   }
   dc_cont(forward, kept)->role = DC_ROLE_SAVED;
   dc_cont(r->graph, c)->role = DC_ROLE_SAVED;
-  dc_cont(r->graph, c)->name = dc_name_intern(&r->graph->names, dc_cont_name(forward, kept));
+  dc_container_rename(r->graph, c, dc_cont_name(forward, kept));
 }
 
 static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy) {
@@ -191,7 +191,7 @@ static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(graph, wrt[k]));
     gradients[k] = reached ? dc_gradient_owned(r, wrt[k]) : dc_container_add(graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
     if (!reached) dc_emit_fill(r, adjoint, gradients[k], 0, DC_WCR_NONE);
-    else if (!dc_container_find(graph, name)) dc_cont(graph, gradients[k])->name = dc_name_intern(&graph->names, name);
+    else if (!dc_container_find(graph, name)) dc_container_rename(graph, gradients[k], name);
   }
   return DC_OK;
 }

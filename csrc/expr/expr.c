@@ -23,10 +23,15 @@ void dc_pool_init(dc_pool *pool, dc_arena *arena, dc_names *names) {
 
 dc_sym dc_symbol_get(dc_pool *pool, const char *name, int64_t min) {
   dc_name id = dc_name_intern(pool->names, name);
-  for (dc_sym s = 1; s < pool->symbols.n; s++)
-    if (pool->symbols.v[s].name == id) return s;
+  while (pool->named.n <= id) DC_PUSH(pool->arena, &pool->named, 0);
+  if (pool->named.v[id]) return pool->named.v[id];
   DC_PUSH(pool->arena, &pool->symbols, ((dc_symbol){id, min}));
-  return pool->symbols.n - 1;
+  return pool->named.v[id] = pool->symbols.n - 1;
+}
+
+dc_sym dc_symbol_find(const dc_pool *pool, const char *name) {
+  dc_name id = dc_name_find(pool->names, name);
+  return id < pool->named.n ? pool->named.v[id] : 0;
 }
 
 dc_param dc_param_new(dc_pool *pool, const char *name, dc_ex begin, dc_ex end, dc_ex step) {

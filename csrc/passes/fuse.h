@@ -32,16 +32,23 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena);
 /* What fuse_match.c looks at; one entry per node of a scope under fusion. */
 typedef struct {
   dc_nid node;
-  dc_accesses accesses;
+  dc_accesses accesses;   /* each kind once, whichever tasklet it stands in; ... */
+  uint32_t *times;        /* ... by access: how often */
   uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
   uint32_t n_tasklets;
   bool fixed;             /* stays as it is */
   bool heavy;             /* a contraction: more work than data, left to kernels of its own */
 } dc_group;
 
+/* By container: lists of nodes of the scope under fusion, empty between uses. */
+typedef struct {
+  uint32_t readers, writers;
+} dc_user_lists;
+
 typedef struct {
   dc_graph *graph;
   dc_arena *arena;        /* scratch */
+  dc_user_lists *lists;
   const dc_param *outer;  /* parameters of the enclosing maps */
   uint32_t n_outer;
   bool parallel_outside;  /* an enclosing map already gives the threads their work */
@@ -58,8 +65,6 @@ typedef struct {
 } dc_match;
 
 void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out);
-/* Is there a dependence, as far as whole containers tell? */
-bool dc_groups_depend(const dc_group *a, const dc_group *b);
 /* The loops that a and the later b can share; the worth of sharing them, 0 if it is not legal or does not pay. */
 uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_group *b, dc_match *out);
 

@@ -5,7 +5,7 @@
  * inside one iteration of the shared loop.  Whether it pays is a small table of rules on top. */
 #include "passes/fuse.h"
 
-enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24 };
+enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
 
 /* ---- description ---- */
 
@@ -65,9 +65,30 @@ static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool
   return heavy;
 }
 
+static bool are_equal(const dc_access *a, const dc_access *b) {
+  return a->container == b->container && a->element == b->element && a->reads == b->reads && a->writes == b->writes && a->initialised == b->initialised;
+}
+
+/* A value that all tasklets of a node read is one access, not one for each. */
+static void count_equal(dc_arena *arena, dc_group *g) {
+  uint32_t size = 4, n = 0;
+  while (size < 2 * g->accesses.n) size *= 2;
+  uint32_t *slots = DC_NEW_ARRAY(arena, uint32_t, size); /* 1 + access, 0: empty */
+  g->times = DC_NEW_ARRAY(arena, uint32_t, g->accesses.n);
+  for (uint32_t k = 0; k < g->accesses.n; k++) {
+    dc_access a = g->accesses.v[k];
+    uint32_t at = (a.container * 2654435769u ^ a.element * 2246822519u) >> 8 & (size - 1);
+    while (slots[at] && !are_equal(&g->accesses.v[slots[at] - 1], &a)) at = (at + 1) & (size - 1);
+    if (!slots[at]) g->accesses.v[n++] = a, slots[at] = n;
+    g->times[slots[at] - 1]++;
+  }
+  g->accesses.n = n;
+}
+
 void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
   *out = (dc_group){.node = node, .n_tasklets = count_tasklets(scope->graph, node)};
   dc_access_collect(scope->graph, scope->arena, node, scope->in_reduce, &out->accesses);
+  count_equal(scope->arena, out);
   for (uint32_t k = 0; k < out->accesses.n; k++) {
     const dc_access *a = &out->accesses.v[k];
     if (a->reads) out->reads |= bit_of(a->root);
@@ -75,14 +96,6 @@ void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
   }
   param_stack params = {.n = 0};
   out->heavy = is_heavy(scope->graph, node, &params, false);
-}
-
-bool dc_groups_depend(const dc_group *a, const dc_group *b) {
-  if (!(a->writes & (b->reads | b->writes)) && !(a->reads & b->writes)) return false;
-  for (uint32_t i = 0; i < a->accesses.n; i++)
-    for (uint32_t j = 0; j < b->accesses.n; j++)
-      if (dc_access_conflicts(&a->accesses.v[i], &b->accesses.v[j])) return true;
-  return false;
 }
 
 /* ---- pairing ---- */
@@ -127,8 +140,9 @@ static void score_pairs(matcher *m) {
       for (uint32_t x = 0; x < m->a->accesses.n; x++)
         for (uint32_t y = 0; y < m->b->accesses.n; y++) {
           const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
-          if (a->root != b->root || m->score[i][j] > 1u << 20) continue;
-          if (same_place(m, a, b, p, q)) m->score[i][j] += dc_access_conflicts(a, b) ? 64 : 4;
+          if (a->root != b->root || m->score[i][j] > MAX_SCORE || !same_place(m, a, b, p, q)) continue;
+          uint64_t score = m->score[i][j] + (uint64_t)m->a->times[x] * m->b->times[y] * (dc_access_conflicts(a, b) ? 64 : 4);
+          m->score[i][j] = score > MAX_SCORE ? MAX_SCORE + 1 : (uint32_t)score;
         }
     }
 }
