@@ -402,10 +402,11 @@ void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts
   dc_use_count *users = dc_fuse_count_users(graph, &arena);
   dc_fuse_scope scope = {.graph = graph, .arena = &arena, .lists = DC_NEW_ARRAY(&arena, dc_user_lists, graph->containers.n), .users = users,
                          .options = options, .counts = counts};
+  dc_site_table t = {.graph = graph, .arena = &arena};
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users), kept = {0};
     for (uint32_t k = 0; k < fused.n; k++) {
-      counts->forwarded += dc_fuse_contract(graph, fused.v[k], users, options->forward_only);
+      counts->forwarded += dc_fuse_contract(&t, fused.v[k], users, options->forward_only);
       if (!dc_fuse_is_empty(graph, fused.v[k])) dc_scope_push(graph, &kept, fused.v[k]);
     }
     graph->states.v[s].scope = kept;
