@@ -57,14 +57,15 @@ static void rehash(dc_pool *pool) {
   }
 }
 
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+  return hash ^ hash >> 29;
+}
+
 dc_ex dc_pool_cons(dc_pool *pool, dc_exnode node, const dc_ex *args) {
-  struct {
-    uint32_t op, dtype, nargs, ref;
-    int64_t i;
-  } key = {node.op, node.dtype, node.nargs, node.ref, node.i};
-  uint64_t hash = dc_hash_bytes(0, &key, sizeof key);
-  if (node.nargs) hash = dc_hash_bytes(hash, args, node.nargs * sizeof *args);
-  node.hash = (uint32_t)hash;
+  uint64_t hash = mixed(node.op | (uint64_t)node.dtype << 8 | (uint64_t)node.nargs << 16 | (uint64_t)node.ref << 32, (uint64_t)node.i);
+  for (uint32_t k = 0; k < node.nargs; k++) hash = mixed(hash, args[k]);
+  node.hash = (uint32_t)(hash >> 32);
   if (pool->nodes.n * 2 >= pool->slot_count) rehash(pool);
   uint32_t slot = node.hash & (pool->slot_count - 1);
   for (; pool->slots[slot]; slot = (slot + 1) & (pool->slot_count - 1))

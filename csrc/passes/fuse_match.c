@@ -281,13 +281,19 @@ static bool used_only_here(const matcher *m, dc_cid root) {
   return m->scope->users[root].nodes <= (uint32_t)in_a + in_b;
 }
 
+/* Buffers of a, and those of b that are not a's, which nodes other than the two use as well. */
 static uint32_t count_buffers(const matcher *m) {
-  dc_cid seen[MAX_BUFFERS + 1];
+  dc_user_lists *marks = m->scope->lists;
   uint32_t n = 0;
-  for (uint32_t k = 0; k < m->a->accesses.n + m->b->accesses.n && n <= MAX_BUFFERS; k++) {
-    dc_cid root = k < m->a->accesses.n ? m->a->accesses.v[k].root : m->b->accesses.v[k - m->a->accesses.n].root;
-    if (dc_access_in_set(seen, n, root) || used_only_here(m, root)) continue;
-    seen[n++] = root;
+  for (uint32_t k = 0; k < m->a->accesses.n; k++) marks[m->a->accesses.v[k].root].readers = 1;
+  for (uint32_t k = 0; k < m->b->accesses.n; k++) marks[m->b->accesses.v[k].root].writers = 1;
+  for (int of_b = 0; of_b < 2; of_b++) {
+    const dc_accesses *accesses = of_b ? &m->b->accesses : &m->a->accesses;
+    for (uint32_t k = 0; k < accesses->n; k++) {
+      dc_user_lists *mark = &marks[accesses->v[k].root];
+      n += m->scope->users[accesses->v[k].root].nodes > mark->readers + mark->writers && mark->readers + mark->writers;
+      *mark = (dc_user_lists){0};
+    }
   }
   return n;
 }
@@ -344,6 +350,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   if (x->kind != DC_NODE_MAP || y->kind != DC_NODE_MAP || a->fixed || b->fixed) return 0;
   if (x->map.n_params > DC_MAX_MAP_PARAMS || y->map.n_params > DC_MAX_MAP_PARAMS) return 0;
   matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map};
+  if (!fits(&m)) return 0;
   bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
   bool reduces = (m.first.schedule == DC_MAP_REDUCE || m.first.schedule == DC_MAP_PARALLEL) &&
                  (m.second.schedule == DC_MAP_REDUCE || m.second.schedule == DC_MAP_PARALLEL);
@@ -354,7 +361,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   prune_all(&m, out);
   sort_pairs(&m, out);
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
-  if ((!m.depends && !m.shares) || !fits(&m)) return 0;
+  if (!m.depends && !m.shares) return 0;
   if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
   return plain ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }
