@@ -4,7 +4,6 @@
  * processes, step an optimizer, free them) while later ones are computed: a part ends where the gradients that it
  * completes exceed PART_BYTES.  Small functions have one. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "function.h"
 
@@ -15,9 +14,7 @@ enum { PART_BYTES = 1 << 20 }; /* the first bucket of torch's DistributedDataPar
 static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
   plan->back_symbol = DC_NEW_ARRAY(&plan->arena, dc_sym, backward->pool.symbols.n);
   for (dc_sym s = 1; s < backward->pool.symbols.n; s++) {
-    const char *name = dc_name_text(&backward->names, backward->pool.symbols.v[s].name);
-    for (dc_sym t = 1; t < forward->pool.symbols.n; t++)
-      if (strcmp(dc_name_text(&forward->names, forward->pool.symbols.v[t].name), name) == 0) plan->back_symbol[s] = t;
+    plan->back_symbol[s] = dc_symbol_find(&forward->pool, dc_name_text(&backward->names, backward->pool.symbols.v[s].name));
   }
 }
 
@@ -28,15 +25,16 @@ static void connect_containers(const dc_function *f, dc_plan_handle *plan, const
   plan->back_arg = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
   uint32_t n_grads = 0, position = 0;
   for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
+  int32_t *arg_of = DC_NEW_ARRAY(&plan->arena, int32_t, forward->containers.n); /* by forward container */
+  for (dc_cid c = 0; c < forward->containers.n; c++) arg_of[c] = -1;
+  for (uint32_t k = 0; k < f->n_args; k++) arg_of[f->args[k]] = (int32_t)k;
   for (dc_cid c = 1; c < backward->containers.n; c++) plan->back_grad[c] = -1;
   for (uint32_t k = 0; k < backward->inputs.n && position < n_grads; k++) plan->back_grad[backward->inputs.v[k]] = (int32_t)position++;
   for (dc_cid c = 1; c < backward->containers.n; c++) {
     uint8_t role = dc_cont(backward, c)->role;
     if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
       plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
-    plan->back_arg[c] = -1;
-    for (uint32_t k = 0; k < f->n_args; k++)
-      if (plan->back_feed[c] && f->args[k] == plan->back_feed[c]) plan->back_arg[c] = (int32_t)k;
+    plan->back_arg[c] = plan->back_feed[c] ? arg_of[plan->back_feed[c]] : -1;
   }
 }
 
@@ -147,6 +145,11 @@ static void find_copies(const dc_function *f, dc_plan_handle *plan, const visit 
     plan->copy_of[k] = from ? plan->back_grad[from] : -1;
     if (plan->copy_of[k] >= 0) plan->copy_step[k] = v->first[gradient];
   }
+  plan->next_copy = DC_NEW_ARRAY(&plan->arena, uint32_t, v->step + 1);
+  for (uint32_t k = 0; k < f->options.n_wrt; k++)
+    if (plan->copy_step[k]) plan->next_copy[plan->copy_step[k] - 1] = plan->copy_step[k];
+  for (uint32_t s = v->step; s-- > 0;)
+    if (!plan->next_copy[s]) plan->next_copy[s] = plan->next_copy[s + 1];
 }
 
 static void find_parts(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
@@ -244,10 +247,8 @@ void dc_backward_hand_on(dc_backward_run *run) { run->hands_on = true; }
 
 /* The next step that need not run, or `end`. */
 static uint32_t next_copy(const dc_backward_run *run, uint32_t end) {
-  const dc_plan_handle *plan = run->call->plan;
-  for (uint32_t k = 0; run->hands_on && k < run->call->function->options.n_wrt; k++)
-    if (plan->copy_step[k] > run->run.step && plan->copy_step[k] <= end) end = plan->copy_step[k] - 1;
-  return end;
+  uint32_t next = run->call->plan->next_copy[run->run.step];
+  return run->hands_on && next && next <= end ? next - 1 : end;
 }
 
 dc_status dc_backward_next(dc_backward_run *run) {

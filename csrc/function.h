@@ -20,6 +20,7 @@ struct dc_plan_s {
   uint32_t *first_part, *ready_part; /* by wrt: the part that touches its gradient first, and last */
   bool *part_reads; /* by part and argument: it reads its contents */
   uint32_t *copy_step; /* by wrt: the step, from 1 on, that only copies the gradient of an output; 0: none */
+  uint32_t *next_copy; /* by steps done: the next such step, 0: none */
   int32_t *copy_of;    /* by wrt: that output, among the floating ones */
   dc_arena arena;
 };

@@ -46,8 +46,16 @@ DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t st
 DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
                                          uint32_t n_wrt, dc_cid *gradients);
 
+/* Tables by container that many expansions share, so that one costs what its operator does: zero between them. */
+typedef struct {
+  dc_arena arena;
+  uint32_t n;
+  dc_cid *grad;
+  bool *active, *rewritten, *written, *given, *needed;
+} dc_adjoint_room;
+
 /* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
- * with respect to one input, appended to `scope` and tagged (operator, input). */
-DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);
+ * with respect to one input, appended to `scope` and tagged (operator, input).  The caller frees the room's arena. */
+DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope);
 
 #endif

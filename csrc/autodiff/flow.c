@@ -1,5 +1,5 @@
-/* Shortest augmenting paths (Edmonds and Karp): networks here have a few thousand vertices, and
- * most paths are a handful of arcs long. */
+/* Blocking flows (Dinic): all shortest paths are filled before the next search, so the number of searches is that of
+ * different path lengths, and not of paths.  Networks here have many paths, and most are a handful of arcs long. */
 #include "autodiff/flow.h"
 
 #include <string.h>
@@ -7,8 +7,9 @@
 void dc_flow_init(dc_flow *flow, dc_arena *arena, uint32_t vertices) {
   *flow = (dc_flow){.arena = arena, .n = vertices};
   flow->first = DC_NEW_ARRAY(arena, uint32_t, vertices);
-  flow->by = DC_NEW_ARRAY(arena, uint32_t, vertices);
+  flow->level = DC_NEW_ARRAY(arena, uint32_t, vertices);
   flow->queue = DC_NEW_ARRAY(arena, uint32_t, vertices);
+  flow->left = DC_NEW_ARRAY(arena, uint32_t, vertices);
   for (int k = 0; k < 2; k++) DC_PUSH(arena, &flow->arcs, (dc_arc){0});
 }
 
@@ -25,14 +26,15 @@ void dc_flow_edge(dc_flow *flow, uint32_t from, uint32_t to, int64_t capacity) {
 /* Breadth first through arcs with room; true when the sink was reached. */
 static bool search(dc_flow *flow, uint32_t source, uint32_t sink) {
   uint32_t head = 0, tail = 0;
-  memset(flow->by, 0, flow->n * sizeof *flow->by);
+  memset(flow->level, 0, flow->n * sizeof *flow->level);
+  flow->level[source] = 1;
   flow->queue[tail++] = source;
   while (head < tail) {
     uint32_t v = flow->queue[head++];
     for (uint32_t a = flow->first[v]; a; a = flow->arcs.v[a].next) {
       uint32_t to = flow->arcs.v[a].to;
-      if (!flow->arcs.v[a].room || flow->by[to] || to == source) continue;
-      flow->by[to] = a;
+      if (!flow->arcs.v[a].room || flow->level[to]) continue;
+      flow->level[to] = flow->level[v] + 1;
       if (to == sink) return true;
       flow->queue[tail++] = to;
     }
@@ -40,17 +42,47 @@ static bool search(dc_flow *flow, uint32_t source, uint32_t sink) {
   return false;
 }
 
-void dc_flow_solve(dc_flow *flow, uint32_t source, uint32_t sink) {
-  flow->source = source;
-  while (search(flow, source, sink)) {
-    int64_t room = INT64_MAX;
-    for (uint32_t v = sink; v != source; v = flow->arcs.v[flow->by[v] ^ 1].to)
-      if (flow->arcs.v[flow->by[v]].room < room) room = flow->arcs.v[flow->by[v]].room;
-    for (uint32_t v = sink; v != source; v = flow->arcs.v[flow->by[v] ^ 1].to) {
-      flow->arcs.v[flow->by[v]].room -= room;
-      flow->arcs.v[flow->by[v] ^ 1].room += room;
+/* Fills a path, given by its arcs, and returns how many of them lie before the first that is full now. */
+static uint32_t fill(dc_flow *flow, const uint32_t *path, uint32_t n) {
+  int64_t room = INT64_MAX;
+  uint32_t kept = 0;
+  for (uint32_t k = 0; k < n; k++)
+    if (flow->arcs.v[path[k]].room < room) room = flow->arcs.v[path[k]].room, kept = k;
+  for (uint32_t k = 0; k < n; k++) {
+    flow->arcs.v[path[k]].room -= room;
+    flow->arcs.v[path[k] ^ 1].room += room;
+  }
+  return kept;
+}
+
+/* Depth first along arcs that lead one level on; `left` is where each vertex goes on looking.  The queue is free by now
+ * and holds the path. */
+static void fill_shortest(dc_flow *flow, uint32_t source, uint32_t sink) {
+  uint32_t *path = flow->queue, n = 0, v = source;
+  memcpy(flow->left, flow->first, flow->n * sizeof *flow->left);
+  for (;;) {
+    if (v == sink) {
+      n = fill(flow, path, n);
+      v = flow->arcs.v[path[n] ^ 1].to;
+      continue;
+    }
+    uint32_t a = flow->left[v];
+    while (a && !(flow->arcs.v[a].room && flow->level[flow->arcs.v[a].to] == flow->level[v] + 1)) a = flow->arcs.v[a].next;
+    flow->left[v] = a;
+    if (a) {
+      path[n++] = a;
+      v = flow->arcs.v[a].to;
+    } else if (n) {
+      v = flow->arcs.v[path[--n] ^ 1].to;
+      flow->left[v] = flow->arcs.v[path[n]].next;
+    } else {
+      return;
     }
   }
 }
 
-bool dc_flow_reaches(const dc_flow *flow, uint32_t vertex) { return vertex == flow->source || flow->by[vertex]; }
+void dc_flow_solve(dc_flow *flow, uint32_t source, uint32_t sink) {
+  while (search(flow, source, sink)) fill_shortest(flow, source, sink);
+}
+
+bool dc_flow_reaches(const dc_flow *flow, uint32_t vertex) { return flow->level[vertex]; }

@@ -1,4 +1,4 @@
-/* Maximum flow and minimum cut of a small network, by shortest augmenting paths. */
+/* Maximum flow and minimum cut of a network whose augmenting paths are short. */
 #ifndef DCML_AUTODIFF_FLOW_H
 #define DCML_AUTODIFF_FLOW_H
 
@@ -15,9 +15,10 @@ typedef struct {
   dc_arena *arena;
   DC_VEC(dc_arc) arcs; /* arcs come in pairs k, k^1: there and back; the first pair is unused */
   uint32_t *first;     /* by vertex */
-  uint32_t *by;        /* by vertex: the arc by which the last search reached it, 0 if it did not */
+  uint32_t *level;     /* by vertex: 1 + distance from the source in the last search, 0 if that did not reach it */
+  uint32_t *left;      /* by vertex: the first arc that may still lead to the sink */
   uint32_t *queue;
-  uint32_t n, source;
+  uint32_t n;
 } dc_flow;
 
 void dc_flow_init(dc_flow *flow, dc_arena *arena, uint32_t vertices);

@@ -30,7 +30,7 @@ typedef struct {
 } cut;
 
 static dc_cid group_of(const cut *w, dc_cid c) {
-  while (w->group[c] != c) c = w->group[c];
+  while (w->group[c] != c) c = w->group[c] = w->group[w->group[c]];
   return c;
 }
 

@@ -193,8 +193,7 @@ dc_status dc_reverse_node(dc_reverse *r, dc_nid id) {
 
 typedef struct {
   dc_reverse *r;
-  bool reads_active, mark;
-  bool *written;
+  bool reads_active, mark, last; /* last: of the two looks at a node */
 } activity;
 
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
@@ -205,23 +204,20 @@ static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (a->mark && use == DC_USE_WRITE) {
     bool real = dc_dtype_is_float((dc_dtype)dc_cont(a->r->graph, c)->dtype);
     if (a->reads_active && real) a->r->active[c] = true;
-    if (a->written[c]) a->r->rewritten[c] = true;
-    a->written[c] = true;
+    if (a->last && a->r->written[c]) a->r->rewritten[c] = true;
+    a->r->written[c] |= a->last;
   }
 }
 
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope) {
-  activity a = {.r = r, .written = DC_NEW_ARRAY(&r->arena, bool, r->n)};
+  activity a = {.r = r};
   for (uint32_t k = 0; k < scope->n; k++) {
     a.reads_active = a.mark = false;
     for (int pass = 0; pass < 2; pass++) { /* a sequential loop may feed itself */
-      a.mark = false;
+      a.mark = false, a.last = pass == 1;
       dc_node_uses(r->graph, scope->v[k], look, &a);
       a.mark = true;
-      bool *before = DC_NEW_ARRAY(&r->arena, bool, r->n);
-      memcpy(before, a.written, r->n * sizeof *before);
       dc_node_uses(r->graph, scope->v[k], look, &a);
-      if (pass == 0) memcpy(a.written, before, r->n * sizeof *before);
     }
   }
 }

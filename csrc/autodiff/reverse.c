@@ -66,6 +66,7 @@ static void init(dc_reverse *r, dc_ops *ops, dc_graph *graph, dc_scope *out) {
   r->grad = DC_NEW_ARRAY(&r->arena, dc_cid, r->n);
   r->active = DC_NEW_ARRAY(&r->arena, bool, r->n);
   r->rewritten = DC_NEW_ARRAY(&r->arena, bool, r->n);
+  r->written = DC_NEW_ARRAY(&r->arena, bool, r->n);
 }
 
 static dc_status sweep(dc_reverse *r, const dc_scope *forward) {
@@ -107,7 +108,7 @@ static void mark_gradients(dc_reverse *r, const dc_graph *forward, const dc_cid 
     if (!r->grad[wrt[k]]) continue;
     dc_cid g = dc_gradient_owned(r, wrt[k]);
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(forward, wrt[k]));
-    if (!dc_container_find(r->graph, name)) dc_cont(r->graph, g)->name = dc_name_intern(&r->graph->names, name);
+    if (!dc_container_find(r->graph, name)) dc_container_rename(r->graph, g, name);
     dc_graph_mark_output(r->graph, g);
     pairs[k].gradient = g;
   }
@@ -124,7 +125,7 @@ static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
   }
   dc_cont(forward, kept)->role = DC_ROLE_SAVED;
   dc_cont(r->graph, c)->role = DC_ROLE_SAVED;
-  dc_cont(r->graph, c)->name = dc_name_intern(&r->graph->names, dc_cont_name(forward, kept));
+  dc_container_rename(r->graph, c, dc_cont_name(forward, kept));
 }
 
 static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy) {
@@ -191,7 +192,7 @@ static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *
     char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(graph, wrt[k]));
     gradients[k] = reached ? dc_gradient_owned(r, wrt[k]) : dc_container_add(graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
     if (!reached) dc_emit_fill(r, adjoint, gradients[k], 0, DC_WCR_NONE);
-    else if (!dc_container_find(graph, name)) dc_cont(graph, gradients[k])->name = dc_name_intern(&graph->names, name);
+    else if (!dc_container_find(graph, name)) dc_container_rename(graph, gradients[k], name);
   }
   return DC_OK;
 }
@@ -286,37 +287,89 @@ static dc_status private_forward(dc_ops *ops, dc_graph *graph, const dc_library 
   return dc_ops_expand(ops, graph, node, scope);
 }
 
-static dc_status expand_gradient(dc_reverse *r, dc_nid id, dc_library lib, const dc_scope *forward, dc_cid input, const dc_cid *outputs, dc_scope *scope) {
+typedef struct {
+  const dc_reverse *r;
+  const dc_adjoint_room *room;
+  bool hit;
+} demand;
+
+static void note_demand(void *context, dc_cid c, dc_use use, dc_nid by) {
+  demand *d = context;
+  dc_cid root = dc_container_root(d->r->graph, c);
+  (void)by;
+  if (use == DC_USE_READ && root < d->r->n && !d->room->given[root]) d->room->needed[root] = true;
+}
+
+static void note_supply(void *context, dc_cid c, dc_use use, dc_nid by) {
+  demand *d = context;
+  dc_cid root = dc_container_root(d->r->graph, c);
+  (void)by;
+  d->hit |= use == DC_USE_WRITE && root < d->r->n && d->room->needed[root];
+}
+
+/* The forward nodes whose values the adjoint reads run again; nothing is kept for a gradient that stands alone. */
+static void push_needed(dc_reverse *r, const dc_adjoint_room *room, const dc_scope *forward, const dc_scope *adjoint, dc_scope *out) {
+  bool *again = DC_NEW_ARRAY(&r->arena, bool, forward->n);
+  demand d = {r, room, false};
+  for (uint32_t k = 0; k < adjoint->n; k++) dc_node_uses(r->graph, adjoint->v[k], note_demand, &d);
+  for (uint32_t k = forward->n; k-- > 0;) {
+    d.hit = false;
+    dc_node_uses(r->graph, forward->v[k], note_supply, &d);
+    again[k] = d.hit;
+    if (d.hit) dc_node_uses(r->graph, forward->v[k], note_demand, &d);
+  }
+  for (uint32_t k = 0; k < forward->n; k++)
+    if (again[k]) dc_scope_push(r->graph, out, forward->v[k]);
+  for (uint32_t k = 0; k < adjoint->n; k++) dc_scope_push(r->graph, out, adjoint->v[k]);
+}
+
+static dc_status expand_gradient(dc_reverse *r, const dc_library *lib, const dc_adjoint_room *room, const dc_scope *forward, dc_cid input,
+                                 const dc_cid *outputs, dc_scope *scope) {
   dc_scope adjoint = {0};
   r->out = &adjoint;
-  r->tag_wrt = lib.wrt;
+  r->tag_wrt = lib->wrt;
   r->active[input] = true;
-  r->wanted = input, r->target = lib.out[0];
-  for (uint32_t j = 0; j < lib.n_fwd_out; j++)
-    if (outputs[j]) r->grad[outputs[j]] = lib.in[lib.n_fwd_in + lib.n_fwd_out + j];
+  r->wanted = input, r->target = lib->out[0];
+  for (uint32_t j = 0; j < lib->n_fwd_out; j++)
+    if (outputs[j]) r->grad[outputs[j]] = lib->in[lib->n_fwd_in + lib->n_fwd_out + j];
   DC_TRY(sweep(r, forward));
-  if (!r->grad[input]) dc_emit_fill(r, &adjoint, lib.out[0], 0, DC_WCR_NONE);
-  (void)id;
-  bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, forward->n);
-  for (uint32_t k = 0; k < lib.n_in; k++)
-    if (lib.in[k]) available[lib.in[k]] = true;
-  available[input] = true;
-  dc_keep_problem problem = {r->ops, r->graph, r->n, forward, &adjoint, available, DC_KEEP_RECOMPUTE};
-  dc_keep_decide(&problem, store, again);
-  for (uint32_t k = 0; k < forward->n; k++)
-    if (again[k]) dc_scope_push(r->graph, scope, forward->v[k]);
-  for (uint32_t k = 0; k < adjoint.n; k++) dc_scope_push(r->graph, scope, adjoint.v[k]);
+  if (!r->grad[input]) dc_emit_fill(r, &adjoint, lib->out[0], 0, DC_WCR_NONE);
+  for (uint32_t k = 0; k < lib->n_in; k++)
+    if (lib->in[k]) room->given[dc_container_root(r->graph, lib->in[k])] = true;
+  push_needed(r, room, forward, &adjoint, scope);
   return DC_OK;
 }
 
-dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope) {
+static void open_room(dc_adjoint_room *room, uint32_t n) {
+  if (n <= room->n) return;
+  room->n = 2 * n;
+  room->grad = DC_NEW_ARRAY(&room->arena, dc_cid, room->n);
+  bool **tables[] = {&room->active, &room->rewritten, &room->written, &room->given, &room->needed};
+  for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) *tables[k] = DC_NEW_ARRAY(&room->arena, bool, room->n);
+}
+
+static void clear_entry(const dc_adjoint_room *room, dc_cid c) {
+  room->grad[c] = 0;
+  room->active[c] = room->rewritten[c] = room->written[c] = room->given[c] = room->needed[c] = false;
+}
+
+/* Only the operands of the node, and what its expansion added, were entered. */
+static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const dc_library *lib, dc_cid from, dc_cid end) {
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++)
+    for (dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in]; c; c = dc_cont(graph, c)->alias_of) clear_entry(room, c);
+  for (dc_cid c = from; c < end; c++) clear_entry(room, c);
+}
+
+dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope) {
   dc_library lib = dc_node_at(graph, node)->lib;
   dc_scope forward = {0};
-  dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out);
+  dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out), from = graph->containers.n;
   DC_TRY(private_forward(ops, graph, &lib, &forward, &input, outputs));
-  dc_reverse r;
-  init(&r, ops, graph, NULL);
-  dc_status status = expand_gradient(&r, node, lib, &forward, input, outputs, scope);
+  open_room(room, graph->containers.n);
+  dc_reverse r = {.ops = ops, .graph = graph, .n = graph->containers.n, .grad = room->grad, .active = room->active, .rewritten = room->rewritten,
+                  .written = room->written};
+  dc_status status = expand_gradient(&r, &lib, room, &forward, input, outputs, scope);
+  clear_room(graph, room, &lib, from, r.n);
   dc_arena_free(&r.arena);
   return dc_error_at(status, "gradient of %s", dc_node_describe(graph, node));
 }

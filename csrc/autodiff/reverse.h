@@ -16,6 +16,7 @@ typedef struct {
   dc_cid *grad;       /* by forward container */
   bool *active;       /* by forward container: depends on what is differentiated for */
   bool *rewritten;    /* by forward container: an earlier node writes it too */
+  bool *written;      /* by forward container, while activity is found: a node so far does */
   uint32_t n;         /* forward containers */
   dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
   dc_name tag_op;

@@ -15,7 +15,7 @@ typedef struct {
   dc_reverse *r;
   DC_VEC(dc_ex) order; /* children first */
   paths *adjoint;      /* by position in order */
-  uint32_t *position;  /* expression -> 1 + position */
+  uint32_t *slots, n_slots; /* a table of 1 + position, by expression; 0: empty */
   dc_ex value, result; /* the whole expression, and where its value can be read; 0: nowhere */
 } sweep;
 
@@ -25,11 +25,18 @@ static void list_node(void *context, const dc_pool *pool, dc_ex e) {
   DC_PUSH(&s->r->arena, &s->order, e);
 }
 
+/* The slot of an expression, or the empty one where it belongs. */
+static uint32_t *slot_of(const sweep *s, dc_ex e) {
+  uint32_t at = (e * 2654435769u) >> 4 & (s->n_slots - 1);
+  while (s->slots[at] && s->order.v[s->slots[at] - 1] != e) at = (at + 1) & (s->n_slots - 1);
+  return &s->slots[at];
+}
+
 static void add_path(sweep *s, dc_ex e, dc_ex coefficient, dc_ex guard) {
   dc_pool *pool = &s->r->graph->pool;
   dc_dtype type = dc_ex_dtype(pool, e);
   if (!dc_dtype_is_float(type)) return;
-  paths *list = &s->adjoint[s->position[e] - 1];
+  paths *list = &s->adjoint[*slot_of(s, e) - 1];
   coefficient = dc_ex_cast(pool, type, coefficient);
   for (uint32_t k = 0; k < list->n; k++)
     if (list->v[k].guard == guard) {
@@ -94,8 +101,9 @@ dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex result, dc_ex see
   if (!dc_dtype_is_float(dc_ex_dtype(pool, value))) return DC_OK;
   dc_ex_walk(pool, value, list_node, &s);
   s.adjoint = DC_NEW_ARRAY(&r->arena, paths, s.order.n);
-  s.position = DC_NEW_ARRAY(&r->arena, uint32_t, pool->nodes.n);
-  for (uint32_t k = 0; k < s.order.n; k++) s.position[s.order.v[k]] = k + 1;
+  for (s.n_slots = 8; s.n_slots < 2 * s.order.n;) s.n_slots *= 2;
+  s.slots = DC_NEW_ARRAY(&r->arena, uint32_t, s.n_slots);
+  for (uint32_t k = 0; k < s.order.n; k++) *slot_of(&s, s.order.v[k]) = k + 1;
   add_path(&s, value, seed, 0);
   for (uint32_t k = s.order.n; k-- > 0;) {
     dc_ex e = s.order.v[k];

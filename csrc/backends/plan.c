@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, MAX_NEIGHBOURS = 512 };
 /* Of one container: sums of as many as there can be stay below 2^64. */
 static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 /* What any machine has; more is asked for only after a look. */
@@ -71,11 +71,81 @@ static int by_offset(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The smallest gap that fits among the placed blocks whose lives overlap. */
-static uint64_t best_offset(const block *b, const block *placed, uint32_t n, const block **scratch) {
-  uint32_t m = 0;
-  for (uint32_t k = 0; k < n; k++)
-    if (placed[k].first <= b->last && b->first <= placed[k].last) scratch[m++] = &placed[k];
+/* ---- blocks by the time of their lives ---- */
+
+typedef struct {
+  const block *b;
+  uint32_t next; /* the entry before, 0 at the end */
+} entry;
+
+/* A tree over the steps: node 1 stands for all, node k for what 2k and 2k + 1 stand for, node `leaves` + s for step s.
+ * A life is entered at the few nodes that make it up. */
+typedef struct {
+  dc_arena *arena;
+  uint32_t leaves;
+  DC_VEC(entry) entries;          /* [0] unused */
+  uint32_t *whole, *starting;     /* by tree node: lives entered there; by step: lives that start there */
+  uint64_t *whole_top, *some_top; /* by tree node: the highest end of what lives all along its steps, or at some of them */
+} calendar;
+
+static void calendar_init(calendar *t, dc_arena *arena, uint32_t n_steps) {
+  *t = (calendar){.arena = arena, .leaves = 2};
+  while (t->leaves < n_steps + 2) t->leaves *= 2;
+  DC_PUSH(arena, &t->entries, (entry){0});
+  t->whole = DC_NEW_ARRAY(arena, uint32_t, 2 * t->leaves), t->starting = DC_NEW_ARRAY(arena, uint32_t, t->leaves);
+  t->whole_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves), t->some_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static void enter(calendar *t, uint32_t *list, const block *b) {
+  DC_PUSH(t->arena, &t->entries, ((entry){b, *list}));
+  *list = t->entries.n - 1;
+}
+
+static void enter_at(calendar *t, uint32_t node, const block *b, uint64_t end) {
+  enter(t, &t->whole[node], b);
+  t->whole_top[node] = larger(t->whole_top[node], end);
+  for (; node && t->some_top[node] < end; node /= 2) t->some_top[node] = end;
+}
+
+static void enter_life(calendar *t, const block *b) {
+  uint64_t end = b->offset + b->bytes;
+  enter(t, &t->starting[b->first], b);
+  for (uint32_t l = b->first + t->leaves, r = b->last + 1 + t->leaves; l < r; l /= 2, r /= 2) {
+    if (l % 2) enter_at(t, l++, b, end);
+    if (r % 2) enter_at(t, --r, b, end);
+  }
+}
+
+/* The highest end of what lives at some time of b's life. */
+static uint64_t top_of(const calendar *t, const block *b) {
+  uint64_t top = 0;
+  for (uint32_t l = b->first + t->leaves, r = b->last + 1 + t->leaves; l < r; l /= 2, r /= 2) {
+    if (l % 2) top = larger(top, t->some_top[l++]);
+    if (r % 2) top = larger(top, t->some_top[--r]);
+  }
+  for (uint32_t l = b->first + t->leaves, r = b->last + t->leaves; l; l /= 2, r /= 2) top = larger(top, larger(t->whole_top[l], t->whole_top[r]));
+  return top;
+}
+
+static uint32_t collect(const calendar *t, uint32_t list, const block **out, uint32_t n) {
+  for (; list && n <= MAX_NEIGHBOURS; list = t->entries.v[list].next) out[n++] = t->entries.v[list].b;
+  return n;
+}
+
+/* What lives at some time of b's life, if that is not more than MAX_NEIGHBOURS. */
+static uint32_t neighbours_of(const calendar *t, const block *b, const block **out) {
+  uint32_t n = 0;
+  for (uint32_t node = b->first + t->leaves; node; node /= 2) n = collect(t, t->whole[node], out, n);
+  for (uint32_t s = b->first + 1; s <= b->last && n <= MAX_NEIGHBOURS; s++) n = collect(t, t->starting[s], out, n);
+  return n;
+}
+
+/* The smallest gap that fits among the placed blocks whose lives overlap; on top of them where they are very many. */
+static uint64_t best_offset(const calendar *t, const block *b, const block **scratch) {
+  uint32_t m = neighbours_of(t, b, scratch);
+  if (m > MAX_NEIGHBOURS) return top_of(t, b);
   qsort(scratch, m, sizeof *scratch, by_offset);
   uint64_t end = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
   for (uint32_t k = 0; k < m; k++) {
@@ -89,7 +159,8 @@ static uint64_t aligned(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_
 
 static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena, dc_plan *plan) {
   block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n);
-  const block **scratch = DC_NEW_ARRAY(arena, const block *, graph->containers.n);
+  const block *scratch[MAX_NEIGHBOURS + 1];
+  calendar t;
   uint32_t n = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
@@ -98,8 +169,10 @@ static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena
     if (temp) blocks[n++] = (block){c, aligned(plan->bytes[c]), 0, l->first[c], l->last[c]};
   }
   qsort(blocks, n, sizeof *blocks, larger_first);
+  calendar_init(&t, arena, l->step);
   for (uint32_t k = 0; k < n; k++) {
-    blocks[k].offset = best_offset(&blocks[k], blocks, k, scratch);
+    blocks[k].offset = best_offset(&t, &blocks[k], scratch);
+    enter_life(&t, &blocks[k]);
     plan->offset[blocks[k].cid] = blocks[k].offset;
     uint64_t end = blocks[k].offset + blocks[k].bytes;
     if (end > plan->arena_bytes) plan->arena_bytes = end;

@@ -396,12 +396,16 @@ const dc_binding *dc_program_recent(const dc_program *p) { return p->bindings; }
 
 uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t capacity) {
   const dc_binding *b = p->bindings;
-  for (uint32_t k = 0; b && k < p->n_steps && k < capacity; k++) {
+  if (!b || !capacity) return p->n_steps;
+  dc_graph *copy = dc_graph_clone(p->graph);
+  dc_nid *seen = DC_NEW_ARRAY(&copy->arena, dc_nid, copy->containers.n);
+  for (uint32_t k = 0; k < p->n_steps && k < capacity; k++) {
     const step *st = &p->steps[k];
     const char *by = st->native ? dc_native_call_library(b->natives[k]) : st->kernel ? "compiled" : "interpreted";
-    out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, p->graph, st->node, b->symbols),
-                              dc_node_bytes(p->graph, st->node, &b->plan), (double)st->nanoseconds * 1e-9, st->runs};
+    out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
+                              dc_node_bytes(p->graph, st->node, &b->plan, seen), (double)st->nanoseconds * 1e-9, st->runs};
   }
+  dc_graph_destroy(copy);
   return p->n_steps;
 }
 

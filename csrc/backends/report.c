@@ -1,9 +1,7 @@
 /* What a program does, for people: how much each step computes and moves.
  *
- * A library call is as much work as its definition, so its node is expanded in a copy and counted there. */
+ * A library call is as much work as its definition, so its node is expanded in a copy of the graph and counted there. */
 #include "backends/report.h"
-
-#include <stdlib.h>
 
 #include "passes/passes.h"
 
@@ -39,46 +37,34 @@ static double map_operations(const dc_graph *graph, dc_nid id, const int64_t *sy
   return sum * trips;
 }
 
-static bool is_other(void *context, const dc_graph *graph, dc_nid node) {
-  (void)graph;
-  return node != *(const dc_nid *)context;
-}
-
-double dc_node_operations(dc_ops *ops, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
-  if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return map_operations(graph, node, symbols);
-  dc_graph *copy = dc_graph_clone(graph);
-  uint32_t first = copy->nodes.n;
+double dc_node_operations(dc_ops *ops, dc_graph *copy, dc_nid node, const int64_t *symbols) {
+  if (dc_node_at(copy, node)->kind != DC_NODE_LIBRARY) return map_operations(copy, node, symbols);
+  dc_scope made = {0};
   double sum = 0;
-  dc_status status = dc_pass_expand(ops, copy, is_other, &node);
-  for (uint32_t s = 0; s < copy->states.n && !status; s++)
-    for (uint32_t k = 0; k < copy->states.v[s].scope.n; k++)
-      if (copy->states.v[s].scope.v[k] >= first) sum += map_operations(copy, copy->states.v[s].scope.v[k], symbols);
+  dc_status status = dc_pass_expand_node(ops, copy, node, &made);
+  for (uint32_t k = 0; k < made.n && !status; k++) sum += map_operations(copy, made.v[k], symbols);
   dc_status_free(status); /* a report says 0 rather than nothing at all */
-  dc_graph_destroy(copy);
   return sum;
 }
 
 /* ---- bytes ---- */
 
 typedef struct {
-  const dc_graph *graph;
+  dc_nid node, *seen;
   const dc_plan *plan;
-  bool *seen;
   uint64_t sum;
 } traffic;
 
 static void count_bytes(void *context, dc_cid c, dc_use use, dc_nid by) {
   traffic *t = context;
   (void)use, (void)by;
-  if (!c || t->seen[c]) return;
-  t->seen[c] = true;
+  if (!c || t->seen[c] == t->node) return;
+  t->seen[c] = t->node;
   t->sum += t->plan->bytes[c];
 }
 
-uint64_t dc_node_bytes(const dc_graph *graph, dc_nid node, const dc_plan *plan) {
-  traffic t = {graph, plan, calloc(graph->containers.n, sizeof(bool)), 0};
-  if (!t.seen) return 0;
+uint64_t dc_node_bytes(const dc_graph *graph, dc_nid node, const dc_plan *plan, dc_nid *seen) {
+  traffic t = {node, seen, plan, 0};
   dc_node_uses(graph, node, count_bytes, &t);
-  free(t.seen);
   return t.sum;
 }

@@ -23,10 +23,15 @@ void dc_pool_init(dc_pool *pool, dc_arena *arena, dc_names *names) {
 
 dc_sym dc_symbol_get(dc_pool *pool, const char *name, int64_t min) {
   dc_name id = dc_name_intern(pool->names, name);
-  for (dc_sym s = 1; s < pool->symbols.n; s++)
-    if (pool->symbols.v[s].name == id) return s;
+  while (pool->named.n <= id) DC_PUSH(pool->arena, &pool->named, 0);
+  if (pool->named.v[id]) return pool->named.v[id];
   DC_PUSH(pool->arena, &pool->symbols, ((dc_symbol){id, min}));
-  return pool->symbols.n - 1;
+  return pool->named.v[id] = pool->symbols.n - 1;
+}
+
+dc_sym dc_symbol_find(const dc_pool *pool, const char *name) {
+  dc_name id = dc_name_find(pool->names, name);
+  return id < pool->named.n ? pool->named.v[id] : 0;
 }
 
 dc_param dc_param_new(dc_pool *pool, const char *name, dc_ex begin, dc_ex end, dc_ex step) {
@@ -52,14 +57,15 @@ static void rehash(dc_pool *pool) {
   }
 }
 
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+  return hash ^ hash >> 29;
+}
+
 dc_ex dc_pool_cons(dc_pool *pool, dc_exnode node, const dc_ex *args) {
-  struct {
-    uint32_t op, dtype, nargs, ref;
-    int64_t i;
-  } key = {node.op, node.dtype, node.nargs, node.ref, node.i};
-  uint64_t hash = dc_hash_bytes(0, &key, sizeof key);
-  if (node.nargs) hash = dc_hash_bytes(hash, args, node.nargs * sizeof *args);
-  node.hash = (uint32_t)hash;
+  uint64_t hash = mixed(node.op | (uint64_t)node.dtype << 8 | (uint64_t)node.nargs << 16 | (uint64_t)node.ref << 32, (uint64_t)node.i);
+  for (uint32_t k = 0; k < node.nargs; k++) hash = mixed(hash, args[k]);
+  node.hash = (uint32_t)(hash >> 32);
   if (pool->nodes.n * 2 >= pool->slot_count) rehash(pool);
   uint32_t slot = node.hash & (pool->slot_count - 1);
   for (; pool->slots[slot]; slot = (slot + 1) & (pool->slot_count - 1))

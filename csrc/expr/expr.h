@@ -84,6 +84,7 @@ typedef struct {
   DC_VEC(dc_exnode) nodes; /* [0] unused */
   DC_VEC(dc_ex) args;
   DC_VEC(dc_symbol) symbols;  /* [0] unused */
+  DC_VEC(dc_sym) named;       /* by name: the symbol of that name, or 0 */
   DC_VEC(dc_parameter) params; /* [0] unused */
   uint32_t *slots;
   uint32_t slot_count;
@@ -93,6 +94,7 @@ void dc_pool_init(dc_pool *pool, dc_arena *arena, dc_names *names);
 
 /* Symbols are found by name; a new one is made on first use.  Parameters are always new. */
 dc_sym dc_symbol_get(dc_pool *pool, const char *name, int64_t min);
+dc_sym dc_symbol_find(const dc_pool *pool, const char *name); /* 0 if absent */
 dc_param dc_param_new(dc_pool *pool, const char *name, dc_ex begin, dc_ex end, dc_ex step);
 
 /* Looking at an expression. */

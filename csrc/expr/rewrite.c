@@ -6,10 +6,12 @@
 #include "expr/expr.h"
 #include "expr/pool.h"
 
-/* A small map from expression to expression for one traversal. */
+/* A small map from expression to expression for one traversal; most expressions need no memory of the heap. */
+enum { FEW = 32 };
 typedef struct {
   dc_ex *key, *value;
   uint32_t count, capacity;
+  dc_ex few_keys[FEW], few_values[FEW];
 } memo;
 
 static uint32_t memo_slot(const memo *m, dc_ex e) {
@@ -18,19 +20,31 @@ static uint32_t memo_slot(const memo *m, dc_ex e) {
   return slot;
 }
 
+static void memo_free(memo *m) {
+  if (m->key == m->few_keys) return;
+  free(m->key);
+  free(m->value);
+}
+
 static void memo_grow(memo *m) {
-  memo old = *m;
-  m->capacity = old.capacity ? old.capacity * 2 : 64;
+  if (!m->capacity) {
+    m->key = m->few_keys, m->value = m->few_values, m->capacity = FEW;
+    return;
+  }
+  dc_ex *keys = m->key, *values = m->value;
+  uint32_t before = m->capacity;
+  m->capacity = 4 * before;
   m->key = calloc(m->capacity, sizeof *m->key);
   m->value = calloc(m->capacity, sizeof *m->value);
   if (!m->key || !m->value) abort();
-  for (uint32_t i = 0; i < old.capacity; i++) {
-    if (!old.key[i]) continue;
-    uint32_t slot = memo_slot(m, old.key[i]);
-    m->key[slot] = old.key[i], m->value[slot] = old.value[i];
+  for (uint32_t i = 0; i < before; i++) {
+    if (!keys[i]) continue;
+    uint32_t slot = memo_slot(m, keys[i]);
+    m->key[slot] = keys[i], m->value[slot] = values[i];
   }
-  free(old.key);
-  free(old.value);
+  if (keys == m->few_keys) return;
+  free(keys);
+  free(values);
 }
 
 static dc_ex memo_get(const memo *m, dc_ex e) { return m->capacity ? m->value[memo_slot(m, e)] : 0; }
@@ -42,16 +56,19 @@ static void memo_put(memo *m, dc_ex e, dc_ex value) {
   m->key[slot] = e, m->value[slot] = value;
 }
 
-static void memo_free(memo *m) {
-  free(m->key);
-  free(m->value);
+/* False if it is there already. */
+static bool memo_add(memo *m, dc_ex e) {
+  if (m->count * 2 >= m->capacity) memo_grow(m);
+  uint32_t slot = memo_slot(m, e);
+  if (m->key[slot]) return false;
+  m->key[slot] = e, m->count++;
+  return true;
 }
 
 /* ---- walk ---- */
 
 static void walk(const dc_pool *pool, dc_ex e, dc_visit_fn visit, void *context, memo *seen) {
-  if (!e || memo_get(seen, e)) return;
-  memo_put(seen, e, e);
+  if (!e || !memo_add(seen, e)) return;
   uint32_t n = dc_ex_node(pool, e)->nargs;
   for (uint32_t k = 0; k < n; k++) walk(pool, dc_ex_arg(pool, e, k), visit, context, seen);
   visit(context, pool, e);

@@ -31,35 +31,42 @@ void dc_graph_destroy(dc_graph *graph) {
 
 const char *dc_cont_name(const dc_graph *graph, dc_cid c) { return dc_name_text(&graph->names, dc_cont(graph, c)->name); }
 
+/* The table is not told of containers that go or get another name, so what it says is checked. */
+static dc_cid owner_of(const dc_graph *graph, dc_name name) {
+  dc_cid c = name < graph->named.n ? graph->named.v[name] : 0;
+  return c && c < graph->containers.n && dc_cont(graph, c)->name == name ? c : 0;
+}
+
 dc_cid dc_container_find(const dc_graph *graph, const char *name) {
   dc_name id = dc_name_find(&graph->names, name);
-  for (dc_cid c = id ? 1 : graph->containers.n; c < graph->containers.n; c++)
-    if (dc_cont(graph, c)->name == id) return c;
-  return 0;
+  return id ? owner_of(graph, id) : 0;
 }
 
-static bool name_taken(const dc_graph *graph, dc_name name) {
-  for (dc_cid c = 1; c < graph->containers.n; c++)
-    if (dc_cont(graph, c)->name == name) return true;
-  return false;
+void dc_container_rename(dc_graph *graph, dc_cid c, const char *name) {
+  dc_name id = dc_name_intern(&graph->names, name);
+  dc_cont(graph, c)->name = id;
+  while (graph->named.n <= id) DC_PUSH(&graph->arena, &graph->named, 0);
+  if (!owner_of(graph, id)) graph->named.v[id] = c;
 }
 
-/* A fresh name: an interned name that no container has.  Interning is the common fast check. */
-static dc_name unique_name(dc_graph *graph, const char *wanted) {
+/* A name that no container has. */
+static const char *unique_name(dc_graph *graph, const char *wanted) {
   if (!*wanted) wanted = "t";
   dc_name found = dc_name_find(&graph->names, wanted);
-  if (!found || !name_taken(graph, found)) return dc_name_intern(&graph->names, wanted);
+  if (!found || !owner_of(graph, found)) return wanted;
   for (uint32_t k = graph->containers.n;; k++) {
     char *candidate = dc_arena_printf(&graph->arena, "%s_%u", wanted, k);
-    if (!dc_name_find(&graph->names, candidate)) return dc_name_intern(&graph->names, candidate);
+    if (!dc_name_find(&graph->names, candidate)) return candidate;
   }
 }
 
 dc_cid dc_container_add(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape, dc_role role) {
-  dc_container c = {.name = unique_name(graph, name), .dtype = (uint8_t)type, .role = (uint8_t)role, .rank = rank};
+  const char *unique = unique_name(graph, name);
+  dc_container c = {.dtype = (uint8_t)type, .role = (uint8_t)role, .rank = rank};
   c.shape = dc_arena_copy(&graph->arena, shape, rank * sizeof *shape);
   DC_PUSH(&graph->arena, &graph->containers, c);
   dc_cid id = graph->containers.n - 1;
+  dc_container_rename(graph, id, unique);
   if (role == DC_ROLE_INPUT) DC_PUSH(&graph->arena, &graph->inputs, id);
   return id;
 }
@@ -348,9 +355,11 @@ dc_graph *dc_graph_clone(const dc_graph *graph) {
   COPY_VEC(to, graph, pool.nodes);
   COPY_VEC(to, graph, pool.args);
   COPY_VEC(to, graph, pool.symbols);
+  COPY_VEC(to, graph, pool.named);
   COPY_VEC(to, graph, pool.params);
   to->pool.slots = copied(to, graph->pool.slots, graph->pool.slot_count * sizeof(uint32_t));
   COPY_VEC(to, graph, containers);
+  COPY_VEC(to, graph, named);
   for (dc_cid c = 1; c < to->containers.n; c++) clone_container(to, dc_cont(to, c));
   COPY_VEC(to, graph, nodes);
   for (dc_nid n = 1; n < to->nodes.n; n++) clone_node(to, dc_node_at(to, n));

@@ -166,6 +166,7 @@ typedef struct dc_graph {
   dc_name name;
   int opset; /* ai.onnx opset of the model, for operators added later */
   DC_VEC(dc_container) containers; /* [0] unused */
+  DC_VEC(dc_cid) named;            /* by name: a container that had it when it was added or renamed */
   DC_VEC(dc_node) nodes;           /* [0] unused */
   DC_VEC(dc_state) states;         /* run in order */
   DC_VEC(dc_cid) inputs;           /* INPUT containers in call order */
@@ -189,6 +190,7 @@ dc_cid dc_container_add(dc_graph *graph, const char *name, dc_dtype type, uint32
 dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const int64_t *dims,
                               const void *data, uint64_t data_bytes); /* copies data */
 dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
+void dc_container_rename(dc_graph *graph, dc_cid c, const char *name); /* the caller knows that the name is free */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */

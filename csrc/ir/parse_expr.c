@@ -95,9 +95,8 @@ static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
   for (uint32_t k = p->n_params; k-- > 0;)
     if (p->params[k] && strcmp(dc_name_text(&p->graph->names, pool->params.v[p->params[k]].name), name) == 0)
       return *out = dc_ex_par(pool, p->params[k]), DC_OK;
-  dc_name id = dc_name_find(&p->graph->names, name);
-  for (dc_sym s = 1; id && s < pool->symbols.n; s++)
-    if (pool->symbols.v[s].name == id) return *out = dc_ex_sym(pool, s), DC_OK;
+  dc_sym symbol = dc_symbol_find(pool, name);
+  if (symbol) return *out = dc_ex_sym(pool, symbol), DC_OK;
   static const struct {
     const char *name;
     dc_dtype type;

@@ -64,9 +64,7 @@ static const char *param_name(const printer *p, dc_param param) {
 static bool name_in_use(const printer *p, const char *name) {
   for (uint32_t k = 0; k < p->params.n; k++)
     if (strcmp(p->params.v[k].name, name) == 0) return true;
-  for (dc_sym s = 1; s < p->graph->pool.symbols.n; s++)
-    if (strcmp(dc_name_text(&p->graph->names, p->graph->pool.symbols.v[s].name), name) == 0) return true;
-  return false;
+  return dc_symbol_find(&p->graph->pool, name) != 0;
 }
 
 static void push_param(printer *p, dc_param param) {

@@ -7,19 +7,10 @@
 /* ---- collection ---- */
 
 typedef struct {
-  dc_arena *arena;
-  DC_VEC(dc_ex) reads;
-} read_list;
-
-static void note_read(void *context, const dc_pool *pool, dc_ex e) {
-  read_list *list = context;
-  if (dc_ex_node(pool, e)->op == DC_EX_READ) DC_PUSH(list->arena, &list->reads, e);
-}
-
-typedef struct {
   dc_graph *graph;
   dc_arena *arena;
   dc_accesses *out;
+  dc_nid by; /* whose expression is being walked */
 } collector;
 
 static void add(const collector *c, dc_access access) {
@@ -27,16 +18,18 @@ static void add(const collector *c, dc_access access) {
   DC_PUSH(c->arena, c->out, access);
 }
 
-static void add_reads(const collector *c, dc_ex e, dc_nid by) {
-  read_list list = {.arena = c->arena};
-  if (e) dc_ex_walk(&c->graph->pool, e, note_read, &list);
-  for (uint32_t k = 0; k < list.reads.n; k++) {
-    dc_cid container = dc_ex_node(&c->graph->pool, list.reads.v[k])->ref;
-    add(c, (dc_access){.container = container, .element = list.reads.v[k], .node = by, .reads = true});
-  }
+static void add_read(void *context, const dc_pool *pool, dc_ex e) {
+  const collector *c = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op == DC_EX_READ) add(c, (dc_access){.container = node->ref, .element = e, .node = c->by, .reads = true});
 }
 
-static void collect_tasklet(const collector *c, dc_nid id, bool in_reduce) {
+static void add_reads(collector *c, dc_ex e, dc_nid by) {
+  c->by = by;
+  if (e) dc_ex_walk(&c->graph->pool, e, add_read, c);
+}
+
+static void collect_tasklet(collector *c, dc_nid id, bool in_reduce) {
   dc_tasklet t = dc_node_at(c->graph, id)->tasklet;
   add_reads(c, t.guard, id);
   add_reads(c, t.value, id);
@@ -46,7 +39,7 @@ static void collect_tasklet(const collector *c, dc_nid id, bool in_reduce) {
                      .initialised = t.wcr && in_reduce});
 }
 
-static void collect(const collector *c, dc_nid id, bool in_reduce) {
+static void collect(collector *c, dc_nid id, bool in_reduce) {
   dc_node node = *dc_node_at(c->graph, id);
   if (node.kind == DC_NODE_TASKLET) {
     collect_tasklet(c, id, in_reduce);
@@ -66,7 +59,7 @@ static void collect(const collector *c, dc_nid id, bool in_reduce) {
 }
 
 void dc_access_collect(dc_graph *graph, dc_arena *arena, dc_nid node, bool in_reduce, dc_accesses *out) {
-  collector c = {graph, arena, out};
+  collector c = {graph, arena, out, node};
   collect(&c, node, in_reduce);
 }
 

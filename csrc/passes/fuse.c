@@ -13,6 +13,11 @@
 
 enum { MAX_SCOPE = 1024 };
 
+/* An entry in a list of users of a buffer. */
+typedef struct {
+  uint32_t index, next; /* next: the entry before, 0 at the end */
+} user;
+
 typedef struct {
   dc_fuse_scope scope;
   dc_group *groups; /* by index; dead ones have node 0 */
@@ -20,9 +25,12 @@ typedef struct {
   uint32_t *order;  /* indices of the living, in program order */
   uint32_t n_order;
   uint64_t *depends; /* bit rows: what an index depends on directly ... */
-  uint64_t *above;   /* ... and through others */
+  uint64_t *above;   /* ... and through others; */
+  uint64_t *hopeless; /* what it cannot merge with as long as both stay as they are; */
+  uint64_t *before;   /* one row: what stands before the node at hand */
+  uint32_t *after;    /* scratch of reorder() */
+  DC_VEC(user) entries; /* [0] unused */
   dc_use_count *users;   /* by root, NULL inside maps */
-  bool changed;
 } fuser;
 
 static uint64_t *row(uint64_t *rows, const fuser *f, uint32_t k) { return rows + (size_t)k * f->words; }
@@ -34,18 +42,48 @@ static dc_scope fuse_scope(const dc_fuse_scope *scope, dc_scope in, dc_use_count
 
 /* ---- the DAG ---- */
 
-static void close_above(fuser *f) {
-  memset(f->above, 0, sizeof(uint64_t) * f->words * f->n);
-  for (uint32_t k = 0; k < f->n_order; k++) {
-    uint32_t at = f->order[k];
-    uint64_t *above = row(f->above, f, at), *direct = row(f->depends, f, at);
-    for (uint32_t j = 0; j < k; j++) {
-      uint32_t other = f->order[j];
-      if (!has(direct, other)) continue;
-      set(above, other);
-      for (uint32_t w = 0; w < f->words; w++) above[w] |= row(f->above, f, other)[w];
+static void add_bits(const fuser *f, uint64_t *to, const uint64_t *from) {
+  for (uint32_t w = 0; w < f->words; w++) to[w] |= from[w];
+}
+
+/* k depends on the earlier j: on what j depends on as well. */
+static void add_dependence(fuser *f, uint32_t k, uint32_t j) {
+  set(row(f->depends, f, k), j);
+  if (has(row(f->above, f, k), j)) return;
+  set(row(f->above, f, k), j);
+  add_bits(f, row(f->above, f, k), row(f->above, f, j));
+}
+
+/* Node k depends on the earlier ones in a list of users of a buffer, which it joins. */
+static void meet_users(fuser *f, uint32_t k, const uint32_t *head) {
+  for (uint32_t e = *head; e; e = f->entries.v[e].next)
+    if (f->entries.v[e].index != k) add_dependence(f, k, f->entries.v[e].index);
+}
+
+static void join_users(fuser *f, uint32_t k, uint32_t *head) {
+  if (*head && f->entries.v[*head].index == k) return;
+  DC_PUSH(f->scope.arena, &f->entries, ((user){k, *head}));
+  *head = f->entries.n - 1;
+}
+
+/* Who reads and who writes one buffer is listed apart: readers of a value that many read never meet. */
+static void find_dependences(fuser *f) {
+  DC_PUSH(f->scope.arena, &f->entries, (user){0});
+  for (uint32_t k = 0; k < f->n; k++) {
+    const dc_accesses *accesses = &f->groups[k].accesses;
+    for (uint32_t i = 0; i < accesses->n; i++) {
+      dc_user_lists *lists = &f->scope.lists[accesses->v[i].root];
+      meet_users(f, k, &lists->writers);
+      if (accesses->v[i].writes) meet_users(f, k, &lists->readers);
+    }
+    for (uint32_t i = 0; i < accesses->n; i++) {
+      dc_user_lists *lists = &f->scope.lists[accesses->v[i].root];
+      if (accesses->v[i].writes) join_users(f, k, &lists->writers);
+      if (accesses->v[i].reads) join_users(f, k, &lists->readers);
     }
   }
+  for (uint32_t k = 0; k < f->n; k++)
+    for (uint32_t i = 0; i < f->groups[k].accesses.n; i++) f->scope.lists[f->groups[k].accesses.v[i].root] = (dc_user_lists){0};
 }
 
 static void describe(fuser *f, uint32_t k, dc_nid node) { dc_group_describe(&f->scope, node, &f->groups[k]); }
@@ -64,14 +102,15 @@ static void build(fuser *f, const dc_scope *in) {
   f->order = DC_NEW_ARRAY(arena, uint32_t, in->n);
   f->depends = DC_NEW_ARRAY(arena, uint64_t, (size_t)f->words * in->n);
   f->above = DC_NEW_ARRAY(arena, uint64_t, (size_t)f->words * in->n);
+  f->hopeless = DC_NEW_ARRAY(arena, uint64_t, (size_t)f->words * in->n);
+  f->before = DC_NEW_ARRAY(arena, uint64_t, f->words);
+  f->after = DC_NEW_ARRAY(arena, uint32_t, in->n);
   for (uint32_t k = 0; k < in->n; k++) {
     f->order[k] = k;
     describe(f, k, in->v[k]);
     f->groups[k].fixed = is_fixed(f, in->v[k]);
-    for (uint32_t j = 0; j < k; j++)
-      if (dc_groups_depend(&f->groups[j], &f->groups[k])) set(row(f->depends, f, k), j);
   }
-  close_above(f);
+  find_dependences(f);
 }
 
 /* Is there a third node on a path from `early` to `late`? */
@@ -159,18 +198,39 @@ static void count_down(fuser *f, const dc_group *a, const dc_group *b) {
 
 /* The merged node stands between what b needs and what needs a. */
 static void reorder(fuser *f, uint32_t a, uint32_t b) {
-  uint32_t *after = DC_NEW_ARRAY(f->scope.arena, uint32_t, f->n), n_after = 0, n = 0, at = 0;
+  uint32_t n_after = 0, n = 0, at = 0;
   while (f->order[at] != a) at++;
   uint32_t from = at;
   for (n = from, at = from + 1; f->order[at] != b; at++) {
     uint32_t k = f->order[at];
-    if (has(row(f->above, f, k), a)) after[n_after++] = k;
+    if (has(row(f->above, f, k), a)) f->after[n_after++] = k;
     else f->order[n++] = k;
   }
   f->order[n++] = a;
-  for (uint32_t k = 0; k < n_after; k++) f->order[n++] = after[k];
+  for (uint32_t k = 0; k < n_after; k++) f->order[n++] = f->after[k];
   for (at++; at < f->n_order; at++) f->order[n++] = f->order[at];
   f->n_order = n;
+}
+
+/* In these rows the merged node a stands for b too. */
+static void rename_bit(fuser *f, uint64_t *rows, uint32_t a, uint32_t b) {
+  for (uint32_t k = 0; k < f->n; k++) {
+    uint64_t *bits = row(rows, f, k);
+    if (!has(bits, b)) continue;
+    clear(bits, b);
+    if (k != a) set(bits, a);
+  }
+}
+
+/* What a and b depend on, the merged node a does; and so does whatever depends on it. */
+static void join_dependences(fuser *f, uint32_t a, uint32_t b) {
+  add_bits(f, row(f->depends, f, a), row(f->depends, f, b));
+  add_bits(f, row(f->above, f, a), row(f->above, f, b));
+  clear(row(f->depends, f, a), a), clear(row(f->above, f, a), a);
+  rename_bit(f, f->depends, a, b);
+  rename_bit(f, f->above, a, b);
+  for (uint32_t k = 0; k < f->n; k++)
+    if (has(row(f->above, f, k), a)) add_bits(f, row(f->above, f, k), row(f->above, f, a));
 }
 
 static void merge(fuser *f, uint32_t a, uint32_t b, const dc_match *match) {
@@ -181,17 +241,9 @@ static void merge(fuser *f, uint32_t a, uint32_t b, const dc_match *match) {
   if (f->users) f->scope.counts->merged++;
   f->groups[b].node = 0;
   reorder(f, a, b);
-  for (uint32_t w = 0; w < f->words; w++) row(f->depends, f, a)[w] |= row(f->depends, f, b)[w];
-  clear(row(f->depends, f, a), a);
-  clear(row(f->depends, f, a), b);
-  for (uint32_t k = 0; k < f->n; k++) {
-    uint64_t *direct = row(f->depends, f, k);
-    if (!has(direct, b)) continue;
-    clear(direct, b);
-    if (k != a) set(direct, a);
-  }
-  close_above(f);
-  f->changed = true;
+  join_dependences(f, a, b);
+  memset(row(f->hopeless, f, a), 0, f->words * sizeof *f->hopeless);
+  for (uint32_t k = 0; k < f->n; k++) clear(row(f->hopeless, f, k), a);
 }
 
 /* ---- the search ---- */
@@ -203,30 +255,47 @@ typedef struct {
 
 static bool may_share(const dc_group *a, const dc_group *b) { return (a->reads | a->writes) & (b->reads | b->writes); }
 
+/* Has the node partners before it that are not known to be hopeless? */
+static bool has_candidates(const fuser *f, const uint64_t *direct, const uint64_t *hopeless) {
+  for (uint32_t w = 0; w < f->words; w++)
+    if (f->before[w] & ~hopeless[w] & (direct ? direct[w] : UINT64_MAX)) return true;
+  return false;
+}
+
+/* The best of the nodes before it.  A pair that does not go together is not looked at again before one of the two
+ * merges with a third: other merges change neither their loops, nor whether a buffer is theirs alone, nor a path
+ * through a third node. */
 static choice best_partner(fuser *f, uint32_t position, bool independent) {
   choice best = {0};
   uint32_t late = f->order[position];
+  const uint64_t *direct = independent ? NULL : row(f->depends, f, late);
+  uint64_t *hopeless = row(f->hopeless, f, late);
+  if (!has_candidates(f, direct, hopeless)) return best;
   for (uint32_t k = position; k-- > 0;) {
-    uint32_t early = f->order[k];
-    bool direct = has(row(f->depends, f, late), early);
-    if ((!direct && !independent) || !may_share(&f->groups[early], &f->groups[late])) continue;
+    uint32_t early = f->order[k], worth = 0;
     dc_match match;
-    uint32_t worth = dc_fuse_match(&f->scope, &f->groups[early], &f->groups[late], &match);
+    if (has(hopeless, early) || (direct && !has(direct, early))) continue;
+    if (may_share(&f->groups[early], &f->groups[late])) worth = dc_fuse_match(&f->scope, &f->groups[early], &f->groups[late], &match);
     if (worth > best.worth && !is_blocked(f, early, late)) best = (choice){early, worth, match};
+    if (!worth) set(hopeless, early);
   }
   return best;
 }
 
 /* Each node merges upwards while it finds a partner: producers first, then those that read the same. */
 static void sweep(fuser *f, bool independent) {
-  for (uint32_t position = 1; position < f->n_order; position++) {
+  memset(f->before, 0, f->words * sizeof *f->before);
+  for (uint32_t position = 0; position < f->n_order; position++) {
     uint32_t late = f->order[position];
     choice c = best_partner(f, position, independent);
-    if (!c.worth) continue;
+    if (!c.worth) {
+      set(f->before, late);
+      continue;
+    }
     merge(f, c.index, late, &c.match);
-    position = 0;
-    while (f->order[position] != c.index) position++;
-    position -= position > 0; /* look again at the merged node */
+    memset(f->before, 0, f->words * sizeof *f->before);
+    for (position = 0; f->order[position] != c.index; position++) set(f->before, f->order[position]);
+    position--; /* look again at the merged node */
   }
 }
 
@@ -262,23 +331,29 @@ static void fuse_body(const dc_fuse_scope *scope, dc_nid id) {
 }
 
 static dc_scope fuse_part(const dc_fuse_scope *scope, const dc_scope *in, dc_use_count *users) {
+  dc_arena arena = {0};
   fuser f = {.scope = *scope, .users = users};
-  for (uint32_t k = 0; k < in->n; k++) {
-    if (dc_node_at(scope->graph, in->v[k])->kind != DC_NODE_MAP) continue;
-    flatten(scope->graph, in->v[k]);
-    fuse_body(scope, in->v[k]);
-  }
+  f.scope.arena = &arena;
   build(&f, in);
   sweep(&f, false);
   sweep(&f, true);
   dc_scope out = {0};
   for (uint32_t k = 0; k < f.n_order; k++) dc_scope_push(scope->graph, &out, f.groups[f.order[k]].node);
+  dc_arena_free(&arena);
   return out;
 }
 
 /* Long scopes are fused in parts, to bound the time. */
 static dc_scope fuse_scope(const dc_fuse_scope *scope, dc_scope in, dc_use_count *users) {
   dc_scope out = {0};
+  uint32_t n_maps = 0;
+  for (uint32_t k = 0; k < in.n; k++) {
+    if (dc_node_at(scope->graph, in.v[k])->kind != DC_NODE_MAP) continue;
+    flatten(scope->graph, in.v[k]);
+    fuse_body(scope, in.v[k]);
+    n_maps++;
+  }
+  if (n_maps < 2) return in; /* only maps merge */
   for (uint32_t from = 0; from < in.n; from += MAX_SCOPE) {
     dc_scope part = {in.v + from, in.n - from < MAX_SCOPE ? in.n - from : MAX_SCOPE, 0};
     part = fuse_part(scope, &part, users);
@@ -325,11 +400,13 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena) {
 void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
   dc_arena arena = {0};
   dc_use_count *users = dc_fuse_count_users(graph, &arena);
-  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .users = users, .options = options, .counts = counts};
+  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .lists = DC_NEW_ARRAY(&arena, dc_user_lists, graph->containers.n), .users = users,
+                         .options = options, .counts = counts};
+  dc_site_table t = {.graph = graph, .arena = &arena};
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users), kept = {0};
     for (uint32_t k = 0; k < fused.n; k++) {
-      counts->forwarded += dc_fuse_contract(graph, fused.v[k], users, options->forward_only);
+      counts->forwarded += dc_fuse_contract(&t, fused.v[k], users, options->forward_only);
       if (!dc_fuse_is_empty(graph, fused.v[k])) dc_scope_push(graph, &kept, fused.v[k]);
     }
     graph->states.v[s].scope = kept;

@@ -32,16 +32,23 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena);
 /* What fuse_match.c looks at; one entry per node of a scope under fusion. */
 typedef struct {
   dc_nid node;
-  dc_accesses accesses;
+  dc_accesses accesses;   /* each kind once, whichever tasklet it stands in; ... */
+  uint32_t *times;        /* ... by access: how often */
   uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
   uint32_t n_tasklets;
   bool fixed;             /* stays as it is */
   bool heavy;             /* a contraction: more work than data, left to kernels of its own */
 } dc_group;
 
+/* By container: lists of nodes of the scope under fusion, empty between uses. */
+typedef struct {
+  uint32_t readers, writers;
+} dc_user_lists;
+
 typedef struct {
   dc_graph *graph;
   dc_arena *arena;        /* scratch */
+  dc_user_lists *lists;
   const dc_param *outer;  /* parameters of the enclosing maps */
   uint32_t n_outer;
   bool parallel_outside;  /* an enclosing map already gives the threads their work */
@@ -58,8 +65,6 @@ typedef struct {
 } dc_match;
 
 void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out);
-/* Is there a dependence, as far as whole containers tell? */
-bool dc_groups_depend(const dc_group *a, const dc_group *b);
 /* The loops that a and the later b can share; the worth of sharing them, 0 if it is not legal or does not pay. */
 uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_group *b, dc_match *out);
 
@@ -69,10 +74,15 @@ typedef struct {
   dc_graph *graph;
   dc_arena *arena;
   dc_accesses accesses;
+  DC_VEC(uint32_t) next;     /* by access: 1 + the next one to the same buffer, 0 at the end */
+  uint32_t *first;           /* by root: 1 + the first access, 0: none */
   uint32_t *order, *end;
   dc_nid *parent;
-  uint32_t n_nodes; /* of the graph when the table was built */
+  uint32_t n_nodes, n_containers; /* of the graph when the arrays were made */
 } dc_site_table;
+/* The accesses to one buffer, in program order. */
+#define DC_EACH_SITE(t, root, k) for (uint32_t k = (t)->first[root] - 1; k != UINT32_MAX; k = (t)->next.v[k] - 1)
+/* A table that is built again, with the same arena, keeps its memory: what it costs is what is under the nodes. */
 void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint32_t n, dc_site_table *out);
 static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid map) {
   return !map || (t->order[node] >= t->order[map] && t->order[node] < t->end[map]);
@@ -93,7 +103,7 @@ void dc_fuse_inline(dc_graph *graph, dc_scope *scope);
 /* The same for cheap values inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
 /* Forwards, shrinks and drops the temporaries of one top-level node. */
-uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users, bool forward_only); /* number of values forwarded */
+uint32_t dc_fuse_contract(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only); /* number of values forwarded */
 /* Cheaper forms of the values under a node (rewrite.c). */
 void dc_rewrite_node(dc_graph *graph, dc_nid node);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */

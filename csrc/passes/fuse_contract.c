@@ -11,18 +11,17 @@ enum { MAX_REGISTER_ELEMENTS = 512, MAX_SINGLE = 200, MAX_SHARED = 12 };
 
 typedef struct {
   dc_graph *graph;
-  dc_arena arena;
   dc_nid top;
   const dc_use_count *users;
-  dc_site_table t;
+  dc_site_table *t;
 } contraction;
 
-static const dc_access *at(const contraction *c, uint32_t k) { return &c->t.accesses.v[k]; }
+static const dc_access *at(const contraction *c, uint32_t k) { return &c->t->accesses.v[k]; }
 static dc_tasklet tasklet_of(const contraction *c, const dc_access *a) { return dc_node_at(c->graph, a->node)->tasklet; }
 static bool is_private(const contraction *c, dc_cid root) { return c->users[root].nodes == 1; }
 static bool is_tasklet(const contraction *c, const dc_access *a) { return dc_node_at(c->graph, a->node)->kind == DC_NODE_TASKLET; }
 
-static void rebuild(contraction *c) { dc_sites_build(c->graph, &c->arena, &c->top, 1, &c->t); }
+static void rebuild(contraction *c) { dc_sites_build(c->graph, c->t->arena, &c->top, 1, c->t); }
 
 /* Does a REDUCE map around this body have anything to reduce? */
 static bool accumulates(const contraction *c, const dc_scope *body) {
@@ -34,7 +33,7 @@ static bool accumulates(const contraction *c, const dc_scope *body) {
 }
 
 static void remove_node(contraction *c, dc_nid node) {
-  dc_nid parent = c->t.parent[node];
+  dc_nid parent = c->t->parent[node];
   if (!parent) return;
   dc_map *map = &dc_node_at(c->graph, parent)->map;
   dc_scope_remove(&map->body, node);
@@ -43,7 +42,7 @@ static void remove_node(contraction *c, dc_nid node) {
 }
 
 static bool in_reduce(const contraction *c, dc_nid node) {
-  for (dc_nid m = c->t.parent[node]; m; m = c->t.parent[m])
+  for (dc_nid m = c->t->parent[node]; m; m = c->t->parent[m])
     if (dc_node_at(c->graph, m)->map.schedule == DC_MAP_REDUCE) return true;
   return false;
 }
@@ -71,17 +70,17 @@ static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
  * the very element that it writes. */
 static const dc_access *plain_writer(const contraction *c, dc_cid root) {
   const dc_access *writer = NULL;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != root) continue;
     if (!is_tasklet(c, a) || (a->writes && (writer || a->reads || a->initialised || tasklet_of(c, a).guard))) return NULL;
     if (a->writes) writer = a;
   }
-  for (uint32_t k = 0; k < c->t.accesses.n && writer; k++) {
+  if (!writer) return NULL;
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != root || a == writer) continue;
-    if (a->element != writer->element || c->t.order[a->node] <= c->t.order[writer->node]) return NULL;
-    if (!dc_site_is_under(&c->t, a->node, c->t.parent[writer->node])) return NULL;
+    if (a == writer) continue;
+    if (a->element != writer->element || c->t->order[a->node] <= c->t->order[writer->node]) return NULL;
+    if (!dc_site_is_under(c->t, a->node, c->t->parent[writer->node])) return NULL;
   }
   return writer;
 }
@@ -93,13 +92,13 @@ typedef struct {
 
 static readers readers_of(const contraction *c, const dc_access *writer) {
   readers r = {0, 0, false};
-  dc_nid scope = c->t.parent[writer->node], previous = 0;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  dc_nid scope = c->t->parent[writer->node], previous = 0;
+  DC_EACH_SITE(c->t, writer->root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != writer->root || a == writer) continue;
+    if (a == writer) continue;
     dc_nid child = a->node;
-    while (c->t.parent[child] != scope) child = c->t.parent[child];
-    uint32_t until = child == a->node ? c->t.order[child] : c->t.end[child];
+    while (c->t->parent[child] != scope) child = c->t->parent[child];
+    uint32_t until = child == a->node ? c->t->order[child] : c->t->end[child];
     r.nested |= child != a->node;
     r.n += a->node != previous;
     r.last = until > r.last ? until : r.last;
@@ -123,13 +122,13 @@ static bool worth_forwarding(const contraction *c, dc_ex value, readers r) {
 
 static bool try_forward(contraction *c, dc_cid root) {
   const dc_access *w = plain_writer(c, root);
-  if (!w || !c->t.parent[w->node]) return false;
+  if (!w || !c->t->parent[w->node]) return false;
   dc_tasklet t = tasklet_of(c, w);
   readers r = readers_of(c, w);
-  if (!r.n || !worth_forwarding(c, t.value, r) || dc_sites_overwrite(&c->t, t.value, c->t.order[w->node], r.last)) return false;
+  if (!r.n || !worth_forwarding(c, t.value, r) || dc_sites_overwrite(c->t, t.value, c->t->order[w->node], r.last)) return false;
   forward f = {w->element, dc_ex_cast(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, t.value)};
-  for (uint32_t k = 0; k < c->t.accesses.n; k++)
-    if (at(c, k)->root == root && at(c, k) != w) dc_node_rewrite(c->graph, at(c, k)->node, forward_read, &f);
+  DC_EACH_SITE(c->t, root, k)
+    if (at(c, k) != w) dc_node_rewrite(c->graph, at(c, k)->node, forward_read, &f);
   remove_node(c, w->node);
   return true;
 }
@@ -137,12 +136,11 @@ static bool try_forward(contraction *c, dc_cid root) {
 /* ---- dead stores ---- */
 
 static bool try_drop(contraction *c, dc_cid root) {
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root == root && (!a->writes || !is_tasklet(c, a) || !c->t.parent[a->node])) return false;
+    if (!a->writes || !is_tasklet(c, a) || !c->t->parent[a->node]) return false;
   }
-  for (uint32_t k = 0; k < c->t.accesses.n; k++)
-    if (at(c, k)->root == root) remove_node(c, at(c, k)->node);
+  DC_EACH_SITE(c->t, root, k) remove_node(c, at(c, k)->node);
   return true;
 }
 
@@ -151,10 +149,10 @@ static bool try_drop(contraction *c, dc_cid root) {
 /* The next access to w's buffer after w itself; NULL if none follows in the same scope. */
 static const dc_access *next_access(const contraction *c, const dc_access *w) {
   const dc_access *next = NULL;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  DC_EACH_SITE(c->t, w->root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != w->root || c->t.order[a->node] <= c->t.order[w->node]) continue;
-    bool earlier = !next || c->t.order[a->node] < c->t.order[next->node];
+    if (c->t->order[a->node] <= c->t->order[w->node]) continue;
+    bool earlier = !next || c->t->order[a->node] < c->t->order[next->node];
     if (earlier || (a->node == next->node && a->writes)) next = a;
   }
   return next;
@@ -162,8 +160,8 @@ static const dc_access *next_access(const contraction *c, const dc_access *w) {
 
 /* Does the tasklet read the buffer that it writes? */
 static bool reads_own(const contraction *c, const dc_access *w) {
-  for (uint32_t k = 0; k < c->t.accesses.n; k++)
-    if (at(c, k)->node == w->node && at(c, k)->root == w->root && at(c, k) != w) return true;
+  DC_EACH_SITE(c->t, w->root, k)
+    if (at(c, k)->node == w->node && at(c, k) != w) return true;
   return false;
 }
 
@@ -175,7 +173,7 @@ static bool combine_updates(contraction *c, const dc_access *w, const dc_access 
   dc_tasklet p = tasklet_of(c, w), q = tasklet_of(c, next);
   dc_dtype type = (dc_dtype)dc_cont(c->graph, w->container)->dtype, wide = dc_dtype_compute(type);
   if (!q.wcr || p.guard || (p.wcr && (p.wcr != q.wcr || q.guard)) || type == DC_BOOL || reads_own(c, next)) return false;
-  if (dc_sites_overwrite(&c->t, p.value, c->t.order[w->node], c->t.order[next->node])) return false;
+  if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
   dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, p.value));
   dc_ex sum = dc_ex_prim2(pool, (dc_op)wcr_prim[q.wcr], a, dc_ex_cast(pool, wide, q.value));
   if (q.guard) sum = dc_ex_select(pool, q.guard, sum, a);
@@ -190,9 +188,9 @@ static bool replace_update(contraction *c, const dc_access *w, const dc_access *
   dc_pool *pool = &c->graph->pool;
   dc_tasklet p = tasklet_of(c, w), q = tasklet_of(c, next);
   if (p.guard || p.wcr || q.guard || q.wcr) return false;
-  if (dc_sites_overwrite(&c->t, p.value, c->t.order[w->node], c->t.order[next->node])) return false;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++)
-    if (at(c, k)->node == next->node && at(c, k)->root == w->root && at(c, k)->element != w->element) return false;
+  if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
+  DC_EACH_SITE(c->t, w->root, k)
+    if (at(c, k)->node == next->node && at(c, k)->element != w->element) return false;
   forward f = {w->element, dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value)};
   if (reads_own(c, next) && tree_size(pool, q.value, MAX_SINGLE) + tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
   dc_node_rewrite(c->graph, next->node, forward_read, &f);
@@ -204,7 +202,7 @@ static bool try_update(contraction *c, const dc_access *w) {
   if (!w->writes || !w->element || !is_tasklet(c, w) || in_reduce(c, w->node)) return false;
   const dc_access *next = next_access(c, w);
   if (!next || !next->writes || next->element != w->element || !is_tasklet(c, next)) return false;
-  if (c->t.parent[next->node] != c->t.parent[w->node] || !c->t.parent[w->node]) return false;
+  if (c->t->parent[next->node] != c->t->parent[w->node] || !c->t->parent[w->node]) return false;
   for (uint32_t d = 0; d < tasklet_of(c, w).rank; d++)
     if (dc_ex_uses_op(&c->graph->pool, tasklet_of(c, w).index[d], DC_EX_READ)) return false;
   return combine_updates(c, w, next) || replace_update(c, w, next);
@@ -215,11 +213,10 @@ static bool try_update(contraction *c, const dc_access *w) {
 static dc_nid home_of(const contraction *c, dc_cid root) {
   dc_nid home = 0;
   bool first = true;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != root) continue;
-    if (first) home = c->t.parent[a->node], first = false;
-    while (home && !dc_site_is_under(&c->t, a->node, home)) home = c->t.parent[home];
+    if (first) home = c->t->parent[a->node], first = false;
+    while (home && !dc_site_is_under(c->t, a->node, home)) home = c->t->parent[home];
   }
   return home;
 }
@@ -231,7 +228,7 @@ typedef struct {
 
 static void collect_around(const contraction *c, dc_nid home, around_params *out) {
   out->n = 0;
-  for (dc_nid m = home; m; m = c->t.parent[m]) {
+  for (dc_nid m = home; m; m = c->t->parent[m]) {
     dc_map map = dc_node_at(c->graph, m)->map;
     for (uint32_t k = 0; k < map.n_params; k++) out->v[out->n++] = map.params[k];
   }
@@ -241,8 +238,7 @@ static void collect_around(const contraction *c, dc_nid home, around_params *out
 static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_t d) {
   const dc_pool *pool = &c->graph->pool;
   dc_ex index = 0;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
-    if (at(c, k)->root != root) continue;
+  DC_EACH_SITE(c->t, root, k) {
     dc_ex here = dc_ex_arg(pool, at(c, k)->element, d);
     if (index && here != index) return false;
     index = here;
@@ -254,19 +250,18 @@ static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_
 
 /* The first access in each iteration of home writes the element, whatever happened before. */
 static bool starts_fresh(const contraction *c, dc_cid root, dc_nid home) {
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root != root) continue;
     if (!a->writes || a->reads || tasklet_of(c, a).guard) return false;
-    if (!a->initialised) return c->t.parent[a->node] == home;
-    dc_nid reduce = c->t.parent[a->node];
-    return c->t.parent[reduce] == home && dc_node_at(c->graph, reduce)->map.schedule == DC_MAP_REDUCE;
+    if (!a->initialised) return c->t->parent[a->node] == home;
+    dc_nid reduce = c->t->parent[a->node];
+    return c->t->parent[reduce] == home && dc_node_at(c->graph, reduce)->map.schedule == DC_MAP_REDUCE;
   }
   return false;
 }
 
 static bool carries_over(const contraction *c, dc_nid home) {
-  for (dc_nid m = home; m; m = c->t.parent[m]) {
+  for (dc_nid m = home; m; m = c->t->parent[m]) {
     uint8_t schedule = dc_node_at(c->graph, m)->map.schedule;
     if (schedule == DC_MAP_SEQUENTIAL || schedule == DC_MAP_SCATTER) return true;
   }
@@ -292,8 +287,8 @@ static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
 static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
   shrink s = {root, dropped};
   dc_node_rewrite(c->graph, c->top, shrink_read, &s);
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
-    if (at(c, k)->root != root || !at(c, k)->writes) continue;
+  DC_EACH_SITE(c->t, root, k) {
+    if (!at(c, k)->writes) continue;
     dc_tasklet *t = &dc_node_at(c->graph, at(c, k)->node)->tasklet;
     uint32_t n = 0;
     for (uint32_t d = 0; d < t->rank; d++)
@@ -342,7 +337,7 @@ static bool tells_apart(dc_pool *pool, dc_ex index, dc_param p) {
 /* The dimension that a sequential loop around all uses walks: an iteration meets only what it has written itself. */
 static bool is_step(const contraction *c, dc_cid root, dc_nid home, uint32_t d, dc_ex index) {
   bool stepped = false;
-  for (dc_nid m = home; m && !stepped; m = c->t.parent[m]) {
+  for (dc_nid m = home; m && !stepped; m = c->t->parent[m]) {
     const dc_map *map = &dc_node_at(c->graph, m)->map;
     stepped = map->schedule == DC_MAP_SEQUENTIAL && map->n_params == 1 && tells_apart(&c->graph->pool, index, map->params[0]);
   }
@@ -355,8 +350,7 @@ static bool try_slice(contraction *c, dc_cid root) {
   dc_nid home = home_of(c, root);
   dc_ex element = 0;
   if (!home || k->storage == DC_STORE_REGISTER || k->strides || k->known) return false;
-  for (uint32_t j = 0; j < c->t.accesses.n; j++) {
-    if (at(c, j)->root != root) continue;
+  DC_EACH_SITE(c->t, root, j) {
     if (at(c, j)->container != root || !at(c, j)->element) return false;
     element = at(c, j)->element;
   }
@@ -384,8 +378,9 @@ static bool keeps_to_part(const contraction *c, dc_cid root, dc_nid home, dc_tas
   for (uint32_t d = 0; d < store.rank; d++) {
     bool outer = false;
     for (uint32_t k = 0; k < around.n && !outer; k++) outer = dc_ex_uses_param(pool, store.index[d], around.v[k]);
-    for (uint32_t k = 0; k < c->t.accesses.n && outer; k++)
-      if (at(c, k)->root == root && dc_ex_arg(pool, at(c, k)->element, d) != store.index[d]) return false;
+    if (!outer) continue;
+    DC_EACH_SITE(c->t, root, k)
+      if (dc_ex_arg(pool, at(c, k)->element, d) != store.index[d]) return false;
   }
   return true;
 }
@@ -397,13 +392,13 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   if (t.guard || t.wcr || !same_shape(c->graph, root, store->container) || store->container != store->root) return false;
   dc_ex same = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, root, t.index, t.rank);
   dc_nid loop = store->node, home = home_of(c, root);
-  while (c->t.parent[loop] && c->t.parent[loop] != home) loop = c->t.parent[loop];
-  if (c->t.parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  while (c->t->parent[loop] && c->t->parent[loop] != home) loop = c->t->parent[loop];
+  if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
+  DC_EACH_SITE(c->t, store->root, k)
+    if (at(c, k) != store) return false;
+  DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
-    if (a->root == store->root && a != store) return false;
-    if (a->root != root) continue;
-    if (a->node == store->node ? a->element != same : c->t.order[a->node] >= c->t.order[loop]) return false;
+    if (a->node == store->node ? a->element != same : c->t->order[a->node] >= c->t->order[loop]) return false;
   }
   return true;
 }
@@ -424,14 +419,14 @@ static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
 /* Softmax's exponentials live where its result will be.  The result must have no other writer. */
 static bool try_share(contraction *c, dc_cid root) {
   if (dc_cont(c->graph, root)->storage == DC_STORE_REGISTER) return false;
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  for (uint32_t k = 0; k < c->t->accesses.n; k++) {
     const dc_access *a = at(c, k);
     bool alone = c->users[a->root].writers == 1;
     if (!a->writes || !is_tasklet(c, a) || a->root == root || !alone || !may_hold(c, root, a)) continue;
     rename r = {root, a->root};
     dc_node_rewrite(c->graph, c->top, rename_read, &r);
-    for (uint32_t j = 0; j < c->t.accesses.n; j++)
-      if (at(c, j)->root == root && at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = r.to;
+    DC_EACH_SITE(c->t, root, j)
+      if (at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = r.to;
     return true;
   }
   return false;
@@ -440,11 +435,11 @@ static bool try_share(contraction *c, dc_cid root) {
 /* ---- the order of attempts ---- */
 
 static bool try_recompute(contraction *c, dc_cid root) {
-  return dc_cont(c->graph, root)->storage == DC_STORE_HEAP && dc_fuse_recompute(&c->t, root);
+  return dc_cont(c->graph, root)->storage == DC_STORE_HEAP && dc_fuse_recompute(c->t, root);
 }
 
 static bool over_temporaries(contraction *c, bool (*attempt)(contraction *, dc_cid)) {
-  for (uint32_t k = 0; k < c->t.accesses.n; k++) {
+  for (uint32_t k = 0; k < c->t->accesses.n; k++) {
     dc_access a = *at(c, k);
     if (a.writes && a.container == a.root && a.element && is_private(c, a.root) && attempt(c, a.root)) {
       rebuild(c);
@@ -455,7 +450,7 @@ static bool over_temporaries(contraction *c, bool (*attempt)(contraction *, dc_c
 }
 
 static bool over_updates(contraction *c) {
-  for (uint32_t k = 0; k < c->t.accesses.n; k++)
+  for (uint32_t k = 0; k < c->t->accesses.n; k++)
     if (try_update(c, at(c, k))) {
       rebuild(c);
       return true;
@@ -463,10 +458,10 @@ static bool over_updates(contraction *c) {
   return false;
 }
 
-uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *users, bool forward_only) {
-  contraction c = {.graph = graph, .top = node, .users = users};
+uint32_t dc_fuse_contract(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only) {
+  contraction c = {.graph = t->graph, .top = node, .users = users, .t = t};
   uint32_t forwarded = 0;
-  if (dc_node_at(graph, node)->kind != DC_NODE_MAP) return 0;
+  if (dc_node_at(t->graph, node)->kind != DC_NODE_MAP) return 0;
   rebuild(&c);
   for (bool changed = true; changed;) {
     bool moved = over_temporaries(&c, try_forward);
@@ -474,6 +469,5 @@ uint32_t dc_fuse_contract(dc_graph *graph, dc_nid node, const dc_use_count *user
     changed = moved || (!forward_only && (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_scalar) ||
                                           over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array) || over_temporaries(&c, try_slice)));
   }
-  dc_arena_free(&c.arena);
   return forwarded;
 }

@@ -48,9 +48,8 @@ static dc_nid binder_of(const dc_site_table *t, dc_nid node, dc_param p) {
 static dc_nid common_map(const dc_site_table *t, dc_cid c) {
   dc_nid common = 0;
   bool first = true;
-  for (uint32_t k = 0; k < t->accesses.n; k++) {
+  DC_EACH_SITE(t, c, k) {
     const dc_access *a = &t->accesses.v[k];
-    if (a->root != c) continue;
     if (first) common = t->parent[a->node], first = false;
     while (common && !dc_site_is_under(t, a->node, common)) common = t->parent[common];
   }
@@ -59,9 +58,8 @@ static dc_nid common_map(const dc_site_table *t, dc_cid c) {
 
 static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
   const dc_access *writer = NULL;
-  for (uint32_t k = 0; k < t->accesses.n; k++) {
+  DC_EACH_SITE(t, c, k) {
     const dc_access *a = &t->accesses.v[k];
-    if (a->root != c) continue;
     if (a->container != c || !a->element) return NULL;
     if (!a->writes) continue;
     if (writer || a->reads || a->initialised) return NULL;
@@ -152,9 +150,9 @@ static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(
   policy p = choose(dc_value_cost_of(t->graph, f.value));
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;
-  for (uint32_t k = 0; k < t->accesses.n; k++) {
+  DC_EACH_SITE(t, c, k) {
     const dc_access *a = &t->accesses.v[k];
-    if (a->container != c || a->writes) continue;
+    if (a->writes) continue;
     bool good = a->node != f.writer && t->order[a->node] > t->order[f.writer] && fits(&t->graph->pool, &f, a->element) &&
                 (p == ALWAYS || reads_once(t, a, common)) && !(dirty && dirty[a->node]);
     if (!good) return false;
@@ -166,28 +164,29 @@ static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(
   }
   if (!n_reads || dc_sites_overwrite(t, f.value, t->order[f.writer], last)) return false;
   replacement r = {&f, false};
-  for (uint32_t k = 0; k < t->accesses.n; k++) {
+  DC_EACH_SITE(t, c, k) {
     const dc_access *a = &t->accesses.v[k];
-    if (a->container == c && !a->writes && dc_node_at(t->graph, a->node)->kind == DC_NODE_TASKLET) dc_node_rewrite(t->graph, a->node, replace, &r);
+    if (!a->writes && dc_node_at(t->graph, a->node)->kind == DC_NODE_TASKLET) dc_node_rewrite(t->graph, a->node, replace, &r);
   }
   return true;
 }
 
-static void remove_writer(const dc_site_table *t, dc_nid writer, dc_scope *scope) {
+/* The node that goes from the scope itself, if one does; 0 if not. */
+static dc_nid remove_writer(const dc_site_table *t, dc_nid writer) {
   dc_nid at = writer;
   while (t->parent[at]) {
     dc_nid map = t->parent[at];
     dc_scope_remove(&dc_node_at(t->graph, map)->map.body, at);
-    if (dc_node_at(t->graph, map)->map.body.n) return;
+    if (dc_node_at(t->graph, map)->map.body.n) return 0;
     at = map;
   }
-  if (scope) dc_scope_remove(scope, at);
+  return at;
 }
 
 /* A map whose range reads the container is no tasklet to rewrite. */
 static bool read_by_tasklets(const dc_site_table *t, dc_cid c) {
-  for (uint32_t k = 0; k < t->accesses.n; k++)
-    if (t->accesses.v[k].root == c && dc_node_at(t->graph, t->accesses.v[k].node)->kind != DC_NODE_TASKLET) return false;
+  DC_EACH_SITE(t, c, k)
+    if (dc_node_at(t->graph, t->accesses.v[k].node)->kind != DC_NODE_TASKLET) return false;
   return true;
 }
 
@@ -195,14 +194,13 @@ bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
   if (!read_by_tasklets(t, c)) return false;
   const dc_access *w = only_writer(t, c);
   if (!w || !inline_container(t, c, policy_of_recomputation, NULL)) return false;
-  remove_writer(t, w->node, NULL);
+  (void)remove_writer(t, w->node);
   return true;
 }
 
 static uint32_t count_tops(const dc_site_table *t, dc_cid root) {
   uint32_t n = 0, last = 0;
-  for (uint32_t k = 0; k < t->accesses.n; k++) {
-    if (t->accesses.v[k].root != root) continue;
+  DC_EACH_SITE(t, root, k) {
     dc_nid top = t->accesses.v[k].node;
     while (t->parent[top]) top = t->parent[top];
     n += t->order[top] != last, last = t->order[top];
@@ -210,23 +208,27 @@ static uint32_t count_tops(const dc_site_table *t, dc_cid root) {
   return n;
 }
 
-/* One round over all containers; nodes that changed wait for the next round, which sees them anew. */
+/* One round over all containers; nodes that changed wait for the next round, which sees them anew.  Of copies of
+ * copies each round takes every other one. */
 static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
   const dc_use_count *users = dc_fuse_count_users(graph, arena);
   dc_site_table t = {0};
-  bool changed = false;
   dc_sites_build(graph, arena, scope->v, scope->n, &t);
-  bool *dirty = DC_NEW_ARRAY(arena, bool, graph->nodes.n), *seen = DC_NEW_ARRAY(arena, bool, graph->containers.n);
+  bool *dirty = DC_NEW_ARRAY(arena, bool, graph->nodes.n), *seen = DC_NEW_ARRAY(arena, bool, graph->containers.n), *gone = DC_NEW_ARRAY(arena, bool, graph->nodes.n);
+  bool changed = false;
   for (uint32_t k = 0; k < t.accesses.n; k++) {
     dc_access w = t.accesses.v[k];
-    if (!w.writes || seen[w.container] || users[w.root].nodes != count_tops(&t, w.root)) continue;
+    if (!w.writes || seen[w.container]) continue;
     seen[w.container] = true;
-    if (!w.element || !read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, policy_of_copy, dirty)) continue;
-    for (uint32_t j = 0; j < t.accesses.n; j++)
-      if (t.accesses.v[j].container == w.container) dirty[t.accesses.v[j].node] = true;
-    remove_writer(&t, w.node, scope);
-    changed = true;
+    if (!w.element || users[w.root].nodes != count_tops(&t, w.root)) continue;
+    if (!read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, policy_of_copy, dirty)) continue;
+    DC_EACH_SITE(&t, w.root, j) dirty[t.accesses.v[j].node] = true;
+    gone[remove_writer(&t, w.node)] = changed = true;
   }
+  uint32_t kept = 0;
+  for (uint32_t k = 0; k < scope->n; k++)
+    if (!gone[scope->v[k]]) scope->v[kept++] = scope->v[k];
+  scope->n = kept;
   return changed;
 }
 

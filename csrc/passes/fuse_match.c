@@ -5,7 +5,7 @@
  * inside one iteration of the shared loop.  Whether it pays is a small table of rules on top. */
 #include "passes/fuse.h"
 
-enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24 };
+enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
 
 /* ---- description ---- */
 
@@ -65,9 +65,30 @@ static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool
   return heavy;
 }
 
+static bool are_equal(const dc_access *a, const dc_access *b) {
+  return a->container == b->container && a->element == b->element && a->reads == b->reads && a->writes == b->writes && a->initialised == b->initialised;
+}
+
+/* A value that all tasklets of a node read is one access, not one for each. */
+static void count_equal(dc_arena *arena, dc_group *g) {
+  uint32_t size = 4, n = 0;
+  while (size < 2 * g->accesses.n) size *= 2;
+  uint32_t *slots = DC_NEW_ARRAY(arena, uint32_t, size); /* 1 + access, 0: empty */
+  g->times = DC_NEW_ARRAY(arena, uint32_t, g->accesses.n);
+  for (uint32_t k = 0; k < g->accesses.n; k++) {
+    dc_access a = g->accesses.v[k];
+    uint32_t at = (a.container * 2654435769u ^ a.element * 2246822519u) >> 8 & (size - 1);
+    while (slots[at] && !are_equal(&g->accesses.v[slots[at] - 1], &a)) at = (at + 1) & (size - 1);
+    if (!slots[at]) g->accesses.v[n++] = a, slots[at] = n;
+    g->times[slots[at] - 1]++;
+  }
+  g->accesses.n = n;
+}
+
 void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
   *out = (dc_group){.node = node, .n_tasklets = count_tasklets(scope->graph, node)};
   dc_access_collect(scope->graph, scope->arena, node, scope->in_reduce, &out->accesses);
+  count_equal(scope->arena, out);
   for (uint32_t k = 0; k < out->accesses.n; k++) {
     const dc_access *a = &out->accesses.v[k];
     if (a->reads) out->reads |= bit_of(a->root);
@@ -76,14 +97,6 @@ void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
   param_stack params;
   params.n = 0;
   out->heavy = is_heavy(scope->graph, node, &params, false);
-}
-
-bool dc_groups_depend(const dc_group *a, const dc_group *b) {
-  if (!(a->writes & (b->reads | b->writes)) && !(a->reads & b->writes)) return false;
-  for (uint32_t i = 0; i < a->accesses.n; i++)
-    for (uint32_t j = 0; j < b->accesses.n; j++)
-      if (dc_access_conflicts(&a->accesses.v[i], &b->accesses.v[j])) return true;
-  return false;
 }
 
 /* ---- pairing ---- */
@@ -129,8 +142,9 @@ static void score_pairs(matcher *m) {
       for (uint32_t x = 0; x < m->a->accesses.n; x++)
         for (uint32_t y = 0; y < m->b->accesses.n; y++) {
           const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
-          if (a->root != b->root || m->score[i][j] > 1u << 20) continue;
-          if (same_place(m, a, b, p, q)) m->score[i][j] += dc_access_conflicts(a, b) ? 64 : 4;
+          if (a->root != b->root || m->score[i][j] > MAX_SCORE || !same_place(m, a, b, p, q)) continue;
+          uint64_t score = m->score[i][j] + (uint64_t)m->a->times[x] * m->b->times[y] * (dc_access_conflicts(a, b) ? 64 : 4);
+          m->score[i][j] = score > MAX_SCORE ? MAX_SCORE + 1 : (uint32_t)score;
         }
     }
 }
@@ -269,13 +283,19 @@ static bool used_only_here(const matcher *m, dc_cid root) {
   return m->scope->users[root].nodes <= (uint32_t)in_a + in_b;
 }
 
+/* Buffers of a, and those of b that are not a's, which nodes other than the two use as well. */
 static uint32_t count_buffers(const matcher *m) {
-  dc_cid seen[MAX_BUFFERS + 1];
+  dc_user_lists *marks = m->scope->lists;
   uint32_t n = 0;
-  for (uint32_t k = 0; k < m->a->accesses.n + m->b->accesses.n && n <= MAX_BUFFERS; k++) {
-    dc_cid root = k < m->a->accesses.n ? m->a->accesses.v[k].root : m->b->accesses.v[k - m->a->accesses.n].root;
-    if (dc_access_in_set(seen, n, root) || used_only_here(m, root)) continue;
-    seen[n++] = root;
+  for (uint32_t k = 0; k < m->a->accesses.n; k++) marks[m->a->accesses.v[k].root].readers = 1;
+  for (uint32_t k = 0; k < m->b->accesses.n; k++) marks[m->b->accesses.v[k].root].writers = 1;
+  for (int of_b = 0; of_b < 2; of_b++) {
+    const dc_accesses *accesses = of_b ? &m->b->accesses : &m->a->accesses;
+    for (uint32_t k = 0; k < accesses->n; k++) {
+      dc_user_lists *mark = &marks[accesses->v[k].root];
+      n += m->scope->users[accesses->v[k].root].nodes > mark->readers + mark->writers && mark->readers + mark->writers;
+      *mark = (dc_user_lists){0};
+    }
   }
   return n;
 }
@@ -333,6 +353,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   if (x->map.n_params > DC_MAX_MAP_PARAMS || y->map.n_params > DC_MAX_MAP_PARAMS) return 0;
   uint32_t score[DC_MAX_MAP_PARAMS][DC_MAX_MAP_PARAMS];
   matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map, .score = score};
+  if (!fits(&m)) return 0;
   bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
   bool reduces = (m.first.schedule == DC_MAP_REDUCE || m.first.schedule == DC_MAP_PARALLEL) &&
                  (m.second.schedule == DC_MAP_REDUCE || m.second.schedule == DC_MAP_PARALLEL);
@@ -343,7 +364,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   prune_all(&m, out);
   sort_pairs(&m, out);
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
-  if ((!m.depends && !m.shares) || !fits(&m)) return 0;
+  if (!m.depends && !m.shares) return 0;
   if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
   return plain ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }

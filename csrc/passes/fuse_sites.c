@@ -11,18 +11,31 @@ static void place(dc_site_table *t, dc_nid id, dc_nid parent, uint32_t *next) {
   t->end[id] = *next;
 }
 
+static void make_room(dc_site_table *t) {
+  uint32_t nodes = t->graph->nodes.n, containers = t->graph->containers.n;
+  if (t->n_nodes < nodes) {
+    t->order = DC_NEW_ARRAY(t->arena, uint32_t, nodes);
+    t->end = DC_NEW_ARRAY(t->arena, uint32_t, nodes);
+    t->parent = DC_NEW_ARRAY(t->arena, dc_nid, nodes);
+    t->n_nodes = nodes;
+  }
+  if (t->n_containers < containers) t->first = DC_NEW_ARRAY(t->arena, uint32_t, containers), t->n_containers = containers;
+}
+
 void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint32_t n, dc_site_table *t) {
   uint32_t next = 1;
-  if (!t->order || t->n_nodes < graph->nodes.n) {
-    t->order = DC_NEW_ARRAY(arena, uint32_t, graph->nodes.n);
-    t->end = DC_NEW_ARRAY(arena, uint32_t, graph->nodes.n);
-    t->parent = DC_NEW_ARRAY(arena, dc_nid, graph->nodes.n);
-  }
-  t->graph = graph, t->arena = arena, t->n_nodes = graph->nodes.n;
-  t->accesses.n = 0;
+  t->graph = graph, t->arena = arena;
+  for (uint32_t k = 0; k < t->accesses.n; k++) t->first[t->accesses.v[k].root] = 0;
+  make_room(t);
+  t->accesses.n = t->next.n = 0;
   for (uint32_t k = 0; k < n; k++) {
     place(t, nodes[k], 0, &next);
     dc_access_collect(graph, arena, nodes[k], false, &t->accesses);
+  }
+  while (t->next.n < t->accesses.n) DC_PUSH(arena, &t->next, 0);
+  for (uint32_t k = t->accesses.n; k-- > 0;) {
+    uint32_t *first = &t->first[t->accesses.v[k].root];
+    t->next.v[k] = *first, *first = k + 1;
   }
 }
 
@@ -45,10 +58,10 @@ static void look_for_writer(void *context, const dc_pool *pool, dc_ex e) {
   hazard *h = context;
   if (h->hit || dc_ex_node(pool, e)->op != DC_EX_READ) return;
   dc_cid root = dc_container_root(h->t->graph, dc_ex_node(pool, e)->ref);
-  for (uint32_t k = 0; k < h->t->accesses.n; k++) {
+  DC_EACH_SITE(h->t, root, k) {
     const dc_access *a = &h->t->accesses.v[k];
     uint32_t at = h->t->order[a->node];
-    if (a->writes && a->root == root && at > h->from && at < h->to) h->hit = true;
+    if (a->writes && at > h->from && at < h->to) h->hit = true;
   }
 }
 

@@ -16,6 +16,8 @@ DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
 /* Expands every library node for which keep(node) is false (keep NULL: all). */
 typedef bool (*dc_keep_fn)(void *context, const dc_graph *graph, dc_nid node);
 DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context);
+/* The same for one node, into a scope of the caller's. */
+DC_MUST_USE dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out);
 /* Fuses maps of a scope: equal domains and common prefixes, producers into consumers,
  * reductions with prologue and epilogue, several outputs per map; contracts temporaries
  * that no longer leave an iteration to registers. */

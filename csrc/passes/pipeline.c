@@ -6,10 +6,11 @@
 
 /* Every output gets a buffer of its own: an input, a constant or a repeated output is copied. */
 static void own_outputs(dc_graph *graph) {
+  bool *seen = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
   for (uint32_t k = 0; k < graph->outputs.n; k++) {
     dc_cid c = graph->outputs.v[k];
-    bool repeated = false;
-    for (uint32_t j = 0; j < k; j++) repeated |= graph->outputs.v[j] == c;
+    bool repeated = seen[c];
+    seen[c] = true;
     if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP) continue;
     dc_container source = *dc_cont(graph, c);
     dc_cid copy = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)source.dtype, source.rank, source.shape, DC_ROLE_TEMP);

@@ -81,9 +81,10 @@ static bool uses(const dc_graph *graph, dc_nid node, dc_cid root) {
   return dc_node_touches_one(graph, node, DC_USE_READ | DC_USE_WRITE, root);
 }
 
-static uint32_t first_user(const sink *s, const dc_scope *scope, uint32_t from) {
-  while (from < scope->n && !uses(s->graph, scope->v[from], s->container)) from++;
-  return from;
+static uint32_t first_user(const sink *s, const dc_scope *scope) {
+  uint32_t k = 0;
+  while (k < scope->n && !uses(s->graph, scope->v[k], s->container)) k++;
+  return k;
 }
 
 /* The first node that uses the container adds to all of it, or of the slice: then it may as well write it. */
@@ -110,7 +111,7 @@ static bool writes_instead(const sink *s, dc_nid user, uint32_t dim) {
 static void move(sink *s) {
   dc_graph *graph = s->graph;
   dc_map map = dc_node_at(graph, s->fill)->map, loop = dc_node_at(graph, s->loop)->map;
-  if (writes_instead(s, loop.body.v[first_user(s, &loop.body, 0)], s->dim)) return;
+  if (writes_instead(s, loop.body.v[first_user(s, &loop.body)], s->dim)) return;
   dc_param gone = dc_ex_node(&graph->pool, s->written.index[s->dim])->ref;
   dc_node_substitute(graph, s->fill, gone, s->at);
   uint32_t n = 0;
@@ -124,28 +125,54 @@ static void move(sink *s) {
 }
 
 /* Into the next node that uses the container, if that is a sequential loop or adds to all of it. */
-static bool try_sink(sink *s, const dc_scope *scope, uint32_t from) {
-  uint32_t k = first_user(s, scope, from + 1);
-  if (k == scope->n) return false;
-  if (writes_instead(s, scope->v[k], UINT32_MAX)) return true;
-  const dc_node *node = dc_node_at(s->graph, scope->v[k]);
+static bool try_sink(sink *s, dc_nid next) {
+  if (!next) return false;
+  if (writes_instead(s, next, UINT32_MAX)) return true;
+  const dc_node *node = dc_node_at(s->graph, next);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_SEQUENTIAL || node->map.n_params != 1) return false;
   dc_accesses accesses = {0};
-  s->loop = scope->v[k];
+  s->loop = next;
   dc_access_collect(s->graph, &s->arena, s->loop, false, &accesses);
   if (!find_slice(s, &accesses, node->map.params[0])) return false;
   if (dc_ex_node(&s->graph->pool, s->written.index[s->dim])->op != DC_EX_PARAM) return false;
   return move(s), true;
 }
 
+typedef struct {
+  const dc_graph *graph;
+  dc_nid *next, at; /* by buffer: the first node behind the one at hand that uses it */
+} user_walk;
+
+static void note_user(void *context, dc_cid c, dc_use use, dc_nid by) {
+  user_walk *w = context;
+  (void)use, (void)by;
+  w->next[dc_container_root(w->graph, c)] = w->at;
+}
+
+/* By node of the scope, if it fills a container: the next user of that; what sinks goes where its container is used. */
+static dc_nid *next_users(dc_graph *graph, dc_arena *arena, const dc_scope *scope) {
+  dc_nid *users = DC_NEW_ARRAY(arena, dc_nid, scope->n);
+  user_walk w = {.graph = graph, .next = DC_NEW_ARRAY(arena, dc_nid, graph->containers.n)};
+  for (uint32_t k = scope->n; k-- > 0;) {
+    sink s = {.graph = graph};
+    w.at = scope->v[k];
+    if (is_fill(&s, w.at)) users[k] = w.next[s.container];
+    dc_node_uses(graph, w.at, note_user, &w);
+  }
+  return users;
+}
+
 dc_status dc_pass_sink(dc_graph *graph) {
   for (uint32_t state = 0; state < graph->states.n; state++) {
+    dc_arena arena = {0};
     dc_scope before = graph->states.v[state].scope, after = {0};
+    const dc_nid *users = next_users(graph, &arena, &before);
     for (uint32_t k = 0; k < before.n; k++) {
       sink s = {.graph = graph};
-      if (!is_fill(&s, before.v[k]) || !try_sink(&s, &before, k)) dc_scope_push(graph, &after, before.v[k]);
+      if (!is_fill(&s, before.v[k]) || !try_sink(&s, users[k])) dc_scope_push(graph, &after, before.v[k]);
       dc_arena_free(&s.arena);
     }
+    dc_arena_free(&arena);
     graph->states.v[state].scope = after;
   }
   return DC_OK;

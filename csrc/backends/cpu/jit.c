@@ -24,12 +24,19 @@ typedef struct {
   dc_kernel_fn run;
 } known_kernel;
 
+/* Positions in a list by name, and so by hash. */
+typedef struct {
+  uint32_t *slots; /* 1 + position, 0: empty */
+  uint32_t n, size;
+} name_table;
+
 struct dc_jit {
   dc_arena arena;
   dc_cache cache;
   dc_compiler compiler;
   pthread_mutex_t lock; /* around what follows, and the arenas */
   DC_VEC(known_kernel) kernels;
+  name_table loaded; /* of kernels */
   DC_VEC(void *) modules;
   bool told; /* that there is no compiler */
 };
@@ -107,16 +114,32 @@ static int64_t run_tasks(task_fn task, const int64_t *v, int64_t n, int64_t part
 
 /* ---- loading ---- */
 
+/* Names stand at the start of the items of a list. */
+static uint32_t *slot_of(const name_table *t, const void *list, size_t item_bytes, const char *name) {
+  uint32_t at = (uint32_t)dc_hash_bytes(0, name, NAME_LENGTH) & (t->size - 1);
+  while (t->slots[at] && strcmp((const char *)list + (t->slots[at] - 1) * item_bytes, name)) at = (at + 1) & (t->size - 1);
+  return &t->slots[at];
+}
+
+/* Enters the last item of the list, whose name is new. */
+static void enter_name(dc_arena *arena, name_table *t, const void *list, size_t item_bytes) {
+  if (2 * ++t->n > t->size) {
+    t->size = t->size ? 2 * t->size : 64;
+    t->slots = DC_NEW_ARRAY(arena, uint32_t, t->size);
+    for (uint32_t k = 0; k + 1 < t->n; k++) *slot_of(t, list, item_bytes, (const char *)list + k * item_bytes) = k + 1;
+  }
+  *slot_of(t, list, item_bytes, (const char *)list + (t->n - 1) * item_bytes) = t->n;
+}
+
 static dc_kernel_fn find_kernel(const dc_jit *jit, const char *name) {
-  for (uint32_t k = 0; k < jit->kernels.n; k++)
-    if (strcmp(jit->kernels.v[k].name, name) == 0) return jit->kernels.v[k].run;
-  return NULL;
+  uint32_t k = jit->loaded.size ? *slot_of(&jit->loaded, jit->kernels.v, sizeof *jit->kernels.v, name) : 0;
+  return k ? jit->kernels.v[k - 1].run : NULL;
 }
 
 typedef struct {
-  dc_text text;
   char name[NAME_LENGTH + 1];
-  uint32_t file;
+  dc_text text;
+  uint32_t file, next; /* next: 1 + the next kernel of that file, 0 at the end */
 } source;
 
 typedef struct {
@@ -124,7 +147,7 @@ typedef struct {
   char name[40]; /* in the cache */
   const char *c_path, *object_path, *message_path, *path;
   pid_t child;
-  uint32_t n;
+  uint32_t first; /* 1 + its first kernel */
 } source_file;
 
 typedef struct {
@@ -133,6 +156,8 @@ typedef struct {
   uint32_t n_sources;
   source_file *files;
   uint32_t n_files;
+  dc_arena arena;
+  name_table known; /* of sources */
 } batch;
 
 /* Opens a module and enters the kernels of file f. */
@@ -145,14 +170,15 @@ static dc_status load(batch *b, uint32_t f) {
   pthread_mutex_lock(&jit->lock);
   DC_PUSH(&jit->arena, &jit->modules, module);
   bool complete = run != NULL;
-  for (uint32_t k = 0; k < b->n_sources && complete; k++) {
-    if (b->sources[k].file != f) continue;
+  for (uint32_t k = b->files[f].first; k && complete; k = b->sources[k - 1].next) {
     known_kernel kernel = {.run = NULL};
-    memcpy(kernel.name, b->sources[k].name, sizeof kernel.name);
+    memcpy(kernel.name, b->sources[k - 1].name, sizeof kernel.name);
     void *symbol = dlsym(module, kernel.name);
     memcpy(&kernel.run, &symbol, sizeof symbol);
     complete = symbol != NULL;
-    if (complete && !find_kernel(jit, kernel.name)) DC_PUSH(&jit->arena, &jit->kernels, kernel);
+    if (!complete || find_kernel(jit, kernel.name)) continue;
+    DC_PUSH(&jit->arena, &jit->kernels, kernel);
+    enter_name(&jit->arena, &jit->loaded, jit->kernels.v, sizeof kernel);
   }
   pthread_mutex_unlock(&jit->lock);
   return complete ? DC_OK : dc_error(DC_ERR_COMPILE, "a compiled module lacks its kernels");
@@ -240,11 +266,28 @@ static dc_status emit_all(batch *b, const dc_graph *graph, const dc_nid *nodes, 
     pthread_mutex_lock(&b->jit->lock);
     bool known = find_kernel(b->jit, s.name) != NULL;
     pthread_mutex_unlock(&b->jit->lock);
-    for (uint32_t j = 0; j < b->n_sources && !known; j++) known = strcmp(b->sources[j].name, s.name) == 0;
-    if (known) dc_text_free(&s.text);
-    else b->sources[b->n_sources++] = s;
+    known = known || (b->known.size && *slot_of(&b->known, b->sources, sizeof s, s.name));
+    if (known) {
+      dc_text_free(&s.text);
+      continue;
+    }
+    b->sources[b->n_sources++] = s;
+    enter_name(&b->arena, &b->known, b->sources, sizeof s);
   }
   return DC_OK;
+}
+
+/* The shorter of two files comes first, of equal ones that of the lower number. */
+static bool is_before(const dc_text *parts, uint32_t a, uint32_t b) { return parts[a].n != parts[b].n ? parts[a].n < parts[b].n : a < b; }
+
+/* The file on top of the heap has grown: it sinks to its place. */
+static void sink_top(uint32_t *heap, uint32_t n, const dc_text *parts) {
+  for (uint32_t at = 0, below; (below = 2 * at + 1) < n; at = below) {
+    if (below + 1 < n && is_before(parts, heap[below + 1], heap[below])) below++;
+    if (!is_before(parts, heap[below], heap[at])) return;
+    uint32_t swap = heap[at];
+    heap[at] = heap[below], heap[below] = swap;
+  }
 }
 
 /* Deals the kernels to files, each to the shortest so far. */
@@ -257,12 +300,16 @@ static void deal(batch *b) {
   if (!b->files) abort();
   dc_text *parts = calloc(n ? n : 1, sizeof *parts);
   if (!parts) abort();
+  uint32_t *heap = DC_NEW_ARRAY(&b->arena, uint32_t, n);
+  for (uint32_t f = 0; f < n; f++) heap[f] = f;
   for (uint32_t k = 0; k < b->n_sources; k++) {
-    uint32_t least = 0;
-    for (uint32_t f = 1; f < n; f++)
-      if (parts[f].n < parts[least].n) least = f;
-    b->sources[k].file = least;
-    dc_text_puts(&parts[least], b->sources[k].text.s);
+    b->sources[k].file = heap[0];
+    dc_text_puts(&parts[heap[0]], b->sources[k].text.s);
+    sink_top(heap, n, parts);
+  }
+  for (uint32_t k = b->n_sources; k-- > 0;) {
+    source_file *file = &b->files[b->sources[k].file];
+    b->sources[k].next = file->first, file->first = k + 1;
   }
   for (uint32_t f = 0; f < n; f++) {
     dc_cpu_library(parts[f].s, &b->files[f].text);
@@ -333,6 +380,7 @@ dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes
   for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);
   free(b.sources);
   free(b.files);
+  dc_arena_free(&b.arena);
   free(names);
   return status;
 }
