@@ -78,7 +78,7 @@ static void report(const fuzzer *f, const dc_graph *before, const char *what, co
   }
   int state = 1;
   bool reduced = child > 0 && waitpid(child, &state, 0) == child && state == 0;
-  if (!reduced) dc_graph_print(before, &text), write_file(path.s, text.s);
+  if (!reduced || getenv("FUZZ_WHOLE")) text.n = 0, dc_text_printf(&text, "agree: %s\n", what), dc_graph_print(before, &text), write_file(path.s, text.s);
   printf("fuzz: seed %llu: %s graph, %s: %s; %s in %s\n", (unsigned long long)f->p->seed, side, what, why, reduced ? "reduced" : "not reduced", path.s);
   fflush(stdout);
   f->p->failures++;
