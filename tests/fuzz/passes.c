@@ -194,12 +194,16 @@ static void check_side(const trial *t, int side) {
   dc_graph_destroy(g);
 }
 
-static dc_status make_graphs(trial *t, uint64_t seed) {
-  dc_graph *g = fuzz_generate(t->f->session.ops, seed);
+/* Takes the graph. */
+static dc_status make_graphs(trial *t, dc_graph *g) {
   dc_name wrt[256];
+  uint64_t seed = t->seed;
   uint32_t n = 0;
-  for (uint32_t k = 0; k < g->inputs.n && n < 256; k++)
-    if (dc_cont(g, g->inputs.v[k])->dtype != DC_I64) wrt[n++] = dc_cont(g, g->inputs.v[k])->name;
+  for (dc_cid c = 1; c < g->containers.n && n < 256; c++) {
+    const dc_container *k = dc_cont(g, c);
+    bool real = k->dtype == DC_F32 || k->dtype == DC_F64;
+    if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
+  }
   dc_scheduled made;
   dc_pipeline pipeline = {.ops = t->f->session.ops, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15, .wrt = wrt, .n_wrt = n,
                           .post_autodiff = keep_first, .hook_context = t, .plain = true};
@@ -209,12 +213,13 @@ static dc_status make_graphs(trial *t, uint64_t seed) {
   return DC_OK;
 }
 
-static void try_seed(const fuzzer *f, uint64_t seed) {
+/* Takes the graph. */
+static void try_graph(const fuzzer *f, uint64_t seed, dc_graph *g) {
   trial t = {.f = f, .seed = seed};
   f->p->seed = seed, f->p->graphs++;
-  strcpy(f->p->doing, "making the graph");
+  strcpy(f->p->doing, "differentiating the graph");
   choose_sets(&t, seed);
-  dc_status status = make_graphs(&t, seed);
+  dc_status status = make_graphs(&t, g);
   if (status) f->p->refused++;
   if (status && getenv("FUZZ_VERBOSE")) printf("seed %llu: %s\n", (unsigned long long)seed, dc_status_text(status));
   strcpy(f->p->doing, "interpreting the graph");
@@ -232,7 +237,8 @@ static void try_seed(const fuzzer *f, uint64_t seed) {
 static void work(fuzzer *f, uint64_t from, uint64_t end, uint64_t step) {
   for (uint64_t seed = from; seed < end; seed += step) {
     alarm(SECONDS);
-    try_seed(f, seed);
+    f->p->seed = seed;
+    try_graph(f, seed, fuzz_generate(f->session.ops, seed));
     alarm(0);
   }
   dc_session_destroy(&f->session);
@@ -272,11 +278,27 @@ static void supervise(fuzzer *f, uint64_t first, uint64_t end, uint32_t jobs) {
   exit(sum.failures != 0);
 }
 
+/* Graphs of operators from files, as seeds 0, 1, ... */
+static void try_text(fuzzer *f, const char *path, uint64_t seed) {
+  char *text = calloc(1, 1 << 22);
+  FILE *in = fopen(path, "rb");
+  dc_graph *g = NULL;
+  if (!in || !fread(text, 1, (1 << 22) - 1, in)) must(dc_error(DC_ERR_VALUE, "cannot read '%s'", path));
+  fclose(in);
+  must(dc_graph_parse(text, &g));
+  free(text);
+  f->p = &(progress){.seed = seed};
+  try_graph(f, seed, g);
+  printf("%s: compared %llu; failures %llu\n", path, (unsigned long long)f->p->compared, (unsigned long long)f->p->failures);
+  fflush(stdout);
+}
+
 int main(int argc, char **argv) {
   fuzzer f = {.compile_every = 0, .folder = "fuzz-found"};
   uint64_t graphs = 1000, seed = 1, jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
   setenv("DCML_NATIVE", "none", 1);
-  for (int k = 1; k + 1 < argc; k += 2) {
+  for (int k = 1; k + 1 < argc; k++) {
+    if (argv[k][0] != '-') continue;
     uint64_t value = strtoull(argv[k + 1], NULL, 10);
     if (strcmp(argv[k], "-graphs") == 0) graphs = value;
     else if (strcmp(argv[k], "-seed") == 0) seed = value;
@@ -286,5 +308,9 @@ int main(int argc, char **argv) {
   }
   if (jobs < 1 || jobs > MAX_JOBS) jobs = 1;
   must(dc_session_create(NULL, &f.session));
+  for (int k = 1; k < argc; k++) {
+    if (argv[k][0] == '-') k++;
+    else for (uint64_t j = 0; j < FUZZ_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;
+  }
   supervise(&f, seed, seed + graphs, (uint32_t)jobs);
 }
