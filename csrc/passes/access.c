@@ -96,6 +96,12 @@ bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *se
   return s.other;
 }
 
+bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && begin == 0 && dc_ex_is_int(pool, range.step, &step) && step == 1 && range.end == extent;
+}
+
 /* ---- proofs ---- */
 
 bool dc_access_conflicts(const dc_access *a, const dc_access *b) { return a->root == b->root && (a->writes || b->writes); }

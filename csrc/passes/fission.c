@@ -68,6 +68,8 @@ static bool may_leave(fission *f, uint32_t k) {
 static bool runs_backwards(fission *f, uint32_t k) {
   dc_pool *pool = &f->graph->pool;
   bool down = false;
+  int64_t one;
+  if (!dc_ex_is_int(pool, pool->params.v[f->time].step, &one) || one != 1) return false; /* turned round it would meet others */
   for (uint32_t i = 0; i < f->here[k].n; i++) {
     dc_ex element = f->here[k].v[i].element, by, rest;
     for (uint32_t d = 0; element && d < dc_ex_node(pool, element)->nargs; d++) {

@@ -313,10 +313,12 @@ static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
   dc_nid home = home_of(c, root);
   int64_t elements = 1, extent;
   if (!home || k->storage == DC_STORE_REGISTER) return false;
-  if (carries_over(c, home) && !starts_fresh(c, root, home)) return false;
+  bool carried = carries_over(c, home);
+  if (carried && !starts_fresh(c, root, home)) return false;
   for (uint32_t d = 0; d < k->rank; d++) {
     dropped[d] = is_fixed_dim(c, root, home, d);
     if (dropped[d]) continue;
+    if (carried) return false; /* only one element is known to be written anew */
     if (!dc_ex_is_int(&c->graph->pool, k->shape[d], &extent) || extent > limit) return false;
     elements *= extent;
     if (elements > limit) return false;

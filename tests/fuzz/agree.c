@@ -129,6 +129,48 @@ void fuzz_values_free(fuzz_values *v) {
   *v = (fuzz_values){0};
 }
 
+/* ---- registers ---- */
+
+/* The innermost map that holds all uses of a register; reductions set what they combine into, so that none is entered. */
+static dc_nid home_of(const dc_graph *g, const dc_scope *scope, dc_nid around, dc_cid c) {
+  dc_nid only = 0;
+  for (uint32_t k = 0; k < scope->n; k++) {
+    if (!dc_node_touches_one(g, scope->v[k], DC_USE_READ | DC_USE_WRITE, c)) continue;
+    if (only) return around;
+    only = scope->v[k];
+  }
+  const dc_node *node = only ? dc_node_at(g, only) : NULL;
+  return node && node->kind == DC_NODE_MAP && node->map.schedule != DC_MAP_REDUCE ? home_of(g, &node->map.body, only, c) : around;
+}
+
+static dc_nid spoil(dc_graph *g, dc_cid c) {
+  dc_container k = *dc_cont(g, c);
+  dc_param params[8];
+  dc_ex index[8], zero = dc_ex_int(&g->pool, 0);
+  for (uint32_t d = 0; d < k.rank; d++) {
+    params[d] = dc_param_new(&g->pool, "x", zero, k.shape[d], 0);
+    index[d] = dc_ex_par(&g->pool, params[d]);
+  }
+  bool real = k.dtype == DC_F32 || k.dtype == DC_F64;
+  dc_nid tasklet = dc_node_tasklet(g, c, DC_WCR_NONE, index, k.rank, 0, dc_ex_const(&g->pool, (dc_dtype)k.dtype, real ? (double)NAN : 77));
+  return dc_node_wrap(g, DC_MAP_PARALLEL, params, k.rank, tasklet);
+}
+
+/* A register lives for one iteration; the interpreter keeps it in memory, so each iteration begins by spoiling it. */
+static void spoil_registers(dc_graph *g) {
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    if (dc_cont(g, c)->storage != DC_STORE_REGISTER || dc_cont(g, c)->rank > 8) continue;
+    for (uint32_t s = 0; s < g->states.n; s++) {
+      dc_nid home = home_of(g, &g->states.v[s].scope, 0, c);
+      if (!home) continue;
+      dc_scope body = {0}, rest = dc_node_at(g, home)->map.body;
+      dc_scope_push(g, &body, spoil(g, c));
+      for (uint32_t k = 0; k < rest.n; k++) dc_scope_push(g, &body, rest.v[k]);
+      dc_node_at(g, home)->map.body = body;
+    }
+  }
+}
+
 /* ---- running ---- */
 
 dc_status fuzz_interpret(dc_ops *ops, const dc_graph *graph, const int64_t *symbols, uint64_t seed, const fuzz_values *given, fuzz_values *out) {
@@ -136,6 +178,7 @@ dc_status fuzz_interpret(dc_ops *ops, const dc_graph *graph, const int64_t *symb
   dc_graph *g = out->graph;
   memcpy(out->symbols, symbols, sizeof out->symbols);
   DC_TRY(dc_pass_expand(ops, g, NULL, NULL));
+  spoil_registers(g);
   make_buffers(out, seed, given);
   make_views(out);
   for (uint32_t s = 0; s < g->states.n; s++)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,7 +76,7 @@ fuzz_verdict fuzz_try_apart(const dc_target *target, const dc_graph *graph, cons
     dc_text why = {0};
     for (int k = 1; k < 32; k++) signal(k, SIG_DFL);
     if (!freopen("/dev/null", "w", stderr)) _exit(FUZZ_USELESS);
-    alarm(20);
+    setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = 10}}, NULL);
     _exit(fuzz_try(target, graph, what, &why));
   }
   if (child < 0 || waitpid(child, &state, 0) != child) return FUZZ_USELESS;
