@@ -1,7 +1,9 @@
 /* Accesses and the proofs about them.
  *
  * The one lemma: if  f = Q*p + r  and  g = Q*q + s  with |r - s| < Q, then f = g forces p = q.
- * With Q = 1 it covers plain indices, with Q > 1 the digits of flattened and grouped ones. */
+ * With Q = 1 it covers plain indices, with Q > 1 the digits of flattened and grouped ones.  Q may be a symbol only where
+ * its minimum is 1; two symbols may be equal or not, neither is counted on.  Parameters are taken to be inside their
+ * ranges: of a loop that does not run everything is proven, and nothing is done. */
 #include "passes/access.h"
 
 /* ---- collection ---- */

@@ -18,7 +18,8 @@ typedef struct {
   uint32_t n;
 } fission;
 
-/* Equal elements are touched in the same iteration only. */
+/* Equal elements are touched in the same iteration only.  Symbols: see access.c; a loop of no steps leaves nothing
+ * undone, as what moves runs over the same range. */
 static bool in_step(fission *f, const dc_access *a, const dc_access *b) {
   dc_param_pair pair = {f->time, f->other_time};
   return !dc_access_conflicts(a, b) || dc_access_disjoint(f->graph, a, b) || dc_access_forces_equal(f->graph, a, b, &pair, NULL, 0);

@@ -20,7 +20,8 @@ typedef struct {
 
 /* ---- what fills ---- */
 
-/* One unguarded write of every element in the order of the parameters. */
+/* One unguarded write of every element in the order of the parameters.  Symbols: every element, because ranges and
+ * extents are the same expressions; with an extent of 0 there is none. */
 static bool is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip) {
   const dc_pool *pool = &graph->pool;
   uint32_t seen = 0;
