@@ -12,12 +12,14 @@ LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
 TORCH ?= torch==2.13.0
 SANITIZERS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation
 MUTANTS ?= 20000
+GRAPHS ?= 10000
+COMPILE ?= 500
 SEED ?= 1
 .SECONDARY:
 .DEFAULT_GOAL := help
 
 help:    ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 # ---- for users ----
 
@@ -27,6 +29,8 @@ demo: setup            ## train the digits network beside PyTorch; writes digits
 test: setup            ## run every test, C and Python
 	$(MAKE) ctest
 	$(MAKE) fuzz MUTANTS=5000
+	$(MAKE) fuzz-passes GRAPHS=4000
+	$(MAKE) fuzz-passes SANITIZE=1 GRAPHS=200 COMPILE=0
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 bench: setup           ## measure against PyTorch, interleaved, and print ratios
 	$(PYTHON) bench/run.py
@@ -46,6 +50,10 @@ fuzz:                  ## mutants of the ONNX backend cases, under the sanitizer
 	$(MAKE) fuzzed OUT=build/fuzz CFLAGS="$(SANITIZERS) -fsanitize-coverage=trace-pc"
 fuzzed: $(OUT)/fuzz_onnx build/fuzz/seeds/.ready
 	$(OUT)/fuzz_onnx -mutants $(MUTANTS) -seed $(SEED) build/fuzz/seeds
+fuzz-passes:           ## random graphs after each pass against the interpreter; GRAPHS=n SEED=n COMPILE=k (every k-th), SANITIZE=1
+	$(MAKE) passes-fuzzed $(if $(SANITIZE),OUT=build/asan CFLAGS="$(SANITIZERS)")
+passes-fuzzed: $(OUT)/fuzz_passes
+	$(OUT)/fuzz_passes -graphs $(GRAPHS) -seed $(SEED) -compile $(COMPILE) -folder build/fuzz-passes
 check: lib ctest       ## what to run before a commit
 	$(PYTHON) -m pytest -q tests/test_layers.py
 clean:                 ## remove everything that was built
@@ -66,12 +74,15 @@ $(OUT)/%.o: %.c | $(OUT)/gen/ops_text.h $(OUT)/gen/onnx.pb-c.h
 	$(CC) $(WARN) $(CFLAGS) -fPIC -fopenmp -Icsrc -I$(OUT)/gen -MMD -c $< -o $@
 $(OUT)/csrc/ops/table.o: $(OUT)/gen/ops_text.h
 $(OUT)/test_%: tests/c/test_%.c $(OUT)/libdcml.a
-	$(CC) $(WARN) $(CFLAGS) -Icsrc -I$(OUT)/gen $< $(OUT)/libdcml.a $(LDLIBS) -o $@
+	$(CC) $(WARN) $(CFLAGS) -Icsrc -Itests -Itests/c -I$(OUT)/gen $(filter %.c,$^) $(OUT)/libdcml.a $(LDLIBS) -o $@
+$(OUT)/test_passes: tests/fuzz/agree.c tests/fuzz/reduce.c
 $(OUT)/fuzz_onnx: tests/fuzz/main.c tests/fuzz/target.c tests/fuzz/target.h $(OUT)/libdcml.a
 	$(CC) $(WARN) $(CFLAGS) -Icsrc -Itests -I$(OUT)/gen $(filter %.c %.a,$^) $(LDLIBS) -o $@
+$(OUT)/fuzz_passes: $(addprefix tests/fuzz/,passes.c generate.c build.c agree.c reduce.c) $(wildcard tests/fuzz/*.h) tests/c/graph_run.h $(OUT)/libdcml.a
+	$(CC) $(WARN) $(CFLAGS) -Icsrc -Itests -Itests/c -I$(OUT)/gen $(filter %.c %.a,$^) $(LDLIBS) -o $@
 build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup demo test bench lib ctest asan fuzz fuzzed check clean
+.PHONY: help setup demo test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

@@ -2,7 +2,8 @@
  *
  * A lower bound of  c0 + sum ci * ti  replaces each parameter by its first or last value,
  * whichever is smaller in that term; what is left is a polynomial over symbols, bounded by
- * the symbols' minima.  Everything is conservative: "no" means "not proven". */
+ * the symbols' minima, which are 0 unless the graph says more; nothing bounds a symbol from above or relates two of
+ * them.  Ranges are taken to have an iteration.  Everything is conservative: "no" means "not proven". */
 #include "expr/expr.h"
 
 enum { MAX_DEPTH = 8 };

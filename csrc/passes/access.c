@@ -1,7 +1,9 @@
 /* Accesses and the proofs about them.
  *
  * The one lemma: if  f = Q*p + r  and  g = Q*q + s  with |r - s| < Q, then f = g forces p = q.
- * With Q = 1 it covers plain indices, with Q > 1 the digits of flattened and grouped ones. */
+ * With Q = 1 it covers plain indices, with Q > 1 the digits of flattened and grouped ones.  Q may be a symbol only where
+ * its minimum is 1; two symbols may be equal or not, neither is counted on.  Parameters are taken to be inside their
+ * ranges: of a loop that does not run everything is proven, and nothing is done. */
 #include "passes/access.h"
 
 /* ---- collection ---- */
@@ -87,6 +89,12 @@ bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *se
   param_search s = {set, n, false};
   if (e) dc_ex_walk(pool, e, look_at_param, &s);
   return s.other;
+}
+
+bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && begin == 0 && dc_ex_is_int(pool, range.step, &step) && step == 1 && range.end == extent;
 }
 
 /* ---- proofs ---- */

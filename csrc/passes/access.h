@@ -34,6 +34,9 @@ bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access
 
 /* Does e use a parameter that is not in the set? */
 bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *set, uint32_t n);
+/* Does p take each value from 0 to extent - 1?  Extents are equal if they are the same expression: symbols of two
+ * names may have one value, but none may be counted on. */
+bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent);
 bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
 
 #endif

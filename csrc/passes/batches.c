@@ -65,7 +65,8 @@ static uint32_t loops_in(const dc_graph *graph, dc_nid id) {
   return deepest + (node->map.n_params ? node->map.n_params : 1);
 }
 
-/* A constant range from 0 of two blocks and more, or one that may be. */
+/* A constant range from 0 of two blocks and more, or one that may be.  Symbols: a symbolic one may be shorter than a
+ * block, or empty: the last block ends with it. */
 static bool is_long(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
   int64_t begin, end, step;

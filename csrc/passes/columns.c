@@ -47,7 +47,8 @@ static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint3
   return false;
 }
 
-/* The column moves dimension *dim alone, and the terms of the sum the last one. */
+/* The column moves dimension *dim alone, and the terms of the sum the last one.  Symbols: the copy has every element,
+ * read or not, so that no extent matters; an unknown number of rows counts as many. */
 static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *dim) {
   dc_pool *pool = &s->graph->pool;
   uint32_t rank = dc_ex_node(pool, read)->nargs, found = 0;

@@ -17,6 +17,28 @@ dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scop
   return status;
 }
 
+/* ---- loops without iterations ---- */
+
+static bool never_runs(dc_graph *graph, const dc_map *map) {
+  bool empty = map->body.n == 0;
+  for (uint32_t k = 0; k < map->n_params && map->schedule != DC_MAP_REDUCE && !empty; k++) {
+    dc_parameter p = graph->pool.params.v[map->params[k]];
+    empty = dc_ix_proves_ge(&graph->pool, dc_ix_sub(&graph->pool, p.begin, p.end), 0);
+  }
+  return empty;
+}
+
+/* They go, for of an index in no range everything can be proven.  A reduction over nothing stays: it sets its result. */
+static void drop_idle(dc_graph *graph, dc_scope *scope) {
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < scope->n; k++) {
+    dc_node *node = dc_node_at(graph, scope->v[k]);
+    if (node->kind == DC_NODE_MAP) drop_idle(graph, &node->map.body);
+    if (node->kind != DC_NODE_MAP || !never_runs(graph, &node->map)) scope->v[n++] = scope->v[k];
+  }
+  scope->n = n;
+}
+
 static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context, dc_adjoint_room *room) {
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope before = graph->states.v[s].scope, after = {0};
@@ -25,6 +47,7 @@ static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void 
       if (stays) dc_scope_push(graph, &after, before.v[k]);
       else DC_TRY(expand_node(ops, graph, before.v[k], room, &after));
     }
+    drop_idle(graph, &after);
     graph->states.v[s].scope = after;
   }
   return DC_OK;

@@ -18,7 +18,8 @@ typedef struct {
   uint32_t n;
 } fission;
 
-/* Equal elements are touched in the same iteration only. */
+/* Equal elements are touched in the same iteration only.  Symbols: see access.c; a loop of no steps leaves nothing
+ * undone, as what moves runs over the same range. */
 static bool in_step(fission *f, const dc_access *a, const dc_access *b) {
   dc_param_pair pair = {f->time, f->other_time};
   return !dc_access_conflicts(a, b) || dc_access_disjoint(f->graph, a, b) || dc_access_forces_equal(f->graph, a, b, &pair, NULL, 0);
@@ -68,6 +69,8 @@ static bool may_leave(fission *f, uint32_t k) {
 static bool runs_backwards(fission *f, uint32_t k) {
   dc_pool *pool = &f->graph->pool;
   bool down = false;
+  int64_t one;
+  if (!dc_ex_is_int(pool, pool->params.v[f->time].step, &one) || one != 1) return false; /* turned round it would meet others */
   for (uint32_t i = 0; i < f->here[k].n; i++) {
     dc_ex element = f->here[k].v[i].element, by, rest;
     for (uint32_t d = 0; element && d < dc_ex_node(pool, element)->nargs; d++) {

@@ -234,7 +234,8 @@ static void collect_around(const contraction *c, dc_nid home, around_params *out
   }
 }
 
-/* Is the index the same wherever the container is used, and fixed by the loops around `home`? */
+/* Is the index the same wherever the container is used, and fixed by the loops around `home`?  Symbols: the same index
+ * is the same expression, for all values of what is in it. */
 static bool is_fixed_dim(const contraction *c, dc_cid root, dc_nid home, uint32_t d) {
   const dc_pool *pool = &c->graph->pool;
   dc_ex index = 0;
@@ -302,16 +303,19 @@ static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
   k->rank = n, k->strides = NULL;
 }
 
+/* Symbols: a dimension that stays has a constant extent, for a register's size is known to the compiler. */
 static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
   bool dropped[DC_MAX_RANK] = {false};
   const dc_container *k = dc_cont(c->graph, root);
   dc_nid home = home_of(c, root);
   int64_t elements = 1, extent;
   if (!home || k->storage == DC_STORE_REGISTER) return false;
-  if (carries_over(c, home) && !starts_fresh(c, root, home)) return false;
+  bool carried = carries_over(c, home);
+  if (carried && !starts_fresh(c, root, home)) return false;
   for (uint32_t d = 0; d < k->rank; d++) {
     dropped[d] = is_fixed_dim(c, root, home, d);
     if (dropped[d]) continue;
+    if (carried) return false; /* only one element is known to be written anew */
     if (!dc_ex_is_int(&c->graph->pool, k->shape[d], &extent) || extent > limit) return false;
     elements *= extent;
     if (elements > limit) return false;
@@ -326,7 +330,8 @@ static bool try_array(contraction *c, dc_cid root) { return shrink_to(c, root, M
 
 /* ---- one slice for all iterations ---- */
 
-/* Each iteration of the loop has its own index: p + rest or rest - p. */
+/* Each iteration of the loop has its own index: p + rest or rest - p.  Symbols: they may be in the rest, which is the
+ * same in all iterations, but not beside p: times 0 all iterations would meet. */
 static bool tells_apart(dc_pool *pool, dc_ex index, dc_param p) {
   dc_ex by, rest;
   int64_t step;
@@ -361,6 +366,7 @@ static bool try_slice(contraction *c, dc_cid root) {
 
 /* ---- sharing the result's buffer ---- */
 
+/* Symbols: equal extents are the same expression. */
 static bool same_shape(const dc_graph *graph, dc_cid a, dc_cid b) {
   const dc_container *x = dc_cont(graph, a), *y = dc_cont(graph, b);
   if (x->dtype != y->dtype || x->rank != y->rank || x->strides || y->strides) return false;

@@ -68,7 +68,8 @@ static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
   return writer;
 }
 
-/* Parameters bound inside `common` that v uses must be indices by themselves. */
+/* Parameters bound inside `common` that v uses must be indices by themselves.  Symbols: no extent matters, for whoever
+ * reads an element that no iteration wrote has no right to a value. */
 static bool make_function(const dc_site_table *t, dc_cid c, dc_nid common, function *f) {
   const dc_pool *pool = &t->graph->pool;
   const dc_access *w = only_writer(t, c);

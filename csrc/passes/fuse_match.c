@@ -110,7 +110,8 @@ typedef struct {
   bool depends, shares; /* b needs a's results; both read the same elements */
 } matcher;
 
-/* Equal ranges that nothing inside the nodes changes. */
+/* Equal ranges that nothing inside the nodes changes.  Symbols: the same expression is the same range; ranges over two
+ * symbols stay apart, though the symbols may be equal at run time. */
 static bool same_range(const matcher *m, dc_param p, dc_param q) {
   const dc_pool *pool = &m->graph->pool;
   dc_parameter a = pool->params.v[p], b = pool->params.v[q];
@@ -162,7 +163,7 @@ static void choose_pairs(matcher *m, dc_match *out) {
   }
 }
 
-/* Keeps the pairs that this conflict proves; a proven pair helps to prove the others. */
+/* Keeps the pairs that this conflict proves; a proven pair helps to prove the others.  Symbols: see access.c. */
 static void prune(matcher *m, const dc_access *a, const dc_access *b, dc_match *out) {
   if (dc_access_disjoint(m->graph, a, b)) return;
   uint32_t proven = 0;

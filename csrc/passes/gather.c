@@ -18,6 +18,7 @@ static bool is_used(const dc_pool *pool, const dc_tasklet *t, dc_param p) {
   return false;
 }
 
+/* Symbols: loops are apart for all values; where the summed ones run for no iteration, the sum is 0 and adds nothing. */
 static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts *out) {
   dc_pool *pool = &graph->pool;
   out->n_apart = out->n_summed = 0;

@@ -7,6 +7,7 @@
 
 /* ---- loops of one iteration ---- */
 
+/* Symbols: one iteration for all their values, as from N to N + 1; a symbol is never taken for 1. */
 static bool runs_once(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
   int64_t extent;
@@ -80,7 +81,7 @@ static bool is_better(moves a, moves b) {
   return !b.units || a.jumps < b.jumps || (a.jumps == b.jumps && a.units > b.units);
 }
 
-/* No other parameter of the map has p in its range, so that p may become the last. */
+/* No other parameter of the map has p in its range, so that p may become the last.  Symbols: any order visits the same. */
 static bool is_free(const dc_graph *graph, const dc_map *map, dc_param p) {
   for (uint32_t k = 0; k < map->n_params; k++) {
     dc_parameter range = graph->pool.params.v[map->params[k]];

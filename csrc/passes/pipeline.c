@@ -39,13 +39,28 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
   return DC_OK;
 }
 
+static dc_status simplify(const dc_pipeline *p, dc_graph *graph) { return dc_pass_simplify(p->ops, graph); }
+static dc_status expand(const dc_pipeline *p, dc_graph *graph) { return dc_pass_expand(p->ops, graph, p->native, p->native_context); }
+
+/* What becomes of a graph of operators; `restructures` marks what a plain pipeline leaves out. */
+static const struct {
+  const char *name;
+  dc_status (*with_operators)(const dc_pipeline *, dc_graph *);
+  dc_status (*run)(dc_graph *);
+  bool restructures;
+} stages[] = {{"simplify", simplify, NULL, false},        {"expand", expand, NULL, false},         {"fission", NULL, dc_pass_fission, true},
+              {"gather", NULL, dc_pass_gather, true},     {"sink", NULL, dc_pass_sink, true},      {"loops", NULL, dc_pass_loops, true},
+              {"fuse", NULL, dc_pass_fuse, true},         {"columns", NULL, dc_pass_columns, true}, {"batches", NULL, dc_pass_batches, true},
+              {"unroll", NULL, dc_pass_unroll, false},    {"simplify", simplify, NULL, false}};
+enum { N_STAGES = sizeof stages / sizeof *stages };
+
+const char *dc_pipeline_pass(uint32_t k) { return k < N_STAGES ? stages[k].name : NULL; }
+
 static dc_status schedule(const dc_pipeline *p, dc_graph *graph) {
-  DC_TRY(dc_pass_simplify(p->ops, graph));
-  DC_TRY(dc_pass_expand(p->ops, graph, p->native, p->native_context));
-  static dc_status (*const passes[])(dc_graph *) = {dc_pass_fission, dc_pass_gather, dc_pass_sink, dc_pass_loops, dc_pass_fuse, dc_pass_columns, dc_pass_batches};
-  for (size_t k = 0; !p->plain && k < sizeof passes / sizeof *passes; k++) DC_TRY(passes[k](graph));
-  DC_TRY(dc_pass_unroll(graph));
-  DC_TRY(dc_pass_simplify(p->ops, graph));
+  for (size_t k = 0; k < N_STAGES; k++) {
+    if (p->plain && stages[k].restructures) continue;
+    DC_TRY(stages[k].run ? stages[k].run(graph) : stages[k].with_operators(p, graph));
+  }
   return dc_graph_verify(graph);
 }
 

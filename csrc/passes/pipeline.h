@@ -29,5 +29,7 @@ typedef struct {
 /* Takes the graph: on success it is out->forward, on failure it is destroyed.  All '#' inputs
  * must be known (dc_pass_infer has left nothing blocked). */
 DC_MUST_USE dc_status dc_pipeline_run(const dc_pipeline *pipeline, dc_graph *graph, dc_scheduled *out);
+/* Name of the k-th pass that schedules a graph, forward or backward; NULL at the end. */
+const char *dc_pipeline_pass(uint32_t k);
 
 #endif

@@ -20,19 +20,19 @@ typedef struct {
 
 /* ---- what fills ---- */
 
-/* One unguarded write of every element in the order of the parameters. */
+/* One unguarded write of every element in the order of the parameters.  Symbols: every element, because ranges and
+ * extents are the same expressions; with an extent of 0 there is none. */
 static bool is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip) {
   const dc_pool *pool = &graph->pool;
   uint32_t seen = 0;
   if (t->guard) return false;
   for (uint32_t d = 0; d < t->rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, t->index[d]);
-    int64_t begin, one;
+    int64_t one;
     dc_ex extent = dc_cont(graph, t->out)->shape[d];
     if (d == skip || (index->op == DC_EX_INT && index->i == 0 && dc_ex_is_int(pool, extent, &one) && one == 1)) continue;
     if (index->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, index->ref)) return false;
-    dc_parameter range = pool->params.v[index->ref];
-    if (!dc_ex_is_int(pool, range.begin, &begin) || begin != 0 || range.end != extent) return false;
+    if (!dc_access_covers(pool, index->ref, extent)) return false;
     for (uint32_t j = 0; j < d; j++)
       if (t->index[j] == t->index[d]) return false;
     seen++;
@@ -55,11 +55,9 @@ static bool is_fill(sink *s, dc_nid id) {
 /* The dimension that the loop moves by one, up or down, over its whole extent. */
 static bool is_slice(sink *s, dc_ex element, uint32_t d, dc_param time) {
   dc_pool *pool = &s->graph->pool;
-  dc_parameter range = pool->params.v[time];
-  dc_ex index = dc_ex_arg(pool, element, d), up = dc_ex_par(pool, time);
-  int64_t begin;
-  if (!dc_ex_is_int(pool, range.begin, &begin) || begin != 0 || range.end != dc_cont(s->graph, s->container)->shape[d]) return false;
-  dc_ex down = dc_ix_sub(pool, dc_ix_sub(pool, range.end, dc_ex_int(pool, 1)), up);
+  dc_ex extent = dc_cont(s->graph, s->container)->shape[d], index = dc_ex_arg(pool, element, d), up = dc_ex_par(pool, time);
+  if (!dc_access_covers(pool, time, extent)) return false;
+  dc_ex down = dc_ix_sub(pool, dc_ix_sub(pool, extent, dc_ex_int(pool, 1)), up);
   return index == up || index == down;
 }
 

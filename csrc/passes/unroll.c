@@ -9,7 +9,8 @@ enum { MAX_RESIDUES = 4, MAX_TRIPS = 16, MAX_STRIDE = 4, MAX_COPIED_NODES = 16 }
 
 /* ---- ranges ---- */
 
-/* The number of iterations of a range from 0 in steps of 1, 0 where it is no constant. */
+/* The number of iterations of a range from 0 in steps of 1, 0 where it is no constant.  Symbols: only constant ranges
+ * are unrolled, of which residues leave no rest. */
 static int64_t constant_trips(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
   int64_t begin, end, step;

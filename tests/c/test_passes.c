@@ -4,9 +4,13 @@
  *     ---
  *     text of the graph after the passes
  * What a graph without library nodes computes must not change by a pass: the interpreter runs it
- * before and after.  DCML_ACCEPT=1 writes what was got into the file instead of comparing. */
+ * before and after.  A file of tests/ir/agree says just that, at more sizes, of one pass or of programs:
+ *     agree: NAME
+ *     graph text
+ * DCML_ACCEPT=1 writes what was got into the file instead of comparing. */
 #include <dirent.h>
 
+#include "fuzz/reduce.h"
 #include "graph_run.h"
 #include "passes/passes.h"
 
@@ -74,6 +78,25 @@ static void check_file(const char *path) {
   if (check_failed > failed) printf("in %s\n", path);
   dc_graph_destroy(g);
   free(names);
+  free(text);
+}
+
+/* What the fuzzer of passes found. */
+static void check_agreement(const char *path) {
+  char *text = read_text(path), *body = text ? strchr(text, '\n') : NULL;
+  bool good = text && strncmp(text, "agree: ", 7) == 0 && body;
+  CHECK(good);
+  if (!good) return;
+  *body++ = 0;
+  dc_graph *g = NULL;
+  dc_text why = {0};
+  dc_target target = {.ops = ops};
+  CHECK_OK(dc_graph_parse(body, &g));
+  fuzz_verdict verdict = g ? fuzz_try(&target, g, text + 7, &why) : FUZZ_USELESS;
+  CHECK(verdict == FUZZ_AGREES);
+  if (verdict != FUZZ_AGREES) printf("in %s: %s\n", path, why.s ? why.s : "the graph itself does not run");
+  dc_graph_destroy(g);
+  dc_text_free(&why);
   free(text);
 }
 
@@ -215,23 +238,27 @@ static void unknown_names_are_listed(void) {
   dc_graph_destroy(g);
 }
 
+static void check_folder(const char *name, void (*check)(const char *)) {
+  char folder[256], path[1024];
+  snprintf(folder, sizeof folder, "tests/ir/%s", name);
+  struct dirent **entries = NULL;
+  int n = scandir(folder, &entries, NULL, alphasort);
+  for (int i = 0; i < n; i++) {
+    size_t length = strlen(entries[i]->d_name);
+    snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+    if (length > 4 && strcmp(entries[i]->d_name + length - 4, ".txt") == 0) check(path);
+    free(entries[i]);
+  }
+  free(entries);
+}
+
 static void files_of_each_pass_match(void) {
   static const char *const folders[] = {"batches", "columns", "differentiate", "expand",   "fission",    "fuse",  "gather",
                                         "infer",   "loops",   "simplify",      "sink",     "transforms", "unroll"};
-  for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
-    char folder[256], path[1024];
-    snprintf(folder, sizeof folder, "tests/ir/%s", folders[k]);
-    struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-      size_t length = strlen(entries[i]->d_name);
-      snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-      if (length > 4 && strcmp(entries[i]->d_name + length - 4, ".txt") == 0) check_file(path);
-      free(entries[i]);
-    }
-    free(entries);
-  }
+  for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) check_folder(folders[k], check_file);
 }
+
+static void passes_and_programs_agree_with_the_interpreter(void) { check_folder("agree", check_agreement); }
 
 int main(int argc, char **argv) {
   CHECK_OK(dc_ops_create(&ops));
@@ -240,6 +267,7 @@ int main(int argc, char **argv) {
   if (argc == 1) {
     unknown_names_are_listed();
     files_of_each_pass_match();
+    passes_and_programs_agree_with_the_interpreter();
     random_graphs_compute_the_same(1, 400);
   }
   dc_ops_destroy(ops);

@@ -1,0 +1,320 @@
+/* Differential fuzzing of the passes: random graphs are differentiated, and the forward and the backward graph are
+ * compared, after each pass and as programs, with the interpreter on what they were before the first.
+ *
+ *   fuzz_passes [-graphs N] [-seed S] [-jobs J] [-compile K] [-folder F] [TEXT...]
+ *
+ * Every K-th graph is also compiled.  What fails is reduced to a text, which is printed and left in the folder: as
+ * "agree: PASS" and a graph it is a test (tests/ir/agree), and what a TEXT names is tried again.  A seed gives the
+ * same graph everywhere. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dcml.h"
+#include "fuzz/generate.h"
+#include "fuzz/reduce.h"
+
+enum { SETS = 2, MAX_JOBS = 64, SECONDS = 60 };
+
+/* What a worker has done; shared with the process that waits for it. */
+typedef struct {
+  uint64_t seed, graphs, refused, compared, failures, programs, compiled;
+  char doing[64];
+} progress;
+
+typedef struct {
+  dc_session session;
+  uint64_t compile_every;
+  const char *folder;
+  progress *p;
+} fuzzer;
+
+typedef struct {
+  const fuzzer *f;
+  uint64_t seed;
+  uint32_t sets[SETS];
+  bool usable[SETS];
+  fuzz_values forward[SETS], backward[SETS]; /* of the graphs before the first pass */
+  dc_graph *first[2];
+} trial;
+
+static void must(dc_status status) {
+  if (!status) return;
+  fprintf(stderr, "fuzz: %s\n", dc_status_text(status));
+  exit(1);
+}
+
+static dc_target target_of(const fuzzer *f, dc_backend_kind backend) { return (dc_target){f->session.ops, NULL, NULL, f->session.jit, backend}; }
+
+/* Of the processor, so that a busy machine fails nothing. */
+static void limit_time(int seconds) { setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = seconds}}, NULL); }
+
+/* ---- reports ---- */
+
+static void write_file(const char *path, const char *text) {
+  FILE *out = fopen(path, "w");
+  if (!out) return;
+  fputs(text, out);
+  fclose(out);
+}
+
+static void report(const fuzzer *f, const dc_graph *before, const char *what, const char *side, const char *why) {
+  dc_target target = target_of(f, DC_BACKEND_INTERP);
+  dc_text text = {0}, path = {0};
+  limit_time(0);
+  mkdir(f->folder, 0777);
+  dc_text_printf(&path, "%s/%llu-%s-%s.txt", f->folder, (unsigned long long)f->p->seed, side, what);
+  for (char *c = path.s; *c; c++)
+    if (*c == ' ') *c = '-';
+  dc_text_printf(&text, "agree: %s\n", what);
+  fflush(stdout);
+  pid_t child = fork(); /* which may come upon a crash */
+  if (!child) {
+    limit_time(4 * SECONDS);
+    fuzz_reduce(&target, before, what, &text);
+    write_file(path.s, text.s);
+    _exit(0);
+  }
+  int state = 1;
+  bool reduced = child > 0 && waitpid(child, &state, 0) == child && state == 0;
+  if (!reduced) dc_graph_print(before, &text), write_file(path.s, text.s);
+  printf("fuzz: seed %llu: %s graph, %s: %s; %s in %s\n", (unsigned long long)f->p->seed, side, what, why, reduced ? "reduced" : "not reduced", path.s);
+  fflush(stdout);
+  f->p->failures++;
+  dc_text_free(&text), dc_text_free(&path);
+  limit_time(SECONDS);
+}
+
+/* ---- one graph ---- */
+
+static dc_status keep_first(void *context, dc_graph *forward, dc_graph *backward) {
+  trial *t = context;
+  t->first[0] = dc_graph_clone(forward), t->first[1] = backward ? dc_graph_clone(backward) : NULL;
+  return DC_OK;
+}
+
+static void choose_sets(trial *t, uint64_t seed) {
+  t->sets[0] = (uint32_t)(seed % 4), t->sets[1] = 4 + (uint32_t)(seed / 4 % (FUZZ_SIZE_SETS - 4));
+}
+
+/* The results that all others must agree with. */
+static void interpret_first(trial *t) {
+  for (int k = 0; k < SETS; k++) {
+    int64_t symbols[FUZZ_SYMBOLS] = {0}, others[FUZZ_SYMBOLS] = {0};
+    const dc_graph *back = t->first[1];
+    if (!fuzz_sizes(t->first[0], t->sets[k], symbols) || (back && !fuzz_sizes(back, t->sets[k], others))) continue;
+    dc_status status = fuzz_interpret(t->f->session.ops, t->first[0], symbols, t->sets[k], NULL, &t->forward[k]);
+    if (!status && back) status = fuzz_interpret(t->f->session.ops, back, others, t->sets[k], &t->forward[k], &t->backward[k]);
+    t->usable[k] = !status;
+    dc_status_free(status);
+  }
+}
+
+/* Runs a graph in one of the ways, at both sets of sizes; false, with the reason, if results differ. */
+static bool agrees(const trial *t, int side, const dc_graph *now, const dc_target *as_program, dc_text *why) {
+  bool good = true;
+  for (int k = 0; k < SETS && good; k++) {
+    if (!t->usable[k]) continue;
+    fuzz_values got = {0};
+    const fuzz_values *wanted = side ? &t->backward[k] : &t->forward[k], *given = side ? &t->forward[k] : NULL;
+    int64_t symbols[FUZZ_SYMBOLS] = {0};
+    good = fuzz_sizes(now, t->sets[k], symbols);
+    dc_status status = !good ? DC_OK : as_program ? fuzz_execute(as_program, now, symbols, t->sets[k], given, &got)
+                                                  : fuzz_interpret(t->f->session.ops, now, symbols, t->sets[k], given, &got);
+    if (status) dc_text_puts(why, dc_status_text(status));
+    good = good && !status && fuzz_same(wanted, &got, why);
+    dc_status_free(status);
+    fuzz_values_free(&got);
+    t->f->p->compared++;
+  }
+  return good;
+}
+
+static uint64_t text_hash(const dc_graph *g) {
+  dc_text text = {0};
+  dc_graph_print(g, &text);
+  uint64_t hash = dc_hash_bytes(1, text.s, text.n);
+  dc_text_free(&text);
+  return hash;
+}
+
+static const char *const sides[] = {"forward", "backward"};
+
+/* A pass that may hide another's fault is left out now and then. */
+static bool runs(const trial *t, uint32_t k) {
+  bool needed = strcmp(dc_pipeline_pass(k), "simplify") == 0 || strcmp(dc_pipeline_pass(k), "expand") == 0;
+  return needed || t->seed % 3 || (t->seed * 0x9e3779b97f4a7c15u >> 20 >> k) & 3;
+}
+
+/* The passes up to the k-th again, for what it failed on. */
+static dc_graph *before_pass(const trial *t, int side, uint32_t k) {
+  dc_graph *g = dc_graph_clone(t->first[side]);
+  for (uint32_t j = 0; j < k; j++)
+    if (runs(t, j)) must(dc_pass_run(t->f->session.ops, g, dc_pipeline_pass(j)));
+  return g;
+}
+
+/* The k-th pass; false where it fails, which is reported. */
+static bool step(const trial *t, int side, dc_graph *g, uint32_t k, uint64_t *hash) {
+  dc_text why = {0};
+  const char *pass = dc_pipeline_pass(k);
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, pass %s", sides[side], pass);
+  dc_status status = dc_pass_run(t->f->session.ops, g, pass);
+  if (status) dc_text_puts(&why, dc_status_text(status));
+  uint64_t before = *hash;
+  *hash = status ? 0 : text_hash(g);
+  bool good = !status && (*hash == before || agrees(t, side, g, NULL, &why));
+  if (!good) {
+    dc_graph *again = before_pass(t, side, k);
+    report(t->f, again, pass, sides[side], why.s ? why.s : "");
+    dc_graph_destroy(again);
+  }
+  dc_status_free(status);
+  dc_text_free(&why);
+  return good;
+}
+
+static void run_program(const trial *t, int side, const dc_graph *g, dc_backend_kind backend, const char *what) {
+  dc_text why = {0};
+  dc_target target = target_of(t->f, backend);
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], what);
+  if (!agrees(t, side, g, &target, &why)) report(t->f, g, what, sides[side], why.s ? why.s : "");
+  dc_text_free(&why);
+}
+
+static void check_side(const trial *t, int side) {
+  dc_graph *g = dc_graph_clone(t->first[side]);
+  uint64_t hash = text_hash(g), every = t->f->compile_every;
+  bool good = true;
+  for (uint32_t k = 0; good && dc_pipeline_pass(k); k++)
+    if (runs(t, k)) good = step(t, side, g, k, &hash);
+  if (good) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_INTERPRETED), t->f->p->programs++;
+  if (good && every && t->seed % every == 0) run_program(t, side, g, DC_BACKEND_CPU, FUZZ_COMPILED), t->f->p->compiled++;
+  dc_graph_destroy(g);
+}
+
+/* Takes the graph. */
+static dc_status make_graphs(trial *t, dc_graph *g) {
+  dc_name wrt[256];
+  uint64_t seed = t->seed;
+  uint32_t n = 0;
+  for (dc_cid c = 1; c < g->containers.n && n < 256; c++) {
+    const dc_container *k = dc_cont(g, c);
+    bool real = k->dtype == DC_F32 || k->dtype == DC_F64;
+    if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
+  }
+  dc_scheduled made;
+  dc_pipeline pipeline = {.ops = t->f->session.ops, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15, .wrt = wrt, .n_wrt = n,
+                          .post_autodiff = keep_first, .hook_context = t, .plain = true};
+  DC_TRY(dc_pipeline_run(&pipeline, g, &made));
+  dc_graph_destroy(made.forward);
+  dc_graph_destroy(made.backward);
+  return DC_OK;
+}
+
+/* Takes the graph. */
+static void try_graph(const fuzzer *f, uint64_t seed, dc_graph *g) {
+  trial t = {.f = f, .seed = seed};
+  f->p->seed = seed, f->p->graphs++;
+  strcpy(f->p->doing, "differentiating the graph");
+  choose_sets(&t, seed);
+  dc_status status = make_graphs(&t, g);
+  if (status) f->p->refused++;
+  strcpy(f->p->doing, "interpreting the graph");
+  if (!status) interpret_first(&t);
+  for (int side = 0; side < 2 && !status; side++)
+    if (t.first[side]) check_side(&t, side);
+  for (int k = 0; k < SETS; k++) fuzz_values_free(&t.forward[k]), fuzz_values_free(&t.backward[k]);
+  dc_graph_destroy(t.first[0]);
+  dc_graph_destroy(t.first[1]);
+  dc_status_free(status);
+}
+
+/* ---- workers ---- */
+
+static void work(fuzzer *f, uint64_t from, uint64_t end, uint64_t step) {
+  for (uint64_t seed = from; seed < end; seed += step) {
+    limit_time(SECONDS);
+    f->p->seed = seed;
+    try_graph(f, seed, fuzz_generate(f->session.ops, seed));
+    limit_time(0);
+    if (from % step == 0 && f->p->graphs % 2000 == 0) printf("fuzz: about %llu graphs\n", (unsigned long long)(f->p->graphs * step)), fflush(stdout);
+  }
+  dc_session_destroy(&f->session);
+  exit(0);
+}
+
+static pid_t start(fuzzer *f, uint64_t from, uint64_t end, uint64_t step) {
+  fflush(stdout);
+  pid_t child = fork();
+  if (child < 0) exit(1);
+  if (!child) work(f, from, end, step);
+  return child;
+}
+
+/* A worker that crashed is replaced by one that goes on behind the graph at fault. */
+static void supervise(fuzzer *f, uint64_t first, uint64_t end, uint32_t jobs) {
+  progress *all = mmap(NULL, sizeof(progress) * MAX_JOBS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), sum = {0};
+  pid_t workers[MAX_JOBS];
+  if (all == MAP_FAILED) exit(1);
+  for (uint32_t j = 0; j < jobs; j++) f->p = &all[j], workers[j] = start(f, first + j, end, jobs);
+  int state;
+  for (pid_t child; (child = wait(&state)) > 0;)
+    for (uint32_t j = 0; j < jobs; j++) {
+      if (workers[j] != child || (WIFEXITED(state) && WEXITSTATUS(state) == 0)) continue;
+      printf("fuzz: seed %llu: %s: %s %d\n", (unsigned long long)all[j].seed, all[j].doing, WIFSIGNALED(state) ? "signal" : "exit", WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
+      all[j].failures++;
+      f->p = &all[j];
+      workers[j] = start(f, all[j].seed + jobs, end, jobs);
+    }
+  for (uint32_t j = 0; j < jobs; j++) {
+    sum.graphs += all[j].graphs, sum.refused += all[j].refused, sum.compared += all[j].compared, sum.failures += all[j].failures;
+    sum.programs += all[j].programs, sum.compiled += all[j].compiled;
+  }
+  printf("graphs %llu, of which refused %llu; compared %llu, of which programs %llu and compiled %llu; failures %llu\n", (unsigned long long)sum.graphs,
+         (unsigned long long)sum.refused, (unsigned long long)sum.compared, (unsigned long long)sum.programs, (unsigned long long)sum.compiled, (unsigned long long)sum.failures);
+  dc_session_destroy(&f->session);
+  exit(sum.failures != 0);
+}
+
+/* Graphs of operators from files, as seeds 0, 1, ... */
+static void try_text(fuzzer *f, const char *path, uint64_t seed) {
+  char *text = calloc(1, 1 << 22);
+  FILE *in = fopen(path, "rb");
+  dc_graph *g = NULL;
+  if (!in || !fread(text, 1, (1 << 22) - 1, in)) must(dc_error(DC_ERR_VALUE, "cannot read '%s'", path));
+  fclose(in);
+  must(dc_graph_parse(text, &g));
+  free(text);
+  f->p = &(progress){.seed = seed};
+  try_graph(f, seed, g);
+  printf("%s: compared %llu; failures %llu\n", path, (unsigned long long)f->p->compared, (unsigned long long)f->p->failures);
+  fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+  fuzzer f = {.compile_every = 0, .folder = "fuzz-found"};
+  uint64_t graphs = 1000, seed = 1, jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+  setenv("DCML_NATIVE", "none", 1);
+  for (int k = 1; k + 1 < argc; k++) {
+    if (argv[k][0] != '-') continue;
+    uint64_t value = strtoull(argv[k + 1], NULL, 10);
+    if (strcmp(argv[k], "-graphs") == 0) graphs = value;
+    else if (strcmp(argv[k], "-seed") == 0) seed = value;
+    else if (strcmp(argv[k], "-jobs") == 0) jobs = value;
+    else if (strcmp(argv[k], "-compile") == 0) f.compile_every = value;
+    else if (strcmp(argv[k], "-folder") == 0) f.folder = argv[k + 1];
+  }
+  if (jobs < 1 || jobs > MAX_JOBS) jobs = 1;
+  must(dc_session_create(NULL, &f.session));
+  for (int k = 1; k < argc; k++) {
+    if (argv[k][0] == '-') k++;
+    else for (uint64_t j = 0; j < FUZZ_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;
+  }
+  supervise(&f, seed, seed + graphs, (uint32_t)jobs);
+}
