@@ -53,7 +53,7 @@ fuzzed: $(OUT)/fuzz_onnx build/fuzz/seeds/.ready
 fuzz-passes:           ## random graphs after each pass against the interpreter; GRAPHS=n SEED=n COMPILE=k (every k-th), SANITIZE=1
 	$(MAKE) passes-fuzzed $(if $(SANITIZE),OUT=build/asan CFLAGS="$(SANITIZERS)")
 passes-fuzzed: $(OUT)/fuzz_passes
-	$(OUT)/fuzz_passes -graphs $(GRAPHS) -seed $(SEED) -compile $(COMPILE) -folder build/fuzz-passes
+	DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $(OUT)/fuzz_passes -graphs $(GRAPHS) -seed $(SEED) -compile $(COMPILE) -folder build/fuzz-passes
 check: lib ctest       ## what to run before a commit
 	$(PYTHON) -m pytest -q tests/test_layers.py
 clean:                 ## remove everything that was built

@@ -6,6 +6,7 @@
  * Every K-th graph is also compiled.  What fails is reduced to a text, which is printed and left in the folder: as
  * "agree: PASS" and a graph it is a test (tests/ir/agree), and what a TEXT names is tried again.  A seed gives the
  * same graph everywhere. */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ enum { SETS = 2, MAX_JOBS = 64, SECONDS = 60 };
 
 /* What a worker has done; shared with the process that waits for it. */
 typedef struct {
-  uint64_t seed, graphs, refused, compared, failures, programs, compiled;
+  uint64_t seed, graphs, refused, compared, failures, programs, compiled, native;
   char doing[64];
 } progress;
 
@@ -49,7 +50,9 @@ static void must(dc_status status) {
   exit(1);
 }
 
-static dc_target target_of(const fuzzer *f, dc_backend_kind backend) { return (dc_target){f->session.ops, NULL, NULL, f->session.jit, backend}; }
+static dc_target target_of(const fuzzer *f, dc_backend_kind backend) {
+  return (dc_target){f->session.ops, f->session.natives, NULL, f->session.jit, backend};
+}
 
 /* Of the processor, so that a busy machine fails nothing. */
 static void limit_time(int seconds) { setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = seconds}}, NULL); }
@@ -187,6 +190,32 @@ static void run_program(const trial *t, int side, const dc_graph *g, dc_backend_
   dc_text_free(&why);
 }
 
+static bool is_served(void *context, const dc_graph *g, dc_nid node) {
+  const fuzzer *f = context;
+  return dc_natives_accepts(f->session.natives, f->session.ops, g, node, NULL, NULL);
+}
+
+static bool has_operators(const dc_graph *g) {
+  bool found = false;
+  for (uint32_t s = 0; s < g->states.n; s++)
+    for (uint32_t k = 0; k < g->states.v[s].scope.n; k++) found |= dc_node_at(g, g->states.v[s].scope.v[k])->kind == DC_NODE_LIBRARY;
+  return found;
+}
+
+/* The same passes around operators that libraries serve. */
+static void run_natives(const trial *t, int side) {
+  dc_graph *g = dc_graph_clone(t->first[side]);
+  fuzzer f = *t->f;
+  snprintf(f.p->doing, sizeof f.p->doing, "%s graph, passes around natives", sides[side]);
+  for (uint32_t k = 0; dc_pipeline_pass(k); k++) {
+    bool expands = strcmp(dc_pipeline_pass(k), "expand") == 0;
+    if (expands) must(dc_pass_expand(f.session.ops, g, is_served, &f));
+    else if (runs(t, k)) must(dc_pass_run(f.session.ops, g, dc_pipeline_pass(k)));
+  }
+  if (has_operators(g)) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_NATIVE), f.p->native++;
+  dc_graph_destroy(g);
+}
+
 static void check_side(const trial *t, int side) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   uint64_t hash = text_hash(g), every = t->f->compile_every;
@@ -195,6 +224,7 @@ static void check_side(const trial *t, int side) {
     if (runs(t, k)) good = step(t, side, g, k, &hash);
   if (good) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_INTERPRETED), t->f->p->programs++;
   if (good && every && t->seed % every == 0) run_program(t, side, g, DC_BACKEND_CPU, FUZZ_COMPILED), t->f->p->compiled++;
+  if (good) run_natives(t, side);
   dc_graph_destroy(g);
 }
 
@@ -274,10 +304,11 @@ static void supervise(fuzzer *f, uint64_t first, uint64_t end, uint32_t jobs) {
     }
   for (uint32_t j = 0; j < jobs; j++) {
     sum.graphs += all[j].graphs, sum.refused += all[j].refused, sum.compared += all[j].compared, sum.failures += all[j].failures;
-    sum.programs += all[j].programs, sum.compiled += all[j].compiled;
+    sum.programs += all[j].programs, sum.compiled += all[j].compiled, sum.native += all[j].native;
   }
-  printf("graphs %llu, of which refused %llu; compared %llu, of which programs %llu and compiled %llu; failures %llu\n", (unsigned long long)sum.graphs,
-         (unsigned long long)sum.refused, (unsigned long long)sum.compared, (unsigned long long)sum.programs, (unsigned long long)sum.compiled, (unsigned long long)sum.failures);
+  printf("graphs %llu, of which refused %llu; compared %llu; programs: interpreted %llu, with natives %llu, compiled %llu; failures %llu\n",
+         (unsigned long long)sum.graphs, (unsigned long long)sum.refused, (unsigned long long)sum.compared, (unsigned long long)sum.programs,
+         (unsigned long long)sum.native, (unsigned long long)sum.compiled, (unsigned long long)sum.failures);
   dc_session_destroy(&f->session);
   exit(sum.failures != 0);
 }
@@ -300,7 +331,7 @@ static void try_text(fuzzer *f, const char *path, uint64_t seed) {
 int main(int argc, char **argv) {
   fuzzer f = {.compile_every = 0, .folder = "fuzz-found"};
   uint64_t graphs = 1000, seed = 1, jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
-  setenv("DCML_NATIVE", "none", 1);
+  omp_set_num_threads(1); /* a process that reduces has no threads of the one that found the failure */
   for (int k = 1; k + 1 < argc; k++) {
     if (argv[k][0] != '-') continue;
     uint64_t value = strtoull(argv[k + 1], NULL, 10);
@@ -311,7 +342,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[k], "-folder") == 0) f.folder = argv[k + 1];
   }
   if (jobs < 1 || jobs > MAX_JOBS) jobs = 1;
-  must(dc_session_create(NULL, &f.session));
+  must(dc_session_create(getenv("DCML_LIBRARIES"), &f.session));
   for (int k = 1; k < argc; k++) {
     if (argv[k][0] == '-') k++;
     else for (uint64_t j = 0; j < FUZZ_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;

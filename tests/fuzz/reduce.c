@@ -34,7 +34,7 @@ static fuzz_verdict try_sizes(const dc_target *target, const dc_graph *before, c
   fuzz_verdict verdict = status || has_nan(&wanted) ? FUZZ_USELESS : FUZZ_AGREES;
   dc_target chosen = *target;
   chosen.backend = strcmp(what, FUZZ_COMPILED) == 0 ? DC_BACKEND_CPU : DC_BACKEND_INTERP;
-  bool is_program = strcmp(what, FUZZ_COMPILED) == 0 || strcmp(what, FUZZ_INTERPRETED) == 0;
+  bool is_program = strchr(what, ' ');
   if (!verdict) {
     status = is_program ? fuzz_execute(&chosen, after, symbols, set, NULL, &got) : fuzz_interpret(target->ops, after, symbols, set, NULL, &got);
     if (status) dc_text_puts(why, dc_status_text(status));

@@ -9,6 +9,7 @@ typedef enum { FUZZ_AGREES, FUZZ_DIFFERS, FUZZ_REFUSES, FUZZ_CRASHES, FUZZ_USELE
 /* What is tried on a graph: a pass by name, or one of these. */
 #define FUZZ_INTERPRETED "interpreted program"
 #define FUZZ_COMPILED "compiled program"
+#define FUZZ_NATIVE "native program" /* what libraries serve is still an operator in the graph */
 
 /* Tries it at all sets of sizes; why takes what is wrong.  FUZZ_USELESS: the graph itself does not run, or gives NaN. */
 fuzz_verdict fuzz_try(const dc_target *target, const dc_graph *graph, const char *what, dc_text *why);
