@@ -52,6 +52,7 @@ const dc_graph *dc_function_forward(const dc_function *function);
 const dc_graph *dc_function_backward(const dc_function *function);
 
 /* For reports: the program of the plan that ran last, NULL if there is none; and the number of plans compiled. */
+const dc_graph *dc_function_graph(const dc_function *function); /* as given, before passes */
 dc_program *dc_function_program(const dc_function *function, bool backward);
 /* Does the backward pass of the plan that ran last read the contents of this argument? */
 bool dc_function_backward_reads(const dc_function *function, uint32_t arg);

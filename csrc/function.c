@@ -51,6 +51,7 @@ void dc_function_destroy(dc_function *f) {
   free(f);
 }
 
+const dc_graph *dc_function_graph(const dc_function *f) { return f->graph; }
 dc_program *dc_function_program(const dc_function *f, bool backward) {
   return !f->last ? NULL : backward ? f->last->backward : f->last->forward;
 }

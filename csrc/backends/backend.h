@@ -25,6 +25,8 @@ bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph,
 typedef struct dc_native_call dc_native_call;
 DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only,
                                      const int64_t *symbol_values, dc_native_call **out);
+/* Multiplications that a node comes to which a native serves. */
+double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
 void dc_native_call_destroy(dc_native_call *call);
 

@@ -1,9 +1,11 @@
 /* Memory planning: liveness over the step list, then best fit of the largest first. */
 #include "backends/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/work.h"
 #include "base/memory.h"
 
 enum { ALIGN = 64, MAX_NEIGHBOURS = 512 };
@@ -28,13 +30,15 @@ typedef struct {
 static dc_status size_of(const dc_graph *graph, dc_cid c, const int64_t *symbols, uint64_t *out) {
   const dc_container *k = dc_cont(graph, c);
   uint64_t bytes = (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype);
+  bool empty = false, large = false;
   for (uint32_t d = 0; k->shape && d < k->rank; d++) {
     int64_t extent = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
     if (extent < 0) return dc_error(DC_ERR_SHAPE, "'%s': dimension %u is %lld", dc_cont_name(graph, c), d, (long long)extent);
-    if (__builtin_mul_overflow(bytes, (uint64_t)extent, &bytes) || bytes > MAX_BYTES)
-      return dc_error(DC_ERR_MEMORY, "'%s' is too large", dc_cont_name(graph, c));
+    empty |= extent == 0;
+    large |= __builtin_mul_overflow(bytes, (uint64_t)extent, &bytes) || bytes > MAX_BYTES;
   }
-  return *out = bytes, DC_OK;
+  if (large && !empty) return dc_error(DC_ERR_MEMORY, "'%s' is too large", dc_cont_name(graph, c));
+  return *out = empty ? 0 : bytes, DC_OK;
 }
 
 static dc_status resolve_views(const dc_graph *graph, const int64_t *symbols, dc_plan *plan) {
@@ -185,23 +189,33 @@ static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena
   return DC_OK;
 }
 
-/* Results, intermediate and saved values against the memory that there is. */
-static dc_status check_total(const dc_graph *graph, const dc_plan *plan) {
+/* Results, intermediate and saved values against the memory that there is, and that sense allows. */
+static dc_status check_total(dc_graph *graph, const dc_nid *steps, const liveness *l, dc_plan *plan) {
   uint64_t total = plan->arena_bytes + plan->saved_bytes;
   dc_cid largest = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
-    bool ours = dc_cont(graph, c)->is_output || plan->planned[c] || plan->saved[c];
-    if (dc_cont(graph, c)->is_output) total += plan->bytes[c];
+    const dc_container *k = dc_cont(graph, c);
+    bool ours = k->is_output || plan->planned[c] || plan->saved[c];
+    if (k->is_output) total += plan->bytes[c];
     if (ours && (!largest || plan->bytes[c] > plan->bytes[largest])) largest = c;
+    if (k->role != DC_ROLE_TEMP && !plan->saved[c] && !k->alias_of) plan->held_bytes += plan->bytes[c];
   }
   if (total <= MODEST_BYTES) return DC_OK;
   uint64_t available = dc_memory_available_bytes();
-  if (total <= available) return DC_OK;
-  return dc_error(DC_ERR_MEMORY, "the graph needs %llu MB, '%s' alone %llu MB, but only %llu MB of memory are available", (unsigned long long)(total >> 20),
-                  dc_cont_name(graph, largest), (unsigned long long)(plan->bytes[largest] >> 20), (unsigned long long)(available >> 20));
+  double justified = dc_memory_justified_bytes(plan->held_bytes);
+  if (total <= available && (double)total <= justified) return DC_OK;
+  char limit[160];
+  unsigned long long all = total >> 20, one = plan->bytes[largest] >> 20, there = available >> 20;
+  if (total > available) snprintf(limit, sizeof limit, "only %llu MB of memory are available", there);
+  else snprintf(limit, sizeof limit, "%llu bytes of inputs and weights justify no more than %.0f MB; "
+                                     "DCML_ALLOW=<factor> allows more", (unsigned long long)plan->held_bytes, justified / 0x1p20);
+  dc_status status = dc_error(DC_ERR_MEMORY, "the graph needs %llu MB, '%s' alone %llu MB, but %s", all,
+                              dc_cont_name(graph, largest), one, limit);
+  uint32_t first = l->first[plan->root[largest]];
+  return first ? dc_error_at(status, "%s", dc_node_describe(graph, steps[first - 1])) : status;
 }
 
-dc_status dc_plan_make(const dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out) {
+dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out) {
   uint32_t n = graph->containers.n;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
                    .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n)};
@@ -210,5 +224,5 @@ dc_status dc_plan_make(const dc_graph *graph, const dc_nid *steps, uint32_t n_st
   liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};
   for (; l.step < n_steps; l.step++) dc_node_uses(graph, steps[l.step], note_use, &l);
   DC_TRY(place(graph, &l, arena, out));
-  return check_total(graph, out);
+  return check_total(graph, steps, &l, out);
 }

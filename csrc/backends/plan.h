@@ -6,6 +6,7 @@
 
 typedef struct {
   uint64_t arena_bytes, saved_bytes;
+  uint64_t held_bytes; /* of inputs, weights and constants: what is there before the run */
   uint64_t *bytes;    /* by container: size in bytes */
   uint64_t *offset;   /* by container: into the arena (TEMP) or the saved block (SAVED, if written) */
   dc_cid *root;       /* by container: the container whose buffer it is */
@@ -15,6 +16,6 @@ typedef struct {
 } dc_plan;
 
 /* Steps are the nodes of all states in order.  Allocates in `arena`. */
-DC_MUST_USE dc_status dc_plan_make(const dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out);
+DC_MUST_USE dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out);
 
 #endif

@@ -12,9 +12,12 @@
 #include "backends/backend.h"
 #include "backends/plan.h"
 #include "backends/report.h"
+#include "backends/work.h"
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
+static const double HOLLOW_WALK = 1e6; /* iterations that find nothing to do, of a compiled kernel ... */
+static const double HOLLOW_SHARE = 1024; /* ... for each that finds something, where interpreting that is quicker */
 
 typedef struct {
   dc_nid node;
@@ -23,6 +26,10 @@ typedef struct {
   uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
   uint64_t nanoseconds, runs;       /* while timing is on */
 } step;
+
+/* Under given sizes a step may have nothing to write, or a compiled kernel would walk long outer loops although an
+ * inner one is empty: then the interpreter, which looks first, runs it, at each call with these sizes. */
+typedef enum { FULL, HOLLOW, LEAVES_NOTHING } way;
 
 typedef struct dc_run_state {
   struct dc_run_state *next;
@@ -41,6 +48,7 @@ struct dc_binding {
   dc_plan plan;
   dc_native_call **natives; /* by step */
   double work;
+  way *ways; /* by step */
   dc_run_state *idle;
   uint32_t n_idle;
 };
@@ -188,19 +196,39 @@ static dc_status ensure_compiled(dc_program *p) {
 
 /* ---- binding ---- */
 
-static double node_work(const dc_graph *g, dc_nid id, const int64_t *symbols) {
-  const dc_node *n = dc_node_at(g, id);
-  if (n->kind == DC_NODE_TASKLET) return 1;
-  double body = 0, trips = 1;
-  if (n->kind != DC_NODE_MAP) return 0;
-  for (uint32_t k = 0; k < n->map.body.n; k++) body += node_work(g, n->map.body.v[k], symbols);
-  for (uint32_t k = 0; k < n->map.n_params; k++) {
-    dc_parameter p = g->pool.params.v[n->map.params[k]];
-    bool simple = !dc_ex_uses_op(&g->pool, p.begin, DC_EX_PARAM) && !dc_ex_uses_op(&g->pool, p.end, DC_EX_PARAM) &&
-                  !dc_ex_uses_op(&g->pool, p.begin, DC_EX_READ) && !dc_ex_uses_op(&g->pool, p.end, DC_EX_READ);
-    trips *= simple ? (double)(dc_ix_eval(&g->pool, p.end, symbols, NULL) - dc_ix_eval(&g->pool, p.begin, symbols, NULL)) : 4;
+typedef struct {
+  const dc_binding *binding;
+  bool leaves; /* something in memory */
+} result_search;
+
+static void note_result(void *context, dc_cid c, dc_use use, dc_nid by) {
+  result_search *s = context;
+  (void)by;
+  bool in_memory = dc_cont(s->binding->program->graph, c)->storage == DC_STORE_HEAP && s->binding->plan.bytes[c];
+  s->leaves |= use == DC_USE_WRITE && in_memory;
+}
+
+static way way_of(const dc_binding *b, dc_nid node, const dc_work *w) {
+  result_search s = {.binding = b};
+  dc_node_uses(b->program->graph, node, note_result, &s);
+  if (!s.leaves) return LEAVES_NOTHING;
+  return w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits) ? HOLLOW : FULL;
+}
+
+/* Counts the steps of each node and judges them. */
+static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
+  dc_work *found = DC_NEW_ARRAY(&b->arena, dc_work, p->n_steps);
+  double *steps = DC_NEW_ARRAY(&b->arena, double, p->n_steps);
+  DC_TRY(dc_work_count(p->graph, nodes, p->n_steps, b->symbols, found));
+  b->ways = DC_NEW_ARRAY(&b->arena, way, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    b->ways[k] = way_of(b, nodes[k], &found[k]);
+    if (b->ways[k] == LEAVES_NOTHING) continue;
+    b->work += found[k].work;
+    steps[k] = p->steps[k].native ? dc_native_steps(p->graph, nodes[k], b->symbols)
+                                  : found[k].work + (b->ways[k] == HOLLOW ? found[k].visits : found[k].walked);
   }
-  return body * (trips > 0 ? trips : 0);
+  return dc_work_judge(p->graph, nodes, steps, p->n_steps, b->plan.held_bytes);
 }
 
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
@@ -209,8 +237,9 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   b->program = p;
   b->symbols = dc_arena_copy(&b->arena, symbols, p->graph->pool.symbols.n * sizeof *symbols);
   dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
-  for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node, b->work += node_work(p->graph, nodes[k], symbols);
+  for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
   dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, b->symbols, &b->arena, &b->plan);
+  if (!status) status = weigh(p, b, nodes);
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps && !status; k++)
     if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], p->target.only, b->symbols, &b->natives[k]);
@@ -337,11 +366,12 @@ static uint64_t nanoseconds(void) {
 static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
   const dc_program *p = b->program;
   const step *st = &p->steps[k];
+  if (b->ways[k] == LEAVES_NOTHING) return DC_OK;
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
   if (st->native) return dc_native_run(b->natives[k], pointers);
   dc_kernel_fn kernel = __atomic_load_n(&st->kernel, __ATOMIC_ACQUIRE);
-  if (!kernel) return dc_interp_node(p->graph, st->node, s->table, b->symbols);
+  if (!kernel || b->ways[k] == HOLLOW) return dc_interp_node(p->graph, st->node, s->table, b->symbols);
   int64_t error = 0;
   pointers[-1] = &error;
   kernel(pointers, b->symbols);

@@ -18,7 +18,7 @@ typedef struct {
   PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *fast_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
-  PyObject *numpy_empty, *apply; /* looked up on first use */
+  PyObject *numpy_empty, *numpy_array, *apply; /* looked up on first use */
   PyObject *requires_grad; /* a name */
 } module_state;
 
@@ -34,6 +34,8 @@ dc_session *session_of(module_state *state); /* made on first use; NULL with an 
 
 /* Sets the exception of a status and frees it. */
 void raise_status(module_state *state, dc_status status);
+/* Replaces the exception that is set by an error of ours that says which argument or result it is about, as in "input 'x'". */
+void blame(module_state *state, const char *what, const char *name);
 #define RAISE_IF(state, call)                  \
   do {                                         \
     dc_status raise_if_status = (call);        \

@@ -53,11 +53,16 @@ static void call_dealloc(CallObject *self) {
 
 /* ---- what a backward pass is given ---- */
 
+static const char *output_name(const dc_call *call, uint32_t output) {
+  const dc_graph *graph = dc_function_graph(call->function);
+  return output < graph->outputs.n ? dc_cont_name(graph, graph->outputs.v[output]) : "";
+}
+
 static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_array *given) {
   dc_array want;
   dc_call_output(call, output, &want);
   bool same = want.dtype == given->dtype && want.rank == given->rank && memcmp(want.dims, given->dims, want.rank * sizeof *want.dims) == 0;
-  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output %u has another type or shape than the output", output);
+  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output '%s' has another type or shape than the output", output_name(call, output));
 }
 
 static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, void **out) {
@@ -89,7 +94,7 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
     if (item != Py_None) note_reached(self, k);
     given_gradient *g = &self->given[self->n_given];
     if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
-    else if (view_tensor(state, item, &g->view)) return DC_OK;
+    else if (view_tensor(state, item, &g->view)) return blame(state, "gradient of output", output_name(call, k)), DC_OK;
     else DC_TRY(check_gradient(call, k, &g->view.array));
     g->item = item == Py_None ? NULL : Py_NewRef(item);
     self->hands_on &= item == Py_None || g->view.is_torch;

@@ -184,6 +184,16 @@ void release_views(tensor_view *views, uint32_t n) {
   PyMem_Free(views);
 }
 
+/* The name of an input, or of a weight, which come behind them. */
+static const char *argument_name(FunctionObject *self, uint32_t k) {
+  const dc_graph *graph = dc_function_graph(self->function);
+  if (k < graph->inputs.n) return dc_cont_name(graph, graph->inputs.v[k]);
+  dc_cid c = 0;
+  for (k -= graph->inputs.n; c + 1 < graph->containers.n; ) /* the k-th weight */
+    if (dc_cont(graph, ++c)->role == DC_ROLE_PARAM && !k--) break;
+  return dc_cont_name(graph, c);
+}
+
 static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_ssize_t n, bool *torch) {
   module_state *state = state_of((PyObject *)self);
   uint32_t given = self->params ? (uint32_t)PyTuple_GET_SIZE(self->params) : 0, total = (uint32_t)n + given;
@@ -196,6 +206,7 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_s
   for (uint32_t k = 0; views && k < total; k++) {
     PyObject *item = k < n ? inputs[k] : PyTuple_GET_ITEM(self->params, k - n);
     if (view_tensor(state, item, &views[k])) {
+      blame(state, k < n ? "input" : "weight", argument_name(self, k));
       release_views(views, k);
       return NULL;
     }
@@ -225,8 +236,12 @@ static PyObject *make_outputs(module_state *state, const dc_call *call, bool tor
     dc_array shape;
     dc_call_output(call, k, &shape);
     PyObject *tensor = new_tensor(state, &shape, torch, &data[k]);
-    if (!tensor) Py_CLEAR(outputs);
-    else PyTuple_SET_ITEM(outputs, k, tensor);
+    if (tensor) PyTuple_SET_ITEM(outputs, k, tensor);
+    else {
+      const dc_graph *graph = dc_function_graph(call->function);
+      blame(state, "output", k < graph->outputs.n ? dc_cont_name(graph, graph->outputs.v[k]) : "");
+      Py_CLEAR(outputs);
+    }
   }
   return outputs;
 }

@@ -21,6 +21,45 @@ void raise_status(module_state *state, dc_status status) {
   dc_status_free(status);
 }
 
+/* The exception's text; its own __str__ may fail. */
+static PyObject *text_of(PyObject *error) {
+  PyObject *text = PyObject_Str(error);
+  if (text || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))) return text;
+  PyErr_Clear();
+  return PyUnicode_FromString(Py_TYPE(error)->tp_name);
+}
+
+/* Of our errors the class stays; numpy's, torch's and those of an argument's own methods get the nearest of ours. */
+static PyObject *class_for(const module_state *state, PyObject *error) {
+  if (PyErr_GivenExceptionMatches(error, state->errors[0])) return (PyObject *)Py_TYPE(error);
+  if (PyErr_GivenExceptionMatches(error, PyExc_MemoryError)) return state->errors[DC_ERR_MEMORY];
+  return state->errors[PyErr_GivenExceptionMatches(error, PyExc_TypeError) ? DC_ERR_DTYPE : DC_ERR_VALUE];
+}
+
+void blame(module_state *state, const char *what, const char *name) {
+  PyObject *type, *error, *trace;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return; /* an interruption stays one */
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  if (trace) PyException_SetTraceback(error, trace);
+  PyObject *text = text_of(error), *label = name_object(name);
+  bool ours = PyErr_GivenExceptionMatches(error, state->errors[0]);
+  PyObject *message = !text || !label ? NULL : ours ? PyUnicode_FromFormat("%s '%U': %U", what, label, text)
+                                                    : PyUnicode_FromFormat("%s '%U': %s: %U", what, label, Py_TYPE(error)->tp_name, text);
+  PyObject *made = message ? PyObject_CallOneArg(class_for(state, error), message) : NULL;
+  if (made) {
+    PyException_SetCause(made, ours ? NULL : Py_NewRef(error));
+    PyErr_SetObject((PyObject *)Py_TYPE(made), made);
+  }
+  Py_XDECREF(made);
+  Py_XDECREF(message);
+  Py_XDECREF(label);
+  Py_XDECREF(text);
+  Py_XDECREF(trace);
+  Py_XDECREF(error);
+  Py_XDECREF(type);
+}
+
 dc_session *session_of(module_state *state) {
   if (state->session_ready) return &state->session;
   PyObject *prefix = PySys_GetObject("prefix"); /* borrowed; wheels put libraries into its lib folder */
@@ -164,6 +203,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->fast_type);
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
+  Py_VISIT(state->numpy_array);
   Py_VISIT(state->apply);
   return 0;
 }
@@ -179,6 +219,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);
+  Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->apply);
   return 0;
 }

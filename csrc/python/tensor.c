@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "python/binding.h"
 #include "python/dlpack.h"
+
+static const uint64_t LARGE_COPY = (uint64_t)1 << 28;
 
 /* ---- types ---- */
 
@@ -159,7 +162,7 @@ static PyObject *new_torch(module_state *state, const dc_array *shape, void **da
   if (!p || !buffer) {
     free(p);
     dc_buffer_give(state->pool, buffer);
-    return PyErr_NoMemory();
+    return PyErr_Format(state->errors[DC_ERR_MEMORY], "cannot get %llu bytes", (unsigned long long)bytes);
   }
   int64_t stride = 1;
   for (uint32_t d = shape->rank; d-- > 0;) {
@@ -180,42 +183,83 @@ static PyObject *new_torch(module_state *state, const dc_array *shape, void **da
 
 /* ---- buffers ---- */
 
-static int numpy_type(module_state *state, PyObject *object, dc_dtype *out) {
+static int numpy_type(module_state *state, PyObject *object, dc_dtype *out, bool *native) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
+  PyObject *order = name ? PyObject_GetAttrString(dtype, "isnative") : NULL;
   const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
   int k = 0;
   while (text && k < NUMPY_TYPES && strcmp(numpy_types[k].name, text)) k++;
   if (text && k == NUMPY_TYPES) PyErr_Format(state->errors[DC_ERR_DTYPE], "an array has type %s, which dcml does not know", text);
-  if (!text) PyErr_Format(state->errors[DC_ERR_VALUE], "expected a tensor or an array, got %s", Py_TYPE(object)->tp_name);
+  bool other = !text && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_AttributeError));
+  if (other) PyErr_Format(state->errors[DC_ERR_VALUE], "expected a tensor or an array, got %s", Py_TYPE(object)->tp_name);
+  *native = order != Py_False;
+  Py_XDECREF(order);
   Py_XDECREF(name);
   Py_XDECREF(dtype);
-  if (!text || k == NUMPY_TYPES) return -1;
+  if (!text || k == NUMPY_TYPES || !order) return -1;
   *out = numpy_types[k].type;
   return 0;
 }
 
-static int view_buffer(module_state *state, PyObject *object, tensor_view *out) {
-  if (numpy_type(state, object, &out->array.dtype)) return -1;
-  PyObject *shape = PyObject_GetAttrString(object, "shape");
-  Py_ssize_t rank = shape && PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : -1;
-  if (rank < 0 || rank > DC_MAX_RANK) {
-    Py_XDECREF(shape);
-    return rank < 0 ? fail(state, DC_ERR_SHAPE, "expected an array with a tuple as its shape") : fail_rank(state, rank);
-  }
-  out->array.rank = (uint32_t)rank;
-  for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
-  Py_DECREF(shape);
-  PyObject *numpy = PyImport_ImportModule("numpy");
-  PyObject *plain = numpy ? PyObject_CallMethod(numpy, "ascontiguousarray", "O", object) : NULL;
+static const char *numpy_name(dc_dtype type) {
+  for (int k = 0; k < NUMPY_TYPES; k++)
+    if (numpy_types[k].type == type) return numpy_types[k].name;
+  return "uint8";
+}
+
+/* An object that only looks like an array becomes one, so that its type and its shape are those of its memory, and so
+ * does an array in another byte order. */
+static PyObject *real_array(module_state *state, PyObject *numpy, PyObject *object, dc_dtype *type) {
+  bool native;
+  if (numpy_type(state, object, type, &native)) return NULL;
+  if (!state->numpy_array) state->numpy_array = PyObject_GetAttrString(numpy, "ndarray");
+  if (!state->numpy_array) return NULL;
+  if (native && (PyObject *)Py_TYPE(object) == state->numpy_array) return Py_NewRef(object);
+  PyObject *array = PyObject_CallMethod(numpy, "asarray", "O", object);
+  if (array && numpy_type(state, array, type, &native)) Py_CLEAR(array);
+  if (array && !native) Py_SETREF(array, PyObject_CallMethod(numpy, "asarray", "Os", array, numpy_name(*type)));
+  return array;
+}
+
+static int read_shape(module_state *state, PyObject *array, dc_array *out) {
+  PyObject *shape = PyObject_GetAttrString(array, "shape"); /* a real array's: a tuple of extents */
+  Py_ssize_t rank = shape ? PyTuple_GET_SIZE(shape) : 0;
+  out->rank = rank <= DC_MAX_RANK ? (uint32_t)rank : 0;
+  for (uint32_t d = 0; d < out->rank; d++) out->dims[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, d));
+  Py_XDECREF(shape);
+  return !shape ? -1 : rank > DC_MAX_RANK ? fail_rank(state, rank) : 0;
+}
+
+/* An array with gaps is copied, and one that repeats its elements may be far larger than its memory. */
+static int check_copy(module_state *state, PyObject *array, uint64_t bytes) {
+  Py_buffer plain;
+  if (bytes < LARGE_COPY) return 0;
+  if (!PyObject_GetBuffer(array, &plain, PyBUF_C_CONTIGUOUS)) return PyBuffer_Release(&plain), 0;
+  PyErr_Clear();
+  if (bytes <= dc_memory_available_bytes()) return 0;
+  PyErr_Format(state->errors[DC_ERR_MEMORY], "a copy without gaps takes %llu MB, which are not available", (unsigned long long)(bytes >> 20));
+  return -1;
+}
+
+static int view_array(module_state *state, PyObject *numpy, PyObject *array, tensor_view *out) {
+  if (read_shape(state, array, &out->array) || check_copy(state, array, dc_array_bytes(&out->array))) return -1;
+  PyObject *plain = PyObject_CallMethod(numpy, "ascontiguousarray", "O", array);
   PyObject *bytes = plain ? PyObject_CallMethod(plain, "view", "s", "uint8") : NULL;
   Py_XDECREF(plain);
-  Py_XDECREF(numpy);
   if (!bytes) return -1;
   out->owner = bytes;
   if (PyObject_GetBuffer(bytes, &out->buffer, PyBUF_SIMPLE)) return -1;
   out->has_buffer = true;
   out->array.data = out->buffer.buf;
   return 0;
+}
+
+static int view_buffer(module_state *state, PyObject *object, tensor_view *out) {
+  PyObject *numpy = PyImport_ImportModule("numpy"), *array = numpy ? real_array(state, numpy, object, &out->array.dtype) : NULL;
+  int failed = !array || view_array(state, numpy, array, out) ? -1 : 0;
+  Py_XDECREF(array);
+  Py_XDECREF(numpy);
+  return failed;
 }
 
 int view_tensor(module_state *state, PyObject *object, tensor_view *out) {
@@ -230,12 +274,6 @@ void release_view(tensor_view *view) {
   if (view->has_buffer) PyBuffer_Release(&view->buffer);
   Py_CLEAR(view->owner);
   view->has_buffer = false;
-}
-
-static const char *numpy_name(dc_dtype type) {
-  for (int k = 0; k < NUMPY_TYPES; k++)
-    if (numpy_types[k].type == type) return numpy_types[k].name;
-  return "uint8";
 }
 
 static PyObject *new_numpy(module_state *state, const dc_array *shape, void **data) {

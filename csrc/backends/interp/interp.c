@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/interp/value.h"
+#include "backends/work.h"
 
 enum { VOLATILE = DC_MAX_LOOPS + 1 }; /* the level of what holds a READ: deeper than any loop */
 
@@ -41,6 +42,7 @@ typedef struct {
   uint32_t deepest;   /* of them */
   int64_t *params;    /* current values by parameter */
   int64_t **dims, **strides; /* by container, filled on first use */
+  DC_VEC(dc_nid) idle; /* maps that run nothing */
   uint64_t versions[VOLATILE + 1]; /* bumped when a parameter of that depth moves */
 } interp;
 
@@ -88,6 +90,7 @@ static dc_status add_node(builder *b, dc_nid id, uint32_t depth) {
     add_ex(b, node.tasklet.value);
     return DC_OK;
   }
+  if (dc_map_is_idle(g, id, b->in->symbols)) DC_PUSH(&b->in->arena, &b->in->idle, id);
   for (uint32_t k = 0; k < node.map.n_params; k++, depth++) {
     if (depth == DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "maps are nested too deeply: more than %d loops", DC_MAX_LOOPS);
     dc_parameter p = g->pool.params.v[node.map.params[k]];
@@ -267,12 +270,19 @@ static dc_status run_tasklet(interp *in, dc_nid id) {
 static dc_status run_node(interp *in, dc_nid id);
 static dc_status clear_accumulators(interp *in, dc_nid map, uint32_t k);
 
+/* Few maps are: nothing is to be looked up in a run of full ones. */
+static bool is_idle(const interp *in, dc_nid map) {
+  for (uint32_t k = 0; k < in->idle.n; k++)
+    if (in->idle.v[k] == map) return true;
+  return false;
+}
+
 static dc_status clear_body(interp *in, dc_nid map) {
   for (uint32_t k = 0; k < dc_node_at(in->graph, map)->map.body.n; k++) {
     dc_nid child = dc_node_at(in->graph, map)->map.body.v[k];
     const dc_node *n = dc_node_at(in->graph, child);
     if (n->kind == DC_NODE_MAP) {
-      if (n->map.schedule != DC_MAP_REDUCE) DC_TRY(clear_accumulators(in, child, 0));
+      if (n->map.schedule != DC_MAP_REDUCE && !is_idle(in, child)) DC_TRY(clear_accumulators(in, child, 0));
       continue;
     }
     if (n->kind != DC_NODE_TASKLET || !n->tasklet.wcr) continue;
@@ -341,6 +351,7 @@ static dc_status run_node(interp *in, dc_nid id) {
   const dc_node *n = dc_node_at(in->graph, id);
   if (n->kind == DC_NODE_TASKLET) return run_tasklet(in, id);
   if (n->map.schedule == DC_MAP_REDUCE) DC_TRY(clear_accumulators(in, id, 0));
+  if (is_idle(in, id)) return DC_OK;
   return run_loop(in, id, 0);
 }
 

@@ -1,6 +1,7 @@
 /* See problem.h. */
 #include "backends/native/problem.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- reading nodes ---- */
@@ -18,12 +19,21 @@ int64_t dc_problem_elements(const dc_problem_shape *s) {
   return n;
 }
 
+/* The same where the product may not fit. */
+static double elements(const dc_problem_shape *s) {
+  double n = 1;
+  for (int d = 0; d < s->rank; d++) n *= (double)s->dims[d];
+  return n;
+}
+
 void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
+  if (inner == 0) return;
   for (int64_t row = 0; row < outer * channels; row++)
     for (int64_t k = 0; k < inner; k++) result[row * inner + k] = bias ? bias[row % channels] : 0;
 }
 
 void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
+  if (inner == 0) return;
   for (int64_t row = 0; row < outer * channels; row++)
     for (int64_t k = 0; k < inner; k++) result[row * inner + k] += bias[row % channels];
 }
@@ -186,4 +196,13 @@ dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const i
 int dc_problem_conv_result(const dc_problem_conv *c, dc_problem_shape *shape) {
   *shape = c->wanted == DC_CONV_Y ? c->y : c->wanted == DC_CONV_X ? c->x : c->w;
   return c->wanted == DC_CONV_Y ? c->at_y : c->wanted == DC_CONV_X ? c->at_x : c->at_w;
+}
+
+double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  if (dc_problem_is_conv(graph, node)) {
+    dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
+    return elements(&c.y) * elements(&c.w) / fmax((double)c.y.dims[1], 1);
+  }
+  dc_problem_product p = dc_problem_read_product(graph, node, symbols);
+  return elements(&p.a.stored) * (double)p.b.stored.dims[p.b.stored.rank - (p.b.transposed ? 2 : 1)];
 }

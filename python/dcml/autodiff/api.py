@@ -2,7 +2,7 @@
 
 Must not know: how a gradient is derived.
 """
-from .. import _core
+from .. import _core, arguments
 from ..library import implementation
 
 
@@ -54,6 +54,7 @@ def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt):
 
 
 def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
+    from ..onnx.host import values as host_values
     from ..onnx.model import _NUMPY
     import numpy as np
     function = _core.Function(graph, wrt=list(wrt), **implementation())
@@ -61,7 +62,9 @@ def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
         function.set_params(list(weights.values()))
     values = model._bind((), inputs)
     grads = [output_grads.get(name) for name in graph.outputs]
-    grads = [g if g is None else np.asarray(g, _NUMPY.get(graph.info(n)[0])) for n, g in zip(graph.outputs, grads)]
+    grads = [g if g is None else arguments.read(
+        f"gradient of output {n!r}", g, lambda g: np.asarray(host_values.as_numpy(g), _NUMPY.get(graph.info(n)[0])))
+        for n, g in zip(graph.outputs, grads)]
     values = {n: model._array(n, v) for n, v in zip(graph.inputs, values)}
     outputs, gradients = function.vjp(list(values.values()), grads)
     values.update(weights)

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from .. import _core
+from .. import _core, arguments
 from ..library import implementation
 from . import host
 from .host import values as host_values
@@ -143,7 +143,7 @@ class ONNXModel:
         """
         given = self._bind(args, kwargs)
         torch = sys.modules.get("torch")
-        in_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
+        in_torch = torch is not None and any([issubclass(type(v), torch.Tensor) for v in given])
         try:
             call = self._call_compiled if self._program is None else self._call_program
             values = call(given, in_torch)
@@ -177,7 +177,7 @@ class ONNXModel:
         """An argument of the model's type; what the core cannot hold stays as it is."""
         code, shape, _ = self._graph.info(name)
         if code in (0, host_values.STRING, *host_values.COMPLEX):
-            return host_values.as_value(value)
+            return arguments.read(f"input {name!r}", value, host_values.as_value)
         value = value if host_values.is_torch(value) else self._array(name, value)
         if host_values.code_of(value) != code:
             raise _core.DTypeError(f"input {name!r} has type {value.dtype}, expected {host_values.NAMES[code]}")
@@ -204,22 +204,19 @@ class ONNXModel:
         return [bound[name] for name in self.inputs]
 
     def _array(self, name, value):
-        if isinstance(value, np.ndarray):
+        if issubclass(type(value), np.ndarray):
             return value
-        try:
-            return np.asarray(value, _NUMPY.get(self._graph.info(name)[0]))
-        except (TypeError, ValueError) as error:
-            raise _core.DTypeError(f"input {name!r}: expected an array, got {type(value).__name__}: {error}") from None
+        return arguments.read(f"input {name!r}", value, lambda v: np.asarray(v, _NUMPY.get(self._graph.info(name)[0])))
 
     def _call_torch(self, given, in_torch):
         import torch
-        tensors = [v if isinstance(v, torch.Tensor) else torch.from_numpy(np.array(self._array(n, v)))
+        tensors = [v if issubclass(type(v), torch.Tensor) else torch.from_numpy(np.array(self._array(n, v)))
                    for n, v in zip(self.inputs, given)]
         weights = list(self._parameters.values()) if self._parameters is not None else []
         wrt = None
         if torch.is_grad_enabled():
-            wrt = tuple(n for n, t in zip([*self.inputs, *self._graph.params], [*tensors, *weights])
-                        if t.requires_grad)
+            wrt = tuple([n for n, t in zip([*self.inputs, *self._graph.params], [*tensors, *weights])
+                         if arguments.read(f"input {n!r}", t, _requires_grad)])
         function = self._function(wrt or None)
         if weights:
             function.set_params(weights)
@@ -274,6 +271,10 @@ class ONNXModel:
 
     def __repr__(self):
         return f"ONNXModel({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"
+
+
+def _requires_grad(tensor):
+    return tensor.requires_grad
 
 
 def _read(model):

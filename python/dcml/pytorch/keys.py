@@ -6,7 +6,7 @@ Must not know: captures or how a call is run.
 """
 import torch
 
-from .. import _core
+from .. import _core, arguments
 from . import trees
 from .entry import first_places
 from .state import frozen
@@ -48,14 +48,32 @@ def _leaf_key(leaf):
 
 def quick_key(args, kwargs):
     """Types, extents and devices of tensor arguments and the values of others; hashable."""
-    if not kwargs:
-        for arg in args:
-            if not isinstance(arg, torch.Tensor):
-                break
-        else:
-            return same_leaves(args), tuple(map(_tensor_key, args))
-    leaves, spec = trees.flatten((args, kwargs))
-    return str(spec), same_leaves(leaves), tuple([_leaf_key(leaf) for leaf in leaves])
+    try:
+        if not kwargs:
+            for arg in args:
+                if not isinstance(arg, torch.Tensor):
+                    break
+            else:
+                return same_leaves(args), tuple(map(_tensor_key, args))
+        leaves, spec = trees.flatten((args, kwargs))
+        return str(spec), same_leaves(leaves), tuple([_leaf_key(leaf) for leaf in leaves])
+    except _core.Error:
+        raise
+    except Exception as error:
+        raise _blamed(args, kwargs, error) from error
+
+
+def _blamed(args, kwargs, error):
+    """An error that names the first argument that cannot be looked at: its own methods fail, or it holds itself."""
+    named = [*enumerate(args), *kwargs.items()]
+    while len(named) > 1:
+        try:
+            quick_key((named[0][1],), {})
+        except _core.Error:
+            break
+        named.pop(0)
+    name, value = named[0]
+    return arguments.blamed(f"argument {name!r}", error, value, "tensors, numbers or text in containers or plain objects")
 
 
 def _span(tensor):

@@ -91,7 +91,10 @@ def _refilled(template, names, values):
     """A copy of an object that holds these values."""
     if isinstance(template, torch.Size):
         return torch.Size(values)
-    made = copy.copy(template)
+    try:
+        made = copy.copy(template)
+    except Exception as error:
+        raise _core.ValueError_(f"an argument or result of type {type(template).__name__} cannot be copied: {error}") from error
     for name, value in zip(names, values):
         if isinstance(made, dict):
             (collections.OrderedDict if isinstance(made, collections.OrderedDict) else dict).__setitem__(made, name, value)

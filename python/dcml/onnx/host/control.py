@@ -6,6 +6,7 @@ import numpy as np
 
 from ... import _core
 from . import values as v
+from .budget import PIECE, STEPS, bytes_of, check_trips
 
 
 def if_(call, condition):
@@ -31,13 +32,18 @@ def loop(call, trips=None, condition=None, *state):
     limit = None if trips is None else int(v.scalar(trips))
     going = condition is None or bool(v.scalar(condition))
     scans = [[] for _ in range(body.n_outputs - 1 - n)]
-    rank, k = body.input_rank(0), 0
+    rank, k, made = body.input_rank(0), 0, 0
+    counts = condition is None and limit is not None  # the body's condition is not asked
+    if going and (limit is None or limit >= STEPS) and (counts or body.passes_on(0, 1)):
+        check_trips(limit)
     while going and (limit is None or k < limit):
         again, *results = body(_counter(k, rank), np.asarray(going), *state)
         state, k = results[:n], k + 1
-        going = condition is None and limit is not None or bool(v.scalar(again))
+        going = counts or bool(v.scalar(again))
         for values, value in zip(scans, results[n:]):
             values.append(value)
+        made += bytes_of(results[n:])
+        call.budget.check(made + sum(bytes_of(x) for x in state if not isinstance(x, list)))
     return [*state, *(v.stack(s, 0) if s else _no_scans(body, 1 + n + k) for k, s in enumerate(scans))]
 
 
@@ -58,7 +64,7 @@ def scan(call, *inputs):
     backward = _per_item(call, "scan_input_directions", n_scan)
     n_out = body.n_outputs - n_state
     out_axes, out_backward = (_per_item(call, f"scan_output_{what}", n_out) for what in ("axes", "directions"))
-    states, outs = _sweep(body, list(inputs[:n_state]), scanned, axes, backward)
+    states, outs = _sweep(call, body, list(inputs[:n_state]), scanned, axes, backward)
     stacked = []
     for k, (items, axis, back) in enumerate(zip(outs, out_axes, out_backward)):
         if items:
@@ -75,7 +81,7 @@ def _per_item(call, attribute, n):
     return values
 
 
-def _sweep(body, states, scanned, axes, backward, length=None):
+def _sweep(call, body, states, scanned, axes, backward, length=None):
     """Runs the body on each slice; returns the last states and the list of values of each other output."""
     lengths = {x.shape[a] for x, a in zip(scanned, axes)}
     if len(lengths) != 1:
@@ -83,12 +89,16 @@ def _sweep(body, states, scanned, axes, backward, length=None):
     length = lengths.pop() if length is None else length
     n_state = len(states)
     outs = [[] for _ in range(body.n_outputs - n_state)]
+    call.budget.check(PIECE * length)
+    made = 0
     for k in range(length):
         slices = [v.piece(x, a, length - 1 - k if back else k) for x, a, back in zip(scanned, axes, backward)]
         results = body(*states, *slices)
         states = results[:n_state]
         for items, value in zip(outs, results[n_state:]):
             items.append(v.as_tensor(value))
+        made += bytes_of(results[n_state:])
+        call.budget.check(made + bytes_of(states))
     return states, outs
 
 
@@ -104,7 +114,7 @@ def _scan_batches(call, lengths=None, *inputs):
         raise _core.ShapeError(f"the lengths are {lengths}, expected {batch} of at most {longest}")
     rows = []
     for b, length in enumerate(lengths):
-        states, outs = _sweep(body, [v.piece(x, 0, b) for x in inputs[:n_state]],
+        states, outs = _sweep(call, body, [v.piece(x, 0, b) for x in inputs[:n_state]],
                               [v.piece(x, 0, b) for x in inputs[n_state:]], [0] * n_scan, backward, length)
         rows.append([*states, *(_padded(items, longest, body, n_state + k) for k, items in enumerate(outs))])
     return [v.stack(column, 0) for column in zip(*rows)]

@@ -205,3 +205,10 @@ def one_hot_encoder(node, x):
         elif not node.get("zeros", 1):
             raise _core.ValueError_(f"{e!r} is no category")
     return [out.reshape(*x.shape, len(categories))]
+
+
+def _one_hot_bytes(node, x):
+    return 4 * v.as_numpy(x).size * max(len(node.get("cats_int64s", ())), len(node.get("cats_strings", ())))
+
+
+one_hot_encoder.estimate = _one_hot_bytes

@@ -8,8 +8,11 @@ Must not know: what an operator computes.
 import sys
 from typing import NamedTuple
 
+import numpy as np
+
 from ... import _core
 from . import values as v
+from .budget import Budget, bytes_of
 from .compiled import Compiled
 from .table import FALLBACKS, HOST, VARIANTS
 
@@ -71,19 +74,36 @@ class Program:
             if name not in self.outputs:
                 self._dead[k].append(name)
 
-    def run(self, given, keep_all=False):
-        """{name: value} of the outputs at least, from (name, value) of the inputs."""
+    def run(self, given, keep_all=False, budget=None):
+        """{name: value} of the outputs at least, from (name, value) of the inputs; budget: of the call around."""
         env = _Values(self.graph, self._constants)
         env.update(given)
+        env.budget = budget or Budget(self, tuple(env.values()))
         for step, dead in zip(self._steps, self._dead):
             step.run(env)
             for name in () if keep_all else dead:
                 env.pop(name, None)
         return env
 
-    def __call__(self, *given):
-        env = self.run(zip(self.inputs, given))
+    def __call__(self, *given, budget=None):
+        env = self.run(zip(self.inputs, given), budget=budget)
         return tuple(env[name] for name in self.outputs)
+
+    def constant_bytes(self):
+        """Bytes of the constants of the graph and of its bodies."""
+        constants = [self.graph.data(name) for name in self.graph.arrays if self.graph.info(name)[2] == "const"]
+        bodies = [body for step in self._steps if isinstance(step, HostNode) for body, _ in step.bodies.values()]
+        return sum(map(bytes_of, constants)) + sum(body.constant_bytes() for body in bodies)
+
+    def passes_on(self, output, value):
+        """Whether an output is always that input, or always true."""
+        makers = {name: n for n in _operators(self.graph) for name in n.outputs if name}
+        name = self.outputs[output]
+        while name in makers and makers[name].key == ("", "Identity"):
+            name = makers[name].inputs[0]
+        if name in self.inputs or name in makers:
+            return name == self.inputs[value]
+        return self.graph.info(name)[2] == "const" and bool(np.all(self.graph.data(name)))
 
 
 class _Values(dict):
@@ -140,6 +160,7 @@ class HostNode:
         self.captured = [name for _, names in self.bodies.values() for name in names]
         self.captured += getattr(function, "captured", lambda node: [])(self)
         self.reads = [*filter(None, node.inputs), *self.captured]
+        self.estimate = getattr(function, "estimate", None)  # bytes that it is about to take, where that can be much
 
     def __getitem__(self, attribute):
         """An attribute that the operator must have."""
@@ -192,11 +213,13 @@ class HostNode:
         try:
             given = [env[name] if name else None for name in self.node.inputs]
             self._check(given)
+            if self.estimate:
+                env.budget.check(self.estimate(self, *given))
             results = self.function(_Call(self, env) if self.captured or self.bodies else self, *given)
         except _core.Error as error:
             raise type(error)(f"{self.node.where}: {error}") from None
-        except MemoryError:
-            raise _core.Error(f"{self.node.where}: out of memory") from None
+        except MemoryError as error:
+            raise _core.Error(f"{self.node.where}: out of memory") from error
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise _core.ValueError_(f"{self.node.where}: {error}") from error
         if len(results) < self.n_outputs:
@@ -228,16 +251,23 @@ class _Call:
         if len(program.inputs) != n_given + len(names):
             raise _core.ModelError(f"the graph of {attribute!r} has {len(program.inputs) - len(names)} inputs, "
                                    f"expected {n_given}")
-        return _Body(program, [self._env[name] for name in names])
+        return _Body(program, [self._env[name] for name in names], self._env.budget)
+
+    @property
+    def budget(self):
+        return self._env.budget
 
 
 class _Body:
-    def __init__(self, program, captured):
-        self._program, self._captured = program, captured
+    def __init__(self, program, captured, budget):
+        self._program, self._captured, self._budget = program, captured, budget
         self.n_outputs = len(program.outputs)
 
     def __call__(self, *given):
-        return self._program(*given, *self._captured)
+        return self._program(*given, *self._captured, budget=self._budget)
+
+    def passes_on(self, output, value):
+        return self._program.passes_on(output, value)
 
     def input_rank(self, k):
         """The declared number of dimensions of an input."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from ... import _core
 from . import values as v
+from .budget import PIECE, bytes_of
 
 
 def construct(node, *items):
@@ -61,12 +62,24 @@ def split(node, x, sizes=None):
     return [[v.piece(x, axis, slice(a, b)) for a, b in zip(ends, ends[1:])]]
 
 
+def _pieces(node, x, sizes=None):
+    """Bytes of the views that split makes."""
+    count = x.shape[v.axis_of(node.get("axis", 0), x.ndim)] if sizes is None or sizes.ndim == 0 else sizes.size
+    return PIECE * (-(-count // max(v.integers(sizes)[0], 1)) if sizes is not None and sizes.ndim == 0 else count)
+
+
+split.estimate = _pieces
+
+
 def concat_from(node, sequence):
     if not sequence:
         raise _core.ShapeError("the sequence is empty")
     new = node.get("new_axis", 0)
     axis = v.axis_of(node["axis"], v.as_tensor(sequence[0]).ndim + bool(new))
     return [v.stack(sequence, axis) if new else v.concat(sequence, axis)]
+
+
+concat_from.estimate = lambda node, sequence: bytes_of(sequence)
 
 
 def optional(node, value=None):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import _core
 from . import values as v
+from .budget import PIECE
 from .regex import Pattern
 
 
@@ -116,6 +117,15 @@ def string_concat(node, x, y):
     return [_objects([a + b for a, b in zip(x.ravel(), y.ravel())], x.shape)]
 
 
+def _joined_bytes(node, x, y):
+    """Of the strings that string_concat makes; each of x may meet many of y."""
+    size = np.prod(np.broadcast_shapes(x.shape, y.shape), dtype=float)
+    return int(size * (PIECE + sum(sum(map(len, a.ravel())) / max(a.size, 1) for a in (x, y))))
+
+
+string_concat.estimate = _joined_bytes
+
+
 def string_split(node, x):
     """ONNX StringSplit: the parts, padded with '' to the longest, and their numbers."""
     delimiter, most = node.get("delimiter") or None, node.get("maxsplit", -1)
@@ -189,3 +199,10 @@ def tfidf(node, x):
         raise _core.ModelError(f"mode {mode!r} is none of TF, IDF and TFIDF")
     y = counts if mode == "TF" else (counts > 0) * weights if mode == "IDF" else counts * weights
     return [y.astype(np.float32).reshape(*x.shape[:-1], size)]
+
+
+def _counts_bytes(node, x):
+    return 8 * (max(node["ngram_indexes"], default=0) + 1) * (x.shape[0] if x.ndim == 2 else 1)
+
+
+tfidf.estimate = _counts_bytes

@@ -5,6 +5,7 @@ Must not know: how a segment derives its own gradient.
 import numpy as np
 import torch
 
+from ... import arguments
 from . import values as v
 
 
@@ -24,12 +25,16 @@ def vjp(program, given, output_grads, wrt):
         for end, seed in zip(*(x if isinstance(x, list) else [x] for x in (results[name], grad))):
             if seed is not None and v.is_torch(end) and end.requires_grad:
                 ends.append(end)
-                seeds.append(torch.as_tensor(np.asarray(seed)).to(end.dtype).expand(end.shape))
+                seeds.append(arguments.read(f"gradient of output {name!r}", seed, _tensor).to(end.dtype).expand(end.shape))
     sources = [tensors[name] for name in wrt]
     grads = torch.autograd.grad(ends, sources, seeds, allow_unused=True) if ends else [None] * len(sources)
     gradients = {name: np.zeros(x.shape, v.as_numpy(x).dtype) if g is None else v.as_numpy(g)
                  for name, x, g in zip(wrt, sources, grads)}
     return {name: _plain(value) for name, value in results.items()}, gradients
+
+
+def _tensor(seed):
+    return torch.as_tensor(v.as_numpy(seed))
 
 
 def _plain(value):

@@ -43,7 +43,7 @@ def _code(dtype):
 
 def is_torch(value):
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return torch is not None and issubclass(type(value), torch.Tensor)
 
 
 def is_string(value):
@@ -58,9 +58,9 @@ def as_value(value):
     """What a caller gives, in the forms above."""
     if is_torch(value):
         return as_numpy(value) if value.is_complex() else value
-    if value is None or isinstance(value, dict):
+    if value is None or issubclass(type(value), dict):
         return value
-    if isinstance(value, (list, tuple)):
+    if issubclass(type(value), (list, tuple)):
         return [as_value(v) for v in value]
     array = np.asarray(value)
     if array.dtype.kind == "S":
@@ -69,7 +69,7 @@ def as_value(value):
 
 
 def as_numpy(value):
-    return value.detach().cpu().numpy() if is_torch(value) else np.asarray(value)
+    return value.detach().cpu().resolve_conj().resolve_neg().numpy() if is_torch(value) else np.asarray(value)
 
 
 def scalar(value):
