@@ -212,7 +212,7 @@ static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope) {
   activity a = {.r = r};
   for (uint32_t k = 0; k < scope->n; k++) {
-    a.reads_active = a.mark = false;
+    a.reads_active = dc_own_gives(r, scope->v[k]), a.mark = false;
     for (int pass = 0; pass < 2; pass++) { /* a sequential loop may feed itself */
       a.mark = false, a.last = pass == 1;
       dc_node_uses(r->graph, scope->v[k], look, &a);

@@ -127,6 +127,14 @@ static void contribute(dc_reverse *r, const border *b) {
   dc_emit_fill(r, r->out, r->grad[b->of], b->gradient, first ? DC_WCR_NONE : DC_WCR_SUM);
 }
 
+bool dc_own_gives(const dc_reverse *r, dc_nid node) {
+  for (uint32_t k = 0; r->own && k < r->own->borders.n; k++) {
+    const border *b = &r->own->borders.v[k];
+    if (b->node == node) return !b->takes && r->active[b->of];
+  }
+  return false;
+}
+
 bool dc_own_reverse(dc_reverse *r, dc_nid node) {
   for (uint32_t k = 0; r->own && k < r->own->borders.n; k++) {
     const border *b = &r->own->borders.v[k];

@@ -64,6 +64,7 @@ DC_MUST_USE dc_status dc_reverse_node(dc_reverse *r, dc_nid node);
 bool dc_own_is(const dc_graph *graph, dc_nid node);
 void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
+bool dc_own_gives(const dc_reverse *r, dc_nid node); /* does it state the gradient of something active? */
 bool dc_own_computes(const dc_reverse *r, dc_cid c);
 /* nodes.c: fills r->active. */
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);

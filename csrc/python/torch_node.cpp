@@ -7,7 +7,6 @@
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
  * in place, and hooks on them have run, before the next part begins. */
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -67,6 +66,14 @@ struct Gil {
   throw error;
 }
 
+[[noreturn]] void raise_unsupported(const char* message) {
+  Gil gil;
+  THPObjectPtr core(PyImport_ImportModule("dcml._core"));
+  THPObjectPtr kind(core ? PyObject_GetAttrString(core, "UnsupportedOpError") : nullptr);
+  if (kind) PyErr_SetString(kind, message);
+  rethrow();
+}
+
 /* ---- tokens ---- */
 
 void drop_token(void* context) { delete static_cast<Reference*>(context); }
@@ -85,6 +92,19 @@ PyObject* pass_of(const variable_list& grads) {
 }
 
 /* ---- nodes ---- */
+
+/* Stands behind gradients that are to be differentiated.  Its edges lead to all that these depend on, so that it runs,
+ * and raises, whichever of that is asked for. */
+class TwiceDifferentiated : public torch::autograd::Node {
+ public:
+  std::string name() const override { return "TwiceDifferentiated"; }
+
+ protected:
+  variable_list apply(variable_list&&) override {
+    raise_unsupported("a compiled function cannot be differentiated twice: take the second derivative, or a gradient "
+                      "made with create_graph=True, of module.model");
+  }
+};
 
 class CompiledBackward : public torch::autograd::Node {
  public:
@@ -126,19 +146,21 @@ class CompiledBackward : public torch::autograd::Node {
     TORCH_CHECK(call_.get(), torch::autograd::ERR_BACKWARD_TWICE);
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
     at::Tensor token;
-    variable_list results = once(run(grads, &token));
+    variable_list results = run(grads, &token);
     if (has_later_) results.push_back(std::move(token));
+    if (at::GradMode::is_enabled()) refuse_twice(results, grads);
     return results;
   }
 
  private:
-  /* If a graph is asked for: results that raise when they are differentiated. */
-  static variable_list once(variable_list results) {
-    if (!at::GradMode::is_enabled() || results.empty()) return results;
-    for (auto& result : results) /* the error needs something to hang on, whatever the given gradients require */
-      if (result.defined()) result = result.detach().set_requires_grad(true);
-    torch::autograd::DelayedError error("a compiled function cannot be differentiated twice", (int64_t)results.size());
-    return error.apply(std::move(results));
+  /* Makes results, the token among them, that raise when they are differentiated. */
+  void refuse_twice(variable_list& results, const variable_list& grads) {
+    auto node = c10::make_intrusive<TwiceDifferentiated>();
+    auto edges = torch::autograd::collect_next_edges(grads);
+    edges.insert(edges.end(), next_edges().begin(), next_edges().end());
+    node->set_next_edges(std::move(edges));
+    for (auto& result : results)
+      if (result.defined()) torch::autograd::set_history(result = result.detach(), node);
   }
 
   PyObject* start(const variable_list& grads) {

@@ -11,23 +11,53 @@ import threading
 import torch
 from torch.autograd import grad_mode
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from .. import _core
+from .state import frozen
 from .watch import foreign_file
 
 _IS_GRAD_ENABLED, _TENSOR = torch.is_grad_enabled, torch._C.TensorBase
-_OF_ARGUMENTS = {_TENSOR.requires_grad.__get__: "requires_grad", _TENSOR.is_leaf.__get__: "is_leaf"}
+_OF_ARGUMENTS = {_TENSOR.requires_grad.__get__: "requires_grad", _TENSOR.is_leaf.__get__: "is_leaf",
+                 torch.Tensor.stride: "stride"}
+_SETS_REQUIRES_GRAD = {torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__}
 _REFUSED = {_TENSOR.grad.__get__: "reads .grad of a tensor", _TENSOR.storage_offset: "asks where in its storage a tensor lies"}
 
 
-def mark(tensor, known):
-    """Notes on a stand-in for an argument what known_of gave for the argument."""
-    tensor._dcml_known = known
+def mark(stand_in, argument, known):
+    """Notes on a stand-in for an argument what is known_of it, and its attributes."""
+    stand_in._dcml_known, stand_in._dcml_attributes = known, _attributes(argument)
 
 
 def known_of(value):
     """What forward may ask of an argument that its stand-in does not tell, by name; hashable."""
-    return (("requires_grad", value.requires_grad), ("is_leaf", value.is_leaf)) if isinstance(value, torch.Tensor) else ()
+    if not isinstance(value, torch.Tensor):
+        return ()
+    known = [("requires_grad", value.requires_grad), ("is_leaf", value.is_leaf)]
+    if value.layout is torch.strided and not value.is_contiguous():  # of others, the extents tell
+        known.append(("stride", value.stride()))
+    if own := _attributes(value):
+        objects = []
+        known.append(("attributes", (frozen(own, objects), *map(_Same, objects))))
+    return tuple(known)
+
+
+class _Same:
+    """Is equal for the same object, which it keeps."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def __eq__(self, other):
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self):
+        return id(self.held)
+
+
+def _attributes(tensor):
+    """What users have set on a tensor."""
+    return {name: held for name, held in getattr(tensor, "__dict__", {}).items() if name not in ("grad", "data")}
 
 
 def _set_data(tensor, value):
@@ -43,26 +73,63 @@ def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fa
 
 
 class Asked(TorchFunctionMode):
-    """grad: does the call run with gradients on?  Afterwards, ``any``: has forward asked?"""
+    """grad: does the call run with gradients on?  Afterwards, ``any``: has forward asked?  ``attributes``: for those that
+    users set on arguments?"""
 
     def __init__(self, grad):
         super().__init__()
-        self.grad, self.any = grad, False
+        self.grad, self.any, self.attributes = grad, False, False
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         asked = _OF_ARGUMENTS.get(function)
         known = dict(getattr(args[0], "_dcml_known", ())) if asked else {}
         if asked in known and self._note(sys._getframe(1)):
-            return known[asked]
+            axis = [*args[1:], *(kwargs or {}).values()]  # of stride()
+            return known[asked][axis[0]] if axis else known[asked]
         if function in _REFUSED and not _foreign(sys._getframe(1)):
             raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module")
-        return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
+        if function in _SETS_REQUIRES_GRAD:
+            self._require(function, args[0], *args[1:], **(kwargs or {}))
+        result = _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
+        if any(isinstance(made, torch.Tensor) for made in pytree.tree_leaves(result)):
+            for read in pytree.tree_leaves((args, kwargs)):
+                if getattr(read, "_dcml_known", ()) and read is not result:
+                    read._dcml_read = True
+        return result
+
+    def _require(self, function, tensor, requires_grad=True):
+        """Forward sets a flag: that of an argument is the caller's, any other may make a leaf."""
+        self.any = True
+        known = dict(getattr(tensor, "_dcml_known", ()))
+        if not known:
+            tensor._dcml_freed = requires_grad
+            return
+        same = known["requires_grad"] == requires_grad
+        if same and (known["is_leaf"] or function is torch.Tensor.requires_grad_):
+            return
+        if not known["is_leaf"]:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
+        if getattr(tensor, "_dcml_read", False):
+            raise _core.UnsupportedOpError("forward sets requires_grad of an argument that it has computed with before")
+        tensor._dcml_known = tuple({**known, "requires_grad": requires_grad}.items())
 
     def _note(self, frame):
         """Torch asks often, and never to decide about values."""
         foreign = _foreign(frame)
         self.any |= not foreign
         return not foreign
+
+    def attribute(self, tensor, name, frame):
+        """Of an argument, one that tensors do not have."""
+        held = vars(tensor).get("_dcml_attributes")
+        if held is not None and not _foreign(frame):
+            self.any = self.attributes = True
+            if name in held and any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves(held[name])):
+                raise _core.UnsupportedOpError(f"forward reads the attribute {name!r} of an argument, which holds a "
+                                               "tensor: give that as an argument")
+            if name in held:
+                return held[name]
+        raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
 
     def is_grad_enabled(self, frame):
         return _IS_GRAD_ENABLED() and (not self._note(frame) or self.grad)
@@ -96,9 +163,16 @@ def asked(grad):
         if not hasattr(self, "gradient_before"):
             return leave(self, *error)
         torch._C._set_grad_enabled(vars(self).pop("gradient_before"))
+
+    def attribute(tensor, name):  # called for those that are missing
+        if threading.get_ident() == thread and not name.startswith("_"):
+            return mode.attribute(tensor, name, sys._getframe(1))
+        raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
     outer.__enter__, outer.__exit__, torch.is_grad_enabled = begin, end, is_grad_enabled
+    torch.Tensor.__getattr__ = attribute
     try:
         with mode:
             yield mode
     finally:
+        del torch.Tensor.__getattr__
         outer.__enter__, outer.__exit__, torch.is_grad_enabled = enter, leave, _IS_GRAD_ENABLED

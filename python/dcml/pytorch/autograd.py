@@ -13,13 +13,16 @@ import os
 
 import torch
 
+from .. import _core
+
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, call, part, results, outside, reads, later, *completes):
+    def forward(ctx, call, part, results, outside, reads, sources, later, *completes):
         """results: what hangs on this node, except those of ``outside``; reads: the tensors that must stay as they are;
-        later: the next part's token, or None; completes: the tensors whose gradients this part completes."""
-        ctx.call, ctx.first, ctx.last = call, part == 0, later is None
+        sources: [what leads to all tensors with a gradient]; later: the next part's token, or None; completes: the tensors
+        whose gradients this part completes."""
+        ctx.call, ctx.first, ctx.last, ctx.sources = call, part == 0, later is None, sources
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outside)
         ctx.save_for_backward(torch.empty(0), *reads)  # one at least, so that a second backward is noticed
@@ -29,31 +32,48 @@ class _Node(torch.autograd.Function):
     def backward(ctx, *grads):
         ctx.saved_tensors  # noqa: B018  (raises if the graph was freed or a tensor changed in place)
         with torch.no_grad():
-            run = ctx.call.start(grads) if ctx.first else _pass_of(grads[0])
+            run, grads = (ctx.call.start(grads), grads) if ctx.first else _pass_of(grads[0])
             found = run.next()
-        return (None, None, None, None, None, None if ctx.last else _token(run), *_once(found))
+        if torch.is_grad_enabled():
+            found = _Twice.apply(found, *ctx.sources, *grads)
+        return (None, None, None, None, None, None, None if ctx.last else _token(run, grads), *found)
 
 
-def _token(run=None):
-    """A tensor that carries a backward pass."""
+class _Sources(torch.autograd.Function):
+    """A tensor behind which lie all that a call differentiates, and that holds none of them."""
+    @staticmethod
+    def forward(ctx, *tensors):
+        return torch.empty(0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise AssertionError("nothing is computed of it")
+
+
+class _Twice(torch.autograd.Function):
+    """Gradients that are to be differentiated: those of all that they depend on, which raises, whichever is asked for."""
+    @staticmethod
+    def forward(ctx, found, sources, *grads):
+        return tuple([None if grad is None else grad.detach() for grad in found])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise _core.UnsupportedOpError("a compiled function cannot be differentiated twice: take the second derivative, "
+                                       "or a gradient made with create_graph=True, of module.model")
+
+
+def _token(*carried):
+    """A tensor that carries a backward pass and the gradients that it was started with."""
     token = torch.zeros(1)
-    token.backward_pass = run
+    token.backward_pass = carried
     return token
 
 
 def _pass_of(token):
-    run = getattr(token, "backward_pass", None)
-    if run is None:
+    carried = getattr(token, "backward_pass", None)
+    if not carried:
         raise RuntimeError("a hook replaced what a compiled function passes between the parts of its backward pass")
-    return run
-
-
-def _once(grads):
-    """Gradients that raise if a graph is asked for (create_graph=True) and they are then differentiated themselves."""
-    if not torch.is_grad_enabled():
-        return grads
-    error = torch._C._functions.DelayedError("a compiled function cannot be differentiated twice", 1)
-    return [None if grad is None else error(grad.detach().requires_grad_()) for grad in grads]
+    return carried
 
 
 def apply_in_python(function, inputs):
@@ -63,10 +83,10 @@ def apply_in_python(function, inputs):
         results, call = function._run(inputs)
     tape = function.differentiable or [True] * len(results)
     outside = [r for r, on_tape in zip(results, tape) if not on_tape or not r.dtype.is_floating_point]
-    later = None
+    later, sources = None, [_Sources.apply(*[tensors[p] for completes, _ in call.parts for p in completes])]
     for part, (completes, reads) in reversed(list(enumerate(call.parts))):
         hanging = [_token()] if part else results
-        made = _Node.apply(call, part, hanging, () if part else outside, [tensors[p] for p in reads], later,
+        made = _Node.apply(call, part, hanging, () if part else outside, [tensors[p] for p in reads], sources, later,
                            *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made
@@ -86,8 +106,9 @@ def _choose():
     """(apply, modes).  apply(function, inputs) runs a core function made with ``wrt`` on a tuple of tensors; the
     results carry an autograd node.  modes: callables that return the same objects as long as torch's modes are the same.
 
-    The node's backward raises RuntimeError when it is run a second time without retain_graph, when an input or
-    parameter that it reads was changed in place since, or when it is itself to be differentiated (create_graph=True).
+    The node's backward raises RuntimeError when it is run a second time without retain_graph, or when an input or
+    parameter that it reads was changed in place since; gradients made with create_graph=True raise UnsupportedOpError
+    when they are differentiated.
     """
     wanted = os.environ.get("DCML_AUTOGRAD", "")
     if wanted not in ("", "python", "c++"):

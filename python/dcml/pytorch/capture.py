@@ -23,7 +23,7 @@ from . import trees
 from .aten import extent
 from .asked import asked
 from .entry import Entry
-from .lower import Walk, decomposed, lower, quiet, unsupported
+from .lower import WAYS_OUT, Walk, decomposed, lower, quiet, unsupported
 from .own_gradient import own_gradients
 from .reach import rename_output
 from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
@@ -156,6 +156,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
         given, leaves = leaves, list(map(_plain, leaves))
         args, kwargs = trees.simple(leaves, shape)
         entry, errors = Entry(module, given, leaves, shape), []
+        entry.result.tape = grad
         attempts = _attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
@@ -163,9 +164,9 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 _refuse_changes(module, used, ran, (program, entry.result), again)
                 if _plain_extents(program):
                     walk = functools.partial(Walk, module, entry, found, name, cumulative)
-                    made = lower(program, found[0], walk).result(debug)
+                    made = lower(program, found[0], walk, entry.result).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
-                    made.ran, made.asks = ran, asks.any
+                    made.ran, made.asks, made.asks_attributes = ran, asks.any, asks.attributes
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
@@ -257,7 +258,7 @@ def _export_error(module, error):
     reason = _VALUES.get(type(error).__name__)
     if reason and (type(error).__name__ != "UserError" or "data-dependent" in str(error)):
         what = getattr(error, "func", None) or type(module).__name__
-        return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{_traced_line(error)}")
+        return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{WAYS_OUT}{_traced_line(error)}")
     if "fake tensor in the exported program" in str(error):
         return _core.UnsupportedOpError(f"{type(module).__name__} cannot be captured: torch.export loses a tensor on the way, "
                                         "as where torch.autograd.grad is taken inside forward with respect to an input: "

@@ -17,8 +17,11 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Result:
-    """shape: of what the module returned; leaves: None where the program gives them."""
+    """shape: of what the module returned; leaves: None where the program gives them; freed: positions of those on which
+    forward called requires_grad_(); flagged: [(position among the arguments' leaves, flag that forward sets)];
+    requires: which of these require a gradient; tape: does the call run with gradients on?"""
     shape = leaves = None
+    freed, flagged, requires, tape = (), (), (), True
 
 
 class Entry(torch.nn.Module):
@@ -40,13 +43,17 @@ class Entry(torch.nn.Module):
         def forward(*args, **kwargs):
             traced = trees.flatten((args, kwargs))[0]
             values = [traced[place] if isinstance(leaf, torch.Tensor) else leaf for leaf, place in zip(leaves, first)]
-            for value, about in zip(values, known):
+            for value, leaf, about in zip(values, given, known):
                 if isinstance(value, torch.Tensor):
-                    mark(value, about)
+                    mark(value, leaf, about)
             args, kwargs = shape.unflatten(values)
             before = trees.flatten((args, kwargs))
             result = module(*args, **kwargs)
             _refuse_changed(module, before, trees.flatten((args, kwargs)))
+            now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
+            flags = [dict(about).get("requires_grad") for about in known]
+            self.result.requires = flags
+            self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             return self._take_apart(module, result)
         try:
             forward.__signature__ = inspect.signature(module.forward)
@@ -62,6 +69,7 @@ class Entry(torch.nn.Module):
             if not symbolic and (frozen(leaf, held), held)[1]:
                 raise _core.UnsupportedOpError(f"{type(module).__name__} returns a {type(leaf).__name__}, which is neither "
                                                "a tensor nor a number or text, nor a container or plain object of them")
+        self.result.freed = [k for k, leaf in enumerate(leaves) if getattr(leaf, "_dcml_freed", False)]
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])

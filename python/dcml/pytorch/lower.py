@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from .. import _core
 from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
-from .aten.builder import Pair, dims
-from .reach import output_shapes, outputs, placeholders, reached
-from .results import Complex, Fixed, Number, Passed, real_form
+from .aten.builder import Pair, dims, meta
+from .reach import freed, output_shapes, outputs, placeholders, reached
+from .results import Complex, Fixed, Freed, Number, Passed, real_form
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
@@ -47,9 +48,14 @@ class Capture:
     reads: names of attributes of modules that were read; other values of them may mean another graph.
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.
-    asks: forward asked which inputs require a gradient, or whether gradients are on.
+    asks: forward asked which inputs require a gradient, or whether gradients are on, or what known_of tells else.
+    asks_attributes: forward asked for attributes that users set on arguments.
     ran: the functions that ran, with what they may have read of Python.
     reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
+    flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
+    freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
+        requires_grad_(), by an input that only their gradients reach.
+    counted: extents in the graph depend on values.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
@@ -67,9 +73,13 @@ class Capture:
     ties: list = field(default_factory=list)
     refused_dynamic: bool = False
     asks: bool = False
+    asks_attributes: bool = False
     ran: Any = None
     reach: list = None
     outside: dict = field(default_factory=dict)
+    flagged: list = field(default_factory=list)
+    freed: list = field(default_factory=list)
+    counted: bool = False
 
 
 class Guard:
@@ -77,18 +87,20 @@ class Guard:
 
     def __init__(self, program, conditions, shapes):
         """conditions: of torch.export as text, of decompositions as (expression in symbols, value)."""
-        self._shapes = shapes  # per graph input: list of int | symbol name
+        self.shapes = shapes  # per graph input: list of int | symbol name
         ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
         self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
         self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]
-        self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols]
+        # by a number that values tell, torch decides only what always holds
+        self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols
+                           and not free_unbacked_symbols(one[0])]
         unknown = [e for e, _ in self._decisions if not {str(s) for s in e.free_symbols} <= self._ranges.keys()]
         if unknown:
             raise _core.UnsupportedOpError(f"decomposing the program decides by {unknown[0]}, which no extent tells")
         self.symbolic = bool(self._ranges)
 
     def __str__(self):
-        return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self._shapes)
+        return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self.shapes)
 
     def refusal(self, tensors, arguments):
         """None if the capture serves these inputs, else the reason as text.
@@ -96,7 +108,7 @@ class Guard:
         tensors: graph inputs in order; arguments(): the call's arguments by parameter name.
         """
         values = {}
-        for k, (tensor, shape) in enumerate(zip(tensors, self._shapes)):
+        for k, (tensor, shape) in enumerate(zip(tensors, self.shapes)):
             if len(shape) != tensor.dim():
                 return f"tensor {k} has {tensor.dim()} dimensions, not {len(shape)}"
             for axis, (have, want) in enumerate(zip(tensor.shape, shape)):
@@ -111,7 +123,7 @@ class Guard:
                 return f"not {expression} == {decided}"
         if not self._conditions:
             return None
-        scope = {"L": arguments(), "torch": torch}
+        scope = {"L": arguments(), "torch": torch, "math": math}
         for code, text in self._conditions:
             try:
                 met = eval(code, scope)  # noqa: S307  (text made by torch.export)
@@ -152,16 +164,17 @@ def quiet():
             logger.setLevel(level)
 
 
-def lower(program, conditions, start):
-    """A finished walk; start(program) makes one.  Overloads that no row serves are decomposed on the way, which may add
-    to the conditions."""
-    tried, shapes, reach = set(), output_shapes(program), reached(program)
+def lower(program, conditions, start, result):
+    """A finished walk; start(program) makes one; result: an entry's.  Overloads that no row serves are decomposed on the
+    way, which may add to the conditions."""
+    tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
+    reach = reached(program, {value: ("freed", k) for value, k in freed_now.items()})
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             walk = start(program)
-            walk.output_shapes, walk.output_reach = shapes, reach
+            walk.output_shapes, walk.output_reach, walk.freed_outputs = shapes, reach, sorted(freed_now.values())
             try:
                 walk.run()
                 return walk
@@ -179,6 +192,19 @@ def lower(program, conditions, start):
         with quiet():
             program = decomposed(program, table, conditions)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def _freed(program, result):
+    """{value: position} of the results that are leaves in eager mode, though forward computes them."""
+    given = dict(zip(program.graph_signature.user_inputs, result.requires))
+
+    def is_flagged(spec):
+        if not result.tape:
+            return False
+        if spec.kind.name == "USER_INPUT":
+            return given.get(spec.arg.name)
+        return spec.kind.name == "PARAMETER" and program.state_dict[spec.target].requires_grad
+    return freed(program, result.freed, is_flagged) if result.freed else {}
 
 
 def decomposed(program, table, conditions):
@@ -252,7 +278,12 @@ def _decomposition(target):
 
 def unsupported(node, reason):
     """The error for a node that cannot be captured."""
-    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{_source(node)}")
+    by_values = torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())
+    out = WAYS_OUT if by_values else ""
+    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{out}{_source(node)}")
+
+
+WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
 
 
 def _source(node):
@@ -271,10 +302,13 @@ class Walk:
         self.module, self.program = module, program
         self.conditions, self.literals, self.silent = found
         self.fixed, self.out_spec = entry.result.leaves, entry.result.shape
+        self.flagged, self.n_leaves = entry.result.flagged, len(entry.result.requires)
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline)
         self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
         self.leaf_of = {}    # user input name -> leaf position
+        self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
+        self.freed_kinds = []
         self.outputs, self.mutated, self.changed = [], [], []
         self.position = {}   # value name -> graph output index
         self.cumulative = cumulative
@@ -284,6 +318,7 @@ class Walk:
     def run(self):
         """Raises _Declined for a node that no row serves."""
         self._placeholders()
+        self._freed_inputs()
         self._nodes(self.program.graph_module)
         self._collect_outputs()
 
@@ -300,6 +335,8 @@ class Walk:
             self.b.enter(node)
             try:
                 self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
+                if node in self.freed:
+                    self.b.env[node] = self._continued(node)
             except Decline as reason:
                 raise _Declined(node, str(reason)) from None
             except _core.Error as error:
@@ -357,6 +394,26 @@ class Walk:
         self.inputs.append(self.leaf_of[node.name])
         self.shapes.append(shape)
 
+    def _freed_inputs(self):
+        """An input for each value that a result on which requires_grad_() was called has: for its gradient alone."""
+        values = [v for spec, v in outputs(self.program) if spec.kind.name == "USER_OUTPUT"]
+        for k in self.freed_outputs:
+            if values[k] not in self.freed:
+                if meta(values[k]).is_complex():
+                    raise _core.UnsupportedOpError("requires_grad_() on a complex result")
+                dtype, shape = _form(meta(values[k]), values[k].name)
+                if {s for s in shape if isinstance(s, str)} - {s for one in self.shapes for s in one}:
+                    raise _core.UnsupportedOpError(f"requires_grad_() on a result of extents {shape}, which no input has")
+                self.freed[values[k]] = self.graph.add_input(f"{values[k].name}_leaf", dtype, shape), len(self.freed)
+                self.freed_kinds.append((shape, meta(values[k]).dtype, meta(values[k]).device))
+
+    def _continued(self, node):
+        """The value of a node, whose gradient goes to its own input."""
+        value = self.b.stop(self.b(node))
+        gradient = self.b.op("Cotangent", value, domain="dcml")
+        given = self.b.op("GiveGradient", value, self.freed[node][0], gradient, domain="dcml")
+        return self.b.op("TakeGradient", given, gradient, domain="dcml")
+
     def _tensor(self, target):
         """The tensor of that name, whose values may change between calls; None for a constant."""
         found, lifted = _attribute(self.module, target), self.program.constants.get(target)
@@ -408,6 +465,8 @@ class Walk:
         if type(index) is int:
             held = [self.b.env.get(node) for k, node in enumerate(placeholders(self.program)) if k in places]
             names = [value.whole() if isinstance(value, Pair) else value for value in held]
+            values = [v for spec, v in outputs(self.program) if spec.kind.name == "USER_OUTPUT"]
+            names += [self.freed[values[k]][0] for k in self.freed_outputs if ("freed", k) in places]
             self.reach.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
 
     def _user_output(self, value, shape):
@@ -415,6 +474,8 @@ class Walk:
             return Fixed(self.fixed[len(self.outputs)] if value is None else value)
         if value.op == "placeholder" and value.name in self.leaf_of:
             return Passed(self.leaf_of[value.name])
+        if value in self.freed:
+            return Freed(self._output(self.b.stop(self.b(value))), self.n_leaves + self.freed[value][1])
         if value in self.itself:
             return Passed(self.itself[value])
         if isinstance(self.b.env[value], Pair):
@@ -454,10 +515,12 @@ class Walk:
         guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
         return Capture(graph=self.graph, out_spec=self.out_spec,
-                       inputs=self.inputs, params=self.params, outputs=self.outputs, mutated=self.mutated,
+                       inputs=[*self.inputs, *range(self.n_leaves, self.n_leaves + len(self.freed))],
+                       params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
-                       outside=self.outside, reach=self._reach(transients))
+                       outside=self.outside, reach=self._reach(transients), flagged=self.flagged,
+                       counted=self.b.counted, freed=self.freed_kinds)
 
 
 def _ties(module, params):

@@ -559,12 +559,15 @@ class _Function:
         if flags is not None:
             names = chain(zip(graph.inputs, flags[0]), zip(graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
-        self.core = _core.Function(
-            graph, wrt=wrt, torch=True, **implementation(owner.cuda_enabled),
-            post_onnx=owner._run_post_onnx if owner.post_onnx_hooks else None,
-            post_autodiff=owner._run_post_autodiff if owner.post_autodiff_hooks else None,
-            post_compile=owner._run_post_compile if owner.post_compile_hooks else None,
-            optimize=owner.auto_optimize, reach=captured.capture.reach)
+        options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled),
+                   "post_onnx": owner._run_post_onnx if owner.post_onnx_hooks else None,
+                   "post_autodiff": owner._run_post_autodiff if owner.post_autodiff_hooks else None,
+                   "post_compile": owner._run_post_compile if owner.post_compile_hooks else None}
+        if captured.capture.counted:
+            from .hosted import Hosted
+            self.core = Hosted(graph, wrt, captured.capture.reach, options)
+        else:
+            self.core = _core.Function(graph, wrt=wrt, torch=True, reach=captured.capture.reach, **options)
         self.params = None
 
 
@@ -595,6 +598,16 @@ def _by_python(function, inputs):
     return function(*inputs)
 
 
+def _sized(made, leaves):
+    """Types and extents for this call's arguments of the leaves that it adds."""
+    tensors = [leaves[i] for i in made.inputs if i < len(leaves)]
+    extents = {}
+    for tensor, shape in zip(tensors, made.guard.shapes):
+        extents.update(zip(shape, tensor.shape))
+    return [{"size": [extents.get(d, d) for d in shape], "dtype": dtype, "device": device, "requires_grad": True}
+            for shape, dtype, device in made.freed]
+
+
 class _Plan:
     """How to run one kind of arguments: which leaves are inputs, what becomes of the outputs."""
 
@@ -609,13 +622,18 @@ class _Plan:
         self.outputs, self.spec = made.outputs, made.out_spec
         self.extra = [index for _, index in made.transients] if owner.debug_transients else []
         leaves = trees.flatten((args, kwargs))[0]
-        self.complex = any(isinstance(leaves[i], torch.Tensor) and leaves[i].is_complex() for i in made.inputs)
+        self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
+        self.flagged, self.freed = made.flagged, _sized(made, leaves)
         self.single = (made.outputs == [0] and made.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.extra)
 
     def run(self, args, kwargs, again=False):
         """Runs; ``again``: calls like this one are frequent, so that a check for them pays."""
         leaves = args if self.inputs is None else trees.flatten((args, kwargs))[0]
+        for k, flag in self.flagged:
+            leaves[k].requires_grad_(flag)
+        if self.freed:
+            leaves = [*leaves, *[torch.empty(**kind) for kind in self.freed]]
         inputs = leaves if self.inputs is None else [leaves[i] for i in self.inputs]
         if self.floats:
             inputs = [_as_tensor(leaf) if isinstance(leaf, float) else leaf for leaf in inputs]
@@ -634,7 +652,8 @@ class _Plan:
             inputs = (*inputs, _seed())
         if _profiling() or function.observer is not None:
             function.observe(mark_range if _profiling() else None)
-        results = function(*inputs) if captured.owner.compile_torch_extension else _by_python(function, inputs)
+        whole = captured.owner.compile_torch_extension or captured.capture.counted
+        results = function(*inputs) if whole else _by_python(function, inputs)
         if self.overwritten and not self.overwritten.isdisjoint(function.backward_reads):
             results = self._run_on_copies(function, inputs)
         elif again and self.inputs is None:  # there is none, or it failed
@@ -664,10 +683,11 @@ class _Plan:
         captured = self.captured
         owner = captured.owner
         hidden = self.changed or not owner.compile_torch_extension or self.complex
+        hidden = hidden or self.flagged or self.freed or captured.capture.counted
         hidden = hidden or any(table[key].is_complex() for table, key in captured.slots)
         hooks = {name: vars(owner)[name] for name in HOOKS}
         hidden = hidden or any(GLOBAL_HOOKS) or any(hooks.values()) or type(owner).forward is not DaceModule.forward
-        hidden = hidden or not _OWN_CALL.isdisjoint(vars(owner))
+        hidden = hidden or captured.capture.asks_attributes or not _OWN_CALL.isdisjoint(vars(owner))
         hidden = hidden or not all(tensor.is_contiguous() for tensor in args)
         if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
             return None

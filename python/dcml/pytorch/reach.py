@@ -11,7 +11,8 @@ from .aten import extent
 
 _NO_TAPE = {"aten.detach", "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like", "aten.rand_like",
             "aten.randn_like", "aten.randint_like", "aten.new_zeros", "aten.new_ones", "aten.new_full",
-            "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted", "dcml_border.cotangent"}
+            "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted", "aten.linspace", "aten.logspace",
+            "dcml_border.cotangent"}
 _ARGUMENTS = {"dcml_border.give": (0, 1), "dcml_border.take": (0,)}  # on the tape, where not all are
 _STATISTICS = ("aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm")
 
@@ -41,12 +42,26 @@ def output_shapes(program):
     return [list(map(extent, v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
 
 
-def reached(program):
-    """[{positions among the program's placeholders}] for each of its outputs."""
+def freed(program, positions, is_flagged):
+    """{value: position} of those user outputs, by position, that requires_grad_() makes leaves: on whose tape lies no
+    placeholder for which is_flagged(specification)."""
+    specs = list(placeholders(program).values())
+    results = [(value, places) for (spec, value), places in zip(outputs(program), reached(program))
+               if spec.kind.name == "USER_OUTPUT"]
+    found = [(*results[k], k) for k in positions]
+    return {value: k for value, places, k in found if isinstance(value, torch.fx.Node) and value.op == "call_function"
+            and not any(is_flagged(specs[p]) for p in places)}
+
+
+def reached(program, leaves=None):
+    """[{positions among the program's placeholders, and such as are given in ``leaves`` = {value: position}}] for each
+    of its outputs."""
+    leaves = leaves or {}
     tape = {node: {k} if _is_float(node.meta.get("val")) else set() for k, node in enumerate(placeholders(program))}
     for node in program.graph.nodes:
         if node.op == "call_function":
             tape[node] = set().union(*[tape.get(arg, ()) for arg in _differentiated(node)])
+            tape[node] = {leaves[node]} if node in leaves else tape[node]
     return [tape.get(out, set()) if isinstance(out, torch.fx.Node) else set() for _, out in outputs(program)]
 
 

@@ -27,6 +27,17 @@ class Passed:
 
 
 @dataclass(frozen=True)
+class Freed:
+    """A result on which forward called requires_grad_(): the input leaf whose gradient is that of the value."""
+    index: int
+    leaf: int
+
+    def of(self, results, leaves):
+        leaves[self.leaf].data = results[self.index]
+        return leaves[self.leaf]
+
+
+@dataclass(frozen=True)
 class Number:
     """A result that is a Python number, such as an extent; the graph gives it as a tensor."""
     index: int

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import distribution
 from torch.nn.modules import transformer
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 from .aten import matrices
@@ -127,6 +128,61 @@ def _corrcoef(input):
     return (c / deviation.unsqueeze(1) / deviation).clamp(-1, 1)
 
 
+def _places(mask):
+    """As mask.nonzero(as_tuple=True), but of one mask always the same tensors: torch then knows their extents to be equal."""
+    version, places = getattr(mask, "_dcml_places", (None, None))
+    if version != mask._version:
+        places = mask.nonzero(as_tuple=True)
+        mask._dcml_places = mask._version, places
+    return places
+
+
+def _is_mask(index):
+    return isinstance(index, torch.Tensor) and index.dtype == torch.bool and index.dim() > 0
+
+
+def _unmasked(index):
+    """An index with the places of masks in their stead."""
+    index = index if isinstance(index, tuple) else (index,)
+    return tuple([part for one in index for part in (_places(one) if _is_mask(one) else (one,))])
+
+
+def _has_mask(index):
+    return any(map(_is_mask, index if isinstance(index, tuple) else (index,)))
+
+
+def _getitem(tensor, index):
+    return tensor[_unmasked(index)] if _has_mask(index) else _GETITEM(tensor, index)
+
+
+def _is_counted(tensor):
+    """Does an extent depend on values?"""
+    extents = tensor.shape if isinstance(tensor, torch.Tensor) else ()
+    return any(isinstance(e, torch.SymInt) and free_unbacked_symbols(e) for e in extents)
+
+
+def _setitem(tensor, index, value):
+    _SETITEM(tensor, _unmasked(index) if _is_counted(value) and _has_mask(index) else index, value)
+
+
+def _class_loss(function):
+    """Of counted samples, by operators that do not ask whether there is one."""
+    def loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", **more):
+        legacy = size_average is not None or reduce is not None
+        if not _is_counted(input) or legacy or any(more.values()) or target.dim() != 1:
+            return function(input, target, weight, size_average, ignore_index, reduce, reduction, **more)
+        scores = input.log_softmax(1) if function is F.cross_entropy else input
+        kept = target != ignore_index
+        named = torch.where(kept, target, 0)
+        scale = kept.to(input.dtype) if weight is None else torch.where(kept, weight[named], 0)
+        each = -scores.gather(1, named.unsqueeze(1)).squeeze(1) * scale
+        return each if reduction == "none" else each.sum() if reduction == "sum" else each.sum() / scale.sum()
+    return loss
+
+
+_GETITEM, _SETITEM = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+
+
 def _combinations(input, r=2, with_replacement=False):
     """As torch.combinations, which selects by a mask."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
@@ -164,7 +220,9 @@ _REPLACED = ((distribution, "torch", _TorchOfDistributions()),
 if _LINEAR_CROSS_ENTROPY is not None:
     _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
 _FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
-              torch.Tensor.corrcoef: _corrcoef, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
+              torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
+              F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
+              torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq,
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 

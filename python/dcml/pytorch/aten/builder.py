@@ -136,6 +136,7 @@ class Builder:
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
         self.checks = []       # (value name, message) of conditions that a call must find true
         self.stopped = set()   # names that carry no gradient
+        self.counted = False   # does an extent depend on values?
         self.seed = None       # name of the random seed input, once asked for
         self._streams = 0
         self._consts = {}
@@ -152,11 +153,16 @@ class Builder:
     def op(self, kind, *inputs, outs=1, domain="", **attrs):
         """Appends one ONNX node; attributes that are None are left out.  One name, or a list if outs > 1."""
         attrs = {k: v for k, v in attrs.items() if v is not None}
+        for name, value in attrs.items():
+            if _is_computed(value):
+                raise Decline(f"{name} must be known when the module is captured")
         names = self.graph.add_node(kind, list(inputs), [self._hint] * outs, attrs, domain, self._site)
         return names[0] if outs == 1 else names
 
     def const(self, value, dtype=torch.int64):
         """A constant of a torch dtype from a number, list or numpy array."""
+        if _is_computed(value):
+            raise Decline(f"{self._hint} needs a number that is only known at run time")
         if dtype == torch.bfloat16:  # numpy has no bfloat16
             return self.op("Cast", self.const(value, torch.float32), to=ONNX_DTYPE[dtype])
         array = np.asarray(value).astype(_dtype_of(dtype))
@@ -219,6 +225,13 @@ class Builder:
     def extent(self, name, axis):
         return self.op("Gather", self.op("Shape", name), self.const(axis), axis=0)
 
+    def counts(self, result, name, axis):
+        """``name`` is the value whose extent at ``axis`` is that of ``result``, a fake tensor or its node: no input's."""
+        self.counted = True
+        symbol = extent(meta(result).shape[axis])
+        if not isinstance(symbol, int):
+            self.symbols.setdefault(str(symbol), (name, axis))
+
     def shape(self, node):
         """Extents of a tensor node as a 1-d int64 tensor."""
         extents = dims(node)
@@ -280,6 +293,13 @@ class Builder:
             self.seed = self.graph.add_input("seed", ONNX_DTYPE[torch.int64], [])
         self._streams += 1
         return self.op("Rng", self.seed, shape, domain="dcml", stream=self._streams)
+
+
+def _is_computed(value):
+    """Is it a number, or a list with one, that a call computes?"""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_computed, value))
+    return isinstance(value, (torch.fx.Node, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _dtype_of(dtype):

@@ -7,21 +7,25 @@ import math
 
 import torch
 
+from ... import _core
 from .builder import TABLE, Decline, dims, meta, rank, row
 
 _SAME = {  # overload -> ONNX operator on the first argument, computed in the result's type
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
     "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor",
     "hardswish": "HardSwish", "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu",
-    "round": "Round", "sigmoid": "Sigmoid", "sign": "Sign", "sgn": "Sign", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
+    "round": "Round", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
     "tan": "Tan", "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
 }
+_FLOATS_ONLY = {"ceil", "floor", "round", "neg", "relu"}
 _INTEGER_IDENTITY = {"ceil", "floor", "round", "relu"}  # ONNX rounds floats only; relu is left to Max
 
 
 def _same(kind, name):
     def same(b, n, x, **_):
         dtype = meta(n).dtype
+        if name in _FLOATS_ONLY and dtype == torch.bool:
+            _refuse_bool(name, x)
         if name in _INTEGER_IDENTITY and not dtype.is_floating_point:
             return b.op("Max", b(x), b.const(0, dtype)) if name == "relu" else b(x)
         if name == "bitwise_not" and dtype == torch.bool:
@@ -111,8 +115,19 @@ def _trunc(b, name, dtype):
     return b.op("Trunc", name, domain="dcml") if dtype.is_floating_point else name
 
 
+@row("sign.default", "sgn.default")
+def _(b, n, x):
+    """0 of NaN and of -0 too."""
+    dtype, name = meta(n).dtype, b(x)
+    if not dtype.is_floating_point:
+        return name if dtype == torch.bool else b.op("Sign", name)
+    other = b.op("Greater", b.op("Abs", name), b.const(0, dtype))
+    return b.op("Where", other, b.op("Sign", name), b.const(0, dtype))
+
+
 @row("trunc.default", "fix.default")
 def _(b, n, x):
+    _refuse_bool("trunc", x)
     return _trunc(b, b(x), meta(n).dtype)
 
 
@@ -244,15 +259,22 @@ def _(b, n, x, y, alpha=1):
     return b.op("Or" if dtype == torch.bool else "Add", b(x, dtype), _scaled(b, y, alpha, dtype))
 
 
+def _refuse_bool(name, *operands):
+    if any(isinstance(v, torch.fx.Node) and meta(v).dtype == torch.bool for v in operands):
+        raise _core.UnsupportedOpError(f"{name} of booleans, which torch does not compute either")
+
+
 @row("sub.Tensor", "sub.Scalar")
 def _(b, n, x, y, alpha=1):
     dtype = meta(n).dtype
+    _refuse_bool("a difference", x, y)
     return b.op("Sub", b(x, dtype), _scaled(b, y, alpha, dtype))
 
 
 @row("rsub.Tensor", "rsub.Scalar")
 def _(b, n, x, y, alpha=1):
     dtype = meta(n).dtype
+    _refuse_bool("a difference", x, y)
     return b.op("Sub", b(y, dtype), _scaled(b, x, alpha, dtype))
 
 

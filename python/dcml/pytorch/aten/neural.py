@@ -476,12 +476,33 @@ def _resize(k, mode, coordinates, **attrs):
     return resize
 
 
+def _nearest(k, shift, how):
+    """By whole factors an operator; else positions as torch computes them, in float32."""
+    by_operator = _resize(k, "nearest", *how[:1], nearest_mode=how[1])
+
+    def nearest(b, n, x, output, *args):
+        factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
+        pairs = list(zip(dims(x)[rank(x) - k:], dims(n)[rank(x) - k:]))
+        known = all(isinstance(e, int) for pair in pairs for e in pair)
+        if all(f == int(f) for f in factors) if factors else known and all(e and r % e == 0 for e, r in pairs):
+            return by_operator(b, n, x, output, *args)
+        name = b(x)
+        for axis, (have, want) in enumerate(pairs, rank(x) - k):
+            step = b.const(1 / factors[axis - rank(x)], torch.float32) if factors else b.op(
+                "Div", *[b.cast(b(e, torch.int64), torch.int64, torch.float32) for e in (have, want)])
+            places = b.cast(b.op("Range", b.const(0), b(want, torch.int64), b.const(1)), torch.int64, torch.float32)
+            places = b.op("Add", places, b.const(shift, torch.float32)) if shift else places
+            places = b.cast(b.op("Floor", b.op("Mul", places, step)), torch.float32, torch.int64)
+            name = b.op("Gather", name, b.op("Min", places, b.op("Sub", b(have, torch.int64), b.const(1))), axis=axis)
+        return name
+    return nearest
+
+
 for _k, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
     TABLE[f"aten.upsample_{_name}.vec"] = TABLE[f"aten.upsample_{_name}.default"] = _resize(_k, "linear", None)
     for _overload in ("vec", "default"):
-        TABLE[f"aten.upsample_nearest{_k}d.{_overload}"] = _resize(_k, "nearest", "asymmetric", nearest_mode="floor")
-        TABLE[f"aten._upsample_nearest_exact{_k}d.{_overload}"] = _resize(_k, "nearest", "half_pixel",
-                                                                          nearest_mode="round_prefer_ceil")
+        TABLE[f"aten.upsample_nearest{_k}d.{_overload}"] = _nearest(_k, 0, ("asymmetric", "floor"))
+        TABLE[f"aten._upsample_nearest_exact{_k}d.{_overload}"] = _nearest(_k, 0.5, ("half_pixel", "round_prefer_ceil"))
 TABLE["aten.upsample_bicubic2d.vec"] = _resize(2, "cubic", None, cubic_coeff_a=-0.75)
 for _overload in ("vec", "default"):  # torch leaves out what lies beyond the border
     TABLE[f"aten._upsample_bilinear2d_aa.{_overload}"] = _resize(2, "linear", None, antialias=1, exclude_outside=1)

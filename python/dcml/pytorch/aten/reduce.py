@@ -4,6 +4,7 @@ import string
 import numpy as np
 import torch
 
+from ... import _core
 from .builder import (TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
                       used_outputs)
 
@@ -70,7 +71,9 @@ TABLE["aten.min.dim"] = _extreme("ReduceMin", "ArgMin")
 
 @row("argmax.default", "argmin.default")
 def _(b, n, x, axis=None, keepdim=False):
-    kind, name = "ArgMax" if "argmax" in str(n.target) else "ArgMin", b(x, _ordinary(meta(x).dtype))
+    kind, name = "ArgMax" if "argmax" in str(n.target) else "ArgMin", b(x)
+    if meta(x).dtype == torch.bool:
+        raise _core.UnsupportedOpError(f"{kind} of booleans, which torch does not compute either")
     if axis is None:
         flat = b.op(kind, b.reshape(name, [-1]), axis=0, keepdims=0)
         return b.reshape(flat, [1] * rank(x)) if keepdim else flat

@@ -4,6 +4,7 @@ import torch
 
 from .builder import (INT64_MAX, TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
                       used_outputs)
+from .counted import select_masked
 
 
 # -- reshapes --------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ def _tensor_index(b, x, indices):
     """(axes indexed by tensors, their broadcast index of shape [..., len(axes)], result axis order needs a move)."""
     axes = [a for a, i in enumerate(indices) if i is not None]
     if any(meta(indices[a]).dtype in (torch.bool, torch.uint8) for a in axes):
-        raise Decline("indexing by a mask: the result's extents depend on the data")
+        raise Decline("indexing by a mask along with others")
     lead = torch.broadcast_shapes(*[meta(indices[a]).shape for a in axes])
     names = []
     for a in axes:
@@ -378,6 +379,8 @@ def _(b, n, x, indices):
     given = [i for i in indices if i is not None]
     if len(given) == 1 and meta(given[0]).dtype not in (torch.bool, torch.uint8):
         return b.op("Gather", b(x), b(given[0], torch.int64), axis=list(indices).index(given[0]))
+    if len(given) == 1 and meta(given[0]).dtype == torch.bool:
+        return select_masked(b, n, x, given[0], list(indices).index(given[0]))
     axes, index, lead = _tensor_index(b, x, list(indices))
     rest = [a for a in range(rank(x)) if a not in axes]
     y = b.op("GatherND", b.transpose(b(x), axes + rest), index)  # index axes first, then the rest
@@ -565,7 +568,10 @@ def _(b, n, *args, **_):
     if all(isinstance(v, (int, float)) for v in (start, stop, step)):
         count = dims(n)[0]
         return b.const(start + np.arange(count) * step, dtype)
-    return b.op("Range", b(start, dtype), b(stop, dtype), b(step, dtype))
+    if any(isinstance(v, float) and v != int(v) for v in (start, stop, step)):
+        raise Decline("steps between numbers that are not whole, of a symbolic extent")
+    # extents are computed of integers only
+    return b.cast(b.op("Range", *[b(v, torch.int64) for v in (start, stop, step)]), torch.int64, dtype)
 
 
 @row("linspace.default")

@@ -42,6 +42,14 @@ for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scala
                         (operator.truediv, _truediv), (torch.sym_max, _scalar_op("Max")),
                         (torch.sym_min, _scalar_op("Min"))):
     TABLE[str(_function)] = _row
+
+
+def _undecided(b, n, *_):
+    raise Decline("a decision by an extent that depends on values")
+
+
+for _function in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):  # of checks, which vanish
+    TABLE[str(_function)] = lambda b, n, *args: Symbolic(lambda: _undecided(b, n, *args))
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
 
 for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default",

@@ -1,0 +1,41 @@
+"""A captured graph in which extents depend on values, as the function that a plan calls.
+
+The one idea: the host program that serves such ONNX models runs it in parts, compiled between the operators that find
+the extents; torch's tape joins the gradients of the parts.
+Must not know: plans, modules or rows of operators.
+"""
+import torch
+
+from ..onnx.host import Program
+
+
+class Hosted:
+    """As a core Function made with ``wrt`` and ``reach``, of which it has what calls and explains need.
+
+    options: of the core Functions of the parts.
+    """
+
+    observer, backward_reads, backward_graph = None, (), None
+
+    def __init__(self, graph, wrt, reach, options):
+        self._program, self.params = Program(graph, options), ()
+        self.forward_graph, self._wrt = graph, frozenset(wrt or ())
+        self._on_tape = [not self._wrt.isdisjoint(names) for names in reach]
+        self.wrt_positions = tuple([k for k, name in enumerate(self._program.inputs) if name in self._wrt])
+
+    def set_params(self, tensors):
+        self.params = tuple(tensors)
+
+    def observe(self, observer):
+        """Parts are not observed."""
+
+    def report(self):
+        """Parts have programs of their own, one for each of their shapes."""
+        return None, None
+
+    def __call__(self, *inputs):
+        names = self._program.inputs
+        given = [t if name in self._wrt else t.detach() for name, t in zip(names, (*inputs, *self.params))]
+        with torch.set_grad_enabled(bool(self._wrt)):
+            results = [torch.as_tensor(value) for value in self._program(*[t.contiguous() for t in given])]
+        return tuple([y if on_tape else y.detach() for y, on_tape in zip(results, self._on_tape)])

@@ -1,0 +1,102 @@
+"""Extents that depend on values: places where a mask holds, and counts."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dcml
+from dcml.pytorch import DaceModule
+
+
+class Calls(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.fc = function, nn.Linear(4, 4)
+
+    def forward(self, *args):
+        return self.function(self.fc, *args)
+
+
+def expert(fc, x):
+    out = torch.zeros_like(x)
+    for k in range(2):
+        chosen, = torch.where(x[:, 0] > k * 0.3)
+        out = out.index_add(0, chosen, fc(x[chosen]) * (k + 1))
+    return out
+
+
+def masked_rows(fc, x):
+    mask, out = x[:, 0] > 0, x * 2
+    out[mask] = fc(x[mask])
+    return out, x[mask, 1], x[None, mask], x[mask].shape[0]
+
+
+def masked_loss(fc, x):
+    mask = x[:, 0] > 0
+    return F.cross_entropy(fc(x)[mask], (x[:, 1] > 0).long()[mask]), F.nll_loss(x[mask], (x[:, 1] > 0).long()[mask])
+
+
+MASKS = {
+    "where": lambda fc, x: torch.where(x > 0),
+    "nonzero": lambda fc, x: (x > 0).nonzero(),
+    "argwhere": lambda fc, x: torch.argwhere(x > 0.5),
+    "elements": lambda fc, x: x[x > 0].tanh(),
+    "rows": lambda fc, x: fc(x[x[:, 0] > 0]).tanh(),
+    "columns": lambda fc, x: x[:, x[0] > 0] * 2,
+    "mean": lambda fc, x: (x[x > 0].mean(), x[x > 0].sum() / (x > 0).nonzero().shape[0]),
+    "none": lambda fc, x: (x[x > 100].sum() + x.sum(), x[x > 100]),
+    "masked_select": lambda fc, x: x.masked_select(x > 0),
+    "two masks": lambda fc, x: x[x > 0].sum() * x[x < 0].sin(),
+    "detached": lambda fc, x: (x[x > 0].detach().sum(), x[x > 0]),
+    "experts": expert, "masked rows": masked_rows, "masked loss": masked_loss,
+}
+
+
+@pytest.mark.parametrize("what", MASKS)
+def test_places_of_a_mask(what):
+    torch.manual_seed(0)
+    plain = Calls(MASKS[what])
+    compiled = DaceModule(plain, backward=True)
+    for n in (8, 8, 9, 12, 9):
+        x = torch.randn(n, 4).requires_grad_()
+        want, got = (m(x) for m in (plain, compiled))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        roots = [[t for t in (y if isinstance(y, tuple) else (y,)) if isinstance(t, torch.Tensor)] for y in (want, got)]
+        assert [t.requires_grad for t in roots[0]] == [t.requires_grad for t in roots[1]]
+        sums = [sum(t.square().sum() for t in r if t.requires_grad) for r in roots]
+        if isinstance(sums[0], torch.Tensor):
+            leaves = [x, *plain.parameters()]
+            found = [torch.autograd.grad(s, leaves, allow_unused=True, materialize_grads=True) for s in sums]
+            torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+    assert sum(map(len, compiled._captures.values())) == 1
+
+
+COUNTS = {
+    "bincount": lambda i, w: torch.bincount(i),
+    "a least length": lambda i, w: torch.bincount(i, minlength=5),
+    "weights": lambda i, w: torch.bincount(i, w, minlength=5),
+    "weights in float64": lambda i, w: i.bincount(w.double()),
+    "used": lambda i, w: w / torch.bincount(i, minlength=w.shape[0])[:w.shape[0]].clamp(min=1),
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_bincount(what):
+    compiled = DaceModule(Calls(lambda fc, *args: COUNTS[what](*args)))
+    for most, n in ((3, 9), (5, 9), (7, 9), (7, 4), (2, 5)):
+        i, w = torch.randint(0, most, (n,)), torch.rand(n)
+        torch.testing.assert_close(compiled(i, w), COUNTS[what](i, w))
+
+
+def test_bincount_refuses_what_torch_refuses():
+    compiled = DaceModule(Calls(lambda fc, i: torch.bincount(i, minlength=3)))
+    assert compiled(torch.zeros(0, dtype=torch.int64)).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="non-negative"):
+        compiled(torch.tensor([1, -1]))
+
+
+@pytest.mark.parametrize("function, what", ((lambda fc, x: torch.unique(x), "unique"),
+                                            (lambda fc, x: x * 2 if (x > 0).any() else x, "branches on values")))
+def test_what_values_decide_otherwise_is_refused_with_two_ways_out(function, what):
+    with pytest.raises(dcml.UnsupportedOpError, match=f"{what}.*torch.compile.*move the line.*test_counted.py"):
+        DaceModule(Calls(function))(torch.rand(5))

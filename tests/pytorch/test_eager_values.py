@@ -1,0 +1,129 @@
+"""Values, refusals and extents where a row could silently differ from eager mode: special numbers, ties, booleans, weights
+that forward computes, positions by symbolic extents."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import dcml
+from dcml.pytorch import DaceModule
+
+arange = torch.arange
+
+
+class Calls(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def check(function, calls, captures=None):
+    compiled = DaceModule(Calls(function), backward=True)
+    for args in calls:
+        want, got = function(*args), compiled(*args)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+        leaves = [a for a in args if a.requires_grad]
+        if want.requires_grad:
+            found = [torch.autograd.grad(y.square().mean(), leaves, allow_unused=True) for y in (got, want)]
+            torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+    if captures is not None:
+        assert sum(map(len, compiled._captures.values())) == captures
+
+
+def given(*shape):
+    return torch.randn(*shape).requires_grad_()
+
+
+# -- weights that forward computes -----------------------------------------------------------------
+def per_sample(x, z):
+    n = x.shape[0]
+    kernels = z.tanh().reshape(n * 3, 4, 3, 3)
+    return F.conv2d(x.reshape(1, n * 4, *x.shape[2:]), kernels, groups=n, padding=1).reshape(n, 3, *x.shape[2:])
+
+
+COMPUTED = {
+    "kernels by sample": (per_sample, [(given(n, 4, 5, 5), given(n, 3 * 4 * 9)) for n in (2, 3, 4)]),
+    "kernels of several sizes": (lambda x, k: F.conv2d(x, k * 2), [(given(2, 4, n, n), given(3, 4, k, k))
+                                                                   for n, k in ((8, 3), (8, 5), (9, 2))]),
+    "a linear layer": (lambda x, w, b: F.linear(x, w.tanh(), b * 2), [(given(n, 4), given(m, 4), given(m))
+                                                                     for n, m in ((2, 3), (5, 6), (5, 7))]),
+    "a norm": (lambda x, w, b: F.layer_norm(x, x.shape[-1:], w.tanh(), b * 2), [(given(2, n), given(n), given(n))
+                                                                               for n in (4, 6, 7)]),
+    "an embedding": (lambda w: F.embedding(arange(3), w.tanh(), padding_idx=1), [(given(n, 5),) for n in (4, 7, 8)]),
+}
+
+
+@pytest.mark.parametrize("what", COMPUTED)
+def test_weights_may_be_computed(what):
+    check(*COMPUTED[what])
+
+
+@pytest.mark.parametrize("groups", (1, 2))
+@pytest.mark.parametrize("kind", ("conv1d", "conv3d", "conv_transpose2d"))
+def test_kernels_may_be_computed(kind, groups):
+    space = int(kind[-2])
+    shape = (4, 4 // groups) + (3,) * space
+    count = torch.Size(shape).numel()
+    check(lambda x, z, b: getattr(F, kind)(x, z.tanh().reshape(shape), b * 2, groups=groups),
+          [(given(2, 4, *(n,) * space), given(count), given(4)) for n in (6, 7)])
+
+
+# -- positions by two symbolic extents -------------------------------------------------------------
+TABLE = torch.randn(64)
+POSITIONS = {
+    "relative": lambda q, k: TABLE[(arange(q.size(1))[:, None] - arange(k.size(1))[None]).clamp(-8, 8) + 8],
+    "of floats": lambda q, k: arange(q.size(1), dtype=torch.float32)[:, None] - arange(k.size(1)).float(),
+    "downwards": lambda q, k: arange(k.size(1) - 1, -1, -1.0),
+    "from one": lambda q, k: 1 / arange(1.0, k.size(1) + 1),
+    "in logarithms": lambda q, k: (arange(0.0, q.size(1))[:, None] - arange(0.0, k.size(1))).abs().log1p(),
+    "with steps": lambda q, k: arange(0.0, 2 * k.size(1), 2),
+    "by a cumulative sum": lambda q, k: k.new_ones(k.size(1)).cumsum(0) - 1,
+}
+
+
+@pytest.mark.parametrize("what", POSITIONS)
+def test_positions_by_two_extents_are_captured_at_most_twice(what):
+    calls = [(given(2, n, 4), given(2, m, 4)) for n, m in ((5, 7), (6, 9), (8, 8), (3, 4))]
+    check(lambda q, k: q @ k.mT + POSITIONS[what](q, k), calls, captures=2)
+
+
+# -- special numbers, ties, booleans ---------------------------------------------------------------
+def test_the_sign_of_nan_and_of_zeros_is_zero():
+    x = torch.tensor([float("nan"), -0.0, 0.0, 2.0, -2.0, float("-inf")])
+    assert DaceModule(Calls(torch.sign))(x).tolist() == torch.sign(x).tolist() == [0, 0, 0, 1, -1, -1]
+
+
+BOOLEANS = {"1 - x": lambda x: 1 - x, "x - 1": lambda x: x - 1, "a float - x": lambda x: torch.ones(2) - x,
+            "argmax": torch.argmax, "argmin": torch.argmin, "ceil": torch.ceil, "trunc": torch.trunc}
+
+
+@pytest.mark.parametrize("what", BOOLEANS)
+def test_what_torch_does_not_compute_of_booleans_is_refused(what):
+    x = torch.tensor([True, False])
+    with pytest.raises(RuntimeError):
+        BOOLEANS[what](x)
+    with pytest.raises(dcml.UnsupportedOpError, match="of booleans.*test_eager_values.py"):
+        DaceModule(Calls(BOOLEANS[what]))(x)
+
+
+@pytest.mark.parametrize("mode", ("nearest", "nearest-exact"))
+def test_the_nearest_element_is_that_of_torch_for_all_sizes(mode):
+    resized = DaceModule(Calls(lambda x, like: F.interpolate(x, size=like.shape[2:], mode=mode)), backward=True)
+    for have in (1, 2, 3, 6, 9, 12, 13):
+        for want in (1, 2, 3, 4, 6, 8, 15, 18):
+            x, weights = arange(2.0 * have).reshape(1, 2, have).requires_grad_(), torch.rand(1, 2, want)
+            expected, got = F.interpolate(x, size=want, mode=mode), resized(x, torch.empty(1, 1, want))
+            assert got.tolist() == expected.tolist(), (have, want)
+            grads = [torch.autograd.grad((y * weights).sum(), x)[0] for y in (got, expected)]
+            torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("mode", ("nearest", "nearest-exact"))
+@pytest.mark.parametrize("factor", (0.3, 0.75, 1 / 3, 1.5, 2.0, (2.0, 1.5)))
+def test_the_nearest_element_by_a_factor_is_that_of_torch(mode, factor):
+    x = torch.rand(1, 2, 6, 7)
+    want = F.interpolate(x, scale_factor=factor, mode=mode)
+    assert DaceModule(Calls(lambda x: F.interpolate(x, scale_factor=factor, mode=mode)))(x).equal(want)

@@ -1,0 +1,168 @@
+"""Flags that forward sets with requires_grad_(), what it asks of arguments besides, and second derivatives."""
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import dcml
+from dcml.pytorch import DaceModule
+
+
+class Coordinates(nn.Module):
+    """Calls a function of a layer and its argument."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.fc = function, nn.Linear(2, 3)
+
+    def forward(self, *args):
+        return self.function(self.fc, *args)
+
+
+def fresh(fc, x):
+    x = x.clone().detach().requires_grad_(True)
+    return fc(x).sin().sum(-1), x
+
+
+def argument(fc, x):
+    x.requires_grad_()
+    return fc(x).sin().sum(-1), x
+
+
+def assigned(fc, x):
+    x.requires_grad = True
+    return fc(x).sin().sum(-1)
+
+
+def computed(fc, x):
+    y = (x * 2).detach()
+    y.requires_grad_()
+    return {"out": fc(y).sin().sum(-1) + x.sum(), "in": [y, y * 2]}
+
+
+def several(fc, x):
+    y = x.detach().requires_grad_()
+    z = (y * 3).detach().requires_grad_()
+    return fc(y * z).sum(), y, z, y
+
+
+def outcome(module, x, grad, again):
+    """Values, flags and gradients of all results in all leaves."""
+    x = x.detach().clone().requires_grad_(x.requires_grad)
+    x = x * 1 if again and x.requires_grad else x
+    with torch.set_grad_enabled(grad):
+        results = pytree.tree_leaves(module(x))
+    wanted = [t for t in (*results, x, *module.parameters()) if t.requires_grad and (t.is_leaf or t is x)]
+    root = sum((t.cos() * t).sum() for t in results)
+    grads = torch.autograd.grad(root, wanted, allow_unused=True) if root.requires_grad else ()
+    flags = [(t.requires_grad, t.is_leaf, t is x) for t in (*results, x)]
+    return flags, [t.detach() for t in results], [g is None for g in grads], [g for g in grads if g is not None]
+
+
+@pytest.mark.parametrize("grad", (True, False))
+@pytest.mark.parametrize("required", (True, False))
+@pytest.mark.parametrize("function", (fresh, argument, computed, several))
+def test_a_tensor_on_which_forward_calls_requires_grad_is_that_of_eager_mode(function, required, grad):
+    plain = Coordinates(function)
+    compiled = DaceModule(plain, backward=True)
+    for k in range(4):
+        x = torch.randn(5 + (k > 2), 2).requires_grad_(required)
+        want, got = (outcome(m, x, grad, k % 2) for m in (plain, compiled))
+        assert got[0] == want[0] and got[2] == want[2]
+        torch.testing.assert_close(got[1] + got[3], want[1] + want[3], rtol=1e-4, atol=1e-5)
+
+
+def test_a_flag_that_forward_assigns_is_the_arguments():
+    plain = Coordinates(assigned)
+    compiled, x = DaceModule(plain, backward=True), torch.randn(5, 2)
+    for _ in range(3):
+        given = x.clone()
+        got = torch.autograd.grad(compiled(given).sum(), given)[0]
+        torch.testing.assert_close(got, torch.autograd.grad(plain(given).sum(), given)[0])
+
+
+def test_a_flag_set_after_an_argument_was_read_is_refused():
+    def late(fc, x):
+        y = x * 2
+        x.requires_grad_()
+        return fc(x + y)
+    with pytest.raises(dcml.UnsupportedOpError, match="computed with before"):
+        DaceModule(Coordinates(late), backward=True)(torch.randn(3, 2))
+
+
+def test_a_gradient_goes_past_a_value_that_depends_on_nothing():
+    def overwritten(fc, x, w):
+        y = x * 2
+        with torch.no_grad():
+            y.copy_(torch.full((2,), 3.0))
+        return y * w
+    compiled = DaceModule(Coordinates(overwritten), backward=True)
+    x, w = torch.ones(3, 2).requires_grad_(), torch.ones(3, 2)
+    torch.testing.assert_close(torch.autograd.grad(compiled(x, w).sum(), x)[0], torch.full((3, 2), 2.0))
+
+
+# -- what forward asks of its arguments ------------------------------------------------------------
+def tagged(x, **attributes):
+    vars(x).update(attributes)
+    return x
+
+
+def test_attributes_that_users_set_on_arguments_are_read_at_each_call():
+    compiled = DaceModule(Coordinates(lambda fc, x: x * getattr(x, "scale", 1)), backward=True)
+    x = torch.randn(3, 2)
+    for scale in (None, None, None, 2, 3, None, 2, 2.5):
+        given = x.clone() if scale is None else tagged(x.clone(), scale=scale)
+        torch.testing.assert_close(compiled(given), x * (scale or 1))
+    with pytest.raises(dcml.UnsupportedOpError, match="'scale' of an argument, which holds a tensor"):
+        compiled(tagged(x.clone(), scale=torch.ones(2)))
+
+
+def test_strides_of_arguments_with_gaps_are_those_of_the_call():
+    compiled = DaceModule(Coordinates(lambda fc, x: x * x.stride(0) + x.stride()[1] + x.stride(dim=-1)), backward=True)
+    base = torch.randn(6, 4)
+    for x in (base[::2], base[::3], torch.randn(6, 8)[::2, ::2], torch.randn(3, 4), torch.randn(4, 3).t(), base):
+        torch.testing.assert_close(compiled(x), x * x.stride(0) + 2 * x.stride(1))
+
+
+# -- second derivatives ----------------------------------------------------------------------------
+def refusals(width):
+    """Asks for second derivatives in all ways."""
+    module = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+    compiled = DaceModule(module, backward=True)
+    x, seed = torch.randn(3, 4).requires_grad_(), torch.ones(3, 1).requires_grad_()
+    parameters = list(module.parameters())
+
+    def first(wrt):
+        return sum(g.sum() for g in torch.autograd.grad(compiled(x), wrt, seed, create_graph=True))
+    for unused in (True, False):
+        for wanted in (x, seed, *parameters):
+            yield lambda w=wanted: torch.autograd.grad(first([x]), w, allow_unused=unused)
+            yield lambda w=wanted: torch.autograd.grad(first(parameters), w, allow_unused=unused)
+    yield lambda: first([x]).backward()
+    yield lambda: torch.autograd.functional.hessian(lambda v: compiled(v).sum(), x.detach())
+
+
+@pytest.mark.parametrize("width", (5, 700))  # one part, and several
+def test_second_derivatives_are_refused_whatever_is_asked_for(width):
+    for refused in refusals(width):
+        with pytest.raises(dcml.UnsupportedOpError, match="differentiated twice.*module.model"):
+            refused()
+
+
+def test_a_gradient_made_with_a_graph_has_its_value():
+    module = nn.Sequential(nn.Linear(4, 5), nn.Tanh())
+    x = torch.randn(3, 4).requires_grad_()
+    modules = DaceModule(module, backward=True), module
+    got, want = (torch.autograd.grad(m(x).sum(), x, create_graph=True)[0] for m in modules)
+    torch.testing.assert_close(got.detach(), want.detach())
+
+
+def test_the_python_node_refuses_second_derivatives_too():
+    test = f"{__file__}::{test_second_derivatives_are_refused_whatever_is_asked_for.__name__}"
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", test], capture_output=True, text=True, timeout=600,
+                          env={**os.environ, "DCML_AUTOGRAD": "python", "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0, done.stdout[-3000:]
