@@ -33,3 +33,8 @@ def test_only_the_binding_sees_python():
     for path in FILES:
         if "Python.h" in path.read_text():
             assert path.relative_to(ROOT).parts[0] == "python"
+
+
+def test_rows_of_the_operator_table_can_be_read_without_scrolling():
+    for number, line in enumerate((ROOT / "ops" / "ops.def").read_text().splitlines(), 1):
+        assert len(line) <= 140, f"line {number} has {len(line)} columns"
