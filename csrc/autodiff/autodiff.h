@@ -56,6 +56,7 @@ typedef struct {
 
 /* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
  * with respect to one input, appended to `scope` and tagged (operator, input).  The caller frees the room's arena. */
-DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope);
+DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room,
+                                         dc_scope *scope);
 
 #endif

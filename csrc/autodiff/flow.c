@@ -55,6 +55,11 @@ static uint32_t fill(dc_flow *flow, const uint32_t *path, uint32_t n) {
   return kept;
 }
 
+/* Does the arc, out of v, lead one level on? */
+static bool leads_on(const dc_flow *flow, uint32_t v, uint32_t a) {
+  return flow->arcs.v[a].room && flow->level[flow->arcs.v[a].to] == flow->level[v] + 1;
+}
+
 /* Depth first along arcs that lead one level on; `left` is where each vertex goes on looking.  The queue is free by now
  * and holds the path. */
 static void fill_shortest(dc_flow *flow, uint32_t source, uint32_t sink) {
@@ -67,7 +72,7 @@ static void fill_shortest(dc_flow *flow, uint32_t source, uint32_t sink) {
       continue;
     }
     uint32_t a = flow->left[v];
-    while (a && !(flow->arcs.v[a].room && flow->level[flow->arcs.v[a].to] == flow->level[v] + 1)) a = flow->arcs.v[a].next;
+    while (a && !leads_on(flow, v, a)) a = flow->arcs.v[a].next;
     flow->left[v] = a;
     if (a) {
       path[n++] = a;

@@ -308,7 +308,8 @@ static void note_supply(void *context, dc_cid c, dc_use use, dc_nid by) {
 }
 
 /* The forward nodes whose values the adjoint reads run again; nothing is kept for a gradient that stands alone. */
-static void push_needed(dc_reverse *r, const dc_adjoint_room *room, const dc_scope *forward, const dc_scope *adjoint, dc_scope *out) {
+static void push_needed(dc_reverse *r, const dc_adjoint_room *room, const dc_scope *forward, const dc_scope *adjoint,
+                        dc_scope *out) {
   bool *again = DC_NEW_ARRAY(&r->arena, bool, forward->n);
   demand d = {r, room, false};
   for (uint32_t k = 0; k < adjoint->n; k++) dc_node_uses(r->graph, adjoint->v[k], note_demand, &d);
@@ -323,8 +324,8 @@ static void push_needed(dc_reverse *r, const dc_adjoint_room *room, const dc_sco
   for (uint32_t k = 0; k < adjoint->n; k++) dc_scope_push(r->graph, out, adjoint->v[k]);
 }
 
-static dc_status expand_gradient(dc_reverse *r, const dc_library *lib, const dc_adjoint_room *room, const dc_scope *forward, dc_cid input,
-                                 const dc_cid *outputs, dc_scope *scope) {
+static dc_status expand_gradient(dc_reverse *r, const dc_library *lib, const dc_adjoint_room *room, const dc_scope *forward,
+                                 dc_cid input, const dc_cid *outputs, dc_scope *scope) {
   dc_scope adjoint = {0};
   r->out = &adjoint;
   r->tag_wrt = lib->wrt;
@@ -354,9 +355,12 @@ static void clear_entry(const dc_adjoint_room *room, dc_cid c) {
 }
 
 /* Only the operands of the node, and what its expansion added, were entered. */
-static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const dc_library *lib, dc_cid from, dc_cid end) {
-  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++)
-    for (dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in]; c; c = dc_cont(graph, c)->alias_of) clear_entry(room, c);
+static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const dc_library *lib, dc_cid from,
+                       dc_cid end) {
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) {
+    dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in];
+    for (; c; c = dc_cont(graph, c)->alias_of) clear_entry(room, c);
+  }
   for (dc_cid c = from; c < end; c++) clear_entry(room, c);
 }
 
@@ -366,8 +370,8 @@ dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoi
   dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out), from = graph->containers.n;
   DC_TRY(private_forward(ops, graph, &lib, &forward, &input, outputs));
   open_room(room, graph->containers.n);
-  dc_reverse r = {.ops = ops, .graph = graph, .n = graph->containers.n, .grad = room->grad, .active = room->active, .rewritten = room->rewritten,
-                  .written = room->written};
+  dc_reverse r = {.ops = ops, .graph = graph, .n = graph->containers.n, .grad = room->grad, .active = room->active,
+                  .rewritten = room->rewritten, .written = room->written};
   dc_status status = expand_gradient(&r, &lib, room, &forward, input, outputs, scope);
   clear_room(graph, room, &lib, from, r.n);
   dc_arena_free(&r.arena);

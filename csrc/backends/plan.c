@@ -89,7 +89,7 @@ typedef struct {
   uint32_t leaves;
   DC_VEC(entry) entries;          /* [0] unused */
   uint32_t *whole, *starting;     /* by tree node: lives entered there; by step: lives that start there */
-  uint64_t *whole_top, *some_top; /* by tree node: the highest end of what lives all along its steps, or at some of them */
+  uint64_t *whole_top, *some_top; /* by tree node: the highest end of what lives at all its steps, or at some */
 } calendar;
 
 static void calendar_init(calendar *t, dc_arena *arena, uint32_t n_steps) {
@@ -97,7 +97,8 @@ static void calendar_init(calendar *t, dc_arena *arena, uint32_t n_steps) {
   while (t->leaves < n_steps + 2) t->leaves *= 2;
   DC_PUSH(arena, &t->entries, (entry){0});
   t->whole = DC_NEW_ARRAY(arena, uint32_t, 2 * t->leaves), t->starting = DC_NEW_ARRAY(arena, uint32_t, t->leaves);
-  t->whole_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves), t->some_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
+  t->whole_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
+  t->some_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -129,7 +130,8 @@ static uint64_t top_of(const calendar *t, const block *b) {
     if (l % 2) top = larger(top, t->some_top[l++]);
     if (r % 2) top = larger(top, t->some_top[--r]);
   }
-  for (uint32_t l = b->first + t->leaves, r = b->last + t->leaves; l; l /= 2, r /= 2) top = larger(top, larger(t->whole_top[l], t->whole_top[r]));
+  for (uint32_t l = b->first + t->leaves, r = b->last + t->leaves; l; l /= 2, r /= 2)
+    top = larger(top, larger(t->whole_top[l], t->whole_top[r]));
   return top;
 }
 

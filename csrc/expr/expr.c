@@ -63,7 +63,8 @@ static uint64_t mixed(uint64_t hash, uint64_t word) {
 }
 
 dc_ex dc_pool_cons(dc_pool *pool, dc_exnode node, const dc_ex *args) {
-  uint64_t hash = mixed(node.op | (uint64_t)node.dtype << 8 | (uint64_t)node.nargs << 16 | (uint64_t)node.ref << 32, (uint64_t)node.i);
+  uint64_t head = node.op | (uint64_t)node.dtype << 8 | (uint64_t)node.nargs << 16 | (uint64_t)node.ref << 32;
+  uint64_t hash = mixed(head, (uint64_t)node.i);
   for (uint32_t k = 0; k < node.nargs; k++) hash = mixed(hash, args[k]);
   node.hash = (uint32_t)(hash >> 32);
   if (pool->nodes.n * 2 >= pool->slot_count) rehash(pool);

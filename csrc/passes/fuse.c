@@ -83,7 +83,8 @@ static void find_dependences(fuser *f) {
     }
   }
   for (uint32_t k = 0; k < f->n; k++)
-    for (uint32_t i = 0; i < f->groups[k].accesses.n; i++) f->scope.lists[f->groups[k].accesses.v[i].root] = (dc_user_lists){0};
+    for (uint32_t i = 0; i < f->groups[k].accesses.n; i++)
+      f->scope.lists[f->groups[k].accesses.v[i].root] = (dc_user_lists){0};
 }
 
 static void describe(fuser *f, uint32_t k, dc_nid node) { dc_group_describe(&f->scope, node, &f->groups[k]); }
@@ -275,7 +276,8 @@ static choice best_partner(fuser *f, uint32_t position, bool independent) {
     uint32_t early = f->order[k], worth = 0;
     dc_match match;
     if (has(hopeless, early) || (direct && !has(direct, early))) continue;
-    if (may_share(&f->groups[early], &f->groups[late])) worth = dc_fuse_match(&f->scope, &f->groups[early], &f->groups[late], &match);
+    if (may_share(&f->groups[early], &f->groups[late]))
+      worth = dc_fuse_match(&f->scope, &f->groups[early], &f->groups[late], &match);
     if (worth > best.worth && !is_blocked(f, early, late)) best = (choice){early, worth, match};
     if (!worth) set(hopeless, early);
   }
@@ -400,8 +402,8 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena) {
 void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
   dc_arena arena = {0};
   dc_use_count *users = dc_fuse_count_users(graph, &arena);
-  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .lists = DC_NEW_ARRAY(&arena, dc_user_lists, graph->containers.n), .users = users,
-                         .options = options, .counts = counts};
+  dc_fuse_scope scope = {.graph = graph, .arena = &arena, .users = users, .options = options, .counts = counts};
+  scope.lists = DC_NEW_ARRAY(&arena, dc_user_lists, graph->containers.n);
   dc_site_table t = {.graph = graph, .arena = &arena};
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users), kept = {0};

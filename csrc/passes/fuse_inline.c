@@ -167,7 +167,8 @@ static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(
   replacement r = {&f, false};
   DC_EACH_SITE(t, c, k) {
     const dc_access *a = &t->accesses.v[k];
-    if (!a->writes && dc_node_at(t->graph, a->node)->kind == DC_NODE_TASKLET) dc_node_rewrite(t->graph, a->node, replace, &r);
+    if (!a->writes && dc_node_at(t->graph, a->node)->kind == DC_NODE_TASKLET)
+      dc_node_rewrite(t->graph, a->node, replace, &r);
   }
   return true;
 }
@@ -215,8 +216,8 @@ static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
   const dc_use_count *users = dc_fuse_count_users(graph, arena);
   dc_site_table t = {0};
   dc_sites_build(graph, arena, scope->v, scope->n, &t);
-  bool *dirty = DC_NEW_ARRAY(arena, bool, graph->nodes.n), *seen = DC_NEW_ARRAY(arena, bool, graph->containers.n), *gone = DC_NEW_ARRAY(arena, bool, graph->nodes.n);
-  bool changed = false;
+  bool *dirty = DC_NEW_ARRAY(arena, bool, graph->nodes.n), *gone = DC_NEW_ARRAY(arena, bool, graph->nodes.n);
+  bool *seen = DC_NEW_ARRAY(arena, bool, graph->containers.n), changed = false;
   for (uint32_t k = 0; k < t.accesses.n; k++) {
     dc_access w = t.accesses.v[k];
     if (!w.writes || seen[w.container]) continue;

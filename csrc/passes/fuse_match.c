@@ -66,7 +66,8 @@ static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool
 }
 
 static bool are_equal(const dc_access *a, const dc_access *b) {
-  return a->container == b->container && a->element == b->element && a->reads == b->reads && a->writes == b->writes && a->initialised == b->initialised;
+  return a->container == b->container && a->element == b->element && a->reads == b->reads && a->writes == b->writes &&
+         a->initialised == b->initialised;
 }
 
 /* A value that all tasklets of a node read is one access, not one for each. */

@@ -117,7 +117,8 @@ static int64_t run_tasks(task_fn task, const int64_t *v, int64_t n, int64_t part
 /* Names stand at the start of the items of a list. */
 static uint32_t *slot_of(const name_table *t, const void *list, size_t item_bytes, const char *name) {
   uint32_t at = (uint32_t)dc_hash_bytes(0, name, NAME_LENGTH) & (t->size - 1);
-  while (t->slots[at] && strcmp((const char *)list + (t->slots[at] - 1) * item_bytes, name)) at = (at + 1) & (t->size - 1);
+  while (t->slots[at] && strcmp((const char *)list + (t->slots[at] - 1) * item_bytes, name))
+    at = (at + 1) & (t->size - 1);
   return &t->slots[at];
 }
 
@@ -278,7 +279,9 @@ static dc_status emit_all(batch *b, const dc_graph *graph, const dc_nid *nodes, 
 }
 
 /* The shorter of two files comes first, of equal ones that of the lower number. */
-static bool is_before(const dc_text *parts, uint32_t a, uint32_t b) { return parts[a].n != parts[b].n ? parts[a].n < parts[b].n : a < b; }
+static bool is_before(const dc_text *parts, uint32_t a, uint32_t b) {
+  return parts[a].n != parts[b].n ? parts[a].n < parts[b].n : a < b;
+}
 
 /* The file on top of the heap has grown: it sinks to its place. */
 static void sink_top(uint32_t *heap, uint32_t n, const dc_text *parts) {
