@@ -4,7 +4,7 @@ import sys
 
 from .. import _core
 
-_NATIVES = {"native": None, "interpreted": None, "pure": "none", "onednn": "onednn", "openblas": "openblas"}
+_NATIVES = {"native": None, "pure": "none", "onednn": "onednn", "openblas": "openblas", "interpreted": None}
 
 
 @contextlib.contextmanager
