@@ -124,6 +124,10 @@ static const example examples[] = {
      " C[a, b] = T[a, 1, b] T[a, 1, b] = 0.0f D[a, b] = T[a, 0, b] } } }", {3, 40}, 0},
     {"runs of memory are copied and cleared", "graph g { symbol N >= 0 symbol M >= 0 input X: f16[N, M] temp Y: f16[N, M] temp Z: f16[M] temp U: i64[N, 40] outputs Y, Z, U state s {"
      " map i in 0:N, j in 0:M { Y[i, j] = X[i, j] } map j in 2:M - 1 { Z[j] = f16(0.0f) } map i in 1:N, j in 3:39 { U[i, j] = 0 } } }", {5, 100}, 0},
+    {"short sums in order, of what is inside", "graph g { input X: f32[5, 5] temp Y: f32[5, 5] temp s: f32[] register temp n: i64[] register outputs Y state s {"
+     " map i in 0:5, j in 0:5 { reduce a in 0:5, b in 0:5 { s[] sum= a + i - 2 >= 0 && a + i - 2 < 5 && (b + j - 2 >= 0 && b + j - 2 < 5)"
+     " ? X[a + i - 2, b + j - 2] : 0.0f } reduce a in 0:5, b in 0:5 { n[] sum= 1 if a + i - 2 >= 0 && a + i - 2 < 5 && (b + j - 2 >= 0"
+     " && b + j - 2 < 5) } Y[i, j] = s[] / f32(n[]) } } }", {0}, 1e-6},
     {"broadcast along the middle", "graph g { symbol N >= 1 input X: f32[N, 3, 40] input B: f32[3] temp Y: f32[N, 3, 40] outputs Y state s {"
      " map i in 0:N, j in 0:3, k in 0:40 { Y[i, j, k] = max(X[i, j, k] + B[j], 0.0f) } } }", {5}, 1e-6},
     {"broadcast of a short inner dimension", "graph g { input X: f32[37, 5] input B: f32[5] temp Y: f32[37, 5] outputs Y state s {"

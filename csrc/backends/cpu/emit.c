@@ -121,7 +121,8 @@ static const char *reduction_of(const accumulator *a) {
   return integers[wcr];
 }
 
-static void pragma_simd(emitter *e, const loop *body, dc_text *out) {
+/* Returns whether vectors may run the body: not where it adds up floats in order. */
+static bool pragma_simd(emitter *e, const loop *body, dc_text *out) {
   dc_text pragma = {0};
   bool ordered = false;
   dc_text_puts(&pragma, "#pragma omp simd");
@@ -135,6 +136,7 @@ static void pragma_simd(emitter *e, const loop *body, dc_text *out) {
   if (e->flagged) dc_text_puts(&pragma, " reduction(max : bad)");
   if (!ordered) dc_text_printf(out, "%s\n", pragma.s);
   dc_text_free(&pragma);
+  return !ordered;
 }
 
 /* Vectors may run the iterations of an innermost loop unless they collide. */
@@ -196,7 +198,7 @@ static void close_lanes(emitter *e, saved_text *s, uint32_t mark, const loop *ru
   dc_cpu_scope_close(e, mark);
   e->in_lane = false;
   e->indent--;
-  pragma_simd(e, run, s->outer);
+  (void)pragma_simd(e, run, s->outer);
   dc_text_indent(s->outer, e->indent);
   dc_text_printf(s->outer, "for (i64 l = 0; l < lanes; l++) {\n");
   dc_text_indent(s->outer, e->indent + 1);
@@ -368,9 +370,10 @@ void dc_cpu_emit_plain(emitter *e, loop *l, const char *begin, const char *end) 
   uint32_t mark = open_body(e, &text);
   dc_cpu_emit_body(e, l);
   close_body(e, mark);
-  if (is_vectorised(e, l)) pragma_simd(e, l, text.outer);
+  bool vectors = is_vectorised(e, l) && pragma_simd(e, l, text.outer);
   dc_text_indent(text.outer, e->indent);
-  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, (long long)l->step);
+  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {%s\n", l->param, begin, l->param, end, l->param,
+                 (long long)l->step, vectors || dc_cpu_has_loops(l) || e->lane ? "" : " IN_ORDER");
   dc_cpu_close_text(e, &text);
   dc_cpu_line(e, "}");
 }

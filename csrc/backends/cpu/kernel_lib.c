@@ -14,6 +14,8 @@ static const row rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
+/* IN_ORDER marks a loop that no vectors may run.  gcc 12 would make vectors of a sum in order, and gets it wrong where
+ * its terms depend on conditions; it leaves loops with assembly alone. */
 static const char prelude[] =
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
     "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
@@ -22,6 +24,7 @@ static const char prelude[] =
     "#ifdef __AVX512F__\nenum { VECTOR = 64, TILE_ROWS = 8 };\n#elif defined(__AVX__)\nenum { VECTOR = 32, TILE_ROWS = 4 };\n"
     "#else\nenum { VECTOR = 16, TILE_ROWS = 4 };\n#endif\n" /* bytes; rows of sums that registers hold, three vectors each */
     "#define SIMD _Pragma(\"omp simd\")\n#define UNROLL _Pragma(\"GCC unroll 8\")\n"
+    "#define IN_ORDER __asm__ volatile(\"\");\n"
     "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
     "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
 
