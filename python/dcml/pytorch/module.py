@@ -600,10 +600,10 @@ def _by_python(function, inputs):
 
 def _sized(made, leaves):
     """Types and extents for this call's arguments of the leaves that it adds."""
-    tensors = [leaves[i] for i in made.inputs if i < len(leaves)]
     extents = {}
-    for tensor, shape in zip(tensors, made.guard.shapes):
-        extents.update(zip(shape, tensor.shape))
+    for i, shape in zip(made.inputs, made.guard.shapes):
+        if i < len(leaves) and isinstance(leaves[i], torch.Tensor):  # a number may be an input, too
+            extents.update(zip(shape, leaves[i].shape))
     return [{"size": [extents.get(d, d) for d in shape], "dtype": dtype, "device": device, "requires_grad": True}
             for shape, dtype, device in made.freed]
 
