@@ -60,12 +60,10 @@ def find_torch():
 
     An isolated build, as `pip install .` makes, cannot import it, but runs the interpreter that it is installed for.
     """
-    places = [importlib.util.find_spec("torch"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    for place in places:
-        folder = os.path.join(place, "torch") if isinstance(place, str) else place and os.path.dirname(place.origin or "")
-        if folder and os.path.exists(os.path.join(folder, "include", "ATen", "ATen.h")):
-            return folder
-    return None
+    spec = importlib.util.find_spec("torch")
+    folders = [os.path.dirname(spec.origin)] if spec and spec.origin else []
+    folders += [os.path.join(sysconfig.get_path(name), "torch") for name in ("purelib", "platlib")]
+    return next((folder for folder in folders if os.path.exists(os.path.join(folder, "include", "ATen", "ATen.h"))), None)
 
 
 def torch_node():
