@@ -301,7 +301,7 @@ static bool wants_autograd(const module_state *state, FunctionObject *self, PyOb
 
 static PyObject *autograd_apply(module_state *state, PyObject *self, PyObject *inputs) {
   if (!state->apply) {
-    PyObject *module = PyImport_ImportModule("dcml.pytorch.autograd");
+    PyObject *module = PyImport_ImportModule("dcml.pytorch.call.node");
     state->apply = module ? PyObject_GetAttrString(module, "apply") : NULL;
     Py_XDECREF(module);
     if (!state->apply) return NULL;

@@ -1,6 +1,6 @@
-/* The autograd nodes of a compiled function, against ATen: the same as pytorch/autograd.py in a fraction of the time.
+/* The autograd nodes of a compiled function, against ATen: the same as pytorch/call/autograd.py in a fraction of the time.
  *
- * An extension of its own, because it fits only the torch that it was built for; where that differs, autograd.py
+ * An extension of its own, because it fits only the torch that it was built for; where that differs, call/autograd.py
  * serves.  It knows a function by _run and params, a call by parts and start(grads), a backward pass by next().
  *
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,

@@ -5,8 +5,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dcml import _core
-from dcml.pytorch.capture import capture
-from dcml.pytorch.results import Fixed, real_form
+from dcml.pytorch.trace.capture import capture
+from dcml.pytorch.call.results import Fixed, real_form
 
 
 def tensors_of(module, made):

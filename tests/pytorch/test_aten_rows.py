@@ -420,7 +420,7 @@ def test_module_computes_what_torch_computes(name):
 def test_dropout_keeps_the_share_and_the_scale():
     module = nn.Dropout(0.25)
     from captured import run_capture
-    from dcml.pytorch.capture import capture
+    from dcml.pytorch.trace.capture import capture
     ones = torch.ones(64, 64)
     made = capture(module, (ones,))
     first, _ = run_capture(made, module, (ones,), seed=1)
@@ -433,7 +433,7 @@ def test_dropout_keeps_the_share_and_the_scale():
 
 def test_two_dropouts_draw_different_masks():
     from captured import run_capture
-    from dcml.pytorch.capture import capture
+    from dcml.pytorch.trace.capture import capture
     module, ones = Call(lambda a: (F.dropout(a), F.dropout(a))), torch.ones(8, 8)
     (one, two), _ = run_capture(capture(module, (ones,)), module, (ones,))
     assert not torch.equal(one, two)
@@ -443,7 +443,7 @@ def test_two_dropouts_draw_different_masks():
                                                        (lambda a: torch.bernoulli(a * 0.3), 0.3, 0.21 ** 0.5)])
 def test_random_numbers_have_their_distribution(function, mean, deviation):
     from captured import run_capture
-    from dcml.pytorch.capture import capture
+    from dcml.pytorch.trace.capture import capture
     module, ones = Call(function), torch.ones(100, 100)
     sample, _ = run_capture(capture(module, (ones,)), module, (ones,))
     assert abs(sample.mean().item() - mean) < 0.05 and abs(sample.std().item() - deviation) < 0.05

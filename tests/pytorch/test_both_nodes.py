@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from dcml.pytorch import autograd
+from dcml.pytorch.call import autograd, node
 
 
 def test_semantics_with_the_python_node():
-    if autograd.apply is autograd.apply_in_python:
+    if node.apply is autograd.apply_in_python:
         pytest.skip("the Python node is the one that all other tests use")
     here = os.path.dirname(__file__)
     files = [os.path.join(here, f"test_{name}.py") for name in ("semantics", "parts")]

@@ -8,8 +8,8 @@ from torch import nn
 
 import dcml
 from dcml.pytorch import DaceModule
-from dcml.pytorch.capture import bind_arguments, capture
-from dcml.pytorch.results import Fixed, Passed
+from dcml.pytorch.trace.capture import bind_arguments, capture
+from dcml.pytorch.call.results import Fixed, Passed
 
 
 class Net(nn.Module):

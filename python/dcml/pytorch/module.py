@@ -18,15 +18,15 @@ import torch
 from .. import _core
 from ..library import implementation
 from ..verbose import say
-from . import trees
 from .aten import ONNX_DTYPE
-from .asked import known_of
-from .autograd import apply_in_python, forward_level, modes
-from .capture import LOCK, bind_arguments, capture, traced_elsewhere
-from .keys import kind_of, quick_key, refuse_overlap, same_leaves
-from .report import explain, mark_range, page
-from .results import real_form
-from .state import GLOBAL_HOOKS, HOOKS, ModuleState
+from .call import node, trees
+from .call.autograd import apply_in_python
+from .call.keys import kind_of, quick_key, refuse_overlap, same_leaves
+from .call.results import real_form
+from .guard.asked import known_of
+from .guard.state import GLOBAL_HOOKS, HOOKS, ModuleState
+from .look.report import explain, mark_range, page
+from .trace.capture import LOCK, bind_arguments, capture, traced_elsewhere
 
 _STATE_HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 _MAX_PLANS = 256     # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -102,7 +102,7 @@ class DaceModule(torch.nn.Module):
         self._values = {}      # slow key without numbers -> {kind with numbers: types of its results}
         self._refused = set()  # sets of positions of floats that cannot be tensors
         self._times = {}       # slow key -> number of captures because something else changed
-        self._asks = False     # of autograd, see asked.py
+        self._asks = False     # of autograd, see guard/asked.py
         self._state = ModuleState(self.model)
         self._last = None      # the _Captured used last
         self._recent = None    # the _Plan used last
@@ -452,7 +452,7 @@ def _surroundings():
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise _core.UnsupportedOpError("torch.func (functorch) transforms do not go through a compiled module: "
                                        "transform module.model instead")
-    if forward_level() >= 0:
+    if node.forward_level() >= 0:
         raise _core.UnsupportedOpError("forward-mode differentiation does not go through a compiled module")
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         low = tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
@@ -564,7 +564,7 @@ class _Function:
                    "post_autodiff": owner._run_post_autodiff if owner.post_autodiff_hooks else None,
                    "post_compile": owner._run_post_compile if owner.post_compile_hooks else None}
         if captured.capture.counted:
-            from .hosted import Hosted
+            from .call.hosted import Hosted
             self.core = Hosted(graph, wrt, captured.capture.reach, options)
         else:
             self.core = _core.Function(graph, wrt=wrt, torch=True, reach=captured.capture.reach, **options)
@@ -689,11 +689,11 @@ class _Plan:
         hidden = hidden or any(GLOBAL_HOOKS) or any(hooks.values()) or type(owner).forward is not DaceModule.forward
         hidden = hidden or captured.capture.asks_attributes or not _OWN_CALL.isdisjoint(vars(owner))
         hidden = hidden or not all(tensor.is_contiguous() for tensor in args)
-        if hidden or torch._C._is_any_autocast_enabled() or forward_level() >= 0 or _profiling():
+        if hidden or torch._C._is_any_autocast_enabled() or node.forward_level() >= 0 or _profiling():
             return None
         ties = [(*other, table[key]) for (table, key), other in captured.ties]
         unhooked = [*[(vars(owner), *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
-        return _core.Fast(function, args, captured.slots, (*owner._state.watched(), *ties, *unhooked), modes,
+        return _core.Fast(function, args, captured.slots, (*owner._state.watched(), *ties, *unhooked), node.modes,
                           owner.backward or owner._asks, _seed if self.seed else None)
 
     def finish(self, results, leaves):

@@ -1,7 +1,7 @@
 """Rows whose results' extents depend on values: the places where a mask holds, and counts of numbers.
 
 The one idea: such an extent is a symbol that no input has; the builder learns which value tells it, and the graph is run
-in parts (see hosted.py), each of which knows the extents of what it is given.
+in parts (see call/hosted.py), each of which knows the extents of what it is given.
 """
 import torch
 

@@ -15,7 +15,7 @@ from torch.nn.modules import transformer
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
-from .aten import matrices
+from ..aten import matrices
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):

@@ -13,8 +13,8 @@ import types
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import _core
-from .watch import PLAIN, is_foreign
+from ... import _core
+from ..guard.watch import PLAIN, is_foreign
 
 _CLOSED = (torch.Tensor, *[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module,
            torch.Generator, type, types.FunctionType, types.MethodType)
@@ -158,3 +158,9 @@ def forget_values(shape):
     for part in shape.parts if isinstance(shape, Shape) else ():
         if part is not None:
             part.forget_values()
+
+
+def first_places(leaves):
+    """By leaf, the first place where the same tensor stands."""
+    places = {}
+    return [places.setdefault(id(leaf), k) if isinstance(leaf, torch.Tensor) else k for k, leaf in enumerate(leaves)]

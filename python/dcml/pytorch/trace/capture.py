@@ -1,4 +1,4 @@
-"""From an nn.Module to an exported program, and by lower.py to a Graph.
+"""From an nn.Module to an exported program, and by lower/ to a Graph.
 
 The one idea: the module is traced as it stands; what torch.export rejects is made traceable while that lasts, what it
 would forget is refused, and what it read of Python is noted.
@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from .. import _core
-from . import trees
-from .aten import extent
-from .asked import asked
+from ... import _core
+from ..aten import extent
+from ..call import trees
+from ..guard.asked import asked
+from ..guard.state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
+from ..guard.watch import Ran, contents, foreign_file, restore
+from ..lower.reach import rename_output
+from ..lower.walk import WAYS_OUT, Walk, decomposed, lower, quiet, unsupported
 from .entry import Entry
-from .lower import WAYS_OUT, Walk, decomposed, lower, quiet, unsupported
 from .own_gradient import own_gradients
-from .reach import rename_output
-from .state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from .traceable import traceable
 from .ungraded import keep_gradients
-from .watch import Ran, contents, foreign_file, restore
 
 def bind_arguments(module, args, kwargs):
     """Arguments by parameter name of the module's forward, for guards."""
@@ -40,6 +40,7 @@ def bind_arguments(module, args, kwargs):
         return {}
 
 
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 LOCK = threading.RLock()  # torch.export patches classes of torch while it traces
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
@@ -284,7 +285,7 @@ def _error_like(error):
 def _traced_line(error):
     """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
-              and (f.name == "_export" or os.path.dirname(f.filename) != os.path.dirname(__file__))]
+              and (f.name == "_export" or not f.filename.startswith(_FOLDER))]
     inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
     own = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
     own = own or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")

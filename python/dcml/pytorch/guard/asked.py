@@ -13,7 +13,7 @@ from torch.autograd import grad_mode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from .. import _core
+from ... import _core
 from .state import frozen
 from .watch import foreign_file
 
@@ -63,7 +63,7 @@ def _attributes(tensor):
 def _set_data(tensor, value):
     if tensor.shape != value.shape or tensor.dtype != value.dtype:
         raise _core.UnsupportedOpError("inside forward, .data is set to a tensor of another shape or type")
-    tensor.detach().copy_(value)  # which has no part in gradients, see ungraded.py
+    tensor.detach().copy_(value)  # which has no part in gradients, see trace/ungraded.py
 
 
 def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):

@@ -6,15 +6,14 @@ Must not know: captures or how a call is run.
 """
 import torch
 
-from .. import _core, arguments
+from ... import _core, arguments
+from ..guard.state import frozen
 from . import trees
-from .entry import first_places
-from .state import frozen
 
 
 def same_leaves(leaves):
     """Which leaves are one object, where some are."""
-    return len(set(map(id, leaves))) == len(leaves) or tuple(first_places(leaves))
+    return len(set(map(id, leaves))) == len(leaves) or tuple(trees.first_places(leaves))
 
 
 def _tensor_key(tensor):

@@ -9,8 +9,8 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
+from ..lower.reach import placeholders, rename_output
 from .own_gradient import straight_through
-from .reach import placeholders, rename_output
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _DETACH = torch.ops.aten.detach.default

@@ -8,10 +8,10 @@ import inspect
 
 import torch
 
-from .. import _core
-from . import trees
-from .asked import known_of, mark
-from .state import frozen
+from ... import _core
+from ..call import trees
+from ..guard.asked import known_of, mark
+from ..guard.state import frozen
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -38,7 +38,7 @@ class Entry(torch.nn.Module):
         self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
 
     def _forward_of(self, module, given, leaves, shape):
-        known, first = list(map(known_of, given)), first_places(given)
+        known, first = list(map(known_of, given)), trees.first_places(given)
 
         def forward(*args, **kwargs):
             traced = trees.flatten((args, kwargs))[0]
@@ -73,12 +73,6 @@ class Entry(torch.nn.Module):
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
-
-
-def first_places(leaves):
-    """By leaf, the first place where the same tensor stands."""
-    places = {}
-    return [places.setdefault(id(leaf), k) if isinstance(leaf, torch.Tensor) else k for k, leaf in enumerate(leaves)]
 
 
 def _refuse_changed(module, before, after):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn.modules import module as torch_module
 
-from .. import _core
+from ... import _core
 from .watch import PLAIN, Walk
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -7,7 +7,7 @@ Must not know: graphs of the core, or derivatives.
 """
 import torch
 
-from .aten import extent
+from ..aten import extent
 
 _NO_TAPE = {"aten.detach", "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like", "aten.rand_like",
             "aten.randn_like", "aten.randint_like", "aten.new_zeros", "aten.new_ones", "aten.new_full",

@@ -6,14 +6,12 @@ A node for each part of the backward pass: the first hangs on the outputs, each 
 before it, whose last result, a token, carries the pass.  The engine runs what accumulates gradients
 first, so that these are in place, and hooks on them have run, before the next part begins.
 csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the nodes here
-serve every other torch.  DCML_AUTOGRAD=python or c++ chooses one.
+serve every other torch, and node.py chooses.
 Must not know: plans, graphs or modules.
 """
-import os
-
 import torch
 
-from .. import _core
+from ... import _core
 
 
 class _Node(torch.autograd.Function):
@@ -77,7 +75,7 @@ def _pass_of(token):
 
 
 def apply_in_python(function, inputs):
-    """As apply, by the nodes above."""
+    """As node.apply, by the nodes above."""
     tensors = (*inputs, *(function.params or ()))
     with torch.no_grad():
         results, call = function._run(inputs)
@@ -90,40 +88,3 @@ def apply_in_python(function, inputs):
                            *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made
-
-
-def forward_level():
-    """Depth of torch.autograd.forward_ad levels in this thread, -1 for none."""
-    return torch.autograd.forward_ad._current_level
-
-
-MODES = (torch.is_grad_enabled, torch._C._is_any_autocast_enabled, torch.is_inference_mode_enabled,
-         torch.autograd._profiler_enabled, torch.get_default_dtype, torch._C._functorch.peek_interpreter_stack,
-         forward_level)
-
-
-def _choose():
-    """(apply, modes).  apply(function, inputs) runs a core function made with ``wrt`` on a tuple of tensors; the
-    results carry an autograd node.  modes: callables that return the same objects as long as torch's modes are the same.
-
-    The node's backward raises RuntimeError when it is run a second time without retain_graph, or when an input or
-    parameter that it reads was changed in place since; gradients made with create_graph=True raise UnsupportedOpError
-    when they are differentiated.
-    """
-    wanted = os.environ.get("DCML_AUTOGRAD", "")
-    if wanted not in ("", "python", "c++"):
-        raise ValueError(f"DCML_AUTOGRAD={wanted!r}: expected 'python' or 'c++'")
-    if wanted == "python":
-        return apply_in_python, MODES
-    try:
-        from .. import _torch_node
-    except ImportError:  # not built, or against another torch
-        _torch_node = None
-    if _torch_node is not None and torch.__version__.split("+")[0] == _torch_node.torch_version:
-        return _torch_node.apply, (_torch_node.modes,)
-    if wanted:
-        raise ImportError(f"DCML_AUTOGRAD=c++: the node was not built for torch {torch.__version__}")
-    return apply_in_python, MODES
-
-
-apply, modes = _choose()

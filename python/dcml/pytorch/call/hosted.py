@@ -6,7 +6,7 @@ Must not know: plans, modules or rows of operators.
 """
 import torch
 
-from ..onnx.host import Program
+from ...onnx.host import Program
 
 
 class Hosted:

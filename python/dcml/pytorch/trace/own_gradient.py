@@ -13,7 +13,7 @@ import torch
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
-from .. import _core
+from ... import _core
 
 NAMESPACE = "dcml_border"
 _OPERATORS = {"cotangent(Tensor y) -> Tensor": torch.zeros_like,  # stands for the gradient of y

@@ -21,7 +21,7 @@ import types
 import numpy as np
 import torch
 
-from .. import _core
+from ... import _core
 from .kinds import asks_for_tensors, traced_type
 
 PLAIN = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,

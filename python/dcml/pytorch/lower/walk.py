@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from .. import _core
-from .aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
-from .aten.builder import Pair, dims, meta
+from ... import _core
+from ..aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
+from ..aten.builder import Pair, dims, meta
+from ..call.results import Complex, Fixed, Freed, Number, Passed, real_form
 from .reach import freed, output_shapes, outputs, placeholders, reached
-from .results import Complex, Fixed, Freed, Number, Passed, real_form
 
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
 
 
@@ -290,7 +291,7 @@ def _source(node):
     """' (file:line: code)' of the user's line that made a node."""
     trace = node.meta.get("stack_trace") or ""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
-    frames = [f for f in frames if os.path.dirname(f[0]) != os.path.dirname(__file__)]
+    frames = [f for f in frames if not f[0].startswith(_FOLDER)]
     own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
     return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
 

@@ -1,0 +1,1 @@
+"""What a call of a captured module does, from arguments to results."""

@@ -1,0 +1,1 @@
+"""What a compiled module does, for people to look at."""

@@ -1,0 +1,1 @@
+"""From an exported program to a graph of the core."""
