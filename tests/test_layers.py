@@ -1,4 +1,5 @@
-"""The architecture, checked: includes go downward, files stay small, each says what it is."""
+"""The architecture, checked: includes and imports go downward, files stay small, each says what it is."""
+import ast
 import pathlib
 import re
 
@@ -38,3 +39,75 @@ def test_only_the_binding_sees_python():
 def test_rows_of_the_operator_table_can_be_read_without_scrolling():
     for number, line in enumerate((ROOT / "ops" / "ops.def").read_text().splitlines(), 1):
         assert len(line) <= 140, f"line {number} has {len(line)} columns"
+
+
+# -- Python ----------------------------------------------------------------------------------------
+FRONT_END = ROOT.parent / "python" / "dcml" / "pytorch"
+MODULES = sorted(FRONT_END.rglob("*.py"))
+MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of their files that hold only data
+    "aten": [],
+    "guard": [],
+    "look": [],
+    "call": ["guard", "look.profile"],
+    "lower": ["aten", "guard.extents", "call.results"],
+    "trace": ["lower", "aten", "guard", "call.trees"],
+    "": ["trace", "guard", "call", "look"],
+}
+NAMES_BELOW = {"_core", "_torch_node", "arguments", "library", "verbose", "onnx", "sdfg"}  # of dcml itself
+
+
+def dotted(path):
+    """The name of a file within dcml.pytorch: 'call.keys', '' for the package itself."""
+    parts = path.relative_to(FRONT_END).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {dotted(path) for path in MODULES}
+
+
+def imports_of(path):
+    """Names within dcml.pytorch, or of dcml with a dot in front, that a file imports anywhere, functions included."""
+    package = list(path.parent.relative_to(FRONT_END).parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names if alias.name.split(".")[0] == "dcml"]
+            assert not found, f"{path.name} imports {found} by a name that is not relative"
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        assert node.level or node.module.split(".")[0] != "dcml", f"{path.name} imports {node.module} not relatively"
+        base = package[:len(package) + 1 - node.level] if node.level else None
+        outside = node.level > len(package) + 1
+        for alias in node.names if node.level else ():
+            name = ".".join([*([] if outside else base), *(node.module.split(".") if node.module else [])])
+            full = f"{name}.{alias.name}" if name else alias.name
+            yield "." + full if outside else full if full in NAMES else name
+
+
+def package_of(name):
+    return name.partition(".")[0] if name.partition(".")[0] in MAY_IMPORT else ""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(FRONT_END)))
+def test_python_imports_go_downward(path):
+    package = package_of(dotted(path))
+    for name in imports_of(path):
+        if name.startswith("."):
+            assert name.split(".")[1] in NAMES_BELOW, f"{path.name} imports {name} of dcml"
+        elif package_of(name) != package:
+            allowed = MAY_IMPORT[package]
+            assert package_of(name) in allowed or name in allowed, f"{package or 'top'}: {path.name} may not import {name}"
+
+
+def test_no_files_of_the_front_end_import_each_other():
+    edges = {dotted(p): {n for n in imports_of(p) if not n.startswith(".") and n != dotted(p)} for p in MODULES}
+    while leaves := [name for name, found in edges.items() if not found & edges.keys()]:
+        for name in leaves:
+            del edges[name]
+    assert not edges, f"a circle of imports: {sorted(edges)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(FRONT_END)))
+def test_python_files_are_small_and_say_what_they_are(path):
+    text = path.read_text()
+    assert text.startswith('"""'), "a file opens with a text that says what it does"
+    assert text.count("\n") < 800

@@ -254,7 +254,7 @@ def test_one_capture_serves_other_batch_sizes(name):
     for repeats in (1, 2, 3):
         more = [v.repeat(repeats, *[1] * (v.dim() - 1)) for v in args]
         assert_same(run(compiled, more), run(function, more), 1e-8)
-    assert sum(map(len, compiled._captures.values())) == 1
+    assert len(compiled._captures) == 1
 
 
 @pytest.mark.parametrize("name", [*(f"function {k}" for k in FUNCTIONS), "fourier fft", "algebra inv", "ctc mean"])

@@ -19,7 +19,7 @@ class Net(nn.Module):
 
 def counts(module):
     """(captures, plans compiled) so far."""
-    captured = [one for group in module._captures.values() for one in group]
+    captured = list(module._captures)
     return len(captured), sum(f.core.n_plans for one in captured for f in one.functions.values())
 
 

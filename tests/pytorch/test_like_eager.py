@@ -11,7 +11,8 @@ from torch import nn
 from torch.utils import _pytree
 
 import dcml
-from dcml.pytorch import DaceModule, trees
+from dcml.pytorch import DaceModule
+from dcml.pytorch.call import trees
 
 
 class Calls(nn.Module):

@@ -161,7 +161,7 @@ def test_two_batch_sizes_share_a_capture():
     compiled, plain = pair()
     for batch in (3, 6, 2):
         close(compiled(image(batch)), plain.eval()(image(batch)))
-    assert sum(map(len, compiled._captures.values())) == 1
+    assert len(compiled._captures) == 1
     close(compiled(image(1)), plain(image(1)))
 
 

@@ -20,7 +20,7 @@ def network():
 def watched(model, events):
     """After a forward: each step of the backward pass appends 'step' to events."""
     events.clear()
-    model._last.last_function.observe(lambda label, begins: events.append("step") if begins else None)
+    model._captures.last.last_function.observe(lambda label, begins: events.append("step") if begins else None)
 
 
 @pytest.fixture

@@ -197,18 +197,22 @@ def test_inputs_changed_in_place_keep_their_history():
         compiled(torch.ones(1, 2, requires_grad=True))
 
 
-def test_buffers_that_a_call_changes_and_its_backward_reads():
-    class Averaged(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("mean", torch.ones(3))
-            self.a = nn.Linear(3, 3)
+class Averaged(nn.Module):
+    """Changes a buffer that its backward pass reads as it was."""
 
-        def forward(self, x):
-            y = self.a(x) * self.mean.clone()
-            with torch.no_grad():
-                self.mean.mul_(0.5).add_(x.mean(0))
-            return y
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(3))
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x):
+        y = self.a(x) * self.mean.clone()
+        with torch.no_grad():
+            self.mean.mul_(0.5).add_(x.mean(0))
+        return y
+
+
+def test_buffers_that_a_call_changes_and_its_backward_reads():
     compiled, plain = twins(Averaged)
     for module in (compiled, plain):
         for k in range(4):
@@ -216,6 +220,19 @@ def test_buffers_that_a_call_changes_and_its_backward_reads():
     close(compiled.mean, plain.mean)
     for a, b in zip(gradients(compiled), gradients(plain)):
         close(a, b)
+
+
+@pytest.mark.parametrize("in_cpp", [True, False])
+def test_forward_runs_once_a_call_though_its_backward_reads_what_it_changes(in_cpp):
+    compiled = DaceModule(Averaged(), backward=True, compile_torch_extension=in_cpp)
+    for rows in (2, 2, 2, 5):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            result = compiled(torch.ones(rows, 3))
+        steps = {event.key: event.count for event in seen.key_averages() if event.key.startswith("dcml::")}
+        assert steps and set(steps.values()) == {1}, steps
+        before = compiled.mean.clone()
+        result.square().sum().backward()
+        close(compiled.mean, before)
 
 
 def test_spectral_norm_trains():

@@ -1,4 +1,5 @@
 """PyTorch front end: DaceModule and the dace_module decorator."""
-from .module import DaceModule, dace_module
+from .decorator import dace_module
+from .module import DaceModule
 
 __all__ = ["DaceModule", "dace_module"]

@@ -4,11 +4,14 @@ The one idea: a quick key of all that a plan may depend on, extents included, an
 a kind of each leaf.
 Must not know: captures or how a call is run.
 """
+import inspect
+
 import torch
 
 from ... import _core, arguments
 from ..guard.state import frozen
 from . import trees
+from .node import forward_level
 
 
 def same_leaves(leaves):
@@ -88,3 +91,25 @@ def refuse_overlap(leaves, changed):
     for first, last in [_span(leaves[k]) for k in changed if leaves[k].numel()]:
         if sum(a <= last and first <= b for a, b in spans) > 1:
             raise _core.UnsupportedOpError("an argument that the module changes in place overlaps another one in memory")
+
+
+def surroundings():
+    """Global modes that a capture has built in; refuses those that it cannot honour."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise _core.UnsupportedOpError("torch.func (functorch) transforms do not go through a compiled module: "
+                                       "transform module.model instead")
+    if forward_level() >= 0:
+        raise _core.UnsupportedOpError("forward-mode differentiation does not go through a compiled module")
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        low = tuple([torch.get_autocast_dtype(d) if torch.is_autocast_enabled(d) else None for d in ("cpu", "cuda")])
+        return torch.get_default_dtype(), low
+    return torch.get_default_dtype()
+
+
+def bind_arguments(module, args, kwargs):
+    """Arguments by parameter name of the module's forward, for guards."""
+    try:
+        args, kwargs = trees.simple(*trees.flatten((tuple(args), dict(kwargs))))
+        return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        return {}

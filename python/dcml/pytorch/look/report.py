@@ -1,16 +1,12 @@
-"""What a compiled module does: a text for explain(), an HTML page for profile(), ranges for torch.profiler.
+"""What a compiled module does, as text.
 
 The one idea: the core lists the steps of a program with what they compute and move; this file puts names to
 them and lays them out.
 Must not know: how a program is made or run.
 """
-import html
 import math
-import threading
 
-import torch
-
-_COLUMNS = ("step", "kernel", "result", "shape", "by", "Mflop", "kB", "us")
+COLUMNS = ("step", "kernel", "result", "shape", "by", "Mflop", "kB", "us")
 
 
 def _named(size):
@@ -34,18 +30,19 @@ def steps(graph, report):
     return rows
 
 
-def _cells(row):
+def cells(row):
+    """Texts of a row, by column."""
     numbers = {name: "" if row[name] is None else f"{row[name]:.4g}" for name in ("Mflop", "kB", "us")}
-    return [str({**row, **numbers}[name]) for name in _COLUMNS]
+    return [str({**row, **numbers}[name]) for name in COLUMNS]
 
 
 def _table(rows):
-    cells = [list(_COLUMNS), *map(_cells, rows)]
-    widths = [max(len(line[c]) for line in cells) for c in range(len(_COLUMNS))]
-    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
+    lines = [list(COLUMNS), *map(cells, rows)]
+    widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS))]
+    return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
 
 
-def _memory(report):
+def memory(report):
     """Lines of the memory plan: what lies in the arena and in the saved block, by offset."""
     lines = [f"  arena {_named(report['arena_bytes'])}, saved for the backward pass {_named(report['saved_bytes'])}"]
     for place in ("arena", "saved"):
@@ -67,38 +64,5 @@ def explain(name, function):
     for title, graph, report in programs(function):
         rows = steps(graph, report)
         total = sum(row["Mflop"] for row in rows)
-        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *_memory(report)]
+        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *memory(report)]
     return "\n".join(lines)
-
-
-_STYLE = ("body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:2px 10px;text-align:left;"
-          "border-bottom:1px solid #ddd}.bar{background:#48c;height:12px}")
-
-
-def page(name, function, calls):
-    """The HTML page of DaceModule.profile."""
-    body = [f"<!DOCTYPE html><meta charset=utf-8><title>{html.escape(name)}</title><style>{_STYLE}</style>",
-            f"<h1>{html.escape(name)}</h1><p>Mean of {calls} calls.</p>"]
-    for title, graph, report in programs(function):
-        rows = steps(graph, report)
-        longest = max((row["us"] or 0 for row in rows), default=0) or 1
-        body += [f"<h2>{title}: {sum(row['us'] or 0 for row in rows):.1f} us in {len(rows)} kernels</h2><table><tr>",
-                 *[f"<th>{column}" for column in _COLUMNS], "<th>"]
-        for row in rows:
-            bar = f"<div class=bar style='width:{(row['us'] or 0) / longest * 300:.0f}px'></div>"
-            body.append("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in _cells(row)) + f"<td>{bar}")
-        body += ["</table><h3>memory</h3><pre>", html.escape("\n".join(_memory(report))), "</pre>"]
-    return "\n".join(body)
-
-
-# -- torch.profiler --------------------------------------------------------------------------------
-_open = threading.local()
-
-
-def mark_range(label, begins):
-    """An observer of steps that makes each a range of torch.profiler, named dcml::<kernel>."""
-    ranges = _open.__dict__.setdefault("ranges", [])
-    if begins:
-        ranges.append(torch.ops.profiler._record_function_enter_new(f"dcml::{label}", None))
-    else:
-        torch.ops.profiler._record_function_exit._RecordFunction(ranges.pop())

@@ -1,302 +1,26 @@
-"""From an exported program to a Graph: one walk over it through the table of rows.
+"""From a functional program to a Graph: one walk over it through the table of rows.
 
-The one idea: the program is functional and has qualified names for all weights, so the walk only asks the table for
-each overload.  What has no row is decomposed by torch itself, exactly those overloads and no others, and the walk
-starts again.
+The one idea: the program has qualified names for all weights, so the walk only asks the table for each overload.
 Must not know: how a program is exported, or how a graph is differentiated, compiled or called.
 """
-import contextlib
-import importlib
-import logging
 import math
 import operator
-import os
-import re
-import warnings
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ... import _core
-from ..aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, decompositions, extent, served
+from ..aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from ..aten.builder import Pair, dims, meta
 from ..call.results import Complex, Fixed, Freed, Number, Passed, real_form
-from .reach import freed, output_shapes, outputs, placeholders, reached
-
-_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-_ROUNDS = 16  # decomposition may uncover overloads that need another round
-
-
-@dataclass
-class Capture:
-    """A captured module.
-
-    graph: inputs are the tensor leaves of (args, kwargs) in order, then ``seed`` if random numbers are drawn;
-        params are parameters and buffers under their qualified names; outputs are user outputs, then new
-        buffer values, then new values of inputs that the module changes in place.
-    inputs: position among the leaves of (args, kwargs) of each graph input.
-    params: (qualified name, is a buffer) of each graph param, tied weights once.
-    outputs: one entry per leaf of the result: graph output index, or what has a method ``of``: Fixed, Passed, ...
-    mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
-    changed_inputs: (graph output index, position among the leaves, the history it gets: that of the graph output
-        (True), none (False), the one it had (None)) of inputs changed in place.
-    transients: (value name, graph output index) of intermediate values, if they were asked for.
-    checks: (graph output index, message) of conditions that must be true after each call.
-    reads: names of attributes of modules that were read; other values of them may mean another graph.
-    ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
-    refused_dynamic: the module did not allow symbolic extents.
-    asks: forward asked which inputs require a gradient, or whether gradients are on, or what known_of tells else.
-    asks_attributes: forward asked for attributes that users set on arguments.
-    ran: the functions that ran, with what they may have read of Python.
-    reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
-    flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
-    freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
-        requires_grad_(), by an input that only their gradients reach.
-    counted: extents in the graph depend on values.
-    outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
-    """
-    graph: Any
-    out_spec: Any
-    inputs: list
-    params: list
-    outputs: list
-    mutated: list
-    changed_inputs: list
-    seed: bool
-    guard: "Guard"
-    transients: list = field(default_factory=list)
-    checks: list = field(default_factory=list)
-    reads: set = field(default_factory=set)
-    ties: list = field(default_factory=list)
-    refused_dynamic: bool = False
-    asks: bool = False
-    asks_attributes: bool = False
-    ran: Any = None
-    reach: list = None
-    outside: dict = field(default_factory=dict)
-    flagged: list = field(default_factory=list)
-    freed: list = field(default_factory=list)
-    counted: bool = False
+from ..guard.extents import Guard
+from .captured import Capture
+from .reach import outputs, placeholders
+from .refusal import Declined, source, unsupported
 
 
-class Guard:
-    """Says whether a capture serves other inputs: extents, symbols with their ranges, and torch's own conditions."""
-
-    def __init__(self, program, conditions, shapes):
-        """conditions: of torch.export as text, of decompositions as (expression in symbols, value)."""
-        self.shapes = shapes  # per graph input: list of int | symbol name
-        ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
-        self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
-        self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]
-        # by a number that values tell, torch decides only what always holds
-        self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols
-                           and not free_unbacked_symbols(one[0])]
-        unknown = [e for e, _ in self._decisions if not {str(s) for s in e.free_symbols} <= self._ranges.keys()]
-        if unknown:
-            raise _core.UnsupportedOpError(f"decomposing the program decides by {unknown[0]}, which no extent tells")
-        self.symbolic = bool(self._ranges)
-
-    def __str__(self):
-        return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self.shapes)
-
-    def refusal(self, tensors, arguments):
-        """None if the capture serves these inputs, else the reason as text.
-
-        tensors: graph inputs in order; arguments(): the call's arguments by parameter name.
-        """
-        values = {}
-        for k, (tensor, shape) in enumerate(zip(tensors, self.shapes)):
-            if len(shape) != tensor.dim():
-                return f"tensor {k} has {tensor.dim()} dimensions, not {len(shape)}"
-            for axis, (have, want) in enumerate(zip(tensor.shape, shape)):
-                if (values.setdefault(want, have) if isinstance(want, str) else want) != have:
-                    return f"extent {axis} of tensor {k} is {have}, not {values.get(want, want)}"
-        for symbol, value in values.items():
-            low, high = self._ranges[symbol]
-            if value < low or high is not None and value > high:
-                return f"extent {symbol} is {value}, outside [{low}, {'' if high is None else high}]"
-        for expression, decided in self._decisions:
-            if expression.subs({s: values[str(s)] for s in expression.free_symbols}) != decided:
-                return f"not {expression} == {decided}"
-        if not self._conditions:
-            return None
-        scope = {"L": arguments(), "torch": torch, "math": math}
-        for code, text in self._conditions:
-            try:
-                met = eval(code, scope)  # noqa: S307  (text made by torch.export)
-            except Exception:  # a guard that cannot be evaluated is not met
-                met = False
-            if not met:
-                return f"not {text}"
-        return None
-
-
-def _upper(interval):
-    with contextlib.suppress(Exception):
-        bound = int(interval.upper)
-        return bound if bound < 2**62 else None
-    return None
-
-
-@contextlib.contextmanager
-def quiet():
-    """torch.export logs what it will also raise."""
-    loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
-                                              "torch._subclasses.fake_tensor", "torch._dynamo")]
-    levels = [logger.level for logger in loggers]
-    trace = importlib.import_module("torch.export._trace")
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            # torch about its own use of its own functions, and about nn.RNN's list of its weights
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
-            warnings.filterwarnings("ignore", "A model attribute .* requires gradient")  # see Capture.outside
-            trace.print = lambda *args, **kwargs: None  # of what it had traced before an error
-            yield
-    finally:
-        vars(trace).pop("print", None)
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
-
-
-def lower(program, conditions, start, result):
-    """A finished walk; start(program) makes one; result: an entry's.  Overloads that no row serves are decomposed on the
-    way, which may add to the conditions."""
-    tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
-    reach = reached(program, {value: ("freed", k) for value, k in freed_now.items()})
-    for _ in range(_ROUNDS):
-        unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
-        reasons = {target: "it has no row" for target in unknown}
-        if not unknown:
-            walk = start(program)
-            walk.output_shapes, walk.output_reach, walk.freed_outputs = shapes, reach, sorted(freed_now.values())
-            try:
-                walk.run()
-                return walk
-            except _Declined as declined:
-                node = declined.node
-                unknown, reasons = {node.target: node}, {node.target: declined.reason}
-        table = {}
-        for target, node in unknown.items():
-            function = None if target in tried else _decomposition(target)
-            found = decompositions(node) or ({} if function is None else {target: function})
-            if not found:
-                raise unsupported(node, reasons[target])
-            table.update(found)
-        tried.update(unknown)
-        with quiet():
-            program = decomposed(program, table, conditions)
-    raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
-
-
-def _freed(program, result):
-    """{value: position} of the results that are leaves in eager mode, though forward computes them."""
-    given = dict(zip(program.graph_signature.user_inputs, result.requires))
-
-    def is_flagged(spec):
-        if not result.tape:
-            return False
-        if spec.kind.name == "USER_INPUT":
-            return given.get(spec.arg.name)
-        return spec.kind.name == "PARAMETER" and program.state_dict[spec.target].requires_grad
-    return freed(program, result.freed, is_flagged) if result.freed else {}
-
-
-def decomposed(program, table, conditions):
-    """The program with overloads replaced.  After the export torch notes nowhere what it decides by symbolic extents, so
-    (expression, value) of each decision goes into ``conditions``; raises UnsupportedOpError where one cannot be seen."""
-    scope = _scope(program)
-    if scope is None:
-        return program.run_decompositions(table)
-    met, before = [], scope.counter["ignored_backward_guard"]
-    with _told_of_decisions(scope, met):
-        result = program.run_decompositions(table)
-    if scope.counter["ignored_backward_guard"] - before > len(met):
-        raise _core.UnsupportedOpError("decomposing the program decides by symbolic extents")
-    conditions += [one for one in met if one not in conditions]
-    return result
-
-
-@contextlib.contextmanager
-def _told_of_decisions(scope, met):
-    original = getattr(scope, "_check_frozen", None)
-    if original is None:
-        yield
-        return
-
-    def tell(expression, value):
-        met.append((expression, value))
-        return original(expression, value)
-    scope._check_frozen = tell
-    try:
-        yield
-    finally:
-        del scope._check_frozen
-
-
-def _scope(program):
-    """torch's record of symbols and conditions, if the program has symbols."""
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        for number in value.shape if isinstance(value, torch.Tensor) else (value,):
-            if isinstance(number, torch.SymInt):
-                return number.node.shape_env
-    return None
-
-
-def _calls(graph_module):
-    """The calls of a graph and of the branches inside it."""
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function":
-            yield node
-        elif node.op == "get_attr" and isinstance(inner := getattr(graph_module, node.target), torch.fx.GraphModule):
-            yield from _calls(inner)
-
-
-class _Declined(Exception):
-    """No row serves a node."""
-
-    def __init__(self, node, reason):
-        super().__init__(node, reason)
-        self.node, self.reason = node, reason
-
-
-def _decomposition(target):
-    """torch's decomposition of one overload, or None."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return None
-    try:
-        return torch.export.default_decompositions()[target]
-    except KeyError:
-        return torch._decomp.decomposition_table.get(target)
-
-
-def unsupported(node, reason):
-    """The error for a node that cannot be captured."""
-    by_values = torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())
-    out = WAYS_OUT if by_values else ""
-    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{out}{_source(node)}")
-
-
-WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
-
-
-def _source(node):
-    """' (file:line: code)' of the user's line that made a node."""
-    trace = node.meta.get("stack_trace") or ""
-    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
-    frames = [f for f in frames if not f[0].startswith(_FOLDER)]
-    own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
-    return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
-
-
-class Walk:
+class Lowering:
     """One pass over an exported program, appending to a fresh graph."""
 
     def __init__(self, module, entry, found, name, cumulative, program):
@@ -317,7 +41,7 @@ class Walk:
         self.reach = {}      # graph output index -> names of graph inputs and params
 
     def run(self):
-        """Raises _Declined for a node that no row serves."""
+        """Raises Declined for a node that no row serves."""
         self._placeholders()
         self._freed_inputs()
         self._nodes(self.program.graph_module)
@@ -339,9 +63,9 @@ class Walk:
                 if node in self.freed:
                     self.b.env[node] = self._continued(node)
             except Decline as reason:
-                raise _Declined(node, str(reason)) from None
+                raise Declined(node, str(reason)) from None
             except _core.Error as error:
-                error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{_source(node)}",)
+                error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{source(node)}",)
                 raise
 
     def _inline(self, graph_module, values):

@@ -11,7 +11,6 @@ import linecache
 import operator
 import os
 import random
-import threading
 import traceback
 
 import numpy as np
@@ -22,36 +21,19 @@ from ... import _core
 from ..aten import extent
 from ..call import trees
 from ..guard.asked import asked
+from ..guard.lock import LOCK
 from ..guard.state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
 from ..guard.watch import Ran, contents, foreign_file, restore
+from ..lower.decompose import decomposed, lower, quiet
 from ..lower.reach import rename_output
-from ..lower.walk import WAYS_OUT, Walk, decomposed, lower, quiet, unsupported
+from ..lower.refusal import WAYS_OUT, unsupported
+from ..lower.walk import Lowering
 from .entry import Entry
 from .own_gradient import own_gradients
 from .traceable import traceable
 from .ungraded import keep_gradients
 
-def bind_arguments(module, args, kwargs):
-    """Arguments by parameter name of the module's forward, for guards."""
-    try:
-        args, kwargs = trees.simple(*trees.flatten((tuple(args), dict(kwargs))))
-        return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):
-        return {}
-
-
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-LOCK = threading.RLock()  # torch.export patches classes of torch while it traces
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
-
-
-def traced_elsewhere():
-    """Is another thread capturing?  torch.compiler.is_compiling() is then true in this thread too."""
-    if LOCK.acquire(blocking=False):
-        LOCK.release()
-        return False
-    return True
 
 
 def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
@@ -164,8 +146,8 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
                 program, *found = _export(module, entry, args, kwargs, shapes, ran)
                 _refuse_changes(module, used, ran, (program, entry.result), again)
                 if _plain_extents(program):
-                    walk = functools.partial(Walk, module, entry, found, name, cumulative)
-                    made = lower(program, found[0], walk, entry.result).result(debug)
+                    start = functools.partial(Lowering, module, entry, found, name, cumulative)
+                    made = lower(program, found[0], start, entry.result).result(debug)
                     made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
                     made.ran, made.asks, made.asks_attributes = ran, asks.any, asks.attributes
                     return made

@@ -1,0 +1,108 @@
+"""A capture and the core functions compiled for it.
+
+The one idea: what is differentiated depends on the flags of a call's tensors, so each set of flags has a function of its
+own; all share the graph and find the parameters where the module keeps them, at each call.
+Must not know: how a capture is made, or how a call's arguments are taken apart.
+"""
+import functools
+import operator
+from itertools import chain
+
+import torch
+
+from ... import _core
+from ...library import implementation
+from ..guard.lock import LOCK
+from .results import real_form
+
+
+class Outdated(Exception):
+    """A capture does not serve the module any more; the reason is the message."""
+
+
+class Compiled:
+    """``owner`` is the DaceModule whose options decide how functions are compiled; leaves: those of the call captured."""
+
+    def __init__(self, owner, capture, leaves):
+        self.owner, self.capture = owner, capture
+        self.shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else () for leaf in leaves]
+        self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
+        self.last_function = None
+        self.skipped = self._positions(owner.inputs_to_skip)
+        outside = capture.outside
+        self.slots = [(outside, name) if name in outside else slot(owner.model, name) for name, _ in capture.params]
+        self.kinds = [_kind(table[key]) for table, key in self.slots]
+        self.ties = [(slot(owner.model, a), slot(owner.model, b)) for a, b in capture.ties]
+
+    def _positions(self, names):
+        inputs = self.capture.graph.inputs
+        numbers = {str(k) for k in range(len(inputs))}
+        for name in sorted(map(str, names)):
+            if name not in inputs and name not in numbers:
+                raise _core.ValueError_(f"inputs_to_skip names {name!r}; the inputs are {inputs}")
+        return [k for k, name in enumerate(inputs) if names & {name, str(k), k}]
+
+    def function(self, inputs):
+        """The core function for tensors whose requires_grad flags decide what is differentiated, with the parameters as
+        they are now."""
+        params = [table[key] for table, key in self.slots]
+        flags = None
+        if self.owner.backward and torch.is_grad_enabled():
+            flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
+            if self.skipped:
+                flags = (tuple([f and k not in self.skipped for k, f in enumerate(flags[0])]), flags[1])
+            if not any(flags[0]) and not any(flags[1]):
+                flags = None
+        function = self.functions.get(flags)
+        if function is None:
+            function = self.functions[flags] = _Function(self, flags)
+        self.last_function = function.core
+        if function.params is None or not all(map(operator.is_, function.params, params)):
+            with LOCK:  # while another thread traces, the module holds stand-ins
+                function.params = [table[key] for table, key in self.slots]
+                function.core.set_params([real_form(t) for t in function.params])
+        return function.core
+
+    def outdated(self):
+        """What became of the parameters that this capture no longer serves, or None."""
+        for (table, key), (name, _), kind in zip(self.slots, self.capture.params, self.kinds):
+            if _kind(table[key]) != kind:
+                return f"{name!r} has changed its type or shape"
+        for (a, i), (b, j) in self.ties:
+            if a[i] is not b[j]:
+                return f"{i!r} and {j!r} are no longer tied"
+        return None
+
+
+class _Function:
+    """A core function and the parameter tensors last given to it."""
+
+    def __init__(self, compiled, flags):
+        capture, owner = compiled.capture, compiled.owner
+        wrt = None
+        if flags is not None:
+            names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
+            wrt = [name for name, wanted in names if wanted]
+        options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled), **owner.hooks_of_core()}
+        if capture.counted:
+            from .hosted import Hosted  # with what serves such ONNX models, which few captures need
+            self.core = Hosted(capture.graph, wrt, capture.reach, options)
+        else:
+            self.core = _core.Function(capture.graph, wrt=wrt, torch=True, reach=capture.reach, **options)
+        self.params = None
+
+
+def slot(module, name):
+    """(dictionary, key) that hold a parameter or buffer, so that a replaced one is seen."""
+    *path, leaf = name.split(".")
+    owner = functools.reduce(getattr, path, module)
+    for table in (owner._parameters, owner._buffers):
+        if leaf in table:
+            return table, leaf
+    return owner.__dict__, leaf
+
+
+def _kind(tensor):
+    """What a capture has built in of a parameter."""
+    tensor = real_form(tensor)
+    return tensor.dtype, tensor.shape

@@ -1,0 +1,71 @@
+"""Hooks of users into the compilation of a module, and the order in which they run.
+
+Must not know: how a module is captured or called.
+"""
+import collections
+
+
+class Hooks:
+    """The part of a DaceModule that users hook into.  ``hooked``: the graph that a post_onnx hook is looking at."""
+
+    def _without_hooks(self):
+        self.post_onnx_hooks = collections.OrderedDict()
+        self.post_autodiff_hooks = collections.OrderedDict()
+        self.post_compile_hooks = collections.OrderedDict()
+
+    def append_post_onnx_hook(self, name, func):
+        """Adds func(module), run after capture, when ``module.sdfg`` holds operators; last of its kind."""
+        self.post_onnx_hooks[name] = func
+
+    def prepend_post_onnx_hook(self, name, func):
+        """As append_post_onnx_hook, but first of its kind."""
+        _prepend(self.post_onnx_hooks, name, func)
+
+    def append_post_autodiff_hook(self, name, func):
+        """Adds func(forward_sdfg, backward_sdfg), run after differentiation; last of its kind."""
+        self.post_autodiff_hooks[name] = func
+
+    def prepend_post_autodiff_hook(self, name, func):
+        """As append_post_autodiff_hook, but first of its kind."""
+        _prepend(self.post_autodiff_hooks, name, func)
+
+    def append_post_compile_hook(self, name, func):
+        """Adds func(sdfg), run with the compiled forward graph; last of its kind."""
+        self.post_compile_hooks[name] = func
+
+    def prepend_post_compile_hook(self, name, func):
+        """As append_post_compile_hook, but first of its kind."""
+        _prepend(self.post_compile_hooks, name, func)
+
+    def hooks_of_core(self):
+        """As keywords of _core.Function."""
+        return {"post_onnx": self._run_post_onnx if self.post_onnx_hooks else None,
+                "post_autodiff": self._run_post_autodiff if self.post_autodiff_hooks else None,
+                "post_compile": self._run_post_compile if self.post_compile_hooks else None}
+
+    def _run_post_onnx(self, graph):
+        if self.apply_strict or self.onnx_simplify:
+            graph.run_pass("tidy")
+        self._hooked = graph
+        try:
+            for hook in self.post_onnx_hooks.values():
+                hook(self)
+        finally:
+            self._hooked = None
+
+    def _run_post_autodiff(self, forward, backward):
+        from ..sdfg import SDFG
+        forward, backward = SDFG(forward), SDFG(backward)
+        for hook in self.post_autodiff_hooks.values():
+            hook(forward, backward)
+
+    def _run_post_compile(self, forward, backward=None):
+        from ..sdfg import SDFG
+        compiled = SDFG(forward)
+        for hook in self.post_compile_hooks.values():
+            hook(compiled)
+
+
+def _prepend(hooks, name, func):
+    hooks[name] = func
+    hooks.move_to_end(name, last=False)

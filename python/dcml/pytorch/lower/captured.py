@@ -1,0 +1,57 @@
+"""What lowering gives: a graph, and how a call of the module is one of the graph."""
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..guard.extents import Guard
+
+
+@dataclass
+class Capture:
+    """A captured module.
+
+    graph: inputs are the tensor leaves of (args, kwargs) in order, then ``seed`` if random numbers are drawn;
+        params are parameters and buffers under their qualified names; outputs are user outputs, then new
+        buffer values, then new values of inputs that the module changes in place.
+    inputs: position among the leaves of (args, kwargs) of each graph input.
+    params: (qualified name, is a buffer) of each graph param, tied weights once.
+    outputs: one entry per leaf of the result: graph output index, or what has a method ``of``: Fixed, Passed, ...
+    mutated: (graph output index, qualified name) of each buffer or parameter that a call changes.
+    changed_inputs: (graph output index, position among the leaves, the history it gets: that of the graph output
+        (True), none (False), the one it had (None)) of inputs changed in place.
+    transients: (value name, graph output index) of intermediate values, if they were asked for.
+    checks: (graph output index, message) of conditions that must be true after each call.
+    reads: names of attributes of modules that were read; other values of them may mean another graph.
+    ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
+    refused_dynamic: the module did not allow symbolic extents.
+    asks: forward asked which inputs require a gradient, or whether gradients are on, or what known_of tells else.
+    asks_attributes: forward asked for attributes that users set on arguments.
+    ran: the functions that ran, with what they may have read of Python.
+    reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
+    flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
+    freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
+        requires_grad_(), by an input that only their gradients reach.
+    counted: extents in the graph depend on values.
+    outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
+    """
+    graph: Any
+    out_spec: Any
+    inputs: list
+    params: list
+    outputs: list
+    mutated: list
+    changed_inputs: list
+    seed: bool
+    guard: Guard
+    transients: list = field(default_factory=list)
+    checks: list = field(default_factory=list)
+    reads: set = field(default_factory=set)
+    ties: list = field(default_factory=list)
+    refused_dynamic: bool = False
+    asks: bool = False
+    asks_attributes: bool = False
+    ran: Any = None
+    reach: list = None
+    outside: dict = field(default_factory=dict)
+    flagged: list = field(default_factory=list)
+    freed: list = field(default_factory=list)
+    counted: bool = False

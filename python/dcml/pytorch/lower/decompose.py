@@ -1,0 +1,145 @@
+"""From an exported program to a Graph: what has no row is decomposed, and the walk starts again.
+
+The one idea: torch itself decomposes exactly those overloads that no row serves, and no others.
+Must not know: what a row is, or how a program is exported.
+"""
+import contextlib
+import importlib
+import logging
+import warnings
+
+import torch
+
+from ... import _core
+from ..aten import decompositions, served
+from .reach import freed, output_shapes, reached
+from .refusal import Declined, unsupported
+
+_ROUNDS = 16  # decomposition may uncover overloads that need another round
+
+
+@contextlib.contextmanager
+def quiet():
+    """torch.export logs what it will also raise."""
+    loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
+                                              "torch._subclasses.fake_tensor", "torch._dynamo")]
+    levels = [logger.level for logger in loggers]
+    trace = importlib.import_module("torch.export._trace")
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            # torch about its own use of its own functions, and about nn.RNN's list of its weights
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
+            warnings.filterwarnings("ignore", "A model attribute .* requires gradient")  # see Capture.outside
+            trace.print = lambda *args, **kwargs: None  # of what it had traced before an error
+            yield
+    finally:
+        vars(trace).pop("print", None)
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+def lower(program, conditions, start, result):
+    """A finished walk; start(program) makes one; result: an entry's.  Overloads that no row serves are decomposed on the
+    way, which may add to the conditions."""
+    tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
+    reach = reached(program, {value: ("freed", k) for value, k in freed_now.items()})
+    for _ in range(_ROUNDS):
+        unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
+        reasons = {target: "it has no row" for target in unknown}
+        if not unknown:
+            walk = start(program)
+            walk.output_shapes, walk.output_reach, walk.freed_outputs = shapes, reach, sorted(freed_now.values())
+            try:
+                walk.run()
+                return walk
+            except Declined as declined:
+                node = declined.node
+                unknown, reasons = {node.target: node}, {node.target: declined.reason}
+        table = {}
+        for target, node in unknown.items():
+            function = None if target in tried else _decomposition(target)
+            found = decompositions(node) or ({} if function is None else {target: function})
+            if not found:
+                raise unsupported(node, reasons[target])
+            table.update(found)
+        tried.update(unknown)
+        with quiet():
+            program = decomposed(program, table, conditions)
+    raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def _freed(program, result):
+    """{value: position} of the results that are leaves in eager mode, though forward computes them."""
+    given = dict(zip(program.graph_signature.user_inputs, result.requires))
+
+    def is_flagged(spec):
+        if not result.tape:
+            return False
+        if spec.kind.name == "USER_INPUT":
+            return given.get(spec.arg.name)
+        return spec.kind.name == "PARAMETER" and program.state_dict[spec.target].requires_grad
+    return freed(program, result.freed, is_flagged) if result.freed else {}
+
+
+def decomposed(program, table, conditions):
+    """The program with overloads replaced.  After the export torch notes nowhere what it decides by symbolic extents, so
+    (expression, value) of each decision goes into ``conditions``; raises UnsupportedOpError where one cannot be seen."""
+    scope = _scope(program)
+    if scope is None:
+        return program.run_decompositions(table)
+    met, before = [], scope.counter["ignored_backward_guard"]
+    with _told_of_decisions(scope, met):
+        result = program.run_decompositions(table)
+    if scope.counter["ignored_backward_guard"] - before > len(met):
+        raise _core.UnsupportedOpError("decomposing the program decides by symbolic extents")
+    conditions += [one for one in met if one not in conditions]
+    return result
+
+
+@contextlib.contextmanager
+def _told_of_decisions(scope, met):
+    original = getattr(scope, "_check_frozen", None)
+    if original is None:
+        yield
+        return
+
+    def tell(expression, value):
+        met.append((expression, value))
+        return original(expression, value)
+    scope._check_frozen = tell
+    try:
+        yield
+    finally:
+        del scope._check_frozen
+
+
+def _scope(program):
+    """torch's record of symbols and conditions, if the program has symbols."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        for number in value.shape if isinstance(value, torch.Tensor) else (value,):
+            if isinstance(number, torch.SymInt):
+                return number.node.shape_env
+    return None
+
+
+def _calls(graph_module):
+    """The calls of a graph and of the branches inside it."""
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function":
+            yield node
+        elif node.op == "get_attr" and isinstance(inner := getattr(graph_module, node.target), torch.fx.GraphModule):
+            yield from _calls(inner)
+
+
+def _decomposition(target):
+    """torch's decomposition of one overload, or None."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    try:
+        return torch.export.default_decompositions()[target]
+    except KeyError:
+        return torch._decomp.decomposition_table.get(target)

@@ -1,0 +1,34 @@
+"""Why something cannot be lowered, said with the user's line."""
+import os
+import re
+
+import torch
+
+from ... import _core
+
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
+
+
+class Declined(Exception):
+    """No row serves a node."""
+
+    def __init__(self, node, reason):
+        super().__init__(node, reason)
+        self.node, self.reason = node, reason
+
+
+def unsupported(node, reason):
+    """The error for a node that cannot be captured."""
+    by_values = torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())
+    out = WAYS_OUT if by_values else ""
+    return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{out}{source(node)}")
+
+
+def source(node):
+    """' (file:line: code)' of the user's line that made a node."""
+    trace = node.meta.get("stack_trace") or ""
+    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
+    frames = [f for f in frames if not f[0].startswith(_FOLDER)]
+    own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
+    return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""

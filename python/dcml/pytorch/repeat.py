@@ -1,0 +1,35 @@
+"""When a call need not be looked at by Python, because it is like the last one.
+
+The one idea: all that a call depends on is either compared by the core in microseconds, or forbids this.
+Must not know: what a call computes.
+"""
+import torch
+
+from .. import _core
+from .call import node
+from .call.recipe import draw_seed, profiling
+from .guard.state import GLOBAL_HOOKS, HOOKS
+
+OWN_CALL = {"forward", "_compiled_call_impl"}  # attributes of an instance that decide what a call of it does
+
+
+def repeated_call(module, forward, captures, recipe, function, args):
+    """The core's check for calls of a DaceModule like this one, which has just run; None where Python has to look at the
+    arguments.  forward: of the class itself."""
+    compiled = recipe.compiled
+    capture, held = compiled.capture, vars(module)
+    hooks = {name: held[name] for name in HOOKS}
+    if not module.compile_torch_extension or type(module).forward is not forward or not OWN_CALL.isdisjoint(held):
+        return None
+    if recipe.changed or recipe.complex or recipe.flagged or recipe.freed or capture.counted or capture.asks_attributes:
+        return None
+    if any(GLOBAL_HOOKS) or any(hooks.values()) or any(table[key].is_complex() for table, key in compiled.slots):
+        return None
+    if not all(tensor.is_contiguous() for tensor in args):
+        return None
+    if torch._C._is_any_autocast_enabled() or node.forward_level() >= 0 or profiling():
+        return None
+    ties = [(*other, table[key]) for (table, key), other in compiled.ties]
+    unhooked = [*[(held, *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
+    return _core.Fast(function, args, compiled.slots, (*captures.state.watched(), *ties, *unhooked), node.modes,
+                      module.backward or captures.asks, draw_seed if recipe.seed else None)
