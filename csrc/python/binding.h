@@ -84,7 +84,7 @@ bool same_observation(PyObject *seen);
 int check_observations(PyObject *tuple); /* 0, or -1 with an exception */
 uint64_t dict_version(PyObject *holder); /* differs after any change of the dictionary; 0 if that is not known */
 PyObject *core_first_change(PyObject *module, PyObject *observations);
-PyObject *core_tell_of_code(PyObject *module, PyObject *callable);
+PyObject *core_tell_of_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, fast_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);

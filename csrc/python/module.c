@@ -152,7 +152,7 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
-                                  {"tell_of_code", core_tell_of_code, METH_O, "tell_of_code(f): f(code, globals) before each code first runs in this thread."},
+                                  {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 

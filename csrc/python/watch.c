@@ -5,6 +5,15 @@
 #include <string.h>
 
 #include "python/binding.h"
+#include <frameobject.h>
+#if PY_VERSION_HEX >= 0x030B0000
+#define Py_BUILD_CORE 1
+#include "internal/pycore_frame.h"
+#if PY_VERSION_HEX >= 0x030E0000
+#include "internal/pycore_interpframe_structs.h"
+#endif
+#undef Py_BUILD_CORE
+#endif
 
 /* ---- observations ---- */
 
@@ -98,35 +107,77 @@ PyObject *core_first_change(PyObject *module, PyObject *list) {
 
 /* ---- code that runs ---- */
 
-/* pair: ({address: code} of the codes met so far, callable(code, globals) to tell of a new one) */
-static int on_event(PyObject *pair, PyFrameObject *frame, int what, PyObject *unused) {
-  (void)unused;
-  if (what != PyTrace_CALL) return 0;
-  PyObject *met = PyTuple_GET_ITEM(pair, 0), *code = (PyObject *)PyFrame_GetCode(frame), *address = PyLong_FromVoidPtr(code);
-  int known = address ? PyDict_Contains(met, address) : -1, failed = known < 0;
-  if (!known) {
-    PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
-    failed = !globals || PyDict_SetItem(met, address, code);
-    PyObject *told = failed ? NULL : PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 1), code, globals, NULL);
-    failed |= !told;
-    Py_XDECREF(told);
-    Py_XDECREF(globals);
-  }
-  Py_XDECREF(address);
-  Py_DECREF(code);
-  return failed ? -1 : 0;
+/* Names that are neither local nor global are looked up in a dictionary that each frame points to; only this frame's
+ * changes here, and the caller keeps the dictionary as long as a frame may run. */
+static void give_builtins(PyFrameObject *frame, PyObject *builtins) {
+#if PY_VERSION_HEX < 0x030B0000
+  Py_INCREF(builtins);
+  Py_XSETREF(frame->f_builtins, builtins);
+#else
+  frame->f_frame->f_builtins = builtins;
+#endif
 }
 
-/* tell_of_code(callable or None): calls it with (code, globals) before each code object first runs in this thread. */
-PyObject *core_tell_of_code(PyObject *module, PyObject *callable) {
+/* What tell_of_code was given, with {address: code, or (code, builtins)} of the codes met so far. */
+enum { MET, TELL, FUNCTION, AROUND, ENDING, AT_END };
+
+static int call_back(PyObject *callable, PyObject *argument) {
+  PyObject *result = PyObject_CallFunctionObjArgs(callable, argument, NULL);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
+/* Tells of a new code; a dictionary in return is for the names of the builtins in its frames. */
+static PyObject *tell(PyObject *told, PyFrameObject *frame, PyObject *code, PyObject *address) {
+  PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
+  PyObject *builtins = globals && !PyDict_SetItem(PyTuple_GET_ITEM(told, MET), address, code)
+                           ? PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(told, TELL), code, globals, NULL) : NULL;
+  PyObject *kept = !builtins ? NULL : PyDict_Check(builtins) ? PyTuple_Pack(2, code, builtins) : Py_NewRef(code);
+  if (kept && PyDict_SetItem(PyTuple_GET_ITEM(told, MET), address, kept)) Py_CLEAR(kept);
+  Py_XDECREF(builtins);
+  Py_XDECREF(globals);
+  Py_XDECREF(kept); /* which the dictionary holds */
+  return kept;
+}
+
+static int on_call(PyObject *told, PyFrameObject *frame) {
+  PyObject *code = (PyObject *)PyFrame_GetCode(frame), *address = PyLong_FromVoidPtr(code);
+  PyObject *known = address ? PyDict_GetItemWithError(PyTuple_GET_ITEM(told, MET), address) : NULL;
+  if (!known && address && !PyErr_Occurred()) known = tell(told, frame, code, address);
+  if (known && PyTuple_Check(known)) give_builtins(frame, PyTuple_GET_ITEM(known, 1));
+  Py_XDECREF(address);
+  Py_DECREF(code);
+  return known ? 0 : -1;
+}
+
+static int on_return(PyObject *told, PyFrameObject *frame) {
+  PyObject *code = (PyObject *)PyFrame_GetCode(frame);
+  bool ending = code == PyTuple_GET_ITEM(told, ENDING);
+  Py_DECREF(code);
+  return ending ? call_back(PyTuple_GET_ITEM(told, AT_END), (PyObject *)frame) : 0;
+}
+
+static int on_event(PyObject *told, PyFrameObject *frame, int what, PyObject *about) {
+  if (what == PyTrace_CALL) return on_call(told, frame);
+  if (what == PyTrace_RETURN) return about ? on_return(told, frame) : 0;
+  if (about != PyTuple_GET_ITEM(told, FUNCTION)) return 0;
+  return call_back(PyTuple_GET_ITEM(told, AROUND), what == PyTrace_C_CALL ? (PyObject *)frame : Py_None);
+}
+
+/* tell_of_code(tell, function, around, ending, at_end), or without arguments for no longer.  In this thread:
+ * tell(code, globals) is called before a code first runs, and may return a dictionary that its frames then find builtins in;
+ * around(frame), then around(None), when a frame calls the built-in ``function``; at_end(frame) when code ``ending`` returns. */
+PyObject *core_tell_of_code(PyObject *module, PyObject *args) {
+  PyObject *tell, *function, *around, *ending, *at_end;
   (void)module;
-  if (callable == Py_None) {
+  if (!PyTuple_GET_SIZE(args)) {
     PyEval_SetProfile(NULL, NULL);
     Py_RETURN_NONE;
   }
-  PyObject *pair = Py_BuildValue("({}O)", callable);
-  if (!pair) return NULL;
-  PyEval_SetProfile(on_event, pair);
-  Py_DECREF(pair); /* the interpreter holds it */
+  if (!PyArg_ParseTuple(args, "OOOO!O", &tell, &function, &around, &PyCode_Type, &ending, &at_end)) return NULL;
+  PyObject *told = Py_BuildValue("({}OOOOO)", tell, function, around, ending, at_end);
+  if (!told) return NULL;
+  PyEval_SetProfile(on_event, told);
+  Py_DECREF(told); /* the interpreter holds it */
   Py_RETURN_NONE;
 }

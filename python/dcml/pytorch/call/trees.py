@@ -14,9 +14,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ... import _core
-from ..guard.watch import PLAIN, is_foreign
+from ..guard.watch import VALUES, is_foreign
 
-_CLOSED = (torch.Tensor, *[kind for kind in PLAIN if kind is not torch.Size], float, complex, torch.nn.Module,
+_CLOSED = (torch.Tensor, *[kind for kind in VALUES if kind is not torch.Size], float, complex, torch.nn.Module,
            torch.Generator, type, types.FunctionType, types.MethodType)
 _TAKEN = {tuple, list, dict, collections.OrderedDict, collections.namedtuple}  # nodes that torch.export takes and names
 _DEEPEST = 32

@@ -9,15 +9,17 @@ import sys
 import threading
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.autograd import grad_mode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from ... import _core
+from . import attributes
 from .state import frozen
 from .watch import foreign_file
 
-_IS_GRAD_ENABLED, _TENSOR = torch.is_grad_enabled, torch._C.TensorBase
+_TENSOR = torch._C.TensorBase
 _OF_ARGUMENTS = {_TENSOR.requires_grad.__get__: "requires_grad", _TENSOR.is_leaf.__get__: "is_leaf",
                  torch.Tensor.stride: "stride"}
 _SETS_REQUIRES_GRAD = {torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__}
@@ -79,6 +81,7 @@ class Asked(TorchFunctionMode):
     def __init__(self, grad):
         super().__init__()
         self.grad, self.any, self.attributes = grad, False, False
+        self._turned_off = False
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         asked = _OF_ARGUMENTS.get(function)
@@ -131,14 +134,50 @@ class Asked(TorchFunctionMode):
                 return held[name]
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
 
-    def is_grad_enabled(self, frame):
-        return _IS_GRAD_ENABLED() and (not self._note(frame) or self.grad)
+    def around_is_grad_enabled(self, frame):
+        """Before torch.is_grad_enabled() is called in a frame, and with None after it: forward is told of the call's mode."""
+        if frame is None and self._turned_off:
+            self._turned_off = False
+            _set_grad_enabled(True)
+        elif frame is not None and self._note(frame) and not self.grad and torch.is_grad_enabled():
+            self._turned_off = True
+            _set_grad_enabled(False)
+
+    INFERENCE_MODE = grad_mode.inference_mode.__enter__.__code__
+
+    def leave_inference_mode(self, frame):
+        """At the end of inference_mode.__enter__: torch.export knows torch.no_grad() only."""
+        entered = frame.f_locals["self"]
+        entered._inference_mode_context.__exit__(None, None, None)
+        entered._inference_mode_context = _NoInference(torch.is_grad_enabled())
+        torch._C._set_grad_enabled(not entered.mode)
+
+
+def _set_grad_enabled(flag):
+    """Unseen by modes, which would note a region."""
+    with torch._C.DisableTorchFunction():
+        torch._C._set_grad_enabled(flag)
+
+
+class _NoInference:
+    """What a region with torch.inference_mode() ends with."""
+
+    def __init__(self, before):
+        self._before = before
+
+    def __exit__(self, *error):
+        torch._C._set_grad_enabled(self._before)
+
+
+def calling_code(frame):
+    """The code that called a function of torch, as a mode sees it in the frame that called the mode."""
+    while frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename == attributes.__file__:
+        frame = frame.f_back  # of other modes, and of what stands for getattr
+    return frame.f_code
 
 
 def _foreign(frame):
-    while frame.f_code.co_name == "__torch_function__":  # of other modes
-        frame = frame.f_back
-    return foreign_file(frame.f_code.co_filename)
+    return foreign_file(calling_code(frame).co_filename)
 
 
 _FUNCTIONS = {_TENSOR.data.__get__: torch.Tensor.detach, _TENSOR.data.__set__: _set_data, torch.autograd.grad: _grad}
@@ -147,32 +186,15 @@ _FUNCTIONS = {_TENSOR.data.__get__: torch.Tensor.detach, _TENSOR.data.__set__: _
 @contextlib.contextmanager
 def asked(grad):
     """Yields the Asked of what this thread traces meanwhile; one thread may do this at a time."""
-    thread, mode, outer = threading.get_ident(), Asked(grad), grad_mode.inference_mode
-    enter, leave = outer.__enter__, outer.__exit__
-
-    def is_grad_enabled():
-        return mode.is_grad_enabled(sys._getframe(1)) if threading.get_ident() == thread else _IS_GRAD_ENABLED()
-
-    def begin(self):
-        if threading.get_ident() != thread:
-            return enter(self)
-        self.gradient_before = _IS_GRAD_ENABLED()
-        torch._C._set_grad_enabled(not self.mode)
-
-    def end(self, *error):
-        if not hasattr(self, "gradient_before"):
-            return leave(self, *error)
-        torch._C._set_grad_enabled(vars(self).pop("gradient_before"))
+    thread, mode = threading.get_ident(), Asked(grad)
 
     def attribute(tensor, name):  # called for those that are missing
         if threading.get_ident() == thread and not name.startswith("_"):
             return mode.attribute(tensor, name, sys._getframe(1))
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
-    outer.__enter__, outer.__exit__, torch.is_grad_enabled = begin, end, is_grad_enabled
-    torch.Tensor.__getattr__ = attribute
+    FakeTensor.__getattr__ = attribute
     try:
         with mode:
             yield mode
     finally:
-        del torch.Tensor.__getattr__
-        outer.__enter__, outer.__exit__, torch.is_grad_enabled = enter, leave, _IS_GRAD_ENABLED
+        del FakeTensor.__getattr__

@@ -5,14 +5,14 @@ Must not know: captures or how a module is traced.
 """
 import torch
 
-_PLAIN = (torch.nn.Parameter, torch.Tensor)
+_TYPES = (torch.nn.Parameter, torch.Tensor)
 
 
 class _Kinds(type):
     def __call__(cls, *args, **kwargs):
         kind = type(*args, **kwargs)
         if len(args) == 1 and issubclass(kind, torch.Tensor) and kind.__module__.startswith("torch._subclasses"):
-            return next(plain for plain in _PLAIN if isinstance(args[0], plain))
+            return next(known for known in _TYPES if isinstance(args[0], known))
         return kind
 
     def __instancecheck__(cls, value):
@@ -20,7 +20,7 @@ class _Kinds(type):
 
 
 class traced_type(metaclass=_Kinds):  # noqa: N801
-    """Stands in for ``type`` among the globals of such code."""
+    """Stands in for ``type`` among the builtins of such code."""
 
 
 def asks_for_tensors(code):

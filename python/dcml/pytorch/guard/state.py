@@ -5,25 +5,20 @@ with what it saw in them last, by identity; only when something differs is a key
 is seen and costs nothing while there is none.
 Must not know: captures, graphs or tensors' values.
 """
-import contextlib
 import itertools
-import os
-import sys
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch.nn.modules import module as torch_module
 
 from ... import _core
-from .watch import PLAIN, Walk
+from .watch import VALUES, Observer
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_TORCH = os.path.dirname(torch.__file__) + os.sep
 GLOBAL_HOOKS = [value for name, value in vars(torch_module).items()
                  if name.startswith("_global_") and isinstance(value, dict)]
 _MAX_KNOWN = 256
-_OWN = set(vars(torch.nn.Module())) - {"training"} | {"_flat_weights", "_flat_weight_refs"}  # tables of tensors
+TABLES = set(vars(torch.nn.Module())) - {"training"} | {"_flat_weights", "_flat_weight_refs"}  # tables of tensors
 
 
 class ModuleState:
@@ -67,7 +62,7 @@ class ModuleState:
 
     def _renew(self):
         modules = list(self._module.modules())
-        self._walk = walk = Walk(self._names, self.codes, own={id(m) for m in modules})
+        self._walk = walk = Observer(self._names, self.codes, own={id(m) for m in modules})
         description = [self._module_part(m, walk) for m in modules]
         description += [walk.part(*place, place[0].get(place[1]), f"the global {place[1]!r}")
                         for place in self._globals.values()]
@@ -104,7 +99,7 @@ class ModuleState:
     def learn(self, names, ran):
         """Tells that forward reads attributes of these names, and which functions ran."""
         known = len(self._reads), len(self._names), len(self._globals), len(self.codes)
-        self._reads |= names - _OWN
+        self._reads |= names - TABLES
         self._names |= ran.names
         self._globals.update(ran.globals)
         self.codes.update(ran.codes)
@@ -139,7 +134,7 @@ def reachable(module):
     for m in module.modules():
         yield type(m), _name(m)
         for name, value in vars(m).items():
-            if name not in _OWN:
+            if name not in TABLES:
                 yield value, f"{_name(m)}.{name}"
         for table in HOOKS:
             for hook in getattr(m, table).values():
@@ -148,7 +143,7 @@ def reachable(module):
 
 def frozen(value, held):
     """A hashable stand-in that differs where the values differ; objects stand for themselves and go into ``held``."""
-    if isinstance(value, PLAIN):
+    if isinstance(value, VALUES):
         return type(value), repr(value) if isinstance(value, slice) else value  # which is not hashable
     if isinstance(value, np.generic):
         return type(value), value.tobytes()
@@ -164,97 +159,3 @@ def frozen(value, held):
         return dict, tuple([(frozen(k, held), frozen(v, held)) for k, v in value.items()])
     held.append(value)
     return id(value)
-
-
-@dataclass
-class Written:
-    """An attribute that was set to another value: the dictionary that holds it, the first value and the last, and the
-    file and line that set it first."""
-    table: dict
-    name: str
-    old: object
-    new: object
-    file: str
-    line: int
-
-    def changed(self):
-        if isinstance(self.old, (*PLAIN, float)) and type(self.old) is type(self.new):
-            return self.old != self.new
-        return self.old is not self.new
-
-    def plain(self):
-        return isinstance(self.new, (*PLAIN, float))
-
-    def undo(self):
-        self._put(self.old)
-
-    def redo(self):
-        self._put(self.new)
-
-    def _put(self, value):
-        if value is _NOTHING:
-            self.table.pop(self.name, None)
-        else:
-            self.table[self.name] = value
-
-
-_NOTHING = object()
-
-
-@dataclass
-class Attributes:
-    """What happened to attributes of modules: names of those read; (id of the dictionary, name) -> Written."""
-    read: set = field(default_factory=set)
-    written: dict = field(default_factory=dict)
-
-    def write(self, table, name, value, caller):
-        was = table.get(name, _NOTHING)
-        if was is not value or (id(table), name) in self.written:
-            place = caller.f_code.co_filename, caller.f_lineno
-            self.written.setdefault((id(table), name), Written(table, name, was, value, *place)).new = value
-        self.read.add(name)  # it must be found as this call leaves it
-
-    def changes(self):
-        """Those that end with another value than they began with."""
-        return [one for one in self.written.values() if one.changed()]
-
-
-@contextlib.contextmanager
-def all_attributes(module):
-    """Yields all attributes of ``module`` and those inside it as read, where recording is not possible."""
-    seen = Attributes()
-    seen.read.update(*[vars(m) for m in module.modules()])
-    yield seen
-
-
-@contextlib.contextmanager
-def recorded_attributes(module):
-    """Yields the Attributes of ``module`` and those inside it that are used in this context; an error undoes the writes.
-
-    The methods that record are put into torch.nn.Module, so that one thread may do this at a time.
-    """
-    seen = Attributes()
-    watched = {id(m): vars(m) for m in module.modules()}
-    set_attribute = torch.nn.Module.__setattr__
-
-    def read(self, name):
-        seen.read.add(name)
-        return object.__getattribute__(self, name)
-
-    def write(self, name, value):
-        table = watched.get(id(self))
-        caller = sys._getframe(1)
-        foreign = not caller.f_code.co_filename.startswith(_TORCH)
-        if table is not None and foreign and name not in _OWN:
-            seen.write(table, name, value, caller)
-        set_attribute(self, name, value)
-    torch.nn.Module.__getattribute__, torch.nn.Module.__setattr__ = read, write
-    try:
-        yield seen
-    except BaseException:
-        for one in seen.written.values():
-            one.undo()
-        raise
-    finally:
-        del torch.nn.Module.__getattribute__
-        torch.nn.Module.__setattr__ = set_attribute

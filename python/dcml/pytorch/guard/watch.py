@@ -1,19 +1,14 @@
 """What forward reads besides tensors and the attributes of modules: globals, variables of enclosing functions, defaults,
 attributes of classes, and what lies in containers and plain objects.
 
-The one idea: while torch.export traces, the interpreter tells which functions run.  From the names in their code a walk
-notes each container with the very objects in it; the core compares these observations by identity at each call, and
-only where one fails is a description made of the values.
+The one idea: from the names in the code of what ran (traced_code.py), a walk notes each container with the very objects in
+it; the core compares these observations by identity at each call, and only where one fails is a description made of the
+values.
 Must not know: captures, graphs or how a call is run.
 """
-import contextlib
-import dis
 import enum
 import functools
-import inspect
-import linecache
 import os
-import re
 import sys
 import sysconfig
 import types
@@ -21,10 +16,7 @@ import types
 import numpy as np
 import torch
 
-from ... import _core
-from .kinds import asks_for_tensors, traced_type
-
-PLAIN = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
+VALUES = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
           torch.layout, torch.memory_format, enum.Enum)
 _DATA_TYPES = {"types", "argparse", "collections", "dataclasses"}  # of the standard library: whose instances are data
 _FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml", "typing_extensions", "filelock",
@@ -50,108 +42,8 @@ def is_foreign(module):
     return root in _FOREIGN or root in sys.stdlib_module_names and root not in _DATA_TYPES or root == "builtins"
 
 
-def _made(name):
-    """Methods that the standard library makes from texts, for named tuples and data classes."""
-    return name is None or name.startswith("namedtuple_") or is_foreign(name)
-
-
-def _foreign_module(value):
+def foreign_module(value):
     return isinstance(value, types.ModuleType) and is_foreign(value.__name__)
-
-
-def _with_nested(code):
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _with_nested(constant)
-
-
-class Ran:
-    """The functions that ran while a module was traced, and the values that they could see before they did."""
-
-    def __init__(self, roots):
-        self.codes = {}     # id -> code of the user's functions
-        self.names = set()  # of attributes, and texts that may be names or keys
-        self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
-        self.stored = set()  # keys of globals that they assign
-        self._typed = []     # globals in which ``type`` tells what stand-ins stand for
-        self._before = Walk(None, self.codes, all_functions=True)
-        for value, label in roots:
-            self._before.describe(value, label)
-
-    def tell(self, code, table):
-        """Notes a function that is about to run for the first time."""
-        made = code.co_filename == "<string>" and _made(table.get("__name__"))
-        if made or code.co_name == "<module>" or foreign_file(code.co_filename):
-            return
-        for part in _with_nested(code):
-            self.codes[id(part)] = part
-            self.names.update(part.co_names, [c for c in part.co_consts if isinstance(c, str)])
-            if asks_for_tensors(part) and "type" not in table:
-                table["type"] = traced_type
-                self._typed.append(table)
-            for found in dis.get_instructions(part):
-                if found.opname == "STORE_GLOBAL":
-                    self.stored.add((id(table), found.argval))
-                value = table.get(found.argval, torch) if found.opname in ("LOAD_GLOBAL", "LOAD_NAME") else torch
-                if value is not traced_type and not _foreign_module(value):
-                    self.globals.setdefault((id(table), found.argval), (table, found.argval))
-                    self._before.part(table, found.argval, table[found.argval], f"the global {found.argval!r}")
-
-    def forget_results(self):
-        """Empties caches of functions that ran: what they keep now are stand-ins for tensors."""
-        for value in self._before.held:
-            if isinstance(value, functools._lru_cache_wrapper) and id(_code(value)) in self.codes:
-                value.cache_clear()
-
-    def changed(self):
-        """[(observation, label)] of what the functions changed while they ran."""
-        return [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
-                and (len(seen) == 2 or not isinstance(seen[0], dict) or (id(seen[0]), seen[1]) in self.stored)]
-
-    def line(self, label):
-        """' (file:line: code)' of a place that names what a label is about, or ''."""
-        for word in reversed(re.findall(r"\w+", label)):
-            for code in list(self.codes.values()):
-                for name, line in _names_by_line(code):
-                    if name == word:
-                        return _place(code.co_filename, line)
-        return ""
-
-    @contextlib.contextmanager
-    def recording(self):
-        """Tells of what runs in this context and thread."""
-        before = sys.getprofile()
-        sys.setprofile(None)
-        _core.tell_of_code(self.tell)
-        try:
-            yield
-        finally:
-            _core.tell_of_code(None)
-            for table in self._typed:
-                del table["type"]
-            self._typed.clear()
-            self.forget_results()
-            if hasattr(before, "enable"):  # a profiler in C
-                before.enable()
-            else:
-                sys.setprofile(before)
-
-
-def _code(function):
-    return getattr(inspect.unwrap(function), "__code__", None)
-
-
-def _names_by_line(code):
-    line = code.co_firstlineno
-    for found in dis.get_instructions(code):
-        positions = getattr(found, "positions", None)  # from Python 3.11 on
-        line = (positions.lineno if positions else found.starts_line) or line
-        yield found.argval, line
-
-
-def _place(file, line):
-    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"
 
 
 def contents(observation):
@@ -182,7 +74,7 @@ def restore(observations):
             holder.cell_contents = seen[0][0]
 
 
-class Walk:
+class Observer:
     """Looks at values and what they hold.
 
     names: attributes of objects to follow; None: all.  codes: by id, of the functions whose variables count.
@@ -198,7 +90,7 @@ class Walk:
 
     def describe(self, value, label):
         """A hashable stand-in that differs where the values differ; objects stand for themselves."""
-        if isinstance(value, PLAIN):
+        if isinstance(value, VALUES):
             return type(value), repr(value) if isinstance(value, (slice, range)) else value
         if isinstance(value, (float, complex)):
             return type(value), repr(value)  # tells -0.0 from 0.0, and a NaN from no other
@@ -207,7 +99,7 @@ class Walk:
         self._left -= 1
         self.held.append(value)
         self._met[id(value)] = id(value)  # stands for the value inside itself
-        look = next((look for kind, look in _LOOKS if isinstance(value, kind)), Walk._object)
+        look = next((look for kind, look in _LOOKS if isinstance(value, kind)), Observer._object)
         found = look(self, value, label) if self._left > 0 else object()  # too many to tell: no two are the same
         if type(value) not in (list, tuple, dict, set, frozenset):  # another one with the same contents is no other
             found = id(value), found
@@ -278,7 +170,7 @@ class Walk:
         return tuple([self.describe(p, label) for p in parts])
 
     def _python_module(self, module, label):
-        if self._names is None or _foreign_module(module):
+        if self._names is None or foreign_module(module):
             return None
         table = vars(module)
         return tuple([(n, self.part(table, n, table[n], f"{module.__name__}.{n}"))
@@ -333,8 +225,8 @@ def _contents(cell):
 
 
 _SLOT = types.MemberDescriptorType
-_LOOKS = ((torch.Tensor, Walk._tensor), (torch.nn.Module, Walk._module), (dict, Walk._mapping),
-          ((list, tuple, set, frozenset), Walk._sequence), (np.ndarray, Walk._array),
-          (types.FunctionType, Walk._function), (types.ModuleType, Walk._python_module), (type, Walk._class),
+_LOOKS = ((torch.Tensor, Observer._tensor), (torch.nn.Module, Observer._module), (dict, Observer._mapping),
+          ((list, tuple, set, frozenset), Observer._sequence), (np.ndarray, Observer._array),
+          (types.FunctionType, Observer._function), (types.ModuleType, Observer._python_module), (type, Observer._class),
           ((types.MethodType, staticmethod, classmethod, property, functools.partial, functools._lru_cache_wrapper),
-           Walk._holder_of_function))
+           Observer._holder_of_function))

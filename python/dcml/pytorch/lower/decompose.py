@@ -4,41 +4,16 @@ The one idea: torch itself decomposes exactly those overloads that no row serves
 Must not know: what a row is, or how a program is exported.
 """
 import contextlib
-import importlib
-import logging
-import warnings
 
 import torch
 
 from ... import _core
 from ..aten import decompositions, served
+from .quiet import quiet
 from .reach import freed, output_shapes, reached
 from .refusal import Declined, unsupported
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
-
-
-@contextlib.contextmanager
-def quiet():
-    """torch.export logs what it will also raise."""
-    loggers = [logging.getLogger(n) for n in ("torch.fx.experimental.symbolic_shapes", "torch._export",
-                                              "torch._subclasses.fake_tensor", "torch._dynamo")]
-    levels = [logger.level for logger in loggers]
-    trace = importlib.import_module("torch.export._trace")
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            # torch about its own use of its own functions, and about nn.RNN's list of its weights
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
-            warnings.filterwarnings("ignore", "A model attribute .* requires gradient")  # see Capture.outside
-            trace.print = lambda *args, **kwargs: None  # of what it had traced before an error
-            yield
-    finally:
-        vars(trace).pop("print", None)
-        for logger, level in zip(loggers, levels):
-            logger.setLevel(level)
 
 
 def lower(program, conditions, start, result):

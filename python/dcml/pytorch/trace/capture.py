@@ -11,6 +11,7 @@ import linecache
 import operator
 import os
 import random
+import threading
 import traceback
 
 import numpy as np
@@ -21,15 +22,18 @@ from ... import _core
 from ..aten import extent
 from ..call import trees
 from ..guard.asked import asked
+from ..guard.attributes import Attributes
 from ..guard.lock import LOCK
-from ..guard.state import GLOBAL_HOOKS, all_attributes, reachable, recorded_attributes
-from ..guard.watch import Ran, contents, foreign_file, restore
-from ..lower.decompose import decomposed, lower, quiet
+from ..guard.state import GLOBAL_HOOKS, reachable
+from ..guard.traced_code import TracedCode
+from ..guard.watch import contents, foreign_file, restore
+from ..lower.decompose import decomposed, lower
+from ..lower.quiet import quiet
 from ..lower.reach import rename_output
 from ..lower.refusal import WAYS_OUT, unsupported
 from ..lower.walk import Lowering
 from .entry import Entry
-from .own_gradient import own_gradients
+from .own_gradient import BUILTINS, own_gradients
 from .traceable import traceable
 from .ungraded import keep_gradients
 
@@ -53,25 +57,14 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     given = module, args, kwargs, name, dynamic, train, debug
     with LOCK:
         try:
-            return _once(*given)
+            return _capture(*given)
         except _Changed as first:  # what the first call fills or sets does not change again
             try:
                 first.redo(module, args, kwargs or {})
-                return _once(*given, again=first)
+                return _capture(*given, again=first)
             except _core.Error:
                 first.undo()
                 raise
-
-
-def _once(*given, again=None):
-    try:
-        return _capture(*given, recorded_attributes, again)
-    except _Branches:
-        return _capture(*given, all_attributes, again)
-
-
-class _Branches(Exception):
-    """Dynamo, which traces the branches of torch.cond, does not bear that reads are recorded."""
 
 
 class _Changed(Exception):
@@ -131,19 +124,19 @@ def _constants(program):
     return [program.constants[name] for name in sorted(program.constants)]
 
 
-def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, again):
+def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), _prepared(module, train) as cumulative, \
-            _traced(module, attributes, grad) as (used, ran, asks):
+            _traced(module, grad) as (used, ran, asks):
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_plain, leaves))
         args, kwargs = trees.simple(leaves, shape)
-        entry, errors = Entry(module, given, leaves, shape), []
+        entry, errors = Entry(module, given, leaves, shape, used), []
         entry.result.tape = grad
         attempts = _attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
-                program, *found = _export(module, entry, args, kwargs, shapes, ran)
+                program, *found = _export(module, entry, args, kwargs, shapes, ran, asks)
                 _refuse_changes(module, used, ran, (program, entry.result), again)
                 if _plain_extents(program):
                     start = functools.partial(Lowering, module, entry, found, name, cumulative)
@@ -158,8 +151,6 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
             except Exception as error:  # export raises many kinds; a static capture may still succeed
                 if isinstance(error, (_core.Error, _Changed)):
                     raise
-                if isinstance(error, torch._dynamo.exc.UncapturedHigherOrderOpError) and attributes is recorded_attributes:
-                    raise _Branches from error
                 errors.append(error)
                 if shapes is None and _of_forward(error):
                     raise
@@ -169,16 +160,22 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, attributes, agai
 
 
 @contextlib.contextmanager
-def _traced(module, attributes, grad):
+def _traced(module, grad):
     """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
     call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
-    draws = random.getstate(), np.random.get_state()
+    draws, alone = (random.getstate(), np.random.get_state()), threading.active_count() == 1
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
-    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), asked(grad) as asks, \
-            attributes(module) as used:
-        yield used, Ran(reachable(module)), asks
-    if random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]:
+    used = Attributes(module)
+    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), asked(grad) as asks:
+        ran = TracedCode(reachable(module), used, BUILTINS)
+        try:
+            yield used, ran, asks
+        except BaseException:
+            used.undo()
+            raise
+    drawn = random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]
+    if drawn and (ran.may_draw or alone):
         random.setstate(draws[0])
         np.random.set_state(draws[1])
         raise _core.UnsupportedOpError(f"{type(module).__name__} draws random numbers from Python's or numpy's generator "
@@ -194,7 +191,7 @@ def _refuse_changes(module, used, ran, found, again):
                                            "sets what later calls read: call it once before it is wrapped")
         return
     refusal = _refusal(type(module).__name__, containers, attributes, ran)
-    if not again and all(one.plain() for one in attributes):
+    if not again and all(one.is_value() for one in attributes):
         raise _Changed(containers, attributes, found, refusal)
     restore(containers)
     raise refusal
@@ -354,10 +351,10 @@ def _attempts(args, kwargs, dynamic, given):
     return [*attempts, None]
 
 
-def _export(module, entry, args, kwargs, shapes, ran):
+def _export(module, entry, args, kwargs, shapes, ran, asks):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with quiet():
-        with ran.recording(), _same_attributes(module):
+        with ran.recording(asks), _same_attributes(module):
             program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
@@ -381,10 +378,10 @@ def _same_attributes(module):
 def _hooks_inside(module):
     """torch.export's own modules call hooks of all modules; they are for those inside this one, and for the outermost
     it is the DaceModule that calls them."""
-    inside = {id(m) for m in module.modules() if m is not module}
+    inside, thread = {id(m) for m in module.modules() if m is not module}, threading.get_ident()
 
     def narrowed(hook):
-        return lambda m, *args: hook(m, *args) if id(m) in inside else None
+        return lambda m, *args: hook(m, *args) if id(m) in inside or threading.get_ident() != thread else None
     kept = [(table, dict(table)) for table in GLOBAL_HOOKS]
     for table, was in kept:
         table.update({key: narrowed(hook) for key, hook in was.items() if callable(hook)})

@@ -27,17 +27,17 @@ class Result:
 class Entry(torch.nn.Module):
     """Stands for ``module`` called with arguments of these leaves, ``given`` as they are and then as they are traced.
 
-    ``result`` is filled by a call.
+    attributes: an Attributes, which watches the call.  ``result`` is filled by a call.
     """
 
-    def __init__(self, module, given, leaves, shape):
+    def __init__(self, module, given, leaves, shape, attributes):
         super().__init__()
         hooks = {name: table for name, table in vars(self).items() if "hooks" in name}
         vars(self).update(vars(module))
-        vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape))
+        vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape, attributes))
         self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
 
-    def _forward_of(self, module, given, leaves, shape):
+    def _forward_of(self, module, given, leaves, shape, attributes):
         known, first = list(map(known_of, given)), trees.first_places(given)
 
         def forward(*args, **kwargs):
@@ -48,7 +48,8 @@ class Entry(torch.nn.Module):
                     mark(value, leaf, about)
             args, kwargs = shape.unflatten(values)
             before = trees.flatten((args, kwargs))
-            result = module(*args, **kwargs)
+            with attributes.watched():
+                result = module(*args, **kwargs)
             _refuse_changed(module, before, trees.flatten((args, kwargs)))
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]

@@ -4,13 +4,14 @@ The one idea: backward is run once on stand-ins for the gradients of the results
 like any other code; three operators draw the border, and the core moves what lies behind it to the backward pass.
 Must not know: graphs or the core.
 """
-import contextlib
+import builtins
 import functools
-import threading
+import sys
 import types
 
 import torch
 from torch.nn.modules._functions import BackwardHookFunction
+from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from ... import _core
@@ -139,54 +140,28 @@ def _zeros(context, output):
     return torch.zeros_like(output) if context.materialize_grads and isinstance(output, torch.Tensor) else None
 
 
-def _refuse_hooks(name):
-    def method(tensor, *_):
-        raise _core.UnsupportedOpError(f"Tensor.{name} inside forward: a compiled module makes no tensor that it could "
-                                       "hang on; an autograd.Function can do the same")
-    return method
-
-
 _APPLY = torch.autograd.Function.__dict__["apply"].__func__
-_HOOKS = [(torch.Tensor, name) for name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")]
+_HOOKS = {torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad}
 
 
-_REDIRECTED = "captured_apply"
+def _super():
+    """``super()`` in Function.apply, whose own apply captures, whatever name a user's code has given to Function.apply."""
+    cls = sys._getframe(1).f_locals["cls"]
+    return types.SimpleNamespace(apply=lambda *args, **kwargs: _captured_apply(cls, args, kwargs))
 
 
-def _redirecting(cls, *args, **kwargs):
-    """Code for Function.apply, in whose place it also serves names bound to it before, as in ``f = Round.apply``."""
-    return captured_apply(cls, *args, **kwargs)  # noqa: F821  (found among the globals of torch.autograd.function)
+BUILTINS = {_APPLY.__code__: {**vars(builtins), "super": _super}}  # for frames that are traced, see guard/traced_code.py
 
 
-@contextlib.contextmanager
+class _Hooks(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in _HOOKS:
+            raise _core.UnsupportedOpError(f"Tensor.{function.__name__} inside forward: a compiled module makes no tensor that "
+                                           "it could hang on; an autograd.Function can do the same")
+        return function(*args, **(kwargs or {}))
+
+
 def own_gradients():
-    """While this lasts, what this thread does with autograd.Functions is captured, and with hooks on tensors refused.
-    One thread may do this at a time."""
+    """While this lasts, hooks on tensors are refused, and what this thread does with autograd.Functions can be captured."""
     _library()
-    thread = threading.get_ident()
-    kept = [(owner, name, owner.__dict__.get(name), getattr(owner, name)) for owner, name in _HOOKS]
-    plain_apply = types.FunctionType(_APPLY.__code__, _APPLY.__globals__, "apply", None, _APPLY.__closure__)
-
-    def apply(cls, *args, **kwargs):
-        if threading.get_ident() != thread:
-            return plain_apply(cls, *args, **kwargs)
-        return _captured_apply(cls, args, kwargs)
-
-    def guarded(name, plain):
-        refuse = _refuse_hooks(name)
-        return lambda *args: (refuse if threading.get_ident() == thread else plain)(*args)
-
-    try:
-        _APPLY.__globals__[_REDIRECTED] = apply
-        _APPLY.__code__ = _redirecting.__code__.replace(co_freevars=_APPLY.__code__.co_freevars)
-        for owner, name, _, plain in kept:
-            setattr(owner, name, guarded(name, plain))
-        yield
-    finally:
-        _APPLY.__code__ = plain_apply.__code__
-        del _APPLY.__globals__[_REDIRECTED]
-        for owner, name, own, _ in kept:
-            if own is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, own)
+    return _Hooks()

@@ -7,6 +7,8 @@ Must not know: graphs or operators.
 import contextlib
 import itertools
 import math
+import sys
+import threading
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +18,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 from ..aten import matrices
+from ..guard.asked import calling_code
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
-    """A hint for faster kernels; the mask itself is applied in any case."""
     return is_causal is True
 
 
@@ -75,15 +77,10 @@ def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduc
     return {"none": lambda v: v, "mean": torch.mean, "sum": torch.sum}[reduction](each)
 
 
-class _TorchOfDistributions:
-    """torch, as torch.distributions sees it: that a parameter or a sample is in its domain is asserted."""
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-    @staticmethod
-    def _is_all_true(valid):
-        torch._assert_async(valid.all(), "a parameter or value of a distribution lies outside its domain")
-        return True
+def _is_all_true(valid):
+    """For torch.distributions, that a parameter or a sample is in its domain is asserted."""
+    torch._assert_async(valid.all(), "a parameter or value of a distribution lies outside its domain")
+    return True
 
 
 def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
@@ -213,13 +210,9 @@ def _recurrent(name):
     return call
 
 
-_REPLACED = ((distribution, "torch", _TorchOfDistributions()),
-             (F, "gaussian_nll_loss", _gaussian_nll_loss),
-             (F, "multilabel_margin_loss", _multilabel_margin_loss),
-             (transformer, "_detect_is_causal_mask", _detect_is_causal_mask))
-if _LINEAR_CROSS_ENTROPY is not None:
-    _REPLACED += ((F, "linear_cross_entropy", _linear_cross_entropy),)
-_FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
+_FUNCTIONS = {F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
+              F.multilabel_margin_loss: _multilabel_margin_loss, _LINEAR_CROSS_ENTROPY: _linear_cross_entropy,
+              torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
               torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
@@ -230,18 +223,22 @@ _FUNCTIONS = {F.ctc_loss: _ctc_loss, torch.cov: _cov, torch.Tensor.cov: _cov, to
 class _Functions(TorchFunctionMode):
     """Calls the replacements, under whatever name the functions are called."""
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch._is_all_true and calling_code(sys._getframe(1)).co_filename == distribution.__file__:
+            return _is_all_true(*args)
         return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def traceable():
-    """Puts the replacements in place; one thread may do this at a time."""
-    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in _REPLACED]
+    """Puts the replacements in place, for this thread; one thread may do this at a time."""
+    thread, detect = threading.get_ident(), transformer._detect_is_causal_mask
+
+    def hint(*args, **kwargs):
+        """For faster kernels, by a mask's values, and nothing that a mode sees; the mask itself is applied in any case."""
+        return _detect_is_causal_mask(*args, **kwargs) if threading.get_ident() == thread else detect(*args, **kwargs)
+    transformer._detect_is_causal_mask = hint
     try:
-        for owner, name, function in _REPLACED:
-            setattr(owner, name, function)
         with _Functions():
             yield
     finally:
-        for owner, name, function in kept:
-            setattr(owner, name, function)
+        transformer._detect_is_causal_mask = detect

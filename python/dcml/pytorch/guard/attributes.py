@@ -1,0 +1,149 @@
+"""Which attributes of modules forward reads and sets.
+
+The one idea: names in the code that runs are what it may read and set; names that it computes pass through builtins, which
+traced code finds in a dictionary of ours; and what was set is what differs after forward.  So no class is patched.
+Must not know: captures or how a module is traced.
+"""
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+
+import torch
+
+from .state import TABLES
+from .watch import VALUES
+
+_MODULES_OF_TORCH = tuple(os.path.join(os.path.dirname(torch.__file__), *part, "") for part in (["nn"], ["ao", "nn"]))
+_TENSORS = ("_parameters", "_buffers", "_modules")
+_READS_ALL = {"__dict__", "__getattribute__", "attrgetter"}
+_NOTHING = object()
+
+
+@dataclass
+class Written:
+    """An attribute that was set to another value: the dictionary that holds it, the first value and the last, and the
+    file and line that set it first."""
+    table: dict
+    name: str
+    old: object
+    new: object
+    file: str
+    line: int
+
+    def changed(self):
+        if isinstance(self.old, (*VALUES, float)) and type(self.old) is type(self.new):
+            return self.old != self.new
+        return self.old is not self.new
+
+    def is_value(self):
+        return isinstance(self.new, (*VALUES, float))
+
+    def undo(self):
+        self._put(self.old)
+
+    def redo(self):
+        self._put(self.new)
+
+    def _put(self, value):
+        if value is _NOTHING:
+            self.table.pop(self.name, None)
+        else:
+            self.table[self.name] = value
+
+
+class Attributes:
+    """What happens to attributes of ``module`` and those inside it while they are traced.
+
+    read: names of those that forward may have read.
+    """
+
+    def __init__(self, module):
+        self.read = set()
+        self._modules = list(module.modules())
+        self._set = {}      # name -> (file, line) of code that sets it
+        self._written = {}  # (id of a dictionary, name) -> Written
+
+    # -- what code says --
+    def note(self, code, frame):
+        """Of a user's function that is about to run, in this frame or inside it."""
+        self.read.update(code.co_names)
+        if not _READS_ALL.isdisjoint(code.co_names) and any(isinstance(v, torch.nn.Module) for v in frame.f_locals.values()):
+            self._read_all()
+
+    def note_set(self, name, file, line):
+        """Of a line of a user's function that sets or deletes an attribute of this name, of whatever object."""
+        self._set.setdefault(name, (file, line))
+
+    def note_of_torch(self, code):
+        """Of another function: methods of torch's modules read attributes too."""
+        if code.co_filename.startswith(_MODULES_OF_TORCH) and code.co_varnames[:1] in (("self",), ("module",)):
+            self.read.update(code.co_names)
+
+    def _read_all(self):
+        self.read.update(*[vars(m) for m in self._modules])
+
+    # -- what it computes --
+    def builtins(self):
+        """{name: function} for code that is traced."""
+        def reading(function):
+            def read(value, name, *default):
+                self._note_read(value, name)
+                return function(value, name, *default)
+            return read
+
+        def setting(function):
+            def write(value, name, *given):
+                self._note_read(value, name)
+                caller = sys._getframe(1)
+                self.note_set(name, caller.f_code.co_filename, caller.f_lineno)
+                return function(value, name, *given)
+            return write
+
+        def all_of(value=_NOTHING):
+            if value is _NOTHING:
+                return sys._getframe(1).f_locals
+            if isinstance(value, torch.nn.Module):
+                self._read_all()
+            return vars(value)
+        return {"getattr": reading(getattr), "hasattr": reading(hasattr), "setattr": setting(setattr),
+                "delattr": setting(delattr), "vars": all_of}
+
+    def _note_read(self, value, name):
+        if isinstance(value, torch.nn.Module) and isinstance(name, str):
+            self.read.add(name)
+
+    # -- what differs --
+    @contextlib.contextmanager
+    def watched(self):
+        """Forward runs in this context."""
+        before = [(vars(m), dict(vars(m)), _held(vars(m))) for m in self._modules]
+        try:
+            yield
+        finally:
+            for table, was, held in before:
+                self._compare(table, was, held, _held(table))
+
+    def _compare(self, table, was, held, now):
+        for name in [name for name in {**held, **now} if name in self._set]:  # by a user's code
+            old, new, written = held.get(name, _NOTHING), now.get(name, _NOTHING), (id(table), name)
+            if old is not new and written not in self._written:
+                self._written[written] = Written(table, name, was.get(name, _NOTHING), new, *self._set[name])
+            elif written in self._written:
+                self._written[written].new = new
+
+    def changes(self):
+        """Those that end with another value than they began with."""
+        return [one for one in self._written.values() if one.changed()]
+
+    def undo(self):
+        for one in self._written.values():
+            one.undo()
+
+
+def _held(table):
+    """{name: value} of a module's attributes, tensors and children included."""
+    held = {name: value for name, value in table.items() if name not in TABLES}
+    for tensors in _TENSORS:
+        held.update(table.get(tensors, ()))
+    return held

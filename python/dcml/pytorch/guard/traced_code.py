@@ -1,0 +1,157 @@
+"""Which code runs while a module is traced, and the builtins that it sees.
+
+The one idea: the interpreter tells of each function before it first runs in this thread.  Its names say what it may read;
+and its frames, no others, are given builtins of ours, which tell what passes through them.
+Must not know: captures, graphs or how a call is run.
+"""
+import builtins
+import contextlib
+import dis
+import functools
+import inspect
+import linecache
+import random
+import re
+import sys
+import types
+
+import numpy as np
+import torch
+
+from ... import _core
+from .kinds import asks_for_tensors, traced_type
+from .watch import Observer, foreign_file, foreign_module, is_foreign
+
+# Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
+_BUILTINS, _BUILTINS_AND_TYPE = dict(vars(builtins)), dict(vars(builtins))
+
+
+def _give_builtins(found):
+    """Theirs are those of everybody, which torch.export changes, and those found by name."""
+    for table, more in ((_BUILTINS, {}), (_BUILTINS_AND_TYPE, {"type": traced_type} if found else {})):
+        table.update({**vars(builtins), **found, **more})
+        for name in table.keys() - vars(builtins).keys():
+            del table[name]
+
+
+def _made(name):
+    """Methods that the standard library makes from texts, for named tuples and data classes."""
+    return name is None or name.startswith("namedtuple_") or is_foreign(name)
+
+
+def _may_draw(value):
+    if isinstance(value, (types.BuiltinMethodType, types.MethodType)):
+        return isinstance(value.__self__, (random.Random, np.random.RandomState))
+    return isinstance(value, types.ModuleType) and value in (random, np, np.random)
+
+
+def _with_nested(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _with_nested(constant)
+
+
+class TracedCode:
+    """The functions that ran while a module was traced, and the values that they could see before they did.
+
+    roots: (value, label) of what they can reach.  attributes: an Attributes, told of them.
+    found: {code of torch: dictionary in which its frames find builtins}.
+    """
+
+    def __init__(self, roots, attributes, found):
+        self._attributes, self._builtins, self._found = attributes, attributes.builtins(), found
+        self.codes = {}     # id -> code of the user's functions
+        self.names = set()  # of attributes, and texts that may be names or keys
+        self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
+        self.stored = set()  # keys of globals that they assign
+        self.may_draw = False  # from Python's or numpy's own generator of random numbers?
+        self._before = Observer(None, self.codes, all_functions=True)
+        for value, label in roots:
+            self._before.describe(value, label)
+
+    def tell(self, code, table):
+        """Notes a function that is about to run for the first time; returns builtins for its frames, or None."""
+        made = code.co_filename == "<string>" and _made(table.get("__name__"))
+        if made or code.co_name == "<module>" or foreign_file(code.co_filename):
+            self._attributes.note_of_torch(code)
+            return self._found.get(code)
+        for part in _with_nested(code):
+            self.codes[id(part)] = part
+            self._attributes.note(part, sys._getframe(1))
+            self.names.update(part.co_names, [c for c in part.co_consts if isinstance(c, str)])
+            for found, line in _by_line(part):
+                self._tell_of(found, part, line, table)
+        if table.get("__builtins__") not in (builtins, vars(builtins)):  # of an interpreter within
+            return None
+        _give_builtins(self._builtins)
+        return _BUILTINS_AND_TYPE if asks_for_tensors(code) else _BUILTINS
+
+    def _tell_of(self, instruction, code, line, table):
+        kind, name = instruction.opname, instruction.argval
+        if kind in ("STORE_ATTR", "DELETE_ATTR"):
+            self._attributes.note_set(name, code.co_filename, line)
+        elif kind == "STORE_GLOBAL":
+            self.stored.add((id(table), name))
+        elif kind == "IMPORT_NAME":
+            self.may_draw |= name.split(".")[0] in ("random", "numpy")
+        elif kind in ("LOAD_GLOBAL", "LOAD_NAME") and name in table:
+            self.may_draw |= _may_draw(table[name])
+            if not foreign_module(table[name]):
+                self.globals.setdefault((id(table), name), (table, name))
+                self._before.part(table, name, table[name], f"the global {name!r}")
+
+    def forget_results(self):
+        """Empties caches of functions that ran: what they keep now are stand-ins for tensors."""
+        for value in self._before.held:
+            if isinstance(value, functools._lru_cache_wrapper) and id(_code(value)) in self.codes:
+                value.cache_clear()
+
+    def changed(self):
+        """[(observation, label)] of what the functions changed while they ran."""
+        return [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
+                and (len(seen) == 2 or not isinstance(seen[0], dict) or (id(seen[0]), seen[1]) in self.stored)]
+
+    def line(self, label):
+        """' (file:line: code)' of a place that names what a label is about, or ''."""
+        for word in reversed(re.findall(r"\w+", label)):
+            for code in list(self.codes.values()):
+                for found, line in _by_line(code):
+                    if found.argval == word:
+                        return _place(code.co_filename, line)
+        return ""
+
+    @contextlib.contextmanager
+    def recording(self, asked):
+        """Tells of what runs in this context and thread; asked: an Asked, told of what has no names."""
+        before = sys.getprofile()
+        sys.setprofile(None)
+        _core.tell_of_code(self.tell, torch.is_grad_enabled, asked.around_is_grad_enabled, asked.INFERENCE_MODE,
+                           asked.leave_inference_mode)
+        try:
+            yield
+        finally:
+            _core.tell_of_code()
+            _give_builtins({})
+            self.forget_results()
+            if hasattr(before, "enable"):  # a profiler in C
+                before.enable()
+            else:
+                sys.setprofile(before)
+
+
+def _code(function):
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def _by_line(code):
+    """(instruction, line) of a code."""
+    line = code.co_firstlineno
+    for found in dis.get_instructions(code):
+        positions = getattr(found, "positions", None)  # from Python 3.11 on
+        line = (positions.lineno if positions else found.starts_line) or line
+        yield found, line
+
+
+def _place(file, line):
+    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"
