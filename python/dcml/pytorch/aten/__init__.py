@@ -1,6 +1,6 @@
 """ATen rows: ``TABLE`` maps the name of an overload to the function that appends its ONNX operators.  ``decomposition``
 gives an overload in others, where that is our own."""
-from . import (control, counted, elementwise, neural, private, random, recurrent, reduce, shape,  # noqa: F401
+from . import (control, counted, elementwise, named, neural, private, random, recurrent, reduce, shape,  # noqa: F401
                symbolic)  # each fills TABLE
 from . import complexes, decomposed, matrices  # noqa: F401  (matrices fills decomposed's table)
 from .builder import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, Symbolic, extent

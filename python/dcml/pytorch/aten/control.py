@@ -1,4 +1,4 @@
-"""Rows of control flow, torch.cond, and of the border around an autograd.Function's own backward.
+"""The row of control flow, torch.cond.
 
 Both branches are computed and the condition selects, so that they fuse with what surrounds them.  A branch sees its
 operands through the condition too: the gradient of a branch that is not taken is dropped before it reaches them, even
@@ -35,7 +35,3 @@ def _cond(b, n, condition, yes, no, operands):
 
 
 TABLE[str(torch.ops.higher_order.cond)] = _cond
-
-TABLE["dcml_border.cotangent.default"] = lambda b, n, y: b.op("Cotangent", b(y), domain="dcml")
-TABLE["dcml_border.give.default"] = lambda b, n, y, x, g: b.op("GiveGradient", b(y), b(x), b(g), domain="dcml")
-TABLE["dcml_border.take.default"] = lambda b, n, y, c: b.op("TakeGradient", b(y), b(c), domain="dcml")

@@ -10,48 +10,25 @@ import torch
 from ... import _core
 from .builder import TABLE, Decline, dims, meta, rank, row
 
-_SAME = {  # overload -> ONNX operator on the first argument, computed in the result's type
-    "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
-    "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "floor": "Floor",
-    "hardswish": "HardSwish", "log": "Log", "mish": "Mish", "neg": "Neg", "reciprocal": "Reciprocal", "relu": "Relu",
-    "round": "Round", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt",
-    "tan": "Tan", "tanh": "Tanh", "bitwise_not": "BitwiseNot", "special_expit": "Sigmoid", "special_erf": "Erf",
-}
-_FLOATS_ONLY = {"ceil", "floor", "round", "neg", "relu"}
-_INTEGER_IDENTITY = {"ceil", "floor", "round", "relu"}  # ONNX rounds floats only; relu is left to Max
+
+@row("ceil.default", "floor.default", "round.default", "relu.default", "neg.default")
+def _(b, n, x):
+    name, dtype = str(n.target).split(".")[1], meta(n).dtype
+    if dtype == torch.bool:
+        _refuse_bool(name, x)
+    if not dtype.is_floating_point and name != "neg":  # ONNX rounds floats only; relu is left to Max
+        return b.op("Max", b(x), b.const(0, dtype)) if name == "relu" else b(x)
+    return b.op(name.capitalize(), b(x, dtype))
 
 
-def _same(kind, name):
-    def same(b, n, x, **_):
-        dtype = meta(n).dtype
-        if name in _FLOATS_ONLY and dtype == torch.bool:
-            _refuse_bool(name, x)
-        if name in _INTEGER_IDENTITY and not dtype.is_floating_point:
-            return b.op("Max", b(x), b.const(0, dtype)) if name == "relu" else b(x)
-        if name == "bitwise_not" and dtype == torch.bool:
-            return b.op("Not", b(x))
-        return b.op(kind, b(x, dtype))
-    return same
-
-
-for _name, _kind in _SAME.items():
-    TABLE[f"aten.{_name}.default"] = _same(_kind, _name)
-
-
-@row("clone.default", "contiguous.default", "alias.default", "lift_fresh_copy.default", "lift_fresh.default",
-     "positive.default", "lift.default", "resolve_conj.default", "resolve_neg.default")
-def _(b, n, x, **_):
-    return b(x)
+@row("bitwise_not.default")
+def _(b, n, x):
+    return b.op("Not", b(x)) if meta(n).dtype == torch.bool else b.op("BitwiseNot", b(x))
 
 
 @row("detach.default")
 def _(b, n, x):
     return b.stop(b(x)) if meta(x).dtype.is_floating_point else b(x)
-
-
-@row("_to_copy.default", "to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as.default")
-def _(b, n, x, *_, **__):
-    return b(x, meta(n).dtype)
 
 
 @row("copy.default")
@@ -70,45 +47,6 @@ def _unary(*overloads):
             return f(b, b(x, dtype), lambda v: b.const(v, dtype), *args, **kwargs)
         return f
     return register
-
-
-@_unary("rsqrt.default")
-def _(b, x, c):
-    return b.op("Reciprocal", b.op("Sqrt", x))
-
-
-@_unary("silu.default")
-def _(b, x, c):
-    return b.op("Mul", x, b.op("Sigmoid", x))
-
-
-@_unary("square.default")
-def _(b, x, c):
-    return b.op("Mul", x, x)
-
-
-@_unary("exp2.default")
-def _(b, x, c):
-    return b.op("Exp", b.op("Mul", x, c(math.log(2))))
-
-
-for _name, _kind in (("expm1", "Expm1"), ("special_expm1", "Expm1"), ("log1p", "Log1p"), ("special_log1p", "Log1p")):
-    _unary(f"{_name}.default")(lambda b, x, c, kind=_kind: b.op(kind, x, domain="dcml"))
-
-
-@_unary("log2.default")
-def _(b, x, c):
-    return b.op("Mul", b.op("Log", x), c(1 / math.log(2)))
-
-
-@_unary("log10.default")
-def _(b, x, c):
-    return b.op("Mul", b.op("Log", x), c(1 / math.log(10)))
-
-
-@_unary("erfc.default", "special_erfc.default")
-def _(b, x, c):
-    return b.op("Sub", c(1), b.op("Erf", x))
 
 
 def _trunc(b, name, dtype):
@@ -131,11 +69,6 @@ def _(b, n, x):
     return _trunc(b, b(x), meta(n).dtype)
 
 
-@_unary("frac.default")
-def _(b, x, c):
-    return b.op("Sub", x, b.op("Trunc", x, domain="dcml"))
-
-
 @_unary("logit.default", "special_logit.default")
 def _(b, x, c, eps=None):
     if eps is not None:
@@ -143,29 +76,9 @@ def _(b, x, c, eps=None):
     return b.op("Log", b.op("Div", x, b.op("Sub", c(1), x)))
 
 
-@_unary("log_sigmoid.default")
-def _(b, x, c):
-    return b.op("Neg", b.op("Softplus", b.op("Neg", x)))
-
-
 @row("log_sigmoid_forward.default")
 def _(b, n, x):
     return [b.op("Neg", b.op("Softplus", b.op("Neg", b(x)))), None]
-
-
-@_unary("hardsigmoid.default")
-def _(b, x, c):
-    return b.op("HardSigmoid", x, alpha=1 / 6, beta=0.5)
-
-
-@_unary("hardtanh.default")
-def _(b, x, c, lo=-1, hi=1):
-    return b.op("Clip", x, c(lo), c(hi))
-
-
-@_unary("relu6.default")
-def _(b, x, c):
-    return b.op("Clip", x, c(0), c(6))
 
 
 @_unary("elu.default")
@@ -174,26 +87,6 @@ def _(b, x, c, alpha=1, scale=1, input_scale=1):
         raise Decline("elu with an input scale")
     y = b.op("Elu", x, alpha=float(alpha))
     return y if scale == 1 else b.op("Mul", y, c(scale))
-
-
-@_unary("selu.default")
-def _(b, x, c):  # ONNX's own constants are rounded to float32
-    return b.op("Selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
-
-
-@_unary("celu.default")
-def _(b, x, c, alpha=1.0):
-    return b.op("Celu", x, alpha=float(alpha))
-
-
-@_unary("gelu.default")
-def _(b, x, c, approximate="none"):
-    return b.op("Gelu", x, approximate=approximate)
-
-
-@_unary("leaky_relu.default")
-def _(b, x, c, slope=0.01):
-    return b.op("LeakyRelu", x, alpha=float(slope))
 
 
 @row("softplus.default")
@@ -206,31 +99,6 @@ def _(b, n, x, beta=1, threshold=20):
     # above the threshold torch is linear, which the type may be unable to tell from the function itself
     same = math.exp(-abs(threshold)) < threshold * torch.finfo(dtype).eps / 4
     return y if same else b.op("Where", b.op("Greater", scaled, c(threshold)), x, y)
-
-
-@_unary("softsign.default")
-def _(b, x, c):
-    return b.op("Softsign", x)
-
-
-@_unary("hardshrink.default")
-def _(b, x, c, lambd=0.5):
-    return b.op("Shrink", x, lambd=float(lambd), bias=0.0)
-
-
-@_unary("softshrink.default")
-def _(b, x, c, lambd=0.5):
-    return b.op("Shrink", x, lambd=float(lambd), bias=float(lambd))
-
-
-@_unary("tanhshrink.default")
-def _(b, x, c):
-    return b.op("Sub", x, b.op("Tanh", x))
-
-
-@_unary("threshold.default")
-def _(b, x, c, threshold, value):
-    return b.op("Where", b.op("LessOrEqual", x, c(threshold)), c(value), x)  # NaN stays
 
 
 @row("prelu.default", "_prelu_kernel.default")
@@ -284,12 +152,6 @@ def _(b, n, x, y):
     return b.op("And" if dtype == torch.bool else "Mul", b(x, dtype), b(y, dtype))
 
 
-@row("div.Tensor", "div.Scalar", "true_divide.Tensor")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("Div", b(x, dtype), b(y, dtype))
-
-
 def _divide_rounded(b, n, x, y, mode):
     dtype = meta(n).dtype
     if mode == "floor":
@@ -306,18 +168,6 @@ def _(b, n, x, y, rounding_mode=None):
 @row("floor_divide.default", "floor_divide.Scalar")
 def _(b, n, x, y):
     return _divide_rounded(b, n, x, y, "floor")
-
-
-@row("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("Mod", b(x, dtype), b(y, dtype))
-
-
-@row("fmod.Tensor", "fmod.Scalar")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("Mod", b(x, dtype), b(y, dtype), fmod=1)
 
 
 @row("pow.Tensor_Scalar")
@@ -340,12 +190,6 @@ def _(b, n, x, exponent):
     dtype = meta(n).dtype
     y = b.op("Pow", b(x, dtype), b(exponent, dtype))
     return b.stop(y) if isinstance(x, (int, float)) and x == 0 and dtype.is_floating_point else y  # not by log 0
-
-
-@row("atan2.default")
-def _(b, n, y, x):
-    dtype = meta(n).dtype
-    return b.op("Atan2", b(y, dtype), b(x, dtype), domain="dcml")
 
 
 @row("maximum.default")
@@ -408,15 +252,6 @@ def _(b, n, x, y, z, value=1):
     return b.op("Add", b(x, dtype), product if value == 1 else b.op("Mul", product, b(value, dtype)))
 
 
-def _fma(b, n, x, y, z):
-    """x * y + z, as torch's decompositions of optimizers write it."""
-    dtype = meta(n).dtype
-    return b.op("Add", b.op("Mul", b(x, dtype), b(y, dtype)), b(z, dtype))
-
-
-TABLE["prims.fma.default"] = _fma
-
-
 @row("addcdiv.default")
 def _(b, n, x, y, z, value=1):
     dtype = meta(n).dtype
@@ -428,12 +263,6 @@ def _(b, n, x, y, z, value=1):
 def _(b, n, x, y, weight):
     dtype = meta(n).dtype
     return b.op("Add", b(x, dtype), b.op("Mul", b(weight, dtype), b.op("Sub", b(y, dtype), b(x, dtype))))
-
-
-@row("hypot.default")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("Hypot", b(x, dtype), b(y, dtype), domain="dcml")
 
 
 @row("logaddexp.default")
@@ -469,12 +298,6 @@ for _name, _kind, _negate in (("eq", "Equal", False), ("ne", "Equal", True), ("l
     TABLE[f"aten.{_name}.Tensor"] = TABLE[f"aten.{_name}.Scalar"] = _compare(_kind, _negate)
 
 
-def _logic(kind):
-    def logic(b, n, x, y):
-        return b.op(kind, b(x, torch.bool), b(y, torch.bool))
-    return logic
-
-
 def _bits(kind, logical):
     def bits(b, n, x, y):
         dtype = meta(n).dtype
@@ -484,29 +307,9 @@ def _bits(kind, logical):
 
 for _name in ("and", "or", "xor"):
     _kind = _name.capitalize()
-    TABLE[f"aten.logical_{_name}.default"] = _logic(_kind)
     for _overload in ("Tensor", "Scalar"):
         TABLE[f"aten.bitwise_{_name}.{_overload}"] = _bits("Bitwise" + _kind, _kind)
         TABLE[f"aten.__{_name}__.{_overload}"] = _bits("Bitwise" + _kind, _kind)
-
-
-for _name, _direction in (("left", "LEFT"), ("right", "RIGHT")):
-    for _overload in (f"bitwise_{_name}_shift.Tensor", f"bitwise_{_name}_shift.Tensor_Scalar",
-                      f"bitwise_{_name}_shift.Scalar_Tensor", f"__{_name[0]}shift__.Tensor",
-                      f"__{_name[0]}shift__.Scalar"):
-        TABLE["aten." + _overload] = lambda b, n, x, y, direction=_direction: b.op(
-            "BitShift", b(x, meta(n).dtype), b(y, meta(n).dtype), direction=direction)
-
-
-@row("gcd.default")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("Gcd", b(x, dtype), b(y, dtype), domain="dcml")
-
-
-@row("logical_not.default")
-def _(b, n, x):
-    return b.op("Not", b(x, torch.bool))
 
 
 @row("isnan.default")
@@ -524,18 +327,6 @@ def _(b, n, x):
     if not meta(x).dtype.is_floating_point:
         return b.fill(True, dims(x), torch.bool)
     return b.op("Not", b.op("Or", b.op("IsNaN", b(x)), b.op("IsInf", b(x))))
-
-
-@row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-def _(b, n, condition, x, y):
-    dtype = meta(n).dtype
-    return b.op("Where", b(condition, torch.bool), b(x, dtype), b(y, dtype))
-
-
-@row("masked_fill.Scalar", "masked_fill.Tensor")
-def _(b, n, x, mask, value):
-    dtype = meta(n).dtype
-    return b.op("Where", b(mask, torch.bool), b(value, dtype), b(x))
 
 
 # -- signs and digits ------------------------------------------------------------------------------

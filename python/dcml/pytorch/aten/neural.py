@@ -259,11 +259,6 @@ def _(b, n, x, weight, bias, batch, channels, space, groups, eps):
     return [b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps), None, None]
 
 
-@row("local_response_norm.default")
-def _(b, n, x, size, alpha=1e-4, beta=0.75, k=1.0):
-    return b.op("LRN", b(x), size=size, alpha=alpha, beta=beta, bias=float(k))
-
-
 # -- softmax and losses ----------------------------------------------------------------------------
 @row("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default")
 def _(b, n, x, axis, *_, **__):

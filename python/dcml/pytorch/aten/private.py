@@ -56,12 +56,6 @@ def _(pivots):
     return torch.empty_like(pivots)
 
 
-@of_library("swaps")
-def _(b, n, pivots):
-    """Swaps of rows as LAPACK counts them, of the pivots of lu."""
-    return b.op("Swaps", b(pivots), domain="dcml")
-
-
 @operator("swapped(Tensor swaps, Tensor numbers) -> Tensor")
 def _(swaps, numbers):
     return swaps.new_empty(*swaps.shape[:-1], numbers.shape[0], dtype=torch.int64)
@@ -137,20 +131,7 @@ def _(b, n, x, axis):
     return b.op("LogCumSumExp", b(x), domain="dcml", axis=norm_axis(axis, rank(x))) if rank(x) else b(x)
 
 
-def _special(kind, **attrs):
-    return lambda b, n, x: b.op(kind, b(x, meta(n).dtype), domain="dcml", **attrs)
-
-
-for _name, _kind in (("lgamma", "Lgamma"), ("special_gammaln", "Lgamma"), ("digamma", "Digamma"),
-                     ("special_digamma", "Digamma"), ("erfinv", "ErfInv"), ("special_erfinv", "ErfInv")):
-    TABLE[f"aten.{_name}.default"] = _special(_kind)
-
-for _name, _order, _scale in (("i0", 0, 0), ("special_i0", 0, 0), ("special_i0e", 0, 1), ("special_i1", 1, 0),
-                              ("special_i1e", 1, 1), ("special_modified_bessel_i0", 0, 0),
-                              ("special_modified_bessel_i1", 1, 0)):
-    TABLE[f"aten.{_name}.default"] = _special("BesselI", n=_order, scaled=_scale)
-
-
 @row("polygamma.default", "special_polygamma.default")
 def _(b, n, order, x):
-    return _special("Polygamma", n=order)(b, n, x) if order else _special("Digamma")(b, n, x)
+    name = b(x, meta(n).dtype)
+    return b.op("Polygamma", name, domain="dcml", n=order) if order else b.op("Digamma", name, domain="dcml")

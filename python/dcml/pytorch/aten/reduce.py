@@ -153,8 +153,6 @@ def _(b, n, x, axes=None):
 def _(b, n, x, k, axis=-1, largest=True, ordered=True):
     if rank(x) == 0:
         return [b(x), b.const(0)]
-    if rank(x) == 0:
-        return [b.op("Identity", b(x)), b.const(0)]
     return b.op("TopK", b(x), b.ints([k]), outs=2, axis=norm_axis(axis, rank(x)), largest=int(largest),
                 sorted=int(ordered))
 
@@ -177,13 +175,6 @@ def _(b, n, x, weight, bias=None):
         return b.op("Gemm", b(x), b(weight), b(bias), transB=1)
     y = b.op("MatMul", b(x), b.transpose(b(weight), [1, 0] if rank(weight) == 2 else [0]))
     return y if bias is None else b.op("Add", y, b(bias))
-
-
-@row("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default",
-     "linalg_matmul.default")
-def _(b, n, x, y):
-    dtype = meta(n).dtype
-    return b.op("MatMul", b(x, dtype), b(y, dtype))
 
 
 @row("addmm.default")

@@ -266,11 +266,6 @@ def _(b, n, x, k=0):
     return b.op("Trilu", b(x), b.const(k), upper=upper)
 
 
-@row("pixel_shuffle.default")
-def _(b, n, x, factor):
-    return b.op("DepthToSpace", b(x), blocksize=factor, mode="CRD")
-
-
 @row("pixel_unshuffle.default")
 def _(b, n, x, factor):
     if rank(x) != 4 or 0 in dims(x):

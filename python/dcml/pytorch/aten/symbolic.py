@@ -23,11 +23,6 @@ def _(b, n, x):
     return Symbolic(lambda: b.op("Size", b(x)))
 
 
-@row("scalar_tensor.default")
-def _(b, n, value, **_):
-    return b(value, meta(n).dtype)
-
-
 def _floordiv(b, n, x, y):  # extents are not negative, where truncation is the floor
     return Symbolic(lambda: b.op("Div", b(x, torch.int64), b(y, torch.int64)))
 

@@ -23,7 +23,8 @@ _OPERATORS = {"cotangent(Tensor y) -> Tensor": torch.zeros_like,  # stands for t
 
 
 @functools.cache
-def _library():
+def define_border():
+    """The three operators, once."""
     library = torch.library.Library(NAMESPACE, "DEF")
     for schema, function in _OPERATORS.items():
         library.define(schema)
@@ -163,5 +164,5 @@ class _Hooks(TorchFunctionMode):
 
 def own_gradients():
     """While this lasts, hooks on tensors are refused, and what this thread does with autograd.Functions can be captured."""
-    _library()
+    define_border()
     return _Hooks()
