@@ -210,7 +210,7 @@ struct dc_backward_run {
   const dc_call *call;
   dc_run run;
   uint32_t part;
-  bool hands_on;
+  bool shares_given;
   void *buffers[]; /* by backward container */
 };
 
@@ -237,18 +237,18 @@ bool dc_backward_done(const dc_backward_run *run) { return run->part == run->cal
 
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k) {
   const dc_plan_handle *plan = run->call->plan;
-  return plan->wrt[k].gradient && plan->first_part[k] == run->part && !(run->hands_on && plan->copy_step[k]);
+  return plan->wrt[k].gradient && plan->first_part[k] == run->part && !(run->shares_given && plan->copy_step[k]);
 }
 uint32_t dc_backward_part(const dc_backward_run *run) { return run->part; }
 
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data) { run->buffers[run->call->plan->wrt[k].gradient] = data; }
 
-void dc_backward_hand_on(dc_backward_run *run) { run->hands_on = true; }
+void dc_backward_share_given(dc_backward_run *run) { run->shares_given = true; }
 
 /* The next step that need not run, or `end`. */
 static uint32_t next_copy(const dc_backward_run *run, uint32_t end) {
   uint32_t next = run->call->plan->next_copy[run->run.step];
-  return run->hands_on && next && next <= end ? next - 1 : end;
+  return run->shares_given && next && next <= end ? next - 1 : end;
 }
 
 dc_status dc_backward_next(dc_backward_run *run) {

@@ -98,8 +98,8 @@ bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */
 void dc_backward_give(dc_backward_run *run, uint32_t k, void *data);
-/* The caller hands on what dc_call_copied names instead of having it copied: those gradients need no buffer. */
-void dc_backward_hand_on(dc_backward_run *run);
+/* The caller gives as a gradient what dc_call_copied names instead of having it copied: those gradients need no buffer. */
+void dc_backward_share_given(dc_backward_run *run);
 DC_MUST_USE dc_status dc_backward_next(dc_backward_run *run);
 void dc_backward_end(dc_backward_run *run); /* NULL is allowed */
 

@@ -15,7 +15,7 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *fast_type;
+  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_empty, *numpy_array, *apply; /* looked up on first use */
@@ -86,7 +86,7 @@ uint64_t dict_version(PyObject *holder); /* differs after any change of the dict
 PyObject *core_first_change(PyObject *module, PyObject *observations);
 PyObject *core_tell_of_code(PyObject *module, PyObject *args);
 
-extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, fast_spec;
+extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);
 

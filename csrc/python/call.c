@@ -27,7 +27,7 @@ typedef struct {
   uint32_t n_given;
   PyObject **made; /* by wrt: a gradient that is begun and not yet handed out */
   bool *reached;   /* by wrt: it has a gradient, if only of zeros */
-  bool hands_on;   /* a gradient that is an output's own is the very tensor that was given */
+  bool shares_given;   /* a gradient that is an output's own is the very tensor that was given */
   dc_backward_run *run;
   bool running; /* in some thread */
 } BackwardObject;
@@ -75,7 +75,7 @@ static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_
   return DC_OK;
 }
 
-static void note_reached(BackwardObject *self, uint32_t output) {
+static void note_tapeed(BackwardObject *self, uint32_t output) {
   const FunctionObject *f = self->call->function;
   for (uint32_t k = 0; k < f->n_wrt; k++) self->reached[k] |= function_reaches(f, output, k);
 }
@@ -91,13 +91,13 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
     PyObject *item = PyTuple_GET_ITEM(grads, k);
     dc_call_output(call, k, &shape);
     if (!dc_dtype_is_float(shape.dtype)) continue;
-    if (item != Py_None) note_reached(self, k);
+    if (item != Py_None) note_tapeed(self, k);
     given_gradient *g = &self->given[self->n_given];
     if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
     else if (view_tensor(state, item, &g->view)) return blame(state, "gradient of output", output_name(call, k)), DC_OK;
     else DC_TRY(check_gradient(call, k, &g->view.array));
     g->item = item == Py_None ? NULL : Py_NewRef(item);
-    self->hands_on &= item == Py_None || g->view.is_torch;
+    self->shares_given &= item == Py_None || g->view.is_torch;
     data[self->n_given++] = item == Py_None ? g->zeros : g->view.array.data;
   }
   return DC_OK;
@@ -106,7 +106,7 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
 static BackwardObject *new_backward(CallObject *call) {
   BackwardObject *self = PyObject_New(BackwardObject, state_of((PyObject *)call)->backward_type);
   if (!self) return NULL;
-  self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->hands_on = call->torch;
+  self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->shares_given = call->torch;
   size_t n_out = call->call.n_outputs, n_wrt = call->function->n_wrt;
   self->given = PyMem_Calloc(1, n_out * sizeof *self->given + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
   self->made = (PyObject **)(self->given + n_out);
@@ -126,7 +126,7 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : dc_error(DC_ERR_MEMORY, "out of memory");
   if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, &out->run);
-  if (out && out->run && out->hands_on) dc_backward_hand_on(out->run);
+  if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
   if (PyErr_Occurred()) Py_CLEAR(out);
@@ -180,12 +180,12 @@ static PyObject *zeros(BackwardObject *self, uint32_t k) {
 
 /* The k-th gradient, handed out: None where nothing that was given a gradient depends on it. */
 static PyObject *take(BackwardObject *self, uint32_t k) {
-  int32_t same = self->hands_on ? dc_call_copied(&self->call->call, k) : -1;
+  int32_t same = self->shares_given ? dc_call_copied(&self->call->call, k) : -1;
   PyObject *out = same >= 0 ? Py_XNewRef(self->given[same].item) : self->made[k];
   self->made[k] = NULL;
   if (!self->reached[k]) return Py_XDECREF(out), Py_NewRef(Py_None);
   if (out) return out;
-  return self->call->function->reach ? zeros(self, k) : Py_NewRef(Py_None);
+  return self->call->function->tape ? zeros(self, k) : Py_NewRef(Py_None);
 }
 
 /* next() -> the gradients that the next part completes, in the order of wrt. */

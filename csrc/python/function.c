@@ -72,20 +72,20 @@ static PyObject *wrt_positions(module_state *state, const dc_graph *graph, const
   return list;
 }
 
-/* reach: for each output, the names of what it reaches. */
-static int note_reach(FunctionObject *self, PyObject *reach, const char *const *wrt) {
-  PyObject *items = PySequence_Fast(reach, "expected a list of sets of names");
+/* tape: for each output, the names of what lies on its tape. */
+static int note_tape(FunctionObject *self, PyObject *tape, const char *const *wrt) {
+  PyObject *items = PySequence_Fast(tape, "expected a list of sets of names");
   Py_ssize_t n = items ? PySequence_Fast_GET_SIZE(items) : 0;
   self->differentiable = items ? PyTuple_New(n) : NULL;
-  self->reach = PyMem_Calloc((size_t)n * self->n_wrt + 1, sizeof *self->reach);
-  int failed = !self->differentiable || !self->reach;
+  self->tape = PyMem_Calloc((size_t)n * self->n_wrt + 1, sizeof *self->tape);
+  int failed = !self->differentiable || !self->tape;
   for (Py_ssize_t k = 0; !failed && k < n; k++) {
     bool any = false;
     for (uint32_t w = 0; !failed && w < self->n_wrt; w++) {
       PyObject *name = PyUnicode_FromString(wrt[w]);
       int found = name ? PySequence_Contains(PySequence_Fast_GET_ITEM(items, k), name) : -1;
       failed = found < 0;
-      self->reach[(size_t)k * self->n_wrt + w] = found > 0;
+      self->tape[(size_t)k * self->n_wrt + w] = found > 0;
       any |= found > 0;
       Py_XDECREF(name);
     }
@@ -96,20 +96,20 @@ static int note_reach(FunctionObject *self, PyObject *reach, const char *const *
 }
 
 bool function_reaches(const FunctionObject *f, uint32_t output, uint32_t k) {
-  return !f->reach || output >= PyTuple_GET_SIZE(f->differentiable) || f->reach[(size_t)output * f->n_wrt + k];
+  return !f->tape || output >= PyTuple_GET_SIZE(f->differentiable) || f->tape[(size_t)output * f->n_wrt + k];
 }
 
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "reach", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
-  PyObject *graph, *wrt = Py_None, *reach = Py_None, *hooks[3] = {0};
+  PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
   int optimize = 1, torch = 0;
   module_state *state = PyType_GetModuleState(type);
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppO", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch, &reach))
+                                   &natives, &optimize, &torch, &tape))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
@@ -132,7 +132,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->n_inputs = copy->inputs.n, self->n_wrt = options.n_wrt, self->training = options.training;
   for (dc_cid c = 1; c < copy->containers.n; c++) self->n_params += dc_cont(copy, c)->role == DC_ROLE_PARAM;
   self->positions = wrt_positions(state, copy, list, options.n_wrt);
-  if (self->positions && options.training && reach != Py_None && note_reach(self, reach, list)) Py_CLEAR(self->positions);
+  if (self->positions && options.training && tape != Py_None && note_tape(self, tape, list)) Py_CLEAR(self->positions);
   dc_status status = dc_function_create(session, copy, &options, &self->function);
   PyMem_Free(list);
   if (!status && self->positions) return (PyObject *)self;
@@ -171,7 +171,7 @@ static void function_dealloc(FunctionObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   function_clear(self);
-  PyMem_Free(self->reach);
+  PyMem_Free(self->tape);
   dc_function_destroy(self->function);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);

@@ -21,8 +21,8 @@ typedef struct {
   PyObject *positions; /* of each wrt among inputs and parameters */
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
-  PyObject *differentiable; /* by output, if reach is known: does it lie on the tape of a wrt? */
-  bool *reach;              /* [output][wrt], or NULL: all reach all */
+  PyObject *differentiable; /* by output, if tapes are known: does it lie on the tape of a wrt? */
+  bool *tape;              /* [output][wrt]: does it lie on its tape?  NULL: all do */
   uint32_t n_inputs, n_params, n_wrt;
   int training;
   bool torch; /* results are tensors whatever the inputs are */

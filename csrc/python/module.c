@@ -187,9 +187,9 @@ static int core_exec(PyObject *module) {
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
   state->backward_type = add_type(module, &backward_spec);
-  state->fast_type = add_type(module, &fast_spec);
+  state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
-  bool made = state->graph_type && state->function_type && state->call_type && state->backward_type && state->fast_type && state->requires_grad;
+  bool made = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type && state->requires_grad;
   return state->pool && made ? 0 : -1;
 }
 
@@ -200,7 +200,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->function_type);
   Py_VISIT(state->call_type);
   Py_VISIT(state->backward_type);
-  Py_VISIT(state->fast_type);
+  Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
@@ -215,7 +215,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->function_type);
   Py_CLEAR(state->call_type);
   Py_CLEAR(state->backward_type);
-  Py_CLEAR(state->fast_type);
+  Py_CLEAR(state->repeated_call_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);

@@ -8,7 +8,8 @@ from torch import nn
 
 import dcml
 from dcml.pytorch import DaceModule
-from dcml.pytorch.trace.capture import bind_arguments, capture
+from dcml.pytorch.call.keys import bind_arguments
+from dcml.pytorch.trace.capture import capture
 from dcml.pytorch.call.results import Fixed, Passed
 
 

@@ -125,8 +125,8 @@ class Captures:
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
-        self.state.learn(made.reads, made.ran)
-        made.ran = None  # which holds what it met
+        self.state.learn(made.reads, made.code)
+        made.code = None  # which holds what it met
         self._find_outside(made)
         self.asks = self.asks or made.asks
         return made

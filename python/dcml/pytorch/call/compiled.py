@@ -86,9 +86,9 @@ class _Function:
         options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled), **owner.hooks_of_core()}
         if capture.counted:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
-            self.core = Hosted(capture.graph, wrt, capture.reach, options)
+            self.core = Hosted(capture.graph, wrt, capture.tape, options)
         else:
-            self.core = _core.Function(capture.graph, wrt=wrt, torch=True, reach=capture.reach, **options)
+            self.core = _core.Function(capture.graph, wrt=wrt, torch=True, tape=capture.tape, **options)
         self.params = None
 
 

@@ -10,17 +10,17 @@ from ...onnx.host import Program
 
 
 class Hosted:
-    """As a core Function made with ``wrt`` and ``reach``, of which it has what calls and explains need.
+    """As a core Function made with ``wrt`` and ``tape``, of which it has what calls and explains need.
 
     options: of the core Functions of the parts.
     """
 
     observer, backward_reads, backward_graph = None, (), None
 
-    def __init__(self, graph, wrt, reach, options):
+    def __init__(self, graph, wrt, tape, options):
         self._program, self.params = Program(graph, options), ()
         self.forward_graph, self._wrt = graph, frozenset(wrt or ())
-        self._on_tape = [not self._wrt.isdisjoint(names) for names in reach]
+        self._on_tape = [not self._wrt.isdisjoint(names) for names in tape]
         self.wrt_positions = tuple([k for k, name in enumerate(self._program.inputs) if name in self._wrt])
 
     def set_params(self, tensors):

@@ -20,8 +20,8 @@ def same_leaves(leaves):
 
 
 def _tensor_key(tensor):
-    plain = tensor.layout is not torch.strided or tensor.is_contiguous()
-    return tensor.shape, tensor.dtype, tensor.device, plain or tensor.stride()
+    dense = tensor.layout is not torch.strided or tensor.is_contiguous()
+    return tensor.shape, tensor.dtype, tensor.device, dense or tensor.stride()
 
 
 def _arrangement(tensor):

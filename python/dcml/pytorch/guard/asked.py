@@ -38,9 +38,9 @@ def known_of(value):
     known = [("requires_grad", value.requires_grad), ("is_leaf", value.is_leaf)]
     if value.layout is torch.strided and not value.is_contiguous():  # of others, the extents tell
         known.append(("stride", value.stride()))
-    if own := _attributes(value):
+    if held := _attributes(value):
         objects = []
-        known.append(("attributes", (frozen(own, objects), *map(_Same, objects))))
+        known.append(("attributes", (frozen(held, objects), *map(_Same, objects))))
     return tuple(known)
 
 

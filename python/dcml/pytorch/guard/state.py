@@ -36,7 +36,7 @@ class ModuleState:
         self._key = None
         self._known = {}         # description -> (number, values that the description names by identity)
         self._numbers = itertools.count()
-        self._walk = None
+        self._observer = None
 
     def key(self):
         """A number that is the same exactly while tree, hooks, and all that forward reads of Python are the same."""
@@ -55,54 +55,54 @@ class ModuleState:
 
     def tensors(self):
         """Tensors that forward may read and that no module of the tree has: of globals, lists and the like."""
-        found = list(self._walk.tensors.values())
-        for module in self._walk.modules.values():
+        found = list(self._observer.tensors.values())
+        for module in self._observer.modules.values():
             found += [*module.parameters(), *module.buffers(), *vars(module).values()]
         return [t for t in found if isinstance(t, torch.Tensor)]
 
     def _renew(self):
         modules = list(self._module.modules())
-        self._walk = walk = Observer(self._names, self.codes, own={id(m) for m in modules})
-        description = [self._module_part(m, walk) for m in modules]
-        description += [walk.part(*place, place[0].get(place[1]), f"the global {place[1]!r}")
+        self._observer = observer = Observer(self._names, self.codes, watched={id(m) for m in modules})
+        description = [self._module_part(m, observer) for m in modules]
+        description += [observer.part(*place, place[0].get(place[1]), f"the global {place[1]!r}")
                         for place in self._globals.values()]
-        description += [_pairs(table, walk, "a hook of all modules") for table in GLOBAL_HOOKS]
+        description += [_pairs(table, observer, "a hook of all modules") for table in GLOBAL_HOOKS]
         done = set()  # the walk may lead to modules outside the tree, and from there to others
-        while rest := [m for m in walk.modules.values() if id(m) not in done]:
+        while rest := [m for m in observer.modules.values() if id(m) not in done]:
             done.update(map(id, rest))
-            description += [(self._module_part(m, walk), _pairs(m._parameters, walk, _name(m)),
-                             _pairs(m._buffers, walk, _name(m))) for m in rest]
+            description += [(self._module_part(m, observer), _pairs(m._parameters, observer, _name(m)),
+                             _pairs(m._buffers, observer, _name(m))) for m in rest]
             for m in rest:
-                walk.modules.update({id(child): child for child in m.children() if id(child) not in walk.own})
-        return self._settle(tuple(description), walk)
+                observer.modules.update({id(child): child for child in m.children() if id(child) not in observer.watched})
+        return self._settle(tuple(description), observer)
 
-    def _settle(self, description, walk):
+    def _settle(self, description, observer):
         if description not in self._known and len(self._known) >= _MAX_KNOWN:
             self._known.clear()
-        key, _ = self._known.setdefault(description, (next(self._numbers), walk.held))
+        key, _ = self._known.setdefault(description, (next(self._numbers), observer.held))
         if key != self._key:
             self._was = list(zip(self._seen or (), self._labels))
         self._key = key
-        self._seen, self._labels = zip(*walk.observations.values())
+        self._seen, self._labels = zip(*observer.observations.values())
         return key
 
-    def _module_part(self, module, walk):
+    def _module_part(self, module, observer):
         name = _name(module)
-        walk.held.append(module)
-        walk.note(vars(module), name)
-        attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else walk.describe(value, f"{name}.{n}"))
+        observer.held.append(module)
+        observer.note(vars(module), name)
+        attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
-        hooks = [_pairs(getattr(module, table), walk, f"a hook of {name}") for table in HOOKS]
-        return (id(module), type(module), _pairs(module._modules, walk, f"a child of {name}"), tuple(attributes),
-                walk.slots(module, self._reads, name), walk.attributes(type(module), self._reads), *hooks)
+        hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
+        return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), tuple(attributes),
+                observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
-    def learn(self, names, ran):
+    def learn(self, names, code):
         """Tells that forward reads attributes of these names, and which functions ran."""
         known = len(self._reads), len(self._names), len(self._globals), len(self.codes)
         self._reads |= names - TABLES
-        self._names |= ran.names
-        self._globals.update(ran.globals)
-        self.codes.update(ran.codes)
+        self._names |= code.names
+        self._globals.update(code.globals)
+        self.codes.update(code.codes)
         if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
             self._seen = None
 
@@ -121,9 +121,9 @@ def _changed_part(observation, label):
     return label + "".join([f".{k}" for k in dict.fromkeys(keys)][:3])
 
 
-def _pairs(table, walk, label):
-    walk.note(table, label)
-    return tuple([(name, walk.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
+def _pairs(table, observer, label):
+    observer.note(table, label)
+    return tuple([(name, observer.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
 
 
 def reachable(module):

@@ -82,9 +82,9 @@ class Observer:
     tensors, modules: those met on the way, by id.  held: objects that descriptions name by identity.
     """
 
-    def __init__(self, names, codes, own=(), all_functions=False):
+    def __init__(self, names, codes, watched=(), all_functions=False):
         self._names, self._codes, self._all = names, codes, all_functions
-        self.own = own  # ids of modules that are watched anyway
+        self.watched = watched  # ids of modules that are watched anyway
         self.observations, self.tensors, self.modules, self.held = {}, {}, {}, []
         self._met, self._left = {}, _MOST
 
@@ -125,7 +125,7 @@ class Observer:
         self.tensors[id(tensor)] = tensor
 
     def _module(self, module, label):
-        if id(module) not in self.own:
+        if id(module) not in self.watched:
             self.modules[id(module)] = module
 
     def _sequence(self, values, label):

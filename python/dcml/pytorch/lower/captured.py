@@ -25,8 +25,8 @@ class Capture:
     refused_dynamic: the module did not allow symbolic extents.
     asks: forward asked which inputs require a gradient, or whether gradients are on, or what known_of tells else.
     asks_attributes: forward asked for attributes that users set on arguments.
-    ran: the functions that ran, with what they may have read of Python.
-    reach: names of graph inputs and params on whose tape each graph output lies; None: of all.
+    code: the functions that ran, with what they may have read of Python.
+    tape: names of graph inputs and params on whose tape each graph output lies; None: of all.
     flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
@@ -49,8 +49,8 @@ class Capture:
     refused_dynamic: bool = False
     asks: bool = False
     asks_attributes: bool = False
-    ran: Any = None
-    reach: list = None
+    code: Any = None
+    tape: list = None
     outside: dict = field(default_factory=dict)
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)

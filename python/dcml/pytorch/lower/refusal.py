@@ -30,5 +30,5 @@ def source(node):
     trace = node.meta.get("stack_trace") or ""
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
     frames = [f for f in frames if not f[0].startswith(_FOLDER)]
-    own = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
-    return f" ({own[-1][0]}:{own[-1][1]}: {own[-1][2].strip()})" if own else ""
+    users = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
+    return f" ({users[-1][0]}:{users[-1][1]}: {users[-1][2].strip()})" if users else ""

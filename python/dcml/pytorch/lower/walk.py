@@ -16,7 +16,7 @@ from ..aten.builder import Pair, dims, meta
 from ..call.results import Complex, Fixed, Freed, Number, Passed, real_form
 from ..guard.extents import Guard
 from .captured import Capture
-from .reach import outputs, placeholders
+from .tape import outputs, placeholders
 from .refusal import Declined, source, unsupported
 
 
@@ -38,7 +38,7 @@ class Lowering:
         self.position = {}   # value name -> graph output index
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
-        self.reach = {}      # graph output index -> names of graph inputs and params
+        self.tape = {}      # graph output index -> names of graph inputs and params
 
     def run(self):
         """Raises Declined for a node that no row serves."""
@@ -155,44 +155,44 @@ class Lowering:
         tensor = tensor.detach().cpu()
         if tensor.dtype == torch.bfloat16:
             return self.b.const(tensor.float().numpy(), torch.bfloat16)
-        plain = real_form(tensor)
-        _onnx_dtype(plain.dtype, target)
-        name = self.graph.add_const(target or node.name, np.ascontiguousarray(plain.numpy()).reshape(plain.shape))
+        real = real_form(tensor)
+        _onnx_dtype(real.dtype, target)
+        name = self.graph.add_const(target or node.name, np.ascontiguousarray(real.numpy()).reshape(real.shape))
         return Pair(self.b, whole=name) if tensor.is_complex() else name
 
     # outputs
     def _collect_outputs(self):
-        mutated, changed, reach_of_changed = dict(self.b.mutated), [], []
+        mutated, changed, tapes_of_changed = dict(self.b.mutated), [], []
         self.itself = {value: self.leaf_of[spec.target] for spec, value in outputs(self.program)
                        if spec.kind.name == "USER_INPUT_MUTATION"}  # after the call, an input holds this value
-        for (spec, value), shape, reach in zip(outputs(self.program), self.output_shapes, self.output_reach):
+        for (spec, value), shape, tape in zip(outputs(self.program), self.output_shapes, self.output_tapes):
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape))
-                self._note_reach(self.outputs[-1], reach)
+                self._note_tape(self.outputs[-1], tape)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
             elif kind == "USER_INPUT_MUTATION":
                 changed.append((self.b.real_form(value), self.leaf_of[spec.target], spec.target in self.silent))
-                reach_of_changed.append(reach)
+                tapes_of_changed.append(tape)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf, None if silent else name not in self.b.stopped)
                         for name, leaf, silent in changed]
-        for (index, _, _), reach in zip(self.changed, reach_of_changed):
-            self._note_reach(index, reach)
+        for (index, _, _), tape in zip(self.changed, tapes_of_changed):
+            self._note_tape(index, tape)
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
-    def _note_reach(self, output, places):
+    def _note_tape(self, output, places):
         index = output.index if isinstance(output, Complex) else output
         if type(index) is int:
             held = [self.b.env.get(node) for k, node in enumerate(placeholders(self.program)) if k in places]
             names = [value.whole() if isinstance(value, Pair) else value for value in held]
             values = [v for spec, v in outputs(self.program) if spec.kind.name == "USER_OUTPUT"]
             names += [self.freed[values[k]][0] for k in self.freed_outputs if ("freed", k) in places]
-            self.reach.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
+            self.tape.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
 
     def _user_output(self, value, shape):
         if not isinstance(value, torch.fx.Node):
@@ -231,10 +231,10 @@ class Lowering:
         names = dict.fromkeys(v for v in values if isinstance(v, str) and self.graph.info(v)[2] == "temp")
         return [(name, self._output(name)) for name in names]
 
-    def _reach(self, transients):
+    def _tape(self, transients):
         everything = {*self.graph.inputs, *self.graph.params}
-        reach = {**dict.fromkeys([index for _, index in transients], everything), **self.reach}
-        return [frozenset(reach.get(index, ())) for index in range(len(self.position))]
+        tape = {**dict.fromkeys([index for _, index in transients], everything), **self.tape}
+        return [frozenset(tape.get(index, ())) for index in range(len(self.position))]
 
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)
@@ -244,7 +244,7 @@ class Lowering:
                        params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
-                       outside=self.outside, reach=self._reach(transients), flagged=self.flagged,
+                       outside=self.outside, tape=self._tape(transients), flagged=self.flagged,
                        counted=self.b.counted, freed=self.freed_kinds)
 
 

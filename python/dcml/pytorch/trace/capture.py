@@ -29,7 +29,7 @@ from ..guard.traced_code import TracedCode
 from ..guard.watch import contents, foreign_file, restore
 from ..lower.decompose import decomposed, lower
 from ..lower.quiet import quiet
-from ..lower.reach import rename_output
+from ..lower.tape import rename_output
 from ..lower.refusal import WAYS_OUT, unsupported
 from ..lower.walk import Lowering
 from .entry import Entry
@@ -127,22 +127,22 @@ def _constants(program):
 def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), _prepared(module, train) as cumulative, \
-            _traced(module, grad) as (used, ran, asks):
+            _traced(module, grad) as (attributes, code, asks):
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
-        given, leaves = leaves, list(map(_plain, leaves))
+        given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)
-        entry, errors = Entry(module, given, leaves, shape, used), []
+        entry, errors = Entry(module, given, leaves, shape, attributes), []
         entry.result.tape = grad
         attempts = _attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
-                program, *found = _export(module, entry, args, kwargs, shapes, ran, asks)
-                _refuse_changes(module, used, ran, (program, entry.result), again)
-                if _plain_extents(program):
+                program, *found = _export(module, entry, args, kwargs, shapes, code, asks)
+                _refuse_changes(module, attributes, code, (program, entry.result), again)
+                if _sized_by_symbols(program):
                     start = functools.partial(Lowering, module, entry, found, name, cumulative)
                     made = lower(program, found[0], start, entry.result).result(debug)
-                    made.reads, made.refused_dynamic = used.read, shapes is None and len(attempts) > 1
-                    made.ran, made.asks, made.asks_attributes = ran, asks.any, asks.attributes
+                    made.reads, made.refused_dynamic = attributes.read, shapes is None and len(attempts) > 1
+                    made.code, made.asks, made.asks_attributes = code, asks.any, asks.attributes
                     return made
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
@@ -166,44 +166,44 @@ def _traced(module, grad):
     draws, alone = (random.getstate(), np.random.get_state()), threading.active_count() == 1
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
-    used = Attributes(module)
+    attributes = Attributes(module)
     with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), asked(grad) as asks:
-        ran = TracedCode(reachable(module), used, BUILTINS)
+        code = TracedCode(reachable(module), attributes, BUILTINS)
         try:
-            yield used, ran, asks
+            yield attributes, code, asks
         except BaseException:
-            used.undo()
+            attributes.undo()
             raise
     drawn = random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]
-    if drawn and (ran.may_draw or alone):
+    if drawn and (code.may_draw or alone):
         random.setstate(draws[0])
         np.random.set_state(draws[1])
         raise _core.UnsupportedOpError(f"{type(module).__name__} draws random numbers from Python's or numpy's generator "
                                        "while it runs, which a compiled call would not do: draw them with torch")
 
 
-def _refuse_changes(module, used, ran, found, again):
+def _refuse_changes(module, attributes, code, found, again):
     """Containers and attributes that forward changes would stay as they are in a compiled call."""
-    containers, attributes = ran.changed(), used.changes()
-    if not containers and not attributes:
+    containers, written = code.changed(), attributes.changes()
+    if not containers and not written:
         if again and not again.computed(found):
             raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
                                            "sets what later calls read: call it once before it is wrapped")
         return
-    refusal = _refusal(type(module).__name__, containers, attributes, ran)
-    if not again and all(one.is_value() for one in attributes):
-        raise _Changed(containers, attributes, found, refusal)
+    refusal = _refusal(type(module).__name__, containers, written, code)
+    if not again and all(one.is_value() for one in written):
+        raise _Changed(containers, written, found, refusal)
     restore(containers)
     raise refusal
 
 
-def _refusal(name, containers, attributes, ran):
+def _refusal(name, containers, written, code):
     if containers:
         label = containers[0][1]
         cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
         return _core.UnsupportedOpError(f"{name} changes {label} while it runs, which a compiled call would not do: return "
-                                        f"the value, or make it a buffer{cache}{ran.line(label)}")
-    first = attributes[0]
+                                        f"the value, or make it a buffer{cache}{code.line(label)}")
+    first = written[0]
     return _core.UnsupportedOpError(f"{name} sets the attribute {first.name!r} while it runs, which a compiled call would "
                                     "not do: make it a buffer, or call the module once before it is wrapped if only the "
                                     f"first call sets it ({first.file}:{first.line}: "
@@ -214,7 +214,7 @@ def _same(value):
     return value
 
 
-def _plain(leaf):
+def _as_exported(leaf):
     """A tensor as torch.export takes it; others as they are."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
@@ -266,10 +266,10 @@ def _traced_line(error):
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
               and (f.name == "_export" or not f.filename.startswith(_FOLDER))]
     inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
-    own = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
-    own = own or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
+    users = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
+    users = users or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
                   and f.name == "forward"]
-    return f" ({own[-1].filename}:{own[-1].lineno}: {(own[-1].line or '').strip()})" if own else ""
+    return f" ({users[-1].filename}:{users[-1].lineno}: {(users[-1].line or '').strip()})" if users else ""
 
 
 # -- torch.export ----------------------------------------------------------------------------------
@@ -326,8 +326,8 @@ def _replace_unusual_parameters(module):
             if tensor is None or isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference():
                 continue
             if id(tensor) not in made:
-                plain = tensor.clone() if tensor.is_inference() else tensor.detach()
-                made[id(tensor)] = torch.nn.Parameter(plain, requires_grad=plain.is_floating_point())
+                fresh = tensor.clone() if tensor.is_inference() else tensor.detach()
+                made[id(tensor)] = torch.nn.Parameter(fresh, requires_grad=fresh.is_floating_point())
             replaced.append((m._parameters, key, tensor))
             m._parameters[key] = made[id(tensor)]
     return replaced
@@ -351,10 +351,10 @@ def _attempts(args, kwargs, dynamic, given):
     return [*attempts, None]
 
 
-def _export(module, entry, args, kwargs, shapes, ran, asks):
+def _export(module, entry, args, kwargs, shapes, code, asks):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with quiet():
-        with ran.recording(asks), _same_attributes(module):
+        with code.recording(asks), _same_attributes(module):
             program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
@@ -424,7 +424,7 @@ def _mark_no_grad(program):
     program.graph_module.recompile()
 
 
-def _plain_extents(program):
+def _sized_by_symbols(program):
     """Graph inputs are sized by ints and plain symbols; an expression (2*s) would need a solver at each call."""
     for value in _user_tensors(program).values():
         for size in map(extent, value.shape):

@@ -9,7 +9,7 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
-from ..lower.reach import placeholders, rename_output
+from ..lower.tape import placeholders, rename_output
 from .own_gradient import straight_through
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled

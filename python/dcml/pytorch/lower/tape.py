@@ -46,14 +46,14 @@ def freed(program, positions, is_flagged):
     """{value: position} of those user outputs, by position, that requires_grad_() makes leaves: on whose tape lies no
     placeholder for which is_flagged(specification)."""
     specs = list(placeholders(program).values())
-    results = [(value, places) for (spec, value), places in zip(outputs(program), reached(program))
+    results = [(value, places) for (spec, value), places in zip(outputs(program), tapes_of(program))
                if spec.kind.name == "USER_OUTPUT"]
     found = [(*results[k], k) for k in positions]
     return {value: k for value, places, k in found if isinstance(value, torch.fx.Node) and value.op == "call_function"
             and not any(is_flagged(specs[p]) for p in places)}
 
 
-def reached(program, leaves=None):
+def tapes_of(program, leaves=None):
     """[{positions among the program's placeholders, and such as are given in ``leaves`` = {value: position}}] for each
     of its outputs."""
     leaves = leaves or {}

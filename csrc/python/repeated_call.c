@@ -1,4 +1,4 @@
-/* The Fast type: a function together with all that must be unchanged for it to serve the next call as it served
+/* The RepeatedCall type: a function together with all that must be unchanged for it to serve the next call as it served
  * the last one.  A call compares and runs; where anything differs it returns NotImplemented, and Python decides. */
 #include <string.h>
 
@@ -29,7 +29,7 @@ typedef struct {
   bool *needs_grad; /* by parameter */
   Py_ssize_t n_inputs;
   bool watches_grad;
-} FastObject;
+} RepeatedCallObject;
 
 /* ---- creation ---- */
 
@@ -48,7 +48,7 @@ static int note_input(module_state *state, PyObject *inputs, Py_ssize_t k, expec
   return 0;
 }
 
-static int note_answers(FastObject *self) {
+static int note_answers(RepeatedCallObject *self) {
   Py_ssize_t n = PyTuple_GET_SIZE(self->probes);
   self->answers = PyTuple_New(n);
   for (Py_ssize_t k = 0; self->answers && k < n; k++) {
@@ -59,7 +59,7 @@ static int note_answers(FastObject *self) {
   return self->answers ? 0 : -1;
 }
 
-static int note_params(module_state *state, FastObject *self, PyObject *slots) {
+static int note_params(module_state *state, RepeatedCallObject *self, PyObject *slots) {
   self->params = PyObject_GetAttrString(self->function, "params");
   self->slots = self->params ? PySequence_Tuple(slots) : NULL;
   if (!self->slots) return -1;
@@ -70,7 +70,7 @@ static int note_params(module_state *state, FastObject *self, PyObject *slots) {
   return self->needs_grad ? 0 : -1;
 }
 
-static int note_places(FastObject *self) {
+static int note_places(RepeatedCallObject *self) {
   Py_ssize_t n = PyTuple_GET_SIZE(self->watched), m = PyTuple_GET_SIZE(self->slots);
   self->places = PyMem_Calloc((size_t)(n + m) + 1, sizeof *self->places);
   for (Py_ssize_t k = 0; self->places && k < n + m; k++)
@@ -78,8 +78,8 @@ static int note_places(FastObject *self) {
   return self->places ? 0 : (PyErr_NoMemory(), -1);
 }
 
-/* Fast(function, inputs, slots, watched, probes, watches_grad, last) */
-static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+/* RepeatedCall(function, inputs, slots, watched, probes, watches_grad, last) */
+static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   module_state *state = PyType_GetModuleState(type);
   PyObject *function, *inputs, *slots, *watched, *probes, *last;
   int watches_grad;
@@ -87,7 +87,7 @@ static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &watched, &PyTuple_Type, &probes,
                         &watches_grad, &last))
     return NULL;
-  FastObject *self = (FastObject *)type->tp_alloc(type, 0);
+  RepeatedCallObject *self = (RepeatedCallObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
   self->watched = PySequence_Tuple(watched);
@@ -101,7 +101,7 @@ static PyObject *fast_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return NULL;
 }
 
-static int fast_traverse(FastObject *self, visitproc visit, void *arg) {
+static int repeated_call_traverse(RepeatedCallObject *self, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->function);
   Py_VISIT(self->params);
@@ -112,7 +112,7 @@ static int fast_traverse(FastObject *self, visitproc visit, void *arg) {
   return 0;
 }
 
-static int fast_clear(FastObject *self) {
+static int repeated_call_clear(RepeatedCallObject *self) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->params);
   Py_CLEAR(self->slots);
@@ -123,10 +123,10 @@ static int fast_clear(FastObject *self) {
   return 0;
 }
 
-static void fast_dealloc(FastObject *self) {
+static void repeated_call_dealloc(RepeatedCallObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
-  fast_clear(self);
+  repeated_call_clear(self);
   PyMem_Free(self->inputs);
   PyMem_Free(self->places);
   PyMem_Free(self->needs_grad);
@@ -136,7 +136,7 @@ static void fast_dealloc(FastObject *self) {
 
 /* ---- calling ---- */
 
-static bool same_input(module_state *state, const FastObject *self, PyObject *inputs, Py_ssize_t k) {
+static bool same_input(module_state *state, const RepeatedCallObject *self, PyObject *inputs, Py_ssize_t k) {
   PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
   const expected_input *want = &self->inputs[k];
   bool same = first_place(inputs, k) == want->first && is_like(state, tensor, &want->like);
@@ -144,7 +144,7 @@ static bool same_input(module_state *state, const FastObject *self, PyObject *in
 }
 
 /* The k-th place holds what it has to; a dictionary that nobody touched since is not looked into. */
-static bool same_place(const FastObject *self, Py_ssize_t k) {
+static bool same_place(const RepeatedCallObject *self, Py_ssize_t k) {
   place *p = &self->places[k];
   Py_ssize_t n = PyTuple_GET_SIZE(self->watched);
   uint64_t version = dict_version(p->holder);
@@ -159,7 +159,7 @@ static bool same_place(const FastObject *self, Py_ssize_t k) {
   return true;
 }
 
-static bool same_params(module_state *state, const FastObject *self) {
+static bool same_params(module_state *state, const RepeatedCallObject *self) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->slots); k++) {
     if (!same_place(self, PyTuple_GET_SIZE(self->watched) + k)) return false;
     if (self->watches_grad && requires_grad(state, PyTuple_GET_ITEM(self->params, k)) != self->needs_grad[k]) return false;
@@ -167,7 +167,7 @@ static bool same_params(module_state *state, const FastObject *self) {
   return true;
 }
 
-static bool same_surroundings(const FastObject *self) {
+static bool same_surroundings(const RepeatedCallObject *self) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->watched); k++)
     if (!same_place(self, k)) return false;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->probes); k++) {
@@ -180,7 +180,7 @@ static bool same_surroundings(const FastObject *self) {
   return true;
 }
 
-static PyObject *with_last(const FastObject *self, PyObject *args) {
+static PyObject *with_last(const RepeatedCallObject *self, PyObject *args) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   PyObject *all = PyTuple_New(n + 1), *last = all ? PyObject_CallNoArgs(self->last) : NULL;
   if (!last) return Py_XDECREF(all), NULL;
@@ -189,8 +189,8 @@ static PyObject *with_last(const FastObject *self, PyObject *args) {
   return all;
 }
 
-/* fast(*inputs) -> outputs or NotImplemented */
-static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
+/* call(*inputs) -> outputs or NotImplemented */
+static PyObject *repeated_call_call(RepeatedCallObject *self, PyObject *args, PyObject *kwargs) {
   module_state *state = state_of((PyObject *)self);
   bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(self) && same_params(state, self);
   for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, args, k);
@@ -201,7 +201,7 @@ static PyObject *fast_call(FastObject *self, PyObject *args, PyObject *kwargs) {
   return outputs;
 }
 
-static PyType_Slot fast_slots[] = {{Py_tp_new, fast_new},         {Py_tp_dealloc, fast_dealloc}, {Py_tp_traverse, fast_traverse},
-                                   {Py_tp_clear, fast_clear},     {Py_tp_call, fast_call},
-                                   {Py_tp_doc, "Fast(function, inputs, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
-PyType_Spec fast_spec = {"dcml._core.Fast", sizeof(FastObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, fast_slots};
+static PyType_Slot repeated_call_slots[] = {{Py_tp_new, repeated_call_new},         {Py_tp_dealloc, repeated_call_dealloc}, {Py_tp_traverse, repeated_call_traverse},
+                                   {Py_tp_clear, repeated_call_clear},     {Py_tp_call, repeated_call_call},
+                                   {Py_tp_doc, "RepeatedCall(function, inputs, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
+PyType_Spec repeated_call_spec = {"dcml._core.RepeatedCall", sizeof(RepeatedCallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, repeated_call_slots};
