@@ -33,7 +33,7 @@ from ..lower.tape import rename_output
 from ..lower.refusal import WAYS_OUT, unsupported
 from ..lower.walk import Lowering
 from .entry import Entry
-from .own_gradient import BUILTINS, own_gradients
+from .own_gradient import BUILTINS, define_border
 from .traceable import traceable
 from .ungraded import keep_gradients
 
@@ -167,7 +167,8 @@ def _traced(module, grad):
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
-    with torch.enable_grad(), unhooked, traceable(), own_gradients(), _hooks_inside(module), asked(grad) as asks:
+    define_border()
+    with torch.enable_grad(), unhooked, traceable(), _hooks_inside(module), asked(grad) as asks:
         code = TracedCode(reachable(module), attributes, BUILTINS)
         try:
             yield attributes, code, asks

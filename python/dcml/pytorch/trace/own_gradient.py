@@ -11,7 +11,6 @@ import types
 
 import torch
 from torch.nn.modules._functions import BackwardHookFunction
-from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from ... import _core
@@ -142,7 +141,6 @@ def _zeros(context, output):
 
 
 _APPLY = torch.autograd.Function.__dict__["apply"].__func__
-_HOOKS = {torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad}
 
 
 def _super():
@@ -152,17 +150,3 @@ def _super():
 
 
 BUILTINS = {_APPLY.__code__: {**vars(builtins), "super": _super}}  # for frames that are traced, see guard/traced_code.py
-
-
-class _Hooks(TorchFunctionMode):
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function in _HOOKS:
-            raise _core.UnsupportedOpError(f"Tensor.{function.__name__} inside forward: a compiled module makes no tensor that "
-                                           "it could hang on; an autograd.Function can do the same")
-        return function(*args, **(kwargs or {}))
-
-
-def own_gradients():
-    """While this lasts, hooks on tensors are refused, and what this thread does with autograd.Functions can be captured."""
-    define_border()
-    return _Hooks()

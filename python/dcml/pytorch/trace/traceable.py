@@ -17,6 +17,7 @@ from torch.nn.modules import transformer
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
+from ... import _core
 from ..aten import matrices
 from ..guard.asked import calling_code
 
@@ -79,6 +80,8 @@ def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduc
 
 def _is_all_true(valid):
     """For torch.distributions, that a parameter or a sample is in its domain is asserted."""
+    if calling_code(sys._getframe(1)).co_filename != distribution.__file__:
+        return torch._is_all_true(valid)
     torch._assert_async(valid.all(), "a parameter or value of a distribution lies outside its domain")
     return True
 
@@ -210,7 +213,16 @@ def _recurrent(name):
     return call
 
 
-_FUNCTIONS = {F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
+def _refused(function):
+    def refuse(*_):
+        raise _core.UnsupportedOpError(f"Tensor.{function.__name__} inside forward: a compiled module makes no tensor that it "
+                                       "could hang on; an autograd.Function can do the same")
+    return refuse
+
+
+_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad)
+_FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) for function in _HOOKS},
+              F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
               F.multilabel_margin_loss: _multilabel_margin_loss, _LINEAR_CROSS_ENTROPY: _linear_cross_entropy,
               torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
@@ -223,8 +235,6 @@ _FUNCTIONS = {F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
 class _Functions(TorchFunctionMode):
     """Calls the replacements, under whatever name the functions are called."""
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch._is_all_true and calling_code(sys._getframe(1)).co_filename == distribution.__file__:
-            return _is_all_true(*args)
         return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
 
 
