@@ -5,6 +5,8 @@ traced code finds in a dictionary of ours; and what was set is what differs afte
 Must not know: captures or how a module is traced.
 """
 import contextlib
+import dis
+import functools
 import os
 import sys
 from dataclasses import dataclass
@@ -78,7 +80,7 @@ class Attributes:
     def note_of_torch(self, code):
         """Of another function: methods of torch's modules read attributes too."""
         if code.co_filename.startswith(_MODULES_OF_TORCH) and code.co_varnames[:1] in (("self",), ("module",)):
-            self.read.update(code.co_names)
+            self.read.update(_names_of_attributes(code))
 
     def _read_all(self):
         self.read.update(*[vars(m) for m in self._modules])
@@ -139,6 +141,11 @@ class Attributes:
     def undo(self):
         for one in self._written.values():
             one.undo()
+
+
+@functools.lru_cache(maxsize=None)
+def _names_of_attributes(code):
+    return frozenset([found.argval for found in dis.get_instructions(code) if found.opname.endswith(("_ATTR", "_METHOD"))])
 
 
 def _held(table):
