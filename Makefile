@@ -43,7 +43,7 @@ bench: setup           ## measure against PyTorch, interleaved, and print ratios
 
 lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
 ctest: $(TESTS)        ## build and run the C tests
-	@for t in $(TESTS); do echo "== $$t"; DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
+	@for t in $(TESTS); do echo "== $$t"; DCML_VERIFY=1 DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
 asan:                  ## the C tests, and every ONNX backend case, under the address and undefined-behaviour sanitizers
 	$(MAKE) ctest fuzzed MUTANTS=0 OUT=build/asan CFLAGS="$(SANITIZERS)"
 fuzz:                  ## mutants of the ONNX backend cases, under the sanitizers; MUTANTS=n SEED=n choose them

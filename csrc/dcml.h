@@ -33,7 +33,7 @@ uint64_t dc_array_bytes(const dc_array *array); /* of its contents */
 
 typedef struct {
   bool training;            /* differentiate */
-  bool plain;               /* no fusion and no exchange of loops */
+  bool as_expanded;         /* no fusion and no exchange of loops */
   const char *const *wrt;   /* names of inputs and parameters */
   uint32_t n_wrt;
   dc_keep keep;
@@ -54,6 +54,7 @@ const dc_graph *dc_function_backward(const dc_function *function);
 /* For reports: the program of the plan that ran last, NULL if there is none; and the number of plans compiled. */
 const dc_graph *dc_function_graph(const dc_function *function); /* as given, before passes */
 dc_program *dc_function_program(const dc_function *function, bool backward);
+const dc_pass_times *dc_function_pass_times(const dc_function *function, bool backward); /* of that plan */
 /* Does the backward pass of the plan that ran last read the contents of this argument? */
 bool dc_function_backward_reads(const dc_function *function, uint32_t arg);
 uint32_t dc_function_plans(const dc_function *function);

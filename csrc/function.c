@@ -55,6 +55,7 @@ const dc_graph *dc_function_graph(const dc_function *f) { return f->graph; }
 dc_program *dc_function_program(const dc_function *f, bool backward) {
   return !f->last ? NULL : backward ? f->last->backward : f->last->forward;
 }
+const dc_pass_times *dc_function_pass_times(const dc_function *f, bool backward) { return f->last ? &f->last->times[backward] : NULL; }
 
 static void observe_plan(const dc_function *f, dc_plan_handle *plan) {
   dc_program_observe(plan->forward, f->observer, f->observer_context);
@@ -189,6 +190,7 @@ static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_han
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;
+  memcpy(plan->times, graphs->times, sizeof plan->times);
   if (backward) dc_plan_connect(f, plan, forward, backward);
   dc_status status = dc_program_create(&target, forward, &plan->forward);
   if (!status) graphs->forward = NULL;
@@ -205,8 +207,8 @@ static dc_status compile(dc_function *f, const dc_array *arrays, bool exact, dc_
   DC_TRY(resolve(f, arrays, exact, &graph));
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
-  dc_pipeline pipeline = {f->session.ops, native, f, f->options.keep, f->options.training, wrt, f->options.n_wrt,
-                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.plain};
+  dc_pipeline pipeline = {{f->session.ops, native, f}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
+                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.as_expanded};
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);

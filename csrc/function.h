@@ -11,6 +11,7 @@ struct dc_plan_s {
   bool exact; /* compiled for these shapes only */
   dc_program *forward, *backward;
   dc_grad_pair *wrt;
+  dc_pass_times times[2]; /* of the forward and the backward graph */
   dc_cid *outputs;    /* of the forward graph, in order */
   dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
   int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */

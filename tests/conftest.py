@@ -1,8 +1,12 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, which verify the graph after each pass."""
+import os
+
 import pytest
 
 import dcml.onnx
 from dcml.library import change_default
+
+os.environ.setdefault("DCML_VERIFY", "1")
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,11 @@ typedef struct {
 } dc_token;
 
 typedef struct {
+  const char *name;
+  dc_ex value;
+} dc_parser_let;
+
+typedef struct {
   const char *start, *at;
   dc_token token; /* the one token of lookahead */
   dc_arena *scratch;
@@ -23,6 +28,7 @@ typedef struct {
   const dc_graph *outer; /* of a subgraph: the graph that holds it */
   uint32_t n_params;
   dc_param params[DC_MAX_LOOPS]; /* in scope, innermost last */
+  DC_VEC(dc_parser_let) lets;    /* of the statement at hand */
   int depth;
 } dc_parser;
 

@@ -387,13 +387,36 @@ static dc_status parse_node(dc_parser *p, dc_nid *out) {
   return parse_origin(p, *out);
 }
 
+/* Names for parts of the statement that follows. */
+static dc_status parse_lets(dc_parser *p) {
+  bool took;
+  p->lets.n = 0;
+  for (;;) {
+    dc_parser_let let;
+    char *name;
+    DC_TRY(dc_parser_accept(p, "let", &took));
+    if (!took) return DC_OK;
+    if (p->token.kind != TOK_NAME) return dc_parser_fail(p, "a name for a part of the next statement");
+    DC_TRY(dc_parser_name(p, &name));
+    for (uint32_t k = 0; k < p->lets.n; k++)
+      if (strcmp(p->lets.v[k].name, name) == 0) return dc_error_at(dc_parser_fail(p, "a new name"), "'%s' is named twice", name);
+    DC_TRY(dc_parser_expect(p, "="));
+    DC_TRY(dc_parser_expr(p, &let.value));
+    let.name = name;
+    DC_PUSH(p->scratch, &p->lets, let);
+  }
+}
+
 /* After the opening brace, to the closing one. */
 static dc_status parse_scope(dc_parser *p, dc_scope *scope) {
   bool done;
   DC_TRY(dc_parser_accept(p, "}", &done));
   while (!done) {
     dc_nid node;
+    DC_TRY(parse_lets(p));
+    bool named = p->lets.n != 0;
     DC_TRY(parse_node(p, &node));
+    if (named && dc_node_at(p->graph, node)->kind != DC_NODE_TASKLET) return dc_parser_fail(p, "a statement after `let`");
     dc_scope_push(p->graph, scope, node);
     DC_TRY(dc_parser_accept(p, "}", &done));
   }

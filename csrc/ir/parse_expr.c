@@ -92,6 +92,8 @@ static dc_status parse_call(dc_parser *p, const char *name, dc_ex *out) {
 
 static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
   dc_pool *pool = &p->graph->pool;
+  for (uint32_t k = 0; k < p->lets.n; k++)
+    if (strcmp(p->lets.v[k].name, name) == 0) return *out = p->lets.v[k].value, DC_OK;
   for (uint32_t k = p->n_params; k-- > 0;)
     if (p->params[k] && strcmp(dc_name_text(&p->graph->names, pool->params.v[p->params[k]].name), name) == 0)
       return *out = dc_ex_par(pool, p->params[k]), DC_OK;

@@ -1,5 +1,7 @@
 /* Text form of graphs and expressions.
  *
+ * A part that a statement uses more than once is named before it, `let t = exp(X[i] - m[])`, so that the text of an
+ * expression grows with its distinct parts and not with its paths.
  * Sums and products print their terms in the order of their text, not of their ids, so that
  * a graph, its clone and its parsed text print alike.  parse.c reads what this writes. */
 #include <ctype.h>
@@ -19,17 +21,26 @@ typedef struct {
 } scope_param;
 
 typedef struct {
+  dc_ex part;
+  const char *name;
+} let;
+
+typedef struct {
   const dc_graph *graph;
   const dc_graph *outer; /* of a subgraph: the graph that holds it */
   dc_text *out;
   int level;
   dc_arena *arena;
   DC_VEC(scope_param) params; /* of the enclosing maps */
+  uint32_t *uses;    /* by expression, within the statement at hand; zero between statements */
+  DC_VEC(let) lets;  /* of the statement at hand */
+  uint32_t *let_at;  /* by expression: 1 + its place in lets, 0: none; NULL where nothing is named */
 } printer;
 
 /* ---- names ---- */
 
 static bool is_identifier(const char *s) {
+  if (strcmp(s, "let") == 0) return false;
   if (!isalpha((unsigned char)*s) && *s != '_') return false;
   for (; *s; s++)
     if (!isalnum((unsigned char)*s) && *s != '_') return false;
@@ -64,14 +75,20 @@ static const char *param_name(const printer *p, dc_param param) {
 static bool name_in_use(const printer *p, const char *name) {
   for (uint32_t k = 0; k < p->params.n; k++)
     if (strcmp(p->params.v[k].name, name) == 0) return true;
+  for (uint32_t k = 0; k < p->lets.n; k++)
+    if (strcmp(p->lets.v[k].name, name) == 0) return true;
   return dc_symbol_find(&p->graph->pool, name) != 0;
+}
+
+static const char *new_name(const printer *p, const char *base) {
+  const char *name = base;
+  for (int k = 2; name_in_use(p, name); k++) name = dc_arena_printf(p->arena, "%s_%d", base, k);
+  return name;
 }
 
 static void push_param(printer *p, dc_param param) {
   const char *base = dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
-  if (!is_identifier(base)) base = "i";
-  const char *name = base;
-  for (int k = 2; name_in_use(p, name); k++) name = dc_arena_printf(p->arena, "%s_%d", base, k);
+  const char *name = new_name(p, is_identifier(base) ? base : "i");
   DC_PUSH(p->arena, &p->params, ((scope_param){param, name}));
 }
 
@@ -230,6 +247,10 @@ static void put_bare(printer *p, dc_ex e, const dc_exnode *node, int own) {
 static void put_ex(printer *p, dc_ex e, int level) {
   if (!e) {
     dc_text_puts(p->out, "?");
+    return;
+  }
+  if (p->let_at && p->let_at[e]) {
+    dc_text_puts(p->out, p->lets.v[p->let_at[e] - 1].name);
     return;
   }
   const dc_exnode *node = dc_ex_node(&p->graph->pool, e);
@@ -392,14 +413,57 @@ static void put_library(printer *p, const dc_node *node) {
   if (lib->n_attr) dc_text_puts(p->out, "}");
 }
 
+/* Index arithmetic and reads are named with what they are part of: their terms have no order but that of their text. */
+static bool is_whole(const dc_exnode *node) { return node->op >= DC_PRIM_COUNT && node->op != DC_EX_SELECT && node->op != DC_EX_CAST && node->op != DC_EX_BITS; }
+
+static void count_uses(printer *p, dc_ex e) {
+  const dc_exnode *node = dc_ex_node(&p->graph->pool, e);
+  if (p->uses[e]++ || is_whole(node)) return;
+  for (uint32_t k = 0; k < node->nargs; k++) count_uses(p, dc_ex_arg(&p->graph->pool, e, k));
+}
+
+/* Size as a tree; stops counting at the limit. */
+static uint32_t tree_size(const dc_pool *pool, dc_ex e, uint32_t limit) {
+  const dc_exnode *node = dc_ex_node(pool, e);
+  uint32_t n = 1;
+  for (uint32_t k = 0; k < node->nargs && n < limit && !is_whole(node); k++) n += tree_size(pool, dc_ex_arg(pool, e, k), limit - n);
+  return n;
+}
+
+enum { MIN_LET = 3 }; /* nodes of a part worth a name: f(x) is as short as one */
+
+/* Names what is used more than once, parts before what they are part of, and forgets the counts. */
+static void put_lets(printer *p, dc_ex e) {
+  const dc_exnode *node = dc_ex_node(&p->graph->pool, e);
+  uint32_t uses = p->uses[e];
+  p->uses[e] = 0;
+  if (!uses || is_whole(node)) return;
+  for (uint32_t k = 0; k < node->nargs; k++) put_lets(p, dc_ex_arg(&p->graph->pool, e, k));
+  if (uses == 1 || tree_size(&p->graph->pool, e, MIN_LET) < MIN_LET) return;
+  const char *name = new_name(p, "t");
+  dc_text_printf(p->out, "let %s = ", name);
+  put_ex(p, e, LEVEL_SELECT);
+  dc_text_puts(p->out, "\n");
+  dc_text_indent(p->out, p->level);
+  DC_PUSH(p->arena, &p->lets, ((let){e, name}));
+  p->let_at[e] = p->lets.n;
+}
+
 static void put_tasklet(printer *p, const dc_tasklet *t) {
+  count_uses(p, t->value);
+  if (t->guard) count_uses(p, t->guard);
+  put_lets(p, t->value);
+  if (t->guard) put_lets(p, t->guard);
   put_container(p, t->out);
   put_list(p, "[", t->index, t->rank, "]");
   dc_text_printf(p->out, " %s= ", dc_wcr_name((dc_wcr)t->wcr));
   put_ex(p, t->value, LEVEL_SELECT);
-  if (!t->guard) return;
-  dc_text_puts(p->out, " if ");
-  put_ex(p, t->guard, LEVEL_SELECT);
+  if (t->guard) {
+    dc_text_puts(p->out, " if ");
+    put_ex(p, t->guard, LEVEL_SELECT);
+  }
+  for (uint32_t k = 0; k < p->lets.n; k++) p->let_at[p->lets.v[k].part] = 0;
+  p->lets.n = 0;
 }
 
 /* What a node came from: `#Conv` or `#Conv'1` for the gradient of input 1; `@name`. */
@@ -459,6 +523,8 @@ static void put_scope(printer *p, const dc_scope *scope) {
 
 static void put_graph(printer *p) {
   const dc_graph *g = p->graph;
+  p->uses = DC_NEW_ARRAY(p->arena, uint32_t, g->pool.nodes.n);
+  p->let_at = DC_NEW_ARRAY(p->arena, uint32_t, g->pool.nodes.n);
   dc_text_indent(p->out, p->level++);
   dc_text_puts(p->out, "graph ");
   put_name(p->out, dc_name_text(&g->names, g->name));

@@ -1,14 +1,14 @@
-/* Inside fusion: fuse.c merges nodes of a scope, fuse_match.c says which loops of two nodes may be
- * shared and whether that pays, fuse_contract.c makes what no longer leaves an iteration small,
- * fuse_inline.c computes producers where they are read, fuse_sites.c knows where accesses stand.
- * transforms.c runs the same code with restrictions. */
+/* Inside fusion, a pass a file: fuse_inline.c computes producers where they are read, fuse_merge.c merges nodes of a
+ * scope, fuse_contract.c makes what no longer leaves an iteration small.  fuse_match.c says which loops of two nodes may
+ * be shared and whether that pays, fuse_sites.c knows where accesses stand.  transforms.c runs the same code with
+ * restrictions. */
 #ifndef DCML_PASSES_FUSE_H
 #define DCML_PASSES_FUSE_H
 
 #include "passes/access.h"
 #include "passes/passes.h"
 
-/* A restricted run of the pass, and what it did. */
+/* A restricted run of the passes, and what it did. */
 typedef struct {
   bool producers_only; /* merge only a map with one whose result it reads */
   bool whole_only;     /* merge only maps over the same domain */
@@ -19,7 +19,8 @@ typedef struct {
 typedef struct {
   uint32_t merged, forwarded;
 } dc_fuse_counts;
-void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
+void dc_fuse_merge(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
+void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
 
 /* By container: how many top-level nodes use its buffer and how many write it.  nodes is at least
  * DC_SHARED_BUFFER where the contents are seen otherwise: inputs, outputs, saved values, views. */
@@ -98,14 +99,8 @@ dc_value_cost dc_value_cost_of(const dc_graph *graph, dc_ex value);
 bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
 void dc_scope_remove(dc_scope *scope, dc_nid node);
 
-/* Computes copies, constants and the like where they are read instead of storing them. */
-void dc_fuse_inline(dc_graph *graph, dc_scope *scope);
-/* The same for cheap values inside one node that is fused already. */
+/* Computes a cheap value where it is read, inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
-/* Forwards, shrinks and drops the temporaries of one top-level node. */
-uint32_t dc_fuse_contract(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only); /* number of values forwarded */
-/* Cheaper forms of the values under a node (rewrite.c). */
-void dc_rewrite_node(dc_graph *graph, dc_nid node);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */
 
 #endif

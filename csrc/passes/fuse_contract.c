@@ -464,7 +464,7 @@ static bool over_updates(contraction *c) {
   return false;
 }
 
-uint32_t dc_fuse_contract(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only) {
+static uint32_t contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only) {
   contraction c = {.graph = t->graph, .top = node, .users = users, .t = t};
   uint32_t forwarded = 0;
   if (dc_node_at(t->graph, node)->kind != DC_NODE_MAP) return 0;
@@ -476,4 +476,28 @@ uint32_t dc_fuse_contract(dc_site_table *t, dc_nid node, const dc_use_count *use
                                           over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array) || over_temporaries(&c, try_slice)));
   }
   return forwarded;
+}
+
+/* ---- the pass ---- */
+
+void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
+  dc_arena arena = {0};
+  const dc_use_count *users = dc_fuse_count_users(graph, &arena);
+  dc_site_table t = {.graph = graph, .arena = &arena};
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope *scope = &graph->states.v[s].scope;
+    uint32_t kept = 0;
+    for (uint32_t k = 0; k < scope->n; k++) {
+      dc_nid node = scope->v[k];
+      counts->forwarded += contract_node(&t, node, users, options->forward_only);
+      if (!dc_fuse_is_empty(graph, node)) scope->v[kept++] = node;
+    }
+    scope->n = kept;
+  }
+  dc_arena_free(&arena);
+}
+
+dc_status dc_pass_contract(dc_graph *graph) {
+  dc_fuse_contract(graph, &(dc_fuse_options){0}, &(dc_fuse_counts){0});
+  return DC_OK;
 }

@@ -234,11 +234,16 @@ static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
   return changed;
 }
 
-void dc_fuse_inline(dc_graph *graph, dc_scope *scope) {
-  bool changed = true;
-  for (int round = 0; round < 64 && changed; round++) {
-    dc_arena arena = {0};
-    changed = inline_round(graph, &arena, scope);
-    dc_arena_free(&arena);
+enum { MAX_ROUNDS = 64 };
+
+dc_status dc_pass_inline(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    bool changed = true;
+    for (int round = 0; round < MAX_ROUNDS && changed; round++) {
+      dc_arena arena = {0};
+      changed = inline_round(graph, &arena, &graph->states.v[s].scope);
+      dc_arena_free(&arena);
+    }
   }
+  return DC_OK;
 }

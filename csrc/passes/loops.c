@@ -124,14 +124,19 @@ uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
   return n;
 }
 
-/* ---- the pass ---- */
+/* ---- the passes ---- */
+
+dc_status dc_pass_order(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
+  return DC_OK;
+}
 
 dc_status dc_pass_loops(dc_graph *graph) {
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope scope = graph->states.v[s].scope;
     (void)dc_loops_drop_trivial(graph, &scope);
-    for (uint32_t k = 0; k < scope.n; k++) (void)dc_loops_order(graph, scope.v[k]);
     graph->states.v[s].scope = scope;
   }
-  return DC_OK;
+  return dc_pass_order(graph);
 }

@@ -1,4 +1,4 @@
-/* Passes: graph in, graph out, one per file.  pipeline.c is the table of contents.
+/* Passes: graph in, graph out, one per file.  passes.def lists them, registry.c puts them in order.
  * Each can be run alone by name on a graph's text form, which is how it is tested. */
 #ifndef DCML_PASSES_PASSES_H
 #define DCML_PASSES_PASSES_H
@@ -18,10 +18,17 @@ typedef bool (*dc_keep_fn)(void *context, const dc_graph *graph, dc_nid node);
 DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context);
 /* The same for one node, into a scope of the caller's. */
 DC_MUST_USE dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out);
-/* Fuses maps of a scope: equal domains and common prefixes, producers into consumers,
- * reductions with prologue and epilogue, several outputs per map; contracts temporaries
- * that no longer leave an iteration to registers. */
-DC_MUST_USE dc_status dc_pass_fuse(dc_graph *graph);
+/* Computes copies, constants and the like where they are read. */
+DC_MUST_USE dc_status dc_pass_inline(dc_graph *graph);
+/* Merges maps of a scope: equal domains and common prefixes, producers into consumers, reductions with prologue and
+ * epilogue, several outputs per map. */
+DC_MUST_USE dc_status dc_pass_merge(dc_graph *graph);
+/* Temporaries that no longer leave an iteration move into their readers, or become registers. */
+DC_MUST_USE dc_status dc_pass_contract(dc_graph *graph);
+/* Cheaper forms of scalar expressions.  Runs after contraction, which makes them long. */
+DC_MUST_USE dc_status dc_pass_rewrite(dc_graph *graph);
+/* Puts the loop that walks memory contiguously last. */
+DC_MUST_USE dc_status dc_pass_order(dc_graph *graph);
 /* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Moves what a sequential loop computes only for later behind it.  Runs before fusion, as does gather. */
@@ -38,7 +45,29 @@ DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 
-/* Runs a pass by name ("infer", "simplify", "differentiate", "expand", "fission", "gather", "sink", "loops", "fuse", "columns", "batches", "unroll"); DC_ERR_VALUE lists the names. */
+/* ---- by name ---- */
+
+/* What a pass may ask besides the graph. */
+typedef struct {
+  dc_ops *ops;
+  dc_keep_fn native; /* would a library serve this node? NULL: never */
+  void *native_context;
+} dc_pass_context;
+
+typedef enum { DC_PASS_NEEDED, DC_PASS_IN_PLACE, DC_PASS_RESTRUCTURES, DC_PASS_ON_OPERATORS, DC_PASS_SEQUENCE } dc_pass_kind;
+typedef struct {
+  const char *name, *summary; /* what it does, without a full stop */
+  dc_status (*with_operators)(const dc_pass_context *, dc_graph *);
+  dc_status (*run)(dc_graph *);
+  dc_pass_kind kind;
+} dc_pass;
+
+enum { DC_PIPELINE_LENGTH = 15 };
+/* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
+const dc_pass *dc_pass_at(uint32_t k);
+const dc_pass *dc_pipeline_pass(uint32_t k);
+DC_MUST_USE dc_status dc_pass_apply(const dc_pass *pass, const dc_pass_context *context, dc_graph *graph);
+/* Runs a pass by name, without libraries, and verifies; DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
 
 /* Applies a public transformation by name ("TaskletFusion", ...) to the top-level nodes given, or to all

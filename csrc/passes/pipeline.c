@@ -1,8 +1,11 @@
-/* The table of contents of the compiler. */
+/* The table of contents of the compiler: what becomes of a graph of operators. */
 #include "passes/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "base/dump.h"
 
 /* Every output gets a buffer of its own: an input, a constant or a repeated output is copied. */
 static void own_outputs(dc_graph *graph) {
@@ -34,48 +37,86 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_backward made = {0};
-  DC_TRY(dc_autodiff(p->ops, graph, outputs, dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs), wrt, p->n_wrt, p->keep, p->native, p->native_context, &made));
+  uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
+  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->passes.native, p->passes.native_context, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
 }
 
-static dc_status simplify(const dc_pipeline *p, dc_graph *graph) { return dc_pass_simplify(p->ops, graph); }
-static dc_status expand(const dc_pipeline *p, dc_graph *graph) { return dc_pass_expand(p->ops, graph, p->native, p->native_context); }
+/* ---- scheduling, with one hook around each pass ---- */
 
-/* What becomes of a graph of operators; `restructures` marks what a plain pipeline leaves out. */
-static const struct {
-  const char *name;
-  dc_status (*with_operators)(const dc_pipeline *, dc_graph *);
-  dc_status (*run)(dc_graph *);
-  bool restructures;
-} stages[] = {{"simplify", simplify, NULL, false},        {"expand", expand, NULL, false},         {"fission", NULL, dc_pass_fission, true},
-              {"gather", NULL, dc_pass_gather, true},     {"sink", NULL, dc_pass_sink, true},      {"loops", NULL, dc_pass_loops, true},
-              {"fuse", NULL, dc_pass_fuse, true},         {"columns", NULL, dc_pass_columns, true}, {"batches", NULL, dc_pass_batches, true},
-              {"unroll", NULL, dc_pass_unroll, false},    {"simplify", simplify, NULL, false}};
-enum { N_STAGES = sizeof stages / sizeof *stages };
+typedef struct {
+  bool verify;
+  uint32_t stop_after;
+} settings;
 
-const char *dc_pipeline_pass(uint32_t k) { return k < N_STAGES ? stages[k].name : NULL; }
-
-static dc_status schedule(const dc_pipeline *p, dc_graph *graph) {
-  for (size_t k = 0; k < N_STAGES; k++) {
-    if (p->plain && stages[k].restructures) continue;
-    DC_TRY(stages[k].run ? stages[k].run(graph) : stages[k].with_operators(p, graph));
-  }
-  return dc_graph_verify(graph);
+static dc_status read_settings(settings *out) {
+  const char *verify = getenv("DCML_VERIFY"), *stop = getenv("DCML_STOP_AFTER");
+  *out = (settings){verify && *verify && strcmp(verify, "0") != 0, DC_PIPELINE_LENGTH};
+  if (!stop || !*stop) return DC_OK;
+  char *end;
+  long n = strtol(stop, &end, 10);
+  if (*end || n < 0 || n > DC_PIPELINE_LENGTH)
+    return dc_error(DC_ERR_VALUE, "DCML_STOP_AFTER is '%s', expected a number of passes from 0 to %d", stop, DC_PIPELINE_LENGTH);
+  return out->stop_after = (uint32_t)n, DC_OK;
 }
+
+/* Both directions of a model go under its own name, that of its forward graph. */
+typedef struct {
+  const char *model, *direction;
+} dump_name;
+
+static dc_status dump(const dc_graph *graph, dump_name name, uint32_t number, const char *stage) {
+  if (!dc_dump_wanted()) return DC_OK;
+  dc_text text = {0};
+  dc_graph_print(graph, &text);
+  dc_status status = dc_dump_text(name.model, name.direction, number, stage, "sdfg", text.s);
+  dc_text_free(&text);
+  return status;
+}
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool is_left_out(const dc_pipeline *p, const settings *s, const dc_pass *pass, uint32_t k) {
+  return pass->kind != DC_PASS_NEEDED && (k >= s->stop_after || (p->as_expanded && pass->kind == DC_PASS_RESTRUCTURES));
+}
+
+static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dump_name name, dc_pass_times *times) {
+  DC_TRY(dump(graph, name, 0, "operators"));
+  for (uint32_t k = 0; k < DC_PIPELINE_LENGTH; k++) {
+    const dc_pass *pass = dc_pipeline_pass(k);
+    times->seconds[k] = -1;
+    if (is_left_out(p, s, pass, k)) continue;
+    double start = seconds_now();
+    DC_TRY(dc_pass_apply(pass, &p->passes, graph));
+    times->seconds[k] = seconds_now() - start;
+    if (s->verify) DC_TRY(dc_error_at(dc_graph_verify(graph), "after pass '%s'", pass->name));
+    DC_TRY(dump(graph, name, k + 1, pass->name));
+  }
+  return s->verify ? DC_OK : dc_graph_verify(graph);
+}
+
+/* ---- all of it ---- */
 
 static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   dc_cid blocked;
-  DC_TRY(dc_pass_infer(p->ops, out->forward, &blocked));
+  settings s;
+  DC_TRY(read_settings(&s));
+  DC_TRY(dc_pass_infer(p->passes.ops, out->forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
-  DC_TRY(dc_pass_gradient(p->ops, out->forward));
+  DC_TRY(dc_pass_gradient(p->passes.ops, out->forward));
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
-  DC_TRY(schedule(p, out->forward));
-  return out->backward ? schedule(p, out->backward) : DC_OK;
+  const char *model = dc_name_text(&out->forward->names, out->forward->name);
+  DC_TRY(schedule(p, &s, out->forward, (dump_name){model, "forward"}, &out->times[0]));
+  return out->backward ? schedule(p, &s, out->backward, (dump_name){model, "backward"}, &out->times[1]) : DC_OK;
 }
 
 dc_status dc_pipeline_run(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {

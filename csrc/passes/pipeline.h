@@ -1,4 +1,8 @@
-/* The pipeline: from a graph of operators to scheduled forward and backward graphs. */
+/* The pipeline: from a graph of operators to scheduled forward and backward graphs.
+ *
+ * The environment may ask of each compilation: DCML_DUMP=folder writes the graph as text before the first pass and after
+ * each (base/dump.h); DCML_VERIFY=1 verifies it after each; DCML_STOP_AFTER=n leaves out the passes after the n-th, but
+ * for what running needs, so that every n gives a graph that runs. */
 #ifndef DCML_PASSES_PIPELINE_H
 #define DCML_PASSES_PIPELINE_H
 
@@ -8,28 +12,29 @@
 typedef dc_status (*dc_graph_hook)(void *context, dc_graph *forward, dc_graph *backward); /* backward may be NULL */
 
 typedef struct {
-  dc_ops *ops;
-  dc_keep_fn native; /* would a library serve this node? NULL: never */
-  void *native_context;
+  dc_pass_context passes;
   dc_keep keep;
   bool training; /* differentiate with respect to wrt */
   const dc_name *wrt; /* names of containers, in the graph's name table */
   uint32_t n_wrt;
   dc_graph_hook post_onnx, post_autodiff; /* NULL: none */
   void *hook_context;
-  bool plain; /* leave maps as operators expand to them: no fusion, no exchange of loops */
+  bool as_expanded; /* leave maps as operators expand to them: no fusion, no exchange of loops */
 } dc_pipeline;
+
+/* Seconds by place in the pipeline; negative: left out. */
+typedef struct {
+  double seconds[DC_PIPELINE_LENGTH];
+} dc_pass_times;
 
 typedef struct {
   dc_graph *forward;
   dc_graph *backward; /* NULL without training */
   dc_grad_pair *wrt;  /* n_wrt pairs in backward's arena */
+  dc_pass_times times[2]; /* of the forward and the backward graph */
 } dc_scheduled;
 
 /* Takes the graph: on success it is out->forward, on failure it is destroyed.  All '#' inputs
  * must be known (dc_pass_infer has left nothing blocked). */
 DC_MUST_USE dc_status dc_pipeline_run(const dc_pipeline *pipeline, dc_graph *graph, dc_scheduled *out);
-/* Name of the k-th pass that schedules a graph, forward or backward; NULL at the end. */
-const char *dc_pipeline_pass(uint32_t k);
-
 #endif

@@ -1,44 +1,74 @@
-/* Passes by name, for tests and for hooks. */
+/* Passes by name (passes.def) and the order in which the pipeline runs them. */
 #include <string.h>
 
 #include "autodiff/autodiff.h"
 #include "passes/passes.h"
 
-static dc_status run_infer(dc_ops *ops, dc_graph *graph) {
+/* ---- passes that ask what operators mean ---- */
+
+static dc_status infer(const dc_pass_context *context, dc_graph *graph) {
   dc_cid blocked;
-  DC_TRY(dc_pass_infer(ops, graph, &blocked));
+  DC_TRY(dc_pass_infer(context->ops, graph, &blocked));
   if (!blocked) return DC_OK;
   const char *name = dc_cont_name(graph, blocked);
   return dc_error_about(dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", name), name);
 }
 
-static dc_status run_expand(dc_ops *ops, dc_graph *graph) { return dc_pass_expand(ops, graph, NULL, NULL); }
+static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { return dc_pass_gradient(context->ops, graph); }
+static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
+static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
+static dc_status expand(const dc_pass_context *context, dc_graph *graph) {
+  return dc_pass_expand(context->ops, graph, context->native, context->native_context);
+}
 
 /* The first state's floating outputs with respect to its floating inputs, in the same graph. */
-static dc_status run_differentiate(dc_ops *ops, dc_graph *graph) {
+static dc_status differentiate(const dc_pass_context *context, dc_graph *graph) {
   dc_cid *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n), *inputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->inputs.n);
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
   uint32_t n_inputs = dc_autodiff_floats(graph, graph->inputs.v, graph->inputs.n, inputs);
-  return dc_autodiff_join(ops, graph, 0, outputs, n_outputs, inputs, n_inputs);
+  return dc_autodiff_join(context->ops, graph, 0, outputs, n_outputs, inputs, n_inputs);
 }
 
-static const struct {
-  const char *name;
-  dc_status (*run)(dc_ops *, dc_graph *);
-  dc_status (*transform)(dc_graph *); /* of a pass that asks no operator */
-} passes[] = {{"infer", run_infer, NULL}, {"gradient", dc_pass_gradient, NULL}, {"tidy", dc_pass_tidy, NULL},
-              {"simplify", dc_pass_simplify, NULL}, {"differentiate", run_differentiate, NULL}, {"expand", run_expand, NULL},
-              {"fission", NULL, dc_pass_fission}, {"gather", NULL, dc_pass_gather}, {"sink", NULL, dc_pass_sink}, {"loops", NULL, dc_pass_loops},
-              {"fuse", NULL, dc_pass_fuse}, {"columns", NULL, dc_pass_columns}, {"batches", NULL, dc_pass_batches},
-              {"unroll", NULL, dc_pass_unroll}};
+static dc_status fuse(const dc_pass_context *context, dc_graph *graph);
+
+/* ---- the list, and the pipeline ---- */
+
+#define PASS(name, with_operators, run, kind, summary) {#name, summary, with_operators, run, DC_PASS_##kind},
+static const dc_pass passes[] = {
+#include "passes/passes.def"
+};
+#undef PASS
+#define PASS(name, with_operators, run, kind, summary) P_##name,
+enum {
+#include "passes/passes.def"
+  N_PASSES
+};
+
+static const uint8_t order[] = {P_simplify, P_expand, P_fission, P_gather, P_sink, P_loops, P_inline, P_merge,
+                                P_contract, P_rewrite, P_order, P_columns, P_batches, P_unroll, P_simplify};
+_Static_assert(sizeof order == DC_PIPELINE_LENGTH, "passes.h states how many passes the pipeline has");
+
+const dc_pass *dc_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }
+const dc_pass *dc_pipeline_pass(uint32_t k) { return k < DC_PIPELINE_LENGTH ? &passes[order[k]] : NULL; }
+
+/* The pipeline's passes from inline to order. */
+static dc_status fuse(const dc_pass_context *context, dc_graph *graph) {
+  uint32_t k = 0;
+  while (order[k] != P_inline) k++;
+  for (; order[k - 1] != P_order; k++) DC_TRY(dc_pass_apply(&passes[order[k]], context, graph));
+  return DC_OK;
+}
+
+dc_status dc_pass_apply(const dc_pass *pass, const dc_pass_context *context, dc_graph *graph) {
+  return pass->run ? pass->run(graph) : pass->with_operators(context, graph);
+}
 
 dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name) {
   dc_text names = {0};
-  for (size_t k = 0; k < sizeof passes / sizeof *passes; k++) {
+  for (uint32_t k = 0; k < N_PASSES; k++) {
     if (strcmp(passes[k].name, name) == 0) {
       dc_text_free(&names);
-      dc_status status = passes[k].run ? passes[k].run(ops, graph) : passes[k].transform(graph);
-      DC_TRY(dc_error_at(status, "pass '%s'", name));
+      DC_TRY(dc_error_at(dc_pass_apply(&passes[k], &(dc_pass_context){.ops = ops}, graph), "pass '%s'", name));
       return dc_error_at(dc_graph_verify(graph), "after pass '%s'", name);
     }
     dc_text_printf(&names, "%s%s", k ? ", " : "", passes[k].name);

@@ -2,7 +2,7 @@
  *
  * A rule looks at one node whose arguments are rewritten already and returns an equal expression, or
  * the node itself.  Every rule makes the expression's nesting of functions less deep, so rewriting ends. */
-#include "passes/fuse.h"
+#include "passes/passes.h"
 
 static dc_ex constant(dc_pool *pool, dc_ex like, double value) { return dc_ex_const(pool, dc_ex_dtype(pool, like), value); }
 
@@ -36,10 +36,16 @@ static dc_ex apply_rules(void *context, dc_pool *pool, dc_ex e) {
   return e;
 }
 
-void dc_rewrite_node(dc_graph *graph, dc_nid id) {
+static void rewrite_node(dc_graph *graph, dc_nid id) {
   if (dc_node_at(graph, id)->kind == DC_NODE_MAP)
-    for (uint32_t k = 0; k < dc_node_at(graph, id)->map.body.n; k++) dc_rewrite_node(graph, dc_node_at(graph, id)->map.body.v[k]);
+    for (uint32_t k = 0; k < dc_node_at(graph, id)->map.body.n; k++) rewrite_node(graph, dc_node_at(graph, id)->map.body.v[k]);
   if (dc_node_at(graph, id)->kind != DC_NODE_TASKLET) return;
   dc_ex value = dc_ex_transform(&graph->pool, dc_node_at(graph, id)->tasklet.value, apply_rules, NULL);
   dc_node_at(graph, id)->tasklet.value = value;
+}
+
+dc_status dc_pass_rewrite(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) rewrite_node(graph, graph->states.v[s].scope.v[k]);
+  return DC_OK;
 }

@@ -47,6 +47,11 @@ static dc_status expand_elementwise(const request *r, dc_scope *meant) {
 
 /* ---- the transformations ---- */
 
+static void merge_and_contract(const request *r, const dc_fuse_options *options, dc_fuse_counts *counts) {
+  dc_fuse_merge(r->graph, options, counts);
+  dc_fuse_contract(r->graph, options, counts);
+}
+
 static dc_status tasklet_fusion(const request *r, uint32_t *count) {
   dc_scope meant = {0};
   dc_fuse_counts counts = {0};
@@ -55,19 +60,19 @@ static dc_status tasklet_fusion(const request *r, uint32_t *count) {
   if (blocked) return dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", dc_cont_name(r->graph, blocked));
   DC_TRY(expand_elementwise(r, &meant));
   dc_fuse_options options = {.producers_only = true, .whole_only = true, .forward_only = true, .nodes = meant.v, .n_nodes = meant.n};
-  dc_fuse_run(r->graph, &options, &counts);
+  merge_and_contract(r, &options, &counts);
   return *count = counts.forwarded, DC_OK;
 }
 
 static dc_status map_fusion(const request *r, uint32_t *count) {
   dc_fuse_counts counts = {0};
-  dc_fuse_run(r->graph, &(dc_fuse_options){.producers_only = true, .nodes = r->nodes, .n_nodes = r->n_nodes}, &counts);
+  merge_and_contract(r, &(dc_fuse_options){.producers_only = true, .nodes = r->nodes, .n_nodes = r->n_nodes}, &counts);
   return *count = counts.merged, DC_OK;
 }
 
 static dc_status subgraph_fusion(const request *r, uint32_t *count) {
   dc_fuse_counts counts = {0};
-  dc_fuse_run(r->graph, &(dc_fuse_options){.nodes = r->nodes, .n_nodes = r->n_nodes}, &counts);
+  merge_and_contract(r, &(dc_fuse_options){.nodes = r->nodes, .n_nodes = r->n_nodes}, &counts);
   return *count = counts.merged, DC_OK;
 }
 

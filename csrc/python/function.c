@@ -115,7 +115,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   dc_session *session = session_of(state);
   if (keep_index < 0 || backend_index < 0 || !session) return NULL;
-  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .plain = !optimize};
+  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize};
   const char **list = NULL;
   if (torch && use_torch(state)) return NULL;
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;

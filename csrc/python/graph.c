@@ -501,7 +501,10 @@ static PyMethodDef methods[] = {
      "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
-    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): infer, gradient, simplify, differentiate, expand, loops, fuse or unroll."},
+    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): runs a pass and verifies; there are"
+#define PASS(name, with_operators, run, kind, summary) " " #name
+#include "passes/passes.def"
+     "."},
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},

@@ -148,11 +148,37 @@ static PyObject *core_ops(PyObject *module, PyObject *unused) {
   return NULL;
 }
 
+static PyObject *pass_positions(const dc_pass *pass) {
+  PyObject *list = PyList_New(0);
+  const dc_pass *at;
+  for (uint32_t k = 0; list && (at = dc_pipeline_pass(k)); k++) {
+    PyObject *number = at == pass ? PyLong_FromUnsignedLong(k + 1) : NULL;
+    if (at == pass && (!number || PyList_Append(list, number))) Py_CLEAR(list);
+    Py_XDECREF(number);
+  }
+  PyObject *tuple = list ? PyList_AsTuple(list) : NULL;
+  Py_XDECREF(list);
+  return tuple;
+}
+
+static PyObject *core_passes(PyObject *module, PyObject *unused) {
+  PyObject *list = PyList_New(0);
+  const dc_pass *pass;
+  (void)module, (void)unused;
+  for (uint32_t k = 0; list && (pass = dc_pass_at(k)); k++) {
+    PyObject *item = Py_BuildValue("(ssN)", pass->name, pass->summary, pass_positions(pass));
+    if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
 static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
                                   {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
+                                  {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 

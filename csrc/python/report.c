@@ -1,4 +1,4 @@
-/* Reports of a compiled function as dictionaries: its steps and its memory plan. */
+/* Reports of a compiled function as dictionaries: its steps, its memory plan and the passes it went through. */
 #include "python/binding.h"
 
 static PyObject *dims_list(const dc_binding *binding, const dc_graph *graph, dc_cid c) {
@@ -47,19 +47,32 @@ static PyObject *values_list(const dc_program *program, const dc_binding *bindin
   return list;
 }
 
+/* (name, seconds) of the passes that scheduled the graph. */
+static PyObject *passes_list(const dc_pass_times *times) {
+  PyObject *list = PyList_New(0);
+  for (uint32_t k = 0; list && k < DC_PIPELINE_LENGTH; k++) {
+    if (times->seconds[k] < 0) continue;
+    PyObject *item = Py_BuildValue("(sd)", dc_pipeline_pass(k)->name, times->seconds[k]);
+    if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
 /* None if the program has not run. */
-static PyObject *program_report(const dc_program *program) {
+static PyObject *program_report(const dc_function *f, bool backward) {
+  const dc_program *program = dc_function_program(f, backward);
   const dc_binding *binding = program ? dc_program_recent(program) : NULL;
   if (!binding) Py_RETURN_NONE;
   unsigned long long arena = dc_binding_arena_bytes(binding), saved = dc_binding_saved_bytes(binding);
-  return Py_BuildValue("{s:N,s:N,s:K,s:K}", "steps", steps_list(program), "values", values_list(program, binding),
-                       "arena_bytes", arena, "saved_bytes", saved);
+  return Py_BuildValue("{s:N,s:N,s:K,s:K,s:N}", "steps", steps_list(program), "values", values_list(program, binding),
+                       "arena_bytes", arena, "saved_bytes", saved, "passes", passes_list(dc_function_pass_times(f, backward)));
 }
 
 PyObject *function_report(PyObject *self, PyObject *unused) {
   dc_function *f = function_core(self);
   (void)unused;
-  return Py_BuildValue("(NN)", program_report(dc_function_program(f, false)), program_report(dc_function_program(f, true)));
+  return Py_BuildValue("(NN)", program_report(f, false), program_report(f, true));
 }
 
 PyObject *function_time(PyObject *self, PyObject *on) {

@@ -22,6 +22,45 @@ static void round_trip(const char *text) {
   free(cloned);
 }
 
+/* Names stand for what is long and used twice, in values and guards, and meet no parameter, symbol or container. */
+static void common_parts_have_names(void) {
+  round_trip(
+      "graph parts opset 7 {\n"
+      "  symbol t_3 >= 0\n"
+      "  input X: f32[t_3]\n"
+      "  input t: f32[t_3]\n"
+      "  temp Y: f32[t_3]\n"
+      "  temp \"let\": f32[t_3]\n"
+      "  outputs Y\n"
+      "  state main {\n"
+      "    map t in 0:t_3 {\n"
+      "      let t_2 = exp(min(X[t], 2e+01f))\n"
+      "      let t_4 = t_2 * (t_2 + t[t])\n"
+      "      Y[t] = t_4 / (t_4 + 2.0f) if t_4 > X[t]\n"
+      "      let t_2 = X[t] - t[t]\n"
+      "      \"let\"[t] = t_2 <= 0.0f ? 0.0f : t_2 * exp(X[t]) + exp(X[t])\n"
+      "      let t_2 = f32(t % 4) + 1.0f\n"
+      "      Y[t] sum= t_2 * t_2\n"
+      "    }\n"
+      "  }\n"
+      "}\n");
+}
+
+/* As a tree this expression has 2^100 leaves. */
+static void texts_grow_with_distinct_parts(void) {
+  dc_graph *g = dc_graph_create("deep");
+  dc_cid x = dc_container_add(g, "X", DC_F32, 0, NULL, DC_ROLE_INPUT), y = dc_container_add(g, "Y", DC_F32, 0, NULL, DC_ROLE_TEMP);
+  dc_ex e = dc_ex_prim1(&g->pool, DC_EXP, dc_ex_read(&g->pool, DC_F32, x, NULL, 0));
+  for (int k = 0; k < 100; k++) e = dc_ex_prim2(&g->pool, DC_ADD, dc_ex_prim1(&g->pool, DC_TANH, e), e);
+  dc_scope_push(g, dc_graph_scope(g), dc_node_tasklet(g, y, DC_WCR_NONE, NULL, 0, 0, e));
+  dc_graph_mark_output(g, y);
+  char *text = text_of(g);
+  CHECK(strlen(text) < 5000);
+  round_trip(text);
+  free(text);
+  dc_graph_destroy(g);
+}
+
 static void graphs_print_and_parse_back(void) {
   round_trip("graph empty opset 0 {\n}\n");
   round_trip(
@@ -73,6 +112,10 @@ static void bad_texts_name_line_and_problem(void) {
   CHECK_ERROR(dc_graph_parse("graph g { input X: f32[2] state s { X[0] = 1.0f } }", &g), DC_ERR_MODEL, "writes an input");
   CHECK_ERROR(dc_graph_parse("graph g { const X: f32[3] = {1, 2} }", &g), DC_ERR_MODEL, "another size");
   CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] view X }", &g), DC_ERR_MODEL, "view of itself");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { let t = 1.0f let t = 2.0f X[0] = t } }", &g), DC_ERR_MODEL, "'t' is named twice");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { let t = 1.0f X[0] = t X[1] = t } }", &g), DC_ERR_MODEL, "parameter");
+  CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { let t = 1.0f map { X[0] = 1.0f } } }", &g), DC_ERR_MODEL, "a statement after `let`");
+  CHECK_ERROR(dc_graph_parse("graph g { state s { let t = 1.0f } }", &g), DC_ERR_MODEL, "name");
   CHECK_ERROR(dc_graph_parse("graph g { ", &g), DC_ERR_MODEL, "expected");
 }
 
@@ -248,6 +291,8 @@ int main(void) {
   the_verifier_counts_loops();
   arrays_have_a_limit_of_dimensions();
   graphs_print_and_parse_back();
+  common_parts_have_names();
+  texts_grow_with_distinct_parts();
   bad_texts_name_line_and_problem();
   registers_are_written_before_they_are_read();
   reductions_are_whole();

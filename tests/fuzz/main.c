@@ -318,6 +318,7 @@ static void read_folder(fuzzer *f, const char *folder) {
 }
 
 int main(int argc, char **argv) {
+  setenv("DCML_VERIFY", "1", 0);
   fuzzer f = {.random = 0x9e3779b97f4a7c15u};
   uint64_t mutants = 0;
   for (int k = 1; k < argc; k++) {

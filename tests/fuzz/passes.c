@@ -150,22 +150,21 @@ static const char *const sides[] = {"forward", "backward"};
 
 /* A pass that may hide another's fault is left out now and then. */
 static bool runs(const trial *t, uint32_t k) {
-  bool needed = strcmp(dc_pipeline_pass(k), "simplify") == 0 || strcmp(dc_pipeline_pass(k), "expand") == 0;
-  return needed || t->seed % 3 || (t->seed * 0x9e3779b97f4a7c15u >> 20 >> k) & 3;
+  return dc_pipeline_pass(k)->kind == DC_PASS_NEEDED || t->seed % 3 || (t->seed * 0x9e3779b97f4a7c15u >> 20 >> k) & 3;
 }
 
 /* The passes up to the k-th again, for what it failed on. */
 static dc_graph *before_pass(const trial *t, int side, uint32_t k) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   for (uint32_t j = 0; j < k; j++)
-    if (runs(t, j)) must(dc_pass_run(t->f->session.ops, g, dc_pipeline_pass(j)));
+    if (runs(t, j)) must(dc_pass_run(t->f->session.ops, g, dc_pipeline_pass(j)->name));
   return g;
 }
 
 /* The k-th pass; false where it fails, which is reported. */
 static bool step(const trial *t, int side, dc_graph *g, uint32_t k, uint64_t *hash) {
   dc_text why = {0};
-  const char *pass = dc_pipeline_pass(k);
+  const char *pass = dc_pipeline_pass(k)->name;
   snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, pass %s", sides[side], pass);
   dc_status status = dc_pass_run(t->f->session.ops, g, pass);
   if (status) dc_text_puts(&why, dc_status_text(status));
@@ -208,9 +207,9 @@ static void run_natives(const trial *t, int side) {
   fuzzer f = *t->f;
   snprintf(f.p->doing, sizeof f.p->doing, "%s graph, passes around natives", sides[side]);
   for (uint32_t k = 0; dc_pipeline_pass(k); k++) {
-    bool expands = strcmp(dc_pipeline_pass(k), "expand") == 0;
-    if (expands) must(dc_pass_expand(f.session.ops, g, is_served, &f));
-    else if (runs(t, k)) must(dc_pass_run(f.session.ops, g, dc_pipeline_pass(k)));
+    if (!runs(t, k)) continue;
+    must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){f.session.ops, is_served, &f}, g));
+    must(dc_graph_verify(g));
   }
   if (has_operators(g)) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_NATIVE), f.p->native++;
   dc_graph_destroy(g);
@@ -239,8 +238,8 @@ static dc_status make_graphs(trial *t, dc_graph *g) {
     if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
   }
   dc_scheduled made;
-  dc_pipeline pipeline = {.ops = t->f->session.ops, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15, .wrt = wrt, .n_wrt = n,
-                          .post_autodiff = keep_first, .hook_context = t, .plain = true};
+  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15, .wrt = wrt, .n_wrt = n,
+                          .post_autodiff = keep_first, .hook_context = t, .as_expanded = true};
   DC_TRY(dc_pipeline_run(&pipeline, g, &made));
   dc_graph_destroy(made.forward);
   dc_graph_destroy(made.backward);
@@ -331,6 +330,7 @@ static void try_text(fuzzer *f, const char *path, uint64_t seed) {
 int main(int argc, char **argv) {
   fuzzer f = {.compile_every = 0, .folder = "fuzz-found"};
   uint64_t graphs = 1000, seed = 1, jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+  setenv("DCML_VERIFY", "1", 0);
   omp_set_num_threads(1); /* a process that reduces has no threads of the one that found the failure */
   for (int k = 1; k + 1 < argc; k++) {
     if (argv[k][0] != '-') continue;

@@ -52,6 +52,13 @@ def memory(report):
     return lines
 
 
+def _passes(report):
+    """A line of what the passes took, the longest first."""
+    took = sorted(report["passes"], key=lambda item: -item[1])
+    each = ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in took)
+    return f"  passes {sum(seconds for _, seconds in took) * 1e3:.2f} ms: {each}"
+
+
 def programs(function):
     """[(title, graph, report)] of a core function, the forward first."""
     pairs = zip(("forward", "backward"), (function.forward_graph, function.backward_graph), function.report())
@@ -64,5 +71,5 @@ def explain(name, function):
     for title, graph, report in programs(function):
         rows = steps(graph, report)
         total = sum(row["Mflop"] for row in rows)
-        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *memory(report)]
+        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *memory(report), _passes(report)]
     return "\n".join(lines)

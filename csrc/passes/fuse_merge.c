@@ -1,15 +1,13 @@
-/* Fusion: nodes of a scope merge into one where they can share loops.
+/* Merging: nodes of a scope become one where they can share loops.
  *
  * The nodes of a scope form a DAG; two of them may merge unless a third lies on a path between.
  * A merged map runs over the shared parameters and holds both bodies, each under a map over its
  * remaining parameters; then its body is a scope to fuse in turn.  So softmax becomes a map over
  * rows that holds a reduction, a reduction that also writes, and a map. */
 #include "passes/fuse.h"
-#include "passes/loops.h"
 
 #include <stdlib.h>
 #include <string.h>
-
 
 enum { MAX_SCOPE = 1024 };
 
@@ -399,31 +397,16 @@ dc_use_count *dc_fuse_count_users(const dc_graph *graph, dc_arena *arena) {
   return u.users;
 }
 
-void dc_fuse_run(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
+void dc_fuse_merge(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
   dc_arena arena = {0};
   dc_use_count *users = dc_fuse_count_users(graph, &arena);
   dc_fuse_scope scope = {.graph = graph, .arena = &arena, .users = users, .options = options, .counts = counts};
   scope.lists = DC_NEW_ARRAY(&arena, dc_user_lists, graph->containers.n);
-  dc_site_table t = {.graph = graph, .arena = &arena};
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope fused = fuse_scope(&scope, graph->states.v[s].scope, users), kept = {0};
-    for (uint32_t k = 0; k < fused.n; k++) {
-      counts->forwarded += dc_fuse_contract(&t, fused.v[k], users, options->forward_only);
-      if (!dc_fuse_is_empty(graph, fused.v[k])) dc_scope_push(graph, &kept, fused.v[k]);
-    }
-    graph->states.v[s].scope = kept;
-  }
+  for (uint32_t s = 0; s < graph->states.n; s++) graph->states.v[s].scope = fuse_scope(&scope, graph->states.v[s].scope, users);
   dc_arena_free(&arena);
 }
 
-dc_status dc_pass_fuse(dc_graph *graph) {
-  dc_fuse_counts counts = {0};
-  for (uint32_t s = 0; s < graph->states.n; s++) dc_fuse_inline(graph, &graph->states.v[s].scope);
-  dc_fuse_run(graph, &(dc_fuse_options){0}, &counts);
-  for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
-      dc_rewrite_node(graph, graph->states.v[s].scope.v[k]);
-      (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
-    }
+dc_status dc_pass_merge(dc_graph *graph) {
+  dc_fuse_merge(graph, &(dc_fuse_options){0}, &(dc_fuse_counts){0});
   return DC_OK;
 }
