@@ -24,6 +24,7 @@ typedef struct {
   uint32_t n_params;
   dc_param params[DC_MAX_LOOPS]; /* in scope, innermost last */
   int depth;
+  bool is_flat; /* an access is an address and perhaps a check, as in kernels */
 } dc_parser;
 
 DC_MUST_USE dc_status dc_parser_next(dc_parser *p);
