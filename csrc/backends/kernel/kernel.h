@@ -18,13 +18,14 @@
  * A[address, true]; one whose index depends on data, and which must be checked, A[address, condition].
  *
  * Annotations of loops, each made by the pass that is named in brackets:
- *   product          with the loop inside: blocks of a matrix product                                  [products]
+ *   product(r, c)    with the loop inside: a matrix product, in blocks of r rows and c columns         [products]
  *   lanes(n)         iterations run in strips of n, inside the loops of the body                       [lanes]
  *   usual(n)         n iterations where the range is not cut short: a loop inside a tile               [tiles]
  *   keeps(k, ...)    accumulators that live from its entry to its exit                                 [accumulators]
  *   collides         iterations may write one element: neither threads nor vectors                     [collisions]
  *   vector           vectors may run its iterations; `ordered`: its float terms add up in their order  [vectors]
  *   sums(n, k)       accumulators of n lanes each, in k levels of blocks                               [sums]
+ *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
  *   clear, copy      one call that clears or copies memory                                             [copies]
  *   joined(end)      neighbouring blocks run as one, whose end stands for `end`                        [join]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
@@ -57,6 +58,7 @@ typedef struct {
   dc_write *first; /* a write to it */
   dc_loop *home;
   dc_dtype type;   /* what it is computed in */
+  uint32_t lanes;  /* that take terms from its home on, where one loop of so many feeds it; 0: it is alone there */
 } dc_accumulator;
 
 typedef struct {
@@ -78,6 +80,7 @@ typedef struct {
   dc_loop *m, *n;
   dc_product_sum sums[DC_MAX_SUMS];
   uint32_t n_sums;
+  int64_t rows, columns; /* of a block */
 } dc_product;
 
 /* The loops of a map, from this one on, that threads share. */
@@ -88,6 +91,11 @@ typedef struct {
   dc_loop *slice;
   dc_ex cost;    /* nanoseconds of an iteration of the last one, f64 */
 } dc_threads;
+
+enum {
+  DC_SERIAL_NS = 60000, /* work that one thread does as soon as several would */
+  DC_MAX_PARTS = 64,    /* threads that share a loop at most */
+};
 
 typedef enum { DC_RUN_NONE, DC_RUN_CLEAR, DC_RUN_COPY } dc_memory_run;
 
@@ -104,6 +112,7 @@ struct dc_loop {
   bool collides, is_vector, is_ordered;
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
+  uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
   dc_ex joined; /* 0: blocks stay apart */
   dc_product *product;
   dc_threads *threads;
@@ -143,6 +152,8 @@ DC_MUST_USE dc_status dc_kernel_parse(const char *text, dc_kernel *out);
 void dc_kernel_free(dc_kernel *kernel);
 void dc_kernel_print(const dc_kernel *kernel, dc_text *out); /* text.c */
 DC_MUST_USE dc_status dc_kernel_verify(dc_kernel *kernel);
+/* Does a target with these types, as bits by dc_dtype, compute it?  DC_ERR_UNSUPPORTED names the type that it lacks. */
+DC_MUST_USE dc_status dc_kernel_supported(const dc_kernel *kernel, uint64_t types);
 
 /* passes.c: the passes by name, in the order in which they run; each verifies what it leaves. */
 typedef struct {
@@ -172,6 +183,7 @@ enum {
   DC_SUM_BLOCK = 64, /* terms that follow one another in a sum */
   DC_FEW_LANES = 8,  /* one vector, for what is too short for more, or left over */
 };
+void dc_kernel_widen(dc_kernel *k); /* finds the lanes of accumulators from those of loops */
 bool dc_kernel_is_sum_through(const dc_kernel *k, const dc_loop *l, uint32_t accumulator); /* its order shows, in iterations of l */
 /* accumulators.c: does w add to accumulator a of the kernel? */
 static inline bool dc_write_adds_to(const dc_write *w, uint32_t a) { return w->accumulator == a + 1; }

@@ -163,13 +163,17 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "clear", "copy", "joined", "threads"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, CLEAR, COPY, JOINED, THREADS, WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
   switch (word) {
-    case PRODUCT: l->product = DC_NEW(r->k->arena, dc_product); break; /* found again when the tree is complete */
+    case PRODUCT: /* its sums are found again when the tree is complete */
+      DC_TRY(numbers(r, 2, 1 << 12, v));
+      l->product = DC_NEW(r->k->arena, dc_product);
+      l->product->rows = v[0], l->product->columns = v[1];
+      break;
     case LANES: DC_TRY(numbers(r, 1, 1 << 16, v)); l->lanes = (uint32_t)v[0]; break;
     case USUAL: DC_TRY(numbers(r, 1, INT32_MAX, v)); l->usual = v[0]; break;
     case KEEPS: return read_keeps(r, l);
@@ -177,6 +181,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case VECTOR: l->is_vector = true; break;
     case ORDERED: l->is_ordered = true; break;
     case SUMS: DC_TRY(numbers(r, 2, 1 << 16, v)); l->sum_lanes = (uint32_t)v[0], l->sum_levels = (uint32_t)v[1]; break;
+    case SPREAD: DC_TRY(numbers(r, 1, 1 << 16, v)); l->spread = (uint32_t)v[0]; break;
     case CLEAR: l->memory_run = DC_RUN_CLEAR; break;
     case COPY: l->memory_run = DC_RUN_COPY; break;
     case JOINED:
@@ -230,7 +235,8 @@ static dc_status read_item(reader *r, dc_loop *l) {
 
 static dc_status read_body(reader *r, dc_loop *l) {
   bool done;
-  for (DC_TRY(accept(r, "}", &done)); !done;) {
+  DC_TRY(accept(r, "}", &done));
+  while (!done) {
     DC_TRY(read_item(r, l));
     DC_TRY(accept(r, "}", &done));
   }
@@ -248,11 +254,14 @@ static void find_slice(dc_kernel *k, dc_loop *l) {
 }
 
 static void find_product(dc_kernel *k, dc_loop *l) {
-  if (!l->product) return;
+  const dc_product *told = l->product;
+  if (!told) return;
   l->product = NULL; /* else its own loops would look like part of one */
   dc_loop *n = l->body.n == 1 ? l->body.v[0].loop : NULL;
-  l->product = n ? dc_kernel_product_at(k, n) : NULL;
-  for (uint32_t j = 0; l->product && j < l->product->n_sums; j++) l->product->sums[j].sum->in_product = true;
+  dc_product *x = n ? dc_kernel_product_at(k, n) : NULL;
+  for (uint32_t j = 0; x && j < x->n_sums; j++) x->sums[j].sum->in_product = true;
+  if (x) x->rows = told->rows, x->columns = told->columns;
+  l->product = x ? x : (dc_product *)told; /* the verifier refuses one without sums */
 }
 
 static dc_status read_kernel(reader *r) {
@@ -269,7 +278,8 @@ static dc_status read_kernel(reader *r) {
     if (reg) DC_TRY(read_container(r, true));
   } while (symbol || buffer || reg);
   dc_kernel_open(r->k);
-  for (DC_TRY(accept(r, "}", &done)); !done;) {
+  DC_TRY(accept(r, "}", &done));
+  while (!done) {
     DC_TRY(read_item(r, r->k->root));
     DC_TRY(accept(r, "}", &done));
   }
@@ -277,7 +287,9 @@ static dc_status read_kernel(reader *r) {
   dc_kernel_settle(r->k);
   dc_kernel_each_loop(r->k, r->k->root, find_product);
   dc_kernel_each_loop(r->k, r->k->root, find_slice);
-  return dc_kernel_verify(r->k);
+  DC_TRY(dc_kernel_verify(r->k));
+  dc_kernel_widen(r->k);
+  return DC_OK;
 }
 
 dc_status dc_kernel_parse(const char *text, dc_kernel *out) {

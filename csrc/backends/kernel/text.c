@@ -51,7 +51,7 @@ static void put_write(writer *w, const dc_write *item) {
 
 static void put_annotations(writer *w, const dc_loop *l) {
   const char *separator = " keeps(";
-  if (l->product) dc_text_puts(w->out, " product");
+  if (l->product) dc_text_printf(w->out, " product(%" PRId64 ", %" PRId64 ")", l->product->rows, l->product->columns);
   if (l->lanes) dc_text_printf(w->out, " lanes(%u)", l->lanes);
   if (l->usual) dc_text_printf(w->out, " usual(%" PRId64 ")", l->usual);
   for (uint32_t a = 0; a < w->k->accumulators.n; a++) {
@@ -63,6 +63,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (l->collides) dc_text_puts(w->out, " collides");
   if (l->is_vector) dc_text_puts(w->out, l->is_ordered ? " vector ordered" : " vector");
   if (l->sum_lanes || l->sum_levels) dc_text_printf(w->out, " sums(%u, %u)", l->sum_lanes, l->sum_levels);
+  if (l->spread) dc_text_printf(w->out, " spread(%u)", l->spread);
   if (l->memory_run) dc_text_puts(w->out, l->memory_run == DC_RUN_CLEAR ? " clear" : " copy");
   if (l->joined) {
     dc_text_puts(w->out, " joined(");

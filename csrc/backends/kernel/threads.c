@@ -1,10 +1,11 @@
 /* Threads: which loops of a map are shared by threads, in blocks of how many iterations, and what an iteration costs,
  * by which a run decides whether threads pay. */
 #include "backends/kernel/kernel.h"
+#include "ir/work.h"
 
 enum { MAX_CHAIN = 16, PRODUCT_ROWS = 128, SLICE = 64, BLOCK = 256, TINY = 2000, UNKNOWN_TRIPS = 16 };
-/* Nanoseconds: a multiplication in a product, an iteration that no vector shares, reads and stores. */
-static const double PRODUCT_NS = 0.01, ITERATION_NS = 1, READ_NS = 0.15, STORE_NS = 0.2, ACCUMULATE_NS = 0.05, COLLISION_NS = 1;
+/* Nanoseconds: a multiplication in a product, an iteration that no vector shares, what a write adds to its value. */
+static const double PRODUCT_NS = 0.01, ITERATION_NS = 1, STORE_NS = 0.2, ACCUMULATE_NS = 0.05, COLLISION_NS = 1;
 
 /* ---- which loops ---- */
 
@@ -90,12 +91,11 @@ static bool is_tiny(dc_kernel *k, const chain *c) {
 static double value_cost(dc_kernel *k, dc_ex x) {
   const dc_exnode node = *dc_ex_node(k->pool, x);
   if (node.nargs == 0 || !dc_kernel_first(k, x)) return 0;
+  double cost = dc_ex_cost(k->pool, x);
   if (node.op == DC_EX_READ) {
     dc_ex check = dc_read_check(k, x);
-    return READ_NS + (check ? value_cost(k, check) : 0);
+    return cost + (check ? value_cost(k, check) : 0);
   }
-  double cost = node.op < DC_PRIM_COUNT ? dc_prims[node.op].cost : 0.03;
-  if (node.dtype == DC_F64) cost *= node.op >= DC_EXP && node.op <= DC_SOFTPLUS ? 20 : 2;
   for (uint32_t j = 0; j < node.nargs; j++) cost += value_cost(k, dc_ex_arg(k->pool, x, j));
   return cost;
 }

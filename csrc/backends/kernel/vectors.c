@@ -44,6 +44,13 @@ bool dc_kernel_is_sum_through(const dc_kernel *k, const dc_loop *l, uint32_t a) 
   return sums && dc_loop_is_inside(l, acc->home) && dc_loop_accumulates(l, a, true);
 }
 
+/* Does accumulator a take all its terms from l, which is inside its home? */
+static bool is_fed_by(const dc_kernel *k, uint32_t a, const dc_loop *l) {
+  bool alone = l != k->accumulators.v[a].home;
+  for (uint32_t j = 0; j < k->writes.n && alone; j++) alone = !dc_write_adds_to(k->writes.v[j], a) || k->writes.v[j]->parent == l;
+  return alone;
+}
+
 /* Lanes that a reduction runs in; 0: none, or any order does. */
 static uint32_t lanes_of(dc_kernel *k, const dc_loop *l) {
   int64_t extent = dc_loop_extent(k, l);
@@ -53,6 +60,28 @@ static uint32_t lanes_of(dc_kernel *k, const dc_loop *l) {
     if (dc_loop_accumulates(l, a, false)) bytes += (uint32_t)dc_dtype_bytes(k->accumulators.v[a].type);
   while (lanes > DC_FEW_LANES && (lanes * bytes > LANE_BYTES || (extent >= 0 && extent < 2 * (int64_t)lanes))) lanes /= 2;
   return lanes;
+}
+
+/* Short loops of known length inside a reduction: an accumulator for each of their iterations, so that none waits for the
+ * one before it, and nothing is folded before the reduction ends.  Returns their number, 0 where that does not fit. */
+static uint32_t spread_of(dc_kernel *k, const dc_loop *l) {
+  uint32_t bytes = 0, lanes = 1;
+  const dc_loop *home = NULL; /* the innermost */
+  if (!l->is_ordered) return 0;
+  for (uint32_t a = 0; a < k->accumulators.n; a++) {
+    const dc_accumulator *acc = &k->accumulators.v[a];
+    if (!dc_loop_accumulates(l, a, false)) continue;
+    if (!is_fed_by(k, a, l)) return 0;
+    bytes += (uint32_t)dc_dtype_bytes(acc->type);
+    if (!home || dc_loop_is_inside(acc->home, home)) home = acc->home;
+  }
+  for (const dc_loop *at = l; at != home; at = at->parent) {
+    int64_t extent = dc_loop_extent(k, at);
+    bool fits = extent > 0 && extent * lanes <= MAX_LANES && extent * lanes * bytes <= LANE_BYTES;
+    if (!fits || at->step != 1 || !dc_kernel_is_number(k, at->begin, 0)) break;
+    lanes *= (uint32_t)extent;
+  }
+  return lanes > 1 ? lanes : 0;
 }
 
 /* Levels of blocks for the sums that l, which is inside their loops, goes through in steps of so many lanes. */
@@ -68,11 +97,24 @@ static uint32_t levels_of(dc_kernel *k, const dc_loop *l, uint32_t lanes) {
 
 static void find_sums(dc_kernel *k, dc_loop *l) {
   if (l->product || l->lanes || l->joined) return;
-  l->sum_lanes = lanes_of(k, l);
+  l->spread = spread_of(k, l);
+  l->sum_lanes = l->spread ? 0 : lanes_of(k, l);
   l->sum_levels = levels_of(k, l, l->sum_lanes);
 }
 
-void dc_kernel_sums(dc_kernel *k) { dc_kernel_each_loop(k, k->root, find_sums); }
+/* Lanes are folded once, at the end of the reduction, and not once for each run of the loop that feeds them. */
+void dc_kernel_widen(dc_kernel *k) {
+  for (uint32_t a = 0; a < k->accumulators.n; a++) {
+    dc_accumulator *acc = &k->accumulators.v[a];
+    const dc_loop *l = acc->first->parent;
+    acc->lanes = !is_fed_by(k, a, l) ? 0 : l->spread ? l->spread : l->sum_lanes;
+  }
+}
+
+void dc_kernel_sums(dc_kernel *k) {
+  dc_kernel_each_loop(k, k->root, find_sums);
+  dc_kernel_widen(k);
+}
 
 /* ---- runs of memory ---- */
 

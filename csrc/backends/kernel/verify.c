@@ -80,14 +80,28 @@ static void check_threads(checker *c, const dc_loop *l) {
   }
 }
 
+/* The iterations of l and of loops around it, from 0 on, are as many as it says, and its accumulators live outside. */
+static bool spread_fits(dc_kernel *k, const dc_loop *l) {
+  int64_t lanes = 1;
+  if (!l->is_ordered) return false;
+  for (const dc_loop *at = l; at->parent && lanes < l->spread; at = at->parent) {
+    if (at->step != 1 || !dc_kernel_is_number(k, at->begin, 0) || dc_loop_extent(k, at) < 1) return false;
+    for (uint32_t a = 0; a < k->accumulators.n; a++)
+      if (k->accumulators.v[a].home == at && dc_loop_accumulates(l, a, false)) return false;
+    lanes *= dc_loop_extent(k, at);
+  }
+  return lanes == l->spread;
+}
+
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
-  require(c, !l->product || (l->product->m == l && !l->lanes && l->step == 1), "a product is two parallel loops around its sums");
+  require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
   require(c, !l->lanes || (l->schedule == DC_MAP_PARALLEL && l->step == 1 && !dc_loop_strip(l->parent)), "strips are of parallel loops, and not nested");
   require(c, !l->is_vector || (innermost && !l->collides && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL), "vectors run innermost loops that do not collide");
   require(c, !l->is_ordered || l->is_vector, "only vectors could change an order");
   bool power = l->sum_lanes == 0 || (l->sum_lanes >= DC_FEW_LANES && (l->sum_lanes & (l->sum_lanes - 1)) == 0);
   require(c, power && l->sum_levels <= 4 && (!l->sum_lanes || l->is_vector), "a sum has 0, 8, 16, ... lanes in vectors, and 4 levels of blocks at most");
+  require(c, !l->spread || (spread_fits(c->k, l) && !l->sum_lanes), "accumulators are spread over iterations of known number inside their homes");
   const dc_write *w = dc_loop_single_write(l);
   require(c, !l->memory_run || (w && !w->guard && !w->wcr && l->step == 1 && !dc_loop_strip(l)), "a run of memory is one plain write");
   check_ex(c, l->joined, DC_I64, "the end of joined blocks is an i64");
@@ -125,4 +139,15 @@ dc_status dc_kernel_verify(dc_kernel *k) {
   const char *at = c.loop && c.loop != k->root ? dc_name_text(&k->graph->names, k->pool->params.v[c.loop->param].name) : "the kernel";
   if (c.write) return dc_error(DC_ERR_MODEL, "in loop '%s', write %u: the rule is that %s", at, c.write->ordinal, c.broken);
   return dc_error(DC_ERR_MODEL, "at loop '%s': the rule is that %s", at, c.broken);
+}
+
+/* ---- types ---- */
+
+dc_status dc_kernel_supported(const dc_kernel *k, uint64_t types) {
+  uint64_t used = 0;
+  for (dc_cid c = 1; c < k->graph->containers.n; c++) used |= (uint64_t)1 << dc_cont(k->graph, c)->dtype;
+  for (dc_ex x = 1; x < k->pool->nodes.n; x++) used |= (uint64_t)1 << dc_ex_dtype(k->pool, x);
+  for (int t = 0; t < DC_DTYPE_COUNT; t++)
+    if ((used & ~types) >> t & 1) return dc_error(DC_ERR_UNSUPPORTED, "the target does not compute with %s", dc_dtype_name((dc_dtype)t));
+  return DC_OK;
 }
