@@ -153,6 +153,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
                                   {"tell_of_code", core_tell_of_code, METH_O, "tell_of_code(f): f(code, globals) before each code first runs in this thread."},
+                                  {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
+                                  {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
+                                  {"kernel_code", core_kernel_code, METH_O, "kernel_code(text) -> the C that the kernel becomes as it is."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 

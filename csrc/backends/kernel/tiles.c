@@ -30,7 +30,8 @@ static bool is_longer(dc_kernel *k, const dc_loop *l, int64_t n) {
 
 /* A loop over tiles of l; l itself then runs inside one. */
 static dc_loop *tile_loop(dc_kernel *k, dc_loop *l, int64_t size) {
-  dc_loop *outer = dc_loop_new(k, "tile", l->begin, l->end, size);
+  const char *name = dc_name_text(&k->graph->names, k->pool->params.v[l->param].name);
+  dc_loop *outer = dc_loop_new(k, dc_arena_printf(k->arena, "%s_tile", name), l->begin, l->end, size);
   dc_ex extent = dc_ex_int(k->pool, size);
   outer->schedule = l->schedule, outer->is_entry = l->is_entry;
   l->begin = dc_ex_par(k->pool, outer->param);

@@ -88,11 +88,3 @@ void dc_print_blocks_end(dc_printer *p, uint32_t mark) {
   dc_print_scope_end(p, mark);
   dc_print_close(p);
 }
-
-const char *dc_print_block_element(dc_printer *p, dc_cid c) {
-  const dc_product *x = p->block;
-  for (uint32_t k = 0; x && k < x->n_sums; k++)
-    if (x->sums[k].buffered && x->sums[k].sum->out == c)
-      return dc_arena_printf(p->arena, "r%u[(j%u - m0) * %lld + j%u - n0]", c, x->m->param, (long long)x->columns, x->n->param);
-  return NULL;
-}

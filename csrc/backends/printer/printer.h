@@ -63,6 +63,7 @@ const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text); /* a
 uint32_t dc_print_held(const dc_printer *p, dc_ex x); /* its local, as in `locals` */
 void dc_print_hold_as(dc_printer *p, dc_ex x, uint32_t local);
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address); /* the lvalue */
+const char *dc_print_block_element(dc_printer *p, dc_cid c); /* of a register in a product's block; NULL: it is not there */
 const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom);
 const char *dc_print_constant(dc_printer *p, dc_dtype type, double value);
 const char *dc_print_combine(dc_printer *p, dc_wcr wcr, dc_dtype type, const char *a, const char *b);
@@ -116,6 +117,5 @@ void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and cal
 /* blocks.c: a product's rows begin .. end: what it does with the sums of a block goes between the two. */
 uint32_t dc_print_blocks_begin(dc_printer *p, const dc_product *x, const char *begin, const char *end);
 void dc_print_blocks_end(dc_printer *p, uint32_t mark);
-const char *dc_print_block_element(dc_printer *p, dc_cid c); /* the lvalue of a register in the block; NULL: it is not there */
 
 #endif

@@ -205,6 +205,14 @@ static bool may_be_empty(dc_printer *p, dc_cid c) {
   return false;
 }
 
+const char *dc_print_block_element(dc_printer *p, dc_cid c) {
+  const dc_product *x = p->block;
+  for (uint32_t k = 0; x && k < x->n_sums; k++)
+    if (x->sums[k].buffered && x->sums[k].sum->out == c)
+      return dc_arena_printf(p->arena, "r%u[(j%u - m0) * %lld + j%u - n0]", c, x->m->param, (long long)x->columns, x->n->param);
+  return NULL;
+}
+
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
   const char *at = dc_print_value(p, address);
   if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
