@@ -36,6 +36,49 @@ def test_only_the_binding_sees_python():
             assert path.relative_to(ROOT).parts[0] == "python"
 
 
+def calls_between(files):
+    """By file: the other files whose functions it calls; static functions belong to one file and cannot be called from others."""
+    texts = {path: re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in files}
+    home = {name: path for path, text in texts.items() for name in re.findall(r"^(?!static)[a-zA-Z_][\w \*]*?\b(dc_\w+)\([^;]*?\) \{", text, re.M)}
+    used = {path: {home[name] for name in re.findall(r"\b(dc_\w+)\b", text) if name in home} - {path} for path, text in texts.items()}
+    return used
+
+
+def circles(calls):
+    """Files that reach themselves through others."""
+    def reached(start):
+        seen, left = set(), [start]
+        while left:
+            for path in calls[left.pop()] - seen:
+                seen.add(path)
+                left.append(path)
+        return seen
+    return sorted(path.name for path in calls if path in reached(path))
+
+
+def test_no_two_files_of_backends_call_each_other_in_a_loop():
+    files = [path for path in FILES if path.suffix == ".c" and path.relative_to(ROOT).parts[0] == "backends"]
+    calls = calls_between(files)
+    assert sum(map(len, calls.values())) > len(files), "the calls were not found"
+    assert circles(calls) == []
+
+
+def test_a_circle_is_found():
+    assert circles({(a := pathlib.Path("a.c")): {(b := pathlib.Path("b.c"))}, b: {a}, pathlib.Path("c.c"): {a}}) == ["a.c", "b.c"]
+
+
+# A kernel knows nothing of how it is printed, the printer nothing of a language, neither of who runs it.
+KERNEL_PARTS = ["kernel", "printer", "cpu"]
+
+
+@pytest.mark.parametrize("part", KERNEL_PARTS)
+def test_kernels_are_printed_without_knowing_the_target(part):
+    later = KERNEL_PARTS[KERNEL_PARTS.index(part) + 1:]
+    for path in (ROOT / "backends" / part).iterdir():
+        for included in re.findall(r'^#include "backends/(\w+)/', path.read_text(), re.M):
+            assert included not in later, f"{path.name} includes {included}/"
+
+
 def test_rows_of_the_operator_table_can_be_read_without_scrolling():
     for number, line in enumerate((ROOT / "ops" / "ops.def").read_text().splitlines(), 1):
         assert len(line) <= 140, f"line {number} has {len(line)} columns"

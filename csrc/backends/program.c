@@ -21,7 +21,7 @@ static const double HOLLOW_SHARE = 1024; /* ... for each that finds something, w
 
 typedef struct {
   dc_nid node;
-  bool native, interp_only;
+  bool native;
   dc_kernel_fn kernel; /* NULL until compiled */
   uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
   uint64_t nanoseconds, runs;       /* while timing is on */
@@ -166,13 +166,7 @@ static dc_status compile_steps(dc_program *p) {
   uint32_t *which = DC_NEW_ARRAY(&p->arena, uint32_t, p->n_steps), n = 0;
   for (uint32_t k = 0; k < p->n_steps; k++) {
     if (p->steps[k].native) continue;
-    dc_text text = {0};
-    dc_status status = dc_cpu_emit(p->graph, p->steps[k].node, "probe", &text);
-    dc_text_free(&text);
-    if (status && dc_status_code(status) != DC_ERR_UNSUPPORTED) return status;
-    p->steps[k].interp_only = status != NULL;
-    dc_status_free(status);
-    if (!p->steps[k].interp_only) nodes[n] = p->steps[k].node, which[n++] = k;
+    nodes[n] = p->steps[k].node, which[n++] = k;
   }
   dc_kernel_fn *kernels = DC_NEW_ARRAY(&p->arena, dc_kernel_fn, n);
   DC_TRY(dc_jit_compile(p->target.jit, p->graph, nodes, n, kernels));

@@ -245,6 +245,7 @@ void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex valu
 /* Text form: prints losslessly, parses back (equal text after a round trip). */
 void dc_graph_print(const dc_graph *graph, dc_text *out);
 void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out);
+void dc_name_print(const char *name, dc_text *out); /* in quotes where it is no identifier */
 DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
 
 /* The rules of a well-formed graph, a table in verify.c; an error names the broken rule.  Among them:
@@ -254,6 +255,7 @@ DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
 DC_MUST_USE dc_status dc_graph_verify(const dc_graph *graph);
 
 double dc_wcr_identity(dc_wcr wcr, dc_dtype type); /* as a value of the compute type */
+dc_op dc_wcr_prim(dc_wcr wcr); /* the primitive that combines two values; not for DC_WCR_NONE */
 const char *dc_wcr_name(dc_wcr wcr);
 
 #endif

@@ -30,6 +30,7 @@ typedef struct {
   dc_param params[DC_MAX_LOOPS]; /* in scope, innermost last */
   DC_VEC(dc_parser_let) lets;    /* of the statement at hand */
   int depth;
+  bool is_flat; /* an access is an address and perhaps a check, as in kernels */
 } dc_parser;
 
 DC_MUST_USE dc_status dc_parser_next(dc_parser *p);

@@ -59,9 +59,11 @@ static dc_status parse_read(dc_parser *p, const char *name, dc_ex *out) {
   DC_TRY(dc_parser_list(p, "]", &index));
   dc_cid c = dc_container_find(p->graph, name);
   if (!c) return dc_error_at(dc_parser_fail(p, "a declared container"), "'%s'", name);
-  if (dc_cont(p->graph, c)->rank != index.n) return dc_error_at(dc_parser_fail(p, "one index for each dimension"), "'%s'", name);
+  bool fits = p->is_flat ? index.n == 1 || index.n == 2 : dc_cont(p->graph, c)->rank == index.n;
+  const char *wanted = p->is_flat ? "an address and perhaps a check" : "one index for each dimension";
+  if (!fits) return dc_error_at(dc_parser_fail(p, wanted), "'%s'", name);
   for (uint32_t k = 0; k < index.n; k++)
-    if (dc_ex_dtype(&p->graph->pool, index.v[k]) != DC_I64) return dc_parser_fail(p, "i64 indices");
+    if (dc_ex_dtype(&p->graph->pool, index.v[k]) != (p->is_flat && k ? DC_BOOL : DC_I64)) return dc_parser_fail(p, p->is_flat && k ? "a bool check" : "i64 indices");
   *out = dc_ex_read(&p->graph->pool, (dc_dtype)dc_cont(p->graph, c)->dtype, c, index.v, index.n);
   return DC_OK;
 }

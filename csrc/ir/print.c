@@ -47,7 +47,7 @@ static bool is_identifier(const char *s) {
   return true;
 }
 
-static void put_name(dc_text *out, const char *s) {
+void dc_name_print(const char *s, dc_text *out) {
   if (is_identifier(s)) {
     dc_text_puts(out, s);
     return;
@@ -62,7 +62,7 @@ static void put_name(dc_text *out, const char *s) {
 }
 
 static void put_container(printer *p, dc_cid c) {
-  if (c) put_name(p->out, dc_cont_name(p->graph, c));
+  if (c) dc_name_print(dc_cont_name(p->graph, c), p->out);
   else dc_text_puts(p->out, "_");
 }
 
@@ -364,7 +364,7 @@ static void put_string(dc_text *out, const char *s, size_t n) {
 }
 
 static void put_attr(printer *p, const dc_attr *a) {
-  put_name(p->out, dc_name_text(&p->graph->names, a->name));
+  dc_name_print(dc_name_text(&p->graph->names, a->name), p->out);
   dc_text_puts(p->out, " = ");
   switch ((dc_attr_kind)a->kind) {
     case DC_ATTR_INT: dc_text_printf(p->out, "%" PRId64, a->i); return;
@@ -396,10 +396,10 @@ static void put_library(printer *p, const dc_node *node) {
   dc_text_puts(p->out, " = ");
   if (lib->wrt) dc_text_printf(p->out, "grad(%u, %u, %u) ", lib->wrt - 1, lib->n_fwd_in, lib->n_fwd_out);
   if (lib->domain) {
-    put_name(p->out, dc_name_text(&p->graph->names, lib->domain));
+    dc_name_print(dc_name_text(&p->graph->names, lib->domain), p->out);
     dc_text_puts(p->out, "::");
   }
-  put_name(p->out, dc_name_text(&p->graph->names, lib->op));
+  dc_name_print(dc_name_text(&p->graph->names, lib->op), p->out);
   dc_text_printf(p->out, "@%d(", lib->since);
   for (uint32_t k = 0; k < lib->n_in; k++) {
     if (k) dc_text_puts(p->out, ", ");
@@ -470,12 +470,12 @@ static void put_tasklet(printer *p, const dc_tasklet *t) {
 static void put_origin(printer *p, const dc_node *node) {
   if (node->tag_op) {
     dc_text_puts(p->out, " #");
-    put_name(p->out, dc_name_text(&p->graph->names, node->tag_op));
+    dc_name_print(dc_name_text(&p->graph->names, node->tag_op), p->out);
     if (node->tag_wrt) dc_text_printf(p->out, "'%u", node->tag_wrt - 1);
   }
   if (node->name) {
     dc_text_puts(p->out, " @");
-    put_name(p->out, dc_name_text(&p->graph->names, node->name));
+    dc_name_print(dc_name_text(&p->graph->names, node->name), p->out);
   }
 }
 
@@ -527,7 +527,7 @@ static void put_graph(printer *p) {
   p->let_at = DC_NEW_ARRAY(p->arena, uint32_t, g->pool.nodes.n);
   dc_text_indent(p->out, p->level++);
   dc_text_puts(p->out, "graph ");
-  put_name(p->out, dc_name_text(&g->names, g->name));
+  dc_name_print(dc_name_text(&g->names, g->name), p->out);
   dc_text_printf(p->out, " opset %d {\n", g->opset);
   for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
     dc_text_indent(p->out, p->level);
@@ -537,7 +537,7 @@ static void put_graph(printer *p) {
   for (uint32_t k = 0; k < g->captures.n; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "captures ");
-    put_name(p->out, dc_cont_name(p->outer, g->captures.v[k]));
+    dc_name_print(dc_cont_name(p->outer, g->captures.v[k]), p->out);
   }
   if (g->captures.n) dc_text_puts(p->out, "\n");
   for (uint32_t k = 0; k < g->outputs.n; k++) {
@@ -554,7 +554,7 @@ static void put_graph(printer *p) {
   for (uint32_t s = 0; s < g->states.n; s++) {
     dc_text_indent(p->out, p->level++);
     dc_text_puts(p->out, "state ");
-    put_name(p->out, dc_name_text(&g->names, g->states.v[s].name));
+    dc_name_print(dc_name_text(&g->names, g->states.v[s].name), p->out);
     dc_text_puts(p->out, " {\n");
     put_scope(p, &g->states.v[s].scope);
     dc_text_indent(p->out, --p->level);

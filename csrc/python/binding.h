@@ -86,6 +86,12 @@ uint64_t dict_version(PyObject *holder); /* differs after any change of the dict
 PyObject *core_first_change(PyObject *module, PyObject *observations);
 PyObject *core_tell_of_code(PyObject *module, PyObject *args);
 
+/* kernels.c */
+PyObject *graph_kernel(GraphObject *self, PyObject *id);
+PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
+PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
+PyObject *core_kernel_code(PyObject *module, PyObject *text);
+
 extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec;
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);

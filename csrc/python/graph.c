@@ -507,6 +507,7 @@ static PyMethodDef methods[] = {
      "."},
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
     {"update_onnx", (PyCFunction)graph_update_onnx, METH_O, "update_onnx(bytes) -> the model that the graph was imported from, with the weights as they are now."},
     {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},

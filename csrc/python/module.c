@@ -179,6 +179,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
                                   {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
                                   {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
+                                  {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
+                                  {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
+                                  {"kernel_code", core_kernel_code, METH_O, "kernel_code(text) -> the C that the kernel becomes as it is."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 

@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
+#include "backends/cpu/c.h"
 #include "backends/cpu/cache.h"
 #include "backends/cpu/compiler.h"
-#include "backends/cpu/emit.h"
 
 enum { KERNELS_PER_FILE = 6, NAME_LENGTH = 17 };
 static const uint64_t cache_limit_bytes = 512ull << 20;
@@ -254,13 +255,16 @@ static void name_kernel(source *s) {
   for (char *at = strstr(s->text.s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, s->name, NAME_LENGTH);
 }
 
-static dc_status emit_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
+static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
   for (uint32_t k = 0; k < n; k++) {
     source s = {.file = 0};
-    dc_status status = dc_cpu_emit_kernel(graph, nodes[k], "k________________", &s.text);
+    dc_status status = dc_c_kernel(graph, nodes[k], "k________________", &s.text);
     if (status) {
-      dc_text_free(&s.text);
-      return dc_error_at(status, "kernel %u", k);
+      bool unsupported = dc_status_code(status) == DC_ERR_UNSUPPORTED;
+      if (!unsupported) return dc_error_at(status, "kernel %u", k);
+      dc_status_free(status);
+      names[k][0] = 0;
+      continue;
     }
     name_kernel(&s);
     memcpy(names[k], s.name, sizeof s.name);
@@ -315,7 +319,7 @@ static void deal(batch *b) {
     b->sources[k].next = file->first, file->first = k + 1;
   }
   for (uint32_t f = 0; f < n; f++) {
-    dc_cpu_library(parts[f].s, &b->files[f].text);
+    dc_c_library(parts[f].s, &b->files[f].text);
     dc_text_puts(&b->files[f].text, parts[f].s);
     uint64_t low = dc_hash_bytes(b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
     uint64_t high = dc_hash_bytes(~b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
@@ -374,10 +378,10 @@ dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes
   batch b = {.jit = jit, .sources = calloc(n ? n : 1, sizeof(source))};
   char(*names)[NAME_LENGTH + 1] = calloc(n ? n : 1, sizeof *names);
   if (!b.sources || !names) abort();
-  dc_status status = emit_all(&b, graph, nodes, n, names);
+  dc_status status = spell_all(&b, graph, nodes, n, names);
   if (!status) status = build(&b);
   pthread_mutex_lock(&jit->lock);
-  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = find_kernel(jit, names[k]);
+  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = names[k][0] ? find_kernel(jit, names[k]) : NULL;
   pthread_mutex_unlock(&jit->lock);
   for (uint32_t k = 0; k < b.n_sources; k++) dc_text_free(&b.sources[k].text);
   for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);

@@ -1,7 +1,7 @@
 /* The library of kernels as text: a prelude, then the rows of kernel_lib.def that are used. */
 #include <string.h>
 
-#include "backends/cpu/emit.h"
+#include "backends/cpu/c.h"
 
 typedef struct {
   const char *name, *text;
@@ -38,7 +38,7 @@ static bool mentions(const char *text, const char *name) {
   return false;
 }
 
-void dc_cpu_library(const char *kernels, dc_text *out) {
+void dc_c_library(const char *kernels, dc_text *out) {
   bool used[ROWS] = {0};
   for (size_t k = ROWS; k-- > 0;) {
     used[k] = mentions(kernels, rows[k].name);

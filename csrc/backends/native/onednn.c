@@ -9,8 +9,6 @@
 
 enum { SCRATCH_ALIGN = 64 };
 
-dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_DEVICE, "oneDNN: %s failed with code %d", what, code); }
-
 /* ---- opening ---- */
 
 static bool load_symbols(dnn_library *lib) {
@@ -88,18 +86,6 @@ static const char *open_onednn(const char *folder, void **out) {
 }
 
 /* ---- binding ---- */
-
-void *dc_onednn_desc(dnn_call *call, int n, const int64_t *dims, const int64_t *strides) {
-  void *desc = NULL;
-  int code = strides ? call->lib->desc_strided(&desc, n, dims, DNN_F32, strides) : call->lib->desc_tagged(&desc, n, dims, DNN_F32, DNN_TAG_ANY);
-  if (!code) call->temp_descs[call->n_temp_descs++] = desc;
-  return code ? NULL : desc;
-}
-
-void dc_onednn_operand(dnn_call *call, int arg, int buffer, bool output, void *plain, int query) {
-  const void *wanted = query ? call->lib->query(call->main.desc, query, 0) : plain;
-  call->operands[call->n_operands++] = (dnn_operand){.arg = arg, .buffer = buffer, .output = output, .plain = plain, .wanted = wanted};
-}
 
 static size_t aligned(size_t bytes) { return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1); }
 

@@ -88,10 +88,7 @@ typedef struct {
 /* onednn_ops.c */
 const char *dc_onednn_refuses(void *handle, const dc_graph *graph, dc_nid node);
 DC_MUST_USE dc_status dc_onednn_build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols);
-/* onednn.c, for onednn_ops.c */
 DC_MUST_USE dc_status dc_onednn_failed(int code, const char *what);
-void *dc_onednn_desc(dnn_call *call, int n, const int64_t *dims, const int64_t *strides); /* strides NULL: any layout */
-void dc_onednn_operand(dnn_call *call, int arg, int buffer, bool output, void *plain, int query);
 #define DNN_TRY(call, what)                                        \
   do {                                                             \
     int dnn_code = (call);                                         \

@@ -6,6 +6,21 @@
 
 typedef dc_problem_shape shape;
 
+dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_DEVICE, "oneDNN: %s failed with code %d", what, code); }
+
+/* strides NULL: any layout. */
+static void *describe_memory(dnn_call *call, int n, const int64_t *dims, const int64_t *strides) {
+  void *desc = NULL;
+  int code = strides ? call->lib->desc_strided(&desc, n, dims, DNN_F32, strides) : call->lib->desc_tagged(&desc, n, dims, DNN_F32, DNN_TAG_ANY);
+  if (!code) call->temp_descs[call->n_temp_descs++] = desc;
+  return code ? NULL : desc;
+}
+
+static void add_operand(dnn_call *call, int arg, int buffer, bool output, void *plain, int query) {
+  const void *wanted = query ? call->lib->query(call->main.desc, query, 0) : plain;
+  call->operands[call->n_operands++] = (dnn_operand){.arg = arg, .buffer = buffer, .output = output, .plain = plain, .wanted = wanted};
+}
+
 static void row_major(const shape *s, int64_t *strides) {
   int64_t stride = 1;
   for (int d = s->rank - 1; d >= 0; d--) strides[d] = stride, stride *= s->dims[d];
@@ -29,7 +44,7 @@ static void *matrix_desc(dnn_call *call, const dc_problem_matrix *m, shape *logi
     strides[r] = strides[c], strides[c] = swap;
     logical->dims[r] = m->stored.dims[c], logical->dims[c] = m->stored.dims[r];
   }
-  return dc_onednn_desc(call, logical->rank, logical->dims, strides);
+  return describe_memory(call, logical->rank, logical->dims, strides);
 }
 
 static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
@@ -39,7 +54,7 @@ static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
   dnn_dims strides;
   result.dims[result.rank - 1] = right.dims[right.rank - 1];
   row_major(&result, strides);
-  void *dst = dc_onednn_desc(call, result.rank, result.dims, strides);
+  void *dst = describe_memory(call, result.rank, result.dims, strides);
   int64_t columns = result.dims[result.rank - 1];
   call->result = p->result, call->bias = p->bias, call->inner = 1, call->channels = columns;
   call->outer = columns ? dc_problem_elements(&result) / columns : 0;
@@ -49,13 +64,13 @@ static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
     shape one = {.rank = result.rank};
     for (int d = 0; d < one.rank; d++) one.dims[d] = d + 1 < one.rank ? 1 : result.dims[d];
     row_major(&one, strides);
-    row = dc_onednn_desc(call, one.rank, one.dims, strides);
+    row = describe_memory(call, one.rank, one.dims, strides);
   }
   DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, src, weights, row, dst, call->lib->attr), "describing a matrix product");
-  dc_onednn_operand(call, DNN_SRC, p->a.buffer, false, src, 0);
-  dc_onednn_operand(call, DNN_WEIGHTS, p->b.buffer, false, weights, 0);
-  dc_onednn_operand(call, DNN_DST, p->result, true, dst, 0);
-  if (p->bias >= 0) dc_onednn_operand(call, DNN_BIAS, p->bias, false, row, 0);
+  add_operand(call, DNN_SRC, p->a.buffer, false, src, 0);
+  add_operand(call, DNN_WEIGHTS, p->b.buffer, false, weights, 0);
+  add_operand(call, DNN_DST, p->result, true, dst, 0);
+  if (p->bias >= 0) add_operand(call, DNN_BIAS, p->bias, false, row, 0);
   return DC_OK;
 }
 
@@ -73,10 +88,10 @@ static void to_onednn(dc_problem_conv *c) {
 static void *plain_desc(dnn_call *call, const shape *s) {
   dnn_dims strides;
   row_major(s, strides);
-  return dc_onednn_desc(call, s->rank, s->dims, strides);
+  return describe_memory(call, s->rank, s->dims, strides);
 }
 
-static void *any_desc(dnn_call *call, const shape *s) { return dc_onednn_desc(call, s->rank, s->dims, NULL); }
+static void *any_desc(dnn_call *call, const shape *s) { return describe_memory(call, s->rank, s->dims, NULL); }
 
 typedef struct {
   void *x, *w, *y; /* descriptors of any layout: the library chooses */
@@ -90,7 +105,7 @@ static dc_status describe(dnn_call *call, const dc_problem_conv *c, layouts *l, 
   DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilations, c->left, c->right,
                                   call->lib->attr),
           "describing a convolution");
-  if (b) dc_onednn_operand(call, DNN_BIAS, c->bias, false, b, 0);
+  if (b) add_operand(call, DNN_BIAS, c->bias, false, b, 0);
   return DC_OK;
 }
 
@@ -125,9 +140,9 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   to_onednn(&c);
   DC_TRY(c.wanted == DC_CONV_Y ? describe(call, &c, &l, &call->main.desc) : describe_gradient(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
-  dc_onednn_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, plain_desc(call, &c.x), roles[c.wanted].qx);
-  dc_onednn_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
-  dc_onednn_operand(call, roles[c.wanted].y, c.at_y, c.wanted == DC_CONV_Y, plain_desc(call, &c.y), roles[c.wanted].qy);
+  add_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, plain_desc(call, &c.x), roles[c.wanted].qx);
+  add_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
+  add_operand(call, roles[c.wanted].y, c.at_y, c.wanted == DC_CONV_Y, plain_desc(call, &c.y), roles[c.wanted].qy);
   return DC_OK;
 }
 

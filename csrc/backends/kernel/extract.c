@@ -1,11 +1,14 @@
 /* Copies one node into a small graph of its own.
  *
- * Emission grows expressions, and its text must depend on the kernel alone, so that equal
+ * Kernels grow expressions, and what is printed for a target must depend on the kernel alone, so that equal
  * kernels of different graphs share a cache entry: in the copy, containers are numbered by
  * first use and parameters by nesting.  Symbols keep their numbers, which kernels index by. */
-#include "backends/cpu/emit.h"
+#include "backends/kernel/extract.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "backends/backend.h"
 
 typedef struct {
   const dc_graph *from;
@@ -28,7 +31,7 @@ static dc_cid new_container(void *context, dc_cid old) {
     shape[d] = import(c, container.shape[d]);
     if (strides) strides[d] = import(c, container.strides[d]);
   }
-  dc_cid fresh = dc_container_add(c->to, "c", (dc_dtype)container.dtype, container.rank, shape, DC_ROLE_TEMP);
+  dc_cid fresh = dc_container_add(c->to, dc_cont_name(c->from, old), (dc_dtype)container.dtype, container.rank, shape, DC_ROLE_TEMP);
   dc_cont(c->to, fresh)->strides = strides;
   dc_cont(c->to, fresh)->storage = container.storage;
   DC_PUSH(&c->to->arena, &c->containers, old);
@@ -58,16 +61,30 @@ static dc_nid copy_tasklet(copier *c, dc_tasklet t) {
   return dc_node_tasklet(c->to, new_container(c, t.out), (dc_wcr)t.wcr, index, t.rank, guard, value);
 }
 
+/* A name for a parameter that no loop around it and no symbol has. */
+static const char *fresh_name(copier *c, const char *base) {
+  const char *fresh = base;
+  for (uint32_t n = 2;; n++) {
+    bool taken = dc_symbol_find(&c->to->pool, fresh) != 0;
+    for (uint32_t k = 0; k < c->params_to.n && !taken; k++) {
+      dc_param p = dc_ex_node(&c->to->pool, c->params_to.v[k])->ref;
+      taken = strcmp(dc_name_text(&c->to->names, c->to->pool.params.v[p].name), fresh) == 0;
+    }
+    if (!taken) return fresh;
+    fresh = dc_arena_printf(&c->to->arena, "%s_%u", base, n);
+  }
+}
+
 static dc_status copy_node(copier *c, dc_nid id, dc_nid *out) {
   dc_node node = *dc_node_at(c->from, id);
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "a kernel holds a library node");
   if (node.kind == DC_NODE_TASKLET) return *out = copy_tasklet(c, node.tasklet), DC_OK;
   uint32_t outer = c->params_from.n, n_params = node.map.n_params ? node.map.n_params : 1;
   dc_param *params = DC_NEW_ARRAY(&c->to->arena, dc_param, n_params);
-  if (!node.map.n_params) params[0] = dc_param_new(&c->to->pool, "i", dc_ex_int(&c->to->pool, 0), dc_ex_int(&c->to->pool, 1), 0);
+  if (!node.map.n_params) params[0] = dc_param_new(&c->to->pool, fresh_name(c, "once"), dc_ex_int(&c->to->pool, 0), dc_ex_int(&c->to->pool, 1), 0);
   for (uint32_t k = 0; k < node.map.n_params; k++) {
     dc_parameter p = c->from->pool.params.v[node.map.params[k]];
-    params[k] = dc_param_new(&c->to->pool, "i", import(c, p.begin), import(c, p.end), import(c, p.step));
+    params[k] = dc_param_new(&c->to->pool, fresh_name(c, dc_name_text(&c->from->names, p.name)), import(c, p.begin), import(c, p.end), import(c, p.step));
     DC_PUSH(&c->to->arena, &c->params_from, node.map.params[k]);
     DC_PUSH(&c->to->arena, &c->params_to, dc_ex_par(&c->to->pool, params[k]));
   }
@@ -88,13 +105,15 @@ static void link_views(copier *c) {
       if (dc_container_root(c->from, c->containers.v[j]) == dc_container_root(c->from, c->containers.v[k])) dc_cont(c->to, k)->alias_of = j;
 }
 
-dc_status dc_cpu_extract(const dc_graph *graph, dc_nid node, const dc_cid *buffers, uint32_t n, dc_graph **out,
-                         dc_nid *copy) {
+dc_status dc_kernel_extract(const dc_graph *graph, dc_nid node, dc_graph **out, dc_nid *copy, uint32_t *n_buffers) {
   *out = dc_graph_create("kernel");
   copier c = {.from = graph, .to = *out};
   DC_PUSH(&c.to->arena, &c.containers, 0);
   for (dc_sym s = 1; s < graph->pool.symbols.n; s++)
     dc_symbol_get(&c.to->pool, dc_name_text(&graph->names, graph->pool.symbols.v[s].name), graph->pool.symbols.v[s].min);
+  uint32_t n = dc_kernel_buffers(graph, node, NULL, 0);
+  dc_cid *buffers = DC_NEW_ARRAY(&c.to->arena, dc_cid, n);
+  *n_buffers = n = dc_kernel_buffers(graph, node, buffers, n); /* the first call only bounds it */
   for (uint32_t k = 0; k < n; k++) new_container(&c, buffers[k]);
   DC_TRY(copy_node(&c, node, copy));
   link_views(&c);

@@ -1,0 +1,112 @@
+/* From a node to a kernel.
+ *
+ * The node is copied into a graph of the kernel's own (extract.c).  Then every access gets one flat address; of the
+ * index of each dimension only what the address cannot say is kept: whether it is sure to be in range, what must be
+ * checked, and which loops never write one element twice. */
+#include <stdlib.h>
+
+#include "backends/kernel/kernel.h"
+#include "backends/kernel/extract.h"
+
+/* ---- addresses ---- */
+
+/* A multi-dimensional READ, whose indices hold flat ones already, as a flat one. */
+static dc_ex flatten_read(void *context, dc_pool *pool, dc_ex x) {
+  const dc_kernel *k = context;
+  const dc_exnode node = *dc_ex_node(pool, x);
+  if (node.op != DC_EX_READ) return x;
+  dc_container c = *dc_cont(k->graph, node.ref);
+  dc_ex stride = dc_ex_int(pool, 1), address = dc_ex_int(pool, 0), check = 0;
+  bool sure = true;
+  for (uint32_t d = c.rank; d-- > 0;) {
+    dc_ex i = dc_ex_arg(pool, x, d), inside = dc_ex_in_range(pool, i, c.shape[d]);
+    bool certain = dc_kernel_is_true(k, inside);
+    sure = sure && certain;
+    if (!certain && dc_ex_uses_op(pool, i, DC_EX_READ)) { /* never outside, whatever the data says */
+      check = dc_ex_and(pool, check, inside);
+      i = dc_ex_select(pool, inside, i, dc_ex_int(pool, 0));
+    }
+    address = dc_ix_add(pool, address, dc_ix_mul(pool, i, c.strides ? c.strides[d] : stride));
+    stride = dc_ix_mul(pool, stride, c.shape[d]);
+  }
+  dc_ex args[] = {address, check ? check : dc_ex_bool(pool, true)};
+  return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, args, sure ? 1 : 2);
+}
+
+static dc_ex flat(dc_kernel *k, dc_ex x) { return x ? dc_ex_rewrite(k->pool, x, flatten_read, k) : 0; }
+
+/* ---- writes ---- */
+
+static bool is_in_reduction(const dc_loop *l) {
+  while (l && l->schedule != DC_MAP_REDUCE) l = l->parent;
+  return l != NULL;
+}
+
+static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
+  dc_ex all = dc_ex_bool(k->pool, true);
+  for (uint32_t d = 0; d < t->rank; d++) all = dc_ex_and(k->pool, all, dc_ex_in_range(k->pool, t->index[d], dc_cont(k->graph, t->out)->shape[d]));
+  return all;
+}
+
+/* Do different values of p write different elements, whatever the other parameters are? */
+static bool separates(dc_pool *pool, dc_param p, const dc_tasklet *t) {
+  uint32_t alone = 0;
+  for (uint32_t d = 0; d < t->rank; d++) {
+    dc_ex factor, rest;
+    if (!dc_ex_uses_param(pool, t->index[d], p)) continue;
+    int64_t constant;
+    if (!dc_ix_split(pool, t->index[d], p, &factor, &rest) || !dc_ex_is_int(pool, factor, &constant) || !constant) return false;
+    if (!dc_ex_is_int(pool, rest, &constant)) return false;
+    alone++;
+  }
+  return alone > 0;
+}
+
+static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
+  dc_tasklet t = dc_node_at(k->graph, node)->tasklet;
+  dc_write *w = DC_NEW(k->arena, dc_write);
+  *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent, .guard = flat(k, t.guard), .value = flat(k, t.value)};
+  w->element = flat(k, dc_ex_read(k->pool, (dc_dtype)dc_cont(k->graph, t.out)->dtype, t.out, t.index, t.rank));
+  if (w->wcr && is_in_reduction(parent)) w->inside = flat(k, in_bounds(k, &t));
+  for (const dc_loop *l = parent; l->parent; l = l->parent) {
+    bool may = l->schedule == DC_MAP_SCATTER || (l->schedule == DC_MAP_REDUCE && w->wcr);
+    if (may && !separates(k->pool, l->param, &t)) DC_PUSH(k->arena, &w->meets, l->param);
+  }
+  DC_PUSH(k->arena, &k->writes, w);
+  DC_PUSH(k->arena, &parent->body, ((dc_item){.write = w}));
+}
+
+/* ---- the tree ---- */
+
+static void add_node(dc_kernel *k, dc_nid node, dc_loop *parent) {
+  if (dc_node_at(k->graph, node)->kind == DC_NODE_TASKLET) {
+    add_write(k, node, parent);
+    return;
+  }
+  dc_map map = dc_node_at(k->graph, node)->map;
+  for (uint32_t j = 0; j < map.n_params; j++) {
+    dc_parameter p = k->pool->params.v[map.params[j]];
+    dc_loop *l = DC_NEW(k->arena, dc_loop);
+    *l = (dc_loop){.parent = parent, .param = map.params[j], .begin = flat(k, p.begin), .end = flat(k, p.end), .step = 1};
+    l->schedule = map.schedule, l->is_entry = j == 0;
+    (void)dc_ex_is_int(k->pool, p.step, &l->step);
+    k->loop_of.v[l->param] = l;
+    DC_PUSH(k->arena, &parent->body, ((dc_item){.loop = l}));
+    parent = l;
+  }
+  for (uint32_t j = 0; j < map.body.n; j++) add_node(k, map.body.v[j], parent);
+}
+
+dc_status dc_kernel_build(const dc_graph *graph, dc_nid node, dc_kernel *out) {
+  dc_nid copy = 0;
+  *out = (dc_kernel){0};
+  dc_status status = dc_kernel_extract(graph, node, &out->graph, &copy, &out->n_buffers);
+  if (status) {
+    dc_graph_destroy(out->graph);
+    return *out = (dc_kernel){0}, status;
+  }
+  dc_kernel_open(out);
+  add_node(out, copy, out->root);
+  dc_kernel_settle(out);
+  return DC_OK;
+}

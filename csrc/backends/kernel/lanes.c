@@ -1,0 +1,103 @@
+/* Lanes: a parallel loop whose neighbours lie next to one another in memory, unlike those of the loops inside, runs in
+ * strips, which vectors run inside those loops. */
+#include "backends/kernel/kernel.h"
+#include "backends/kernel/strides.h"
+
+enum {
+  LANES = 64,       /* iterations of a strip: four vectors of accumulators */
+  LONG_LANES = 256, /* the same where memory is read once: long runs matter more than registers */
+  FEW = 16,         /* iterations that are too short for vectors */
+};
+
+typedef struct {
+  dc_kernel *k;
+  dc_param near, far; /* of the innermost loop, and of the loop that might run as lanes in it */
+  uint32_t bad_near, bad_far;
+} strides;
+
+static void judge_read(void *context, const dc_pool *pool, dc_ex read) {
+  strides *s = context;
+  dc_ex address = dc_ex_arg(pool, read, 0);
+  s->bad_near += dc_stride_cost(s->k, address, s->near);
+  s->bad_far += dc_stride_cost(s->k, address, s->far);
+}
+
+static void judge_loop(strides *s, const dc_loop *l) {
+  int64_t extent = dc_loop_extent(s->k, l);
+  s->near = l->param;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    if (l->body.v[j].loop) {
+      judge_loop(s, l->body.v[j].loop);
+      continue;
+    }
+    const dc_write *w = l->body.v[j].write;
+    judge_read(s, s->k->pool, w->element);
+    dc_kernel_each_read(s->k, w->value, judge_read, s);
+  }
+  if (extent >= 0 && extent < FEW && !dc_loop_has_loops(l)) s->bad_near += 2;
+}
+
+/* Loops inside must not depend on the lane, and nothing inside may collide. */
+static bool is_legal(const dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_loop *inner = l->body.v[j].loop;
+    if (!inner) continue;
+    bool data = dc_ex_uses_op(k->pool, inner->begin, DC_EX_READ) || dc_ex_uses_op(k->pool, inner->end, DC_EX_READ); /* of each lane */
+    if (inner->lanes || inner->schedule == DC_MAP_SCATTER || data || dc_ex_uses_param(k->pool, inner->begin, lane->param) ||
+        dc_ex_uses_param(k->pool, inner->end, lane->param) || !is_legal(k, lane, inner)) return false;
+  }
+  return true;
+}
+
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *lane;
+  bool repeats;
+} reuse_search;
+
+static void find_reuse(void *context, const dc_pool *pool, dc_ex read) {
+  reuse_search *r = context;
+  for (const dc_loop *l = r->lane->parent; l && l->parent; l = l->parent) r->repeats |= !dc_ex_uses_param(pool, dc_ex_arg(pool, read, 0), l->param);
+}
+
+/* Does each iteration of the loops around read other elements? */
+static bool reads_once(const dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
+  reuse_search r = {.k = k, .lane = lane};
+  for (uint32_t j = 0; j < l->body.n && !r.repeats; j++) {
+    if (l->body.v[j].write) dc_kernel_each_read(k, l->body.v[j].write->value, find_reuse, &r);
+    else r.repeats = !reads_once(k, lane, l->body.v[j].loop);
+  }
+  return !r.repeats;
+}
+
+static bool has_product(const dc_loop *l) {
+  bool found = l->product != NULL;
+  for (uint32_t j = 0; j < l->body.n && !found; j++) found = l->body.v[j].loop && has_product(l->body.v[j].loop);
+  return found;
+}
+
+/* The next loop of the same map stands inside. */
+static bool goes_on(const dc_loop *l) {
+  for (uint32_t j = 0; j < l->body.n; j++)
+    if (l->body.v[j].loop && !l->body.v[j].loop->is_entry) return true;
+  return false;
+}
+
+static void find_lanes(dc_kernel *k, dc_loop *l) {
+  int64_t extent = dc_loop_extent(k, l);
+  bool loops = false;
+  for (uint32_t j = 0; j < l->body.n; j++) loops |= l->body.v[j].loop != NULL;
+  if (l->schedule != DC_MAP_PARALLEL || l->step != 1 || !loops || goes_on(l) || has_product(l) || dc_loop_is_sum(l)) return;
+  if (l->parent->product || (extent >= 0 && extent < FEW)) return;
+  strides s = {.k = k, .far = l->param};
+  for (uint32_t j = 0; j < l->body.n; j++)
+    if (l->body.v[j].loop) judge_loop(&s, l->body.v[j].loop);
+  if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
+  bool is_short = extent >= 0 && extent < 2 * LONG_LANES;
+  l->lanes = is_short || !reads_once(k, l, l) ? LANES : LONG_LANES;
+}
+
+void dc_kernel_lanes(dc_kernel *k) {
+  dc_kernel_each_loop(k, k->root, find_lanes);
+  dc_kernel_settle(k);
+}

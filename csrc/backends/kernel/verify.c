@@ -1,0 +1,153 @@
+/* The rules of a well-formed kernel.  What an annotation promises is checked against the tree: the printer believes it. */
+#include "backends/kernel/kernel.h"
+
+typedef struct {
+  dc_kernel *k;
+  const dc_loop *loop; /* under test, or NULL */
+  const dc_write *write;
+  bool *open; /* by parameter: its loop is around */
+  bool threads_outside;
+  const char *broken;
+} checker;
+
+static void fail(checker *c, const char *rule) {
+  if (!c->broken) c->broken = rule;
+}
+
+static void require(checker *c, bool holds, const char *rule) {
+  if (!holds) fail(c, rule);
+}
+
+/* ---- expressions ---- */
+
+static void check_node(void *context, const dc_pool *pool, dc_ex x) {
+  checker *c = context;
+  const dc_exnode *node = dc_ex_node(pool, x);
+  if (node->op == DC_EX_PARAM) require(c, c->open[node->ref], "an expression uses the parameters of the loops around it");
+  if (node->op != DC_EX_READ) return;
+  require(c, node->ref && node->ref < c->k->graph->containers.n, "an access names a buffer or a register of the kernel");
+  bool good = (node->nargs == 1 || node->nargs == 2) && dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) == DC_I64;
+  require(c, good && (node->nargs == 1 || dc_ex_dtype(pool, dc_ex_arg(pool, x, 1)) == DC_BOOL), "an access has an i64 address and perhaps a check");
+}
+
+static void check_ex(checker *c, dc_ex x, dc_dtype type, const char *rule) {
+  if (!x) return;
+  dc_ex_walk(c->k->pool, x, check_node, c);
+  require(c, dc_ex_dtype(c->k->pool, x) == type, rule);
+}
+
+/* ---- writes ---- */
+
+static void check_accumulator(checker *c, const dc_write *w) {
+  dc_kernel *k = c->k;
+  bool known = w->accumulator <= k->accumulators.n;
+  const dc_accumulator *a = known ? &k->accumulators.v[w->accumulator - 1] : NULL;
+  require(c, a && a->first && a->home, "an accumulator is kept by a loop and has a write");
+  if (c->broken) return;
+  require(c, w->wcr && w->wcr == a->first->wcr && w->element == a->first->element, "the writes to an accumulator combine into one element alike");
+  require(c, w->inside, "an accumulator says where its element is inside its buffer");
+  require(c, dc_loop_is_inside(w->parent, a->home), "an accumulator's writes stand in the loop that keeps it");
+  for (const dc_loop *l = w->parent; !c->broken && l != a->home->parent; l = l->parent)
+    require(c, !dc_ex_uses_param(k->pool, dc_read_address(k, w->element), l->param), "an accumulator's element stays in place");
+}
+
+static void check_write(checker *c, const dc_write *w) {
+  c->write = w;
+  check_ex(c, w->element, (dc_dtype)dc_cont(c->k->graph, w->out)->dtype, "an element is written");
+  if (c->broken) return;
+  check_ex(c, w->value, dc_ex_dtype(c->k->pool, w->value), "");
+  check_ex(c, w->guard, DC_BOOL, "a guard is a bool");
+  check_ex(c, w->inside, DC_BOOL, "`inside` is a bool");
+  for (uint32_t j = 0; j < w->meets.n; j++) require(c, c->open[w->meets.v[j]], "iterations of loops around a write may meet there");
+  if (w->accumulator && !c->broken) check_accumulator(c, w);
+  c->write = NULL;
+}
+
+/* ---- loops ---- */
+
+static void check_threads(checker *c, const dc_loop *l) {
+  const dc_loop *at = l;
+  require(c, l->is_entry && !c->threads_outside && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL, "threads share a map once, from its first loop on");
+  check_ex(c, l->threads->cost, DC_F64, "a cost is an f64");
+  if (l->threads->sliced) {
+    const dc_loop *s = l->threads->slice;
+    require(c, l->schedule == DC_MAP_SCATTER && l->threads->n == 1 && s && s != l && !s->collides && s->step == 1, "the slice is a loop inside that does not collide");
+    return;
+  }
+  for (uint32_t k = 0; k < l->threads->n && !c->broken; k++) {
+    require(c, at && !at->collides && (at == l || !at->is_entry), "threads share loops of one map that do not collide");
+    if (at) at = at->body.n == 1 ? at->body.v[0].loop : NULL;
+  }
+}
+
+/* The iterations of l and of loops around it, from 0 on, are as many as it says, and its accumulators live outside. */
+static bool spread_fits(dc_kernel *k, const dc_loop *l) {
+  int64_t lanes = 1;
+  if (!l->is_ordered) return false;
+  for (const dc_loop *at = l; at->parent && lanes < l->spread; at = at->parent) {
+    if (at->step != 1 || !dc_kernel_is_number(k, at->begin, 0) || dc_loop_extent(k, at) < 1) return false;
+    for (uint32_t a = 0; a < k->accumulators.n; a++)
+      if (k->accumulators.v[a].home == at && dc_loop_accumulates(l, a, false)) return false;
+    lanes *= dc_loop_extent(k, at);
+  }
+  return lanes == l->spread;
+}
+
+static void check_annotations(checker *c, const dc_loop *l) {
+  bool innermost = !dc_loop_has_loops(l);
+  require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
+  require(c, !l->lanes || (l->schedule == DC_MAP_PARALLEL && l->step == 1 && !dc_loop_strip(l->parent)), "strips are of parallel loops, and not nested");
+  require(c, !l->is_vector || (innermost && !l->collides && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL), "vectors run innermost loops that do not collide");
+  require(c, !l->is_ordered || l->is_vector, "only vectors could change an order");
+  bool power = l->sum_lanes == 0 || (l->sum_lanes >= DC_FEW_LANES && (l->sum_lanes & (l->sum_lanes - 1)) == 0);
+  require(c, power && l->sum_levels <= 4 && (!l->sum_lanes || l->is_vector), "a sum has 0, 8, 16, ... lanes in vectors, and 4 levels of blocks at most");
+  require(c, !l->spread || (spread_fits(c->k, l) && !l->sum_lanes), "accumulators are spread over iterations of known number inside their homes");
+  const dc_write *w = dc_loop_single_write(l);
+  require(c, !l->memory_run || (w && !w->guard && !w->wcr && l->step == 1 && !dc_loop_strip(l)), "a run of memory is one plain write");
+  check_ex(c, l->joined, DC_I64, "the end of joined blocks is an i64");
+  require(c, !l->joined || (l->schedule == DC_MAP_PARALLEL && l->step > 1 && !l->product && !l->lanes), "joined blocks are of a parallel loop");
+  if (l->threads && !c->broken) check_threads(c, l);
+}
+
+static void check_loop(checker *c, const dc_loop *l) {
+  c->loop = l;
+  if (l != c->k->root) {
+    check_ex(c, l->begin, DC_I64, "a loop begins at an i64");
+    check_ex(c, l->end, DC_I64, "a loop ends at an i64");
+    require(c, l->step > 0, "steps are positive");
+    require(c, l->is_entry || (l->parent != c->k->root && l->parent->schedule == l->schedule), "the loops of a map have one schedule");
+    c->open[l->param] = true;
+    if (!c->broken) check_annotations(c, l);
+  }
+  bool outside = c->threads_outside;
+  c->threads_outside = outside || l->threads;
+  for (uint32_t j = 0; j < l->body.n && !c->broken; j++) {
+    if (l->body.v[j].loop) check_loop(c, l->body.v[j].loop);
+    else check_write(c, l->body.v[j].write);
+    if (!c->broken) c->loop = l;
+  }
+  c->threads_outside = outside;
+  if (l != c->k->root) c->open[l->param] = false;
+}
+
+dc_status dc_kernel_verify(dc_kernel *k) {
+  checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n)};
+  for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
+    require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
+  if (!c.broken) check_loop(&c, k->root);
+  if (!c.broken) return DC_OK;
+  const char *at = c.loop && c.loop != k->root ? dc_name_text(&k->graph->names, k->pool->params.v[c.loop->param].name) : "the kernel";
+  if (c.write) return dc_error(DC_ERR_MODEL, "in loop '%s', write %u: the rule is that %s", at, c.write->ordinal, c.broken);
+  return dc_error(DC_ERR_MODEL, "at loop '%s': the rule is that %s", at, c.broken);
+}
+
+/* ---- types ---- */
+
+dc_status dc_kernel_supported(const dc_kernel *k, uint64_t types) {
+  uint64_t used = 0;
+  for (dc_cid c = 1; c < k->graph->containers.n; c++) used |= (uint64_t)1 << dc_cont(k->graph, c)->dtype;
+  for (dc_ex x = 1; x < k->pool->nodes.n; x++) used |= (uint64_t)1 << dc_ex_dtype(k->pool, x);
+  for (int t = 0; t < DC_DTYPE_COUNT; t++)
+    if ((used & ~types) >> t & 1) return dc_error(DC_ERR_UNSUPPORTED, "the target does not compute with %s", dc_dtype_name((dc_dtype)t));
+  return DC_OK;
+}

@@ -1,0 +1,40 @@
+/* How a language of the C family spells what kernels are made of.  The printer's statements are alike in all of them;
+ * types, literals, primitives and qualifiers are rows here. */
+#ifndef DCML_BACKENDS_PRINTER_DIALECT_H
+#define DCML_BACKENDS_PRINTER_DIALECT_H
+
+#include "expr/expr.h"
+
+/* How a type is kept in memory and computed with. */
+typedef struct {
+  const char *storage, *compute; /* types; NULL: not supported */
+  const char *load, *store;      /* code around $ between the two */
+  const char *kind;              /* suffix of the library functions for it */
+} dc_type_spelling;
+
+/* How a primitive is spelled for floats and for integers: $a $b arguments, $k kind suffix, $t type. */
+typedef struct {
+  const char *real, *integer;
+} dc_prim_spelling;
+
+typedef struct {
+  const char *name;
+  const dc_type_spelling *types;  /* by dc_dtype */
+  const dc_prim_spelling *prims;  /* by dc_op */
+  const char *boolean_accumulator; /* a type that reductions of vectors take for bool */
+  const char *function;           /* qualifiers of a function of the kernel's own */
+  const char *no_alias;           /* of a pointer that nothing else reaches */
+  const char *vectors;            /* a line before a loop that vectors run */
+  const char *in_order;           /* first in the body of a loop that no vectors may run */
+  const char *bits_f32, *bits_f64, *from_f32, *from_f64; /* a float's bits as an integer, and back */
+} dc_dialect;
+
+/* The types that it has, as bits. */
+static inline uint64_t dc_dialect_types(const dc_dialect *d) {
+  uint64_t types = 0;
+  for (int t = 0; t < DC_DTYPE_COUNT; t++)
+    if (d->types[t].storage) types |= (uint64_t)1 << t;
+  return types;
+}
+
+#endif

@@ -1,0 +1,347 @@
+/* The tree of a kernel, and kernels as functions.
+ *
+ * A loop is printed body first: what the body turned out to need (reductions, the index flag) stands in the line before
+ * it.  Before a loop come the values that it does not change. */
+#include "backends/printer/printer.h"
+
+static void print_body(dc_printer *p, const dc_loop *l);
+
+/* ---- values that loops do not change ---- */
+
+static void hoist_write(dc_printer *p, const dc_write *w, uint32_t level, uint64_t writes) {
+  dc_ex check = dc_read_check(p->k, w->element);
+  if (w->guard) dc_print_hoist(p, w->guard, level, writes);
+  dc_print_hoist(p, w->value, level, writes);
+  dc_print_hoist(p, dc_read_address(p->k, w->element), level, writes);
+  if (check) dc_print_hoist(p, check, level, writes);
+}
+
+/* What follows the sums of a product sees only the writes beside them. */
+static bool is_printed(const dc_printer *p, const dc_loop *l, const dc_item *i) { return i->write || !p->block || p->block->n != l; }
+
+static void hoist_body(dc_printer *p, const dc_loop *l, uint32_t level, uint64_t writes) {
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const dc_item *i = &l->body.v[k];
+    if (!is_printed(p, l, i)) continue;
+    if (i->write) {
+      hoist_write(p, i->write, level, writes);
+    } else {
+      dc_print_hoist(p, i->loop->begin, level, writes);
+      dc_print_hoist(p, i->loop->end, level, writes);
+      hoist_body(p, i->loop, level, writes);
+    }
+  }
+}
+
+/* ---- loops over the lanes of a strip ---- */
+
+typedef struct {
+  dc_held_text text;
+  uint32_t mark;
+} lane_loop;
+
+static void open_lanes(dc_printer *p, lane_loop *lanes) {
+  dc_print_hold(p, &lanes->text);
+  lanes->mark = dc_print_scope(p);
+  p->in_lane = true;
+  p->indent++;
+}
+
+/* `run` holds the writes inside. */
+static void close_lanes(dc_printer *p, lane_loop *lanes, const dc_loop *run) {
+  dc_print_scope_end(p, lanes->mark);
+  p->in_lane = false;
+  p->indent--;
+  (void)dc_print_vectors(p, run, lanes->text.outer);
+  dc_text_indent(lanes->text.outer, p->indent);
+  dc_text_printf(lanes->text.outer, "for (i64 l = 0; l < lanes; l++) {\n");
+  dc_text_indent(lanes->text.outer, p->indent + 1);
+  dc_text_printf(lanes->text.outer, "const i64 j%u = p%u + l;\n", p->lane->param, p->lane->param);
+  dc_print_release(p, &lanes->text);
+  dc_print_line(p, "}");
+}
+
+/* Writes that follow one another; in a strip they share a loop over its lanes. */
+static void print_writes(dc_printer *p, const dc_item *items, uint32_t n) {
+  bool lanes = p->lane && !p->in_lane;
+  dc_loop run = {.body = {.v = (dc_item *)items, .n = n}};
+  lane_loop loop;
+  if (lanes) {
+    uint64_t writes = 0;
+    for (uint32_t k = 0; k < n; k++) writes |= p->k->bits[items[k].write->out];
+    dc_print_forget(p, writes);
+    dc_kernel_begin(p->k);
+    hoist_body(p, &run, DC_LANE_LEVEL, writes);
+    open_lanes(p, &loop);
+  }
+  for (uint32_t k = 0; k < n; k++) dc_print_write(p, items[k].write);
+  if (lanes) close_lanes(p, &loop, &run);
+}
+
+/* ---- one loop ---- */
+
+static void open_iteration(dc_printer *p, dc_held_text *text, uint32_t *mark) {
+  dc_print_hold(p, text);
+  p->indent++;
+  *mark = dc_print_scope(p);
+}
+
+static void close_iteration(dc_printer *p, uint32_t mark) {
+  dc_print_scope_end(p, mark);
+  p->indent--;
+}
+
+/* Of an iteration among all those that terms are spread over. */
+static const char *position(dc_printer *p, const dc_loop *l) {
+  const char *text = dc_arena_printf(p->arena, "j%u", l->param);
+  long long below = dc_loop_extent(p->k, l);
+  for (const dc_loop *at = l->parent; below < l->spread; at = at->parent) {
+    text = dc_arena_printf(p->arena, "j%u * %lld + %s", at->param, below, text);
+    below *= dc_loop_extent(p->k, at);
+  }
+  return text;
+}
+
+static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  dc_held_text text;
+  uint32_t mark;
+  open_iteration(p, &text, &mark);
+  if (l->spread) p->lane_index = position(p, l);
+  print_body(p, l);
+  if (l->spread) p->lane_index = NULL;
+  close_iteration(p, mark);
+  bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
+  bool in_order = !vectors && !dc_loop_has_loops(l) && !p->lane;
+  dc_text_indent(text.outer, p->indent);
+  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {%s%s\n", l->param, begin, l->param, end, l->param,
+                 (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
+  dc_print_release(p, &text);
+  dc_print_line(p, "}");
+}
+
+static void print_strips(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  dc_held_text text;
+  uint32_t mark;
+  dc_print_line(p, "i64 p%u = %s;", l->param, begin);
+  open_iteration(p, &text, &mark);
+  p->lane = l;
+  print_body(p, l);
+  p->lane = NULL;
+  close_iteration(p, mark);
+  p->out = text.outer;
+  int64_t extent = dc_loop_extent(p->k, l), rest = extent < 0 ? -1 : extent % l->lanes; /* tasks end at whole strips */
+  if (extent < 0 || extent >= l->lanes) {
+    dc_print_line(p, "for (; p%u + %u <= %s; p%u += %u) {", l->param, l->lanes, end, l->param, l->lanes);
+    dc_print_line(p, "  enum { lanes = %u };", l->lanes);
+    dc_text_puts(p->out, text.inner.s);
+    dc_print_line(p, "}");
+  }
+  if (rest == 0) text.inner.s[0] = 0;
+  if (rest != 0) dc_print_line(p, "if (p%u < %s) {", l->param, end);
+  if (rest > 0) dc_print_line(p, "  enum { lanes = %lld };", (long long)rest);
+  if (rest < 0) dc_print_line(p, "  const i64 lanes = %s - p%u;", end, l->param);
+  dc_print_release(p, &text);
+  if (rest != 0) dc_print_line(p, "}");
+}
+
+enum { JOINED_BLOCKS = 4 };
+
+/* Each round takes several of the task's blocks as one. */
+static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  const char *limit = dc_print_value(p, l->end);
+  const long long most = JOINED_BLOCKS * l->step;
+  dc_held_text text;
+  uint32_t mark;
+  open_iteration(p, &text, &mark);
+  dc_print_line(p, "const i64 most%u = j%u + %lld < %s ? j%u + %lld : %s;", l->param, l->param, most, end, l->param, most, end);
+  const char *stop = dc_arena_printf(p->arena, "most%u < %s ? most%u : %s", l->param, limit, l->param, limit);
+  dc_print_remember(p, l->joined, dc_print_local(p, DC_I64, stop));
+  print_body(p, l);
+  close_iteration(p, mark);
+  dc_text_indent(text.outer, p->indent);
+  dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, most);
+  dc_print_release(p, &text);
+  dc_print_line(p, "}");
+}
+
+/* ---- loops of sums ---- */
+
+/* Whole strips of lanes, from the variable `at` on. */
+static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, const char *end) {
+  const long long step = l->step, reach = step * (lanes - 1) + 1;
+  dc_held_text text;
+  uint32_t mark;
+  open_iteration(p, &text, &mark);
+  p->lane_index = "l";
+  dc_print_line(p, step == 1 ? "const i64 j%u = %s + l;" : "const i64 j%u = %s + l * %lld;", l->param, at, step);
+  print_body(p, l);
+  p->lane_index = NULL;
+  close_iteration(p, mark);
+  dc_text_indent(text.outer, p->indent);
+  dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes);
+  dc_text_printf(text.outer, "%s%s\n", p->dialect->vectors, p->flagged ? " reduction(max : bad)" : "");
+  dc_text_indent(text.outer, p->indent);
+  dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
+  dc_print_release(p, &text);
+  dc_print_line(p, "}");
+}
+
+static void print_blocks(dc_printer *p, const dc_loop *l, uint32_t lanes, uint32_t levels, const char *begin, const char *end) {
+  if (levels) {
+    dc_outer_sums outer = dc_print_block_begin(p, l, lanes, levels, begin, end);
+    print_blocks(p, l, lanes, levels - 1, outer.from, outer.to);
+    dc_print_block_end(p, &outer);
+  } else if (lanes) {
+    const char *at = dc_arena_printf(p->arena, "at%u", l->param);
+    dc_print_line(p, "i64 %s = %s;", at, begin);
+    print_sum_strips(p, l, lanes, at, end);
+  } else {
+    print_simple(p, l, begin, end);
+  }
+}
+
+/* What fills whole strips of many lanes; the rest begins at the variable `at`. */
+static void print_many(dc_printer *p, const dc_loop *l, const char *at, const char *end) {
+  const long long strip = l->step * l->sum_lanes;
+  const char *whole = dc_arena_printf(p->arena, "whole%u", l->param);
+  if (dc_loop_extent(p->k, l) < 0) dc_print_open(p, dc_arena_printf(p->arena, "if (%s - %s >= %lld)", end, at, 8 * strip));
+  else dc_print_open(p, "");
+  dc_print_line(p, "const i64 %s = %s + (%s - %s) / %lld * %lld;", whole, at, end, at, strip, strip);
+  dc_outer_sums outer = dc_print_lanes_begin(p, l, l->sum_lanes);
+  print_blocks(p, l, l->sum_lanes, l->sum_levels, at, whole);
+  dc_print_lanes_end(p, &outer);
+  dc_print_line(p, "%s = %s;", at, whole);
+  dc_print_close(p);
+}
+
+static void print_sums(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  const int64_t extent = dc_loop_extent(p->k, l);
+  const int64_t rest = extent < 0 ? -1 : l->sum_lanes == DC_FEW_LANES ? extent : extent % l->sum_lanes; /* tasks end at whole strips */
+  const char *at = dc_arena_printf(p->arena, "rest%u", l->param);
+  dc_print_open(p, "");
+  dc_print_line(p, "i64 %s = %s;", at, begin);
+  if (l->sum_lanes > DC_FEW_LANES) print_many(p, l, at, end);
+  if (rest < 0 || rest >= DC_FEW_LANES) {
+    dc_outer_sums outer = dc_print_lanes_begin(p, l, DC_FEW_LANES);
+    print_sum_strips(p, l, DC_FEW_LANES, at, end);
+    dc_print_lanes_end(p, &outer);
+  }
+  if (rest < 0 || rest % DC_FEW_LANES) print_simple(p, l, at, end);
+  dc_print_close(p);
+}
+
+/* ---- the tree ---- */
+
+static void print_range(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  bool follows = p->block && p->block->m == l; /* what a product does with its sums */
+  dc_print_forget(p, l->writes);
+  dc_kernel_begin(p->k);
+  hoist_body(p, l, l->depth, l->writes);
+  if (l->product && !follows) {
+    uint32_t mark = dc_print_blocks_begin(p, l->product, begin, end);
+    for (uint32_t k = 0, done = 0; k < l->product->n->body.n && !done; k++)
+      if (l->product->n->body.v[k].write) print_range(p, l, "m0", "m1"), done = 1;
+    dc_print_blocks_end(p, mark);
+  } else if (l->lanes) {
+    print_strips(p, l, begin, end);
+  } else if (l->joined) {
+    print_joined(p, l, begin, end);
+  } else if (l->memory_run) {
+    dc_print_run(p, l, begin, end);
+  } else if (l->sum_lanes) {
+    print_sums(p, l, begin, end);
+  } else {
+    print_blocks(p, l, 0, l->sum_levels, begin, end);
+  }
+}
+
+static void print_identities(dc_printer *p, const dc_loop *home, const dc_loop *at) {
+  static const dc_loop none;
+  for (uint32_t k = 0; k < at->body.n; k++) {
+    const dc_write *w = at->body.v[k].write;
+    if (!w) {
+      print_identities(p, home, at->body.v[k].loop);
+      continue;
+    }
+    bool kept = w->accumulator && p->k->accumulators.v[w->accumulator - 1].home == home;
+    bool inner = dc_kernel_is_register(p->k, w->out) && dc_loop_is_inside(p->k->homes.v[w->out], home);
+    if (!w->wcr || kept || inner) continue;
+    lane_loop loop;
+    bool lanes = p->lane && !p->in_lane;
+    if (lanes) open_lanes(p, &loop);
+    dc_print_identity(p, home, w);
+    if (lanes) close_lanes(p, &loop, &none);
+  }
+}
+
+static void print_results(dc_printer *p, const dc_loop *home) {
+  static const dc_loop none;
+  for (uint32_t a = 0; a < p->k->accumulators.n; a++) {
+    if (p->k->accumulators.v[a].home != home) continue;
+    lane_loop loop;
+    bool lanes = dc_kernel_is_laned(p->k, a);
+    if (lanes) open_lanes(p, &loop);
+    dc_print_result(p, a);
+    if (lanes) close_lanes(p, &loop, &none);
+  }
+}
+
+static void print_tasks(dc_printer *p, const dc_loop *l) {
+  dc_task task;
+  dc_print_task_begin(p, l, &task);
+  if (l->threads->sliced) {
+    p->slice = task.last;
+    print_range(p, l, dc_print_value(p, l->begin), dc_print_value(p, l->end));
+    p->slice = NULL;
+  } else {
+    print_range(p, task.last, "begin", "end");
+  }
+  dc_print_task_end(p, &task);
+}
+
+static void print_loop(dc_printer *p, const dc_loop *l) {
+  bool reduces = l->is_entry && l->schedule == DC_MAP_REDUCE;
+  bool columns = p->block && p->block->n == l;
+  if (reduces) {
+    print_identities(p, l, l);
+    dc_print_accumulators(p, l, l->threads != NULL);
+  }
+  if (l->threads) print_tasks(p, l);
+  else if (l == p->slice) print_range(p, l, "begin", "end");
+  else if (columns) print_range(p, l, "n0", "n1");
+  else print_range(p, l, dc_print_value(p, l->begin), dc_print_value(p, l->end));
+  dc_print_forget(p, l->writes);
+  if (!reduces) return;
+  dc_print_fold(p, l);
+  print_results(p, l);
+}
+
+static void print_body(dc_printer *p, const dc_loop *l) {
+  dc_print_registers(p, l);
+  for (uint32_t k = 0; k < l->body.n;) {
+    uint32_t end = k;
+    while (end < l->body.n && l->body.v[end].write) end++;
+    if (end > k) print_writes(p, l->body.v + k, end - k);
+    else if (is_printed(p, l, &l->body.v[end])) print_loop(p, l->body.v[end].loop);
+    k = end > k ? end : k + 1;
+  }
+}
+
+/* ---- kernels ---- */
+
+void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_text *out) {
+  dc_text functions = {0}, body = {0};
+  dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body, .functions = &functions};
+  p.sums = (void *)DC_NEW_ARRAY(p.arena, char, (kernel->accumulators.n + 1) * sizeof *p.sums);
+  dc_text_puts(&functions, "");
+  dc_print_function(&p, "root", "void *const *buffers, const i64 *symbols");
+  print_body(&p, kernel->root);
+  dc_print_function_end(&p);
+  dc_text_puts(out, functions.s);
+  dc_text_puts(out, body.s);
+  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { ", name);
+  dc_print_call(&p, "root", "buffers, symbols", out);
+  dc_text_puts(out, " }\n");
+  dc_text_free(&functions);
+  dc_text_free(&body);
+}

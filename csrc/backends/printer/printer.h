@@ -1,0 +1,121 @@
+/* The printer: a kernel, after its passes, as the text of a C-like language.
+ *
+ * It decides nothing: which loops run in vectors, strips, tasks or blocks stands in the kernel, how things are spelled
+ * in the dialect.  value.c prints expressions, each once, in the outermost loop that allows it; write.c what a body
+ * does; sums.c, tasks.c and blocks.c what stands around the loops of sums, of threads and of products; print.c, which
+ * calls them all and which none of them calls, the tree. */
+#ifndef DCML_BACKENDS_PRINTER_PRINTER_H
+#define DCML_BACKENDS_PRINTER_PRINTER_H
+
+#include "backends/kernel/kernel.h"
+#include "backends/printer/dialect.h"
+
+/* The kernel as a function `name(buffers, symbols)`, without the library; grows the kernel's expressions. */
+void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_text *out);
+
+/* ---- inside the printer ---- */
+
+typedef struct {
+  dc_kernel *k;
+  dc_pool *pool;
+  dc_arena *arena;
+  const dc_dialect *dialect;
+  const char *name; /* of the kernel */
+  dc_text *out;
+  dc_text *functions;
+  int indent;
+  uint32_t next_local, next_function;
+  DC_VEC(uint32_t) locals; /* by expression: 1 + number of the local that holds it, 0: none now */
+  DC_VEC(dc_ex) live;      /* expressions with a local, innermost scope last */
+  struct {
+    const char *name;
+    uint32_t width;        /* of the array of one for each lane, 0: a single one */
+  } *sums;                 /* by accumulator: what terms go to now */
+  const char *lane_index;  /* of the accumulator that a term goes to; NULL: the first one's */
+  const dc_loop *slice;    /* a loop whose range is begin .. end here, as threads share it; or NULL */
+  const dc_loop *lane;     /* the strip that encloses, or NULL */
+  bool in_lane;            /* inside its lane loop */
+  const dc_product *block; /* whose sums lie in a block, while what follows them is printed */
+  bool in_task;            /* inside a function that threads run */
+  bool flagged;            /* an index check was printed since the caller cleared this */
+  uint32_t ordinal;        /* of the tasklet that is printed */
+} dc_printer;
+
+/* Text that is printed before what must stand above it is known. */
+typedef struct {
+  dc_text *outer, inner;
+  bool flagged;
+} dc_held_text;
+void dc_print_hold(dc_printer *p, dc_held_text *held);
+void dc_print_release(dc_printer *p, dc_held_text *held); /* appends the inner text to the outer */
+void dc_print_line(dc_printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void dc_print_open(dc_printer *p, const char *head); /* head, a brace, deeper */
+void dc_print_close(dc_printer *p);
+
+/* value.c */
+const char *dc_print_value(dc_printer *p, dc_ex x); /* an atom: a local or a literal */
+void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes); /* between dc_kernel_begin and what it begins for */
+uint32_t dc_print_scope(dc_printer *p);
+void dc_print_scope_end(dc_printer *p, uint32_t mark);
+void dc_print_forget(dc_printer *p, uint64_t writes); /* drops locals that read what is written */
+void dc_print_remember(dc_printer *p, dc_ex x, const char *atom); /* the atom must be a local tN */
+const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text); /* a new one */
+uint32_t dc_print_held(const dc_printer *p, dc_ex x); /* its local, as in `locals` */
+void dc_print_hold_as(dc_printer *p, dc_ex x, uint32_t local);
+const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address); /* the lvalue */
+const char *dc_print_block_element(dc_printer *p, dc_cid c); /* of a register in a product's block; NULL: it is not there */
+const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom);
+const char *dc_print_constant(dc_printer *p, dc_dtype type, double value);
+const char *dc_print_combine(dc_printer *p, dc_wcr wcr, dc_dtype type, const char *a, const char *b);
+const char *dc_print_around(dc_printer *p, const char *pattern, const char *atom); /* a pattern with one $ */
+
+/* write.c */
+void dc_print_write(dc_printer *p, const dc_write *w);
+void dc_print_store(dc_printer *p, dc_cid c, dc_ex address, const char *atom); /* of the container's type already */
+void dc_print_identity(dc_printer *p, const dc_loop *home, const dc_write *w); /* into every element that w may write inside home */
+void dc_print_result(dc_printer *p, uint32_t accumulator); /* of an accumulator, into memory */
+void dc_print_run(dc_printer *p, const dc_loop *l, const char *begin, const char *end); /* of memory, cleared or copied */
+void dc_print_registers(dc_printer *p, const dc_loop *l); /* locals for the registers that live in its body */
+
+/* sums.c */
+const char *dc_print_accumulator_type(const dc_printer *p, uint32_t accumulator);
+const char *dc_print_term(dc_printer *p, uint32_t accumulator); /* the lvalue that a term goes to here */
+/* Declares those of a loop; `whole`: as single values, which those of threads go to. */
+void dc_print_accumulators(dc_printer *p, const dc_loop *home, bool whole);
+void dc_print_fold(dc_printer *p, const dc_loop *home); /* makes single values of those with lanes */
+/* Before a loop over what `body` does, vectors may run it; false, and no text, where the order of floats forbids that. */
+bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out);
+/* What some accumulators stand for while others take their terms. */
+typedef struct {
+  const char **names; /* by accumulator, NULL: unchanged */
+  uint32_t *widths;
+  const char *from, *to; /* of a block */
+} dc_outer_sums;
+dc_outer_sums dc_print_lanes_begin(dc_printer *p, const dc_loop *l, uint32_t lanes); /* gives each lane accumulators of its own */
+void dc_print_lanes_end(dc_printer *p, const dc_outer_sums *outer);
+/* A loop over blocks .from .. .to of begin .. end, each with sums of its own. */
+dc_outer_sums dc_print_block_begin(dc_printer *p, const dc_loop *l, uint32_t lanes, uint32_t level, const char *begin, const char *end);
+void dc_print_block_end(dc_printer *p, const dc_outer_sums *outer);
+
+/* tasks.c */
+typedef struct {
+  const dc_loop *first, *last; /* of the loops that are shared; what a task runs of the last one is begin .. end */
+  const char *suffix;
+  dc_text text;
+  dc_ex *live; /* of the function around */
+  uint32_t *locals, n_live;
+  dc_text *out;
+  int indent;
+  uint32_t mark;
+} dc_task;
+void dc_print_function(dc_printer *p, const char *suffix, const char *params);
+void dc_print_function_end(dc_printer *p);
+void dc_print_call(dc_printer *p, const char *suffix, const char *args, dc_text *out);
+void dc_print_task_begin(dc_printer *p, const dc_loop *l, dc_task *t);
+void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and calls it where the loop stands */
+
+/* blocks.c: a product's rows begin .. end: what it does with the sums of a block goes between the two. */
+uint32_t dc_print_blocks_begin(dc_printer *p, const dc_product *x, const char *begin, const char *end);
+void dc_print_blocks_end(dc_printer *p, uint32_t mark);
+
+#endif

@@ -1,0 +1,320 @@
+/* Expressions.
+ *
+ * Each distinct expression becomes one constant local, printed where it is first needed or, by
+ * dc_print_hoist, before the loop that it does not depend on.  A local lives until its scope
+ * ends or something that it read is written.  A side of a select that may not be evaluated
+ * freely (an access that the condition guards) is printed inside an `if`. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/printer/printer.h"
+
+/* ---- literals and patterns ---- */
+
+/* Fills a pattern's $a $b $k $t, or a lone $ (= $a), into the arena. */
+static const char *fill(dc_printer *p, const char *pattern, const char *a, const char *b, const dc_type_spelling *type) {
+  dc_text t = {0};
+  dc_text_puts(&t, "");
+  for (const char *c = pattern; *c; c++) {
+    if (*c != '$') {
+      char one[2] = {*c, 0};
+      dc_text_puts(&t, one);
+      continue;
+    }
+    bool named = c[1] && strchr("abkt", c[1]);
+    char which = named ? *++c : 'a';
+    dc_text_puts(&t, which == 'a' ? a : which == 'b' ? b : which == 'k' ? type->kind : type->compute);
+  }
+  const char *out = dc_arena_strdup(p->arena, t.s);
+  dc_text_free(&t);
+  return out;
+}
+
+const char *dc_print_around(dc_printer *p, const char *pattern, const char *atom) { return fill(p, pattern, atom, "", NULL); }
+
+static const char *float_literal(dc_printer *p, dc_dtype type, double v) {
+  const char *f = type == DC_F64 ? "" : "f";
+  if (isnan(v)) return dc_arena_printf(p->arena, "__builtin_nan%s(\"\")", f);
+  if (isinf(v)) return dc_arena_printf(p->arena, v < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()", f);
+  bool plain = fabs(v) < 1e6 && v == (double)(int64_t)v;
+  if (plain && (v != 0 || !signbit(v))) return dc_arena_printf(p->arena, v < 0 ? "(%.1f%s)" : "%.1f%s", v, f);
+  return dc_arena_printf(p->arena, signbit(v) ? "(%a%s)" : "%a%s", v, f);
+}
+
+static const char *integer_literal(dc_printer *p, dc_dtype type, int64_t v) {
+  if (type == DC_U64) return dc_arena_printf(p->arena, "%" PRIu64 "ull", (uint64_t)v);
+  if (type == DC_I64 && v == INT64_MIN) return "(-9223372036854775807ll - 1)";
+  const char *suffix = type == DC_I64 && (v > INT32_MAX || v < INT32_MIN) ? "ll" : type == DC_U32 ? "u" : "";
+  return dc_arena_printf(p->arena, v < 0 ? "(%" PRId64 "%s)" : "%" PRId64 "%s", v, suffix);
+}
+
+const char *dc_print_constant(dc_printer *p, dc_dtype type, double value) {
+  if (dc_dtype_is_float(type)) return float_literal(p, type, value);
+  dc_exnode node = *dc_ex_node(p->pool, dc_ex_const(p->pool, type, value));
+  return integer_literal(p, type, node.i);
+}
+
+const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom) {
+  bool real = dc_dtype_is_float(from);
+  if (to == from) return atom;
+  switch (to) {
+    case DC_BOOL: return fill(p, "($ != 0)", atom, "", NULL);
+    case DC_F32: return from == DC_F16 || from == DC_BF16 ? atom : fill(p, "(float)$", atom, "", NULL);
+    case DC_F16: return fill(p, "round_f16((float)$)", atom, "", NULL);
+    case DC_BF16: return fill(p, "round_bf16((float)$)", atom, "", NULL);
+    case DC_I4: return fill(p, "cast_i4((i64)$)", atom, "", NULL);
+    case DC_U4: return fill(p, "(i32)((i64)$ & 15)", atom, "", NULL);
+    case DC_I2: return fill(p, "cast_i2((i64)$)", atom, "", NULL);
+    case DC_U2: return fill(p, "(i32)((i64)$ & 3)", atom, "", NULL);
+    default: break;
+  }
+  const char *pattern = "($t)$";
+  if (real && to == DC_U64) pattern = "($ < 0 ? (u64)(i64)$ : (u64)$)";
+  else if (real && dc_dtype_bytes(to) < 4) pattern = from == DC_F64 ? "($t)(i64)$a" : "($t)(i32)$a";
+  else if (real && to == DC_U32) pattern = "($t)(i64)$a";
+  return fill(p, pattern, atom, "", &p->dialect->types[to]);
+}
+
+/* The element as it lies in memory, read as another type of the same width. */
+static const char *bits_of(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom) {
+  const dc_dialect *d = p->dialect;
+  const char *taken = from == DC_F32 ? d->bits_f32 : from == DC_F64 ? d->bits_f64 : d->types[from].store;
+  const char *stored = fill(p, taken, atom, "", NULL);
+  if (to == DC_F32 || to == DC_F64) return fill(p, to == DC_F32 ? d->from_f32 : d->from_f64, stored, "", NULL);
+  const char *same = dc_arena_printf(p->arena, "((%s)%s)", d->types[to].storage, stored);
+  return fill(p, d->types[to].load, same, "", NULL);
+}
+
+const char *dc_print_combine(dc_printer *p, dc_wcr wcr, dc_dtype type, const char *a, const char *b) {
+  if (type == DC_BOOL) return fill(p, wcr == DC_WCR_SUM || wcr == DC_WCR_MAX ? "$a | $b" : "$a & $b", a, b, NULL);
+  const dc_prim_spelling *row = &p->dialect->prims[dc_wcr_prim(wcr)];
+  return fill(p, dc_dtype_is_float(type) ? row->real : row->integer, a, b, &p->dialect->types[type]);
+}
+
+/* ---- scopes and locals ---- */
+
+uint32_t dc_print_scope(dc_printer *p) { return p->live.n; }
+
+void dc_print_scope_end(dc_printer *p, uint32_t mark) {
+  while (p->live.n > mark) p->locals.v[p->live.v[--p->live.n]] = 0;
+}
+
+uint32_t dc_print_held(const dc_printer *p, dc_ex x) { return x < p->locals.n ? p->locals.v[x] : 0; }
+
+void dc_print_hold_as(dc_printer *p, dc_ex x, uint32_t local) {
+  while (p->locals.n <= x) DC_PUSH(p->arena, &p->locals, 0);
+  p->locals.v[x] = local;
+  DC_PUSH(p->arena, &p->live, x);
+}
+
+void dc_print_forget(dc_printer *p, uint64_t writes) {
+  for (uint32_t k = 0; k < p->live.n; k++)
+    if (dc_kernel_dependence(p->k, p->live.v[k]).reads & writes) p->locals.v[p->live.v[k]] = 0;
+}
+
+static const char *local_name(dc_printer *p, uint32_t local) { return dc_arena_printf(p->arena, "t%u", local - 1); }
+
+void dc_print_remember(dc_printer *p, dc_ex x, const char *atom) {
+  if (atom[0] == 't') dc_print_hold_as(p, x, (uint32_t)strtoul(atom + 1, NULL, 10) + 1);
+}
+
+const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text) {
+  uint32_t local = ++p->next_local;
+  dc_print_line(p, "const %s t%u = %s;", p->dialect->types[type].compute, local - 1, text);
+  return local_name(p, local);
+}
+
+static const char *define(dc_printer *p, dc_ex x, const char *text) {
+  const char *name = dc_print_local(p, dc_ex_dtype(p->pool, x), text);
+  dc_print_hold_as(p, x, p->next_local);
+  return name;
+}
+
+/* ---- index sums ---- */
+
+/* The part of a sum that does not change in loops of `level` and deeper. */
+static dc_ex outer_part(dc_printer *p, dc_ex x, uint32_t level) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  dc_ex sum = dc_ex_int(p->pool, node.i);
+  for (uint32_t k = 0; k < node.nargs; k += 2) {
+    dc_ex term = dc_ex_arg(p->pool, x, k), factor = dc_ex_arg(p->pool, x, k + 1);
+    if (dc_kernel_dependence(p->k, term).level < level) sum = dc_ix_add(p->pool, sum, dc_ix_mul(p->pool, term, factor));
+  }
+  return sum;
+}
+
+static bool is_constant(dc_printer *p, dc_ex x) {
+  uint8_t op = dc_ex_node(p->pool, x)->op;
+  return op == DC_EX_INT || op == DC_EX_FLOAT;
+}
+
+static bool is_leaf(dc_printer *p, dc_ex x) {
+  uint8_t op = dc_ex_node(p->pool, x)->op;
+  return is_constant(p, x) || op == DC_EX_SYM || op == DC_EX_PARAM;
+}
+
+static const char *linear(dc_printer *p, dc_ex x) {
+  uint32_t level = dc_kernel_dependence(p->k, x).level;
+  dc_ex outer = outer_part(p, x, level);
+  bool split = !is_constant(p, outer);
+  dc_text t = {0};
+  dc_text_puts(&t, split ? dc_print_value(p, outer) : "");
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  for (uint32_t k = 0; k < node.nargs; k += 2) {
+    dc_ex term = dc_ex_arg(p->pool, x, k), factor = dc_ex_arg(p->pool, x, k + 1);
+    if (split && dc_kernel_dependence(p->k, term).level < level) continue;
+    int64_t c = dc_ex_node(p->pool, factor)->i;
+    const char *value = dc_print_value(p, term);
+    if (t.n) dc_text_puts(&t, " + ");
+    if (c == 1) dc_text_puts(&t, value);
+    else dc_text_printf(&t, "%s * %s", value, integer_literal(p, DC_I64, c));
+  }
+  if (!split && node.i) dc_text_printf(&t, " + %s", integer_literal(p, DC_I64, node.i));
+  const char *out = dc_arena_strdup(p->arena, t.s);
+  dc_text_free(&t);
+  return out;
+}
+
+static const char *product(dc_printer *p, dc_ex x) {
+  dc_text t = {0};
+  for (uint32_t k = 0; k < dc_ex_node(p->pool, x)->nargs; k++) dc_text_printf(&t, "%s%s", k ? " * " : "", dc_print_value(p, dc_ex_arg(p->pool, x, k)));
+  const char *out = dc_arena_strdup(p->arena, t.s);
+  dc_text_free(&t);
+  return out;
+}
+
+static const char *index_pair(dc_printer *p, dc_ex x, uint8_t op) {
+  dc_ex left = dc_ex_arg(p->pool, x, 0), right = dc_ex_arg(p->pool, x, 1);
+  const char *a = dc_print_value(p, left), *b = dc_print_value(p, right);
+  if (op == DC_EX_IMIN) return fill(p, "$a < $b ? $a : $b", a, b, NULL);
+  if (op == DC_EX_IMAX) return fill(p, "$a > $b ? $a : $b", a, b, NULL);
+  bool plain = dc_ix_proves_ge(p->pool, left, 0) && dc_ix_proves_ge(p->pool, right, 1);
+  if (op == DC_EX_IDIV) return fill(p, plain ? "(i64)((u64)$a / (u64)$b)" : "floordiv_i64($a, $b)", a, b, NULL);
+  return fill(p, plain ? "(i64)((u64)$a % (u64)$b)" : "mod_i64($a, $b)", a, b, NULL);
+}
+
+/* ---- reads and branches ---- */
+
+/* Is the memory of c sure to hold something? */
+static bool may_be_empty(dc_printer *p, dc_cid c) {
+  dc_container container = *dc_cont(p->k->graph, c);
+  for (uint32_t d = 0; d < container.rank; d++)
+    if (!dc_ix_proves_ge(p->pool, container.shape[d], 1)) return true;
+  return false;
+}
+
+const char *dc_print_block_element(dc_printer *p, dc_cid c) {
+  const dc_product *x = p->block;
+  for (uint32_t k = 0; x && k < x->n_sums; k++)
+    if (x->sums[k].buffered && x->sums[k].sum->out == c)
+      return dc_arena_printf(p->arena, "r%u[(j%u - m0) * %lld + j%u - n0]", c, x->m->param, (long long)x->columns, x->n->param);
+  return NULL;
+}
+
+const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const char *at = dc_print_value(p, address);
+  if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
+  const char *in_block = dc_print_block_element(p, c);
+  if (in_block) return in_block;
+  bool lanes = p->lane && dc_loop_is_inside(p->k->homes.v[c], p->lane);
+  if (dc_cont(p->k->graph, c)->rank == 0) return dc_arena_printf(p->arena, lanes ? "r%u[l]" : "r%u", c);
+  return dc_arena_printf(p->arena, lanes ? "r%u[%s * %u + l]" : "r%u[%s]", c, at, p->lane ? p->lane->lanes : 0);
+}
+
+static const char *read_of(dc_printer *p, dc_ex x) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  dc_ex condition = dc_read_check(p->k, x);
+  const dc_type_spelling *type = &p->dialect->types[dc_cont(p->k->graph, node.ref)->dtype];
+  const char *check = condition ? dc_print_value(p, condition) : NULL;
+  const char *element = dc_print_element(p, node.ref, dc_read_address(p->k, x));
+  const char *load = dc_kernel_is_register(p->k, node.ref) ? element : fill(p, type->load, element, "", type);
+  if (!check) return load;
+  p->flagged = true;
+  dc_print_line(p, "bad = %s ? bad : %u;", check, p->ordinal + 1);
+  return may_be_empty(p, node.ref) ? dc_arena_printf(p->arena, "%s ? %s : 0", check, load) : load;
+}
+
+static void branch(dc_printer *p, const char *head, const char *target, dc_ex value) {
+  dc_print_line(p, "%s {", head);
+  p->indent++;
+  uint32_t mark = dc_print_scope(p);
+  dc_print_line(p, "%s = %s;", target, dc_print_value(p, value));
+  dc_print_scope_end(p, mark);
+  p->indent--;
+  dc_print_line(p, "}");
+}
+
+/* A side that must not run freely: a local that an `if` fills. */
+static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, dc_ex no) {
+  const char *test = dc_print_value(p, condition);
+  uint32_t local = ++p->next_local;
+  const char *target = local_name(p, local);
+  dc_print_line(p, "%s %s;", p->dialect->types[dc_ex_dtype(p->pool, x)].compute, target);
+  branch(p, dc_arena_printf(p->arena, "if (%s)", test), target, yes);
+  branch(p, "else", target, no);
+  dc_print_hold_as(p, x, local);
+  return target;
+}
+
+static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_held(p, x); }
+
+static const char *scalar(dc_printer *p, dc_ex x) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  dc_ex a = dc_ex_arg(p->pool, x, 0), b = node.nargs > 1 ? dc_ex_arg(p->pool, x, 1) : 0;
+  dc_dtype type = dc_ex_dtype(p->pool, a);
+  if (node.op == DC_STOP) return dc_print_value(p, a);
+  if (node.op == DC_AND && !is_free(p, b)) return branches(p, x, a, b, dc_ex_bool(p->pool, false));
+  if (node.op == DC_OR && !is_free(p, b)) return branches(p, x, a, dc_ex_bool(p->pool, true), b);
+  const char *left = dc_print_value(p, a), *right = b ? dc_print_value(p, b) : "";
+  const dc_prim_spelling *row = &p->dialect->prims[node.op];
+  const char *text = fill(p, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &p->dialect->types[type]);
+  bool narrow = node.dtype == type && !dc_dtype_is_float(type) && dc_dtype_compute(type) != type; /* fewer than 8 bits */
+  return define(p, x, narrow ? dc_print_cast(p, type, DC_I32, dc_arena_printf(p->arena, "(%s)", text)) : text);
+}
+
+const char *dc_print_value(dc_printer *p, dc_ex x) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  uint32_t local = dc_print_held(p, x);
+  if (local) return local_name(p, local);
+  if (node.op < DC_PRIM_COUNT) return scalar(p, x);
+  dc_ex a = node.nargs ? dc_ex_arg(p->pool, x, 0) : 0;
+  switch (node.op) {
+    case DC_EX_INT: return integer_literal(p, (dc_dtype)node.dtype, node.i);
+    case DC_EX_FLOAT: return float_literal(p, (dc_dtype)node.dtype, node.f);
+    case DC_EX_SYM: return dc_arena_printf(p->arena, "s%u", node.ref);
+    case DC_EX_PARAM: return dc_arena_printf(p->arena, "j%u", node.ref);
+    case DC_EX_READ: return define(p, x, read_of(p, x));
+    case DC_EX_LINEAR: return define(p, x, linear(p, x));
+    case DC_EX_PRODUCT: return define(p, x, product(p, x));
+    case DC_EX_CAST: {
+      const char *value = dc_print_cast(p, (dc_dtype)node.dtype, dc_ex_dtype(p->pool, a), dc_print_value(p, a));
+      return define(p, x, value);
+    }
+    case DC_EX_BITS: return define(p, x, bits_of(p, (dc_dtype)node.dtype, dc_ex_dtype(p->pool, a), dc_print_value(p, a)));
+    case DC_EX_SELECT: break;
+    default: return define(p, x, index_pair(p, x, node.op));
+  }
+  dc_ex yes = dc_ex_arg(p->pool, x, 1), no = dc_ex_arg(p->pool, x, 2);
+  if (!is_free(p, yes) || !is_free(p, no)) return branches(p, x, a, yes, no);
+  const char *test = dc_print_value(p, a), *left = dc_print_value(p, yes), *right = dc_print_value(p, no);
+  return define(p, x, dc_arena_printf(p->arena, "%s ? %s : %s", test, left, right));
+}
+
+/* ---- hoisting ---- */
+
+void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes) {
+  if (is_leaf(p, x) || dc_print_held(p, x) || !dc_kernel_first(p->k, x)) return;
+  dc_dependence d = dc_kernel_dependence(p->k, x);
+  if (d.level < level && !(d.reads & writes) && d.safe) {
+    (void)dc_print_value(p, x);
+    return;
+  }
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  if (node.op == DC_EX_LINEAR) {
+    dc_ex outer = outer_part(p, x, level);
+    if (!is_leaf(p, outer)) dc_print_hoist(p, outer, level, writes);
+  }
+  for (uint32_t k = 0; k < node.nargs; k++) dc_print_hoist(p, dc_ex_arg(p->pool, x, k), level, writes);
+}
