@@ -19,6 +19,11 @@ static const char *wanted_folder(void) {
 
 bool dc_dump_wanted(void) { return wanted_folder() != NULL; }
 
+bool dc_verify_wanted(void) {
+  const char *verify = getenv("DCML_VERIFY");
+  return verify && *verify && strcmp(verify, "0") != 0;
+}
+
 /* Without slashes and dots no name leaves the folder. */
 static void put_safe(dc_text *out, const char *name) {
   for (size_t k = 0; name[k] && k < MAX_PART; k++) dc_text_printf(out, "%c", isalnum((unsigned char)name[k]) || name[k] == '-' ? name[k] : '_');

@@ -10,6 +10,7 @@
 #include "base/status.h"
 
 bool dc_dump_wanted(void);
+bool dc_verify_wanted(void); /* DCML_VERIFY: what each pass leaves is verified */
 /* Writes one stage, if a dump is wanted; the folder is made.  The names need not be safe: what is neither a letter, a
  * digit nor '-' becomes '_'.  Safe to call from several threads for different stages. */
 DC_MUST_USE dc_status dc_dump_text(const char *model, const char *direction, unsigned number, const char *stage, const char *suffix, const char *text);

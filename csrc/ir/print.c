@@ -139,6 +139,7 @@ static char *ex_text(printer *p, dc_ex e, int level) {
 typedef struct {
   char *text;
   int64_t coefficient;
+  bool divides; /* a quotient or a remainder: 2*a // b would be that of 2*a */
 } term;
 
 static int compare_terms(const void *a, const void *b) { return strcmp(((const term *)a)->text, ((const term *)b)->text); }
@@ -149,7 +150,10 @@ static void put_linear(printer *p, dc_ex e) {
   term *terms = malloc((n + 1) * sizeof *terms);
   if (!terms) abort();
   for (uint32_t k = 0; k < n; k++) {
-    terms[k].text = ex_text(p, dc_ex_arg(&p->graph->pool, e, 2 * k), LEVEL_PRODUCT);
+    dc_ex factor = dc_ex_arg(&p->graph->pool, e, 2 * k);
+    uint8_t op = dc_ex_node(&p->graph->pool, factor)->op;
+    terms[k].text = ex_text(p, factor, LEVEL_PRODUCT);
+    terms[k].divides = op == DC_EX_IDIV || op == DC_EX_IMOD;
     terms[k].coefficient = dc_ex_node(&p->graph->pool, dc_ex_arg(&p->graph->pool, e, 2 * k + 1))->i;
   }
   qsort(terms, n, sizeof *terms, compare_terms);
@@ -158,7 +162,8 @@ static void put_linear(printer *p, dc_ex e) {
     uint64_t magnitude = c < 0 ? 0 - (uint64_t)c : (uint64_t)c;
     dc_text_puts(p->out, c < 0 ? (k ? " - " : "-") : k ? " + " : "");
     if (magnitude != 1) dc_text_printf(p->out, "%" PRIu64 "*", magnitude);
-    dc_text_puts(p->out, terms[k].text);
+    bool apart = terms[k].divides && (magnitude != 1 || (c < 0 && k == 0));
+    dc_text_printf(p->out, apart ? "(%s)" : "%s", terms[k].text);
     free(terms[k].text);
   }
   free(terms);

@@ -51,8 +51,8 @@ typedef struct {
 } settings;
 
 static dc_status read_settings(settings *out) {
-  const char *verify = getenv("DCML_VERIFY"), *stop = getenv("DCML_STOP_AFTER");
-  *out = (settings){verify && *verify && strcmp(verify, "0") != 0, DC_PIPELINE_LENGTH};
+  const char *stop = getenv("DCML_STOP_AFTER");
+  *out = (settings){dc_verify_wanted(), DC_PIPELINE_LENGTH};
   if (!stop || !*stop) return DC_OK;
   char *end;
   long n = strtol(stop, &end, 10);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/kernel/kernel.h"
 #include "dcml.h"
 #include "fuzz/generate.h"
 #include "fuzz/reduce.h"
@@ -189,6 +190,45 @@ static void run_program(const trial *t, int side, const dc_graph *g, dc_backend_
   dc_text_free(&why);
 }
 
+/* The text of a kernel reads back as a kernel that prints alike. */
+static dc_status round_trip(const dc_kernel *kernel) {
+  dc_text text = {0}, back = {0};
+  dc_kernel again;
+  dc_kernel_print(kernel, &text);
+  dc_status status = dc_kernel_parse(text.s, &again);
+  if (!status) {
+    dc_kernel_print(&again, &back);
+    if (strcmp(text.s, back.s)) status = dc_error(DC_ERR_MODEL, "the kernel reads back as\n%s", back.s);
+    dc_kernel_free(&again);
+  }
+  status = dc_error_at(status, "%s", text.s);
+  dc_text_free(&text);
+  dc_text_free(&back);
+  return status;
+}
+
+static dc_status try_kernel(const dc_graph *g, dc_nid node) {
+  dc_kernel kernel;
+  DC_TRY(dc_kernel_build(g, node, &kernel));
+  dc_status status = dc_kernel_verify(&kernel);
+  for (uint32_t k = 0; dc_kernel_pass_at(k) && !status; k++) {
+    status = dc_kernel_pass_run(&kernel, dc_kernel_pass_at(k)->name);
+    if (!status) status = round_trip(&kernel);
+  }
+  dc_kernel_free(&kernel);
+  return status;
+}
+
+/* Each node of the scheduled graph becomes a kernel, which verifies and reads back at each stage. */
+static void check_kernels(const trial *t, int side, const dc_graph *g) {
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, kernels", sides[side]);
+  dc_status status = DC_OK;
+  for (uint32_t s = 0; s < g->states.n; s++)
+    for (uint32_t k = 0; k < g->states.v[s].scope.n && !status; k++) status = try_kernel(g, g->states.v[s].scope.v[k]);
+  if (status) report(t->f, g, "kernels", sides[side], dc_status_text(status));
+  dc_status_free(status);
+}
+
 static bool is_served(void *context, const dc_graph *g, dc_nid node) {
   const fuzzer *f = context;
   return dc_natives_accepts(f->session.natives, f->session.ops, g, node, NULL, NULL);
@@ -223,6 +263,7 @@ static void check_side(const trial *t, int side) {
     if (runs(t, k)) good = step(t, side, g, k, &hash);
   if (good) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_INTERPRETED), t->f->p->programs++;
   if (good && every && t->seed % every == 0) run_program(t, side, g, DC_BACKEND_CPU, FUZZ_COMPILED), t->f->p->compiled++;
+  if (good) check_kernels(t, side, g);
   if (good) run_natives(t, side);
   dc_graph_destroy(g);
 }

@@ -162,7 +162,6 @@ typedef struct {
 } dc_kernel_pass;
 const dc_kernel_pass *dc_kernel_pass_at(uint32_t k); /* NULL after the last one */
 DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name);
-void dc_kernel_schedule(dc_kernel *kernel); /* all of them */
 
 void dc_kernel_merge(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);

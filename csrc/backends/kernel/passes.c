@@ -20,9 +20,6 @@ enum { N_PASSES = sizeof passes / sizeof *passes };
 
 const dc_kernel_pass *dc_kernel_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }
 
-void dc_kernel_schedule(dc_kernel *kernel) {
-  for (uint32_t k = 0; k < N_PASSES; k++) passes[k].run(kernel);
-}
 
 dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name) {
   dc_text names = {0};
