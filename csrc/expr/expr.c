@@ -9,7 +9,7 @@
 #include "expr/pool.h"
 
 const dc_prim_info dc_prims[DC_PRIM_COUNT] = {
-#define PRIM(id, name, arity, kind, da, db) [DC_##id] = {name, arity, DC_PRIM_##kind, {da, db}},
+#define PRIM(id, name, arity, kind, cost, da, db) [DC_##id] = {name, arity, DC_PRIM_##kind, cost, {da, db}},
 #include "expr/prims.def"
 #undef PRIM
 };

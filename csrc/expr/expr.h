@@ -25,7 +25,7 @@ typedef uint32_t dc_sym;   /* a size symbol; 0 is none */
 typedef uint32_t dc_param; /* a map parameter; 0 is none */
 
 typedef enum {
-#define PRIM(id, name, arity, kind, da, db) DC_##id,
+#define PRIM(id, name, arity, kind, cost, da, db) DC_##id,
 #include "expr/prims.def"
 #undef PRIM
   DC_PRIM_COUNT,
@@ -51,6 +51,7 @@ typedef struct {
   const char *name;
   uint8_t arity;
   uint8_t kind; /* dc_prim_kind */
+  float cost;   /* nanoseconds, roughly; see prims.def */
   const char *derivative[2];
 } dc_prim_info;
 extern const dc_prim_info dc_prims[DC_PRIM_COUNT];

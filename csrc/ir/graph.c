@@ -235,6 +235,11 @@ static const char *const wcr_names[] = {[DC_WCR_NONE] = "", [DC_WCR_SUM] = "sum"
 
 const char *dc_wcr_name(dc_wcr wcr) { return wcr_names[wcr]; }
 
+dc_op dc_wcr_prim(dc_wcr wcr) {
+  static const dc_op prims[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
+  return prims[wcr];
+}
+
 double dc_wcr_identity(dc_wcr wcr, dc_dtype type) {
   bool inf = dc_dtype_is_float(type);
   switch (wcr) {

@@ -254,6 +254,7 @@ DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
 DC_MUST_USE dc_status dc_graph_verify(const dc_graph *graph);
 
 double dc_wcr_identity(dc_wcr wcr, dc_dtype type); /* as a value of the compute type */
+dc_op dc_wcr_prim(dc_wcr wcr); /* the primitive that combines two values; not for DC_WCR_NONE */
 const char *dc_wcr_name(dc_wcr wcr);
 
 #endif

@@ -165,8 +165,6 @@ static bool reads_own(const contraction *c, const dc_access *w) {
   return false;
 }
 
-static const uint8_t wcr_prim[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
-
 /* T = a; T op= b  becomes  T = a op b;  T op= a; T op= b  becomes  T op= a op b. */
 static bool combine_updates(contraction *c, const dc_access *w, const dc_access *next) {
   dc_pool *pool = &c->graph->pool;
@@ -175,7 +173,7 @@ static bool combine_updates(contraction *c, const dc_access *w, const dc_access 
   if (!q.wcr || p.guard || (p.wcr && (p.wcr != q.wcr || q.guard)) || type == DC_BOOL || reads_own(c, next)) return false;
   if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
   dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, p.value));
-  dc_ex sum = dc_ex_prim2(pool, (dc_op)wcr_prim[q.wcr], a, dc_ex_cast(pool, wide, q.value));
+  dc_ex sum = dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)q.wcr), a, dc_ex_cast(pool, wide, q.value));
   if (q.guard) sum = dc_ex_select(pool, q.guard, sum, a);
   dc_tasklet *out = &dc_node_at(c->graph, next->node)->tasklet;
   out->value = sum, out->wcr = p.wcr, out->guard = 0;

@@ -122,11 +122,6 @@ static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   return s.reads_lane && !s.jumps;
 }
 
-static dc_ex combine(dc_pool *pool, dc_wcr wcr, dc_ex a, dc_ex b) {
-  static const dc_op prims[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
-  return dc_ex_prim2(pool, prims[wcr], a, b);
-}
-
 /* The reduction of one tasklet as an expression, in the order of the loops. */
 static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t trips) {
   dc_pool *pool = &graph->pool;
@@ -141,7 +136,7 @@ static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet
     }
     dc_ex value = dc_ex_cast(pool, type, dc_ex_subst(pool, t->value, map->params, at, map->n_params));
     if (t->guard) value = dc_ex_select(pool, dc_ex_subst(pool, t->guard, map->params, at, map->n_params), value, identity);
-    all = all ? combine(pool, (dc_wcr)t->wcr, all, value) : value;
+    all = all ? dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)t->wcr), all, value) : value;
   }
   return all;
 }

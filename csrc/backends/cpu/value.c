@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends/cpu/emit.h"
+#include "ir/work.h"
 
 static const type_row types[DC_DTYPE_COUNT] = {
     [DC_F32] = {"float", "float", "$", "$", "f32"},
@@ -39,70 +40,69 @@ const type_row *dc_cpu_type(dc_dtype type) { return types[type].storage ? &types
 const char *dc_cpu_accumulator_type(dc_dtype type) { return type == DC_BOOL ? "u8" : types[type].compute; }
 
 /* How a primitive is spelled for floats and for integers: $a $b arguments, $k kind suffix,
- * $t C type.  The last column is nanoseconds per value in a vectorised f32 loop, roughly. */
+ * $t C type. */
 typedef struct {
   const char *real, *integer;
-  float cost;
 } prim_row;
 
 static const prim_row prims[DC_PRIM_COUNT] = {
-    [DC_ADD] = {"$a + $b", "($t)($a + $b)", 0.03f},
-    [DC_SUB] = {"$a - $b", "($t)($a - $b)", 0.03f},
-    [DC_MUL] = {"$a * $b", "($t)($a * $b)", 0.03f},
-    [DC_DIV] = {"$a / $b", "($t)div_$k($a, $b)", 0.2f},
-    [DC_NEG] = {"-$a", "($t)(-$a)", 0.03f},
-    [DC_FLOORDIV] = {"floor_$k($a / $b)", "($t)floordiv_$k($a, $b)", 0.3f},
-    [DC_MOD] = {"mod_$k($a, $b)", "($t)mod_$k($a, $b)", 10},
-    [DC_FMOD] = {"fmod_$k($a, $b)", "($t)rem_$k($a, $b)", 10},
-    [DC_MIN] = {"min_$k($a, $b)", "$a < $b ? $a : $b", 0.06f},
-    [DC_MAX] = {"max_$k($a, $b)", "$a > $b ? $a : $b", 0.06f},
-    [DC_POW] = {"pow_$k($a, $b)", "($t)pow_$k($a, $b)", 3},
-    [DC_ABS] = {"abs_$k($a)", "($t)($a < 0 ? -$a : $a)", 0.03f},
-    [DC_SIGN] = {"sign_$k($a)", "($t)(($a > 0) - ($a < 0))", 0.1f},
-    [DC_STOP] = {"$a", "$a", 0},
-    [DC_FLOOR] = {"floor_$k($a)", NULL, 0.05f},
-    [DC_CEIL] = {"ceil_$k($a)", NULL, 0.05f},
-    [DC_ROUND] = {"round_$k($a)", NULL, 0.05f},
-    [DC_TRUNC] = {"trunc_$k($a)", NULL, 0.05f},
-    [DC_EXP] = {"exp_$k($a)", NULL, 0.5f},
-    [DC_EXPM1] = {"expm1_$k($a)", NULL, 0.5f},
-    [DC_LOG] = {"log_$k($a)", NULL, 0.5f},
-    [DC_LOG1P] = {"log1p_$k($a)", NULL, 0.6f},
-    [DC_SQRT] = {"sqrt_$k($a)", NULL, 0.3f},
-    [DC_RSQRT] = {"rsqrt_$k($a)", NULL, 0.5f},
-    [DC_SIN] = {"sin_$k($a)", NULL, 3},
-    [DC_COS] = {"cos_$k($a)", NULL, 3},
-    [DC_TAN] = {"tan_$k($a)", NULL, 4},
-    [DC_ASIN] = {"asin_$k($a)", NULL, 1.5f},
-    [DC_ACOS] = {"acos_$k($a)", NULL, 1.5f},
-    [DC_ATAN] = {"atan_$k($a)", NULL, 1.5f},
-    [DC_SINH] = {"sinh_$k($a)", NULL, 2},
-    [DC_COSH] = {"cosh_$k($a)", NULL, 2},
-    [DC_TANH] = {"tanh_$k($a)", NULL, 0.8f},
-    [DC_ASINH] = {"asinh_$k($a)", NULL, 2},
-    [DC_ACOSH] = {"acosh_$k($a)", NULL, 2},
-    [DC_ATANH] = {"atanh_$k($a)", NULL, 2},
-    [DC_ERF] = {"erf_$k($a)", NULL, 0.8f},
-    [DC_SIGMOID] = {"sigmoid_$k($a)", NULL, 0.7f},
-    [DC_SOFTPLUS] = {"softplus_$k($a)", NULL, 1.2f},
-    [DC_LT] = {"$a < $b", "$a < $b", 0.03f},
-    [DC_LE] = {"$a <= $b", "$a <= $b", 0.03f},
-    [DC_GT] = {"$a > $b", "$a > $b", 0.03f},
-    [DC_GE] = {"$a >= $b", "$a >= $b", 0.03f},
-    [DC_EQ] = {"$a == $b", "$a == $b", 0.03f},
-    [DC_NE] = {"$a != $b", "$a != $b", 0.03f},
-    [DC_ISNAN] = {"$a != $a", "0", 0.03f},
-    [DC_ISINF] = {"abs_$k($a) == __builtin_inf()", "0", 0.05f},
-    [DC_AND] = {NULL, "$a && $b", 0.03f},
-    [DC_OR] = {NULL, "$a || $b", 0.03f},
-    [DC_NOT] = {NULL, "!$a", 0.03f},
-    [DC_BAND] = {NULL, "($t)($a & $b)", 0.03f},
-    [DC_BOR] = {NULL, "($t)($a | $b)", 0.03f},
-    [DC_BXOR] = {NULL, "($t)($a ^ $b)", 0.03f},
-    [DC_BNOT] = {NULL, "($t)~$a", 0.03f},
-    [DC_SHL] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)((u64)$a << $b) : 0", 0.05f},
-    [DC_SHR] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)($a >> $b) : ($t)-($a < 0)", 0.05f},
-    [DC_RAND] = {"rand_f32($a, $b)", "rand_f32($a, $b)", 2},
+    [DC_ADD] = {"$a + $b", "($t)($a + $b)"},
+    [DC_SUB] = {"$a - $b", "($t)($a - $b)"},
+    [DC_MUL] = {"$a * $b", "($t)($a * $b)"},
+    [DC_DIV] = {"$a / $b", "($t)div_$k($a, $b)"},
+    [DC_NEG] = {"-$a", "($t)(-$a)"},
+    [DC_FLOORDIV] = {"floor_$k($a / $b)", "($t)floordiv_$k($a, $b)"},
+    [DC_MOD] = {"mod_$k($a, $b)", "($t)mod_$k($a, $b)"},
+    [DC_FMOD] = {"fmod_$k($a, $b)", "($t)rem_$k($a, $b)"},
+    [DC_MIN] = {"min_$k($a, $b)", "$a < $b ? $a : $b"},
+    [DC_MAX] = {"max_$k($a, $b)", "$a > $b ? $a : $b"},
+    [DC_POW] = {"pow_$k($a, $b)", "($t)pow_$k($a, $b)"},
+    [DC_ABS] = {"abs_$k($a)", "($t)($a < 0 ? -$a : $a)"},
+    [DC_SIGN] = {"sign_$k($a)", "($t)(($a > 0) - ($a < 0))"},
+    [DC_STOP] = {"$a", "$a"},
+    [DC_FLOOR] = {"floor_$k($a)", NULL},
+    [DC_CEIL] = {"ceil_$k($a)", NULL},
+    [DC_ROUND] = {"round_$k($a)", NULL},
+    [DC_TRUNC] = {"trunc_$k($a)", NULL},
+    [DC_EXP] = {"exp_$k($a)", NULL},
+    [DC_EXPM1] = {"expm1_$k($a)", NULL},
+    [DC_LOG] = {"log_$k($a)", NULL},
+    [DC_LOG1P] = {"log1p_$k($a)", NULL},
+    [DC_SQRT] = {"sqrt_$k($a)", NULL},
+    [DC_RSQRT] = {"rsqrt_$k($a)", NULL},
+    [DC_SIN] = {"sin_$k($a)", NULL},
+    [DC_COS] = {"cos_$k($a)", NULL},
+    [DC_TAN] = {"tan_$k($a)", NULL},
+    [DC_ASIN] = {"asin_$k($a)", NULL},
+    [DC_ACOS] = {"acos_$k($a)", NULL},
+    [DC_ATAN] = {"atan_$k($a)", NULL},
+    [DC_SINH] = {"sinh_$k($a)", NULL},
+    [DC_COSH] = {"cosh_$k($a)", NULL},
+    [DC_TANH] = {"tanh_$k($a)", NULL},
+    [DC_ASINH] = {"asinh_$k($a)", NULL},
+    [DC_ACOSH] = {"acosh_$k($a)", NULL},
+    [DC_ATANH] = {"atanh_$k($a)", NULL},
+    [DC_ERF] = {"erf_$k($a)", NULL},
+    [DC_SIGMOID] = {"sigmoid_$k($a)", NULL},
+    [DC_SOFTPLUS] = {"softplus_$k($a)", NULL},
+    [DC_LT] = {"$a < $b", "$a < $b"},
+    [DC_LE] = {"$a <= $b", "$a <= $b"},
+    [DC_GT] = {"$a > $b", "$a > $b"},
+    [DC_GE] = {"$a >= $b", "$a >= $b"},
+    [DC_EQ] = {"$a == $b", "$a == $b"},
+    [DC_NE] = {"$a != $b", "$a != $b"},
+    [DC_ISNAN] = {"$a != $a", "0"},
+    [DC_ISINF] = {"abs_$k($a) == __builtin_inf()", "0"},
+    [DC_AND] = {NULL, "$a && $b"},
+    [DC_OR] = {NULL, "$a || $b"},
+    [DC_NOT] = {NULL, "!$a"},
+    [DC_BAND] = {NULL, "($t)($a & $b)"},
+    [DC_BOR] = {NULL, "($t)($a | $b)"},
+    [DC_BXOR] = {NULL, "($t)($a ^ $b)"},
+    [DC_BNOT] = {NULL, "($t)~$a"},
+    [DC_SHL] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)((u64)$a << $b) : 0"},
+    [DC_SHR] = {NULL, "(u64)$b < 8 * sizeof($t) ? ($t)($a >> $b) : ($t)-($a < 0)"},
+    [DC_RAND] = {"rand_f32($a, $b)", "rand_f32($a, $b)"},
 };
 
 /* ---- printing ---- */
@@ -196,9 +196,8 @@ static const char *bits_of(emitter *e, dc_dtype to, dc_dtype from, const char *a
 }
 
 const char *dc_cpu_combine(emitter *e, dc_wcr wcr, dc_dtype type, const char *a, const char *b) {
-  static const dc_op ops[] = {[DC_WCR_SUM] = DC_ADD, [DC_WCR_PROD] = DC_MUL, [DC_WCR_MIN] = DC_MIN, [DC_WCR_MAX] = DC_MAX};
   if (type == DC_BOOL) return fill(e, wcr == DC_WCR_SUM || wcr == DC_WCR_MAX ? "$a | $b" : "$a & $b", a, b, NULL);
-  const prim_row *row = &prims[ops[wcr]];
+  const prim_row *row = &prims[dc_wcr_prim(wcr)];
   return fill(e, dc_dtype_is_float(type) ? row->real : row->integer, a, b, &types[type]);
 }
 
@@ -436,8 +435,7 @@ static double cost_of(emitter *e, dc_ex x) {
   if (is_leaf(e, x) || f.mark == e->stamp) return 0;
   dc_cpu_fact(e, x)->mark = e->stamp;
   dc_exnode node = *dc_ex_node(e->pool, x);
-  double cost = node.op == DC_EX_READ ? 0.15 : node.op < DC_PRIM_COUNT ? prims[node.op].cost : 0.03;
-  if (node.dtype == DC_F64) cost *= node.op >= DC_EXP && node.op <= DC_SOFTPLUS ? 20 : 2;
+  double cost = dc_ex_cost(e->pool, x);
   if (node.op == DC_EX_READ) return cost + (f.check ? cost_of(e, f.check) : 0);
   for (uint32_t k = 0; k < node.nargs; k++) cost += cost_of(e, dc_ex_arg(e->pool, x, k));
   return cost;

@@ -225,11 +225,6 @@ static dc_status tasklet_position(interp *in, const dc_tasklet *t, int64_t *out)
   return locate(in, t->out, index, out);
 }
 
-static dc_scalar combine(dc_wcr wcr, dc_dtype type, dc_scalar a, dc_scalar b) {
-  static const uint8_t prims[] = {0, DC_ADD, DC_MUL, DC_MIN, DC_MAX};
-  return dc_scalar_prim((dc_op)prims[wcr], type, a, b);
-}
-
 /* Adds to a sum of a type narrower than double without rounding in between: as long as memory holds what the sum so far
  * rounds to, the terms went on from there. */
 static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
@@ -262,7 +257,7 @@ static dc_status run_tasklet(interp *in, dc_nid id) {
   void *data = storage(in, t->out);
   value = dc_scalar_convert(from, t->wcr ? wide : to, value);
   if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(to) && to != DC_F64) return add_term(in, t->out, at, value);
-  if (t->wcr) value = dc_scalar_convert(wide, to, combine((dc_wcr)t->wcr, wide, dc_scalar_load(to, data, at), value));
+  if (t->wcr) value = dc_scalar_convert(wide, to, dc_scalar_prim(dc_wcr_prim((dc_wcr)t->wcr), wide, dc_scalar_load(to, data, at), value));
   dc_scalar_store(to, data, at, value);
   return DC_OK;
 }
