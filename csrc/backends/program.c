@@ -10,9 +10,10 @@
 #include <time.h>
 
 #include "backends/backend.h"
+#include "backends/limits.h"
 #include "backends/plan.h"
 #include "backends/report.h"
-#include "backends/work.h"
+#include "ir/work.h"
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
@@ -219,7 +220,7 @@ static way way_of(const dc_binding *b, dc_nid node, const dc_work *w) {
 static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
   dc_work *found = DC_NEW_ARRAY(&b->arena, dc_work, p->n_steps);
   double *steps = DC_NEW_ARRAY(&b->arena, double, p->n_steps);
-  DC_TRY(dc_work_count(p->graph, nodes, p->n_steps, b->symbols, found));
+  dc_work_count(p->graph, nodes, p->n_steps, b->symbols, false, found);
   b->ways = DC_NEW_ARRAY(&b->arena, way, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) {
     b->ways[k] = way_of(b, nodes[k], &found[k]);
@@ -228,7 +229,7 @@ static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
     steps[k] = p->steps[k].native ? dc_native_steps(p->graph, nodes[k], b->symbols)
                                   : found[k].work + (b->ways[k] == HOLLOW ? found[k].visits : found[k].walked);
   }
-  return dc_work_judge(p->graph, nodes, steps, p->n_steps, b->plan.held_bytes);
+  return dc_limits_check_steps(p->graph, nodes, steps, p->n_steps, b->plan.held_bytes);
 }
 
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
@@ -433,7 +434,7 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
     const step *st = &p->steps[k];
     const char *by = st->native ? dc_native_call_library(b->natives[k]) : st->kernel ? "compiled" : "interpreted";
     out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
-                              dc_node_bytes(p->graph, st->node, &b->plan, seen), (double)st->nanoseconds * 1e-9, st->runs};
+                              dc_node_bytes(p->graph, st->node, b->plan.bytes, seen), (double)st->nanoseconds * 1e-9, st->runs};
   }
   dc_graph_destroy(copy);
   return p->n_steps;

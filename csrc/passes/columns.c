@@ -6,6 +6,9 @@
  *
  * So is an operand whose terms lie across the order of a sum of two loops, which then become one.  Runs after fusion,
  * which would undo the copy. */
+#include <math.h>
+
+#include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -64,12 +67,6 @@ static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *d
   return found == 1;
 }
 
-static int64_t trips(dc_pool *pool, dc_param p) {
-  int64_t n;
-  dc_parameter range = pool->params.v[p];
-  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &n) ? n : INT32_MAX;
-}
-
 /* How often each element is read: iterations of the loops around the sum that do not move the operand. */
 static double reads_of_each(const search *s, const place *p, dc_ex read) {
   dc_pool *pool = &s->graph->pool;
@@ -77,7 +74,7 @@ static double reads_of_each(const search *s, const place *p, dc_ex read) {
   for (uint32_t k = 0; k < p->n_maps; k++) {
     dc_map map = dc_node_at(s->graph, p->maps[k])->map;
     for (uint32_t j = 0; j < map.n_params; j++)
-      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= (double)trips(pool, map.params[j]);
+      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= fmin(dc_param_trips(pool, map.params[j]), FEW_ROWS);
   }
   return times;
 }

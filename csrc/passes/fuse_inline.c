@@ -3,7 +3,12 @@
  * A temporary with one writer T[p, q] = v(p, q) is a function of its indices; each read T[f, g]
  * may be replaced by v(f, g).  That is free for copies, casts, constants and index functions, and
  * makes transposes, slices, broadcasts, padding and gathers vanish into their readers. */
+#include "ir/work.h"
 #include "passes/fuse.h"
+
+/* Nanoseconds of an f32, without what is read: of a copy, of a little arithmetic on top, and of what is cheaper than to
+ * store and load it where it lies in a cache. */
+static const double COPY_COST = 0.025, NEARLY_COPY_COST = 0.12, CACHED_COST = 0.2;
 
 /* The function that a temporary is. */
 typedef struct {
@@ -135,20 +140,28 @@ static bool reads_once(const dc_site_table *t, const dc_access *read, dc_nid com
 
 typedef enum { NEVER, IF_READ_ONCE, ALWAYS } policy;
 
-static policy policy_of_copy(dc_value_cost cost) {
-  if (cost.flops < 1 && cost.reads <= 1) return ALWAYS;
-  return cost.flops <= 3 && cost.reads <= 2 && (cost.by_data || cost.reads <= 1) ? IF_READ_ONCE : NEVER;
+static policy policy_of_copy(dc_value_work w) {
+  if (w.cost < COPY_COST && w.reads <= 1) return ALWAYS;
+  return w.cost <= NEARLY_COPY_COST && w.reads <= 2 && (w.by_data || w.reads <= 1) ? IF_READ_ONCE : NEVER;
 }
 
-static policy policy_of_recomputation(dc_value_cost cost) {
-  return cost.flops <= 4 && cost.reads <= 3 && !cost.by_data ? IF_READ_ONCE : NEVER;
+static policy policy_of_recomputation(dc_value_work w) {
+  return w.cost <= CACHED_COST && w.reads <= 3 && !w.by_data ? IF_READ_ONCE : NEVER;
 }
 
-static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_cost), const bool *dirty) {
+/* Memory takes as much more for wide elements as arithmetic does. */
+static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
+  dc_value_work w = dc_ex_work(pool, value);
+  int bytes = dc_dtype_bytes(dc_ex_dtype(pool, value));
+  if (bytes > 4) w.cost /= bytes / 4;
+  return w;
+}
+
+static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_work), const bool *dirty) {
   function f;
   dc_nid common = common_map(t, c);
   if (!make_function(t, c, common, &f) || leaves_register(t, f.value, common)) return false;
-  policy p = choose(dc_value_cost_of(t->graph, f.value));
+  policy p = choose(work_of(&t->graph->pool, f.value));
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;
   DC_EACH_SITE(t, c, k) {
