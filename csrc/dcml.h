@@ -38,7 +38,7 @@ typedef struct {
   uint32_t n_wrt;
   dc_keep keep;
   dc_backend_kind backend;
-  const char *natives; /* libraries that may serve operators, as in dc_natives_accepts; NULL: all */
+  const char *natives; /* libraries that may serve operators, as in dc_natives_stamp; NULL: all */
   dc_graph_hook post_onnx, post_autodiff, post_compile;
   void *hook_context;
 } dc_function_options;

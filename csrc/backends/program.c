@@ -243,7 +243,7 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   if (!status) status = weigh(p, b, nodes);
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps && !status; k++)
-    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], p->target.only, b->symbols, &b->natives[k]);
+    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->graph, nodes[k], b->symbols, &b->natives[k]);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -432,8 +432,10 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
   dc_nid *seen = DC_NEW_ARRAY(&copy->arena, dc_nid, copy->containers.n);
   for (uint32_t k = 0; k < p->n_steps && k < capacity; k++) {
     const step *st = &p->steps[k];
-    const char *by = st->native ? dc_native_call_library(b->natives[k]) : st->kernel ? "compiled" : "interpreted";
-    out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
+    const dc_node *n = dc_node_at(p->graph, st->node);
+    const char *by = st->native ? dc_name_text(&p->graph->names, n->lib.by) : st->kernel ? "compiled" : "interpreted";
+    const char *why = st->native ? dc_name_text(&p->graph->names, n->lib.why) : "";
+    out[k] = (dc_step_report){st->node, by, why, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
                               dc_node_bytes(p->graph, st->node, b->plan.bytes, seen), (double)st->nanoseconds * 1e-9, st->runs};
   }
   dc_graph_destroy(copy);

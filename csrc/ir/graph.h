@@ -119,6 +119,8 @@ typedef struct {
    * in = forward inputs (n_fwd_in) ++ forward outputs (n_fwd_out) ++ gradients of those
    * outputs (n_fwd_out; 0 where none), and out = { gradient of input k }. */
   uint32_t wrt, n_fwd_in, n_fwd_out;
+  /* Which native library runs it, and why those before in the row's list do not; both 0: nobody has chosen yet. */
+  dc_name by, why;
 } dc_library;
 
 typedef struct {
