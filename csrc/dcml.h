@@ -15,6 +15,7 @@ typedef struct {
   dc_ops *ops;
   dc_natives *natives;
   dc_jit *jit;
+  dc_machine machine;
 } dc_session;
 
 /* library_folder: where native libraries may lie besides the system's places, or NULL. */
@@ -26,6 +27,7 @@ void dc_session_destroy(dc_session *session);
 typedef struct {
   void *data;
   dc_dtype dtype;
+  dc_device device; /* where data is */
   uint32_t rank;
   int64_t dims[DC_MAX_RANK];
 } dc_array;

@@ -13,7 +13,6 @@
 #include "ir/work.h"
 
 enum { FLOAT_BYTES = 4 };
-static const double STORE_NS = 0.4; /* a byte written to memory and read back */
 #define PER_NS 1000 /* prices are whole numbers */
 #define FOREVER ((int64_t)1 << 60) /* no price: must not be cut */
 #define DEAREST ((int64_t)1 << 40)
@@ -63,7 +62,7 @@ static bool is_elementwise(const dc_graph *g, dc_nid id) {
 static int64_t price_of_storing(const cut *w, dc_cid c) {
   int bytes = dc_dtype_bytes((dc_dtype)dc_cont(w->p->graph, c)->dtype);
   double elements = dc_container_elements(w->p->graph, c, w->symbols);
-  int64_t all = price(elements * STORE_NS * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes));
+  int64_t all = price(elements * w->p->graph->machine.store_ns * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes));
   return w->in_memory[c] ? all / 2 + 1 : all + 1;
 }
 

@@ -11,11 +11,12 @@
 
 typedef struct dc_program dc_program;
 
-/* Native libraries (oneDNN, OpenBLAS), opened at run time. */
+/* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
-/* mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that load.
- * folder: where libraries may lie besides the system's places; NULL: nowhere. */
-DC_MUST_USE dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out);
+typedef struct dc_native_library dc_native_library; /* native/library.h */
+/* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
+ * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
+DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
 void dc_natives_destroy(dc_natives *natives);
 /* Stamps a library node with the native that runs it, and why others do not (dc_library.by, why).  only: a mask as above;
  * NULL: any that is loaded.  natives may be NULL. */
@@ -56,7 +57,8 @@ DC_MUST_USE dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
 
 /* Programs. */
-/* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler. */
+/* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler.  What each
+ * comes to is a row of target.h. */
 typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_kind;
 typedef struct {
   dc_ops *ops;

@@ -6,9 +6,8 @@
 #include "ir/work.h"
 #include "passes/fuse.h"
 
-/* Nanoseconds of an f32, without what is read: of a copy, of a little arithmetic on top, and of what is cheaper than to
- * store and load it where it lies in a cache. */
-static const double COPY_COST = 0.025, NEARLY_COPY_COST = 0.12, CACHED_COST = 0.2;
+/* Nanoseconds of an f32, without what is read: of a copy, and of a little arithmetic on top. */
+static const double COPY_COST = 0.025, NEARLY_COPY_COST = 0.12;
 
 /* The function that a temporary is. */
 typedef struct {
@@ -145,8 +144,8 @@ static policy policy_of_copy(dc_value_work w) {
   return w.cost <= NEARLY_COPY_COST && w.reads <= 2 && (w.by_data || w.reads <= 1) ? IF_READ_ONCE : NEVER;
 }
 
-static policy policy_of_recomputation(dc_value_work w) {
-  return w.cost <= CACHED_COST && w.reads <= 3 && !w.by_data ? IF_READ_ONCE : NEVER;
+static policy policy_of_recomputation(const dc_machine *machine, dc_value_work w) {
+  return w.cost <= machine->cached_ns && w.reads <= 3 && !w.by_data ? IF_READ_ONCE : NEVER;
 }
 
 /* Memory takes as much more for wide elements as arithmetic does. */
@@ -157,11 +156,12 @@ static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
   return w;
 }
 
-static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_work), const bool *dirty) {
+static bool inline_container(const dc_site_table *t, dc_cid c, bool cached, const bool *dirty) {
   function f;
   dc_nid common = common_map(t, c);
   if (!make_function(t, c, common, &f) || leaves_register(t, f.value, common)) return false;
-  policy p = choose(work_of(&t->graph->pool, f.value));
+  dc_value_work work = work_of(&t->graph->pool, f.value);
+  policy p = cached ? policy_of_recomputation(&t->graph->machine, work) : policy_of_copy(work);
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;
   DC_EACH_SITE(t, c, k) {
@@ -208,7 +208,7 @@ static bool read_by_tasklets(const dc_site_table *t, dc_cid c) {
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
   if (!read_by_tasklets(t, c)) return false;
   const dc_access *w = only_writer(t, c);
-  if (!w || !inline_container(t, c, policy_of_recomputation, NULL)) return false;
+  if (!w || !inline_container(t, c, true, NULL)) return false;
   (void)remove_writer(t, w->node);
   return true;
 }
@@ -236,7 +236,7 @@ static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
     if (!w.writes || seen[w.container]) continue;
     seen[w.container] = true;
     if (!w.element || users[w.root].nodes != count_tops(&t, w.root)) continue;
-    if (!read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, policy_of_copy, dirty)) continue;
+    if (!read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, false, dirty)) continue;
     DC_EACH_SITE(&t, w.root, j) dirty[t.accesses.v[j].node] = true;
     gone[remove_writer(&t, w.node)] = changed = true;
   }

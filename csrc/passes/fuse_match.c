@@ -8,7 +8,7 @@
 #include "ir/work.h"
 #include "passes/fuse.h"
 
-enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
+enum { MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
 
 /* ---- description ---- */
 
@@ -249,14 +249,15 @@ static bool reuses_much(const matcher *m, const dc_match *match) {
 /* The shared loops alone must give threads something to do, unless all is small.  Symbols: loops over one are long, both
  * where they are shared and where they are work. */
 static bool starves_threads(const matcher *m, const dc_match *match) {
+  const dc_machine *machine = &m->graph->machine;
   double shared = 1;
   dc_nid nodes[] = {m->a->node, m->b->node};
   dc_work work[2];
   if (m->scope->parallel_outside) return false;
-  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), FEW_ITERATIONS);
-  if (shared >= FEW_ITERATIONS) return false;
+  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), machine->few_tasks);
+  if (shared >= machine->few_tasks) return false;
   dc_work_count(m->graph, nodes, 2, NULL, false, work);
-  return work[0].work > SMALL_DOMAIN || work[1].work > SMALL_DOMAIN;
+  return work[0].work > machine->serial_work || work[1].work > machine->serial_work;
 }
 
 static bool used_only_here(const matcher *m, dc_cid root) {

@@ -335,12 +335,13 @@ static void check_stamp(dc_graph *g, const char *line) {
 }
 
 static void a_choice_is_stamped_with_its_reason(void) {
+  const dc_native_library *const list[] = {&dc_native_onednn, &dc_native_openblas, NULL};
   dc_natives *all, *none;
   dc_ops *ops;
   dc_native_call *call;
   CHECK_OK(dc_ops_create(&ops));
-  CHECK_OK(dc_natives_create(NULL, getenv("DCML_LIBRARIES"), &all));
-  CHECK_OK(dc_natives_create("none", NULL, &none));
+  CHECK_OK(dc_natives_create(list, NULL, getenv("DCML_LIBRARIES"), &all));
+  CHECK_OK(dc_natives_create(list, "none", NULL, &none));
   check_stamp(stamped(none, ops, "f32", NULL), "Conv@11(X, W) : none (\"onednn: not loaded; openblas: not loaded\") @first");
   check_stamp(stamped(none, ops, "f32", "other"), "Conv@11(X, W) : none (\"onednn: not asked for; openblas: not asked for\") @first");
   dc_graph *g = stamped(none, ops, "f32", NULL);

@@ -16,8 +16,6 @@ struct dc_natives {
   bool verbose;
 };
 
-static const dc_native_library *const known[] = {&dc_native_onednn, &dc_native_openblas, NULL};
-
 static bool in_mask(const char *mask, const char *name) {
   size_t n = strlen(name);
   for (const char *at = mask; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
@@ -25,18 +23,18 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
-dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out) {
+dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
   const char *verbose = getenv("DCML_VERBOSE");
   natives->verbose = verbose && strstr(verbose, "dispatch");
-  for (uint32_t k = 0; known[k] && natives->n < MAX_LIBRARIES; k++) {
-    if (mask && *mask && !in_mask(mask, known[k]->name)) continue;
+  for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
+    if (mask && *mask && !in_mask(mask, list[k]->name)) continue;
     void *handle;
-    const char *why = known[k]->open(folder, &handle);
-    if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", known[k]->name, why);
+    const char *why = list[k]->open(folder, &handle);
+    if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", list[k]->name, why);
     if (why) continue;
-    natives->list[natives->n] = known[k];
+    natives->list[natives->n] = list[k];
     natives->handle[natives->n++] = handle;
   }
   *out = natives;
