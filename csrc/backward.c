@@ -180,7 +180,7 @@ void dc_plan_connect(const dc_function *f, dc_plan_handle *plan, const dc_graph 
 
 void dc_call_describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out) {
   const dc_container *k = dc_cont(dc_program_graph(program), c);
-  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->rank = k->rank;
+  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->device = (dc_device)k->device, out->rank = k->rank;
   dc_binding_dims(binding, c, out->dims);
 }
 

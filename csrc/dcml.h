@@ -15,6 +15,7 @@ typedef struct {
   dc_ops *ops;
   dc_natives *natives;
   dc_jit *jit;
+  dc_machine machine;
 } dc_session;
 
 /* library_folder: where native libraries may lie besides the system's places, or NULL. */
@@ -26,6 +27,7 @@ void dc_session_destroy(dc_session *session);
 typedef struct {
   void *data;
   dc_dtype dtype;
+  dc_device device; /* where data is */
   uint32_t rank;
   int64_t dims[DC_MAX_RANK];
 } dc_array;
@@ -38,7 +40,7 @@ typedef struct {
   uint32_t n_wrt;
   dc_keep keep;
   dc_backend_kind backend;
-  const char *natives; /* libraries that may serve operators, as in dc_natives_accepts; NULL: all */
+  const char *natives; /* libraries that may serve operators, as in dc_natives_stamp; NULL: all */
   dc_graph_hook post_onnx, post_autodiff, post_compile;
   void *hook_context;
 } dc_function_options;

@@ -93,6 +93,8 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
     const char *name = dc_cont_name(f->graph, f->args[k]);
     if (c->dtype != arrays[k].dtype)
       return dc_error(DC_ERR_DTYPE, "input '%s' has type %s, expected %s", name, dc_dtype_name(arrays[k].dtype), dc_dtype_name((dc_dtype)c->dtype));
+    if (c->device != arrays[k].device)
+      return dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, expected %s", name, dc_device_name(arrays[k].device), dc_device_name((dc_device)c->device));
     if (c->shape && c->rank != arrays[k].rank) return dc_error(DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %u", name, arrays[k].rank, c->rank);
   }
   return DC_OK;
@@ -180,13 +182,13 @@ static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_
   }
 }
 
-static bool native(void *context, const dc_graph *graph, dc_nid node) {
+static void stamp(void *context, dc_graph *graph, dc_nid node) {
   const dc_function *f = context;
-  return dc_natives_accepts(f->session.natives, f->session.ops, graph, node, f->options.natives, NULL);
+  dc_natives_stamp(f->session.natives, f->session.ops, graph, node, f->options.natives);
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
-  dc_target target = {f->session.ops, f->session.natives, f->options.natives, f->session.jit, f->options.backend};
+  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;
@@ -205,9 +207,10 @@ static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_han
 static dc_status compile(dc_function *f, const dc_array *arrays, bool exact, dc_plan_handle **out) {
   dc_graph *graph;
   DC_TRY(resolve(f, arrays, exact, &graph));
+  graph->machine = f->session.machine;
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
-  dc_pipeline pipeline = {{f->session.ops, native, f}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
+  dc_pipeline pipeline = {{f->session.ops, stamp, f}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
                           f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.as_expanded};
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));

@@ -26,13 +26,11 @@ uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t 
 /* Differentiates `outputs` of `forward` with respect to `wrt` (INPUT or PARAM containers).
  * Changes `forward`: containers that the backward needs become SAVED (or are outputs already).
  * Library nodes are differentiated in this order: .grad of the row; a tagged gradient node if
- * `keep_library(node)`; the adjoint of the row's expansion (the node is expanded in place).
+ * a native library runs the node; the adjoint of the row's expansion (the node is expanded in place).
  * Errors: DC_ERR_DTYPE names a wrt or output that is not floating point; DC_ERR_UNSUPPORTED
  * names an operator that has no gradient. */
-typedef bool (*dc_keep_library_fn)(void *context, const dc_graph *graph, dc_nid node);
 DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs,
-                                  const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_keep_library_fn keep_library,
-                                  void *context, dc_backward *out);
+                                  const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_backward *out);
 
 /* Adds the adjoint of one state to the graph itself, as a state after it: an input "gradient_<name>" for each of
  * `outputs`, an output "gradient_<name>" for each of `wrt`; any floating container of that state may be either.

@@ -3,15 +3,17 @@
  * Each forward value that the backward may lack is an edge in -> out whose capacity is the price of
  * storing it; source -> in costs what computing it again costs; the values that a node reads flow
  * into what it writes; what the adjoints read flows into the sink.  A cut in -> out is a stored
- * value, a cut source -> in one that is computed again.  Prices are in simple operations; a symbol
- * counts as NOMINAL, so that the choice never depends on run-time sizes. */
+ * value, a cut source -> in one that is computed again.  Prices are those of ir/work.h, for sizes that
+ * are guessed, so that the choice never depends on those at run time. */
 #include "autodiff/keep.h"
 
 #include <string.h>
 
 #include "autodiff/flow.h"
+#include "ir/work.h"
 
-enum { NOMINAL = 32, PER_BYTE = 4, FLOAT_BYTES = 4 };
+enum { FLOAT_BYTES = 4 };
+#define PER_NS 1000 /* prices are whole numbers */
 #define FOREVER ((int64_t)1 << 60) /* no price: must not be cut */
 #define DEAREST ((int64_t)1 << 40)
 
@@ -19,12 +21,14 @@ typedef struct {
   const dc_keep_problem *p;
   dc_arena arena;
   dc_cid *group;         /* by container: values that one node writes, or one buffer, share a fate */
-  int64_t *again, *size; /* by group: operations to compute it; price to store it */
+  int64_t *again, *size; /* by group: price to compute it; price to store it */
   bool *needed, *by_library, *in_memory, *wanted;
-  int64_t *symbols, *params;
+  int64_t *symbols; /* as guessed */
+  dc_work *work;    /* by forward node */
   dc_cid first_write;
   dc_flow flow;
   dc_nid node;
+  uint32_t at; /* its place in p->forward */
   bool needs_result;
   const bool *kept;
 } cut;
@@ -43,50 +47,23 @@ static bool is_view(const cut *w, const dc_node *n) {
 
 /* ---- prices ---- */
 
-static int64_t operations_of(dc_op op) {
-  if (op == DC_EX_READ || op == DC_EX_SELECT || op == DC_EX_CAST || op == DC_EX_BITS) return 1;
-  if (op >= DC_PRIM_COUNT) return 0;
-  if (op == DC_DIV || op == DC_SQRT || op == DC_RSQRT) return 2;
-  if (op == DC_POW || op == DC_RAND) return 12;
-  return dc_prims[op].kind == DC_PRIM_FLOAT && op > DC_TRUNC ? 5 : 1;
-}
+static int64_t price(double ns) { return ns * PER_NS < (double)DEAREST ? (int64_t)(ns * PER_NS) : DEAREST; }
 
-static void count_operations(void *context, const dc_pool *pool, dc_ex e) { *(int64_t *)context += operations_of((dc_op)dc_ex_node(pool, e)->op); }
-
-static int64_t capped_product(int64_t a, int64_t b) { return b > 0 && a > DEAREST / b ? DEAREST : a * b; }
-
-/* What running an element-wise node costs; FOREVER for reductions, loops, scatters and libraries. */
-static int64_t price_of_node(const cut *w, dc_nid id) {
-  const dc_graph *g = w->p->graph;
+/* Neither a library's, nor a reduction, a loop that runs in order or a scatter. */
+static bool is_elementwise(const dc_graph *g, dc_nid id) {
   const dc_node *n = dc_node_at(g, id);
-  int64_t total = 0, times = 1;
-  if (n->kind == DC_NODE_LIBRARY) return FOREVER;
-  if (n->kind == DC_NODE_TASKLET) {
-    dc_ex_walk(&g->pool, n->tasklet.value, count_operations, &total);
-    return n->tasklet.wcr ? FOREVER : total;
-  }
-  if (n->map.schedule != DC_MAP_PARALLEL) return FOREVER;
-  for (uint32_t k = 0; k < n->map.n_params; k++) {
-    const dc_parameter *p = &g->pool.params.v[n->map.params[k]];
-    int64_t extent = dc_ix_eval(&g->pool, p->end, w->symbols, w->params) - dc_ix_eval(&g->pool, p->begin, w->symbols, w->params);
-    times = capped_product(times, extent > 1 ? extent : 1);
-  }
-  for (uint32_t k = 0; k < n->map.body.n; k++) {
-    int64_t one = price_of_node(w, n->map.body.v[k]);
-    if (one >= FOREVER) return FOREVER;
-    total += capped_product(one, times);
-  }
-  return total > DEAREST ? DEAREST : total;
+  if (n->kind != DC_NODE_MAP) return n->kind == DC_NODE_TASKLET && !n->tasklet.wcr;
+  bool all = n->map.schedule == DC_MAP_PARALLEL;
+  for (uint32_t k = 0; k < n->map.body.n && all; k++) all = is_elementwise(g, n->map.body.v[k]);
+  return all;
 }
 
 /* Writing and reading back; half for what lies in memory anyway, more for a result of the caller's (a copy). */
 static int64_t price_of_storing(const cut *w, dc_cid c) {
-  const dc_graph *g = w->p->graph;
-  const dc_container *k = dc_cont(g, c);
-  int64_t bytes = dc_dtype_bytes((dc_dtype)k->dtype), n = 1;
-  for (uint32_t d = 0; d < k->rank; d++) n = capped_product(n, dc_ix_eval(&g->pool, k->shape[d], w->symbols, w->params));
-  int64_t price = capped_product(n, PER_BYTE * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes));
-  return w->in_memory[c] ? price / 2 + 1 : price + 1;
+  int bytes = dc_dtype_bytes((dc_dtype)dc_cont(w->p->graph, c)->dtype);
+  double elements = dc_container_elements(w->p->graph, c, w->symbols);
+  int64_t all = price(elements * w->p->graph->machine.store_ns * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes));
+  return w->in_memory[c] ? all / 2 + 1 : all + 1;
 }
 
 /* ---- who reads and writes what ---- */
@@ -117,13 +94,13 @@ static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
   cut *w = context;
   (void)by;
   if (use != DC_USE_WRITE || !is_ours(w, c)) return;
-  int64_t *again = &w->again[group_of(w, c)], price = 0;
+  int64_t *again = &w->again[group_of(w, c)], one = 0;
   const dc_node *n = dc_node_at(w->p->graph, w->node);
   if (is_view(w, n)) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
-  else if (w->p->strategy == DC_KEEP_STORE) price = FOREVER;
-  else price = price_of_node(w, w->node);
-  *again = *again >= FOREVER || price >= FOREVER ? FOREVER : *again + price;
+  else if (w->p->strategy == DC_KEEP_STORE) one = FOREVER;
+  else one = is_elementwise(w->p->graph, w->node) ? price(w->work[w->at].cost) : FOREVER;
+  *again = *again >= FOREVER || one >= FOREVER ? FOREVER : *again + one;
 }
 
 static uint32_t vertex_in(dc_cid c) { return 2 * c; }
@@ -164,8 +141,9 @@ static void init(cut *w, const dc_keep_problem *p) {
   w->again = DC_NEW_ARRAY(&w->arena, int64_t, p->n), w->size = DC_NEW_ARRAY(&w->arena, int64_t, p->n);
   w->needed = DC_NEW_ARRAY(&w->arena, bool, p->n), w->by_library = DC_NEW_ARRAY(&w->arena, bool, p->n);
   w->in_memory = DC_NEW_ARRAY(&w->arena, bool, p->n), w->wanted = DC_NEW_ARRAY(&w->arena, bool, p->n);
-  w->symbols = DC_NEW_ARRAY(&w->arena, int64_t, pool->symbols.n), w->params = DC_NEW_ARRAY(&w->arena, int64_t, pool->params.n);
-  for (dc_sym s = 1; s < pool->symbols.n; s++) w->symbols[s] = pool->symbols.v[s].min > NOMINAL ? pool->symbols.v[s].min : NOMINAL;
+  w->symbols = DC_NEW_ARRAY(&w->arena, int64_t, pool->symbols.n), w->work = DC_NEW_ARRAY(&w->arena, dc_work, p->forward->n);
+  dc_work_guess(pool, w->symbols);
+  dc_work_count(p->graph, p->forward->v, p->forward->n, w->symbols, true, w->work);
   for (dc_cid c = 1; c < p->n; c++) w->group[c] = c;
   for (dc_cid c = 1; c < p->n; c++) {
     dc_cid base = dc_cont(p->graph, c)->alias_of;
@@ -196,7 +174,7 @@ static void build(cut *w) {
   pass_through_views(w);
   for (dc_cid c = 1; c < p->n; c++)
     if (is_ours(w, c) && dc_cont(p->graph, c)->role == DC_ROLE_TEMP) w->size[group_of(w, c)] += price_of_storing(w, c);
-  for (uint32_t k = 0; k < p->forward->n; k++) dc_node_uses(p->graph, w->node = p->forward->v[k], price_write, w);
+  for (w->at = 0; w->at < p->forward->n; w->at++) dc_node_uses(p->graph, w->node = p->forward->v[w->at], price_write, w);
   dc_flow_init(&w->flow, &w->arena, 2 * p->n + 2);
   for (uint32_t k = 0; k < p->forward->n; k++) dc_node_uses(p->graph, w->node = p->forward->v[k], link_read, w);
   uint32_t source = 2 * p->n, sink = source + 1;

@@ -6,7 +6,7 @@
 
 typedef struct {
   dc_ops *ops;
-  const dc_graph *graph;     /* the backward graph; forward containers are those below n */
+  dc_graph *graph;           /* the backward graph; forward containers are those below n */
   uint32_t n;
   const dc_scope *forward;   /* forward nodes, in order */
   const dc_scope *adjoint;   /* what reads forward values */

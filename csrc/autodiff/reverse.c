@@ -11,25 +11,19 @@
 
 /* ---- preparing the forward graph ---- */
 
-typedef struct {
-  dc_ops *ops;
-  dc_keep_library_fn keep;
-  void *context;
-} policy;
-
-static bool stays_library(const policy *p, const dc_graph *graph, dc_nid node) {
+static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  const dc_row *row = dc_ops_find(p->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
   if (dc_own_is(graph, node)) return true;
-  return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || (p->keep && p->keep(p->context, graph, node)));
+  return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || lib->by);
 }
 
-static dc_status expand_state(const policy *p, dc_graph *graph, uint32_t state) {
+static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
   dc_scope before = graph->states.v[state].scope, after = {0};
   for (uint32_t k = 0; k < before.n; k++) {
-    bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(p, graph, before.v[k]);
+    bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(ops, graph, before.v[k]);
     if (stays) dc_scope_push(graph, &after, before.v[k]);
-    else DC_TRY(dc_ops_expand(p->ops, graph, before.v[k], &after));
+    else DC_TRY(dc_ops_expand(ops, graph, before.v[k], &after));
   }
   graph->states.v[state].scope = after;
   return DC_OK;
@@ -162,10 +156,9 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
 }
 
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
-                      dc_keep_library_fn keep_library, void *context, dc_backward *out) {
-  policy p = {ops, keep_library, context};
+                      dc_backward *out) {
   DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
-  for (uint32_t s = 0; s < forward->states.n; s++) DC_TRY(expand_state(&p, forward, s));
+  for (uint32_t s = 0; s < forward->states.n; s++) DC_TRY(expand_state(ops, forward, s));
   dc_graph *backward = empty_clone(forward);
   dc_scope nodes = all_nodes(forward);
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
@@ -199,9 +192,8 @@ static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *
 
 /* Prepares one state; *nodes is what to differentiate. */
 static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_t state, dc_scope *nodes) {
-  policy p = {ops, NULL, NULL};
   if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
-  DC_TRY(expand_state(&p, graph, state));
+  DC_TRY(expand_state(ops, graph, state));
   *nodes = graph->states.v[state].scope;
   for (uint32_t k = 0; k < nodes->n; k++)
     if (dc_own_is(graph, nodes->v[k])) return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");

@@ -11,20 +11,22 @@
 
 typedef struct dc_program dc_program;
 
-/* Native libraries (oneDNN, OpenBLAS), opened at run time. */
+/* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
-/* mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that load.
- * folder: where libraries may lie besides the system's places; NULL: nowhere. */
-DC_MUST_USE dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out);
+typedef struct dc_native_library dc_native_library; /* native/library.h */
+/* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
+ * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
+DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
 void dc_natives_destroy(dc_natives *natives);
-/* Would some native serve this node?  only: a mask as above; NULL: any that is loaded.  Writes the reason of the last
- * refusal to *why if not. */
-bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why);
+/* Stamps a library node with the native that runs it, and why others do not (dc_library.by, why).  only: a mask as above;
+ * NULL: any that is loaded.  natives may be NULL. */
+void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only);
 
-/* One native call, bound to shapes. buffers: inputs then outputs in the node's order (NULL: absent). */
+/* One native call of the library that the node is stamped with, bound to shapes.  buffers: inputs then outputs in the
+ * node's order (NULL: absent). */
 typedef struct dc_native_call dc_native_call;
-DC_MUST_USE dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only,
-                                     const int64_t *symbol_values, dc_native_call **out);
+DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbol_values,
+                                     dc_native_call **out);
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
@@ -56,12 +58,12 @@ DC_MUST_USE dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
 
 /* Programs. */
-/* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler. */
+/* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler.  What each
+ * comes to is a row of target.h. */
 typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_kind;
 typedef struct {
   dc_ops *ops;
   dc_natives *natives; /* may be NULL */
-  const char *only;    /* which of them, as in dc_natives_accepts; lives as long as the program */
   dc_jit *jit;         /* may be NULL: interp only */
   dc_backend_kind backend;
 } dc_target;
@@ -107,6 +109,7 @@ void dc_run_end(dc_run *run);
 typedef struct {
   dc_nid node;
   const char *by;    /* name of the native library, "compiled" or "interpreted" */
+  const char *why;   /* of a library's node: why those before in the row's list do not run it; or "" */
   double operations; /* scalar operations; of a library call, those of its definition */
   uint64_t bytes;    /* of the containers that it reads and writes */
   double seconds;    /* spent in it while timing was on ... */
@@ -121,7 +124,4 @@ void dc_program_time(dc_program *program, bool on);
 /* Calls `observer` before and after each step from now on, from the thread that runs it; NULL ends it. */
 typedef void (*dc_step_observer)(void *context, const dc_graph *graph, dc_nid node, bool begins);
 void dc_program_observe(dc_program *program, dc_step_observer observer, void *context);
-/* Name of the library that serves a call. */
-const char *dc_native_call_library(const dc_native_call *call);
-
 #endif

@@ -3,10 +3,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-enum { CLASSES = 96, HEADER = 64 };
-static const uint64_t LARGE_BYTES = 1u << 20;
+enum { CLASSES = 96, HEADER = DC_MEMORY_ALIGN };
 
 typedef struct header {
   struct header *next;
@@ -15,16 +13,17 @@ typedef struct header {
 } header;
 
 struct dc_buffer_pool {
+  const dc_allocator *memory;
   pthread_mutex_t lock;
   header *idle[CLASSES];
   uint64_t idle_bytes, limit_bytes;
 };
 
-dc_buffer_pool *dc_buffer_pool_create(uint64_t idle_limit_bytes) {
+dc_buffer_pool *dc_buffer_pool_create(const dc_allocator *memory, uint64_t idle_limit_bytes) {
   dc_buffer_pool *pool = calloc(1, sizeof *pool);
   if (!pool) return NULL;
   pthread_mutex_init(&pool->lock, NULL);
-  pool->limit_bytes = idle_limit_bytes;
+  pool->memory = memory, pool->limit_bytes = idle_limit_bytes;
   return pool;
 }
 
@@ -39,17 +38,6 @@ static uint32_t class_of(uint64_t bytes, uint64_t *rounded) {
   return k;
 }
 
-static header *fresh(uint64_t bytes) {
-  if (bytes < LARGE_BYTES) {
-    void *memory;
-    return posix_memalign(&memory, HEADER, bytes) ? NULL : memory;
-  }
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return NULL;
-  madvise(memory, bytes, MADV_HUGEPAGE);
-  return memory;
-}
-
 void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes) {
   uint64_t rounded;
   if (bytes > (uint64_t)1 << 46) return NULL;
@@ -58,7 +46,7 @@ void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes) {
   header *h = pool->idle[k];
   if (h) pool->idle[k] = h->next, pool->idle_bytes -= h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (!h) h = fresh(rounded);
+  if (!h) h = pool->memory->take(rounded);
   if (!h) return NULL;
   h->bytes = rounded, h->class = k;
   return (char *)h + HEADER;
@@ -71,7 +59,5 @@ void dc_buffer_give(dc_buffer_pool *pool, void *buffer) {
   int keep = pool->idle_bytes + h->bytes <= pool->limit_bytes;
   if (keep) h->next = pool->idle[h->class], pool->idle[h->class] = h, pool->idle_bytes += h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (keep) return;
-  if (h->bytes < LARGE_BYTES) free(h);
-  else munmap(h, h->bytes);
+  if (!keep) pool->memory->give(h, h->bytes);
 }

@@ -4,10 +4,11 @@
 #ifndef DCML_BACKENDS_BUFFER_POOL_H
 #define DCML_BACKENDS_BUFFER_POOL_H
 
-#include <stdint.h>
+#include "backends/allocator.h"
 
 typedef struct dc_buffer_pool dc_buffer_pool;
-dc_buffer_pool *dc_buffer_pool_create(uint64_t idle_limit_bytes);
+/* Of memory that the host can write: what a block is stands before it. */
+dc_buffer_pool *dc_buffer_pool_create(const dc_allocator *memory, uint64_t idle_limit_bytes);
 /* 64-byte aligned; NULL when memory cannot be had.  Size 0 gives a valid pointer.  Thread-safe. */
 void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes);
 void dc_buffer_give(dc_buffer_pool *pool, void *buffer); /* NULL is allowed */

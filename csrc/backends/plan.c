@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/work.h"
+#include "backends/limits.h"
 #include "base/memory.h"
 
 enum { ALIGN = 64, MAX_NEIGHBOURS = 512 };
@@ -204,7 +204,7 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, const livenes
   }
   if (total <= MODEST_BYTES) return DC_OK;
   uint64_t available = dc_memory_available_bytes();
-  double justified = dc_memory_justified_bytes(plan->held_bytes);
+  double justified = dc_limits_memory_bytes(plan->held_bytes);
   if (total <= available && (double)total <= justified) return DC_OK;
   char limit[160];
   unsigned long long all = total >> 20, one = plan->bytes[largest] >> 20, there = available >> 20;

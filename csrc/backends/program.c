@@ -1,18 +1,17 @@
 /* Programs: a flat list of steps over a scheduled graph, and its bindings to sizes.
  *
- * A step is a native call, a compiled kernel, or a node left to the interpreter.  Which of them is decided once, by the
- * graph and the target alone: compiled and interpreted sums differ in their last bits, and every run of a program gives
- * the same ones. */
+ * A step is a function and its context.  Which is decided once, by the graph and the row of the target alone: compiled and
+ * interpreted sums differ in their last bits, and every run of a program gives the same ones. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
-#include "backends/backend.h"
+#include "backends/limits.h"
 #include "backends/plan.h"
 #include "backends/report.h"
-#include "backends/work.h"
+#include "backends/target.h"
+#include "ir/work.h"
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
@@ -21,22 +20,18 @@ static const double HOLLOW_SHARE = 1024; /* ... for each that finds something, w
 
 typedef struct {
   dc_nid node;
-  bool native;
-  dc_kernel_fn kernel; /* NULL until compiled */
+  bool native;       /* then each binding has a call of its own */
+  dc_step_call call; /* of other nodes, once they are prepared */
   uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
   uint64_t nanoseconds, runs;       /* while timing is on */
 } step;
 
-/* Under given sizes a step may have nothing to write, or a compiled kernel would walk long outer loops although an
- * inner one is empty: then the interpreter, which looks first, runs it, at each call with these sizes. */
-typedef enum { FULL, HOLLOW, LEAVES_NOTHING } way;
-
 typedef struct dc_run_state {
   struct dc_run_state *next;
   char *arena;
-  uint64_t arena_bytes;
   void **table;    /* by container */
-  void **pointers; /* of all steps, each with a leading slot for the error flag */
+  void **pointers; /* of all steps, each with a leading slot */
+  void *stream;    /* of the device that steps run on; NULL on the host */
 } dc_run_state;
 
 struct dc_binding {
@@ -47,14 +42,15 @@ struct dc_binding {
   dc_arena arena;
   dc_plan plan;
   dc_native_call **natives; /* by step */
+  const dc_step_call **calls; /* by step: what runs it under these sizes */
   double work;
-  way *ways; /* by step */
   dc_run_state *idle;
   uint32_t n_idle;
 };
 
 struct dc_program {
   dc_target target;
+  const dc_target_row *row;
   dc_graph *graph;
   dc_arena arena;
   step *steps;
@@ -62,12 +58,12 @@ struct dc_program {
   dc_cid *buffers;
   uint32_t n_buffers;
   void **constants; /* by container */
-  bool compiled, timing;
+  bool prepared, timing;
   bool worth_compiling; /* there are loops, or many scalars */
   dc_step_observer observer;
   void *observer_context;
   dc_binding *bindings;
-  pthread_mutex_t lock, compile_lock;
+  pthread_mutex_t lock, prepare_lock;
 };
 
 /* ---- creation ---- */
@@ -101,15 +97,31 @@ static dc_status list_steps(dc_program *p) {
   return DC_OK;
 }
 
-/* Kernels use aligned loads; data from files need not be aligned. */
-static void place_constants(dc_program *p) {
+/* Where steps can read it: as it stands, or copied to the device. */
+static dc_status place_constant(dc_program *p, dc_cid c) {
+  const dc_allocator *memory = p->row->memory;
+  const dc_container *k = dc_cont(p->graph, c);
+  const char *name = dc_cont_name(p->graph, c);
+  if (k->device != memory->device)
+    return dc_error(DC_ERR_DEVICE, "'%s' is in the memory of %s, but target '%s' computes on %s", name, dc_device_name((dc_device)k->device),
+                    p->row->name, dc_device_name(memory->device));
+  if (!k->data || k->role != DC_ROLE_CONST) return DC_OK;
+  if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
+  p->constants[c] = memory->take(k->data_bytes);
+  if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
+  memory->fill(p->constants[c], k->data, k->data_bytes);
+  return DC_OK;
+}
+
+static dc_status place_constants(dc_program *p) {
   p->constants = DC_NEW_ARRAY(&p->arena, void *, p->graph->containers.n);
-  for (dc_cid c = 1; c < p->graph->containers.n; c++) {
-    const dc_container *k = dc_cont(p->graph, c);
-    if (!k->data || k->role != DC_ROLE_CONST) continue;
-    bool good = (uintptr_t)k->data % 16 == 0;
-    p->constants[c] = good ? (void *)k->data : dc_arena_copy(&p->arena, k->data, k->data_bytes);
-  }
+  for (dc_cid c = 1; c < p->graph->containers.n; c++) DC_TRY(place_constant(p, c));
+  return DC_OK;
+}
+
+static void give_constants(dc_program *p) {
+  for (dc_cid c = 1; p->constants && c < p->graph->containers.n; c++)
+    if (p->constants[c] != dc_cont(p->graph, c)->data) p->row->memory->give(p->constants[c], dc_cont(p->graph, c)->data_bytes);
 }
 
 dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
@@ -117,18 +129,20 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   if (!p) return dc_error(DC_ERR_MEMORY, "out of memory");
   p->target = *target, p->graph = graph;
   pthread_mutex_init(&p->lock, NULL);
-  pthread_mutex_init(&p->compile_lock, NULL);
+  pthread_mutex_init(&p->prepare_lock, NULL);
   *out = p;
-  place_constants(p);
   dc_status status = list_steps(p);
+  p->row = dc_target_choose(target, p->worth_compiling);
+  if (!status) status = place_constants(p);
   if (!status) return DC_OK;
-  p->graph = NULL; /* stays the caller's */
+  give_constants(p);
+  p->constants = NULL, p->graph = NULL; /* stays the caller's */
   dc_program_destroy(p);
   return status;
 }
 
-static void destroy_state(dc_run_state *s) {
-  if (s->arena_bytes) munmap(s->arena, s->arena_bytes);
+static void destroy_state(const dc_binding *b, dc_run_state *s) {
+  b->program->row->memory->give(s->arena, b->plan.arena_bytes);
   free(s->table);
   free(s->pointers);
   free(s);
@@ -137,7 +151,7 @@ static void destroy_state(dc_run_state *s) {
 static void destroy_binding(dc_binding *b) {
   for (dc_run_state *s = b->idle, *next; s; s = next) {
     next = s->next;
-    destroy_state(s);
+    destroy_state(b, s);
   }
   for (uint32_t k = 0; b->natives && k < b->program->n_steps; k++) dc_native_call_destroy(b->natives[k]);
   dc_arena_free(&b->arena);
@@ -151,7 +165,8 @@ void dc_program_destroy(dc_program *p) {
     destroy_binding(b);
   }
   pthread_mutex_destroy(&p->lock);
-  pthread_mutex_destroy(&p->compile_lock);
+  pthread_mutex_destroy(&p->prepare_lock);
+  give_constants(p);
   dc_graph_destroy(p->graph);
   dc_arena_free(&p->arena);
   free(p);
@@ -159,32 +174,26 @@ void dc_program_destroy(dc_program *p) {
 
 dc_graph *dc_program_graph(const dc_program *program) { return program->graph; }
 
-/* ---- compilation ---- */
+/* ---- preparation ---- */
 
-static dc_status compile_steps(dc_program *p) {
+static dc_status prepare_steps(dc_program *p) {
   dc_nid *nodes = DC_NEW_ARRAY(&p->arena, dc_nid, p->n_steps);
   uint32_t *which = DC_NEW_ARRAY(&p->arena, uint32_t, p->n_steps), n = 0;
-  for (uint32_t k = 0; k < p->n_steps; k++) {
-    if (p->steps[k].native) continue;
-    nodes[n] = p->steps[k].node, which[n++] = k;
-  }
-  dc_kernel_fn *kernels = DC_NEW_ARRAY(&p->arena, dc_kernel_fn, n);
-  DC_TRY(dc_jit_compile(p->target.jit, p->graph, nodes, n, kernels));
-  for (uint32_t k = 0; k < n; k++) __atomic_store_n(&p->steps[which[k]].kernel, kernels[k], __ATOMIC_RELEASE);
+  for (uint32_t k = 0; k < p->n_steps; k++)
+    if (!p->steps[k].native) nodes[n] = p->steps[k].node, which[n++] = k;
+  dc_step_call *calls = DC_NEW_ARRAY(&p->arena, dc_step_call, n);
+  DC_TRY(p->row->prepare(&p->target, p->graph, nodes, n, calls));
+  for (uint32_t k = 0; k < n; k++) p->steps[which[k]].call = calls[k];
   return DC_OK;
 }
 
-static bool wants_compilation(const dc_program *p) {
-  if (!p->target.jit || p->target.backend == DC_BACKEND_INTERP) return false;
-  return (p->target.backend == DC_BACKEND_CPU || p->worth_compiling) && dc_jit_ready(p->target.jit);
-}
-
-static dc_status ensure_compiled(dc_program *p) {
-  if (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p)) return DC_OK;
-  pthread_mutex_lock(&p->compile_lock);
-  dc_status status = p->compiled ? DC_OK : compile_steps(p);
-  if (!status) __atomic_store_n(&p->compiled, true, __ATOMIC_RELEASE);
-  pthread_mutex_unlock(&p->compile_lock);
+/* Before the first run, for many programs are bound and never run. */
+static dc_status ensure_prepared(dc_program *p) {
+  if (__atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE)) return DC_OK;
+  pthread_mutex_lock(&p->prepare_lock);
+  dc_status status = p->prepared ? DC_OK : prepare_steps(p);
+  if (!status) __atomic_store_n(&p->prepared, true, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&p->prepare_lock);
   return status;
 }
 
@@ -202,27 +211,43 @@ static void note_result(void *context, dc_cid c, dc_use use, dc_nid by) {
   s->leaves |= use == DC_USE_WRITE && in_memory;
 }
 
-static way way_of(const dc_binding *b, dc_nid node, const dc_work *w) {
+static bool leaves_nothing(const dc_binding *b, dc_nid node) {
   result_search s = {.binding = b};
   dc_node_uses(b->program->graph, node, note_result, &s);
-  if (!s.leaves) return LEAVES_NOTHING;
-  return w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits) ? HOLLOW : FULL;
+  return !s.leaves;
+}
+
+/* Where a compiled kernel would walk long outer loops although an inner one is empty, the interpreter, which looks first,
+ * runs the node, at each call with these sizes. */
+static const dc_step_call *call_of(const dc_binding *b, const step *st, const dc_work *w) {
+  if (leaves_nothing(b, st->node)) return &dc_step_empty;
+  bool hollow = !st->native && w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits);
+  return hollow ? &dc_step_interpreted : &st->call;
 }
 
 /* Counts the steps of each node and judges them. */
 static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
   dc_work *found = DC_NEW_ARRAY(&b->arena, dc_work, p->n_steps);
   double *steps = DC_NEW_ARRAY(&b->arena, double, p->n_steps);
-  DC_TRY(dc_work_count(p->graph, nodes, p->n_steps, b->symbols, found));
-  b->ways = DC_NEW_ARRAY(&b->arena, way, p->n_steps);
+  dc_work_count(p->graph, nodes, p->n_steps, b->symbols, false, found);
+  b->calls = DC_NEW_ARRAY(&b->arena, const dc_step_call *, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) {
-    b->ways[k] = way_of(b, nodes[k], &found[k]);
-    if (b->ways[k] == LEAVES_NOTHING) continue;
+    b->calls[k] = call_of(b, &p->steps[k], &found[k]);
+    if (b->calls[k] == &dc_step_empty) continue;
     b->work += found[k].work;
     steps[k] = p->steps[k].native ? dc_native_steps(p->graph, nodes[k], b->symbols)
-                                  : found[k].work + (b->ways[k] == HOLLOW ? found[k].visits : found[k].walked);
+                                  : found[k].work + (b->calls[k] == &dc_step_interpreted ? found[k].visits : found[k].walked);
   }
-  return dc_work_judge(p->graph, nodes, steps, p->n_steps, b->plan.held_bytes);
+  return dc_limits_check_steps(p->graph, nodes, steps, p->n_steps, b->plan.held_bytes);
+}
+
+static dc_status bind_native(dc_binding *b, uint32_t k) {
+  const dc_program *p = b->program;
+  DC_TRY(dc_native_bind(p->target.natives, p->graph, p->steps[k].node, b->symbols, &b->natives[k]));
+  if (b->calls[k] == &dc_step_empty) return DC_OK;
+  dc_step_call *call = DC_NEW(&b->arena, dc_step_call);
+  *call = dc_step_native(b->natives[k], dc_name_text(&p->graph->names, dc_node_at(p->graph, p->steps[k].node)->lib.by));
+  return b->calls[k] = call, DC_OK;
 }
 
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
@@ -236,7 +261,7 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   if (!status) status = weigh(p, b, nodes);
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps && !status; k++)
-    if (p->steps[k].native) status = dc_native_bind(p->target.natives, p->target.ops, p->graph, nodes[k], p->target.only, b->symbols, &b->natives[k]);
+    if (p->steps[k].native) status = bind_native(b, k);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -292,7 +317,7 @@ double dc_binding_work(const dc_binding *b) { return b->work; }
 
 bool dc_binding_is_brief(const dc_binding *b) {
   const dc_program *p = b->program;
-  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && (__atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE) || !wants_compilation(p));
+  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && __atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE);
 }
 uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
 uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
@@ -306,14 +331,10 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   s->table = calloc(p->graph->containers.n, sizeof *s->table);
   s->pointers = calloc(p->n_buffers + 1, sizeof *s->pointers);
   uint64_t bytes = b->plan.arena_bytes;
-  s->arena = bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : NULL;
-  if (!s->table || !s->pointers || s->arena == MAP_FAILED) {
-    destroy_state(s);
-    return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)bytes);
-  }
-  s->arena_bytes = bytes;
-  if (bytes >= 2u << 20) madvise(s->arena, bytes, MADV_HUGEPAGE);
-  return *out = s, DC_OK;
+  s->arena = p->row->memory->take(bytes);
+  if (s->table && s->pointers && (s->arena || !bytes)) return *out = s, DC_OK;
+  destroy_state(b, s);
+  return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)bytes);
 }
 
 static dc_status take_state(dc_binding *b, dc_run_state **out) {
@@ -329,7 +350,7 @@ static void give_state(dc_binding *b, dc_run_state *s) {
   bool keep = b->n_idle < MAX_IDLE_STATES;
   if (keep) s->next = b->idle, b->idle = s, b->n_idle++;
   pthread_mutex_unlock(&b->program->lock);
-  if (!keep) destroy_state(s);
+  if (!keep) destroy_state(b, s);
 }
 
 static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given, char *saved) {
@@ -345,12 +366,6 @@ static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given,
   }
 }
 
-static dc_status index_error(const dc_program *p, const step *st) {
-  const dc_node *n = dc_node_at(p->graph, st->node);
-  const char *name = dc_name_text(&p->graph->names, n->name);
-  return dc_error(DC_ERR_VALUE, "node '%s': an index is out of range", *name ? name : dc_name_text(&p->graph->names, n->tag_op));
-}
-
 static uint64_t nanoseconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -360,16 +375,10 @@ static uint64_t nanoseconds(void) {
 static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
   const dc_program *p = b->program;
   const step *st = &p->steps[k];
-  if (b->ways[k] == LEAVES_NOTHING) return DC_OK;
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
-  if (st->native) return dc_native_run(b->natives[k], pointers);
-  dc_kernel_fn kernel = __atomic_load_n(&st->kernel, __ATOMIC_ACQUIRE);
-  if (!kernel || b->ways[k] == HOLLOW) return dc_interp_node(p->graph, st->node, s->table, b->symbols);
-  int64_t error = 0;
-  pointers[-1] = &error;
-  kernel(pointers, b->symbols);
-  return error ? index_error(p, st) : DC_OK;
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->stream};
+  return b->calls[k]->run(&frame, b->calls[k]->context);
 }
 
 static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
@@ -386,7 +395,7 @@ static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t 
 
 dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
   *out = (dc_run){.binding = b};
-  DC_TRY(ensure_compiled(p));
+  DC_TRY(ensure_prepared(p));
   return take_state(b, &out->state);
 }
 
@@ -425,9 +434,12 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
   dc_nid *seen = DC_NEW_ARRAY(&copy->arena, dc_nid, copy->containers.n);
   for (uint32_t k = 0; k < p->n_steps && k < capacity; k++) {
     const step *st = &p->steps[k];
-    const char *by = st->native ? dc_native_call_library(b->natives[k]) : st->kernel ? "compiled" : "interpreted";
-    out[k] = (dc_step_report){st->node, by, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
-                              dc_node_bytes(p->graph, st->node, &b->plan, seen), (double)st->nanoseconds * 1e-9, st->runs};
+    const dc_node *n = dc_node_at(p->graph, st->node);
+    const char *by = !st->native ? st->call.by : dc_name_text(&p->graph->names, n->lib.by);
+    const char *why = st->native ? dc_name_text(&p->graph->names, n->lib.why) : "";
+    double operations = dc_node_operations(p->target.ops, copy, st->node, b->symbols);
+    out[k] = (dc_step_report){st->node, by ? by : dc_step_interpreted.by, why, operations,
+                              dc_node_bytes(p->graph, st->node, b->plan.bytes, seen), (double)st->nanoseconds * 1e-9, st->runs};
   }
   dc_graph_destroy(copy);
   return p->n_steps;

@@ -1,6 +1,6 @@
 /* Stages of compilation as text files, for people: DCML_DUMP names the folder.
  *
- * A file is MODEL.DIRECTION.NN-STAGE.SUFFIX, as in model.forward.02-expand.sdfg, so that a listing by name is in order.
+ * A file is MODEL.DIRECTION.NN-STAGE.SUFFIX, as in model.forward.03-expand.sdfg, so that a listing by name is in order.
  * A later compilation of a model of the same name replaces the files. */
 #ifndef DCML_BASE_DUMP_H
 #define DCML_BASE_DUMP_H

@@ -9,7 +9,7 @@
 dc_graph *dc_graph_create(const char *name) {
   dc_graph *graph = calloc(1, sizeof *graph);
   if (!graph) abort();
-  graph->references = 1;
+  graph->references = 1, graph->machine = dc_machine_typical;
   graph->names.arena = &graph->arena;
   dc_pool_init(&graph->pool, &graph->arena, &graph->names);
   graph->name = dc_name_intern(&graph->names, name);
@@ -233,6 +233,8 @@ dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, 
 
 static const char *const wcr_names[] = {[DC_WCR_NONE] = "", [DC_WCR_SUM] = "sum", [DC_WCR_PROD] = "prod", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
 
+const char *dc_device_name(dc_device device) { return device == DC_HOST ? "the host" : "an unknown device"; }
+
 const char *dc_wcr_name(dc_wcr wcr) { return wcr_names[wcr]; }
 
 dc_op dc_wcr_prim(dc_wcr wcr) {
@@ -351,7 +353,7 @@ dc_graph *dc_graph_clone(const dc_graph *graph) {
   to->references = 1;
   to->origin = (dc_graph *)graph; /* constant data stays there */
   __atomic_add_fetch(&to->origin->references, 1, __ATOMIC_RELAXED);
-  to->name = graph->name, to->opset = graph->opset;
+  to->name = graph->name, to->opset = graph->opset, to->machine = graph->machine;
   to->names = graph->names, to->names.arena = &to->arena;
   COPY_VEC(to, graph, names.names);
   for (uint32_t k = 0; k < to->names.names.n; k++) to->names.names.v[k] = dc_arena_strdup(&to->arena, to->names.names.v[k]);

@@ -21,6 +21,7 @@
 #ifndef DCML_IR_GRAPH_H
 #define DCML_IR_GRAPH_H
 
+#include "base/machine.h"
 #include "base/status.h"
 #include "expr/expr.h"
 
@@ -47,6 +48,9 @@ typedef enum {
   DC_STORE_REGISTER, /* a scalar (or small fixed array) local to one iteration of the map that holds all its uses */
 } dc_storage;
 
+/* Where memory is. */
+typedef enum { DC_HOST, DC_DEVICE_COUNT } dc_device;
+
 /* An element of a constant of type DC_STRING. */
 typedef struct {
   const char *s;
@@ -58,6 +62,7 @@ typedef struct {
   uint8_t dtype;   /* dc_dtype */
   uint8_t role;    /* dc_role */
   uint8_t storage; /* dc_storage */
+  uint8_t device;  /* dc_device, where its memory is */
   bool is_output;  /* also a result of the graph (position in graph->outputs) */
   bool is_host;    /* a sequence, an optional or a map: only the host holds it; rank is 0 */
   uint32_t rank;
@@ -119,6 +124,8 @@ typedef struct {
    * in = forward inputs (n_fwd_in) ++ forward outputs (n_fwd_out) ++ gradients of those
    * outputs (n_fwd_out; 0 where none), and out = { gradient of input k }. */
   uint32_t wrt, n_fwd_in, n_fwd_out;
+  /* Which native library runs it, and why those before in the row's list do not; both 0: nobody has chosen yet. */
+  dc_name by, why;
 } dc_library;
 
 typedef struct {
@@ -165,6 +172,7 @@ typedef struct dc_graph {
   dc_pool pool;
   dc_name name;
   int opset; /* ai.onnx opset of the model, for operators added later */
+  dc_machine machine; /* what it is scheduled for */
   DC_VEC(dc_container) containers; /* [0] unused */
   DC_VEC(dc_cid) named;            /* by name: a container that had it when it was added or renamed */
   DC_VEC(dc_node) nodes;           /* [0] unused */
@@ -193,6 +201,7 @@ dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absen
 void dc_container_rename(dc_graph *graph, dc_cid c, const char *name); /* the caller knows that the name is free */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
+const char *dc_device_name(dc_device device);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */
 /* All extents constant: writes rank values and returns true. */
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);

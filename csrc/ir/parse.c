@@ -238,6 +238,21 @@ static dc_status parse_containers(dc_parser *p, const char *close, cid_list *out
   return DC_OK;
 }
 
+/* `: onednn`, or `: none ("a type other than f32")`. */
+static dc_status parse_stamp(dc_parser *p, dc_library *lib) {
+  char *name;
+  bool took;
+  DC_TRY(dc_parser_accept(p, ":", &took));
+  if (!took) return DC_OK;
+  DC_TRY(dc_parser_name(p, &name));
+  lib->by = strcmp(name, "none") ? dc_name_intern(&p->graph->names, name) : 0;
+  DC_TRY(dc_parser_accept(p, "(", &took));
+  if (!took) return DC_OK;
+  DC_TRY(dc_parser_name(p, &name));
+  lib->why = dc_name_intern(&p->graph->names, name);
+  return dc_parser_expect(p, ")");
+}
+
 /* After "outputs =". */
 static dc_status parse_library(dc_parser *p, const cid_list *outputs, dc_nid *out) {
   dc_library lib = {0};
@@ -266,9 +281,10 @@ static dc_status parse_library(dc_parser *p, const cid_list *outputs, dc_nid *ou
     else took = false;
   }
   if (attrs.n) DC_TRY(dc_parser_expect(p, "}"));
+  DC_TRY(parse_stamp(p, &lib));
   *out = dc_node_library(p->graph, op, domain, (int)since, inputs.v, inputs.n, outputs->v, outputs->n, attrs.v, attrs.n);
   dc_library *made = &dc_node_at(p->graph, *out)->lib;
-  made->wrt = lib.wrt, made->n_fwd_in = lib.n_fwd_in, made->n_fwd_out = lib.n_fwd_out;
+  made->wrt = lib.wrt, made->n_fwd_in = lib.n_fwd_in, made->n_fwd_out = lib.n_fwd_out, made->by = lib.by, made->why = lib.why;
   return DC_OK;
 }
 

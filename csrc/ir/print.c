@@ -416,6 +416,13 @@ static void put_library(printer *p, const dc_node *node) {
     put_attr(p, &lib->attr[k]);
   }
   if (lib->n_attr) dc_text_puts(p->out, "}");
+  if (!lib->by && !lib->why) return;
+  dc_text_puts(p->out, " : ");
+  dc_name_print(lib->by ? dc_name_text(&p->graph->names, lib->by) : "none", p->out);
+  if (!lib->why) return;
+  dc_text_puts(p->out, " (");
+  dc_name_print(dc_name_text(&p->graph->names, lib->why), p->out);
+  dc_text_puts(p->out, ")");
 }
 
 /* Index arithmetic and reads are named with what they are part of: their terms have no order but that of their text. */

@@ -8,7 +8,7 @@
 #include "passes/access.h"
 #include "passes/passes.h"
 
-enum { BLOCK = 8, MAX_NODES = 64 };
+enum { MAX_NODES = 64 };
 
 typedef struct {
   dc_graph *graph;
@@ -67,17 +67,17 @@ static uint32_t loops_in(const dc_graph *graph, dc_nid id) {
 
 /* A constant range from 0 of two blocks and more, or one that may be.  Symbols: a symbolic one may be shorter than a
  * block, or empty: the last block ends with it. */
-static bool is_long(dc_pool *pool, dc_param p) {
+static bool is_long(dc_pool *pool, dc_param p, int64_t block) {
   dc_parameter range = pool->params.v[p];
   int64_t begin, end, step;
   if (!dc_ex_is_int(pool, range.begin, &begin) || begin || !dc_ex_is_int(pool, range.step, &step) || step != 1) return false;
   if (dc_ex_uses_op(pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(pool, range.end, DC_EX_READ)) return false;
-  return !dc_ex_is_int(pool, range.end, &end) || end >= 2 * BLOCK;
+  return !dc_ex_is_int(pool, range.end, &end) || end >= 2 * block;
 }
 
 static bool find(search *s) {
   for (uint32_t p = 0; p < s->maps[0].n_params; p++) {
-    bool good = is_long(&s->graph->pool, s->maps[0].params[p]);
+    bool good = is_long(&s->graph->pool, s->maps[0].params[p], s->graph->machine.block_rows);
     s->chosen[0] = p;
     for (uint32_t k = 0; k < s->n && good; k++) good = k ? choose(s, k) : keep_apart(s, 0, 0);
     if (good) return true;
@@ -114,7 +114,7 @@ static dc_nid blocked(search *s, dc_nid loop) {
   dc_pool *pool = &graph->pool;
   dc_scope body = dc_node_at(graph, loop)->map.body;
   dc_parameter range = pool->params.v[s->maps[0].params[s->chosen[0]]];
-  dc_ex size = dc_ex_int(pool, BLOCK);
+  dc_ex size = dc_ex_int(pool, graph->machine.block_rows);
   dc_param block = dc_param_new(pool, "b", range.begin, range.end, size);
   dc_ex begin = dc_ex_par(pool, block), end = dc_ix_add(pool, begin, size);
   if (dc_ix_mod(pool, range.end, size) != dc_ex_int(pool, 0)) end = dc_ix_min(pool, end, range.end);

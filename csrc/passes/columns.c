@@ -6,10 +6,13 @@
  *
  * So is an operand whose terms lie across the order of a sum of two loops, which then become one.  Runs after fusion,
  * which would undo the copy. */
+#include <math.h>
+
+#include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
 
-enum { MAX_COPIES = 16, FEW_ROWS = 8 };
+enum { MAX_COPIES = 16 };
 
 /* A copy made for the node at hand. */
 typedef struct {
@@ -64,12 +67,6 @@ static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *d
   return found == 1;
 }
 
-static int64_t trips(dc_pool *pool, dc_param p) {
-  int64_t n;
-  dc_parameter range = pool->params.v[p];
-  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &n) ? n : INT32_MAX;
-}
-
 /* How often each element is read: iterations of the loops around the sum that do not move the operand. */
 static double reads_of_each(const search *s, const place *p, dc_ex read) {
   dc_pool *pool = &s->graph->pool;
@@ -77,7 +74,7 @@ static double reads_of_each(const search *s, const place *p, dc_ex read) {
   for (uint32_t k = 0; k < p->n_maps; k++) {
     dc_map map = dc_node_at(s->graph, p->maps[k])->map;
     for (uint32_t j = 0; j < map.n_params; j++)
-      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= (double)trips(pool, map.params[j]);
+      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= fmin(dc_param_trips(pool, map.params[j]), s->graph->machine.few_rows);
   }
   return times;
 }
@@ -92,7 +89,7 @@ static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other
   bool plain = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
   if (!plain || dc_ex_uses_param(pool, other, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, x->ref);
-  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= FEW_ROWS && !is_written_here(s, x->ref);
+  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= s->graph->machine.few_rows && !is_written_here(s, x->ref);
 }
 
 /* ---- terms ---- */
@@ -116,7 +113,7 @@ static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32
   if (dc_ex_uses_param(pool, other, p->column) == dc_ex_uses_param(pool, read, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
   bool plain = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
-  return plain && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= FEW_ROWS &&
+  return plain && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
          !is_written_here(s, dc_ex_node(pool, read)->ref);
 }
 

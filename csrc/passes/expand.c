@@ -1,4 +1,4 @@
-/* Replaces library nodes by the maps and tasklets of their rows. */
+/* Library nodes: each is given to a native library, or replaced by the maps and tasklets of its row. */
 #include "autodiff/autodiff.h"
 #include "passes/passes.h"
 
@@ -39,11 +39,21 @@ static void drop_idle(dc_graph *graph, dc_scope *scope) {
   scope->n = n;
 }
 
-static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context, dc_adjoint_room *room) {
+void dc_pass_natives(const dc_pass_context *context, dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n && context->stamp; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      const dc_node *node = dc_node_at(graph, id);
+      if (node->kind == DC_NODE_LIBRARY && !node->lib.by && !node->lib.why) context->stamp(context->stamp_context, graph, id);
+    }
+}
+
+static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room) {
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope before = graph->states.v[s].scope, after = {0};
     for (uint32_t k = 0; k < before.n; k++) {
-      bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || (keep && keep(context, graph, before.v[k]));
+      const dc_node *node = dc_node_at(graph, before.v[k]);
+      bool stays = node->kind != DC_NODE_LIBRARY || node->lib.by;
       if (stays) dc_scope_push(graph, &after, before.v[k]);
       else DC_TRY(expand_node(ops, graph, before.v[k], room, &after));
     }
@@ -53,9 +63,9 @@ static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void 
   return DC_OK;
 }
 
-dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context) {
+dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph) {
   dc_adjoint_room room = {0};
-  dc_status status = expand_all(ops, graph, keep, context, &room);
+  dc_status status = expand_all(ops, graph, &room);
   dc_arena_free(&room.arena);
   return status;
 }

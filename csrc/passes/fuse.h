@@ -88,13 +88,6 @@ void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint3
 static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid map) {
   return !map || (t->order[node] >= t->order[map] && t->order[node] < t->end[map]);
 }
-/* What producing the value costs, in additions; READs are counted apart. */
-typedef struct {
-  double flops;
-  uint32_t reads;  /* READ leaves, those inside indices included */
-  bool by_data;    /* an index reads data */
-} dc_value_cost;
-dc_value_cost dc_value_cost_of(const dc_graph *graph, dc_ex value);
 /* Is any of the containers that e reads written by an access with from < order < to? */
 bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
 void dc_scope_remove(dc_scope *scope, dc_nid node);

@@ -7,7 +7,7 @@
  * sequential loop meets slice by slice becomes one slice. */
 #include "passes/fuse.h"
 
-enum { MAX_REGISTER_ELEMENTS = 512, MAX_SINGLE = 200, MAX_SHARED = 12 };
+enum { MAX_SINGLE = 200, MAX_SHARED = 12 };
 
 typedef struct {
   dc_graph *graph;
@@ -324,7 +324,7 @@ static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
 }
 
 static bool try_scalar(contraction *c, dc_cid root) { return shrink_to(c, root, 1); }
-static bool try_array(contraction *c, dc_cid root) { return shrink_to(c, root, MAX_REGISTER_ELEMENTS); }
+static bool try_array(contraction *c, dc_cid root) { return shrink_to(c, root, c->graph->machine.local_elements); }
 
 /* ---- one slice for all iterations ---- */
 

@@ -3,7 +3,11 @@
  * A temporary with one writer T[p, q] = v(p, q) is a function of its indices; each read T[f, g]
  * may be replaced by v(f, g).  That is free for copies, casts, constants and index functions, and
  * makes transposes, slices, broadcasts, padding and gathers vanish into their readers. */
+#include "ir/work.h"
 #include "passes/fuse.h"
+
+/* Nanoseconds of an f32, without what is read: of a copy, and of a little arithmetic on top. */
+static const double COPY_COST = 0.025, NEARLY_COPY_COST = 0.12;
 
 /* The function that a temporary is. */
 typedef struct {
@@ -135,20 +139,29 @@ static bool reads_once(const dc_site_table *t, const dc_access *read, dc_nid com
 
 typedef enum { NEVER, IF_READ_ONCE, ALWAYS } policy;
 
-static policy policy_of_copy(dc_value_cost cost) {
-  if (cost.flops < 1 && cost.reads <= 1) return ALWAYS;
-  return cost.flops <= 3 && cost.reads <= 2 && (cost.by_data || cost.reads <= 1) ? IF_READ_ONCE : NEVER;
+static policy policy_of_copy(dc_value_work w) {
+  if (w.cost < COPY_COST && w.reads <= 1) return ALWAYS;
+  return w.cost <= NEARLY_COPY_COST && w.reads <= 2 && (w.by_data || w.reads <= 1) ? IF_READ_ONCE : NEVER;
 }
 
-static policy policy_of_recomputation(dc_value_cost cost) {
-  return cost.flops <= 4 && cost.reads <= 3 && !cost.by_data ? IF_READ_ONCE : NEVER;
+static policy policy_of_recomputation(const dc_machine *machine, dc_value_work w) {
+  return w.cost <= machine->cached_ns && w.reads <= 3 && !w.by_data ? IF_READ_ONCE : NEVER;
 }
 
-static bool inline_container(const dc_site_table *t, dc_cid c, policy (*choose)(dc_value_cost), const bool *dirty) {
+/* Memory takes as much more for wide elements as arithmetic does. */
+static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
+  dc_value_work w = dc_ex_work(pool, value);
+  int bytes = dc_dtype_bytes(dc_ex_dtype(pool, value));
+  if (bytes > 4) w.cost /= bytes / 4;
+  return w;
+}
+
+static bool inline_container(const dc_site_table *t, dc_cid c, bool cached, const bool *dirty) {
   function f;
   dc_nid common = common_map(t, c);
   if (!make_function(t, c, common, &f) || leaves_register(t, f.value, common)) return false;
-  policy p = choose(dc_value_cost_of(t->graph, f.value));
+  dc_value_work work = work_of(&t->graph->pool, f.value);
+  policy p = cached ? policy_of_recomputation(&t->graph->machine, work) : policy_of_copy(work);
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;
   DC_EACH_SITE(t, c, k) {
@@ -195,7 +208,7 @@ static bool read_by_tasklets(const dc_site_table *t, dc_cid c) {
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
   if (!read_by_tasklets(t, c)) return false;
   const dc_access *w = only_writer(t, c);
-  if (!w || !inline_container(t, c, policy_of_recomputation, NULL)) return false;
+  if (!w || !inline_container(t, c, true, NULL)) return false;
   (void)remove_writer(t, w->node);
   return true;
 }
@@ -223,7 +236,7 @@ static bool inline_round(dc_graph *graph, dc_arena *arena, dc_scope *scope) {
     if (!w.writes || seen[w.container]) continue;
     seen[w.container] = true;
     if (!w.element || users[w.root].nodes != count_tops(&t, w.root)) continue;
-    if (!read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, policy_of_copy, dirty)) continue;
+    if (!read_by_tasklets(&t, w.container) || !inline_container(&t, w.container, false, dirty)) continue;
     DC_EACH_SITE(&t, w.root, j) dirty[t.accesses.v[j].node] = true;
     gone[remove_writer(&t, w.node)] = changed = true;
   }

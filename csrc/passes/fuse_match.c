@@ -3,9 +3,12 @@
  * Parameters are paired by the accesses that have them at the same place.  A pair is legal if
  * every conflict between the nodes forces its parameters to be equal: then each dependence stays
  * inside one iteration of the shared loop.  Whether it pays is a small table of rules on top. */
+#include <math.h>
+
+#include "ir/work.h"
 #include "passes/fuse.h"
 
-enum { FEW_ITERATIONS = 8, SMALL_DOMAIN = 1 << 15, MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
+enum { MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
 
 /* ---- description ---- */
 
@@ -243,38 +246,18 @@ static bool reuses_much(const matcher *m, const dc_match *match) {
   return false;
 }
 
-/* Number of iterations of the map and all inside, -1 if not constant. */
-static double work_of(const dc_graph *graph, dc_nid id) {
-  const dc_node *node = dc_node_at(graph, id);
-  double body = 0, trips = 1;
-  if (node->kind != DC_NODE_MAP) return 1;
-  for (uint32_t k = 0; k < node->map.n_params; k++) {
-    dc_parameter p = graph->pool.params.v[node->map.params[k]];
-    int64_t begin, end;
-    if (!dc_ex_is_int(&graph->pool, p.begin, &begin) || !dc_ex_is_int(&graph->pool, p.end, &end)) return -1;
-    trips *= end > begin ? (double)(end - begin) : 0;
-  }
-  for (uint32_t k = 0; k < node->map.body.n; k++) {
-    double inner = work_of(graph, node->map.body.v[k]);
-    if (inner < 0) return -1;
-    body += inner;
-  }
-  return trips * body;
-}
-
-/* The shared loops alone must give threads something to do, unless all is small. */
+/* The shared loops alone must give threads something to do, unless all is small.  Symbols: loops over one are long, both
+ * where they are shared and where they are work. */
 static bool starves_threads(const matcher *m, const dc_match *match) {
+  const dc_machine *machine = &m->graph->machine;
   double shared = 1;
+  dc_nid nodes[] = {m->a->node, m->b->node};
+  dc_work work[2];
   if (m->scope->parallel_outside) return false;
-  for (uint32_t k = 0; k < match->n; k++) {
-    dc_parameter p = m->graph->pool.params.v[match->pairs[k].p];
-    int64_t begin, end;
-    if (!dc_ex_is_int(&m->graph->pool, p.begin, &begin) || !dc_ex_is_int(&m->graph->pool, p.end, &end)) return false;
-    shared *= end > begin ? (double)(end - begin) : 0;
-  }
-  if (shared >= FEW_ITERATIONS) return false;
-  double a = work_of(m->graph, m->a->node), b = work_of(m->graph, m->b->node);
-  return a < 0 || b < 0 || a > SMALL_DOMAIN || b > SMALL_DOMAIN;
+  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), machine->few_tasks);
+  if (shared >= machine->few_tasks) return false;
+  dc_work_count(m->graph, nodes, 2, NULL, false, work);
+  return work[0].work > machine->serial_work || work[1].work > machine->serial_work;
 }
 
 static bool used_only_here(const matcher *m, dc_cid root) {

@@ -1,4 +1,4 @@
-/* Where accesses stand in a tree of maps, and what values cost. */
+/* Where accesses stand in a tree of maps. */
 #include "passes/fuse.h"
 
 /* ---- places ---- */
@@ -69,37 +69,6 @@ bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t
   hazard h = {t, from, to, false};
   if (e) dc_ex_walk(&t->graph->pool, e, look_for_writer, &h);
   return h.hit;
-}
-
-/* ---- costs ---- */
-
-static double flops_of(const dc_exnode *node) {
-  switch (node->op) {
-    case DC_ADD: case DC_SUB: case DC_MUL: case DC_NEG: case DC_ABS: case DC_MIN: case DC_MAX: case DC_EX_SELECT: return 1;
-    case DC_LT: case DC_LE: case DC_GT: case DC_GE: case DC_EQ: case DC_NE: case DC_AND: case DC_OR: case DC_NOT: return 0.5;
-    case DC_EX_CAST: case DC_EX_BITS: case DC_STOP: return 0.25;
-    case DC_DIV: case DC_SQRT: case DC_RSQRT: case DC_SIGN: case DC_FLOOR: case DC_CEIL: case DC_ROUND: case DC_TRUNC: return 4;
-    default: return node->op < DC_PRIM_COUNT ? 16 : 0;
-  }
-}
-
-typedef struct {
-  dc_value_cost cost;
-} cost_walk;
-
-static void add_cost(void *context, const dc_pool *pool, dc_ex e) {
-  dc_value_cost *cost = &((cost_walk *)context)->cost;
-  const dc_exnode *node = dc_ex_node(pool, e);
-  cost->flops += flops_of(node);
-  if (node->op != DC_EX_READ) return;
-  cost->reads++;
-  for (uint32_t k = 0; k < node->nargs; k++) cost->by_data |= dc_ex_uses_op(pool, dc_ex_arg(pool, e, k), DC_EX_READ);
-}
-
-dc_value_cost dc_value_cost_of(const dc_graph *graph, dc_ex value) {
-  cost_walk w = {{0, 0, false}};
-  dc_ex_walk(&graph->pool, value, add_cost, &w);
-  return w.cost;
 }
 
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid id) {

@@ -5,6 +5,13 @@
 
 #include "ops/ops.h"
 
+/* What a pass may ask besides the graph. */
+typedef struct {
+  dc_ops *ops;
+  void (*stamp)(void *context, dc_graph *graph, dc_nid node); /* which native library runs it; NULL: none does */
+  void *stamp_context;
+} dc_pass_context;
+
 /* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */
 DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
 /* Replaces the operator Gradient by the adjoint of what stands before it. */
@@ -13,9 +20,10 @@ DC_MUST_USE dc_status dc_pass_gradient(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
-/* Expands every library node for which keep(node) is false (keep NULL: all). */
-typedef bool (*dc_keep_fn)(void *context, const dc_graph *graph, dc_nid node);
-DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph, dc_keep_fn keep, void *context);
+/* Asks for each library node that bears no stamp which native library runs it (dc_library.by). */
+void dc_pass_natives(const dc_pass_context *context, dc_graph *graph);
+/* Expands every library node that no native library runs. */
+DC_MUST_USE dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph);
 /* The same for one node, into a scope of the caller's. */
 DC_MUST_USE dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out);
 /* Computes copies, constants and the like where they are read. */
@@ -47,13 +55,6 @@ DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 
 /* ---- by name ---- */
 
-/* What a pass may ask besides the graph. */
-typedef struct {
-  dc_ops *ops;
-  dc_keep_fn native; /* would a library serve this node? NULL: never */
-  void *native_context;
-} dc_pass_context;
-
 typedef enum { DC_PASS_NEEDED, DC_PASS_IN_PLACE, DC_PASS_RESTRUCTURES, DC_PASS_ON_OPERATORS, DC_PASS_SEQUENCE } dc_pass_kind;
 typedef struct {
   const char *name, *summary; /* what it does, without a full stop */
@@ -62,7 +63,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 15 };
+enum { DC_PIPELINE_LENGTH = 16 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

@@ -36,9 +36,10 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
+  dc_pass_natives(&p->passes, graph); /* what a library runs, it may differentiate */
   dc_backward made = {0};
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
-  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->passes.native, p->passes.native_context, &made));
+  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
 }

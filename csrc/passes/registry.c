@@ -17,9 +17,8 @@ static dc_status infer(const dc_pass_context *context, dc_graph *graph) {
 static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { return dc_pass_gradient(context->ops, graph); }
 static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
 static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
-static dc_status expand(const dc_pass_context *context, dc_graph *graph) {
-  return dc_pass_expand(context->ops, graph, context->native, context->native_context);
-}
+static dc_status natives(const dc_pass_context *context, dc_graph *graph) { return dc_pass_natives(context, graph), DC_OK; }
+static dc_status expand(const dc_pass_context *context, dc_graph *graph) { return dc_pass_expand(context->ops, graph); }
 
 /* The first state's floating outputs with respect to its floating inputs, in the same graph. */
 static dc_status differentiate(const dc_pass_context *context, dc_graph *graph) {
@@ -44,8 +43,8 @@ enum {
   N_PASSES
 };
 
-static const uint8_t order[] = {P_simplify, P_expand, P_fission, P_gather, P_sink, P_loops, P_inline, P_merge,
-                                P_contract, P_rewrite, P_order, P_columns, P_batches, P_unroll, P_simplify};
+static const uint8_t order[] = {P_simplify, P_natives, P_expand, P_fission, P_gather, P_sink, P_loops, P_inline, P_merge, P_contract,
+                                P_rewrite, P_order, P_columns, P_batches, P_unroll, P_simplify};
 _Static_assert(sizeof order == DC_PIPELINE_LENGTH, "passes.h states how many passes the pipeline has");
 
 const dc_pass *dc_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }

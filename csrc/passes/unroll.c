@@ -5,7 +5,7 @@
 #include "passes/access.h"
 #include "passes/passes.h"
 
-enum { MAX_RESIDUES = 4, MAX_TRIPS = 16, MAX_STRIDE = 4, MAX_COPIED_NODES = 16 };
+enum { MAX_COPIED_NODES = 16 };
 
 /* ---- ranges ---- */
 
@@ -22,6 +22,7 @@ static int64_t constant_trips(dc_pool *pool, dc_param p) {
 
 typedef struct {
   dc_param param;
+  int64_t most;    /* residues */
   int64_t divisor; /* 0: none found */
 } residue_search;
 
@@ -30,7 +31,7 @@ static void find_divisor(void *context, const dc_pool *pool, dc_ex e) {
   const dc_exnode *node = dc_ex_node(pool, e);
   int64_t c;
   if (node->op != DC_EX_IDIV && node->op != DC_EX_IMOD) return;
-  bool small = dc_ex_is_int(pool, dc_ex_arg(pool, e, 1), &c) && c >= 2 && c <= MAX_RESIDUES;
+  bool small = dc_ex_is_int(pool, dc_ex_arg(pool, e, 1), &c) && c >= 2 && c <= s->most;
   if (small && dc_ex_uses_param(pool, dc_ex_arg(pool, e, 0), s->param)) s->divisor = c;
 }
 
@@ -53,7 +54,7 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
   struct {
     dc_graph *graph;
     residue_search search;
-  } s = {graph, {map.params[map.n_params - 1], 0}};
+  } s = {graph, {map.params[map.n_params - 1], graph->machine.unrolled_residues, 0}};
   if (map.body.n > MAX_COPIED_NODES) return DC_OK;
   DC_TRY(dc_node_tasklets(graph, id, search_tasklet, &s));
   int64_t trips = constant_trips(&graph->pool, s.search.param), c = s.search.divisor;
@@ -78,7 +79,7 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
 
 static int64_t reduction_trips(dc_graph *graph, const dc_map *map) {
   int64_t trips = 1;
-  for (uint32_t k = 0; k < map->n_params && trips <= MAX_TRIPS; k++) trips *= constant_trips(&graph->pool, map->params[k]);
+  for (uint32_t k = 0; k < map->n_params && trips <= graph->machine.unrolled_trips; k++) trips *= constant_trips(&graph->pool, map->params[k]);
   return trips;
 }
 
@@ -98,7 +99,7 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
     if (!dc_ex_uses_param(pool, at, s->lane)) continue;
     s->reads_lane = true;
     bool linear = dc_ix_split(&s->graph->pool, at, s->lane, &coefficient, &rest) && dc_ex_is_int(&s->graph->pool, coefficient, &stride);
-    if (d + 1 < node->nargs || !linear || stride < 0 || stride > MAX_STRIDE) s->jumps = true;
+    if (d + 1 < node->nargs || !linear || stride < 0 || stride > s->graph->machine.short_stride) s->jumps = true;
   }
 }
 
@@ -106,7 +107,7 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
 static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   dc_map map = dc_node_at(graph, id)->map;
   int64_t trips = reduction_trips(graph, &map);
-  if (map.schedule != DC_MAP_REDUCE || trips < 1 || trips > MAX_TRIPS) return false;
+  if (map.schedule != DC_MAP_REDUCE || trips < 1 || trips > graph->machine.unrolled_trips) return false;
   stride_search s = {.graph = graph, .lane = lane};
   for (uint32_t k = 0; k < map.body.n; k++) {
     const dc_node *node = dc_node_at(graph, map.body.v[k]);

@@ -1,6 +1,7 @@
 /* dcml._core: module state, exceptions and module functions. */
 #include <string.h>
 
+#include "backends/target.h"
 #include "python/binding.h"
 
 static const uint64_t IDLE_RESULT_BYTES = (uint64_t)1 << 31;
@@ -211,7 +212,7 @@ static int core_exec(PyObject *module) {
   failed |= add_error(module, state, DC_ERR_VALUE, "ValueError_", PyExc_ValueError, "An argument out of its domain.");
   state->errors[DC_ERR_MEMORY] = Py_XNewRef(state->errors[0]);
   if (failed) return -1;
-  state->pool = dc_buffer_pool_create(IDLE_RESULT_BYTES);
+  state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
   state->graph_type = add_type(module, &graph_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);

@@ -2,8 +2,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "backends/backend.h"
+#include "backends/target.h"
 #include "check.h"
+#include "dcml.h"
 
 enum { MAX_CONTAINERS = 16, THREADS = 4 };
 static dc_jit *jit;
@@ -155,6 +156,64 @@ static void a_run_goes_on_where_it_stopped(void) {
   dc_program_destroy(p);
 }
 
+/* ---- targets ---- */
+
+static void a_target_is_chosen_once(void) {
+  dc_target with = {.jit = jit}, without = {.backend = DC_BACKEND_CPU}, asked = {.jit = jit, .backend = DC_BACKEND_INTERP};
+  CHECK(dc_target_choose(&with, false) == &dc_target_interpreter);
+  CHECK(dc_target_choose(&with, true) == (dc_jit_available(jit, NULL) ? &dc_target_cpu : &dc_target_interpreter));
+  CHECK(dc_target_choose(&without, true) == &dc_target_interpreter);
+  CHECK(dc_target_choose(&asked, true) == &dc_target_interpreter);
+}
+
+static void a_machine_is_described_within_reason(void) {
+  dc_machine m;
+  dc_target_cpu.machine(&m);
+  CHECK(m.vector_bytes >= 16 && m.vector_bytes <= 64 && m.l1_bytes >= 16 << 10 && m.l2_bytes >= m.l1_bytes);
+  CHECK(m.local_elements * sizeof(float) < m.l1_bytes / 4 && m.block_rows == dc_machine_typical.block_rows);
+}
+
+/* A program owns the copy: the source may move on. */
+static void constants_that_kernels_cannot_read_in_place_are_copied(void) {
+  _Alignas(16) char data[40] = {0};
+  float value[] = {3, 4}, y[2] = {0};
+  memcpy(data + 4, value, sizeof value);
+  dc_graph *g = NULL;
+  dc_program *p = NULL;
+  dc_target target = {.jit = jit};
+  CHECK_OK(dc_graph_parse("graph g { const W: f32[2] = {0, 0} temp Y: f32[2] outputs Y state s { map i in 0:2 { Y[i] = W[i] } } }", &g));
+  dc_cont(g, dc_container_find(g, "W"))->data = data + 4;
+  CHECK_OK(dc_program_create(&target, g, &p));
+  memset(data, 0, sizeof data);
+  dc_binding *b = bind(p, 0);
+  void *buffers[MAX_CONTAINERS] = {0};
+  buffers[find(p, "Y")] = y;
+  CHECK_OK(dc_program_run(p, b, buffers, NULL));
+  CHECK(y[0] == 3 && y[1] == 4);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
+static void memory_of_another_device_is_refused(void) {
+  static const char text[] = "graph g { input X: f32[2] temp Y: f32[2] outputs Y state s { map i in 0:2 { Y[i] = X[i] } } }";
+  dc_graph *g = NULL;
+  dc_program *p;
+  dc_target target = {.jit = jit};
+  CHECK_OK(dc_graph_parse(text, &g));
+  dc_cont(g, dc_container_find(g, "X"))->device = DC_DEVICE_COUNT;
+  CHECK_ERROR(dc_program_create(&target, g, &p), DC_ERR_DEVICE, "'X' is in the memory of an unknown device, but target");
+  dc_cont(g, dc_container_find(g, "X"))->device = DC_HOST;
+  dc_session session;
+  dc_function *f;
+  dc_call call;
+  CHECK_OK(dc_session_create(NULL, &session));
+  CHECK_OK(dc_function_create(&session, g, &(dc_function_options){0}, &f));
+  dc_array x = {.data = &g, .dtype = DC_F32, .device = DC_DEVICE_COUNT, .rank = 1, .dims = {2}};
+  CHECK_ERROR(dc_call_begin(f, &x, 1, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
+  dc_function_destroy(f);
+  dc_session_destroy(&session);
+}
+
 /* ---- threads ---- */
 
 typedef struct {
@@ -195,6 +254,10 @@ int main(void) {
   saved_values_lie_in_the_callers_block();
   an_index_out_of_range_ends_the_run_with_an_error();
   a_run_goes_on_where_it_stopped();
+  a_target_is_chosen_once();
+  a_machine_is_described_within_reason();
+  constants_that_kernels_cannot_read_in_place_are_copied();
+  memory_of_another_device_is_refused();
   one_program_runs_in_many_threads();
   dc_jit_destroy(jit);
   snprintf(command, sizeof command, "rm -r %s", folder);

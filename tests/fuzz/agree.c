@@ -177,7 +177,7 @@ dc_status fuzz_interpret(dc_ops *ops, const dc_graph *graph, const int64_t *symb
   *out = (fuzz_values){.graph = dc_graph_clone(graph)};
   dc_graph *g = out->graph;
   memcpy(out->symbols, symbols, sizeof out->symbols);
-  DC_TRY(dc_pass_expand(ops, g, NULL, NULL));
+  DC_TRY(dc_pass_expand(ops, g));
   spoil_registers(g);
   make_buffers(out, seed, given);
   make_views(out);

@@ -52,7 +52,7 @@ static void must(dc_status status) {
 }
 
 static dc_target target_of(const fuzzer *f, dc_backend_kind backend) {
-  return (dc_target){f->session.ops, f->session.natives, NULL, f->session.jit, backend};
+  return (dc_target){f->session.ops, f->session.natives, f->session.jit, backend};
 }
 
 /* Of the processor, so that a busy machine fails nothing. */
@@ -229,9 +229,9 @@ static void check_kernels(const trial *t, int side, const dc_graph *g) {
   dc_status_free(status);
 }
 
-static bool is_served(void *context, const dc_graph *g, dc_nid node) {
+static void choose_native(void *context, dc_graph *g, dc_nid node) {
   const fuzzer *f = context;
-  return dc_natives_accepts(f->session.natives, f->session.ops, g, node, NULL, NULL);
+  dc_natives_stamp(f->session.natives, f->session.ops, g, node, NULL);
 }
 
 static bool has_operators(const dc_graph *g) {
@@ -248,7 +248,7 @@ static void run_natives(const trial *t, int side) {
   snprintf(f.p->doing, sizeof f.p->doing, "%s graph, passes around natives", sides[side]);
   for (uint32_t k = 0; dc_pipeline_pass(k); k++) {
     if (!runs(t, k)) continue;
-    must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){f.session.ops, is_served, &f}, g));
+    must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){f.session.ops, choose_native, &f}, g));
     must(dc_graph_verify(g));
   }
   if (has_operators(g)) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_NATIVE), f.p->native++;

@@ -74,3 +74,12 @@ def test_torch_profiler_shows_kernels_by_name():
     with profile() as again:
         torch.ones(2).sum()
     assert not any(event.key.startswith("dcml") for event in again.key_averages())
+
+
+def test_explain_says_why_another_library_runs_a_step():
+    module = DaceModule(nn.Linear(16, 8).double(), training=True)
+    module(torch.randn(4, 16, dtype=torch.float64))
+    text = module.explain()
+    if " openblas " not in text:
+        pytest.skip("OpenBLAS is not installed")
+    assert "is run by openblas (onednn: a type other than f32)" in text

@@ -9,7 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/interp/value.h"
-#include "backends/work.h"
+#include "ir/work.h"
 
 enum { VOLATILE = DC_MAX_LOOPS + 1 }; /* the level of what holds a READ: deeper than any loop */
 

@@ -4,7 +4,7 @@
 
 #include "backends/backend.h"
 
-typedef struct {
+struct dc_native_library {
   const char *name; /* as rows write it in `natives` */
   const char *(*open)(const char *folder, void **handle); /* looks in folder too; NULL, or why it cannot be used */
   void (*close)(void *handle);
@@ -13,7 +13,7 @@ typedef struct {
   dc_status (*bind)(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **call);
   dc_status (*run)(void *call, void *const *buffers); /* thread-safe */
   void (*destroy)(void *call);
-} dc_native_library;
+};
 
 extern const dc_native_library dc_native_onednn, dc_native_openblas;
 

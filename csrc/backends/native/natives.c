@@ -1,4 +1,4 @@
-/* Native libraries: the ordered list, and the dispatch of a node to the first that accepts.
+/* Native libraries: the ordered list, and the choice of the first that takes a node.
  *
  * A library is opened at run time; one that is missing is simply not in the list. */
 #include <stdio.h>
@@ -16,8 +16,6 @@ struct dc_natives {
   bool verbose;
 };
 
-static const dc_native_library *const known[] = {&dc_native_onednn, &dc_native_openblas, NULL};
-
 static bool in_mask(const char *mask, const char *name) {
   size_t n = strlen(name);
   for (const char *at = mask; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
@@ -25,18 +23,18 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
-dc_status dc_natives_create(const char *mask, const char *folder, dc_natives **out) {
+dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
   const char *verbose = getenv("DCML_VERBOSE");
   natives->verbose = verbose && strstr(verbose, "dispatch");
-  for (uint32_t k = 0; known[k] && natives->n < MAX_LIBRARIES; k++) {
-    if (mask && *mask && !in_mask(mask, known[k]->name)) continue;
+  for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
+    if (mask && *mask && !in_mask(mask, list[k]->name)) continue;
     void *handle;
-    const char *why = known[k]->open(folder, &handle);
-    if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", known[k]->name, why);
+    const char *why = list[k]->open(folder, &handle);
+    if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", list[k]->name, why);
     if (why) continue;
-    natives->list[natives->n] = known[k];
+    natives->list[natives->n] = list[k];
     natives->handle[natives->n++] = handle;
   }
   *out = natives;
@@ -49,28 +47,40 @@ void dc_natives_destroy(dc_natives *natives) {
   free(natives);
 }
 
-/* The first library in the row's order that takes the node; -1 and a reason otherwise. */
-static int choose(const dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why) {
-  const dc_node *n = dc_node_at(graph, node);
-  if (n->kind != DC_NODE_LIBRARY) return -1;
-  const char *op = dc_name_text(&graph->names, n->lib.op);
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, n->lib.domain), op, n->lib.since);
-  *why = "the operator names no library";
-  for (uint32_t k = 0; row && dc_row_native(row, k); k++)
-    for (uint32_t j = 0; j < natives->n; j++) {
-      if (strcmp(natives->list[j]->name, dc_row_native(row, k)) || (only && !in_mask(only, natives->list[j]->name))) continue;
-      *why = natives->list[j]->refuses(natives->handle[j], graph, node);
-      if (natives->verbose) fprintf(stderr, "dcml: %s%s: %s %s\n", op, n->lib.wrt ? " gradient" : "", natives->list[j]->name, *why ? *why : "accepts");
-      if (!*why) return (int)j;
-    }
+static const dc_row *row_of(dc_ops *ops, const dc_graph *graph, const dc_library *lib) {
+  return dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+}
+
+static int find(const dc_natives *natives, const char *name) {
+  for (uint32_t k = 0; natives && k < natives->n; k++)
+    if (strcmp(natives->list[k]->name, name) == 0) return (int)k;
   return -1;
 }
 
-bool dc_natives_accepts(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const char **why) {
-  const char *reason = "no native library is loaded";
-  bool accepted = natives && natives->n && choose(natives, ops, graph, node, only, &reason) >= 0;
-  if (why) *why = accepted ? NULL : reason;
-  return accepted;
+/* NULL if this library takes the node, else why it does not. */
+static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
+  if (only && !in_mask(only, name)) return "not asked for";
+  int k = find(natives, name);
+  return k < 0 ? "not loaded" : natives->list[k]->refuses(natives->handle[k], graph, node);
+}
+
+/* The first library in the row's order that takes the node. */
+void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only) {
+  const dc_row *row = row_of(ops, graph, &dc_node_at(graph, node)->lib);
+  const char *by = NULL;
+  dc_text why = {0};
+  for (uint32_t k = 0; row && !by && dc_row_native(row, k); k++) {
+    const char *name = dc_row_native(row, k), *reason = refusal(natives, graph, node, name, only);
+    if (reason) dc_text_printf(&why, "%s%s: %s", why.n ? "; " : "", name, reason);
+    else by = name;
+  }
+  dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (by) lib->by = dc_name_intern(&graph->names, by);
+  if (why.n) lib->why = dc_name_intern(&graph->names, why.s);
+  if (natives && natives->verbose && row && dc_row_native(row, 0))
+    fprintf(stderr, "dcml: %s%s: %s%s%s%s\n", dc_name_text(&graph->names, lib->op), lib->wrt ? " gradient" : "", by ? by : "no library",
+            why.n ? " (" : "", why.n ? why.s : "", why.n ? ")" : "");
+  dc_text_free(&why);
 }
 
 struct dc_native_call {
@@ -78,21 +88,23 @@ struct dc_native_call {
   void *call;
 };
 
-dc_status dc_native_bind(dc_natives *natives, dc_ops *ops, const dc_graph *graph, dc_nid node, const char *only, const int64_t *symbols, dc_native_call **out) {
-  const char *why = "no native library is loaded";
-  int k = natives ? choose(natives, ops, graph, node, only, &why) : -1;
-  if (k < 0) return dc_error(DC_ERR_UNSUPPORTED, "operator %s is left unexpanded, but no library takes it: %s",
-                             dc_name_text(&graph->names, dc_node_at(graph, node)->lib.op), why);
+dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call **out) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const char *by = dc_name_text(&graph->names, lib->by);
+  if (!lib->by)
+    return dc_error(DC_ERR_UNSUPPORTED, "%s is left unexpanded, but no library runs it: %s", dc_node_describe(graph, node),
+                    lib->why ? dc_name_text(&graph->names, lib->why) : "none was chosen");
+  int k = find(natives, by);
+  if (k < 0) return dc_error(DC_ERR_UNSUPPORTED, "%s is to be run by %s, which is not loaded", dc_node_describe(graph, node), by);
   dc_native_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->library = natives->list[k];
   dc_status status = call->library->bind(natives->handle[k], graph, node, symbols, &call->call);
-  if (status) free(call);
-  else *out = call;
-  return status;
+  if (!status) return *out = call, DC_OK;
+  free(call);
+  status = dc_error_at(status, "%s accepted the operator, but not with these sizes", by);
+  return dc_error_at(status, "%s", dc_node_describe(graph, node));
 }
-
-const char *dc_native_call_library(const dc_native_call *call) { return call->library->name; }
 
 dc_status dc_native_run(dc_native_call *call, void *const *buffers) { return call->library->run(call->call, buffers); }
 

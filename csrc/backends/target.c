@@ -1,0 +1,76 @@
+/* See target.h. */
+#include "backends/target.h"
+
+/* ---- steps ---- */
+
+static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers); }
+
+static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
+  (void)context;
+  return dc_interp_node(f->graph, f->node, f->by_container, f->symbols);
+}
+
+static dc_status run_nothing(const dc_step_frame *f, const void *context) {
+  (void)f, (void)context;
+  return DC_OK;
+}
+
+dc_step_call dc_step_native(const dc_native_call *call, const char *by) { return (dc_step_call){run_native, call, by}; }
+const dc_step_call dc_step_interpreted = {run_interpreted, NULL, "interpreted"}, dc_step_empty = {run_nothing, NULL, "nothing"};
+
+static dc_status prepare_interpreted(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls) {
+  (void)target, (void)graph, (void)nodes;
+  for (uint32_t k = 0; k < n; k++) calls[k] = dc_step_interpreted;
+  return DC_OK;
+}
+
+/* ---- the processor ---- */
+
+static dc_status index_error(const dc_step_frame *f) {
+  const dc_node *n = dc_node_at(f->graph, f->node);
+  const char *name = dc_name_text(&f->graph->names, n->name);
+  return dc_error(DC_ERR_VALUE, "node '%s': an index is out of range", *name ? name : dc_name_text(&f->graph->names, n->tag_op));
+}
+
+static dc_status run_kernel(const dc_step_frame *f, const void *kernel) {
+  int64_t error = 0;
+  f->buffers[-1] = &error;
+  ((dc_kernel_fn)(uintptr_t)kernel)(f->buffers, f->symbols);
+  return error ? index_error(f) : DC_OK;
+}
+
+static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls) {
+  dc_arena arena = {0};
+  dc_kernel_fn *kernels = DC_NEW_ARRAY(&arena, dc_kernel_fn, n);
+  dc_status status = dc_jit_compile(target->jit, graph, nodes, n, kernels);
+  for (uint32_t k = 0; k < n && !status; k++)
+    calls[k] = kernels[k] ? (dc_step_call){run_kernel, (const void *)(uintptr_t)kernels[k], "compiled"} : dc_step_interpreted;
+  dc_arena_free(&arena);
+  return status;
+}
+
+/* ---- rows ---- */
+
+static const dc_native_library *const processor_libraries[] = {&dc_native_onednn, &dc_native_openblas, NULL};
+
+const dc_target_row dc_target_interpreter = {
+    .name = "interpreter",
+    .machine = dc_machine_read,
+    .memory = &dc_host_memory,
+    .natives = processor_libraries,
+    .prepare = prepare_interpreted,
+};
+
+const dc_target_row dc_target_cpu = {
+    .name = "cpu",
+    .machine = dc_machine_read,
+    .memory = &dc_host_memory,
+    .natives = processor_libraries,
+    .is_ready = dc_jit_ready,
+    .prepare = prepare_compiled,
+};
+
+const dc_target_row *dc_target_choose(const dc_target *t, bool worth_it) {
+  bool compiles = t->jit && (t->backend == DC_BACKEND_CPU || (t->backend == DC_BACKEND_AUTO && worth_it));
+  return compiles && dc_target_cpu.is_ready(t->jit) ? &dc_target_cpu : &dc_target_interpreter;
+}

@@ -1,0 +1,47 @@
+/* Targets as data: what graphs are scheduled for, which libraries may run operators, what makes nodes callable, and
+ * where memory comes from.  A program knows its row and no target by name. */
+#ifndef DCML_BACKENDS_TARGET_H
+#define DCML_BACKENDS_TARGET_H
+
+#include "backends/allocator.h"
+#include "backends/backend.h"
+#include "backends/native/library.h"
+
+/* What a step sees of the run that it is part of. */
+typedef struct {
+  const dc_graph *graph;
+  dc_nid node;
+  const int64_t *symbols;
+  void *const *by_container;
+  void **buffers; /* of the step, in its order; [-1] is a place of its own */
+  void *stream;   /* NULL on the host */
+} dc_step_frame;
+
+/* A step that can be run.  run NULL: the target cannot. */
+typedef struct {
+  dc_status (*run)(const dc_step_frame *frame, const void *context);
+  const void *context;
+  const char *by; /* for reports */
+} dc_step_call;
+
+typedef struct dc_target_row {
+  const char *name;
+  void (*machine)(dc_machine *out); /* asks it */
+  const dc_allocator *memory;
+  const dc_native_library *const *natives; /* NULL at the end */
+  /* Can nodes be made callable by `prepare`?  NULL: yes.  May say on stderr, once, what is missing. */
+  bool (*is_ready)(dc_jit *jit);
+  /* Makes nodes callable; those that it cannot are left to the interpreter. */
+  dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls);
+} dc_target_row;
+
+extern const dc_target_row dc_target_interpreter, dc_target_cpu;
+
+/* The row that serves a graph: worth_it says whether compiling is, where that is left to us. */
+const dc_target_row *dc_target_choose(const dc_target *target, bool worth_it);
+
+/* Steps that any target has: a native call, of which that is the context; a node under the interpreter; nothing at all. */
+dc_step_call dc_step_native(const dc_native_call *call, const char *by);
+extern const dc_step_call dc_step_interpreted, dc_step_empty;
+
+#endif

@@ -1,0 +1,49 @@
+/* See machine.h. */
+#include "base/machine.h"
+
+#include <unistd.h>
+
+enum { LOCAL_PART = 64 }; /* an element for so many bytes of the L1 */
+
+const dc_machine dc_machine_typical = {
+    .vector_bytes = 32,
+    .l1_bytes = 32 << 10,
+    .l2_bytes = 1 << 20,
+    .local_elements = (32 << 10) / LOCAL_PART,
+    .few_tasks = 8,
+    .serial_work = 1 << 15,
+    .block_rows = 8,
+    .few_rows = 8,
+    .unrolled_trips = 16,
+    .unrolled_residues = 4,
+    .short_stride = 4,
+    .store_ns = 0.4,
+    .cached_ns = 0.2,
+};
+
+static uint32_t vector_bytes(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") ? 64 : __builtin_cpu_supports("avx") ? 32 : 16;
+#else
+  return 16;
+#endif
+}
+
+/* What the system says, down to a power of two; `otherwise` where it says nothing or nothing sensible. */
+static uint32_t cache_bytes(int which, uint32_t least, uint32_t most, uint32_t otherwise) {
+  long found = sysconf(which);
+  if (found < (long)least || found > (long)most) return otherwise;
+  uint32_t bytes = least;
+  while (2 * (long)bytes <= found) bytes *= 2;
+  return bytes;
+}
+
+void dc_machine_read(dc_machine *out) {
+  *out = dc_machine_typical;
+  out->vector_bytes = vector_bytes();
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+  out->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 16 << 10, 256 << 10, out->l1_bytes);
+  out->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 128 << 10, 16 << 20, out->l2_bytes);
+#endif
+  out->local_elements = out->l1_bytes / LOCAL_PART;
+}
