@@ -46,8 +46,9 @@ void dc_jit_destroy(dc_jit *jit);
 bool dc_jit_available(const dc_jit *jit, const char **why);
 /* The same for who is about to compile: what is missing is said on stderr, once. */
 bool dc_jit_ready(dc_jit *jit);
-/* Compiles nodes[k] of the graph into kernels[k]; NULL: the node is for the interpreter, as C lacks one of its types.  buffers of kernel k are the containers
- * dc_kernel_buffers gives for that node, in that order; symbols is indexed by dc_sym. */
+/* Compiles nodes[k] of the graph into kernels[k]; NULL: the node is for the interpreter, as C lacks one of its types.
+ * buffers of kernel k are the containers dc_kernel_buffers gives for that node, in that order; symbols is indexed by
+ * dc_sym. */
 DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels);
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
