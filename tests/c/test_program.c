@@ -186,7 +186,7 @@ static void one_program_runs_in_many_threads(void) {
 int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", command[64];
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();
