@@ -179,3 +179,19 @@ def test_the_threads_of_openblas_are_lent_and_given_back():
         np.testing.assert_array_equal(function(a, b)[0], np.full((65, 47), 130, np.float32))
         assert library.scipy_openblas_get_num_threads() == 2
     assert _is_native(function)
+
+
+def test_numpy_keeps_the_openblas_that_it_came_with():
+    pytest.importorskip("scipy_openblas32")
+    pools = pytest.importorskip("threadpoolctl").threadpool_info
+
+    def of_numpy():
+        return [(pool["filepath"], pool["num_threads"]) for pool in pools() if "numpy" in pool["filepath"]]
+
+    before = of_numpy()
+    if not before:
+        pytest.skip("this NumPy uses the system's")
+    function = _core.Function(_core.import_onnx(LARGE["matrices"].SerializeToString()), backend="cpu", natives="openblas")
+    function(np.ones((65, 130), np.float32), np.ones((130, 47), np.float32))
+    assert _is_native(function) and of_numpy() == before
+    assert [pool for pool in pools() if "scipy_openblas32" in pool["filepath"]]
