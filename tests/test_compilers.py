@@ -24,7 +24,8 @@ GRAPHS = {
                                   " state s { map j in 0:129 { reduce i in 0:37 { Y[j] max= X[i, j] } } } }",
     "a product": "graph g { input X: f32[33, 33] temp Y: f32[33, 33] outputs Y"
                  " state s { map i in 0:33, j in 0:33 { reduce k in 0:33 { Y[i, j] sum= X[i, k] * X[k, j] } } } }",
-    "in float64": "graph g { input X: f64[501] temp Y: f64[501] outputs Y state s { map i in 0:501 { Y[i] = sqrt(abs(X[i])) / (X[i] * X[i] + 1.0) } } }",
+    "in float64": "graph g { input X: f64[501] temp Y: f64[501] outputs Y"
+                  " state s { map i in 0:501 { Y[i] = sqrt(abs(X[i])) / (X[i] * X[i] + 1.0) } } }",
     "integers": "graph g { input X: i32[501] temp Y: i32[501] outputs Y state s { map i in 0:501 { Y[i] = X[i] * 77777 - 5 } } }",
 }
 KINDS = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
@@ -85,7 +86,8 @@ def test_clang_is_known_by_its_name_or_by_what_it_says(named, usual, tmp_path):
 def test_what_to_install_is_said_where_there_is_none(tmp_path):
     code = PROGRAM.replace('backend="cpu"', 'backend="auto"').replace("import json, sys", "import json, sys; sys.modules['ziglang'] = None")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env={**{k: v for k, v in os.environ.items() if k != "CC"}, "PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)})
+                          env={**{k: v for k, v in os.environ.items() if k != "CC"}, "PATH": str(tmp_path),
+                               "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("dcml: ")]
     assert "no C compiler (cc, gcc, clang) was found" in line and "pip install 'dcml[compiler]'" in line

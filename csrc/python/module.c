@@ -167,9 +167,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
                                   {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
                                   {"kernel_code", core_kernel_code, METH_O, "kernel_code(text) -> the C that the kernel becomes as it is."},
-                                  {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether the folder outlives this process)."},
-                                  {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, whole and checked when it is read."},
-                                  {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether a file of the cache folder is there, complete and unchanged."},
+                                  {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
+                                  {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
+                                  {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 
@@ -207,8 +207,8 @@ static int core_exec(PyObject *module) {
   state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
-  bool made = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type && state->requires_grad && state->apply;
-  return state->pool && made ? 0 : -1;
+  bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
+  return state->pool && types && state->requires_grad && state->apply ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {

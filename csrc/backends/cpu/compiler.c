@@ -171,7 +171,8 @@ void dc_compiler_find(const char *spare, dc_compiler *out) {
     return;
   }
   out->command.n = 0;
-  out->why = given ? dc_arena_printf(&out->arena, "the compiler $CC = '%s' was not found", own) : "no C compiler (cc, gcc, clang) was found in $PATH";
+  out->why = "no C compiler (cc, gcc, clang) was found in $PATH";
+  if (given) out->why = dc_arena_printf(&out->arena, "the compiler $CC = '%s' was not found", own);
 }
 
 void dc_compiler_free(dc_compiler *compiler) { dc_arena_free(&compiler->arena); }

@@ -94,7 +94,9 @@ bool dc_jit_available(const dc_jit *jit, const char **why) {
 bool dc_jit_ready(dc_jit *jit) {
   if (!jit->compiler.why) return true;
   if (!__atomic_exchange_n(&jit->told, true, __ATOMIC_RELAXED))
-    fprintf(stderr, "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n", jit->compiler.why);
+    fprintf(stderr,
+            "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n",
+            jit->compiler.why);
   return false;
 }
 

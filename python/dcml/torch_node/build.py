@@ -65,7 +65,8 @@ class Job:
         torch = os.path.join(self.torch_folder, "include", "ATen", "ATen.h")
         if not self.compiler:
             asked = os.environ.get("CXX")
-            return f"the compiler $CXX = '{asked}' was not found" if asked else "no C++ compiler (c++, g++, clang++) was found in $PATH: install g++"
+            nothing = "no C++ compiler (c++, g++, clang++) was found in $PATH: install g++"
+            return f"the compiler $CXX = '{asked}' was not found" if asked else nothing
         if not sys.executable:
             return "sys.executable does not name the interpreter"
         if not os.path.exists(python):
@@ -96,7 +97,7 @@ class Job:
         Not by subprocess: that waits for a pipe, which a child that another thread forks meanwhile would hold open.
         """
         home = os.path.dirname(os.path.dirname(os.path.dirname(SOURCE)))
-        quiet = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *[(os.POSIX_SPAWN_OPEN, k, os.devnull, os.O_WRONLY, 0) for k in (1, 2)]]
+        quiet = [(os.POSIX_SPAWN_OPEN, k, os.devnull, os.O_RDWR, 0) for k in (0, 1, 2)]
         return os.posix_spawn(sys.executable, [sys.executable, "-c", _CHILD, home, json.dumps(self.arguments)], os.environ,
                               file_actions=[*quiet, (os.POSIX_SPAWN_DUP2, lock, lock)], setsid=True)
 

@@ -101,7 +101,8 @@ def status():
 
 def _job():
     """The node for this torch and this Python."""
-    identity = (torch.__version__, str(torch.version.git_version), str(torch._C._GLIBCXX_USE_CXX11_ABI), sysconfig.get_config_var("EXT_SUFFIX"))
+    identity = (torch.__version__, str(torch.version.git_version), str(torch._C._GLIBCXX_USE_CXX11_ABI),
+                sysconfig.get_config_var("EXT_SUFFIX"))
     return Job(_core.toolchain()[1], os.path.dirname(torch.__file__), identity)
 
 
