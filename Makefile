@@ -32,6 +32,10 @@ test: setup            ## run every test, C and Python
 	$(MAKE) fuzz-passes GRAPHS=4000
 	$(MAKE) fuzz-passes SANITIZE=1 GRAPHS=200 COMPILE=0
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
+wheel: setup           ## a wheel that needs no compiler to install, and the source archive, in dist/
+	PYTHON=$(PYTHON) sh scripts/wheel.sh
+wheel-test: wheel      ## the Python tests with what is in dist/, in empty environments
+	PYTHON3="$(PYTHON3)" TORCH="$(TORCH)" sh scripts/wheel-test.sh
 bench: setup           ## measure against PyTorch, interleaved, and print ratios
 	$(PYTHON) bench/run.py
 
@@ -57,7 +61,7 @@ passes-fuzzed: $(OUT)/fuzz_passes
 check: lib ctest       ## what to run before a commit
 	$(PYTHON) -m pytest -q tests/test_layers.py
 clean:                 ## remove everything that was built
-	rm -rf build .venv python/dcml/*.so
+	rm -rf build dist .venv python/dcml/*.so
 
 $(OUT)/libdcml.a: $(OBJ)
 	@rm -f $@; ar rcs $@ $(OBJ)
@@ -84,5 +88,5 @@ build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup demo test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
+.PHONY: help setup demo test wheel wheel-test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

@@ -67,21 +67,25 @@ def find_torch():
 
 
 def torch_node():
-    """The autograd node in C++, for the torch that is installed; dcml has one in Python for any other."""
+    """The autograd node in C++ for the torch that is installed; for any other it is built at first use."""
     torch = find_torch()
     if torch is None:
         return []
-    headers, libraries = os.path.join(torch, "include"), os.path.join(torch, "lib")
-    flags = [f"-isystem{headers}", f"-isystem{headers}/torch/csrc/api/include", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    return [Extension("dcml._torch_node", sources=["csrc/python/torch_node.cpp"], optional=True, language="c++",
-                      extra_compile_args=["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", *flags],
-                      library_dirs=[libraries], libraries=["torch_python", "torch_cpu", "c10"])]
+    spec = importlib.util.spec_from_file_location("build_node", os.path.join("python", "dcml", "torch_node", "build.py"))
+    node = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(node)
+    return [Extension("dcml._torch_node", sources=[os.path.relpath(node.SOURCE, ROOT)], optional=True, language="c++",
+                      extra_compile_args=[*node.FLAGS, *node.include_flags(torch)],
+                      library_dirs=[os.path.join(torch, "lib")], libraries=list(node.LIBRARIES))]
 
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-maybe-uninitialized"] + (["-Werror"] if os.environ.get("CI") == "true" else [])
 
+# Torch's own libgomp, also where dcml comes first: one pool of threads, and no need of the system's.
+RUN_TIME_PATH = ["-Wl,-rpath,$ORIGIN/../torch/lib"] if sys.platform == "linux" else []
+
 setup(ext_modules=[Extension(
     "dcml._core", sources=["csrc/python/module.c"], depends=glob.glob("csrc/**/*.[ch]", recursive=True) + HEADERS, include_dirs=["csrc", GENERATED],
     extra_compile_args=["-std=gnu11", "-O2", "-g1", "-fopenmp", "-fvisibility=hidden", *WARNINGS],
-    extra_link_args=["-fopenmp"], libraries=["protobuf-c", "dl", "m", "pthread"]), *torch_node()],
+    extra_link_args=["-fopenmp", *RUN_TIME_PATH], libraries=["protobuf-c", "dl", "m", "pthread"]), *torch_node()],
     cmdclass={"build_ext": Build})

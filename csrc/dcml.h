@@ -18,8 +18,8 @@ typedef struct {
   dc_machine machine;
 } dc_session;
 
-/* library_folder: where native libraries may lie besides the system's places, or NULL. */
-DC_MUST_USE dc_status dc_session_create(const char *library_folder, dc_session *out);
+/* library_folder: where native libraries may lie besides the system's places, or NULL.  spare_compiler: as for dc_jit_create. */
+DC_MUST_USE dc_status dc_session_create(const char *library_folder, const char *spare_compiler, dc_session *out);
 void dc_session_destroy(dc_session *session);
 
 /* A caller's array.  Row-major contiguous; `data` of an output is filled in by the caller

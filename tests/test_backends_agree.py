@@ -194,3 +194,19 @@ def test_the_choice_of_a_library_stands_on_the_node_with_its_reason(contender):
     stamp = f' : {name} ("{passed_over}")' if passed_over else f" : {name}"
     assert [line for line in str(function.forward_graph).splitlines() if "MatMul" in line and stamp in line]
     assert str(_core.parse(str(function.forward_graph))) == str(function.forward_graph)
+
+
+def test_numpy_keeps_the_openblas_that_it_came_with():
+    pytest.importorskip("scipy_openblas32")
+    pools = pytest.importorskip("threadpoolctl").threadpool_info
+
+    def of_numpy():
+        return [(pool["filepath"], pool["num_threads"]) for pool in pools() if "numpy" in pool["filepath"]]
+
+    before = of_numpy()
+    if not before:
+        pytest.skip("this NumPy uses the system's")
+    function = _core.Function(_core.import_onnx(LARGE["matrices"].SerializeToString()), backend="cpu", natives="openblas")
+    function(np.ones((65, 130), np.float32), np.ones((130, 47), np.float32))
+    assert _is_native(function) and of_numpy() == before
+    assert [pool for pool in pools() if "scipy_openblas32" in pool["filepath"]]

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = """
-import sys
+import os, sys
 import numpy, onnx, torch, dcml
 from dcml.onnx import ONNXModel
 from dcml.pytorch import DaceModule
@@ -23,6 +23,9 @@ assert model(numpy.float32([-1, 2])).tolist() == [0, 2]
 net = DaceModule(torch.nn.Linear(3, 2), backward=True)
 net(torch.ones(4, 3)).sum().backward()
 assert all(torch.equal(p.grad, torch.full_like(p, 4)) for p in net.parameters())
+from dcml.pytorch.call import node
+from dcml.torch_node import build
+assert node.status()["state"] == "prebuilt" and os.path.exists(build.SOURCE), node.status()
 """
 
 

@@ -7,7 +7,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "csrc"
 LAYER = {"base": 0, "expr": 1, "ir": 2, "ops": 3, "onnx": 3, "passes": 4, "autodiff": 4, "backends": 5, ".": 6, "python": 7}
-FILES = sorted(p for p in ROOT.rglob("*") if p.suffix in (".c", ".h", ".cpp"))
+FILES = sorted(p for p in ROOT.rglob("*") if p.suffix in (".c", ".h"))
+NODE = ROOT.parent / "python" / "dcml" / "torch_node" / "torch_node.cpp"
 
 
 def layer(path):
@@ -23,7 +24,7 @@ def test_includes_go_downward(path):
             assert layer(target) <= layer(path), f"{path.name} includes {included} of a higher layer"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*FILES, NODE], ids=lambda p: str(p.relative_to(ROOT.parent)))
 def test_files_are_small_and_say_what_they_are(path):
     text = path.read_text()
     assert text.startswith("/*"), "a file opens with a comment that says what it does"
@@ -96,7 +97,7 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "trace": ["lower", "aten", "guard", "call.trees"],
     "": ["trace", "guard", "call", "look"],
 }
-NAMES_BELOW = {"_core", "_torch_node", "arguments", "library", "verbose", "onnx", "sdfg"}  # of dcml itself
+NAMES_BELOW = {"torch_node", "_core", "_torch_node", "arguments", "library", "verbose", "onnx", "sdfg"}  # of dcml itself
 
 
 def dotted(path):

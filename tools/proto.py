@@ -21,6 +21,8 @@ def compile_proto(folder: str) -> None:
     source, target = onnx_proto(), os.path.join(folder, "onnx.pb-c.c")
     if os.path.exists(target) and os.path.getmtime(target) > os.path.getmtime(source):
         return
+    if not shutil.which("protoc-c"):
+        raise SystemExit("protoc-c was not found: install protobuf-c-compiler and libprotobuf-c-dev (Debian's names), or dcml as a wheel")
     shutil.copyfile(source, os.path.join(folder, "onnx.proto"))
     subprocess.check_call(["protoc-c", f"--proto_path={folder}", f"--c_out={folder}", os.path.join(folder, "onnx.proto")])
 

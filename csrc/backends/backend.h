@@ -40,9 +40,12 @@ void dc_native_call_destroy(dc_native_call *call);
  * reads only at the element that it writes. */
 typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
 typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
-/* cache_dir NULL: $DCML_CACHE or the user's cache folder.  A missing compiler is not an error here. */
-DC_MUST_USE dc_status dc_jit_create(const char *cache_dir, dc_jit **out);
+/* cache_dir NULL: $DCML_CACHE or the user's cache folder.  spare_compiler: the program `zig`, for where the system has
+ * no C compiler, or NULL.  A missing compiler is not an error here. */
+DC_MUST_USE dc_status dc_jit_create(const char *cache_dir, const char *spare_compiler, dc_jit **out);
 void dc_jit_destroy(dc_jit *jit);
+const char *dc_jit_compiler(const dc_jit *jit); /* the program, NULL if there is none */
+const char *dc_jit_folder(const dc_jit *jit, bool *lasts); /* of the cache; lasts: longer than this process */
 bool dc_jit_available(const dc_jit *jit, const char **why);
 /* The same for who is about to compile: what is missing is said on stderr, once. */
 bool dc_jit_ready(dc_jit *jit);

@@ -18,8 +18,8 @@ typedef struct {
   PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
-  PyObject *numpy_empty, *numpy_array, *apply; /* looked up on first use */
-  PyObject *requires_grad; /* a name */
+  PyObject *numpy_empty, *numpy_array, *node; /* looked up on first use; node: the module dcml.pytorch.call.node */
+  PyObject *requires_grad, *apply;            /* names */
 } module_state;
 
 typedef struct {
@@ -93,6 +93,9 @@ PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *text);
 
 extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec;
+PyObject *core_toolchain(PyObject *module, PyObject *unused);
+PyObject *core_seal(PyObject *module, PyObject *args);
+PyObject *core_is_sealed(PyObject *module, PyObject *path);
 PyObject *core_import_onnx(PyObject *module, PyObject *args);
 PyObject *core_parse(PyObject *module, PyObject *args);
 

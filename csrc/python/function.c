@@ -299,14 +299,13 @@ static bool wants_autograd(const module_state *state, FunctionObject *self, PyOb
   return false;
 }
 
+/* By the autograd node that node.py has at the moment: the one in C++ may become ready while others serve. */
 static PyObject *autograd_apply(module_state *state, PyObject *self, PyObject *inputs) {
-  if (!state->apply) {
-    PyObject *module = PyImport_ImportModule("dcml.pytorch.call.node");
-    state->apply = module ? PyObject_GetAttrString(module, "apply") : NULL;
-    Py_XDECREF(module);
-    if (!state->apply) return NULL;
-  }
-  return PyObject_CallFunctionObjArgs(state->apply, self, inputs, NULL);
+  if (!state->node && !(state->node = PyImport_ImportModule("dcml.pytorch.call.node"))) return NULL;
+  PyObject *apply = PyObject_GetAttr(state->node, state->apply);
+  PyObject *outputs = apply ? PyObject_CallFunctionObjArgs(apply, self, inputs, NULL) : NULL;
+  Py_XDECREF(apply);
+  return outputs;
 }
 
 static PyObject *function_call(FunctionObject *self, PyObject *args, PyObject *kwargs) {

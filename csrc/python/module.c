@@ -61,21 +61,6 @@ void blame(module_state *state, const char *what, const char *name) {
   Py_XDECREF(type);
 }
 
-dc_session *session_of(module_state *state) {
-  if (state->session_ready) return &state->session;
-  PyObject *prefix = PySys_GetObject("prefix"); /* borrowed; wheels put libraries into its lib folder */
-  const char *folder = prefix && PyUnicode_Check(prefix) ? PyUnicode_AsUTF8(prefix) : NULL;
-  char path[4096];
-  bool fits = folder && PyOS_snprintf(path, sizeof path, "%s/lib", folder) < (int)sizeof path;
-  dc_status status = dc_session_create(fits ? path : NULL, &state->session);
-  if (status) {
-    raise_status(state, status);
-    return NULL;
-  }
-  state->session_ready = true;
-  return &state->session;
-}
-
 /* add_ops(text): rows of the operator language; they replace built-in ones of the same name and version. */
 static PyObject *core_add_ops(PyObject *module, PyObject *text) {
   module_state *state = PyModule_GetState(module);
@@ -183,6 +168,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
                                   {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
                                   {"kernel_code", core_kernel_code, METH_O, "kernel_code(text) -> the C that the kernel becomes as it is."},
+                                  {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
+                                  {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
+                                  {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 
@@ -219,8 +207,9 @@ static int core_exec(PyObject *module) {
   state->backward_type = add_type(module, &backward_spec);
   state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
-  bool made = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type && state->requires_grad;
-  return state->pool && made ? 0 : -1;
+  state->apply = PyUnicode_InternFromString("apply");
+  bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
+  return state->pool && types && state->requires_grad && state->apply ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -234,7 +223,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
-  Py_VISIT(state->apply);
+  Py_VISIT(state->node);
   return 0;
 }
 
@@ -250,6 +239,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
+  Py_CLEAR(state->node);
   Py_CLEAR(state->apply);
   return 0;
 }

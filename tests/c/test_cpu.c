@@ -240,7 +240,7 @@ static bool small_kernel_works(const char *folder) {
   dc_jit *jit = NULL;
   dc_kernel_fn kernel = NULL;
   dc_status status = dc_graph_parse(small_text, &g);
-  if (!status) status = dc_jit_create(folder, &jit);
+  if (!status) status = dc_jit_create(folder, NULL, &jit);
   if (!status) status = dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel);
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
   int64_t error = 0, symbols[1] = {0};
@@ -330,7 +330,7 @@ static void a_missing_compiler_is_said(const char *folder) {
   dc_jit *jit = NULL;
   const char *why = NULL;
   setenv("CC", "/nonexistent", 1);
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   CHECK(!dc_jit_available(jit, &why) && why && strstr(why, "/nonexistent"));
   dc_graph *g = NULL;
   dc_kernel_fn kernel = NULL;
@@ -338,7 +338,7 @@ static void a_missing_compiler_is_said(const char *folder) {
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "/nonexistent");
   dc_jit_destroy(jit);
   setenv("CC", "/bin/false", 1); /* runs, and fails */
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "compiler failed");
   dc_jit_destroy(jit);
   dc_graph_destroy(g);
@@ -377,7 +377,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", other[64], command[80];
   if (!mkdtemp(folder)) return 1;
   dc_jit *jit = NULL;
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   const char *why = NULL;
   if (!dc_jit_available(jit, &why)) {
     printf("skipped: %s\n", why);

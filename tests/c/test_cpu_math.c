@@ -181,7 +181,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX";
   dc_jit *jit = NULL;
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   if (jit && dc_jit_available(jit, NULL)) {
     single_functions_are_accurate(jit);
     special_values_are_exact(jit);

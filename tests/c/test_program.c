@@ -206,7 +206,7 @@ static void memory_of_another_device_is_refused(void) {
   dc_session session;
   dc_function *f;
   dc_call call;
-  CHECK_OK(dc_session_create(NULL, &session));
+  CHECK_OK(dc_session_create(NULL, NULL, &session));
   CHECK_OK(dc_function_create(&session, g, &(dc_function_options){0}, &f));
   dc_array x = {.data = &g, .dtype = DC_F32, .device = DC_DEVICE_COUNT, .rank = 1, .dims = {2}};
   CHECK_ERROR(dc_call_begin(f, &x, 1, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
@@ -245,7 +245,7 @@ static void one_program_runs_in_many_threads(void) {
 int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", command[64];
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(folder, &jit));
+  CHECK_OK(dc_jit_create(folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();

@@ -383,7 +383,7 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[k], "-folder") == 0) f.folder = argv[k + 1];
   }
   if (jobs < 1 || jobs > MAX_JOBS) jobs = 1;
-  must(dc_session_create(getenv("DCML_LIBRARIES"), &f.session));
+  must(dc_session_create(getenv("DCML_LIBRARIES"), NULL, &f.session));
   for (int k = 1; k < argc; k++) {
     if (argv[k][0] == '-') k++;
     else for (uint64_t j = 0; j < FUZZ_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;

@@ -25,7 +25,7 @@ static dc_session *session(void) {
   static dc_session made;
   if (made.ops) return &made;
   setenv("DCML_NATIVE", "none", 1);
-  dc_status status = dc_session_create(NULL, &made);
+  dc_status status = dc_session_create(NULL, NULL, &made);
   must(!status, "no session", status);
   return &made;
 }

@@ -1,9 +1,11 @@
 /* See cache.h. */
+#define _GNU_SOURCE /* nftw */
 #include "backends/cpu/cache.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +66,16 @@ dc_status dc_cache_open(const char *root, dc_cache *out) {
   return DC_OK;
 }
 
+static int remove_entry(const char *path, const struct stat *s, int kind, struct FTW *at) {
+  (void)s, (void)kind, (void)at;
+  (void)remove(path);
+  return 0;
+}
+
+void dc_cache_remove_folder(const char *path) { (void)nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
+
 void dc_cache_close(dc_cache *cache) {
-  if (cache->is_private && cache->owner == getpid()) {
-    dc_cache_prune(cache, 0);
-    (void)rmdir(cache->folder);
-  }
+  if (cache->is_private && cache->owner == getpid()) dc_cache_remove_folder(cache->folder);
   dc_arena_free(&cache->arena);
 }
 
@@ -83,7 +90,7 @@ static const char magic[8] = {'d', 'c', 'm', 'l', 's', 'e', 'a', 'l'};
 
 static uint64_t hash_of(const void *data, size_t n) { return dc_hash_bytes(0x5ea1, data, n); }
 
-static bool is_sealed(const char *path) {
+bool dc_cache_is_sealed(const char *path) {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (file < 0) return false;
   struct stat s;
@@ -107,7 +114,7 @@ static const char *path_of(dc_cache *cache, const char *name) { return dc_arena_
 
 const char *dc_cache_find(dc_cache *cache, const char *name) {
   const char *path = path_of(cache, name);
-  if (is_sealed(path)) return path;
+  if (dc_cache_is_sealed(path)) return path;
   (void)unlink(path);
   return NULL;
 }
@@ -121,8 +128,7 @@ const char *dc_cache_scratch(dc_cache *cache, const char *suffix) {
   return dc_arena_printf(&cache->arena, "%s/tmp-%016llx%s", cache->folder, (unsigned long long)dc_hash_bytes(0, who, sizeof who), suffix);
 }
 
-dc_status dc_cache_publish(dc_cache *cache, const char *scratch, const char *name, const char **path) {
-  *path = path_of(cache, name);
+dc_status dc_cache_seal(const char *scratch, const char *path) {
   int file = open(scratch, O_RDWR | O_CLOEXEC);
   struct stat s;
   bool good = file >= 0 && fstat(file, &s) == 0 && s.st_size > 0;
@@ -138,10 +144,15 @@ dc_status dc_cache_publish(dc_cache *cache, const char *scratch, const char *nam
     }
   }
   if (file >= 0) good = close(file) == 0 && good;
-  if (good && rename(scratch, *path) == 0) return DC_OK;
-  dc_status status = dc_error(DC_ERR_COMPILE, "cannot write '%s': %s", *path, strerror(errno));
+  if (good && rename(scratch, path) == 0) return DC_OK;
+  dc_status status = dc_error(DC_ERR_COMPILE, "cannot write '%s': %s", path, strerror(errno));
   (void)unlink(scratch);
   return status;
+}
+
+dc_status dc_cache_publish(dc_cache *cache, const char *scratch, const char *name, const char **path) {
+  *path = path_of(cache, name);
+  return dc_cache_seal(scratch, *path);
 }
 
 /* ---- size ---- */
@@ -167,11 +178,12 @@ void dc_cache_prune(dc_cache *cache, uint64_t limit_bytes) {
   for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
     char *path = dc_arena_printf(&arena, "%s/%s", cache->folder, entry->d_name);
     struct stat s;
-    if (lstat(path, &s) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (lstat(path, &s) != 0) continue;
     if (strncmp(entry->d_name, "tmp-", 4) == 0) { /* left behind by a process that died, or under construction */
-      if (cache->is_private || now - s.st_mtime > STALE_SECONDS) (void)unlink(path);
+      if (now - s.st_mtime > STALE_SECONDS) dc_cache_remove_folder(path);
       continue;
     }
+    if (!S_ISREG(s.st_mode)) continue;
     DC_PUSH(&arena, &files, ((cached_file){path, (uint64_t)s.st_size, s.st_mtime}));
     total += (uint64_t)s.st_size;
   }

@@ -25,6 +25,7 @@ typedef struct {
  * that is not a writable folder of ours. */
 DC_MUST_USE dc_status dc_cache_open(const char *root, dc_cache *out);
 void dc_cache_close(dc_cache *cache);
+void dc_cache_remove_folder(const char *path); /* with all that lies in it; or a file */
 /* Path of a checked file with that name in the cache's arena, or NULL. */
 const char *dc_cache_find(dc_cache *cache, const char *name);
 void dc_cache_discard(dc_cache *cache, const char *name);
@@ -32,6 +33,10 @@ void dc_cache_discard(dc_cache *cache, const char *name);
 const char *dc_cache_scratch(dc_cache *cache, const char *suffix);
 /* Seals the file at `scratch`, renames it to `name` and returns its path. */
 DC_MUST_USE dc_status dc_cache_publish(dc_cache *cache, const char *scratch, const char *name, const char **path);
+/* The two of which these are made, for files that others than dc_jit keep in the folder: a full path, and whether what
+ * lies there is complete and unchanged. */
+DC_MUST_USE dc_status dc_cache_seal(const char *scratch, const char *path);
+bool dc_cache_is_sealed(const char *path);
 /* Deletes the files that were used longest ago until the rest fits. */
 void dc_cache_prune(dc_cache *cache, uint64_t limit_bytes);
 

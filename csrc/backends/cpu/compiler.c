@@ -1,4 +1,5 @@
 /* See compiler.h. */
+#define _GNU_SOURCE /* pipe2 */
 #include "backends/cpu/compiler.h"
 
 #include <errno.h>
@@ -17,8 +18,7 @@
 extern char **environ;
 
 /* No -ffast-math, ever.  Contraction is off because a*b - c*d with a*b == c*d must be 0; the
- * library and sums of products ask for fused operations by name.  Loops stay as they are printed: gcc (12 at least)
- * takes stores of zeros out of a loop as a memset, and puts it before what the loop reads from there. */
+ * library and sums of products ask for fused operations by name. */
 static const char *const flags[] = {
     "-O3",
 #if defined(__x86_64__) || defined(__i386__)
@@ -27,8 +27,14 @@ static const char *const flags[] = {
     "-mcpu=native",
 #endif
     "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fopenmp-simd",
-    "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fPIC", "-shared", "-w", "-x", "c",
+    "-fPIC", "-shared", "-w", "-x", "c",
 };
+
+/* Loops stay as they are printed: gcc (12 at least) takes stores of zeros out of a loop as a memset, and puts it before
+ * what the loop reads from there.  clang, zig's too, refuses these two. */
+static const char *const gcc_flags[] = {"-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns"};
+
+enum { FLAGS = sizeof flags / sizeof *flags, GCC_FLAGS = sizeof gcc_flags / sizeof *gcc_flags };
 
 /* ---- finding ---- */
 
@@ -60,6 +66,63 @@ static bool use_command(dc_compiler *c, const char *text) {
   return c->command.n > 0;
 }
 
+static bool use_spare(dc_compiler *c, const char *zig) {
+  if (!zig || !is_program(zig)) return false;
+  DC_PUSH(&c->arena, &c->command, dc_arena_strdup(&c->arena, zig));
+  DC_PUSH(&c->arena, &c->command, "cc");
+  return true;
+}
+
+/* ---- kinds ---- */
+
+/* What the program's name tells, of itself or of what it is a link to. */
+static bool kind_by_name(const char *path, dc_compiler_kind *kind) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  bool is_zig = strcmp(name, "zig") == 0 || strcmp(name, "ziglang") == 0; /* the latter as in `python -m ziglang cc` */
+  *kind = is_zig ? DC_COMPILER_ZIG : strstr(name, "clang") ? DC_COMPILER_CLANG : DC_COMPILER_GCC;
+  return *kind != DC_COMPILER_GCC || strstr(name, "gcc");
+}
+
+/* What it says when asked for its version. */
+static dc_compiler_kind kind_by_version(dc_compiler *c) {
+  char text[200] = "";
+  int ends[2];
+  pid_t child;
+  if (pipe2(ends, O_CLOEXEC)) return DC_COMPILER_GCC;
+  const char **argv = DC_NEW_ARRAY(&c->arena, const char *, c->command.n + 2);
+  memcpy(argv, c->command.v, c->command.n * sizeof *argv);
+  argv[c->command.n] = "--version";
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  bool started = posix_spawn(&child, argv[0], &actions, NULL, (char *const *)argv, environ) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  FILE *said = fdopen(ends[0], "r"); /* which is at its end if nothing was started */
+  if (said) {
+    text[fread(text, 1, sizeof text - 1, said)] = 0;
+    fclose(said);
+  }
+  while (started && waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+  return strstr(text, "clang") ? DC_COMPILER_CLANG : DC_COMPILER_GCC;
+}
+
+static dc_compiler_kind kind_of(dc_compiler *c) {
+  dc_compiler_kind kind;
+  for (uint32_t k = c->command.n; k-- > 0;) {
+    if (c->command.v[k][0] == '-') continue;
+    char *real = k == 0 ? realpath(c->command.v[0], NULL) : NULL;
+    bool told = kind_by_name(real ? real : c->command.v[k], &kind);
+    free(real);
+    if (told) return kind;
+  }
+  return kind_by_version(c);
+}
+
+/* ---- identity ---- */
+
 /* The instruction sets of this processor, as the kernel lists them. */
 static uint64_t processor(uint64_t hash) {
   struct utsname system;
@@ -90,44 +153,63 @@ static uint64_t identify(const dc_compiler *c) {
   }
   free(real);
   for (uint32_t k = 1; k < c->command.n; k++) hash = dc_hash_bytes(hash, c->command.v[k], strlen(c->command.v[k]) + 1);
-  for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) hash = dc_hash_bytes(hash, flags[k], strlen(flags[k]) + 1);
+  for (size_t k = 0; k < FLAGS; k++) hash = dc_hash_bytes(hash, flags[k], strlen(flags[k]) + 1);
+  for (size_t k = 0; k < GCC_FLAGS && c->kind == DC_COMPILER_GCC; k++) hash = dc_hash_bytes(hash, gcc_flags[k], strlen(gcc_flags[k]) + 1);
   return processor(hash);
 }
 
-void dc_compiler_find(dc_compiler *out) {
+void dc_compiler_find(const char *spare, dc_compiler *out) {
   static const char *const usual[] = {"cc", "gcc", "clang"};
   *out = (dc_compiler){0};
   const char *own = getenv("CC");
-  bool found = own && *own && use_command(out, own);
-  for (size_t k = 0; !found && !(own && *own) && k < sizeof usual / sizeof *usual; k++) found = use_command(out, usual[k]);
+  bool given = own && *own, found = given && use_command(out, own);
+  for (size_t k = 0; !found && !given && k < sizeof usual / sizeof *usual; k++) found = use_command(out, usual[k]);
+  if (!found && !given) found = use_spare(out, spare);
   if (found) {
+    out->kind = kind_of(out);
     out->identity = identify(out);
     return;
   }
   out->command.n = 0;
-  out->why = own && *own ? dc_arena_printf(&out->arena, "the compiler $CC = '%s' was not found", own) : "no C compiler (cc, gcc, clang) was found in $PATH";
+  out->why = "no C compiler (cc, gcc, clang) was found in $PATH";
+  if (given) out->why = dc_arena_printf(&out->arena, "the compiler $CC = '%s' was not found", own);
 }
 
 void dc_compiler_free(dc_compiler *compiler) { dc_arena_free(&compiler->arena); }
 
 /* ---- running ---- */
 
+/* zig keeps parts of its own library and what it compiled in two folders: the first is made once and stays in ours, the
+ * second goes when the compilation has ended. */
+static char **zig_environment(dc_arena *arena, const char *object) {
+  size_t n = 0, kept = 0;
+  while (environ[n]) n++;
+  char **made = DC_NEW_ARRAY(arena, char *, n + 3);
+  for (size_t k = 0; k < n; k++)
+    if (strncmp(environ[k], "ZIG_GLOBAL_CACHE_DIR=", 21) && strncmp(environ[k], "ZIG_LOCAL_CACHE_DIR=", 20)) made[kept++] = environ[k];
+  const char *slash = strrchr(object, '/');
+  made[kept++] = dc_arena_printf(arena, "ZIG_GLOBAL_CACHE_DIR=%.*s/zig", slash ? (int)(slash - object) : 1, slash ? object : ".");
+  made[kept] = dc_arena_printf(arena, "ZIG_LOCAL_CACHE_DIR=%s.d", object);
+  return made;
+}
+
 dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, pid_t *child) {
-  enum { FLAGS = sizeof flags / sizeof *flags };
-  const char **argv = calloc(compiler->command.n + FLAGS + 5, sizeof *argv);
-  if (!argv) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_arena arena = {0};
+  const char **argv = DC_NEW_ARRAY(&arena, const char *, compiler->command.n + FLAGS + GCC_FLAGS + 5);
   size_t n = 0;
   for (uint32_t k = 0; k < compiler->command.n; k++) argv[n++] = compiler->command.v[k];
   for (size_t k = 0; k < FLAGS; k++) argv[n++] = flags[k];
+  for (size_t k = 0; k < GCC_FLAGS && compiler->kind == DC_COMPILER_GCC; k++) argv[n++] = gcc_flags[k];
   argv[n++] = source, argv[n++] = "-lm", argv[n++] = "-o", argv[n++] = object;
+  char **environment = compiler->kind == DC_COMPILER_ZIG ? zig_environment(&arena, object) : environ;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 2, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  int failed = posix_spawn(child, compiler->command.v[0], &actions, NULL, (char *const *)argv, environ);
+  int failed = posix_spawn(child, compiler->command.v[0], &actions, NULL, (char *const *)argv, environment);
   posix_spawn_file_actions_destroy(&actions);
-  free(argv);
+  dc_arena_free(&arena);
   return failed ? dc_error(DC_ERR_COMPILE, "cannot run the compiler '%s': %s", compiler->command.v[0], strerror(failed)) : DC_OK;
 }
 

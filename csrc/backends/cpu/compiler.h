@@ -9,15 +9,19 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+/* They take different flags; zig also writes beside the object, into a folder <object>.d. */
+typedef enum { DC_COMPILER_GCC, DC_COMPILER_CLANG, DC_COMPILER_ZIG } dc_compiler_kind;
+
 typedef struct {
   dc_arena arena;
   DC_VEC(const char *) command; /* program and fixed arguments; empty: none was found */
+  dc_compiler_kind kind;
   const char *why;              /* the reason if none was found */
   uint64_t identity;            /* of compiler, flags and processor */
 } dc_compiler;
 
-/* $CC (if set, only that), else cc, gcc or clang in $PATH. */
-void dc_compiler_find(dc_compiler *out);
+/* $CC (if set, only that), else cc, gcc or clang in $PATH, else the program zig at `spare`, which may be NULL. */
+void dc_compiler_find(const char *spare, dc_compiler *out);
 void dc_compiler_free(dc_compiler *compiler);
 
 /* Starts a compilation of `source` to the shared object `object`; messages go to the file `messages`. */

@@ -55,7 +55,7 @@ static double milliseconds(void) {
 
 /* ---- creation ---- */
 
-dc_status dc_jit_create(const char *cache_dir, dc_jit **out) {
+dc_status dc_jit_create(const char *cache_dir, const char *spare_compiler, dc_jit **out) {
   dc_jit *jit = calloc(1, sizeof *jit);
   if (!jit) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_status status = dc_cache_open(cache_dir, &jit->cache);
@@ -64,7 +64,7 @@ dc_status dc_jit_create(const char *cache_dir, dc_jit **out) {
     return status;
   }
   pthread_mutex_init(&jit->lock, NULL);
-  dc_compiler_find(&jit->compiler);
+  dc_compiler_find(spare_compiler, &jit->compiler);
   if (is_verbose()) fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
   return *out = jit, DC_OK;
 }
@@ -79,6 +79,13 @@ void dc_jit_destroy(dc_jit *jit) {
   free(jit);
 }
 
+const char *dc_jit_compiler(const dc_jit *jit) { return jit->compiler.why ? NULL : jit->compiler.command.v[0]; }
+
+const char *dc_jit_folder(const dc_jit *jit, bool *lasts) {
+  *lasts = !jit->cache.is_private;
+  return jit->cache.folder;
+}
+
 bool dc_jit_available(const dc_jit *jit, const char **why) {
   if (why) *why = jit->compiler.why;
   return !jit->compiler.why;
@@ -87,7 +94,9 @@ bool dc_jit_available(const dc_jit *jit, const char **why) {
 bool dc_jit_ready(dc_jit *jit) {
   if (!jit->compiler.why) return true;
   if (!__atomic_exchange_n(&jit->told, true, __ATOMIC_RELAXED))
-    fprintf(stderr, "dcml: %s: graphs are interpreted, which is slow; install one (gcc or clang) or name it in $CC\n", jit->compiler.why);
+    fprintf(stderr,
+            "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n",
+            jit->compiler.why);
   return false;
 }
 
@@ -212,10 +221,12 @@ static dc_status finish(dc_jit *jit, source_file *f) {
 }
 
 static void clean(source_file *f) {
+  char beside[4200]; /* where zig works */
   if (f->child > 0) dc_status_free(dc_compiler_finish(f->child, f->object_path, f->message_path));
   if (f->c_path) (void)unlink(f->c_path);
   if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
   if (f->message_path) (void)unlink(f->message_path);
+  if (f->object_path && snprintf(beside, sizeof beside, "%s.d", f->object_path) < (int)sizeof beside) dc_cache_remove_folder(beside);
 }
 
 /* On a terminal, a bar for compilations that a person would wait for. */

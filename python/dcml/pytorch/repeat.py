@@ -31,5 +31,7 @@ def repeated_call(module, forward, captures, recipe, function, args):
         return None
     ties = [(*other, table[key]) for (table, key), other in compiled.ties]
     unhooked = [*[(held, *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
-    return _core.RepeatedCall(function, args, compiled.slots, (*captures.state.watched(), *ties, *unhooked), node.modes,
+    unsettled = [] if node.is_final() else [(vars(node), "modes", node.modes)]
+    watched = (*captures.state.watched(), *ties, *unhooked, *unsettled)
+    return _core.RepeatedCall(function, args, compiled.slots, watched, node.modes,
                       module.backward or captures.asks, draw_seed if recipe.seed else None)

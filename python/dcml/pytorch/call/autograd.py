@@ -5,8 +5,8 @@ shown the tensors that it reads too, so that it notices a second backward and ch
 A node for each part of the backward pass: the first hangs on the outputs, each later one on the one
 before it, whose last result, a token, carries the pass.  The engine runs what accumulates gradients
 first, so that these are in place, and hooks on them have run, before the next part begins.
-csrc/python/torch_node.cpp does the same faster, for the torch that it was built for; the nodes here
-serve every other torch, and node.py chooses.
+torch_node/torch_node.cpp does the same faster, for the torch that it is built for; the nodes here
+serve until that is there, and node.py chooses.
 Must not know: plans, graphs or modules.
 """
 import torch
