@@ -68,8 +68,8 @@ def test_a_circle_is_found():
     assert circles({(a := pathlib.Path("a.c")): {(b := pathlib.Path("b.c"))}, b: {a}, pathlib.Path("c.c"): {a}}) == ["a.c", "b.c"]
 
 
-# A kernel knows nothing of how it is printed, the printer nothing of a language, neither of who runs it.
-KERNEL_PARTS = ["kernel", "printer", "cpu"]
+# A kernel knows nothing of how it is printed, the printer and who compiles its text nothing of a language.
+KERNEL_PARTS = ["kernel", "printer", "jit", "cpu"]
 
 
 @pytest.mark.parametrize("part", KERNEL_PARTS)

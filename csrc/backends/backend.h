@@ -40,23 +40,24 @@ void dc_native_call_destroy(dc_native_call *call);
  * reads only at the element that it writes. */
 typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
 typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
+typedef struct dc_language dc_language;   /* jit/emit.h */
+typedef struct dc_toolchain dc_toolchain; /* jit/toolchain.h */
 /* cache_dir NULL: $DCML_CACHE or the user's cache folder.  spare_compiler: the program `zig`, for where the system has
  * no C compiler, or NULL.  A missing compiler is not an error here. */
-DC_MUST_USE dc_status dc_jit_create(const char *cache_dir, const char *spare_compiler, dc_jit **out);
+DC_MUST_USE dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, const char *cache_dir, const char *spare_compiler,
+                                    dc_jit **out);
 void dc_jit_destroy(dc_jit *jit);
 const char *dc_jit_compiler(const dc_jit *jit); /* the program, NULL if there is none */
 const char *dc_jit_folder(const dc_jit *jit, bool *lasts); /* of the cache; lasts: longer than this process */
 bool dc_jit_available(const dc_jit *jit, const char **why);
 /* The same for who is about to compile: what is missing is said on stderr, once. */
 bool dc_jit_ready(dc_jit *jit);
-/* Compiles nodes[k] of the graph into kernels[k]; NULL: the node is for the interpreter, as C lacks one of its types.
+/* Compiles nodes[k] of the graph into kernels[k]; NULL: the node is for the interpreter, as the language lacks one of its types.
  * buffers of kernel k are the containers dc_kernel_buffers gives for that node, in that order; symbols is indexed by
  * dc_sym. */
 DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels);
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
-/* The C text of one node, for tests and for DCML_VERBOSE. */
-DC_MUST_USE dc_status dc_cpu_emit(const dc_graph *graph, dc_nid node, const char *function_name, dc_text *out);
 
 /* The interpreter: runs one node (map, tasklet) on buffers indexed by container id. */
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);

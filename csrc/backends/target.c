@@ -1,6 +1,8 @@
 /* See target.h. */
 #include "backends/target.h"
 
+#include "backends/cpu/c.h"
+
 /* ---- steps ---- */
 
 static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers); }
@@ -66,6 +68,8 @@ const dc_target_row dc_target_cpu = {
     .machine = dc_machine_read,
     .memory = &dc_host_memory,
     .natives = processor_libraries,
+    .language = &dc_c_language,
+    .toolchain = &dc_c_toolchain,
     .is_ready = dc_jit_ready,
     .prepare = prepare_compiled,
 };

@@ -29,6 +29,8 @@ typedef struct dc_target_row {
   void (*machine)(dc_machine *out); /* asks it */
   const dc_allocator *memory;
   const dc_native_library *const *natives; /* NULL at the end */
+  const dc_language *language;   /* that kernels are printed in after its passes; NULL: nothing is printed */
+  const dc_toolchain *toolchain; /* that makes functions of the text */
   /* Can nodes be made callable by `prepare`?  NULL: yes.  May say on stderr, once, what is missing. */
   bool (*is_ready)(dc_jit *jit);
   /* Makes nodes callable; those that it cannot are left to the interpreter. */

@@ -29,8 +29,8 @@ PyObject *graph_kernel(GraphObject *self, PyObject *id) {
 PyObject *core_kernel_passes(PyObject *module, PyObject *unused) {
   PyObject *list = PyList_New(0);
   (void)module, (void)unused;
-  for (uint32_t k = 0; list && dc_kernel_pass_at(k); k++) {
-    PyObject *row = Py_BuildValue("(ss)", dc_kernel_pass_at(k)->name, dc_kernel_pass_at(k)->summary);
+  for (const dc_kernel_pass *pass = dc_kernel_passes; list && pass->name; pass++) {
+    PyObject *row = Py_BuildValue("(ss)", pass->name, pass->summary);
     if (!row || PyList_Append(list, row)) Py_CLEAR(list);
     Py_XDECREF(row);
   }
@@ -57,7 +57,7 @@ PyObject *core_kernel_code(PyObject *module, PyObject *text) {
   dc_kernel kernel;
   if (!source) return NULL;
   RAISE_IF(state, dc_kernel_parse(source, &kernel));
-  dc_status status = dc_c_spell(&kernel, "kernel", &code);
+  dc_status status = dc_emit_kernel(&dc_c_language, &kernel, "kernel", &code);
   dc_kernel_free(&kernel);
   PyObject *out = status ? NULL : name_object(code.s);
   dc_text_free(&code);

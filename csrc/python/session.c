@@ -1,6 +1,6 @@
 /* The session of a module: made on first use with what the running Python has installed, and its cache folder for
  * other files that are compiled here. */
-#include "backends/cpu/cache.h"
+#include "backends/jit/cache.h"
 #include "python/binding.h"
 
 /* Item k of what dcml.installed.places() returned, as a path or NULL. */

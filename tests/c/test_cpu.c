@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/cpu/c.h"
 #include "graph_run.h"
 
 enum { MAX_SYMBOLS = 8 };
@@ -98,7 +99,7 @@ static void matches_interpreter(dc_jit *jit, const example *x) {
   check_ok(status, __FILE__, __LINE__, x->name);
   if (!compiled || getenv("DCML_TEST_TEXT")) {
     dc_text text = {0};
-    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_cpu_emit(g, scope->v[k], "kernel", &text));
+    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_emit_node(&dc_c_language, g, scope->v[k], "kernel", &text));
     printf("--- %s\n%s\n", x->name, text.s ? text.s : "");
     dc_text_free(&text);
   }
@@ -240,7 +241,7 @@ static bool small_kernel_works(const char *folder) {
   dc_jit *jit = NULL;
   dc_kernel_fn kernel = NULL;
   dc_status status = dc_graph_parse(small_text, &g);
-  if (!status) status = dc_jit_create(folder, NULL, &jit);
+  if (!status) status = dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit);
   if (!status) status = dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel);
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
   int64_t error = 0, symbols[1] = {0};
@@ -330,7 +331,7 @@ static void a_missing_compiler_is_said(const char *folder) {
   dc_jit *jit = NULL;
   const char *why = NULL;
   setenv("CC", "/nonexistent", 1);
-  CHECK_OK(dc_jit_create(folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
   CHECK(!dc_jit_available(jit, &why) && why && strstr(why, "/nonexistent"));
   dc_graph *g = NULL;
   dc_kernel_fn kernel = NULL;
@@ -338,7 +339,7 @@ static void a_missing_compiler_is_said(const char *folder) {
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "/nonexistent");
   dc_jit_destroy(jit);
   setenv("CC", "/bin/false", 1); /* runs, and fails */
-  CHECK_OK(dc_jit_create(folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "compiler failed");
   dc_jit_destroy(jit);
   dc_graph_destroy(g);
@@ -366,7 +367,7 @@ static void nodes_with_types_that_c_lacks_have_no_kernel(dc_jit *jit) {
   dc_kernel_fn kernel = NULL;
   CHECK_OK(dc_graph_parse("graph g { input X: f8e5m2[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = f32(X[i]) } } }", &g));
   dc_text text = {0};
-  if (g) CHECK_ERROR(dc_cpu_emit(g, dc_graph_scope(g)->v[0], "kernel", &text), DC_ERR_UNSUPPORTED, "f8e5m2");
+  if (g) CHECK_ERROR(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[0], "kernel", &text), DC_ERR_UNSUPPORTED, "f8e5m2");
   if (g) CHECK_OK(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel));
   CHECK(kernel == NULL);
   dc_text_free(&text);
@@ -377,7 +378,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", other[64], command[80];
   if (!mkdtemp(folder)) return 1;
   dc_jit *jit = NULL;
-  CHECK_OK(dc_jit_create(folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
   const char *why = NULL;
   if (!dc_jit_available(jit, &why)) {
     printf("skipped: %s\n", why);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
+#include "backends/cpu/c.h"
 #include "check.h"
 
 typedef struct {
@@ -181,7 +182,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX";
   dc_jit *jit = NULL;
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
   if (jit && dc_jit_available(jit, NULL)) {
     single_functions_are_accurate(jit);
     special_values_are_exact(jit);

@@ -113,8 +113,8 @@ static void check_stages(const dc_graph *g, dc_nid node, const char *path) {
   if (!k.graph) return;
   CHECK_OK(dc_kernel_verify(&k));
   check_round_trip(&k, path);
-  for (uint32_t p = 0; dc_kernel_pass_at(p); p++) {
-    CHECK_OK(dc_kernel_pass_run(&k, dc_kernel_pass_at(p)->name));
+  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name; pass++) {
+    CHECK_OK(dc_kernel_pass_run(&k, pass->name));
     check_round_trip(&k, path);
   }
   dc_kernel_free(&k);

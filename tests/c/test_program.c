@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "backends/cpu/c.h"
 #include "backends/target.h"
 #include "check.h"
 #include "dcml.h"
@@ -245,7 +246,7 @@ static void one_program_runs_in_many_threads(void) {
 int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", command[64];
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();

@@ -211,8 +211,8 @@ static dc_status try_kernel(const dc_graph *g, dc_nid node) {
   dc_kernel kernel;
   DC_TRY(dc_kernel_build(g, node, &kernel));
   dc_status status = dc_kernel_verify(&kernel);
-  for (uint32_t k = 0; dc_kernel_pass_at(k) && !status; k++) {
-    status = dc_kernel_pass_run(&kernel, dc_kernel_pass_at(k)->name);
+  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name && !status; pass++) {
+    status = dc_kernel_pass_run(&kernel, pass->name);
     if (!status) status = round_trip(&kernel);
   }
   dc_kernel_free(&kernel);

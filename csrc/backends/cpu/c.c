@@ -83,6 +83,7 @@ static const dc_prim_spelling prims[DC_PRIM_COUNT] = {
 
 const dc_dialect dc_c_dialect = {
     .name = "C",
+    .suffix = "c",
     .types = types,
     .prims = prims,
     .boolean_accumulator = "u8", /* OpenMP has no reductions of _Bool by | and & */
@@ -95,3 +96,5 @@ const dc_dialect dc_c_dialect = {
     .from_f32 = "from_f32((u32)$)",
     .from_f64 = "from_f64((u64)$)",
 };
+
+const dc_language dc_c_language = {.passes = dc_kernel_passes, .dialect = &dc_c_dialect, .library = dc_c_library};

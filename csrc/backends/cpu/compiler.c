@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -76,7 +77,7 @@ static bool use_spare(dc_compiler *c, const char *zig) {
 /* ---- kinds ---- */
 
 /* What the program's name tells, of itself or of what it is a link to. */
-static bool kind_by_name(const char *path, dc_compiler_kind *kind) {
+static bool kind_by_name(const char *path, int *kind) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   bool is_zig = strcmp(name, "zig") == 0 || strcmp(name, "ziglang") == 0; /* the latter as in `python -m ziglang cc` */
   *kind = is_zig ? DC_COMPILER_ZIG : strstr(name, "clang") ? DC_COMPILER_CLANG : DC_COMPILER_GCC;
@@ -84,7 +85,7 @@ static bool kind_by_name(const char *path, dc_compiler_kind *kind) {
 }
 
 /* What it says when asked for its version. */
-static dc_compiler_kind kind_by_version(dc_compiler *c) {
+static int kind_by_version(dc_compiler *c) {
   char text[200] = "";
   int ends[2];
   pid_t child;
@@ -109,8 +110,8 @@ static dc_compiler_kind kind_by_version(dc_compiler *c) {
   return strstr(text, "clang") ? DC_COMPILER_CLANG : DC_COMPILER_GCC;
 }
 
-static dc_compiler_kind kind_of(dc_compiler *c) {
-  dc_compiler_kind kind;
+static int kind_of(dc_compiler *c) {
+  int kind;
   for (uint32_t k = c->command.n; k-- > 0;) {
     if (c->command.v[k][0] == '-') continue;
     char *real = k == 0 ? realpath(c->command.v[0], NULL) : NULL;

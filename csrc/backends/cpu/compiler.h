@@ -2,23 +2,10 @@
 #ifndef DCML_BACKENDS_CPU_COMPILER_H
 #define DCML_BACKENDS_CPU_COMPILER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-
-#include "base/arena.h"
-#include "base/status.h"
+#include "backends/jit/toolchain.h"
 
 /* They take different flags; zig also writes beside the object, into a folder <object>.d. */
-typedef enum { DC_COMPILER_GCC, DC_COMPILER_CLANG, DC_COMPILER_ZIG } dc_compiler_kind;
-
-typedef struct {
-  dc_arena arena;
-  DC_VEC(const char *) command; /* program and fixed arguments; empty: none was found */
-  dc_compiler_kind kind;
-  const char *why;              /* the reason if none was found */
-  uint64_t identity;            /* of compiler, flags and processor */
-} dc_compiler;
+enum dc_compiler_kind { DC_COMPILER_GCC, DC_COMPILER_CLANG, DC_COMPILER_ZIG };
 
 /* $CC (if set, only that), else cc, gcc or clang in $PATH, else the program zig at `spare`, which may be NULL. */
 void dc_compiler_find(const char *spare, dc_compiler *out);

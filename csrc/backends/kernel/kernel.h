@@ -160,7 +160,7 @@ typedef struct {
   const char *name, *summary;
   void (*run)(dc_kernel *kernel);
 } dc_kernel_pass;
-const dc_kernel_pass *dc_kernel_pass_at(uint32_t k); /* NULL after the last one */
+extern const dc_kernel_pass dc_kernel_passes[]; /* for a processor; a row without a name at the end */
 DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name);
 
 void dc_kernel_merge(dc_kernel *k);

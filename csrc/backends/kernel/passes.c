@@ -3,7 +3,7 @@
 
 #include "backends/kernel/kernel.h"
 
-static const dc_kernel_pass passes[] = {
+const dc_kernel_pass dc_kernel_passes[] = {
     {"merge", "loops over dimensions that lie one after the other become one", dc_kernel_merge},
     {"products", "finds matrix products, which run in blocks", dc_kernel_products},
     {"lanes", "runs parallel loops in strips, inside the loops of their bodies", dc_kernel_lanes},
@@ -15,19 +15,17 @@ static const dc_kernel_pass passes[] = {
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"copies", "makes loops that only clear or copy memory one call", dc_kernel_copies},
     {"threads", "shares the loops of maps between threads", dc_kernel_threads},
+    {NULL, NULL, NULL},
 };
-enum { N_PASSES = sizeof passes / sizeof *passes };
-
-const dc_kernel_pass *dc_kernel_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }
 
 
 dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name) {
   dc_text names = {0};
-  for (uint32_t k = 0; k < N_PASSES; k++) {
-    dc_text_printf(&names, "%s%s", k ? ", " : "", passes[k].name);
-    if (strcmp(passes[k].name, name)) continue;
+  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name; pass++) {
+    dc_text_printf(&names, "%s%s", pass == dc_kernel_passes ? "" : ", ", pass->name);
+    if (strcmp(pass->name, name)) continue;
     dc_text_free(&names);
-    passes[k].run(kernel);
+    pass->run(kernel);
     return dc_error_at(dc_kernel_verify(kernel), "after kernel pass '%s'", name);
   }
   dc_status status = dc_error(DC_ERR_VALUE, "there is no kernel pass '%s'; there are %s", name, names.s);

@@ -18,7 +18,7 @@ typedef struct {
 } dc_prim_spelling;
 
 typedef struct {
-  const char *name;
+  const char *name, *suffix; /* of files */
   const dc_type_spelling *types;  /* by dc_dtype */
   const dc_prim_spelling *prims;  /* by dc_op */
   const char *boolean_accumulator; /* a type that reductions of vectors take for bool */

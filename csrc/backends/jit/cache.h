@@ -1,10 +1,10 @@
-/* Inside the cpu backend: compiled modules on disk, by content hash.
+/* Compiled modules on disk, by content hash.
  *
  * A file is a shared object followed by a trailer with its length and hash, written under
  * another name and renamed, so that readers see all of it or nothing; what fails the check is
  * deleted and made again.  It must not know what a kernel is. */
-#ifndef DCML_BACKENDS_CPU_CACHE_H
-#define DCML_BACKENDS_CPU_CACHE_H
+#ifndef DCML_BACKENDS_JIT_CACHE_H
+#define DCML_BACKENDS_JIT_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,6 @@
  * Each kernel's text names its function by the hash of the text, so that equal kernels compile
  * once per process; the rest of a batch is dealt to a few files, compiled side by side and kept
  * in the cache by the hash of file, compiler, flags and processor. */
-#include <dlfcn.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +11,9 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
-#include "backends/cpu/c.h"
-#include "backends/cpu/cache.h"
-#include "backends/cpu/compiler.h"
+#include "backends/jit/cache.h"
+#include "backends/jit/emit.h"
+#include "backends/jit/toolchain.h"
 
 enum { KERNELS_PER_FILE = 6, NAME_LENGTH = 17 };
 static const uint64_t cache_limit_bytes = 512ull << 20;
@@ -32,6 +30,8 @@ typedef struct {
 } name_table;
 
 struct dc_jit {
+  const dc_language *language;
+  const dc_toolchain *tools;
   dc_arena arena;
   dc_cache cache;
   dc_compiler compiler;
@@ -55,24 +55,26 @@ static double milliseconds(void) {
 
 /* ---- creation ---- */
 
-dc_status dc_jit_create(const char *cache_dir, const char *spare_compiler, dc_jit **out) {
+dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, const char *cache_dir, const char *spare_compiler,
+                        dc_jit **out) {
   dc_jit *jit = calloc(1, sizeof *jit);
   if (!jit) return dc_error(DC_ERR_MEMORY, "out of memory");
+  jit->language = language, jit->tools = tools;
   dc_status status = dc_cache_open(cache_dir, &jit->cache);
   if (status) {
     free(jit);
     return status;
   }
   pthread_mutex_init(&jit->lock, NULL);
-  dc_compiler_find(spare_compiler, &jit->compiler);
+  tools->open(spare_compiler, &jit->compiler);
   if (is_verbose()) fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
   return *out = jit, DC_OK;
 }
 
 void dc_jit_destroy(dc_jit *jit) {
   if (!jit) return;
-  for (uint32_t k = 0; k < jit->modules.n; k++) dlclose(jit->modules.v[k]);
-  dc_compiler_free(&jit->compiler);
+  for (uint32_t k = 0; k < jit->modules.n; k++) jit->tools->unload(jit->modules.v[k]);
+  jit->tools->close(&jit->compiler);
   dc_cache_close(&jit->cache);
   pthread_mutex_destroy(&jit->lock);
   dc_arena_free(&jit->arena);
@@ -98,28 +100,6 @@ bool dc_jit_ready(dc_jit *jit) {
             "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n",
             jit->compiler.why);
   return false;
-}
-
-/* ---- threads ---- */
-
-typedef void (*task_fn)(const int64_t *v, int64_t lo, int64_t hi, int64_t part);
-
-/* What kernels call through dc_kernel_run; the only place that starts threads for them. */
-static int64_t run_tasks(task_fn task, const int64_t *v, int64_t n, int64_t parts) {
-  int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads(), used = 1;
-  if (threads > parts) threads = parts;
-  if (threads > n) threads = n;
-  if (threads <= 1) {
-    task(v, 0, n, 0);
-    return 1;
-  }
-#pragma omp parallel num_threads((int)threads)
-  {
-    int64_t part = omp_get_thread_num(), count = omp_get_num_threads();
-    if (part == 0) used = count;
-    task(v, n * part / count, n * (part + 1) / count, part);
-  }
-  return used;
 }
 
 /* ---- loading ---- */
@@ -156,7 +136,7 @@ typedef struct {
 typedef struct {
   dc_text text;
   char name[40]; /* in the cache */
-  const char *c_path, *object_path, *message_path, *path;
+  const char *source_path, *object_path, *message_path, *path;
   pid_t child;
   uint32_t first; /* 1 + its first kernel */
 } source_file;
@@ -174,17 +154,15 @@ typedef struct {
 /* Opens a module and enters the kernels of file f. */
 static dc_status load(batch *b, uint32_t f) {
   dc_jit *jit = b->jit;
-  void *module = dlopen(b->files[f].path, RTLD_NOW | RTLD_LOCAL);
-  if (!module) return dc_error(DC_ERR_COMPILE, "cannot load a compiled kernel: %s", dlerror());
-  int64_t (**run)(task_fn, const int64_t *, int64_t, int64_t) = dlsym(module, "dc_kernel_run");
-  if (run) *run = run_tasks;
+  void *module;
+  bool complete = true;
+  DC_TRY(jit->tools->load(b->files[f].path, &module));
   pthread_mutex_lock(&jit->lock);
   DC_PUSH(&jit->arena, &jit->modules, module);
-  bool complete = run != NULL;
   for (uint32_t k = b->files[f].first; k && complete; k = b->sources[k - 1].next) {
     known_kernel kernel = {.run = NULL};
     memcpy(kernel.name, b->sources[k - 1].name, sizeof kernel.name);
-    void *symbol = dlsym(module, kernel.name);
+    void *symbol = jit->tools->find(module, kernel.name);
     memcpy(&kernel.run, &symbol, sizeof symbol);
     complete = symbol != NULL;
     if (!complete || find_kernel(jit, kernel.name)) continue;
@@ -199,19 +177,19 @@ static dc_status load(batch *b, uint32_t f) {
 
 static dc_status start(dc_jit *jit, source_file *f) {
   pthread_mutex_lock(&jit->lock);
-  f->c_path = dc_cache_scratch(&jit->cache, ".c");
-  f->object_path = dc_cache_scratch(&jit->cache, ".so");
+  f->source_path = dc_cache_scratch(&jit->cache, jit->tools->source_suffix);
+  f->object_path = dc_cache_scratch(&jit->cache, jit->tools->module_suffix);
   f->message_path = dc_cache_scratch(&jit->cache, ".txt");
   pthread_mutex_unlock(&jit->lock);
-  FILE *out = fopen(f->c_path, "wxe");
+  FILE *out = fopen(f->source_path, "wxe");
   bool written = out && fwrite(f->text.s, 1, f->text.n, out) == f->text.n;
   if (out) written = fclose(out) == 0 && written;
-  if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s'", f->c_path);
-  return dc_compiler_start(&jit->compiler, f->c_path, f->object_path, f->message_path, &f->child);
+  if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s'", f->source_path);
+  return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->child);
 }
 
 static dc_status finish(dc_jit *jit, source_file *f) {
-  dc_status status = dc_compiler_finish(f->child, f->object_path, f->message_path);
+  dc_status status = jit->tools->finish(f->child, f->object_path, f->message_path);
   f->child = 0;
   if (status) return status;
   pthread_mutex_lock(&jit->lock);
@@ -220,10 +198,10 @@ static dc_status finish(dc_jit *jit, source_file *f) {
   return status;
 }
 
-static void clean(source_file *f) {
+static void clean(const dc_jit *jit, source_file *f) {
   char beside[4200]; /* where zig works */
-  if (f->child > 0) dc_status_free(dc_compiler_finish(f->child, f->object_path, f->message_path));
-  if (f->c_path) (void)unlink(f->c_path);
+  if (f->child > 0) dc_status_free(jit->tools->finish(f->child, f->object_path, f->message_path));
+  if (f->source_path) (void)unlink(f->source_path);
   if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
   if (f->message_path) (void)unlink(f->message_path);
   if (f->object_path && snprintf(beside, sizeof beside, "%s.d", f->object_path) < (int)sizeof beside) dc_cache_remove_folder(beside);
@@ -269,7 +247,7 @@ static void name_kernel(source *s) {
 static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
   for (uint32_t k = 0; k < n; k++) {
     source s = {.file = 0};
-    dc_status status = dc_c_kernel(graph, nodes[k], "k________________", &s.text);
+    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text);
     if (status) {
       bool unsupported = dc_status_code(status) == DC_ERR_UNSUPPORTED;
       if (!unsupported) return dc_error_at(status, "kernel %u", k);
@@ -330,11 +308,11 @@ static void deal(batch *b) {
     b->sources[k].next = file->first, file->first = k + 1;
   }
   for (uint32_t f = 0; f < n; f++) {
-    dc_c_library(parts[f].s, &b->files[f].text);
+    b->jit->language->library(parts[f].s, &b->files[f].text);
     dc_text_puts(&b->files[f].text, parts[f].s);
     uint64_t low = dc_hash_bytes(b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
     uint64_t high = dc_hash_bytes(~b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
-    snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx.so", (unsigned long long)high, (unsigned long long)low);
+    snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx%s", (unsigned long long)high, (unsigned long long)low, b->jit->tools->module_suffix);
     dc_text_free(&parts[f]);
   }
   free(parts);
@@ -370,7 +348,7 @@ static dc_status build(batch *b) {
   for (uint32_t f = 0; f < b->n_files; f++) cached[f] = b->files[f].path != NULL;
   dc_status status = hits < b->n_files ? compile_files(b) : DC_OK;
   for (uint32_t f = 0; f < b->n_files; f++) {
-    clean(&b->files[f]);
+    clean(b->jit, &b->files[f]);
     if (!cached[f] && !status) status = load(b, f);
   }
   free(cached);

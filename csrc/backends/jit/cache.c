@@ -1,6 +1,6 @@
 /* See cache.h. */
 #define _GNU_SOURCE /* nftw */
-#include "backends/cpu/cache.h"
+#include "backends/jit/cache.h"
 
 #include <dirent.h>
 #include <errno.h>
