@@ -23,7 +23,7 @@ dc_status dc_parser_fail(const dc_parser *p, const char *expected) {
   return dc_error(DC_ERR_MODEL, "line %d, column %d: expected %s before '%.*s'", line, column, expected, (int)(end - p->token.at), p->token.at);
 }
 
-static char *keep(dc_parser *p, const char *from, size_t n) {
+static char *copy_text(dc_parser *p, const char *from, size_t n) {
   char *text = dc_arena_alloc(p->scratch, n + 1);
   memcpy(text, from, n);
   return text;
@@ -31,7 +31,7 @@ static char *keep(dc_parser *p, const char *from, size_t n) {
 
 static dc_status lex_string(dc_parser *p) {
   const char *c = p->at + 1;
-  char *text = keep(p, c, strcspn(c, "\"")), *to = text;
+  char *text = copy_text(p, c, strcspn(c, "\"")), *to = text;
   for (; *c && *c != '"'; c++) {
     if (*c != '\\') {
       *to++ = *c;
@@ -84,7 +84,7 @@ dc_status dc_parser_next(dc_parser *p) {
       if (strncmp(p->at, pairs[k], 2) == 0) n = 2;
     p->token.kind = TOK_PUNCT;
   }
-  p->token.text = keep(p, p->at, n);
+  p->token.text = copy_text(p, p->at, n);
   p->token.length = n;
   p->at += n;
   return DC_OK;

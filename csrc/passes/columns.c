@@ -86,8 +86,8 @@ static bool is_written_here(const search *s, dc_cid c) {
 static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other) {
   const dc_pool *pool = &s->graph->pool;
   const dc_exnode *x = dc_ex_node(pool, read), *y = dc_ex_node(pool, other);
-  bool plain = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
-  if (!plain || dc_ex_uses_param(pool, other, p->column)) return false;
+  bool are_reads = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
+  if (!are_reads || dc_ex_uses_param(pool, other, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, x->ref);
   return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= s->graph->machine.few_rows && !is_written_here(s, x->ref);
 }
@@ -112,8 +112,8 @@ static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32
   if (p->reduce->n_params != 2 || dc_ex_node(pool, read)->op != DC_EX_READ || dc_ex_node(pool, other)->op != DC_EX_READ) return false;
   if (dc_ex_uses_param(pool, other, p->column) == dc_ex_uses_param(pool, read, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
-  bool plain = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
-  return plain && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
+  bool dense = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
+  return dense && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
          !is_written_here(s, dc_ex_node(pool, read)->ref);
 }
 

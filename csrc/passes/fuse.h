@@ -38,7 +38,7 @@ typedef struct {
   uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
   uint32_t n_tasklets;
   bool fixed;             /* stays as it is */
-  bool heavy;             /* a contraction: more work than data, left to kernels of its own */
+  bool compute_bound;     /* a product of matrices and the like: more work than data, left to kernels of its own */
 } dc_group;
 
 /* By container: lists of nodes of the scope under fusion, empty between uses. */

@@ -68,7 +68,7 @@ static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
 
 /* The unguarded tasklet that alone writes the container, seen before all its readers, which read
  * the very element that it writes. */
-static const dc_access *plain_writer(const contraction *c, dc_cid root) {
+static const dc_access *writer_before_readers(const contraction *c, dc_cid root) {
   const dc_access *writer = NULL;
   DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
@@ -121,7 +121,7 @@ static bool worth_forwarding(const contraction *c, dc_ex value, readers r) {
 }
 
 static bool try_forward(contraction *c, dc_cid root) {
-  const dc_access *w = plain_writer(c, root);
+  const dc_access *w = writer_before_readers(c, root);
   if (!w || !c->t->parent[w->node]) return false;
   dc_tasklet t = tasklet_of(c, w);
   readers r = readers_of(c, w);

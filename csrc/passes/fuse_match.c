@@ -48,7 +48,7 @@ static bool is_trivial(const dc_pool *pool, dc_param p) {
 }
 
 /* A contraction multiplies operands that each lack some loop, so that it works more than it reads. */
-static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool in_reduce) {
+static bool is_compute_bound(const dc_graph *graph, dc_nid id, param_stack *params, bool in_reduce) {
   const dc_node *node = dc_node_at(graph, id);
   const dc_pool *pool = &graph->pool;
   if (node->kind == DC_NODE_LIBRARY) return false;
@@ -59,13 +59,13 @@ static bool is_heavy(const dc_graph *graph, dc_nid id, param_stack *params, bool
     return c.reads > 1 && !c.full;
   }
   uint32_t outer = params->n;
-  bool heavy = false;
+  bool found = false;
   for (uint32_t k = 0; k < node->map.n_params; k++)
     if (!is_trivial(pool, node->map.params[k])) params->v[params->n++] = node->map.params[k];
-  for (uint32_t k = 0; k < node->map.body.n && !heavy; k++)
-    heavy = is_heavy(graph, node->map.body.v[k], params, in_reduce || node->map.schedule == DC_MAP_REDUCE);
+  for (uint32_t k = 0; k < node->map.body.n && !found; k++)
+    found = is_compute_bound(graph, node->map.body.v[k], params, in_reduce || node->map.schedule == DC_MAP_REDUCE);
   params->n = outer;
-  return heavy;
+  return found;
 }
 
 static bool are_equal(const dc_access *a, const dc_access *b) {
@@ -100,7 +100,7 @@ void dc_group_describe(const dc_fuse_scope *scope, dc_nid node, dc_group *out) {
   }
   param_stack params;
   params.n = 0;
-  out->heavy = is_heavy(scope->graph, node, &params, false);
+  out->compute_bound = is_compute_bound(scope->graph, node, &params, false);
 }
 
 /* ---- pairing ---- */
@@ -289,7 +289,7 @@ static bool fits(const matcher *m) {
   return m->a->n_tasklets + m->b->n_tasklets <= MAX_TASKLETS && (!m->scope->users || count_buffers(m) <= MAX_BUFFERS);
 }
 
-/* Everything that the plain map writes stays inside the merged reduction. */
+/* Everything that the parallel map writes stays inside the merged reduction. */
 static bool writes_stay(const matcher *m, const dc_group *g) {
   for (uint32_t k = 0; k < g->accesses.n; k++)
     if (g->accesses.v[k].writes && !used_only_here(m, g->accesses.v[k].root)) return false;
@@ -313,10 +313,10 @@ static bool accumulators_meet(const matcher *m) {
 /* Reductions merge whole or not at all. */
 static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole) {
   bool first = m->first.schedule == DC_MAP_REDUCE, second = m->second.schedule == DC_MAP_REDUCE;
-  if (!whole || accumulators_meet(m) || m->a->heavy || m->b->heavy) return 0;
-  const dc_group *plain = !first ? m->a : !second ? m->b : NULL;
-  if (plain && accumulates_outside_reduce(plain)) return 0;
-  if (plain && !m->scope->parallel_outside && !writes_stay(m, plain)) return 0;
+  if (!whole || accumulators_meet(m) || m->a->compute_bound || m->b->compute_bound) return 0;
+  const dc_group *parallel = !first ? m->a : !second ? m->b : NULL;
+  if (parallel && accumulates_outside_reduce(parallel)) return 0;
+  if (parallel && !m->scope->parallel_outside && !writes_stay(m, parallel)) return 0;
   match->schedule = DC_MAP_REDUCE;
   return 1000 + 100 * m->depends;
 }
@@ -324,8 +324,8 @@ static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole
 static uint32_t worth_of_maps(const matcher *m, dc_match *match, bool whole) {
   match->schedule = DC_MAP_PARALLEL;
   if (!match->n) return 0;
-  if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->heavy && !m->b->heavy ? 1000 : 0;
-  if (m->a->heavy || m->b->heavy || starves_threads(m, match)) return 0;
+  if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->compute_bound && !m->b->compute_bound ? 1000 : 0;
+  if (m->a->compute_bound || m->b->compute_bound || starves_threads(m, match)) return 0;
   bool much = reuses_much(m, match);
   if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
   return 10 * match->n + 5 * m->depends + much;
@@ -339,11 +339,11 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   uint32_t score[DC_MAX_MAP_PARAMS][DC_MAX_MAP_PARAMS];
   matcher m = {.scope = scope, .graph = scope->graph, .a = a, .b = b, .first = x->map, .second = y->map, .score = score};
   if (!fits(&m)) return 0;
-  bool plain = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
+  bool both_parallel = m.first.schedule == DC_MAP_PARALLEL && m.second.schedule == DC_MAP_PARALLEL;
   bool reduces = (m.first.schedule == DC_MAP_REDUCE || m.first.schedule == DC_MAP_PARALLEL) &&
                  (m.second.schedule == DC_MAP_REDUCE || m.second.schedule == DC_MAP_PARALLEL);
-  if (!plain && !reduces) return 0;
-  if (!plain && m.first.n_params != m.second.n_params) return 0;
+  if (!both_parallel && !reduces) return 0;
+  if (!both_parallel && m.first.n_params != m.second.n_params) return 0;
   score_pairs(&m);
   choose_pairs(&m, out);
   prune_all(&m, out);
@@ -351,5 +351,5 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
   if (!m.depends && !m.shares) return 0;
   if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
-  return plain ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
+  return both_parallel ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }
