@@ -179,3 +179,18 @@ def test_the_threads_of_openblas_are_lent_and_given_back():
         np.testing.assert_array_equal(function(a, b)[0], np.full((65, 47), 130, np.float32))
         assert library.scipy_openblas_get_num_threads() == 2
     assert _is_native(function)
+
+
+@pytest.mark.parametrize("contender", [name for name, native in CONTENDERS.items() if native != "none"])
+def test_the_choice_of_a_library_stands_on_the_node_with_its_reason(contender):
+    if contender in MISSING:
+        pytest.skip("the library is not installed")
+    name = CONTENDERS[contender]
+    function = _core.Function(_core.import_onnx(LARGE["matrices"].SerializeToString()), backend="cpu", natives=name)
+    function(np.ones((65, 130), np.float32), np.ones((130, 47), np.float32))
+    (step,) = function.report()[0]["steps"]
+    passed_over = "onednn: not asked for" if name == "openblas" else ""
+    assert (step["by"], step["why"]) == (name, passed_over)
+    stamp = f' : {name} ("{passed_over}")' if passed_over else f" : {name}"
+    assert [line for line in str(function.forward_graph).splitlines() if "MatMul" in line and stamp in line]
+    assert str(_core.parse(str(function.forward_graph))) == str(function.forward_graph)

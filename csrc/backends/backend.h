@@ -25,7 +25,8 @@ void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, d
 /* One native call of the library that the node is stamped with, bound to shapes.  buffers: inputs then outputs in the
  * node's order (NULL: absent). */
 typedef struct dc_native_call dc_native_call;
-DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbol_values, dc_native_call **out);
+DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbol_values,
+                                     dc_native_call **out);
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);

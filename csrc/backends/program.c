@@ -101,13 +101,14 @@ static dc_status list_steps(dc_program *p) {
 static dc_status place_constant(dc_program *p, dc_cid c) {
   const dc_allocator *memory = p->row->memory;
   const dc_container *k = dc_cont(p->graph, c);
+  const char *name = dc_cont_name(p->graph, c);
   if (k->device != memory->device)
-    return dc_error(DC_ERR_DEVICE, "'%s' is in the memory of %s, but %s runs on %s", dc_cont_name(p->graph, c), dc_device_name((dc_device)k->device),
+    return dc_error(DC_ERR_DEVICE, "'%s' is in the memory of %s, but target '%s' computes on %s", name, dc_device_name((dc_device)k->device),
                     p->row->name, dc_device_name(memory->device));
   if (!k->data || k->role != DC_ROLE_CONST) return DC_OK;
   if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
   p->constants[c] = memory->take(k->data_bytes);
-  if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, dc_cont_name(p->graph, c));
+  if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
   memory->fill(p->constants[c], k->data, k->data_bytes);
   return DC_OK;
 }
@@ -436,7 +437,8 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
     const dc_node *n = dc_node_at(p->graph, st->node);
     const char *by = !st->native ? st->call.by : dc_name_text(&p->graph->names, n->lib.by);
     const char *why = st->native ? dc_name_text(&p->graph->names, n->lib.why) : "";
-    out[k] = (dc_step_report){st->node, by ? by : dc_step_interpreted.by, why, dc_node_operations(p->target.ops, copy, st->node, b->symbols),
+    double operations = dc_node_operations(p->target.ops, copy, st->node, b->symbols);
+    out[k] = (dc_step_report){st->node, by ? by : dc_step_interpreted.by, why, operations,
                               dc_node_bytes(p->graph, st->node, b->plan.bytes, seen), (double)st->nanoseconds * 1e-9, st->runs};
   }
   dc_graph_destroy(copy);

@@ -65,8 +65,22 @@ static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph
 
 static const dc_native_library *const processor_libraries[] = {&dc_native_onednn, &dc_native_openblas, NULL};
 
-const dc_target_row dc_target_interpreter = {"interpreter", dc_machine_read, &dc_host_memory, processor_libraries, NULL, prepare_interpreted};
-const dc_target_row dc_target_cpu = {"cpu", dc_machine_read, &dc_host_memory, processor_libraries, dc_jit_ready, prepare_compiled};
+const dc_target_row dc_target_interpreter = {
+    .name = "interpreter",
+    .machine = dc_machine_read,
+    .memory = &dc_host_memory,
+    .natives = processor_libraries,
+    .prepare = prepare_interpreted,
+};
+
+const dc_target_row dc_target_cpu = {
+    .name = "cpu",
+    .machine = dc_machine_read,
+    .memory = &dc_host_memory,
+    .natives = processor_libraries,
+    .is_ready = dc_jit_ready,
+    .prepare = prepare_compiled,
+};
 
 const dc_target_row *dc_target_choose(const dc_target *t, bool worth_it) {
   bool compiles = t->jit && (t->backend == DC_BACKEND_CPU || (t->backend == DC_BACKEND_AUTO && worth_it));

@@ -201,7 +201,7 @@ static void memory_of_another_device_is_refused(void) {
   dc_target target = {.jit = jit};
   CHECK_OK(dc_graph_parse(text, &g));
   dc_cont(g, dc_container_find(g, "X"))->device = DC_DEVICE_COUNT;
-  CHECK_ERROR(dc_program_create(&target, g, &p), DC_ERR_DEVICE, "'X' is in the memory of an unknown device, but");
+  CHECK_ERROR(dc_program_create(&target, g, &p), DC_ERR_DEVICE, "'X' is in the memory of an unknown device, but target");
   dc_cont(g, dc_container_find(g, "X"))->device = DC_HOST;
   dc_session session;
   dc_function *f;

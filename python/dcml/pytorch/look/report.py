@@ -25,7 +25,7 @@ def steps(graph, report):
         _, _, label, _, writes = nodes[step["node"]]
         result = max(writes, key=lambda name: math.prod(shapes.get(name, ())), default="")
         rows.append({"step": k, "kernel": label, "result": result, "shape": list(shapes.get(result, ())),
-                     "by": step["by"], "Mflop": step["operations"] / 1e6, "kB": step["bytes"] / 1e3,
+                     "by": step["by"], "why": step["why"], "Mflop": step["operations"] / 1e6, "kB": step["bytes"] / 1e3,
                      "us": step["seconds"] / step["runs"] * 1e6 if step["runs"] else None})
     return rows
 
@@ -52,6 +52,11 @@ def memory(report):
     return lines
 
 
+def _choices(rows):
+    """A line for each step that a library runs because others do not."""
+    return [f"  step {row['step']} is run by {row['by']} ({row['why']})" for row in rows if row["why"]]
+
+
 def _passes(report):
     """A line of what the passes took, the longest first."""
     took = sorted(report["passes"], key=lambda item: -item[1])
@@ -71,5 +76,5 @@ def explain(name, function):
     for title, graph, report in programs(function):
         rows = steps(graph, report)
         total = sum(row["Mflop"] for row in rows)
-        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *memory(report), _passes(report)]
+        lines += [f"{name}, {title}: {len(rows)} kernels, {total:.4g} Mflop", *_table(rows), *_choices(rows), *memory(report), _passes(report)]
     return "\n".join(lines)
