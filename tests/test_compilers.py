@@ -26,7 +26,7 @@ GRAPHS = {
                  " state s { map i in 0:33, j in 0:33 { reduce k in 0:33 { Y[i, j] sum= X[i, k] * X[k, j] } } } }",
     "in float64": "graph g { input X: f64[501] temp Y: f64[501] outputs Y"
                   " state s { map i in 0:501 { Y[i] = sqrt(abs(X[i])) / (X[i] * X[i] + 1.0) } } }",
-    "integers": "graph g { input X: i32[501] temp Y: i32[501] outputs Y state s { map i in 0:501 { Y[i] = X[i] * 77777 - 5 } } }",
+    "integers": "graph g { input X: i32[501] temp Y: i32[501] outputs Y state s { map i in 0:501 { Y[i] = X[i] * X[i] - X[i] } } }",
 }
 KINDS = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 found = {}
