@@ -116,6 +116,7 @@ static void put_float(dc_text *out, dc_dtype type, double value) {
         break;
       }
     }
+    if (fabs(value) < 1e6 && value == (double)(int64_t)value) snprintf(digits, sizeof digits, "%.1f", value); /* 20.0, not 2e+01 */
     dc_text_printf(out, "%s%s%s", digits, strpbrk(digits, ".e") ? "" : ".0", suffix);
   }
   if (type != DC_F32 && type != DC_F64) dc_text_puts(out, ")");

@@ -34,7 +34,7 @@ static void common_parts_have_names(void) {
       "  outputs Y\n"
       "  state main {\n"
       "    map t in 0:t_3 {\n"
-      "      let t_2 = exp(min(X[t], 2e+01f))\n"
+      "      let t_2 = exp(min(X[t], 20.0f))\n"
       "      let t_4 = t_2 * (t_2 + t[t])\n"
       "      Y[t] = t_4 / (t_4 + 2.0f) if t_4 > X[t]\n"
       "      let t_2 = X[t] - t[t]\n"
