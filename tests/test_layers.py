@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "csrc"
-LAYER = {"base": 0, "expr": 1, "ir": 2, "ops": 3, "onnx": 3, "passes": 4, "autodiff": 4, "backends": 5, ".": 6, "python": 7}
+LAYER = {"base": 0, "expr": 1, "ir": 2, "ops": 3, "onnx": 3, "passes": 4, "autodiff": 4, "backends": 5, "check": 6, ".": 6, "python": 7}
 FILES = sorted(p for p in ROOT.rglob("*") if p.suffix in (".c", ".h"))
 NODE = ROOT.parent / "python" / "dcml" / "torch_node" / "torch_node.cpp"
 

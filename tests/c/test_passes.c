@@ -10,7 +10,7 @@
  * DCML_ACCEPT=1 writes what was got into the file instead of comparing. */
 #include <dirent.h>
 
-#include "fuzz/reduce.h"
+#include "check/reduce.h"
 #include "graph_run.h"
 #include "passes/passes.h"
 
@@ -92,12 +92,46 @@ static void check_agreement(const char *path) {
   dc_text why = {0};
   dc_target target = {.ops = ops};
   CHECK_OK(dc_graph_parse(body, &g));
-  fuzz_verdict verdict = g ? fuzz_try(&target, g, text + 7, &why) : FUZZ_USELESS;
-  CHECK(verdict == FUZZ_AGREES);
-  if (verdict != FUZZ_AGREES) printf("in %s: %s\n", path, why.s ? why.s : "the graph itself does not run");
+  dc_verdict verdict = g ? dc_check_try(&(dc_check){.target = &target}, g, text + 7, &why) : DC_USELESS;
+  CHECK(verdict == DC_AGREES);
+  if (verdict != DC_AGREES) printf("in %s: %s\n", path, why.s ? why.s : "the graph itself does not run");
   dc_graph_destroy(g);
   dc_text_free(&why);
   free(text);
+}
+
+/* ---- reduction ---- */
+
+static bool holds_tanh(void *context, const dc_graph *g) {
+  dc_text text = {0};
+  dc_graph_print(g, &text);
+  ++*(int *)context;
+  bool found = strstr(text.s, "tanh(") && !dc_graph_verify(g);
+  dc_text_free(&text);
+  return found;
+}
+
+static void a_graph_that_fails_is_made_small(void) {
+  static const char text[] = "graph g {\n  symbol N >= 1\n  input X: f32[N, 64]\n  const W: f32[64] = {REST}\n"
+                             "  temp A: f32[N, 64]\n  temp B: f32[N, 64]\n  temp Y: f32[N]\n  outputs Y, X\n  state main {\n"
+                             "    map i in 0:N, j in 0:64 {\n      A[i, j] = exp(X[i, j]) * W[j]\n    }\n"
+                             "    map i in 0:N, j in 0:64 {\n      B[i, j] = tanh(A[i, j] + 1.0f)\n    }\n"
+                             "    map i in 0:N {\n      reduce j in 0:64 {\n        Y[i] sum= B[i, j]\n      }\n    }\n  }\n}\n";
+  dc_graph *g = NULL;
+  dc_text whole = {0}, small = {0};
+  const char *rest = strstr(text, "REST");
+  dc_text_printf(&whole, "%.*s", (int)(rest - text), text);
+  for (int k = 0; k < 64; k++) dc_text_printf(&whole, "%s%d.0", k ? ", " : "", k);
+  dc_text_puts(&whole, rest + 4);
+  int tried = 0;
+  CHECK_OK(dc_graph_parse(whole.s, &g));
+  CHECK(g && dc_reduce(ops, g, holds_tanh, &tried, &small));
+  CHECK_TEXT(small.s, "graph g opset 0 {\n  input A: f32[1, 1]\n  temp B: f32[1, 1]\n  outputs B\n  state main {\n    map i in 0:1, j in 0:1 {\n"
+                      "      B[i, j] = tanh(A[i, j] + 1.0f)\n    }\n  }\n}\n");
+  CHECK(tried < 200);
+  dc_graph_destroy(g);
+  dc_text_free(&whole);
+  dc_text_free(&small);
 }
 
 /* ---- random graphs ---- */
@@ -268,6 +302,7 @@ int main(int argc, char **argv) {
   for (int k = 1; k < argc; k++) check_file(argv[k]);
   if (argc == 1) {
     unknown_names_are_listed();
+    a_graph_that_fails_is_made_small();
     files_of_each_pass_match();
     passes_and_programs_agree_with_the_interpreter();
     random_graphs_compute_the_same(1, 400);

@@ -16,10 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/kernel/kernel.h"
+#include "check/reduce.h"
 #include "dcml.h"
 #include "fuzz/generate.h"
-#include "fuzz/reduce.h"
 
 enum { SETS = 2, MAX_JOBS = 64, SECONDS = 60 };
 
@@ -41,7 +40,7 @@ typedef struct {
   uint64_t seed;
   uint32_t sets[SETS];
   bool usable[SETS];
-  fuzz_values forward[SETS], backward[SETS]; /* of the graphs before the first pass */
+  dc_values forward[SETS], backward[SETS]; /* of the graphs before the first pass */
   dc_graph *first[2];
 } trial;
 
@@ -80,7 +79,9 @@ static void report(const fuzzer *f, const dc_graph *before, const char *what, co
   pid_t child = fork(); /* which may come upon a crash */
   if (!child) {
     limit_time(4 * SECONDS);
-    fuzz_reduce(&target, before, what, &text);
+    dc_text reduced = {0};
+    if (!dc_reduce_try(&(dc_check){.target = &target}, before, what, &reduced)) dc_text_puts(&text, "# does not fail by itself on random data\n");
+    dc_text_puts(&text, reduced.s);
     write_file(path.s, text.s);
     _exit(0);
   }
@@ -103,37 +104,57 @@ static dc_status keep_first(void *context, dc_graph *forward, dc_graph *backward
 }
 
 static void choose_sets(trial *t, uint64_t seed) {
-  t->sets[0] = (uint32_t)(seed % 4), t->sets[1] = 4 + (uint32_t)(seed / 4 % (FUZZ_SIZE_SETS - 4));
+  t->sets[0] = (uint32_t)(seed % 4), t->sets[1] = 4 + (uint32_t)(seed / 4 % (DC_SIZE_SETS - 4));
 }
+
+/* A backward graph is given what the forward one computed. */
+static const void *of_forward(void *context, const char *name, uint64_t *n_bytes) {
+  const dc_values *forward = context;
+  dc_cid c = dc_container_find(forward->graph, name);
+  int64_t n;
+  dc_status status = c ? dc_values_elements(forward->graph, c, forward->symbols, &n) : DC_OK;
+  bool found = c && !status && forward->buffers[c];
+  if (found) *n_bytes = (uint64_t)n * (uint64_t)dc_dtype_bytes((dc_dtype)dc_cont(forward->graph, c)->dtype);
+  dc_status_free(status);
+  return found ? forward->buffers[c] : NULL;
+}
+
+static dc_contents contents_of(trial *t, int side, int k) { return (dc_contents){side ? of_forward : NULL, &t->forward[k], t->sets[k]}; }
 
 /* The results that all others must agree with. */
 static void interpret_first(trial *t) {
   for (int k = 0; k < SETS; k++) {
-    int64_t symbols[FUZZ_SYMBOLS] = {0}, others[FUZZ_SYMBOLS] = {0};
+    int64_t symbols[DC_MAX_SIZES] = {0}, others[DC_MAX_SIZES] = {0};
     const dc_graph *back = t->first[1];
-    if (!fuzz_sizes(t->first[0], t->sets[k], symbols) || (back && !fuzz_sizes(back, t->sets[k], others))) continue;
-    dc_status status = fuzz_interpret(t->f->session.ops, t->first[0], symbols, t->sets[k], NULL, &t->forward[k]);
-    if (!status && back) status = fuzz_interpret(t->f->session.ops, back, others, t->sets[k], &t->forward[k], &t->backward[k]);
+    dc_target target = target_of(t->f, DC_BACKEND_INTERP);
+    if (!dc_sizes_choose(t->first[0], t->sets[k], NULL, 0, symbols, NULL)) continue;
+    if (back && !dc_sizes_choose(back, t->sets[k], NULL, 0, others, NULL)) continue;
+    dc_status status = dc_values_run(&target, t->first[0], DC_RUN_INTERPRETED, symbols, contents_of(t, 0, k), &t->forward[k]);
+    if (!status && back) status = dc_values_run(&target, back, DC_RUN_INTERPRETED, others, contents_of(t, 1, k), &t->backward[k]);
     t->usable[k] = !status;
     dc_status_free(status);
   }
 }
 
 /* Runs a graph in one of the ways, at both sets of sizes; false, with the reason, if results differ. */
-static bool agrees(const trial *t, int side, const dc_graph *now, const dc_target *as_program, dc_text *why) {
+static bool agrees(trial *t, int side, const dc_graph *now, const char *what, dc_text *why) {
   bool good = true;
+  dc_target target = target_of(t->f, dc_check_backend(what));
   for (int k = 0; k < SETS && good; k++) {
     if (!t->usable[k]) continue;
-    fuzz_values got = {0};
-    const fuzz_values *wanted = side ? &t->backward[k] : &t->forward[k], *given = side ? &t->forward[k] : NULL;
-    int64_t symbols[FUZZ_SYMBOLS] = {0};
-    good = fuzz_sizes(now, t->sets[k], symbols);
-    dc_status status = !good ? DC_OK : as_program ? fuzz_execute(as_program, now, symbols, t->sets[k], given, &got)
-                                                  : fuzz_interpret(t->f->session.ops, now, symbols, t->sets[k], given, &got);
+    dc_values got = {0};
+    dc_difference difference;
+    int64_t symbols[DC_MAX_SIZES] = {0};
+    good = dc_sizes_choose(now, t->sets[k], NULL, 0, symbols, why);
+    dc_status status = good ? dc_values_run(&target, now, dc_check_kind(what), symbols, contents_of(t, side, k), &got) : DC_OK;
     if (status) dc_text_puts(why, dc_status_text(status));
-    good = good && !status && fuzz_same(wanted, &got, why);
+    if (good && !status && !dc_values_same(side ? &t->backward[k] : &t->forward[k], &got, 0, &difference)) {
+      dc_difference_print(&difference, why);
+      good = false;
+    }
+    good = good && !status;
     dc_status_free(status);
-    fuzz_values_free(&got);
+    dc_values_free(&got);
     t->f->p->compared++;
   }
   return good;
@@ -163,7 +184,7 @@ static dc_graph *before_pass(const trial *t, int side, uint32_t k) {
 }
 
 /* The k-th pass; false where it fails, which is reported. */
-static bool step(const trial *t, int side, dc_graph *g, uint32_t k, uint64_t *hash) {
+static bool step(trial *t, int side, dc_graph *g, uint32_t k, uint64_t *hash) {
   dc_text why = {0};
   const char *pass = dc_pipeline_pass(k)->name;
   snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, pass %s", sides[side], pass);
@@ -171,7 +192,7 @@ static bool step(const trial *t, int side, dc_graph *g, uint32_t k, uint64_t *ha
   if (status) dc_text_puts(&why, dc_status_text(status));
   uint64_t before = *hash;
   *hash = status ? 0 : text_hash(g);
-  bool good = !status && (*hash == before || agrees(t, side, g, NULL, &why));
+  bool good = !status && (*hash == before || agrees(t, side, g, pass, &why));
   if (!good) {
     dc_graph *again = before_pass(t, side, k);
     report(t->f, again, pass, sides[side], why.s ? why.s : "");
@@ -182,50 +203,17 @@ static bool step(const trial *t, int side, dc_graph *g, uint32_t k, uint64_t *ha
   return good;
 }
 
-static void run_program(const trial *t, int side, const dc_graph *g, dc_backend_kind backend, const char *what) {
+static void run_program(trial *t, int side, const dc_graph *g, const char *what) {
   dc_text why = {0};
-  dc_target target = target_of(t->f, backend);
   snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], what);
-  if (!agrees(t, side, g, &target, &why)) report(t->f, g, what, sides[side], why.s ? why.s : "");
+  if (!agrees(t, side, g, what, &why)) report(t->f, g, what, sides[side], why.s ? why.s : "");
   dc_text_free(&why);
 }
 
-/* The text of a kernel reads back as a kernel that prints alike. */
-static dc_status round_trip(const dc_kernel *kernel) {
-  dc_text text = {0}, back = {0};
-  dc_kernel again;
-  dc_kernel_print(kernel, &text);
-  dc_status status = dc_kernel_parse(text.s, &again);
-  if (!status) {
-    dc_kernel_print(&again, &back);
-    if (strcmp(text.s, back.s)) status = dc_error(DC_ERR_MODEL, "the kernel reads back as\n%s", back.s);
-    dc_kernel_free(&again);
-  }
-  status = dc_error_at(status, "%s", text.s);
-  dc_text_free(&text);
-  dc_text_free(&back);
-  return status;
-}
-
-static dc_status try_kernel(const dc_graph *g, dc_nid node) {
-  dc_kernel kernel;
-  DC_TRY(dc_kernel_build(g, node, &kernel));
-  dc_status status = dc_kernel_verify(&kernel);
-  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name && !status; pass++) {
-    status = dc_kernel_pass_run(&kernel, pass->name);
-    if (!status) status = round_trip(&kernel);
-  }
-  dc_kernel_free(&kernel);
-  return status;
-}
-
-/* Each node of the scheduled graph becomes a kernel, which verifies and reads back at each stage. */
 static void check_kernels(const trial *t, int side, const dc_graph *g) {
-  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, kernels", sides[side]);
-  dc_status status = DC_OK;
-  for (uint32_t s = 0; s < g->states.n; s++)
-    for (uint32_t k = 0; k < g->states.v[s].scope.n && !status; k++) status = try_kernel(g, g->states.v[s].scope.v[k]);
-  if (status) report(t->f, g, "kernels", sides[side], dc_status_text(status));
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], DC_KERNEL_TEXTS);
+  dc_status status = dc_check_kernels(g);
+  if (status) report(t->f, g, DC_KERNEL_TEXTS, sides[side], dc_status_text(status));
   dc_status_free(status);
 }
 
@@ -242,7 +230,7 @@ static bool has_operators(const dc_graph *g) {
 }
 
 /* The same passes around operators that libraries serve. */
-static void run_natives(const trial *t, int side) {
+static void run_natives(trial *t, int side) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   fuzzer f = *t->f;
   snprintf(f.p->doing, sizeof f.p->doing, "%s graph, passes around natives", sides[side]);
@@ -251,18 +239,18 @@ static void run_natives(const trial *t, int side) {
     must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){f.session.ops, choose_native, &f}, g));
     must(dc_graph_verify(g));
   }
-  if (has_operators(g)) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_NATIVE), f.p->native++;
+  if (has_operators(g)) run_program(t, side, g, DC_PROGRAM_NATIVE), f.p->native++;
   dc_graph_destroy(g);
 }
 
-static void check_side(const trial *t, int side) {
+static void check_side(trial *t, int side) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   uint64_t hash = text_hash(g), every = t->f->compile_every;
   bool good = true;
   for (uint32_t k = 0; good && dc_pipeline_pass(k); k++)
     if (runs(t, k)) good = step(t, side, g, k, &hash);
-  if (good) run_program(t, side, g, DC_BACKEND_INTERP, FUZZ_INTERPRETED), t->f->p->programs++;
-  if (good && every && t->seed % every == 0) run_program(t, side, g, DC_BACKEND_CPU, FUZZ_COMPILED), t->f->p->compiled++;
+  if (good) run_program(t, side, g, DC_PROGRAM_INTERPRETED), t->f->p->programs++;
+  if (good && every && t->seed % every == 0) run_program(t, side, g, DC_PROGRAM_COMPILED), t->f->p->compiled++;
   if (good) check_kernels(t, side, g);
   if (good) run_natives(t, side);
   dc_graph_destroy(g);
@@ -299,7 +287,7 @@ static void try_graph(const fuzzer *f, uint64_t seed, dc_graph *g) {
   if (!status) interpret_first(&t);
   for (int side = 0; side < 2 && !status; side++)
     if (t.first[side]) check_side(&t, side);
-  for (int k = 0; k < SETS; k++) fuzz_values_free(&t.forward[k]), fuzz_values_free(&t.backward[k]);
+  for (int k = 0; k < SETS; k++) dc_values_free(&t.forward[k]), dc_values_free(&t.backward[k]);
   dc_graph_destroy(t.first[0]);
   dc_graph_destroy(t.first[1]);
   dc_status_free(status);
@@ -386,7 +374,7 @@ int main(int argc, char **argv) {
   must(dc_session_create(getenv("DCML_LIBRARIES"), NULL, &f.session));
   for (int k = 1; k < argc; k++) {
     if (argv[k][0] == '-') k++;
-    else for (uint64_t j = 0; j < FUZZ_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;
+    else for (uint64_t j = 0; j < DC_SIZE_SETS; j++) try_text(&f, argv[k], seed + j), graphs = 0;
   }
   supervise(&f, seed, seed + graphs, (uint32_t)jobs);
 }
