@@ -97,7 +97,7 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "trace": ["lower", "aten", "guard", "call.trees"],
     "": ["trace", "guard", "call", "look"],
 }
-NAMES_BELOW = {"_core", "_torch_node", "torch_node", "arguments", "library", "verbose", "onnx", "sdfg"}  # of dcml itself
+NAMES_BELOW = {"_core", "_torch_node", "torch_node", "arguments", "library", "verbose", "onnx", "report", "sdfg"}  # of dcml itself
 
 
 def dotted(path):

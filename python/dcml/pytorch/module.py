@@ -6,6 +6,7 @@ Must not know: how modules are captured, how a call runs, or ATen or ONNX operat
 import torch
 
 from .. import _core
+from ..report.table import explain
 from ..verbose import say
 from .call import trees
 from .call.compiled import Outdated
@@ -13,7 +14,6 @@ from .captures import Captures
 from .guard.lock import traced_elsewhere
 from .hooks import Hooks
 from .look.profile import page
-from .look.report import explain
 from .repeat import OWN_CALL, repeated_call
 from .wrapper import Wrapper
 
