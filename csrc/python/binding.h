@@ -15,7 +15,7 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type;
+  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_empty, *numpy_array, *node; /* looked up on first use; node: the module dcml.pytorch.call.node */
@@ -79,6 +79,14 @@ PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
+/* check.c: what graphs compute; the functions are described there. */
+PyObject *graph_symbols(GraphObject *self, void *unused);
+PyObject *graph_sizes(GraphObject *self, PyObject *args);
+PyObject *graph_sample(GraphObject *self, PyObject *args);
+PyObject *core_evaluate(PyObject *module, PyObject *args);
+PyObject *core_attempt(PyObject *module, PyObject *args);
+PyObject *core_reduce(PyObject *module, PyObject *args);
+
 /* watch.c: an observation is (container, tuple or bytes of its contents) or (mapping or object, key or name, value). */
 bool same_observation(PyObject *seen);
 int check_observations(PyObject *tuple); /* 0, or -1 with an exception */
@@ -92,7 +100,7 @@ PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *text);
 
-extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec;
+extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);

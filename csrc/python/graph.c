@@ -114,7 +114,7 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
   return container_array(state_of((PyObject *)self), self->graph, c);
 }
 
-/* Gives a weight its initial contents, which an export writes out. */
+/* Gives a weight its initial contents, which an export writes out, or takes them away. */
 static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
@@ -122,8 +122,13 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   module_state *state = state_of((PyObject *)self);
   if (!PyArg_ParseTuple(args, "sO", &name, &value)) return NULL;
   dc_cid c = find(self, name);
-  if (!c || view_tensor(state, value, &view)) return NULL;
+  if (!c) return NULL;
   dc_container *k = dc_cont(self->graph, c);
+  if (value == Py_None && k->role == DC_ROLE_PARAM) {
+    k->data = NULL, k->data_bytes = 0;
+    Py_RETURN_NONE;
+  }
+  if (view_tensor(state, value, &view)) return NULL;
   int64_t dims[DC_MAX_RANK];
   bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank && dc_container_dims(self->graph, c, dims) &&
               memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
@@ -491,7 +496,7 @@ static PyMethodDef methods[] = {
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
-    {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight."},
+    {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
@@ -507,6 +512,8 @@ static PyMethodDef methods[] = {
      "."},
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"sizes", (PyCFunction)graph_sizes, METH_VARARGS, "sizes(set, given) -> {symbol: value}, one of twelve choices."},
+    {"sample", (PyCFunction)graph_sample, METH_VARARGS, "sample(name, sizes, seed) -> array of random data for an input."},
     {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
     {"update_onnx", (PyCFunction)graph_update_onnx, METH_O, "update_onnx(bytes) -> the model that the graph was imported from, with the weights as they are now."},
@@ -516,6 +523,7 @@ static PyMethodDef methods[] = {
 static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names of the inputs, in call order", NULL},
                                    {"outputs", (getter)get_outputs, NULL, "names of the outputs", NULL},
                                    {"params", (getter)get_params, NULL, "names of the weights", NULL},
+                                   {"symbols", (getter)graph_symbols, NULL, "{symbol: least value}", NULL},
                                    {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
                                    {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
                                    {"name", (getter)get_name, NULL, NULL, NULL},

@@ -163,6 +163,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
+                                  {"evaluate", core_evaluate, METH_VARARGS, "evaluate(graph, sizes, what, seed, given) -> Values: what a graph computes."},
+                                  {"attempt", core_attempt, METH_VARARGS, "attempt(graph, what, sizes, tolerance, apart) -> (verdict, why) of a pass or a program."},
+                                  {"reduce", core_reduce, METH_VARARGS, "reduce(graph, fails) -> text of a smaller graph that fails, or None."},
                                   {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
                                   {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
                                   {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
@@ -206,10 +209,11 @@ static int core_exec(PyObject *module) {
   state->call_type = add_type(module, &call_spec);
   state->backward_type = add_type(module, &backward_spec);
   state->repeated_call_type = add_type(module, &repeated_call_spec);
+  state->values_type = add_type(module, &values_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
   bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  return state->pool && types && state->requires_grad && state->apply ? 0 : -1;
+  return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -220,6 +224,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->call_type);
   Py_VISIT(state->backward_type);
   Py_VISIT(state->repeated_call_type);
+  Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
@@ -235,6 +240,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->call_type);
   Py_CLEAR(state->backward_type);
   Py_CLEAR(state->repeated_call_type);
+  Py_CLEAR(state->values_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   Py_CLEAR(state->numpy_empty);

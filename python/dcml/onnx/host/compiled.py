@@ -34,6 +34,10 @@ class Compiled:
             return self._first_call(shapes, given)
         return function(*given)
 
+    def functions(self):
+        """Those that have run."""
+        return list(dict.fromkeys(self._known.values()))
+
     def _function(self, shapes):
         inputs = [(name, code, shape) for (name, code), shape in zip(self._inputs, shapes)]
         return _core.Function(self._graph.segment(self._nodes, inputs, self._outputs), **self._options)

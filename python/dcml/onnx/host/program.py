@@ -95,6 +95,27 @@ class Program:
         bodies = [body for step in self._steps if isinstance(step, HostNode) for body, _ in step.bodies.values()]
         return sum(map(bytes_of, constants)) + sum(body.constant_bytes() for body in bodies)
 
+    def _parts(self):
+        """Segments and host operators in order, with those of the bodies of the latter."""
+        queue = list(self._steps)
+        while queue:
+            step = queue.pop(0)
+            yield step
+            if isinstance(step, Segment):
+                queue[:0] = [part for plan in step._plans.values() if isinstance(plan, list) for part in plan]
+            else:
+                queue[:0] = [part for body, _ in step.bodies.values() for part in body._parts()]
+
+    def functions(self):
+        """The core functions of all segments that have run."""
+        segments = [part for part in self._parts() if isinstance(part, Segment)]
+        plans = [plan for segment in segments for plan in segment._plans.values()]
+        return [function for plan in plans if isinstance(plan, Compiled) for function in plan.functions()]
+
+    def host_operators(self):
+        """What the operators are called that Python functions compute."""
+        return [part.node.where for part in self._parts() if isinstance(part, HostNode)]
+
     def passes_on(self, output, value):
         """Whether an output is always that input, or always true."""
         makers = {name: n for n in _operators(self.graph) for name in n.outputs if name}
