@@ -19,6 +19,23 @@ const dc_machine dc_machine_typical = {
     .short_stride = 4,
     .store_ns = 0.4,
     .cached_ns = 0.2,
+    .strip_lanes = 64,
+    .long_strip_lanes = 256,
+    .few_iterations = 16,
+    .sum_lanes = 64,
+    .accumulator_bytes = 1024,
+    .tile_rows = 16,
+    .tile_columns = 64,
+    .product_rows = 128,
+    .product_columns = 96,
+    .task_iterations = 256,
+    .tiny_iterations = 2000,
+    .serial_ns = 60000,
+    .iteration_ns = 1,
+    .store_add_ns = 0.2,
+    .accumulate_ns = 0.05,
+    .collision_ns = 1,
+    .multiply_ns = 0.01,
 };
 
 static uint32_t vector_bytes(void) {

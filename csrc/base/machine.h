@@ -17,6 +17,19 @@ typedef struct {
   uint32_t short_stride;      /* elements between lanes of a vector that loads still bear */
   double store_ns;            /* a byte written to memory and read back */
   double cached_ns;           /* what is cheaper for an f32 than to store it and load it again from a cache */
+  /* of kernels */
+  uint32_t strip_lanes;       /* iterations that run side by side inside the loops of their body: some vectors of accumulators */
+  uint32_t long_strip_lanes;  /* the same where memory is read once: long runs matter more than registers */
+  uint32_t few_iterations;    /* of a loop, too few for vectors */
+  uint32_t sum_lanes;         /* accumulators of one sum at most: several vectors, as each addition waits for the last one */
+  uint32_t accumulator_bytes; /* of all sums of a loop: about what registers hold */
+  uint32_t tile_rows, tile_columns; /* of what is read across and written along: a line of cache each way */
+  uint32_t product_rows, product_columns; /* of a block of a matrix product, whose sums stay in the L2 */
+  uint32_t task_iterations;   /* of a vectorised loop, that a thread takes at a time */
+  uint32_t tiny_iterations;   /* of a loop, that are less than a microsecond for certain */
+  uint32_t serial_ns;         /* work that one thread does as soon as several would */
+  double iteration_ns, store_add_ns, accumulate_ns, collision_ns; /* what a loop, a write, a sum and a shared element add to a value */
+  double multiply_ns;         /* a multiplication in a matrix product */
 } dc_machine;
 
 /* A typical processor: what a graph is made for until somebody says otherwise, so that texts are the same everywhere. */

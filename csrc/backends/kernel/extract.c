@@ -107,6 +107,7 @@ static void link_views(copier *c) {
 
 dc_status dc_kernel_extract(const dc_graph *graph, dc_nid node, dc_graph **out, dc_nid *copy, uint32_t *n_buffers) {
   *out = dc_graph_create("kernel");
+  (*out)->machine = graph->machine;
   copier c = {.from = graph, .to = *out};
   DC_PUSH(&c.to->arena, &c.containers, 0);
   for (dc_sym s = 1; s < graph->pool.symbols.n; s++)

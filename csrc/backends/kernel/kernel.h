@@ -92,10 +92,7 @@ typedef struct {
   dc_ex cost;    /* nanoseconds of an iteration of the last one, f64 */
 } dc_threads;
 
-enum {
-  DC_SERIAL_NS = 60000, /* work that one thread does as soon as several would */
-  DC_MAX_PARTS = 64,    /* threads that share a loop at most */
-};
+enum { DC_MAX_PARTS = 64 }; /* threads that share a loop at most */
 
 typedef enum { DC_RUN_NONE, DC_RUN_CLEAR, DC_RUN_COPY } dc_memory_run;
 

@@ -3,12 +3,6 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
-enum {
-  LANES = 64,       /* iterations of a strip: four vectors of accumulators */
-  LONG_LANES = 256, /* the same where memory is read once: long runs matter more than registers */
-  FEW = 16,         /* iterations that are too short for vectors */
-};
-
 typedef struct {
   dc_kernel *k;
   dc_param near, far; /* of the innermost loop, and of the loop that might run as lanes in it */
@@ -34,7 +28,7 @@ static void judge_loop(strides *s, const dc_loop *l) {
     judge_read(s, s->k->pool, w->element);
     dc_kernel_each_read(s->k, w->value, judge_read, s);
   }
-  if (extent >= 0 && extent < FEW && !dc_loop_has_loops(l)) s->bad_near += 2;
+  if (extent >= 0 && extent < s->k->graph->machine.few_iterations && !dc_loop_has_loops(l)) s->bad_near += 2;
 }
 
 /* Loops inside must not depend on the lane, and nothing inside may collide. */
@@ -84,17 +78,18 @@ static bool goes_on(const dc_loop *l) {
 }
 
 static void find_lanes(dc_kernel *k, dc_loop *l) {
+  const dc_machine *m = &k->graph->machine;
   int64_t extent = dc_loop_extent(k, l);
   bool loops = false;
   for (uint32_t j = 0; j < l->body.n; j++) loops |= l->body.v[j].loop != NULL;
   if (l->schedule != DC_MAP_PARALLEL || l->step != 1 || !loops || goes_on(l) || has_product(l) || dc_loop_is_sum(l)) return;
-  if (l->parent->product || (extent >= 0 && extent < FEW)) return;
+  if (l->parent->product || (extent >= 0 && extent < m->few_iterations)) return;
   strides s = {.k = k, .far = l->param};
   for (uint32_t j = 0; j < l->body.n; j++)
     if (l->body.v[j].loop) judge_loop(&s, l->body.v[j].loop);
   if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
-  bool is_short = extent >= 0 && extent < 2 * LONG_LANES;
-  l->lanes = is_short || !reads_once(k, l, l) ? LANES : LONG_LANES;
+  bool is_short = extent >= 0 && extent < 2 * (int64_t)m->long_strip_lanes;
+  l->lanes = is_short || !reads_once(k, l, l) ? m->strip_lanes : m->long_strip_lanes;
 }
 
 void dc_kernel_lanes(dc_kernel *k) {

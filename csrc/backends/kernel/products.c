@@ -5,7 +5,7 @@
  * are still in cache. */
 #include "backends/kernel/kernel.h"
 
-enum { ROWS = 128, COLUMNS = 96, FEW_COLUMNS = 16, FEW_TERMS = 4, MAX_OUTER = 8 };
+enum { FEW_COLUMNS = 16, FEW_TERMS = 4, MAX_OUTER = 8 };
 
 static bool is_simple(const dc_loop *l, uint8_t schedule) { return l->parent && l->schedule == schedule && l->step == 1 && !l->lanes; }
 
@@ -99,10 +99,11 @@ static bool is_in_order(const dc_kernel *k, const dc_product *x) {
 }
 
 /* Of a block: its sums together fit into the second cache, and onto the stack. */
-static int64_t rows_of(const dc_product *x) {
+static int64_t rows_of(const dc_kernel *k, const dc_product *x) {
   uint32_t buffers = 0;
   for (uint32_t j = 0; j < x->n_sums; j++) buffers += x->sums[j].buffered;
-  return buffers > 2 ? ROWS / 4 : buffers == 2 ? ROWS / 2 : ROWS;
+  const int64_t rows = k->graph->machine.product_rows;
+  return buffers > 2 ? rows / 4 : buffers == 2 ? rows / 2 : rows;
 }
 
 dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n) {
@@ -113,7 +114,7 @@ dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n) {
   *x = (dc_product){.m = m, .n = n};
   for (uint32_t j = 0; j < n->body.n; j++)
     if (n->body.v[j].loop && !add_reduction(k, x, n->body.v[j].loop)) return NULL;
-  x->rows = rows_of(x), x->columns = COLUMNS;
+  x->rows = rows_of(k, x), x->columns = k->graph->machine.product_columns;
   return x->n_sums && is_in_order(k, x) ? x : NULL;
 }
 

@@ -3,9 +3,7 @@
 #include "backends/kernel/kernel.h"
 #include "ir/work.h"
 
-enum { MAX_CHAIN = 16, PRODUCT_ROWS = 128, SLICE = 64, BLOCK = 256, TINY = 2000, UNKNOWN_TRIPS = 16 };
-/* Nanoseconds: a multiplication in a product, an iteration that no vector shares, what a write adds to its value. */
-static const double PRODUCT_NS = 0.01, ITERATION_NS = 1, STORE_NS = 0.2, ACCUMULATE_NS = 0.05, COLLISION_NS = 1;
+enum { MAX_CHAIN = 16, UNKNOWN_TRIPS = 16 };
 
 /* ---- which loops ---- */
 
@@ -83,7 +81,7 @@ static bool is_tiny(dc_kernel *k, const chain *c) {
     total *= extent;
   }
   const dc_loop *last = c->at[c->n - 1];
-  return !c->sliced && !last->product && !dc_loop_has_loops(last) && total < TINY;
+  return !c->sliced && !last->product && !dc_loop_has_loops(last) && total < k->graph->machine.tiny_iterations;
 }
 
 /* ---- work ---- */
@@ -101,9 +99,10 @@ static double value_cost(dc_kernel *k, dc_ex x) {
 }
 
 static double write_cost(dc_kernel *k, const dc_loop *l, const dc_write *w) {
+  const dc_machine *m = &k->graph->machine;
   dc_kernel_begin(k);
-  if (w->in_product) return PRODUCT_NS;
-  return value_cost(k, w->value) + (w->accumulator ? ACCUMULATE_NS : STORE_NS) + (l->collides ? COLLISION_NS : 0);
+  if (w->in_product) return m->multiply_ns;
+  return value_cost(k, w->value) + (w->accumulator ? m->accumulate_ns : m->store_add_ns) + (l->collides ? m->collision_ns : 0);
 }
 
 /* Iterations of a loop inside one of depth `depth`, as f64. */
@@ -118,12 +117,12 @@ static dc_ex trips(dc_kernel *k, const dc_loop *l, uint32_t depth) {
 /* Nanoseconds of one iteration. */
 static dc_ex iteration_cost(dc_kernel *k, const dc_loop *l, uint32_t depth) {
   bool loops = false;
-  double own = ITERATION_NS;
+  double own = k->graph->machine.iteration_ns;
   for (uint32_t j = 0; j < l->body.n; j++) {
     loops |= l->body.v[j].loop != NULL;
     if (l->body.v[j].write) own += write_cost(k, l, l->body.v[j].write);
   }
-  if (!loops && l->schedule != DC_MAP_SEQUENTIAL) own -= ITERATION_NS; /* loop overhead is shared by vectors */
+  if (!loops && l->schedule != DC_MAP_SEQUENTIAL) own -= k->graph->machine.iteration_ns; /* loop overhead is shared by vectors */
   dc_ex sum = dc_ex_const(k->pool, DC_F64, (double)(int64_t)(own * 100 + 0.5) / 100);
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_loop *inner = l->body.v[j].loop;
@@ -134,11 +133,12 @@ static dc_ex iteration_cost(dc_kernel *k, const dc_loop *l, uint32_t depth) {
 
 /* ---- the pass ---- */
 
-static int64_t block_of(const chain *c) {
+static int64_t block_of(const dc_kernel *k, const chain *c) {
+  const dc_machine *m = &k->graph->machine;
   const dc_loop *last = c->at[c->n - 1];
   bool loops = false;
   for (uint32_t j = 0; j < last->body.n; j++) loops |= last->body.v[j].loop != NULL;
-  return c->sliced ? SLICE : last->product ? PRODUCT_ROWS : last->lanes ? last->lanes : loops ? 1 : BLOCK;
+  return c->sliced ? m->strip_lanes : last->product ? m->product_rows : last->lanes ? last->lanes : loops ? 1 : m->task_iterations;
 }
 
 /* Maps inside what threads share run in each of them; those of a product run on blocks. */
@@ -149,7 +149,7 @@ static void share(dc_kernel *k, dc_loop *l) {
     if (c.n && !is_tiny(k, &c) && is_closed(k, l, l) && !needs_outer_register(k, l)) {
       const dc_loop *last = c.at[c.n - 1];
       l->threads = DC_NEW(k->arena, dc_threads);
-      *l->threads = (dc_threads){.n = c.n, .block = block_of(&c), .sliced = c.sliced, .slice = c.sliced ? c.at[0] : NULL};
+      *l->threads = (dc_threads){.n = c.n, .block = block_of(k, &c), .sliced = c.sliced, .slice = c.sliced ? c.at[0] : NULL};
       l->threads->cost = iteration_cost(k, c.sliced ? l : last, l->depth);
       return;
     }

@@ -3,7 +3,7 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
-enum { OUTER = 16, INNER = 64, FEW = 4 }; /* iterations in a tile: a line of floats, and what pays for a loop */
+enum { FEW = 4 }; /* iterations that do not pay for a loop over tiles */
 
 typedef struct {
   dc_kernel *k;
@@ -51,7 +51,7 @@ static void adopt(dc_kernel *k, dc_loop *parent, dc_loop *child) {
 
 static void tile(dc_kernel *k, dc_loop *inner, dc_loop *outer) {
   dc_loop *above = outer->parent, *below = outer->body.v[0].loop;
-  dc_loop *outer_tiles = tile_loop(k, outer, OUTER), *inner_tiles = tile_loop(k, inner, INNER);
+  dc_loop *outer_tiles = tile_loop(k, outer, k->graph->machine.tile_rows), *inner_tiles = tile_loop(k, inner, k->graph->machine.tile_columns);
   for (uint32_t j = 0; j < above->body.n; j++)
     if (above->body.v[j].loop == outer) above->body.v[j].loop = outer_tiles;
   outer_tiles->parent = above;
@@ -69,7 +69,7 @@ static void find_tiles(dc_kernel *k, dc_loop *l) {
     dc_kernel_each_read(k, l->body.v[j].write->value, find_crossing, &t);
     find_crossing(&t, k->pool, l->body.v[j].write->element);
   }
-  if (!t.found || !is_longer(k, t.found, FEW) || !is_longer(k, l, 2 * INNER)) return;
+  if (!t.found || !is_longer(k, t.found, FEW) || !is_longer(k, l, 2 * (int64_t)k->graph->machine.tile_columns)) return;
   for (const dc_loop *at = t.found; at != l; at = at->body.v[0].loop)
     if (at->body.n != 1 || !at->body.v[0].loop || at->body.v[0].loop->is_entry) return;
   tile(k, l, t.found);

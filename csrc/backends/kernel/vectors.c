@@ -10,8 +10,6 @@
 enum {
   MAX_LEVELS = 2,         /* of blocks in blocks */
   LIKELY = 1 << 20,       /* what extents that are symbols are up to */
-  MAX_LANES = 64,         /* several vectors, as each addition waits for the last one */
-  LANE_BYTES = 1024,      /* of all accumulators of a loop: about what registers hold */
   SHORT_RUN = 32,         /* elements: a call costs more than a loop saves */
 };
 
@@ -54,17 +52,19 @@ static bool is_fed_by(const dc_kernel *k, uint32_t a, const dc_loop *l) {
 /* Lanes that a reduction runs in; 0: none, or any order does. */
 static uint32_t lanes_of(dc_kernel *k, const dc_loop *l) {
   int64_t extent = dc_loop_extent(k, l);
-  uint32_t bytes = 0, lanes = MAX_LANES;
+  const dc_machine *m = &k->graph->machine;
+  uint32_t bytes = 0, lanes = m->sum_lanes;
   if (!l->is_ordered || (extent >= 0 && extent < DC_FEW_LANES)) return 0;
   for (uint32_t a = 0; a < k->accumulators.n; a++)
     if (dc_loop_accumulates(l, a, false)) bytes += (uint32_t)dc_dtype_bytes(k->accumulators.v[a].type);
-  while (lanes > DC_FEW_LANES && (lanes * bytes > LANE_BYTES || (extent >= 0 && extent < 2 * (int64_t)lanes))) lanes /= 2;
+  while (lanes > DC_FEW_LANES && (lanes * bytes > m->accumulator_bytes || (extent >= 0 && extent < 2 * (int64_t)lanes))) lanes /= 2;
   return lanes;
 }
 
 /* Short loops of known length inside a reduction: an accumulator for each of their iterations, so that none waits for the
  * one before it, and nothing is folded before the reduction ends.  Returns their number, 0 where that does not fit. */
 static uint32_t spread_of(dc_kernel *k, const dc_loop *l) {
+  const dc_machine *m = &k->graph->machine;
   uint32_t bytes = 0, lanes = 1;
   const dc_loop *home = NULL; /* the innermost */
   if (!l->is_ordered) return 0;
@@ -77,7 +77,7 @@ static uint32_t spread_of(dc_kernel *k, const dc_loop *l) {
   }
   for (const dc_loop *at = l; at != home; at = at->parent) {
     int64_t extent = dc_loop_extent(k, at);
-    bool fits = extent > 0 && extent * lanes <= MAX_LANES && extent * lanes * bytes <= LANE_BYTES;
+    bool fits = extent > 0 && extent * lanes <= m->sum_lanes && extent * lanes * bytes <= m->accumulator_bytes;
     if (!fits || at->step != 1 || !dc_kernel_is_number(k, at->begin, 0)) break;
     lanes *= (uint32_t)extent;
   }

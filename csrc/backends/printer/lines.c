@@ -32,16 +32,16 @@ void dc_print_close(dc_printer *p) {
   dc_print_line(p, "}");
 }
 
-void dc_print_hold(dc_printer *p, dc_held_text *held) {
-  *held = (dc_held_text){.outer = p->out, .flagged = p->flagged};
-  dc_text_puts(&held->inner, "");
-  p->out = &held->inner;
+void dc_print_defer(dc_printer *p, dc_deferred_text *text) {
+  *text = (dc_deferred_text){.outer = p->out, .flagged = p->flagged};
+  dc_text_puts(&text->inner, "");
+  p->out = &text->inner;
   p->flagged = false;
 }
 
-void dc_print_release(dc_printer *p, dc_held_text *held) {
-  p->out = held->outer;
-  dc_text_puts(p->out, held->inner.s);
-  dc_text_free(&held->inner);
-  p->flagged = p->flagged || held->flagged;
+void dc_print_undefer(dc_printer *p, dc_deferred_text *text) {
+  p->out = text->outer;
+  dc_text_puts(p->out, text->inner.s);
+  dc_text_free(&text->inner);
+  p->flagged = p->flagged || text->flagged;
 }

@@ -36,12 +36,12 @@ static void hoist_body(dc_printer *p, const dc_loop *l, uint32_t level, uint64_t
 /* ---- loops over the lanes of a strip ---- */
 
 typedef struct {
-  dc_held_text text;
+  dc_deferred_text text;
   uint32_t mark;
 } lane_loop;
 
 static void open_lanes(dc_printer *p, lane_loop *lanes) {
-  dc_print_hold(p, &lanes->text);
+  dc_print_defer(p, &lanes->text);
   lanes->mark = dc_print_scope(p);
   p->in_lane = true;
   p->indent++;
@@ -57,7 +57,7 @@ static void close_lanes(dc_printer *p, lane_loop *lanes, const dc_loop *run) {
   dc_text_printf(lanes->text.outer, "for (i64 l = 0; l < lanes; l++) {\n");
   dc_text_indent(lanes->text.outer, p->indent + 1);
   dc_text_printf(lanes->text.outer, "const i64 j%u = p%u + l;\n", p->lane->param, p->lane->param);
-  dc_print_release(p, &lanes->text);
+  dc_print_undefer(p, &lanes->text);
   dc_print_line(p, "}");
 }
 
@@ -80,8 +80,8 @@ static void print_writes(dc_printer *p, const dc_item *items, uint32_t n) {
 
 /* ---- one loop ---- */
 
-static void open_iteration(dc_printer *p, dc_held_text *text, uint32_t *mark) {
-  dc_print_hold(p, text);
+static void open_iteration(dc_printer *p, dc_deferred_text *text, uint32_t *mark) {
+  dc_print_defer(p, text);
   p->indent++;
   *mark = dc_print_scope(p);
 }
@@ -103,7 +103,7 @@ static const char *position(dc_printer *p, const dc_loop *l) {
 }
 
 static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
-  dc_held_text text;
+  dc_deferred_text text;
   uint32_t mark;
   open_iteration(p, &text, &mark);
   if (l->spread) p->lane_index = position(p, l);
@@ -115,12 +115,12 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {%s%s\n", l->param, begin, l->param, end, l->param,
                  (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
-  dc_print_release(p, &text);
+  dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }
 
 static void print_strips(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
-  dc_held_text text;
+  dc_deferred_text text;
   uint32_t mark;
   dc_print_line(p, "i64 p%u = %s;", l->param, begin);
   open_iteration(p, &text, &mark);
@@ -140,7 +140,7 @@ static void print_strips(dc_printer *p, const dc_loop *l, const char *begin, con
   if (rest != 0) dc_print_line(p, "if (p%u < %s) {", l->param, end);
   if (rest > 0) dc_print_line(p, "  enum { lanes = %lld };", (long long)rest);
   if (rest < 0) dc_print_line(p, "  const i64 lanes = %s - p%u;", end, l->param);
-  dc_print_release(p, &text);
+  dc_print_undefer(p, &text);
   if (rest != 0) dc_print_line(p, "}");
 }
 
@@ -150,7 +150,7 @@ enum { JOINED_BLOCKS = 4 };
 static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
   const char *limit = dc_print_value(p, l->end);
   const long long most = JOINED_BLOCKS * l->step;
-  dc_held_text text;
+  dc_deferred_text text;
   uint32_t mark;
   open_iteration(p, &text, &mark);
   dc_print_line(p, "const i64 most%u = j%u + %lld < %s ? j%u + %lld : %s;", l->param, l->param, most, end, l->param, most, end);
@@ -160,7 +160,7 @@ static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, con
   close_iteration(p, mark);
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 j%u = %s; j%u < %s; j%u += %lld) {\n", l->param, begin, l->param, end, l->param, most);
-  dc_print_release(p, &text);
+  dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }
 
@@ -169,7 +169,7 @@ static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, con
 /* Whole strips of lanes, from the variable `at` on. */
 static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, const char *end) {
   const long long step = l->step, reach = step * (lanes - 1) + 1;
-  dc_held_text text;
+  dc_deferred_text text;
   uint32_t mark;
   open_iteration(p, &text, &mark);
   p->lane_index = "l";
@@ -182,7 +182,7 @@ static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, co
   dc_text_printf(text.outer, "%s%s\n", p->dialect->vectors, p->flagged ? " reduction(max : bad)" : "");
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
-  dc_print_release(p, &text);
+  dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }
 

@@ -45,23 +45,23 @@ typedef struct {
 typedef struct {
   dc_text *outer, inner;
   bool flagged;
-} dc_held_text;
-void dc_print_hold(dc_printer *p, dc_held_text *held);
-void dc_print_release(dc_printer *p, dc_held_text *held); /* appends the inner text to the outer */
+} dc_deferred_text;
+void dc_print_defer(dc_printer *p, dc_deferred_text *text);
+void dc_print_undefer(dc_printer *p, dc_deferred_text *text); /* appends the inner text to the outer */
 void dc_print_line(dc_printer *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void dc_print_open(dc_printer *p, const char *head); /* head, a brace, deeper */
 void dc_print_close(dc_printer *p);
 
 /* value.c */
 const char *dc_print_value(dc_printer *p, dc_ex x); /* an atom: a local or a literal */
-void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes); /* between dc_kernel_begin and what it begins for */
+void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes); /* as far as x was not visited since dc_kernel_begin */
 uint32_t dc_print_scope(dc_printer *p);
 void dc_print_scope_end(dc_printer *p, uint32_t mark);
 void dc_print_forget(dc_printer *p, uint64_t writes); /* drops locals that read what is written */
 void dc_print_remember(dc_printer *p, dc_ex x, const char *atom); /* the atom must be a local tN */
 const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text); /* a new one */
-uint32_t dc_print_held(const dc_printer *p, dc_ex x); /* its local, as in `locals` */
-void dc_print_hold_as(dc_printer *p, dc_ex x, uint32_t local);
+uint32_t dc_print_bound(const dc_printer *p, dc_ex x); /* its local, as in `locals` */
+void dc_print_bind(dc_printer *p, dc_ex x, uint32_t local);
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address); /* the lvalue */
 const char *dc_print_block_element(dc_printer *p, dc_cid c); /* of a register in a product's block; NULL: it is not there */
 const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom);

@@ -75,7 +75,7 @@ static void enter(dc_printer *p, dc_task *t) {
 
 static void leave(dc_printer *p, const dc_task *t) {
   dc_print_scope_end(p, 0);
-  for (uint32_t k = 0; k < t->n_live; k++) dc_print_hold_as(p, t->live[k], t->locals[k]);
+  for (uint32_t k = 0; k < t->n_live; k++) dc_print_bind(p, t->live[k], t->locals[k]);
   p->out = t->out, p->indent = t->indent, p->in_task = false;
 }
 
@@ -188,7 +188,7 @@ static void put_call(dc_printer *p, const dc_task *t) {
   put_counts(p, l);
   const char *cost = dc_print_value(p, l->threads->cost);
   if (l->threads->sliced) cost = dc_arena_printf(p->arena, "(double)(%s - %s) / n0 * %s", dc_print_value(p, l->end), dc_print_value(p, l->begin), cost);
-  dc_print_line(p, "const _Bool threads = (double)outer * (double)n * %s > %d;", cost, DC_SERIAL_NS);
+  dc_print_line(p, "const _Bool threads = (double)outer * (double)n * %s > %u;", cost, p->k->graph->machine.serial_ns);
   dc_print_line(p, "const i64 block = threads ? block_of(outer, n, %lld) : n ? n : 1, blocks = (n + block - 1) / block;", (long long)l->threads->block);
   if (has_parts(l)) dc_print_line(p, "struct %s_%s_part parts[%d];", p->name, t->suffix, DC_MAX_PARTS);
   put_vector(p, l);

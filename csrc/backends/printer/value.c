@@ -101,9 +101,9 @@ void dc_print_scope_end(dc_printer *p, uint32_t mark) {
   while (p->live.n > mark) p->locals.v[p->live.v[--p->live.n]] = 0;
 }
 
-uint32_t dc_print_held(const dc_printer *p, dc_ex x) { return x < p->locals.n ? p->locals.v[x] : 0; }
+uint32_t dc_print_bound(const dc_printer *p, dc_ex x) { return x < p->locals.n ? p->locals.v[x] : 0; }
 
-void dc_print_hold_as(dc_printer *p, dc_ex x, uint32_t local) {
+void dc_print_bind(dc_printer *p, dc_ex x, uint32_t local) {
   while (p->locals.n <= x) DC_PUSH(p->arena, &p->locals, 0);
   p->locals.v[x] = local;
   DC_PUSH(p->arena, &p->live, x);
@@ -117,7 +117,7 @@ void dc_print_forget(dc_printer *p, uint64_t writes) {
 static const char *local_name(dc_printer *p, uint32_t local) { return dc_arena_printf(p->arena, "t%u", local - 1); }
 
 void dc_print_remember(dc_printer *p, dc_ex x, const char *atom) {
-  if (atom[0] == 't') dc_print_hold_as(p, x, (uint32_t)strtoul(atom + 1, NULL, 10) + 1);
+  if (atom[0] == 't') dc_print_bind(p, x, (uint32_t)strtoul(atom + 1, NULL, 10) + 1);
 }
 
 const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text) {
@@ -128,7 +128,7 @@ const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text) {
 
 static const char *define(dc_printer *p, dc_ex x, const char *text) {
   const char *name = dc_print_local(p, dc_ex_dtype(p->pool, x), text);
-  dc_print_hold_as(p, x, p->next_local);
+  dc_print_bind(p, x, p->next_local);
   return name;
 }
 
@@ -254,11 +254,11 @@ static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, 
   dc_print_line(p, "%s %s;", p->dialect->types[dc_ex_dtype(p->pool, x)].compute, target);
   branch(p, dc_arena_printf(p->arena, "if (%s)", test), target, yes);
   branch(p, "else", target, no);
-  dc_print_hold_as(p, x, local);
+  dc_print_bind(p, x, local);
   return target;
 }
 
-static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_held(p, x); }
+static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x); }
 
 static const char *scalar(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
@@ -276,7 +276,7 @@ static const char *scalar(dc_printer *p, dc_ex x) {
 
 const char *dc_print_value(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
-  uint32_t local = dc_print_held(p, x);
+  uint32_t local = dc_print_bound(p, x);
   if (local) return local_name(p, local);
   if (node.op < DC_PRIM_COUNT) return scalar(p, x);
   dc_ex a = node.nargs ? dc_ex_arg(p->pool, x, 0) : 0;
@@ -305,7 +305,7 @@ const char *dc_print_value(dc_printer *p, dc_ex x) {
 /* ---- hoisting ---- */
 
 void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes) {
-  if (is_leaf(p, x) || dc_print_held(p, x) || !dc_kernel_first(p->k, x)) return;
+  if (is_leaf(p, x) || dc_print_bound(p, x) || !dc_kernel_first(p->k, x)) return;
   dc_dependence d = dc_kernel_dependence(p->k, x);
   if (d.level < level && !(d.reads & writes) && d.safe) {
     (void)dc_print_value(p, x);

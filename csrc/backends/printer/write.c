@@ -20,7 +20,7 @@ static void accumulate(dc_printer *p, const dc_write *w) {
   const char *name = dc_print_term(p, w->accumulator - 1);
   dc_exnode value = *dc_ex_node(p->pool, w->value);
   bool product = value.op == DC_MUL && value.dtype == a->type && dc_dtype_is_float(a->type);
-  if (product && w->wcr == DC_WCR_SUM && !dc_print_held(p, w->value)) { /* one rounding less */
+  if (product && w->wcr == DC_WCR_SUM && !dc_print_bound(p, w->value)) { /* one rounding less */
     const char *x = dc_print_value(p, dc_ex_arg(p->pool, w->value, 0));
     const char *y = dc_print_value(p, dc_ex_arg(p->pool, w->value, 1));
     dc_print_line(p, "%s = fma_%s(%s, %s, %s);", name, p->dialect->types[a->type].kind, x, y, name);
