@@ -42,6 +42,17 @@ static inline void check_text(const char *file, int line, const char *got, const
 }
 #define CHECK_TEXT(got, wanted) check_text(__FILE__, __LINE__, (got), (wanted))
 
+/* The text of a file, up to a megabyte, for the caller to free; NULL if there is none. */
+static inline char *check_read(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) return NULL;
+  char *text = calloc(1, 1 << 20);
+  size_t n = fread(text, 1, (1 << 20) - 1, file);
+  text[n] = 0;
+  fclose(file);
+  return text;
+}
+
 static inline int check_report(void) {
   printf("%d passed, %d failed\n", check_passed, check_failed);
   return check_failed != 0;

@@ -12,16 +12,6 @@
 #include "backends/kernel/kernel.h"
 #include "check.h"
 
-static char *read_text(const char *path) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return NULL;
-  char *text = calloc(1, 1 << 20);
-  size_t n = fread(text, 1, (1 << 20) - 1, file);
-  text[n] = 0;
-  fclose(file);
-  return text;
-}
-
 static char *printed(const dc_kernel *k) {
   dc_text out = {0};
   dc_kernel_print(k, &out);
@@ -57,7 +47,7 @@ static dc_status first_kernel(const char *text, dc_kernel *out) {
 }
 
 static void check_file(const char *path) {
-  char *text = read_text(path), *body = text ? strchr(text, '\n') : NULL, *wanted = text ? strstr(text, "\n---\n") : NULL;
+  char *text = check_read(path), *body = text ? strchr(text, '\n') : NULL, *wanted = text ? strstr(text, "\n---\n") : NULL;
   bool good = text && strncmp(text, "pass: ", 6) == 0 && body && wanted;
   CHECK(good);
   if (!good) return;
@@ -122,7 +112,7 @@ static void check_stages(const dc_graph *g, dc_nid node, const char *path) {
 
 /* The graphs that passes of graphs are tested with become kernels, which verify and read back at each stage. */
 static void check_graph(const char *path) {
-  char *text = read_text(path), *body = text ? strchr(text, '\n') : NULL, *end = text ? strstr(text, "\n---\n") : NULL;
+  char *text = check_read(path), *body = text ? strchr(text, '\n') : NULL, *end = text ? strstr(text, "\n---\n") : NULL;
   dc_graph *g = NULL;
   if (end) end[1] = 0;
   if (body) dc_status_free(dc_graph_parse(body + 1, &g));

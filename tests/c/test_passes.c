@@ -16,16 +16,6 @@
 
 static dc_ops *ops;
 
-static char *read_text(const char *path) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return NULL;
-  char *text = calloc(1, 1 << 20);
-  size_t n = fread(text, 1, (1 << 20) - 1, file);
-  text[n] = 0;
-  fclose(file);
-  return text;
-}
-
 static bool only_maps(const dc_graph *g) {
   for (uint32_t s = 0; s < g->states.n; s++)
     for (uint32_t k = 0; k < g->states.v[s].scope.n; k++)
@@ -56,7 +46,7 @@ static void accept(const char *path, const char *head, const char *body, const c
 }
 
 static void check_file(const char *path) {
-  char *text = read_text(path), *body = text ? strchr(text, '\n') : NULL, *wanted = text ? strstr(text, "\n---\n") : NULL;
+  char *text = check_read(path), *body = text ? strchr(text, '\n') : NULL, *wanted = text ? strstr(text, "\n---\n") : NULL;
   bool good = text && strncmp(text, "pass: ", 6) == 0 && body && wanted;
   CHECK(good);
   if (!good) return;
@@ -83,7 +73,7 @@ static void check_file(const char *path) {
 
 /* What the fuzzer of passes found. */
 static void check_agreement(const char *path) {
-  char *text = read_text(path), *body = text ? strchr(text, '\n') : NULL;
+  char *text = check_read(path), *body = text ? strchr(text, '\n') : NULL;
   bool good = text && strncmp(text, "agree: ", 7) == 0 && body;
   CHECK(good);
   if (!good) return;

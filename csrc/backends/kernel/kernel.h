@@ -181,7 +181,7 @@ enum {
 };
 void dc_kernel_widen(dc_kernel *k); /* finds the lanes of accumulators from those of loops */
 bool dc_kernel_is_sum_through(const dc_kernel *k, const dc_loop *l, uint32_t accumulator); /* its order shows, in iterations of l */
-/* accumulators.c: does w add to accumulator a of the kernel? */
+/* Does w add to accumulator a of the kernel? */
 static inline bool dc_write_adds_to(const dc_write *w, uint32_t a) { return w->accumulator == a + 1; }
 
 /* kernel.c: looking at kernels. */
