@@ -200,6 +200,7 @@ dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, 
 dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
 void dc_container_rename(dc_graph *graph, dc_cid c, const char *name); /* the caller knows that the name is free */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
+void dc_container_forget(dc_graph *graph, dc_cid c); /* nobody uses it: from now on it has no name, and is not printed */
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
 const char *dc_device_name(dc_device device);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */

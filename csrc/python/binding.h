@@ -79,6 +79,22 @@ PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
+/* containers.c: methods of Graph that declare arrays, symbols and states, and the words of the expression language. */
+dc_status parse_size(dc_graph *graph, const char *text, dc_ex *out);
+PyObject *graph_add_symbol(GraphObject *self, PyObject *args);
+PyObject *graph_layout(GraphObject *self, PyObject *name);
+PyObject *graph_set_layout(GraphObject *self, PyObject *args);
+PyObject *graph_set_transient(GraphObject *self, PyObject *args);
+PyObject *graph_remove(GraphObject *self, PyObject *name);
+PyObject *graph_unused(GraphObject *self, PyObject *unused);
+PyObject *graph_rename(GraphObject *self, PyObject *args);
+PyObject *graph_add_state(GraphObject *self, PyObject *args);
+PyObject *graph_remove_state(GraphObject *self, PyObject *index);
+PyObject *get_states(GraphObject *self, void *unused);
+int set_graph_name(GraphObject *self, PyObject *value, void *unused);
+PyObject *core_primitives(PyObject *module, PyObject *unused);
+PyObject *core_type_names(PyObject *module, PyObject *unused);
+
 /* check.c: what graphs compute; the functions are described there. */
 PyObject *graph_symbols(GraphObject *self, void *unused);
 PyObject *graph_sizes(GraphObject *self, PyObject *args);

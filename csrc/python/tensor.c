@@ -329,8 +329,10 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
       (*out)[d] = dc_ex_int(&graph->pool, extent);
     } else {
       const char *name = PyUnicode_Check(item) ? PyUnicode_AsUTF8(item) : NULL;
-      if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers or names");
-      else (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0));
+      dc_status status = name && strpbrk(name, "+-*/%(") && !dc_symbol_find(&graph->pool, name) ? parse_size(graph, name, &(*out)[d]) : NULL;
+      if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers, names or expressions of them");
+      else if (status || !(*out)[d]) (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0)); /* models have symbols of any name */
+      dc_status_free(status);
     }
   }
   Py_DECREF(items);
