@@ -18,7 +18,8 @@ typedef struct {
   PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
-  PyObject *numpy_empty, *numpy_array, *node; /* looked up on first use; node: the module dcml.pytorch.call.node */
+  PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
+  PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   PyObject *requires_grad, *apply;            /* names */
 } module_state;
 
@@ -61,11 +62,14 @@ typedef struct {
   PyObject *owner; /* what keeps the data alive: the object, or a contiguous copy of it */
   Py_buffer buffer;
   bool has_buffer, is_torch;
+  char number[8]; /* of a number that was given for an array without dimensions: its element */
 } tensor_view;
 int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
+int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* of what is to be written: never a copy */
 void release_view(tensor_view *view);
+bool is_array(module_state *state, PyObject *object); /* of numpy's own class, or of torch's */
 /* Is it a contiguous torch tensor of this type and these extents?  Nothing is held or copied. */
 bool is_like(module_state *state, PyObject *object, const dc_array *want);
 /* A new array of the kind of the inputs; *data is where to write. */

@@ -72,6 +72,20 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
 static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
 static PyObject *graph_add_param(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_PARAM); }
 
+/* What is not transient is the caller's: given at each call, and changed in place by whatever writes it; "__return" and
+ * "__return_0", ... are results instead. */
+static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
+  PyObject *shape;
+  const char *name;
+  int type, transient;
+  if (!PyArg_ParseTuple(args, "siOp", &name, &type, &shape, &transient)) return NULL;
+  bool result = !transient && strncmp(name, "__return", 8) == 0;
+  PyObject *rest = Py_BuildValue("siO", name, type, shape), *made = rest ? add_container(self, rest, transient || result ? DC_ROLE_TEMP : DC_ROLE_INPUT) : NULL;
+  if (made && result) dc_graph_mark_output(self->graph, self->graph->containers.n - 1);
+  Py_XDECREF(rest);
+  return made;
+}
+
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
@@ -489,6 +503,8 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"add_input", (PyCFunction)graph_add_input, METH_VARARGS, "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
+    {"add_array", (PyCFunction)graph_add_array, METH_VARARGS,
+     "add_array(name, dtype, shape, transient) -> name. What is not transient is given at each call, and may be written in place; '__return' is a result."},
     {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,

@@ -228,6 +228,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
@@ -245,6 +246,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->values_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);
