@@ -43,7 +43,7 @@ class Program:
         functools.update_wrapper(self, function)
         self.f, self.name, self.auto_optimize = function, function.__name__, auto_optimize
         self._dcml_program = function
-        self._graphs, self._functions, self._valued = {}, {}, set()
+        self._graphs, self._valued, self._only = {}, set(), None
 
     def __repr__(self):
         return f"Program({self.name!r})"
@@ -83,27 +83,36 @@ class Program:
     def __call__(self, *args, **kwargs):
         """Runs the program.
 
-        args, kwargs: arrays of numpy or torch, and numbers.  Arrays that the body writes are written in place.
+        args, kwargs: arrays of numpy or torch, numbers, and values of symbols by name.  Arrays that the body writes are
+        written in place.
         Returns what the function returns: an array, a tuple of arrays, or None.
         Raises ValueError_ for missing or unknown arguments, DTypeError and ShapeError for wrong ones.
         """
-        arguments = self._arguments(args, kwargs)
-        made = self._graph(arguments)
-        values = [arguments[name].value for name in made.parameters]
-        return made(values)
+        made = self._only
+        if made is None:
+            names = self.signature.parameters
+            symbols = {k: kwargs.pop(k) for k in list(kwargs) if k not in names}
+            arguments = self._arguments(args, kwargs)
+            made = self._graph(arguments)
+            args, kwargs = [arguments[name].value for name in made.parameters], symbols
+            if self._is_typed and not symbols:
+                self._only = made
+        return made(args, kwargs)
+
+    @functools.cached_property
+    def _is_typed(self):
+        """Do the annotations say all, so that there is one graph and the core can check arguments?"""
+        return all(_kind(p.annotation) is not None and p.default is p.empty for p in self.signature.parameters.values())
 
     # -- arguments ------------------------------------------------------------------------------
     def _arguments(self, args, kwargs, partial=False):
         """{name: Argument} of a call."""
         names = self.signature.parameters
-        symbols = {k: kwargs.pop(k) for k in list(kwargs) if k not in names}
         try:
             bound = (self.signature.bind_partial if partial else self.signature.bind)(*args, **kwargs)
         except TypeError as error:
             raise _core.ValueError_(f"program {self.name}: {error}") from error
         bound.apply_defaults()
-        if symbols:
-            raise _core.ValueError_(f"program {self.name} has no parameter {next(iter(symbols))!r}; it has {', '.join(names)}")
         out, seen = {}, {}
         for name, p in names.items():
             given = name in bound.arguments
@@ -127,9 +136,8 @@ class Program:
     def _with_values(self, arguments, missing):
         try:
             return translated(self, arguments, True)
-        except NeedsValue as error:
-            raise _core.UnsupportedOpError(f"program {self.name}: {error} must be known when it is compiled; write numbers "
-                                           "into the annotations") from missing
+        except NeedsValue as again:
+            raise (again.error or missing.error) from missing
 
 
 class Argument:
@@ -145,7 +153,7 @@ class Argument:
         if kind == "constant":
             self.key = self.full_key = (kind, _hashable(value))
         else:
-            self.key = (kind, str(dtype), tuple(map(str, shape)), weak)
+            self.key = (kind, dtype, shape, weak)
             self.full_key = (*self.key, sizes)
 
 
@@ -172,7 +180,11 @@ def _argument(owner, name, annotation, value, given, seen):
         return Argument(name, "scalar", dtype, value=_number(where, value, dtype) if given else None)
     if given:
         value = _array(where, value, dtype, len(shape))
-    return Argument(name, "array", dtype, tuple(shape), None, value=value)
+    return Argument(name, "array", dtype, tuple(map(_extent_key, shape)), None, value=value)
+
+
+def _extent_key(extent):
+    return int(extent) if isinstance(extent, numbers.Integral) else extent
 
 
 def _kind(annotation):
@@ -237,23 +249,19 @@ def _of_value(where, name, value, seen):
 
 # -- from arguments to a graph ---------------------------------------------------------------------
 class Made:
-    """A translated program: its graph, and how results are handed out."""
+    """A translated program: its graph, callable; is_tuple: what the function returns, None for nothing."""
 
-    def __init__(self, graph, parameters, written, results, optimize):
-        self.graph, self.parameters, self.written, self.results = graph, parameters, written, results
-        self.optimize, self._function = optimize, None
+    def __init__(self, graph, parameters, written, is_tuple, optimize):
+        self.graph, self.parameters, self.is_tuple, self.optimize = graph, parameters, is_tuple, optimize
+        self._written = [parameters.index(name) for name in written]
+        self._function = None
 
-    def __call__(self, values):
+    def __call__(self, args, kwargs):
         if self._function is None:
             from ..library import implementation
             self._function = _core.Function(self.graph, optimize=self.optimize, **implementation())
-        found = self._function(*values)
-        found = found if isinstance(found, (tuple, list)) else (found,)
-        found = dict(zip(self.graph.outputs, found))
-        if self.results is None:
-            return None
-        out = tuple(found[name] for name in self.results)
-        return out if len(out) != 1 or self.results[0] != "__return" else out[0]
+        found = self._function(*args, **kwargs)
+        return found if self.is_tuple else None if self.is_tuple is None else found[0]
 
 
 def translated(owner, arguments, with_values):
@@ -274,23 +282,25 @@ def translated(owner, arguments, with_values):
         parameters.append(a.name)
     try:
         result = t.run(names)
-        results = returned(t, source.tree, result)
+        is_tuple = returned(t, source.tree, result)
+    except _core.Error:
+        raise
     except NotImplementedError as error:
         raise source.error(source.tree, str(error)) from error
-    for name in t.written:
-        if name not in t.out.outputs:
-            t.out.outputs.append(name)
-    return Made(t.out.graph(owner.name), parameters, list(t.written), results, owner.auto_optimize)
+    return Made(t.out.graph(owner.name), parameters, list(t.written), is_tuple, owner.auto_optimize)
 
 
 def _extent(t, extent, is_open):
     if isinstance(extent, numbers.Integral):
         return int(extent)
-    return t.out.symbol(extent, 2) if is_open else t.size(extent)
+    if not is_open:
+        return t.size(extent)
+    t.out.open.add(extent)
+    return t.out.symbol(extent, 2)
 
 
 def returned(t, tree, value):
-    """Makes outputs of what a program returns; their names, or None."""
+    """Makes outputs of what a program returns: is it a tuple, or None for nothing."""
     if value is None:
         return None
     several = isinstance(value, (tuple, list))
@@ -306,7 +316,7 @@ def returned(t, tree, value):
         target = t.out.declare(name, item.dtype, item.shape)
         t.out.store(stored(target, item.shape, item.dtype), item)
         t.out.outputs.append(target)
-    return names
+    return several
 
 
 __all__ = ["Array", "Index", "Program", "is_array", "is_runtime", "program", "reference"]

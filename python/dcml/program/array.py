@@ -7,7 +7,7 @@ Must not know: Python source, or how statements are emitted.
 import numpy as np
 
 from .. import _core
-from .index import Index, ceil_div, is_index, least, product
+from .index import Index, NeedsValue, ceil_div, is_index, least, product
 
 NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16", "int32": "i32",
          "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool"}
@@ -145,7 +145,7 @@ def _range(item, extent):
         numbers = range(*slice(item.start, item.stop, step).indices(extent))
         return numbers.start, step, len(numbers)
     if step < 0 and (item.start is not None or item.stop is not None):
-        raise _core.ValueError_("a backward slice with bounds needs an extent that is a known number; write A[b:e][::-1]")
+        raise NeedsValue("where a backward slice ends")
     if step < 0:
         return extent - 1, step, ceil_div(extent, -step)
 
@@ -178,6 +178,8 @@ def subscript(array, items, same):
     items: integers, slices, None, Ellipsis, arrays of integers.  same: as for broadcast.
     """
     items = _spread(array, list(items))
+    if all(isinstance(i, slice) and i == slice(None) for i in items):
+        return array
     advanced = [i for i in items if isinstance(i, Array) and i.ndim]
     shared = broadcast([i.shape for i in advanced], same)
     shape, sources, d, front = [], [], 0, None  # sources: for each dimension of the array, its index from that of the view

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _core
 from . import ufuncs
 from .array import Array, aligned, converted, element, reference, stored, type_name
-from .index import Index, ceil_div, mentions, product
+from .index import Index, NeedsValue, ceil_div, mentions, product
 
 _RESERVED = {"temp", "input", "param", "const", "saved", "symbol", "map", "sequential", "reduce", "scatter", "let"}
 _PRIMITIVE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -42,6 +42,7 @@ class Emitter:
         self.scopes = [Scope("top", [])]
         self.conditions = []
         self.dtypes = {}
+        self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
         self.combined = {}  # by line: the parts of a statement that combines
         self._held = []  # objects whose ids are keys
 
@@ -136,13 +137,19 @@ class Emitter:
         """The extent of two that an operation needs to be equal: a fact that calls check, or ShapeError."""
         if a == b:
             return a
-        if not isinstance(a - b, Index):
+        if not isinstance(a - b, Index) or str(a) in self.open and str(b) in self.open:
             raise _core.ShapeError(f"extents {a} and {b} do not fit")
+        if self.is_open(a - b):
+            raise NeedsValue(f"whether extents {a} and {b} are equal")
         if any(mentions(v, r[0]) for v in (a, b) for s in self.scopes for r in s.ranges):
             raise _core.ShapeError(f"extents {a} and {b} may differ in an iteration; write slices of the same length")
         if (a, b) not in self.equal:
             self.equal.append((a, b))
         return b if isinstance(a, Index) else a
+
+    def is_open(self, index):
+        """Could a caller's extents say its number?"""
+        return isinstance(index, Index) and bool(index.names) and index.names <= self.open
 
     # -- statements -----------------------------------------------------------------------------
     @property

@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from . import ufuncs
 from .array import Array, aligned, broadcast, converted, literal, subscript, transposed
-from .index import Index, is_index, least
+from .index import Index, NeedsValue, is_index, least
 from .markers import Callable, Marker
 
 _DEPTH = 40  # of functions inside each other
@@ -263,6 +263,8 @@ class Expressions:
                 part = self.natively(node, _PYTHON[name], left, right)
             elif is_index(left) and is_index(right) and not isinstance(left - right, Index):
                 part = _PYTHON[name](left - right, 0)
+            elif is_index(left) and is_index(right) and self.out.is_open(left - right):
+                raise NeedsValue(f"whether {ast.unparse(node)}")
             else:
                 part = self.ufunc(node, ufuncs.OPERATORS[name], left, right)
             out = part if out is None else self.both(node, "And", out, part)

@@ -7,7 +7,11 @@ import numbers
 
 
 class NeedsValue(Exception):
-    """The number of an extent must be known here; whoever chose to leave it open may translate again with it."""
+    """The number of an extent must be known here; whoever chose to leave it open may translate again with it.
+
+    error: what to tell where that cannot be.
+    """
+    error = None
 
 
 class Index:
@@ -96,8 +100,13 @@ class Index:
         n = self.terms.get(text)
         return self if n is None else _made({t: m for t, m in self.terms.items() if t != text}, self.constant) + n * value
 
+    @property
+    def names(self):
+        """All words in it: symbols, parameters and functions."""
+        return set().union(*map(_words, self.terms))
+
     def mentions(self, name):
-        return any(name in _words(text) for text in self.terms)
+        return name in self.names
 
 
 def _made(terms, constant):
@@ -123,7 +132,7 @@ def _words(text):
         elif word:
             words.add(word)
             word = ""
-    return words
+    return {w for w in words if not w.isdecimal()}
 
 
 def is_index(value):

@@ -9,6 +9,7 @@ import linecache
 import textwrap
 
 from .. import _core
+from .index import NeedsValue
 
 
 class Source:
@@ -53,6 +54,11 @@ class Source:
             if getattr(error, "located", False):
                 raise
             raise self.error(node, str(error), type(error)) from error
+        except NeedsValue as missing:
+            if missing.error is None:
+                missing.error = self.error(node, f"{missing} must be known when the program is compiled; write numbers "
+                                                 "into the annotations")
+            raise
 
     def _column(self, shown, node):
         return max(0, getattr(node, "col_offset", 0) + self.indent - (len(shown) - len(shown.lstrip())))
