@@ -113,16 +113,15 @@ static PyObject *attribute_value(GraphObject *self, const dc_attr *a) {
   }
 }
 
-static const dc_library *library_at(GraphObject *self, PyObject *id) {
-  unsigned long k = PyLong_AsUnsignedLong(id);
-  if (PyErr_Occurred()) return NULL;
+const dc_library *library_at(GraphObject *self, unsigned long k) {
   bool good = k && k < self->graph->nodes.n && dc_node_at(self->graph, (dc_nid)k)->kind == DC_NODE_LIBRARY;
   if (!good) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%lu is no operator of the graph", k);
   return good ? &dc_node_at(self->graph, (dc_nid)k)->lib : NULL;
 }
 
 PyObject *graph_attributes(GraphObject *self, PyObject *id) {
-  const dc_library *lib = library_at(self, id);
+  unsigned long k = PyLong_AsUnsignedLong(id);
+  const dc_library *lib = PyErr_Occurred() ? NULL : library_at(self, k);
   PyObject *dict = lib ? PyDict_New() : NULL;
   for (uint32_t k = 0; dict && k < lib->n_attr; k++) {
     PyObject *value = attribute_value(self, &lib->attr[k]), *name = name_object(dc_name_text(&self->graph->names, lib->attr[k].name));
