@@ -4,7 +4,7 @@ Must not know: operators or nodes.
 """
 import numbers
 
-from .schema import ONNXAttributeType as Type
+from ..schema import ONNXAttributeType as Type
 
 _ONE = {Type.Int: numbers.Integral, Type.Float: numbers.Real, Type.String: (str, bytes)}
 _MANY = {Type.Ints: Type.Int, Type.Floats: Type.Float, Type.Strings: Type.String}
