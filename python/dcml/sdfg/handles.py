@@ -104,7 +104,9 @@ class SDFG:
 
     def expand_library_nodes(self):
         """Replaces operators by the maps and tasklets that define them."""
+        from ..library import implement
         self.graph.run_pass("infer")
+        implement(self.graph)
         self.graph.run_pass("expand")
 
     def save(self, path):
