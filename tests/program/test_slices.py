@@ -107,6 +107,16 @@ def test_a_known_index_outside_is_an_error(f32):
         f(f32(3))
 
 
+def test_an_index_asks_for_enough_elements(f32):
+    @dace.program
+    def f(X):
+        return X[1:-1][3] + X[-5]
+
+    np.testing.assert_allclose(f(f32(7)), f32(7)[4] + f32(7)[2])
+    with pytest.raises(dcml.ShapeError, match="'X': dimension 0 is 5, expected at least 6"):
+        f(f32(5))
+
+
 def test_shapes_that_do_not_fit_are_errors(f32):
     @dace.program
     def f(X, Y):

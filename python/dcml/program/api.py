@@ -89,7 +89,7 @@ class Program:
         Raises ValueError_ for missing or unknown arguments, DTypeError and ShapeError for wrong ones.
         """
         made = self._only
-        if made is None:
+        if made is None or len(args) + len(kwargs) != len(made.parameters):
             names = self.signature.parameters
             symbols = {k: kwargs.pop(k) for k in list(kwargs) if k not in names}
             arguments = self._arguments(args, kwargs)

@@ -27,8 +27,11 @@ def literal(value, dtype):
     if name == "bool":
         return "true" if value else "false"
     if np.dtype(dtype).kind == "f":
-        with np.errstate(over="ignore"):
-            number = np.dtype(dtype).type(value)
+        try:
+            with np.errstate(over="ignore"):
+                number = np.dtype(dtype).type(value)
+        except OverflowError as error:
+            raise _core.ValueError_(f"{error}") from error
         text = repr(float(number)).replace("e+", "e")
         if name == "f32" and np.isfinite(number):
             text = repr(number.item()) if float(str(number)) != number else str(number).replace("e+", "e")
@@ -159,10 +162,13 @@ def _range(item, extent):
     return first, step, ceil_div(last - first, step)
 
 
-def _position(item, extent, array):
+def _position(item, extent, array, extents):
     """An integer index, from the front."""
-    if isinstance(item, Index) or isinstance(extent, Index):
-        return item + extent if not isinstance(item, Index) and item < 0 else item
+    if isinstance(item, Index):
+        return item
+    if isinstance(extent, Index):
+        extents.at_least(extent, item + 1 if item >= 0 else -item)
+        return item + extent if item < 0 else item
     if not -extent <= item < extent:
         raise _core.ShapeError(f"index {item} is outside {array.label or 'a dimension'} with {extent} elements there")
     return item % extent
@@ -172,16 +178,17 @@ def _is_mask(item):
     return isinstance(item, Array) and item.dtype == bool
 
 
-def subscript(array, items, same):
+def subscript(array, items, extents):
     """What NumPy's array[items] is: a view, or, with arrays of indices, values of a view that is gathered.
 
-    items: integers, slices, None, Ellipsis, arrays of integers.  same: as for broadcast.
+    items: integers, slices, None, Ellipsis, arrays of integers.  extents: has ``same``, as for broadcast, and
+    ``at_least(extent, number)``, which notes what an extent must be.
     """
     items = _spread(array, list(items))
     if all(isinstance(i, slice) and i == slice(None) for i in items):
         return array
     advanced = [i for i in items if isinstance(i, Array) and i.ndim]
-    shared = broadcast([i.shape for i in advanced], same)
+    shared = broadcast([i.shape for i in advanced], extents.same)
     shape, sources, d, front = [], [], 0, None  # sources: for each dimension of the array, its index from that of the view
     places = [k for k, i in enumerate(items) if isinstance(i, Array) and i.ndim]
     together = not places or places == list(range(places[0], places[-1] + 1))
@@ -206,7 +213,7 @@ def subscript(array, items, same):
         elif isinstance(item, Array):
             sources.append(lambda index, item=item: _gathered(item, []))
         else:
-            position = _position(item, extent, array)
+            position = _position(item, extent, array, extents)
             sources.append(lambda index, position=position: position)
         d += 1
     view = moved(array, shape, lambda index: [source(index) for source in sources])

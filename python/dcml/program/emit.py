@@ -147,9 +147,17 @@ class Emitter:
             self.equal.append((a, b))
         return b if isinstance(a, Index) else a
 
+    def at_least(self, extent, number):
+        """Notes that an extent is a number at least: calls check it, where it is a symbol and a number."""
+        if len(extent.terms) != 1:
+            return
+        (name, factor), = extent.terms.items()
+        if name in self.symbols and factor == 1:
+            self.symbols[name] = max(self.symbols[name], number - extent.constant)
+
     def is_open(self, index):
         """Could a caller's extents say its number?"""
-        return isinstance(index, Index) and bool(index.names) and index.names <= self.open
+        return isinstance(index, Index) and bool(index.names) and index.names - {"min", "max"} <= self.open
 
     # -- statements -----------------------------------------------------------------------------
     @property

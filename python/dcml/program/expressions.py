@@ -360,7 +360,7 @@ class Expressions:
             if is_runtime(value) and isinstance(value, (tuple, list)):
                 return self.natively(node, lambda v, k: v[k], value, items)
             return self.natively(node, lambda v, k: v[k], value, items)
-        return subscript(value, self.items(node.slice), self.out.same)
+        return subscript(value, self.items(node.slice), self.out)
 
     def items(self, node):
         """The indices of a subscript."""

@@ -384,7 +384,7 @@ def _dot(t, a, b):
 @serves(np.outer)
 def _outer(t, a, b):
     a, b = (t.out.settle(_reshape(t, v, -1)) for v in _arrays(t, a, b))
-    return t.ufunc(None, "multiply", subscript(a, [slice(None), None], t.out.same), b)
+    return t.ufunc(None, "multiply", subscript(a, [slice(None), None], t.out), b)
 
 
 @serves(np.einsum)
@@ -471,7 +471,7 @@ def _squeeze(t, a, axis=None):
     axes = [d for d, e in enumerate(a.shape) if not isinstance(e, Index) and e == 1] if axis is None else _axes(axis, a.ndim)
     for d in axes:
         t.out.same(a.shape[d], 1)
-    return subscript(a, [0 if d in axes else slice(None) for d in range(a.ndim)], t.out.same)
+    return subscript(a, [0 if d in axes else slice(None) for d in range(a.ndim)], t.out)
 
 
 @serves(np.broadcast_to)
@@ -488,7 +488,7 @@ def _broadcast_to(t, array, shape):
 @serves(np.flip)
 def _flip(t, m, axis=None):
     axes = _axes(axis, m.ndim)
-    return subscript(m, [slice(None, None, -1) if d in axes else slice(None) for d in range(m.ndim)], t.out.same)
+    return subscript(m, [slice(None, None, -1) if d in axes else slice(None) for d in range(m.ndim)], t.out)
 
 
 @serves(np.concatenate, np.concat)
@@ -627,7 +627,7 @@ def _fill(t, a, value):
 
 
 def _item(t, a, *index):
-    return subscript(a, index or [0] * a.ndim, t.out.same)
+    return subscript(a, index or [0] * a.ndim, t.out)
 
 
 _METHODS = {"astype": _astype, "fill": _fill, "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}

@@ -93,7 +93,7 @@ def einsum(t, subscripts, operands):
 
 # -- nodes of ONNX ---------------------------------------------------------------------------------
 def is_node_class(what):
-    return isinstance(what, type) and isinstance(getattr(what, "_op", None), tuple)
+    return isinstance(what, type) and getattr(what, "_operator", None) is not None
 
 
 def attributes_text(t, attributes):
@@ -132,50 +132,50 @@ def _quoted(text):
 
 def library_node(t, node, cls, args, kwargs):
     """``donnx.ONNXConv(X=X, W=W, Y=out, strides=[2, 2])``: arrays are connectors, the rest attributes."""
-    op, domain, version = cls._op
-    attributes = {k: v for k, v in kwargs.items() if not is_array(v)}
-    made = cls(args[0] if args else op, **attributes)
-    schema = made.schema
-    named = {k: v for k, v in kwargs.items() if is_array(v)}
-    inputs = _ordered(t, node, [p.name for p in schema.inputs], named, op)
-    outputs = _ordered(t, node, [p.name for p in schema.outputs], named, op)
-    if named:
-        raise t.error(node, f"{op} has no parameter {next(iter(named))!r}; it has "
-                            f"{', '.join(p.name for p in (*schema.inputs, *schema.outputs))}")
+    from ..onnx.nodes.onnx_op import connectors_in_order, parameter_of
+    arrays = {k: v for k, v in kwargs.items() if is_array(v)}
+    made = t.natively(node, cls, *(args or [cls._operator]), **{k: v for k, v in kwargs.items() if not is_array(v)})
+    for name in arrays:
+        is_input = parameter_of(made.schema.inputs, name) is not None
+        if not is_input and parameter_of(made.schema.outputs, name) is None:
+            raise t.error(node, f"{cls.__name__} has no parameter {name!r}; it has "
+                                f"{', '.join(p.name for p in (*made.schema.inputs, *made.schema.outputs))}")
+        if name not in (made.in_connectors if is_input else made.out_connectors):
+            (made.add_in_connector if is_input else made.add_out_connector)(name)
+    missing = [c for c in (*made.in_connectors, *made.out_connectors) if c not in arrays]
+    if missing:
+        raise t.error(node, f"{cls.__name__} needs an array for {missing[0]!r}; write {missing[0]}=array")
     if t.out.is_nested or t.out.conditions:
-        raise t.error(node, f"{op} inside a loop or under a condition on data; use it outside")
-    if not any(outputs):
-        raise t.error(node, f"{op} writes no array; give one for {schema.outputs[0].name}=")
-    inputs = [a and reference(whole(t, a)) for a in inputs]
-    targets = []
-    for array in outputs:
-        fits = array is None or array.whole
-        targets.append(array if fits else t.out.temp(array.dtype, array.shape))
-        if array is not None and not array.frozen:
-            t.note_write(array)
-        elif array is not None:
-            raise t.error(node, f"{array.label or 'this array'} cannot be written: {array.frozen}")
-    prefix = f"{domain}::" if domain else ""
-    names = ", ".join(reference(a.whole) if a is not None else "_" for a in targets)
-    t.out.line(f"{names} = {prefix}{op}@{version}({', '.join(i or '_' for i in inputs)}){attributes_text(t, made._attributes())}")
-    for array, target in zip(outputs, targets):
-        if array is not target:
-            t.out.store(array, target)
-    return tuple(a for a in outputs if a is not None)
+        raise t.error(node, f"{cls.__name__} inside a loop or under a condition on data; use it outside")
+    inputs = [c and whole(t, arrays[c]) for c in connectors_in_order(made.schema.inputs, made.in_connectors)]
+    order = connectors_in_order(made.schema.outputs, made.out_connectors)
+    targets, copies = written(t, node, [c and arrays[c] for c in order])
+    domain = f"{_quoted(made._op[1])}::" if made._op[1] else ""
+    label = args[0] if args else f"{cls._operator}_{t.frame.source.line(node)}"
+    put_node(t, f"{domain}{made._op[0]}@{made.opset}", inputs, targets, made._attributes(), f" @{_quoted(label)}")
+    for array, target in copies:
+        t.out.store(array, stored(target, array.shape, array.dtype))
 
 
-def _ordered(t, node, names, given, op):
-    """The arrays of parameters in their order, None for what is absent; a variadic one is data_0__0, data_0__1."""
-    out = []
-    for name in names:
-        if name in given:
-            out.append(given.pop(name))
+def written(t, node, arrays):
+    """(names of containers that a node can write for arrays, [(array, name)] of what is to be copied behind it)."""
+    names, copies = [], []
+    for array in arrays:
+        if array is None:
+            names.append(None)
             continue
-        several = sorted((k for k in given if k.startswith(name + "__")), key=lambda k: int(k.rpartition("__")[2]))
-        out += [given.pop(k) for k in several] or [None]
-    while out and out[-1] is None:
-        out.pop()
-    return out
+        if array.frozen or not array.is_stored:
+            raise t.error(node, f"{array.label or 'this array'} cannot be written: {array.frozen or 'it is a value'}")
+        t.note_write(array)
+        names.append(array.whole or t.out.temp(array.dtype, array.shape).whole)
+        if not array.whole:
+            copies.append((array, names[-1]))
+    return names, copies
+
+
+def put_node(t, head, inputs, outputs, attributes, label=""):
+    left, right = (", ".join(reference(n) if n else "_" for n in names) for names in (outputs, inputs))
+    t.out.line(f"{left} = {head}({right}){attributes_text(t, attributes)}")
 
 
 # -- whole graphs ----------------------------------------------------------------------------------

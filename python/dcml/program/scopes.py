@@ -253,7 +253,7 @@ class Scopes:
         array = self.expr(node)
         if not is_array(array) or not array.is_stored:
             raise self.error(node, f"{describe(array)} where an array is expected")
-        return (array if index is None else subscript(array, self.items(index), self.out.same)), wcr
+        return (array if index is None else subscript(array, self.items(index), self.out)), wcr
 
     def combination(self, node):
         """The name of ``lambda x, y: x + y``, or of *, min and max."""

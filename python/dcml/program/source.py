@@ -38,12 +38,16 @@ class Source:
 
     def error(self, node, message, error=_core.UnsupportedOpError):
         """An error at a node, with its line and a caret."""
-        line = self.first + getattr(node, "lineno", 1) - 1
+        line = self.line(node)
         shown = linecache.getline(self.file, line).rstrip()
         caret = f"\n    {shown.strip()}\n    {' ' * self._column(shown, node)}^" if shown else ""
         made = error(f"{self.kind} {self.name}: {message} ({self.file}:{line}){caret}")
         made.located = True
         return made
+
+    def line(self, node):
+        """The line of a node in its file."""
+        return self.first + getattr(node, "lineno", 1) - 1
 
     @contextlib.contextmanager
     def at(self, node):

@@ -13,7 +13,7 @@ from . import functions, markers
 from .array import Array, aligned, element, literal, stored, subscript
 from .emit import Emitter
 from .expressions import Expressions, Frame, LocalFunction, Method, Unusable, describe, is_array, is_runtime
-from .index import Index, is_index
+from .index import Index, NeedsValue, is_index
 from .scopes import Scopes
 from .source import Source
 from .ufuncs import OPERATORS, concrete, type_of
@@ -153,9 +153,11 @@ class Translator(Scopes, Expressions):
 
     def unpacked(self, target, value):
         if is_array(value):
+            if value.ndim and self.out.is_open(value.shape[0]):
+                raise NeedsValue(f"the number of rows, {value.shape[0]},")
             if not value.ndim or isinstance(value.shape[0], Index):
                 raise self.error(target, f"{describe(value)} cannot be taken apart")
-            value = [self.held_value(subscript(value, [k], self.out.same)) for k in range(value.shape[0])]
+            value = [self.held_value(subscript(value, [k], self.out)) for k in range(value.shape[0])]
         if not isinstance(value, (tuple, list)) or len(value) != len(target.elts):
             raise self.error(target, f"{len(target.elts)} names for {describe(value)}")
         return value
@@ -171,7 +173,7 @@ class Translator(Scopes, Expressions):
             mask = self.expr(node.slice)
         if is_array(mask) and mask.dtype == bool:
             return array, mask
-        return subscript(array, self.items(node.slice), self.out.same), None
+        return subscript(array, self.items(node.slice), self.out), None
 
     def write(self, target, value):
         base = target.value
@@ -343,8 +345,10 @@ class Translator(Scopes, Expressions):
     def static_items(self, node):
         """The items of a tuple, list, range, zip or enumerate that is known now."""
         value = self.expr(node)
+        if is_array(value) and value.ndim and self.out.is_open(value.shape[0]):
+            raise NeedsValue(f"the number of rows, {value.shape[0]},")
         if is_array(value) and value.ndim and not isinstance(value.shape[0], Index):
-            value = [subscript(value, [k], self.out.same) for k in range(value.shape[0])]
+            value = [subscript(value, [k], self.out) for k in range(value.shape[0])]
         if is_runtime(value) and not isinstance(value, (list, tuple)):
             raise self.error(node, f"a loop over {describe(value)}; write for k in range(n), or for i in dcml.map[0:n]")
         try:
