@@ -16,7 +16,7 @@ from .array import Array, reference, stored, type_name
 from .expressions import describe, is_array, is_runtime
 from .index import Index, NeedsValue
 from .source import Source
-from .translate import Translator
+from .translate import Output, Translator
 
 
 def program(function=None, **options):
@@ -290,6 +290,36 @@ def translated(owner, arguments, with_values):
     return Made(t.out.graph(owner.name), parameters, list(t.written), is_tuple, owner.auto_optimize)
 
 
+def instance(source, function, arrays, results, values, name):
+    """The graph of a function for given arrays, as the implementation of an operator.
+
+    arrays: {parameter: (container, descriptor), a list of them, or None}; results: {parameter: (container, descriptor or
+    None)} of what it assigns; values: {parameter or other name: value of Python}.
+    """
+    t = Translator(source, function)
+    t.out.least = 0  # sizes are the caller's; nothing can be asked of them
+    names = dict(values)
+    for parameter, given in arrays.items():
+        several = [_operand(t, *item) for item in (given if isinstance(given, list) else [given] if given else [])]
+        names[parameter] = several if isinstance(given, list) else several[0] if several else None
+    for parameter, (container, descriptor) in results.items():
+        dtype = descriptor.dtype.dtype if descriptor is not None and descriptor.dtype is not None else None
+        names[parameter] = Output(parameter, container, dtype)
+    try:
+        t.run(names)
+    except NeedsValue as missing:
+        raise missing.error from missing
+    for parameter in results:
+        if isinstance(t.frame.names[parameter], Output):
+            raise source.error(source.tree, f"output {parameter} is not assigned")
+    return t.out.graph(name)
+
+
+def _operand(t, container, descriptor):
+    shape = () if not descriptor.shape or type(descriptor).__name__ == "Scalar" else descriptor.shape
+    return t.out.input(container, descriptor.dtype.dtype, [t.size(e) for e in shape])
+
+
 def _extent(t, extent, is_open):
     if isinstance(extent, numbers.Integral):
         return int(extent)
@@ -319,4 +349,4 @@ def returned(t, tree, value):
     return several
 
 
-__all__ = ["Array", "Index", "Program", "is_array", "is_runtime", "program", "reference"]
+__all__ = ["Array", "Index", "Program", "instance", "is_array", "is_runtime", "program", "reference"]

@@ -42,13 +42,14 @@ class Emitter:
         self.scopes = [Scope("top", [])]
         self.conditions = []
         self.dtypes = {}
+        self.least = 1  # of symbols
         self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
         self.combined = {}  # by line: the parts of a statement that combines
         self._held = []  # objects whose ids are keys
 
     # -- names ----------------------------------------------------------------------------------
-    def symbol(self, name, least=1):
-        self.symbols.setdefault(name, least)
+    def symbol(self, name, least=None):
+        self.symbols.setdefault(name, self.least if least is None else least)
         return Index.of(name)
 
     def new_name(self, base):
@@ -149,7 +150,7 @@ class Emitter:
 
     def at_least(self, extent, number):
         """Notes that an extent is a number at least: calls check it, where it is a symbol and a number."""
-        if len(extent.terms) != 1:
+        if len(extent.terms) != 1 or not self.least:
             return
         (name, factor), = extent.terms.items()
         if name in self.symbols and factor == 1:

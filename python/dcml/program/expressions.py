@@ -113,6 +113,8 @@ class Expressions:
             return getattr(np, node.id)
         if not found:
             raise self.error(node, f"the name {node.id!r} is not defined here")
+        if isinstance(value, Output):
+            raise self.error(node, f"output {node.id} is read before it is assigned; write {node.id}[:] = ... first")
         if isinstance(value, Unusable):
             raise self.error(node, value.why.format(name=node.id))
         return self.wrapped(value, node.id)
@@ -416,6 +418,13 @@ class Expressions:
             return self.expr(tree.body) if isinstance(tree, ast.Lambda) else self.body(tree.body)
         finally:
             self.frame = outer
+
+
+class Output:
+    """A parameter that gets its shape from what is assigned to all of it; container: its name in the graph."""
+
+    def __init__(self, name, container, dtype=None):
+        self.name, self.container, self.dtype = name, container, dtype
 
 
 class Unusable:

@@ -12,7 +12,7 @@ from .. import _core
 from . import functions, markers
 from .array import Array, aligned, element, literal, stored, subscript
 from .emit import Emitter
-from .expressions import Expressions, Frame, LocalFunction, Method, Unusable, describe, is_array, is_runtime
+from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
 from .index import Index, NeedsValue, is_index
 from .scopes import Scopes
 from .source import Source
@@ -24,13 +24,6 @@ _UNROLLED = 1000  # iterations of a loop over a tuple
 class _Return(Exception):
     def __init__(self, value):
         self.value = value
-
-
-class Output:
-    """A parameter that gets its type and shape from what is assigned to all of it."""
-
-    def __init__(self, name, dtype=None):
-        self.name, self.dtype = name, dtype
 
 
 class Translator(Scopes, Expressions):
@@ -192,7 +185,7 @@ class Translator(Scopes, Expressions):
         value = self.array_of(target, value)
         if output.dtype is not None:
             value = functions.cast(value, output.dtype)
-        array = self.out.declare(name, value.dtype, value.shape)
+        array = self.out.declare(output.container, value.dtype, value.shape)
         self.frame.names[name] = stored(array, value.shape, value.dtype, label=name)
         self.out.store(self.frame.names[name], value)
 
