@@ -18,8 +18,8 @@ class Chooser:
     """Chooses by the default of the library and those of classes, {operator: name}, as they were when it was made."""
 
     def __init__(self, default, of_class):
-        self._default, self._of_class = default, of_class
-        self._of_core = default if default in MASKS else "native"  # what the core does with nodes without a wish
+        self._default, self._of_class = "native" if default == "interpreted" else default, of_class
+        self._of_core = self._default if default in MASKS else "native"  # what the core does with nodes without a wish
 
     def implement(self, graph):
         """Replaces, in a core Graph, nodes whose implementation is in Python, and notes the choice of the others."""
