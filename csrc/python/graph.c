@@ -72,6 +72,20 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
 static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
 static PyObject *graph_add_param(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_PARAM); }
 
+/* What is not transient is the caller's: given at each call, and changed in place by whatever writes it; "__return" and
+ * "__return_0", ... are results instead. */
+static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
+  PyObject *shape;
+  const char *name;
+  int type, transient;
+  if (!PyArg_ParseTuple(args, "siOp", &name, &type, &shape, &transient)) return NULL;
+  bool result = !transient && strncmp(name, "__return", 8) == 0;
+  PyObject *rest = Py_BuildValue("siO", name, type, shape), *made = rest ? add_container(self, rest, transient || result ? DC_ROLE_TEMP : DC_ROLE_INPUT) : NULL;
+  if (made && result) dc_graph_mark_output(self->graph, self->graph->containers.n - 1);
+  Py_XDECREF(rest);
+  return made;
+}
+
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
@@ -141,7 +155,7 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
 static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_container *)) {
   PyObject *list = PyList_New(0);
   for (dc_cid c = 1; list && c < self->graph->containers.n; c++) {
-    if (wanted && !wanted(dc_cont(self->graph, c))) continue;
+    if (!dc_cont(self->graph, c)->name || (wanted && !wanted(dc_cont(self->graph, c)))) continue;
     PyObject *name = name_object(dc_cont_name(self->graph, c));
     if (!name || PyList_Append(list, name)) Py_CLEAR(list);
     Py_XDECREF(name);
@@ -504,6 +518,8 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"add_input", (PyCFunction)graph_add_input, METH_VARARGS, "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
+    {"add_array", (PyCFunction)graph_add_array, METH_VARARGS,
+     "add_array(name, dtype, shape, transient) -> name. What is not transient is given at each call, and may be written in place; '__return' is a result."},
     {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
@@ -513,6 +529,15 @@ static PyMethodDef methods[] = {
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
+    {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS, "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
+    {"layout", (PyCFunction)graph_layout, METH_O, "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
+    {"set_layout", (PyCFunction)graph_set_layout, METH_VARARGS, "set_layout(name, strides, in_registers)."},
+    {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS, "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
+    {"remove", (PyCFunction)graph_remove, METH_O, "remove(name): a container that nobody uses."},
+    {"unused", (PyCFunction)graph_unused, METH_NOARGS, "unused() -> names of values and constants that no node uses."},
+    {"rename", (PyCFunction)graph_rename, METH_VARARGS, "rename(name, new): a container or a symbol."},
+    {"add_state", (PyCFunction)graph_add_state, METH_VARARGS, "add_state(name, at=last) -> its position."},
+    {"remove_state", (PyCFunction)graph_remove_state, METH_O, "remove_state(position)."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
@@ -545,8 +570,9 @@ static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names o
                                    {"symbols", (getter)graph_symbols, NULL, "{symbol: least value}", NULL},
                                    {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
                                    {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
-                                   {"name", (getter)get_name, NULL, NULL, NULL},
+                                   {"name", (getter)get_name, (setter)set_graph_name, NULL, NULL},
                                    {"opset", (getter)get_opset, NULL, NULL, NULL},
+                                   {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
                                    {"n_states", (getter)get_n_states, NULL, NULL, NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
 
