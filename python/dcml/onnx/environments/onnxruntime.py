@@ -103,6 +103,13 @@ def _session(model):
     return onnxruntime.InferenceSession(model, options, providers=[ONNXRuntime.provider])
 
 
+def _declared(graph, name, as_name):
+    from onnx import helper
+    number, shape, _ = graph.info(name)
+    _numpy(number)
+    return helper.make_tensor_value_info(as_name, number, [extent if isinstance(extent, int) else None for extent in shape])
+
+
 def _model(graph, node):
     """The bytes of a model that holds one operator; constants that it reads are in it."""
     from onnx import helper, numpy_helper
@@ -113,13 +120,11 @@ def _model(graph, node):
     for k, name in enumerate(inputs):
         if not name:
             continue
-        number, shape, role = graph.info(name)
-        _numpy(number)
-        if role == "const":
+        if graph.info(name)[2] == "const":
             constants.append(numpy_helper.from_array(np.asarray(graph.data(name)), f"x{k}"))
         else:
-            declared.append(helper.make_tensor_value_info(f"x{k}", number, [d if isinstance(d, int) else None for d in shape]))
-    results = [helper.make_tensor_value_info(f"y{k}", graph.info(name)[0], None) for k, name in enumerate(outputs) if name]
+            declared.append(_declared(graph, name, f"x{k}"))
+    results = [_declared(graph, name, f"y{k}") for k, name in enumerate(outputs) if name]
     one = helper.make_node(op, [f"x{k}" if name else "" for k, name in enumerate(inputs)],
                            [f"y{k}" if name else "" for k, name in enumerate(outputs)], domain=domain, **attributes)
     model = helper.make_model(helper.make_graph([one], op, declared, results, constants), opset_imports=[helper.make_opsetid(domain, opset)],
