@@ -27,6 +27,7 @@ typedef struct {
   PyObject_HEAD
   dc_graph *graph; /* owned unless `owner` keeps it */
   PyObject *owner;
+  unsigned version; /* differs after any change that was made by a method */
 } GraphObject;
 
 extern PyModuleDef dcml_module;
