@@ -181,6 +181,7 @@ PyObject *graph_rename(GraphObject *self, PyObject *args) {
   const char *from, *to;
   if (!PyArg_ParseTuple(args, "ss", &from, &to)) return NULL;
   dc_graph *g = self->graph;
+  self->edits++; /* views say names */
   dc_sym symbol = dc_symbol_find(&g->pool, from);
   if (!*to || dc_container_find(g, to) || dc_symbol_find(&g->pool, to)) return fail_value(self, "graph '%s' has a '%s' already, or it is no name", to);
   dc_cid c = symbol ? 0 : container_named(self, from);
@@ -216,6 +217,7 @@ PyObject *graph_add_state(GraphObject *self, PyObject *args) {
   unsigned at = UINT32_MAX;
   if (!PyArg_ParseTuple(args, "s|I", &name, &at)) return NULL;
   dc_graph *g = self->graph;
+  if (flows_insert(self, at)) return NULL;
   dc_state_add(g, name);
   uint32_t last = g->states.n - 1;
   if (at >= last) return PyLong_FromUnsignedLong(last);
@@ -231,6 +233,7 @@ PyObject *graph_remove_state(GraphObject *self, PyObject *index) {
   dc_graph *g = self->graph;
   if (PyErr_Occurred()) return NULL;
   if (at >= g->states.n) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "graph '%s' has no state %lu", dc_name_text(&g->names, g->name), at);
+  flows_remove(self, (uint32_t)at);
   g->states.n--;
   memmove(g->states.v + at, g->states.v + at + 1, (g->states.n - at) * sizeof *g->states.v);
   Py_RETURN_NONE;
