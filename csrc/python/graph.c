@@ -8,11 +8,13 @@ PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner) {
   if (!self) return NULL;
   self->graph = graph;
   self->owner = Py_XNewRef(owner);
+  self->flows = NULL, self->edits = 0, self->version = 0;
   return (PyObject *)self;
 }
 
 static void graph_dealloc(GraphObject *self) {
   PyTypeObject *type = Py_TYPE(self);
+  flows_free(self);
   if (!self->owner) dc_graph_destroy(self->graph);
   Py_XDECREF(self->owner);
   PyObject_Free(self);
@@ -56,6 +58,7 @@ static dc_cid find(GraphObject *self, const char *name) {
 }
 
 static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) {
+  self->version++;
   const char *name;
   int type;
   PyObject *shape;
@@ -87,6 +90,7 @@ static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
 }
 
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -130,6 +134,7 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
 
 /* Gives a weight its initial contents, which an export writes out, or takes them away. */
 static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -182,9 +187,11 @@ static PyObject *get_params(GraphObject *self, void *u) { return (void)u, names_
 static PyObject *get_arrays(GraphObject *self, void *u) { return (void)u, names_where(self, NULL); }
 static PyObject *get_name(GraphObject *self, void *u) { return (void)u, name_object(dc_name_text(&self->graph->names, self->graph->name)); }
 static PyObject *get_opset(GraphObject *self, void *u) { return (void)u, PyLong_FromLong(self->graph->opset); }
+static PyObject *get_version(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->version); }
 static PyObject *get_n_states(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->graph->states.n); }
 
 static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   dc_cid c = text ? find(self, text) : 0;
   if (!c) return NULL;
@@ -260,6 +267,14 @@ static int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
   return 0;
 }
 
+int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n) {
+  attr_list list = {0};
+  if (dict != Py_None && !PyDict_Check(dict)) return PyErr_SetString(PyExc_TypeError, "expected a dictionary of attributes"), -1;
+  if (parse_attrs(self, dict, &list)) return -1;
+  *attrs = list.v, *n = list.n;
+  return 0;
+}
+
 static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out) {
   PyObject *items = PySequence_Fast(list, "expected a list of input names");
   for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
@@ -291,6 +306,7 @@ static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, ci
 }
 
 static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwargs) {
+  self->version++;
   static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", "opset", NULL};
   const char *op, *domain = "", *name = "";
   int opset = 0;
@@ -372,10 +388,12 @@ static PyObject *graph_clone(GraphObject *self, PyObject *unused) {
 }
 
 static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   module_state *state = state_of((PyObject *)self);
   dc_session *session = text ? session_of(state) : NULL;
   if (!session) return NULL;
+  self->edits++;
   RAISE_IF(state, dc_pass_run(session->ops, self->graph, text));
   Py_RETURN_NONE;
 }
@@ -395,6 +413,7 @@ static dc_nid *node_ids(PyObject *sequence, Py_ssize_t *n) {
 }
 
 static PyObject *graph_apply(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *sequence = NULL;
   Py_ssize_t n = 0;
@@ -404,6 +423,7 @@ static PyObject *graph_apply(GraphObject *self, PyObject *args) {
   dc_session *session = session_of(state);
   dc_nid *ids = session && sequence ? node_ids(sequence, &n) : NULL;
   if (!session || (sequence && !ids)) return NULL;
+  self->edits++;
   dc_status status = dc_transform_apply(session->ops, self->graph, name, ids, (uint32_t)n, &count);
   PyMem_Free(ids);
   RAISE_IF(state, status);
@@ -435,6 +455,7 @@ static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const d
 }
 
 static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
+  self->version++;
   unsigned at;
   PyObject *outputs, *wrt;
   if (!PyArg_ParseTuple(args, "IOO", &at, &outputs, &wrt)) return NULL;
@@ -447,6 +468,7 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
     dc_graph *trial = dc_graph_clone(self->graph); /* a failure leaves the graph as it was */
     status = add_backward(session->ops, trial, at, from, n_outputs, to, n_wrt);
     dc_graph_destroy(trial);
+    self->edits++;
     if (!status) status = add_backward(session->ops, self->graph, at, from, n_outputs, to, n_wrt);
   }
   bool found = to != NULL;
@@ -547,6 +569,7 @@ static PyMethodDef methods[] = {
     {"add_state", (PyCFunction)graph_add_state, METH_VARARGS, "add_state(name, at=last) -> its position."},
     {"remove_state", (PyCFunction)graph_remove_state, METH_O, "remove_state(position)."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
+    {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
@@ -584,6 +607,8 @@ static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names o
                                    {"opset", (getter)get_opset, NULL, NULL, NULL},
                                    {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
                                    {"n_states", (getter)get_n_states, NULL, NULL, NULL},
+                                   {"has_drafts", (getter)get_has_drafts, NULL, "whether the view of some state was edited and not built", NULL},
+                                   {"version", (getter)get_version, NULL, "another number after each change", NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},

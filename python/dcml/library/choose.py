@@ -4,7 +4,6 @@ The one idea: a node has a list of names, the first that can be applied wins; on
 node's wish, one in Python is called and its SDFG takes the node's place.
 Must not know: how the core expands operators, or which libraries there are for one.
 """
-import importlib.util
 import sys
 
 from .. import _core
@@ -19,7 +18,8 @@ class Chooser:
     """Chooses by the default of the library and those of classes, {operator: name}, as they were when it was made."""
 
     def __init__(self, default, of_class):
-        self._default, self._of_class = default, of_class
+        self._default, self._of_class = "native" if default == "interpreted" else default, of_class
+        self._of_core = self._default if default in MASKS else "native"  # what the core does with nodes without a wish
 
     def implement(self, graph):
         """Replaces, in a core Graph, nodes whose implementation is in Python, and notes the choice of the others."""
@@ -44,15 +44,16 @@ class Chooser:
             return False
         for name in self._names(op, wish):
             implementation = _registered(op, name)
-            if implementation is not None:
-                if _replace(graph, node, description, name, implementation):
-                    return True
-            elif name in MASKS and name != "interpreted":
-                if name != wish:
-                    graph.set_attribute(node, _WISH, name)
+            reason = _refusal(graph, node, op, name) if implementation is None else None
+            if reason is not None:
+                say("dispatch", f"{description}: {reason}")
+            elif implementation is None:
+                own = name if name != self._of_core else None
+                if own != wish:
+                    graph.set_attribute(node, _WISH, own)
                 return False
-            elif name != "interpreted":
-                say("dispatch", f"{description}: {_why_not(op, name)}")
+            elif _replace(graph, node, description, name, implementation):
+                return True
         return False
 
 
@@ -62,11 +63,15 @@ def _registered(op, name):
     return registry.implementations_of(op).get(name) if registry else None
 
 
-def _why_not(op, name):
-    if name != "onnxruntime":
-        return f"there is no implementation {name!r} of {op}"
-    installed = importlib.util.find_spec("onnxruntime") is not None
-    return "onnxruntime is not used: " + ("it takes whole models only" if installed else "the package is not installed")
+def _refusal(graph, node, op, name):
+    """Why the core cannot give a node this implementation; None if it can."""
+    if name == "onnxruntime":
+        from ..onnx.environments.onnxruntime import refuses
+        reason = refuses(graph, node)
+        return reason and f"onnxruntime is not used: {reason}"
+    if name in MASKS and name != "interpreted":
+        return None
+    return f"there is no implementation {name!r} of {op}"
 
 
 # -- replacing ------------------------------------------------------------------------------------
@@ -92,7 +97,7 @@ def _find(sdfg, id):
     """(state, handle) of an operator by its id in the graph."""
     for state in sdfg.nodes():
         for node in state.nodes():
-            if node.kind == "library" and node.graph_id == id:
+            if node.kind == "library" and node._node()[2][3] == id:
                 return state, node
     raise _core.ValueError_(f"{sdfg!r} has no operator {id}")
 

@@ -7,12 +7,12 @@ Must not know: how operators are computed, or who chooses their implementation.
 import inspect
 import re
 
-from ... import _core
+from ... import _core, dtypes
 from ...sdfg.nodes import LibraryNode
-from ..schema import ONNXParameterType
+from ..schema import ONNXParameterType, element_type
 from . import operators
 from .describe import class_doc
-from .values import attribute_value, element_name
+from .values import attribute_value
 
 _REQUESTS = {"implementation": "__implementation", "backward_implementation": "__backward_implementation"}  # as attributes in the core
 
@@ -252,10 +252,9 @@ class ONNXOp(LibraryNode):
         if not number:
             return  # not inferred yet
         constraint = self.schema.type_constraints.get(parameter.type_str)
-        allowed = constraint.types if constraint else [parameter.type_str]
-        have = element_name(number)
-        if f"tensor({have})" not in allowed:
-            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(allowed)}", _core.DTypeError)
+        allowed, have = constraint.types if constraint else [element_type(parameter.type_str)], dtypes.of(number)
+        if have not in allowed:
+            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
         if first[0] != have:
             raise self._invalid(f"{name!r} is of {have}, but {first[1]!r} of {first[0]}; both are {parameter.type_str}", _core.DTypeError)

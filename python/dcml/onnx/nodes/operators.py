@@ -6,7 +6,7 @@ Must not know: nodes, graphs, implementations.
 import ast
 import functools
 
-from ... import _core
+from ... import _core, dtypes
 
 OPSETS = {"": 12, "ai.onnx.ml": 2}  # of nodes made by hand; an operator that came later is of its first version
 _PUBLIC = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -102,7 +102,7 @@ def schema(name, opset):
 def _schema_of_row(row):
     from ..schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
     arguments = [*row["inputs"], *row["outputs"]]
-    constraints = {a["type"]: ONNXTypeConstraint(a["type"], [_type_name(number) for number in a["types"]]) for a in arguments}
+    constraints = {a["type"]: ONNXTypeConstraint(a["type"], [dtypes.of(number) for number in a["types"]]) for a in arguments}
     attributes = {name: ONNXAttribute(name, "", text is None, _type_of(_literal(text)), _literal(text)) for name, text in row["attributes"].items()}
     text = row["text"].split("\n\n")[0].split("\n--")[0].rstrip()
     return ONNXSchema(row["name"], row["domain"], text, row["since"], attributes, constraints,
@@ -129,11 +129,6 @@ def _type_of(value):
     item = value[0] if isinstance(value, list) and value else value
     kinds = {int: "Int", float: "Float", str: "String"}
     return ONNXAttributeType[kinds[type(item)] + plural] if type(item) in kinds else ONNXAttributeType.Unsupported
-
-
-def _type_name(number):
-    from onnx import TensorProto
-    return f"tensor({TensorProto.DataType.Name(number).lower()})"
 
 
 __all__ = ["OPSETS", "default_opset", "domain_of", "exists", "names", "schema", "versions"]

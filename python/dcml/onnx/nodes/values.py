@@ -1,4 +1,4 @@
-"""Values of attributes, as Python holds them and as the core takes them; names of element types.
+"""Values of attributes, as Python holds them and as the core takes them.
 
 Must not know: operators or nodes.
 """
@@ -46,10 +46,4 @@ def _array(what, value):
     return array
 
 
-def element_name(number):
-    """ONNX's name of an element type, as in tensor(float)."""
-    from onnx import TensorProto
-    return TensorProto.DataType.Name(number).lower()
-
-
-__all__ = ["attribute_value", "element_name", "type_word"]
+__all__ = ["attribute_value", "type_word"]
