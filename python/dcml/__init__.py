@@ -22,8 +22,8 @@ _LAZY = {"DaceModule": "dcml.pytorch", "dace_module": "dcml.pytorch", "ONNXModel
          "vjp": "dcml.autodiff", **dict.fromkeys(("InterstateEdge", "Memlet", "SDFGState", "symbol"), "dcml.sdfg"),
          **dict.fromkeys(("StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16",
                           "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "string"),
-                         "dcml.dtypes")}
->>>>>>> nodes
+                         "dcml.dtypes"),
+         **dict.fromkeys(("define_local", "define_local_scalar", "elementwise", "map", "reduce", "tasklet"), "dcml.program")}
 
 __all__ = sorted([*_ERRORS, *_LAZY])
 

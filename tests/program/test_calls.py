@@ -11,6 +11,8 @@ import dcml as dace
 import dcml.onnx as donnx
 from dcml import dtypes
 
+N, M, K = dace.symbol("N"), dace.symbol("M"), dace.symbol("K")
+
 
 @dace.program
 def scaled(X: dtypes.float32[3], a: dtypes.float64, Z: dtypes.float32[3]):
@@ -165,3 +167,49 @@ def test_wrong_nodes_of_onnx_are_named(tmp_path, call, says):
 def test_importing_dcml_does_not_import_numpy():
     code = "import sys, dcml; assert 'numpy' not in sys.modules; import dcml.program; assert callable(dcml.program)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_programs_sdfgs_and_modules_are_called(f32):
+    @dace.program
+    def inner(A: dtypes.float32[N, M], B: dtypes.float32[N, M], a: dtypes.float64):
+        B[0] = 7
+        return A * a, B.sum()
+
+    sdfg = inner.to_sdfg()
+    module = dcml.DaceModule(torch.nn.Linear(4, 2))
+
+    @dace.program
+    def f(X: dtypes.float32[5, 4], Z: dtypes.float32[6, 4], W: dtypes.float32[K, 4]):
+        p, q = sdfg(X, Z[1:], 2)
+        r, s = inner(W, W + 1, 3.0)
+        t, _ = sdfg(A=W, B=W * 2, a=1)
+        return p, q, r, s, t, module(X)
+
+    x, z, w = f32(5, 4), f32(6, 4), f32(3, 4)
+    before = z.copy()
+    p, q, r, s, t, u = f(x, z, w)
+    before[1] = 7
+    np.testing.assert_allclose(z, before)
+    np.testing.assert_allclose(p, 2 * x, rtol=1e-6)
+    np.testing.assert_allclose(q, z[1:].sum(), rtol=1e-5)
+    np.testing.assert_allclose(r, 3 * w, rtol=1e-6)
+    np.testing.assert_allclose(s, 28 + (w + 1)[1:].sum(), rtol=1e-5)
+    np.testing.assert_allclose(t, w, rtol=1e-6)
+    np.testing.assert_allclose(u, module.model(torch.from_numpy(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_calls_of_sdfgs_are_named(f32):
+    @dace.program
+    def inner(A: dtypes.float32[3]):
+        return A * 2
+
+    sdfg = inner.to_sdfg()
+
+    @dace.program
+    def f(X):
+        return sdfg(X)
+
+    with pytest.raises(dcml.ShapeError, match=r"extents .*3 and 4 do not fit.*test_calls.py|4 and 3"):
+        f(f32(4))
+    with pytest.raises(dcml.DTypeError, match="argument 'A' is of float64, expected float32"):
+        f(np.ones(3))

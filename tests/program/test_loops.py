@@ -5,9 +5,8 @@ import pytest
 import dcml
 import dcml as dace
 from dcml import dtypes
-from dcml.sdfg.symbolic import symbol
 
-N = symbol("N")
+N = dace.symbol("N")
 
 
 def test_a_map_over_elements(agree, f32):

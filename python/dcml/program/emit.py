@@ -42,6 +42,7 @@ class Emitter:
         self.scopes = [Scope("top", [])]
         self.conditions = []
         self.dtypes = {}
+        self.calls = []  # (operator, graph that takes its place, {name in the graph: container})
         self.least = 1  # of symbols
         self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
         self.combined = {}  # by line: the parts of a statement that combines
@@ -293,6 +294,9 @@ class Emitter:
         lines += [f"equal [{a}, {b}]" for a, b in self.equal]
         text = "\n".join(lines + self.scopes[0].lines)
         graph.append(0, self.rendered(text))
+        for op, inner, names in self.calls:
+            node = next(n[0] for n in graph.operators() if n[1] == op)
+            graph.replace(node, inner, {n: self.renamed.get(c, c) for n, c in names.items()})
         for output in self.outputs:
             graph.mark_output(self.renamed.get(output, output))
         return graph

@@ -14,6 +14,7 @@ import types
 import numpy as np
 
 from .. import _core
+from ..sdfg.symbolic import Symbolic
 from . import ufuncs
 from .array import Array, aligned, broadcast, converted, literal, subscript, transposed
 from .index import Index, NeedsValue, is_index, least
@@ -126,7 +127,7 @@ class Expressions:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self.out.constant(self.constant_of(value), name)
-        if hasattr(value, "free_symbols") and not isinstance(value, Array):
+        if isinstance(value, Symbolic):
             return self.size(value)
         return value
 

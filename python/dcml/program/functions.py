@@ -13,7 +13,7 @@ from . import markers, ufuncs
 from .array import Array, aligned, broadcast, converted, moved, subscript, transposed, type_name
 from .expressions import LocalFunction, describe, is_array, is_runtime
 from .index import Index, is_index, product
-from .library import as_graph, inline_graph, is_node_class, library_node, matmul
+from .library import inline_graph, is_graph, is_node_class, library_node, matmul
 
 _SERVED = {}
 
@@ -40,9 +40,8 @@ def call(t, node, function, args, kwargs):
         return t.inline(node, inner, t.held_value(args), {k: t.held_value(v) for k, v in kwargs.items()})
     if is_node_class(function):
         return library_node(t, node, function, args, kwargs)
-    graph = as_graph(function)
-    if graph is not None:
-        return inline_graph(t, node, function, graph, args, kwargs)
+    if is_graph(function):
+        return inline_graph(t, node, function, args, kwargs)
     if not any(map(is_runtime, (*args, *kwargs.values()))):
         return t.natively(node, function, *args, **kwargs)
     if isinstance(function, np.ufunc):

@@ -2,12 +2,14 @@
 
 Must not know: which operators there are; the core and ONNX's schemas say.
 """
+import re
+
 import numpy as np
 
-from .. import _core
+from .. import _core, dtypes
 from .array import Array, broadcast, reference, stored
 from .expressions import describe, is_array
-from .index import Index
+from .index import Index, is_index
 
 _MATMUL = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")  # ONNX's MatMul takes these
 
@@ -179,17 +181,99 @@ def put_node(t, head, inputs, outputs, attributes, label=""):
 
 
 # -- whole graphs ----------------------------------------------------------------------------------
-def as_graph(what):
-    """The core graph of an SDFG, of a compiled module or of an ONNX model; None for other values."""
-    graph = getattr(what, "graph", None)
-    if isinstance(graph, _core.Graph):
+def is_graph(what):
+    """Is it an SDFG, a compiled one, a module or a model?"""
+    return type(what).__module__.startswith("dcml.") and (hasattr(type(what), "graph") or hasattr(type(what), "sdfg")
+                                                         or "sdfg" in getattr(what, "__dict__", ()))
+
+
+def _graph_of(t, node, callee, args):
+    """A copy of the core graph, with weights as its data."""
+    if hasattr(callee, "graph"):
+        return callee.graph.clone()
+    if hasattr(callee, "sdfg") and hasattr(callee, "dace_model"):
+        import torch
+        examples = [torch.zeros([int(e) for e in a.shape], dtype=getattr(torch, a.dtype.name)) for a in args if is_array(a)]
+        with torch.no_grad():
+            callee(*examples)
+    graph = callee.sdfg.graph.clone()
+    weights = getattr(getattr(callee, "dace_model", callee), "weights", {})
+    for name in graph.params:
+        if graph.data(name) is None and name in weights:
+            graph.set_data(name, weights[name].detach().cpu().numpy())
+    return graph
+
+
+def inline_graph(t, node, callee, args, kwargs):
+    """A call of an SDFG: a node that its graph takes the place of, once all is there."""
+    from .functions import cast
+    if t.out.is_nested or t.out.conditions:
+        raise t.error(node, f"a call of {callee!r} inside a loop or under a condition on data; use it outside")
+    args = [t.array_of(node, a) for a in args]
+    graph = _graph_of(t, node, callee, args)
+    inputs = list(graph.inputs)
+    given = dict(zip(inputs, args))
+    given.update((k, v if not is_index(v) else t.array_of(node, v)) for k, v in kwargs.items() if k in inputs)
+    symbols = {k: v for k, v in kwargs.items() if k not in inputs}
+    missing = [n for n in inputs if n not in given]
+    if missing or len(args) > len(inputs) or not symbols.keys() <= graph.symbols.keys():
+        raise t.error(node, f"{callee!r} takes {', '.join(inputs)}; missing are {', '.join(missing) or 'none'}")
+    for name in inputs:
+        given[name] = _fitting(t, node, callee, graph, name, t.array_of(node, given[name]), symbols, cast)
+    unknown = [s for s in graph.symbols if s not in symbols and any(s in str(graph.info(n)[1]) for n in graph.arrays)]
+    symbols.update((s, t.size(s) if s.isidentifier() else s) for s in unknown)
+    graph = with_symbols(graph, symbols)
+    changed = {n for state in range(graph.n_states) for entry in graph.nodes(state) for n in entry[4]}
+    results = []
+    for name in graph.outputs:
+        code, shape, _ = graph.info(name)
+        results.append(t.out.temp(dtypes.of(code).dtype, [_extent(e) for e in shape], name))
+    targets, copies = written(t, node, [given[n] if n in changed else None for n in inputs])
+    names = {n: target or whole(t, given[n]) for n, target in zip(inputs, targets)}
+    for array, target in copies:  # what the call does not write of it stays
+        t.out.store(stored(target, array.shape, array.dtype), array)
+    names.update((n, a.whole) for n, a in zip(graph.outputs, results) if n not in inputs)
+    op = f"call_{len(t.out.calls)}"
+    t.out.calls.append((op, graph, names))
+    put_node(t, f"{op}@1", [names[n] for n in inputs], [a.whole for a in results] + [n for n in targets if n], {})
+    for array, target in copies:
+        t.out.store(array, stored(target, array.shape, array.dtype))
+    return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+
+def _fitting(t, node, callee, graph, name, array, symbols, cast):
+    """The argument for an input, its type and shape checked; symbols of the shape get their values."""
+    code, shape, _ = graph.info(name)
+    dtype = dtypes.of(code).dtype
+    if array.weak or not array.ndim and not shape:
+        array = cast(array, dtype)
+    if array.dtype != dtype:
+        raise t.error(node, f"{callee!r}: argument {name!r} is of {array.dtype.name}, expected {dtype.name}", _core.DTypeError)
+    if len(shape) != array.ndim:
+        raise t.error(node, f"{callee!r}: argument {name!r} has {array.ndim} dimensions, expected {len(shape)}", _core.ShapeError)
+    for want, have in zip(shape, array.shape):
+        if isinstance(want, int):
+            t.out.same(want, have)
+        elif want.isidentifier():
+            t.out.same(symbols.setdefault(want, have), have)
+    return array
+
+
+def _extent(extent):
+    return extent if isinstance(extent, int) else Index.of(f"({extent})") if not extent.isidentifier() else Index.of(extent)
+
+
+def with_symbols(graph, values):
+    """The graph with expressions for symbols."""
+    values = {k: f"({v})" for k, v in values.items() if k in graph.symbols}
+    clash = [k for k in values if k in graph.arrays]
+    if clash:
+        raise _core.ModelError(f"{clash[0]!r} is a symbol and an array of {graph.name}; rename one of them")
+    if not values:
         return graph
-    sdfg = getattr(what, "sdfg", None) if type(what).__module__.startswith("dcml.") else None
-    return getattr(sdfg, "graph", None) if sdfg is not None else None
-
-
-def inline_graph(t, node, callee, graph, args, kwargs):
-    raise t.error(node, f"a call of {describe(callee)}")
-
-
-__all__ = ["Index", "stored"]
+    kept = [line for line in graph.text().split("\n") if not line.startswith(tuple(f"  symbol {k} >=" for k in values))]
+    inner = {w for v in values.values() for w in re.findall(r"[A-Za-z_]\w*", v)} - set(graph.symbols) - {"min", "max"}
+    kept[1:1] = [f"symbol {name} >= 0" for name in sorted(inner)]
+    names = re.compile(r'"[^"]*"|\b(?:' + "|".join(map(re.escape, values)) + r")\b")
+    text = "\n".join(line if line.startswith("symbol ") else names.sub(lambda m: values.get(m.group(), m.group()), line) for line in kept)
+    return _core.parse(text)
