@@ -191,13 +191,13 @@ def _graph_of(t, node, callee, args):
     """A copy of the core graph, with weights as its data."""
     if hasattr(callee, "graph"):
         return callee.graph.clone()
-    if hasattr(callee, "sdfg") and hasattr(callee, "dace_model"):
+    if hasattr(type(callee), "dace_model"):
         import torch
         examples = [torch.zeros([int(e) for e in a.shape], dtype=getattr(torch, a.dtype.name)) for a in args if is_array(a)]
         with torch.no_grad():
             callee(*examples)
     graph = callee.sdfg.graph.clone()
-    weights = getattr(getattr(callee, "dace_model", callee), "weights", {})
+    weights = getattr(callee.dace_model if hasattr(type(callee), "dace_model") else callee, "weights", {})
     for name in graph.params:
         if graph.data(name) is None and name in weights:
             graph.set_data(name, weights[name].detach().cpu().numpy())
@@ -223,6 +223,7 @@ def inline_graph(t, node, callee, args, kwargs):
     unknown = [s for s in graph.symbols if s not in symbols and any(s in str(graph.info(n)[1]) for n in graph.arrays)]
     symbols.update((s, t.size(s) if s.isidentifier() else s) for s in unknown)
     graph = with_symbols(graph, symbols)
+    graph.run_pass("infer")
     changed = {n for state in range(graph.n_states) for entry in graph.nodes(state) for n in entry[4]}
     results = []
     for name in graph.outputs:
