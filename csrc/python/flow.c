@@ -269,6 +269,11 @@ static PyObject *flow_has(FlowObject *self, PyObject *id) {
   return PyBool_FromLong(n < UINT32_MAX && dc_flow_has(FLOW(self), (dc_fid)n));
 }
 
+static PyObject *flow_origin(FlowObject *self, PyObject *id) {
+  dc_fid n = node_arg(self, id);
+  return n ? PyLong_FromUnsignedLong(dc_flow_at(FLOW(self), n)->node) : NULL;
+}
+
 static PyObject *flow_statements(FlowObject *self, PyObject *id) {
   dc_fid n = node_arg(self, id);
   return n ? name_object(dc_flow_at(FLOW(self), n)->code ? dc_flow_at(FLOW(self), n)->code : "") : NULL;
@@ -640,6 +645,7 @@ static PyMethodDef methods[] = {
      "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], schedule); "
      "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
     {"has", (PyCFunction)flow_has, METH_O, "has(id) -> whether the node is still there."},
+    {"origin", (PyCFunction)flow_origin, METH_O, "origin(id) -> the node of the graph that it was derived from or built as; 0 for access nodes, and before."},
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
     {"edges", (PyCFunction)flow_edges, METH_NOARGS,
