@@ -53,8 +53,11 @@ class Node:
 
     @property
     def id(self):
-        """Its number in the state's flat view; 0 in no state."""
-        return self._id
+        """The node of the core graph that it stands for; 0 for an access node, and before it is built."""
+        if self._state is None:
+            return 0
+        self._node()
+        return self._state._flow().origin(self._id)
 
     @property
     def kind(self):
@@ -115,7 +118,7 @@ class Node:
         return self.label
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.label})"
+        return f"{type(self).__name__}({self._label})"
 
 
 class LibraryNode(Node):
@@ -192,16 +195,22 @@ class AccessNode(Node):
 
     @property
     def data(self):
+        if self._state is not None:
+            self._label = self._node()[2]
         return self._label
 
-    @property
-    def label(self):
-        return self._label
+    @data.setter
+    def data(self, name):
+        if self._state is not None:
+            self._state._edit().set_label(self._id, name)
+        self._label = name
+
+    label = name = data
 
     def desc(self, sdfg):
         """The array's descriptor.  sdfg: an SDFG or a state."""
         sdfg = getattr(sdfg, "sdfg", sdfg)
-        return sdfg.arrays[self._label]
+        return sdfg.arrays[self.data]
 
     def _attach(self, state, flow):
         return flow.add_access(self._label)
@@ -394,7 +403,7 @@ class NestedSDFG(Node):
         return flow.add_nested(self._label, self._sdfg.graph, list(self._in), list(self._out), self._symbols)
 
 
-_SCHEDULES = {"sequential": ScheduleType.Sequential, "map": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
+_SCHEDULES = {"sequential": ScheduleType.Sequential, "parallel": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
               "scatter": ScheduleType.CPU_Multicore}
 _NAMES = {ScheduleType.Sequential: "sequential", ScheduleType.Default: "default", ScheduleType.CPU_Multicore: "default",
           ScheduleType.Unrolled: "default"}

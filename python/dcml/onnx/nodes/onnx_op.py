@@ -146,13 +146,10 @@ class ONNXOp(LibraryNode):
 
     def _put(self, opset, attributes):
         """Stores version and attributes, here or, for a node in a state, in the core."""
+        before, self._op = self.schema, (*self._op[:2], opset)
         if self._state is not None:
-            if opset != self.opset:
-                raise self._invalid(f"in a state it stays of opset {self.opset}; give a node what opset {opset} has before it is added")
-            self._state._edit().set_attributes(self._id, attributes)
-            return
-        if opset != self.opset:  # what is required may have another name
-            before, self._op = self.schema, (*self._op[:2], opset)
+            self._state._edit().set_attributes(self._id, attributes, opset)
+        elif self.schema is not before:  # what is required may have another name
             self._in = dict.fromkeys([*_required(self.schema.inputs), *(c for c in self._in if c not in _required(before.inputs))])
             self._out = dict.fromkeys([*_required(self.schema.outputs), *(c for c in self._out if c not in _required(before.outputs))])
         self._own_attributes = attributes
