@@ -305,6 +305,7 @@ def instance(source, function, arrays, results, values, name):
     for parameter, (container, descriptor) in results.items():
         dtype = descriptor.dtype.dtype if descriptor is not None and descriptor.dtype is not None else None
         names[parameter] = Output(parameter, container, dtype)
+        t.out.reserved.add(container)
     try:
         t.run(names)
     except NeedsValue as missing:

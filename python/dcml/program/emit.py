@@ -44,6 +44,7 @@ class Emitter:
         self.dtypes = {}
         self.calls = []  # (operator, graph that takes its place, {name in the graph: container})
         self.least = 1  # of symbols
+        self.reserved = set()  # names of containers that are still to be declared
         self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
         self.combined = {}  # by line: the parts of a statement that combines
         self._held = []  # objects whose ids are keys
@@ -57,7 +58,7 @@ class Emitter:
         """A name that no container has."""
         base = re.sub(r"\W", "_", base) or "t"
         name, k = base, 1
-        while name in self.declared or name in self.constants:
+        while name in self.declared or name in self.constants or name in self.reserved:
             k += 1
             name = f"{base}_{k}"
         return name

@@ -185,6 +185,7 @@ class Translator(Scopes, Expressions):
         value = self.array_of(target, value)
         if output.dtype is not None:
             value = functions.cast(value, output.dtype)
+        self.out.reserved.discard(output.container)
         array = self.out.declare(output.container, value.dtype, value.shape)
         self.frame.names[name] = stored(array, value.shape, value.dtype, label=name)
         self.out.store(self.frame.names[name], value)
