@@ -7,7 +7,7 @@ Must not know: Python source, or how statements are emitted.
 import numpy as np
 
 from .. import _core
-from .index import Index, NeedsValue, ceil_div, is_index, least, product
+from .index import Index, NeedsValue, atom, ceil_div, is_index, least, product
 
 NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16", "int32": "i32",
          "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool"}
@@ -227,7 +227,7 @@ def subscript(array, items, extents):
 
 
 def _gathered(item, index):
-    return Index.of(f"i64({item.text(index)})")
+    return atom(f"i64({item.text(index)})")
 
 
 def _spread(array, items):

@@ -12,10 +12,11 @@ import numpy as np
 from .. import _core
 from . import ufuncs
 from .array import Array, aligned, converted, element, reference, stored, type_name
-from .index import Index, NeedsValue, ceil_div, mentions, product
+from .index import Index, NeedsValue, atom, ceil_div, factor, mentions, names
 
 _RESERVED = {"temp", "input", "param", "const", "saved", "symbol", "map", "sequential", "reduce", "scatter", "let"}
 _PRIMITIVE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_PROBE = "_probe_"
 _LIMIT = 2000  # characters of an expression that is not stored before it is used
 
 
@@ -52,7 +53,7 @@ class Emitter:
     # -- names ----------------------------------------------------------------------------------
     def symbol(self, name, least=None):
         self.symbols.setdefault(name, self.least if least is None else least)
-        return Index.of(name)
+        return atom(name)
 
     def new_name(self, base):
         """A name that no container has."""
@@ -73,13 +74,11 @@ class Emitter:
         return name
 
     def parameters(self, n):
-        names = []
+        found = []
         for d in range(n):
             name = self.parameter("ijklmnpqrs"[d] if d < 10 else f"i{d}")
-            while name in names:
-                name += "_"
-            names.append(name)
-        return names
+            found.append(name if name not in found else f"{name}_{d}")
+        return found
 
     # -- containers -----------------------------------------------------------------------------
     def declare(self, base, dtype, shape, role="temp", view=None):
@@ -100,7 +99,7 @@ class Emitter:
             for name, begin, end, step in scope.ranges if scope.kind in ("map", "scatter") else ():
                 first = self.extreme(begin, False)
                 extents.append(ceil_div(self.extreme(end, True) - first, 1))
-                prefix.append(Index.of(name) - first)
+                prefix.append(atom(name) - first)
         rooms = [self.extreme(extent, True) for extent in shape]
         return stored(self.declare(base, dtype, [*extents, *rooms]), shape, dtype, prefix)
 
@@ -110,8 +109,8 @@ class Emitter:
             for name, begin, end, step in reversed(scope.ranges):
                 if not mentions(value, name):
                     continue
-                n = value.terms.get(name, 0)
-                value = value.replace(name, end - 1 if (n > 0) == greatest else begin)
+                rises = (factor(value, name) or 1) > 0
+                value = value.subs({name: end - 1 if rises == greatest else begin})
                 if mentions(value, name):
                     raise _core.UnsupportedOpError(f"an array whose extent {value} changes with the loop over {name}")
         return value
@@ -152,15 +151,14 @@ class Emitter:
 
     def at_least(self, extent, number):
         """Notes that an extent is a number at least: calls check it, where it is a symbol and a number."""
-        if len(extent.terms) != 1 or not self.least:
-            return
-        (name, factor), = extent.terms.items()
-        if name in self.symbols and factor == 1:
-            self.symbols[name] = max(self.symbols[name], number - extent.constant)
+        for name in names(extent) & set(self.symbols) if self.least else ():
+            rest = extent - atom(name)
+            if isinstance(rest, int):
+                self.symbols[name] = max(self.symbols[name], number - rest)
 
     def is_open(self, index):
         """Could a caller's extents say its number?"""
-        return isinstance(index, Index) and bool(index.names) and index.names - {"min", "max"} <= self.open
+        return bool(names(index)) and names(index) - {"min", "max"} <= self.open
 
     # -- statements -----------------------------------------------------------------------------
     @property
@@ -195,23 +193,19 @@ class Emitter:
 
     def loops(self, shape, kind="map"):
         """(context of maps over a shape, index)."""
-        names = self.parameters(len(shape))
-        ranges = [(n, 0, e, 1) for n, e in zip(names, shape) if e != 1]
-        index = [0 if e == 1 else Index.of(n) for n, e in zip(names, shape)]
+        params = self.parameters(len(shape))
+        ranges = [(n, 0, e, 1) for n, e in zip(params, shape) if e != 1]
+        index = [0 if e == 1 else atom(n) for n, e in zip(params, shape)]
         return (self.nest(kind, ranges) if ranges else contextlib.nullcontext()), index
 
     def clashes(self, target, value):
         """Does writing the target element by element overwrite what later elements of the value read?"""
-        probe = [0 if e == 1 else Index.of(f"?{d}") for d, e in enumerate(target.shape)]
-        try:
-            name, at = target.place(probe)
-            places = [leaf(aligned(value, probe)) for leaf in value.leaves]
-        except IndexError:
-            return True
-        for other, index in places:
-            if self.root(other) != self.root(name) or (other == name and index == at):
+        index = [0 if e == 1 else probe(d) for d, e in enumerate(target.shape)]
+        name, at = target.place(index)
+        for other, read in [leaf(aligned(value, index)) for leaf in value.leaves]:
+            if self.root(other) != self.root(name) or (other == name and read == at):
                 continue
-            apart = other == name and index is not None and any(_apart(a, b) for a, b in zip(at, index))
+            apart = other == name and read is not None and any(_apart(a, b) for a, b in zip(at, read))
             if not apart:
                 return True
         return False
@@ -295,9 +289,9 @@ class Emitter:
         lines += [f"equal [{a}, {b}]" for a, b in self.equal]
         text = "\n".join(lines + self.scopes[0].lines)
         graph.append(0, self.rendered(text))
-        for op, inner, names in self.calls:
+        for op, inner, containers in self.calls:
             node = next(n[0] for n in graph.operators() if n[1] == op)
-            graph.replace(node, inner, {n: self.renamed.get(c, c) for n, c in names.items()})
+            graph.replace(node, inner, {n: self.renamed.get(c, c) for n, c in containers.items()})
         for output in self.outputs:
             graph.mark_output(self.renamed.get(output, output))
         return graph
@@ -320,10 +314,15 @@ class Emitter:
         self.declared, self.equal, self.constants, self.conditions = dict(mark[1]), list(mark[2]), dict(mark[3]), list(mark[4])
 
 
+def probe(dimension):
+    """An index that stands for any iteration."""
+    return atom(f"{_PROBE}{dimension}")
+
+
 def _apart(a, b):
     """Indices that differ by a number, whatever the iteration, and do not move."""
     if isinstance(a, Index) or isinstance(b, Index):
-        moving = any("?" in t for v in (a, b) if isinstance(v, Index) for t in v.terms)
+        moving = any(name.startswith(_PROBE) for v in (a, b) for name in names(v))
         return not moving and not isinstance(a - b, Index) and a != b
     return a != b
 
@@ -332,5 +331,3 @@ def _dropped(value):
     return Array(value.shape[1:], value.dtype, text=lambda index: value.text([0, *index]),
                  leaves=[lambda index, leaf=leaf: leaf([0, *index]) for leaf in value.leaves], write=None, weak=value.weak)
 
-
-__all__ = ["Emitter", "Scope", "product"]

@@ -14,10 +14,10 @@ import types
 import numpy as np
 
 from .. import _core
-from ..sdfg.symbolic import Symbolic
+from ..sdfg.symbolic import symbol
 from . import ufuncs
 from .array import Array, aligned, broadcast, converted, literal, subscript, transposed
-from .index import Index, NeedsValue, is_index, least
+from .index import Index, NeedsValue, atom, is_index, names
 from .markers import Callable, Marker
 
 _DEPTH = 40  # of functions inside each other
@@ -127,7 +127,7 @@ class Expressions:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             return self.out.constant(self.constant_of(value), name)
-        if isinstance(value, Symbolic):
+        if isinstance(value, symbol):
             return self.size(value)
         return value
 
@@ -139,27 +139,14 @@ class Expressions:
 
     def size(self, value):
         """An extent of a descriptor, an int, a symbol or arithmetic on symbols, in this program."""
-        if isinstance(value, (numbers.Integral, Index)):
-            return value
-        try:
-            tree = ast.parse(str(value), mode="eval").body
-        except SyntaxError:
-            raise _core.ValueError_(f"an extent {value}; expected integers and symbols") from None
-        return self._size(tree)
-
-    def _size(self, node):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return node.value
-        if isinstance(node, ast.Name):
-            known = self.frame.symbols.get(node.id)
-            return self.out.symbol(node.id) if known is None else known
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._size(node.operand)
-        if isinstance(node, ast.BinOp) and type(node.op).__name__ in _INDEX:
-            return _INDEX[type(node.op).__name__](self._size(node.left), self._size(node.right))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "min":
-            return least(*map(self._size, node.args))
-        raise _core.ValueError_(f"an extent {ast.unparse(node)}; expected + - * // of integers and symbols")
+        if isinstance(value, numbers.Integral):
+            return int(value)
+        if not isinstance(value, Index):
+            raise _core.ValueError_(f"an extent {value!r}; expected an integer, a symbol or an expression of them")
+        known = {name: self.frame.symbols[name] for name in names(value) & set(self.frame.symbols)}
+        for name in value.free_symbols - set(known):
+            self.out.symbol(name)
+        return value.subs(known) if known else value
 
     def _tuple(self, node):
         return tuple(self.expr(e) for e in self._items(node))
@@ -216,7 +203,7 @@ class Expressions:
         raise self.error(node, f"{describe(value)} where an integer is expected")
 
     def as_index(self, value):
-        return Index.of(f"i64({value.text([])})")
+        return atom(f"i64({value.text([])})")
 
     # -- operators ------------------------------------------------------------------------------
     def _binop(self, node):
@@ -245,6 +232,9 @@ class Expressions:
         except (_core.Error, NotImplementedError):
             raise
         except Exception as error:
+            unknown = [a for a in (*args, *kwargs.values()) if isinstance(a, Index)]
+            if unknown:
+                raise NeedsValue(f"the number {unknown[0]}") from error
             raise self.error(node, f"{type(error).__name__}: {error}") from error
 
     def _unaryop(self, node):

@@ -11,8 +11,9 @@ import numpy as np
 from .. import _core
 from . import markers, ufuncs
 from .array import Array, aligned, broadcast, converted, moved, subscript, transposed, type_name
+from .emit import probe
 from .expressions import LocalFunction, describe, is_array, is_runtime
-from .index import Index, is_index, product
+from .index import Index, atom, is_index, product
 from .library import inline_graph, is_graph, is_node_class, library_node, matmul
 
 _SERVED = {}
@@ -192,7 +193,7 @@ def _fold(t, name, values):
         raise TypeError("arrays; write np." + name)
     if all(map(is_index, values)):
         text = f"{name[:3]}({', '.join(map(str, values))})"
-        return Index.of(text)
+        return atom(text)
     out = values[0]
     for value in values[1:]:
         out = t.out.settle(t.ufunc(None, name, out, value))
@@ -231,10 +232,10 @@ def _elementwise(t, function, array):
             return t.array_of(None, t.call(function, t.frame.source.tree, [x], {}))
         finally:
             t.in_tasklet = outer
-    probe = of([Index.of(f"?{d}") for d in range(array.ndim)])
-    if probe.ndim:
+    sample = of([probe(d) for d in range(array.ndim)])
+    if sample.ndim:
         raise TypeError("the function gives an array for an element")
-    return Array(array.shape, probe.dtype, text=lambda index: of(index).text([]), leaves=array.leaves)
+    return Array(array.shape, sample.dtype, text=lambda index: of(index).text([]), leaves=array.leaves)
 
 
 # -- combining elements ----------------------------------------------------------------------------

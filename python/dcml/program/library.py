@@ -7,9 +7,10 @@ import re
 import numpy as np
 
 from .. import _core, dtypes
+from ..sdfg.symbolic import parse
 from .array import Array, broadcast, reference, stored
 from .expressions import describe, is_array
-from .index import Index, is_index
+from .index import NeedsValue, is_index
 
 _MATMUL = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")  # ONNX's MatMul takes these
 
@@ -193,7 +194,7 @@ def _graph_of(t, node, callee, args):
         return callee.graph.clone()
     if hasattr(type(callee), "dace_model"):
         import torch
-        examples = [torch.zeros([int(e) for e in a.shape], dtype=getattr(torch, a.dtype.name)) for a in args if is_array(a)]
+        examples = [torch.zeros([_known(e) for e in a.shape], dtype=getattr(torch, a.dtype.name)) for a in args if is_array(a)]
         with torch.no_grad():
             callee(*examples)
     graph = callee.sdfg.graph.clone()
@@ -260,8 +261,14 @@ def _fitting(t, node, callee, graph, name, array, symbols, cast):
     return array
 
 
+def _known(extent):
+    if not isinstance(extent, int):
+        raise NeedsValue(f"the extent {extent}")
+    return extent
+
+
 def _extent(extent):
-    return extent if isinstance(extent, int) else Index.of(f"({extent})") if not extent.isidentifier() else Index.of(extent)
+    return extent if isinstance(extent, int) else parse(extent, True)
 
 
 def with_symbols(graph, values):

@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from . import markers
 from .array import subscript
-from .index import Index, is_index, mentions
+from .index import Index, atom, factor, is_index, mentions
 from .expressions import Unusable, describe, is_array
 from .ufuncs import concrete, type_of
 
@@ -99,9 +99,7 @@ class Scopes:
         for scope in self.out.scopes:
             if scope.kind not in ("map", "scatter"):
                 continue
-            others = {r[0] for s in self.out.scopes for r in s.ranges}
-            yield scope, all(any(mentions(i, name) and isinstance(i, Index) and set(i.terms) == {name} for i in index)
-                             and name in others for name, *_ in scope.ranges)
+            yield scope, all(any(alone(i, name) for i in index) for name, *_ in scope.ranges)
 
     def meets(self, view):
         """May iterations of maps around write the same element?"""
@@ -181,7 +179,7 @@ class Scopes:
         forward = step > 0
         loop = (parameter, begin, end, step) if forward else (parameter, 0, (begin - end - step - 1) // -step, 1)
         with self.out.nest("sequential", [loop]):
-            k = Index.of(parameter)
+            k = atom(parameter)
             self.frame.names.update(slots)
             for name in slots:
                 slots[name].label = name  # a copy is taken where it is bound to another name
@@ -300,7 +298,7 @@ class _Parallel:
         self.before = t.frame.names
         t.frame.names = dict(self.before)
         for name, (parameter, *_) in zip(self.names, self.ranges):
-            t.frame.names[name] = Index.of(parameter)
+            t.frame.names[name] = atom(parameter)
 
     def __exit__(self, kind, error, trace):
         t = self.t
@@ -324,10 +322,9 @@ def as_reduction(t, scope):
     name, index, value, wcr = pending
     kept = [r for r in scope.ranges if any(mentions(i, r[0]) for i in index)]
     along = [r for r in scope.ranges if r not in kept]
-    alone = all(sum(mentions(i, r[0]) for i in index) == 1 for r in kept) and \
-        all(not isinstance(i, Index) or len(i.terms) == 1 for i in index)
+    apart = all(any(alone(i, r[0]) for i in index) for r in kept)
     steady = not any(mentions(b, r[0]) for r in along for k in kept for b in k[1:3])
-    if not along or not alone or not steady:
+    if not along or not apart or not steady:
         return
     scope.kind, scope.lines[:] = "map", []
     scope.ranges = kept
@@ -335,6 +332,12 @@ def as_reduction(t, scope):
     with t.out.nest("reduce", along):
         t.out.statement(*part.place([]), value, wcr)
     t.out.statement(name, index, value=t.out.joined(name, index, part, wcr))
+
+
+def alone(index, name):
+    """Is it the name times a number plus a number, so that it differs between iterations?"""
+    n = factor(index, name)
+    return bool(n) and isinstance(index - n * atom(name), int)
 
 
 def _both(names, *nodes):

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from . import functions, markers
 from .array import Array, aligned, element, literal, stored, subscript
-from .emit import Emitter
+from .emit import Emitter, probe
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
 from .index import Index, NeedsValue, is_index
 from .scopes import Scopes
@@ -74,7 +74,9 @@ class Translator(Scopes, Expressions):
     def _do_pass(self, node):
         pass
 
-    _do_global = _do_nonlocal = _do_assert = _do_pass
+    def _do_assert(self, node):
+        if not self.static(node.test):
+            raise self.error(node, "this does not hold" if node.msg is None else str(self.static(node.msg)), _core.ValueError_)
 
     def _do_expr(self, node):
         if isinstance(node.value, ast.Constant):
@@ -229,7 +231,7 @@ class Translator(Scopes, Expressions):
         self.out.store(view, self.select(node, mask, value, keep))
 
     def note_write(self, view):
-        name = view.place([Index.of(f"?{d}") for d in range(view.ndim)])[0]
+        name = view.place([probe(d) for d in range(view.ndim)])[0]
         root = self.out.root(name)
         if root in self.out.inputs and root not in self.written:
             self.written.append(root)
