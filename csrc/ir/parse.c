@@ -553,13 +553,14 @@ static dc_status parse_addition(dc_parser *p, dc_scope *scope) {
 }
 
 dc_status dc_graph_append(dc_graph *graph, uint32_t state, const char *text) {
-  if (state >= graph->states.n && (state || graph->states.n)) return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
+  if (state >= graph->states.n && (state || graph->states.n))
+    return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
   if (!graph->states.n) (void)dc_graph_scope(graph);
   dc_arena scratch = {0};
   dc_parser *p = DC_NEW(&scratch, dc_parser);
   p->start = p->at = text, p->scratch = &scratch, p->graph = graph;
-  dc_scope added = {0}, *scope = &graph->states.v[state].scope;
-  uint32_t before = scope->n;
+  dc_scope added = {0};
+  uint32_t before = graph->states.v[state].scope.n;
   dc_status status = parse_addition(p, &added);
   for (uint32_t k = 0; !status && k < added.n; k++) {
     dc_node_bound(graph, added.v[k]);

@@ -213,3 +213,22 @@ def test_wrong_calls_of_sdfgs_are_named(f32):
         f(f32(4))
     with pytest.raises(dcml.DTypeError, match="argument 'A' is of float64, expected float32"):
         f(np.ones(3))
+
+
+FACTOR = 2.0
+
+
+def test_a_change_of_a_name_around_the_program_is_seen(f32):
+    shift = 1.0
+
+    @dace.program
+    def f(X: dace.float32[3]):
+        return X * FACTOR + shift
+
+    global FACTOR
+    x = f32(3)
+    np.testing.assert_allclose(f(x), x * 2 + 1, rtol=1e-5)
+    FACTOR, shift = 3.0, 2.0
+    np.testing.assert_allclose(f(x), x * 3 + 2, rtol=1e-5)
+    np.testing.assert_allclose(f(x), x * 3 + 2, rtol=1e-5)
+    FACTOR = 2.0

@@ -124,3 +124,16 @@ def test_shapes_that_do_not_fit_are_errors(f32):
 
     with pytest.raises(dcml.ShapeError, match="f: extents .* do not fit"):
         f(f32(3), f32(4))
+
+
+def test_a_stencil_with_symbolic_extents(agree, f32):
+    N = dace.symbol("N")
+
+    @dace.program
+    def f(A: dace.float32[N], B: dace.float32[N], T: dace.int64):
+        for t in range(T):
+            B[1:-1] = (A[:-2] + A[1:-1] + A[2:]) / 3
+            A[2:-2] = B[2:-2]
+
+    agree(f, f32(9), f32(9), 3)
+    assert "min(" not in str(f.to_sdfg())

@@ -134,11 +134,6 @@ def _assigned(tree):
 
 
 # -- operators without a row ----------------------------------------------------------------------
-def is_defined(op):
-    """Is this an operator that only a function defines?"""
-    return op in _NEW
-
-
 def define(graph):
     """Replaces, in a core Graph, nodes of operators that only functions define; types of the graph are inferred up to
     the last of them.  Raises what inference and translation raise."""
@@ -163,7 +158,8 @@ def _replace(graph, id, op, domain, opset, description, inputs, outputs, known):
     taken = [p for p in operator.parameters if p not in operator.assigned and p not in operator.defaults and p not in operator.compute]
     written = [p for p in operator.parameters if p in operator.assigned]
     if len(inputs) > len(taken) or len(outputs) > len(written):
-        raise _core.ModelError(f"{description} has {len(inputs)} inputs and {len(outputs)} outputs, expected {len(taken)} and {len(written)}")
+        raise _core.ModelError(f"{description} has {len(inputs)} inputs and {len(outputs)} outputs, "
+                               f"expected {len(taken)} and {len(written)}")
     attributes = graph.attributes(id)
     unknown = set(attributes) - set(operator.defaults)
     if unknown:

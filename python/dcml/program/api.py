@@ -12,9 +12,9 @@ import sys
 import numpy as np
 
 from .. import _core, dtypes
-from .array import Array, reference, stored, type_name
-from .expressions import describe, is_array, is_runtime
-from .index import Index, NeedsValue
+from .array import stored, type_name
+from .expressions import describe
+from .index import NeedsValue
 from .source import Source
 from .translate import Output, Translator
 
@@ -36,6 +36,23 @@ def program(function=None, **options):
     return Program(function, **options)
 
 
+_QUICK = 256
+
+
+def _kinds(args):
+    """Types and shapes of positional arguments; None where they are not all arrays of numpy and numbers of Python."""
+    kinds = []
+    for value in args:
+        kind = type(value)
+        if kind is np.ndarray:
+            kinds += value.dtype, value.shape
+        elif kind is int or kind is float:
+            kinds.append(kind)
+        else:
+            return None
+    return tuple(kinds)
+
+
 class Program:
     """A function that runs compiled.  ``f``: the function; ``name``: its name."""
 
@@ -43,7 +60,8 @@ class Program:
         functools.update_wrapper(self, function)
         self.f, self.name, self.auto_optimize = function, function.__name__, auto_optimize
         self._dcml_program = function
-        self._graphs, self._valued, self._only = {}, set(), None
+        self._graphs, self._valued = {}, set()
+        self._only, self._quick = None, {}  # what serves all calls; what serves arguments of certain types and shapes
 
     def __repr__(self):
         return f"Program({self.name!r})"
@@ -88,15 +106,20 @@ class Program:
         Returns what the function returns: an array, a tuple of arrays, or None.
         Raises ValueError_ for missing or unknown arguments, DTypeError and ShapeError for wrong ones.
         """
-        made = self._only
-        if made is None or len(args) + len(kwargs) != len(made.parameters):
+        kinds = None if kwargs else _kinds(args)
+        made = self._only or self._quick.get(kinds)
+        if made is None or len(args) + len(kwargs) != len(made.parameters) or not made.holds():
             names = self.signature.parameters
             symbols = {k: kwargs.pop(k) for k in list(kwargs) if k not in names}
             arguments = self._arguments(args, kwargs)
             made = self._graph(arguments)
-            args, kwargs = [arguments[name].value for name in made.parameters], symbols
             if self._is_typed and not symbols:
                 self._only = made
+            elif kinds is not None and len(args) == len(made.parameters):
+                if len(self._quick) == _QUICK:
+                    self._quick.clear()
+                self._quick[kinds] = made
+            args, kwargs = [arguments[name].value for name in made.parameters], symbols
         return made(args, kwargs)
 
     @functools.cached_property
@@ -123,13 +146,13 @@ class Program:
         key = tuple(a.key for a in arguments.values())
         if key in self._valued:
             key = tuple(a.full_key for a in arguments.values())
-        if key not in self._graphs:
+        if key not in self._graphs or not self._graphs[key].holds():
             try:
                 self._graphs[key] = translated(self, arguments, False)
             except NeedsValue as missing:
                 self._valued.add(key)
                 key = tuple(a.full_key for a in arguments.values())
-                if key not in self._graphs:
+                if key not in self._graphs or not self._graphs[key].holds():
                     self._graphs[key] = self._with_values(arguments, missing)
         return self._graphs[key]
 
@@ -251,10 +274,16 @@ def _of_value(where, name, value, seen):
 class Made:
     """A translated program: its graph, callable; is_tuple: what the function returns, None for nothing."""
 
-    def __init__(self, graph, parameters, written, is_tuple, optimize):
+    def __init__(self, graph, parameters, is_tuple, optimize, surroundings):
         self.graph, self.parameters, self.is_tuple, self.optimize = graph, parameters, is_tuple, optimize
-        self._written = [parameters.index(name) for name in written]
-        self._function = None
+        self._function, self._surroundings = None, surroundings
+
+    def holds(self):
+        """Are the names around the function, globals and closures, what they were?"""
+        for scope, name, value in self._surroundings:
+            if (scope.cell_contents if name is None else scope.get(name)) is not value:
+                return False
+        return True
 
     def __call__(self, args, kwargs):
         if self._function is None:
@@ -287,7 +316,8 @@ def translated(owner, arguments, with_values):
         raise
     except NotImplementedError as error:
         raise source.error(source.tree, str(error)) from error
-    return Made(t.out.graph(owner.name), parameters, list(t.written), is_tuple, owner.auto_optimize)
+    around = list({(id(scope), name): (scope, name, value) for scope, name, value in t.surroundings}.values())
+    return Made(t.out.graph(owner.name), parameters, is_tuple, owner.auto_optimize, around)
 
 
 def instance(source, function, arrays, results, values, name):
@@ -350,4 +380,3 @@ def returned(t, tree, value):
     return several
 
 
-__all__ = ["Array", "Index", "Program", "instance", "is_array", "is_runtime", "program", "reference"]

@@ -152,12 +152,12 @@ def _range(item, extent):
     if step < 0:
         return extent - 1, step, ceil_div(extent, -step)
 
-    def bound(value, missing):
+    def bound(value, missing):  # a symbolic extent is taken to reach to where a slice begins
         if value is None:
             return missing
         if isinstance(value, Index):
             return value
-        return value + extent if value < 0 else value if value < 2 else least(value, extent)  # a symbol is 1 at least
+        return value + extent if value < 0 else value if missing == 0 else least(value, extent)
     first, last = bound(item.start, 0), bound(item.stop, extent)
     return first, step, ceil_div(last - first, step)
 

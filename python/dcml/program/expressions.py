@@ -16,7 +16,7 @@ import numpy as np
 from .. import _core
 from ..sdfg.symbolic import symbol
 from . import ufuncs
-from .array import Array, aligned, broadcast, converted, literal, subscript, transposed
+from .array import Array, aligned, broadcast, literal, subscript, transposed
 from .index import Index, NeedsValue, atom, is_index, names
 from .markers import Callable, Marker
 
@@ -47,8 +47,8 @@ class Frame:
         self.closure = _closure(function) if function is not None else {}
         self.globals = function.__globals__ if function is not None else {}
 
-    def find(self, name):
-        """(found, value) of a name."""
+    def find(self, name, surroundings):
+        """(found, value) of a name; where it is one of the surroundings, these get (their dict or cell, name, value)."""
         frame = self
         while frame is not None:
             if name in frame.names:
@@ -56,17 +56,21 @@ class Frame:
             if frame.outer is None or frame.globals:
                 break
             frame = frame.outer
-        for scope in (frame.closure, frame.globals, vars(builtins)):
-            if name in scope:
-                return True, scope[name]
-        return False, None
+        if name in frame.closure:
+            cell, value = frame.closure[name]
+            surroundings.append((cell, None, value))
+            return True, value
+        if name in frame.globals:
+            surroundings.append((frame.globals, name, frame.globals[name]))
+            return True, frame.globals[name]
+        return name in vars(builtins), vars(builtins).get(name)
 
 
 def _closure(function):
     values = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         try:
-            values[name] = cell.cell_contents
+            values[name] = cell, cell.cell_contents
         except ValueError:  # not assigned yet
             continue
     return values
@@ -107,7 +111,7 @@ class Expressions:
         return node.value
 
     def _name(self, node):
-        found, value = self.frame.find(node.id)
+        found, value = self.frame.find(node.id, self.surroundings)
         if not found and ufuncs.is_known(node.id) and self.in_tasklet:
             return getattr(np, node.id)
         if not found and self.in_tasklet and getattr(np, node.id, None) is not None:
@@ -349,10 +353,7 @@ class Expressions:
     def _subscript(self, node):
         value = self.expr(node.value)
         if not is_array(value):
-            items = self.static(node.slice)
-            if is_runtime(value) and isinstance(value, (tuple, list)):
-                return self.natively(node, lambda v, k: v[k], value, items)
-            return self.natively(node, lambda v, k: v[k], value, items)
+            return self.natively(node, lambda v, k: v[k], value, self.static(node.slice))
         return subscript(value, self.items(node.slice), self.out)
 
     def items(self, node):
@@ -455,10 +456,6 @@ def describe(value):
     return f"{value!r}"
 
 
-def _where_index(function):
-    return lambda a, b: function(a, b)
-
-
 _INDEX = {"Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mult": lambda a, b: a * b,
           "FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b}
 _PYTHON = {**_INDEX, "Div": lambda a, b: a / b, "Pow": lambda a, b: a ** b, "MatMult": lambda a, b: a @ b,
@@ -468,5 +465,3 @@ _PYTHON = {**_INDEX, "Div": lambda a, b: a / b, "Pow": lambda a, b: a ** b, "Mat
            "Lt": lambda a, b: a < b, "LtE": lambda a, b: a <= b, "Eq": lambda a, b: a == b, "NotEq": lambda a, b: a != b,
            "Is": lambda a, b: a is b, "IsNot": lambda a, b: a is not b, "In": lambda a, b: a in b,
            "NotIn": lambda a, b: a not in b}
-
-__all__ = ["Expressions", "Frame", "LocalFunction", "Method", "Unusable", "converted", "describe", "is_array", "is_runtime"]

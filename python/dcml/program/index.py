@@ -8,7 +8,7 @@ import numbers
 import re
 
 from ..sdfg.symbolic import Symbolic as Index
-from ..sdfg.symbolic import minimum as least
+from ..sdfg.symbolic import minimum
 
 
 class NeedsValue(Exception):
@@ -22,6 +22,11 @@ class NeedsValue(Exception):
 def atom(text):
     """The value of a name, or of any other text of the core that stands for itself."""
     return Index({(text if text.isidentifier() else ("opaque", text),): 1})
+
+
+def least(a, b):
+    """The smaller of two integers."""
+    return minimum(a, b)
 
 
 def is_index(value):
@@ -57,5 +62,3 @@ def product(values):
         out = value * out
     return out
 
-
-__all__ = ["Index", "NeedsValue", "atom", "ceil_div", "factor", "is_index", "least", "mentions", "names", "product"]

@@ -169,7 +169,6 @@ def written(t, node, arrays):
             continue
         if array.frozen or not array.is_stored:
             raise t.error(node, f"{array.label or 'this array'} cannot be written: {array.frozen or 'it is a value'}")
-        t.note_write(array)
         names.append(array.whole or t.out.temp(array.dtype, array.shape).whole)
         if not array.whole:
             copies.append((array, names[-1]))

@@ -109,7 +109,6 @@ class Scopes:
         """Writes that add up, or the like, over the iterations of maps."""
         if view.frozen or not view.is_stored:
             raise self.error(node, f"{view.label or 'this value'} cannot be written")
-        self.note_write(view)
         for scope, apart in self.apart(view):
             if not apart or view.gathers:
                 scope.kind = "scatter"

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _core
 from . import functions, markers
-from .array import Array, aligned, element, literal, stored, subscript
+from .array import Array, literal, stored, subscript
 from .emit import Emitter, probe
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
 from .index import Index, NeedsValue, is_index
@@ -38,7 +38,7 @@ class Translator(Scopes, Expressions):
         self.function = function
         self.in_tasklet = False
         self.connectors = None  # of the tasklet that is being read
-        self.written = []       # names of inputs that are written, in order
+        self.surroundings = []  # (dict or cell, name, value) of what lies around the function and is used
         self._tensors, self._sources = {}, {}
 
     def error(self, node, message, error=_core.UnsupportedOpError):
@@ -67,7 +67,8 @@ class Translator(Scopes, Expressions):
         for node in nodes:
             method = getattr(self, "_do_" + type(node).__name__.lower(), None)
             if method is None:
-                raise self.error(node, f"{type(node).__name__} statements are not understood; {_INSTEAD.get(type(node), 'write expressions of NumPy')}")
+                instead = _INSTEAD.get(type(node), "write expressions of NumPy")
+                raise self.error(node, f"{type(node).__name__} statements are not understood; {instead}")
             with self.frame.source.at(node):
                 method(node)
 
@@ -221,7 +222,6 @@ class Translator(Scopes, Expressions):
         if not view.is_stored:
             raise self.error(node, "this is a value and no part of an array; assign it to a name first")
         value = self.array_of(node, value, view.dtype)
-        self.note_write(view)
         if mask is None:
             self.out.store(view, value, wcr)
             return
@@ -229,12 +229,6 @@ class Translator(Scopes, Expressions):
             raise self.error(node, "an array assigned through an array of bool; write A[:] = np.where(mask, value, A)")
         keep = self.out.settle(view)
         self.out.store(view, self.select(node, mask, value, keep))
-
-    def note_write(self, view):
-        name = view.place([probe(d) for d in range(view.ndim)])[0]
-        root = self.out.root(name)
-        if root in self.out.inputs and root not in self.written:
-            self.written.append(root)
 
     def _do_augassign(self, node):
         name = OPERATORS.get(type(node.op).__name__)
@@ -405,5 +399,3 @@ class Translator(Scopes, Expressions):
 _INSTEAD = {ast.While: "write for k in range(n)", ast.Try: "programs raise nothing", ast.ClassDef: "define it outside",
             ast.Import: "import outside", ast.ImportFrom: "import outside", ast.Raise: "programs raise nothing",
             ast.Break: "write conditions instead", ast.Continue: "write conditions instead"}
-
-__all__ = ["Output", "Translator", "aligned", "element"]
