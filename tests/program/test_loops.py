@@ -154,6 +154,37 @@ def test_a_name_that_is_kept_is_not_changed_by_later_iterations(agree, f32):
     agree(f, f32(3))
 
 
+def test_functions_are_called_inside_loops_and_maps(agree, f32):
+    def twice(x):
+        if x is None:
+            return 0
+        y = x + x
+        return y
+
+    @dace.program
+    def f(A, S):
+        for i in dace.map[0:4]:
+            A[i] = twice(A[i]) + twice(None)
+        for k in range(3):
+            A[k] = twice(A[k + 1])
+            for i in dace.map[0:4]:
+                S[0] += A[i]
+
+    agree(f, f32(4), f32(1))
+
+
+def test_a_name_that_ends_with_its_iteration_is_refused_afterwards(f32):
+    @dace.program
+    def f(x):
+        for k in range(3):
+            old = x
+            x = x + 1
+        return old
+
+    with pytest.raises(dcml.UnsupportedOpError, match="'old' has a value inside the loop only"):
+        f(f32(3))
+
+
 def test_loops_inside_maps_and_the_other_way_round(agree, f32):
     @dace.program
     def f(A, B, C):

@@ -314,6 +314,8 @@ def translated(owner, arguments, with_values):
         is_tuple = returned(t, source.tree, result)
     except _core.Error:
         raise
+    except RecursionError as error:
+        raise source.error(source.tree, "it is nested too deeply") from error
     except NotImplementedError as error:
         raise source.error(source.tree, str(error)) from error
     around = list({(id(scope), name): (scope, name, value) for scope, name, value in t.surroundings}.values())

@@ -17,7 +17,7 @@ from .index import Index, NeedsValue, atom, ceil_div, factor, mentions, names
 _RESERVED = {"temp", "input", "param", "const", "saved", "symbol", "map", "sequential", "reduce", "scatter", "let"}
 _PRIMITIVE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _PROBE = "_probe_"
-_LIMIT = 2000  # characters of an expression that is not stored before it is used
+_LIMIT = 1000  # characters of an expression that is not stored before it is used
 
 
 class Scope:

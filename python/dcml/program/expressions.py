@@ -43,7 +43,7 @@ class Frame:
     def __init__(self, source, function=None, outer=None, symbols=None):
         self.source, self.outer, self.names = source, outer, {}
         self.symbols = symbols if symbols is not None else {}  # extents that a caller's arrays give to symbols
-        self.depth = outer.depth + 1 if outer else 0
+        self.depth, self.level = outer.depth + 1 if outer else 0, None  # level: loops around the function's statements
         self.closure = _closure(function) if function is not None else {}
         self.globals = function.__globals__ if function is not None else {}
 
@@ -393,7 +393,7 @@ class Expressions:
         frame = Frame(source, None if local else function, function.frame if local else None)
         if local:
             frame.symbols = self.frame.symbols
-        frame.depth = self.frame.depth + 1
+        frame.depth, frame.level = self.frame.depth + 1, self.level()
         if frame.depth > _DEPTH:
             raise self.error(node, "functions that call each other without end")
         parameters = _signature(self, tree, function)

@@ -188,15 +188,16 @@ class Scopes:
         for name in list(self.frame.names):
             if name in slots:
                 self.frame.names[name] = slots[name]
-            elif name not in before and not self.outlives(self.frame.names[name], parameter):
+            elif name not in before and not self.outlives(self.frame.names[name], parameter, slots):
                 self.frame.names[name] = Unusable("{name!r} has a value inside the loop only; write it into an array")
         for slot in slots.values():
             slot.label = None
         return found
 
-    def outlives(self, value, parameter):
+    def outlives(self, value, parameter, slots):
+        """Is a name's value after the loop what the last iteration gave it?"""
         if is_array(value):
-            return bool(value.whole)
+            return value.whole is not None and value.whole not in {s.whole for s in slots.values()}
         return not mentions(value, parameter)
 
     def hand_on(self, node, slots, kinds):
@@ -313,7 +314,8 @@ class _Parallel:
 
 def as_reduction(t, scope):
     """A map that does nothing but combine is a reduction, added to what was there."""
-    if t.out.conditions or scope.kind != "scatter" or len(scope.lines) != 1 or t.out.is_nested and len(t.out.scopes) > 2:
+    inside = any(s.kind in ("map", "scatter") for s in t.out.scopes[:-1])
+    if t.out.conditions or scope.kind != "scatter" or len(scope.lines) != 1 or inside:
         return
     pending = t.out.combined.pop(scope.lines[0], None)
     if pending is None:

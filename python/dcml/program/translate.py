@@ -35,6 +35,7 @@ class Translator(Scopes, Expressions):
     def __init__(self, source, function):
         self.out = Emitter()
         self.frame = Frame(source, function)
+        self.frame.level = self.level()
         self.function = function
         self.in_tasklet = False
         self.connectors = None  # of the tasklet that is being read
@@ -90,11 +91,15 @@ class Translator(Scopes, Expressions):
         self.expr(node.value)
 
     def _do_return(self, node):
-        if self.out.is_nested or self.out.conditions:
+        if self.level() != self.frame.level:
             raise self.error(node, "a return inside a loop, or under a condition on data; assign to a name, and return it in the end")
         value = None if node.value is None else \
             tuple(map(self.kept, self._items(node.value))) if isinstance(node.value, ast.Tuple) else self.pending(node.value)
         raise _Return(value)
+
+    def level(self):
+        """How many loops and conditions on data lie around the statement at hand."""
+        return len(self.out.scopes), len(self.out.conditions)
 
     def kept(self, node, name="t"):
         """The value for a name: it no longer changes with what it was read from."""
@@ -134,9 +139,6 @@ class Translator(Scopes, Expressions):
     def bind(self, target, value):
         """Assigns to a name, a tuple of names, or a part of an array."""
         if isinstance(target, ast.Name):
-            found, before = self.frame.names.get(target.id) is not None, self.frame.names.get(target.id)
-            if found and isinstance(before, Unusable) and before.why.startswith("!"):
-                raise self.error(target, before.why[1:].format(name=target.id))
             self.frame.names[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = self.unpacked(target, value)
@@ -185,6 +187,8 @@ class Translator(Scopes, Expressions):
         whole = isinstance(index, ast.Slice) and not (index.lower or index.upper or index.step)
         if not whole and not (isinstance(index, ast.Constant) and index.value is Ellipsis):
             raise self.error(target, f"{name} has no shape yet; assign all of it first: {name}[:] = ...")
+        if self.level() != self.frame.level:
+            raise self.error(target, f"{name} has no shape yet; assign all of it before loops and conditions on data")
         value = self.array_of(target, value)
         if output.dtype is not None:
             value = functions.cast(value, output.dtype)
