@@ -234,7 +234,8 @@ static PyObject *map_detail(const dc_flow *flow, const dc_flow_node *node) {
 
 static PyObject *library_detail(const dc_graph *g, const dc_flow_node *node) {
   const dc_library *lib = &dc_node_at(g, node->node)->lib;
-  return Py_BuildValue("(NNiI)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)), lib->since, node->node);
+  return Py_BuildValue("(NNiIO)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)), lib->since, node->node,
+                       lib->wrt ? Py_True : Py_False);
 }
 
 static PyObject *detail(FlowObject *self, dc_fid n) {
@@ -643,7 +644,7 @@ static PyMethodDef methods[] = {
     {"nodes", (PyCFunction)flow_nodes, METH_NOARGS, "nodes() -> [id], sources first; in the order of adding where edges make a circle."},
     {"node", (PyCFunction)flow_node, METH_O,
      "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], schedule); "
-     "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
+     "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph, whether it is a gradient); nested: Graph."},
     {"has", (PyCFunction)flow_has, METH_O, "has(id) -> whether the node is still there."},
     {"origin", (PyCFunction)flow_origin, METH_O, "origin(id) -> the node of the graph that it was derived from or built as; 0 for access nodes, and before."},
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},

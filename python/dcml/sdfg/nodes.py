@@ -157,8 +157,8 @@ class LibraryNode(Node):
 
     @classmethod
     def _handle(cls, state, id, label, detail):
-        op, domain, opset = detail[:3]
-        cls = library_class(domain, op, opset)
+        op, domain, opset, _, is_gradient = detail
+        cls = LibraryNode if is_gradient else library_class(domain, op, opset)
         node = cls._from_core(label, op, domain, opset, lambda: state._attributes_by_id(id))
         node._state, node._id = state, id
         return node

@@ -7,7 +7,7 @@ Must not know: how operators are computed, or who chooses their implementation.
 import inspect
 import re
 
-from ... import _core, dtypes
+from ... import _core
 from ...sdfg.nodes import LibraryNode
 from ..schema import ONNXParameterType, element_type
 from . import operators
@@ -226,6 +226,7 @@ class ONNXOp(LibraryNode):
                 raise self._invalid(f"an {side} edge has no connector; its {side}s are {known}")
             if parameter_of(parameters, name) is None:
                 raise self._invalid(f"there is no {side} {name!r}; its {side}s are {known}")
+        for name in connectors:
             if connected.count(name) != 1 and (side == "input" or not connected.count(name)):
                 raise self._invalid(f"{side} {name!r} has {connected.count(name)} edges, expected one")
         for p in parameters:
@@ -245,11 +246,11 @@ class ONNXOp(LibraryNode):
             raise self._invalid(f"variadic {side} {name!r} has a gap: {name}__{lacking[0]} is missing")
 
     def _check_type(self, sdfg, parameter, name, edge, types):
-        number = sdfg.graph.info(edge.data.data)[0] if edge.data is not None and edge.data.data is not None else 0
-        if not number:
+        have = sdfg.arrays[edge.data.data].dtype if edge.data is not None and edge.data.data is not None else None
+        if have is None:
             return  # not inferred yet
         constraint = self.schema.type_constraints.get(parameter.type_str)
-        allowed, have = constraint.types if constraint else [element_type(parameter.type_str)], dtypes.of(number)
+        allowed = constraint.types if constraint else [element_type(parameter.type_str)]
         if have not in allowed:
             raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
@@ -275,21 +276,6 @@ def parameter_of(parameters, connector):
     return None
 
 
-def connector_names(parameters, present):
-    """The connectors of a node that has, or lacks, parameters as in a NodeProto.
-
-    parameters: ONNXParameters of one side; present: a boolean for each place.  Returns a name or None for each place.
-    """
-    names = []
-    for k, there in enumerate(present):
-        last = parameters[min(k, len(parameters) - 1)] if parameters else None
-        if last is None or (k >= len(parameters) and last.param_type is not ONNXParameterType.Variadic):
-            raise _core.ModelError(f"{len(present)} arguments for {len(parameters)} parameters")
-        name = f"{last.name}__{k - len(parameters) + 1}" if last.param_type is ONNXParameterType.Variadic else last.name
-        names.append(name if there else None)
-    return names
-
-
 def _place(parameters, connector):
     """Where a connector stands among the arguments of a NodeProto."""
     base = base_name(connector)
@@ -298,7 +284,7 @@ def _place(parameters, connector):
 
 
 def connectors_in_order(parameters, connectors):
-    """The inverse of connector_names: a connector or None for each argument of a NodeProto, up to the last that is there."""
+    """A connector or None for each argument of a NodeProto, up to the last that is there."""
     places = {_place(parameters, name): name for name in connectors}
     return [places.get(k) for k in range(max(places, default=-1) + 1)]
 
