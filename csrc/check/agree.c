@@ -67,7 +67,7 @@ dc_verdict dc_check_try(const dc_check *check, const dc_graph *graph, const char
   dc_verdict verdict = DC_USELESS;
   dc_status status = dc_graph_verify(graph);
   if (!status && is_pass(what)) {
-    status = dc_pass_run(check->target->ops, after, what);
+    status = dc_step_run(&(dc_transform_tools){.ops = check->target->ops, .interpret = dc_interp_node}, after, what);
     if (status) dc_text_puts(why, dc_status_text(status)), verdict = DC_REFUSES;
   }
   for (uint32_t set = 0; set < DC_SIZE_SETS && !status && verdict != DC_DIFFERS && verdict != DC_REFUSES; set++) {
