@@ -25,7 +25,7 @@ enum { SETS = 2, MAX_JOBS = 64, SECONDS = 60 };
 
 /* What a worker has done; shared with the process that waits for it. */
 typedef struct {
-  uint64_t seed, graphs, refused, compared, failures, programs, compiled, native, transformed;
+  uint64_t seed, graphs, refused, compared, failures, programs, compiled, native, transformed, gradients;
   char doing[64];
 } progress;
 
@@ -282,6 +282,35 @@ static bool transform(trial *t, int side, dc_graph *g, const char *call, uint32_
   return good;
 }
 
+/* The gradient graph of one of both with all its results, or the reason why there is none. */
+static dc_status run_gradient(trial *t, dc_graph *g, int k, dc_values *out) {
+  int64_t symbols[DC_MAX_SIZES] = {0};
+  dc_target target = target_of(t->f, DC_BACKEND_INTERP);
+  DC_TRY(dc_pass_run(t->f->session.ops, g, "differentiate"));
+  if (!dc_sizes_choose(g, t->sets[k], NULL, 0, symbols, NULL)) return dc_error(DC_ERR_VALUE, "no sizes");
+  return dc_values_run(&target, g, DC_RUN_INTERPRETED, symbols, (dc_contents){NULL, t, t->sets[k]}, out);
+}
+
+/* A forward graph, transformed and then differentiated, has the gradients that it had.  Takes both. */
+static void check_gradient(trial *t, dc_graph *plain, dc_graph *transformed) {
+  dc_values wanted = {0}, got = {0};
+  dc_difference difference;
+  dc_text why = {0};
+  dc_graph *before = dc_graph_clone(transformed);
+  strcpy(t->f->p->doing, "gradient after transformations");
+  dc_status status = run_gradient(t, plain, 0, &wanted);
+  bool useful = !status;
+  if (useful) status = run_gradient(t, transformed, 0, &got);
+  if (useful && status && dc_status_code(status) != DC_ERR_UNSUPPORTED) dc_text_puts(&why, dc_status_text(status));
+  if (useful && !status && !dc_values_same(&wanted, &got, 0, &difference)) dc_difference_print(&difference, &why);
+  t->f->p->gradients += useful && !status;
+  if (why.s) report(t->f, before, "differentiate", "transformed", why.s);
+  dc_status_free(status);
+  dc_values_free(&wanted), dc_values_free(&got);
+  dc_graph_destroy(plain), dc_graph_destroy(transformed), dc_graph_destroy(before);
+  dc_text_free(&why);
+}
+
 /* A random sequence of transformations, on operators or on maps, then the passes. */
 static void check_transformed(trial *t, int side) {
   trial changed = *t;
@@ -296,6 +325,7 @@ static void check_transformed(trial *t, int side) {
     any |= count > 0, t->f->p->transformed += count;
   }
   changed.first[side] = g;
+  if (good && any && !side && t->usable[0]) check_gradient(t, dc_graph_clone(t->first[0]), dc_graph_clone(g));
   if (good && any) check_side(&changed, side);
   dc_graph_destroy(g);
 }
@@ -376,11 +406,11 @@ static void supervise(fuzzer *f, uint64_t first, uint64_t end, uint32_t jobs) {
     }
   for (uint32_t j = 0; j < jobs; j++) {
     sum.graphs += all[j].graphs, sum.refused += all[j].refused, sum.compared += all[j].compared, sum.failures += all[j].failures;
-    sum.programs += all[j].programs, sum.compiled += all[j].compiled, sum.native += all[j].native, sum.transformed += all[j].transformed;
+    sum.programs += all[j].programs, sum.compiled += all[j].compiled, sum.native += all[j].native, sum.transformed += all[j].transformed, sum.gradients += all[j].gradients;
   }
-  printf("graphs %llu, of which refused %llu; compared %llu; programs: interpreted %llu, with natives %llu, compiled %llu; places transformed %llu; failures %llu\n",
+  printf("graphs %llu, of which refused %llu; compared %llu; programs: interpreted %llu, with natives %llu, compiled %llu; places transformed %llu; their gradients %llu; failures %llu\n",
          (unsigned long long)sum.graphs, (unsigned long long)sum.refused, (unsigned long long)sum.compared, (unsigned long long)sum.programs,
-         (unsigned long long)sum.native, (unsigned long long)sum.compiled, (unsigned long long)sum.transformed, (unsigned long long)sum.failures);
+         (unsigned long long)sum.native, (unsigned long long)sum.compiled, (unsigned long long)sum.transformed, (unsigned long long)sum.gradients, (unsigned long long)sum.failures);
   dc_session_destroy(&f->session);
   exit(sum.failures != 0);
 }

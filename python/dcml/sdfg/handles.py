@@ -83,18 +83,13 @@ class SDFG:
     def apply_transformations(self, transformations, options=None, **_):
         """Applies each transformation (a class of dcml.transformation, or a list of them) once, everywhere it
         matches.  Returns the number of matches; raises ValueError_ for an unknown transformation."""
-        return sum(t.apply_to(self, **(options or {})) for t in _listed(transformations))
+        from ..transformation.base import apply_once
+        return apply_once(self, transformations, options)
 
     def apply_transformations_repeated(self, transformations, options=None, **_):
         """As apply_transformations, until nothing matches or changes any more."""
-        total, before = 0, None
-        while str(self) != before:
-            before = str(self)
-            count = self.apply_transformations(transformations, options)
-            total += count
-            if not count:
-                break
-        return total
+        from ..transformation.base import apply_repeated
+        return apply_repeated(self, transformations, options)
 
     def apply_strict_transformations(self):
         """Removes what has no effect: dead nodes and identities."""
@@ -133,7 +128,3 @@ class SDFG:
 
     def __repr__(self):
         return f"SDFG({self.name!r})"
-
-
-def _listed(transformations):
-    return list(transformations) if isinstance(transformations, (list, tuple)) else [transformations]
