@@ -224,6 +224,15 @@ static PyObject *flow_has(FlowObject *self, PyObject *id) {
   return PyBool_FromLong(n < UINT32_MAX && dc_flow_has(FLOW(self), (dc_fid)n));
 }
 
+/* Of an exit, the map; 0 of what the graph does not hold as a node. */
+static PyObject *flow_graph_node(FlowObject *self, PyObject *id) {
+  dc_fid n = node_arg(self, id);
+  if (!n) return NULL;
+  const dc_flow_node *node = dc_flow_at(FLOW(self), n);
+  if (node->kind == DC_FLOW_EXIT && node->other) node = dc_flow_at(FLOW(self), node->other);
+  return PyLong_FromUnsignedLong(node->kind == DC_FLOW_ACCESS || node->kind == DC_FLOW_NESTED ? 0 : node->node);
+}
+
 static PyObject *flow_statements(FlowObject *self, PyObject *id) {
   dc_fid n = node_arg(self, id);
   return n ? name_object(dc_flow_at(FLOW(self), n)->code ? dc_flow_at(FLOW(self), n)->code : "") : NULL;
@@ -591,6 +600,7 @@ static PyMethodDef methods[] = {
      "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], schedule); "
      "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
     {"has", (PyCFunction)flow_has, METH_O, "has(id) -> whether the node is still there."},
+    {"graph_node", (PyCFunction)flow_graph_node, METH_O, "graph_node(id) -> the graph's node that it is derived from or built as, or 0."},
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
     {"edges", (PyCFunction)flow_edges, METH_NOARGS,

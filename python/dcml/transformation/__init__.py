@@ -14,6 +14,7 @@ from .dataflow import *  # noqa: F403
 from .interstate import *  # noqa: F403
 from .parameters import parameter_to_transient
 from .subgraph import *  # noqa: F403
+from .transformation import PatternNode, SingleStateTransformation, node_path_graph
 
 
 def known():
@@ -21,4 +22,4 @@ def known():
     return sorted([*dataflow.__all__, *interstate.__all__, *subgraph.__all__])
 
 
-__all__ = ["Transformation", "known", "parameter_to_transient", *dataflow.__all__, *interstate.__all__, *subgraph.__all__]
+__all__ = ["PatternNode", "SingleStateTransformation", "Transformation", "known", "node_path_graph", "parameter_to_transient", *dataflow.__all__, *interstate.__all__, *subgraph.__all__]

@@ -41,12 +41,22 @@ class CoreTransformation(Transformation):
     def _apply(cls, sdfg, nodes, options):
         call = cls.__name__ + _spelled(cls, options)
         graph = sdfg.graph
-        return graph.apply(call, *_targets(nodes)) if nodes else graph.apply(call)
+        return graph.apply(call, *_targets(graph, nodes)) if nodes else graph.apply(call)
 
 
-def _targets(nodes):
-    """(ids of nodes of the graph, names of containers)."""
-    return [node.id for node in nodes], []
+def _targets(graph, nodes):
+    """(ids of nodes of the graph, names of arrays) that nodes of states stand for; a state stands for its nodes."""
+    ids, names, views = set(), set(), {}
+    for node in (one for some in nodes for one in (some.nodes() if hasattr(some, "nodes") else [some])):
+        if getattr(node, "state", None) is None:
+            raise _core.ValueError_(f"{node!r} is no node of a state")
+        if node.kind == "access":
+            names.add(node.data)
+            continue
+        if node.state not in views:
+            views[node.state] = graph.flow(node.state.index)
+        ids.add(views[node.state].graph_node(node.id))
+    return sorted(ids), sorted(names)
 
 
 def _spelled(cls, options):
@@ -88,14 +98,21 @@ def apply_once(sdfg, transformations, options=None):
     return sum(one._apply(sdfg, (), chosen or {}) for one, chosen in zip(several, each))
 
 
+MOST_ROUNDS = 1000
+
+
 def apply_repeated(sdfg, transformations, options=None):
-    """As apply_once, until nothing matches or changes any more."""
-    several, total = listed(transformations), 0
-    while True:
-        before = sdfg.graph.text()
-        count = apply_once(sdfg, several, options)
-        changed = sdfg.graph.text() != before
-        if changed or not total:
-            total += count  # what only says how things are, as Vectorization may, counts once
-        if not (count and changed):
+    """As apply_once, until nothing matches or changes any more.
+
+    Raises ValueError_ if something still changes after 1,000 rounds.
+    """
+    several, before = listed(transformations), None
+    total = count = apply_once(sdfg, several, options)
+    for _ in range(MOST_ROUNDS):
+        now = sdfg.graph.text() if count else before
+        if now == before:
             return total
+        before, count = now, apply_once(sdfg, several, options)
+        if count and sdfg.graph.text() != before:  # what only says how things are, as Vectorization may, counts once
+            total += count
+    raise _core.ValueError_(f"{', '.join(one.__name__ for one in several)} still apply after {MOST_ROUNDS} rounds")
