@@ -20,7 +20,8 @@ static void clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_taskl
   dc_ex to[DC_MAX_LOOPS], *index = DC_NEW_ARRAY(&r->arena, dc_ex, t->rank);
   for (uint32_t k = 0; k < nest->n_loops; k++) {
     dc_parameter p = pool->params.v[nest->loops[k]];
-    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), p.begin, p.end, p.step);
+    dc_ex begin = dc_ex_subst(pool, p.begin, nest->loops, to, k), end = dc_ex_subst(pool, p.end, nest->loops, to, k);
+    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), begin, end, p.step);
     to[k] = dc_ex_par(pool, fresh[k]);
   }
   for (uint32_t d = 0; d < t->rank; d++) index[d] = dc_ex_subst(pool, t->index[d], nest->loops, to, nest->n_loops);

@@ -127,7 +127,8 @@ static bool is_innermost(const dc_graph *graph, const dc_map *map) {
   return true;
 }
 
-static bool order_params(dc_graph *graph, dc_nid id) {
+/* Does the last loop have unit stride now?  *moved: it was another one before. */
+static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
   dc_arena arena = {0};
   dc_accesses accesses = {0};
   dc_map map = dc_node_at(graph, id)->map;
@@ -142,6 +143,7 @@ static bool order_params(dc_graph *graph, dc_nid id) {
   for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
   map.params[last] = chosen;
   dc_arena_free(&arena);
+  *moved = best != last;
   return least.units > 0;
 }
 
@@ -149,8 +151,8 @@ uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
   if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return 0;
   dc_map map = dc_node_at(graph, id)->map;
   uint32_t n = 0;
-  bool any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
-  if (any_order && map.n_params) n = order_params(graph, id) && is_innermost(graph, &map);
+  bool moved = false, any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
+  if (any_order && map.n_params) n = (order_params(graph, id, &moved) && is_innermost(graph, &map)) || moved;
   for (uint32_t k = 0; k < map.body.n; k++) n += dc_loops_order(graph, map.body.v[k]);
   return n;
 }

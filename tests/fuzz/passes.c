@@ -291,6 +291,19 @@ static dc_status run_gradient(trial *t, dc_graph *g, int k, dc_values *out) {
   return dc_values_run(&target, g, DC_RUN_INTERPRETED, symbols, (dc_contents){NULL, t, t->sets[k]}, out);
 }
 
+/* Two graphs fail together, which is not reduced. */
+static void report_gradient(const fuzzer *f, const dc_graph *graph, const char *why) {
+  dc_text text = {0}, path = {0};
+  mkdir(f->folder, 0777);
+  dc_text_printf(&path, "%s/%llu-gradient.txt", f->folder, (unsigned long long)f->p->seed);
+  dc_graph_print(graph, &text);
+  write_file(path.s, text.s);
+  printf("fuzz: seed %llu: differentiated after transformations: %s; the graph is in %s\n", (unsigned long long)f->p->seed, why, path.s);
+  fflush(stdout);
+  f->p->failures++;
+  dc_text_free(&text), dc_text_free(&path);
+}
+
 /* A forward graph, transformed and then differentiated, has the gradients that it had.  Takes both. */
 static void check_gradient(trial *t, dc_graph *plain, dc_graph *transformed) {
   dc_values wanted = {0}, got = {0};
@@ -304,7 +317,7 @@ static void check_gradient(trial *t, dc_graph *plain, dc_graph *transformed) {
   if (useful && status && dc_status_code(status) != DC_ERR_UNSUPPORTED) dc_text_puts(&why, dc_status_text(status));
   if (useful && !status && !dc_values_same(&wanted, &got, 0, &difference)) dc_difference_print(&difference, &why);
   t->f->p->gradients += useful && !status;
-  if (why.s) report(t->f, before, "differentiate", "transformed", why.s);
+  if (why.s) report_gradient(t->f, before, why.s);
   dc_status_free(status);
   dc_values_free(&wanted), dc_values_free(&got);
   dc_graph_destroy(plain), dc_graph_destroy(transformed), dc_graph_destroy(before);

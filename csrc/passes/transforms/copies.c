@@ -142,12 +142,13 @@ static bool may_drop_copy(const copies *x, copy c, uint32_t place) {
   return a->last_write < place || b->last <= place;
 }
 
-/* A, used by nobody later, takes the place of B, used by nobody earlier. */
+/* A, used by nobody later, takes the place of B, used by nobody earlier.  What is written to B later would overwrite what
+ * A was read for, which differentiation would miss. */
 static bool may_write_directly(const copies *x, copy c, uint32_t place) {
   const dc_container *to = dc_cont(x->t->graph, c.to);
   const span *a = &x->spans[c.from], *b = &x->spans[c.to];
   bool writable = to->role == DC_ROLE_TEMP && to->storage == DC_STORE_HEAP && !to->known && to->dtype;
-  return is_spare(x, c.from) && writable && !x->views[c.to] && a->last == place && a->first_write && b->first == place;
+  return is_spare(x, c.from) && writable && !x->views[c.to] && a->last == place && a->first_write && b->first == place && b->last_write == place;
 }
 
 static bool is_meant(const copies *x, dc_nid node, copy c) {

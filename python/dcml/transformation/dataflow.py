@@ -53,7 +53,7 @@ class TrivialMapRangeElimination(CoreTransformation):
 class Vectorization(CoreTransformation):
     """Orders loops for unit stride, so that the generated code works on whole vectors.
 
-    Counts the innermost maps that now have it.
+    Counts the innermost maps that now have it, and others that changed.
     """
 
 
