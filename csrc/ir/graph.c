@@ -49,6 +49,8 @@ void dc_container_rename(dc_graph *graph, dc_cid c, const char *name) {
   if (!owner_of(graph, id)) graph->named.v[id] = c;
 }
 
+void dc_container_forget(dc_graph *graph, dc_cid c) { *dc_cont(graph, c) = (dc_container){.role = DC_ROLE_TEMP}; }
+
 /* A name that no container has. */
 static const char *unique_name(dc_graph *graph, const char *wanted) {
   if (!*wanted) wanted = "t";

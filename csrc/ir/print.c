@@ -608,7 +608,8 @@ static void put_graph(printer *p) {
     dc_text_indent(p->out, p->level);
     dc_text_printf(p->out, "symbol %s >= %" PRId64 "\n", dc_name_text(&g->names, g->pool.symbols.v[s].name), g->pool.symbols.v[s].min);
   }
-  for (dc_cid c = 1; c < g->containers.n; c++) put_declaration(p, c);
+  for (dc_cid c = 1; c < g->containers.n; c++)
+    if (dc_cont(g, c)->name) put_declaration(p, c);
   for (uint32_t k = 0; k < g->captures.n; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "captures ");

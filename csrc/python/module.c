@@ -174,6 +174,8 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
                                   {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
+                                  {"primitives", core_primitives, METH_NOARGS, "primitives() -> {name: number of arguments} of the scalar functions."},
+                                  {"type_names", core_type_names, METH_NOARGS, "type_names() -> names of the element types, by number."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 
@@ -228,6 +230,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
@@ -246,6 +249,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->values_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);

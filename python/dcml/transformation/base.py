@@ -41,22 +41,20 @@ class CoreTransformation(Transformation):
     def _apply(cls, sdfg, nodes, options):
         call = cls.__name__ + _spelled(cls, options)
         graph = sdfg.graph
-        return graph.apply(call, *_targets(graph, nodes)) if nodes else graph.apply(call)
+        return graph.apply(call, *_targets(nodes)) if nodes else graph.apply(call)
 
 
-def _targets(graph, nodes):
+def _targets(nodes):
     """(ids of nodes of the graph, names of arrays) that nodes of states stand for; a state stands for its nodes."""
-    ids, names, views = set(), set(), {}
+    ids, names = set(), set()
     for node in (one for some in nodes for one in (some.nodes() if hasattr(some, "nodes") else [some])):
         if getattr(node, "state", None) is None:
             raise _core.ValueError_(f"{node!r} is no node of a state")
         if node.kind == "access":
             names.add(node.data)
-            continue
-        if node.state not in views:
-            views[node.state] = graph.flow(node.state.index)
-        ids.add(views[node.state].graph_node(node.id))
-    return sorted(ids), sorted(names)
+        else:
+            ids.add(node.id)
+    return sorted(ids - {0}), sorted(names)
 
 
 def _spelled(cls, options):
