@@ -269,3 +269,25 @@ def test_two_thousand_nodes_are_built_at_once():
     assert len(state.nodes()) == 2001 and len(state.edges()) == 2000
     assert sum(state.in_degree(node) for node in state.nodes()) == 2000
     assert time.thread_time() - began < 1
+
+
+def test_simplify_joins_states_and_drops_copies_and_arrays():
+    sdfg, state = vectors("A", "B")
+    for name in ("T", "U", "unused"):
+        sdfg.add_transient(name, (N,), dace.float32)
+    state.add_mapped_tasklet("one", {"i": "0:N"}, {"a": dace.Memlet("A[i]")}, "t = a + 1", {"t": dace.Memlet("T[i]")}, external_edges=True)
+    middle = sdfg.add_state("middle")
+    middle.add_edge(middle.add_read("T"), None, middle.add_write("U"), None, dace.Memlet("T"))
+    last = sdfg.add_state("last")
+    last.add_mapped_tasklet("two", {"i": "0:N"}, {"u": dace.Memlet("U[i]")}, "b = u * 2", {"b": dace.Memlet("B[i]")}, external_edges=True)
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)
+    sdfg.simplify()
+    assert sdfg.nodes() == [state] and set(sdfg.arrays) in ({"A", "B", "T"}, {"A", "B", "U"}) and "unused" not in str(sdfg)
+    assert sum(node.kind == "entry" for node in state.nodes()) == 2
+    with pytest.raises(dcml.ValueError_, match="'last' is gone"):
+        last.nodes()
+    b[:] = 0
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)

@@ -13,6 +13,7 @@ from .edges import InterstateEdge, StateEdge
 from .state import SDFGState
 from .symbolic import MADE
 
+_SIMPLIFYING = ("StateFusion", "RedundantArray")  # transformations of the core
 _HANDLES = weakref.WeakValueDictionary()  # id of a graph -> its SDFG, which keeps the graph alive
 
 
@@ -274,9 +275,12 @@ class SDFG(Declaring):
         return apply_repeated(self, transformations, options)
 
     def simplify(self, validate=True, **_):
-        """Removes what has no effect: dead nodes, identities, arrays that nobody uses."""
+        """Makes the program shorter: joins states, inlines nested SDFGs, drops what has no effect, copies, and arrays
+        that nobody uses."""
         graph = self.graph
         graph.run_pass("tidy")
+        while sum([graph.apply(name) for name in _SIMPLIFYING]):
+            pass
         for name in graph.unused():
             graph.remove(name)
             self._descriptors.pop(name, None)
