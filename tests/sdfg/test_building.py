@@ -160,6 +160,48 @@ def test_an_sdfg_inside_another():
     assert (b == a / 2).all()
 
 
+def inside(code="b = a / 2"):
+    """(an SDFG around another, the nested node)."""
+    inner, state = vectors("x", "y")
+    inner.add_transient("t", (N,), dace.float32)
+    state.add_mapped_tasklet("half", {"i": "0:N"}, {"a": dace.Memlet("x[i]")}, code, {"b": dace.Memlet("t[i]")}, external_edges=True)
+    inner.add_state("then").add_mapped_tasklet("more", {"i": "0:N"}, {"a": dace.Memlet("t[i]")}, "b = a + 1", {"b": dace.Memlet("y[i]")}, external_edges=True)
+    sdfg, state = vectors("A", "B")
+    nested = state.add_nested_sdfg(inner, sdfg, {"x"}, {"y"})
+    state.add_edge(state.add_read("A"), None, nested, "x", sdfg.make_array_memlet("A"))
+    state.add_edge(nested, "y", state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    return sdfg, nested
+
+
+def test_symbols_inside_are_those_outside():
+    sdfg, nested = inside()
+    assert nested.symbol_mapping == {"N": "N"} and nested.sdfg.parent is sdfg
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, a / 2 + 1, rtol=1e-6)
+    assert nested in sdfg.node(0).nodes() and nested.sdfg.arrays["t"].transient
+
+
+def test_what_is_changed_inside_counts():
+    sdfg, nested = inside()
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    tasklet = next(node for node, _ in nested.sdfg.all_nodes_recursive() if isinstance(node, nodes.Tasklet))
+    tasklet.code = "b = a * 3"
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, a * 3 + 1, rtol=1e-6)
+
+
+def test_nesting_that_cannot_be_is_refused():
+    sdfg, nested = inside()
+    with pytest.raises(dcml.ValueError_, match="nested in itself"):
+        nested.sdfg.node(0).add_nested_sdfg(sdfg, nested.sdfg, {"A"}, {"B"})
+    with pytest.raises(dcml.ValueError_, match="has no array 'q'"):
+        sdfg.node(0).add_nested_sdfg(nested.sdfg, sdfg, {"q"}, {"y"})
+    with pytest.raises(dcml.ValueError_, match="has no symbol 'M'; it has"):
+        sdfg.node(0).add_nested_sdfg(nested.sdfg, sdfg, {"x"}, {"y"}, {"M": 3})
+
+
 def test_parts_are_removed_and_put_back():
     sdfg, state = vectors("A", "B")
     tasklet, entry, exit = state.add_mapped_tasklet("t", {"i": "0:N"}, {"a": dace.Memlet("A[i]")}, "b = a", {"b": dace.Memlet("B[i]")}, external_edges=True)
