@@ -250,6 +250,20 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
   return b->calls[k] = call, DC_OK;
 }
 
+/* Libraries are asked only for sizes that have been judged; what they want for themselves is then planned with the rest. */
+static dc_status bind_natives(dc_binding *b, const dc_nid *nodes) {
+  const dc_program *p = b->program;
+  uint64_t *scratch = DC_NEW_ARRAY(&b->arena, uint64_t, p->n_steps), most = 0;
+  b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    if (!p->steps[k].native) continue;
+    DC_TRY(bind_native(b, k));
+    scratch[k] = b->calls[k] == &dc_step_empty ? 0 : dc_native_scratch(b->natives[k]);
+    if (scratch[k] > most) most = scratch[k];
+  }
+  return most ? dc_plan_make(p->graph, nodes, p->n_steps, scratch, b->symbols, &b->arena, &b->plan) : DC_OK;
+}
+
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
   dc_binding *b = calloc(1, sizeof *b);
   if (!b) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -257,11 +271,9 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   b->symbols = dc_arena_copy(&b->arena, symbols, p->graph->pool.symbols.n * sizeof *symbols);
   dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
-  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, b->symbols, &b->arena, &b->plan);
+  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, NULL, b->symbols, &b->arena, &b->plan);
   if (!status) status = weigh(p, b, nodes);
-  b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
-  for (uint32_t k = 0; k < p->n_steps && !status; k++)
-    if (p->steps[k].native) status = bind_native(b, k);
+  if (!status) status = bind_natives(b, nodes);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -377,7 +389,7 @@ static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k
   const step *st = &p->steps[k];
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
-  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->stream};
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->arena + b->plan.scratch[k], s->stream};
   return b->calls[k]->run(&frame, b->calls[k]->context);
 }
 
