@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 
 typedef struct dc_program dc_program;
+typedef struct dc_workspace dc_workspace; /* workspace.h */
 
 /* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
@@ -74,6 +75,7 @@ typedef struct {
   dc_natives *natives; /* may be NULL */
   dc_jit *jit;         /* may be NULL: interp only */
   dc_backend_kind backend;
+  dc_workspace *workspace; /* may be NULL: then programs keep memory of their own */
 } dc_target;
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);
