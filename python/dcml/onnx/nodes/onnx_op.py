@@ -337,9 +337,10 @@ def _class_of(name):
     if name not in _classes:
         every = {a for version in operators.versions(name) for a in operators.schema(name, version).attributes}
         schema = operators.schema(name, operators.default_opset(name))
-        _classes[name] = type("ONNX" + name, (ONNXOp,), {
+        made = type("ONNX" + name, (ONNXOp,), {
             "__module__": __name__, "__doc__": _Documentation(), "__signature__": _signature(schema), "_operator": name,
             **{a: _Attribute(a) for a in every}})
+        _classes.setdefault(name, made)  # another thread may have been faster
     return _classes[name]
 
 

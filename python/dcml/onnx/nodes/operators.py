@@ -22,7 +22,6 @@ def _fill():
     inner = {name for name, _ in VARIANTS.values()}  # operators of the core under another name
     for domain, name in HOST.keys() - {(domain, name) for domain, name in HOST if name in inner}:
         table.setdefault(name, (domain, dict.fromkeys(_versions_in_onnx(domain, name))))
-    _table.clear()
     _table.update(table)
 
 
