@@ -143,7 +143,8 @@ class Memlet:
 
     @property
     def free_symbols(self):
-        return set() if self.subset is None else self.subset.free_symbols
+        """Names in its subset."""
+        return set() if self._subset is None else self._subset.free_symbols
 
     def __eq__(self, other):
         return (isinstance(other, Memlet) and

@@ -49,11 +49,16 @@ class SDFGState(Building):
         self.sdfg._edited()
         return self._flow()
 
+    def _touch(self, node):
+        """What is in the node, an SDFG, has changed: if it is still there, the state is built anew."""
+        if self._index is not None and self._flow().has(node._id):
+            self._edit().touch()
+
     def _look(self, node):
-        try:
-            return self._flow().node(node._id)
-        except _core.Error:
-            raise _core.ValueError_(f"{node!r} is gone from state {self._label!r}") from None
+        flow = self._flow()
+        if not flow.has(node._id):
+            raise _core.ValueError_(f"{node!r} is gone from state {self._label!r}")
+        return flow.node(node._id)
 
     def _connectors(self, node):
         self._look(node)
@@ -95,7 +100,9 @@ class SDFGState(Building):
             return None
         if not isinstance(memlet, Memlet):
             raise _core.ValueError_(f"{memlet!r} is no memlet")
-        return memlet._core_form(self.sdfg._shape_of)
+        core = memlet._core_form(self.sdfg._shape_of)
+        self.sdfg._mention(memlet.free_symbols)
+        return core
 
     # -- looking --------------------------------------------------------------------------------
     @property
@@ -110,7 +117,10 @@ class SDFGState(Building):
 
     def nodes(self):
         """The nodes, sources first."""
-        return [self._nodes.get(id) or self._handle_of(id) for id in self._flow().nodes()]
+        ids = self._flow().nodes()
+        if len(self._nodes) > 2 * len(ids) + 64:  # most are handles on what is gone
+            self._nodes = {id: self._nodes[id] for id in ids if id in self._nodes}
+        return [self._nodes.get(id) or self._handle_of(id) for id in ids]
 
     def node(self, node_id):
         """The node at a position in ``nodes()``."""
@@ -129,7 +139,10 @@ class SDFGState(Building):
 
     def edges(self):
         """The edges: ``src``, ``src_conn``, ``dst``, ``dst_conn``, ``data``."""
-        return [self._edge(*row) for row in self._flow().edges()]
+        rows = self._flow().edges()
+        if len(self._edges) > 2 * len(rows) + 64:
+            self._edges = {row[0]: self._edges[row[0]] for row in rows if row[0] in self._edges}
+        return [self._edge(*row) for row in rows]
 
     def in_edges(self, node):
         return [self._edge(*row) for row in self._flow().in_edges(self._id_of(node))]
@@ -269,6 +282,10 @@ class SDFGState(Building):
     def validate(self):
         """Raises a dcml.Error naming what is not right."""
         self.sdfg.validate()
+
+    def _repr_html_(self):
+        from .view import notebook
+        return notebook(self.graph, self.index)
 
     def __str__(self):
         return self._label

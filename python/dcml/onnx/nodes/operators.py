@@ -22,7 +22,6 @@ def _fill():
     inner = {name for name, _ in VARIANTS.values()}  # operators of the core under another name
     for domain, name in HOST.keys() - {(domain, name) for domain, name in HOST if name in inner}:
         table.setdefault(name, (domain, dict.fromkeys(_versions_in_onnx(domain, name))))
-    _table.clear()
     _table.update(table)
 
 
@@ -98,6 +97,16 @@ def schema(name, opset):
     return _onnx_schema(domain, name, known[-1]) or _schema_of_row(rows[known[-1]])
 
 
+def accepted(name, opset, side, place):
+    """The element types that an operator's row takes for a parameter, by number; ONNX may say fewer.
+
+    side: "inputs" or "outputs"; place: of the parameter among them.
+    """
+    known = [version for version in versions(name) if version <= opset]
+    row = _table[name][1][known[-1]] if known else None
+    return frozenset(row[side][place]["types"]) if row and place < len(row[side]) else frozenset()
+
+
 # -- what a row says of its operator --------------------------------------------------------------
 def _schema_of_row(row):
     from ..schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
@@ -131,4 +140,4 @@ def _type_of(value):
     return ONNXAttributeType[kinds[type(item)] + plural] if type(item) in kinds else ONNXAttributeType.Unsupported
 
 
-__all__ = ["OPSETS", "default_opset", "domain_of", "exists", "names", "schema", "versions"]
+__all__ = ["OPSETS", "accepted", "default_opset", "domain_of", "exists", "names", "schema", "versions"]
