@@ -196,6 +196,14 @@ const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name
   return NULL;
 }
 
+bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr) { return strncmp(dc_name_text(&graph->names, attr->name), "__", 2) == 0; }
+
+const char *dc_node_wish(const dc_graph *graph, dc_nid node) {
+  const dc_attr *own = dc_node_attr(graph, node, "__implementation"), *backward = dc_node_attr(graph, node, "__backward_implementation");
+  const dc_attr *a = dc_node_at(graph, node)->lib.wrt && backward ? backward : own;
+  return a && a->kind == DC_ATTR_STRING ? a->s : NULL;
+}
+
 static dc_attr attr_of(dc_graph *graph, const char *name, dc_attr_kind kind, uint32_t n) {
   return (dc_attr){.name = dc_name_intern(&graph->names, name), .kind = (uint8_t)kind, .n = n};
 }

@@ -228,6 +228,10 @@ const char *dc_node_describe(dc_graph *graph, dc_nid node);
 
 /* Attributes of a library node. */
 const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name); /* NULL if absent */
+/* Attributes whose names begin with __ are wishes how the node be run: operators do not know them, files do not hold them. */
+bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr);
+/* Who is to run the node ("pure", "native" or a library), NULL: nobody said.  Of a gradient node, who is to run that. */
+const char *dc_node_wish(const dc_graph *graph, dc_nid node);
 dc_attr dc_attr_int(dc_graph *graph, const char *name, int64_t value);
 dc_attr dc_attr_float(dc_graph *graph, const char *name, double value);
 dc_attr dc_attr_string(dc_graph *graph, const char *name, const char *value, size_t length);

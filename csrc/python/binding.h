@@ -79,6 +79,9 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
 /* nodes.c: methods of Graph. */
 PyObject *graph_operators(GraphObject *self, PyObject *unused);
 PyObject *graph_attributes(GraphObject *self, PyObject *id);
+PyObject *graph_wish(GraphObject *self, PyObject *id);
+PyObject *graph_replace(GraphObject *self, PyObject *args);
+const dc_library *library_at(GraphObject *self, unsigned long id); /* NULL with an exception: no operator of the graph */
 PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);

@@ -305,6 +305,21 @@ static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwa
   return names_of(self, out.v, out.n);
 }
 
+static PyObject *graph_set_attribute(GraphObject *self, PyObject *args) {
+  unsigned id;
+  const char *name;
+  PyObject *value;
+  dc_attr made;
+  if (!PyArg_ParseTuple(args, "IsO", &id, &name, &value) || !library_at(self, id) || (value != Py_None && one_attr(self, name, value, &made))) return NULL;
+  dc_library *lib = &dc_node_at(self->graph, id)->lib;
+  attr_list list = {0};
+  for (uint32_t k = 0; k < lib->n_attr; k++)
+    if (strcmp(dc_name_text(&self->graph->names, lib->attr[k].name), name)) DC_PUSH(&self->graph->arena, &list, lib->attr[k]);
+  if (value != Py_None) DC_PUSH(&self->graph->arena, &list, made);
+  lib->attr = list.v, lib->n_attr = list.n;
+  Py_RETURN_NONE;
+}
+
 typedef struct {
   const dc_graph *graph;
   PyObject *reads, *writes;
@@ -509,6 +524,7 @@ static PyMethodDef methods[] = {
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
      "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
+    {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
@@ -527,6 +543,9 @@ static PyMethodDef methods[] = {
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
      "attributes(id) -> {name: value} of an operator; a subgraph is (Graph, names of the values that its last inputs stand for)."},
+    {"wish", (PyCFunction)graph_wish, METH_O, "wish(id) -> the implementation that an operator's node asks for, or None."},
+    {"replace", (PyCFunction)graph_replace, METH_VARARGS,
+     "replace(id, graph, {name: name}): puts the contents of another graph in the place of an operator; arrays by name inside -> name here."},
     {"segment", (PyCFunction)graph_segment, METH_VARARGS,
      "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},

@@ -64,11 +64,22 @@ static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_
   return k < 0 ? "not loaded" : natives->list[k]->refuses(natives->handle[k], graph, node);
 }
 
+/* The mask that the node's own wish comes to; the program's where it has none, or one that is no business of libraries. */
+static const char *wished(const dc_graph *graph, dc_nid node, const dc_row *row, const char *only) {
+  const char *wish = dc_node_wish(graph, node), *name;
+  if (wish && strcmp(wish, "native") == 0) return NULL;
+  if (wish && strcmp(wish, "pure") == 0) return "none";
+  for (uint32_t k = 0; wish && row && (name = dc_row_native(row, k)); k++)
+    if (strcmp(wish, name) == 0) return name;
+  return only;
+}
+
 /* The first library in the row's order that takes the node. */
 void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only) {
   const dc_row *row = row_of(ops, graph, &dc_node_at(graph, node)->lib);
   const char *by = NULL;
   dc_text why = {0};
+  only = wished(graph, node, row, only);
   for (uint32_t k = 0; row && !by && dc_row_native(row, k); k++) {
     const char *name = dc_row_native(row, k), *reason = refusal(natives, graph, node, name, only);
     if (reason) dc_text_printf(&why, "%s%s: %s", why.n ? "; " : "", name, reason);

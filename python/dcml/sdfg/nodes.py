@@ -8,16 +8,13 @@ import importlib
 
 from .. import _core
 
-# domain of operators -> (module, function(op, opset) -> subclass of LibraryNode or None), imported when first needed
-LIBRARY_CLASSES = {}
+LIBRARY_CLASSES = "dcml.onnx.nodes", "library_class"  # module and function(domain, op, opset), imported when first needed
 
 
 def library_class(domain, op, opset):
-    """The class of an operator's nodes: what the domain's row in LIBRARY_CLASSES finds, else LibraryNode."""
-    row = LIBRARY_CLASSES.get(domain)
-    if row is None:
-        return LibraryNode
-    return getattr(importlib.import_module(row[0]), row[1])(op, opset) or LibraryNode
+    """The class of an operator's nodes: what the function of LIBRARY_CLASSES finds, else LibraryNode."""
+    module, function = LIBRARY_CLASSES
+    return getattr(importlib.import_module(module), function)(domain, op, opset) or LibraryNode
 
 
 class Node:
