@@ -32,9 +32,11 @@ uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t 
 DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs,
                                   const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_backward *out);
 
-/* Adds the adjoint of one state to the graph itself, as a state after it: an input "gradient_<name>" for each of
- * `outputs`, an output "gradient_<name>" for each of `wrt`; any floating container of that state may be either.
- * Errors as above. */
+/* Adds the adjoint of one state to the graph itself, as a state behind all others: an input "gradient_<name>" for each
+ * of `outputs`, and an input of that name, written in place, for each of `wrt`; one that is there already is used.  Any
+ * floating container of that state may be either.  The state is rewritten where it overwrites what the adjoint reads.
+ * Errors as above, DC_ERR_VALUE for a name that is taken otherwise, DC_ERR_UNSUPPORTED for updates in place that cannot
+ * be differentiated. */
 DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs,
                                        const dc_cid *wrt, uint32_t n_wrt);
 

@@ -1,4 +1,4 @@
 """Reverse-mode differentiation of graphs: vjp of an ONNX model, add_backward_pass on an SDFG."""
-from .api import add_backward_pass, vjp
+from .api import AutoDiffException, add_backward_pass, vjp
 
-__all__ = ["add_backward_pass", "vjp"]
+__all__ = ["AutoDiffException", "add_backward_pass", "vjp"]

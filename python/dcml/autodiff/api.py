@@ -6,6 +6,10 @@ from .. import _core, arguments
 from ..library import implementation
 
 
+class AutoDiffException(_core.UnsupportedOpError):
+    """A program, or an operator in it, cannot be differentiated."""
+
+
 def vjp(model, inputs, output_grads, wrt=None):
     """Outputs of an ONNX model and the product of a vector with its Jacobian.
 
@@ -73,14 +77,24 @@ def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
 
 
 def add_backward_pass(sdfg, state, outputs, inputs):
-    """Adds to a program the computation of gradients of one of its states, as a state after it.
+    """Adds to a program the computation of gradients of one of its states, as a state after all others.
 
-    sdfg: SDFG, changed in place; state: the state with the forward computation.
-    outputs: names (or Arrays) of the floating-point values to differentiate; for each, the graph gets an input
-        ``gradient_<name>`` of its type and shape, after the inputs that it has.
-    inputs: names (or Arrays) to differentiate in; for each, the graph gets an output ``gradient_<name>``.
-    Raises ValueError_ for unknown names, DTypeError for values that are not floating point, UnsupportedOpError for
-    an operator without gradient; the program is then as before.
+    sdfg: SDFG, changed in place; state: the state with the forward computation, which is rewritten where it overwrites
+        what the gradients depend on, and computes what it did.
+    outputs: names of arrays (or access nodes, descriptors) to differentiate, floating point; for each, the caller gives
+        its gradient as the array ``gradient_<name>`` of its type and shape.
+    inputs: names (or access nodes, descriptors) to differentiate in; for each, the caller gives the array
+        ``gradient_<name>``, which is overwritten by the gradient.  Arrays of these names that are there are used.
+    Raises AutoDiffException for an operator without gradient, or for updates in place that cannot be differentiated;
+    ValueError_ for unknown names, DTypeError for values that are not floating point; the program is then as before.
     """
-    names = [[getattr(value, "name", value) for value in values] for values in (outputs, inputs)]
-    sdfg.graph.add_backward(state.index, *names)
+    names = [[_name(value) for value in values] for values in (outputs, inputs)]
+    try:
+        sdfg.graph.add_backward(state.index, *names)
+    except _core.UnsupportedOpError as error:
+        raise AutoDiffException(str(error)) from error
+
+
+def _name(value):
+    """Of an array, from a string, an access node or a descriptor."""
+    return value if isinstance(value, str) else getattr(value, "data", None) or value.name
