@@ -29,6 +29,7 @@ typedef struct {
   PyObject *owner;
   struct flow_records *flows; /* flat views of states, or NULL */
   uint64_t edits; /* counts what may have changed nodes in place: passes, transformations */
+  unsigned version; /* differs after any change that was made by a method */
 } GraphObject;
 
 extern PyModuleDef dcml_module;
@@ -103,9 +104,13 @@ PyObject *get_states(GraphObject *self, void *unused);
 int set_graph_name(GraphObject *self, PyObject *value, void *unused);
 PyObject *core_primitives(PyObject *module, PyObject *unused);
 PyObject *core_type_names(PyObject *module, PyObject *unused);
+
 /* flow.c: flat views of a graph's states. */
 PyObject *graph_flow(GraphObject *self, PyObject *args);
 void flows_free(GraphObject *self);
+int flows_insert(GraphObject *self, uint32_t at); /* views move with their states; 0, or -1 with an exception */
+void flows_remove(GraphObject *self, uint32_t at);
+PyObject *get_has_drafts(GraphObject *self, void *unused);
 /* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
 int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);
 

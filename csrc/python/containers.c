@@ -38,6 +38,7 @@ dc_status parse_size(dc_graph *graph, const char *text, dc_ex *out) {
 }
 
 PyObject *graph_add_symbol(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   long long least = 0;
   if (!PyArg_ParseTuple(args, "s|L", &name, &least)) return NULL;
@@ -60,6 +61,7 @@ static int set_strides(GraphObject *self, dc_cid c, PyObject *strides) {
 }
 
 PyObject *graph_set_layout(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *strides;
   int is_register;
@@ -99,6 +101,7 @@ static void drop(dc_cid *ids, uint32_t *n, dc_cid c) {
 
 /* Arguments become values of a call's own and the other way round. */
 PyObject *graph_set_transient(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   int transient;
   if (!PyArg_ParseTuple(args, "sp", &name, &transient)) return NULL;
@@ -136,6 +139,7 @@ static dc_nid user_of(const dc_graph *graph, dc_cid c) {
 }
 
 PyObject *graph_remove(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   dc_graph *g = self->graph;
   dc_cid c = container_named(self, text);
@@ -173,9 +177,11 @@ PyObject *graph_unused(GraphObject *self, PyObject *unused) {
 }
 
 PyObject *graph_rename(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *from, *to;
   if (!PyArg_ParseTuple(args, "ss", &from, &to)) return NULL;
   dc_graph *g = self->graph;
+  self->edits++; /* views say names */
   dc_sym symbol = dc_symbol_find(&g->pool, from);
   if (!*to || dc_container_find(g, to) || dc_symbol_find(&g->pool, to)) return fail_value(self, "graph '%s' has a '%s' already, or it is no name", to);
   dc_cid c = symbol ? 0 : container_named(self, from);
@@ -190,6 +196,7 @@ int set_graph_name(GraphObject *self, PyObject *value, void *unused) {
   (void)unused;
   if (!value) PyErr_SetString(PyExc_AttributeError, "a graph has a name");
   if (!name) return -1;
+  self->version++;
   self->graph->name = dc_name_intern(&self->graph->names, name);
   return 0;
 }
@@ -205,10 +212,12 @@ PyObject *get_states(GraphObject *self, void *unused) {
 }
 
 PyObject *graph_add_state(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   unsigned at = UINT32_MAX;
   if (!PyArg_ParseTuple(args, "s|I", &name, &at)) return NULL;
   dc_graph *g = self->graph;
+  if (flows_insert(self, at)) return NULL;
   dc_state_add(g, name);
   uint32_t last = g->states.n - 1;
   if (at >= last) return PyLong_FromUnsignedLong(last);
@@ -219,10 +228,12 @@ PyObject *graph_add_state(GraphObject *self, PyObject *args) {
 }
 
 PyObject *graph_remove_state(GraphObject *self, PyObject *index) {
+  self->version++;
   unsigned long at = PyLong_AsUnsignedLong(index);
   dc_graph *g = self->graph;
   if (PyErr_Occurred()) return NULL;
   if (at >= g->states.n) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "graph '%s' has no state %lu", dc_name_text(&g->names, g->name), at);
+  flows_remove(self, (uint32_t)at);
   g->states.n--;
   memmove(g->states.v + at, g->states.v + at + 1, (g->states.n - at) * sizeof *g->states.v);
   Py_RETURN_NONE;

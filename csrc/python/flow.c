@@ -15,11 +15,13 @@ typedef struct flow_record {
   uint32_t n_nodes;
   const dc_nid *nodes;
   PyObject *handle; /* the Flow that shows it, not owned; or NULL */
+  struct flow_record *next;
 } flow_record;
 
 typedef struct flow_records {
-  flow_record **v;
+  flow_record **v; /* by state */
   uint32_t n;
+  flow_record *removed; /* of states that are gone */
 } flow_records;
 
 typedef struct {
@@ -29,14 +31,63 @@ typedef struct {
   uint32_t state;
 } FlowObject;
 
+static void free_record(flow_record *r) {
+  if (!r) return;
+  dc_flow_free(&r->flow);
+  PyMem_Free(r);
+}
+
 void flows_free(GraphObject *self) {
-  for (uint32_t k = 0; self->flows && k < self->flows->n; k++) {
-    if (!self->flows->v[k]) continue;
-    dc_flow_free(&self->flows->v[k]->flow);
-    PyMem_Free(self->flows->v[k]);
-  }
-  if (self->flows) PyMem_Free(self->flows->v);
+  if (!self->flows) return;
+  for (uint32_t k = 0; k < self->flows->n; k++) free_record(self->flows->v[k]);
+  for (flow_record *r = self->flows->removed, *next; r; r = next) next = r->next, free_record(r);
+  PyMem_Free(self->flows->v);
   PyMem_Free(self->flows);
+}
+
+/* Room for a view of a state; 0, or -1 with an exception. */
+static int flows_reserve(GraphObject *self, uint32_t n) {
+  if (!self->flows && !(self->flows = PyMem_Calloc(1, sizeof *self->flows))) return PyErr_NoMemory(), -1;
+  if (n <= self->flows->n) return 0;
+  flow_record **grown = PyMem_Realloc(self->flows->v, n * sizeof *grown);
+  if (!grown) return PyErr_NoMemory(), -1;
+  while (self->flows->n < n) grown[self->flows->n++] = NULL;
+  self->flows->v = grown;
+  return 0;
+}
+
+static void flows_number(flow_records *f, uint32_t from) {
+  for (uint32_t k = from; k < f->n; k++)
+    if (f->v[k] && f->v[k]->handle) ((FlowObject *)f->v[k]->handle)->state = k;
+}
+
+int flows_insert(GraphObject *self, uint32_t at) {
+  if (!self->flows || at >= self->flows->n) return 0;
+  if (flows_reserve(self, self->flows->n + 1)) return -1;
+  memmove(self->flows->v + at + 1, self->flows->v + at, (self->flows->n - 1 - at) * sizeof *self->flows->v);
+  self->flows->v[at] = NULL;
+  return flows_number(self->flows, at), 0;
+}
+
+/* What showed the state shows nothing from now on. */
+void flows_remove(GraphObject *self, uint32_t at) {
+  flow_records *f = self->flows;
+  if (!f || at >= f->n) return;
+  flow_record *gone = f->v[at];
+  memmove(f->v + at, f->v + at + 1, (--f->n - at) * sizeof *f->v);
+  flows_number(f, at);
+  if (!gone) return;
+  dc_flow_free(&gone->flow);
+  gone->flow = (dc_flow){0};
+  gone->next = f->removed, f->removed = gone;
+  if (gone->handle) ((FlowObject *)gone->handle)->state = UINT32_MAX;
+}
+
+PyObject *get_has_drafts(GraphObject *self, void *unused) {
+  (void)unused;
+  for (uint32_t k = 0; self->flows && k < self->flows->n; k++)
+    if (self->flows->v[k] && self->flows->v[k]->flow.is_draft) Py_RETURN_TRUE;
+  Py_RETURN_FALSE;
 }
 
 /* ---- names of parameters ---- */
@@ -118,13 +169,7 @@ PyObject *graph_flow(GraphObject *self, PyObject *args) {
   module_state *state = state_of((PyObject *)self);
   if (!PyArg_ParseTuple(args, "|I", &index)) return NULL;
   if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
-  if (!self->flows && !(self->flows = PyMem_Calloc(1, sizeof *self->flows))) return PyErr_NoMemory();
-  if (index >= self->flows->n) {
-    flow_record **grown = PyMem_Realloc(self->flows->v, (index + 1) * sizeof *grown);
-    if (!grown) return PyErr_NoMemory();
-    while (self->flows->n <= index) grown[self->flows->n++] = NULL;
-    self->flows->v = grown;
-  }
+  if (flows_reserve(self, index + 1)) return NULL;
   flow_record *r = self->flows->v[index];
   if (!r && !(r = self->flows->v[index] = PyMem_Calloc(1, sizeof *r))) return PyErr_NoMemory();
   FlowObject *flow = (FlowObject *)Py_XNewRef(r->handle);
@@ -574,6 +619,8 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   (void)unused;
   if (!session) return NULL;
   if (!FLOW(self)->is_draft) Py_RETURN_NONE;
+  if (self->state >= self->graph->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the flow's state is gone");
+  self->graph->version++;
   parameter_names names = {session->ops};
   RAISE_IF(state, dc_flow_build(FLOW(self), self->graph->graph, self->state, (dc_flow_params){parameter_name, &names}));
   self->record->derived = true;

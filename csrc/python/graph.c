@@ -8,7 +8,7 @@ PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner) {
   if (!self) return NULL;
   self->graph = graph;
   self->owner = Py_XNewRef(owner);
-  self->flows = NULL, self->edits = 0;
+  self->flows = NULL, self->edits = 0, self->version = 0;
   return (PyObject *)self;
 }
 
@@ -58,6 +58,7 @@ static dc_cid find(GraphObject *self, const char *name) {
 }
 
 static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) {
+  self->version++;
   const char *name;
   int type;
   PyObject *shape;
@@ -89,6 +90,7 @@ static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
 }
 
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -132,6 +134,7 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
 
 /* Gives a weight its initial contents, which an export writes out, or takes them away. */
 static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -184,9 +187,11 @@ static PyObject *get_params(GraphObject *self, void *u) { return (void)u, names_
 static PyObject *get_arrays(GraphObject *self, void *u) { return (void)u, names_where(self, NULL); }
 static PyObject *get_name(GraphObject *self, void *u) { return (void)u, name_object(dc_name_text(&self->graph->names, self->graph->name)); }
 static PyObject *get_opset(GraphObject *self, void *u) { return (void)u, PyLong_FromLong(self->graph->opset); }
+static PyObject *get_version(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->version); }
 static PyObject *get_n_states(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->graph->states.n); }
 
 static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   dc_cid c = text ? find(self, text) : 0;
   if (!c) return NULL;
@@ -301,6 +306,7 @@ static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, ci
 }
 
 static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwargs) {
+  self->version++;
   static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", "opset", NULL};
   const char *op, *domain = "", *name = "";
   int opset = 0;
@@ -382,6 +388,7 @@ static PyObject *graph_clone(GraphObject *self, PyObject *unused) {
 }
 
 static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   module_state *state = state_of((PyObject *)self);
   dc_session *session = text ? session_of(state) : NULL;
@@ -406,6 +413,7 @@ static dc_nid *node_ids(PyObject *sequence, Py_ssize_t *n) {
 }
 
 static PyObject *graph_apply(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *sequence = NULL;
   Py_ssize_t n = 0;
@@ -447,6 +455,7 @@ static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const d
 }
 
 static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
+  self->version++;
   unsigned at;
   PyObject *outputs, *wrt;
   if (!PyArg_ParseTuple(args, "IOO", &at, &outputs, &wrt)) return NULL;
@@ -588,6 +597,8 @@ static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names o
                                    {"opset", (getter)get_opset, NULL, NULL, NULL},
                                    {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
                                    {"n_states", (getter)get_n_states, NULL, NULL, NULL},
+                                   {"has_drafts", (getter)get_has_drafts, NULL, "whether the view of some state was edited and not built", NULL},
+                                   {"version", (getter)get_version, NULL, "another number after each change", NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},

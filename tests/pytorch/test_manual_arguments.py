@@ -116,7 +116,7 @@ def test_hooks_of_all_kinds_in_the_documented_order():
     given = dict(seen)
     assert given["post_onnx a"] == (module,)
     assert [type(g).__name__ for g in given["post_autodiff a"]] == ["SDFG", "SDFG"]
-    assert [type(g).__name__ for g in given["post_compile a"]] == ["SDFG"]
+    assert [type(g).__name__ for g in given["post_compile a"]] == ["CompiledSDFG"]
     module(*arguments())
     assert len(seen) == 9
     module.reset_sdfg()

@@ -149,8 +149,8 @@ class Scalar(Data):
 def sizes(shape):
     """A shape as a tuple of ints and Symbolics.  Raises ShapeError for negative extents, ValueError_ for no sizes."""
     extents = tuple([parse(extent) for extent in (shape if isinstance(shape, (tuple, list)) else (shape,))])
-    if any(type(extent) is int and extent < 0 for extent in extents):
-        raise _core.ShapeError(f"shape {list(extents)} has a negative extent")
+    if any(type(extent) is int and not 0 <= extent < 2**62 for extent in extents):
+        raise _core.ShapeError(f"shape {list(extents)} has a negative extent, or one that no memory holds")
     return extents
 
 

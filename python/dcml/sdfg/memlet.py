@@ -10,6 +10,7 @@ from .subset import Range
 
 _WCR_TEXT = {"sum": "lambda x, y: x + y", "prod": "lambda x, y: x * y", "min": "lambda x, y: min(x, y)",
              "max": "lambda x, y: max(x, y)"}
+_FIRST = Range([(0, 0, 1)])
 _WCR_BY_OPERATOR = {ast.Add: "sum", ast.Mult: "prod"}
 _WCR_NUMBERS = {"sum": lambda a, b: a + b, "prod": lambda a, b: a * b, "min": min, "max": max}
 
@@ -63,6 +64,10 @@ class Memlet:
         self._changed = changed
         return self
 
+    def _needs_shape(self):
+        """Does the core form depend on the array's shape?"""
+        return self._subset is None or self._subset == _FIRST
+
     def _core_form(self, shape=None):
         """(container, subset text, wcr name) for the core, or None for an empty memlet.
 
@@ -73,7 +78,7 @@ class Memlet:
             self._subset, self._open = Range.from_string(self._open, shape), None
         if self._subset is None:
             self._subset = Range.of_shape(shape)
-        text = "" if shape == () and self._subset == "0" else str(self._subset)
+        text = "" if shape == () and self._subset == _FIRST else str(self._subset)
         return self._data, text, self._wcr or ""
 
     # -- parts ----------------------------------------------------------------------------------

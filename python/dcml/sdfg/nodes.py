@@ -7,6 +7,7 @@ Must not know: operators; their classes are found by ``library_class``.
 import importlib
 
 from .. import _core
+from ..dtypes import ScheduleType
 
 LIBRARY_CLASSES = "dcml.onnx.nodes", "library_class"  # module and function(domain, op, opset), imported when first needed
 
@@ -180,3 +181,233 @@ class LibraryNode(Node):
         return self._op[0]
 
 
+
+
+class AccessNode(Node):
+    """Where an array is read or written.  ``data``: its name."""
+    _kind = "access"
+
+    def __init__(self, data):
+        super().__init__(data)
+
+    @property
+    def data(self):
+        return self._label
+
+    @property
+    def label(self):
+        return self._label
+
+    def desc(self, sdfg):
+        """The array's descriptor.  sdfg: an SDFG or a state."""
+        sdfg = getattr(sdfg, "sdfg", sdfg)
+        return sdfg.arrays[self._label]
+
+    def _attach(self, state, flow):
+        return flow.add_access(self._label)
+
+
+class Map:
+    """What the two ends of a map share: ``label``, ``params``, ``range`` (a Range) and ``schedule``, which can be set."""
+
+    def __init__(self, label, params, ndrange, schedule=ScheduleType.Default, unroll=False, collapse=1):
+        from .subset import Range
+        self._label, self._params = str(label), list(params)
+        self._range = ndrange if isinstance(ndrange, Range) else Range(ndrange)
+        self._schedule, self._entry = ScheduleType(schedule), None
+        if len(self._params) != len(self._range):
+            raise _core.ValueError_(f"map {label!r} has {len(self._params)} parameters and {len(self._range)} ranges")
+
+    @classmethod
+    def _handle(cls, entry):
+        self = cls.__new__(cls)
+        self._label, self._entry = entry.label, entry
+        return self
+
+    def _ranges(self):
+        """[(param, begin, end, step)] as texts, the end excluded."""
+        if self._entry is not None and self._entry._state is not None:
+            return self._entry._node()[2][1]
+        return [(p, str(first), str(last + 1), str(step)) for p, (first, last, step) in zip(self._params, self._range)]
+
+    @property
+    def label(self):
+        return self._label
+
+    @property
+    def params(self):
+        """Names of the parameters."""
+        return [row[0] for row in self._ranges()]
+
+    @property
+    def range(self):
+        """A Range, a dimension for each parameter."""
+        from .subset import Range
+        from .symbolic import parse
+        return Range([(begin, parse(end, True) - 1, step) for _, begin, end, step in self._ranges()])
+
+    def get_param_num(self):
+        return len(self._ranges())
+
+    @property
+    def schedule(self):
+        if self._entry is None or self._entry._state is None:
+            return self._schedule
+        return _SCHEDULES.get(self._entry._node()[2][2], ScheduleType.Default)
+
+    @schedule.setter
+    def schedule(self, schedule):
+        self._schedule = ScheduleType(schedule)
+        if self._entry is not None and self._entry._state is not None:
+            self._entry._state._edit().set_schedule(self._entry._id, schedule_name(self._schedule))
+
+    def __repr__(self):
+        return f"Map({self})"
+
+    def __str__(self):
+        ranges = [f"{p}={begin}:{end}" + (f":{step}" if step != "1" else "") for p, begin, end, step in self._ranges()]
+        return f"{self._label}[{', '.join(ranges)}]"
+
+
+class MapEntry(Node):
+    """Where a map begins; ``map`` tells its parameters.  Made by ``state.add_map``, or of a Map."""
+    _kind = "entry"
+
+    def __init__(self, map, in_connectors=(), out_connectors=()):
+        super().__init__(map.label, in_connectors, out_connectors)
+        self._map = map
+
+    @classmethod
+    def _handle(cls, state, id, label, detail):
+        node = super()._handle(state, id, label, detail)
+        node._map = None
+        return node
+
+    @property
+    def map(self):
+        if self._map is None:
+            self._map = Map._handle(self)
+        return self._map
+
+    @property
+    def params(self):
+        return self.map.params
+
+    def _attach(self, state, flow):
+        entry, _ = flow.add_map(self._label, self._map._ranges(), schedule_name(self._map.schedule))
+        self._map._entry = self
+        return entry
+
+
+class MapExit(Node):
+    """Where a map ends; ``map`` is that of its entry."""
+    _kind = "exit"
+
+    def __init__(self, map, in_connectors=(), out_connectors=()):
+        super().__init__(map.label, in_connectors, out_connectors)
+        self._map = map
+
+    @classmethod
+    def _handle(cls, state, id, label, detail):
+        node = super()._handle(state, id, label, detail)
+        node._map = None
+        return node
+
+    @property
+    def map(self):
+        if self._map is None:
+            self._map = self._state._handle_of(self._node()[2][0]).map
+        return self._map
+
+    def _attach(self, state, flow):
+        entry = self._map._entry
+        if entry is None or entry._state is not state:
+            raise _core.ValueError_(f"{self!r} is added before its entry")
+        return flow.node(entry._id)[2][0]
+
+
+class Tasklet(Node):
+    """A computation on what its connectors carry.  ``code``: Python, see dcml.sdfg.code; can be set."""
+    _kind = "tasklet"
+
+    def __init__(self, label, inputs=(), outputs=(), code="", language=None, **_):
+        super().__init__(label, _ordered(inputs), _ordered(outputs))
+        if getattr(language, "name", language) not in (None, "Python", "python"):
+            raise _core.UnsupportedOpError(f"tasklet {label!r}: code in {getattr(language, 'name', language)}: expected Python")
+        self._code = code
+
+    @classmethod
+    def _handle(cls, state, id, label, detail):
+        node = super()._handle(state, id, label, detail)
+        node._code = None
+        return node
+
+    @property
+    def code(self):
+        """The statements: as they were given, or as the core tells them."""
+        return self._code if self._code is not None else self._node()[2][2]
+
+    @code.setter
+    def code(self, code):
+        if self._state is not None:
+            statements = self._translated(code, self.in_connectors, self.out_connectors)
+            self._state._edit().set_code(self._id, statements)
+        self._code = code
+
+    def _translated(self, code, inputs, outputs):
+        from .code import translate
+        return translate(f"tasklet {self._label!r}", code, inputs, outputs).statements
+
+    def _attach(self, state, flow):
+        return flow.add_tasklet(self._label, list(self._in), list(self._out), self._translated(self._code, self._in, self._out))
+
+
+class NestedSDFG(Node):
+    """An SDFG as a node; its arrays that are not transient are connectors.  ``sdfg``; ``symbol_mapping``: {name: value}."""
+    _kind = "nested"
+
+    def __init__(self, label, sdfg, inputs=(), outputs=(), symbol_mapping=None):
+        super().__init__(label, _ordered(inputs), _ordered(outputs))
+        self._sdfg, self._symbols = sdfg, {str(k): str(v) for k, v in (symbol_mapping or {}).items()}
+
+    @classmethod
+    def _handle(cls, state, id, label, detail):
+        node = super()._handle(state, id, label, detail)
+        node._sdfg, node._symbols = None, None
+        return node
+
+    @property
+    def sdfg(self):
+        if self._sdfg is None:
+            from .graph import SDFG
+            self._sdfg = SDFG(self._node()[2])
+        return self._sdfg
+
+    @property
+    def symbol_mapping(self):
+        return dict(self._symbols or {})
+
+    def _attach(self, state, flow):
+        for name in [*self._in, *self._out]:
+            if name not in self._sdfg.arrays:
+                raise _core.ValueError_(f"nested SDFG {self._label!r} has no array {name!r} for its connector")
+        return flow.add_nested(self._label, self._sdfg.graph, list(self._in), list(self._out), self._symbols)
+
+
+_SCHEDULES = {"sequential": ScheduleType.Sequential, "map": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
+              "scatter": ScheduleType.CPU_Multicore}
+_NAMES = {ScheduleType.Sequential: "sequential", ScheduleType.Default: "default", ScheduleType.CPU_Multicore: "default",
+          ScheduleType.Unrolled: "default"}
+CLASSES = {cls._kind: cls for cls in (AccessNode, MapEntry, MapExit, Tasklet, LibraryNode, NestedSDFG)}
+
+
+def schedule_name(schedule):
+    """The core's name of a ScheduleType.  Raises DeviceError for those of devices that are not there."""
+    schedule = ScheduleType(schedule)
+    if schedule not in _NAMES:
+        raise _core.DeviceError(f"schedule {schedule.name}: maps run on the processor")
+    return _NAMES[schedule]
+
+
+def _ordered(connectors):
+    return sorted(connectors) if isinstance(connectors, (set, frozenset)) else list(connectors or ())
