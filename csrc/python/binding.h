@@ -79,6 +79,8 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want);
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 
+extern const dc_native_library host_library; /* host_library.c; its handle is the module_state */
+
 /* nodes.c: methods of Graph. */
 PyObject *graph_operators(GraphObject *self, PyObject *unused);
 PyObject *graph_attributes(GraphObject *self, PyObject *id);

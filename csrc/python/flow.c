@@ -490,7 +490,8 @@ static PyObject *flow_set_attributes(FlowObject *self, PyObject *args) {
   unsigned id;
   dc_attr *list;
   uint32_t count;
-  if (!PyArg_ParseTuple(args, "IO", &id, &attrs)) return NULL;
+  int opset = 0;
+  if (!PyArg_ParseTuple(args, "IO|i", &id, &attrs, &opset)) return NULL;
   dc_fid n = node_of(self, id);
   if (!n) return NULL;
   if (dc_flow_at(FLOW(self), n)->kind != DC_FLOW_LIBRARY) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %u is no library node", id);
@@ -498,6 +499,7 @@ static PyObject *flow_set_attributes(FlowObject *self, PyObject *args) {
   dc_flow_touch(FLOW(self), n);
   dc_library *lib = &dc_node_at(self->graph->graph, dc_flow_at(FLOW(self), n)->node)->lib;
   lib->attr = dc_arena_copy(&self->graph->graph->arena, list, count * sizeof *list), lib->n_attr = count;
+  if (opset > 0) lib->since = opset;
   Py_RETURN_NONE;
 }
 
@@ -661,7 +663,7 @@ static PyMethodDef methods[] = {
     {"set_schedule", (PyCFunction)flow_set_schedule, METH_VARARGS, "set_schedule(entry, name)."},
     {"set_code", (PyCFunction)flow_set_code, METH_VARARGS, "set_code(tasklet, statements)."},
     {"set_label", (PyCFunction)flow_set_label, METH_VARARGS, "set_label(id, label); of an access node, its container."},
-    {"set_attributes", (PyCFunction)flow_set_attributes, METH_VARARGS, "set_attributes(library, {name: value}): in place of those there are."},
+    {"set_attributes", (PyCFunction)flow_set_attributes, METH_VARARGS, "set_attributes(library, {name: value}, opset=as it is): in place of those there are."},
     {"remove_node", (PyCFunction)flow_remove_node, METH_O, "remove_node(id), with its edges."},
     {"remove_edge", (PyCFunction)flow_remove_edge, METH_O, "remove_edge(id)."},
     {"touch", (PyCFunction)flow_touch, METH_NOARGS, "touch(): build() makes every node anew."},

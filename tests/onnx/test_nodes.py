@@ -9,8 +9,8 @@ import pytest
 
 import dcml
 import dcml.onnx as donnx
-from dcml.onnx import operators
-from dcml.onnx.nodes import connector_names, library_class
+from dcml.onnx.nodes import operators
+from dcml.onnx.nodes.onnx_op import connector_names, library_class
 
 # A few of the manual's signatures; all 167 were compared when this was written.
 SIGNATURES = {

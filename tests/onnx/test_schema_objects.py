@@ -8,6 +8,7 @@ import pytest
 from onnx import defs, helper, numpy_helper, onnx_ml_pb2
 
 import dcml
+from dcml import dtypes
 from dcml.onnx.schema import (ONNXAttribute, ONNXAttributeType, ONNXParameter, ONNXParameterType, ONNXSchema, ONNXTypeConstraint,
                               onnx_representation)
 
@@ -49,7 +50,8 @@ def test_a_convolution_is_described():
         ("X", ONNXParameterType.Single), ("W", ONNXParameterType.Single), ("B", ONNXParameterType.Optional)]
     assert schema.attributes["strides"].attribute_type is ONNXAttributeType.Ints
     assert schema.attributes["auto_pad"].default_value == "NOTSET"
-    assert "tensor(float16)" in schema.type_constraints["T"].types
+    assert schema.type_constraints["T"].types == [dtypes.float16, dtypes.float32, dtypes.float64]
+    assert "seq(tensor(float))" in ONNXSchema.from_onnx_proto(defs.get_schema("SequenceAt", 11)).type_constraints["S"].types
 
 
 def test_a_name_among_inputs_and_outputs_says_which_it_is():

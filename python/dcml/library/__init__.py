@@ -70,7 +70,7 @@ def implement(graph):
 
 def _chooser(default):
     """What chooses for each node; None if the default is all there can be."""
-    nodes, registry = sys.modules.get("dcml.onnx.nodes"), sys.modules.get("dcml.onnx.op_implementations")
+    nodes, registry = sys.modules.get("dcml.onnx.nodes.onnx_op"), sys.modules.get("dcml.onnx.op_implementations")
     if nodes is None and registry is None and default in MASKS:
         return None
     classes = nodes.classes_made() if nodes else {}

@@ -4,7 +4,6 @@ The one idea: a node has a list of names, the first that can be applied wins; on
 node's wish, one in Python is called and its SDFG takes the node's place.
 Must not know: how the core expands operators, or which libraries there are for one.
 """
-import importlib.util
 import sys
 
 from .. import _core
@@ -19,7 +18,8 @@ class Chooser:
     """Chooses by the default of the library and those of classes, {operator: name}, as they were when it was made."""
 
     def __init__(self, default, of_class):
-        self._default, self._of_class = default, of_class
+        self._default, self._of_class = "native" if default == "interpreted" else default, of_class
+        self._of_core = self._default if default in MASKS else "native"  # what the core does with nodes without a wish
 
     def implement(self, graph):
         """Replaces, in a core Graph, nodes whose implementation is in Python, and notes the choice of the others."""
@@ -44,15 +44,16 @@ class Chooser:
             return False
         for name in self._names(op, wish):
             implementation = _registered(op, name)
-            if implementation is not None:
-                if _replace(graph, node, description, name, implementation):
-                    return True
-            elif name in MASKS and name != "interpreted":
-                say("dispatch", f"{description}: {name}")
-                graph.set_attribute(node, _WISH, name)
+            reason = _refusal(graph, node, op, name) if implementation is None else None
+            if reason is not None:
+                say("dispatch", f"{description}: {reason}")
+            elif implementation is None:
+                own = name if name != self._of_core else None
+                if own != wish:
+                    graph.set_attribute(node, _WISH, own)
                 return False
-            elif name != "interpreted":
-                say("dispatch", f"{description}: {_why_not(op, name)}")
+            elif _replace(graph, node, description, name, implementation):
+                return True
         return False
 
 
@@ -62,11 +63,15 @@ def _registered(op, name):
     return registry.implementations_of(op).get(name) if registry else None
 
 
-def _why_not(op, name):
-    if name != "onnxruntime":
-        return f"there is no implementation {name!r} of {op}"
-    installed = importlib.util.find_spec("onnxruntime") is not None
-    return "onnxruntime is not used: " + ("it takes whole models only" if installed else "the package is not installed")
+def _refusal(graph, node, op, name):
+    """Why the core cannot give a node this implementation; None if it can."""
+    if name == "onnxruntime":
+        from ..onnx.environments.onnxruntime import refuses
+        reason = refuses(graph, node)
+        return reason and f"onnxruntime is not used: {reason}"
+    if name in MASKS and name != "interpreted":
+        return None
+    return f"there is no implementation {name!r} of {op}"
 
 
 # -- replacing ------------------------------------------------------------------------------------
@@ -76,17 +81,54 @@ def _replace(graph, id, description, name, implementation):
     sdfg = SDFG(graph)
     state, node = _find(sdfg, id)
     node.validate(sdfg, state)
+    who = f"{name} ({implementation.__name__})"
     if not implementation.forward_can_be_applied(node, state, sdfg):
-        say("dispatch", f"{description}: {name} ({implementation.__name__}) cannot be applied")
+        say("dispatch", f"{description}: {who} cannot be applied")
         return False
-    made = implementation.forward(node, state, sdfg)
     arrays = {edge.dst_conn: edge.data.data for edge in state.in_edges(node)}
     arrays.update((edge.src_conn, edge.data.data) for edge in state.out_edges(node))
-    inner = _as_sdfg(made, implementation, node, sdfg, arrays)
-    unknown = [n for n, a in inner.arrays.items() if not a.transient and n not in arrays and graph_role(inner, n) not in ("const", "param")]
-    if unknown:
-        raise _core.ModelError(f"{description}: {implementation.__name__}.forward gave an SDFG with the array {unknown[0]!r}, which is not "
-                               f"transient and no connector of the node; those are {', '.join(arrays)}")
-    say("dispatch", f"{description}: {name} ({implementation.__name__})")
-    graph.replace(id, inner.graph, arrays)
+    inner = _as_graph(implementation.forward(node, state, sdfg), f"{description}: {implementation.__name__}.forward", node, sdfg, arrays)
+    say("dispatch", f"{description}: {who}")
+    graph.replace(id, inner, arrays)
     return True
+
+
+def _find(sdfg, id):
+    """(state, handle) of an operator by its id in the graph."""
+    for state in sdfg.nodes():
+        for node in state.nodes():
+            if node.kind == "library" and node._node()[2][3] == id:
+                return state, node
+    raise _core.ValueError_(f"{sdfg!r} has no operator {id}")
+
+
+def _as_graph(made, what, node, sdfg, arrays):
+    """The core Graph of what an implementation gave: of an SDFG its own, of a node one that holds just that."""
+    from ..sdfg import SDFG
+    from ..sdfg.nodes import Node
+    if isinstance(made, Node):
+        made = _around(made, node, sdfg, arrays)
+    if not isinstance(made, SDFG):
+        raise TypeError(f"{what} gave {made!r}, expected an SDFG or a node")
+    graph = made.graph
+    for name in graph.arrays:
+        if graph.info(name)[2] == "input" and name not in arrays:
+            raise _core.ModelError(f"{what} gave an SDFG with the array {name!r}, which is neither transient nor a connector of the "
+                                   f"node; those are {', '.join(arrays)}")
+    return graph
+
+
+def _around(made, node, sdfg, arrays):
+    """An SDFG with an array for each connector and one node between them."""
+    from ..sdfg import SDFG
+    around = SDFG(node.op)
+    state = around.add_state()
+    for connector, array in arrays.items():
+        outer = sdfg.arrays[array]
+        around.add_array(connector, outer.shape, outer.dtype)
+    state.add_node(made)
+    for connector in node.in_connectors:
+        state.add_edge(state.add_read(connector), None, made, connector, around.make_array_memlet(connector))
+    for connector in node.out_connectors:
+        state.add_edge(made, connector, state.add_write(connector), None, around.make_array_memlet(connector))
+    return around

@@ -10,7 +10,7 @@ default_implementation = "native"
 _SCHEMA = ("ONNXAttribute", "ONNXAttributeType", "ONNXParameter", "ONNXParameterType", "ONNXSchema", "ONNXTypeConstraint",
            "onnx_representation")
 _NODES = ("ONNXOp", "get_onnx_node", "has_onnx_node")
-_SUBMODULES = ("forward_implementation_abc", "nodes", "op_implementations", "schema")
+_SUBMODULES = ("environments", "forward_implementation_abc", "nodes", "op_implementations", "schema")
 
 __all__ = ["ONNXModel", "python_pure_op_implementation", *_NODES, *_SCHEMA]
 
@@ -20,12 +20,13 @@ def __getattr__(name):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _SCHEMA:
         return getattr(importlib.import_module(".schema", __name__), name)
-    if name.startswith("__") or not (name in _NODES or name.startswith("ONNX")):
-        raise AttributeError(f"module 'dcml.onnx' has no attribute {name!r}")
-    nodes = importlib.import_module(".nodes", __name__)
-    return getattr(nodes, name) if name in _NODES else nodes.class_named(name)
+    if name in _NODES or name.startswith("ONNX"):
+        found = getattr(importlib.import_module(".nodes.onnx_op", __name__), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'dcml.onnx' has no attribute {name!r}")
 
 
 def __dir__():
-    from .nodes import class_names
-    return sorted({*globals(), *__all__, *_SUBMODULES, *class_names()})
+    nodes = importlib.import_module(".nodes.onnx_op", __name__)
+    return sorted({*globals(), *__all__, *_SUBMODULES, *(name for name in dir(nodes) if name.startswith("ONNX"))})

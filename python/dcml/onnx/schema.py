@@ -7,13 +7,14 @@ Must not know: the operator table, nodes, or graphs.
 import base64
 import enum
 import inspect
+import re
 import typing
 
 from google.protobuf.message import Message
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
-from .. import _core
+from .. import _core, dtypes
 
 _CONVERT = {}  # class of a protobuf message or of onnx.defs -> function that makes our value of it
 _CLASSES = {}  # name in JSON -> class
@@ -85,6 +86,8 @@ def _encode(value):
         return {"$type": type(value).__name__, "value": value.name} if isinstance(value, enum.Enum) else value.to_json()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, dtypes.typeclass):
+        return {"$type": "typeclass", "name": value.name}
     if isinstance(value, bytes):
         return {"$type": "bytes", "base64": base64.b64encode(value).decode()}
     if isinstance(value, (list, tuple)):
@@ -93,7 +96,7 @@ def _encode(value):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
             return {key: _encode(item) for key, item in value.items()}
         return {"$type": "dict", "items": [[_encode(key), _encode(item)] for key, item in value.items()]}
-    if hasattr(value, "dtype") and hasattr(value, "tobytes"):
+    if hasattr(value, "tobytes"):
         head = {"$type": "ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
         if value.dtype.hasobject:
             return {**head, "items": _encode(value.ravel().tolist())}
@@ -124,6 +127,8 @@ def _decode(json, depth=0):
     try:
         if kind == "bytes":
             return base64.b64decode(json["base64"])
+        if kind == "typeclass":
+            return dtypes.of(json["name"])
         if kind == "dict":
             return {_decode(key, depth + 1): _decode(item, depth + 1) for key, item in json["items"]}
         if kind == "ndarray":
@@ -138,8 +143,8 @@ def _decode(json, depth=0):
 
 # -- representations ------------------------------------------------------------------------------
 def _same(a, b):
-    if hasattr(a, "dtype") or hasattr(b, "dtype"):
-        same_kind = hasattr(a, "dtype") and hasattr(b, "dtype") and a.dtype == b.dtype and a.shape == b.shape
+    if hasattr(a, "tobytes") or hasattr(b, "tobytes"):
+        same_kind = hasattr(a, "tobytes") and hasattr(b, "tobytes") and a.dtype == b.dtype and a.shape == b.shape
         return same_kind and (a.tolist() == b.tolist() if a.dtype.hasobject else a.tobytes() == b.tobytes())
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
@@ -294,9 +299,20 @@ class ONNXAttribute:
     default_value: object = None
 
 
-@onnx_representation(OpSchema.TypeConstraintParam, type_str="type_param_str", types="allowed_type_strs")
+def element_type(text):
+    """tensor(float) as dcml.float32; another type, of sequences or of elements that dcml lacks, as ONNX writes it."""
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    number = TensorProto.DataType.Value(found[1].upper()) if found and found[1].upper() in TensorProto.DataType.keys() else 0
+    try:
+        return dtypes.of(number) if number else text
+    except _core.DTypeError:
+        return text
+
+
+@onnx_representation(OpSchema.TypeConstraintParam, type_str="type_param_str", types=lambda c: [element_type(t) for t in c.allowed_type_strs])
 class ONNXTypeConstraint:
-    """A type variable of an operator (type_str) and what it may stand for (types, as ONNX writes them)."""
+    """A type variable of an operator (type_str) and what it may stand for (types: dcml.float32 and the like for tensors, others
+    as ONNX writes them)."""
     type_str: str = ""
     types: list = []
 
@@ -339,4 +355,4 @@ class ONNXSchema:
 
 
 __all__ = ["ONNXAttribute", "ONNXAttributeType", "ONNXParameter", "ONNXParameterType", "ONNXSchema", "ONNXTypeConstraint", "convert_onnx_attribute",
-           "onnx_representation"]
+           "element_type", "onnx_representation"]

@@ -261,8 +261,10 @@ class SDFG(Declaring):
 
     def expand_library_nodes(self, recursive=True):
         """Replaces operators by the maps and tasklets that define them."""
+        from ..library import implement
         graph = self.graph
         graph.run_pass("infer")
+        implement(graph)
         graph.run_pass("expand")
 
     # -- running --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import importlib
 from .. import _core
 from ..dtypes import ScheduleType
 
-LIBRARY_CLASSES = "dcml.onnx.nodes", "library_class"  # module and function(domain, op, opset), imported when first needed
+LIBRARY_CLASSES = "dcml.onnx.nodes.onnx_op", "library_class"  # module and function(domain, op, opset), imported when first needed
 
 
 def library_class(domain, op, opset):

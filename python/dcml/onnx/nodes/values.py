@@ -1,10 +1,10 @@
-"""Values of attributes, as Python holds them and as the core takes them; names of element types.
+"""Values of attributes, as Python holds them and as the core takes them.
 
 Must not know: operators or nodes.
 """
 import numbers
 
-from .schema import ONNXAttributeType as Type
+from ..schema import ONNXAttributeType as Type
 
 _ONE = {Type.Int: numbers.Integral, Type.Float: numbers.Real, Type.String: (str, bytes)}
 _MANY = {Type.Ints: Type.Int, Type.Floats: Type.Float, Type.Strings: Type.String}
@@ -46,10 +46,4 @@ def _array(what, value):
     return array
 
 
-def element_name(number):
-    """ONNX's name of an element type, as in tensor(float)."""
-    from onnx import TensorProto
-    return TensorProto.DataType.Name(number).lower()
-
-
-__all__ = ["attribute_value", "element_name", "type_word"]
+__all__ = ["attribute_value", "type_word"]

@@ -6,7 +6,7 @@ Must not know: nodes, graphs, implementations.
 import ast
 import functools
 
-from .. import _core
+from ... import _core, dtypes
 
 OPSETS = {"": 12, "ai.onnx.ml": 2}  # of nodes made by hand; an operator that came later is of its first version
 _PUBLIC = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
@@ -15,7 +15,7 @@ _table = {}  # operator -> (domain, {version: row or None}); filled at first use
 
 
 def _fill():
-    from .host.table import HOST, VARIANTS
+    from ..host.table import HOST, VARIANTS
     table = {}
     for row in _core.ops():
         table.setdefault(row["name"], (row["domain"], {}))[1][row["since"]] = row
@@ -80,7 +80,7 @@ def default_opset(name):
 @functools.lru_cache(maxsize=None)
 def _onnx_schema(domain, name, version):
     from onnx import defs
-    from .schema import ONNXSchema
+    from ..schema import ONNXSchema
     if version not in _history().get((domain, name), ()):
         return None
     return ONNXSchema.from_onnx_proto(defs.get_schema(name, version, domain))
@@ -100,9 +100,9 @@ def schema(name, opset):
 
 # -- what a row says of its operator --------------------------------------------------------------
 def _schema_of_row(row):
-    from .schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
+    from ..schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
     arguments = [*row["inputs"], *row["outputs"]]
-    constraints = {a["type"]: ONNXTypeConstraint(a["type"], [_type_name(number) for number in a["types"]]) for a in arguments}
+    constraints = {a["type"]: ONNXTypeConstraint(a["type"], [dtypes.of(number) for number in a["types"]]) for a in arguments}
     attributes = {name: ONNXAttribute(name, "", text is None, _type_of(_literal(text)), _literal(text)) for name, text in row["attributes"].items()}
     text = row["text"].split("\n\n")[0].split("\n--")[0].rstrip()
     return ONNXSchema(row["name"], row["domain"], text, row["since"], attributes, constraints,
@@ -110,7 +110,7 @@ def _schema_of_row(row):
 
 
 def _parameter(argument):
-    from .schema import ONNXParameter, ONNXParameterType
+    from ..schema import ONNXParameter, ONNXParameterType
     kind = "Variadic" if argument["variadic"] else "Optional" if argument["optional"] else "Single"
     return ONNXParameter(argument["name"], "", argument["type"], ONNXParameterType[kind], True)
 
@@ -124,16 +124,11 @@ def _literal(text):
 
 
 def _type_of(value):
-    from .schema import ONNXAttributeType
+    from ..schema import ONNXAttributeType
     plural = "s" if isinstance(value, list) else ""
     item = value[0] if isinstance(value, list) and value else value
     kinds = {int: "Int", float: "Float", str: "String"}
     return ONNXAttributeType[kinds[type(item)] + plural] if type(item) in kinds else ONNXAttributeType.Unsupported
-
-
-def _type_name(number):
-    from onnx import TensorProto
-    return f"tensor({TensorProto.DataType.Name(number).lower()})"
 
 
 __all__ = ["OPSETS", "default_opset", "domain_of", "exists", "names", "schema", "versions"]

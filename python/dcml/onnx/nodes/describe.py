@@ -3,18 +3,14 @@
 Must not know: nodes.
 """
 import inspect
-import re
 import textwrap
 
+from ..schema import element_type
 from .values import type_word
 
-_NAMES = {"float": "float32", "double": "float64", "bool": "bool_"}
-
-
-def _type(name):
-    """tensor(float) as dcml calls it; other types as ONNX writes them."""
-    found = re.fullmatch(r"tensor\((\w+)\)", name)
-    return _NAMES.get(found[1], found[1]) if found else name
+def _type(kind):
+    """A type of a constraint, or the type of a parameter, as dcml calls it; other types as ONNX writes them."""
+    return str(element_type(kind)) if isinstance(kind, str) else str(kind)
 
 
 def _entry(head, text):

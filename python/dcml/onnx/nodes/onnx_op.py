@@ -7,12 +7,12 @@ Must not know: how operators are computed, or who chooses their implementation.
 import inspect
 import re
 
-from .. import _core
-from ..sdfg.nodes import LibraryNode
+from ... import _core, dtypes
+from ...sdfg.nodes import LibraryNode
+from ..schema import ONNXParameterType, element_type
 from . import operators
 from .describe import class_doc
-from .schema import ONNXParameterType
-from .values import attribute_value, element_name
+from .values import attribute_value
 
 _REQUESTS = {"implementation": "__implementation", "backward_implementation": "__backward_implementation"}  # as attributes in the core
 
@@ -88,11 +88,10 @@ class ONNXOp(LibraryNode):
     backward_implementation = _Request("backward_implementation",
                                        "Which implementation this library node will expand into in the backward pass; None: the default.")
 
-    def __init__(self, name, *args, **attributes):
+    def __init__(self, *args, **kwargs):
         if self._operator is None:
             raise TypeError("ONNXOp is no operator; make a node of ONNXAbs, ONNXAdd, ...")
-        if args:
-            raise TypeError(f"{type(self).__name__} takes the node's name, attributes are given by keyword; got {args[0]!r} too")
+        name, attributes = self._name_and_attributes(*args, **kwargs)
         domain = operators.domain_of(self._operator)
         self._op = self._operator, domain, operators.default_opset(self._operator)
         given = {key: value for key, value in attributes.items() if value is not None}
@@ -100,6 +99,13 @@ class ONNXOp(LibraryNode):
         given = _checked(self._title(), self.schema, given)
         super().__init__(name, _required(self.schema.inputs), _required(self.schema.outputs))
         self._own_attributes = given
+
+    def _name_and_attributes(self, *args, **attributes):
+        if not args and "name" not in attributes:
+            raise TypeError(f"{self._title()} needs the node's 'name'")
+        if len(args) > 1 or (args and "name" in attributes):
+            raise TypeError(f"{self._title()} takes the node's name, attributes are given by keyword; got {args[1:] or attributes['name']!r} too")
+        return (args[0], attributes) if args else (attributes.pop("name"), attributes)
 
     def __setattr__(self, name, value):
         if not name.startswith("_") and not hasattr(type(self), name):
@@ -140,13 +146,10 @@ class ONNXOp(LibraryNode):
 
     def _put(self, opset, attributes):
         """Stores version and attributes, here or, for a node in a state, in the core."""
+        before, self._op = self.schema, (*self._op[:2], opset)
         if self._state is not None:
-            if opset != self.opset:
-                raise self._invalid(f"in a state it stays of opset {self.opset}; give a node what opset {opset} has before it is added")
-            self._state._edit().set_attributes(self._id, attributes)
-            return
-        if opset != self.opset:  # what is required may have another name
-            before, self._op = self.schema, (*self._op[:2], opset)
+            self._state._edit().set_attributes(self._id, attributes, opset)
+        elif self.schema is not before:  # what is required may have another name
             self._in = dict.fromkeys([*_required(self.schema.inputs), *(c for c in self._in if c not in _required(before.inputs))])
             self._out = dict.fromkeys([*_required(self.schema.outputs), *(c for c in self._out if c not in _required(before.outputs))])
         self._own_attributes = attributes
@@ -246,10 +249,9 @@ class ONNXOp(LibraryNode):
         if not number:
             return  # not inferred yet
         constraint = self.schema.type_constraints.get(parameter.type_str)
-        allowed = constraint.types if constraint else [parameter.type_str]
-        have = element_name(number)
-        if f"tensor({have})" not in allowed:
-            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(allowed)}", _core.DTypeError)
+        allowed, have = constraint.types if constraint else [element_type(parameter.type_str)], dtypes.of(number)
+        if have not in allowed:
+            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
         if first[0] != have:
             raise self._invalid(f"{name!r} is of {have}, but {first[1]!r} of {first[0]}; both are {parameter.type_str}", _core.DTypeError)
@@ -288,14 +290,21 @@ def connector_names(parameters, present):
     return names
 
 
-def _in_order(parameters, edges):
-    places = {p.name: k for k, p in enumerate(parameters)}
+def _place(parameters, connector):
+    """Where a connector stands among the arguments of a NodeProto."""
+    base = base_name(connector)
+    index = 0 if connector == base else int(connector.rpartition("__")[2])
+    return next(k for k, p in enumerate(parameters) if p.name == base) + index
 
-    def place(item):
-        name, _ = item
-        index = name.rpartition("__")[2] if name != base_name(name) else "0"
-        return places[base_name(name)], int(index)
-    return [edge for _, edge in sorted(edges, key=place)]
+
+def connectors_in_order(parameters, connectors):
+    """The inverse of connector_names: a connector or None for each argument of a NodeProto, up to the last that is there."""
+    places = {_place(parameters, name): name for name in connectors}
+    return [places.get(k) for k in range(max(places, default=-1) + 1)]
+
+
+def _in_order(parameters, edges):
+    return [edge for _, edge in sorted(edges, key=lambda item: _place(parameters, item[0]))]
 
 
 def _checked(title, schema, given):
@@ -327,21 +336,19 @@ def _class_of(name):
         every = {a for version in operators.versions(name) for a in operators.schema(name, version).attributes}
         schema = operators.schema(name, operators.default_opset(name))
         _classes[name] = type("ONNX" + name, (ONNXOp,), {
-            "__module__": "dcml.onnx", "__doc__": _Documentation(), "__signature__": _signature(schema), "_operator": name,
+            "__module__": __name__, "__doc__": _Documentation(), "__signature__": _signature(schema), "_operator": name,
             **{a: _Attribute(a) for a in every}})
     return _classes[name]
 
 
-def class_named(name):
-    """The class ONNX<Op>; AttributeError if there is no such operator, as the module's names."""
-    if not has_onnx_node(name[len("ONNX"):]):
-        raise AttributeError(f"module 'dcml.onnx' has no attribute {name!r}")
+def __getattr__(name):
+    if not name.startswith("ONNX") or not has_onnx_node(name[len("ONNX"):]):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _class_of(name[len("ONNX"):])
 
 
-def class_names():
-    """ONNX<Op> of all operators."""
-    return ["ONNX" + name for name in operators.names()]
+def __dir__():
+    return sorted([*globals(), *("ONNX" + name for name in operators.names())])
 
 
 def classes_made():
