@@ -46,6 +46,21 @@ DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t st
 DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
                                          uint32_t n_wrt, dc_cid *gradients);
 
+/* A library node whose gradient somebody states: which inputs (required) get one, from those of which outputs (given).
+ * The graph then has the operators of own.c around it; `placeholder` is a node dcml.Backward, whose operands are those of
+ * the node, its given outputs and their gradients, and whose results are the required ones: the caller replaces it.
+ * cotangent[k] is the gradient of output given[k], gradient[k] that of input required[k]; the node's types are known.
+ * DC_ERR_VALUE for operands that it does not have. */
+typedef struct {
+  const uint32_t *required, *given;
+  uint32_t n_required, n_given;
+  dc_nid placeholder;
+  dc_cid *cotangent, *gradient;
+} dc_border;
+DC_MUST_USE dc_status dc_autodiff_border(dc_graph *graph, dc_nid node, dc_border *border);
+/* Where nothing is differentiated: such operators become the identities that they are. */
+void dc_autodiff_forget_borders(dc_graph *graph);
+
 /* Tables by container that many expansions share, so that one costs what its operator does: zero between them. */
 typedef struct {
   dc_arena arena;

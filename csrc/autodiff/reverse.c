@@ -199,8 +199,6 @@ static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_
   DC_TRY(dc_autodiff_prepare(graph, state));
   DC_TRY(expand_state(ops, graph, state));
   *nodes = graph->states.v[state].scope;
-  for (uint32_t k = 0; k < nodes->n; k++)
-    if (dc_own_is(graph, nodes->v[k])) return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
   init(r, ops, graph, NULL);
   return DC_OK;
 }
@@ -251,6 +249,8 @@ dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const d
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
   dc_cid *gradients = DC_NEW_ARRAY(&graph->arena, dc_cid, n_wrt);
   dc_status status = DC_OK;
+  dc_own_prepare(&r, &nodes);
+  graph->states.v[state].scope = nodes;
   for (uint32_t k = 0; k < n_outputs && !status; k++) status = take_seed(&r, outputs[k]);
   if (!status) status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
   for (uint32_t k = 0; k < n_wrt && !status; k++) status = give_gradient(&r, wrt[k], gradients[k]);
@@ -289,6 +289,11 @@ dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_ci
   dc_reverse r;
   DC_TRY(check_floats(graph, &output, 1, wrt, n_wrt));
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
+  for (uint32_t k = 0; k < nodes.n; k++) {
+    if (!dc_own_is(graph, nodes.v[k])) continue;
+    dc_arena_free(&r.arena);
+    return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
+  }
   r.grad[output] = seed;
   nodes = without_producers(graph, &nodes, wrt, n_wrt);
   dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
