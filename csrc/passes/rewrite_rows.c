@@ -36,6 +36,7 @@ static bool RISING(double j, double k) { return j < k && j != 0 && k != 0; }
 #undef isinf
 #define neg(a) DC_NEG, a
 #define abs(a) DC_ABS, a
+#define stop(a) DC_STOP, a
 #define sign(a) DC_SIGN, a
 #define floor(a) DC_FLOOR, a
 #define ceil(a) DC_CEIL, a

@@ -91,6 +91,13 @@ def test_positions_by_two_extents_are_captured_at_most_twice(what):
 
 
 # -- special numbers, ties, booleans ---------------------------------------------------------------
+def test_relu_keeps_the_sign_of_zero_and_gives_zeros_no_gradient():
+    x = torch.tensor([-1, -0.0, 0, 1, float("nan"), float("inf"), -float("inf")], requires_grad=True)
+    (got, grad), (want, right) = [(y, torch.autograd.grad(y.sum(), x)[0]) for y in (DaceModule(nn.ReLU(), backward=True)(x), torch.relu(x))]
+    torch.testing.assert_close((got, grad), (want, right), rtol=0, atol=0, equal_nan=True)
+    assert torch.signbit(got).tolist() == torch.signbit(want).tolist()
+
+
 def test_the_sign_of_nan_and_of_zeros_is_zero():
     x = torch.tensor([float("nan"), -0.0, 0.0, 2.0, -2.0, float("-inf")])
     assert DaceModule(Calls(torch.sign))(x).tolist() == torch.sign(x).tolist() == [0, 0, 0, 1, -1, -1]

@@ -121,6 +121,35 @@ def test_attributes_that_users_set_on_arguments_are_read_at_each_call():
         compiled(tagged(x.clone(), scale=torch.ones(2)))
 
 
+def naming(fc, x, z):
+    h = torch.relu(fc(x))
+    x.hidden, x.kind, x.both = h, "seen", [z, h * 2]
+    y = h + z if x.kind == "seen" else h
+    y.note = {"total": h.sum()}
+    return y, z
+
+
+def test_attributes_that_forward_sets_on_arguments_and_results_are_set_at_each_call():
+    compiled = DaceModule(Coordinates(naming), backward=True)
+    for rows in (3, 4, 3, 3):
+        x, z = torch.randn(rows, 2).requires_grad_(), torch.randn(rows, 3)
+        y, passed = compiled(x, z)
+        assert passed is z and x.both[0] is z and x.kind == "seen"
+        torch.testing.assert_close(y.note["total"], x.hidden.sum())
+        got = torch.autograd.grad(x.hidden.sum() + x.both[1].sum(), x)[0]
+        want = torch.autograd.grad(3 * torch.relu(compiled.model.fc(x)).sum(), x)[0]
+        torch.testing.assert_close(got, want)
+    assert len(compiled._captures) == 1
+
+
+def test_an_attribute_without_a_tensor_is_set_too():
+    compiled = DaceModule(Coordinates(lambda fc, x: (setattr(x, "seen", []), x * 2)[1]), backward=True)
+    for _ in range(3):
+        x = torch.randn(3)
+        compiled(x)
+        assert x.seen == []
+
+
 def test_strides_of_arguments_with_gaps_are_those_of_the_call():
     compiled = DaceModule(Coordinates(lambda fc, x: x * x.stride(0) + x.stride()[1] + x.stride(dim=-1)), backward=True)
     base = torch.randn(6, 4)

@@ -23,6 +23,8 @@ def repeated_call(module, forward, captures, recipe, function, args):
         return None
     if recipe.changed or recipe.complex or recipe.flagged or recipe.freed or capture.counted or capture.asks_attributes:
         return None
+    if recipe.named is not None:
+        return None
     if any(GLOBAL_HOOKS) or any(hooks.values()) or any(table[key].is_complex() for table, key in compiled.slots):
         return None
     if not all(tensor.is_contiguous() for tensor in args):

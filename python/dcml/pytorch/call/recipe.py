@@ -46,9 +46,9 @@ class Recipe:
         self.extra = [index for _, index in capture.transients] if owner.debug_transients else []
         leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
-        self.flagged, self.freed = capture.flagged, _sized(capture, leaves)
+        self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.checks and not self.extra)
+                       and not self.checks and not self.extra and self.named is None)
 
     def run(self, args, kwargs, repeated=None):
         """Runs.  repeated(recipe, function, args) makes ``repeat``; given where calls like this one are frequent."""
@@ -119,9 +119,20 @@ class Recipe:
         if self.mutated or self.changed:
             self._write_back(results, leaves)
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
+        if self.named is not None:
+            values = self._name(values, leaves)
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
         return self.spec.unflatten(values)
+
+    def _name(self, values, leaves):
+        """Sets the attributes that forward sets on tensors; the leaves of the result without theirs."""
+        arguments, results, form, end = self.named
+        tensors = [*[leaves[k] for k in arguments], *[values[k] for k in results]]
+        for tensor, held in zip(tensors, form.unflatten(values[end:])):
+            for name, value in held.items():
+                setattr(tensor, name, value)
+        return values[:end]
 
     def _write_back(self, results, leaves):
         with LOCK, torch.no_grad():  # not into stand-ins, which the module holds while another thread traces

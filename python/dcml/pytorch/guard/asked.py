@@ -62,6 +62,12 @@ def _attributes(tensor):
     return {name: held for name, held in getattr(tensor, "__dict__", {}).items() if name not in ("grad", "data")}
 
 
+def set_on(stand_in):
+    """What forward has set on a tensor while it was traced, {name: value}."""
+    own = {*FakeTensor.__annotations__, "grad", "data"}
+    return {name: held for name, held in vars(stand_in).items() if not name.startswith("_") and name not in own}
+
+
 def _set_data(tensor, value):
     if tensor.shape != value.shape or tensor.dtype != value.dtype:
         raise _core.UnsupportedOpError("inside forward, .data is set to a tensor of another shape or type")

@@ -30,6 +30,7 @@ class Capture:
     flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
+    named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     counted: extents in the graph depend on values.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
@@ -54,4 +55,5 @@ class Capture:
     outside: dict = field(default_factory=dict)
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)
+    named: Any = None
     counted: bool = False

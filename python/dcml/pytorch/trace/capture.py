@@ -7,12 +7,9 @@ Must not know: rows of operators, or how a graph is differentiated, compiled or 
 import contextlib
 import functools
 import inspect
-import linecache
 import operator
-import os
 import random
 import threading
-import traceback
 
 import numpy as np
 import torch
@@ -24,20 +21,20 @@ from ..call import trees
 from ..guard.asked import asked
 from ..guard.attributes import Attributes
 from ..guard.lock import LOCK
-from ..guard.state import GLOBAL_HOOKS, reachable
+from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
-from ..guard.watch import contents, foreign_file, restore
 from ..lower.decompose import decomposed, lower
 from ..lower.quiet import quiet
+from ..lower.refusal import unsupported
 from ..lower.tape import rename_output
-from ..lower.refusal import WAYS_OUT, unsupported
 from ..lower.walk import Lowering
+from .changes import Changed, refuse_changes
 from .entry import Entry
+from .export_errors import export_error, is_of_forward
 from .own_gradient import BUILTINS, define_border
+from .prepare import hooks_inside, prepared, same_attributes
 from .traceable import traceable
 from .ungraded import keep_gradients
-
-_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
@@ -58,7 +55,7 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     with LOCK:
         try:
             return _capture(*given)
-        except _Changed as first:  # what the first call fills or sets does not change again
+        except Changed as first:  # what the first call fills or sets does not change again
             try:
                 first.redo(module, args, kwargs or {})
                 return _capture(*given, again=first)
@@ -67,66 +64,9 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
                 raise
 
 
-class _Changed(Exception):
-    """Forward has changed containers or globals of Python, or set attributes to values that are no tensors."""
-
-    def __init__(self, containers, attributes, found, refusal):
-        self._containers, self._attributes, self._found, self._refusal = containers, attributes, found, refusal
-        self._tensors = _hold_tensors(containers)
-
-    def redo(self, module, args, kwargs):
-        """Lets the change happen.  Tensors must be those of a real call, and carry no gradient into later ones."""
-        if not self._tensors:
-            for one in self._attributes:
-                one.redo()
-            return
-        restore(self._containers)
-        if torch.is_grad_enabled() or not _repeats(module, args, kwargs):
-            raise self._refusal
-
-    def undo(self):
-        restore(self._containers)
-        for one in self._attributes:
-            one.undo()
-
-    def computed(self, found):
-        """Was the same computed before the change?"""
-        return self._tensors or _text(*self._found) == _text(*found) and all(
-            torch.equal(a, b) for a, b in zip(*[_constants(program) for program, _ in (self._found, found)]))
-
-
-def _hold_tensors(containers):
-    return any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves([contents(seen) for seen, _ in containers]))
-
-
-def _repeats(module, args, kwargs):
-    """Calls the module twice.  Were the results the same?  Buffers and random numbers are as before."""
-    kept, results = [(b, b.clone()) for b in module.buffers()], []
-    leaves, shape = trees.flatten((tuple(args), dict(kwargs)))
-    with torch.no_grad():
-        for _ in range(2):
-            with torch.random.fork_rng(devices=[]):
-                copies = shape.unflatten([v.clone() if isinstance(v, torch.Tensor) else v for v in leaves])
-                results.append(trees.flatten(module.forward(*copies[0], **copies[1])))
-            for buffer, was in kept:
-                buffer.copy_(was)
-    (first, form), (second, other) = results
-    return str(form) == str(other) and all(
-        torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b or a == b for a, b in zip(first, second))
-
-
-def _text(program, result):
-    parts = [m.code for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    return [*parts, str(program.graph_signature), str(result.shape), repr(result.leaves), *sorted(program.constants)]
-
-
-def _constants(program):
-    return [program.constants[name] for name in sorted(program.constants)]
-
-
 def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
-    with torch.inference_mode(False), _prepared(module, train) as cumulative, \
+    with torch.inference_mode(False), prepared(module, train) as cumulative, \
             _traced(module, grad) as (attributes, code, asks):
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
@@ -137,7 +77,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
         for shapes in attempts:
             try:
                 program, *found = _export(module, entry, args, kwargs, shapes, code, asks)
-                _refuse_changes(module, attributes, code, (program, entry.result), again)
+                refuse_changes(module, attributes, code, (program, entry.result), again)
                 if _sized_by_symbols(program):
                     start = functools.partial(Lowering, module, entry, found, name, cumulative)
                     made = lower(program, found[0], start, entry.result).result(debug)
@@ -149,13 +89,13 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
                     raise
                 errors.append(error)
             except Exception as error:  # export raises many kinds; a static capture may still succeed
-                if isinstance(error, (_core.Error, _Changed)):
+                if isinstance(error, (_core.Error, Changed)):
                     raise
                 errors.append(error)
-                if shapes is None and _of_forward(error):
+                if shapes is None and is_of_forward(error):
                     raise
                 if shapes is None:
-                    raise _export_error(module, error) from error
+                    raise export_error(module, error) from error
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
 
 
@@ -168,7 +108,7 @@ def _traced(module, grad):
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
     define_border()
-    with torch.enable_grad(), unhooked, traceable(), _hooks_inside(module), asked(grad) as asks:
+    with torch.enable_grad(), unhooked, traceable(), hooks_inside(module), asked(grad) as asks:
         code = TracedCode(reachable(module), attributes, BUILTINS)
         try:
             yield attributes, code, asks
@@ -181,34 +121,6 @@ def _traced(module, grad):
         np.random.set_state(draws[1])
         raise _core.UnsupportedOpError(f"{type(module).__name__} draws random numbers from Python's or numpy's generator "
                                        "while it runs, which a compiled call would not do: draw them with torch")
-
-
-def _refuse_changes(module, attributes, code, found, again):
-    """Containers and attributes that forward changes would stay as they are in a compiled call."""
-    containers, written = code.changed(), attributes.changes()
-    if not containers and not written:
-        if again and not again.computed(found):
-            raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
-                                           "sets what later calls read: call it once before it is wrapped")
-        return
-    refusal = _refusal(type(module).__name__, containers, written, code)
-    if not again and all(one.is_value() for one in written):
-        raise _Changed(containers, written, found, refusal)
-    restore(containers)
-    raise refusal
-
-
-def _refusal(name, containers, written, code):
-    if containers:
-        label = containers[0][1]
-        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
-        return _core.UnsupportedOpError(f"{name} changes {label} while it runs, which a compiled call would not do: return "
-                                        f"the value, or make it a buffer{cache}{code.line(label)}")
-    first = written[0]
-    return _core.UnsupportedOpError(f"{name} sets the attribute {first.name!r} while it runs, which a compiled call would "
-                                    "not do: make it a buffer, or call the module once before it is wrapped if only the "
-                                    f"first call sets it ({first.file}:{first.line}: "
-                                    f"{linecache.getline(first.file, first.line).strip()})")
 
 
 def _same(value):
@@ -227,113 +139,7 @@ def _as_exported(leaf):
     return leaf.detach() if leaf.requires_grad else leaf
 
 
-_VALUES = {"DynamicOutputShapeException": "the extents of its result depend on values of tensors",
-           "GuardOnDataDependentSymNode": "Python code that branches on values of tensors",
-           "DataDependentOutputException": "Python code that branches on values of tensors",
-           "UserError": "Python code that branches on values of tensors",
-           "PendingUnbackedSymbolNotFound": "the extents of its result depend on values of tensors",
-           "UnsupportedOperatorException": "torch.export cannot tell what its result looks like"}
-
-
-def _export_error(module, error):
-    reason = _VALUES.get(type(error).__name__)
-    if reason and (type(error).__name__ != "UserError" or "data-dependent" in str(error)):
-        what = getattr(error, "func", None) or type(module).__name__
-        return _core.UnsupportedOpError(f"{what} cannot be captured: {reason}{WAYS_OUT}{_traced_line(error)}")
-    if "fake tensor in the exported program" in str(error):
-        return _core.UnsupportedOpError(f"{type(module).__name__} cannot be captured: torch.export loses a tensor on the way, "
-                                        "as where torch.autograd.grad is taken inside forward with respect to an input: "
-                                        "take it outside, of the compiled module's results")
-    text = str(error).strip().split("\n\n")[0]
-    text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
-    return _error_like(error)(text)
-
-
-def _of_forward(error):
-    """Is it an error of a class of the user's, raised by the user's code?"""
-    return type(error).__module__ != "builtins" and not foreign_file(traceback.extract_tb(error.__traceback__)[-1].filename)
-
-
-def _error_like(error):
-    """Makes ModelErrors that may be caught as the error that forward itself raised, where it is one of Python's."""
-    kind = type(error)
-    if kind.__module__ != "builtins" or issubclass(_core.ModelError, kind):
-        return _core.ModelError
-    return type("ModelError", (_core.ModelError, kind), {"__module__": _core.ModelError.__module__})
-
-
-def _traced_line(error):
-    """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
-              and (f.name == "_export" or not f.filename.startswith(_FOLDER))]
-    inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
-    users = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
-    users = users or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
-                  and f.name == "forward"]
-    return f" ({users[-1].filename}:{users[-1].lineno}: {(users[-1].line or '').strip()})" if users else ""
-
-
 # -- torch.export ----------------------------------------------------------------------------------
-@contextlib.contextmanager
-def _prepared(module, train):
-    """The module in the wanted state, with constructs that export rejects made traceable; yields the statistics of
-    batch norms with momentum=None, as {running statistic: call counter}."""
-    _refuse_uninitialised(module)
-    _refuse_backward_hooks(module)
-    replaced = _replace_unusual_parameters(module)
-    flags = [(m, m.training) for m in module.modules()] if train is not None else []
-    cumulative = {}
-    try:
-        if train is not None:
-            module.train(train)
-        for path, m in module.named_modules():
-            if isinstance(m, torch.nn.modules.batchnorm._BatchNorm) and m.momentum is None and m.training:
-                prefix = path + "." if path else ""
-                for statistic in ("running_mean", "running_var"):
-                    cumulative[prefix + statistic] = prefix + "num_batches_tracked"
-                m.momentum = 1.0
-        yield cumulative
-    finally:
-        for table, key, tensor in replaced:
-            table[key] = tensor
-        for m, flag in flags:
-            m.training = flag
-
-
-def _refuse_uninitialised(module):
-    lazy = torch.nn.parameter.UninitializedTensorMixin
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if isinstance(tensor, lazy):
-            raise _core.ModelError(f"parameter {name!r} has no shape yet: call the lazy module once before capture")
-
-
-def _refuse_backward_hooks(module):
-    """A compiled module runs no backward pass of its parts."""
-    everywhere = torch.nn.modules.module
-    if everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks:
-        raise _core.UnsupportedOpError("backward hooks of all modules do not run in a compiled module")
-    for path, m in module.named_modules():
-        if m._backward_hooks or m._backward_pre_hooks:
-            what = f"the part {path!r}" if path else "the wrapped module"
-            raise _core.UnsupportedOpError(f"backward hooks of {what} ({type(m).__name__}) do not run in a compiled "
-                                           "module: register them on the compiled module itself")
-
-
-def _replace_unusual_parameters(module):
-    """torch.export takes nn.Parameters only, none made in inference mode; returns [(table, key, tensor replaced)]."""
-    replaced, made = [], {}
-    for m in module.modules():
-        for key, tensor in m._parameters.items():
-            if tensor is None or isinstance(tensor, torch.nn.Parameter) and not tensor.is_inference():
-                continue
-            if id(tensor) not in made:
-                fresh = tensor.clone() if tensor.is_inference() else tensor.detach()
-                made[id(tensor)] = torch.nn.Parameter(fresh, requires_grad=fresh.is_floating_point())
-            replaced.append((m._parameters, key, tensor))
-            m._parameters[key] = made[id(tensor)]
-    return replaced
-
-
 def _attempts(args, kwargs, dynamic, given):
     """What to ask torch.export for, one after the other: symbolic extents by leaf, and None for none.  Parameters, which
     torch.compile hands over as arguments, keep their extents."""
@@ -355,42 +161,13 @@ def _attempts(args, kwargs, dynamic, given):
 def _export(module, entry, args, kwargs, shapes, code, asks):
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with quiet():
-        with code.recording(asks), _same_attributes(module):
+        with code.recording(asks), same_attributes(module):
             program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)
         literals = _literals(program)
         conditions = list(getattr(program, "_guards_code", None) or [])
         return decomposed(program, {}, conditions), conditions, literals, silent
-
-
-@contextlib.contextmanager
-def _same_attributes(module):
-    """torch.export leaves copies of lists and dictionaries in a module; they become again what they were."""
-    kept = [(vars(m), dict(vars(m))) for m in module.modules()]
-    try:
-        yield
-    finally:
-        for table, was in kept:
-            table.update({name: value for name, value in was.items() if table.get(name) is not value})
-
-
-@contextlib.contextmanager
-def _hooks_inside(module):
-    """torch.export's own modules call hooks of all modules; they are for those inside this one, and for the outermost
-    it is the DaceModule that calls them."""
-    inside, thread = {id(m) for m in module.modules() if m is not module}, threading.get_ident()
-
-    def narrowed(hook):
-        return lambda m, *args: hook(m, *args) if id(m) in inside or threading.get_ident() != thread else None
-    kept = [(table, dict(table)) for table in GLOBAL_HOOKS]
-    for table, was in kept:
-        table.update({key: narrowed(hook) for key, hook in was.items() if callable(hook)})
-    try:
-        yield
-    finally:
-        for table, was in kept:
-            table.update(was)
 
 
 def _literals(program):

@@ -10,7 +10,7 @@ import torch
 
 from ... import _core
 from ..call import trees
-from ..guard.asked import known_of, mark
+from ..guard.asked import known_of, mark, set_on
 from ..guard.state import frozen
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -19,9 +19,11 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 class Result:
     """shape: of what the module returned; leaves: None where the program gives them; freed: positions of those on which
     forward called requires_grad_(); flagged: [(position among the arguments' leaves, flag that forward sets)];
-    requires: which of these require a gradient; tape: does the call run with gradients on?"""
+    requires: which of these require a gradient; tape: does the call run with gradients on?
+    named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
+    the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list."""
     shape = leaves = None
-    freed, flagged, requires, tape = (), (), (), True
+    freed, flagged, requires, tape, named = (), (), (), True, None
 
 
 class Entry(torch.nn.Module):
@@ -55,15 +57,23 @@ class Entry(torch.nn.Module):
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
-            return self._take_apart(module, result)
+            arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
+            return self._take_apart(module, result, arguments, values)
         try:
             forward.__signature__ = inspect.signature(module.forward)
         except (TypeError, ValueError):  # of what is no function of Python
             pass
         return forward
 
-    def _take_apart(self, module, result):
+    def _take_apart(self, module, result, arguments, values):
         leaves, shape = trees.flatten(result)
+        results = [k for k, leaf in enumerate(leaves) if _is_named(leaf) and all(leaf is not values[j] for j in arguments)]
+        if arguments or results:
+            held = [set_on(tensor) for tensor in [*[values[k] for k in arguments], *[leaves[k] for k in results]]]
+            behind, form = trees.flatten(held)
+            self.result.named = arguments, results, form, len(leaves)
+            leaves = [*leaves, *behind]
+            trees.forget_values(form)
         given = [isinstance(leaf, (torch.Tensor, _SYMBOLIC)) for leaf in leaves]
         for leaf, symbolic in zip(leaves, given):
             held = []
@@ -74,6 +84,10 @@ class Entry(torch.nn.Module):
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
+
+
+def _is_named(value):
+    return isinstance(value, torch.Tensor) and bool(set_on(value))
 
 
 def _refuse_changed(module, before, after):

@@ -1,0 +1,99 @@
+"""What forward changes of Python while it is traced: containers, globals, attributes of modules.
+
+The one idea: a compiled call would not change them, so it is refused; unless only the first call does, as where a cache
+is filled: then that change is made, and a second trace must find nothing left to change.
+Must not know: how a module is exported or lowered.
+"""
+import linecache
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ... import _core
+from ..call import trees
+from ..guard.watch import contents, restore
+
+
+class Changed(Exception):
+    """Forward has changed containers or globals of Python, or set attributes to values that are no tensors."""
+
+    def __init__(self, containers, attributes, found, refusal):
+        self._containers, self._attributes, self._found, self._refusal = containers, attributes, found, refusal
+        self._tensors = _hold_tensors(containers)
+
+    def redo(self, module, args, kwargs):
+        """Lets the change happen.  Tensors must be those of a real call, and carry no gradient into later ones."""
+        if not self._tensors:
+            for one in self._attributes:
+                one.redo()
+            return
+        restore(self._containers)
+        if torch.is_grad_enabled() or not _repeats(module, args, kwargs):
+            raise self._refusal
+
+    def undo(self):
+        restore(self._containers)
+        for one in self._attributes:
+            one.undo()
+
+    def computed(self, found):
+        """Was the same computed before the change?"""
+        return self._tensors or _text(*self._found) == _text(*found) and all(
+            torch.equal(a, b) for a, b in zip(*[_constants(program) for program, _ in (self._found, found)]))
+
+
+def _hold_tensors(containers):
+    return any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves([contents(seen) for seen, _ in containers]))
+
+
+def _repeats(module, args, kwargs):
+    """Calls the module twice.  Were the results the same?  Buffers and random numbers are as before."""
+    kept, results = [(b, b.clone()) for b in module.buffers()], []
+    leaves, shape = trees.flatten((tuple(args), dict(kwargs)))
+    with torch.no_grad():
+        for _ in range(2):
+            with torch.random.fork_rng(devices=[]):
+                copies = shape.unflatten([v.clone() if isinstance(v, torch.Tensor) else v for v in leaves])
+                results.append(trees.flatten(module.forward(*copies[0], **copies[1])))
+            for buffer, was in kept:
+                buffer.copy_(was)
+    (first, form), (second, other) = results
+    return str(form) == str(other) and all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b or a == b for a, b in zip(first, second))
+
+
+def _text(program, result):
+    parts = [m.code for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return [*parts, str(program.graph_signature), str(result.shape), repr(result.leaves), *sorted(program.constants)]
+
+
+def _constants(program):
+    return [program.constants[name] for name in sorted(program.constants)]
+
+
+def refuse_changes(module, attributes, code, found, again):
+    """Containers and attributes that forward changes would stay as they are in a compiled call."""
+    containers, written = code.changed(), attributes.changes()
+    if not containers and not written:
+        if again and not again.computed(found):
+            raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
+                                           "sets what later calls read: call it once before it is wrapped")
+        return
+    refusal = _refusal(type(module).__name__, containers, written, code)
+    if not again and all(one.is_value() for one in written):
+        raise Changed(containers, written, found, refusal)
+    restore(containers)
+    raise refusal
+
+
+def _refusal(name, containers, written, code):
+    if containers:
+        label = containers[0][1]
+        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
+        return _core.UnsupportedOpError(f"{name} changes {label} while it runs, which a compiled call would not do: return "
+                                        f"the value, or make it a buffer{cache}{code.line(label)}")
+    first = written[0]
+    return _core.UnsupportedOpError(f"{name} sets the attribute {first.name!r} while it runs, which a compiled call would "
+                                    "not do: make it a buffer, or call the module once before it is wrapped if only the "
+                                    f"first call sets it ({first.file}:{first.line}: "
+                                    f"{linecache.getline(first.file, first.line).strip()})")
