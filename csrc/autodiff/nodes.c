@@ -20,7 +20,8 @@ void dc_clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *
   dc_ex to[DC_MAX_LOOPS], *index = DC_NEW_ARRAY(&r->arena, dc_ex, t->rank);
   for (uint32_t k = 0; k < nest->n_loops; k++) {
     dc_parameter p = pool->params.v[nest->loops[k]];
-    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), p.begin, p.end, p.step);
+    dc_ex begin = dc_ex_subst(pool, p.begin, nest->loops, to, k), end = dc_ex_subst(pool, p.end, nest->loops, to, k);
+    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), begin, end, p.step);
     to[k] = dc_ex_par(pool, fresh[k]);
   }
   for (uint32_t d = 0; d < t->rank; d++) index[d] = dc_ex_subst(pool, t->index[d], nest->loops, to, nest->n_loops);
@@ -91,6 +92,8 @@ static dc_status reverse_sequential(dc_reverse *r, const dc_nest *outer_nest, dc
   dc_map map = dc_node_at(r->graph, id)->map;
   dc_pool *pool = &r->graph->pool;
   if (map.n_params != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential map with several parameters");
+  int64_t step;
+  if (!dc_ex_is_int(pool, pool->params.v[map.params[0]].step, &step) || step != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential loop with a step");
   zeroing z = {r};
   dc_node_uses(r->graph, id, zero_read, &z);
   dc_scope body = {0}, *outer = r->out, *outer_prologue = r->prologue;

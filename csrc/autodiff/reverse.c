@@ -28,7 +28,7 @@ static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
     else DC_TRY(dc_ops_expand(ops, graph, before.v[k], &after));
   }
   graph->states.v[state].scope = after;
-  return DC_OK;
+  return dc_unfuse(graph, state);
 }
 
 uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out) {

@@ -68,6 +68,8 @@ void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
 bool dc_own_gives(const dc_reverse *r, dc_nid node); /* does it state the gradient of something active? */
 bool dc_own_computes(const dc_reverse *r, dc_cid c);
+/* unfuse.c: what fusion made of a state, taken apart as far as differentiation needs. */
+DC_MUST_USE dc_status dc_unfuse(dc_graph *graph, uint32_t state);
 /* nodes.c: fills r->active. */
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);
 

@@ -83,18 +83,11 @@ static dc_status read_settings(settings *out) {
   return out->stop_after = (uint32_t)n, DC_OK;
 }
 
-/* Both directions of a model go under its own name, that of its forward graph. */
-typedef struct {
-  const char *model, *direction;
-} dump_name;
+static void print_graph(const void *graph, dc_text *out) { dc_graph_print(graph, out); }
 
-static dc_status dump(const dc_graph *graph, dump_name name, uint32_t number, const char *stage) {
-  if (!dc_dump_wanted()) return DC_OK;
-  dc_text text = {0};
-  dc_graph_print(graph, &text);
-  dc_status status = dc_dump_text(name.model, name.direction, number, stage, "sdfg", text.s);
-  dc_text_free(&text);
-  return status;
+/* Both directions of a model go under its own name, that of its forward graph. */
+static dc_status dump(const dc_graph *graph, dc_dump_name name, uint32_t number, const char *stage) {
+  return dc_dump_printed(name, number, stage, "sdfg", print_graph, graph);
 }
 
 static double seconds_now(void) {
@@ -107,7 +100,7 @@ static bool is_left_out(const dc_pipeline *p, const settings *s, const dc_pass *
   return pass->kind != DC_PASS_NEEDED && (k >= s->stop_after || (p->as_expanded && pass->kind == DC_PASS_RESTRUCTURES));
 }
 
-static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dump_name name, dc_pass_times *times) {
+static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dc_dump_name name, dc_pass_times *times) {
   DC_TRY(dump(graph, name, 0, "operators"));
   for (uint32_t k = 0; k < DC_PIPELINE_LENGTH; k++) {
     const dc_pass *pass = dc_pipeline_pass(k);
@@ -138,8 +131,8 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   else dc_autodiff_forget_borders(out->forward);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
   const char *model = dc_name_text(&out->forward->names, out->forward->name);
-  DC_TRY(schedule(p, &s, out->forward, (dump_name){model, "forward"}, &out->times[0]));
-  return out->backward ? schedule(p, &s, out->backward, (dump_name){model, "backward"}, &out->times[1]) : DC_OK;
+  DC_TRY(schedule(p, &s, out->forward, (dc_dump_name){model, "forward"}, &out->times[0]));
+  return out->backward ? schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]) : DC_OK;
 }
 
 /* Saved values, weights and gradients become arrays that the caller gives. */

@@ -125,11 +125,26 @@ static bool gradient_parameter(const dc_row *row, const dc_library *lib, bool is
   return k < 2 * lib->n_fwd_out && row_parameter(row, false, k - lib->n_fwd_out, "grad_", out, size);
 }
 
+/* ONNX's name of a parameter of an operator without a row, which the host runs: 1, 0 past the last, -1 where nobody knows. */
+static int told_parameter(const dc_graph *graph, const dc_library *lib, bool is_input, uint32_t k, char *out, size_t size) {
+  PyObject *module = PyImport_ImportModule("dcml.onnx.nodes.onnx_op");
+  PyObject *name = !module ? NULL : PyObject_CallMethod(module, "parameter_name", "ssiOI", dc_name_text(&graph->names, lib->domain),
+                                                        dc_name_text(&graph->names, lib->op), lib->since, is_input ? Py_True : Py_False, k);
+  const char *text = name && name != Py_None ? PyUnicode_AsUTF8(name) : NULL;
+  int found = !text ? -1 : *text != 0;
+  if (found == 1) snprintf(out, size, "%s", text);
+  PyErr_Clear(); /* the onnx package may be missing */
+  Py_XDECREF(name);
+  Py_XDECREF(module);
+  return found;
+}
+
 static bool parameter_name(void *context, const dc_graph *graph, dc_nid library, bool is_input, uint32_t k, char *out, size_t size) {
   const parameter_names *names = context;
   const dc_library *lib = &dc_node_at(graph, library)->lib;
   const dc_row *row = dc_ops_find(names->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-  if (!row) return dc_flow_numbered.name(NULL, graph, library, is_input, k, out, size);
+  int told = row ? -1 : told_parameter(graph, lib, is_input, k, out, size);
+  if (!row) return told < 0 ? dc_flow_numbered.name(NULL, graph, library, is_input, k, out, size) : told;
   return lib->wrt ? gradient_parameter(row, lib, is_input, k, out, size) : row_parameter(row, is_input, k, "", out, size);
 }
 
@@ -234,7 +249,8 @@ static PyObject *map_detail(const dc_flow *flow, const dc_flow_node *node) {
 
 static PyObject *library_detail(const dc_graph *g, const dc_flow_node *node) {
   const dc_library *lib = &dc_node_at(g, node->node)->lib;
-  return Py_BuildValue("(NNiI)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)), lib->since, node->node);
+  return Py_BuildValue("(NNiIO)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)), lib->since, node->node,
+                       lib->wrt ? Py_True : Py_False);
 }
 
 static PyObject *detail(FlowObject *self, dc_fid n) {
@@ -267,6 +283,11 @@ static PyObject *flow_has(FlowObject *self, PyObject *id) {
   unsigned long n = PyLong_AsUnsignedLong(id);
   if (PyErr_Occurred()) return NULL;
   return PyBool_FromLong(n < UINT32_MAX && dc_flow_has(FLOW(self), (dc_fid)n));
+}
+
+static PyObject *flow_origin(FlowObject *self, PyObject *id) {
+  dc_fid n = node_arg(self, id);
+  return n ? PyLong_FromUnsignedLong(dc_flow_at(FLOW(self), n)->node) : NULL;
 }
 
 static PyObject *flow_statements(FlowObject *self, PyObject *id) {
@@ -630,6 +651,49 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+/* ---- nested graphs ---- */
+
+/* {inner name: (name, subset or None)}; 0, or -1 with an exception. */
+static int inlined_names(PyObject *dict, dc_inlined_name *out) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  for (uint32_t k = 0; PyDict_Next(dict, &at, &key, &value); k++) {
+    if (!PyTuple_Check(value)) return PyErr_SetString(PyExc_TypeError, "an array of a nested graph is a tuple (name, subset or None)"), -1;
+    if (!(out[k].inner = PyUnicode_AsUTF8(key)) || !PyArg_ParseTuple(value, "sz", &out[k].outer, &out[k].subset)) return -1;
+  }
+  return 0;
+}
+
+static int inlined_symbols(PyObject *dict, const char **names, const char **values) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  for (uint32_t k = 0; dict && PyDict_Next(dict, &at, &key, &value); k++)
+    if (!(names[k] = PyUnicode_AsUTF8(key)) || !(values[k] = PyUnicode_AsUTF8(value))) return -1;
+  return 0;
+}
+
+PyObject *graph_inline(GraphObject *self, PyObject *args) {
+  unsigned index;
+  GraphObject *inner;
+  PyObject *containers, *symbols = NULL;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "IO!O!|O!", &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols)) return NULL;
+  if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
+  if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph is not nested in itself");
+  uint32_t n = (uint32_t)PyDict_GET_SIZE(containers), n_symbols = symbols ? (uint32_t)PyDict_GET_SIZE(symbols) : 0;
+  dc_arena scratch = {0};
+  dc_inlined_name *names = DC_NEW_ARRAY(&scratch, dc_inlined_name, n);
+  const char **symbol = DC_NEW_ARRAY(&scratch, const char *, n_symbols), **value = DC_NEW_ARRAY(&scratch, const char *, n_symbols);
+  bool good = !inlined_names(containers, names) && !inlined_symbols(symbols, symbol, value);
+  dc_scope added = {0};
+  dc_status status = good ? dc_graph_inline_named(self->graph, &added, inner->graph, names, n, symbol, value, n_symbols) : DC_OK;
+  for (uint32_t k = 0; good && !status && k < added.n; k++) dc_scope_push(self->graph, &self->graph->states.v[index].scope, added.v[k]);
+  dc_arena_free(&scratch);
+  RAISE_IF(state, status);
+  if (!good) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *get_is_draft(FlowObject *self, void *u) { return (void)u, PyBool_FromLong(FLOW(self)->is_draft); }
 static PyObject *get_graph(FlowObject *self, void *u) { return (void)u, Py_NewRef((PyObject *)self->graph); }
 static PyObject *get_state(FlowObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->state); }
@@ -638,8 +702,9 @@ static PyMethodDef methods[] = {
     {"nodes", (PyCFunction)flow_nodes, METH_NOARGS, "nodes() -> [id], sources first; in the order of adding where edges make a circle."},
     {"node", (PyCFunction)flow_node, METH_O,
      "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], schedule); "
-     "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
+     "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph, whether it is a gradient); nested: Graph."},
     {"has", (PyCFunction)flow_has, METH_O, "has(id) -> whether the node is still there."},
+    {"origin", (PyCFunction)flow_origin, METH_O, "origin(id) -> the node of the graph that it was derived from or built as; 0 for access nodes, and before."},
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
     {"edges", (PyCFunction)flow_edges, METH_NOARGS,

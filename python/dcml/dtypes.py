@@ -152,3 +152,8 @@ class ScheduleType(enum.Enum):
     GPU_Default = "GPU_Default"
     GPU_Device = "GPU_Device"
     GPU_ThreadBlock = "GPU_ThreadBlock"
+
+
+class Language(enum.Enum):
+    """What code of tasklets is written in."""
+    Python = "Python"

@@ -7,7 +7,7 @@
 """
 from . import data, edges, memlet, nodes, state, subset, symbolic
 from .data import Array, Data, Scalar
-from .edges import InterstateEdge
+from .edges import Edge, InterstateEdge
 from .graph import SDFG
 from .memlet import Memlet
 from .nodes import Node
@@ -15,7 +15,7 @@ from .state import SDFGState
 from .subset import Range
 from .symbolic import symbol
 
-State = SDFGState
+State, MultiConnectorEdge = SDFGState, Edge
 
-__all__ = ["Array", "Data", "InterstateEdge", "Memlet", "Node", "Range", "SDFG", "SDFGState", "Scalar", "State", "data",
+__all__ = ["Array", "Data", "Edge", "InterstateEdge", "Memlet", "MultiConnectorEdge", "Node", "Range", "SDFG", "SDFGState", "Scalar", "State", "data",
            "edges", "memlet", "nodes", "state", "subset", "symbol", "symbolic"]

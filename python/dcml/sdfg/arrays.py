@@ -30,7 +30,11 @@ class Arrays(collections.abc.Mapping):
         return found
 
     def __contains__(self, name):
-        return isinstance(name, str) and name in self._sdfg._graph.arrays
+        try:
+            self._sdfg._graph.info(name)
+        except (_core.ValueError_, TypeError):
+            return False
+        return True
 
     def __iter__(self):
         return iter(self._sdfg._graph.arrays)

@@ -86,7 +86,7 @@ class Building:
         if v_connector is None and isinstance(v, Reduce):
             v_connector = next(iter(v.in_connectors), None)
         core = self._core_memlet(memlet)
-        return self._edge(flow.add_edge(u._id, u_connector, v._id, v_connector, core), u, u_connector, v, v_connector, core)
+        return self._edge_between(flow.add_edge(u._id, u_connector, v._id, v_connector, core), u, u_connector, v, v_connector, core)
 
     def add_nedge(self, u, v, data=None):
         """An edge without connectors; without a memlet it says only that v comes after u."""
@@ -195,11 +195,9 @@ class Reduce(nodes.LibraryNode):
     """A reduction, made by ``state.add_reduce``.  ``axes``: a list, or None for all."""
 
     def __init__(self, kind, axes):
-        super().__init__(f"reduce_{kind}")
-        self._op = (_REDUCTIONS[kind], "", 13 if kind == "sum" else 11)
+        super().__init__(f"reduce_{kind}", ["data"], ["reduced"])
         self.axes = None if axes is None else [int(a) for a in (axes if isinstance(axes, (list, tuple)) else (axes,))]
-        self._op = (_REDUCTIONS[kind], "", 11)
-        self._own_attributes = {"axes": self.axes, "keepdims": 0}
+        self._op, self._own_attributes = (_REDUCTIONS[kind], "", 11), {"axes": self.axes, "keepdims": 0}
 
 
 def _map_ranges(name, ndrange):

@@ -18,7 +18,7 @@ class Edge:
     @property
     def data(self):
         if self._memlet is None:
-            self._memlet = Memlet._of_core(self._core, self._changed)
+            self._memlet = Memlet._of_core(self._core, self._state.sdfg._shape_of, self._changed)
         return self._memlet
 
     @data.setter

@@ -11,7 +11,9 @@ from .arrays import Arrays, Declaring
 from .compiled import CompiledSDFG
 from .edges import InterstateEdge, StateEdge
 from .state import SDFGState
+from .symbolic import MADE
 
+_SIMPLIFYING = ("StateFusion", "RedundantArray")  # transformations of the core
 _HANDLES = weakref.WeakValueDictionary()  # id of a graph -> its SDFG, which keeps the graph alive
 
 
@@ -30,7 +32,7 @@ class SDFG(Declaring):
             self = super().__new__(cls)
             self._graph, self._states = graph, []
             self._descriptors, self._drafts, self._compiled, self.parent = {}, False, None, parent
-            self._stale_states = False
+            self._stale_states, self._mentioned, self._params, self._nested, self._nested_in = False, set(), set(), [], []
             _HANDLES[id(graph)] = self
         return self
 
@@ -41,7 +43,10 @@ class SDFG(Declaring):
 
     def build(self):
         """Puts the edits of all states into the graph.  Raises a dcml.Error naming what is wrong in them."""
+        for inner in self._nested:
+            inner.build()
         if self._drafts or self._graph.has_drafts:
+            self._declare_mentioned()
             for index in range(self._graph.n_states):
                 flow = self._graph.flow(index)
                 if flow.is_draft:
@@ -50,6 +55,31 @@ class SDFG(Declaring):
 
     def _edited(self):
         self._drafts, self._compiled = True, None
+        for state, node in self._nested_in:
+            state._touch(node)
+
+    def _nest(self, inner, state, node):
+        """Notes that a node of a state is another SDFG.  Raises ValueError_ if that holds this one."""
+        holds = [inner]
+        for sdfg in holds:
+            if sdfg is self:
+                raise _core.ValueError_(f"{self!r} cannot be nested in itself")
+            holds += sdfg._nested
+        self._nested.append(inner)
+        inner._nested_in.append((state, node))
+        inner.parent = inner.parent or self
+
+    def _mention(self, names, params=()):
+        """Notes names that ranges, memlets and code take from around them, and the parameters of maps."""
+        self._mentioned |= names
+        self._params.update(params)
+
+    def _declare_mentioned(self):
+        """Symbols that somebody made by dcml.symbol need not be added by hand."""
+        for name in sorted((self._mentioned - self._params) & MADE):
+            if name not in self.arrays:
+                self._graph.add_symbol(name)
+        self._mentioned.clear()
 
     # -- what it is -----------------------------------------------------------------------------
     @property
@@ -131,8 +161,8 @@ class SDFG(Declaring):
         self._graph.add_state(name, at)
         state = SDFGState(self, name)
         self._states.insert(at, state)
-        for index, other in enumerate(self._states):
-            other._index = index
+        for index in range(at, len(self._states)):
+            self._states[index]._index = index
         self._edited()
         return state
 
@@ -236,23 +266,21 @@ class SDFG(Declaring):
     def apply_transformations(self, transformations, options=None, **_):
         """Applies each transformation (a class of dcml.transformation, or a list of them) once, everywhere it
         matches.  Returns the number of matches; raises ValueError_ for an unknown transformation."""
-        return sum(t.apply_to(self, **(options or {})) for t in _listed(transformations))
+        from ..transformation.base import apply_once
+        return apply_once(self, transformations, options)
 
     def apply_transformations_repeated(self, transformations, options=None, **_):
         """As apply_transformations, until nothing matches or changes any more."""
-        total, before = 0, None
-        while str(self) != before:
-            before = str(self)
-            count = self.apply_transformations(transformations, options)
-            total += count
-            if not count:
-                break
-        return total
+        from ..transformation.base import apply_repeated
+        return apply_repeated(self, transformations, options)
 
     def simplify(self, validate=True, **_):
-        """Removes what has no effect: dead nodes, identities, arrays that nobody uses."""
+        """Makes the program shorter: joins states, inlines nested SDFGs, drops what has no effect, copies, and arrays
+        that nobody uses."""
         graph = self.graph
         graph.run_pass("tidy")
+        while sum([graph.apply(name) for name in _SIMPLIFYING]):
+            pass
         for name in graph.unused():
             graph.remove(name)
             self._descriptors.pop(name, None)
@@ -309,6 +337,15 @@ class SDFG(Declaring):
     def __reduce__(self):
         return SDFG.from_json, (self.to_json(),)
 
+    def view(self, filename=None, open=True):
+        """Writes a page that shows the program, and opens it.  filename: None for a temporary file.  Returns its path."""
+        from . import view
+        return view.view(self.graph, filename, open)
+
+    def _repr_html_(self):
+        from .view import notebook
+        return notebook(self.graph)
+
     def __str__(self):
         return self.graph.text()
 
@@ -320,7 +357,3 @@ def _name(name):
     if not isinstance(name, str) or not name:
         raise _core.ValueError_(f"{name!r} is no name for an SDFG")
     return name
-
-
-def _listed(transformations):
-    return list(transformations) if isinstance(transformations, (list, tuple)) else [transformations]

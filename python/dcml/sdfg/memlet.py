@@ -21,33 +21,35 @@ class Memlet:
     expr: ``"A[0:5, i]"``, or ``"A"`` for all of an array; None for nothing.
     data, subset: the same apart: a name, and a Range or text.
     wcr: ``"lambda x, y: x + y"`` (or ``*``, ``min(x, y)``, ``max(x, y)``, or a function that computes one of these);
-    None overwrites.  Other arguments of DaCe's memlets (volume, dynamic, ...) say nothing that is not derived here.
+    None overwrites.
+    other_subset: of a copy between two arrays, the part of the one that is not ``data``; as text also behind an arrow,
+    ``"A[0:5] -> [2:7]"``.  Other arguments of DaCe's memlets (volume, dynamic, ...) say nothing that is not derived here.
     Raises ValueError_ for what is none of these.
 
-    ``data``, ``subset`` (a Range, or None until the array's shape is known) and ``wcr`` can be set.
+    ``data``, ``subset`` (a Range, or None until the array's shape is known), ``other_subset`` and ``wcr`` can be set.
     """
-    __slots__ = ("_data", "_subset", "_wcr", "_changed", "_open")
+    __slots__ = ("_data", "_subset", "_wcr", "_changed", "_open", "_other")
 
-    def __init__(self, expr=None, data=None, subset=None, wcr=None, *, volume=None, dynamic=False, debuginfo=None,
+    def __init__(self, expr=None, data=None, subset=None, wcr=None, other_subset=None, *, volume=None, dynamic=False, debuginfo=None,
                  wcr_nonatomic=False, allow_oob=False):
         self._changed = None
         if expr is not None:
             if data is not None or subset is not None:
                 raise _core.ValueError_(f"Memlet({expr!r}) is given data or subset too")
-            data, subset = _split(expr)
+            data, subset, arrow = _split(expr)
+            other_subset = arrow if other_subset is None else other_subset
         if data is None and subset is not None:
             raise _core.ValueError_(f"a memlet with subset {str(subset)!r} names no array")
         self._data = None if data is None else _name(data)
         self._subset, self._open = _subset(subset)
+        self._other, _ = _subset(other_subset)
         self._wcr = wcr_name(wcr)
 
     @classmethod
     def simple(cls, data, subset_str, wcr_str=None, other_subset_str=None, wcr_conflict=True, num_accesses=None,
                debuginfo=None, dynamic=False):
         """As ``Memlet(data=, subset=, wcr=)``; data: a name or an access node."""
-        if other_subset_str is not None:
-            raise _core.UnsupportedOpError(f"memlet of {_name(data)!r}: one subset is enough; copy parts by a mapped tasklet")
-        return cls(data=data, subset=subset_str, wcr=wcr_str)
+        return cls(data=data, subset=subset_str, wcr=wcr_str, other_subset=other_subset_str)
 
     @classmethod
     def from_array(cls, dataname, datadesc, wcr=None):
@@ -55,31 +57,31 @@ class Memlet:
         return cls(data=dataname, subset=Range.from_array(datadesc), wcr=wcr)
 
     @classmethod
-    def _of_core(cls, memlet, changed=None):
-        """Of the core's (container, subset text, wcr name) or None; ``changed(memlet)`` is called when it is set."""
+    def _of_core(cls, memlet, shape_of, changed=None):
+        """Of the core's (container, subset text or None for all, wcr name, other subset) or None.
+
+        ``shape_of(name)`` is asked for all of an array; ``changed(memlet)`` is called when the memlet is set."""
         self = cls()
-        if memlet is not None:
-            self._data, text, wcr = memlet
-            self._subset, self._wcr = Range.from_string(text), wcr or None
+        if memlet is not None and memlet[0] is not None:
+            self._data, text, wcr, other = memlet
+            self._subset = Range.of_shape(shape_of(self._data)) if text is None else Range.from_string(text)
+            self._subset = self._subset if len(self._subset) else _FIRST
+            self._wcr, self._other = wcr or None, None if other is None else Range.from_string(other)
         self._changed = changed
         return self
 
-    def _needs_shape(self):
-        """Does the core form depend on the array's shape?"""
-        return self._subset is None or self._subset == _FIRST
+    def _core_form(self, shape_of):
+        """(container, subset text or None, wcr name, other subset) for the core, or None for an empty memlet.
 
-    def _core_form(self, shape=None):
-        """(container, subset text, wcr name) for the core, or None for an empty memlet.
-
-        shape: of the array, for a subset with open ends; a subset of an array without dimensions may be ``0``."""
+        ``shape_of(name)`` is asked for open ends, and where ``0`` may be the element of a scalar."""
         if self._data is None:
             return None
         if self._open is not None:
-            self._subset, self._open = Range.from_string(self._open, shape), None
-        if self._subset is None:
-            self._subset = Range.of_shape(shape)
-        text = "" if shape == () and self._subset == _FIRST else str(self._subset)
-        return self._data, text, self._wcr or ""
+            self._subset, self._open = Range.from_string(self._open, shape_of(self._data)), None
+        text = None if self._subset is None else str(self._subset)
+        if text == "0" and shape_of(self._data) == ():
+            text = ""
+        return self._data, text, self._wcr or "", None if self._other is None else str(self._other)
 
     # -- parts ----------------------------------------------------------------------------------
     @property
@@ -100,6 +102,15 @@ class Memlet:
     @subset.setter
     def subset(self, subset):
         self._subset, self._open = _subset(subset)
+        self._notify()
+
+    @property
+    def other_subset(self):
+        return self._other
+
+    @other_subset.setter
+    def other_subset(self, subset):
+        self._other, _ = _subset(subset)
         self._notify()
 
     @property
@@ -132,11 +143,13 @@ class Memlet:
 
     @property
     def free_symbols(self):
-        return set() if self.subset is None else self.subset.free_symbols
+        """Names in its subset."""
+        return set() if self._subset is None else self._subset.free_symbols
 
     def __eq__(self, other):
         return (isinstance(other, Memlet) and
-                (self._data, self._subset, self._open, self._wcr) == (other._data, other._subset, other._open, other._wcr))
+                (self._data, self._subset, self._open, self._wcr, self._other) ==
+                (other._data, other._subset, other._open, other._wcr, other._other))
 
     def __hash__(self):
         return hash((self._data, self._subset, self._wcr))
@@ -145,7 +158,8 @@ class Memlet:
         if self._data is None:
             return "(nothing)"
         subset = self._open if self._open is not None else self._subset
-        return self._data + ("" if subset is None else f"[{subset}]") + (f" ({self._wcr})" if self._wcr else "")
+        return self._data + ("" if subset is None else f"[{subset}]") + (f" -> [{self._other}]" if self._other else "") + (
+            f" ({self._wcr})" if self._wcr else "")
 
     def __repr__(self):
         return f"Memlet({str(self)})"
@@ -195,17 +209,18 @@ def _name(data):
 
 
 def _split(expr):
-    """(name, subset text or None) of ``A[0:5, i]`` or ``A``; ``A(1)[0]``, with a volume, is the same without it."""
+    """(name, subset text or None, the other's or None) of ``A[0:5, i] -> [0:5]``, ``A[0:5, i]`` or ``A``; ``A(1)[0]``, with a
+    volume, is the same without it."""
     if not isinstance(expr, str):
         raise _core.ValueError_(f"Memlet({expr!r}): expected a text such as 'A[0:5, i]'")
-    text = expr.strip()
-    if "->" in text:
-        raise _core.UnsupportedOpError(f"memlet {expr!r}: one subset is enough; copy parts by a mapped tasklet")
+    text, arrow, other = (part.strip() for part in expr.partition("->"))
     head, bracket, rest = text.partition("[")
     head = head.partition("(")[0].strip()
     if not head or (bracket and not rest.endswith("]")):
         raise _core.ValueError_(f"{expr!r} is no memlet: expected a text such as 'A[0:5, i]'")
-    return head, rest[:-1] if bracket else None
+    if arrow and other.endswith("]"):
+        other = other.partition("[")[2][:-1]
+    return head, rest[:-1] if bracket else None, other if arrow else None
 
 
 def _subset(subset):

@@ -53,8 +53,11 @@ class Node:
 
     @property
     def id(self):
-        """Its number in the state's flat view; 0 in no state."""
-        return self._id
+        """The node of the core graph that it stands for; 0 for an access node, and before it is built."""
+        if self._state is None:
+            return 0
+        self._node()
+        return self._state._flow().origin(self._id)
 
     @property
     def kind(self):
@@ -111,11 +114,17 @@ class Node:
             self._state._edit().remove_connector(self._id, name, is_input)
         return True
 
+    def _repr_html_(self):
+        if self._state is None:
+            return None
+        from .view import notebook_node
+        return notebook_node(self._state.graph, self._state.index, self._id)
+
     def __str__(self):
         return self.label
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.label})"
+        return f"{type(self).__name__}({self._label})"
 
 
 class LibraryNode(Node):
@@ -154,8 +163,8 @@ class LibraryNode(Node):
 
     @classmethod
     def _handle(cls, state, id, label, detail):
-        op, domain, opset = detail[:3]
-        cls = library_class(domain, op, opset)
+        op, domain, opset, _, is_gradient = detail
+        cls = LibraryNode if is_gradient else library_class(domain, op, opset)
         node = cls._from_core(label, op, domain, opset, lambda: state._attributes_by_id(id))
         node._state, node._id = state, id
         return node
@@ -192,16 +201,22 @@ class AccessNode(Node):
 
     @property
     def data(self):
+        if self._state is not None:
+            self._label = self._node()[2]
         return self._label
 
-    @property
-    def label(self):
-        return self._label
+    @data.setter
+    def data(self, name):
+        if self._state is not None:
+            self._state._edit().set_label(self._id, name)
+        self._label = name
+
+    label = name = data
 
     def desc(self, sdfg):
         """The array's descriptor.  sdfg: an SDFG or a state."""
         sdfg = getattr(sdfg, "sdfg", sdfg)
-        return sdfg.arrays[self._label]
+        return sdfg.arrays[self.data]
 
     def _attach(self, state, flow):
         return flow.add_access(self._label)
@@ -228,7 +243,15 @@ class Map:
         """[(param, begin, end, step)] as texts, the end excluded."""
         if self._entry is not None and self._entry._state is not None:
             return self._entry._node()[2][1]
-        return [(p, str(first), str(last + 1), str(step)) for p, (first, last, step) in zip(self._params, self._range)]
+        return _core_ranges(self._params, self._range)
+
+    def _set(self, params, ranges):
+        if len(params) != len(ranges):
+            raise _core.ValueError_(f"map {self._label!r} has {len(params)} parameters and {len(ranges)} ranges")
+        self._params, self._range = list(params), ranges
+        if self._entry is not None and self._entry._state is not None:
+            self._entry._state.sdfg._mention(ranges.free_symbols, params)
+            self._entry._state._edit().set_ranges(self._entry._id, _core_ranges(params, ranges))
 
     @property
     def label(self):
@@ -236,15 +259,24 @@ class Map:
 
     @property
     def params(self):
-        """Names of the parameters."""
+        """Names of the parameters; can be set."""
         return [row[0] for row in self._ranges()]
+
+    @params.setter
+    def params(self, params):
+        self._set(params, self.range)
 
     @property
     def range(self):
-        """A Range, a dimension for each parameter."""
+        """A Range, a dimension for each parameter; can be set."""
         from .subset import Range
         from .symbolic import parse
         return Range([(begin, parse(end, True) - 1, step) for _, begin, end, step in self._ranges()])
+
+    @range.setter
+    def range(self, ndrange):
+        from .subset import Range
+        self._set(self.params, ndrange if isinstance(ndrange, Range) else Range(ndrange))
 
     def get_param_num(self):
         return len(self._ranges())
@@ -267,6 +299,11 @@ class Map:
     def __str__(self):
         ranges = [f"{p}={begin}:{end}" + (f":{step}" if step != "1" else "") for p, begin, end, step in self._ranges()]
         return f"{self._label}[{', '.join(ranges)}]"
+
+
+def _core_ranges(params, ranges):
+    """[(param, begin, end, step)] as texts, the end excluded."""
+    return [(p, str(first), str(last + 1), str(step)) for p, (first, last, step) in zip(params, ranges)]
 
 
 class MapEntry(Node):
@@ -294,6 +331,7 @@ class MapEntry(Node):
         return self.map.params
 
     def _attach(self, state, flow):
+        state.sdfg._mention(self._map._range.free_symbols, self._map._params)
         entry, _ = flow.add_map(self._label, self._map._ranges(), schedule_name(self._map.schedule))
         self._map._entry = self
         return entry
@@ -326,6 +364,15 @@ class MapExit(Node):
         return flow.node(entry._id)[2][0]
 
 
+class CodeText(str):
+    """Code as a text, which DaCe's users also find in ``as_string``."""
+    __slots__ = ()
+
+    @property
+    def as_string(self):
+        return str(self)
+
+
 class Tasklet(Node):
     """A computation on what its connectors carry.  ``code``: Python, see dcml.sdfg.code; can be set."""
     _kind = "tasklet"
@@ -345,30 +392,39 @@ class Tasklet(Node):
     @property
     def code(self):
         """The statements: as they were given, or as the core tells them."""
-        return self._code if self._code is not None else self._node()[2][2]
+        return CodeText(self._code if self._code is not None else self._node()[2][2])
 
     @code.setter
     def code(self, code):
         if self._state is not None:
-            statements = self._translated(code, self.in_connectors, self.out_connectors)
+            statements = self._translated(self._state, code, self.in_connectors, self.out_connectors)
             self._state._edit().set_code(self._id, statements)
         self._code = code
 
-    def _translated(self, code, inputs, outputs):
+    def _translated(self, state, code, inputs, outputs):
         from .code import translate
-        return translate(f"tasklet {self._label!r}", code, inputs, outputs).statements
+        code = translate(f"tasklet {self._label!r}", code, inputs, outputs)
+        state.sdfg._mention(code.free)
+        return code.statements
 
     def _attach(self, state, flow):
-        return flow.add_tasklet(self._label, list(self._in), list(self._out), self._translated(self._code, self._in, self._out))
+        statements = self._translated(state, self._code, self._in, self._out)
+        return flow.add_tasklet(self._label, list(self._in), list(self._out), statements)
 
 
 class NestedSDFG(Node):
-    """An SDFG as a node; its arrays that are not transient are connectors.  ``sdfg``; ``symbol_mapping``: {name: value}."""
+    """An SDFG as a node; its arrays that are not transient are connectors.
+
+    ``sdfg``; ``symbol_mapping``: {name of its symbol: value}; those that are left out are called the same outside.
+    """
     _kind = "nested"
 
     def __init__(self, label, sdfg, inputs=(), outputs=(), symbol_mapping=None):
         super().__init__(label, _ordered(inputs), _ordered(outputs))
         self._sdfg, self._symbols = sdfg, {str(k): str(v) for k, v in (symbol_mapping or {}).items()}
+        unknown = sorted(self._symbols.keys() - sdfg.symbols.keys())
+        if unknown:
+            raise _core.ValueError_(f"nested SDFG {label!r} has no symbol {unknown[0]!r}; it has {sorted(sdfg.symbols)}")
 
     @classmethod
     def _handle(cls, state, id, label, detail):
@@ -391,10 +447,14 @@ class NestedSDFG(Node):
         for name in [*self._in, *self._out]:
             if name not in self._sdfg.arrays:
                 raise _core.ValueError_(f"nested SDFG {self._label!r} has no array {name!r} for its connector")
+        from .symbolic import free_symbols
+        state.sdfg._nest(self._sdfg, state, self)
+        self._symbols = {**{name: name for name in self._sdfg.symbols}, **self._symbols}
+        state.sdfg._mention(set().union(*map(free_symbols, self._symbols.values())))
         return flow.add_nested(self._label, self._sdfg.graph, list(self._in), list(self._out), self._symbols)
 
 
-_SCHEDULES = {"sequential": ScheduleType.Sequential, "map": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
+_SCHEDULES = {"sequential": ScheduleType.Sequential, "parallel": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
               "scatter": ScheduleType.CPU_Multicore}
 _NAMES = {ScheduleType.Sequential: "sequential", ScheduleType.Default: "default", ScheduleType.CPU_Multicore: "default",
           ScheduleType.Unrolled: "default"}

@@ -62,13 +62,13 @@ def _sizes(sizes):
 
 def _state(state):
     nodes = [_node(node) for node in state.nodes()]
-    edges = [{"src": edge.src.id, "src_connector": edge.src_conn, "dst": edge.dst.id, "dst_connector": edge.dst_conn,
+    edges = [{"src": edge.src._id, "src_connector": edge.src_conn, "dst": edge.dst._id, "dst_connector": edge.dst_conn,
               "memlet": None if edge.data.is_empty() else str(edge.data)} for edge in state.edges()]
     return {"label": state.label, "nodes": nodes, "edges": edges}
 
 
 def _node(node):
-    out = {"id": node.id, "type": type(node).__name__, "label": node.label}
+    out = {"id": node._id, "type": type(node).__name__, "label": node.label}
     if node.kind == "tasklet":
         out["code"] = node.code.splitlines()
     elif node.kind == "entry":

@@ -1,7 +1,7 @@
 """States: the flat view of a dataflow graph, with access nodes, the two ends of maps, and edges with memlets.
 
 The one idea: the core derives the view and takes edits of it (``graph.flow(index)``); a state keeps only handles, one for
-each id that somebody asked for, and lists of edges by node for as long as nothing changes.
+each id that somebody asked for.
 Must not know: what nodes compute.
 """
 from .. import _core
@@ -21,8 +21,8 @@ class SDFGState(Building):
         self.sdfg, self._label, self._index = sdfg, label, None
         self._nodes = {}       # id -> handle
         self._edges = {}       # id -> Edge
-        self._edits = 0
-        self._lists = None     # (stamp, [edges], {node id: ([in edges], [out edges])})
+        self._view = None      # the core's Flow, held so that it stays the same object
+        self._edits, self._scopes = 0, (None, {})  # for as long as nothing changes: (stamp, {id: id of the entry around})
 
     # -- the core's view ------------------------------------------------------------------------
     @property
@@ -40,7 +40,8 @@ class SDFGState(Building):
 
     def _flow(self):
         index = self.index
-        return self.sdfg._graph.flow(index)
+        view = self._view = self.sdfg._graph.flow(index)
+        return view
 
     def _edit(self):
         """The view, to be changed."""
@@ -48,11 +49,16 @@ class SDFGState(Building):
         self.sdfg._edited()
         return self._flow()
 
+    def _touch(self, node):
+        """What is in the node, an SDFG, has changed: if it is still there, the state is built anew."""
+        if self._index is not None and self._flow().has(node._id):
+            self._edit().touch()
+
     def _look(self, node):
-        try:
-            return self._flow().node(node._id)
-        except _core.Error:
-            raise _core.ValueError_(f"{node!r} is gone from state {self._label!r}") from None
+        flow = self._flow()
+        if not flow.has(node._id):
+            raise _core.ValueError_(f"{node!r} is gone from state {self._label!r}")
+        return flow.node(node._id)
 
     def _connectors(self, node):
         self._look(node)
@@ -63,7 +69,7 @@ class SDFGState(Building):
         return self._attributes_by_id(node._id)
 
     def _attributes_by_id(self, id):
-        return self._flow().attributes(id)
+        return self.sdfg._graph.attributes(self._flow().node(id)[2][3])
 
     def _adopt(self, node, id):
         node._state, node._id = self, id
@@ -76,7 +82,11 @@ class SDFGState(Building):
             node = self._nodes[id] = nodes.CLASSES[kind]._handle(self, id, label, detail)
         return node
 
-    def _edge(self, id, u, u_connector, v, v_connector, core):
+    def _edge(self, id, src, src_conn, dst, dst_conn, core):
+        """The handle on an edge as the core tells it."""
+        return self._edge_between(id, self._nodes.get(src) or self._handle_of(src), src_conn, self._nodes.get(dst) or self._handle_of(dst), dst_conn, core)
+
+    def _edge_between(self, id, u, u_connector, v, v_connector, core):
         edge = self._edges.get(id)
         if edge is None or (edge.src, edge.src_conn, edge.dst, edge.dst_conn) != (u, u_connector, v, v_connector):
             edge = self._edges[id] = Edge(self, id, u, u_connector, v, v_connector, core)
@@ -90,9 +100,9 @@ class SDFGState(Building):
             return None
         if not isinstance(memlet, Memlet):
             raise _core.ValueError_(f"{memlet!r} is no memlet")
-        if memlet.data is None:
-            return None
-        return memlet._core_form(self.sdfg._shape_of(memlet.data) if memlet._needs_shape() else None)
+        core = memlet._core_form(self.sdfg._shape_of)
+        self.sdfg._mention(memlet.free_symbols)
+        return core
 
     # -- looking --------------------------------------------------------------------------------
     @property
@@ -107,7 +117,10 @@ class SDFGState(Building):
 
     def nodes(self):
         """The nodes, sources first."""
-        return [self._nodes.get(id) or self._handle_of(id) for id in self._flow().nodes()]
+        ids = self._flow().nodes()
+        if len(self._nodes) > 2 * len(ids) + 64:  # most are handles on what is gone
+            self._nodes = {id: self._nodes[id] for id in ids if id in self._nodes}
+        return [self._nodes.get(id) or self._handle_of(id) for id in ids]
 
     def node(self, node_id):
         """The node at a position in ``nodes()``."""
@@ -122,87 +135,71 @@ class SDFGState(Building):
         return len(self._flow().nodes())
 
     def number_of_edges(self):
-        return len(self.edges())
-
-    def _by_node(self):
-        """([edges], {node id: ([in], [out])}) as they are now."""
-        flow = self._flow()
-        stamp = (self._edits, self.sdfg._graph.version)
-        if self._lists is None or self._lists[0] != stamp:
-            edges, ends = [], {}
-            for id in flow.nodes():
-                ends[id] = ([], [])
-            for id, src, src_conn, dst, dst_conn, memlet in flow.edges():
-                edge = self._edge(id, self._handle_of(src), src_conn, self._handle_of(dst), dst_conn, memlet)
-                edges.append(edge)
-                ends[src][1].append(edge)
-                ends[dst][0].append(edge)
-            self._lists = stamp, edges, ends
-        return self._lists[1:]
-
-    def _ends(self, node):
-        ends = self._by_node()[1].get(node._id if node._state is self else 0)
-        if ends is None:
-            node._node()
-            raise _core.ValueError_(f"{node!r} is in another state, {node._state.label!r}")
-        return ends
+        return len(self._flow().edges())
 
     def edges(self):
         """The edges: ``src``, ``src_conn``, ``dst``, ``dst_conn``, ``data``."""
-        return list(self._by_node()[0])
+        rows = self._flow().edges()
+        if len(self._edges) > 2 * len(rows) + 64:
+            self._edges = {row[0]: self._edges[row[0]] for row in rows if row[0] in self._edges}
+        return [self._edge(*row) for row in rows]
 
     def in_edges(self, node):
-        return list(self._ends(node)[0])
+        return [self._edge(*row) for row in self._flow().in_edges(self._id_of(node))]
 
     def out_edges(self, node):
-        return list(self._ends(node)[1])
+        return [self._edge(*row) for row in self._flow().out_edges(self._id_of(node))]
+
+    def _id_of(self, node):
+        node._node()
+        if node._state is not self:
+            raise _core.ValueError_(f"{node!r} is in another state, {node._state.label!r}")
+        return node._id
 
     def all_edges(self, *nodes):
         """The edges into and out of nodes, each once."""
-        return list(dict.fromkeys(edge for node in nodes for side in self._ends(node) for edge in side))
+        return list(dict.fromkeys(edge for node in nodes for edge in (*self.in_edges(node), *self.out_edges(node))))
 
     def edges_between(self, source, destination):
-        return [edge for edge in self._ends(source)[1] if edge.dst is destination]
+        return [edge for edge in self.out_edges(source) if edge.dst is destination]
 
     def in_edges_by_connector(self, node, connector):
         """The edges into a node's connector."""
-        return iter([edge for edge in self._ends(node)[0] if edge.dst_conn == connector])
+        return iter([edge for edge in self.in_edges(node) if edge.dst_conn == connector])
 
     def out_edges_by_connector(self, node, connector):
         """The edges out of a node's connector."""
-        return iter([edge for edge in self._ends(node)[1] if edge.src_conn == connector])
+        return iter([edge for edge in self.out_edges(node) if edge.src_conn == connector])
 
     edges_by_connector = in_edges_by_connector
 
     def in_degree(self, node):
-        return len(self._ends(node)[0])
+        return len(self._flow().in_edges(self._id_of(node)))
 
     def out_degree(self, node):
-        return len(self._ends(node)[1])
+        return len(self._flow().out_edges(self._id_of(node)))
 
     def degree(self, node):
         return self.in_degree(node) + self.out_degree(node)
 
     def predecessors(self, node):
         """The nodes that edges come from, each once."""
-        return list(dict.fromkeys(edge.src for edge in self._ends(node)[0]))
+        return list(dict.fromkeys(edge.src for edge in self.in_edges(node)))
 
     def successors(self, node):
         """The nodes that edges go to, each once."""
-        return list(dict.fromkeys(edge.dst for edge in self._ends(node)[1]))
+        return list(dict.fromkeys(edge.dst for edge in self.out_edges(node)))
 
     def neighbors(self, node):
         return self.successors(node)
 
     def source_nodes(self):
         """The nodes without edges into them."""
-        ends = self._by_node()[1]
-        return [node for node in self.nodes() if not ends[node._id][0]]
+        return [node for node in self.nodes() if not self.in_degree(node)]
 
     def sink_nodes(self):
         """The nodes without edges out of them."""
-        ends = self._by_node()[1]
-        return [node for node in self.nodes() if not ends[node._id][1]]
+        return [node for node in self.nodes() if not self.out_degree(node)]
 
     def data_nodes(self):
         """The access nodes."""
@@ -225,20 +222,11 @@ class SDFGState(Building):
 
     # -- scopes ---------------------------------------------------------------------------------
     def scope_dict(self, node_to_children=False):
-        """{node: entry of the map around it, or None}; an exit is in its own map.  node_to_children: {entry or None: [nodes]}."""
-        ends, scope = self._by_node()[1], {}
+        """{node: entry of the map around it, or None}; an exit is in its own map.  node_to_children: {entry or None: [nodes]}.
+
+        Raises a dcml.Error naming nodes of a circle, or an edge across maps."""
         order = self.nodes()
-        for node in order:
-            if node.kind == "exit":
-                scope[node] = self.entry_of(node)
-                continue
-            scope[node] = None
-            for edge in ends[node._id][0]:
-                src = edge.src
-                around = src if src.kind == "entry" else scope.get(self.entry_of(src)) if src.kind == "exit" else scope.get(src)
-                if around is not None:
-                    scope[node] = around
-                    break
+        scope = {node: self._around(node) for node in order}
         if not node_to_children:
             return scope
         children = {None: []}
@@ -250,17 +238,19 @@ class SDFGState(Building):
         """{entry, or None for the outermost: [nodes directly inside]}."""
         return self.scope_dict(True)
 
-    def _scopes(self):
-        """scope_dict, for as long as nothing changes."""
-        self._by_node()
-        if len(self._lists) == 3:
-            self._lists = (*self._lists, self.scope_dict())
-        return self._lists[3]
+    def _around(self, node):
+        if node.kind == "exit":
+            return self.entry_of(node)
+        stamp = (self._edits, self.sdfg._graph.version)
+        if self._scopes[0] != stamp:
+            self._scopes = stamp, self._flow().scopes()
+        entry = self._scopes[1][node._id]
+        return self._handle_of(entry) if entry else None
 
     def entry_node(self, node):
         """The entry of the map around a node, None outside; of an exit, its entry."""
-        node._node()
-        return self._scopes()[node]
+        self._id_of(node)
+        return self._around(node)
 
     def entry_of(self, exit):
         """The entry that belongs to an exit."""
@@ -274,12 +264,12 @@ class SDFGState(Building):
         """The edges that carry what an edge carries, through entries and exits, outermost first on the way in."""
         path = [edge]
         while path[0].src.kind in ("entry", "exit") and (path[0].src_conn or "").startswith("OUT_"):
-            before = [e for e in self._ends(path[0].src)[0] if e.dst_conn == "IN_" + path[0].src_conn[4:]]
+            before = [e for e in self.in_edges(path[0].src) if e.dst_conn == "IN_" + path[0].src_conn[4:]]
             if not before or path[0].src.kind == "exit" and len(before) > 1:
                 break
             path.insert(0, before[0])
         while path[-1].dst.kind in ("entry", "exit") and (path[-1].dst_conn or "").startswith("IN_"):
-            after = [e for e in self._ends(path[-1].dst)[1] if e.src_conn == "OUT_" + path[-1].dst_conn[3:]]
+            after = [e for e in self.out_edges(path[-1].dst) if e.src_conn == "OUT_" + path[-1].dst_conn[3:]]
             if not after or path[-1].dst.kind == "entry" and len(after) > 1:
                 break
             path.append(after[0])
@@ -287,12 +277,15 @@ class SDFGState(Building):
 
     def read_and_write_sets(self):
         """(names of arrays that are read, names of arrays that are written)."""
-        ends = self._by_node()[1]
-        return ({n.data for n in self.data_nodes() if ends[n._id][1]}, {n.data for n in self.data_nodes() if ends[n._id][0]})
+        return ({n.data for n in self.data_nodes() if self.out_degree(n)}, {n.data for n in self.data_nodes() if self.in_degree(n)})
 
     def validate(self):
         """Raises a dcml.Error naming what is not right."""
         self.sdfg.validate()
+
+    def _repr_html_(self):
+        from .view import notebook
+        return notebook(self.graph, self.index)
 
     def __str__(self):
         return self._label

@@ -78,7 +78,13 @@ class Range:
 
     @property
     def free_symbols(self):
-        return set().union(*(symbolic.free_symbols(x) for r in self._ranges for x in r if isinstance(x, Symbolic)))
+        """Names in it."""
+        found = set()
+        for r in self._ranges:
+            for x in r:
+                if isinstance(x, Symbolic):
+                    found |= x.free_symbols
+        return found
 
     def subs(self, values):
         """The subset with symbols replaced."""

@@ -8,6 +8,7 @@ import ast
 
 from .. import _core
 
+MADE = set()  # names of the symbols that programs have made
 _DEPTH = 100  # of nested atoms, and of the text that is read
 
 
@@ -93,7 +94,10 @@ class Symbolic:
         found = set()
         for product in self._terms:
             for atom in product:
-                found |= {atom} if isinstance(atom, str) else set().union(*(free_symbols(a) for a in atom[1:]))
+                if isinstance(atom, str):
+                    found.add(atom)
+                elif atom[0] != "opaque":
+                    found = found.union(*(a.free_symbols for a in atom[1:] if isinstance(a, Symbolic)))
         return found
 
     def subs(self, values):
@@ -152,6 +156,7 @@ class symbol(Symbolic):
             raise _core.ValueError_(f"{name!r} is no name for a symbol")
         super().__init__({(str(name),): 1})
         from ..dtypes import int64, of
+        MADE.add(str(name))
         self.name, self.dtype = str(name), int64 if dtype is None else of(dtype)
 
     def __reduce__(self):

@@ -7,7 +7,7 @@ Must not know: how operators are computed, or who chooses their implementation.
 import inspect
 import re
 
-from ... import _core, dtypes
+from ... import _core
 from ...sdfg.nodes import LibraryNode
 from ..schema import ONNXParameterType, element_type
 from . import operators
@@ -211,7 +211,7 @@ class ONNXOp(LibraryNode):
             connectors = self.in_connectors if side == "input" else self.out_connectors
             self._check_connectors(side, parameters, list(connectors), [name for name, _ in edges])
             for name, edge in edges:
-                self._check_type(sdfg, parameter_of(parameters, name), name, edge, types)
+                self._check_type(sdfg, side, parameters, name, edge, types)
         for name, attribute in schema.attributes.items():
             if attribute.required and name not in self._attributes():
                 raise self._invalid(f"attribute {name!r} is required")
@@ -226,6 +226,7 @@ class ONNXOp(LibraryNode):
                 raise self._invalid(f"an {side} edge has no connector; its {side}s are {known}")
             if parameter_of(parameters, name) is None:
                 raise self._invalid(f"there is no {side} {name!r}; its {side}s are {known}")
+        for name in connectors:
             if connected.count(name) != 1 and (side == "input" or not connected.count(name)):
                 raise self._invalid(f"{side} {name!r} has {connected.count(name)} edges, expected one")
         for p in parameters:
@@ -244,13 +245,14 @@ class ONNXOp(LibraryNode):
         if lacking:
             raise self._invalid(f"variadic {side} {name!r} has a gap: {name}__{lacking[0]} is missing")
 
-    def _check_type(self, sdfg, parameter, name, edge, types):
-        number = sdfg.graph.info(edge.data.data)[0] if edge.data is not None and edge.data.data is not None else 0
-        if not number:
+    def _check_type(self, sdfg, side, parameters, name, edge, types):
+        have = sdfg.arrays[edge.data.data].dtype if edge.data is not None and edge.data.data is not None else None
+        if have is None:
             return  # not inferred yet
+        parameter = parameter_of(parameters, name)
         constraint = self.schema.type_constraints.get(parameter.type_str)
-        allowed, have = constraint.types if constraint else [element_type(parameter.type_str)], dtypes.of(number)
-        if have not in allowed:
+        allowed = constraint.types if constraint else [element_type(parameter.type_str)]
+        if have not in allowed and have.code not in operators.accepted(self.op, self.opset, side + "s", parameters.index(parameter)):
             raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
         if first[0] != have:
@@ -275,21 +277,6 @@ def parameter_of(parameters, connector):
     return None
 
 
-def connector_names(parameters, present):
-    """The connectors of a node that has, or lacks, parameters as in a NodeProto.
-
-    parameters: ONNXParameters of one side; present: a boolean for each place.  Returns a name or None for each place.
-    """
-    names = []
-    for k, there in enumerate(present):
-        last = parameters[min(k, len(parameters) - 1)] if parameters else None
-        if last is None or (k >= len(parameters) and last.param_type is not ONNXParameterType.Variadic):
-            raise _core.ModelError(f"{len(present)} arguments for {len(parameters)} parameters")
-        name = f"{last.name}__{k - len(parameters) + 1}" if last.param_type is ONNXParameterType.Variadic else last.name
-        names.append(name if there else None)
-    return names
-
-
 def _place(parameters, connector):
     """Where a connector stands among the arguments of a NodeProto."""
     base = base_name(connector)
@@ -297,8 +284,23 @@ def _place(parameters, connector):
     return next(k for k, p in enumerate(parameters) if p.name == base) + index
 
 
+def parameter_name(domain, op, opset, is_input, k):
+    """The connector of the k-th input or output of an operator; "" past the last, None for an unknown operator.
+
+    The core asks for those that have no row.
+    """
+    if library_class(domain, op, opset) is None:
+        return None
+    schema = operators.schema(op, opset)
+    parameters = schema.inputs if is_input else schema.outputs
+    last = parameters[min(k, len(parameters) - 1)] if parameters else None
+    if last is not None and last.param_type is ONNXParameterType.Variadic:
+        return f"{last.name}__{k - len(parameters) + 1}"
+    return last.name if k < len(parameters) else ""
+
+
 def connectors_in_order(parameters, connectors):
-    """The inverse of connector_names: a connector or None for each argument of a NodeProto, up to the last that is there."""
+    """A connector or None for each argument of a NodeProto, up to the last that is there."""
     places = {_place(parameters, name): name for name in connectors}
     return [places.get(k) for k in range(max(places, default=-1) + 1)]
 
