@@ -128,10 +128,55 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
+  else dc_autodiff_forget_borders(out->forward);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
   const char *model = dc_name_text(&out->forward->names, out->forward->name);
   DC_TRY(schedule(p, &s, out->forward, (dc_dump_name){model, "forward"}, &out->times[0]));
   return out->backward ? schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]) : DC_OK;
+}
+
+/* Saved values, weights and gradients become arrays that the caller gives. */
+static void give_arrays(dc_graph *graph, bool backward) {
+  for (dc_cid c = 1; c < graph->containers.n; c++) {
+    dc_container *k = dc_cont(graph, c);
+    bool result = backward && k->is_output, given = k->role == DC_ROLE_SAVED || k->role == DC_ROLE_PARAM;
+    if (!result && !given) continue;
+    k->role = DC_ROLE_INPUT, k->is_output = false, k->data = NULL, k->data_bytes = 0;
+    DC_PUSH(&graph->arena, &graph->inputs, c);
+  }
+  if (backward) graph->outputs.n = 0;
+}
+
+/* What a backward graph does not use of the forward's inputs, which come behind the gradients, is none of its arguments. */
+static void drop_unused_inputs(dc_graph *graph, uint32_t n_gradients) {
+  bool *used = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_mark(graph, graph->states.v[s].scope.v[k], DC_USE_READ | DC_USE_WRITE, used);
+  for (uint32_t k = 0; k < graph->inputs.n; k++) {
+    dc_cid c = graph->inputs.v[k];
+    if (k < n_gradients || used[c]) graph->inputs.v[n++] = c;
+    else dc_cont(graph, c)->role = DC_ROLE_TEMP;
+  }
+  graph->inputs.n = n;
+}
+
+dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_graph **backward) {
+  dc_scheduled made = {.forward = forward};
+  dc_cid blocked;
+  DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
+  if (blocked)
+    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(forward, blocked));
+  DC_TRY(dc_pass_gradient(p->passes.ops, forward));
+  own_outputs(forward);
+  if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, forward, NULL));
+  DC_TRY(differentiate(p, forward, &made));
+  dc_cid *floats = DC_NEW_ARRAY(&forward->arena, dc_cid, forward->outputs.n);
+  drop_unused_inputs(made.backward, dc_autodiff_floats(forward, forward->outputs.v, forward->outputs.n, floats));
+  give_arrays(forward, false);
+  give_arrays(made.backward, true);
+  *backward = made.backward;
+  return DC_OK;
 }
 
 dc_status dc_pipeline_run(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
