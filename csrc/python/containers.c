@@ -109,7 +109,8 @@ PyObject *graph_set_transient(GraphObject *self, PyObject *args) {
   if (!c) return NULL;
   dc_container *k = dc_cont(self->graph, c);
   bool is_given = k->role == DC_ROLE_INPUT;
-  if ((k->role != DC_ROLE_TEMP && !is_given) || is_given != !!transient) return k->role == DC_ROLE_TEMP || is_given ? Py_NewRef(Py_None) : fail_value(self, "graph '%s': '%s' is a weight or a constant", name);
+  if (k->role != DC_ROLE_TEMP && !is_given) return fail_value(self, "graph '%s': '%s' is a weight or a constant", name);
+  if (is_given == !transient) Py_RETURN_NONE;
   k->role = transient ? DC_ROLE_TEMP : DC_ROLE_INPUT;
   if (transient) drop(self->graph->inputs.v, &self->graph->inputs.n, c);
   else DC_PUSH(&self->graph->arena, &self->graph->inputs, c);

@@ -40,6 +40,22 @@ def test_the_same_by_paths():
     assert (b == 2 * a).all()
 
 
+def test_parts_of_an_array_share_the_edges_of_their_paths():
+    sdfg, state = vectors("A", "B", extent=(4, 2))
+    entries, exits = zip(*(state.add_map(f"m{k}", {p: f"0:{n}"}) for k, (p, n) in enumerate((("i", 4), ("j", 1)))))
+    tasklet = state.add_tasklet("two", ["a", "b"], ["c", "d"], "c = a + b; d = a - b")
+    read, write = state.add_read("A"), state.add_write("B")
+    for k, (into, out) in enumerate((("a", "c"), ("b", "d"))):
+        state.add_memlet_path(read, *entries, tasklet, dst_conn=into, memlet=dace.Memlet(f"A[i, j + {k}]"))
+        edge = state.add_memlet_path(tasklet, *reversed(exits), write, src_conn=out, memlet=dace.Memlet(f"B[i, j + {k}]"))
+    assert edge.dst is write and [state.in_degree(n) for n in (*entries, *exits, write)] == [1, 1, 1, 2, 1]
+    a, b = np.random.rand(2, 4, 2).astype(np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, np.stack([a[:, 0] + a[:, 1], a[:, 0] - a[:, 1]], 1), rtol=1e-5, atol=1e-6)
+    with pytest.raises(dcml.ValueError_, match="and a memlet"):
+        state.add_memlet_path(read, write)
+
+
 def test_the_same_by_single_edges_in_any_order():
     for order in itertools.permutations(range(4)):
         sdfg, state = vectors("A", "B")

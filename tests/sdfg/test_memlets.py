@@ -69,3 +69,18 @@ def test_a_subset_without_an_array_is_refused():
         Memlet(subset="0")
     with pytest.raises(dcml.ValueError_, match="is given data or subset too"):
         Memlet("A[0]", subset="0")
+
+
+def test_copies_of_a_memlet_are_on_no_edge():
+    import copy
+    sdfg = dace.SDFG("copies")
+    state = sdfg.add_state()
+    edge = state.add_edge(state.add_array("A", (4,), dace.float32), None, state.add_array("B", (4,), dace.float32), None, Memlet("A[0:2] -> [2:4]"))
+    memlet = copy.deepcopy(edge.data)
+    assert memlet == edge.data
+    memlet.subset = "1:3"
+    assert edge.data.subset == "0:2" and edge.data.other_subset == "2:4"
+    edge.data.subset = "1:3"
+    assert edge.data.subset == "1:3" and "A[1:3] -> [2:4]" in repr(state.edges()[0])
+    with pytest.raises(AttributeError):
+        edge.src = None

@@ -51,3 +51,28 @@ def test_handles_are_the_same_objects():
     state = sdfg.add_state("a")
     assert dace.SDFG(sdfg.graph) is sdfg and sdfg.node(0) is state and {state: 1}[sdfg.nodes()[0]] == 1
     assert repr(sdfg) == "SDFG('states')" and dace.SDFG("states") is not sdfg
+
+
+def test_edits_stay_with_their_states():
+    import numpy as np
+    sdfg = dace.SDFG("order")
+    sdfg.add_array("A", (3,), dace.float32)
+
+    def then(state, code):
+        return state.add_mapped_tasklet("t", {"i": "0:3"}, {"a": dace.Memlet("A[i]")}, code, {"b": dace.Memlet("A[i]")}, external_edges=True)
+
+    second = sdfg.add_state("second")
+    tasklet, _, _ = then(second, "b = a * 10")
+    gone = sdfg.add_state_before(second, "gone")
+    then(gone, "b = -1000")
+    first = sdfg.add_state_before(second, "first")
+    then(first, "b = a + 1")
+    then(sdfg.add_state("third"), "b = a - 2")
+    sdfg.remove_node(gone)
+    a = np.zeros(3, np.float32)
+    sdfg(A=a)
+    assert (a == 8).all()
+    tasklet.code = "b = a * 100"
+    sdfg.add_state_before(first, "nothing")
+    sdfg(A=a)
+    assert (a == 898).all() and [s.label for s in sdfg.nodes()] == ["nothing", "first", "second", "third"]

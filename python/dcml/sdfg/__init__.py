@@ -17,5 +17,5 @@ from .symbolic import symbol
 
 State, MultiConnectorEdge = SDFGState, Edge
 
-__all__ = ["Array", "Data", "Edge", "InterstateEdge", "Memlet", "MultiConnectorEdge", "Node", "Range", "SDFG", "SDFGState", "Scalar", "State", "data",
-           "edges", "memlet", "nodes", "state", "subset", "symbol", "symbolic"]
+__all__ = ["Array", "Data", "Edge", "InterstateEdge", "Memlet", "MultiConnectorEdge", "Node", "Range", "SDFG", "SDFGState",
+           "Scalar", "State", "data", "edges", "memlet", "nodes", "state", "subset", "symbol", "symbolic"]

@@ -27,8 +27,8 @@ class Building:
             raise _core.ValueError_(f"{node!r} is in another state, {node._state.label!r}")
         return node
 
-    def add_nodes_from(self, nodes):
-        for node in nodes:
+    def add_nodes_from(self, node_iterable):
+        for node in node_iterable:
             self.add_node(node)
 
     def add_access(self, array_or_stream_name, debuginfo=None):
@@ -36,6 +36,18 @@ class Building:
         return self.add_node(nodes.AccessNode(array_or_stream_name))
 
     add_read = add_write = add_access
+
+    def add_array(self, name, shape, dtype, **options):
+        """Adds an array to the SDFG, and an access node for it."""
+        return self.add_access(self.sdfg.add_array(name, shape, dtype, **options)[0])
+
+    def add_transient(self, name, shape, dtype, **options):
+        """Adds a transient to the SDFG, and an access node for it."""
+        return self.add_access(self.sdfg.add_transient(name, shape, dtype, **options)[0])
+
+    def add_scalar(self, name, dtype, **options):
+        """Adds a scalar to the SDFG, and an access node for it."""
+        return self.add_access(self.sdfg.add_scalar(name, dtype, **options)[0])
 
     def add_tasklet(self, name, inputs, outputs, code, language=None, debuginfo=None, **_):
         """A tasklet.
@@ -94,42 +106,45 @@ class Building:
 
     def add_memlet_path(self, *path_nodes, memlet=None, src_conn=None, dst_conn=None, propagate=True):
         """Edges along nodes: from an access node through entries to a node, or from a node through exits to an access
-        node.  memlet: that of the edge at the node inside the maps; the others carry the whole array."""
-        if len(path_nodes) < 2:
-            raise _core.ValueError_("a path has two nodes or more")
-        if memlet is None or memlet.data is None:
-            if len(path_nodes) > 2 or memlet is None:
-                data = next((n.data for n in path_nodes if isinstance(n, nodes.AccessNode)), None)
-                memlet = Memlet(data) if data is not None and memlet is None else memlet
-        inward = any(isinstance(n, nodes.MapEntry) for n in path_nodes[:-1])
-        last = len(path_nodes) - 2
+        node.  Parts of an array that are carried along the same way share its edges.
+
+        memlet: that of the edge inside the maps; the others carry the whole array.  Returns the last edge.
+        """
+        if len(path_nodes) < 2 or not isinstance(memlet, Memlet):
+            raise _core.ValueError_("a path has two nodes or more, and a memlet")
+        self.add_nodes_from(path_nodes)
+        inward, last = isinstance(path_nodes[-2], nodes.MapEntry), len(path_nodes) - 2
+        whole = memlet if memlet.data is None else Memlet(memlet.data, wcr=None if inward else memlet.wcr)
         conn, edge = src_conn, None
         for k, (u, v) in enumerate(zip(path_nodes, path_nodes[1:])):
-            inner = k == (last if inward else 0)
-            carried = memlet if inner or memlet.data is None else Memlet(memlet.data, wcr=None if inward else memlet.wcr)
-            into, out = (dst_conn, None) if k == last else self._through(u, conn, v, memlet.data)
-            if into is not False:
-                edge = self.add_edge(u, conn, v, into, carried)
-            conn = out
+            edge = self._shared_edge(u, conn, v, memlet.data)
+            if edge is None:
+                into = dst_conn if k == last else self._connector_through(v, path_nodes[k + 2], memlet.data)
+                edge = self.add_edge(u, conn, v, into, memlet if k == (last if inward else 0) else whole)
+            conn = "OUT" + edge.dst_conn[2:] if k < last and edge.dst_conn else None
         return edge
 
-    def _through(self, u, u_connector, v, data):
-        """(connector into v, connector out of it) for a path of an array; into is False if there is such an edge."""
-        self.add_node(u), self.add_node(v)
+    def _shared_edge(self, u, connector, v, data):
+        """The edge that carries an array into an entry or out of an exit already, or None."""
+        if data is None or not (isinstance(v, nodes.MapEntry) or isinstance(u, nodes.MapExit) and connector):
+            return None
+        edges = self.in_edges(v) if isinstance(v, nodes.MapEntry) else self.out_edges(u)
+        return next((e for e in edges if e.src is u and e.dst is v and e.src_conn == connector and e.data.data == data), None)
+
+    def _connector_through(self, v, after, data):
+        """The connector of an entry or exit for what goes on to the node ``after``; a new one unless that exists."""
         if data is None:
-            return None, None
-        for edge in self.in_edges(v):
-            if edge.src is u and edge.src_conn == u_connector and edge.dst_conn and edge.data.data == data and isinstance(v, nodes.MapEntry):
-                return False, "OUT" + edge.dst_conn[2:]
+            return None
+        if isinstance(v, nodes.MapExit):
+            for edge in self.out_edges(v):
+                if edge.dst is after and edge.src_conn and edge.data.data == data:
+                    return "IN" + edge.src_conn[3:]
         taken, k, name = v.in_connectors, 0, data
-        if isinstance(v, nodes.MapExit):  # parts of one array leave together
-            if f"IN_{name}" in taken:
-                return f"IN_{name}", f"OUT_{name}"
         while f"IN_{name}" in taken:
             k += 1
             name = f"{data}_{k}"
         v.add_in_connector(f"IN_{name}"), v.add_out_connector(f"OUT_{name}")
-        return f"IN_{name}", f"OUT_{name}"
+        return f"IN_{name}"
 
     def add_mapped_tasklet(self, name, map_ranges, inputs, code, outputs, schedule=nodes.ScheduleType.Default,
                            unroll_map=False, location=None, language=None, debuginfo=None, external_edges=False,
@@ -175,8 +190,8 @@ class Building:
         node._node()
         self._edit().remove_node(node._id)
 
-    def remove_nodes_from(self, nodes):
-        for node in list(nodes):
+    def remove_nodes_from(self, node_iterable):
+        for node in list(node_iterable):
             self.remove_node(node)
 
     def remove_edge(self, edge):

@@ -9,11 +9,14 @@ from .memlet import Memlet
 
 class Edge:
     """``src``, ``src_conn``, ``dst``, ``dst_conn``, and the memlet ``data``, which can be set."""
-    __slots__ = ("src", "src_conn", "dst", "dst_conn", "_state", "_id", "_core", "_memlet", "__weakref__")
+    __slots__ = ("_src", "_src_conn", "_dst", "_dst_conn", "_state", "_id", "_core", "_memlet", "__weakref__")
 
     def __init__(self, state, id, src, src_conn, dst, dst_conn, core):
         self._state, self._id, self._core, self._memlet = state, id, core, None
-        self.src, self.src_conn, self.dst, self.dst_conn = src, src_conn, dst, dst_conn
+        self._src, self._src_conn, self._dst, self._dst_conn = src, src_conn, dst, dst_conn
+
+    src, src_conn = property(lambda self: self._src), property(lambda self: self._src_conn)
+    dst, dst_conn = property(lambda self: self._dst), property(lambda self: self._dst_conn)
 
     @property
     def data(self):

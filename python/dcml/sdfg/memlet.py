@@ -57,6 +57,19 @@ class Memlet:
         return cls(data=dataname, subset=Range.from_array(datadesc), wcr=wcr)
 
     @classmethod
+    def from_memlet(cls, memlet):
+        """A copy that is on no edge."""
+        copy = cls(wcr=memlet._wcr)
+        copy._data, copy._subset, copy._open, copy._other = memlet._data, memlet._subset, memlet._open, memlet._other
+        return copy
+
+    def __copy__(self):
+        return Memlet.from_memlet(self)
+
+    def __deepcopy__(self, memo):
+        return Memlet.from_memlet(self)
+
+    @classmethod
     def _of_core(cls, memlet, shape_of, changed=None):
         """Of the core's (container, subset text or None for all, wcr name, other subset) or None.
 

@@ -5,6 +5,7 @@ hands out the same object for the same id.
 Must not know: operators; their classes are found by ``library_class``.
 """
 import importlib
+import types
 
 from .. import _core
 from ..dtypes import ScheduleType
@@ -73,12 +74,12 @@ class Node:
     @property
     def in_connectors(self):
         """{name: None} of the connectors that edges come into."""
-        return dict.fromkeys(self._state._connectors(self)[0]) if self._state is not None else self._in
+        return self._in if self._state is None else types.MappingProxyType(dict.fromkeys(self._state._connectors(self)[0]))
 
     @property
     def out_connectors(self):
         """{name: None} of the connectors that edges leave from."""
-        return dict.fromkeys(self._state._connectors(self)[1]) if self._state is not None else self._out
+        return self._out if self._state is None else types.MappingProxyType(dict.fromkeys(self._state._connectors(self)[1]))
 
     def add_in_connector(self, connector_name, dtype=None, force=False):
         """Adds a connector; False if there is one of that name."""

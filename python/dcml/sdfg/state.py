@@ -84,7 +84,7 @@ class SDFGState(Building):
 
     def _edge(self, id, src, src_conn, dst, dst_conn, core):
         """The handle on an edge as the core tells it."""
-        return self._edge_between(id, self._nodes.get(src) or self._handle_of(src), src_conn, self._nodes.get(dst) or self._handle_of(dst), dst_conn, core)
+        return self._edge_between(id, self._handle_of(src), src_conn, self._handle_of(dst), dst_conn, core)
 
     def _edge_between(self, id, u, u_connector, v, v_connector, core):
         edge = self._edges.get(id)
