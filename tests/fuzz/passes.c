@@ -257,6 +257,15 @@ static void check_side(trial *t, int side) {
   dc_graph_destroy(g);
 }
 
+/* Such graphs have no backward graph. */
+static bool writes_in_place(dc_graph *g) {
+  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
+  bool any = false;
+  dc_graph_writers(g, writers);
+  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
+  return any;
+}
+
 /* ---- transformations ---- */
 
 /* All but InputToConstant, which takes weights as they are and not as they are given. */
@@ -339,18 +348,9 @@ static void check_transformed(trial *t, int side) {
     any |= count > 0, t->f->p->transformed += count;
   }
   changed.first[side] = g;
-  if (good && any && !side && t->usable[0]) check_gradient(t, dc_graph_clone(plain), dc_graph_clone(g));
+  if (good && any && !side && t->usable[0] && !writes_in_place(plain)) check_gradient(t, dc_graph_clone(plain), dc_graph_clone(g));
   if (good && any) check_side(&changed, side);
   dc_graph_destroy(g), dc_graph_destroy(plain);
-}
-
-/* Such graphs have no backward graph. */
-static bool writes_in_place(dc_graph *g) {
-  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
-  bool any = false;
-  dc_graph_writers(g, writers);
-  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
-  return any;
 }
 
 /* Takes the graph. */
