@@ -24,8 +24,9 @@ class Transformation:
         which there are, and for given nodes that do not match.
         """
         count = cls._apply(sdfg, nodes, options)
-        if nodes and verify and not count:
-            named = ", ".join(map(repr, nodes[:4])) + (", ..." if len(nodes) > 4 else "")
+        given = [*nodes, *(value for value in options.values() if hasattr(value, "state"))]
+        if given and verify and not count:
+            named = ", ".join(map(repr, given[:4])) + (", ..." if len(given) > 4 else "")
             raise _core.ValueError_(f"{cls.__name__} does not match {named}")
         return count
 

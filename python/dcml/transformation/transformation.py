@@ -98,10 +98,10 @@ class _Own(Transformation):
         patterns = cls._pattern_nodes()
         fixed = {name: options[name] for name in options if name in patterns}
         self = cls._made({name: value for name, value in options.items() if name not in patterns})
-        allowed = list(_flattened(nodes)) + list(fixed.values())
+        allowed = [*_flattened(nodes), *fixed.values()]
         count, matches = 0, list(self._matches(sdfg))
         for match in matches:
-            if allowed and not all(any(node is one for one in allowed) for node in match[1]):
+            if nodes and not all(any(node is one for one in allowed) for node in match[1]):
                 continue
             if any(match[2].get(name) is not node for name, node in fixed.items()) or not self._holds(match):
                 continue
