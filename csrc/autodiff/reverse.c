@@ -19,6 +19,7 @@ static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
 }
 
 static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
+  dc_scope_separate(graph, &graph->states.v[state].scope);
   dc_scope before = graph->states.v[state].scope, after = {0};
   for (uint32_t k = 0; k < before.n; k++) {
     bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(ops, graph, before.v[k]);

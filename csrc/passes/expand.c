@@ -50,6 +50,7 @@ void dc_pass_natives(const dc_pass_context *context, dc_graph *graph) {
 
 static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room) {
   for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope_separate(graph, &graph->states.v[s].scope);
     dc_scope before = graph->states.v[s].scope, after = {0};
     for (uint32_t k = 0; k < before.n; k++) {
       const dc_node *node = dc_node_at(graph, before.v[k]);

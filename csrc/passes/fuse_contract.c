@@ -389,6 +389,23 @@ static bool keeps_to_part(const contraction *c, dc_cid root, dc_nid home, dc_tas
   return true;
 }
 
+/* Each element is stored, once in an iteration of home: a caller's array keeps what is not.  Symbols: see access.c; a loop
+ * that no index names may be empty. */
+static bool stores_all(const contraction *c, const dc_access *store, dc_nid home) {
+  const dc_pool *pool = &c->graph->pool;
+  dc_tasklet t = tasklet_of(c, store);
+  dc_param named[DC_MAX_RANK];
+  for (uint32_t d = 0; d < t.rank; d++) {
+    const dc_exnode *index = dc_ex_node(pool, t.index[d]);
+    if (index->op != DC_EX_PARAM || dc_access_in_set(named, d, index->ref)) return false;
+    if (!dc_access_covers(pool, named[d] = index->ref, dc_cont(c->graph, t.out)->shape[d])) return false;
+  }
+  for (dc_nid m = c->t->parent[store->node]; m != home; m = c->t->parent[m])
+    for (uint32_t k = 0; k < dc_node_at(c->graph, m)->map.n_params; k++)
+      if (!dc_access_in_set(named, t.rank, dc_node_at(c->graph, m)->map.params[k])) return false;
+  return true;
+}
+
 /* The only tasklet that touches `result` in this node, if nothing of `root` is used after it and it
  * reads of root just the element that it writes. */
 static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) {
@@ -398,6 +415,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   dc_nid loop = store->node, home = home_of(c, root);
   while (c->t->parent[loop] && c->t->parent[loop] != home) loop = c->t->parent[loop];
   if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
+  if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !stores_all(c, store, home)) return false;
   DC_EACH_SITE(c->t, store->root, k)
     if (at(c, k) != store) return false;
   DC_EACH_SITE(c->t, root, k) {

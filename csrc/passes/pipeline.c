@@ -7,14 +7,25 @@
 
 #include "base/dump.h"
 
-/* Every output gets a buffer of its own: an input, a constant or a repeated output is copied. */
+/* Every output gets a buffer of its own: an input, a constant or a repeated output is copied.  What is written in place
+ * the caller has already. */
 static void own_outputs(dc_graph *graph) {
   bool *seen = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
+  uint32_t n = graph->outputs.n;
+  graph->outputs.n = 0;
+  dc_graph_writers(graph, writers);
+  for (uint32_t k = 0; k < n; k++) {
+    dc_cid c = graph->outputs.v[k];
+    bool in_place = dc_cont(graph, c)->role == DC_ROLE_INPUT && writers[c].n;
+    if (in_place) dc_cont(graph, c)->is_output = false;
+    else graph->outputs.v[graph->outputs.n++] = c;
+  }
   for (uint32_t k = 0; k < graph->outputs.n; k++) {
     dc_cid c = graph->outputs.v[k];
     bool repeated = seen[c];
     seen[c] = true;
-    if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP) continue;
+    if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP && !dc_cont(graph, c)->alias_of) continue;
     dc_container source = *dc_cont(graph, c);
     dc_cid copy = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)source.dtype, source.rank, source.shape, DC_ROLE_TEMP);
     if (!repeated) dc_cont(graph, c)->is_output = false;
@@ -33,7 +44,17 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
+static dc_status check_nothing_in_place(dc_graph *graph) {
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
+  dc_graph_writers(graph, writers);
+  for (uint32_t k = 0; k < graph->inputs.n; k++)
+    if (writers[graph->inputs.v[k]].n)
+      return dc_error(DC_ERR_UNSUPPORTED, "'%s' is written in place: such a graph has no backward graph of its own", dc_cont_name(graph, graph->inputs.v[k]));
+  return DC_OK;
+}
+
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
+  DC_TRY(check_nothing_in_place(graph));
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_pass_natives(&p->passes, graph); /* what a library runs, it may differentiate */

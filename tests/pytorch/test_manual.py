@@ -15,6 +15,10 @@ from dcml.transformation import SubgraphFusion, TaskletFusion, TrivialMapRangeEl
 from dcml.util import utils
 
 
+def maps(sdfg):
+    return sum(node.kind == "entry" for node in sdfg.node(0).nodes())
+
+
 def test_multihead_attention_as_wrapper():
     B, H, P, SM, SN = 2, 4, 8, 12, 12
     N = P * H
@@ -110,7 +114,7 @@ def test_tuning_mish_step_by_step(capsys, own_softplus):
         sdfg = module.sdfg
         sdfg.apply_transformations_repeated(TrivialMapRangeElimination)
         SubgraphFusion.apply_to(sdfg, *sdfg.node(0).nodes())
-        matches["nodes"] = len(sdfg.node(0).nodes())
+        matches["nodes"] = maps(sdfg)
 
     dace_mish.append_post_onnx_hook("auto_optimize", expand_and_strict_transforms)
     dace_mish.append_post_onnx_hook("subgraph_fusion", fuse_sg)
@@ -120,7 +124,7 @@ def test_tuning_mish_step_by_step(capsys, own_softplus):
     def vectorize(fwd, bwd):
         fwd.apply_transformations(Vectorization)
         bwd.apply_transformations(Vectorization)
-        matches["backward"] = len(bwd.node(0).nodes())
+        matches["backward"] = maps(bwd)
 
     dace_mish.append_post_autodiff_hook("vectorize", vectorize)
     check()
@@ -142,7 +146,7 @@ def test_transformations_count_their_matches():
     sdfg = module.sdfg
     assert sdfg.apply_transformations(SubgraphFusion) == 0  # operators are not maps yet
     sdfg.expand_library_nodes()
-    assert len(sdfg.node(0).nodes()) == 3
-    assert sdfg.apply_transformations([SubgraphFusion]) == 2 and len(sdfg.node(0).nodes()) == 1
+    assert maps(sdfg) == 3
+    assert sdfg.apply_transformations([SubgraphFusion]) == 2 and maps(sdfg) == 1
     assert sdfg.apply_transformations_repeated(TaskletFusion) == 0
     torch.testing.assert_close(module(torch.ones(4, 8)), Mish()(torch.ones(4, 8)), rtol=1e-5, atol=1e-6)

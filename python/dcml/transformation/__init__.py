@@ -21,7 +21,7 @@ class Transformation:
         if options:
             from .. import _core
             raise _core.ValueError_(f"{cls.__name__} has no option {sorted(options)[0]!r}")
-        ids = [node.id for node in nodes]
+        ids = list({node.id: None for node in nodes if node.kind != "access"})
         return sdfg.graph.apply(cls.__name__, ids) if ids else sdfg.graph.apply(cls.__name__)
 
 
