@@ -109,6 +109,7 @@ PyObject *core_type_names(PyObject *module, PyObject *unused);
 
 /* flow.c: flat views of a graph's states. */
 PyObject *graph_flow(GraphObject *self, PyObject *args);
+PyObject *graph_inline(GraphObject *self, PyObject *args);
 void flows_free(GraphObject *self);
 int flows_insert(GraphObject *self, uint32_t at); /* views move with their states; 0, or -1 with an exception */
 void flows_remove(GraphObject *self, uint32_t at);
