@@ -25,6 +25,12 @@ def test_digits_trains_like_eager_and_runs_from_its_onnx_file(tmp_path):
 def test_mish_walk_through(tmp_path):
     out = _run(tmp_path, "mish.py", "1")
     assert "compiled" in out and out.count("\ndcml") == 2
+    assert out.index("trivial ranges removed") < out.index("subgraphs fused") < out.index("tasklets fused") < out.index("maps vectorized")
+
+
+def test_an_operator_of_ones_own_and_its_gradient(tmp_path):
+    out = _run(tmp_path, "own_operator.py")
+    assert all(float(line.rsplit(" by ", 1)[1]) < 1e-6 for line in out.splitlines()) and out.count(" by ") == 2
 
 
 def test_an_onnx_file_is_trained_and_saved(tmp_path):

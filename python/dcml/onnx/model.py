@@ -39,6 +39,8 @@ class ONNXModel:
 
     ``inputs`` and ``outputs`` are lists of names, ``sdfg`` and ``state`` handles on the graph.
     """
+    inputs: list
+    outputs: list
 
     def __init__(self, name, model, infer_shapes=True, cuda=False, apply_strict=False, auto_optimize=True,
                  fold_constants=True, parent_pytorch_module=None, storage=None, save_transients=None,

@@ -7,6 +7,9 @@ import collections
 
 class Hooks:
     """The part of a DaceModule that users hook into.  ``hooked``: the graph that a post_onnx hook is looking at."""
+    post_onnx_hooks: collections.OrderedDict  # {name: func(module)}
+    post_autodiff_hooks: collections.OrderedDict  # {name: func(forward_sdfg, backward_sdfg)}
+    post_compile_hooks: collections.OrderedDict  # {name: func(sdfg)}
 
     def _without_hooks(self):
         self.post_onnx_hooks = collections.OrderedDict()

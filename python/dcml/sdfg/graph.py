@@ -338,13 +338,20 @@ class SDFG(Declaring):
         return SDFG.from_json, (self.to_json(),)
 
     def view(self, filename=None, open=True):
-        """Writes a page that shows the program, and opens it.  filename: None for a temporary file.  Returns its path."""
+        """Writes a page of HTML that shows the SDFG, drafts included, and asks a browser to open it.
+
+        filename: where the page is written; None: a file in the folder for temporary files.
+        open: False only writes.  Where there is no browser, the path is printed.
+        Returns the path.
+        """
         from . import view
-        return view.view(self.graph, filename, open)
+        self._sync()
+        return view.view(self._graph, filename, open)
 
     def _repr_html_(self):
-        from .view import notebook
-        return notebook(self.graph)
+        from . import view
+        self._sync()
+        return view.notebook(self._graph)
 
     def __str__(self):
         return self.graph.text()

@@ -118,8 +118,9 @@ class Node:
     def _repr_html_(self):
         if self._state is None:
             return None
-        from .view import notebook_node
-        return notebook_node(self._state.graph, self._state.index, self._id)
+        from . import view
+        self._node()
+        return view.notebook_node(self._state.sdfg._graph, self._state.index, self._id)
 
     def __str__(self):
         return self.label

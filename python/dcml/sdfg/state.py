@@ -284,8 +284,9 @@ class SDFGState(Building):
         self.sdfg.validate()
 
     def _repr_html_(self):
-        from .view import notebook
-        return notebook(self.graph, self.index)
+        from . import view
+        index = self.index
+        return view.notebook(self.sdfg._graph, index)
 
     def __str__(self):
         return self._label
