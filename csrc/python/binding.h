@@ -15,7 +15,7 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
+  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_empty, *numpy_array, *node; /* looked up on first use; node: the module dcml.pytorch.call.node */
@@ -26,6 +26,8 @@ typedef struct {
   PyObject_HEAD
   dc_graph *graph; /* owned unless `owner` keeps it */
   PyObject *owner;
+  struct flow_records *flows; /* flat views of states, or NULL */
+  uint64_t edits; /* counts what may have changed nodes in place: passes, transformations */
 } GraphObject;
 
 extern PyModuleDef dcml_module;
@@ -79,6 +81,12 @@ PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
+/* flow.c: flat views of a graph's states. */
+PyObject *graph_flow(GraphObject *self, PyObject *args);
+void flows_free(GraphObject *self);
+/* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
+int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);
+
 /* check.c: what graphs compute; the functions are described there. */
 PyObject *graph_symbols(GraphObject *self, void *unused);
 PyObject *graph_sizes(GraphObject *self, PyObject *args);
@@ -100,7 +108,7 @@ PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *text);
 
-extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
+extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);

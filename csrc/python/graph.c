@@ -8,11 +8,13 @@ PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner) {
   if (!self) return NULL;
   self->graph = graph;
   self->owner = Py_XNewRef(owner);
+  self->flows = NULL, self->edits = 0;
   return (PyObject *)self;
 }
 
 static void graph_dealloc(GraphObject *self) {
   PyTypeObject *type = Py_TYPE(self);
+  flows_free(self);
   if (!self->owner) dc_graph_destroy(self->graph);
   Py_XDECREF(self->owner);
   PyObject_Free(self);
@@ -246,6 +248,14 @@ static int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
   return 0;
 }
 
+int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n) {
+  attr_list list = {0};
+  if (dict != Py_None && !PyDict_Check(dict)) return PyErr_SetString(PyExc_TypeError, "expected a dictionary of attributes"), -1;
+  if (parse_attrs(self, dict, &list)) return -1;
+  *attrs = list.v, *n = list.n;
+  return 0;
+}
+
 static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out) {
   PyObject *items = PySequence_Fast(list, "expected a list of input names");
   for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
@@ -347,6 +357,7 @@ static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
   module_state *state = state_of((PyObject *)self);
   dc_session *session = text ? session_of(state) : NULL;
   if (!session) return NULL;
+  self->edits++;
   RAISE_IF(state, dc_pass_run(session->ops, self->graph, text));
   Py_RETURN_NONE;
 }
@@ -375,6 +386,7 @@ static PyObject *graph_apply(GraphObject *self, PyObject *args) {
   dc_session *session = session_of(state);
   dc_nid *ids = session && sequence ? node_ids(sequence, &n) : NULL;
   if (!session || (sequence && !ids)) return NULL;
+  self->edits++;
   dc_status status = dc_transform_apply(session->ops, self->graph, name, ids, (uint32_t)n, &count);
   PyMem_Free(ids);
   RAISE_IF(state, status);
@@ -418,6 +430,7 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
     dc_graph *trial = dc_graph_clone(self->graph); /* a failure leaves the graph as it was */
     status = add_backward(session->ops, trial, at, from, n_outputs, to, n_wrt);
     dc_graph_destroy(trial);
+    self->edits++;
     if (!status) status = add_backward(session->ops, self->graph, at, from, n_outputs, to, n_wrt);
   }
   bool found = to != NULL;
@@ -498,6 +511,7 @@ static PyMethodDef methods[] = {
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
+    {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,

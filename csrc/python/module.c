@@ -205,6 +205,7 @@ static int core_exec(PyObject *module) {
   if (failed) return -1;
   state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
   state->graph_type = add_type(module, &graph_spec);
+  state->flow_type = add_type(module, &flow_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
   state->backward_type = add_type(module, &backward_spec);
@@ -212,7 +213,7 @@ static int core_exec(PyObject *module) {
   state->values_type = add_type(module, &values_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
-  bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
+  bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
   return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
 }
 
@@ -220,6 +221,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   module_state *state = PyModule_GetState(module);
   for (int k = 0; k < ERROR_CLASSES; k++) Py_VISIT(state->errors[k]);
   Py_VISIT(state->graph_type);
+  Py_VISIT(state->flow_type);
   Py_VISIT(state->function_type);
   Py_VISIT(state->call_type);
   Py_VISIT(state->backward_type);
@@ -236,6 +238,7 @@ static int core_clear(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   for (int k = 0; k < ERROR_CLASSES; k++) Py_CLEAR(state->errors[k]);
   Py_CLEAR(state->graph_type);
+  Py_CLEAR(state->flow_type);
   Py_CLEAR(state->function_type);
   Py_CLEAR(state->call_type);
   Py_CLEAR(state->backward_type);
