@@ -240,7 +240,9 @@ static dc_status find_scopes(ordering *o) {
   for (dc_fid n = 1; n < f->nodes.n; n++) { /* a map is not inside itself */
     uint32_t depth = 0;
     for (dc_fid s = dc_flow_has(f, n) ? dc_flow_at(f, n)->scope : 0; s; s = dc_flow_at(f, s)->scope)
-      if (++depth > DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "%s lies in itself, or in more than %d maps", dc_flow_describe(f, n, o->scratch), DC_MAX_LOOPS);
+      if (++depth > DC_MAX_LOOPS)
+        return dc_error(DC_ERR_MODEL, "%s and what is joined to it lie both in and around a map, or in more than %d; what goes in or out passes its entry or exit",
+                        dc_flow_describe(f, n, o->scratch), DC_MAX_LOOPS);
   }
   return DC_OK;
 }

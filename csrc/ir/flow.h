@@ -11,7 +11,7 @@
 #ifndef DCML_IR_FLOW_H
 #define DCML_IR_FLOW_H
 
-#include "ir/graph.h"
+#include "ir/flow_box.h"
 
 typedef uint32_t dc_fid; /* a node of a flow; 0 is none */
 typedef uint32_t dc_eid; /* an edge of a flow; 0 is none */
@@ -125,5 +125,30 @@ void dc_flow_touch(dc_flow *flow, dc_fid n);  /* the node was edited in place; 0
 DC_MUST_USE dc_status dc_flow_derive(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_params params);
 /* Puts a draft into the graph as the state; after an error the state is as before. */
 DC_MUST_USE dc_status dc_flow_build(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_params params);
+
+/* ---- nested graphs ---- */
+
+/* A container of the inner graph is this part of one of the outer graph, of the same rank but for points. */
+typedef struct {
+  dc_cid inner, outer;
+  dc_box box;
+} dc_inlined;
+
+typedef struct {
+  const char *name; /* a symbol of the inner graph */
+  dc_ex value;      /* of the outer one; symbols that are not named stay symbols */
+} dc_inlined_symbol;
+
+/* Appends what the inner graph does to a scope.  Containers that are not mapped become containers of the outer graph, but
+ * inputs must be mapped.  The inner graph stays as it is. */
+DC_MUST_USE dc_status dc_graph_inline(dc_graph *graph, dc_scope *scope, const dc_graph *inner, const dc_inlined *containers, uint32_t n,
+                                      const dc_inlined_symbol *symbols, uint32_t n_symbols);
+/* The same with names and text: parts as memlets say them, or NULL for all of a container; values of symbols in the text
+ * form; params are those of the maps around. */
+typedef struct {
+  const char *inner, *outer, *subset;
+} dc_inlined_name;
+DC_MUST_USE dc_status dc_graph_inline_named(dc_graph *graph, dc_scope *scope, const dc_graph *inner, const dc_inlined_name *containers, uint32_t n,
+                                            const char *const *symbols, const char *const *values, uint32_t n_symbols);
 
 #endif

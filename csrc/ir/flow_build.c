@@ -327,7 +327,7 @@ static dc_status build_map(building *b, dc_fid n) {
   b->parser.n_params = outer;
   dc_nid map = dc_node_map(b->graph, DC_MAP_PARALLEL, params, node->n_ranges);
   dc_node_at(b->graph, map)->map.body = body;
-  dc_node_at(b->graph, map)->map.schedule = (uint8_t)flow_schedule(b->graph, map, node->schedule);
+  DC_PUSH(b->scratch, &b->maps, ((drafted_map){map, node->schedule}));
   if (node->node) keep_origin(b, node->node, map);
   else dc_node_at(b->graph, map)->name = dc_name_intern(&b->graph->names, node->label);
   flow_emit(b, map);
@@ -352,7 +352,8 @@ static dc_status build_node(building *b, dc_fid n) {
       }
       if (b->out->n > before) b->made[n] = b->out->v[b->out->n - 1];
       return DC_OK;
-    default: return flow_fail(b, n, "nested graphs are not built here");
+    case DC_FLOW_NESTED: return flow_nested(b, n);
+    default: return flow_fail(b, n, "it is out of place");
   }
 }
 
@@ -439,8 +440,14 @@ dc_status dc_flow_build(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_
   b->container = DC_NEW_ARRAY(&scratch, dc_cid, n), b->made = DC_NEW_ARRAY(&scratch, dc_nid, n), b->unit = DC_NEW_ARRAY(&scratch, uint32_t, n);
   b->first = DC_NEW_ARRAY(&scratch, dc_fid, n), b->last = DC_NEW_ARRAY(&scratch, dc_fid, n), b->next = DC_NEW_ARRAY(&scratch, dc_fid, n);
   b->carried = DC_NEW_ARRAY(&scratch, dc_cid, flow->edges.n + 1);
+  dc_nid first = graph->nodes.n;
   dc_status status = build(b, &out);
   if (!status) {
+    dc_homes homes;
+    dc_homes_start(&homes, graph, &scratch);
+    for (uint32_t k = 0; k < graph->states.n; k++) dc_homes_add(&homes, k == state ? &out : &graph->states.v[k].scope);
+    flow_schedules(b, &homes);
+    flow_privatize(b, &homes, &out, first);
     graph->states.v[state].scope = out;
     settle(b);
   }

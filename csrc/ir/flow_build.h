@@ -3,8 +3,13 @@
 #define DCML_IR_FLOW_BUILD_H
 
 #include "ir/flow.h"
-#include "ir/flow_box.h"
+#include "ir/flow_home.h"
 #include "ir/lexer.h"
+
+typedef struct {
+  dc_nid map;
+  uint32_t schedule; /* as of dc_flow_node */
+} drafted_map;
 
 typedef struct {
   dc_flow *flow;
@@ -21,6 +26,7 @@ typedef struct {
   uint32_t n_slots;
   dc_nid *made; /* by node: what was built for it last */
   uint32_t *unit; /* by node: of what is built; those of the flow change when all is well */
+  DC_VEC(drafted_map) maps; /* that were built, inner ones first */
 } building;
 
 /* flow_build.c: where a value comes from or goes to, past entries and exits. */
@@ -51,11 +57,17 @@ DC_MUST_USE dc_status flow_copy(building *b, dc_cid to, const dc_box *to_box, dc
 /* The edge between two access nodes. */
 DC_MUST_USE dc_status flow_copy_edge(building *b, dc_eid e, dc_cid from, dc_cid to);
 
+/* flow_inline.c */
+DC_MUST_USE dc_status flow_nested(building *b, dc_fid n);
+
 /* flow_code.c */
+DC_MUST_USE dc_status flow_expression(building *b, const char *text, dc_ex *out); /* an integer over symbols and parameters */
 DC_MUST_USE dc_status flow_tasklet(building *b, dc_fid n);
 DC_MUST_USE dc_status flow_map_ranges(building *b, dc_fid entry, dc_param *params);
 
-/* flow_schedule.c */
-dc_schedule flow_schedule(dc_graph *graph, dc_nid map, uint32_t wanted);
+/* flow_schedule.c: schedules of the maps that were drafted. */
+void flow_schedules(building *b, const dc_homes *homes);
+/* flow_private.c: arrays that only bodies of new maps use; nodes from `first` on are new. */
+void flow_privatize(building *b, const dc_homes *homes, const dc_scope *scope, dc_nid first);
 
 #endif

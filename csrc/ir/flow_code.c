@@ -12,6 +12,7 @@ typedef struct {
   const char *name;
   dc_cid c;
   dc_box box;
+  dc_eid edge;
 } source;
 
 typedef struct {
@@ -46,6 +47,7 @@ static dc_status element_of(building *b, const dc_box *box, const dc_ex *index, 
   uint32_t ranges = 0, lengths = 0, used = 0, wanted = n < 0 ? 0 : (uint32_t)n;
   for (uint32_t d = 0; d < box->rank; d++) ranges += !box->range[d].is_point, lengths += is_long(b, &box->range[d]);
   bool all = wanted == box->rank, by_range = wanted == ranges;
+  if (n <= 0 && !all && !by_range && lengths) return dc_error(DC_ERR_MODEL, "it is an array of %u dimensions here, and an index was expected", ranges);
   if (!all && !by_range && wanted != lengths)
     return dc_error(DC_ERR_MODEL, "%u indices for a part with %u ranges", wanted, ranges);
   for (uint32_t d = 0; d < box->rank; d++) {
@@ -76,14 +78,14 @@ static dc_status find_name(void *context, dc_parser *p, const char *name, const 
     if (n <= 0 && strcmp(t->names.v[k].name, name) == 0) return *out = t->names.v[k].value, DC_OK;
   for (uint32_t k = 0; k < t->sources.n; k++)
     if (strcmp(t->sources.v[k].name, name) == 0) return read_source(t->b, &t->sources.v[k], index, n, out);
-  if (dc_flow_has_connector(t->b->flow, t->node, name, false)) return dc_error(DC_ERR_MODEL, "output '%s' is read before it is written", name);
+  if (t->node && dc_flow_has_connector(t->b->flow, t->node, name, false)) return dc_error(DC_ERR_MODEL, "output '%s' is read before it is written", name);
   return DC_OK;
 }
 
 /* The container and part behind an edge into a connector. */
 static dc_status open_source(building *b, dc_eid e, const char *conn, source *out) {
   flow_end from;
-  *out = (source){.name = conn};
+  *out = (source){.name = conn, .edge = e};
   DC_TRY(flow_source(b, e, &from));
   out->c = b->carried[from.edge];
   if (out->c) {
@@ -261,8 +263,9 @@ dc_status flow_tasklet(building *b, dc_fid n) {
   DC_TRY(parse_code(&t));
   for (uint32_t k = 0; k < t.sources.n; k++) {
     uint32_t at;
-    if (flow_is_outside(b, &t.sources.v[k].box, t.sources.v[k].c, t.may_leave, &at))
-      return flow_fail(b, n, "dimension %u of connector '%s' leaves array '%s'", at, t.sources.v[k].name, dc_cont_name(b->graph, t.sources.v[k].c));
+    const source *s = &t.sources.v[k];
+    if (flow_is_outside(b, &s->box, s->c, t.may_leave, &at))
+      return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, s->c)), s->edge);
   }
   DC_TRY(add_writes(&t, &writes));
   for (uint32_t k = 1; k < writes.n; k++) {
@@ -291,6 +294,11 @@ static dc_status parse_bound(tasklet *t, const char *text, dc_ex *out) {
   if (!dc_dtype_is_integer(dc_ex_dtype(&t->b->graph->pool, *out))) return dc_error(DC_ERR_DTYPE, "'%s' is no integer", text);
   *out = dc_ex_cast(&t->b->graph->pool, DC_I64, *out);
   return DC_OK;
+}
+
+dc_status flow_expression(building *b, const char *text, dc_ex *out) {
+  tasklet t = {.b = b};
+  return parse_bound(&t, text, out);
 }
 
 static dc_status parse_range(tasklet *t, const dc_flow_range *r, dc_param *out) {

@@ -207,12 +207,15 @@ dc_status flow_copy(building *b, dc_cid to, const dc_box *to_box, dc_cid from, c
   return DC_OK;
 }
 
-/* Of the container at the other end: as many elements from the start, or all of it. */
-static dc_status other_box(building *b, const dc_box *given, dc_cid c, dc_box *out) {
+static dc_ex elements(building *b, dc_cid c) { return volume(b, dc_cont(b->graph, c)->shape, dc_cont(b->graph, c)->rank); }
+
+/* Of container c, what a part of another is copied to or from: all, if it is as large as all of the other, else as many
+ * elements from the start. */
+static dc_status other_box(building *b, const dc_box *given, dc_cid of, dc_cid c, dc_box *out) {
   dc_pool *pool = &b->graph->pool;
   uint32_t at[DC_MAX_RANK], n = 0;
   *out = dc_box_whole(b->graph, b->scratch, c);
-  if (out->is_all || given->is_all) return DC_OK;
+  if (out->is_all || given->is_all || (flow_is_whole(b, given, of) && elements(b, of) == elements(b, c))) return DC_OK;
   for (uint32_t d = 0; d < given->rank; d++)
     if (given->rank == out->rank || !given->range[d].is_point) at[n++] = d;
   for (uint32_t d = 0; n == out->rank && d < n; d++) out->range[d].end = flow_extent(b, &given->range[at[d]]), out->range[d].begin = dc_ex_int(pool, 0);
@@ -227,7 +230,7 @@ dc_status flow_copy_edge(building *b, dc_eid e, dc_cid from, dc_cid to) {
   if (from == to && !m->other) return DC_OK; /* the value is there already */
   DC_TRY(flow_memlet(b, e, of_to ? to : from, &here));
   if (m->other) DC_TRY(flow_fail_at_edge(b, flow_subset(b, m->other, of_to ? from : to, &there), e));
-  else DC_TRY(other_box(b, &here, of_to ? from : to, &there));
+  else DC_TRY(other_box(b, &here, of_to ? to : from, of_to ? from : to, &there));
   if (!of_to && dc_container_root(b->graph, from) == dc_container_root(b->graph, to)) { /* the parts may overlap */
     dc_ex shape[DC_MAX_RANK];
     for (uint32_t d = 0; d < here.rank; d++) shape[d] = flow_extent(b, &here.range[d]);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ir/flow.h"
-#include "ir/flow_box.h"
+#include "ir/flow_home.h"
 #include "ir/print.h"
 
 /* A container that passes the border of a map. */
@@ -59,9 +59,7 @@ typedef struct {
   dc_flow_params params;
   dc_arena scratch;
   dc_printer *printer;
-  dc_nid *home; /* by buffer: 1 + the innermost map that holds all its uses, 1: the state, 0: no use yet */
-  dc_nid *parent;
-  uint32_t *level;
+  dc_homes homes;
   version **latest;       /* by buffer */
   passage **in, **out;    /* by container */
   DC_VEC(stand_in) names; /* of the node at hand */
@@ -73,62 +71,6 @@ typedef struct {
   const dc_flow *before;
   uint32_t position;
 } deriving;
-
-/* ---- where containers are used ---- */
-
-typedef struct {
-  deriving *d;
-  dc_nid map; /* around the node */
-} use_place;
-
-static void note_home(deriving *d, dc_cid c, dc_nid map) {
-  dc_cid root = dc_container_root(d->graph, c);
-  dc_nid a = d->home[root] ? d->home[root] - 1 : map, b = map;
-  while (a != b) {
-    if (d->level[a] >= d->level[b] && a) a = d->parent[a];
-    else b = d->parent[b];
-  }
-  d->home[root] = a + 1;
-}
-
-static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
-  use_place *p = context;
-  (void)use, (void)by;
-  note_home(p->d, c, p->map);
-}
-
-static void note_read_of_range(void *context, const dc_pool *pool, dc_ex e) {
-  use_place *p = context;
-  if (dc_ex_node(pool, e)->op == DC_EX_READ) note_home(p->d, dc_ex_node(pool, e)->ref, p->map);
-}
-
-static void find_homes(deriving *d, const dc_scope *scope, dc_nid map) {
-  use_place place = {d, map};
-  for (uint32_t k = 0; k < scope->n; k++) {
-    dc_node node = *dc_node_at(d->graph, scope->v[k]);
-    if (node.kind != DC_NODE_MAP) {
-      dc_node_uses(d->graph, scope->v[k], note_use, &place);
-      continue;
-    }
-    for (uint32_t j = 0; j < node.map.n_params; j++) {
-      dc_parameter p = d->graph->pool.params.v[node.map.params[j]];
-      dc_ex_walk(&d->graph->pool, p.begin, note_read_of_range, &place);
-      dc_ex_walk(&d->graph->pool, p.end, note_read_of_range, &place);
-    }
-    d->parent[scope->v[k]] = map, d->level[scope->v[k]] = d->level[map] + 1;
-    find_homes(d, &node.map.body, scope->v[k]);
-  }
-}
-
-/* Does anything outside the map use the container? */
-static bool leaves(const deriving *d, dc_cid c, dc_nid map) {
-  dc_cid root = dc_container_root(d->graph, c);
-  const dc_container *k = dc_cont(d->graph, root);
-  if (k->role != DC_ROLE_TEMP || k->is_output || dc_cont(d->graph, c)->is_output) return true;
-  for (dc_nid at = d->home[root] - 1; at; at = d->parent[at])
-    if (at == map) return false;
-  return true;
-}
 
 /* ---- nodes with the ids they had ---- */
 
@@ -297,7 +239,12 @@ static void written(deriving *d, dc_cid c, const dc_box *box, uint8_t wcr, dc_fi
   version *v = push_version(d, root, (version){.c = c, .in = in, .out = out, .conn = dc_flow_connect(d->flow, out, conn, false), .box = *box, .wcr = wcr});
   v->box.range = dc_arena_copy(&d->scratch, box->range, box->rank * sizeof *box->range);
   DC_PUSH(&d->scratch, &d->frames[d->depth].versions, v);
-  if (!d->depth || !leaves(d, c, d->frames[d->depth].map)) show(d, v, c);
+  if (!d->depth || dc_homes_is_local(&d->homes, c, d->frames[d->depth].map)) show(d, v, c);
+}
+
+/* What reads nothing in a body is known to lie there by an edge from the entry. */
+static void hold(deriving *d, dc_fid n) {
+  if (d->depth && !dc_flow_at(d->flow, n)->into.n) join_order(d, d->frames[d->depth].entry, n);
 }
 
 /* ---- tasklets ---- */
@@ -381,6 +328,7 @@ static void derive_tasklet(deriving *d, dc_nid id) {
   const char *code = code_text(d, &t, target, false), *python = code_text(d, &t, target, true);
   dc_flow_at(d->flow, n)->code = code, dc_flow_at(d->flow, n)->python = python;
   d->names.n = 0;
+  hold(d, n);
   dc_box box = dc_box_of_index(d->graph, &d->scratch, t.out, t.index);
   written(d, t.out, &box, t.wcr, n, n, "__out");
 }
@@ -403,6 +351,7 @@ static void derive_library(deriving *d, dc_nid id) {
     dc_box box = dc_box_whole(d->graph, &d->scratch, lib.in[k]);
     read_into(d, lib.in[k], &box, n, parameter(d, id, true, k), n);
   }
+  hold(d, n);
   for (uint32_t k = 0; k < lib.n_out; k++) {
     if (!lib.out[k]) continue;
     dc_box box = dc_box_whole(d->graph, &d->scratch, lib.out[k]);
@@ -438,7 +387,7 @@ static void leave_body(deriving *d, dc_fid exit) {
   frame *f = &d->frames[d->depth];
   for (uint32_t k = 0; k < f->versions.n; k++) {
     version *v = f->versions.v[k];
-    if (!leaves(d, v->c, f->map)) continue;
+    if (dc_homes_is_local(&d->homes, v->c, f->map)) continue;
     pass(d, d->out, v->c, &v->box, v->wcr);
     const char *conn = dc_flow_connect(d->flow, exit, passing(d, "IN_", v->c), true);
     if (v->seen.n) join(d, show(d, v, v->c), NULL, exit, conn, v->c, &v->box, v->wcr);
@@ -465,6 +414,7 @@ static void join_map(deriving *d, dc_fid entry, dc_fid exit, frame *f, dc_map ma
     dc_box_clip(d->graph, &p.box, p.c);
     read_into(d, p.c, &p.box, entry, passing(d, "IN_", p.c), exit);
   }
+  hold(d, entry);
   for (uint32_t k = 0; k < f->outs.n; k++) {
     passage p = take(d->out, f->outs.v[k]);
     dc_box_spread(d->graph, &p.box, p.c, map.params, map.n_params);
@@ -533,13 +483,11 @@ dc_status dc_flow_derive(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow
   if (!d) abort();
   d->flow = flow, d->graph = graph, d->params = params, d->before = &before;
   remember(d);
-  d->home = DC_NEW_ARRAY(&d->scratch, dc_nid, graph->containers.n);
-  d->parent = DC_NEW_ARRAY(&d->scratch, dc_nid, graph->nodes.n);
-  d->level = DC_NEW_ARRAY(&d->scratch, uint32_t, graph->nodes.n);
+  dc_homes_start(&d->homes, graph, &d->scratch);
   d->latest = DC_NEW_ARRAY(&d->scratch, version *, graph->containers.n);
   d->in = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n);
   d->out = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n);
-  for (uint32_t s = 0; s < graph->states.n; s++) find_homes(d, &graph->states.v[s].scope, 0);
+  for (uint32_t s = 0; s < graph->states.n; s++) dc_homes_add(&d->homes, &graph->states.v[s].scope);
   d->printer = dc_printer_new(graph, &d->scratch, alias, d);
   derive_scope(d, &graph->states.v[state].scope);
   flow->is_draft = false;

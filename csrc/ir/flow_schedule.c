@@ -12,16 +12,18 @@ typedef struct {
   DC_VEC(dc_nid) writers;
   DC_VEC(dc_ex) reads;
   DC_VEC(dc_param) inner;
+  const dc_homes *homes;
+  dc_nid id;
   bool *is_read;   /* by buffer */
   dc_nid *writer;  /* by buffer: the last seen */
-  dc_arena scratch;
+  dc_arena *scratch;
   bool has_library;
 } looking;
 
 static void note_read(void *context, const dc_pool *pool, dc_ex e) {
   looking *l = context;
   if (dc_ex_node(pool, e)->op != DC_EX_READ) return;
-  DC_PUSH(&l->scratch, &l->reads, e);
+  DC_PUSH(l->scratch, &l->reads, e);
   l->is_read[dc_container_root(l->graph, dc_ex_node(pool, e)->ref)] = true;
 }
 
@@ -30,13 +32,13 @@ static void gather(looking *l, dc_nid id) {
   const dc_pool *pool = &l->graph->pool;
   if (node.kind == DC_NODE_LIBRARY) l->has_library = true;
   if (node.kind == DC_NODE_TASKLET) {
-    DC_PUSH(&l->scratch, &l->writers, id);
+    DC_PUSH(l->scratch, &l->writers, id);
     dc_ex_walk(pool, node.tasklet.value, note_read, l);
     if (node.tasklet.guard) dc_ex_walk(pool, node.tasklet.guard, note_read, l);
     for (uint32_t k = 0; k < node.tasklet.rank; k++) dc_ex_walk(pool, node.tasklet.index[k], note_read, l);
   }
   if (node.kind != DC_NODE_MAP) return;
-  for (uint32_t k = 0; k < node.map.n_params; k++) DC_PUSH(&l->scratch, &l->inner, node.map.params[k]);
+  for (uint32_t k = 0; k < node.map.n_params; k++) DC_PUSH(l->scratch, &l->inner, node.map.params[k]);
   for (uint32_t k = 0; k < node.map.body.n; k++) gather(l, node.map.body.v[k]);
 }
 
@@ -70,7 +72,8 @@ static bool is_private(looking *l, const dc_ex *index, uint32_t rank) {
   return true;
 }
 
-static bool is_local(const looking *l, dc_cid c) { return dc_cont(l->graph, c)->storage == DC_STORE_REGISTER; }
+/* Each iteration has its own. */
+static bool is_local(const looking *l, dc_cid c) { return dc_cont(l->graph, c)->storage == DC_STORE_REGISTER || dc_homes_is_local(l->homes, c, l->id); }
 
 static bool same_place(const looking *l, const dc_tasklet *w, dc_ex read) {
   const dc_exnode *node = dc_ex_node(&l->graph->pool, read);
@@ -112,12 +115,22 @@ static dc_schedule legal(looking *l, bool trusted) {
   return schedule;
 }
 
-dc_schedule flow_schedule(dc_graph *graph, dc_nid map, uint32_t wanted) {
-  if (wanted > 1 + DC_MAP_PARALLEL) return (dc_schedule)(wanted - 1);
-  looking l = {.graph = graph, .map = dc_node_at(graph, map)->map};
-  l.is_read = DC_NEW_ARRAY(&l.scratch, bool, graph->containers.n), l.writer = DC_NEW_ARRAY(&l.scratch, dc_nid, graph->containers.n);
-  for (uint32_t k = 0; k < l.map.body.n; k++) gather(&l, l.map.body.v[k]);
-  dc_schedule schedule = legal(&l, wanted == 1 + DC_MAP_PARALLEL);
-  dc_arena_free(&l.scratch);
-  return schedule;
+void flow_schedules(building *b, const dc_homes *homes) {
+  dc_graph *g = b->graph;
+  bool *is_read = DC_NEW_ARRAY(b->scratch, bool, g->containers.n);
+  dc_nid *writer = DC_NEW_ARRAY(b->scratch, dc_nid, g->containers.n);
+  for (uint32_t k = 0; k < b->maps.n; k++) {
+    drafted_map m = b->maps.v[k];
+    dc_arena scratch = {0};
+    looking l = {.graph = g, .map = dc_node_at(g, m.map)->map, .homes = homes, .id = m.map, .is_read = is_read, .writer = writer, .scratch = &scratch};
+    if (m.schedule > 1 + DC_MAP_PARALLEL) {
+      dc_node_at(g, m.map)->map.schedule = (uint8_t)(m.schedule - 1);
+      continue;
+    }
+    for (uint32_t j = 0; j < l.map.body.n; j++) gather(&l, l.map.body.v[j]);
+    dc_node_at(g, m.map)->map.schedule = (uint8_t)legal(&l, m.schedule == 1 + DC_MAP_PARALLEL);
+    for (uint32_t j = 0; j < l.reads.n; j++) is_read[dc_container_root(g, dc_ex_node(&g->pool, l.reads.v[j])->ref)] = false;
+    for (uint32_t j = 0; j < l.writers.n; j++) writer[dc_container_root(g, dc_node_at(g, l.writers.v[j])->tasklet.out)] = 0;
+    dc_arena_free(&scratch);
+  }
 }

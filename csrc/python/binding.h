@@ -83,6 +83,7 @@ PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 
 /* flow.c: flat views of a graph's states. */
 PyObject *graph_flow(GraphObject *self, PyObject *args);
+PyObject *graph_inline(GraphObject *self, PyObject *args);
 void flows_free(GraphObject *self);
 /* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
 int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);

@@ -581,6 +581,49 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+/* ---- nested graphs ---- */
+
+/* {inner name: (name, subset or None)}; 0, or -1 with an exception. */
+static int inlined_names(PyObject *dict, dc_inlined_name *out) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  for (uint32_t k = 0; PyDict_Next(dict, &at, &key, &value); k++) {
+    if (!PyTuple_Check(value)) return PyErr_SetString(PyExc_TypeError, "an array of a nested graph is a tuple (name, subset or None)"), -1;
+    if (!(out[k].inner = PyUnicode_AsUTF8(key)) || !PyArg_ParseTuple(value, "sz", &out[k].outer, &out[k].subset)) return -1;
+  }
+  return 0;
+}
+
+static int inlined_symbols(PyObject *dict, const char **names, const char **values) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  for (uint32_t k = 0; dict && PyDict_Next(dict, &at, &key, &value); k++)
+    if (!(names[k] = PyUnicode_AsUTF8(key)) || !(values[k] = PyUnicode_AsUTF8(value))) return -1;
+  return 0;
+}
+
+PyObject *graph_inline(GraphObject *self, PyObject *args) {
+  unsigned index;
+  GraphObject *inner;
+  PyObject *containers, *symbols = NULL;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "IO!O!|O!", &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols)) return NULL;
+  if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
+  if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph is not nested in itself");
+  uint32_t n = (uint32_t)PyDict_GET_SIZE(containers), n_symbols = symbols ? (uint32_t)PyDict_GET_SIZE(symbols) : 0;
+  dc_arena scratch = {0};
+  dc_inlined_name *names = DC_NEW_ARRAY(&scratch, dc_inlined_name, n);
+  const char **symbol = DC_NEW_ARRAY(&scratch, const char *, n_symbols), **value = DC_NEW_ARRAY(&scratch, const char *, n_symbols);
+  bool good = !inlined_names(containers, names) && !inlined_symbols(symbols, symbol, value);
+  dc_scope added = {0};
+  dc_status status = good ? dc_graph_inline_named(self->graph, &added, inner->graph, names, n, symbol, value, n_symbols) : DC_OK;
+  for (uint32_t k = 0; good && !status && k < added.n; k++) dc_scope_push(self->graph, &self->graph->states.v[index].scope, added.v[k]);
+  dc_arena_free(&scratch);
+  RAISE_IF(state, status);
+  if (!good) return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *get_is_draft(FlowObject *self, void *u) { return (void)u, PyBool_FromLong(FLOW(self)->is_draft); }
 static PyObject *get_graph(FlowObject *self, void *u) { return (void)u, Py_NewRef((PyObject *)self->graph); }
 static PyObject *get_state(FlowObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->state); }

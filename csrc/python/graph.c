@@ -512,6 +512,8 @@ static PyMethodDef methods[] = {
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
     {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
+    {"inline", (PyCFunction)graph_inline, METH_VARARGS,
+     "inline(state, inner, {inner name: (name, subset or None)}, {symbol: expression}): appends what a graph does, on parts of this one's containers."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
