@@ -60,7 +60,7 @@ void dc_flow_touch(dc_flow *flow, dc_fid n) {
 
 dc_fid dc_flow_add(dc_flow *flow, dc_flow_kind kind, const char *label) {
   if (!flow->nodes.n) DC_PUSH(&flow->arena, &flow->nodes, (dc_flow_node){0});
-  dc_flow_node node = {.kind = (uint8_t)kind, .label = keep(flow, label), .position = flow->nodes.n};
+  dc_flow_node node = {.kind = (uint8_t)kind, .is_drafted = true, .label = keep(flow, label), .position = flow->nodes.n};
   DC_PUSH(&flow->arena, &flow->nodes, node);
   flow->is_draft = true;
   return flow->nodes.n - 1;

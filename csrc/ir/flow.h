@@ -50,6 +50,7 @@ typedef struct {
 typedef struct {
   uint8_t kind; /* dc_flow_kind; 0: the node is gone */
   uint8_t schedule; /* entry: 0 default, 1 + dc_schedule */
+  bool is_drafted;  /* added by an edit, not derived */
   uint32_t position; /* among nodes without a path between them */
   const char *label; /* access: the container's name */
   dc_flow_names in, out; /* connectors */

@@ -325,9 +325,9 @@ static dc_status build_map(building *b, dc_fid n) {
   dc_scope body = {0};
   DC_TRY(build_scope(b, n, &body));
   b->parser.n_params = outer;
-  dc_nid map = dc_node_map(b->graph, DC_MAP_PARALLEL, params, node->n_ranges);
+  dc_nid map = dc_node_map(b->graph, node->schedule ? (dc_schedule)(node->schedule - 1) : DC_MAP_PARALLEL, params, node->n_ranges);
   dc_node_at(b->graph, map)->map.body = body;
-  DC_PUSH(b->scratch, &b->maps, ((drafted_map){map, node->schedule}));
+  if (node->schedule <= 1 + DC_MAP_PARALLEL) DC_PUSH(b->scratch, &b->maps, ((drafted_map){map, node->schedule}));
   if (node->node) keep_origin(b, node->node, map);
   else dc_node_at(b->graph, map)->name = dc_name_intern(&b->graph->names, node->label);
   flow_emit(b, map);
@@ -441,13 +441,14 @@ dc_status dc_flow_build(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_
   b->first = DC_NEW_ARRAY(&scratch, dc_fid, n), b->last = DC_NEW_ARRAY(&scratch, dc_fid, n), b->next = DC_NEW_ARRAY(&scratch, dc_fid, n);
   b->carried = DC_NEW_ARRAY(&scratch, dc_cid, flow->edges.n + 1);
   dc_nid first = graph->nodes.n;
+  dc_cid first_container = graph->containers.n;
   dc_status status = build(b, &out);
   if (!status) {
     dc_homes homes;
     dc_homes_start(&homes, graph, &scratch);
     for (uint32_t k = 0; k < graph->states.n; k++) dc_homes_add(&homes, k == state ? &out : &graph->states.v[k].scope);
     flow_schedules(b, &homes);
-    flow_privatize(b, &homes, &out, first);
+    flow_privatize(b, &homes, &out, first, first_container);
     graph->states.v[state].scope = out;
     settle(b);
   }

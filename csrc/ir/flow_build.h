@@ -8,7 +8,7 @@
 
 typedef struct {
   dc_nid map;
-  uint32_t schedule; /* as of dc_flow_node */
+  uint32_t schedule; /* 0: any that is legal; 1: parallel, if nobody combines into one element */
 } drafted_map;
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
   uint32_t n_slots;
   dc_nid *made; /* by node: what was built for it last */
   uint32_t *unit; /* by node: of what is built; those of the flow change when all is well */
-  DC_VEC(drafted_map) maps; /* that were built, inner ones first */
+  DC_VEC(drafted_map) maps; /* whose schedule is to be found, inner ones first */
 } building;
 
 /* flow_build.c: where a value comes from or goes to, past entries and exits. */
@@ -67,7 +67,7 @@ DC_MUST_USE dc_status flow_map_ranges(building *b, dc_fid entry, dc_param *param
 
 /* flow_schedule.c: schedules of the maps that were drafted. */
 void flow_schedules(building *b, const dc_homes *homes);
-/* flow_private.c: arrays that only bodies of new maps use; nodes from `first` on are new. */
-void flow_privatize(building *b, const dc_homes *homes, const dc_scope *scope, dc_nid first);
+/* flow_private.c: arrays that only a map's body uses; nodes and containers from these on are new. */
+void flow_privatize(building *b, const dc_homes *homes, const dc_scope *scope, dc_nid first, dc_cid first_container);
 
 #endif

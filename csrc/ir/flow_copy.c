@@ -117,7 +117,7 @@ bool flow_is_outside(building *b, const dc_box *box, dc_cid c, bool always, uint
     bool low = reached(pool, box->range[d].begin, &first, &first_last), high = reached(pool, box->range[d].end, &end_first, &end);
     dc_ex_is_int(pool, dc_cont(b->graph, c)->shape[d], &extent);
     *at = d;
-    if (low && high && !box->range[d].is_point && end <= first) continue; /* nothing */
+    if (extent == 0 || (low && high && !box->range[d].is_point && end <= first)) continue; /* nothing is there, or taken */
     if (low && (always ? first >= extent : first < 0)) return true;
     if (high && (always ? end <= 0 : end > extent)) return true;
   }

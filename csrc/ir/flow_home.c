@@ -31,13 +31,15 @@ static void note_read(void *context, const dc_pool *pool, dc_ex e) {
   if (dc_ex_node(pool, e)->op == DC_EX_READ) note_home(context, dc_ex_node(pool, e)->ref);
 }
 
-static void add(dc_homes *h, const dc_scope *scope, dc_nid map) {
-  use_place place = {h, map};
+/* reduce: the innermost REDUCE map around, which itself sets what tasklets in it combine into. */
+static void add(dc_homes *h, const dc_scope *scope, dc_nid map, dc_nid reduce) {
+  use_place place = {h, map}, around = {h, h->parent[reduce]};
   for (uint32_t k = 0; k < scope->n; k++) {
     dc_nid id = scope->v[k];
     const dc_node *node = dc_node_at(h->graph, id);
     if (node->kind != DC_NODE_MAP) {
       dc_node_uses(h->graph, id, note_use, &place);
+      if (reduce && node->kind == DC_NODE_TASKLET && node->tasklet.wcr) note_home(&around, node->tasklet.out);
       continue;
     }
     for (uint32_t j = 0; j < node->map.n_params; j++) {
@@ -46,11 +48,11 @@ static void add(dc_homes *h, const dc_scope *scope, dc_nid map) {
       dc_ex_walk(&h->graph->pool, p.end, note_read, &place);
     }
     h->parent[id] = map, h->level[id] = map ? h->level[map] + 1 : 1;
-    add(h, &node->map.body, id);
+    add(h, &node->map.body, id, node->map.schedule == DC_MAP_REDUCE ? id : reduce);
   }
 }
 
-void dc_homes_add(dc_homes *homes, const dc_scope *scope) { add(homes, scope, 0); }
+void dc_homes_add(dc_homes *homes, const dc_scope *scope) { add(homes, scope, 0, 0); }
 
 bool dc_homes_is_local(const dc_homes *homes, dc_cid c, dc_nid map) {
   dc_cid root = dc_container_root(homes->graph, c);

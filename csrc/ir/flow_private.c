@@ -10,6 +10,7 @@
 enum { SMALL = 64 }; /* elements of a register */
 
 typedef struct {
+  bool is_candidate; /* a drafted access node shows it, or it was made for what is built */
   bool is_shared; /* somebody uses it without the parameter of a map around */
   bool by_library;
   dc_cid made;    /* with more dimensions; 0: as it is */
@@ -27,8 +28,8 @@ typedef struct {
 
 static dc_nid home(const sharing *s, dc_cid c) {
   const dc_container *k = dc_cont(s->graph, c);
-  bool own = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && !k->alias_of && k->shape && !k->is_host;
-  dc_nid map = own && c < s->graph->containers.n && s->homes->home[c] ? s->homes->home[c] - 1 : 0;
+  bool own = s->local[c].is_candidate && k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && !k->alias_of && k->shape && !k->is_host;
+  dc_nid map = own && s->homes->home[c] ? s->homes->home[c] - 1 : 0;
   return map >= s->first ? map : 0;
 }
 
@@ -137,10 +138,13 @@ static void move_writes(sharing *s, dc_nid id) {
   t->out = l->made, t->index = index, t->rank = l->n + node.tasklet.rank;
 }
 
-void flow_privatize(building *b, const dc_homes *homes, const dc_scope *scope, dc_nid first) {
+void flow_privatize(building *b, const dc_homes *homes, const dc_scope *scope, dc_nid first, dc_cid first_container) {
   sharing s = {.b = b, .graph = b->graph, .homes = homes, .first = first};
   dc_cid n = b->graph->containers.n, moved = 0;
   s.local = DC_NEW_ARRAY(b->scratch, local_array, n + n);
+  for (dc_cid c = first_container; c < n; c++) s.local[c].is_candidate = true;
+  for (dc_fid k = 1; k < b->flow->nodes.n; k++)
+    if (b->container[k] && dc_flow_at(b->flow, k)->is_drafted) s.local[b->container[k]].is_candidate = true;
   note_uses(&s, scope, false);
   for (dc_cid c = 1; c < n; c++) {
     if (!s.local[c].is_shared) continue;

@@ -123,10 +123,6 @@ void flow_schedules(building *b, const dc_homes *homes) {
     drafted_map m = b->maps.v[k];
     dc_arena scratch = {0};
     looking l = {.graph = g, .map = dc_node_at(g, m.map)->map, .homes = homes, .id = m.map, .is_read = is_read, .writer = writer, .scratch = &scratch};
-    if (m.schedule > 1 + DC_MAP_PARALLEL) {
-      dc_node_at(g, m.map)->map.schedule = (uint8_t)(m.schedule - 1);
-      continue;
-    }
     for (uint32_t j = 0; j < l.map.body.n; j++) gather(&l, l.map.body.v[j]);
     dc_node_at(g, m.map)->map.schedule = (uint8_t)legal(&l, m.schedule == 1 + DC_MAP_PARALLEL);
     for (uint32_t j = 0; j < l.reads.n; j++) is_read[dc_container_root(g, dc_ex_node(&g->pool, l.reads.v[j])->ref)] = false;

@@ -217,6 +217,19 @@ static void check_kernels(const trial *t, int side, const dc_graph *g) {
   dc_status_free(status);
 }
 
+/* Every state of the graph built anew from its flat view. */
+static void check_flat_view(trial *t, int side, const dc_graph *g) {
+  dc_text why = {0};
+  dc_graph *rebuilt = dc_graph_clone(g);
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], DC_FLAT_VIEW);
+  dc_status status = dc_check_rebuild(rebuilt);
+  if (status) dc_text_puts(&why, dc_status_text(status));
+  if (status || !agrees(t, side, rebuilt, DC_FLAT_VIEW, &why)) report(t->f, g, DC_FLAT_VIEW, sides[side], why.s ? why.s : "");
+  dc_status_free(status);
+  dc_text_free(&why);
+  dc_graph_destroy(rebuilt);
+}
+
 static void choose_native(void *context, dc_graph *g, dc_nid node) {
   const fuzzer *f = context;
   dc_natives_stamp(f->session.natives, f->session.ops, g, node, NULL);
@@ -247,11 +260,14 @@ static void check_side(trial *t, int side) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   uint64_t hash = text_hash(g), every = t->f->compile_every;
   bool good = true;
-  for (uint32_t k = 0; good && dc_pipeline_pass(k); k++)
+  for (uint32_t k = 0; good && dc_pipeline_pass(k); k++) {
     if (runs(t, k)) good = step(t, side, g, k, &hash);
+    if (good && strcmp(dc_pipeline_pass(k)->name, "expand") == 0) check_flat_view(t, side, g);
+  }
   if (good) run_program(t, side, g, DC_PROGRAM_INTERPRETED), t->f->p->programs++;
   if (good && every && t->seed % every == 0) run_program(t, side, g, DC_PROGRAM_COMPILED), t->f->p->compiled++;
   if (good) check_kernels(t, side, g);
+  if (good) check_flat_view(t, side, g);
   if (good) run_natives(t, side);
   dc_graph_destroy(g);
 }
