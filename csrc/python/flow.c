@@ -89,6 +89,12 @@ static void note_state(FlowObject *self) {
   self->record->edits = self->graph->edits, self->record->n_nodes = scope->n, self->record->nodes = scope->v;
 }
 
+static bool is_current(const FlowObject *self) {
+  const flow_record *r = self->record;
+  const dc_scope *scope = &self->graph->graph->states.v[self->state].scope;
+  return r->edits == self->graph->edits && r->n_nodes == scope->n && r->nodes == scope->v;
+}
+
 static int derive(FlowObject *self) {
   module_state *state = state_of((PyObject *)self);
   flow_record *r = self->record;
@@ -97,9 +103,7 @@ static int derive(FlowObject *self) {
     PyErr_Format(state->errors[DC_ERR_VALUE], "graph '%s' has no state %u any more", dc_name_text(&g->names, g->name), self->state);
     return -1;
   }
-  const dc_scope *scope = &g->states.v[self->state].scope;
-  bool current = r->derived && r->edits == self->graph->edits && r->n_nodes == scope->n && r->nodes == scope->v;
-  if (current || r->flow.is_draft) return 0;
+  if ((r->derived && is_current(self)) || r->flow.is_draft) return 0;
   dc_session *session = session_of(state);
   if (!session) return -1;
   parameter_names names = {session->ops};
@@ -450,9 +454,13 @@ static PyObject *flow_set_attributes(FlowObject *self, PyObject *args) {
   if (!n) return NULL;
   if (dc_flow_at(FLOW(self), n)->kind != DC_FLOW_LIBRARY) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %u is no library node", id);
   if (attrs_from_dict(self->graph, attrs, &list, &count)) return NULL;
+  dc_graph *g = self->graph->graph;
+  dc_node like = *dc_node_at(g, dc_flow_at(FLOW(self), n)->node); /* the graph's own stays as it is until the draft is built */
+  dc_nid made = dc_node_library(g, "", "", 0, NULL, 0, NULL, 0, list, count);
+  like.lib.attr = dc_node_at(g, made)->lib.attr, like.lib.n_attr = count;
+  *dc_node_at(g, made) = like;
   dc_flow_touch(FLOW(self), n);
-  dc_library *lib = &dc_node_at(self->graph->graph, dc_flow_at(FLOW(self), n)->node)->lib;
-  lib->attr = dc_arena_copy(&self->graph->graph->arena, list, count * sizeof *list), lib->n_attr = count;
+  dc_flow_at(FLOW(self), n)->node = made;
   Py_RETURN_NONE;
 }
 
@@ -575,6 +583,7 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   if (!session) return NULL;
   if (!FLOW(self)->is_draft) Py_RETURN_NONE;
   parameter_names names = {session->ops};
+  if (self->state < self->graph->graph->states.n && !is_current(self)) dc_flow_touch(FLOW(self), 0); /* what was kept may be gone */
   RAISE_IF(state, dc_flow_build(FLOW(self), self->graph->graph, self->state, (dc_flow_params){parameter_name, &names}));
   self->record->derived = true;
   note_state(self);
