@@ -66,7 +66,9 @@ static dc_status element_of(building *b, const dc_box *box, const dc_ex *index, 
 static dc_status read_source(building *b, const source *s, const dc_ex *index, int n, dc_ex *out) {
   dc_ex at[DC_MAX_RANK];
   DC_TRY(dc_error_at(element_of(b, &s->box, index, n, at), "connector '%s'", s->name));
-  *out = dc_ex_read(&b->graph->pool, (dc_dtype)dc_cont(b->graph, s->c)->dtype, s->c, at, dc_cont(b->graph, s->c)->rank);
+  const dc_container *c = dc_cont(b->graph, s->c);
+  if (c->is_host || !dc_dtype_bytes((dc_dtype)c->dtype)) return dc_error(DC_ERR_DTYPE, "connector '%s': '%s' holds no numbers", s->name, dc_cont_name(b->graph, s->c));
+  *out = dc_ex_read(&b->graph->pool, (dc_dtype)c->dtype, s->c, at, c->rank);
   return DC_OK;
 }
 
@@ -90,7 +92,7 @@ static dc_status open_source(building *b, dc_eid e, const char *conn, source *ou
   out->c = b->carried[from.edge];
   if (out->c) {
     out->box = dc_box_whole(b->graph, b->scratch, out->c);
-    return DC_OK;
+    return !out->box.is_all ? DC_OK : flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "nothing says what shape the value has; an access node between the two does"), e);
   }
   out->c = b->container[from.node];
   if (!out->c) return flow_fail_at_edge(b, flow_fail(b, from.node, "an edge with a memlet leaves it without a connector"), e);
@@ -162,9 +164,12 @@ static dc_status parse_statement(tasklet *t) {
   return DC_OK;
 }
 
+enum { MAX_CODE = 1 << 16 }; /* bytes that somebody writes: expressions are walked by recursion */
+
 static dc_status parse_code(tasklet *t) {
   dc_parser *p = &t->b->parser;
   const char *code = dc_flow_at(t->b->flow, t->node)->code;
+  if (code && !dc_flow_at(t->b->flow, t->node)->python && strlen(code) > MAX_CODE) return flow_fail(t->b, t->node, "its code is longer than %d bytes", MAX_CODE);
   p->start = p->at = code ? code : "", p->lets.n = 0, p->depth = 0;
   p->names = (dc_parser_names){find_name, t};
   dc_status status = dc_parser_next(p);

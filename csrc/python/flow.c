@@ -240,11 +240,14 @@ static PyObject *flow_connectors(FlowObject *self, PyObject *id) {
   return out ? Py_BuildValue("(NN)", in, out) : NULL;
 }
 
-/* None or (container, subset, wcr, subset at the other end or None). */
+/* None, (container, subset, wcr), or with the subset at a copy's other end. */
 static PyObject *memlet_object(const dc_flow_edge *e) {
   if (!e->has_memlet) Py_RETURN_NONE;
-  PyObject *data = e->memlet.data ? name_object(e->memlet.data) : Py_NewRef(Py_None);
-  return data ? Py_BuildValue("(Nzsz)", data, e->memlet.subset, dc_wcr_name((dc_wcr)e->memlet.wcr), e->memlet.other) : NULL;
+  const dc_memlet *m = &e->memlet;
+  PyObject *data = m->data ? name_object(m->data) : Py_NewRef(Py_None);
+  if (!data) return NULL;
+  const char *wcr = dc_wcr_name((dc_wcr)m->wcr);
+  return m->other ? Py_BuildValue("(Nzss)", data, m->subset, wcr, m->other) : Py_BuildValue("(Nzs)", data, m->subset, wcr);
 }
 
 static PyObject *conn_object(const char *name) { return name ? name_object(name) : Py_NewRef(Py_None); }
@@ -646,7 +649,8 @@ static PyMethodDef methods[] = {
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
     {"edges", (PyCFunction)flow_edges, METH_NOARGS,
-     "edges() -> [(id, src, src_conn, dst, dst_conn, memlet)]. memlet: None or (container, subset, wcr, subset at a copy's other end)."},
+     "edges() -> [(id, src, src_conn, dst, dst_conn, memlet)]. memlet: None or (container, subset or None, wcr), "
+     "with a fourth where a copy names its subset at the other end."},
     {"edge", (PyCFunction)flow_edge, METH_O, "edge(id) -> as in edges()."},
     {"in_edges", (PyCFunction)flow_in_edges, METH_O, "in_edges(id) -> as edges()."},
     {"out_edges", (PyCFunction)flow_out_edges, METH_O, "out_edges(id) -> as edges()."},
