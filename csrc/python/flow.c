@@ -121,7 +121,8 @@ PyObject *graph_flow(GraphObject *self, PyObject *args) {
   unsigned index = 0;
   module_state *state = state_of((PyObject *)self);
   if (!PyArg_ParseTuple(args, "|I", &index)) return NULL;
-  if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
+  if (index >= self->graph->states.n)
+    return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
   if (!self->flows && !(self->flows = PyMem_Calloc(1, sizeof *self->flows))) return PyErr_NoMemory();
   if (index >= self->flows->n) {
     flow_record **grown = PyMem_Realloc(self->flows->v, (index + 1) * sizeof *grown);
@@ -154,10 +155,12 @@ static void flow_dealloc(FlowObject *self) {
 
 #define FLOW(self) (&(self)->record->flow)
 
+static const char *state_name(const FlowObject *self) { return FLOW(self)->name ? FLOW(self)->name : ""; }
+
 static dc_fid node_of(FlowObject *self, unsigned long id) {
   if (PyErr_Occurred()) return 0;
   if (id < UINT32_MAX && dc_flow_has(FLOW(self), (dc_fid)id)) return (dc_fid)id;
-  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %lu is not in state '%s' any more", id, FLOW(self)->name ? FLOW(self)->name : "");
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %lu is not in state '%s' any more", id, state_name(self));
   return 0;
 }
 
@@ -187,13 +190,15 @@ static PyObject *map_detail(const dc_flow *flow, const dc_flow_node *node) {
   const dc_flow_node *entry = node->kind == DC_FLOW_ENTRY ? node : node->other ? dc_flow_at(flow, node->other) : node;
   PyObject *ranges = PyList_New(entry->n_ranges);
   for (uint32_t k = 0; ranges && k < entry->n_ranges; k++)
-    PyList_SET_ITEM(ranges, k, Py_BuildValue("(ssss)", entry->range[k].param, entry->range[k].begin, entry->range[k].end, entry->range[k].step));
+    PyList_SET_ITEM(ranges, k, Py_BuildValue("(ssss)", entry->range[k].param, entry->range[k].begin, entry->range[k].end,
+                                             entry->range[k].step));
   return ranges ? Py_BuildValue("(INs)", node->other, ranges, schedule_names[entry->schedule]) : NULL;
 }
 
 static PyObject *library_detail(const dc_graph *g, const dc_flow_node *node) {
   const dc_library *lib = &dc_node_at(g, node->node)->lib;
-  return Py_BuildValue("(NNiI)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)), lib->since, node->node);
+  return Py_BuildValue("(NNiI)", name_object(dc_name_text(&g->names, lib->op)), name_object(dc_name_text(&g->names, lib->domain)),
+                       lib->since, node->node);
 }
 
 static PyObject *detail(FlowObject *self, dc_fid n) {
@@ -254,7 +259,8 @@ static PyObject *conn_object(const char *name) { return name ? name_object(name)
 
 static PyObject *edge_object(FlowObject *self, dc_eid e) {
   const dc_flow_edge *edge = dc_flow_edge_at(FLOW(self), e);
-  PyObject *memlet = memlet_object(edge), *src = memlet ? conn_object(edge->src_conn) : NULL, *dst = src ? conn_object(edge->dst_conn) : NULL;
+  PyObject *memlet = memlet_object(edge), *src = memlet ? conn_object(edge->src_conn) : NULL;
+  PyObject *dst = src ? conn_object(edge->dst_conn) : NULL;
   return dst ? Py_BuildValue("(IININN)", e, edge->src, src, edge->dst, dst, memlet) : NULL;
 }
 
@@ -351,7 +357,8 @@ static PyObject *flow_add_tasklet(FlowObject *self, PyObject *args) {
 static int schedule_of(FlowObject *self, const char *name) {
   for (int k = 0; k < DC_FLOW_SCHEDULES; k++)
     if (strcmp(name, schedule_names[k]) == 0) return k;
-  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "there is no schedule '%s'; there are default, parallel, sequential, reduce, scatter", name);
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE],
+               "there is no schedule '%s'; there are default, parallel, sequential, reduce, scatter", name);
   return -1;
 }
 
@@ -367,7 +374,8 @@ static dc_flow_range *ranges_of(FlowObject *self, PyObject *sequence, uint32_t *
     if (!PyTuple_Check(item)) PyErr_SetString(PyExc_TypeError, "a range is a tuple (param, begin, end, step)");
     else if (PyArg_ParseTuple(item, "ssss", &p, &begin, &end, &step)) {
       dc_arena *arena = &FLOW(self)->arena;
-      ranges[k] = (dc_flow_range){dc_arena_strdup(arena, p), dc_arena_strdup(arena, begin), dc_arena_strdup(arena, end), dc_arena_strdup(arena, step)};
+      ranges[k] = (dc_flow_range){dc_arena_strdup(arena, p), dc_arena_strdup(arena, begin), dc_arena_strdup(arena, end),
+                                  dc_arena_strdup(arena, step)};
     }
   }
   Py_DECREF(items);
@@ -455,7 +463,8 @@ static PyObject *flow_set_attributes(FlowObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "IO", &id, &attrs)) return NULL;
   dc_fid n = node_of(self, id);
   if (!n) return NULL;
-  if (dc_flow_at(FLOW(self), n)->kind != DC_FLOW_LIBRARY) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %u is no library node", id);
+  if (dc_flow_at(FLOW(self), n)->kind != DC_FLOW_LIBRARY)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %u is no library node", id);
   if (attrs_from_dict(self->graph, attrs, &list, &count)) return NULL;
   dc_graph *g = self->graph->graph;
   dc_node like = *dc_node_at(g, dc_flow_at(FLOW(self), n)->node); /* the graph's own stays as it is until the draft is built */
@@ -482,7 +491,8 @@ static PyObject *flow_add_nested(FlowObject *self, PyObject *args) {
   const char *label;
   GraphObject *inner;
   PyObject *in, *out, *symbols = NULL;
-  if (!PyArg_ParseTuple(args, "sO!OO|O!", &label, state_of((PyObject *)self)->graph_type, &inner, &in, &out, &PyDict_Type, &symbols)) return NULL;
+  if (!PyArg_ParseTuple(args, "sO!OO|O!", &label, state_of((PyObject *)self)->graph_type, &inner, &in, &out, &PyDict_Type, &symbols))
+    return NULL;
   __atomic_add_fetch(&inner->graph->references, 1, __ATOMIC_RELAXED);
   dc_fid n = dc_flow_add_nested(FLOW(self), label, inner->graph);
   if (!connect_all(self, n, in, true) && !connect_all(self, n, out, false) && !add_symbols(self, n, symbols)) return id_object(n);
@@ -539,7 +549,7 @@ static PyObject *flow_add_edge(FlowObject *self, PyObject *args) {
 static dc_eid edge_of(FlowObject *self, unsigned long e) {
   if (PyErr_Occurred()) return 0;
   if (e && e < FLOW(self)->edges.n && dc_flow_edge_at(FLOW(self), (dc_eid)e)->src) return (dc_eid)e;
-  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "edge %lu is not in state '%s' any more", e, FLOW(self)->name ? FLOW(self)->name : "");
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "edge %lu is not in state '%s' any more", e, state_name(self));
   return 0;
 }
 
@@ -619,8 +629,10 @@ PyObject *graph_inline(GraphObject *self, PyObject *args) {
   GraphObject *inner;
   PyObject *containers, *symbols = NULL;
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "IO!O!|O!", &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols)) return NULL;
-  if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
+  if (!PyArg_ParseTuple(args, "IO!O!|O!", &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols))
+    return NULL;
+  if (index >= self->graph->states.n)
+    return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
   if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph is not nested in itself");
   uint32_t n = (uint32_t)PyDict_GET_SIZE(containers), n_symbols = symbols ? (uint32_t)PyDict_GET_SIZE(symbols) : 0;
   dc_arena scratch = {0};
@@ -643,8 +655,8 @@ static PyObject *get_state(FlowObject *self, void *u) { return (void)u, PyLong_F
 static PyMethodDef methods[] = {
     {"nodes", (PyCFunction)flow_nodes, METH_NOARGS, "nodes() -> [id], sources first; in the order of adding where edges make a circle."},
     {"node", (PyCFunction)flow_node, METH_O,
-     "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], schedule); "
-     "tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
+     "node(id) -> (kind, label, detail). access: name of the container; entry, exit: (id of the other, [(param, begin, end, step)], "
+     "schedule); tasklet: (inputs, outputs, code); library: (op, domain, opset, node of the graph); nested: Graph."},
     {"has", (PyCFunction)flow_has, METH_O, "has(id) -> whether the node is still there."},
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
@@ -659,22 +671,28 @@ static PyMethodDef methods[] = {
     {"add_access", (PyCFunction)flow_add_access, METH_O, "add_access(name) -> id."},
     {"add_tasklet", (PyCFunction)flow_add_tasklet, METH_VARARGS,
      "add_tasklet(label, inputs, outputs, statements) -> id. statements: `name = expression if guard` over connectors, `a[]` or `a[i]`."},
-    {"add_map", (PyCFunction)flow_add_map, METH_VARARGS, "add_map(label, [(param, begin, end, step)], schedule='default') -> (entry, exit)."},
+    {"add_map", (PyCFunction)flow_add_map, METH_VARARGS,
+     "add_map(label, [(param, begin, end, step)], schedule='default') -> (entry, exit)."},
     {"add_library", (PyCFunction)flow_add_library, METH_VARARGS, "add_library(label, op, domain, opset, attrs={}) -> id."},
-    {"add_nested", (PyCFunction)flow_add_nested, METH_VARARGS, "add_nested(label, graph, inputs, outputs, symbols={}) -> id. symbols: {name: expression}."},
+    {"add_nested", (PyCFunction)flow_add_nested, METH_VARARGS,
+     "add_nested(label, graph, inputs, outputs, symbols={}) -> id. symbols: {name: expression}."},
     {"add_connector", (PyCFunction)flow_add_connector, METH_VARARGS, "add_connector(id, name, is_input) -> whether it is new."},
-    {"remove_connector", (PyCFunction)flow_remove_connector, METH_VARARGS, "remove_connector(id, name, is_input) -> whether there was one; its edges go too."},
-    {"add_edge", (PyCFunction)flow_add_edge, METH_VARARGS, "add_edge(src, src_conn, dst, dst_conn, memlet=None) -> id. memlet: as edges() gives it; without one it is about order."},
+    {"remove_connector", (PyCFunction)flow_remove_connector, METH_VARARGS,
+     "remove_connector(id, name, is_input) -> whether there was one; its edges go too."},
+    {"add_edge", (PyCFunction)flow_add_edge, METH_VARARGS,
+     "add_edge(src, src_conn, dst, dst_conn, memlet=None) -> id. memlet: as edges() gives it; without one it is about order."},
     {"set_memlet", (PyCFunction)flow_set_memlet, METH_VARARGS, "set_memlet(edge, memlet)."},
     {"set_ranges", (PyCFunction)flow_set_ranges, METH_VARARGS, "set_ranges(entry, [(param, begin, end, step)])."},
     {"set_schedule", (PyCFunction)flow_set_schedule, METH_VARARGS, "set_schedule(entry, name)."},
     {"set_code", (PyCFunction)flow_set_code, METH_VARARGS, "set_code(tasklet, statements)."},
     {"set_label", (PyCFunction)flow_set_label, METH_VARARGS, "set_label(id, label); of an access node, its container."},
-    {"set_attributes", (PyCFunction)flow_set_attributes, METH_VARARGS, "set_attributes(library, {name: value}): in place of those there are."},
+    {"set_attributes", (PyCFunction)flow_set_attributes, METH_VARARGS,
+     "set_attributes(library, {name: value}): in place of those there are."},
     {"remove_node", (PyCFunction)flow_remove_node, METH_O, "remove_node(id), with its edges."},
     {"remove_edge", (PyCFunction)flow_remove_edge, METH_O, "remove_edge(id)."},
     {"touch", (PyCFunction)flow_touch, METH_NOARGS, "touch(): build() makes every node anew."},
-    {"build", (PyCFunction)flow_build, METH_NOARGS, "build(): puts a draft into the graph; raises ModelError naming array, connector and node."},
+    {"build", (PyCFunction)flow_build, METH_NOARGS,
+     "build(): puts a draft into the graph; raises ModelError naming array, connector and node."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef properties[] = {{"is_draft", (getter)get_is_draft, NULL, "edited since it was derived or built", NULL},
@@ -683,5 +701,6 @@ static PyGetSetDef properties[] = {{"is_draft", (getter)get_is_draft, NULL, "edi
                                    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_dealloc, flow_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},
-                              {Py_tp_doc, "The flat view of a state: access nodes, maps, tasklets, library nodes, joined by memlets."}, {0, NULL}};
+                              {Py_tp_doc, "The flat view of a state: access nodes, maps, tasklets, library nodes, joined by memlets."},
+                                  {0, NULL}};
 PyType_Spec flow_spec = {"dcml._core.Flow", sizeof(FlowObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
