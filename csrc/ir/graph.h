@@ -270,6 +270,12 @@ void dc_graph_print(const dc_graph *graph, dc_text *out);
 void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out);
 void dc_name_print(const char *name, dc_text *out); /* in quotes where it is no identifier */
 DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
+/* Parses symbols, temps, inputs, equal extents and nodes in the graph's names, and appends the nodes to a state (0 is made on demand), with
+ * accesses as dc_node_bound leaves them.  On an error the state is as before; what was declared until then stays. */
+DC_MUST_USE dc_status dc_graph_append(dc_graph *graph, uint32_t state, const char *text);
+/* Accesses whose indices are not proven to lie inside their containers: they count from the end where they are negative, as
+ * in Python; what is outside then is read at the nearest element and not written. */
+void dc_node_bound(dc_graph *graph, dc_nid node);
 
 /* The rules of a well-formed graph, a table in verify.c; an error names the broken rule.  Among them:
  * a register is written before it is read; the elements that a REDUCE map combines into stay in

@@ -43,8 +43,11 @@ typedef struct dc_printer {
 
 /* ---- names ---- */
 
+/* Words that begin a node would be taken for one. */
 static bool is_identifier(const char *s) {
-  if (strcmp(s, "let") == 0) return false;
+  static const char *const words[] = {"let", "map", "sequential", "reduce", "scatter"};
+  for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+    if (strcmp(s, words[k]) == 0) return false;
   if (!isalpha((unsigned char)*s) && *s != '_') return false;
   for (; *s; s++)
     if (!isalnum((unsigned char)*s) && *s != '_') return false;

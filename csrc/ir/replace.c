@@ -39,9 +39,15 @@ static dc_name renamed(copier *c, dc_name name) { return name ? dc_name_intern(&
 
 /* ---- containers ---- */
 
+/* What has no type yet takes that of what stands for it. */
 static dc_status check_fit(copier *c, dc_cid inner, dc_cid outer) {
-  const dc_container *a = dc_cont(c->from, inner), *b = dc_cont(c->to, outer);
+  const dc_container *a = dc_cont(c->from, inner);
+  dc_container *b = dc_cont(c->to, outer);
   const char *name = dc_cont_name(c->from, inner), *other = dc_cont_name(c->to, outer);
+  if (!b->shape && a->dtype && a->shape && (!b->dtype || b->dtype == a->dtype)) {
+    b->dtype = a->dtype, b->rank = a->rank, b->shape = import_all(c, a->shape, a->rank);
+    return DC_OK;
+  }
   if (a->dtype && a->dtype != b->dtype)
     return dc_error(DC_ERR_DTYPE, "array '%s' has type %s, but stands for '%s' of type %s", name, dc_dtype_name((dc_dtype)a->dtype), other,
                     dc_dtype_name((dc_dtype)b->dtype));

@@ -479,6 +479,14 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+static PyObject *graph_append(GraphObject *self, PyObject *args) {
+  unsigned state;
+  const char *text;
+  if (!PyArg_ParseTuple(args, "Is", &state, &text)) return NULL;
+  RAISE_IF(state_of((PyObject *)self), dc_graph_append(self->graph, state, text));
+  Py_RETURN_NONE;
+}
+
 static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
   (void)unused;
   RAISE_IF(state_of((PyObject *)self), dc_graph_verify(self->graph));
@@ -581,6 +589,8 @@ static PyMethodDef methods[] = {
      "."},
     {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"append", (PyCFunction)graph_append, METH_VARARGS,
+     "append(state, text): parses symbols, temps, inputs, maps, statements and operators, in the names of the graph, and puts them at the end of a state."},
     {"sizes", (PyCFunction)graph_sizes, METH_VARARGS, "sizes(set, given) -> {symbol: value}, one of twelve choices."},
     {"sample", (PyCFunction)graph_sample, METH_VARARGS, "sample(name, sizes, seed) -> array of random data for an input."},
     {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},

@@ -13,6 +13,7 @@ from .. import _core, arguments
 from ..library import implementation
 from . import host
 from .host import values as host_values
+from .pure import define
 
 _NUMPY = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
@@ -86,6 +87,7 @@ class ONNXModel:
         return self
 
     def _set_graph(self, graph):
+        define(graph)
         self._graph, self._sdfg = graph, None
         self._functions = {}  # names to differentiate -> compiled function
         self._functions_of = graph.version
