@@ -28,6 +28,12 @@ def test_mish_walk_through(tmp_path):
     assert out.index("trivial ranges removed") < out.index("subgraphs fused") < out.index("tasklets fused") < out.index("maps vectorized")
 
 
+def test_a_convolution_two_ways(tmp_path):
+    out = _run(tmp_path, "convolution.py", "page.html")
+    assert out.count("differs from torch by") == 2 and all(float(line.rsplit(" by ", 1)[1]) < 1e-5 for line in out.splitlines()[:2])
+    assert "Conv" in (tmp_path / "page.html").read_text()
+
+
 def test_an_operator_of_ones_own_and_its_gradient(tmp_path):
     out = _run(tmp_path, "own_operator.py")
     assert all(float(line.rsplit(" by ", 1)[1]) < 1e-6 for line in out.splitlines()) and out.count(" by ") == 2
