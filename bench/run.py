@@ -1,134 +1,154 @@
-"""Measures dcml against PyTorch and prints ratios.
+"""Measures dcml against its opponents, and prints a table of ratios.
 
-Each contender runs in a process of its own (thread pools that spin poison each other); the processes take turns, and
-the median of a contender's samples counts.  What takes microseconds and no threads is measured call by call in turns
-in one process: from process to process the same code may differ by half.  Usage: run.py [rounds]
+Contenders run in processes of their own (pools of threads that spin would poison each other) and take turns in rounds: a
+ratio is that of two medians of one round, and the median over the rounds counts.  Outputs and gradients are compared with
+eager's before anything is timed.  Each workload starts with empty caches.
 """
+import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
-_COMMON = """
-import time, sys, json, torch, torch.nn.functional as F
-from torch import nn
-def timed(run, n):
-    for _ in range(3): run()
-    out = []
-    for _ in range(n):
-        t = time.perf_counter(); run(); out.append(time.perf_counter() - t)
-    print(json.dumps(sorted(out)[len(out) // 2]))
-def in_turns(runs, n):
-    out = [[] for _ in runs]
-    for k in range(n):
-        for run, times in zip(runs, out):
-            t = time.perf_counter(); run(); times.append(time.perf_counter() - t)
-    print(json.dumps([sorted(times[50:])[(n - 50) // 2] for times in out]))
-"""
-_STEP = """
-def training(m):
-    def run():
-        x.grad = None
-        m(x).backward(dy)
-    return run
-"""
-_MISH = _COMMON + """
-class Mish(nn.Module):
-    def forward(self, x): return x * torch.tanh(F.softplus(x))
-x = torch.rand(8, 32, 224, 224, requires_grad=True); dy = torch.rand(8, 32, 224, 224)
-""" + _STEP
-_DIGITS = _COMMON + """
-sys.path.insert(0, {examples!r})
-import digits
-torch.manual_seed(0)
-x, y, _, _ = digits.load(); x, y = x[:64], y[:64]
-def training(m):
-    opt = torch.optim.Adam(m.parameters(), lr=1e-3)
-    return lambda: digits.step(m, opt, x, y)
-"""
-_CALL = _COMMON + """
-class Small(nn.Module):
-    def forward(self, x): return x + 1
-x = torch.rand(16, requires_grad=True); dy = torch.rand(16)
-""" + _STEP
-_LSTM = _COMMON + """
-class Tagger(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(64, 128, batch_first=True)
-    def forward(self, x): return self.lstm(x)[0]
-torch.manual_seed(0)
-x = torch.randn(32, 50, 64)
-def training(m):
-    def run():
-        m.zero_grad()
-        m(x).square().mean().backward()
-    return run
-"""
-_WRAP = "from dcml.pytorch import DaceModule\n"
-# The first call compiles; making the optimizer, which imports half of torch, is not part of it.
-_FIRST = _DIGITS + ("step = training(digits.CompiledDigits()); t = time.perf_counter(); step(); "
-                    "print(json.dumps(time.perf_counter() - t))")
+import calls
+import report
+from contenders import CONTENDERS
+from workloads import WORKLOADS
 
-# name, unit, bar, {contender: program}; the ratio is the first contender over each of the others.  A program of several
-# contenders, separated by commas, gives a time for each.
-ROWS = [
-    ("Mish 8x32x224x224, forward + backward", "ms", {"eager": 0.25, "torch.compile": 0.4}, {
-        "dcml": _MISH + _WRAP + "timed(training(DaceModule(Mish(), backward=True)), 9)",
-        "eager": _MISH + "timed(training(Mish()), 9)",
-        "torch.compile": _MISH + "timed(training(torch.compile(Mish())), 9)"}),
-    ("digits CNN, one training step, batch 64", "ms", {"eager": 0.8}, {
-        "dcml": _DIGITS + "timed(training(digits.CompiledDigits()), 60)",
-        "eager": _DIGITS + "timed(training(digits.Digits()), 60)"}),
-    ("LSTM 64 -> 128, batch 32, 50 steps, fwd + bwd", "ms", {"eager": 1.0}, {
-        "dcml": _LSTM + _WRAP + "timed(training(DaceModule(Tagger(), backward=True)), 30)",
-        "eager": _LSTM + "timed(training(Tagger()), 30)"}),
-    ("forward of a 16-float module, per call", "us", {}, {
-        "dcml,eager": _CALL + _WRAP + "ms = DaceModule(Small()), Small()\n"
-                      "with torch.no_grad(): in_turns([lambda m=m: m(dy) for m in ms], 4000)"}),
-    ("forward + backward of it, per call", "us", {"eager": 1.0}, {
-        "dcml,eager": _CALL + _WRAP + "in_turns([training(DaceModule(Small(), backward=True)), training(Small())], 4000)"}),
-    ("digits, first training step with a warm cache", "s", {}, {"dcml": _FIRST}),
-    ("import dcml beyond import torch", "s", {}, {
-        "dcml": "import time, json, torch; t = time.perf_counter(); import dcml; print(json.dumps(time.perf_counter() - t))"}),
-]
-_SCALE = {"ms": 1e3, "us": 1e6, "s": 1}
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_ROUND_SECONDS = 0.4  # what a contender runs for in a round
+_TOLERANCE = 1e-2  # of a tensor's norm: gradients of deep networks differ by the order of sums, and where a ReLU flips
 
 
-def measure(program):
-    """Seconds that one run reports, a list of one for each contender; empty if it failed."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    examples = os.path.join(os.path.dirname(here), "examples")
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-        file.write(program.replace("{examples!r}", repr(examples)))
-        file.flush()
-        done = subprocess.run([sys.executable, file.name], capture_output=True, text=True)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        print(f"  failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return []
-    found = json.loads(lines[-1])
-    return found if isinstance(found, list) else [found]
+class Worker:
+    """A contender's process.  ``why`` says why it is out."""
+
+    def __init__(self, name, workload, folder):
+        self.name, self.why, self.times = name, None, []
+        environment = {**os.environ, **CONTENDERS[name].environment, "DCML_CACHE": os.path.join(folder, "dcml"),
+                       "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"), "PYTHONWARNINGS": "ignore"}
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([sys.executable, os.path.join(_HERE, "worker.py"), name, workload.title, folder], env=environment,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
+
+    def ask(self, *words):
+        """The answer, or None where the process is out."""
+        if self.why:
+            return None
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if line:
+            return json.loads(line)
+        self.log.seek(0)
+        self.why = (self.log.read().strip().splitlines() or ["it ended"])[-1]
+        return None
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+        self.log.close()
 
 
-def main(rounds=3):
-    print(f"{'what':<48} {'contender':<14} {'median':>10}    ratio (bar)")
-    for title, unit, bars, contenders in ROWS:
-        samples = {name: [] for names in contenders for name in names.split(",")}
-        for _ in range(rounds):
-            for names, program in contenders.items():
-                for name, seconds in zip(names.split(","), measure(program)):
-                    samples[name].append(seconds)
-        medians = {name: statistics.median(s) for name, s in samples.items() if s}
-        for name, value in medians.items():
-            ratio = ""
-            if name != "dcml" and "dcml" in medians:
-                bar = f" (<= {bars[name]})" if name in bars else ""
-                ratio = f"dcml / {name} = {medians['dcml'] / value:.2f}{bar}"
-            print(f"{title:<48} {name:<14} {value * _SCALE[unit]:>8.2f} {unit}  {ratio}")
+def measure(workload, names, rounds):
+    """{contender: {"times": by round, "first", "memory", "work", "why", "difference"}} of one workload."""
+    folder = tempfile.mkdtemp(prefix="dcml-bench-")
+    workers, found = [], {}
+    try:
+        for name in names:
+            worker = Worker(name, workload, folder)
+            made = worker.ask("prepare")
+            found[name] = {"why": worker.why, "first": made and made["first"], "times": []}
+            if made:
+                workers.append(worker)
+                found[name]["difference"] = _difference(os.path.join(folder, "eager.pt"), made["results"])
+            else:
+                worker.stop()
+        counts = {w.name: max(1, min(500, int(_ROUND_SECONDS / max(min(w.ask("run", 2) or [1]), 1e-6)))) for w in workers}
+        for k in range(rounds):
+            for worker in workers[k % len(workers):] + workers[:k % len(workers)]:
+                found[worker.name]["times"].append(worker.ask("run", counts[worker.name]))
+        for worker in workers:
+            found[worker.name].update(memory=worker.ask("memory"), work=worker.ask("work"), why=worker.why)
+            worker.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _difference(wanted, got):
+    """The largest difference among results and gradients, as a share of the norm of each."""
+    import torch
+    if wanted == got:
+        return 0.0
+    pairs = list(zip(torch.load(wanted), torch.load(got), strict=True))
+    return max(float((a - b).norm() / a.norm().clamp_min(1e-30)) for a, b in pairs)
+
+
+def limits():
+    """Multiply-adds and bytes copied in a second, at most; zeros without a C compiler."""
+    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+    if not compiler:
+        return 0.0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "limits")
+        subprocess.run([compiler, "-O3", "-march=native", "-fopenmp", os.path.join(_HERE, "limits.c"), "-o", path], check=True)
+        return tuple(map(float, subprocess.run([path], check=True, capture_output=True, text=True).stdout.split()))
+
+
+def summary(workload, found, most):
+    """A row of the table: times in milliseconds, ratios to the strongest opponent, shares of what the machine can do."""
+    lasted = {name: f for name, f in found.items() if f["times"] and not f["why"]}
+    wrong = [name for name, f in lasted.items() if f["difference"] > _TOLERANCE]
+    medians = {name: statistics.median(map(statistics.median, f["times"])) for name, f in lasted.items()}
+    row = {"title": workload.title, "goal": workload.goal, "ms": {n: 1e3 * t for n, t in medians.items()}, "wrong": wrong,
+           "out": {name: f["why"] for name, f in found.items() if f["why"]}}
+    opponents = [name for name in medians if name != "dcml" and name not in wrong]
+    if "dcml" not in medians or not opponents:
+        return row
+    best = min(opponents, key=medians.get)
+    ours, theirs = lasted["dcml"]["times"], lasted[best]["times"]
+    row["best"] = best
+    row["ratio"] = statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(ours, theirs))
+    row["minima"] = min(map(min, ours)) / min(map(min, theirs))
+    row["memory"] = lasted["dcml"]["memory"] / max(lasted["eager"]["memory"], 1) if "eager" in lasted else None
+    row["first"] = lasted["dcml"]["first"] / lasted["compile"]["first"] if "compile" in lasted else None
+    operations, moved = lasted["dcml"]["work"]
+    row["share"] = max(operations / most[0], moved / most[1]) / medians["dcml"] if all(most) else None
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (5)")
+    parser.add_argument("--only", default="", help="workloads whose title holds this text")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help=f"of {', '.join(CONTENDERS)}; dcml and eager always run")
+    parser.add_argument("--write", metavar="FOLDER", help="write performance.md and performance.svg there")
+    arguments = parser.parse_args()
+    asked = {"dcml", "eager", *arguments.contenders.split(",")}
+    rows, begin, most = [], time.time(), limits()
+    print(f"at most {most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s on {os.cpu_count()} processors")
+    for workload in WORKLOADS:
+        if arguments.only.lower() not in workload.title.lower():
+            continue
+        order = sorted((n for n in CONTENDERS if n in asked and CONTENDERS[n].is_here() and CONTENDERS[n].serves(workload)),
+                       key=lambda name: name != "eager")  # the others are compared with it
+        rows.append(summary(workload, measure(workload, order, arguments.rounds), most))
+        print(report.line(rows[-1]), flush=True)
+    if not arguments.only:
+        print("\n".join(calls.lines()))
+    print(f"{time.time() - begin:.0f} s")
+    if arguments.write:
+        report.write(arguments.write, rows, most)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    main()

@@ -15,6 +15,7 @@ typedef struct {
   dc_ops *ops;
   dc_natives *natives;
   dc_jit *jit;
+  dc_workspace *workspace;
   dc_machine machine;
 } dc_session;
 

@@ -313,7 +313,7 @@ static void stamp(void *context, dc_graph *graph, dc_nid node) {
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
-  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend};
+  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend, f->session.workspace};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;

@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 
 typedef struct dc_program dc_program;
+typedef struct dc_workspace dc_workspace; /* workspace.h */
 
 /* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
@@ -31,7 +32,8 @@ DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph,
                                      dc_native_call **out);
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
-DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers);
+uint64_t dc_native_scratch(const dc_native_call *call); /* bytes of memory of its own that a run wants */
+DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch);
 void dc_native_call_destroy(dc_native_call *call);
 
 /* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state.
@@ -73,6 +75,7 @@ typedef struct {
   dc_natives *natives; /* may be NULL */
   dc_jit *jit;         /* may be NULL: interp only */
   dc_backend_kind backend;
+  dc_workspace *workspace; /* may be NULL: then programs keep memory of their own */
 } dc_target;
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);

@@ -15,9 +15,9 @@ static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 static const uint64_t MODEST_BYTES = (uint64_t)1 << 26;
 
 typedef struct {
-  dc_cid cid;
+  dc_cid cid; /* 0: scratch of the one step that it lives at */
   uint64_t bytes, offset;
-  uint32_t first, last; /* steps */
+  uint32_t first, last; /* 1 + step */
 } block;
 
 typedef struct {
@@ -67,7 +67,8 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
 
 static int larger_first(const void *a, const void *b) {
   const block *x = a, *y = b;
-  return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : (x->cid > y->cid) - (x->cid < y->cid);
+  if (x->bytes != y->bytes) return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+  return x->cid != y->cid ? (x->cid > y->cid) - (x->cid < y->cid) : (x->first > y->first) - (x->first < y->first);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -149,24 +150,22 @@ static uint32_t neighbours_of(const calendar *t, const block *b, const block **o
 }
 
 /* The smallest gap that fits among the placed blocks whose lives overlap; on top of them where they are very many. */
-static uint64_t best_offset(const calendar *t, const block *b, const block **scratch) {
-  uint32_t m = neighbours_of(t, b, scratch);
+static uint64_t best_offset(const calendar *t, const block *b, const block **found) {
+  uint32_t m = neighbours_of(t, b, found);
   if (m > MAX_NEIGHBOURS) return top_of(t, b);
-  qsort(scratch, m, sizeof *scratch, by_offset);
+  qsort(found, m, sizeof *found, by_offset);
   uint64_t end = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
   for (uint32_t k = 0; k < m; k++) {
-    if (scratch[k]->offset >= end + b->bytes && scratch[k]->offset - end < best_gap) best = end, best_gap = scratch[k]->offset - end;
-    if (scratch[k]->offset + scratch[k]->bytes > end) end = scratch[k]->offset + scratch[k]->bytes;
+    if (found[k]->offset >= end + b->bytes && found[k]->offset - end < best_gap) best = end, best_gap = found[k]->offset - end;
+    if (found[k]->offset + found[k]->bytes > end) end = found[k]->offset + found[k]->bytes;
   }
   return best != UINT64_MAX ? best : end;
 }
 
 static uint64_t aligned(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
 
-static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena, dc_plan *plan) {
-  block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n);
-  const block *scratch[MAX_NEIGHBOURS + 1];
-  calendar t;
+/* What lives in the arena. */
+static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint64_t *scratch, dc_plan *plan, block *blocks) {
   uint32_t n = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
@@ -174,12 +173,22 @@ static dc_status place(const dc_graph *graph, const liveness *l, dc_arena *arena
     plan->planned[c] = temp;
     if (temp) blocks[n++] = (block){c, aligned(plan->bytes[c]), 0, l->first[c], l->last[c]};
   }
+  for (uint32_t s = 0; scratch && s < l->step; s++)
+    if (scratch[s]) blocks[n++] = (block){0, aligned(scratch[s]), 0, s + 1, s + 1};
+  return n;
+}
+
+static dc_status place(const dc_graph *graph, const liveness *l, const uint64_t *scratch, dc_arena *arena, dc_plan *plan) {
+  block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
+  const block *neighbours[MAX_NEIGHBOURS + 1];
+  calendar t;
+  uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
   qsort(blocks, n, sizeof *blocks, larger_first);
   calendar_init(&t, arena, l->step);
   for (uint32_t k = 0; k < n; k++) {
-    blocks[k].offset = best_offset(&t, &blocks[k], scratch);
+    blocks[k].offset = best_offset(&t, &blocks[k], neighbours);
     enter_life(&t, &blocks[k]);
-    plan->offset[blocks[k].cid] = blocks[k].offset;
+    *(blocks[k].cid ? &plan->offset[blocks[k].cid] : &plan->scratch[blocks[k].first - 1]) = blocks[k].offset;
     uint64_t end = blocks[k].offset + blocks[k].bytes;
     if (end > plan->arena_bytes) plan->arena_bytes = end;
   }
@@ -217,14 +226,15 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, const livenes
   return first ? dc_error_at(status, "%s", dc_node_describe(graph, steps[first - 1])) : status;
 }
 
-dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out) {
+dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const uint64_t *scratch, const int64_t *symbols, dc_arena *arena,
+                       dc_plan *out) {
   uint32_t n = graph->containers.n;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
-                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n)};
+                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n), .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps)};
   for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, symbols, &out->bytes[c]));
   DC_TRY(resolve_views(graph, symbols, out));
   liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};
   for (; l.step < n_steps; l.step++) dc_node_uses(graph, steps[l.step], note_use, &l);
-  DC_TRY(place(graph, &l, arena, out));
+  DC_TRY(place(graph, &l, scratch, arena, out));
   return check_total(graph, steps, &l, out);
 }

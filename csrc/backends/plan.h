@@ -13,9 +13,11 @@ typedef struct {
   int64_t *view;      /* by container: bytes from the root's start */
   bool *planned;      /* TEMP roots that live in the arena */
   bool *saved;        /* SAVED containers that this graph writes */
+  uint64_t *scratch;  /* by step: into the arena, what it has for itself while it runs */
 } dc_plan;
 
-/* Steps are the nodes of all states in order.  Allocates in `arena`. */
-DC_MUST_USE dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const int64_t *symbols, dc_arena *arena, dc_plan *out);
+/* Steps are the nodes of all states in order.  scratch: bytes that each wants for itself; NULL: none.  Allocates in `arena`. */
+DC_MUST_USE dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const uint64_t *scratch, const int64_t *symbols,
+                                   dc_arena *arena, dc_plan *out);
 
 #endif

@@ -11,9 +11,11 @@
 #include "backends/plan.h"
 #include "backends/report.h"
 #include "backends/target.h"
+#include "backends/workspace.h"
 #include "ir/work.h"
 
 enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
+static const uint64_t SHARED_BYTES = 1 << 20; /* of an arena: those of fewer stay with their program, and cost no lock */
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
 static const double HOLLOW_WALK = 1e6; /* iterations that find nothing to do, of a compiled kernel ... */
 static const double HOLLOW_SHARE = 1024; /* ... for each that finds something, where interpreting that is quicker */
@@ -28,7 +30,7 @@ typedef struct {
 
 typedef struct dc_run_state {
   struct dc_run_state *next;
-  char *arena;
+  dc_work_block arena; /* none while the state is idle, if the program shares its memory */
   void **table;    /* by container */
   void **pointers; /* of all steps, each with a leading slot */
   void *stream;    /* of the device that steps run on; NULL on the host */
@@ -141,8 +143,21 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   return status;
 }
 
+static dc_workspace *workspace_of(const dc_binding *b) { return b->plan.arena_bytes < SHARED_BYTES ? NULL : b->program->target.workspace; }
+
+static void take_arena(const dc_binding *b, dc_run_state *s) {
+  uint64_t bytes = b->plan.arena_bytes;
+  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){b->program->row->memory->take(bytes), bytes};
+}
+
+static void give_arena(const dc_binding *b, dc_run_state *s) {
+  if (workspace_of(b)) dc_workspace_give(workspace_of(b), s->arena);
+  else b->program->row->memory->give(s->arena.data, s->arena.bytes);
+  s->arena = (dc_work_block){NULL, 0};
+}
+
 static void destroy_state(const dc_binding *b, dc_run_state *s) {
-  b->program->row->memory->give(s->arena, b->plan.arena_bytes);
+  give_arena(b, s);
   free(s->table);
   free(s->pointers);
   free(s);
@@ -153,6 +168,7 @@ static void destroy_binding(dc_binding *b) {
     next = s->next;
     destroy_state(b, s);
   }
+  if (workspace_of(b)) dc_workspace_trim(workspace_of(b), b->plan.arena_bytes);
   for (uint32_t k = 0; b->natives && k < b->program->n_steps; k++) dc_native_call_destroy(b->natives[k]);
   dc_arena_free(&b->arena);
   free(b);
@@ -250,6 +266,20 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
   return b->calls[k] = call, DC_OK;
 }
 
+/* Libraries are asked only for sizes that have been judged; what they want for themselves is then planned with the rest. */
+static dc_status bind_natives(dc_binding *b, const dc_nid *nodes) {
+  const dc_program *p = b->program;
+  uint64_t *scratch = DC_NEW_ARRAY(&b->arena, uint64_t, p->n_steps), most = 0;
+  b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    if (!p->steps[k].native) continue;
+    DC_TRY(bind_native(b, k));
+    scratch[k] = b->calls[k] == &dc_step_empty ? 0 : dc_native_scratch(b->natives[k]);
+    if (scratch[k] > most) most = scratch[k];
+  }
+  return most ? dc_plan_make(p->graph, nodes, p->n_steps, scratch, b->symbols, &b->arena, &b->plan) : DC_OK;
+}
+
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
   dc_binding *b = calloc(1, sizeof *b);
   if (!b) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -257,11 +287,9 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   b->symbols = dc_arena_copy(&b->arena, symbols, p->graph->pool.symbols.n * sizeof *symbols);
   dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
-  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, b->symbols, &b->arena, &b->plan);
+  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, NULL, b->symbols, &b->arena, &b->plan);
   if (!status) status = weigh(p, b, nodes);
-  b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
-  for (uint32_t k = 0; k < p->n_steps && !status; k++)
-    if (p->steps[k].native) status = bind_native(b, k);
+  if (!status) status = bind_natives(b, nodes);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -330,11 +358,9 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   if (!s) return dc_error(DC_ERR_MEMORY, "out of memory");
   s->table = calloc(p->graph->containers.n, sizeof *s->table);
   s->pointers = calloc(p->n_buffers + 1, sizeof *s->pointers);
-  uint64_t bytes = b->plan.arena_bytes;
-  s->arena = p->row->memory->take(bytes);
-  if (s->table && s->pointers && (s->arena || !bytes)) return *out = s, DC_OK;
+  if (s->table && s->pointers) return *out = s, DC_OK;
   destroy_state(b, s);
-  return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)bytes);
+  return dc_error(DC_ERR_MEMORY, "out of memory");
 }
 
 static dc_status take_state(dc_binding *b, dc_run_state **out) {
@@ -342,10 +368,16 @@ static dc_status take_state(dc_binding *b, dc_run_state **out) {
   *out = b->idle;
   if (b->idle) b->idle = b->idle->next, b->n_idle--;
   pthread_mutex_unlock(&b->program->lock);
-  return *out ? DC_OK : new_state(b, out);
+  if (!*out) DC_TRY(new_state(b, out));
+  if (!(*out)->arena.data) take_arena(b, *out);
+  if ((*out)->arena.data || !b->plan.arena_bytes) return DC_OK;
+  destroy_state(b, *out);
+  *out = NULL;
+  return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)b->plan.arena_bytes);
 }
 
 static void give_state(dc_binding *b, dc_run_state *s) {
+  if (workspace_of(b)) give_arena(b, s);
   pthread_mutex_lock(&b->program->lock);
   bool keep = b->n_idle < MAX_IDLE_STATES;
   if (keep) s->next = b->idle, b->idle = s, b->n_idle++;
@@ -359,7 +391,7 @@ static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given,
   for (dc_cid c = 1; c < p->graph->containers.n; c++) {
     dc_cid root = plan->root[c];
     char *base = given[root];
-    if (plan->planned[root]) base = s->arena + plan->offset[root];
+    if (plan->planned[root]) base = s->arena.data + plan->offset[root];
     else if (plan->saved[root] && !dc_cont(p->graph, root)->is_output) base = saved + plan->offset[root];
     else if (!base) base = p->constants[root];
     s->table[c] = base ? base + plan->view[c] : NULL;
@@ -377,7 +409,7 @@ static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k
   const step *st = &p->steps[k];
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
-  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->stream};
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->arena.data + b->plan.scratch[k], s->stream};
   return b->calls[k]->run(&frame, b->calls[k]->context);
 }
 

@@ -5,7 +5,7 @@
 
 /* ---- steps ---- */
 
-static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers); }
+static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch); }
 
 static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   (void)context;

@@ -14,6 +14,7 @@ typedef struct {
   const int64_t *symbols;
   void *const *by_container;
   void **buffers; /* of the step, in its order; [-1] is a place of its own */
+  void *scratch;  /* memory of as many bytes as the step has asked for */
   void *stream;   /* NULL on the host */
 } dc_step_frame;
 

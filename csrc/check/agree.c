@@ -81,7 +81,8 @@ dc_verdict dc_check_try(const dc_check *check, const dc_graph *graph, const char
   dc_status status = dc_graph_verify(graph);
   bool rebuilt = strcmp(what, DC_FLAT_VIEW) == 0;
   if (!status && (is_pass(what) || rebuilt)) {
-    status = rebuilt ? dc_check_rebuild(after) : dc_pass_run(check->target->ops, after, what);
+    dc_transform_tools tools = {.ops = check->target->ops, .interpret = dc_interp_node};
+    status = rebuilt ? dc_check_rebuild(after) : dc_step_run(&tools, after, what);
     if (status) dc_text_puts(why, dc_status_text(status)), verdict = DC_REFUSES;
   }
   for (uint32_t set = 0; set < DC_SIZE_SETS && !status && verdict != DC_DIFFERS && verdict != DC_REFUSES; set++) {

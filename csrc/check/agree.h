@@ -6,7 +6,7 @@
 
 typedef enum { DC_AGREES, DC_DIFFERS, DC_REFUSES, DC_CRASHES, DC_USELESS } dc_verdict;
 
-/* What is tried on a graph besides passes, which go by their names. */
+/* What is tried on a graph besides passes and transformations, which go by their names. */
 #define DC_PROGRAM_INTERPRETED "interpreted program"
 #define DC_PROGRAM_COMPILED "compiled program"
 #define DC_PROGRAM_NATIVE "native program" /* what libraries serve is still an operator in the graph */

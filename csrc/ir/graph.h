@@ -219,6 +219,7 @@ static inline dc_node *dc_node_at(const dc_graph *graph, dc_nid n) { return &gra
 /* A map around one node, with the node's origin; the node itself where there are no loops and nothing to reduce. */
 dc_nid dc_node_wrap(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner);
 void dc_scope_push(dc_graph *graph, dc_scope *scope, dc_nid node);
+dc_nid dc_node_copy(dc_graph *graph, dc_cid from, dc_cid to); /* map x.. { to[x..] = from[x..] } */
 dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a first state is made on demand */
 dc_state *dc_state_add(dc_graph *graph, const char *name);
 /* Deep copy of a node into the same graph with fresh parameters. */

@@ -3,8 +3,7 @@
 
 static bool reads(const dc_graph *graph, dc_nid id, dc_cid buffer) { return dc_node_touches_one(graph, id, DC_USE_READ, buffer); }
 
-/* map x.. { to[x..] = from[x..] } */
-static dc_nid copy_node(dc_graph *graph, dc_cid from, dc_cid to) {
+dc_nid dc_node_copy(dc_graph *graph, dc_cid from, dc_cid to) {
   dc_container c = *dc_cont(graph, to);
   dc_param params[DC_MAX_RANK];
   dc_ex index[DC_MAX_RANK];
@@ -30,7 +29,7 @@ void dc_scope_separate(dc_graph *graph, dc_scope *scope) {
       dc_container c = *dc_cont(graph, out);
       dc_cid own = dc_container_add(graph, dc_cont_name(graph, out), (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);
       lib.out[j] = own;
-      dc_scope_push(graph, &after, copy_node(graph, own, out));
+      dc_scope_push(graph, &after, dc_node_copy(graph, own, out));
       any = true;
     }
   }

@@ -117,6 +117,11 @@ PyObject *get_has_drafts(GraphObject *self, void *unused);
 /* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
 int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);
 
+/* differentiate.c: methods of Graph. */
+PyObject *graph_border(GraphObject *self, PyObject *args);
+PyObject *graph_become(GraphObject *self, PyObject *other);
+PyObject *graph_differentiate(GraphObject *self, PyObject *args);
+
 /* check.c: what graphs compute; the functions are described there. */
 PyObject *graph_symbols(GraphObject *self, void *unused);
 PyObject *graph_sizes(GraphObject *self, PyObject *args);

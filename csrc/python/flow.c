@@ -125,11 +125,26 @@ static bool gradient_parameter(const dc_row *row, const dc_library *lib, bool is
   return k < 2 * lib->n_fwd_out && row_parameter(row, false, k - lib->n_fwd_out, "grad_", out, size);
 }
 
+/* ONNX's name of a parameter of an operator without a row, which the host runs: 1, 0 past the last, -1 where nobody knows. */
+static int told_parameter(const dc_graph *graph, const dc_library *lib, bool is_input, uint32_t k, char *out, size_t size) {
+  PyObject *module = PyImport_ImportModule("dcml.onnx.nodes.onnx_op");
+  PyObject *name = !module ? NULL : PyObject_CallMethod(module, "parameter_name", "ssiOI", dc_name_text(&graph->names, lib->domain),
+                                                        dc_name_text(&graph->names, lib->op), lib->since, is_input ? Py_True : Py_False, k);
+  const char *text = name && name != Py_None ? PyUnicode_AsUTF8(name) : NULL;
+  int found = !text ? -1 : *text != 0;
+  if (found == 1) snprintf(out, size, "%s", text);
+  PyErr_Clear(); /* the onnx package may be missing */
+  Py_XDECREF(name);
+  Py_XDECREF(module);
+  return found;
+}
+
 static bool parameter_name(void *context, const dc_graph *graph, dc_nid library, bool is_input, uint32_t k, char *out, size_t size) {
   const parameter_names *names = context;
   const dc_library *lib = &dc_node_at(graph, library)->lib;
   const dc_row *row = dc_ops_find(names->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-  if (!row) return dc_flow_numbered.name(NULL, graph, library, is_input, k, out, size);
+  int told = row ? -1 : told_parameter(graph, lib, is_input, k, out, size);
+  if (!row) return told < 0 ? dc_flow_numbered.name(NULL, graph, library, is_input, k, out, size) : told;
   return lib->wrt ? gradient_parameter(row, lib, is_input, k, out, size) : row_parameter(row, is_input, k, "", out, size);
 }
 

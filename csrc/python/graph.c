@@ -412,24 +412,6 @@ static dc_nid *node_ids(PyObject *sequence, Py_ssize_t *n) {
   return NULL;
 }
 
-static PyObject *graph_apply(GraphObject *self, PyObject *args) {
-  self->version++;
-  const char *name;
-  PyObject *sequence = NULL;
-  Py_ssize_t n = 0;
-  uint32_t count = 0;
-  if (!PyArg_ParseTuple(args, "s|O", &name, &sequence)) return NULL;
-  module_state *state = state_of((PyObject *)self);
-  dc_session *session = session_of(state);
-  dc_nid *ids = session && sequence ? node_ids(sequence, &n) : NULL;
-  if (!session || (sequence && !ids)) return NULL;
-  self->edits++;
-  dc_status status = dc_transform_apply(session->ops, self->graph, name, ids, (uint32_t)n, &count);
-  PyMem_Free(ids);
-  RAISE_IF(state, status);
-  return PyLong_FromUnsignedLong(count);
-}
-
 /* Containers by name; NULL with an exception set on failure. */
 static dc_cid *named_containers(GraphObject *self, PyObject *sequence, uint32_t *n) {
   PyObject *list = PySequence_Fast(sequence, "expected a sequence of names");
@@ -445,6 +427,27 @@ static dc_cid *named_containers(GraphObject *self, PyObject *sequence, uint32_t 
   if (ids && PyErr_Occurred()) PyMem_Free(ids), ids = NULL;
   else if (!ids) PyErr_NoMemory();
   return ids;
+}
+
+/* Names what there is to look at: nodes by id and containers by name, None for everything. */
+static PyObject *graph_apply(GraphObject *self, PyObject *args) {
+  const char *call;
+  PyObject *nodes = Py_None, *containers = Py_None;
+  Py_ssize_t n = 0;
+  uint32_t count = 0;
+  if (!PyArg_ParseTuple(args, "s|OO", &call, &nodes, &containers)) return NULL;
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = session_of(state);
+  dc_transform_target on = {0};
+  dc_nid *ids = session && nodes != Py_None ? node_ids(nodes, &n) : NULL;
+  dc_cid *cids = !PyErr_Occurred() && session && containers != Py_None ? named_containers(self, containers, &on.n_containers) : NULL;
+  on.nodes = ids, on.n_nodes = (uint32_t)n, on.containers = cids;
+  dc_status status = DC_OK;
+  if (!PyErr_Occurred()) self->edits++, self->version++, status = dc_transform_apply(&(dc_transform_tools){.ops = session->ops, .interpret = dc_interp_node}, self->graph, call, &on, &count);
+  PyMem_Free(ids);
+  PyMem_Free(cids);
+  RAISE_IF(state, status);
+  return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(count);
 }
 
 static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
@@ -579,8 +582,12 @@ static PyMethodDef methods[] = {
 #define PASS(name, with_operators, run, kind, summary) " " #name
 #include "passes/passes.def"
      "."},
-    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
+    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(call, node_ids=None, names=None) -> the number of places where it applied; the call is a name with options in parentheses."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"border", (PyCFunction)graph_border, METH_VARARGS,
+     "border(id, required, given) -> (id, outputs, their gradients, gradients of inputs): room for a gradient of an operator; replace(id, ...) states it."},
+    {"become", (PyCFunction)graph_become, METH_O, "become(graph): exchanges the contents of two graphs."},
+    {"differentiate", (PyCFunction)graph_differentiate, METH_VARARGS, "differentiate(wrt, prepare) -> Graph of the gradients; this one keeps what it needs."},
     {"sizes", (PyCFunction)graph_sizes, METH_VARARGS, "sizes(set, given) -> {symbol: value}, one of twelve choices."},
     {"sample", (PyCFunction)graph_sample, METH_VARARGS, "sample(name, sizes, seed) -> array of random data for an input."},
     {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},

@@ -168,6 +168,7 @@ PyObject *graph_replace(GraphObject *self, PyObject *args) {
   dc_cid *map = stand_ins(self, inner->graph, names);
   if (!map) return NULL;
   const char *node = dc_node_describe(self->graph, id);
+  self->version++, self->edits++;
   RAISE_IF(state, dc_error_at(dc_node_replace(self->graph, id, inner->graph, map), "%s: what is to replace it", node));
   Py_RETURN_NONE;
 }

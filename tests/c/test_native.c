@@ -6,6 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "check.h"
 
@@ -85,9 +86,17 @@ static void compare(const float *got, const double *wanted, int64_t n, const cha
   CHECK(true);
 }
 
+static dc_status run(void *call, void *const *buffers) {
+  uint64_t bytes = library->scratch(call);
+  void *scratch = dc_host_memory.take(bytes);
+  dc_status status = library->run(call, buffers, scratch);
+  dc_host_memory.give(scratch, bytes);
+  return status;
+}
+
 static void run_and_compare(bound *b, const double *wanted, const char *what) {
   bind_it(b);
-  if (b->call) CHECK_OK(library->run(b->call, b->buffers));
+  if (b->call) CHECK_OK(run(b->call, b->buffers));
   if (b->call) compare(b->buffers[b->n_in], wanted, b->n_out, what);
   finish(b);
 }
@@ -262,7 +271,7 @@ static void *run_often(void *opaque) {
   memcpy(buffers, r->b->buffers, sizeof buffers);
   buffers[r->b->n_in] = r->out;
   for (int round = 0; round < 40 && !r->wrong; round++) {
-    dc_status status = library->run(r->b->call, buffers);
+    dc_status status = run(r->b->call, buffers);
     r->wrong = status != NULL;
     dc_status_free(status);
     for (int64_t k = 0; k < r->b->n_out && !r->wrong; k++) r->wrong = fabs(r->out[k] - r->wanted[k]) > 1e-3 * (1 + fabs(r->wanted[k]));

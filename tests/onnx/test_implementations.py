@@ -121,7 +121,7 @@ def test_a_graph_takes_the_place_of_a_node():
 
 
 @pytest.mark.parametrize("arrays, error, part", [
-    ({"A": "A", "B": "A", "Y": "X"}, dcml.ShapeError, "'B': dimension 0 is 7.*'A' with 4"), ({"A": "A"}, dcml.ModelError, "'B' stands for nothing"),
+    ({"A": "A", "B": "A", "Y": "X"}, dcml.ShapeError, "'B': dimension 0 is 7.*'A' with 4"), ({"A": "A"}, dcml.ModelError, "'B' of the nested graph is not connected"),
     ({"A": "Q"}, dcml.ValueError_, "no array 'Q'")])
 def test_arrays_that_do_not_fit_are_named_and_nothing_changes(arrays, error, part):
     graph = product()

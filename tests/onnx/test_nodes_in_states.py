@@ -139,3 +139,23 @@ def test_gradients_are_library_nodes_without_a_schema():
     sdfg = module.backward_sdfg
     sdfg.validate()
     assert not any(isinstance(node, donnx.ONNXOp) for node in sdfg.node(0).nodes())
+
+
+def test_hosts_operators_have_the_names_of_their_parameters():
+    values = helper.make_tensor_value_info("X", 1, [3]), helper.make_tensor_value_info("Y", 7, [1, None])
+    graph = helper.make_graph([helper.make_node("NonZero", ["X"], ["Y"])], "g", values[:1], values[1:])
+    m = donnx.ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+    (node,) = [n for n in m.state.nodes() if isinstance(n, donnx.ONNXOp)]
+    assert type(node) is donnx.ONNXNonZero and list(node.in_connectors) == ["X"] and list(node.out_connectors) == ["Y"]
+    node.validate(m.sdfg, m.state)
+
+
+def test_every_model_of_onnxs_own_cases_is_valid():
+    import backend_cases
+    models = [case.model for case in backend_cases.collect()][::7]
+    assert len(models) > 200
+    for model in models:
+        loaded = donnx.ONNXModel("m", model)
+        if loaded.sdfg.nodes():
+            assert all(isinstance(n, donnx.ONNXOp) for n in loaded.state.nodes() if n.kind == "library")
+            loaded.sdfg.validate()

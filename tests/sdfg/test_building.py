@@ -160,6 +160,48 @@ def test_an_sdfg_inside_another():
     assert (b == a / 2).all()
 
 
+def inside(code="b = a / 2"):
+    """(an SDFG around another, the nested node)."""
+    inner, state = vectors("x", "y")
+    inner.add_transient("t", (N,), dace.float32)
+    state.add_mapped_tasklet("half", {"i": "0:N"}, {"a": dace.Memlet("x[i]")}, code, {"b": dace.Memlet("t[i]")}, external_edges=True)
+    inner.add_state("then").add_mapped_tasklet("more", {"i": "0:N"}, {"a": dace.Memlet("t[i]")}, "b = a + 1", {"b": dace.Memlet("y[i]")}, external_edges=True)
+    sdfg, state = vectors("A", "B")
+    nested = state.add_nested_sdfg(inner, sdfg, {"x"}, {"y"})
+    state.add_edge(state.add_read("A"), None, nested, "x", sdfg.make_array_memlet("A"))
+    state.add_edge(nested, "y", state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    return sdfg, nested
+
+
+def test_symbols_inside_are_those_outside():
+    sdfg, nested = inside()
+    assert nested.symbol_mapping == {"N": "N"} and nested.sdfg.parent is sdfg
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, a / 2 + 1, rtol=1e-6)
+    assert nested in sdfg.node(0).nodes() and nested.sdfg.arrays["t"].transient
+
+
+def test_what_is_changed_inside_counts():
+    sdfg, nested = inside()
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    tasklet = next(node for node, _ in nested.sdfg.all_nodes_recursive() if isinstance(node, nodes.Tasklet))
+    tasklet.code = "b = a * 3"
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, a * 3 + 1, rtol=1e-6)
+
+
+def test_nesting_that_cannot_be_is_refused():
+    sdfg, nested = inside()
+    with pytest.raises(dcml.ValueError_, match="nested in itself"):
+        nested.sdfg.node(0).add_nested_sdfg(sdfg, nested.sdfg, {"A"}, {"B"})
+    with pytest.raises(dcml.ValueError_, match="has no array 'q'"):
+        sdfg.node(0).add_nested_sdfg(nested.sdfg, sdfg, {"q"}, {"y"})
+    with pytest.raises(dcml.ValueError_, match="has no symbol 'M'; it has"):
+        sdfg.node(0).add_nested_sdfg(nested.sdfg, sdfg, {"x"}, {"y"}, {"M": 3})
+
+
 def test_parts_are_removed_and_put_back():
     sdfg, state = vectors("A", "B")
     tasklet, entry, exit = state.add_mapped_tasklet("t", {"i": "0:N"}, {"a": dace.Memlet("A[i]")}, "b = a", {"b": dace.Memlet("B[i]")}, external_edges=True)
@@ -269,3 +311,25 @@ def test_two_thousand_nodes_are_built_at_once():
     assert len(state.nodes()) == 2001 and len(state.edges()) == 2000
     assert sum(state.in_degree(node) for node in state.nodes()) == 2000
     assert time.thread_time() - began < 1
+
+
+def test_simplify_joins_states_and_drops_copies_and_arrays():
+    sdfg, state = vectors("A", "B")
+    for name in ("T", "U", "unused"):
+        sdfg.add_transient(name, (N,), dace.float32)
+    state.add_mapped_tasklet("one", {"i": "0:N"}, {"a": dace.Memlet("A[i]")}, "t = a + 1", {"t": dace.Memlet("T[i]")}, external_edges=True)
+    middle = sdfg.add_state("middle")
+    middle.add_edge(middle.add_read("T"), None, middle.add_write("U"), None, dace.Memlet("T"))
+    last = sdfg.add_state("last")
+    last.add_mapped_tasklet("two", {"i": "0:N"}, {"u": dace.Memlet("U[i]")}, "b = u * 2", {"b": dace.Memlet("B[i]")}, external_edges=True)
+    a, b = np.random.rand(2, 5).astype(np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)
+    sdfg.simplify()
+    assert sdfg.nodes() == [state] and set(sdfg.arrays) in ({"A", "B", "T"}, {"A", "B", "U"}) and "unused" not in str(sdfg)
+    assert sum(node.kind == "entry" for node in state.nodes()) == 2
+    with pytest.raises(dcml.ValueError_, match="'last' is gone"):
+        last.nodes()
+    b[:] = 0
+    sdfg(A=a, B=b)
+    np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)

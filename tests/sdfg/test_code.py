@@ -13,7 +13,7 @@ def statements(code, inputs="ax", outputs="bc"):
 
 @pytest.mark.parametrize("code, wanted", [
     ("b = a + 1", "b = (a[] + 1)"),
-    ("b = -a ** 2 / 3.5", "b = ((-pow(a[], 2)) / 3.5)"),
+    ("b = -a ** 2 / 3.5", "b = ((-pow(a[], 2)) * 1.0 / 3.5)"),
     ("b = sqrt(a) + math.log(a) + np.abs(a) + dace.math.exp(a)", "b = (((sqrt(a[]) + log(a[])) + abs(a[])) + exp(a[]))"),
     ("b = min(a, 1, x[i, 0])", "b = min(a[], 1, x[i, 0])"),
     ("b = a if a > 0 else N", "b = ((a[] > 0) ? a[] : N)"),
@@ -105,3 +105,74 @@ def test_an_output_that_is_never_assigned_is_named():
         translate("tasklet 't'", "b = a", "a", "bc")
     with pytest.raises(dcml.ValueError_, match="expected its code as a text, got int"):
         translate("tasklet 't'", 3, "a", "b")
+
+
+def computed(code, **arrays):
+    """What a tasklet computes for each element of arrays by its inputs' names; inputs not of f64 keep their types."""
+    import numpy as np
+
+    import dcml as dace
+    sdfg, n = dace.SDFG("t"), len(next(iter(arrays.values())))
+    for name, value in arrays.items():
+        sdfg.add_array(name.upper(), value.shape, value.dtype)
+    sdfg.add_array("OUT", (n,), dace.float64)
+    sdfg.add_state().add_mapped_tasklet("t", {"i": f"0:{n}"}, {name: dace.Memlet(f"{name.upper()}[i]") for name in arrays}, code,
+                                        {"out": dace.Memlet("OUT[i]")}, external_edges=True)
+    out = np.zeros(n)
+    sdfg(OUT=out, **{name.upper(): value for name, value in arrays.items()})
+    return out
+
+
+def test_random_code_computes_what_python_does():
+    import math
+    import random
+
+    import numpy as np
+    random.seed(7)
+
+    def expression(depth, names):
+        if depth == 0:
+            return random.choice([*names, "2", "0.5", "3"])
+        a, b, c = (expression(random.randrange(depth), names) for _ in range(3))
+        return random.choice([f"({a} + {b})", f"({a} - {b})", f"{a} * ({b})", f"({a}) / (1 + abs({b}))", f"max({a}, {b})", f"min({a}, {b}, {c})",
+                              f"sqrt(abs({a}))", f"math.sin({a})", f"({a} if {b} > {c} else {b})", f"-({a})", f"({a}) ** 2",
+                              f"float({a} < {b} and not {c} >= 1)", f"floor({a}) % 3"])
+
+    def program(depth, names, indent=""):
+        lines = []
+        for k in range(random.randrange(1, 4)):
+            name = random.choice(["t", "u", "v"])
+            if depth and random.random() < 0.4 and len(names) > 2:
+                lines.append(f"{indent}if {expression(1, names)} > {expression(1, names)}:")
+                lines += program(depth - 1, names, indent + "    ") or []
+                if random.random() < 0.6:
+                    lines.append(f"{indent}else:")
+                    lines += program(depth - 1, names, indent + "    ")
+            else:
+                lines.append(f"{indent}{name} = {expression(2, names)}")
+                names = names if indent else [*names, name]
+        return lines
+
+    scope = {**{f: getattr(math, f) for f in ("sqrt", "floor")}, "math": math, "abs": abs, "max": max, "min": min, "float": float}
+    for _ in range(25):
+        code = "\n".join(["t = a", "u = b", "v = a - b", *program(2, ["a", "b", "t", "u", "v"]), f"out = {expression(3, ['a', 'b', 't', 'u', 'v'])}"])
+        a, b = np.random.default_rng(1).normal(size=(2, 20))
+        wanted = []
+        for x, y in zip(a, b):
+            names = {"a": x, "b": y}
+            exec(code, dict(scope), names)
+            wanted.append(names["out"])
+        np.testing.assert_allclose(computed(code, a=a, b=b), wanted, rtol=1e-9, atol=1e-12, err_msg=code)
+
+
+def test_types_mix_as_in_python():
+    import numpy as np
+    whole, half = np.int32([7, -7]), np.float32([0.5, 2])
+    for code in ("out = w / 2", "out = w // 2", "out = w % 4", "out = w ** 2", "out = w * h", "out = w if h > 1 else h", "out = -w + 1",
+                 "out = 1 / w", "out = (w > 0) + 1", "out = 3 if w else 4", "out = abs(w) / 4 * h", "out = w & 3", "out = ~w"):
+        wanted = []
+        for w, h in zip(whole.tolist(), half.tolist()):
+            names = {"w": w, "h": h}
+            exec(code, {}, names)
+            wanted.append(names["out"])
+        np.testing.assert_allclose(computed(code, w=whole, h=half), wanted, rtol=1e-6, err_msg=code)

@@ -11,7 +11,8 @@ struct dc_native_library {
   /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
   const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);
   dc_status (*bind)(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **call);
-  dc_status (*run)(void *call, void *const *buffers); /* thread-safe */
+  uint64_t (*scratch)(const void *call); /* bytes of memory of its own that a run wants */
+  dc_status (*run)(void *call, void *const *buffers, void *scratch); /* thread-safe; scratch is aligned to DC_MEMORY_ALIGN */
   void (*destroy)(void *call);
 };
 

@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backends/allocator.h"
 #include "backends/native/problem.h"
-
-enum { SCRATCH_ALIGN = 64 };
 
 /* ---- opening ---- */
 
@@ -87,7 +86,7 @@ static const char *open_onednn(const char *folder, void **out) {
 
 /* ---- binding ---- */
 
-static size_t aligned(size_t bytes) { return (bytes + SCRATCH_ALIGN - 1) & ~(size_t)(SCRATCH_ALIGN - 1); }
+static size_t aligned(size_t bytes) { return (bytes + DC_MEMORY_ALIGN - 1) & ~(size_t)(DC_MEMORY_ALIGN - 1); }
 
 /* Creates the primitive of a described step. */
 static dc_status make_step(dnn_call *call, dnn_step *step, const char *what) {
@@ -131,7 +130,6 @@ static void destroy_call(void *opaque) {
   drop_step(lib, &call->main);
   if (call->hint) lib->primitive_desc_destroy(call->hint);
   for (int k = 0; k < call->n_temp_descs; k++) lib->desc_destroy(call->temp_descs[k]);
-  free(call->idle_scratch);
   free(call);
 }
 
@@ -193,21 +191,22 @@ static dc_status execute(const dnn_call *call, void *const *buffers, char *scrat
   return DC_OK;
 }
 
-static dc_status run_call(void *opaque, void *const *buffers) {
-  dnn_call *call = opaque;
+static uint64_t scratch_of(const void *opaque) {
+  const dnn_call *call = opaque;
+  return call->empty ? 0 : call->scratch_bytes + call->pad_bytes;
+}
+
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+  const dnn_call *call = opaque;
   if (call->empty) {
     dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], call->outer, call->channels, call->inner);
     return DC_OK;
   }
-  size_t bytes = call->scratch_bytes + call->pad_bytes;
-  void *scratch = bytes ? __atomic_exchange_n(&call->idle_scratch, NULL, __ATOMIC_ACQ_REL) : NULL;
-  if (bytes && !scratch && posix_memalign(&scratch, SCRATCH_ALIGN, bytes)) return dc_error(DC_ERR_MEMORY, "out of memory");
   memories m = {{0}, {0}};
   dc_status status = execute(call, buffers, scratch, &m);
   drop(call, &m);
   if (!status && call->adds_bias) dc_problem_add(buffers[call->result], buffers[call->bias], call->outer, call->channels, call->inner);
-  if (scratch) free(__atomic_exchange_n(&call->idle_scratch, scratch, __ATOMIC_ACQ_REL));
   return status;
 }
 
-const dc_native_library dc_native_onednn = {"onednn", open_onednn, close_onednn, dc_onednn_refuses, bind_call, run_call, destroy_call};
+const dc_native_library dc_native_onednn = {"onednn", open_onednn, close_onednn, dc_onednn_refuses, bind_call, scratch_of, run_call, destroy_call};

@@ -75,7 +75,6 @@ typedef struct {
   dnn_operand operands[DNN_MAX_OPERANDS];
   int n_operands;
   size_t scratch_bytes, pad_bytes; /* reordered copies, then one scratchpad for all steps: they run in turn */
-  void *idle_scratch; /* taken by an atomic exchange */
   void *temp_descs[8];
   int n_temp_descs;
   /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */

@@ -244,7 +244,16 @@ static void run_group(const blas_call *call, const unfolding *u, int64_t image, 
   if (c->wanted == DC_CONV_X) move_image(u, x, unfolded, true);
 }
 
-static dc_status run_conv(const blas_call *call, void *const *buffers) {
+/* One unfolded image; none where there is nothing to sum up. */
+static uint64_t scratch_of(const void *opaque) {
+  const blas_call *call = opaque;
+  const dc_problem_conv *c = &call->conv;
+  if (!call->is_conv || !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y)) return 0;
+  unfolding u = unfold_sizes(c);
+  return (uint64_t)u.channels * (uint64_t)u.window * (uint64_t)u.outputs * sizeof(float);
+}
+
+static dc_status run_conv(const blas_call *call, void *const *buffers, float *unfolded) {
   const dc_problem_conv *c = &call->conv;
   unfolding u = unfold_sizes(c);
   int64_t rows = u.channels * u.window;
@@ -255,11 +264,8 @@ static dc_status run_conv(const blas_call *call, void *const *buffers) {
   int64_t inner = c->wanted == DC_CONV_Y ? u.outputs : c->wanted == DC_CONV_X ? u.plane : u.window;
   if (empty || c->bias >= 0 || c->wanted == DC_CONV_X) dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], result.dims[0], result.dims[1], inner);
   if (empty) return DC_OK;
-  float *unfolded = malloc((size_t)rows * (size_t)u.outputs * sizeof *unfolded);
-  if (!unfolded) return dc_error(DC_ERR_MEMORY, "out of memory");
   for (int64_t image = 0; image < c->x.dims[0]; image++)
     for (int64_t group = 0; group < c->groups; group++) run_group(call, &u, image, group, unfolded, buffers);
-  free(unfolded);
   return DC_OK;
 }
 
@@ -278,12 +284,12 @@ static void give_threads_back(blas *b) {
   pthread_mutex_unlock(&b->lock);
 }
 
-static dc_status run_call(void *opaque, void *const *buffers) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
   const blas_call *call = opaque;
   take_threads(call->lib);
-  dc_status status = call->is_conv ? run_conv(call, buffers) : run_product(call, buffers);
+  dc_status status = call->is_conv ? run_conv(call, buffers, scratch) : run_product(call, buffers);
   give_threads_back(call->lib);
   return status;
 }
 
-const dc_native_library dc_native_openblas = {"openblas", open_openblas, close_openblas, refuses, bind_call, run_call, free};
+const dc_native_library dc_native_openblas = {"openblas", open_openblas, close_openblas, refuses, bind_call, scratch_of, run_call, free};

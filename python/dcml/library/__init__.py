@@ -38,21 +38,21 @@ def change_default(library, implementation):
 def implementation(cuda=False, post_onnx=None, **options):
     """How functions made now are compiled: keywords of _core.Function.
 
-    cuda: for the GPU.  post_onnx: a hook, after which Python implementations replace nodes.  options: other keywords,
+    cuda: for the GPU.  post_onnx: a hook, after which gradients that users state are taken, and Python implementations
+    replace nodes.  options: other keywords,
     which stay as they are.
     """
     onnx = sys.modules.get("dcml.onnx")
     default = onnx.default_implementation if onnx else "native"
     backend = "cuda" if cuda else "interp" if default == "interpreted" else "auto"
-    chooser = _chooser(default)
-    if chooser is not None:
+    chooser, gradients = _chooser(default), sys.modules.get("dcml.autodiff.generate")
+    steps = [post_onnx, gradients and gradients.state_gradients, chooser and chooser.implement]
+    steps = [step for step in steps if step is not None]
+    if steps:
         def hook(graph):
-            if post_onnx is not None:
-                post_onnx(graph)
-            chooser.implement(graph)
+            for step in steps:
+                step(graph)
         options["post_onnx"] = hook
-    elif post_onnx is not None:
-        options["post_onnx"] = post_onnx
     return {**options, "natives": MASKS.get(default), "backend": backend}
 
 

@@ -16,7 +16,9 @@ from .. import _core, dtypes
 _UNROLLED = 256   # statements of loops that are written out
 _LENGTH = 100000  # of code
 
-_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+# a quotient of integers is a fraction, as in Python: times 1.0 changes no real number, and makes an integer real
+_BINARY = {ast.Add: "({0} + {1})", ast.Sub: "({0} - {1})", ast.Mult: "({0} * {1})", ast.Div: "({0} * 1.0 / {1})",
+           ast.FloorDiv: "({0} // {1})", ast.Mod: "({0} % {1})"}
 _CALLED = {ast.Pow: "pow", ast.BitAnd: "band", ast.BitOr: "bor", ast.BitXor: "bxor", ast.LShift: "shl", ast.RShift: "shr"}
 _COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _MODULES = {"math", "np", "numpy", "dace", "dcml", "cmath", "torch"}
@@ -26,11 +28,11 @@ _ALIASES = {"fabs": "abs", "absolute": "abs", "power": "pow", "maximum": "max", 
             "arccosh": "acosh", "arctanh": "atanh", "rint": "round", "logical_not": "not", "invert": "bnot", "Abs": "abs",
             "bitwise_and": "band", "bitwise_or": "bor", "bitwise_xor": "bxor", "left_shift": "shl", "right_shift": "shr"}
 _WRITTEN = {  # functions that are expressions of others
-    "where": "({0} ? {1} : {2})", "select": "({0} ? {1} : {2})", "ITE": "({0} ? {1} : {2})", "reciprocal": "(1 / {0})",
+    "where": "({0} ? {1} : {2})", "select": "({0} ? {1} : {2})", "ITE": "({0} ? {1} : {2})", "reciprocal": "(1.0 / {0})",
     "int_floor": "({0} // {1})", "int_ceil": "(({0} + {1} - 1) // {1})", "mod": "({0} % {1})", "exp2": "pow(2.0, {0})",
     "log2": f"(log({{0}}) * {1 / math.log(2)!r})", "log10": f"(log({{0}}) * {1 / math.log(10)!r})", "square": "({0} * {0})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "add": "({0} + {1})", "subtract": "({0} - {1})",
-    "multiply": "({0} * {1})", "divide": "({0} / {1})", "negative": "(-{0})"}
+    "multiply": "({0} * {1})", "divide": _BINARY[ast.Div], "negative": "(-{0})"}
 _TRUTHS = {"isnan", "isinf", "not", "bool", "logical_and", "logical_or"}
 _CONDITIONS = {"where", "select", "ITE"}  # the first argument is a condition
 _CASTS = {"int": "i64", "float": "f64", "bool": "bool"}
@@ -275,7 +277,7 @@ class _Run:
     def at_BinOp(self, node):
         a, b = self.text(node.left), self.text(node.right)
         if type(node.op) in _BINARY:
-            return _Value(f"({a} {_BINARY[type(node.op)]} {b})")
+            return _Value(_BINARY[type(node.op)].format(a, b))
         if type(node.op) in _CALLED:
             return _Value(f"{_CALLED[type(node.op)]}({a}, {b})")
         raise self.fail("expected + - * / // % ** & | ^ << >>", node)

@@ -13,6 +13,7 @@ from .edges import InterstateEdge, StateEdge
 from .state import SDFGState
 from .symbolic import MADE
 
+_SIMPLIFYING = ("StateFusion", "RedundantArray")  # transformations of the core
 _HANDLES = weakref.WeakValueDictionary()  # id of a graph -> its SDFG, which keeps the graph alive
 
 
@@ -265,23 +266,21 @@ class SDFG(Declaring):
     def apply_transformations(self, transformations, options=None, **_):
         """Applies each transformation (a class of dcml.transformation, or a list of them) once, everywhere it
         matches.  Returns the number of matches; raises ValueError_ for an unknown transformation."""
-        return sum(t.apply_to(self, **(options or {})) for t in _listed(transformations))
+        from ..transformation.base import apply_once
+        return apply_once(self, transformations, options)
 
     def apply_transformations_repeated(self, transformations, options=None, **_):
         """As apply_transformations, until nothing matches or changes any more."""
-        total, before = 0, None
-        while str(self) != before:
-            before = str(self)
-            count = self.apply_transformations(transformations, options)
-            total += count
-            if not count:
-                break
-        return total
+        from ..transformation.base import apply_repeated
+        return apply_repeated(self, transformations, options)
 
     def simplify(self, validate=True, **_):
-        """Removes what has no effect: dead nodes, identities, arrays that nobody uses."""
+        """Makes the program shorter: joins states, inlines nested SDFGs, drops what has no effect, copies, and arrays
+        that nobody uses."""
         graph = self.graph
         graph.run_pass("tidy")
+        while sum([graph.apply(name) for name in _SIMPLIFYING]):
+            pass
         for name in graph.unused():
             graph.remove(name)
             self._descriptors.pop(name, None)
@@ -365,7 +364,3 @@ def _name(name):
     if not isinstance(name, str) or not name:
         raise _core.ValueError_(f"{name!r} is no name for an SDFG")
     return name
-
-
-def _listed(transformations):
-    return list(transformations) if isinstance(transformations, (list, tuple)) else [transformations]

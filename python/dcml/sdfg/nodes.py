@@ -414,12 +414,18 @@ class Tasklet(Node):
 
 
 class NestedSDFG(Node):
-    """An SDFG as a node; its arrays that are not transient are connectors.  ``sdfg``; ``symbol_mapping``: {name: value}."""
+    """An SDFG as a node; its arrays that are not transient are connectors.
+
+    ``sdfg``; ``symbol_mapping``: {name of its symbol: value}; those that are left out are called the same outside.
+    """
     _kind = "nested"
 
     def __init__(self, label, sdfg, inputs=(), outputs=(), symbol_mapping=None):
         super().__init__(label, _ordered(inputs), _ordered(outputs))
         self._sdfg, self._symbols = sdfg, {str(k): str(v) for k, v in (symbol_mapping or {}).items()}
+        unknown = sorted(self._symbols.keys() - sdfg.symbols.keys())
+        if unknown:
+            raise _core.ValueError_(f"nested SDFG {label!r} has no symbol {unknown[0]!r}; it has {sorted(sdfg.symbols)}")
 
     @classmethod
     def _handle(cls, state, id, label, detail):
@@ -442,7 +448,10 @@ class NestedSDFG(Node):
         for name in [*self._in, *self._out]:
             if name not in self._sdfg.arrays:
                 raise _core.ValueError_(f"nested SDFG {self._label!r} has no array {name!r} for its connector")
+        from .symbolic import free_symbols
         state.sdfg._nest(self._sdfg, state, self)
+        self._symbols = {**{name: name for name in self._sdfg.symbols}, **self._symbols}
+        state.sdfg._mention(set().union(*map(free_symbols, self._symbols.values())))
         return flow.add_nested(self._label, self._sdfg.graph, list(self._in), list(self._out), self._symbols)
 
 

@@ -211,7 +211,7 @@ class ONNXOp(LibraryNode):
             connectors = self.in_connectors if side == "input" else self.out_connectors
             self._check_connectors(side, parameters, list(connectors), [name for name, _ in edges])
             for name, edge in edges:
-                self._check_type(sdfg, parameter_of(parameters, name), name, edge, types)
+                self._check_type(sdfg, side, parameters, name, edge, types)
         for name, attribute in schema.attributes.items():
             if attribute.required and name not in self._attributes():
                 raise self._invalid(f"attribute {name!r} is required")
@@ -245,13 +245,14 @@ class ONNXOp(LibraryNode):
         if lacking:
             raise self._invalid(f"variadic {side} {name!r} has a gap: {name}__{lacking[0]} is missing")
 
-    def _check_type(self, sdfg, parameter, name, edge, types):
+    def _check_type(self, sdfg, side, parameters, name, edge, types):
         have = sdfg.arrays[edge.data.data].dtype if edge.data is not None and edge.data.data is not None else None
         if have is None:
             return  # not inferred yet
+        parameter = parameter_of(parameters, name)
         constraint = self.schema.type_constraints.get(parameter.type_str)
         allowed = constraint.types if constraint else [element_type(parameter.type_str)]
-        if have not in allowed:
+        if have not in allowed and have.code not in operators.accepted(self.op, self.opset, side + "s", parameters.index(parameter)):
             raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
         if first[0] != have:
@@ -281,6 +282,21 @@ def _place(parameters, connector):
     base = base_name(connector)
     index = 0 if connector == base else int(connector.rpartition("__")[2])
     return next(k for k, p in enumerate(parameters) if p.name == base) + index
+
+
+def parameter_name(domain, op, opset, is_input, k):
+    """The connector of the k-th input or output of an operator; "" past the last, None for an unknown operator.
+
+    The core asks for those that have no row.
+    """
+    if library_class(domain, op, opset) is None:
+        return None
+    schema = operators.schema(op, opset)
+    parameters = schema.inputs if is_input else schema.outputs
+    last = parameters[min(k, len(parameters) - 1)] if parameters else None
+    if last is not None and last.param_type is ONNXParameterType.Variadic:
+        return f"{last.name}__{k - len(parameters) + 1}"
+    return last.name if k < len(parameters) else ""
 
 
 def connectors_in_order(parameters, connectors):

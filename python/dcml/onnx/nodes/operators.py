@@ -98,6 +98,16 @@ def schema(name, opset):
     return _onnx_schema(domain, name, known[-1]) or _schema_of_row(rows[known[-1]])
 
 
+def accepted(name, opset, side, place):
+    """The element types that an operator's row takes for a parameter, by number; ONNX may say fewer.
+
+    side: "inputs" or "outputs"; place: of the parameter among them.
+    """
+    known = [version for version in versions(name) if version <= opset]
+    row = _table[name][1][known[-1]] if known else None
+    return frozenset(row[side][place]["types"]) if row and place < len(row[side]) else frozenset()
+
+
 # -- what a row says of its operator --------------------------------------------------------------
 def _schema_of_row(row):
     from ..schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
@@ -131,4 +141,4 @@ def _type_of(value):
     return ONNXAttributeType[kinds[type(item)] + plural] if type(item) in kinds else ONNXAttributeType.Unsupported
 
 
-__all__ = ["OPSETS", "default_opset", "domain_of", "exists", "names", "schema", "versions"]
+__all__ = ["OPSETS", "accepted", "default_opset", "domain_of", "exists", "names", "schema", "versions"]
