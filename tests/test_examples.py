@@ -1,4 +1,5 @@
 """The examples run, on small input."""
+import ast
 import pathlib
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def test_a_convolution_two_ways(tmp_path):
 def test_an_operator_of_ones_own_and_its_gradient(tmp_path):
     out = _run(tmp_path, "own_operator.py")
     assert all(float(line.rsplit(" by ", 1)[1]) < 1e-6 for line in out.splitlines()) and out.count(" by ") == 2
+
+
+def test_a_gradient_of_ones_own(tmp_path):
+    eager, own = (ast.literal_eval(line.partition(": ")[2]) for line in _run(tmp_path, "own_gradient.py").splitlines())
+    assert eager == [0] * 6 and own == [0, 0.0625, 0.0625, 0.0625, 0.0625, 0]
 
 
 def test_an_onnx_file_is_trained_and_saved(tmp_path):
