@@ -31,7 +31,7 @@ class SDFG(Declaring):
         if self is None:
             self = super().__new__(cls)
             self._graph, self._states = graph, []
-            self._descriptors, self._drafts, self._compiled, self.parent = {}, False, None, parent
+            self._descriptors, self._compiled, self.parent = {}, None, parent
             self._stale_states, self._mentioned, self._params, self._nested, self._nested_in = False, set(), set(), [], []
             _HANDLES[id(graph)] = self
         return self
@@ -45,16 +45,15 @@ class SDFG(Declaring):
         """Puts the edits of all states into the graph.  Raises a dcml.Error naming what is wrong in them."""
         for inner in self._nested:
             inner.build()
-        if self._drafts or self._graph.has_drafts:
+        if self._graph.has_drafts:
             self._declare_mentioned()
             for index in range(self._graph.n_states):
                 flow = self._graph.flow(index)
                 if flow.is_draft:
                     flow.build()
-            self._drafts = False
 
     def _edited(self):
-        self._drafts, self._compiled = True, None
+        self._compiled = None
         for state, node in self._nested_in:
             state._touch(node)
 
@@ -64,8 +63,9 @@ class SDFG(Declaring):
         for sdfg in holds:
             if sdfg is self:
                 raise _core.ValueError_(f"{self!r} cannot be nested in itself")
-            holds += sdfg._nested
-        self._nested.append(inner)
+            holds += [one for one in sdfg._nested if one not in holds]
+        if inner not in self._nested:
+            self._nested.append(inner)
         inner._nested_in.append((state, node))
         inner.parent = inner.parent or self
 
