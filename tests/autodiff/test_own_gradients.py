@@ -159,6 +159,20 @@ def test_it_may_give_operators_and_read_the_forward_results():
     np.testing.assert_allclose(dx, 4 * np.exp(2 * X), rtol=1e-5)
 
 
+def test_a_gradient_that_is_summed_up_begins_at_zero():
+    @autoregister_params(op="Relu", name="sums")
+    class Sums(BackwardImplementation):
+        @staticmethod
+        def backward(forward_node, context, given_gradients, required_gradients):
+            sdfg = SDFG("sums")
+            sdfg.add_array("g", [2, 3], dcml.float32), sdfg.add_array("d", [2, 3], dcml.float32)
+            sdfg.add_state().add_mapped_tasklet(
+                "sum", {"i": "0:2", "j": "0:3", "k": "0:3"}, {"x": Memlet("g[i, k]")}, "y = x", {"y": Memlet("d[i, j]", wcr="lambda a, b: a + b")},
+                external_edges=True)
+            return sdfg, BackwardResult({"X": "d"}, {"Y": "g"})
+    np.testing.assert_allclose(gradient_of_program(), np.full_like(X, 12), rtol=1e-6)
+
+
 def test_a_detached_operator_is_connected():
     @autoregister_params(op="Neg", name="neg")
     class NegBackward(BackwardImplementation):

@@ -73,7 +73,9 @@ class BackwardPassGenerator:
         outer.update((result.given_grad_names[c], a) for c, a in zip(given, cotangents) if c in result.given_grad_names)
         outer.update((result.required_grad_names[c], a) for c, a in zip(required, gradients))
         inner, names = _contents(what, made, context, outer, self.graph, [result.required_grad_names[c] for c in required])
-        self.graph.replace(placeholder, inner, names)
+        for array in [a for a, there in names.items() if there in gradients and _adds_first(inner.graph, a)]:
+            _zero_before(inner, array)
+        self.graph.replace(placeholder, inner.graph, names)
 
     def _is_variable(self, array):
         dtype, _, role = self.graph.info(array)
@@ -94,7 +96,7 @@ def _checked(what, made):
 
 
 def _contents(what, made, context, outer, graph, gradients):
-    """(core Graph, {its array: array of the outer graph}) of what an implementation made."""
+    """(SDFG, {its array: array of the outer graph}) of what an implementation made."""
     from ..sdfg import SDFG
     from ..sdfg.nodes import NestedSDFG, Node
     if isinstance(made, NestedSDFG) and (made.state is None or made.state.number_of_nodes() == 1):
@@ -103,7 +105,7 @@ def _contents(what, made, context, outer, graph, gradients):
         unknown = [n for n in made._graph.inputs if n not in outer]
         lacking = [n for n in gradients if n not in made.arrays]
         _refuse(what, "array", unknown, lacking, outer)
-        return made.graph, {n: outer[n] for n in made.arrays if n in outer}
+        return made, {n: outer[n] for n in made.arrays if n in outer}
     if not isinstance(made, Node):
         raise TypeError(f"{what} gave {made!r}, expected a node or an SDFG")
     own, state = context.backward_sdfg, context.backward_state
@@ -119,7 +121,27 @@ def _contents(what, made, context, outer, graph, gradients):
             state.add_edge(state.add_read(array), None, made, connector, memlet)
         else:
             state.add_edge(made, connector, state.add_write(array), None, memlet)
-    return own.graph, names
+    return own, names
+
+
+def _adds_first(graph, array):
+    """Does the first node that writes an array add to what is there?"""
+    for index in range(graph.n_states):
+        for _, _, _, reads, writes in graph.nodes(index):
+            if array in writes:
+                return array in reads
+    return False
+
+
+def _zero_before(sdfg, array):
+    """Gradients are added to nothing: their arrays begin as zeros."""
+    from ..sdfg import Memlet
+    shape = sdfg.arrays[array].shape
+    params = [f"__z{k}" for k in range(len(shape))]
+    ranges = {p: f"0:{extent}" for p, extent in zip(params, shape)} or {"__z": "0:1"}
+    state = sdfg.add_state_before(sdfg.node(0))
+    subset = ", ".join(params) or "0"
+    state.add_mapped_tasklet("zero", ranges, {}, "__out = 0", {"__out": Memlet(f"{array}[{subset}]")}, external_edges=True)
 
 
 def _refuse(what, kind, unknown, lacking, outer):
