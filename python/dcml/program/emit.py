@@ -43,7 +43,6 @@ class Emitter:
         self.scopes = [Scope("top", [])]
         self.conditions = []
         self.dtypes = {}
-        self.calls = []  # (operator, graph that takes its place, {name in the graph: container})
         self.least = 1  # of symbols
         self.reserved = set()  # names of containers that are still to be declared
         self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
@@ -178,6 +177,10 @@ class Emitter:
             self.scopes.pop()
         self.scopes[-1].lines += scope.text()
 
+    def call(self, graph, containers, symbols):
+        """The contents of a graph come here, with {its containers: names of ours} and {its symbols: values}."""
+        self.line((graph, containers, symbols))
+
     def statement(self, name, index, value, wcr="", guarded=True):
         guard = f" if {' && '.join(self.conditions)}" if guarded and self.conditions else ""
         line = f"{element(name, index)} {wcr}= {value}{guard}"
@@ -287,11 +290,16 @@ class Emitter:
             at = f" view {reference(view)}" if view else ""
             lines.append(f"{role} {reference(container)}: {kind}[{', '.join(map(str, shape))}]{at}")
         lines += [f"equal [{a}, {b}]" for a, b in self.equal]
-        text = "\n".join(lines + self.scopes[0].lines)
-        graph.append(0, self.rendered(text))
-        for op, inner, containers in self.calls:
-            node = next(n[0] for n in graph.operators() if n[1] == op)
-            graph.replace(node, inner, {n: self.renamed.get(c, c) for n, c in containers.items()})
+        for line in [*self.scopes[0].lines, None]:
+            if isinstance(line, str):
+                lines.append(line)
+                continue
+            graph.append(0, self.rendered("\n".join(lines)))
+            lines = []
+            if line is not None:
+                inner, containers, symbols = line
+                graph.inline(0, inner, {n: (self.renamed.get(c, c), None) for n, c in containers.items()},
+                             {name: str(value) for name, value in symbols.items()})
         for output in self.outputs:
             graph.mark_output(self.renamed.get(output, output))
         return graph

@@ -2,8 +2,6 @@
 
 Must not know: which operators there are; the core and ONNX's schemas say.
 """
-import re
-
 import numpy as np
 
 from .. import _core, dtypes
@@ -188,7 +186,7 @@ def is_graph(what):
 
 
 def _graph_of(t, node, callee, args):
-    """A copy of the core graph, with weights as its data."""
+    """A copy of the core graph; that of a module for arguments of these shapes."""
     if hasattr(callee, "graph"):
         return callee.graph.clone()
     if hasattr(type(callee), "dace_model"):
@@ -196,16 +194,22 @@ def _graph_of(t, node, callee, args):
         examples = [torch.zeros([_known(e) for e in a.shape], dtype=getattr(torch, a.dtype.name)) for a in args if is_array(a)]
         with torch.no_grad():
             callee(*examples)
-    graph = callee.sdfg.graph.clone()
-    weights = getattr(callee.dace_model if hasattr(type(callee), "dace_model") else callee, "weights", {})
-    for name in graph.params:
-        if graph.data(name) is None and name in weights:
-            graph.set_data(name, weights[name].detach().cpu().numpy())
-    return graph
+    return callee.sdfg.graph.clone()
+
+
+def _weights(t, callee, graph):
+    """{name: container} of what the graph's owner gives: constants of the program."""
+    owner = callee.dace_model if hasattr(type(callee), "dace_model") else callee
+    tensors = getattr(owner, "weights", {})
+    data = {n: tensors[n].detach().cpu().numpy() if n in tensors else graph.data(n) for n in graph.params}
+    missing = [n for n, array in data.items() if array is None]
+    if missing:
+        raise _core.ModelError(f"{callee!r}: weight {missing[0]!r} has no value")
+    return {n: t.out.constant(t.held(np.array(array)), n).whole for n, array in data.items()}
 
 
 def inline_graph(t, node, callee, args, kwargs):
-    """A call of an SDFG: a node that its graph takes the place of, once all is there."""
+    """A call of an SDFG: its graph becomes a part of the program's."""
     from .functions import cast
     if t.out.is_nested or t.out.conditions:
         raise t.error(node, f"a call of {callee!r} inside a loop or under a condition on data; use it outside")
@@ -220,23 +224,19 @@ def inline_graph(t, node, callee, args, kwargs):
         raise t.error(node, f"{callee!r} takes {', '.join(inputs)}; missing are {', '.join(missing) or 'none'}")
     for name in inputs:
         given[name] = _fitting(t, node, callee, graph, name, t.array_of(node, given[name]), symbols, cast)
-    unknown = [s for s in graph.symbols if s not in symbols and any(s in str(graph.info(n)[1]) for n in graph.arrays)]
-    symbols.update((s, t.size(s) if s.isidentifier() else s) for s in unknown)
-    graph = with_symbols(graph, symbols)
     graph.run_pass("infer")
+    values = {name: symbols[name] if name in symbols else t.out.symbol(name) for name in graph.symbols}
     changed = {n for state in range(graph.n_states) for entry in graph.nodes(state) for n in entry[4]}
     results = []
     for name in graph.outputs:
         code, shape, _ = graph.info(name)
-        results.append(t.out.temp(dtypes.of(code).dtype, [_extent(e) for e in shape], name))
+        results.append(t.out.temp(dtypes.of(code).dtype, [_extent(e, values) for e in shape], name))
     targets, copies = written(t, node, [given[n] if n in changed else None for n in inputs])
     names = {n: target or whole(t, given[n]) for n, target in zip(inputs, targets)}
     for array, target in copies:  # what the call does not write of it stays
         t.out.store(stored(target, array.shape, array.dtype), array)
     names.update((n, a.whole) for n, a in zip(graph.outputs, results) if n not in inputs)
-    op = f"call_{len(t.out.calls)}"
-    t.out.calls.append((op, graph, names))
-    put_node(t, f"{op}@1", [names[n] for n in inputs], [a.whole for a in results] + [n for n in targets if n], {})
+    t.out.call(graph, {**names, **_weights(t, callee, graph)}, values)
     for array, target in copies:
         t.out.store(array, stored(target, array.shape, array.dtype))
     return None if not results else results[0] if len(results) == 1 else tuple(results)
@@ -266,21 +266,6 @@ def _known(extent):
     return extent
 
 
-def _extent(extent):
-    return extent if isinstance(extent, int) else parse(extent, True)
-
-
-def with_symbols(graph, values):
-    """The graph with expressions for symbols."""
-    values = {k: f"({v})" for k, v in values.items() if k in graph.symbols}
-    clash = [k for k in values if k in graph.arrays]
-    if clash:
-        raise _core.ModelError(f"{clash[0]!r} is a symbol and an array of {graph.name}; rename one of them")
-    if not values:
-        return graph
-    kept = [line for line in graph.text().split("\n") if not line.startswith(tuple(f"  symbol {k} >=" for k in values))]
-    inner = {w for v in values.values() for w in re.findall(r"[A-Za-z_]\w*", v)} - set(graph.symbols) - {"min", "max"}
-    kept[1:1] = [f"symbol {name} >= 0" for name in sorted(inner)]
-    names = re.compile(r'"[^"]*"|\b(?:' + "|".join(map(re.escape, values)) + r")\b")
-    text = "\n".join(line if line.startswith("symbol ") else names.sub(lambda m: values.get(m.group(), m.group()), line) for line in kept)
-    return _core.parse(text)
+def _extent(extent, values):
+    extent = parse(extent, True)
+    return extent if isinstance(extent, int) else extent.subs(values)
