@@ -93,7 +93,8 @@ static dc_status reverse_sequential(dc_reverse *r, const dc_nest *outer_nest, dc
   dc_pool *pool = &r->graph->pool;
   if (map.n_params != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential map with several parameters");
   int64_t step;
-  if (!dc_ex_is_int(pool, pool->params.v[map.params[0]].step, &step) || step != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential loop with a step");
+  if (!dc_ex_is_int(pool, pool->params.v[map.params[0]].step, &step) || step != 1)
+    return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential loop with a step");
   zeroing z = {r};
   dc_node_uses(r->graph, id, zero_read, &z);
   dc_scope body = {0}, *outer = r->out, *outer_prologue = r->prologue;

@@ -193,7 +193,8 @@ static dc_status choose_elements(search *s) {
     spread *made = DC_NEW(&s->arena, spread);
     bool good = add_map(s->graph, made, s->parent, s->home[c]) && made->n + dc_cont(s->graph, c)->rank <= DC_MAX_RANK;
     if (!good)
-      return dc_error(DC_ERR_UNSUPPORTED, "gradient of '%s', a register inside loops whose ranges depend on one another", dc_cont_name(s->graph, c));
+      return dc_error(DC_ERR_UNSUPPORTED, "gradient of '%s', a register inside loops whose ranges depend on one another",
+                      dc_cont_name(s->graph, c));
     s->spreads[c] = made;
   }
   return DC_OK;
@@ -286,7 +287,8 @@ static bool writes_apart(const dc_graph *graph, dc_nid id, const dc_map *around)
   const dc_node *node = dc_node_at(graph, id);
   for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++)
     if (!writes_apart(graph, node->map.body.v[k], around)) return false;
-  return node->kind != DC_NODE_TASKLET || dc_ix_apart((dc_pool *)&graph->pool, node->tasklet.index, node->tasklet.rank, around->params, around->n_params);
+  const dc_tasklet *t = &node->tasklet;
+  return node->kind != DC_NODE_TASKLET || dc_ix_apart((dc_pool *)&graph->pool, t->index, t->rank, around->params, around->n_params);
 }
 
 /* A map before the reduction, for what only feeds it; 0 if there is nothing of the kind. */

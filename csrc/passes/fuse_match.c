@@ -296,14 +296,16 @@ static bool writes_stay(const matcher *m, const dc_group *g) {
   return true;
 }
 
+static bool reads(const dc_group *g, dc_cid root) {
+  bool found = false;
+  for (uint32_t k = 0; k < g->accesses.n && !found; k++) found = g->accesses.v[k].reads && g->accesses.v[k].root == root;
+  return found;
+}
+
 /* A reduction inside starts anew in each iteration of one around it, which is to read what it comes to. */
 static bool inner_results_are_read(const matcher *m, const dc_group *g) {
-  for (uint32_t k = 0; k < g->accesses.n; k++) {
-    bool read = !g->accesses.v[k].initialised;
-    for (uint32_t x = 0; x < m->a->accesses.n && !read; x++) read = m->a->accesses.v[x].reads && m->a->accesses.v[x].root == g->accesses.v[k].root;
-    for (uint32_t x = 0; x < m->b->accesses.n && !read; x++) read = m->b->accesses.v[x].reads && m->b->accesses.v[x].root == g->accesses.v[k].root;
-    if (!read) return false;
-  }
+  for (uint32_t k = 0; k < g->accesses.n; k++)
+    if (g->accesses.v[k].initialised && !reads(m->a, g->accesses.v[k].root) && !reads(m->b, g->accesses.v[k].root)) return false;
   return true;
 }
 

@@ -443,7 +443,11 @@ static PyObject *graph_apply(GraphObject *self, PyObject *args) {
   dc_cid *cids = !PyErr_Occurred() && session && containers != Py_None ? named_containers(self, containers, &on.n_containers) : NULL;
   on.nodes = ids, on.n_nodes = (uint32_t)n, on.containers = cids;
   dc_status status = DC_OK;
-  if (!PyErr_Occurred()) self->edits++, self->version++, status = dc_transform_apply(&(dc_transform_tools){.ops = session->ops, .interpret = dc_interp_node}, self->graph, call, &on, &count);
+  if (!PyErr_Occurred()) {
+    dc_transform_tools tools = {.ops = session->ops, .interpret = dc_interp_node};
+    self->edits++, self->version++;
+    status = dc_transform_apply(&tools, self->graph, call, &on, &count);
+  }
   PyMem_Free(ids);
   PyMem_Free(cids);
   RAISE_IF(state, status);

@@ -70,8 +70,10 @@ static void give_buffer(void *context, dc_cid c, dc_use use, dc_nid by) {
   (void)use, (void)by;
   if (!m->good || m->buffers[c]) return;
   if (k->role == DC_ROLE_CONST) m->buffers[c] = (void *)(uintptr_t)k->data; /* nobody writes there */
-  m->good = k->data || (k->dtype && k->dtype != DC_STRING && !k->is_host && !k->alias_of && !k->strides && k->shape && dc_container_dims(m->graph, c, dims));
-  for (uint32_t d = 0; m->good && !k->data && d < k->rank; d++) m->good = !__builtin_mul_overflow(elements, dims[d], &elements) && elements >= 0 && elements <= MAX_ELEMENTS;
+  bool plain = k->dtype && k->dtype != DC_STRING && !k->is_host && !k->alias_of && !k->strides && k->shape;
+  m->good = k->data || (plain && dc_container_dims(m->graph, c, dims));
+  for (uint32_t d = 0; m->good && !k->data && d < k->rank; d++)
+    m->good = !__builtin_mul_overflow(elements, dims[d], &elements) && elements >= 0 && elements <= MAX_ELEMENTS;
   if (m->good && !m->buffers[c]) m->buffers[c] = dc_arena_alloc(m->arena, (size_t)elements * (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
 }
 
