@@ -39,11 +39,15 @@ const char *dc_flow_describe(const dc_flow *flow, dc_fid n, dc_arena *scratch) {
   return dc_arena_printf(scratch, "%s '%s'", kinds[dc_flow_at(flow, n)->kind], dc_flow_at(flow, n)->label);
 }
 
+static const char *describe_end(const dc_flow *flow, dc_fid n, const char *conn, dc_arena *scratch) {
+  const char *node = dc_flow_describe(flow, n, scratch);
+  return conn ? dc_arena_printf(scratch, "%s, connector %s", node, conn) : node;
+}
+
 const char *dc_flow_describe_edge(const dc_flow *flow, dc_eid e, dc_arena *scratch) {
   const dc_flow_edge *edge = dc_flow_edge_at(flow, e);
-  return dc_arena_printf(scratch, "edge from %s%s%s to %s%s%s", dc_flow_describe(flow, edge->src, scratch), edge->src_conn ? ", connector " : "",
-                         edge->src_conn ? edge->src_conn : "", dc_flow_describe(flow, edge->dst, scratch), edge->dst_conn ? ", connector " : "",
-                         edge->dst_conn ? edge->dst_conn : "");
+  return dc_arena_printf(scratch, "edge from %s to %s", describe_end(flow, edge->src, edge->src_conn, scratch),
+                         describe_end(flow, edge->dst, edge->dst_conn, scratch));
 }
 
 /* ---- editing ---- */
@@ -76,7 +80,8 @@ dc_fid dc_flow_add_map(dc_flow *flow, const char *label, const dc_flow_range *ra
   dc_fid entry = dc_flow_add(flow, DC_FLOW_ENTRY, label), exit = dc_flow_add(flow, DC_FLOW_EXIT, label);
   dc_flow_range *copy = DC_NEW_ARRAY(&flow->arena, dc_flow_range, n);
   for (uint32_t k = 0; k < n; k++)
-    copy[k] = (dc_flow_range){keep(flow, ranges[k].param), keep(flow, ranges[k].begin), keep(flow, ranges[k].end), keep(flow, ranges[k].step)};
+    copy[k] = (dc_flow_range){keep(flow, ranges[k].param), keep(flow, ranges[k].begin), keep(flow, ranges[k].end),
+                              keep(flow, ranges[k].step)};
   dc_flow_node *node = dc_flow_at(flow, entry);
   node->range = copy, node->n_ranges = n, node->schedule = (uint8_t)schedule, node->other = exit;
   dc_flow_at(flow, exit)->other = entry;
@@ -204,7 +209,8 @@ static void end_of(ordering *o, dc_fid n, bool leaves, dc_fid *class, dc_fid *in
 }
 
 static dc_status cross(ordering *o, dc_eid e) {
-  return dc_error(DC_ERR_MODEL, "%s crosses the border of a map; what goes in or out passes its entry or exit", dc_flow_describe_edge(o->flow, e, o->scratch));
+  return dc_error(DC_ERR_MODEL, "%s crosses the border of a map; what goes in or out passes its entry or exit",
+                  dc_flow_describe_edge(o->flow, e, o->scratch));
 }
 
 static dc_status join_ends(ordering *o, dc_eid e) {
@@ -231,18 +237,20 @@ static dc_status find_scopes(ordering *o) {
     o->leader[n] = n;
     const dc_flow_node *node = dc_flow_at(f, n);
     bool half = (node->kind == DC_FLOW_ENTRY || node->kind == DC_FLOW_EXIT) && !dc_flow_has(f, node->other);
-    if (half) return dc_error(DC_ERR_MODEL, "%s has no %s", dc_flow_describe(f, n, o->scratch), node->kind == DC_FLOW_ENTRY ? "exit" : "entry");
+    if (half)
+      return dc_error(DC_ERR_MODEL, "%s has no %s", dc_flow_describe(f, n, o->scratch), node->kind == DC_FLOW_ENTRY ? "exit" : "entry");
   }
   for (dc_eid e = 1; e < f->edges.n; e++)
     if (dc_flow_edge_at(f, e)->src) DC_TRY(join_ends(o, e));
   for (dc_fid n = 1; n < f->nodes.n; n++)
-    if (dc_flow_has(f, n)) dc_flow_at(f, n)->scope = o->scope[leader_of(o, dc_flow_at(f, n)->kind == DC_FLOW_EXIT ? dc_flow_at(f, n)->other : n)];
+    if (dc_flow_has(f, n))
+      dc_flow_at(f, n)->scope = o->scope[leader_of(o, dc_flow_at(f, n)->kind == DC_FLOW_EXIT ? dc_flow_at(f, n)->other : n)];
   for (dc_fid n = 1; n < f->nodes.n; n++) { /* a map is not inside itself */
     uint32_t depth = 0;
     for (dc_fid s = dc_flow_has(f, n) ? dc_flow_at(f, n)->scope : 0; s; s = dc_flow_at(f, s)->scope)
       if (++depth > DC_MAX_LOOPS)
-        return dc_error(DC_ERR_MODEL, "%s and what is joined to it lie both in and around a map, or in more than %d; what goes in or out passes its entry or exit",
-                        dc_flow_describe(f, n, o->scratch), DC_MAX_LOOPS);
+        return dc_error(DC_ERR_MODEL, "%s and what is joined to it lie both in and around a map, or in more than %d; "
+                        "what goes in or out passes its entry or exit", dc_flow_describe(f, n, o->scratch), DC_MAX_LOOPS);
   }
   return DC_OK;
 }
@@ -255,7 +263,9 @@ typedef struct {
   const dc_flow *flow;
 } heap;
 
-static bool before(const heap *h, uint32_t a, uint32_t b) { return dc_flow_at(h->flow, h->v[a])->position < dc_flow_at(h->flow, h->v[b])->position; }
+static bool before(const heap *h, uint32_t a, uint32_t b) {
+  return dc_flow_at(h->flow, h->v[a])->position < dc_flow_at(h->flow, h->v[b])->position;
+}
 
 static void swap(heap *h, uint32_t a, uint32_t b) {
   dc_fid n = h->v[a];
@@ -330,7 +340,9 @@ static dc_status sort(ordering *o, const dc_fid *children, const uint32_t *first
   return *n == live ? DC_OK : circle(o);
 }
 
-static bool is_child(const dc_flow *f, dc_fid n) { return dc_flow_has(f, n) && dc_flow_at(f, n)->scope && dc_flow_at(f, n)->kind != DC_FLOW_EXIT; }
+static bool is_child(const dc_flow *f, dc_fid n) {
+  return dc_flow_has(f, n) && dc_flow_at(f, n)->scope && dc_flow_at(f, n)->kind != DC_FLOW_EXIT;
+}
 
 static dc_status order_nodes(ordering *o, dc_fid *order, uint32_t *n) {
   dc_flow *f = o->flow;

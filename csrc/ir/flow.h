@@ -149,7 +149,8 @@ DC_MUST_USE dc_status dc_graph_inline(dc_graph *graph, dc_scope *scope, const dc
 typedef struct {
   const char *inner, *outer, *subset;
 } dc_inlined_name;
-DC_MUST_USE dc_status dc_graph_inline_named(dc_graph *graph, dc_scope *scope, const dc_graph *inner, const dc_inlined_name *containers, uint32_t n,
+DC_MUST_USE dc_status dc_graph_inline_named(dc_graph *graph, dc_scope *scope, const dc_graph *inner, const dc_inlined_name *containers,
+                                            uint32_t n,
                                             const char *const *symbols, const char *const *values, uint32_t n_symbols);
 
 #endif

@@ -57,8 +57,10 @@ void dc_box_join(dc_graph *graph, dc_box *to, const dc_box *more, dc_cid c) {
     dc_box_range *a = &to->range[d];
     dc_box_range b = more->range[d];
     if (a->begin == b.begin && a->end == b.end) continue;
-    bool a_first = dc_ix_proves_ge(pool, dc_ix_sub(pool, b.begin, a->begin), 0), b_first = dc_ix_proves_ge(pool, dc_ix_sub(pool, a->begin, b.begin), 0);
-    bool a_last = dc_ix_proves_ge(pool, dc_ix_sub(pool, a->end, b.end), 0), b_last = dc_ix_proves_ge(pool, dc_ix_sub(pool, b.end, a->end), 0);
+    bool a_first = dc_ix_proves_ge(pool, dc_ix_sub(pool, b.begin, a->begin), 0);
+    bool b_first = dc_ix_proves_ge(pool, dc_ix_sub(pool, a->begin, b.begin), 0);
+    bool a_last = dc_ix_proves_ge(pool, dc_ix_sub(pool, a->end, b.end), 0);
+    bool b_last = dc_ix_proves_ge(pool, dc_ix_sub(pool, b.end, a->end), 0);
     if ((a_first || b_first) && (a_last || b_last)) *a = (dc_box_range){a_first ? a->begin : b.begin, a_last ? a->end : b.end, 0, false};
     else whole_dimension(graph, to, d, c);
   }

@@ -21,7 +21,8 @@ dc_status flow_fail_at_edge(building *b, dc_status status, dc_eid e) {
   const dc_flow_edge *edge = dc_flow_edge_at(b->flow, e);
   if (!status) return DC_OK;
   if (edge->memlet.subset)
-    return dc_error_at(status, "memlet %s[%s] on the %s", edge->memlet.data ? edge->memlet.data : "", edge->memlet.subset, dc_flow_describe_edge(b->flow, e, b->scratch));
+    return dc_error_at(status, "memlet %s[%s] on the %s", edge->memlet.data ? edge->memlet.data : "", edge->memlet.subset,
+                       dc_flow_describe_edge(b->flow, e, b->scratch));
   return dc_error_at(status, "%s", dc_flow_describe_edge(b->flow, e, b->scratch));
 }
 
@@ -69,17 +70,19 @@ static dc_status note_passing(building *b) {
   return DC_OK;
 }
 
+static const char *shown(const char *conn) { return conn ? conn : ""; }
+
 dc_status flow_source(building *b, dc_eid e, flow_end *out) {
   for (;;) {
     const dc_flow_edge *edge = dc_flow_edge_at(b->flow, e);
     const dc_flow_node *src = dc_flow_at(b->flow, edge->src);
     *out = (flow_end){edge->src, e, edge->src_conn};
     if (src->kind == DC_FLOW_EXIT)
-      return flow_fail(b, edge->src, "what leaves it, connector '%s', goes to %s instead of to an access node", edge->src_conn ? edge->src_conn : "",
+      return flow_fail(b, edge->src, "what leaves it, connector '%s', goes to %s instead of to an access node", shown(edge->src_conn),
                        dc_flow_describe(b->flow, edge->dst, b->scratch));
     if (src->kind != DC_FLOW_ENTRY) return DC_OK;
     if (!edge->src_conn || strncmp(edge->src_conn, "OUT_", 4))
-      return flow_fail(b, edge->src, "an edge with a memlet leaves it by a connector OUT_..., not '%s'", edge->src_conn ? edge->src_conn : "");
+      return flow_fail(b, edge->src, "an edge with a memlet leaves it by a connector OUT_..., not '%s'", shown(edge->src_conn));
     dc_eid before = find_passing(b, edge->src, "IN_", edge->src_conn + 4);
     if (!before) return flow_fail(b, edge->src, "connector '%s' has no edge into 'IN_%s'", edge->src_conn, edge->src_conn + 4);
     e = before;
@@ -99,7 +102,7 @@ dc_status flow_target(building *b, dc_eid e, flow_end *out) {
     *out = (flow_end){edge->dst, e, edge->dst_conn};
     if (dst->kind != DC_FLOW_EXIT) return DC_OK;
     if (!edge->dst_conn || strncmp(edge->dst_conn, "IN_", 3))
-      return flow_fail(b, edge->dst, "an edge with a memlet reaches it by a connector IN_..., not '%s'", edge->dst_conn ? edge->dst_conn : "");
+      return flow_fail(b, edge->dst, "an edge with a memlet reaches it by a connector IN_..., not '%s'", shown(edge->dst_conn));
     dc_eid next = flow_beyond(b, e);
     if (!next) return flow_fail(b, edge->dst, "connector '%s' has no edge out of 'OUT_%s'", edge->dst_conn, edge->dst_conn + 3);
     e = next;
@@ -169,14 +172,16 @@ static dc_status build_access(building *b, dc_fid n) {
     const dc_flow_edge *e = dc_flow_edge_at(b->flow, node->into.v[k]);
     if (!e->has_memlet || dc_flow_at(b->flow, e->src)->kind == DC_FLOW_EXIT) continue;
     DC_TRY(flow_source(b, node->into.v[k], &from));
-    if (dc_flow_at(b->flow, from.node)->kind == DC_FLOW_ACCESS) DC_TRY(flow_copy_edge(b, node->into.v[k], b->container[from.node], b->container[n]));
+    if (dc_flow_at(b->flow, from.node)->kind == DC_FLOW_ACCESS)
+      DC_TRY(flow_copy_edge(b, node->into.v[k], b->container[from.node], b->container[n]));
   }
   for (uint32_t k = 0; k < node->from.n; k++) {
     flow_end to;
     const dc_flow_edge *e = dc_flow_edge_at(b->flow, node->from.v[k]);
     if (!e->has_memlet || dc_flow_at(b->flow, e->dst)->kind != DC_FLOW_EXIT) continue;
     DC_TRY(flow_target(b, node->from.v[k], &to));
-    if (dc_flow_at(b->flow, to.node)->kind != DC_FLOW_ACCESS) return flow_fail(b, n, "its values leave the map for %s, not an access node", dc_flow_describe(b->flow, to.node, b->scratch));
+    if (dc_flow_at(b->flow, to.node)->kind != DC_FLOW_ACCESS)
+      return flow_fail(b, n, "its values leave the map for %s, not an access node", dc_flow_describe(b->flow, to.node, b->scratch));
     DC_TRY(flow_copy_edge(b, node->from.v[k], b->container[n], b->container[to.node]));
   }
   return DC_OK;
@@ -214,9 +219,11 @@ static dc_status part_for_library(building *b, dc_eid e, dc_cid c, dc_cid *out, 
   DC_TRY(flow_memlet(b, e, c, box));
   if (flow_is_whole(b, box, c)) return *out = c, DC_OK;
   uint32_t at;
-  if (flow_is_outside(b, box, c, false, &at)) return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, c)), e);
+  if (flow_is_outside(b, box, c, false, &at))
+    return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, c)), e);
   extents_of(b, box, shape, &rank);
-  *out = flow_local(b, dc_arena_printf(b->scratch, "%s_part", dc_cont_name(b->graph, c)), (dc_dtype)dc_cont(b->graph, c)->dtype, rank, shape);
+  const char *name = dc_arena_printf(b->scratch, "%s_part", dc_cont_name(b->graph, c));
+  *out = flow_local(b, name, (dc_dtype)dc_cont(b->graph, c)->dtype, rank, shape);
   return DC_OK;
 }
 
@@ -257,8 +264,10 @@ static dc_status library_output(building *b, dc_fid n, dc_eid e, dc_cid *out, la
   }
   DC_TRY(part_for_library(b, e, c, &part, &box));
   if (!*out && part == c && !dc_flow_edge_at(b->flow, e)->memlet.wcr) return *out = c, DC_OK;
-  if (!*out) *out = part == c ? flow_local(b, dc_arena_printf(b->scratch, "%s_new", dc_cont_name(b->graph, c)), (dc_dtype)dc_cont(b->graph, c)->dtype,
-                                           dc_cont(b->graph, c)->rank, dc_cont(b->graph, c)->shape) : part;
+  const dc_container whole = *dc_cont(b->graph, c);
+  if (!*out && part == c)
+    part = flow_local(b, dc_arena_printf(b->scratch, "%s_new", dc_cont_name(b->graph, c)), (dc_dtype)whole.dtype, whole.rank, whole.shape);
+  if (!*out) *out = part;
   *copy = (late_copy){e, c, *out, box};
   return DC_OK;
 }
@@ -432,12 +441,14 @@ static void settle(building *b) {
 dc_status dc_flow_build(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_params params) {
   dc_arena scratch = {0};
   dc_scope out = {0};
-  if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
+  if (state >= graph->states.n)
+    return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
   building *b = DC_NEW(&scratch, building);
   uint32_t n = flow->nodes.n + 1;
   *b = (building){.flow = flow, .graph = graph, .params = params, .scratch = &scratch};
   b->parser.graph = graph, b->parser.scratch = &scratch, b->parser.is_loose = true;
-  b->container = DC_NEW_ARRAY(&scratch, dc_cid, n), b->made = DC_NEW_ARRAY(&scratch, dc_nid, n), b->unit = DC_NEW_ARRAY(&scratch, uint32_t, n);
+  b->container = DC_NEW_ARRAY(&scratch, dc_cid, n), b->made = DC_NEW_ARRAY(&scratch, dc_nid, n);
+  b->unit = DC_NEW_ARRAY(&scratch, uint32_t, n);
   b->first = DC_NEW_ARRAY(&scratch, dc_fid, n), b->last = DC_NEW_ARRAY(&scratch, dc_fid, n), b->next = DC_NEW_ARRAY(&scratch, dc_fid, n);
   b->carried = DC_NEW_ARRAY(&scratch, dc_cid, flow->edges.n + 1);
   dc_nid first = graph->nodes.n;

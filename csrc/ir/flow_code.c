@@ -47,7 +47,8 @@ static dc_status element_of(building *b, const dc_box *box, const dc_ex *index, 
   uint32_t ranges = 0, lengths = 0, used = 0, wanted = n < 0 ? 0 : (uint32_t)n;
   for (uint32_t d = 0; d < box->rank; d++) ranges += !box->range[d].is_point, lengths += is_long(b, &box->range[d]);
   bool all = wanted == box->rank, by_range = wanted == ranges;
-  if (n <= 0 && !all && !by_range && lengths) return dc_error(DC_ERR_MODEL, "it is an array of %u dimensions here, and an index was expected", ranges);
+  if (n <= 0 && !all && !by_range && lengths)
+    return dc_error(DC_ERR_MODEL, "it is an array of %u dimensions here, and an index was expected", ranges);
   if (!all && !by_range && wanted != lengths)
     return dc_error(DC_ERR_MODEL, "%u indices for a part with %u ranges", wanted, ranges);
   for (uint32_t d = 0; d < box->rank; d++) {
@@ -56,7 +57,8 @@ static dc_status element_of(building *b, const dc_box *box, const dc_ex *index, 
     out[d] = r->begin;
     if (!indexed) continue;
     dc_ex k = index[used++];
-    if (!dc_dtype_is_integer(dc_ex_dtype(pool, k))) return dc_error(DC_ERR_DTYPE, "an index is %s, not an integer", dc_dtype_name(dc_ex_dtype(pool, k)));
+    if (!dc_dtype_is_integer(dc_ex_dtype(pool, k)))
+      return dc_error(DC_ERR_DTYPE, "an index is %s, not an integer", dc_dtype_name(dc_ex_dtype(pool, k)));
     k = dc_ex_cast(pool, DC_I64, k);
     out[d] = dc_ix_add(pool, r->begin, r->step ? dc_ix_mul(pool, k, r->step) : k);
   }
@@ -67,7 +69,8 @@ static dc_status read_source(building *b, const source *s, const dc_ex *index, i
   dc_ex at[DC_MAX_RANK];
   DC_TRY(dc_error_at(element_of(b, &s->box, index, n, at), "connector '%s'", s->name));
   const dc_container *c = dc_cont(b->graph, s->c);
-  if (c->is_host || !dc_dtype_bytes((dc_dtype)c->dtype)) return dc_error(DC_ERR_DTYPE, "connector '%s': '%s' holds no numbers", s->name, dc_cont_name(b->graph, s->c));
+  if (c->is_host || !dc_dtype_bytes((dc_dtype)c->dtype))
+    return dc_error(DC_ERR_DTYPE, "connector '%s': '%s' holds no numbers", s->name, dc_cont_name(b->graph, s->c));
   *out = dc_ex_read(&b->graph->pool, (dc_dtype)c->dtype, s->c, at, c->rank);
   return DC_OK;
 }
@@ -80,7 +83,8 @@ static dc_status find_name(void *context, dc_parser *p, const char *name, const 
     if (n <= 0 && strcmp(t->names.v[k].name, name) == 0) return *out = t->names.v[k].value, DC_OK;
   for (uint32_t k = 0; k < t->sources.n; k++)
     if (strcmp(t->sources.v[k].name, name) == 0) return read_source(t->b, &t->sources.v[k], index, n, out);
-  if (t->node && dc_flow_has_connector(t->b->flow, t->node, name, false)) return dc_error(DC_ERR_MODEL, "output '%s' is read before it is written", name);
+  if (t->node && dc_flow_has_connector(t->b->flow, t->node, name, false))
+    return dc_error(DC_ERR_MODEL, "output '%s' is read before it is written", name);
   return DC_OK;
 }
 
@@ -92,12 +96,14 @@ static dc_status open_source(building *b, dc_eid e, const char *conn, source *ou
   out->c = b->carried[from.edge];
   if (out->c) {
     out->box = dc_box_whole(b->graph, b->scratch, out->c);
-    return !out->box.is_all ? DC_OK : flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "nothing says what shape the value has; an access node between the two does"), e);
+    if (!out->box.is_all) return DC_OK;
+    return flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "nothing says what shape the value has; an access node between the two does"), e);
   }
   out->c = b->container[from.node];
   if (!out->c) return flow_fail_at_edge(b, flow_fail(b, from.node, "an edge with a memlet leaves it without a connector"), e);
   DC_TRY(flow_memlet(b, e, out->c, &out->box));
-  if (out->box.is_all) return flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "the shape of '%s' is not known", dc_cont_name(b->graph, out->c)), e);
+  if (out->box.is_all)
+    return flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "the shape of '%s' is not known", dc_cont_name(b->graph, out->c)), e);
   return DC_OK;
 }
 
@@ -108,7 +114,9 @@ static dc_status open_sources(tasklet *t) {
     const dc_flow_edge *e = dc_flow_edge_at(t->b->flow, node->into.v[k]);
     if (node->kind == DC_FLOW_ENTRY && e->dst_conn && strncmp(e->dst_conn, "IN_", 3) == 0) continue;
     if (!e->has_memlet) continue;
-    if (!e->dst_conn) return flow_fail(t->b, t->node, "the edge from %s has a memlet and no connector", dc_flow_describe(t->b->flow, e->src, t->b->scratch));
+    if (!e->dst_conn)
+      return flow_fail(t->b, t->node, "the edge from %s has a memlet and no connector",
+                       dc_flow_describe(t->b->flow, e->src, t->b->scratch));
     DC_TRY(open_source(t->b, node->into.v[k], e->dst_conn, &s));
     DC_PUSH(t->b->scratch, &t->sources, s);
   }
@@ -169,7 +177,8 @@ enum { MAX_CODE = 1 << 16 }; /* bytes that somebody writes: expressions are walk
 static dc_status parse_code(tasklet *t) {
   dc_parser *p = &t->b->parser;
   const char *code = dc_flow_at(t->b->flow, t->node)->code;
-  if (code && !dc_flow_at(t->b->flow, t->node)->python && strlen(code) > MAX_CODE) return flow_fail(t->b, t->node, "its code is longer than %d bytes", MAX_CODE);
+  if (code && !dc_flow_at(t->b->flow, t->node)->python && strlen(code) > MAX_CODE)
+    return flow_fail(t->b, t->node, "its code is longer than %d bytes", MAX_CODE);
   p->start = p->at = code ? code : "", p->lets.n = 0, p->depth = 0;
   p->names = (dc_parser_names){find_name, t};
   dc_status status = dc_parser_next(p);
@@ -197,8 +206,11 @@ static dc_status add_write(tasklet *t, dc_eid e, write_list *writes, dc_ex value
   DC_TRY(flow_target(b, e, &to));
   w.c = b->container[to.node];
   if (!w.c) { /* a tasklet or a library node takes the value */
-    if (n > 0) return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "a value that goes straight to %s is a scalar", dc_flow_describe(b->flow, to.node, b->scratch)), e);
-    if (guard) w.value = dc_ex_select(&b->graph->pool, guard, value, zero_of(&b->graph->pool, dc_ex_dtype(&b->graph->pool, value))), w.guard = 0;
+    if (n > 0)
+      return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "a value that goes straight to %s is a scalar",
+                                           dc_flow_describe(b->flow, to.node, b->scratch)), e);
+    if (guard)
+      w.value = dc_ex_select(&b->graph->pool, guard, value, zero_of(&b->graph->pool, dc_ex_dtype(&b->graph->pool, value))), w.guard = 0;
     w.c = b->carried[to.edge] = flow_local(b, dc_flow_edge_at(b->flow, e)->src_conn, dc_ex_dtype(&b->graph->pool, value), 0, NULL);
     w.wcr = DC_WCR_NONE;
     DC_PUSH(b->scratch, writes, w);
@@ -208,7 +220,8 @@ static dc_status add_write(tasklet *t, dc_eid e, write_list *writes, dc_ex value
   if (box.is_all) return flow_fail_at_edge(b, dc_error(DC_ERR_SHAPE, "the shape of '%s' is not known", dc_cont_name(b->graph, w.c)), e);
   for (dc_eid next = e; !w.wcr && (next = flow_beyond(b, next));) w.wcr = (dc_wcr)dc_flow_edge_at(b->flow, next)->memlet.wcr;
   uint32_t at;
-  if (flow_is_outside(b, &box, w.c, t->may_leave, &at)) return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, w.c)), e);
+  if (flow_is_outside(b, &box, w.c, t->may_leave, &at))
+    return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, w.c)), e);
   DC_TRY(flow_fail_at_edge(b, element_of(b, &box, index, n, w.index), e));
   DC_PUSH(b->scratch, writes, w);
   return DC_OK;
@@ -221,7 +234,8 @@ static dc_status add_writes(tasklet *t, write_list *writes) {
     const assigned *last = NULL;
     bool found = false;
     if (!e->has_memlet) continue;
-    if (!e->src_conn) return flow_fail(t->b, t->node, "the edge to %s has a memlet and no connector", dc_flow_describe(t->b->flow, e->dst, t->b->scratch));
+    if (!e->src_conn)
+      return flow_fail(t->b, t->node, "the edge to %s has a memlet and no connector", dc_flow_describe(t->b->flow, e->dst, t->b->scratch));
     for (uint32_t j = 0; j < t->names.n; j++)
       if (strcmp(t->names.v[j].name, e->src_conn) == 0) last = &t->names.v[j];
     if (last) DC_TRY(add_write(t, node->from.v[k], writes, last->value, last->guard, NULL, 0));
@@ -313,7 +327,8 @@ static dc_status parse_range(tasklet *t, const dc_flow_range *r, dc_param *out) 
   DC_TRY(parse_bound(t, r->begin, &begin));
   DC_TRY(parse_bound(t, r->end, &end));
   DC_TRY(parse_bound(t, r->step && *r->step ? r->step : "1", &step));
-  if (!dc_ex_is_int(&b->graph->pool, step, &value) || value < 1) return dc_error(DC_ERR_MODEL, "step '%s' is no positive constant", r->step);
+  if (!dc_ex_is_int(&b->graph->pool, step, &value) || value < 1)
+    return dc_error(DC_ERR_MODEL, "step '%s' is no positive constant", r->step);
   if (b->parser.n_params == DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "more than %d loops", DC_MAX_LOOPS);
   *out = dc_param_new(&b->graph->pool, r->param, begin, end, step);
   b->parser.params[b->parser.n_params++] = *out;
@@ -326,7 +341,8 @@ dc_status flow_map_ranges(building *b, dc_fid entry, dc_param *params) {
   DC_TRY(open_sources(&t));
   for (uint32_t k = 0; k < node->n_ranges; k++) {
     const dc_flow_range *r = &node->range[k];
-    DC_TRY(dc_error_at(parse_range(&t, r, &params[k]), "%s: range %s in %s:%s", dc_flow_describe(b->flow, entry, b->scratch), r->param, r->begin, r->end));
+    DC_TRY(dc_error_at(parse_range(&t, r, &params[k]), "%s: range %s in %s:%s", dc_flow_describe(b->flow, entry, b->scratch), r->param,
+                       r->begin, r->end));
   }
   return DC_OK;
 }

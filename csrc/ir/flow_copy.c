@@ -50,7 +50,8 @@ static dc_status parse_box(building *b, const char *text, dc_cid c, dc_box *out)
   }
   if (p->token.kind != TOK_END) return dc_parser_fail(p, "the end of the subset");
   bool scalar = rank == 0 && n == 1; /* "0" of a scalar */
-  if (n != rank && !scalar) return dc_error(DC_ERR_MODEL, "array '%s' has %u dimensions, the subset has %u", dc_cont_name(b->graph, c), rank, n);
+  if (n != rank && !scalar)
+    return dc_error(DC_ERR_MODEL, "array '%s' has %u dimensions, the subset has %u", dc_cont_name(b->graph, c), rank, n);
   *out = (dc_box){rank, dc_arena_copy(b->scratch, range, rank * sizeof *range), false};
   return DC_OK;
 }
@@ -82,7 +83,8 @@ bool flow_is_whole(building *b, const dc_box *box, dc_cid c) {
   int64_t zero;
   for (uint32_t d = 0; d < box->rank; d++) {
     const dc_box_range *r = &box->range[d];
-    if (r->is_point || r->step || !dc_ex_is_int(&b->graph->pool, r->begin, &zero) || zero || r->end != dc_cont(b->graph, c)->shape[d]) return false;
+    if (r->is_point || r->step || !dc_ex_is_int(&b->graph->pool, r->begin, &zero) || zero || r->end != dc_cont(b->graph, c)->shape[d])
+      return false;
   }
   return true;
 }
@@ -96,7 +98,8 @@ static bool reached(const dc_pool *pool, dc_ex e, int64_t *lo, int64_t *hi) {
   if (node->op == DC_EX_PARAM) {
     dc_parameter p = pool->params.v[node->ref];
     int64_t begin, end, step;
-    if (!dc_ex_is_int(pool, p.begin, &begin) || !dc_ex_is_int(pool, p.end, &end) || !dc_ex_is_int(pool, p.step, &step) || end <= begin) return false;
+    if (!dc_ex_is_int(pool, p.begin, &begin) || !dc_ex_is_int(pool, p.end, &end) || !dc_ex_is_int(pool, p.step, &step) || end <= begin)
+      return false;
     return *lo = begin, *hi = begin + (end - 1 - begin) / step * step, true;
   }
   if (node->op != DC_EX_LINEAR) return false;
@@ -165,7 +168,8 @@ static dc_ex volume(building *b, const dc_ex *extent, uint32_t n) {
   return v;
 }
 
-static void emit_copy(building *b, dc_cid to, const dc_ex *to_index, dc_cid from, const dc_ex *from_index, const dc_param *loops, uint32_t n, dc_wcr wcr) {
+static void emit_copy(building *b, dc_cid to, const dc_ex *to_index, dc_cid from, const dc_ex *from_index, const dc_param *loops,
+                      uint32_t n, dc_wcr wcr) {
   dc_graph *g = b->graph;
   dc_ex value = dc_ex_read(&g->pool, (dc_dtype)dc_cont(g, from)->dtype, from, from_index, dc_cont(g, from)->rank);
   dc_nid tasklet = dc_node_tasklet(g, to, wcr, to_index, dc_cont(g, to)->rank, 0, value);
@@ -177,9 +181,12 @@ dc_status flow_copy(building *b, dc_cid to, const dc_box *to_box, dc_cid from, c
   uint32_t to_at[DC_MAX_RANK], from_at[DC_MAX_RANK], at;
   dc_ex to_extent[DC_MAX_RANK], from_extent[DC_MAX_RANK], to_index[DC_MAX_RANK], from_index[DC_MAX_RANK];
   dc_param loops[DC_MAX_RANK];
-  if (to_box->is_all || from_box->is_all) return dc_error(DC_ERR_SHAPE, "the shape of '%s' is not known", dc_cont_name(b->graph, to_box->is_all ? to : from));
-  if (flow_is_outside(b, to_box, to, false, &at)) return dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, to));
-  if (flow_is_outside(b, from_box, from, false, &at)) return dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, from));
+  if (to_box->is_all || from_box->is_all)
+    return dc_error(DC_ERR_SHAPE, "the shape of '%s' is not known", dc_cont_name(b->graph, to_box->is_all ? to : from));
+  if (flow_is_outside(b, to_box, to, false, &at))
+    return dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, to));
+  if (flow_is_outside(b, from_box, from, false, &at))
+    return dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, from));
   uint32_t n = long_dimensions(b, to_box, to_at, to_extent), m = long_dimensions(b, from_box, from_at, from_extent);
   bool alike = n == m;
   for (uint32_t k = 0; alike && k < n; k++) {
@@ -188,7 +195,8 @@ dc_status flow_copy(building *b, dc_cid to, const dc_box *to_box, dc_cid from, c
   }
   dc_ex all = volume(b, to_extent, n);
   if (!alike && all != volume(b, from_extent, m))
-    return dc_error(DC_ERR_SHAPE, "a copy from '%s' to '%s' has other extents at its two ends", dc_cont_name(b->graph, from), dc_cont_name(b->graph, to));
+    return dc_error(DC_ERR_SHAPE, "a copy from '%s' to '%s' has other extents at its two ends", dc_cont_name(b->graph, from),
+                    dc_cont_name(b->graph, to));
   if (!alike) {
     loops[0] = dc_param_new(pool, "i", dc_ex_int(pool, 0), all, 0);
     index_of(b, to_box, to_at, to_extent, n, dc_ex_par(pool, loops[0]), to_index);
@@ -218,7 +226,8 @@ static dc_status other_box(building *b, const dc_box *given, dc_cid of, dc_cid c
   if (out->is_all || given->is_all || (flow_is_whole(b, given, of) && elements(b, of) == elements(b, c))) return DC_OK;
   for (uint32_t d = 0; d < given->rank; d++)
     if (given->rank == out->rank || !given->range[d].is_point) at[n++] = d;
-  for (uint32_t d = 0; n == out->rank && d < n; d++) out->range[d].end = flow_extent(b, &given->range[at[d]]), out->range[d].begin = dc_ex_int(pool, 0);
+  for (uint32_t d = 0; n == out->rank && d < n; d++)
+    out->range[d].end = flow_extent(b, &given->range[at[d]]), out->range[d].begin = dc_ex_int(pool, 0);
   return DC_OK;
 }
 

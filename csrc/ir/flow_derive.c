@@ -116,8 +116,8 @@ static dc_fid add_access(deriving *d, dc_cid c, const version *v) {
 /* ---- memlets ---- */
 
 static char *subset_text(deriving *d, const dc_box *box) {
-  dc_text text = {0};
   if (box->is_all) return NULL;
+  dc_text text = {0};
   for (uint32_t k = 0; k < box->rank; k++) {
     if (k) dc_text_puts(&text, ", ");
     dc_printer_expr(d->printer, box->range[k].begin, &text);
@@ -130,7 +130,8 @@ static char *subset_text(deriving *d, const dc_box *box) {
   return out;
 }
 
-static void join(deriving *d, dc_fid src, const char *src_conn, dc_fid dst, const char *dst_conn, dc_cid c, const dc_box *box, uint8_t wcr) {
+static void join(deriving *d, dc_fid src, const char *src_conn, dc_fid dst, const char *dst_conn, dc_cid c, const dc_box *box,
+                 uint8_t wcr) {
   dc_memlet memlet = {.data = dc_cont_name(d->graph, c), .subset = subset_text(d, box), .wcr = wcr};
   dc_flow_join(d->flow, src, src_conn, dst, dst_conn, &memlet);
 }
@@ -160,14 +161,9 @@ static version *current(deriving *d, dc_cid root) {
 static dc_fid show(deriving *d, version *v, dc_cid c) {
   for (uint32_t k = 0; k < v->seen.n; k++)
     if (v->seen.v[k].c == c) return v->seen.v[k].access;
-  if (v->c && c != v->c) {
-    dc_fid written = show(d, v, v->c), access = add_access(d, c, v);
-    join_order(d, written, access);
-    DC_PUSH(&d->scratch, &v->seen, ((appearance){c, access}));
-    return access;
-  }
-  dc_fid access = add_access(d, c, v);
-  if (v->c) join(d, v->out, v->conn, access, NULL, c, &v->box, v->wcr);
+  dc_fid written = v->c && c != v->c ? show(d, v, v->c) : 0, access = add_access(d, c, v);
+  if (written) join_order(d, written, access);
+  else if (v->c) join(d, v->out, v->conn, access, NULL, c, &v->box, v->wcr);
   DC_PUSH(&d->scratch, &v->seen, ((appearance){c, access}));
   return access;
 }
@@ -189,7 +185,9 @@ static void pass(deriving *d, passage **table, dc_cid c, const dc_box *box, uint
   else DC_PUSH(&d->scratch, &f->outs, c);
 }
 
-static const char *passing(deriving *d, const char *prefix, dc_cid c) { return dc_arena_printf(&d->scratch, "%s%s", prefix, dc_cont_name(d->graph, c)); }
+static const char *passing(deriving *d, const char *prefix, dc_cid c) {
+  return dc_arena_printf(&d->scratch, "%s%s", prefix, dc_cont_name(d->graph, c));
+}
 
 /* Joins what container c holds here to a connector of a node; `leave` is where that node's results leave. */
 static void read_into(deriving *d, dc_cid c, const dc_box *box, dc_fid n, const char *conn, dc_fid leave) {
@@ -236,7 +234,8 @@ static void written(deriving *d, dc_cid c, const dc_box *box, uint8_t wcr, dc_fi
   dc_cid root = dc_container_root(d->graph, c);
   version *before = d->latest[root];
   if (before && before->depth == d->depth && before->in != in) wait_for(d, before, in);
-  version *v = push_version(d, root, (version){.c = c, .in = in, .out = out, .conn = dc_flow_connect(d->flow, out, conn, false), .box = *box, .wcr = wcr});
+  version *v = push_version(d, root, (version){.c = c, .in = in, .out = out, .box = *box, .wcr = wcr});
+  v->conn = dc_flow_connect(d->flow, out, conn, false);
   v->box.range = dc_arena_copy(&d->scratch, box->range, box->rank * sizeof *box->range);
   DC_PUSH(&d->scratch, &d->frames[d->depth].versions, v);
   if (!d->depth || dc_homes_is_local(&d->homes, c, d->frames[d->depth].map)) show(d, v, c);
@@ -324,8 +323,7 @@ static void derive_tasklet(deriving *d, dc_nid id) {
   name_reads(d, t.guard);
   for (uint32_t k = 0; k < t.rank; k++) name_reads(d, t.index[k]);
   read_names(d, n, n);
-  const char *target = target_text(d, &t);
-  const char *code = code_text(d, &t, target, false), *python = code_text(d, &t, target, true);
+  const char *target = target_text(d, &t), *code = code_text(d, &t, target, false), *python = code_text(d, &t, target, true);
   dc_flow_at(d->flow, n)->code = code, dc_flow_at(d->flow, n)->python = python;
   d->names.n = 0;
   hold(d, n);
@@ -464,16 +462,17 @@ static void derive_scope(deriving *d, const dc_scope *scope) {
   }
 }
 
-/* A nest of maps that is deeper than a frame for each is no valid graph. */
 static dc_status check_depth(const dc_graph *graph, const dc_scope *scope, uint32_t depth) {
   if (depth > DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "maps are nested deeper than %d", DC_MAX_LOOPS);
   for (uint32_t k = 0; k < scope->n; k++)
-    if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) DC_TRY(check_depth(graph, &dc_node_at(graph, scope->v[k])->map.body, depth + 1));
+    if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP)
+      DC_TRY(check_depth(graph, &dc_node_at(graph, scope->v[k])->map.body, depth + 1));
   return DC_OK;
 }
 
 dc_status dc_flow_derive(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow_params params) {
-  if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
+  if (state >= graph->states.n)
+    return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
   DC_TRY(check_depth(graph, &graph->states.v[state].scope, 0));
   dc_flow before = *flow;
   *flow = (dc_flow){0};
@@ -485,8 +484,7 @@ dc_status dc_flow_derive(dc_flow *flow, dc_graph *graph, uint32_t state, dc_flow
   remember(d);
   dc_homes_start(&d->homes, graph, &d->scratch);
   d->latest = DC_NEW_ARRAY(&d->scratch, version *, graph->containers.n);
-  d->in = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n);
-  d->out = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n);
+  d->in = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n), d->out = DC_NEW_ARRAY(&d->scratch, passage *, graph->containers.n);
   for (uint32_t s = 0; s < graph->states.n; s++) dc_homes_add(&d->homes, &graph->states.v[s].scope);
   d->printer = dc_printer_new(graph, &d->scratch, alias, d);
   derive_scope(d, &graph->states.v[state].scope);

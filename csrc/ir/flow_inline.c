@@ -113,7 +113,8 @@ static dc_status add_like(inlining *in, dc_cid c, dc_role role, dc_cid *out) {
   dc_container k = *dc_cont(in->inner, c);
   dc_ex *shape = k.shape ? import_list(in, k.shape, k.rank) : NULL;
   if (shape && uses_params(&in->graph->pool, shape, k.rank))
-    return dc_error(DC_ERR_UNSUPPORTED, "the shape of array '%s' of the nested graph depends on a parameter of a map around it", dc_cont_name(in->inner, c));
+    return dc_error(DC_ERR_UNSUPPORTED, "the shape of array '%s' of the nested graph depends on a parameter of a map around it",
+                    dc_cont_name(in->inner, c));
   *out = dc_container_add(in->graph, dc_cont_name(in->inner, c), (dc_dtype)k.dtype, k.rank, shape, role);
   dc_container *made = dc_cont(in->graph, *out);
   if (!shape) made->shape = NULL;
@@ -134,7 +135,8 @@ static dc_status make_container(inlining *in, dc_cid c) {
   home_of *h = &in->home[c];
   dc_container k = *dc_cont(in->inner, c);
   if (h->is_mapped) return DC_OK;
-  if (k.role == DC_ROLE_INPUT || k.role == DC_ROLE_PARAM) return dc_error(DC_ERR_MODEL, "input '%s' of the nested graph is not connected", dc_cont_name(in->inner, c));
+  if (k.role == DC_ROLE_INPUT || k.role == DC_ROLE_PARAM)
+    return dc_error(DC_ERR_MODEL, "input '%s' of the nested graph is not connected", dc_cont_name(in->inner, c));
   DC_TRY(add_like(in, c, k.role == DC_ROLE_CONST ? DC_ROLE_CONST : DC_ROLE_TEMP, &h->outer));
   if (!k.alias_of) return DC_OK;
   dc_cont(in->graph, h->outer)->alias_of = in->home[k.alias_of].outer;
@@ -195,7 +197,8 @@ static dc_nid import_library(inlining *in, const dc_library *lib) {
   for (uint32_t k = 0; k < lib->n_out; k++) outs[k] = outer_of(in, lib->out[k]);
   for (uint32_t k = 0; k < lib->n_attr; k++) attrs[k] = import_attr(in, &lib->attr[k]);
   const dc_names *names = &in->inner->names;
-  dc_nid id = dc_node_library(in->graph, dc_name_text(names, lib->op), dc_name_text(names, lib->domain), lib->since, ins, lib->n_in, outs, lib->n_out,
+  dc_nid id = dc_node_library(in->graph, dc_name_text(names, lib->op), dc_name_text(names, lib->domain), lib->since, ins, lib->n_in, outs,
+                              lib->n_out,
                               attrs, lib->n_attr);
   dc_library *made = &dc_node_at(in->graph, id)->lib;
   made->wrt = lib->wrt, made->n_fwd_in = lib->n_fwd_in, made->n_fwd_out = lib->n_fwd_out;
@@ -207,7 +210,8 @@ static dc_nid import_tasklet(inlining *in, const dc_tasklet *t) {
   dc_ex index[DC_MAX_RANK], out[DC_MAX_RANK];
   for (uint32_t k = 0; k < t->rank; k++) index[k] = import(in, t->index[k]);
   if (h->is_part) place(in, h, index, out);
-  return dc_node_tasklet(in->graph, h->outer, (dc_wcr)t->wcr, h->is_part ? out : index, dc_cont(in->graph, h->outer)->rank, import(in, t->guard), import(in, t->value));
+  return dc_node_tasklet(in->graph, h->outer, (dc_wcr)t->wcr, h->is_part ? out : index, dc_cont(in->graph, h->outer)->rank,
+                         import(in, t->guard), import(in, t->value));
 }
 
 static void import_scope(inlining *in, const dc_scope *from, dc_scope *to);
@@ -230,7 +234,9 @@ static dc_nid import_map(inlining *in, const dc_map *map) {
 static void import_scope(inlining *in, const dc_scope *from, dc_scope *to) {
   for (uint32_t k = 0; k < from->n; k++) {
     const dc_node *node = dc_node_at(in->inner, from->v[k]);
-    dc_nid id = node->kind == DC_NODE_LIBRARY ? import_library(in, &node->lib) : node->kind == DC_NODE_MAP ? import_map(in, &node->map) : import_tasklet(in, &node->tasklet);
+    dc_nid id = node->kind == DC_NODE_LIBRARY ? import_library(in, &node->lib)
+                : node->kind == DC_NODE_MAP   ? import_map(in, &node->map)
+                                              : import_tasklet(in, &node->tasklet);
     dc_node *made = dc_node_at(in->graph, id);
     dc_name name = import_name(in, node->name), tag = import_name(in, node->tag_op);
     made->name = name, made->tag_op = tag, made->tag_wrt = node->tag_wrt;
@@ -247,7 +253,8 @@ static dc_status check_mapped(const inlining *in, const dc_inlined *m) {
   uint32_t ranges = 0;
   for (uint32_t d = 0; d < m->box.rank; d++) ranges += !m->box.range[d].is_point;
   if (m->box.is_all || !c->shape || ranges == c->rank) return DC_OK;
-  return dc_error(DC_ERR_MODEL, "array '%s' of the nested graph has %u dimensions; the part of '%s' that it is has %u", dc_cont_name(in->inner, m->inner), c->rank,
+  return dc_error(DC_ERR_MODEL, "array '%s' of the nested graph has %u dimensions; the part of '%s' that it is has %u",
+                  dc_cont_name(in->inner, m->inner), c->rank,
                   dc_cont_name(in->graph, m->outer), ranges);
 }
 
@@ -258,7 +265,8 @@ static void squeeze(const inlining *in, dc_inlined *m) {
   for (uint32_t d = 0; d < m->box.rank && ranges > rank; d++) {
     int64_t one;
     dc_box_range *r = &m->box.range[d];
-    if (r->is_point || r->step || !dc_ex_is_int(&in->graph->pool, dc_ix_sub(&in->graph->pool, r->end, r->begin), &one) || one != 1) continue;
+    if (r->is_point || r->step || !dc_ex_is_int(&in->graph->pool, dc_ix_sub(&in->graph->pool, r->end, r->begin), &one) || one != 1)
+      continue;
     r->is_point = true, ranges--;
   }
 }
@@ -302,11 +310,13 @@ static void take_symbols(inlining *in, const dc_inlined_symbol *symbols, uint32_
     const char *name = dc_name_text(&in->inner->names, in->inner->pool.symbols.v[s].name);
     for (uint32_t k = 0; k < n; k++)
       if (strcmp(symbols[k].name, name) == 0) in->symbol[s] = symbols[k].value;
-    if (!in->symbol[s]) in->symbol[s] = dc_ex_sym(&in->graph->pool, dc_symbol_get(&in->graph->pool, name, in->inner->pool.symbols.v[s].min));
+    if (!in->symbol[s])
+      in->symbol[s] = dc_ex_sym(&in->graph->pool, dc_symbol_get(&in->graph->pool, name, in->inner->pool.symbols.v[s].min));
   }
 }
 
-static dc_status run(inlining *in, dc_scope *scope, const dc_inlined *containers, uint32_t n, const dc_inlined_symbol *symbols, uint32_t n_symbols) {
+static dc_status run(inlining *in, dc_scope *scope, const dc_inlined *containers, uint32_t n, const dc_inlined_symbol *symbols,
+                     uint32_t n_symbols) {
   take_symbols(in, symbols, n_symbols);
   note_uses(in);
   DC_TRY(take_containers(in, scope, containers, n));
@@ -379,12 +389,15 @@ static dc_status open_edges(building *b, dc_fid n, bool is_input, dc_inlined *co
     if (is_input) DC_TRY(flow_source(b, e, &end));
     else DC_TRY(flow_target(b, e, &end));
     m.outer = b->container[end.node];
-    if (!m.outer) return flow_fail(b, n, "connector '%s' leads to %s, not to an access node", conn, dc_flow_describe(b->flow, end.node, b->scratch));
+    if (!m.outer)
+      return flow_fail(b, n, "connector '%s' leads to %s, not to an access node", conn, dc_flow_describe(b->flow, end.node, b->scratch));
     DC_TRY(flow_memlet(b, e, m.outer, &m.box));
     uint32_t at = 0;
     while (at < *count && containers[at].inner != m.inner) at++;
     if (at == *count) containers[(*count)++] = m;
-    else if (containers[at].outer != m.outer) return flow_fail(b, n, "connector '%s' is '%s' on one side and '%s' on the other", conn, dc_cont_name(b->graph, containers[at].outer), dc_cont_name(b->graph, m.outer));
+    else if (containers[at].outer != m.outer)
+      return flow_fail(b, n, "connector '%s' is '%s' on one side and '%s' on the other", conn, dc_cont_name(b->graph, containers[at].outer),
+                       dc_cont_name(b->graph, m.outer));
   }
   return DC_OK;
 }
@@ -398,7 +411,9 @@ dc_status flow_nested(building *b, dc_fid n) {
   DC_TRY(open_edges(b, n, false, containers, &count));
   for (uint32_t k = 0; k < node->symbol.n; k++) {
     symbols[k].name = node->symbol.v[k];
-    DC_TRY(dc_error_at(flow_expression(b, node->value.v[k], &symbols[k].value), "%s: symbol '%s'", dc_flow_describe(b->flow, n, b->scratch), symbols[k].name));
+    DC_TRY(dc_error_at(flow_expression(b, node->value.v[k], &symbols[k].value), "%s: symbol '%s'", dc_flow_describe(b->flow, n, b->scratch),
+                       symbols[k].name));
   }
-  return dc_error_at(dc_graph_inline(b->graph, b->out, node->inner, containers, count, symbols, node->symbol.n), "%s", dc_flow_describe(b->flow, n, b->scratch));
+  return dc_error_at(dc_graph_inline(b->graph, b->out, node->inner, containers, count, symbols, node->symbol.n), "%s",
+                     dc_flow_describe(b->flow, n, b->scratch));
 }

@@ -28,7 +28,8 @@ typedef struct {
 
 static dc_nid home(const sharing *s, dc_cid c) {
   const dc_container *k = dc_cont(s->graph, c);
-  bool own = s->local[c].is_candidate && k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && !k->alias_of && k->shape && !k->is_host;
+  bool own = s->local[c].is_candidate && k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && !k->alias_of &&
+      k->shape && !k->is_host;
   dc_nid map = own && s->homes->home[c] ? s->homes->home[c] - 1 : 0;
   return map >= s->first ? map : 0;
 }

@@ -47,7 +47,8 @@ static bool tells_apart(looking *l, dc_ex index, dc_param p) {
   dc_pool *pool = &l->graph->pool;
   dc_ex slope, rest;
   int64_t c, step, lo, hi;
-  if (dc_ex_uses_op(pool, index, DC_EX_READ) || !dc_ix_split(pool, index, p, &slope, &rest) || !dc_ex_is_int(pool, slope, &c) || !c) return false;
+  if (dc_ex_uses_op(pool, index, DC_EX_READ) || !dc_ix_split(pool, index, p, &slope, &rest) || !dc_ex_is_int(pool, slope, &c) || !c)
+    return false;
   for (uint32_t k = 0; k < l->map.n_params; k++)
     if (l->map.params[k] != p && dc_ex_uses_param(pool, rest, l->map.params[k])) return false;
   dc_ex moving = dc_ex_int(pool, 0), left = rest;
@@ -73,7 +74,9 @@ static bool is_private(looking *l, const dc_ex *index, uint32_t rank) {
 }
 
 /* Each iteration has its own. */
-static bool is_local(const looking *l, dc_cid c) { return dc_cont(l->graph, c)->storage == DC_STORE_REGISTER || dc_homes_is_local(l->homes, c, l->id); }
+static bool is_local(const looking *l, dc_cid c) {
+  return dc_cont(l->graph, c)->storage == DC_STORE_REGISTER || dc_homes_is_local(l->homes, c, l->id);
+}
 
 static bool same_place(const looking *l, const dc_tasklet *w, dc_ex read) {
   const dc_exnode *node = dc_ex_node(&l->graph->pool, read);
@@ -122,7 +125,8 @@ void flow_schedules(building *b, const dc_homes *homes) {
   for (uint32_t k = 0; k < b->maps.n; k++) {
     drafted_map m = b->maps.v[k];
     dc_arena scratch = {0};
-    looking l = {.graph = g, .map = dc_node_at(g, m.map)->map, .homes = homes, .id = m.map, .is_read = is_read, .writer = writer, .scratch = &scratch};
+    looking l = {.graph = g, .map = dc_node_at(g, m.map)->map, .homes = homes, .id = m.map, .is_read = is_read, .writer = writer,
+                 .scratch = &scratch};
     for (uint32_t j = 0; j < l.map.body.n; j++) gather(&l, l.map.body.v[j]);
     dc_node_at(g, m.map)->map.schedule = (uint8_t)legal(&l, m.schedule == 1 + DC_MAP_PARALLEL);
     for (uint32_t j = 0; j < l.reads.n; j++) is_read[dc_container_root(g, dc_ex_node(&g->pool, l.reads.v[j])->ref)] = false;

@@ -66,7 +66,8 @@ static void put_node(const dc_flow *flow, const dc_graph *graph, dc_fid n, dc_te
   if (node->kind == DC_FLOW_ENTRY) put_map(node, out);
   else if (node->kind == DC_FLOW_LIBRARY) put_library(node, graph, out);
   else {
-    static const char *const words[] = {[DC_FLOW_ACCESS] = "access", [DC_FLOW_EXIT] = "exit", [DC_FLOW_TASKLET] = "tasklet", [DC_FLOW_NESTED] = "nested"};
+    static const char *const words[] = {[DC_FLOW_ACCESS] = "access", [DC_FLOW_EXIT] = "exit", [DC_FLOW_TASKLET] = "tasklet",
+                                        [DC_FLOW_NESTED] = "nested"};
     dc_text_printf(out, "%s ", words[node->kind]);
     dc_name_print(node->label, out);
     if (node->kind == DC_FLOW_TASKLET) put_code(node->code, out);
