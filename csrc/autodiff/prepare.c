@@ -319,7 +319,8 @@ static bool is_written_before(preparation *p, const statement *reader, dc_ex rea
   for (uint32_t d = 0; d < w.rank; d++) {
     dc_ex by_read, by_write, from, to;
     int64_t r, s, distance;
-    if (!dc_ix_split(pool, dc_ex_arg(pool, read, d), loop.params[0], &by_read, &from) || !dc_ix_split(pool, w.index[d], loop.params[0], &by_write, &to)) continue;
+    if (!dc_ix_split(pool, dc_ex_arg(pool, read, d), loop.params[0], &by_read, &from)) continue;
+    if (!dc_ix_split(pool, w.index[d], loop.params[0], &by_write, &to)) continue;
     if (!dc_ex_is_int(pool, by_read, &r) || !dc_ex_is_int(pool, by_write, &s) || r != s || (r != 1 && r != -1)) continue;
     if (!dc_ex_is_int(pool, dc_ix_sub(pool, to, from), &distance)) continue;
     if (r * distance > 0 || (distance == 0 && in_step_before)) return true;
@@ -340,11 +341,13 @@ static bool is_settled(preparation *p, const statements *all, const statement *r
 
 /* The condition that an element exists. */
 static dc_ex inside(dc_graph *graph, dc_ex read) {
-  dc_exnode node = *dc_ex_node(&graph->pool, read);
+  dc_pool *pool = &graph->pool;
+  dc_exnode node = *dc_ex_node(pool, read);
+  const dc_ex *shape = dc_cont(graph, node.ref)->shape;
   dc_ex all = 0;
   int64_t truth;
-  for (uint32_t d = 0; d < node.nargs; d++) all = dc_ex_and(&graph->pool, all, dc_ex_in_range(&graph->pool, dc_ex_arg(&graph->pool, read, d), dc_cont(graph, node.ref)->shape[d]));
-  return all && dc_ex_is_int(&graph->pool, all, &truth) && truth ? 0 : all;
+  for (uint32_t d = 0; d < node.nargs; d++) all = dc_ex_and(pool, all, dc_ex_in_range(pool, dc_ex_arg(pool, read, d), shape[d]));
+  return all && dc_ex_is_int(pool, all, &truth) && truth ? 0 : all;
 }
 
 static void insert_before(dc_graph *graph, dc_nid map, dc_nid before, dc_nid fresh) {
@@ -373,7 +376,8 @@ static dc_status keep_here(preparation *p, const statement *s, dc_ex read, dc_ex
   dc_nid tasklet;
   for (uint32_t k = 0; k < s->n_maps; k++) {
     dc_map map = map_at(graph, s->maps[k]);
-    if (map.schedule == DC_MAP_REDUCE || map.schedule == DC_MAP_SCATTER) return refuse(graph, c, "a sum in a loop reads what the same node changes");
+    if (map.schedule == DC_MAP_REDUCE || map.schedule == DC_MAP_SCATTER)
+      return refuse(graph, c, "a sum in a loop reads what the same node changes");
     DC_TRY(add_dims(graph, map.params, map.n_params, c, &dims));
   }
   *out = keep_element(graph, c, read, &dims, &tasklet);
@@ -550,7 +554,8 @@ static dc_status keep_operands(preparation *p, dc_nid id, const bool *later, boo
     if (!u.reads) continue;
     if (!own && !later[c]) continue;
     if (own && ranges_read(p, id, c)) return refuse(graph, c, "the length of a loop depends on it");
-    if (own && !loop && scatters(graph, id) && changes(graph, id, c, false)) return refuse(graph, c, "iterations in any order read what others write");
+    if (own && !loop && scatters(graph, id) && changes(graph, id, c, false))
+      return refuse(graph, c, "iterations in any order read what others write");
     if (own && loop) in_steps = changed[c] = true;
     else if (!own || changes(graph, id, c, false)) read_copies(p, id, c);
     else if (later[c]) return refuse(graph, c, "what a node computes for itself is overwritten later");
