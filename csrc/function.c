@@ -37,7 +37,8 @@ static void find_symbols(const dc_graph *graph, const dc_scope *scope, bool *see
     if (node->kind == DC_NODE_TASKLET) {
       const dc_container *out = dc_cont(graph, node->tasklet.out);
       note_symbols(graph, node->tasklet.value, seen), note_symbols(graph, node->tasklet.guard, seen);
-      for (uint32_t d = 0; d < node->tasklet.rank; d++) note_symbols(graph, node->tasklet.index[d], seen), note_symbols(graph, out->shape[d], seen);
+      for (uint32_t d = 0; d < node->tasklet.rank; d++) note_symbols(graph, node->tasklet.index[d], seen);
+      for (uint32_t d = 0; out->shape && d < out->rank; d++) note_symbols(graph, out->shape[d], seen);
     } else if (node->kind == DC_NODE_MAP) {
       for (uint32_t d = 0; d < node->map.n_params; d++) {
         dc_parameter p = graph->pool.params.v[node->map.params[d]];

@@ -13,6 +13,9 @@ static dc_cid like(dc_graph *graph, dc_cid c, const char *name) {
   return dc_container_add(graph, name, (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_TEMP);
 }
 
+/* The gradient of c, as a container of its own. */
+static dc_cid gradient_of(dc_graph *graph, dc_cid c) { return like(graph, c, dc_arena_printf(&graph->arena, "gradient_%s", dc_cont_name(graph, c))); }
+
 static dc_nid own_node(dc_graph *graph, const char *op, const dc_cid *in, uint32_t n, dc_cid out, dc_scope *scope) {
   dc_nid made = dc_node_library(graph, op, "dcml", 1, in, n, &out, 1, NULL, 0);
   dc_scope_push(graph, scope, made);
@@ -34,12 +37,11 @@ static void surround(dc_graph *graph, dc_nid node, dc_border *b, dc_scope *scope
   for (uint32_t k = 0; k < b->n_given; k++) {
     dc_cid y = outer[k] = lib.out[b->given[k]];
     lib.out[b->given[k]] = like(graph, y, dc_cont_name(graph, y)); /* the list is the node's */
-    b->cotangent[k] = like(graph, y, dc_arena_printf(&graph->arena, "gradient_%s", dc_cont_name(graph, y)));
+    b->cotangent[k] = gradient_of(graph, y);
     own_node(graph, "Cotangent", &lib.out[b->given[k]], 1, b->cotangent[k], scope);
     in[n++] = lib.out[b->given[k]], in[n++] = b->cotangent[k];
   }
-  for (uint32_t k = 0; k < b->n_required; k++)
-    b->gradient[k] = like(graph, lib.in[b->required[k]], dc_arena_printf(&graph->arena, "gradient_%s", dc_cont_name(graph, lib.in[b->required[k]])));
+  for (uint32_t k = 0; k < b->n_required; k++) b->gradient[k] = gradient_of(graph, lib.in[b->required[k]]);
   b->placeholder = dc_node_library(graph, "Backward", "dcml", 1, in, n, b->gradient, b->n_required, NULL, 0);
   dc_scope_push(graph, scope, b->placeholder);
   dc_cid value = lib.out[b->given[0]];
@@ -61,7 +63,8 @@ dc_status dc_autodiff_border(dc_graph *graph, dc_nid node, dc_border *border) {
   dc_library lib = dc_node_at(graph, node)->lib;
   if (!border->n_given) return dc_error(DC_ERR_VALUE, "%s: no gradient is given", dc_node_describe(graph, node));
   for (uint32_t k = 0; k < border->n_given; k++)
-    if (border->given[k] >= lib.n_out || !lib.out[border->given[k]]) return dc_error(DC_ERR_VALUE, "%s has no output %u", dc_node_describe(graph, node), border->given[k]);
+    if (border->given[k] >= lib.n_out || !lib.out[border->given[k]])
+      return dc_error(DC_ERR_VALUE, "%s has no output %u", dc_node_describe(graph, node), border->given[k]);
   for (uint32_t k = 0; k < border->n_required; k++)
     if (border->required[k] >= lib.n_in || !lib.in[border->required[k]])
       return dc_error(DC_ERR_VALUE, "%s has no input %u", dc_node_describe(graph, node), border->required[k]);

@@ -1,7 +1,7 @@
 /* What a program needs before it is differentiated, if it was not made of operators: the adjoint of a statement reads
  * values after the forward pass has ended, so that whatever is overwritten after a statement read it is kept here.
  *
- *   registers          become arrays with an element for each iteration
+ *   registers          become arrays with an element for each iteration (unfuse.c)
  *   parallel maps      whose statements read and write one array become a map for each statement
  *   a value            that later nodes overwrite, or the node itself, is copied before the node that reads it
  *   in a sequential    loop each read that later steps may overwrite is kept by step: L[t, i] = x[i]
@@ -9,6 +9,7 @@
  *
  * The program computes what it did.  What cannot be kept is refused. */
 #include "autodiff/prepare.h"
+#include "autodiff/reverse.h"
 
 #include <string.h>
 
@@ -72,66 +73,38 @@ static dc_status add_dims(dc_graph *graph, const dc_param *params, uint32_t n, d
 
 /* ---- registers ---- */
 
-static bool uses(const dc_graph *graph, dc_nid id, dc_cid c) { return dc_node_touches_one(graph, id, DC_USE_READ | DC_USE_WRITE, c); }
-
 typedef struct {
-  dc_cid c, to;
-  const loop_dims *dims;
-} spread;
+  dc_cid from, to;
+} renaming;
 
-static dc_ex spread_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const spread *s = context;
+static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const renaming *r = context;
   dc_exnode node = *dc_ex_node(pool, leaf);
   dc_ex index[DC_MAX_RANK];
-  if (node.op != DC_EX_READ || node.ref != s->c) return leaf;
-  memcpy(index, s->dims->index, s->dims->n * sizeof *index);
-  for (uint32_t d = 0; d < node.nargs; d++) index[s->dims->n + d] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, s->to, index, s->dims->n + node.nargs);
+  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
+  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
 }
 
-static void spread_writes(dc_graph *graph, dc_nid id, const spread *s) {
+static void rename_writes(dc_graph *graph, dc_nid id, const renaming *r) {
   dc_node *node = dc_node_at(graph, id);
-  if (node->kind == DC_NODE_MAP)
-    for (uint32_t k = 0; k < node->map.body.n; k++) spread_writes(graph, dc_node_at(graph, id)->map.body.v[k], s);
-  if (node->kind != DC_NODE_TASKLET || node->tasklet.out != s->c) return;
-  dc_ex *index = DC_NEW_ARRAY(&graph->arena, dc_ex, s->dims->n + node->tasklet.rank);
-  memcpy(index, s->dims->index, s->dims->n * sizeof *index);
-  if (node->tasklet.rank) memcpy(index + s->dims->n, node->tasklet.index, node->tasklet.rank * sizeof *index);
-  node->tasklet.index = index, node->tasklet.rank += s->dims->n, node->tasklet.out = s->to;
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) rename_writes(graph, node->map.body.v[k], r);
+  if (node->kind == DC_NODE_TASKLET && node->tasklet.out == r->from) node->tasklet.out = r->to;
 }
 
-/* In place of the register stands an array with an element for each iteration of the maps that hold all its uses. */
-static dc_status spread_register(dc_graph *graph, dc_nid top, dc_cid c) {
-  loop_dims dims = {.n = 0};
-  for (dc_nid home = top; home && is_map(graph, home);) {
-    dc_map map = map_at(graph, home);
-    dc_nid only = 0;
-    uint32_t users = 0;
-    if (map.schedule == DC_MAP_REDUCE) break;
-    DC_TRY(add_dims(graph, map.params, map.n_params, c, &dims));
-    for (uint32_t k = 0; k < map.body.n; k++)
-      if (uses(graph, map.body.v[k], c)) only = map.body.v[k], users++;
-    home = users == 1 ? only : 0;
+/* No two nodes of the state use one register: it is to become an array of a node's iterations. */
+static void part_registers(dc_graph *graph, const dc_scope *scope) {
+  for (dc_cid c = 1, n = graph->containers.n; c < n; c++) {
+    bool found = false;
+    for (uint32_t k = 0; dc_cont(graph, c)->storage == DC_STORE_REGISTER && k < scope->n; k++) {
+      if (!dc_node_touches_one(graph, scope->v[k], DC_USE_READ | DC_USE_WRITE, c)) continue;
+      dc_container old = *dc_cont(graph, c);
+      renaming r = {c, found ? dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)old.dtype, old.rank, old.shape, DC_ROLE_TEMP) : c};
+      dc_cont(graph, r.to)->storage = DC_STORE_REGISTER;
+      if (found) rename_writes(graph, scope->v[k], &r), dc_node_rewrite(graph, scope->v[k], rename_read, &r);
+      found = true;
+    }
   }
-  dc_container old = *dc_cont(graph, c);
-  if (dims.n + old.rank > DC_MAX_RANK) return refuse(graph, c, "too many loops are around it");
-  dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, dims.n + old.rank);
-  memcpy(shape, dims.extent, dims.n * sizeof *shape);
-  if (old.rank) memcpy(shape + dims.n, old.shape, old.rank * sizeof *shape);
-  dc_cid made = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)old.dtype, dims.n + old.rank, shape, DC_ROLE_TEMP);
-  spread s = {c, made, &dims};
-  spread_writes(graph, top, &s);
-  dc_node_rewrite(graph, top, spread_read, &s);
-  return DC_OK;
-}
-
-static dc_status spread_registers(dc_graph *graph, const dc_scope *scope) {
-  for (dc_cid c = 1; c < graph->containers.n; c++) {
-    if (dc_cont(graph, c)->storage != DC_STORE_REGISTER) continue;
-    for (uint32_t k = 0; k < scope->n; k++)
-      if (uses(graph, scope->v[k], c)) DC_TRY(spread_register(graph, scope->v[k], c));
-  }
-  return DC_OK;
 }
 
 /* ---- a map for each statement ---- */
@@ -319,7 +292,8 @@ static bool is_written_before(preparation *p, const statement *reader, dc_ex rea
   for (uint32_t d = 0; d < w.rank; d++) {
     dc_ex by_read, by_write, from, to;
     int64_t r, s, distance;
-    if (!dc_ix_split(pool, dc_ex_arg(pool, read, d), loop.params[0], &by_read, &from) || !dc_ix_split(pool, w.index[d], loop.params[0], &by_write, &to)) continue;
+    if (!dc_ix_split(pool, dc_ex_arg(pool, read, d), loop.params[0], &by_read, &from)) continue;
+    if (!dc_ix_split(pool, w.index[d], loop.params[0], &by_write, &to)) continue;
     if (!dc_ex_is_int(pool, by_read, &r) || !dc_ex_is_int(pool, by_write, &s) || r != s || (r != 1 && r != -1)) continue;
     if (!dc_ex_is_int(pool, dc_ix_sub(pool, to, from), &distance)) continue;
     if (r * distance > 0 || (distance == 0 && in_step_before)) return true;
@@ -340,11 +314,13 @@ static bool is_settled(preparation *p, const statements *all, const statement *r
 
 /* The condition that an element exists. */
 static dc_ex inside(dc_graph *graph, dc_ex read) {
-  dc_exnode node = *dc_ex_node(&graph->pool, read);
+  dc_pool *pool = &graph->pool;
+  dc_exnode node = *dc_ex_node(pool, read);
+  const dc_ex *shape = dc_cont(graph, node.ref)->shape;
   dc_ex all = 0;
   int64_t truth;
-  for (uint32_t d = 0; d < node.nargs; d++) all = dc_ex_and(&graph->pool, all, dc_ex_in_range(&graph->pool, dc_ex_arg(&graph->pool, read, d), dc_cont(graph, node.ref)->shape[d]));
-  return all && dc_ex_is_int(&graph->pool, all, &truth) && truth ? 0 : all;
+  for (uint32_t d = 0; d < node.nargs; d++) all = dc_ex_and(pool, all, dc_ex_in_range(pool, dc_ex_arg(pool, read, d), shape[d]));
+  return all && dc_ex_is_int(pool, all, &truth) && truth ? 0 : all;
 }
 
 static void insert_before(dc_graph *graph, dc_nid map, dc_nid before, dc_nid fresh) {
@@ -373,7 +349,8 @@ static dc_status keep_here(preparation *p, const statement *s, dc_ex read, dc_ex
   dc_nid tasklet;
   for (uint32_t k = 0; k < s->n_maps; k++) {
     dc_map map = map_at(graph, s->maps[k]);
-    if (map.schedule == DC_MAP_REDUCE || map.schedule == DC_MAP_SCATTER) return refuse(graph, c, "a sum in a loop reads what the same node changes");
+    if (map.schedule == DC_MAP_REDUCE || map.schedule == DC_MAP_SCATTER)
+      return refuse(graph, c, "a sum in a loop reads what the same node changes");
     DC_TRY(add_dims(graph, map.params, map.n_params, c, &dims));
   }
   *out = keep_element(graph, c, read, &dims, &tasklet);
@@ -550,7 +527,8 @@ static dc_status keep_operands(preparation *p, dc_nid id, const bool *later, boo
     if (!u.reads) continue;
     if (!own && !later[c]) continue;
     if (own && ranges_read(p, id, c)) return refuse(graph, c, "the length of a loop depends on it");
-    if (own && !loop && scatters(graph, id) && changes(graph, id, c, false)) return refuse(graph, c, "iterations in any order read what others write");
+    if (own && !loop && scatters(graph, id) && changes(graph, id, c, false))
+      return refuse(graph, c, "iterations in any order read what others write");
     if (own && loop) in_steps = changed[c] = true;
     else if (!own || changes(graph, id, c, false)) read_copies(p, id, c);
     else if (later[c]) return refuse(graph, c, "what a node computes for itself is overwritten later");
@@ -575,8 +553,9 @@ static dc_status prepare_node(preparation *p, dc_nid id, uint32_t place, bool *l
 static dc_status prepare(preparation *p) {
   dc_graph *graph = p->graph;
   dc_scope *scope = &graph->states.v[p->state].scope, after = {0};
+  part_registers(graph, scope);
+  DC_TRY(dc_unfuse(graph, p->state));
   for (uint32_t k = 0; k < scope->n; k++) walk_by_one(graph, scope->v[k]);
-  DC_TRY(spread_registers(graph, scope));
   uint32_t place = 0;
   for (uint32_t s = 0; s < p->state; s++) place += graph->states.v[s].scope.n;
   graph->states.v[p->state].scope = distribute_all(graph, &p->arena, scope, place);

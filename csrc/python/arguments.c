@@ -56,8 +56,9 @@ int view_argument(FunctionObject *self, uint32_t k, PyObject *object, tensor_vie
   module_state *state = state_of((PyObject *)self);
   const dc_graph *graph = dc_function_graph(self->function);
   dc_cid c = graph->inputs.v[k];
-  bool scalar = dc_cont(graph, c)->rank == 0 && dc_cont(graph, c)->dtype && is_number(state, object), writes = dc_function_writes(self->function, k);
-  if (scalar && !writes && dc_dtype_bytes((dc_dtype)dc_cont(graph, c)->dtype) <= (int)sizeof out->number) return view_number(state, graph, c, object, out);
+  dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
+  bool writes = dc_function_writes(self->function, k), fits = type && dc_dtype_bytes(type) <= (int)sizeof out->number;
+  if (!writes && fits && dc_cont(graph, c)->rank == 0 && is_number(state, object)) return view_number(state, graph, c, object, out);
   return writes ? view_in_place(state, object, out) : view_tensor(state, object, out);
 }
 
