@@ -306,14 +306,13 @@ static PyObject *flow_connectors(FlowObject *self, PyObject *id) {
   return out ? Py_BuildValue("(NN)", in, out) : NULL;
 }
 
-/* None, (container, subset, wcr), or with the subset at a copy's other end. */
+/* None, or (container, subset, wcr, the subset at a copy's other end). */
 static PyObject *memlet_object(const dc_flow_edge *e) {
   if (!e->has_memlet) Py_RETURN_NONE;
   const dc_memlet *m = &e->memlet;
   PyObject *data = m->data ? name_object(m->data) : Py_NewRef(Py_None);
   if (!data) return NULL;
-  const char *wcr = dc_wcr_name((dc_wcr)m->wcr);
-  return m->other ? Py_BuildValue("(Nzss)", data, m->subset, wcr, m->other) : Py_BuildValue("(Nzs)", data, m->subset, wcr);
+  return Py_BuildValue("(Nzsz)", data, m->subset, dc_wcr_name((dc_wcr)m->wcr), m->other);
 }
 
 static PyObject *conn_object(const char *name) { return name ? name_object(name) : Py_NewRef(Py_None); }
@@ -663,6 +662,12 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+static PyObject *flow_renew(FlowObject *self, PyObject *unused) {
+  (void)unused;
+  self->record->derived = false;
+  Py_RETURN_NONE;
+}
+
 /* ---- nested graphs ---- */
 
 /* {inner name: (name, subset or None)}; 0, or -1 with an exception. */
@@ -720,8 +725,8 @@ static PyMethodDef methods[] = {
     {"statements", (PyCFunction)flow_statements, METH_O, "statements(id) -> a tasklet's code in the text form."},
     {"connectors", (PyCFunction)flow_connectors, METH_O, "connectors(id) -> (names of inputs, names of outputs)."},
     {"edges", (PyCFunction)flow_edges, METH_NOARGS,
-     "edges() -> [(id, src, src_conn, dst, dst_conn, memlet)]. memlet: None or (container, subset or None, wcr), "
-     "with a fourth where a copy names its subset at the other end."},
+     "edges() -> [(id, src, src_conn, dst, dst_conn, memlet)]. memlet: None or (container, subset or None, wcr, "
+     "the subset at a copy's other end or None)."},
     {"edge", (PyCFunction)flow_edge, METH_O, "edge(id) -> as in edges()."},
     {"in_edges", (PyCFunction)flow_in_edges, METH_O, "in_edges(id) -> as edges()."},
     {"out_edges", (PyCFunction)flow_out_edges, METH_O, "out_edges(id) -> as edges()."},
@@ -744,6 +749,7 @@ static PyMethodDef methods[] = {
     {"set_attributes", (PyCFunction)flow_set_attributes, METH_VARARGS, "set_attributes(library, {name: value}, opset=as it is): in place of those there are."},
     {"remove_node", (PyCFunction)flow_remove_node, METH_O, "remove_node(id), with its edges."},
     {"remove_edge", (PyCFunction)flow_remove_edge, METH_O, "remove_edge(id)."},
+    {"renew", (PyCFunction)flow_renew, METH_NOARGS, "renew(): shows the graph as it was built, and no longer the nodes that were drafted."},
     {"touch", (PyCFunction)flow_touch, METH_NOARGS, "touch(): build() makes every node anew."},
     {"build", (PyCFunction)flow_build, METH_NOARGS, "build(): puts a draft into the graph; raises ModelError naming array, connector and node."},
     {NULL, NULL, 0, NULL}};

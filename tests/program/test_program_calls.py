@@ -209,7 +209,7 @@ def test_wrong_calls_of_sdfgs_are_named(f32):
     def f(X):
         return sdfg(X)
 
-    with pytest.raises(dcml.ShapeError, match=r"extents .*3 and 4 do not fit.*test_calls.py|4 and 3"):
+    with pytest.raises(dcml.ShapeError, match=r"extents .*3 and 4 do not fit.*test_program_calls.py|4 and 3"):
         f(f32(4))
     with pytest.raises(dcml.DTypeError, match="argument 'A' is of float64, expected float32"):
         f(np.ones(3))

@@ -120,7 +120,6 @@ def test_options_that_are_not_there_and_missing_methods_are_errors():
         sdfg.apply_transformations(type("Empty", (SingleStateTransformation,), {}))
 
 
-@pytest.mark.xfail(raises=dcml.ModelError, reason="flows do not build nested graphs yet")
 def test_inlined_graphs_are_counted():
     from dcml.transformation import InlineSDFG
     inner, outer = SDFG("inner"), SDFG("outer")

@@ -17,7 +17,9 @@ class InlineSDFG(Transformation):
         nested = [node for state in sdfg.states() for node in state.nodes() if node.kind == "nested"]
         count = sum(1 for node in nested if not nodes or any(node is one for one in nodes))
         if count:
-            sdfg.build()  # a graph holds none: building it is inlining
+            graph = sdfg.graph  # building it is inlining
+            for index in range(graph.n_states):
+                graph.flow(index).renew()
         return count
 
 
