@@ -15,6 +15,11 @@ def test_import_loads_neither_torch_nor_onnx():
     assert not {"torch", "onnx", "numpy", "dcml._core"} & modules
 
 
+def test_modules_can_be_imported_without_what_captures_them():
+    more = loaded_by("import torch, dcml.pytorch") - loaded_by("import torch")
+    assert not more & {"torch.export", "sympy", "torch._dynamo"}
+
+
 def test_every_public_name_can_be_had():
     import dcml
     for name in dcml.__all__:

@@ -18,7 +18,6 @@ from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
 from .guard.lock import LOCK
 from .guard.state import ModuleState
-from .trace.capture import capture
 
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
@@ -30,7 +29,8 @@ class Captures:
     """Those of ``owner.model``, with the owner's options.  len() counts captures, iteration gives them."""
 
     def __init__(self, owner):
-        self._owner = owner
+        from .trace.capture import capture  # with torch.export, which takes long to load: neither at import nor in a call
+        self._owner, self._trace = owner, capture
         self._recipes = {}     # quick key -> Recipe
         self._captures = {}    # slow key -> [Compiled]
         self._values = {}      # slow key without numbers -> {kind with numbers: types of its results}
@@ -121,7 +121,7 @@ class Captures:
 
     def _capture(self, args, kwargs, dynamic):
         owner, begin = self._owner, time.perf_counter()
-        made = capture(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+        made = self._trace(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
