@@ -1,14 +1,14 @@
 """dcml: a deep-learning compiler.
 
 ``dcml.pytorch`` runs PyTorch modules, ``dcml.onnx`` runs ONNX models, ``dcml.autodiff`` differentiates
-graphs, ``dcml.transformation`` and ``dcml.sdfg`` inspect and change them.  Submodules and the compiled
+graphs, ``dcml.transformation`` and ``dcml.sdfg`` inspect and change them, ``dcml.spox`` and ``dcml.op`` make ONNX models.  Submodules and the compiled
 core load on first use, so that ``import dcml`` is cheap and pulls in neither torch nor onnx.
 """
 import importlib
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset(("autodiff", "library", "onnx", "pytorch", "sdfg", "testing", "torch", "transformation", "util"))
+_SUBMODULES = frozenset(("autodiff", "library", "onnx", "op", "pytorch", "sdfg", "spox", "testing", "torch", "transformation", "util"))
 _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "UnsupportedOpError",
            "ShapeError": "ShapeError", "DTypeError": "DTypeError", "CompileError": "CompileError",
            "DeviceError": "DeviceError", "ValueError_": "ValueError_"}
