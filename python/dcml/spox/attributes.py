@@ -11,9 +11,9 @@ from . import types
 
 HINTS = {"int": "int", "float": "float", "text": "str", "tensor": "np.ndarray", "type": "Type", "dtype": "npt.DTypeLike",
          "ints": "Iterable[int]", "floats": "Iterable[float]", "texts": "Iterable[str]", "tensors": "Iterable[np.ndarray]",
-         "sparse": "None", "sparses": "None", "type_protos": "Iterable[Type]"}
+         "type_protos": "Iterable[Type]"}
 _KINDS = {"INT": "int", "FLOAT": "float", "STRING": "text", "TENSOR": "tensor", "TYPE_PROTO": "type", "GRAPH": "graph", "INTS": "ints",
-          "FLOATS": "floats", "STRINGS": "texts", "TENSORS": "tensors", "SPARSE_TENSOR": "sparse", "SPARSE_TENSORS": "sparses",
+          "FLOATS": "floats", "STRINGS": "texts", "TENSORS": "tensors", "SPARSE_TENSOR": "sparse", "SPARSE_TENSORS": "sparse",
           "TYPE_PROTOS": "type_protos"}
 _FIELDS = {"int": ("INT", "i"), "dtype": ("INT", "i"), "float": ("FLOAT", "f"), "ints": ("INTS", "ints"), "floats": ("FLOATS", "floats")}
 
@@ -67,10 +67,6 @@ def _dtype(value):
     return types.code_of(value)
 
 
-def _refused(value):
-    raise TypeError("sparse tensors are not supported; give a dense array")
-
-
 def _each(one):
     def convert(value):
         if isinstance(value, (str, bytes, dict)) or not hasattr(value, "__iter__"):
@@ -80,8 +76,7 @@ def _each(one):
 
 
 _CONVERT = {"int": _int, "float": _float, "text": _text, "tensor": _array, "type": _type, "dtype": _dtype, "ints": _each(_int),
-            "floats": _each(_float), "texts": _each(_text), "tensors": _each(_array), "sparse": _refused, "sparses": _refused,
-            "type_protos": _each(_type)}
+            "floats": _each(_float), "texts": _each(_text), "tensors": _each(_array), "type_protos": _each(_type)}
 
 
 def convert(operator, name, kind, value):

@@ -4,7 +4,7 @@ The one idea: which operators a version has follows from the operator table (and
 schema, from which a function is made when it is first asked for.  No operator is written here.
 Must not know: models.
 """
-import inspect
+import functools
 import keyword
 import re
 import textwrap
@@ -78,7 +78,7 @@ class Opset:
 # -- what an operator takes ---------------------------------------------------------------------------
 class Operator:
     """What calls need of a schema: ``inputs`` are (name, kind) with kind "single", "optional" or "variadic", ``outputs``
-    (name, variadic), ``attributes`` (name, converter, default in the node or None), ``graphs`` names."""
+    (name, variadic), ``attributes`` (name, kind, default in the node or None) but for sparse tensors, ``graphs`` names."""
 
     __slots__ = ("name", "domain", "since", "function", "inputs", "outputs", "attributes", "graphs", "required", "min_input", "min_output",
                  "_schema", "draws")
@@ -93,7 +93,7 @@ class Operator:
             kind = attrs.kind_of(name, attribute.type.name)
             if kind == "graph":
                 self.graphs.append(name)
-            else:
+            elif kind != "sparse":
                 self.attributes.append((name, kind, _default(attribute, kind)))
             if attribute.required:
                 self.required.add(name)
@@ -196,11 +196,9 @@ def _compiled(text, name, operator, defaults, hints):
     space = {"_apply": apply, "_operator": operator, "_defaults": defaults, "__name__": __name__}
     exec(compile(text, f"<constructor of {operator.where}>", "exec"), space)
     function = space[name]
-    if len(operator.graphs) > 1:
-        function = _by_position(function, operator)
     function.__annotations__ = hints
     function.__qualname__, function.__doc__ = name, _documentation(operator)
-    return function
+    return _by_position(function, operator) if len(operator.graphs) > 1 else function
 
 
 def _by_position(function, operator):
@@ -208,13 +206,13 @@ def _by_position(function, operator):
     graphs = sorted(operator.graphs, reverse=True)
     n = len(operator.inputs)
 
+    @functools.wraps(function)
     def flexible(*args, **kwargs):
         for graph, value in zip(graphs, args[n:]):
             if graph in kwargs:
                 raise TypeError(f"{function.__name__}() got multiple values for argument {graph!r}")
             kwargs[graph] = value
         return function(*args[:n], *args[n + len(graphs):], **kwargs)
-    flexible.__name__, flexible.__signature__ = function.__name__, inspect.signature(function)
     return flexible
 
 
