@@ -1,7 +1,7 @@
 /* eager(): runs one operator on arrays.
  *
  * The one idea: a function of that operator alone is kept by operator, version, attributes, and types and ranks of the
- * inputs; extents are symbols.  It is interpreted, which starts at once, until that has taken longer than compiling
+ * inputs; extents are symbols, but for those of 1, which may be broadcast and are part of the key.  It is interpreted, which starts at once, until that has taken longer than compiling
  * does, or the arrays are large; what a native library may serve is its from the first call on. */
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +154,12 @@ static int put_attributes(module_state *state, dc_text *key, PyObject *attribute
 
 /* ---- calls ---- */
 
+/* What a function is made for, by input. */
+typedef struct {
+  uint64_t ones; /* the k-th bit: the k-th extent is 1 */
+  uint8_t type, rank; /* type 0: the input is absent */
+} look;
+
 typedef struct {
   module_state *state;
   const char *op, *domain;
@@ -181,39 +187,48 @@ static void blame_input(call *c, Py_ssize_t k) {
   blame(c->state, "operator", c->op);
 }
 
-/* Types and ranks of the inputs. */
 static int look_at_inputs(call *c) {
   for (Py_ssize_t k = 0; k < c->n; k++) {
     PyObject *item = PyTuple_GET_ITEM(c->inputs, k);
-    uint8_t seen[2] = {0, 0};
     tensor_view view;
+    look seen;
+    memset(&seen, 0, sizeof seen); /* padding too, which is in the key */
     if (item != Py_None) {
       if (view_tensor(c->state, item, &view)) return blame_input(c, k), -1;
       uint64_t elements = 1;
-      for (uint32_t d = 0; d < view.array.rank; d++) elements *= (uint64_t)view.array.dims[d];
-      seen[0] = (uint8_t)view.array.dtype, seen[1] = (uint8_t)view.array.rank;
+      seen.type = (uint8_t)view.array.dtype, seen.rank = (uint8_t)view.array.rank;
+      for (uint32_t d = 0; d < view.array.rank; d++) {
+        elements *= (uint64_t)view.array.dims[d];
+        if (view.array.dims[d] == 1) seen.ones |= (uint64_t)1 << d;
+      }
       c->elements += elements;
       release_view(&view);
     }
-    put(&c->key, seen, sizeof seen);
+    put(&c->key, &seen, sizeof seen);
   }
   return 0;
 }
 
-static dc_nid add_node(call *c, GraphObject *handle, const dc_row *row, const uint8_t *seen) {
+static dc_cid add_input(dc_graph *g, const char *name, Py_ssize_t k, const look *seen) {
+  dc_ex dims[DC_MAX_RANK];
+  char symbol[32];
+  for (int d = 0; d < seen->rank; d++) {
+    PyOS_snprintf(symbol, sizeof symbol, "n%zd_%d", k, d);
+    dims[d] = seen->ones >> d & 1 ? dc_ex_int(&g->pool, 1) : dc_ex_sym(&g->pool, dc_symbol_get(&g->pool, symbol, 0));
+  }
+  return seen->type ? dc_container_add(g, name, (dc_dtype)seen->type, seen->rank, dims, DC_ROLE_INPUT) : 0;
+}
+
+static dc_nid add_node(call *c, GraphObject *handle, const dc_row *row, const char *looks) {
   dc_graph *g = handle->graph;
   cid_list in = {0}, out = {0};
   attr_list attrs = {0};
   const dc_row_arg *made;
   uint32_t n_made = row ? dc_row_outputs(row, &made) : 0, n_out = 0;
-  for (Py_ssize_t k = 0; k < c->n; k++, seen += 2) {
-    dc_ex dims[DC_MAX_RANK];
-    char name[32];
-    for (int d = 0; d < seen[1]; d++) {
-      PyOS_snprintf(name, sizeof name, "n%zd_%d", k, d);
-      dims[d] = dc_ex_sym(&g->pool, dc_symbol_get(&g->pool, name, 0));
-    }
-    DC_PUSH(&g->arena, &in, seen[0] ? dc_container_add(g, input_name(row, k), (dc_dtype)seen[0], seen[1], dims, DC_ROLE_INPUT) : 0);
+  for (Py_ssize_t k = 0; k < c->n; k++) {
+    look seen;
+    memcpy(&seen, looks + (size_t)k * sizeof seen, sizeof seen); /* the key has no alignment */
+    DC_PUSH(&g->arena, &in, add_input(g, input_name(row, k), k, &seen));
   }
   if (parse_attrs(handle, c->attributes, &attrs)) return 0;
   while (c->outputs < 0 && n_out < n_made && !made[n_out].optional && !made[n_out].variadic) n_out++;
@@ -229,13 +244,13 @@ static dc_nid add_node(call *c, GraphObject *handle, const dc_row *row, const ui
   return node;
 }
 
-/* seen: type and rank of each input.  named: extents are symbols; else each shape is compiled by itself. */
-static PyObject *make_function(call *c, const uint8_t *seen, bool compiled, bool named) {
+/* looks: a look at each input.  named: extents are symbols; else each shape is compiled by itself. */
+static PyObject *make_function(call *c, const char *looks, bool compiled, bool named) {
   dc_graph *graph = dc_graph_create(c->op);
   graph->opset = *c->domain ? graph->opset : (int)c->opset;
   PyObject *handle = wrap_graph(c->state, graph, NULL), *function = NULL;
   if (!handle) return dc_graph_destroy(graph), NULL;
-  if (add_node(c, (GraphObject *)handle, row_of(c), seen)) {
+  if (add_node(c, (GraphObject *)handle, row_of(c), looks)) {
     for (uint32_t k = 0; !named && k < graph->inputs.n; k++) dc_cont(graph, graph->inputs.v[k])->shape = NULL;
     PyObject *args = PyTuple_Pack(1, handle), *options = Py_BuildValue("{s:s}", "backend", compiled ? "auto" : "interp");
     function = args && options ? PyObject_Call((PyObject *)c->state->function_type, args, options) : NULL;
@@ -258,12 +273,12 @@ static PyObject *run(call *c, PyObject *function) {
 }
 
 /* The first call of a function: where the operator cannot work with symbols, shapes are compiled as they are. */
-static PyObject *run_first(call *c, const uint8_t *seen, bool compiled, PyObject **function) {
+static PyObject *run_first(call *c, const char *looks, bool compiled, PyObject **function) {
   PyObject *results = NULL;
   for (int exact = 0; !results && exact < 2; exact++) {
     if (exact && !PyErr_ExceptionMatches(c->state->errors[0])) break;
     PyErr_Clear();
-    Py_XSETREF(*function, make_function(c, seen, compiled, !exact));
+    Py_XSETREF(*function, make_function(c, looks, compiled, !exact));
     results = *function ? run(c, *function) : NULL;
   }
   if (!results) Py_CLEAR(*function);
@@ -276,7 +291,7 @@ static double seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static PyObject *run_kept(call *c, const uint8_t *seen) {
+static PyObject *run_kept(call *c, const char *looks) {
   entry *e = find(c->state->eager, &c->key);
   if (!e) return PyErr_NoMemory();
   uint64_t hash = e->hash;
@@ -288,7 +303,7 @@ static PyObject *run_kept(call *c, const uint8_t *seen) {
   PyObject *function = Py_XNewRef(e->functions[compiled]), *results;
   double begin = compiled ? 0 : seconds();
   bool first = !function;
-  results = first ? run_first(c, seen, compiled, &function) : run(c, function);
+  results = first ? run_first(c, looks, compiled, &function) : run(c, function);
   /* Meanwhile other threads may have run, and the entry may have become another's. */
   bool still = e->hash == hash && e->key_bytes == c->key.n && memcmp(e->key, c->key.s, c->key.n) == 0;
   if (still && first && function) Py_XSETREF(e->functions[compiled], Py_NewRef(function));
@@ -297,8 +312,8 @@ static PyObject *run_kept(call *c, const uint8_t *seen) {
   return results;
 }
 
-static PyObject *run_once(call *c, const uint8_t *seen) {
-  PyObject *function = NULL, *results = run_first(c, seen, c->elements > MUCH, &function);
+static PyObject *run_once(call *c, const char *looks) {
+  PyObject *function = NULL, *results = run_first(c, looks, c->elements > MUCH, &function);
   Py_XDECREF(function);
   return results;
 }
@@ -330,8 +345,8 @@ PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     int failed = put_text(&c.key, args[0]) || put_text(&c.key, args[1]);
     size_t at = c.key.n;
     failed = failed || look_at_inputs(&c) || put_attributes(c.state, &c.key, c.attributes);
-    uint8_t *seen = failed ? NULL : (uint8_t *)c.key.s + at;
-    if (seen) results = c.key.n > (size_t)LARGEST_KEY ? run_once(&c, seen) : run_kept(&c, seen);
+    const char *looks = failed ? NULL : c.key.s + at;
+    if (looks) results = c.key.n > (size_t)LARGEST_KEY ? run_once(&c, looks) : run_kept(&c, looks);
   }
   Py_XDECREF(c.inputs);
   dc_text_free(&c.key);

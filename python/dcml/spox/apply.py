@@ -95,5 +95,5 @@ def _parts(operator, kept, given):
         shape = getattr(lengths.type, "shape", None)
         n = shape[0] if shape and len(shape) == 1 else None
     if not isinstance(n, int) or n < 1:
-        raise InferenceError(f"{operator.function}(): the number of outputs is not known: {operator.inputs[1][0]!r} is {lengths and lengths.type}")
+        raise InferenceError(f"{operator.function}(): the number of outputs is not known: {operator.inputs[1][0]!r} is {None if lengths is None else lengths.type}")
     return n

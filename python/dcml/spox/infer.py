@@ -110,9 +110,9 @@ def evaluate(var):
 def _compute(var):
     from ..onnx.eager import eager
     node = var._node
-    values = [v and v._value and v._value[0] for v in node.inputs] if all([v is None or v._value for v in node.inputs]) else None
-    if values is None:
+    if any([v is not None and not isinstance(v._value, tuple) for v in node.inputs]):
         return None
+    values = [None if v is None else v._value[0] for v in node.inputs]
     if hasattr(node.op, "evaluate"):
         outputs = node.op.evaluate(values)
     else:
@@ -165,7 +165,7 @@ def _once_more(node, facts, attributes):
             continue
         if var._value is LAZY:
             evaluate(var)
-        if var._value and isinstance(var._value[0], np.ndarray):
+        if type(var._value) is tuple and isinstance(var._value[0], np.ndarray):
             again[k] = np.ascontiguousarray(var._value[0]).reshape(var._value[0].shape)
     if all([a is b for a, b in zip(again, facts)]):
         return None
@@ -192,10 +192,10 @@ def _of_core(node, found):
         kind = types.tensor(code, shape)
         value, fact = constancy, (code, fact_shape)
         if elements is not None:
-            if constancy is LAZY and code in _TRUE_TYPES and None not in elements:
+            if constancy is LAZY and code in _TRUE_TYPES and all([type(e) is int for e in elements]):
                 fact = np.array(elements, _TRUE_TYPES[code]).reshape(shape)
                 value = (fact,)
-            elif len(elements) <= _SMALL:
+            elif constancy is None:
                 fact = (code, fact_shape, tuple([_symbol(d, symbols or ()) for d in elements]))
         results.append(make(node, k, kind, value, fact))
     return tuple(results)
@@ -212,7 +212,7 @@ def _symbol(extent, symbols):
 def _failed(node, error):
     """An InferenceError that shows what was passed."""
     names = _input_names(node)
-    inputs = ", ".join(f"{name}: {v and v.type}" for name, v in zip(names, node.inputs))
+    inputs = ", ".join(f"{name}: {None if v is None else v.type}" for name, v in zip(names, node.inputs))
     kept = ", ".join(f"{name}={value!r}" for name, kind, value in node.attributes if kind != "tensor")
     return InferenceError(f"{node.op.function}(): {error} -- for {node.op.where} of [{inputs}]{f' with {kept}' if kept else ''}")
 
@@ -328,5 +328,5 @@ def _by_schema(node, k, bound):
 
 
 def _of_onnx(node, kinds):
-    constancy = _constancy(node) if node.inputs else None
+    constancy = _constancy(node)
     return tuple([make(node, k, kind, constancy, fact_of(kind)) for k, kind in enumerate(kinds)])
