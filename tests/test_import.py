@@ -15,6 +15,10 @@ def test_import_loads_neither_torch_nor_onnx():
     assert not {"torch", "onnx", "numpy", "dcml._core"} & modules
 
 
+def test_operators_of_spox_load_neither_torch_nor_onnx():
+    assert not {"torch", "onnx", "onnxruntime", "spox"} & loaded_by("import dcml; dcml.spox, dcml.op")
+
+
 def test_every_public_name_can_be_had():
     import dcml
     for name in dcml.__all__:

@@ -14,6 +14,8 @@ def apply(operator, given, attributes, outputs_count):
     given = _checked(operator, given)
     kept = [(name, kind, attrs.convert(operator, name, kind, value) if value is not default or kind == "dtype" else value)
             for name, kind, default in operator.attributes if (value := attributes[name]) is not None]
+    if len(kept) < len(operator.attributes):
+        _check_required(operator, attributes)
     graphs = subgraphs(operator, given, attributes) if operator.graphs else {}
     fields = _fields(operator, kept, graphs, given, outputs_count)
     node = Node(operator, _in_a_row(operator, given), kept, graphs, fields)
@@ -24,6 +26,12 @@ def apply(operator, given, attributes, outputs_count):
         return results
     n = len(operator.outputs) - 1
     return (*results[:n], results[n:])
+
+
+def _check_required(operator, attributes):
+    for name in operator.required:
+        if attributes[name] is None:
+            raise TypeError(f"{operator.function}(): attribute {name!r} must be given, got None")
 
 
 def _checked(operator, given):
@@ -78,10 +86,23 @@ def _fields(operator, kept, graphs, given, outputs_count):
             raise TypeError(f"{operator.function}(): outputs_count is a positive int, got {outputs_count!r}")
         n = outputs_count
     elif graphs:
-        n = min(len(graph.results) for graph in graphs.values()) - (operator.name == "Loop")
+        n = _results(operator, kept, graphs, given)
     else:
         n = _parts(operator, dict((name, value) for name, _, value in kept), given)
     return names[:-1] + [f"{last}_{k}" for k in range(n)]
+
+
+def _results(operator, kept, graphs, given):
+    """As many as the bodies give; of a loop, but for its condition."""
+    n = min(len(graph.results) for graph in graphs.values())
+    least, condition = 1, operator.name == "Loop"
+    if condition:
+        least += len(given[-1])
+    elif operator.name == "Scan":
+        least = len(given[0]) - next(value for name, _, value in kept if name == "num_scan_inputs")
+    if n < max(least, 1 + condition):
+        raise TypeError(f"{operator.function}(): the body returns {n} Vars, expected at least {max(least, 1 + condition)}")
+    return n - condition
 
 
 def _parts(operator, kept, given):

@@ -26,11 +26,12 @@ def kind_of(name, kind):
 
 # -- from a caller ------------------------------------------------------------------------------------
 def _int(value):
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biu":
-        return int(value)
-    raise TypeError
+    if not isinstance(value, numbers.Integral) and not (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "biu"):
+        raise TypeError
+    number = int(value)
+    if not -1 << 63 <= number < 1 << 63:
+        raise TypeError(f"{number} has more than 64 bits")
+    return number
 
 
 def _float(value):

@@ -58,12 +58,14 @@ def _no_arguments(operator, given, attributes):
 
 
 def _loop(operator, given, attributes):
-    return [types.Tensor(int, (1,)), types.Tensor(bool, (1,)), *(v.unwrap_type() for v in given[2])]
+    """The number and the condition have one element, as Spox declares them; a condition that is given has its own shape."""
+    condition = given[1].type if given[1] is not None and given[1].type is not None else types.Tensor(bool, (1,))
+    return [types.Tensor(int, (1,)), condition, *(v.unwrap_type() for v in given[2])]
 
 
 def _scan(operator, given, attributes):
     values, n = given[0], attributes["num_scan_inputs"]
-    if not isinstance(n, int) or not 0 < n <= len(values):
+    if not hasattr(n, "__index__") or not 0 < n <= len(values):
         raise TypeError(f"scan(): num_scan_inputs is {n!r} of {len(values)} inputs")
     axes = list(attributes["scan_input_axes"] or [0] * n)
     if len(axes) != n:

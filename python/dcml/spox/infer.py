@@ -253,7 +253,8 @@ def _by_onnx(node):
     """Types by output, None where there is none."""
     if any([v is not None and v.type is None for v in node.inputs]):
         return [None] * len(node.fields)
-    import onnx
+    import onnx.checker
+    import onnx.shape_inference
     bound = _check_types(node)
     proto = onnx.NodeProto(op_type=node.op.name, domain=node.op.domain)
     proto.input.extend(["" if v is None else f"i{k}" for k, v in enumerate(node.inputs)])
@@ -271,7 +272,7 @@ def _by_onnx(node):
     version = onnx.helper.make_opsetid(node.op.domain, node.op.since)
     try:
         found = onnx.shape_inference.infer_node_outputs(node.op.schema, proto, given, data, opset_imports=[version])
-    except (RuntimeError, ValueError) as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         raise _failed(node, error) from None
     kinds = [types.from_proto(found[o]) if o in found else None for o in proto.output]
     if node.op.name == "Loop":

@@ -37,7 +37,7 @@ class _Inlined:
     domain, name, since, draws, min_input = "", "Inline", 0, False, 0
 
     def __init__(self, model):
-        import onnx
+        import onnx.inliner
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         self._model = onnx.ModelProto()
