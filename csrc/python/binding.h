@@ -55,6 +55,14 @@ typedef DC_VEC(dc_attr) attr_list;
 typedef DC_VEC(dc_cid) cid_list;
 int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out);
 
+/* infer.c and eager.c: one operator by itself. */
+PyObject *core_infer(PyObject *module, PyObject *args);
+PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n);
+struct eager_cache *eager_cache_create(void); /* NULL without memory */
+int eager_cache_traverse(struct eager_cache *cache, visitproc visit, void *arg);
+void eager_cache_clear(struct eager_cache *cache);
+void eager_cache_destroy(struct eager_cache *cache);
+
 /* report.c: methods of a Function, whose core function.c gives. */
 dc_function *function_core(PyObject *function);
 PyObject *function_report(PyObject *self, PyObject *unused);
@@ -105,14 +113,6 @@ PyObject *graph_kernel(GraphObject *self, PyObject *id);
 PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *text);
-
-/* infer.c and eager.c: one operator by itself. */
-PyObject *core_infer(PyObject *module, PyObject *args);
-PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n);
-struct eager_cache *eager_cache_create(void); /* NULL without memory */
-int eager_cache_traverse(struct eager_cache *cache, visitproc visit, void *arg);
-void eager_cache_clear(struct eager_cache *cache);
-void eager_cache_destroy(struct eager_cache *cache);
 
 extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);

@@ -187,6 +187,12 @@ static PyObject *core_passes(PyObject *module, PyObject *unused) {
 static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
+                                  {"infer", core_infer, METH_VARARGS,
+                                   "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
+                                  {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
+                                   "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
+                                  {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
+                                  {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
                                   {"evaluate", core_evaluate, METH_VARARGS, "evaluate(graph, sizes, what, seed, given) -> Values: what a graph computes."},
                                   {"attempt", core_attempt, METH_VARARGS, "attempt(graph, what, sizes, tolerance, apart) -> (verdict, why) of a pass or a program."},
@@ -199,12 +205,6 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
                                   {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
-                                  {"infer", core_infer, METH_VARARGS,
-                                   "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
-                                  {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
-                                   "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
-                                  {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
-                                  {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 
@@ -235,6 +235,7 @@ static int core_exec(PyObject *module) {
   state->errors[DC_ERR_MEMORY] = Py_XNewRef(state->errors[0]);
   if (failed) return -1;
   state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
+  if (!(state->eager = eager_cache_create())) return PyErr_NoMemory(), -1;
   state->graph_type = add_type(module, &graph_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
@@ -244,8 +245,7 @@ static int core_exec(PyObject *module) {
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
   bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  state->eager = eager_cache_create();
-  return state->pool && state->eager && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
+  return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {

@@ -1,7 +1,7 @@
 """dcml: a deep-learning compiler.
 
 ``dcml.pytorch`` runs PyTorch modules, ``dcml.onnx`` runs ONNX models, ``dcml.autodiff`` differentiates
-graphs, ``dcml.transformation`` and ``dcml.sdfg`` inspect and change them, ``dcml.spox`` and ``dcml.op`` make ONNX models.  Submodules and the compiled
+graphs, ``dcml.transformation`` and ``dcml.sdfg`` inspect and change them.  Submodules and the compiled
 core load on first use, so that ``import dcml`` is cheap and pulls in neither torch nor onnx.
 """
 import importlib
