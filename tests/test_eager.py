@@ -55,6 +55,11 @@ def test_errors_of_infer_name_operator_and_input(call, error, told):
         call()
 
 
+def test_symbols_do_not_grow_in_loops():
+    values = (2, -1, 2, "N")
+    assert infer("Gcd", [(I64, (4,), values), (I64, (1,), (-1,))], domain="dcml", opset=1) == [(I64, (4,), None)]
+
+
 # -- eager ------------------------------------------------------------------------------------------------
 def test_an_operator_runs_alone():
     a = np.arange(4, dtype=np.float32)
