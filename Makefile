@@ -1,7 +1,8 @@
 # dcml: see `make help`.
 CC ?= cc
 PYTHON3 ?= python3
-PYTHON ?= .venv/bin/python
+VENV_PATH ?= .venv# '': the Python that runs $(PYTHON3)
+PYTHON ?= $(if $(VENV_PATH),$(VENV_PATH)/bin/python,$(PYTHON3))
 CFLAGS ?= -O2 -g
 WARN = -std=gnu11 -Wall -Wextra -Werror -Wno-maybe-uninitialized
 OUT ?= build/c
@@ -9,12 +10,17 @@ CORE := $(filter-out csrc/python/%,$(wildcard csrc/*.c csrc/*/*.c csrc/*/*/*.c))
 OBJ := $(CORE:%.c=$(OUT)/%.o) $(OUT)/onnx.pb-c.o
 TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
 LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
-TORCH ?= torch==2.13.0
+TORCH ?= torch==$(or $(TORCH_VERSION),2.13.0)
 SANITIZERS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation
 MUTANTS ?= 20000
 GRAPHS ?= 10000
 COMPILE ?= 500
 SEED ?= 1
+SOURCES = $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/*/*/*.[ch] csrc/*/*/*.def tools/*.py)
+NEEDED = scripts/setup.sh pyproject.toml setup.py $(SOURCES)
+INSTALL = PYTHON3="$(PYTHON3)" VENV_PATH="$(VENV_PATH)" TORCH="$(TORCH)" TORCH_VERSION="$(TORCH_VERSION)" sh scripts/setup.sh
+LIBRARIES = $(shell $(PYTHON) -c 'import sys; print(sys.prefix + "/lib")')
+PIP = $(PYTHON) -m pip --disable-pip-version-check -q
 .SECONDARY:
 .DEFAULT_GOAL := help
 
@@ -23,7 +29,8 @@ help:    ## list the targets
 
 # ---- for users ----
 
-setup: .venv/.ready    ## install what is missing (apt and pip) and build the extension
+setup: $(if $(VENV_PATH),$(VENV_PATH)/.ready,current)    ## install what is missing (apt and pip) and build the extension
+install: setup         ## the same; VENV_PATH=folder, '' for the current Python; TORCH_VERSION=2.12.0
 demo: setup            ## train the digits network beside PyTorch; writes digits-report.html
 	$(PYTHON) examples/digits.py
 test: setup            ## run every test, C and Python
@@ -32,6 +39,17 @@ test: setup            ## run every test, C and Python
 	$(MAKE) fuzz-passes GRAPHS=4000
 	$(MAKE) fuzz-passes SANITIZE=1 GRAPHS=200 COMPILE=0
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
+test-parallel: setup   ## the Python tests, on every core, a file in one process
+	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --dist loadfile tests
+test-gpu: setup        ## the Python tests that a GPU is for
+	$(PYTHON) -m pytest -q --gpu -m gpu tests
+doc: setup             ## the manual, in build/doc
+	@$(PIP) install -r docs/requirements.txt
+	$(PYTHON) -m sphinx -q -W -E --keep-going -b html docs build/doc
+doctest: setup         ## run every code block of the manual and of docstrings
+	@$(PIP) install -r docs/requirements.txt
+	$(PYTHON) -m sphinx -q -W -E -b doctest docs build/doctest
+	$(PYTHON) -m pytest -q --doctest-modules -p no:cacheprovider python/dcml
 wheel: setup           ## a wheel that needs no compiler to install, and the source archive, in dist/
 	PYTHON=$(PYTHON) sh scripts/wheel.sh
 wheel-test: wheel      ## the Python tests with what is in dist/, in empty environments
@@ -39,15 +57,17 @@ wheel-test: wheel      ## the Python tests with what is in dist/, in empty envir
 bench: setup           ## measure against PyTorch, interleaved, and print ratios
 	$(PYTHON) bench/run.py
 
-.venv/.ready: scripts/setup.sh pyproject.toml setup.py $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/*/*/*.[ch] csrc/*/*/*.def tools/*.py)
-	PYTHON3="$(PYTHON3)" TORCH="$(TORCH)" sh scripts/setup.sh
+$(VENV_PATH)/.ready: $(NEEDED)
+	$(INSTALL)
 	@touch $@
+current:
+	$(INSTALL)
 
 # ---- for developers ----
 
 lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
 ctest: $(TESTS)        ## build and run the C tests
-	@for t in $(TESTS); do echo "== $$t"; DCML_VERIFY=1 DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $$t || exit 1; done
+	@for t in $(TESTS); do echo "== $$t"; DCML_VERIFY=1 DCML_LIBRARIES=$(LIBRARIES) $$t || exit 1; done
 asan:                  ## the C tests, and every ONNX backend case, under the address and undefined-behaviour sanitizers
 	$(MAKE) ctest fuzzed MUTANTS=0 OUT=build/asan CFLAGS="$(SANITIZERS)"
 fuzz:                  ## mutants of the ONNX backend cases, under the sanitizers; MUTANTS=n SEED=n choose them
@@ -57,9 +77,16 @@ fuzzed: $(OUT)/fuzz_onnx build/fuzz/seeds/.ready
 fuzz-passes:           ## random graphs after each pass against the interpreter; GRAPHS=n SEED=n COMPILE=k (every k-th), SANITIZE=1
 	$(MAKE) passes-fuzzed $(if $(SANITIZE),OUT=build/asan CFLAGS="$(SANITIZERS)")
 passes-fuzzed: $(OUT)/fuzz_passes
-	DCML_LIBRARIES=$(PYTHON:%/bin/python=%/lib) $(OUT)/fuzz_passes -graphs $(GRAPHS) -seed $(SEED) -compile $(COMPILE) -folder build/fuzz-passes
+	DCML_LIBRARIES=$(LIBRARIES) $(OUT)/fuzz_passes -graphs $(GRAPHS) -seed $(SEED) -compile $(COMPILE) -folder build/fuzz-passes
 check: lib ctest       ## what to run before a commit
 	$(PYTHON) -m pytest -q tests/test_layers.py
+check-formatting:      ## lint the Python code: pyproject.toml says by which rules
+	@$(PIP) install "ruff>=0.12"
+	$(PYTHON) -m ruff check
+check-formatting-names: ## only the names of the files that fail
+	@$(PIP) install "ruff>=0.12"
+	@$(PYTHON) -m ruff check -q --output-format json | $(PYTHON) -c "import json, os, sys; \
+	  names = {os.path.relpath(row['filename']) for row in json.load(sys.stdin)}; print(*sorted(names), sep='\n'); sys.exit(bool(names))"
 clean:                 ## remove everything that was built
 	rm -rf build dist .venv python/dcml/*.so
 
@@ -87,5 +114,5 @@ build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup demo test wheel wheel-test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
+.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

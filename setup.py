@@ -85,7 +85,8 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-maybe-uninitialized"] + (["-Werror"] if os
 RUN_TIME_PATH = ["-Wl,-rpath,$ORIGIN/../torch/lib"] if sys.platform == "linux" else []
 
 setup(ext_modules=[Extension(
-    "dcml._core", sources=["csrc/python/module.c"], depends=glob.glob("csrc/**/*.[ch]", recursive=True) + HEADERS, include_dirs=["csrc", GENERATED],
+    "dcml._core", sources=["csrc/python/module.c"], include_dirs=["csrc", GENERATED],
+    depends=glob.glob("csrc/**/*.[ch]", recursive=True) + HEADERS,
     extra_compile_args=["-std=gnu11", "-O2", "-g1", "-fopenmp", "-fvisibility=hidden", *WARNINGS],
     extra_link_args=["-fopenmp", *RUN_TIME_PATH], libraries=["protobuf-c", "dl", "m", "pthread"]), *torch_node()],
     cmdclass={"build_ext": Build})

@@ -64,6 +64,9 @@ uint32_t dc_function_plans(const dc_function *function);
 /* As dc_program_observe, for all programs of the function, also those to come. */
 void dc_function_observe(dc_function *function, dc_step_observer observer, void *context);
 
+/* Is this argument an input that the graph writes?  Its array is changed in place, and no other may overlap it. */
+bool dc_function_writes(const dc_function *function, uint32_t arg);
+
 /* One call.  arrays: inputs in the graph's order, then parameters in container order. */
 typedef struct dc_plan_s dc_plan_handle;
 typedef struct {
@@ -74,8 +77,10 @@ typedef struct {
   uint32_t n_outputs;
 } dc_call;
 
-/* Compiles if needed, checks shapes and types (errors name the input), and binds sizes. */
-DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, dc_call *out);
+/* Compiles if needed, checks shapes and types (errors name the input), and binds sizes.  symbols: values by symbol of
+ * dc_function_graph, DC_UNKNOWN where the extents of the arrays say it; NULL: they say all. */
+#define DC_UNKNOWN INT64_MIN
+DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out);
 void dc_call_output(const dc_call *call, uint32_t k, dc_array *out); /* type and dims; data NULL */
 uint64_t dc_call_saved_bytes(const dc_call *call);
 /* outputs[k]: buffers for the results; saved: dc_call_saved_bytes bytes. */

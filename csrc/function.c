@@ -13,6 +13,42 @@ enum { MAX_PLANS = 32 };
 
 /* ---- creation ---- */
 
+/* Which arguments are written. */
+static void find_writes(dc_function *f) {
+  dc_writers *writers = DC_NEW_ARRAY(&f->arena, dc_writers, f->graph->containers.n);
+  dc_graph_writers(f->graph, writers);
+  f->writes = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
+  for (uint32_t k = 0; k < f->n_args; k++) f->n_writes += f->writes[k] = writers[f->args[k]].n > 0;
+}
+
+static void note_symbol(void *context, const dc_pool *pool, dc_ex e) {
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op == DC_EX_SYM) ((bool *)context)[node->ref] = true;
+}
+
+static void note_symbols(const dc_graph *graph, dc_ex e, bool *seen) {
+  if (e) dc_ex_walk(&graph->pool, e, note_symbol, seen);
+}
+
+/* The symbols in maps and tasklets.  Those of operators follow from the shapes of what they read. */
+static void find_symbols(const dc_graph *graph, const dc_scope *scope, bool *seen) {
+  for (uint32_t k = 0; k < scope->n; k++) {
+    const dc_node *node = dc_node_at(graph, scope->v[k]);
+    if (node->kind == DC_NODE_TASKLET) {
+      const dc_container *out = dc_cont(graph, node->tasklet.out);
+      note_symbols(graph, node->tasklet.value, seen), note_symbols(graph, node->tasklet.guard, seen);
+      for (uint32_t d = 0; d < node->tasklet.rank; d++) note_symbols(graph, node->tasklet.index[d], seen);
+      for (uint32_t d = 0; out->shape && d < out->rank; d++) note_symbols(graph, out->shape[d], seen);
+    } else if (node->kind == DC_NODE_MAP) {
+      for (uint32_t d = 0; d < node->map.n_params; d++) {
+        dc_parameter p = graph->pool.params.v[node->map.params[d]];
+        note_symbols(graph, p.begin, seen), note_symbols(graph, p.end, seen);
+      }
+      find_symbols(graph, &node->map.body, seen);
+    }
+  }
+}
+
 dc_status dc_function_create(const dc_session *session, dc_graph *graph, const dc_function_options *options, dc_function **out) {
   dc_function *f = calloc(1, sizeof *f);
   if (!f) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -29,6 +65,9 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
   f->by_value = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
   f->by_shape = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
   for (uint32_t k = 0; k < f->n_args; k++) f->by_shape[k] = !dc_cont(graph, f->args[k])->shape;
+  f->computes = DC_NEW_ARRAY(&f->arena, bool, graph->pool.symbols.n);
+  find_writes(f);
+  for (uint32_t s = 0; s < graph->states.n; s++) find_symbols(graph, &graph->states.v[s].scope, f->computes);
   *out = f;
   return DC_OK;
 }
@@ -52,6 +91,7 @@ void dc_function_destroy(dc_function *f) {
 }
 
 const dc_graph *dc_function_graph(const dc_function *f) { return f->graph; }
+bool dc_function_writes(const dc_function *f, uint32_t arg) { return arg < f->n_args && f->writes[arg]; }
 dc_program *dc_function_program(const dc_function *f, bool backward) {
   return !f->last ? NULL : backward ? f->last->backward : f->last->forward;
 }
@@ -100,6 +140,22 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
   return DC_OK;
 }
 
+static bool overlap(const dc_array *a, const dc_array *b) {
+  const char *p = a->data, *q = b->data;
+  uint64_t n = dc_array_bytes(a), m = dc_array_bytes(b);
+  return n && m && p < q + m && q < p + n;
+}
+
+/* What is written is nobody else's. */
+static dc_status check_overlaps(const dc_function *f, const dc_array *arrays) {
+  for (uint32_t k = 0; f->n_writes && k < f->n_args; k++)
+    for (uint32_t j = 0; f->writes[k] && j < f->n_args; j++)
+      if (j != k && overlap(&arrays[k], &arrays[j]))
+        return dc_error(DC_ERR_VALUE, "'%s' is written in place, but its memory overlaps that of '%s'", dc_cont_name(f->graph, f->args[k]),
+                        dc_cont_name(f->graph, f->args[j]));
+  return DC_OK;
+}
+
 static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exact) {
   uint64_t key = 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
@@ -109,11 +165,78 @@ static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exac
   return key;
 }
 
-/* The value of each symbol from the dimensions that are that symbol alone; the rest are checked. */
-static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, int64_t *symbols) {
-  uint32_t n = graph->pool.symbols.n;
-  for (uint32_t s = 0; s < n; s++) symbols[s] = INT64_MIN;
+typedef struct {
+  const int64_t *symbols;
+  dc_sym one; /* without a value, 0: none */
+  bool more;
+} unknown_search;
+
+static void note_unknown(void *context, const dc_pool *pool, dc_ex e) {
+  unknown_search *u = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op != DC_EX_SYM || u->symbols[node->ref] != DC_UNKNOWN) return;
+  u->more |= u->one && u->one != node->ref;
+  u->one = node->ref;
+}
+
+/* The value of the only unknown symbol of an extent that is linear in it. */
+static void solve_linear(const dc_graph *graph, dc_ex extent, int64_t have, int64_t *symbols) {
+  unknown_search u = {symbols, 0, false};
+  dc_ex_walk(&graph->pool, extent, note_unknown, &u);
+  if (!u.one || u.more) return;
+  int64_t *value = &symbols[u.one];
+  *value = 1;
+  int64_t at_one = dc_ix_eval(&graph->pool, extent, symbols, NULL);
+  *value = 2;
+  int64_t step = dc_ix_eval(&graph->pool, extent, symbols, NULL) - at_one;
+  *value = step ? (have - at_one) / step + 1 : DC_UNKNOWN;
+  if (step && (*value < graph->pool.symbols.v[u.one].min || dc_ix_eval(&graph->pool, extent, symbols, NULL) != have)) *value = DC_UNKNOWN;
+}
+
+static dc_status fail_symbol(const dc_graph *graph, dc_sym s) {
+  const char *name = dc_name_text(&graph->names, graph->pool.symbols.v[s].name);
+  return dc_error(DC_ERR_VALUE, "symbol '%s' has no value: the extents of the arguments do not say it; give it by its name", name);
+}
+
+static bool is_compound(const dc_graph *graph, dc_ex extent) {
+  uint8_t op = dc_ex_node(&graph->pool, extent)->op;
+  return op != DC_EX_INT && op != DC_EX_SYM;
+}
+
+/* Symbols that no extent is alone, of which the caller has said nothing either. */
+static dc_status solve_others(const dc_function *f, const dc_graph *graph, const dc_array *arrays, int64_t *symbols) {
   for (int pass = 0; pass < 2; pass++)
+    for (uint32_t k = 0; k < f->n_args; k++) {
+      const dc_container *c = dc_cont(graph, f->args[k]);
+      for (uint32_t d = 0; d < c->rank; d++) {
+        unknown_search u = {symbols, 0, false};
+        if (!is_compound(graph, c->shape[d])) continue;
+        if (!pass) solve_linear(graph, c->shape[d], arrays[k].dims[d], symbols);
+        else dc_ex_walk(&graph->pool, c->shape[d], note_unknown, &u);
+        if (u.one) return fail_symbol(graph, u.one);
+      }
+    }
+  for (dc_sym s = 1; s < f->graph->pool.symbols.n; s++)
+    if (symbols[s] == DC_UNKNOWN && f->computes[s]) return fail_symbol(graph, s);
+  return DC_OK;
+}
+
+static dc_status check_given(const dc_graph *graph, dc_sym s, int64_t value) {
+  int64_t least = graph->pool.symbols.v[s].min;
+  if (value == DC_UNKNOWN || value >= least) return DC_OK;
+  return dc_error(DC_ERR_VALUE, "symbol '%s' is %lld, expected at least %lld", dc_name_text(&graph->names, graph->pool.symbols.v[s].name),
+                  (long long)value, (long long)least);
+}
+
+/* The value of each symbol: given, or from the dimensions that are that symbol alone; the rest are checked. */
+static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, const int64_t *given, int64_t *symbols) {
+  uint32_t n = graph->pool.symbols.n, n_given = f->graph->pool.symbols.n;
+  for (uint32_t s = 0; s < n; s++) symbols[s] = given && s && s < n_given ? given[s] : DC_UNKNOWN;
+  for (uint32_t s = 1; given && s < n_given; s++) DC_TRY(check_given(graph, s, given[s]));
+  for (int pass = 0; pass < 2; pass++) {
+    bool open = false;
+    for (uint32_t s = 1; s < n && pass; s++) open |= symbols[s] == DC_UNKNOWN;
+    if (open) DC_TRY(solve_others(f, graph, arrays, symbols));
     for (uint32_t k = 0; k < f->n_args; k++) {
       const dc_container *c = dc_cont(graph, f->args[k]);
       for (uint32_t d = 0; d < c->rank; d++) {
@@ -131,6 +254,7 @@ static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, cons
                           (long long)graph->pool.symbols.v[e->ref].min);
       }
     }
+  }
   for (uint32_t s = 0; s < n; s++)
     if (symbols[s] == INT64_MIN) symbols[s] = 0; /* appears in no input: unused */
   return DC_OK;
@@ -176,6 +300,8 @@ static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_
     if (!status && k == f->n_args)
       status = dc_error_about(dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
                                        dc_cont_name(graph, blocked)), dc_cont_name(graph, blocked));
+    if (!status && f->writes[k])
+      status = dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes, but it is written in place", dc_cont_name(graph, blocked));
     dc_graph_destroy(graph);
     if (status) return dc_error_at(status, "graph '%s'", dc_name_text(&f->graph->names, f->graph->name));
     f->by_value[k] = true;
@@ -269,11 +395,11 @@ static dc_status bind_backward(dc_call *call, const int64_t *symbols) {
 }
 
 /* Binds a plan to the extents of the arrays; *fits is false where it assumes others. */
-static dc_status bind_plan(dc_function *f, const dc_array *arrays, dc_call *out, bool *fits) {
+static dc_status bind_plan(dc_function *f, const dc_array *arrays, const int64_t *given, dc_call *out, bool *fits) {
   const dc_graph *forward = dc_program_graph(out->plan->forward);
   int64_t few[FEW_SYMBOLS], *symbols = symbol_room(forward, few);
   if (!symbols) return dc_error(DC_ERR_MEMORY, "out of memory");
-  dc_status status = solve_symbols(f, forward, arrays, symbols);
+  dc_status status = solve_symbols(f, forward, arrays, given, symbols);
   *fits = !status && equalities_hold(forward, symbols);
   if (*fits) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
   if (*fits && !status && out->plan->backward) status = bind_backward(out, symbols);
@@ -281,15 +407,16 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, dc_call *out,
   return status;
 }
 
-static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
+static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
   bool fits = false;
   DC_TRY(check_args(f, arrays, n));
+  DC_TRY(check_overlaps(f, arrays));
   for (int exact = 0; exact < 2 && !fits; exact++) {
     if (out->plan) out->plan->users--;
     out->plan = NULL;
     DC_TRY(find_plan(f, arrays, exact, &out->plan));
     out->plan->users++;
-    DC_TRY(bind_plan(f, arrays, out, &fits));
+    DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
   dc_graph *forward = dc_program_graph(out->plan->forward);
@@ -300,9 +427,9 @@ static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_ca
   return DC_OK;
 }
 
-dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, dc_call *out) {
+dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
   *out = (dc_call){.function = f};
-  dc_status status = begin(f, arrays, n, out);
+  dc_status status = begin(f, arrays, n, symbols, out);
   if (status) dc_call_end(out);
   return status;
 }

@@ -35,6 +35,9 @@ struct dc_function {
   uint32_t n_args, n_inputs;
   bool *by_value;  /* by argument: its value decides shapes */
   bool *by_shape;  /* by argument: the graph leaves its shape open */
+  bool *writes;    /* by argument: it is an input that the graph writes */
+  uint32_t n_writes;
+  bool *computes;  /* by symbol: what the graph computes depends on it, besides by shapes of arguments */
   dc_plan_handle *plans, *last;
   uint32_t last_id;
   dc_step_observer observer;

@@ -7,6 +7,7 @@ import copy
 import statistics
 import sys
 import time
+from html import escape
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 
 from dcml.onnx import ONNXModel
 from dcml.pytorch import dace_module
-from dcml.sdfg.svg import curves_svg, graph_svg
+from dcml.sdfg.view import svg
 
 BATCH, HELD_OUT = 64, 360
 
@@ -96,13 +97,31 @@ def train(models, optimizers, x, y, epochs):
     return losses, times
 
 
+def curves_svg(curves, title, width=520, height=220):
+    """Line plots of {name: [numbers]} over their positions, as SVG text."""
+    colours = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd"]
+    values = [v for curve in curves.values() for v in curve]
+    low, high = min(values), max(values)
+    span, longest = (high - low) or 1, max(len(c) for c in curves.values())
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+             f'font-family="sans-serif" font-size="12"><text x="40" y="16">{escape(title)}</text>'
+             f'<text x="2" y="34">{high:.3g}</text><text x="2" y="{height - 12}">{low:.3g}</text>']
+    for k, (name, curve) in enumerate(curves.items()):
+        points = " ".join(f"{40 + i * (width - 60) / max(longest - 1, 1):.1f},{height - 16 - (v - low) * (height - 50) / span:.1f}"
+                          for i, v in enumerate(curve))
+        dash = ' stroke-dasharray="6 4"' if k % 2 else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colours[k % 4]}" stroke-width="2"{dash}/>'
+                     f'<text x="{width - 130}" y="{30 + 16 * k}" fill="{colours[k % 4]}">{escape(name)}</text>')
+    return "".join([*parts, "</svg>"])
+
+
 def report(path, losses, module):
     """Loss curves and the graphs before and after optimisation, as one HTML file."""
     views = {"captured": module.sdfg.graph, "forward, compiled": module.forward_sdfg.graph,
              "backward, compiled": module.backward_sdfg.graph}
-    body = [f"<h2>{title}</h2>{graph_svg(graph)}" for title, graph in views.items()]
+    body = [f"<h2>{title}</h2>{svg(graph)}" for title, graph in views.items()]
     with open(path, "w", encoding="utf-8") as file:
-        file.write("<!doctype html><meta charset='utf-8'><title>digits</title><h1>Digits</h1>"
+        file.write("<!doctype html><meta charset='utf-8'><title>digits</title><body style='font-family:sans-serif'><h1>Digits</h1>"
                    + curves_svg(losses, "mean training loss by epoch") + "".join(body))
 
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what is missing and builds the extension into .venv.  Run by `make setup`.
+# Installs what is missing and builds the extension into VENV_PATH, made if need be; '': into $PYTHON3.  Run by `make setup`.
 set -e
 
 PYTHON3="${PYTHON3:-python3}"
 TORCH="${TORCH:-torch>=2.10}"
+VENV_PATH="${VENV_PATH-.venv}"
 
 missing=""
 command -v cc >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
@@ -27,10 +28,13 @@ if [ -n "$missing" ]; then
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq $missing
 fi
 
-[ -x .venv/bin/python ] || "$PYTHON3" -m venv .venv
-pip=".venv/bin/python -m pip --disable-pip-version-check -q"
+if [ -n "$VENV_PATH" ]; then
+  [ -x "$VENV_PATH/bin/python" ] || "$PYTHON3" -m venv "$VENV_PATH"
+  PYTHON3="$VENV_PATH/bin/python"
+fi
+pip="$PYTHON3 -m pip --disable-pip-version-check -q"
 $pip install "setuptools>=68" wheel numpy onnx
-.venv/bin/python -c 'import torch' >/dev/null 2>&1 || $pip install "$TORCH"
+if [ -n "$TORCH_VERSION" ] || ! "$PYTHON3" -c 'import torch' >/dev/null 2>&1; then $pip install "$TORCH"; fi
 $pip install pytest pytest-xdist scikit-learn
 $pip install "onednn-cpu-gomp>=2023.2" || echo "oneDNN is not available here; the built-in kernels serve."
 $pip install scipy-openblas32 || echo "OpenBLAS is not available here; the built-in kernels serve."

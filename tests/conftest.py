@@ -1,4 +1,9 @@
-"""Fixtures for all tests, which verify the graph after each pass."""
+"""Fixtures, markers and options for all tests, which verify the graph after each pass.
+
+Argument ``gpu`` of a test: it runs with False and, given --gpu, with True.  Argument ``default_implementation``: it runs with
+"pure" and "onnxruntime" as the default of operators, as do tests marked ``pure`` or ``ort``.  Tests marked ``gpu`` want --gpu.
+"""
+import importlib.util
 import os
 
 import pytest
@@ -7,6 +12,41 @@ import dcml.onnx
 from dcml.library import change_default
 
 os.environ.setdefault("DCML_VERIFY", "1")
+
+_IMPLEMENTATIONS = {"pure": "pure", "ort": "onnxruntime"}  # marker -> implementation
+
+
+def pytest_addoption(parser):
+    parser.addoption("--gpu", action="store_true", help="also run what wants a GPU")
+
+
+def pytest_generate_tests(metafunc):
+    if "gpu" in metafunc.fixturenames:
+        metafunc.parametrize("gpu", [False, pytest.param(True, marks=pytest.mark.gpu)], ids=["cpu", "gpu"])
+    if "default_implementation" in metafunc.fixturenames:
+        metafunc.parametrize("default_implementation", [pytest.param(implementation, marks=getattr(pytest.mark, marker))
+                                                        for marker, implementation in _IMPLEMENTATIONS.items()])
+
+
+def pytest_collection_modifyitems(config, items):
+    no_gpu = pytest.mark.skip(reason="needs --gpu")
+    no_runtime = pytest.mark.skip(reason="needs the package onnxruntime")
+    for item in items:
+        if item.get_closest_marker("gpu") and not config.getoption("--gpu"):
+            item.add_marker(no_gpu)
+        if item.get_closest_marker("ort") and not importlib.util.find_spec("onnxruntime"):
+            item.add_marker(no_runtime)
+
+
+@pytest.fixture(autouse=True)
+def _marked_implementation(request):
+    """The implementation that a marker of the test names, if any."""
+    name = next((implementation for marker, implementation in _IMPLEMENTATIONS.items() if request.node.get_closest_marker(marker)), None)
+    if name is None:
+        yield
+        return
+    with change_default(dcml.onnx, name):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,6 @@ class Said(nn.Module):
         return self.function(*args)
 
 
-
 VALUES = {
     "sum": lambda x: x.sum(), "mean": lambda x: x.mean(), "var": lambda x: x.var(), "norm": lambda x: x.norm(),
     "sums of rows": lambda x: x.reshape(-1, 100).sum(1), "sums of columns": lambda x: x.reshape(-1, 10).sum(0),

@@ -126,7 +126,7 @@ def _missing():
 MISSING = _missing()
 
 
-def _expected(model, arrays, known={}):  # noqa: B006: one interpretation serves all contenders
+def _expected(model, arrays, known={}):  # one interpretation serves all contenders
     if id(model) not in known:
         graph = _core.import_onnx(model.SerializeToString())
         known[id(model)] = graph, _run(graph, arrays, backend="interp", natives="none")[0]

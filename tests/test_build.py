@@ -25,6 +25,8 @@ net(torch.ones(4, 3)).sum().backward()
 assert all(torch.equal(p.grad, torch.full_like(p, 4)) for p in net.parameters())
 from dcml.pytorch.call import node
 from dcml.torch_node import build
+from dcml.sdfg import view
+assert "</script>" in view.html(net.forward_sdfg.graph)
 assert node.status()["state"] == "prebuilt" and os.path.exists(build.SOURCE), node.status()
 """
 

@@ -1,4 +1,5 @@
 """The examples run, on small input."""
+import ast
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,23 @@ def test_digits_trains_like_eager_and_runs_from_its_onnx_file(tmp_path):
 def test_mish_walk_through(tmp_path):
     out = _run(tmp_path, "mish.py", "1")
     assert "compiled" in out and out.count("\ndcml") == 2
+    assert out.index("trivial ranges removed") < out.index("subgraphs fused") < out.index("tasklets fused") < out.index("maps vectorized")
+
+
+def test_a_convolution_two_ways(tmp_path):
+    out = _run(tmp_path, "convolution.py", "page.html")
+    assert out.count("differs from torch by") == 2 and all(float(line.rsplit(" by ", 1)[1]) < 1e-5 for line in out.splitlines()[:2])
+    assert "Conv" in (tmp_path / "page.html").read_text()
+
+
+def test_an_operator_of_ones_own_and_its_gradient(tmp_path):
+    out = _run(tmp_path, "own_operator.py")
+    assert all(float(line.rsplit(" by ", 1)[1]) < 1e-6 for line in out.splitlines()) and out.count(" by ") == 2
+
+
+def test_a_gradient_of_ones_own(tmp_path):
+    eager, own = (ast.literal_eval(line.partition(": ")[2]) for line in _run(tmp_path, "own_gradient.py").splitlines())
+    assert eager == [0] * 6 and own == [0, 0.0625, 0.0625, 0.0625, 0.0625, 0]
 
 
 def test_an_onnx_file_is_trained_and_saved(tmp_path):

@@ -120,7 +120,7 @@ def test_a_module_with_hooks_is_collected_though_they_refer_to_it():
     model = DaceModule(torch.nn.Linear(2, 2), backward=True)
     seen = []
     model.append_post_onnx_hook("look", lambda module: seen.append(len(module.sdfg.arrays)))
-    model.append_post_compile_hook("look", lambda sdfg: seen.append(model.training))
+    model.append_post_compile_hook("look", lambda sdfg: seen.append(model.training))  # noqa: F821
     model(torch.ones(1, 2)).sum().backward()
     assert seen
     gone = weakref.ref(model)

@@ -55,7 +55,8 @@ def page():
     domains = sorted({row["domain"] for row in rows} | {domain for domain, _ in HOST}, key=lambda d: (d == "dcml", d))
     text = HEAD + f"{len({(r['domain'], r['name']) for r in rows})} operators in {len(rows)} versions have rows.\n"
     for domain in domains:
-        text += f"\n## {TITLES.get(domain, domain)}\n\n| operator | versions | shape | forward | gradient | libraries |\n|---|---|---|---|---|---|\n"
+        text += f"\n## {TITLES.get(domain, domain)}\n\n| operator | versions | shape | forward | gradient | libraries |\n"
+        text += "|---|---|---|---|---|---|\n"
         text += "\n".join(_lines(domain, rows)) + "\n"
     return text
 

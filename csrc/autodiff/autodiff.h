@@ -32,9 +32,11 @@ uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t 
 DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs,
                                   const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_backward *out);
 
-/* Adds the adjoint of one state to the graph itself, as a state after it: an input "gradient_<name>" for each of
- * `outputs`, an output "gradient_<name>" for each of `wrt`; any floating container of that state may be either.
- * Errors as above. */
+/* Adds the adjoint of one state to the graph itself, as a state behind all others: an input "gradient_<name>" for each
+ * of `outputs`, and an input of that name, written in place, for each of `wrt`; one that is there already is used.  Any
+ * floating container of that state may be either.  The state is rewritten where it overwrites what the adjoint reads.
+ * Errors as above, DC_ERR_VALUE for a name that is taken otherwise, DC_ERR_UNSUPPORTED for updates in place that cannot
+ * be differentiated. */
 DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs,
                                        const dc_cid *wrt, uint32_t n_wrt);
 
@@ -43,6 +45,21 @@ DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t st
  * `wrt` count as given: one has no influence on another. */
 DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
                                          uint32_t n_wrt, dc_cid *gradients);
+
+/* A library node whose gradient somebody states: which inputs (required) get one, from those of which outputs (given).
+ * The graph then has the operators of own.c around it; `placeholder` is a node dcml.Backward, whose operands are those of
+ * the node, its given outputs and their gradients, and whose results are the required ones: the caller replaces it.
+ * cotangent[k] is the gradient of output given[k], gradient[k] that of input required[k]; the node's types are known.
+ * DC_ERR_VALUE for operands that it does not have. */
+typedef struct {
+  const uint32_t *required, *given;
+  uint32_t n_required, n_given;
+  dc_nid placeholder;
+  dc_cid *cotangent, *gradient;
+} dc_border;
+DC_MUST_USE dc_status dc_autodiff_border(dc_graph *graph, dc_nid node, dc_border *border);
+/* Where nothing is differentiated: such operators become the identities that they are. */
+void dc_autodiff_forget_borders(dc_graph *graph);
 
 /* Tables by container that many expansions share, so that one costs what its operator does: zero between them. */
 typedef struct {

@@ -14,13 +14,14 @@ static dc_ex seed_of(dc_reverse *r, const dc_tasklet *t) {
 }
 
 /* Earlier writers of an overwritten element get no gradient from later readers. */
-static void clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t) {
+void dc_clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t) {
   dc_pool *pool = &r->graph->pool;
   dc_param fresh[DC_MAX_LOOPS];
   dc_ex to[DC_MAX_LOOPS], *index = DC_NEW_ARRAY(&r->arena, dc_ex, t->rank);
   for (uint32_t k = 0; k < nest->n_loops; k++) {
     dc_parameter p = pool->params.v[nest->loops[k]];
-    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), p.begin, p.end, p.step);
+    dc_ex begin = dc_ex_subst(pool, p.begin, nest->loops, to, k), end = dc_ex_subst(pool, p.end, nest->loops, to, k);
+    fresh[k] = dc_param_new(pool, dc_name_text(&r->graph->names, p.name), begin, end, p.step);
     to[k] = dc_ex_par(pool, fresh[k]);
   }
   for (uint32_t d = 0; d < t->rank; d++) index[d] = dc_ex_subst(pool, t->index[d], nest->loops, to, nest->n_loops);
@@ -63,7 +64,7 @@ static dc_status reverse_tasklet(dc_reverse *r, const dc_nest *nest, dc_nid id) 
     partials.v[k].guard = dc_ex_and(pool, t.guard, partials.v[k].guard);
     DC_TRY(dc_emit_contribution(r, nest, &partials.v[k]));
   }
-  if (clears && r->rewritten[t.out]) clear_overwritten(r, nest, &t);
+  if (clears && r->rewritten[t.out]) dc_clear_overwritten(r, nest, &t);
   return DC_OK;
 }
 
@@ -91,6 +92,9 @@ static dc_status reverse_sequential(dc_reverse *r, const dc_nest *outer_nest, dc
   dc_map map = dc_node_at(r->graph, id)->map;
   dc_pool *pool = &r->graph->pool;
   if (map.n_params != 1) return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential map with several parameters");
+  int64_t step;
+  if (!dc_ex_is_int(pool, pool->params.v[map.params[0]].step, &step) || step != 1)
+    return dc_error(DC_ERR_UNSUPPORTED, "gradient of a sequential loop with a step");
   zeroing z = {r};
   dc_node_uses(r->graph, id, zero_read, &z);
   dc_scope body = {0}, *outer = r->out, *outer_prologue = r->prologue;
@@ -194,17 +198,43 @@ dc_status dc_reverse_node(dc_reverse *r, dc_nid id) {
 typedef struct {
   dc_reverse *r;
   bool reads_active, mark, last; /* last: of the two looks at a node */
+  dc_nid node;
 } activity;
+
+typedef struct {
+  dc_nid tasklet;
+  dc_graph *graph;
+  bool again;
+} loop_search;
+
+/* Does each step of the sequential loops around the tasklet write elements of its own? */
+static dc_status look_at_loops(void *context, dc_nid tasklet, const dc_nid *maps, uint32_t n) {
+  loop_search *s = context;
+  dc_tasklet t = dc_node_at(s->graph, tasklet)->tasklet;
+  for (uint32_t k = 0; k < n && tasklet == s->tasklet; k++) {
+    dc_map map = dc_node_at(s->graph, maps[k])->map;
+    s->again |= map.schedule == DC_MAP_SEQUENTIAL && !dc_ix_apart(&s->graph->pool, t.index, t.rank, map.params, map.n_params);
+  }
+  return DC_OK;
+}
+
+/* A loop writes the same elements in each of its steps. */
+static bool again_in_loop(dc_graph *graph, dc_nid node, dc_nid by) {
+  loop_search s = {by, graph, false};
+  if (dc_node_at(graph, by)->kind != DC_NODE_TASKLET || node == by) return false;
+  dc_status none = dc_node_tasklets(graph, node, look_at_loops, &s);
+  dc_status_free(none);
+  return s.again;
+}
 
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   activity *a = context;
-  (void)by;
   if (c >= a->r->n) return;
   if (!a->mark && use == DC_USE_READ && a->r->active[c]) a->reads_active = true;
   if (a->mark && use == DC_USE_WRITE) {
     bool real = dc_dtype_is_float((dc_dtype)dc_cont(a->r->graph, c)->dtype);
     if (a->reads_active && real) a->r->active[c] = true;
-    if (a->last && a->r->written[c]) a->r->rewritten[c] = true;
+    if (a->last && (a->r->written[c] || again_in_loop(a->r->graph, a->node, by))) a->r->rewritten[c] = true;
     a->r->written[c] |= a->last;
   }
 }
@@ -212,7 +242,7 @@ static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope) {
   activity a = {.r = r};
   for (uint32_t k = 0; k < scope->n; k++) {
-    a.reads_active = dc_own_gives(r, scope->v[k]), a.mark = false;
+    a.reads_active = dc_own_gives(r, scope->v[k]), a.mark = false, a.node = scope->v[k];
     for (int pass = 0; pass < 2; pass++) { /* a sequential loop may feed itself */
       a.mark = false, a.last = pass == 1;
       dc_node_uses(r->graph, scope->v[k], look, &a);

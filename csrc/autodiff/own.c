@@ -49,6 +49,17 @@ static void note_border(dc_reverse *r, dc_nid id) {
   lib->n_in = 1;
 }
 
+void dc_autodiff_forget_borders(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      if (!dc_own_is(graph, id) || dc_node_at(graph, id)->lib.n_in == 1) continue;
+      dc_library *lib = &dc_node_at(graph, id)->lib;
+      lib->op = dc_name_intern(&graph->names, "Identity"), lib->domain = dc_name_intern(&graph->names, "");
+      lib->n_in = 1;
+    }
+}
+
 static void find_dependent(dc_reverse *r, const dc_scope *nodes) {
   struct dc_own *own = r->own;
   for (uint32_t k = 0; k < nodes->n; k++) {

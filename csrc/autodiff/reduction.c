@@ -115,6 +115,11 @@ static dc_status reverse_one(reduction *x, bool in_sequence) {
     partials.v[k].guard = dc_ex_and(pool, guard, partials.v[k].guard);
     DC_TRY(dc_emit_contribution(r, &nest, &partials.v[k]));
   }
+  if (!r->rewritten[x->t.out]) return DC_OK;
+  dc_gradient_owned(r, x->t.out);
+  dc_tasklet set = x->t; /* the elements are set whatever the guard is */
+  set.guard = 0;
+  dc_clear_overwritten(r, &(dc_nest){x->domain, x->n_domain, in_sequence}, &set);
   return DC_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "autodiff/keep.h"
+#include "autodiff/prepare.h"
 
 /* ---- preparing the forward graph ---- */
 
@@ -19,6 +20,7 @@ static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
 }
 
 static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
+  dc_scope_separate(graph, &graph->states.v[state].scope);
   dc_scope before = graph->states.v[state].scope, after = {0};
   for (uint32_t k = 0; k < before.n; k++) {
     bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(ops, graph, before.v[k]);
@@ -26,7 +28,7 @@ static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
     else DC_TRY(dc_ops_expand(ops, graph, before.v[k], &after));
   }
   graph->states.v[state].scope = after;
-  return DC_OK;
+  return dc_unfuse(graph, state);
 }
 
 uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out) {
@@ -61,6 +63,7 @@ static void init(dc_reverse *r, dc_ops *ops, dc_graph *graph, dc_scope *out) {
   r->active = DC_NEW_ARRAY(&r->arena, bool, r->n);
   r->rewritten = DC_NEW_ARRAY(&r->arena, bool, r->n);
   r->written = DC_NEW_ARRAY(&r->arena, bool, r->n);
+  for (dc_cid c = 1; c < r->n; c++) r->written[c] = dc_cont(graph, c)->role == DC_ROLE_INPUT;
 }
 
 static dc_status sweep(dc_reverse *r, const dc_scope *forward) {
@@ -193,11 +196,46 @@ static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *
 /* Prepares one state; *nodes is what to differentiate. */
 static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_t state, dc_scope *nodes) {
   if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
+  DC_TRY(dc_autodiff_prepare(graph, state));
   DC_TRY(expand_state(ops, graph, state));
   *nodes = graph->states.v[state].scope;
-  for (uint32_t k = 0; k < nodes->n; k++)
-    if (dc_own_is(graph, nodes->v[k])) return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
   init(r, ops, graph, NULL);
+  return DC_OK;
+}
+
+/* The array gradient_<name> of the graph: 0 if there is none yet. */
+static dc_status gradient_array(dc_reverse *r, dc_cid c, dc_cid *out) {
+  const dc_graph *g = r->graph;
+  const dc_container *k = dc_cont(g, c);
+  dc_cid found = *out = dc_container_find(g, dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(g, c)));
+  if (!found) return DC_OK;
+  const dc_container *f = dc_cont(g, found);
+  bool same = f->role == DC_ROLE_INPUT && f->dtype == k->dtype && f->rank == k->rank;
+  for (uint32_t d = 0; d < k->rank && same; d++) same = f->shape[d] == k->shape[d];
+  return same ? DC_OK : dc_error(DC_ERR_VALUE, "there is an array '%s' already that is not given by the caller, or of another type or shape than '%s'",
+                                 dc_cont_name(g, found), dc_cont_name(g, c));
+}
+
+static dc_status take_seed(dc_reverse *r, dc_cid output) {
+  dc_container c = *dc_cont(r->graph, output);
+  char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(r->graph, output));
+  if (r->grad[output]) return dc_error(DC_ERR_VALUE, "output '%s' is named twice", dc_cont_name(r->graph, output));
+  DC_TRY(gradient_array(r, output, &r->grad[output]));
+  if (!r->grad[output]) r->grad[output] = dc_container_add(r->graph, name, (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_INPUT);
+  return DC_OK;
+}
+
+/* The gradient is written to an array of the caller's. */
+static dc_status give_gradient(dc_reverse *r, dc_cid of, dc_cid gradient) {
+  dc_graph *graph = r->graph;
+  dc_cid given;
+  char *name = dc_arena_printf(&r->arena, "gradient_%s", dc_cont_name(graph, of));
+  if (strcmp(dc_cont_name(graph, gradient), name)) {
+    DC_TRY(gradient_array(r, of, &given));
+    if (given) return dc_emit_fill(r, r->out, given, gradient, DC_WCR_NONE), DC_OK;
+  }
+  dc_cont(graph, gradient)->role = DC_ROLE_INPUT;
+  DC_PUSH(&graph->arena, &graph->inputs, gradient);
   return DC_OK;
 }
 
@@ -205,13 +243,19 @@ dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const d
   dc_scope nodes, adjoint = {0};
   dc_reverse r;
   DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
+  for (uint32_t k = 0; k < n_wrt; k++)
+    for (uint32_t j = 0; j < k; j++)
+      if (wrt[j] == wrt[k]) return dc_error(DC_ERR_VALUE, "input '%s' is named twice", dc_cont_name(graph, wrt[k]));
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
   dc_cid *gradients = DC_NEW_ARRAY(&graph->arena, dc_cid, n_wrt);
-  add_seeds(&r, graph, outputs, n_outputs);
-  dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
+  dc_status status = DC_OK;
+  dc_own_prepare(&r, &nodes);
+  graph->states.v[state].scope = nodes;
+  for (uint32_t k = 0; k < n_outputs && !status; k++) status = take_seed(&r, outputs[k]);
+  if (!status) status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
+  for (uint32_t k = 0; k < n_wrt && !status; k++) status = give_gradient(&r, wrt[k], gradients[k]);
   dc_arena_free(&r.arena);
   if (status) return dc_error_at(status, "backward pass");
-  for (uint32_t k = 0; k < n_wrt; k++) dc_graph_mark_output(graph, gradients[k]);
   dc_state_add(graph, "backward")->scope = adjoint;
   return dc_error_at(dc_graph_verify(graph), "backward pass");
 }
@@ -245,6 +289,11 @@ dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_ci
   dc_reverse r;
   DC_TRY(check_floats(graph, &output, 1, wrt, n_wrt));
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
+  for (uint32_t k = 0; k < nodes.n; k++) {
+    if (!dc_own_is(graph, nodes.v[k])) continue;
+    dc_arena_free(&r.arena);
+    return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
+  }
   r.grad[output] = seed;
   nodes = without_producers(graph, &nodes, wrt, n_wrt);
   dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);

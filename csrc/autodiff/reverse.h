@@ -54,6 +54,8 @@ dc_nid dc_reverse_wrap(dc_reverse *r, dc_schedule schedule, const dc_param *para
 /* map over all elements of `target`: target[x] (=, sum=) value, where value(x) reads `source` or is zero. */
 void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, dc_wcr wcr);
 
+/* nodes.c: earlier writers of what a statement overwrites get no gradient from later readers. */
+void dc_clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t);
 /* reduction.c */
 DC_MUST_USE dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid reduce, bool in_sequence);
 /* nodes.c: the adjoint of any node. */
@@ -66,6 +68,8 @@ void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
 bool dc_own_gives(const dc_reverse *r, dc_nid node); /* does it state the gradient of something active? */
 bool dc_own_computes(const dc_reverse *r, dc_cid c);
+/* unfuse.c: what fusion made of a state, taken apart as far as differentiation needs. */
+DC_MUST_USE dc_status dc_unfuse(dc_graph *graph, uint32_t state);
 /* nodes.c: fills r->active. */
 void dc_reverse_activity(dc_reverse *r, const dc_scope *scope);
 

@@ -18,9 +18,11 @@ typedef struct dc_native_library dc_native_library; /* native/library.h */
 /* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
  * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
 DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
+/* Adds a library that is open, which runs the nodes that wish for it by name. */
+void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle);
 void dc_natives_destroy(dc_natives *natives);
 /* Stamps a library node with the native that runs it, and why others do not (dc_library.by, why).  only: a mask as above;
- * NULL: any that is loaded.  natives may be NULL. */
+ * NULL: any that is loaded; a wish of the node's own (dc_node_wish) comes first.  natives may be NULL. */
 void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only);
 
 /* One native call of the library that the node is stamped with, bound to shapes.  buffers: inputs then outputs in the

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/text.h"
-
 enum { MAX_PART = 80 }; /* of a name in a file's name, whose length systems limit */
 
 static const char *wanted_folder(void) {
@@ -37,20 +35,30 @@ static dc_status write_text(const char *path, const char *text) {
   return written ? DC_OK : dc_error(DC_ERR_VALUE, "DCML_DUMP: cannot write '%s': %s", path, strerror(errno));
 }
 
-dc_status dc_dump_text(const char *model, const char *direction, unsigned number, const char *stage, const char *suffix, const char *text) {
+dc_status dc_dump_text(dc_dump_name name, unsigned number, const char *stage, const char *suffix, const char *text) {
   const char *folder = wanted_folder();
   if (!folder) return DC_OK;
   if (mkdir(folder, 0777) && errno != EEXIST) return dc_error(DC_ERR_VALUE, "DCML_DUMP: cannot make the folder '%s': %s", folder, strerror(errno));
   dc_text path = {0};
   dc_text_printf(&path, "%s/", folder);
-  put_safe(&path, model);
+  put_safe(&path, name.model);
   dc_text_puts(&path, ".");
-  put_safe(&path, direction);
+  put_safe(&path, name.direction);
   dc_text_printf(&path, ".%02u-", number);
   put_safe(&path, stage);
   dc_text_puts(&path, ".");
   put_safe(&path, suffix);
   dc_status status = write_text(path.s, text);
   dc_text_free(&path);
+  return status;
+}
+
+dc_status dc_dump_printed(dc_dump_name name, unsigned number, const char *stage, const char *suffix,
+                          void (*print)(const void *what, dc_text *out), const void *what) {
+  if (!dc_dump_wanted()) return DC_OK;
+  dc_text text = {0};
+  print(what, &text);
+  dc_status status = dc_dump_text(name, number, stage, suffix, text.s);
+  dc_text_free(&text);
   return status;
 }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ir/flow.h"
 #include "passes/passes.h"
 
 enum { SECONDS_APART = 10 };
@@ -15,11 +16,23 @@ enum { SECONDS_APART = 10 };
 static bool is_pass(const char *what) { return !strchr(what, ' '); }
 
 dc_run_kind dc_check_kind(const char *what) {
-  return is_pass(what) ? DC_RUN_INTERPRETED : strcmp(what, DC_PROGRAM_WHOLE) == 0 ? DC_RUN_WHOLE : DC_RUN_PROGRAM;
+  return is_pass(what) || strcmp(what, DC_FLAT_VIEW) == 0 ? DC_RUN_INTERPRETED : strcmp(what, DC_PROGRAM_WHOLE) == 0 ? DC_RUN_WHOLE : DC_RUN_PROGRAM;
 }
 
 dc_backend_kind dc_check_backend(const char *what) {
   return strcmp(what, DC_PROGRAM_COMPILED) == 0 || strcmp(what, DC_PROGRAM_WHOLE) == 0 ? DC_BACKEND_CPU : DC_BACKEND_INTERP;
+}
+
+dc_status dc_check_rebuild(dc_graph *graph) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_flow flow = {0};
+    dc_status status = dc_flow_derive(&flow, graph, s, dc_flow_numbered);
+    dc_flow_touch(&flow, 0);
+    if (!status) status = dc_flow_build(&flow, graph, s, dc_flow_numbered);
+    dc_flow_free(&flow);
+    DC_TRY(status);
+  }
+  return dc_graph_verify(graph);
 }
 
 static void put_sizes(const dc_graph *graph, const int64_t *symbols, dc_text *out) {
@@ -66,8 +79,10 @@ dc_verdict dc_check_try(const dc_check *check, const dc_graph *graph, const char
   dc_graph *after = dc_graph_clone(graph);
   dc_verdict verdict = DC_USELESS;
   dc_status status = dc_graph_verify(graph);
-  if (!status && is_pass(what)) {
-    status = dc_pass_run(check->target->ops, after, what);
+  bool rebuilt = strcmp(what, DC_FLAT_VIEW) == 0;
+  if (!status && (is_pass(what) || rebuilt)) {
+    dc_transform_tools tools = {.ops = check->target->ops, .interpret = dc_interp_node};
+    status = rebuilt ? dc_check_rebuild(after) : dc_step_run(&tools, after, what);
     if (status) dc_text_puts(why, dc_status_text(status)), verdict = DC_REFUSES;
   }
   for (uint32_t set = 0; set < DC_SIZE_SETS && !status && verdict != DC_DIFFERS && verdict != DC_REFUSES; set++) {

@@ -363,6 +363,10 @@ bool dc_values_same(const dc_values *wanted, const dc_values *got, double tolera
     if (!same || one.largest >= out->largest) *out = one;
     if (!same) return false;
   }
+  for (uint32_t k = 0; k < w->inputs.n; k++) { /* also what has been written in place, or should not have been */
+    dc_cid other = dc_container_find(g, dc_cont_name(w, w->inputs.v[k]));
+    if (other && !same_contents(wanted, w->inputs.v[k], got, other, tolerance, out)) return false;
+  }
   for (dc_cid c = 1; c < w->containers.n; c++) {
     if (dc_cont(w, c)->role != DC_ROLE_SAVED) continue;
     dc_cid other = dc_container_find(g, dc_cont_name(w, c));
@@ -380,8 +384,9 @@ void dc_difference_print(const dc_difference *d, dc_text *out) {
 }
 
 bool dc_values_have_nan(const dc_values *v) {
-  for (uint32_t k = 0; k < v->graph->outputs.n; k++) {
-    dc_cid c = v->graph->outputs.v[k];
+  const dc_graph *g = v->graph;
+  for (uint32_t k = 0; k < g->outputs.n + g->inputs.n; k++) {
+    dc_cid c = k < g->outputs.n ? g->outputs.v[k] : g->inputs.v[k - g->outputs.n];
     int64_t n;
     if (!elements_of(v, c, &n)) continue;
     for (int64_t e = 0; e < n; e++)

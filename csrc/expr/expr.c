@@ -34,6 +34,12 @@ dc_sym dc_symbol_find(const dc_pool *pool, const char *name) {
   return id < pool->named.n ? pool->named.v[id] : 0;
 }
 
+void dc_symbol_rename(dc_pool *pool, dc_sym symbol, const char *name) {
+  dc_name id = dc_name_intern(pool->names, name), *own = &pool->symbols.v[symbol].name;
+  while (pool->named.n <= id) DC_PUSH(pool->arena, &pool->named, 0);
+  pool->named.v[*own] = 0, pool->named.v[id] = symbol, *own = id;
+}
+
 dc_param dc_param_new(dc_pool *pool, const char *name, dc_ex begin, dc_ex end, dc_ex step) {
   dc_parameter p = {dc_name_intern(pool->names, name), begin, end, step ? step : dc_ex_int(pool, 1)};
   DC_PUSH(pool->arena, &pool->params, p);

@@ -96,6 +96,7 @@ void dc_pool_init(dc_pool *pool, dc_arena *arena, dc_names *names);
 /* Symbols are found by name; a new one is made on first use.  Parameters are always new. */
 dc_sym dc_symbol_get(dc_pool *pool, const char *name, int64_t min);
 dc_sym dc_symbol_find(const dc_pool *pool, const char *name); /* 0 if absent */
+void dc_symbol_rename(dc_pool *pool, dc_sym symbol, const char *name); /* the caller knows that the name is free */
 dc_param dc_param_new(dc_pool *pool, const char *name, dc_ex begin, dc_ex end, dc_ex step);
 
 /* Looking at an expression. */

@@ -49,6 +49,8 @@ void dc_container_rename(dc_graph *graph, dc_cid c, const char *name) {
   if (!owner_of(graph, id)) graph->named.v[id] = c;
 }
 
+void dc_container_forget(dc_graph *graph, dc_cid c) { *dc_cont(graph, c) = (dc_container){.role = DC_ROLE_TEMP}; }
+
 /* A name that no container has. */
 static const char *unique_name(dc_graph *graph, const char *wanted) {
   if (!*wanted) wanted = "t";
@@ -195,6 +197,14 @@ const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name
   for (uint32_t k = 0; id && k < lib->n_attr; k++)
     if (lib->attr[k].name == id) return &lib->attr[k];
   return NULL;
+}
+
+bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr) { return strncmp(dc_name_text(&graph->names, attr->name), "__", 2) == 0; }
+
+const char *dc_node_wish(const dc_graph *graph, dc_nid node) {
+  const dc_attr *own = dc_node_attr(graph, node, "__implementation"), *backward = dc_node_attr(graph, node, "__backward_implementation");
+  const dc_attr *a = dc_node_at(graph, node)->lib.wrt && backward ? backward : own;
+  return a && a->kind == DC_ATTR_STRING ? a->s : NULL;
 }
 
 static dc_attr attr_of(dc_graph *graph, const char *name, dc_attr_kind kind, uint32_t n) {

@@ -37,7 +37,7 @@ typedef uint32_t dc_nid; /* node id */
 
 typedef enum {
   DC_ROLE_TEMP,   /* transient: written before read, planned into the arena */
-  DC_ROLE_INPUT,  /* given at each call */
+  DC_ROLE_INPUT,  /* given at each call; nodes that write it change the caller's array, in place */
   DC_ROLE_PARAM,  /* given at each call by the owner of the weights; may have initial data */
   DC_ROLE_CONST,  /* data fixed in the graph */
   DC_ROLE_SAVED,  /* forward graph: written into the call's saved block; backward: read from it */
@@ -201,6 +201,7 @@ dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, 
 dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
 void dc_container_rename(dc_graph *graph, dc_cid c, const char *name); /* the caller knows that the name is free */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }
+void dc_container_forget(dc_graph *graph, dc_cid c); /* nobody uses it: from now on it has no name, and is not printed */
 const char *dc_cont_name(const dc_graph *graph, dc_cid c);
 const char *dc_device_name(dc_device device);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */
@@ -220,6 +221,7 @@ static inline dc_node *dc_node_at(const dc_graph *graph, dc_nid n) { return &gra
 /* A map around one node, with the node's origin; the node itself where there are no loops and nothing to reduce. */
 dc_nid dc_node_wrap(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner);
 void dc_scope_push(dc_graph *graph, dc_scope *scope, dc_nid node);
+dc_nid dc_node_copy(dc_graph *graph, dc_cid from, dc_cid to); /* map x.. { to[x..] = from[x..] } */
 dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a first state is made on demand */
 dc_state *dc_state_add(dc_graph *graph, const char *name);
 /* Deep copy of a node into the same graph with fresh parameters. */
@@ -229,6 +231,10 @@ const char *dc_node_describe(dc_graph *graph, dc_nid node);
 
 /* Attributes of a library node. */
 const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name); /* NULL if absent */
+/* Attributes whose names begin with __ are wishes how the node be run: operators do not know them, files do not hold them. */
+bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr);
+/* Who is to run the node ("pure", "native" or a library), NULL: nobody said.  Of a gradient node, who is to run that. */
+const char *dc_node_wish(const dc_graph *graph, dc_nid node);
 dc_attr dc_attr_int(dc_graph *graph, const char *name, int64_t value);
 dc_attr dc_attr_float(dc_graph *graph, const char *name, double value);
 dc_attr dc_attr_string(dc_graph *graph, const char *name, const char *value, size_t length);
@@ -245,6 +251,15 @@ bool dc_node_touches(const dc_graph *graph, dc_nid node, unsigned uses, const bo
 void dc_node_mark(const dc_graph *graph, dc_nid node, unsigned uses, bool *buffers);
 /* The same for one buffer. */
 bool dc_node_touches_one(const dc_graph *graph, dc_nid node, unsigned uses, dc_cid buffer);
+/* By buffer: how many nodes of all states write it, and the place of the last one among all nodes, from 1 on.  `out` has
+ * an entry for each container, zero before. */
+typedef struct {
+  uint32_t n, last;
+} dc_writers;
+void dc_graph_writers(const dc_graph *graph, dc_writers *out);
+/* A library node may write what it reads (as two of its operands, or by a view): then a copy of its own is what it
+ * writes, and a map behind it copies that.  Operators may write their results before they have read all operands. */
+void dc_scope_separate(dc_graph *graph, dc_scope *scope);
 /* Visits every tasklet under a node with the enclosing maps, outermost first. */
 typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps);
 DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);
@@ -258,6 +273,12 @@ void dc_graph_print(const dc_graph *graph, dc_text *out);
 void dc_ex_print(const dc_graph *graph, dc_ex e, dc_text *out);
 void dc_name_print(const char *name, dc_text *out); /* in quotes where it is no identifier */
 DC_MUST_USE dc_status dc_graph_parse(const char *text, dc_graph **out);
+/* Parses symbols, temps, inputs, equal extents and nodes in the graph's names, and appends the nodes to a state (0 is made on demand), with
+ * accesses as dc_node_bound leaves them.  On an error the state is as before; what was declared until then stays. */
+DC_MUST_USE dc_status dc_graph_append(dc_graph *graph, uint32_t state, const char *text);
+/* Accesses whose indices are not proven to lie inside their containers: they count from the end where they are negative, as
+ * in Python; what is outside then is read at the nearest element and not written. */
+void dc_node_bound(dc_graph *graph, dc_nid node);
 
 /* The rules of a well-formed graph, a table in verify.c; an error names the broken rule.  Among them:
  * a register is written before it is read; the elements that a REDUCE map combines into stay in

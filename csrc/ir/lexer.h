@@ -20,7 +20,14 @@ typedef struct {
   dc_ex value;
 } dc_parser_let;
 
+/* What a name stands for besides parameters, symbols and containers: *out stays 0 if it is none; n_index < 0: it has no brackets. */
+typedef struct dc_parser dc_parser;
 typedef struct {
+  dc_status (*find)(void *context, dc_parser *p, const char *name, const dc_ex *index, int n_index, dc_ex *out);
+  void *context;
+} dc_parser_names;
+
+struct dc_parser {
   const char *start, *at;
   dc_token token; /* the one token of lookahead */
   dc_arena *scratch;
@@ -31,7 +38,9 @@ typedef struct {
   DC_VEC(dc_parser_let) lets;    /* of the statement at hand */
   int depth;
   bool is_flat; /* an access is an address and perhaps a check, as in kernels */
-} dc_parser;
+  bool is_loose; /* operands are converted to one type: a constant takes the other's, else the wider of the two wins */
+  dc_parser_names names;
+};
 
 DC_MUST_USE dc_status dc_parser_next(dc_parser *p);
 DC_MUST_USE dc_status dc_parser_fail(const dc_parser *p, const char *expected) __attribute__((returns_nonnull));

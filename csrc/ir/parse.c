@@ -383,7 +383,7 @@ static dc_status parse_map(dc_parser *p, dc_schedule schedule, dc_nid *out) {
 static dc_status parse_node(dc_parser *p, dc_nid *out) {
   static const char *const schedules[] = {"map", "sequential", "reduce", "scatter"};
   bool took;
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < 4; k++) { /* print.c quotes a container of such a name */
     DC_TRY(dc_parser_accept(p, schedules[k], &took));
     if (took) return parse_map(p, (dc_schedule)k, out);
   }
@@ -423,17 +423,22 @@ static dc_status parse_lets(dc_parser *p) {
   }
 }
 
+static dc_status parse_statement(dc_parser *p, dc_scope *scope) {
+  dc_nid node;
+  DC_TRY(parse_lets(p));
+  bool named = p->lets.n != 0;
+  DC_TRY(parse_node(p, &node));
+  if (named && dc_node_at(p->graph, node)->kind != DC_NODE_TASKLET) return dc_parser_fail(p, "a statement after `let`");
+  dc_scope_push(p->graph, scope, node);
+  return DC_OK;
+}
+
 /* After the opening brace, to the closing one. */
 static dc_status parse_scope(dc_parser *p, dc_scope *scope) {
   bool done;
   DC_TRY(dc_parser_accept(p, "}", &done));
   while (!done) {
-    dc_nid node;
-    DC_TRY(parse_lets(p));
-    bool named = p->lets.n != 0;
-    DC_TRY(parse_node(p, &node));
-    if (named && dc_node_at(p->graph, node)->kind != DC_NODE_TASKLET) return dc_parser_fail(p, "a statement after `let`");
-    dc_scope_push(p->graph, scope, node);
+    DC_TRY(parse_statement(p, scope));
     DC_TRY(dc_parser_accept(p, "}", &done));
   }
   return DC_OK;
@@ -455,6 +460,14 @@ static dc_status parse_captures(dc_parser *p) {
   return DC_OK;
 }
 
+static dc_status parse_equality(dc_parser *p) {
+  dc_ex_list list;
+  DC_TRY(dc_parser_expect(p, "["));
+  DC_TRY(dc_parser_list(p, "]", &list));
+  if (list.n != 2) return dc_parser_fail(p, "two extents");
+  return dc_graph_take_equal(p->graph, list.v[0], list.v[1]), DC_OK;
+}
+
 static dc_status parse_item(dc_parser *p) {
   static const char *const roles[] = {"temp", "input", "param", "const", "saved"};
   bool took;
@@ -466,13 +479,7 @@ static dc_status parse_item(dc_parser *p) {
     if (took) return parse_declaration(p, (dc_role)k);
   }
   DC_TRY(dc_parser_accept(p, "equal", &took));
-  if (took) {
-    dc_ex_list list;
-    DC_TRY(dc_parser_expect(p, "["));
-    DC_TRY(dc_parser_list(p, "]", &list));
-    if (list.n != 2) return dc_parser_fail(p, "two extents");
-    return dc_graph_take_equal(p->graph, list.v[0], list.v[1]), DC_OK;
-  }
+  if (took) return parse_equality(p);
   DC_TRY(dc_parser_accept(p, "captures", &took));
   if (took) return parse_captures(p);
   DC_TRY(dc_parser_accept(p, "outputs", &took));
@@ -521,6 +528,48 @@ static dc_status parse_graph_body(dc_parser *p) {
     DC_TRY(dc_parser_accept(p, "}", &done));
   }
   return DC_OK;
+}
+
+/* Declarations, equal extents and statements, in any order, to the end of the text. */
+static dc_status parse_addition(dc_parser *p, dc_scope *scope) {
+  static const char *const roles[] = {"temp", "input"};
+  DC_TRY(dc_parser_next(p));
+  while (p->token.kind != TOK_END) {
+    bool took;
+    DC_TRY(dc_parser_accept(p, "symbol", &took));
+    if (took) {
+      DC_TRY(parse_symbol(p));
+      continue;
+    }
+    DC_TRY(dc_parser_accept(p, "equal", &took));
+    if (took) DC_TRY(parse_equality(p));
+    for (int k = 0; k < 2 && !took; k++) {
+      DC_TRY(dc_parser_accept(p, roles[k], &took));
+      if (took) DC_TRY(parse_declaration(p, k ? DC_ROLE_INPUT : DC_ROLE_TEMP));
+    }
+    if (!took) DC_TRY(parse_statement(p, scope));
+  }
+  return DC_OK;
+}
+
+dc_status dc_graph_append(dc_graph *graph, uint32_t state, const char *text) {
+  if (state >= graph->states.n && (state || graph->states.n))
+    return dc_error(DC_ERR_VALUE, "graph '%s' has no state %u", dc_name_text(&graph->names, graph->name), state);
+  if (!graph->states.n) (void)dc_graph_scope(graph);
+  dc_arena scratch = {0};
+  dc_parser *p = DC_NEW(&scratch, dc_parser);
+  p->start = p->at = text, p->scratch = &scratch, p->graph = graph;
+  dc_scope added = {0};
+  uint32_t before = graph->states.v[state].scope.n;
+  dc_status status = parse_addition(p, &added);
+  for (uint32_t k = 0; !status && k < added.n; k++) {
+    dc_node_bound(graph, added.v[k]);
+    dc_scope_push(graph, &graph->states.v[state].scope, added.v[k]);
+  }
+  if (!status) status = dc_graph_verify(graph);
+  if (status) graph->states.v[state].scope.n = before;
+  dc_arena_free(&scratch);
+  return dc_error_at(status, "text for graph '%s'", dc_name_text(&graph->names, graph->name));
 }
 
 static dc_status parse_text(dc_parser *p) {

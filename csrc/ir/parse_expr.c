@@ -6,14 +6,49 @@
 
 enum { MAX_DEPTH = 200 };
 
-static dc_status same_types(dc_parser *p, dc_ex a, dc_ex b) {
-  const dc_pool *pool = &p->graph->pool;
-  if (dc_ex_dtype(pool, a) == dc_ex_dtype(pool, b)) return DC_OK;
-  return dc_error_at(dc_parser_fail(p, "operands of one type"), "%s and %s", dc_dtype_name(dc_ex_dtype(pool, a)), dc_dtype_name(dc_ex_dtype(pool, b)));
+/* ---- types ---- */
+
+/* Of two types the one that a loose expression computes in. */
+static dc_dtype wider(dc_dtype a, dc_dtype b) {
+  bool real_a = dc_dtype_is_float(a), real_b = dc_dtype_is_float(b);
+  if (real_a != real_b) return real_a ? a : b;
+  if (a == DC_BOOL || b == DC_BOOL) return a == DC_BOOL ? b : a;
+  int bytes_a = dc_dtype_bytes(a), bytes_b = dc_dtype_bytes(b);
+  if (bytes_a != bytes_b) return bytes_a > bytes_b ? a : b;
+  return real_a ? DC_F32 : dc_dtype_is_signed(a) ? b : a; /* f16 and bf16; i32 and u32 */
 }
 
-static dc_status of_type(dc_parser *p, dc_ex e, dc_prim_kind kind) {
-  dc_dtype type = dc_ex_dtype(&p->graph->pool, e);
+/* A constant does not widen what it meets, but a fraction makes an integer real. */
+static dc_dtype common_type(const dc_pool *pool, dc_ex a, dc_ex b) {
+  double value;
+  dc_dtype x = dc_ex_dtype(pool, a), y = dc_ex_dtype(pool, b);
+  bool constant_a = dc_ex_is_const(pool, a, &value), constant_b = dc_ex_is_const(pool, b, &value);
+  if (constant_a == constant_b) return wider(x, y);
+  dc_dtype constant = constant_a ? x : y, other = constant_a ? y : x;
+  bool holds = dc_dtype_is_float(other) || (!dc_dtype_is_float(constant) && other != DC_BOOL);
+  return holds ? other : constant;
+}
+
+static dc_status same_types(dc_parser *p, dc_ex *a, dc_ex *b) {
+  dc_pool *pool = &p->graph->pool;
+  dc_dtype x = dc_ex_dtype(pool, *a), y = dc_ex_dtype(pool, *b);
+  if (x == y) return DC_OK;
+  if (!p->is_loose) return dc_error_at(dc_parser_fail(p, "operands of one type"), "%s and %s", dc_dtype_name(x), dc_dtype_name(y));
+  dc_dtype type = common_type(pool, *a, *b);
+  *a = dc_ex_cast(pool, type, *a), *b = dc_ex_cast(pool, type, *b);
+  return DC_OK;
+}
+
+/* The type that a primitive takes instead of one that it does not; DC_NOTYPE: none. */
+static dc_dtype loosened(dc_dtype type, dc_prim_kind kind) {
+  if (kind == DC_PRIM_FLOAT && !dc_dtype_is_float(type)) return DC_F64;
+  if (kind == DC_PRIM_LOGIC) return DC_BOOL;
+  return kind == DC_PRIM_SAME && type == DC_BOOL ? DC_I64 : type;
+}
+
+static dc_status of_type(dc_parser *p, dc_ex *e, dc_prim_kind kind) {
+  if (p->is_loose) *e = dc_ex_cast(&p->graph->pool, loosened(dc_ex_dtype(&p->graph->pool, *e), kind), *e);
+  dc_dtype type = dc_ex_dtype(&p->graph->pool, *e);
   if (kind == DC_PRIM_FLOAT && !dc_dtype_is_float(type)) return dc_parser_fail(p, "a floating operand");
   if (kind == DC_PRIM_LOGIC && type != DC_BOOL) return dc_parser_fail(p, "a bool operand");
   if (kind == DC_PRIM_SAME && type == DC_BOOL) return dc_parser_fail(p, "a numeric operand");
@@ -21,11 +56,12 @@ static dc_status of_type(dc_parser *p, dc_ex e, dc_prim_kind kind) {
   return DC_OK;
 }
 
-static dc_status make_prim(dc_parser *p, dc_op prim, const dc_ex *args, dc_ex *out) {
+static dc_status make_prim(dc_parser *p, dc_op prim, const dc_ex *given, dc_ex *out) {
   dc_pool *pool = &p->graph->pool;
   int arity = dc_prims[prim].arity;
-  for (int k = 0; k < arity; k++) DC_TRY(of_type(p, args[k], (dc_prim_kind)dc_prims[prim].kind));
-  if (arity == 2) DC_TRY(same_types(p, args[0], args[1]));
+  dc_ex args[2] = {given[0], arity == 2 ? given[1] : 0};
+  for (int k = 0; k < arity; k++) DC_TRY(of_type(p, &args[k], (dc_prim_kind)dc_prims[prim].kind));
+  if (arity == 2) DC_TRY(same_types(p, &args[0], &args[1]));
   *out = arity == 1 ? dc_ex_prim1(pool, prim, args[0]) : dc_ex_prim2(pool, prim, args[0], args[1]);
   return DC_OK;
 }
@@ -57,6 +93,9 @@ static dc_status parse_read(dc_parser *p, const char *name, dc_ex *out) {
   dc_ex_list index;
   DC_TRY(dc_parser_expect(p, "["));
   DC_TRY(dc_parser_list(p, "]", &index));
+  *out = 0;
+  if (p->names.find) DC_TRY(p->names.find(p->names.context, p, name, index.v, (int)index.n, out));
+  if (*out) return DC_OK;
   dc_cid c = dc_container_find(p->graph, name);
   if (!c) return dc_error_at(dc_parser_fail(p, "a declared container"), "'%s'", name);
   bool fits = p->is_flat ? index.n == 1 || index.n == 2 : dc_cont(p->graph, c)->rank == index.n;
@@ -94,6 +133,9 @@ static dc_status parse_call(dc_parser *p, const char *name, dc_ex *out) {
 
 static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
   dc_pool *pool = &p->graph->pool;
+  *out = 0;
+  if (p->names.find) DC_TRY(p->names.find(p->names.context, p, name, NULL, -1, out));
+  if (*out) return DC_OK;
   for (uint32_t k = 0; k < p->lets.n; k++)
     if (strcmp(p->lets.v[k].name, name) == 0) return *out = p->lets.v[k].value, DC_OK;
   for (uint32_t k = p->n_params; k-- > 0;)
@@ -179,13 +221,14 @@ dc_status dc_parser_expr(dc_parser *p, dc_ex *out) {
   DC_TRY(dc_parser_accept(p, "?", &selects));
   if (!selects) return DC_OK;
   dc_ex condition = *out, yes, no;
+  if (p->is_loose) condition = dc_ex_cast(&p->graph->pool, DC_BOOL, condition);
   if (dc_ex_dtype(&p->graph->pool, condition) != DC_BOOL) return dc_parser_fail(p, "a bool condition");
   if (++p->depth > MAX_DEPTH) return dc_parser_fail(p, "an expression nested less deeply");
   DC_TRY(dc_parser_or(p, &yes));
   DC_TRY(dc_parser_expect(p, ":"));
   DC_TRY(dc_parser_expr(p, &no));
   p->depth--;
-  DC_TRY(same_types(p, yes, no));
+  DC_TRY(same_types(p, &yes, &no));
   *out = dc_ex_select(&p->graph->pool, condition, yes, no);
   return DC_OK;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/graph.h"
+#include "ir/print.h"
 
 enum { MAX_LISTED = 64 }; /* elements of a constant printed as numbers rather than bytes */
 
@@ -25,7 +25,7 @@ typedef struct {
   const char *name;
 } let;
 
-typedef struct {
+typedef struct dc_printer {
   const dc_graph *graph;
   const dc_graph *outer; /* of a subgraph: the graph that holds it */
   dc_text *out;
@@ -35,12 +35,19 @@ typedef struct {
   uint32_t *uses;    /* by expression, within the statement at hand; zero between statements */
   DC_VEC(let) lets;  /* of the statement at hand */
   uint32_t *let_at;  /* by expression: 1 + its place in lets, 0: none; NULL where nothing is named */
+  uint32_t n_named;  /* expressions that these two know */
+  dc_alias_fn alias; /* or NULL */
+  void *context;
+  bool is_python; /* the spelling of scalar expressions */
 } printer;
 
 /* ---- names ---- */
 
+/* Words that begin a node would be taken for one. */
 static bool is_identifier(const char *s) {
-  if (strcmp(s, "let") == 0) return false;
+  static const char *const words[] = {"let", "map", "sequential", "reduce", "scatter"};
+  for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+    if (strcmp(s, words[k]) == 0) return false;
   if (!isalpha((unsigned char)*s) && *s != '_') return false;
   for (; *s; s++)
     if (!isalnum((unsigned char)*s) && *s != '_') return false;
@@ -86,10 +93,11 @@ static const char *new_name(const printer *p, const char *base) {
   return name;
 }
 
-static void push_param(printer *p, dc_param param) {
+static const char *push_param(printer *p, dc_param param) {
   const char *base = dc_name_text(&p->graph->names, p->graph->pool.params.v[param].name);
   const char *name = new_name(p, is_identifier(base) ? base : "i");
   DC_PUSH(p->arena, &p->params, ((scope_param){param, name}));
+  return name;
 }
 
 /* ---- expressions ---- */
@@ -98,32 +106,42 @@ enum { LEVEL_SELECT, LEVEL_OR, LEVEL_AND, LEVEL_TEST, LEVEL_SUM, LEVEL_PRODUCT, 
 
 static void put_ex(printer *p, dc_ex e, int level);
 
-static void put_float(dc_text *out, dc_dtype type, double value) {
-  const char *suffix = type == DC_F32 ? "f" : "";
-  if (type != DC_F32 && type != DC_F64) dc_text_printf(out, "%s(", dc_dtype_name(type));
-  if (isnan(value)) dc_text_printf(out, "nan%s", suffix);
-  else if (isinf(value)) dc_text_printf(out, "%sinf%s", value < 0 ? "-" : "", suffix);
-  else {
-    char digits[40];
-    snprintf(digits, sizeof digits, type == DC_F32 ? "%.9g" : "%.17g", value);
-    double back = strtod(digits, NULL);
-    for (int n = 1; n < 17 && back == value; n++) { /* the shortest that reads back */
-      char shorter[40];
-      snprintf(shorter, sizeof shorter, "%.*g", n, value);
-      double read = strtod(shorter, NULL);
-      if ((type == DC_F32 ? (double)(float)read : read) == value) {
-        memcpy(digits, shorter, sizeof digits);
-        break;
-      }
-    }
-    if (fabs(value) < 1e6 && value == (double)(int64_t)value) snprintf(digits, sizeof digits, "%.1f", value); /* 20.0, not 2e+01 */
-    dc_text_printf(out, "%s%s%s", digits, strpbrk(digits, ".e") ? "" : ".0", suffix);
+/* Without the mark of its type. */
+static void put_float_digits(dc_text *out, dc_dtype type, double value) {
+  char digits[40];
+  if (isnan(value) || isinf(value)) {
+    dc_text_puts(out, isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+    return;
   }
-  if (type != DC_F32 && type != DC_F64) dc_text_puts(out, ")");
+  snprintf(digits, sizeof digits, type == DC_F32 ? "%.9g" : "%.17g", value);
+  double back = strtod(digits, NULL);
+  for (int n = 1; n < 17 && back == value; n++) { /* the shortest that reads back */
+    char shorter[40];
+    snprintf(shorter, sizeof shorter, "%.*g", n, value);
+    double read = strtod(shorter, NULL);
+    if ((type == DC_F32 ? (double)(float)read : read) == value) {
+      memcpy(digits, shorter, sizeof digits);
+      break;
+    }
+  }
+  if (fabs(value) < 1e6 && value == (double)(int64_t)value) snprintf(digits, sizeof digits, "%.1f", value); /* 20.0, not 2e+01 */
+  dc_text_printf(out, "%s%s", digits, strpbrk(digits, ".e") ? "" : ".0");
+}
+
+static void put_float(dc_text *out, dc_dtype type, double value) {
+  bool marked = type != DC_F32 && type != DC_F64;
+  if (marked) dc_text_printf(out, "%s(", dc_dtype_name(type));
+  put_float_digits(out, type, value);
+  if (type == DC_F32) dc_text_puts(out, "f");
+  if (marked) dc_text_puts(out, ")");
 }
 
 static void put_constant(printer *p, const dc_exnode *node) {
-  if (node->op == DC_EX_FLOAT) put_float(p->out, (dc_dtype)node->dtype, node->f);
+  if (p->is_python && node->dtype == DC_BOOL) dc_text_puts(p->out, node->i ? "True" : "False");
+  else if (p->is_python && node->op == DC_EX_INT) dc_text_printf(p->out, "%" PRId64, node->i);
+  else if (p->is_python && node->dtype == DC_F32) put_float_digits(p->out, DC_F32, node->f);
+  else if (p->is_python) put_float(p->out, DC_F64, node->f);
+  else if (node->op == DC_EX_FLOAT) put_float(p->out, (dc_dtype)node->dtype, node->f);
   else if (node->dtype == DC_BOOL) dc_text_puts(p->out, node->i ? "true" : "false");
   else if (node->dtype == DC_I64) dc_text_printf(p->out, "%" PRId64, node->i);
   else dc_text_printf(p->out, "%s(%" PRId64 ")", dc_dtype_name((dc_dtype)node->dtype), node->i);
@@ -191,6 +209,43 @@ static void put_args(printer *p, dc_ex e) {
   }
 }
 
+static void put_read(printer *p, dc_ex e, dc_cid c) {
+  bool shown[DC_MAX_RANK], any = false;
+  const char *name = p->alias ? p->alias(p->context, e, shown) : NULL;
+  if (name) dc_text_puts(p->out, name);
+  else put_container(p, c);
+  for (uint32_t k = 0; k < dc_ex_node(&p->graph->pool, e)->nargs; k++) {
+    if (name && !shown[k]) continue;
+    dc_text_puts(p->out, any ? ", " : "[");
+    put_ex(p, dc_ex_arg(&p->graph->pool, e, k), LEVEL_SELECT);
+    any = true;
+  }
+  bool bare = !any && name && p->is_python;
+  dc_text_puts(p->out, any ? "]" : bare ? "" : "[]");
+}
+
+/* `x if c else y` */
+static void put_choice(printer *p, dc_ex e) {
+  const dc_pool *pool = &p->graph->pool;
+  put_ex(p, dc_ex_arg(pool, e, p->is_python ? 1 : 0), LEVEL_OR);
+  dc_text_puts(p->out, p->is_python ? " if " : " ? ");
+  put_ex(p, dc_ex_arg(pool, e, p->is_python ? 0 : 1), LEVEL_OR);
+  dc_text_puts(p->out, p->is_python ? " else " : " : ");
+  put_ex(p, dc_ex_arg(pool, e, 2), LEVEL_SELECT);
+}
+
+/* The name of a type as a Python function, as in float32. */
+static void put_type(printer *p, dc_dtype type) {
+  const char *name = dc_dtype_name(type);
+  bool plain = strchr("fiu", *name) && strlen(name) <= 3 && name[1] >= '1' && name[1] <= '6';
+  if (!p->is_python || !plain) dc_text_puts(p->out, name);
+  else dc_text_printf(p->out, "%s%s", *name == 'f' ? "float" : *name == 'i' ? "int" : "uint", name + 1);
+}
+
+static const char *operator_text(const printer *p, dc_op op) {
+  return p->is_python && op == DC_AND ? "and" : p->is_python && op == DC_OR ? "or" : dc_prims[op].name;
+}
+
 static void put_infix(printer *p, dc_ex e, const char *symbol, int level) {
   put_ex(p, dc_ex_arg(&p->graph->pool, e, 0), level);
   dc_text_printf(p->out, " %s ", symbol);
@@ -215,12 +270,7 @@ static void put_bare(printer *p, dc_ex e, const dc_exnode *node, int own) {
     case DC_EX_INT: case DC_EX_FLOAT: put_constant(p, node); return;
     case DC_EX_SYM: dc_text_puts(p->out, dc_name_text(&p->graph->names, pool->symbols.v[node->ref].name)); return;
     case DC_EX_PARAM: dc_text_puts(p->out, param_name(p, node->ref)); return;
-    case DC_EX_READ:
-      put_container(p, node->ref);
-      dc_text_puts(p->out, "[");
-      put_args(p, e);
-      dc_text_puts(p->out, "]");
-      return;
+    case DC_EX_READ: put_read(p, e, node->ref); return;
     case DC_EX_LINEAR: put_linear(p, e); return;
     case DC_EX_PRODUCT: put_sorted(p, e, LEVEL_UNARY, "*"); return;
     case DC_EX_IDIV: put_infix(p, e, "//", own); return;
@@ -230,24 +280,22 @@ static void put_bare(printer *p, dc_ex e, const dc_exnode *node, int own) {
       put_sorted(p, e, LEVEL_SELECT, ", ");
       dc_text_puts(p->out, ")");
       return;
-    case DC_EX_SELECT:
-      put_ex(p, dc_ex_arg(pool, e, 0), LEVEL_OR);
-      dc_text_puts(p->out, " ? ");
-      put_ex(p, dc_ex_arg(pool, e, 1), LEVEL_OR);
-      dc_text_puts(p->out, " : ");
-      put_ex(p, dc_ex_arg(pool, e, 2), LEVEL_SELECT);
-      return;
-    case DC_EX_CAST: dc_text_printf(p->out, "%s(", dc_dtype_name((dc_dtype)node->dtype)); break;
+    case DC_EX_SELECT: put_choice(p, e); return;
+    case DC_EX_CAST:
+      put_type(p, (dc_dtype)node->dtype);
+      dc_text_puts(p->out, "(");
+      break;
     case DC_EX_BITS: dc_text_printf(p->out, "bits_%s(", dc_dtype_name((dc_dtype)node->dtype)); break;
     default:
       if (own != LEVEL_UNARY) {
-        put_infix(p, e, dc_prims[node->op].name, own);
+        put_infix(p, e, operator_text(p, (dc_op)node->op), own);
         return;
       }
+      if (node->op == DC_NOT && p->is_python) dc_text_puts(p->out, "(");
       dc_text_printf(p->out, "%s(", node->op == DC_NOT ? "not" : dc_prims[node->op].name);
   }
   put_args(p, e);
-  dc_text_puts(p->out, ")");
+  dc_text_puts(p->out, node->op == DC_NOT && p->is_python ? "))" : ")");
 }
 
 static void put_ex(printer *p, dc_ex e, int level) {
@@ -255,7 +303,7 @@ static void put_ex(printer *p, dc_ex e, int level) {
     dc_text_puts(p->out, "?");
     return;
   }
-  if (p->let_at && p->let_at[e]) {
+  if (p->let_at && e < p->n_named && p->let_at[e]) {
     dc_text_puts(p->out, p->lets.v[p->let_at[e] - 1].name);
     return;
   }
@@ -393,6 +441,14 @@ static void put_attr(printer *p, const dc_attr *a) {
   dc_text_puts(p->out, "]");
 }
 
+static void put_attrs(printer *p, const dc_library *lib) {
+  for (uint32_t k = 0; k < lib->n_attr; k++) {
+    dc_text_puts(p->out, k ? ", " : " {");
+    put_attr(p, &lib->attr[k]);
+  }
+  if (lib->n_attr) dc_text_puts(p->out, "}");
+}
+
 static void put_library(printer *p, const dc_node *node) {
   const dc_library *lib = &node->lib;
   for (uint32_t k = 0; k < lib->n_out; k++) {
@@ -412,11 +468,7 @@ static void put_library(printer *p, const dc_node *node) {
     put_container(p, lib->in[k]);
   }
   dc_text_puts(p->out, ")");
-  for (uint32_t k = 0; k < lib->n_attr; k++) {
-    dc_text_puts(p->out, k ? ", " : " {");
-    put_attr(p, &lib->attr[k]);
-  }
-  if (lib->n_attr) dc_text_puts(p->out, "}");
+  put_attrs(p, lib);
   if (!lib->by && !lib->why) return;
   dc_text_puts(p->out, " : ");
   dc_name_print(lib->by ? dc_name_text(&p->graph->names, lib->by) : "none", p->out);
@@ -454,7 +506,7 @@ static void put_lets(printer *p, dc_ex e) {
   for (uint32_t k = 0; k < node->nargs; k++) put_lets(p, dc_ex_arg(&p->graph->pool, e, k));
   if (uses == 1 || tree_size(&p->graph->pool, e, MIN_LET) < MIN_LET) return;
   const char *name = new_name(p, "t");
-  dc_text_printf(p->out, "let %s = ", name);
+  dc_text_printf(p->out, p->alias ? "%s = " : "let %s = ", name);
   put_ex(p, e, LEVEL_SELECT);
   dc_text_puts(p->out, "\n");
   dc_text_indent(p->out, p->level);
@@ -462,11 +514,20 @@ static void put_lets(printer *p, dc_ex e) {
   p->let_at[e] = p->lets.n;
 }
 
+static void name_parts(printer *p, dc_ex value, dc_ex guard) {
+  count_uses(p, value);
+  if (guard) count_uses(p, guard);
+  put_lets(p, value);
+  if (guard) put_lets(p, guard);
+}
+
+static void forget_parts(printer *p) {
+  for (uint32_t k = 0; k < p->lets.n; k++) p->let_at[p->lets.v[k].part] = 0;
+  p->lets.n = 0;
+}
+
 static void put_tasklet(printer *p, const dc_tasklet *t) {
-  count_uses(p, t->value);
-  if (t->guard) count_uses(p, t->guard);
-  put_lets(p, t->value);
-  if (t->guard) put_lets(p, t->guard);
+  name_parts(p, t->value, t->guard);
   put_container(p, t->out);
   put_list(p, "[", t->index, t->rank, "]");
   dc_text_printf(p->out, " %s= ", dc_wcr_name((dc_wcr)t->wcr));
@@ -475,8 +536,7 @@ static void put_tasklet(printer *p, const dc_tasklet *t) {
     dc_text_puts(p->out, " if ");
     put_ex(p, t->guard, LEVEL_SELECT);
   }
-  for (uint32_t k = 0; k < p->lets.n; k++) p->let_at[p->lets.v[k].part] = 0;
-  p->lets.n = 0;
+  forget_parts(p);
 }
 
 /* What a node came from: `#Conv` or `#Conv'1` for the gradient of input 1; `@name`. */
@@ -534,10 +594,15 @@ static void put_scope(printer *p, const dc_scope *scope) {
 
 /* ---- graph ---- */
 
+static void allow_names(printer *p) {
+  p->n_named = p->graph->pool.nodes.n;
+  p->uses = DC_NEW_ARRAY(p->arena, uint32_t, p->n_named);
+  p->let_at = DC_NEW_ARRAY(p->arena, uint32_t, p->n_named);
+}
+
 static void put_graph(printer *p) {
   const dc_graph *g = p->graph;
-  p->uses = DC_NEW_ARRAY(p->arena, uint32_t, g->pool.nodes.n);
-  p->let_at = DC_NEW_ARRAY(p->arena, uint32_t, g->pool.nodes.n);
+  allow_names(p);
   dc_text_indent(p->out, p->level++);
   dc_text_puts(p->out, "graph ");
   dc_name_print(dc_name_text(&g->names, g->name), p->out);
@@ -546,7 +611,8 @@ static void put_graph(printer *p) {
     dc_text_indent(p->out, p->level);
     dc_text_printf(p->out, "symbol %s >= %" PRId64 "\n", dc_name_text(&g->names, g->pool.symbols.v[s].name), g->pool.symbols.v[s].min);
   }
-  for (dc_cid c = 1; c < g->containers.n; c++) put_declaration(p, c);
+  for (dc_cid c = 1; c < g->containers.n; c++)
+    if (dc_cont(g, c)->name) put_declaration(p, c);
   for (uint32_t k = 0; k < g->captures.n; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "captures ");
@@ -586,4 +652,50 @@ void dc_graph_print(const dc_graph *graph, dc_text *out) {
   printer p = {.graph = graph, .out = out, .arena = &arena};
   put_graph(&p);
   dc_arena_free(&arena);
+}
+
+/* ---- parts ---- */
+
+dc_printer *dc_printer_new(const dc_graph *graph, dc_arena *arena, dc_alias_fn alias, void *context) {
+  printer *p = DC_NEW(arena, printer);
+  *p = (printer){.graph = graph, .arena = arena, .alias = alias, .context = context};
+  allow_names(p);
+  return p;
+}
+
+const char *dc_printer_push(dc_printer *p, dc_param param) { return push_param(p, param); }
+
+void dc_printer_pop(dc_printer *p, uint32_t n) { p->params.n -= n; }
+
+void dc_printer_expr(dc_printer *p, dc_ex e, dc_text *out) {
+  p->out = out;
+  put_ex(p, e, LEVEL_OR);
+}
+
+void dc_printer_list(dc_printer *p, const dc_ex *items, uint32_t n, dc_text *out) {
+  p->out = out;
+  put_list(p, "[", items, n, "]");
+}
+
+void dc_printer_statement(dc_printer *p, const char *target, dc_ex value, dc_ex guard, bool is_python, dc_text *out) {
+  p->out = out, p->is_python = is_python;
+  name_parts(p, value, guard);
+  if (guard && is_python) {
+    dc_text_puts(out, "if ");
+    put_ex(p, guard, LEVEL_SELECT);
+    dc_text_puts(out, ":\n    ");
+  }
+  dc_text_printf(out, "%s = ", target);
+  put_ex(p, value, LEVEL_SELECT);
+  if (guard && !is_python) {
+    dc_text_puts(out, " if ");
+    put_ex(p, guard, LEVEL_SELECT);
+  }
+  forget_parts(p);
+  p->is_python = false;
+}
+
+void dc_attrs_print(const dc_graph *graph, dc_nid library, dc_text *out) {
+  printer p = {.graph = graph, .out = out};
+  put_attrs(&p, &dc_node_at(graph, library)->lib);
 }

@@ -85,6 +85,30 @@ bool dc_node_touches_one(const dc_graph *graph, dc_nid node, unsigned uses, dc_c
   return t.found;
 }
 
+typedef struct {
+  const dc_graph *graph;
+  dc_writers *out;
+  uint32_t place;
+} writer_count;
+
+static void note_writer(void *context, dc_cid c, dc_use use, dc_nid by) {
+  writer_count *w = context;
+  dc_writers *entry = &w->out[dc_container_root(w->graph, c)];
+  (void)by;
+  if (use != DC_USE_WRITE) return;
+  entry->n += entry->last != w->place;
+  entry->last = w->place;
+}
+
+void dc_graph_writers(const dc_graph *graph, dc_writers *out) {
+  writer_count w = {graph, out, 0};
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      w.place++;
+      dc_node_uses(graph, graph->states.v[s].scope.v[k], note_writer, &w);
+    }
+}
+
 static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind == DC_NODE_TASKLET) return visit(context, id, maps, depth);

@@ -182,13 +182,19 @@ static const char *nested_reduction_is_used(context *c, const dc_map *map, int d
 
 /* ---- nodes ---- */
 
+/* An input may be written, in place; a weight belongs to somebody else. */
+static const char *is_writable(const context *c, dc_cid out) {
+  uint8_t role = dc_cont(c->graph, dc_container_root(c->graph, out))->role;
+  return role == DC_ROLE_PARAM || role == DC_ROLE_CONST ? "writes a weight or a constant" : NULL;
+}
+
 static const char *tasklet_is_sound(context *c) {
   dc_tasklet t = dc_node_at(c->graph, c->node)->tasklet;
   const char *problem;
   if (t.out == 0 || t.out >= c->graph->containers.n) return "writes a container that does not exist";
   const dc_container *out = dc_cont(c->graph, t.out);
   if (out->rank != t.rank) return "writes with an index count other than the container's rank";
-  if (out->role == DC_ROLE_INPUT || out->role == DC_ROLE_PARAM || out->role == DC_ROLE_CONST) return "writes an input or a constant";
+  if ((problem = is_writable(c, t.out))) return problem;
   for (uint32_t d = 0; d < t.rank; d++)
     if ((problem = check_ex(c, t.index[d], DC_I64))) return problem;
   if (t.guard && (problem = check_ex(c, t.guard, DC_BOOL))) return problem;
@@ -202,6 +208,8 @@ static const char *library_refers_to_containers(context *c) {
     if (lib->in[k] >= c->graph->containers.n) return "reads a container that does not exist";
   for (uint32_t k = 0; k < lib->n_out; k++)
     if (lib->out[k] >= c->graph->containers.n) return "writes a container that does not exist";
+  for (uint32_t k = 0; k < lib->n_out; k++)
+    if (lib->out[k] && is_writable(c, lib->out[k])) return is_writable(c, lib->out[k]);
   if (lib->wrt && lib->n_in != lib->n_fwd_in + 2 * lib->n_fwd_out) return "is a gradient with the wrong number of inputs";
   return lib->wrt && lib->n_out != 1 ? "is a gradient with other than one output" : NULL;
 }

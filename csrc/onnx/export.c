@@ -128,9 +128,13 @@ static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
   p->n_input = n->lib.n_in, p->input = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_in);
   for (uint32_t k = 0; k < n->lib.n_in; k++) p->input[k] = container_name(ex, n->lib.in[k]);
   p->n_output = n->lib.n_out, p->output = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_out);
+  for (uint32_t k = 0; k < n->lib.n_out; k++)
+    if (n->lib.out[k] && dc_cont(ex->graph, n->lib.out[k])->role == DC_ROLE_INPUT)
+      return dc_error(DC_ERR_UNSUPPORTED, "node %s writes input '%s' in place, which has no ONNX form", op, dc_cont_name(ex->graph, n->lib.out[k]));
   for (uint32_t k = 0; k < n->lib.n_out; k++) p->output[k] = container_name(ex, n->lib.out[k]);
-  p->n_attribute = n->lib.n_attr, p->attribute = DC_NEW_ARRAY(&ex->arena, Onnx__AttributeProto *, n->lib.n_attr);
-  for (uint32_t k = 0; k < n->lib.n_attr; k++) DC_TRY(attribute(ex, &n->lib.attr[k], &p->attribute[k]));
+  p->attribute = DC_NEW_ARRAY(&ex->arena, Onnx__AttributeProto *, n->lib.n_attr);
+  for (uint32_t k = 0; k < n->lib.n_attr; k++)
+    if (!dc_attr_is_wish(ex->graph, &n->lib.attr[k])) DC_TRY(attribute(ex, &n->lib.attr[k], &p->attribute[p->n_attribute++]));
   return DC_OK;
 }
 

@@ -162,6 +162,7 @@ static dc_status register_attrs(dc_inst *in) {
   for (uint32_t k = 0; k < lib->n_attr; k++) {
     const dc_attr *a = &lib->attr[k];
     const char *name = dc_name_text(&in->graph->names, a->name);
+    if (dc_attr_is_wish(in->graph, a)) continue;
     uint32_t r = 0;
     while (r < in->row->n_attr && strcmp(in->row->attr[r].name, name)) r++;
     if (r == in->row->n_attr) return dc_inst_fail(in, DC_ERR_MODEL, "%s-%d has no attribute '%s'", in->row->name, in->row->since, name);

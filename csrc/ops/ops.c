@@ -17,6 +17,11 @@ static dc_status set_output(dc_inst *in, dc_cid cid, const char *output, dc_dtyp
   for (uint32_t d = 0; c->shape && d < rank; d++)
     if (dc_ex_is_int(&in->graph->pool, dims[d], &a) && dc_ex_is_int(&in->graph->pool, c->shape[d], &b) && a != b)
       return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s': dimension %u is %lld, but the model declares %lld", output, d, (long long)a, (long long)b);
+  if (c->role == DC_ROLE_INPUT && c->shape) { /* a caller's array has the extents that it has */
+    for (uint32_t d = 0; d < rank; d++)
+      if (dims[d] != c->shape[d]) dc_graph_take_equal(in->graph, c->shape[d], dims[d]);
+    return DC_OK;
+  }
   c->dtype = (uint8_t)type, c->rank = rank;
   c->shape = dc_arena_copy(&in->graph->arena, dims, rank * sizeof *dims);
   return DC_OK;

@@ -39,6 +39,15 @@ static void drop_idle(dc_graph *graph, dc_scope *scope) {
   scope->n = n;
 }
 
+/* What wrote to a register may be gone, and who reads it never run; the verifier sees the one and not the other. */
+static void release_registers(dc_graph *graph) {
+  bool *written = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_mark(graph, graph->states.v[s].scope.v[k], DC_USE_WRITE, written);
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    if (!written[c]) dc_cont(graph, c)->storage = DC_STORE_HEAP;
+}
+
 void dc_pass_natives(const dc_pass_context *context, dc_graph *graph) {
   for (uint32_t s = 0; s < graph->states.n && context->stamp; s++)
     for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
@@ -50,6 +59,7 @@ void dc_pass_natives(const dc_pass_context *context, dc_graph *graph) {
 
 static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room) {
   for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope_separate(graph, &graph->states.v[s].scope);
     dc_scope before = graph->states.v[s].scope, after = {0};
     for (uint32_t k = 0; k < before.n; k++) {
       const dc_node *node = dc_node_at(graph, before.v[k]);
@@ -66,6 +76,7 @@ static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room)
 dc_status dc_pass_expand(dc_ops *ops, dc_graph *graph) {
   dc_adjoint_room room = {0};
   dc_status status = expand_all(ops, graph, &room);
+  if (!status) release_registers(graph);
   dc_arena_free(&room.arena);
   return status;
 }

@@ -1,7 +1,7 @@
 /* Inside fusion, a pass a file: fuse_inline.c computes producers where they are read, fuse_merge.c merges nodes of a
  * scope, fuse_contract.c makes what no longer leaves an iteration small.  fuse_match.c says which loops of two nodes may
- * be shared and whether that pays, fuse_sites.c knows where accesses stand.  transforms.c runs the same code with
- * restrictions. */
+ * be shared and whether that pays, fuse_sites.c knows where accesses stand.  transforms/fusion.c runs the same code
+ * with restrictions. */
 #ifndef DCML_PASSES_FUSE_H
 #define DCML_PASSES_FUSE_H
 
@@ -10,17 +10,19 @@
 
 /* A restricted run of the passes, and what it did. */
 typedef struct {
+  bool as_written;     /* nests stay nests before they are looked at */
   bool producers_only; /* merge only a map with one whose result it reads */
   bool whole_only;     /* merge only maps over the same domain */
-  bool forward_only;   /* of contraction, only move values into their readers */
-  const dc_nid *nodes; /* only these top-level nodes; NULL: all */
-  uint32_t n_nodes;
+  bool strangers;      /* merge maps over the same domain that share no data, too */
+  bool registers_only; /* of contraction, only make registers */
+  const bool *fixed;   /* by node, up to n_fixed: stays as it is */
+  uint32_t n_fixed;
 } dc_fuse_options;
 typedef struct {
-  uint32_t merged, forwarded;
+  uint32_t merged;
 } dc_fuse_counts;
 void dc_fuse_merge(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
-void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts);
+void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options);
 
 /* By container: how many top-level nodes use its buffer and how many write it.  nodes is at least
  * DC_SHARED_BUFFER where the contents are seen otherwise: inputs, outputs, saved values, views. */
@@ -94,6 +96,8 @@ void dc_scope_remove(dc_scope *scope, dc_nid node);
 
 /* Computes a cheap value where it is read, inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
+/* Size as a tree, as it prints; stops counting at the limit. */
+uint32_t dc_fuse_tree_size(const dc_pool *pool, dc_ex e, uint32_t limit);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */
 
 #endif

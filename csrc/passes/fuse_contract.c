@@ -47,10 +47,9 @@ static bool in_reduce(const contraction *c, dc_nid node) {
   return false;
 }
 
-/* Size as a tree, as it prints; stops counting at the limit. */
-static uint32_t tree_size(const dc_pool *pool, dc_ex e, uint32_t limit) {
+uint32_t dc_fuse_tree_size(const dc_pool *pool, dc_ex e, uint32_t limit) {
   uint32_t n = 1;
-  for (uint32_t k = 0; k < dc_ex_node(pool, e)->nargs && n < limit; k++) n += tree_size(pool, dc_ex_arg(pool, e, k), limit - n);
+  for (uint32_t k = 0; k < dc_ex_node(pool, e)->nargs && n < limit; k++) n += dc_fuse_tree_size(pool, dc_ex_arg(pool, e, k), limit - n);
   return n;
 }
 
@@ -117,7 +116,7 @@ static bool worth_forwarding(const contraction *c, dc_ex value, readers r) {
   if (is_simple(pool, value)) return true;
   if (r.nested) return false;
   uint32_t limit = r.n == 1 ? MAX_SINGLE : MAX_SHARED;
-  return tree_size(pool, value, limit + 1) <= limit;
+  return dc_fuse_tree_size(pool, value, limit + 1) <= limit;
 }
 
 static bool try_forward(contraction *c, dc_cid root) {
@@ -190,7 +189,7 @@ static bool replace_update(contraction *c, const dc_access *w, const dc_access *
   DC_EACH_SITE(c->t, w->root, k)
     if (at(c, k)->node == next->node && at(c, k)->element != w->element) return false;
   forward f = {w->element, dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value)};
-  if (reads_own(c, next) && tree_size(pool, q.value, MAX_SINGLE) + tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
+  if (reads_own(c, next) && dc_fuse_tree_size(pool, q.value, MAX_SINGLE) + dc_fuse_tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
   dc_node_rewrite(c->graph, next->node, forward_read, &f);
   remove_node(c, w->node);
   return true;
@@ -301,13 +300,21 @@ static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
   k->rank = n, k->strides = NULL;
 }
 
+/* Written first and read then, as the verifier wants of a register; of what nobody reads nothing says so. */
+static bool is_read_after_write(const contraction *c, dc_cid root) {
+  const dc_access *first = at(c, c->t->first[root] - 1);
+  bool read = false;
+  DC_EACH_SITE(c->t, root, k) read |= !at(c, k)->writes;
+  return first->writes && !first->reads && read;
+}
+
 /* Symbols: a dimension that stays has a constant extent, for a register's size is known to the compiler. */
 static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
   bool dropped[DC_MAX_RANK] = {false};
   const dc_container *k = dc_cont(c->graph, root);
   dc_nid home = home_of(c, root);
   int64_t elements = 1, extent;
-  if (!home || k->storage == DC_STORE_REGISTER) return false;
+  if (!home || k->storage == DC_STORE_REGISTER || !is_read_after_write(c, root)) return false;
   bool carried = carries_over(c, home);
   if (carried && !starts_fresh(c, root, home)) return false;
   for (uint32_t d = 0; d < k->rank; d++) {
@@ -389,6 +396,23 @@ static bool keeps_to_part(const contraction *c, dc_cid root, dc_nid home, dc_tas
   return true;
 }
 
+/* Each element is stored, once in an iteration of home: a caller's array keeps what is not.  Symbols: see access.c; a loop
+ * that no index names may be empty. */
+static bool stores_all(const contraction *c, const dc_access *store, dc_nid home) {
+  const dc_pool *pool = &c->graph->pool;
+  dc_tasklet t = tasklet_of(c, store);
+  dc_param named[DC_MAX_RANK];
+  for (uint32_t d = 0; d < t.rank; d++) {
+    const dc_exnode *index = dc_ex_node(pool, t.index[d]);
+    if (index->op != DC_EX_PARAM || dc_access_in_set(named, d, index->ref)) return false;
+    if (!dc_access_covers(pool, named[d] = index->ref, dc_cont(c->graph, t.out)->shape[d])) return false;
+  }
+  for (dc_nid m = c->t->parent[store->node]; m != home; m = c->t->parent[m])
+    for (uint32_t k = 0; k < dc_node_at(c->graph, m)->map.n_params; k++)
+      if (!dc_access_in_set(named, t.rank, dc_node_at(c->graph, m)->map.params[k])) return false;
+  return true;
+}
+
 /* The only tasklet that touches `result` in this node, if nothing of `root` is used after it and it
  * reads of root just the element that it writes. */
 static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) {
@@ -398,6 +422,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   dc_nid loop = store->node, home = home_of(c, root);
   while (c->t->parent[loop] && c->t->parent[loop] != home) loop = c->t->parent[loop];
   if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
+  if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !stores_all(c, store, home)) return false;
   DC_EACH_SITE(c->t, store->root, k)
     if (at(c, k) != store) return false;
   DC_EACH_SITE(c->t, root, k) {
@@ -462,23 +487,21 @@ static bool over_updates(contraction *c) {
   return false;
 }
 
-static uint32_t contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool forward_only) {
+static bool contract_once(contraction *c) {
+  return over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) || over_temporaries(c, try_scalar) ||
+         over_temporaries(c, try_recompute) || over_temporaries(c, try_share) || over_temporaries(c, try_array) || over_temporaries(c, try_slice);
+}
+
+static void contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool registers_only) {
   contraction c = {.graph = t->graph, .top = node, .users = users, .t = t};
-  uint32_t forwarded = 0;
-  if (dc_node_at(t->graph, node)->kind != DC_NODE_MAP) return 0;
+  if (dc_node_at(t->graph, node)->kind != DC_NODE_MAP) return;
   rebuild(&c);
-  for (bool changed = true; changed;) {
-    bool moved = over_temporaries(&c, try_forward);
-    forwarded += moved;
-    changed = moved || (!forward_only && (over_temporaries(&c, try_drop) || over_updates(&c) || over_temporaries(&c, try_scalar) ||
-                                          over_temporaries(&c, try_recompute) || over_temporaries(&c, try_share) || over_temporaries(&c, try_array) || over_temporaries(&c, try_slice)));
-  }
-  return forwarded;
+  while (registers_only ? over_temporaries(&c, try_scalar) : contract_once(&c)) {}
 }
 
 /* ---- the pass ---- */
 
-void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_counts *counts) {
+void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options) {
   dc_arena arena = {0};
   const dc_use_count *users = dc_fuse_count_users(graph, &arena);
   dc_site_table t = {.graph = graph, .arena = &arena};
@@ -487,7 +510,7 @@ void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_c
     uint32_t kept = 0;
     for (uint32_t k = 0; k < scope->n; k++) {
       dc_nid node = scope->v[k];
-      counts->forwarded += contract_node(&t, node, users, options->forward_only);
+      contract_node(&t, node, users, options->registers_only);
       if (!dc_fuse_is_empty(graph, node)) scope->v[kept++] = node;
     }
     scope->n = kept;
@@ -496,6 +519,6 @@ void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options, dc_fuse_c
 }
 
 dc_status dc_pass_contract(dc_graph *graph) {
-  dc_fuse_contract(graph, &(dc_fuse_options){0}, &(dc_fuse_counts){0});
+  dc_fuse_contract(graph, &(dc_fuse_options){0});
   return DC_OK;
 }

@@ -296,6 +296,19 @@ static bool writes_stay(const matcher *m, const dc_group *g) {
   return true;
 }
 
+static bool reads(const dc_group *g, dc_cid root) {
+  bool found = false;
+  for (uint32_t k = 0; k < g->accesses.n && !found; k++) found = g->accesses.v[k].reads && g->accesses.v[k].root == root;
+  return found;
+}
+
+/* A reduction inside starts anew in each iteration of one around it, which is to read what it comes to. */
+static bool inner_results_are_read(const matcher *m, const dc_group *g) {
+  for (uint32_t k = 0; k < g->accesses.n; k++)
+    if (g->accesses.v[k].initialised && !reads(m->a, g->accesses.v[k].root) && !reads(m->b, g->accesses.v[k].root)) return false;
+  return true;
+}
+
 static bool accumulates_outside_reduce(const dc_group *g) {
   for (uint32_t k = 0; k < g->accesses.n; k++)
     if (g->accesses.v[k].writes && g->accesses.v[k].reads) return true;
@@ -315,7 +328,7 @@ static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole
   bool first = m->first.schedule == DC_MAP_REDUCE, second = m->second.schedule == DC_MAP_REDUCE;
   if (!whole || accumulators_meet(m) || m->a->compute_bound || m->b->compute_bound) return 0;
   const dc_group *parallel = !first ? m->a : !second ? m->b : NULL;
-  if (parallel && accumulates_outside_reduce(parallel)) return 0;
+  if (parallel && (accumulates_outside_reduce(parallel) || !inner_results_are_read(m, parallel))) return 0;
   if (parallel && !m->scope->parallel_outside && !writes_stay(m, parallel)) return 0;
   match->schedule = DC_MAP_REDUCE;
   return 1000 + 100 * m->depends;
@@ -349,7 +362,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   prune_all(&m, out);
   sort_pairs(&m, out);
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
-  if (!m.depends && !m.shares) return 0;
+  if (!m.depends && !m.shares && !(scope->options->strangers && whole)) return 0;
   if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
   return both_parallel ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }

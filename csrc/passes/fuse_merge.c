@@ -87,10 +87,9 @@ static void find_dependences(fuser *f) {
 
 static void describe(fuser *f, uint32_t k, dc_nid node) { dc_group_describe(&f->scope, node, &f->groups[k]); }
 
-/* At the top of a restricted run, the nodes that were not named stay. */
 static bool is_fixed(const fuser *f, dc_nid node) {
   const dc_fuse_options *o = f->scope.options;
-  return f->users && o->nodes && !dc_access_in_set(o->nodes, o->n_nodes, node);
+  return node < o->n_fixed && o->fixed[node];
 }
 
 static void build(fuser *f, const dc_scope *in) {
@@ -237,7 +236,7 @@ static void merge(fuser *f, uint32_t a, uint32_t b, const dc_match *match) {
   dc_nid merged = merged_map(&f->scope, f->groups[a].node, f->groups[b].node, match);
   fuse_body(&f->scope, merged);
   describe(f, a, merged);
-  if (f->users) f->scope.counts->merged++;
+  f->scope.counts->merged++;
   f->groups[b].node = 0;
   reorder(f, a, b);
   join_dependences(f, a, b);
@@ -274,7 +273,7 @@ static choice best_partner(fuser *f, uint32_t position, bool independent) {
     uint32_t early = f->order[k], worth = 0;
     dc_match match;
     if (has(hopeless, early) || (direct && !has(direct, early))) continue;
-    if (may_share(&f->groups[early], &f->groups[late]))
+    if (f->scope.options->strangers || may_share(&f->groups[early], &f->groups[late]))
       worth = dc_fuse_match(&f->scope, &f->groups[early], &f->groups[late], &match);
     if (worth > best.worth && !is_blocked(f, early, late)) best = (choice){early, worth, match};
     if (!worth) set(hopeless, early);
@@ -349,7 +348,7 @@ static dc_scope fuse_scope(const dc_fuse_scope *scope, dc_scope in, dc_use_count
   uint32_t n_maps = 0;
   for (uint32_t k = 0; k < in.n; k++) {
     if (dc_node_at(scope->graph, in.v[k])->kind != DC_NODE_MAP) continue;
-    flatten(scope->graph, in.v[k]);
+    if (!scope->options->as_written) flatten(scope->graph, in.v[k]);
     fuse_body(scope, in.v[k]);
     n_maps++;
   }

@@ -31,7 +31,7 @@ static uint32_t drop_params(dc_graph *graph, dc_nid id) {
   return dropped;
 }
 
-uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope) {
+static uint32_t drop_trivial(dc_graph *graph, dc_scope *scope) {
   dc_scope in = *scope, out = {0};
   uint32_t dropped = 0;
   for (uint32_t k = 0; k < in.n; k++) {
@@ -41,13 +41,44 @@ uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope) {
     }
     dropped += drop_params(graph, in.v[k]);
     dc_scope body = dc_node_at(graph, in.v[k])->map.body;
-    dropped += dc_loops_drop_trivial(graph, &body);
+    dropped += drop_trivial(graph, &body);
     dc_node_at(graph, in.v[k])->map.body = body;
     const dc_map *map = &dc_node_at(graph, in.v[k])->map;
     if (map->n_params || map->schedule == DC_MAP_REDUCE) dc_scope_push(graph, &out, in.v[k]);
     else for (uint32_t j = 0; j < body.n; j++) dc_scope_push(graph, &out, body.v[j]);
   }
   *scope = out;
+  return dropped;
+}
+
+typedef struct {
+  dc_graph *graph;
+  dc_nid *user; /* by container: a node of the scope that uses it */
+  dc_nid node;
+} register_search;
+
+static void note_register(void *context, dc_cid c, dc_use use, dc_nid by) {
+  register_search *s = context;
+  dc_container *k = dc_cont(s->graph, c);
+  (void)use;
+  if (k->storage == DC_STORE_REGISTER && (by == s->node || (s->user[c] && s->user[c] != s->node))) k->storage = DC_STORE_HEAP;
+  s->user[c] = s->node;
+}
+
+/* What lived for an iteration of a map that is gone, in memory from now on. */
+static void keep_registers(dc_graph *graph, const dc_scope *scope) {
+  dc_arena arena = {0};
+  register_search s = {graph, DC_NEW_ARRAY(&arena, dc_nid, graph->containers.n), 0};
+  for (uint32_t k = 0; k < scope->n; k++) {
+    s.node = scope->v[k];
+    dc_node_uses(graph, s.node, note_register, &s);
+  }
+  dc_arena_free(&arena);
+}
+
+uint32_t dc_loops_drop_trivial(dc_graph *graph, dc_scope *scope) {
+  uint32_t dropped = drop_trivial(graph, scope);
+  if (dropped) keep_registers(graph, scope);
   return dropped;
 }
 
@@ -96,7 +127,8 @@ static bool is_innermost(const dc_graph *graph, const dc_map *map) {
   return true;
 }
 
-static bool order_params(dc_graph *graph, dc_nid id) {
+/* Does the last loop have unit stride now?  *moved: it was another one before. */
+static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
   dc_arena arena = {0};
   dc_accesses accesses = {0};
   dc_map map = dc_node_at(graph, id)->map;
@@ -111,6 +143,7 @@ static bool order_params(dc_graph *graph, dc_nid id) {
   for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
   map.params[last] = chosen;
   dc_arena_free(&arena);
+  *moved = best != last;
   return least.units > 0;
 }
 
@@ -118,8 +151,8 @@ uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
   if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return 0;
   dc_map map = dc_node_at(graph, id)->map;
   uint32_t n = 0;
-  bool any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
-  if (any_order && map.n_params) n = order_params(graph, id) && is_innermost(graph, &map);
+  bool moved = false, any_order = map.schedule == DC_MAP_PARALLEL || map.schedule == DC_MAP_REDUCE;
+  if (any_order && map.n_params) n = (order_params(graph, id, &moved) && is_innermost(graph, &map)) || moved;
   for (uint32_t k = 0; k < map.body.n; k++) n += dc_loops_order(graph, map.body.v[k]);
   return n;
 }

@@ -71,9 +71,30 @@ DC_MUST_USE dc_status dc_pass_apply(const dc_pass *pass, const dc_pass_context *
 /* Runs a pass by name, without libraries, and verifies; DC_ERR_VALUE lists the names. */
 DC_MUST_USE dc_status dc_pass_run(dc_ops *ops, dc_graph *graph, const char *name);
 
-/* Applies a public transformation by name ("TaskletFusion", ...) to the top-level nodes given, or to all
- * (nodes NULL); *count: places where it applied.  DC_ERR_VALUE lists the names. */
-DC_MUST_USE dc_status dc_transform_apply(dc_ops *ops, dc_graph *graph, const char *name, const dc_nid *nodes, uint32_t n_nodes,
+/* ---- public transformations ---- */
+
+/* What a transformation may ask besides the graph. */
+typedef struct {
+  dc_ops *ops;
+  /* Runs a map or a tasklet on buffers by container, as the interpreter does; NULL: nobody can. */
+  dc_status (*interpret)(const dc_graph *graph, dc_nid node, void *const *buffers, const int64_t *symbols);
+} dc_transform_tools;
+
+/* What to look at; a map stands for all that is in it. */
+typedef struct {
+  const dc_nid *nodes; /* both NULL: everything */
+  uint32_t n_nodes;
+  const dc_cid *containers;
+  uint32_t n_containers;
+} dc_transform_target;
+
+/* Applies a transformation wherever it can be; *count: places where it was.  The call is its name, with options in
+ * parentheses: "MapTiling(tile_sizes=32,8;divides_evenly=1)".  DC_ERR_VALUE for an unknown name or option says what
+ * there is.  Everything that is computed stays the same. */
+DC_MUST_USE dc_status dc_transform_apply(const dc_transform_tools *tools, dc_graph *graph, const char *call, const dc_transform_target *on,
                                          uint32_t *count);
+const char *dc_transform_at(uint32_t k); /* the name of the k-th, NULL at the end */
+/* A pass by name, or a transformation, whose call has a capital. */
+DC_MUST_USE dc_status dc_step_run(const dc_transform_tools *tools, dc_graph *graph, const char *what);
 
 #endif

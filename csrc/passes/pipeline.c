@@ -7,14 +7,25 @@
 
 #include "base/dump.h"
 
-/* Every output gets a buffer of its own: an input, a constant or a repeated output is copied. */
+/* Every output gets a buffer of its own: an input, a constant or a repeated output is copied.  What is written in place
+ * the caller has already. */
 static void own_outputs(dc_graph *graph) {
   bool *seen = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
+  uint32_t n = graph->outputs.n;
+  graph->outputs.n = 0;
+  dc_graph_writers(graph, writers);
+  for (uint32_t k = 0; k < n; k++) {
+    dc_cid c = graph->outputs.v[k];
+    bool in_place = dc_cont(graph, c)->role == DC_ROLE_INPUT && writers[c].n;
+    if (in_place) dc_cont(graph, c)->is_output = false;
+    else graph->outputs.v[graph->outputs.n++] = c;
+  }
   for (uint32_t k = 0; k < graph->outputs.n; k++) {
     dc_cid c = graph->outputs.v[k];
     bool repeated = seen[c];
     seen[c] = true;
-    if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP) continue;
+    if (!repeated && dc_cont(graph, c)->role == DC_ROLE_TEMP && !dc_cont(graph, c)->alias_of) continue;
     dc_container source = *dc_cont(graph, c);
     dc_cid copy = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)source.dtype, source.rank, source.shape, DC_ROLE_TEMP);
     if (!repeated) dc_cont(graph, c)->is_output = false;
@@ -33,7 +44,17 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
+static dc_status check_nothing_in_place(dc_graph *graph) {
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
+  dc_graph_writers(graph, writers);
+  for (uint32_t k = 0; k < graph->inputs.n; k++)
+    if (writers[graph->inputs.v[k]].n)
+      return dc_error(DC_ERR_UNSUPPORTED, "'%s' is written in place: such a graph has no backward graph of its own", dc_cont_name(graph, graph->inputs.v[k]));
+  return DC_OK;
+}
+
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
+  DC_TRY(check_nothing_in_place(graph));
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_pass_natives(&p->passes, graph); /* what a library runs, it may differentiate */
@@ -62,18 +83,11 @@ static dc_status read_settings(settings *out) {
   return out->stop_after = (uint32_t)n, DC_OK;
 }
 
-/* Both directions of a model go under its own name, that of its forward graph. */
-typedef struct {
-  const char *model, *direction;
-} dump_name;
+static void print_graph(const void *graph, dc_text *out) { dc_graph_print(graph, out); }
 
-static dc_status dump(const dc_graph *graph, dump_name name, uint32_t number, const char *stage) {
-  if (!dc_dump_wanted()) return DC_OK;
-  dc_text text = {0};
-  dc_graph_print(graph, &text);
-  dc_status status = dc_dump_text(name.model, name.direction, number, stage, "sdfg", text.s);
-  dc_text_free(&text);
-  return status;
+/* Both directions of a model go under its own name, that of its forward graph. */
+static dc_status dump(const dc_graph *graph, dc_dump_name name, uint32_t number, const char *stage) {
+  return dc_dump_printed(name, number, stage, "sdfg", print_graph, graph);
 }
 
 static double seconds_now(void) {
@@ -86,7 +100,7 @@ static bool is_left_out(const dc_pipeline *p, const settings *s, const dc_pass *
   return pass->kind != DC_PASS_NEEDED && (k >= s->stop_after || (p->as_expanded && pass->kind == DC_PASS_RESTRUCTURES));
 }
 
-static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dump_name name, dc_pass_times *times) {
+static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dc_dump_name name, dc_pass_times *times) {
   DC_TRY(dump(graph, name, 0, "operators"));
   for (uint32_t k = 0; k < DC_PIPELINE_LENGTH; k++) {
     const dc_pass *pass = dc_pipeline_pass(k);
@@ -114,10 +128,55 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
+  else dc_autodiff_forget_borders(out->forward);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
   const char *model = dc_name_text(&out->forward->names, out->forward->name);
-  DC_TRY(schedule(p, &s, out->forward, (dump_name){model, "forward"}, &out->times[0]));
-  return out->backward ? schedule(p, &s, out->backward, (dump_name){model, "backward"}, &out->times[1]) : DC_OK;
+  DC_TRY(schedule(p, &s, out->forward, (dc_dump_name){model, "forward"}, &out->times[0]));
+  return out->backward ? schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]) : DC_OK;
+}
+
+/* Saved values, weights and gradients become arrays that the caller gives. */
+static void give_arrays(dc_graph *graph, bool backward) {
+  for (dc_cid c = 1; c < graph->containers.n; c++) {
+    dc_container *k = dc_cont(graph, c);
+    bool result = backward && k->is_output, given = k->role == DC_ROLE_SAVED || k->role == DC_ROLE_PARAM;
+    if (!result && !given) continue;
+    k->role = DC_ROLE_INPUT, k->is_output = false, k->data = NULL, k->data_bytes = 0;
+    DC_PUSH(&graph->arena, &graph->inputs, c);
+  }
+  if (backward) graph->outputs.n = 0;
+}
+
+/* What a backward graph does not use of the forward's inputs, which come behind the gradients, is none of its arguments. */
+static void drop_unused_inputs(dc_graph *graph, uint32_t n_gradients) {
+  bool *used = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  uint32_t n = 0;
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_mark(graph, graph->states.v[s].scope.v[k], DC_USE_READ | DC_USE_WRITE, used);
+  for (uint32_t k = 0; k < graph->inputs.n; k++) {
+    dc_cid c = graph->inputs.v[k];
+    if (k < n_gradients || used[c]) graph->inputs.v[n++] = c;
+    else dc_cont(graph, c)->role = DC_ROLE_TEMP;
+  }
+  graph->inputs.n = n;
+}
+
+dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_graph **backward) {
+  dc_scheduled made = {.forward = forward};
+  dc_cid blocked;
+  DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
+  if (blocked)
+    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(forward, blocked));
+  DC_TRY(dc_pass_gradient(p->passes.ops, forward));
+  own_outputs(forward);
+  if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, forward, NULL));
+  DC_TRY(differentiate(p, forward, &made));
+  dc_cid *floats = DC_NEW_ARRAY(&forward->arena, dc_cid, forward->outputs.n);
+  drop_unused_inputs(made.backward, dc_autodiff_floats(forward, forward->outputs.v, forward->outputs.n, floats));
+  give_arrays(forward, false);
+  give_arrays(made.backward, true);
+  *backward = made.backward;
+  return DC_OK;
 }
 
 dc_status dc_pipeline_run(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {

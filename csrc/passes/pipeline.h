@@ -37,4 +37,9 @@ typedef struct {
 /* Takes the graph: on success it is out->forward, on failure it is destroyed.  All '#' inputs
  * must be known (dc_pass_infer has left nothing blocked). */
 DC_MUST_USE dc_status dc_pipeline_run(const dc_pipeline *pipeline, dc_graph *graph, dc_scheduled *out);
+
+/* The same up to differentiation, of a graph that stays the caller's: then both are programs whose arrays the caller gives.
+ * Saved values and weights are inputs of both; the backward graph has an input gradient_<name> for each floating output,
+ * and one that it writes for each of wrt. */
+DC_MUST_USE dc_status dc_pipeline_differentiate(const dc_pipeline *pipeline, dc_graph *forward, dc_graph **backward);
 #endif

@@ -15,10 +15,11 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
+  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
-  PyObject *numpy_empty, *numpy_array, *node; /* looked up on first use; node: the module dcml.pytorch.call.node */
+  PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
+  PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   PyObject *requires_grad, *apply;            /* names */
   struct eager_cache *eager;                  /* functions of single operators */
 } module_state;
@@ -27,6 +28,9 @@ typedef struct {
   PyObject_HEAD
   dc_graph *graph; /* owned unless `owner` keeps it */
   PyObject *owner;
+  struct flow_records *flows; /* flat views of states, or NULL */
+  uint64_t edits; /* counts what may have changed nodes in place: passes, transformations */
+  unsigned version; /* differs after any change that was made by a method */
 } GraphObject;
 
 extern PyModuleDef dcml_module;
@@ -75,23 +79,62 @@ typedef struct {
   PyObject *owner; /* what keeps the data alive: the object, or a contiguous copy of it */
   Py_buffer buffer;
   bool has_buffer, is_torch;
+  char number[8]; /* of a number that was given for an array without dimensions: its element */
 } tensor_view;
 int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
+int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* of what is to be written: never a copy */
 void release_view(tensor_view *view);
+bool is_array(module_state *state, PyObject *object); /* of numpy's own class, or of torch's */
 /* Is it a contiguous torch tensor of this type and these extents?  Nothing is held or copied. */
 bool is_like(module_state *state, PyObject *object, const dc_array *want);
 /* A new array of the kind of the inputs; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 
+extern const dc_native_library host_library; /* host_library.c; its handle is the module_state */
+
 /* nodes.c: methods of Graph. */
 PyObject *graph_operators(GraphObject *self, PyObject *unused);
 PyObject *graph_attributes(GraphObject *self, PyObject *id);
+PyObject *graph_wish(GraphObject *self, PyObject *id);
+PyObject *graph_replace(GraphObject *self, PyObject *args);
+const dc_library *library_at(GraphObject *self, unsigned long id); /* NULL with an exception: no operator of the graph */
 PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
+
+/* containers.c: methods of Graph that declare arrays, symbols and states, and the words of the expression language. */
+dc_status parse_size(dc_graph *graph, const char *text, dc_ex *out);
+PyObject *graph_add_symbol(GraphObject *self, PyObject *args);
+PyObject *graph_layout(GraphObject *self, PyObject *name);
+PyObject *graph_set_layout(GraphObject *self, PyObject *args);
+PyObject *graph_set_transient(GraphObject *self, PyObject *args);
+PyObject *graph_remove(GraphObject *self, PyObject *name);
+PyObject *graph_unused(GraphObject *self, PyObject *unused);
+PyObject *graph_rename(GraphObject *self, PyObject *args);
+PyObject *graph_add_state(GraphObject *self, PyObject *args);
+PyObject *graph_remove_state(GraphObject *self, PyObject *index);
+PyObject *get_states(GraphObject *self, void *unused);
+int set_graph_name(GraphObject *self, PyObject *value, void *unused);
+PyObject *core_primitives(PyObject *module, PyObject *unused);
+PyObject *core_type_names(PyObject *module, PyObject *unused);
+
+/* flow.c: flat views of a graph's states. */
+PyObject *graph_flow(GraphObject *self, PyObject *args);
+PyObject *graph_inline(GraphObject *self, PyObject *args);
+void flows_free(GraphObject *self);
+int flows_insert(GraphObject *self, uint32_t at); /* views move with their states; 0, or -1 with an exception */
+void flows_remove(GraphObject *self, uint32_t at);
+PyObject *get_has_drafts(GraphObject *self, void *unused);
+/* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
+int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);
+
+/* differentiate.c: methods of Graph. */
+PyObject *graph_border(GraphObject *self, PyObject *args);
+PyObject *graph_become(GraphObject *self, PyObject *other);
+PyObject *graph_differentiate(GraphObject *self, PyObject *args);
 
 /* check.c: what graphs compute; the functions are described there. */
 PyObject *graph_symbols(GraphObject *self, void *unused);
@@ -114,7 +157,7 @@ PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *text);
 
-extern PyType_Spec graph_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
+extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);

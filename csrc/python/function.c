@@ -1,7 +1,9 @@
 /* The Function type: a graph made callable on tensors and arrays. */
-#include <string.h>
-
 #include "python/function.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <structmember.h>
 
 /* ---- hooks ---- */
 
@@ -35,6 +37,8 @@ static dc_status post_autodiff(void *context, dc_graph *f, dc_graph *b) { return
 static dc_status post_compile(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_compile, f, b); }
 
 /* ---- creation ---- */
+
+static PyObject *function_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *kwnames);
 
 static int choose(module_state *state, const char *word, const char *const *words, const char *what) {
   for (int k = 0; words[k]; k++)
@@ -131,7 +135,8 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   dc_graph *copy = dc_graph_clone(((GraphObject *)graph)->graph);
   self->n_inputs = copy->inputs.n, self->n_wrt = options.n_wrt, self->training = options.training;
   for (dc_cid c = 1; c < copy->containers.n; c++) self->n_params += dc_cont(copy, c)->role == DC_ROLE_PARAM;
-  self->positions = wrt_positions(state, copy, list, options.n_wrt);
+  self->vectorcall = function_call;
+  self->positions = name_arguments(self, copy) ? NULL : wrt_positions(state, copy, list, options.n_wrt);
   if (self->positions && options.training && tape != Py_None && note_tape(self, tape, list)) Py_CLEAR(self->positions);
   dc_status status = dc_function_create(session, copy, &options, &self->function);
   PyMem_Free(list);
@@ -161,6 +166,8 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->post_compile);
   Py_CLEAR(self->params);
   Py_CLEAR(self->observer);
+  Py_CLEAR(self->names);
+  Py_CLEAR(self->symbols);
   Py_CLEAR(self->positions);
   Py_CLEAR(self->parts);
   Py_CLEAR(self->differentiable);
@@ -194,18 +201,20 @@ static const char *argument_name(FunctionObject *self, uint32_t k) {
   return dc_cont_name(graph, c);
 }
 
-static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, Py_ssize_t n, bool *torch) {
+static int check_counts(FunctionObject *self, Py_ssize_t n) {
+  Py_ssize_t given = self->params ? PyTuple_GET_SIZE(self->params) : 0;
+  if (n == (Py_ssize_t)self->n_inputs && given == (Py_ssize_t)self->n_params) return 0;
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %zd", self->n_inputs, self->n_params, n, given);
+  return -1;
+}
+
+static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool *torch) {
   module_state *state = state_of((PyObject *)self);
-  uint32_t given = self->params ? (uint32_t)PyTuple_GET_SIZE(self->params) : 0, total = (uint32_t)n + given;
-  if (n != (Py_ssize_t)self->n_inputs || given != self->n_params) {
-    PyErr_Format(state->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %u", self->n_inputs, self->n_params, n, given);
-    return NULL;
-  }
+  uint32_t n = self->n_inputs, total = n + self->n_params;
   tensor_view *views = PyMem_Calloc(total + 1, sizeof *views);
   *torch = self->torch;
   for (uint32_t k = 0; views && k < total; k++) {
-    PyObject *item = k < n ? inputs[k] : PyTuple_GET_ITEM(self->params, k - n);
-    if (view_tensor(state, item, &views[k])) {
+    if (k < n ? view_argument(self, k, inputs[k], &views[k]) : view_tensor(state, PyTuple_GET_ITEM(self->params, k - n), &views[k])) {
       blame(state, k < n ? "input" : "weight", argument_name(self, k));
       release_views(views, k);
       return NULL;
@@ -264,30 +273,36 @@ static PyObject *run_forward(module_state *state, dc_call *call, bool torch, voi
   return NULL;
 }
 
-/* _run(inputs) -> (outputs, Call or None): no autograd. */
-static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
+/* The outputs for as many inputs as the graph has; *record is what a backward pass needs, NULL without training. */
+static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_t *symbols, PyObject **record) {
   module_state *state = state_of((PyObject *)self);
-  if (!PyTuple_Check(inputs)) return PyErr_Format(PyExc_TypeError, "expected a tuple of inputs");
   bool torch;
   uint32_t n = self->n_inputs + self->n_params;
-  tensor_view *views = view_all(self, &PyTuple_GET_ITEM(inputs, 0), PyTuple_GET_SIZE(inputs), &torch);
+  tensor_view *views = view_all(self, inputs, &torch);
+  *record = NULL;
   if (!views) return NULL;
   dc_array *arrays = arrays_of(views, n);
   dc_call call;
   void *saved = NULL;
-  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyMem_Free(arrays);
   PyObject *outputs = status ? NULL : run_forward(state, &call, torch, &saved);
   if (status) raise_call(state, status);
-  PyObject *record = outputs && self->training ? call_new(self, &call, views, n, saved, torch) : NULL;
-  if (outputs && self->training && !record) Py_CLEAR(outputs);
-  if (!record) {
-    if (!status) dc_call_end(&call);
-    dc_buffer_give(state->pool, saved);
-    release_views(views, n);
-    return outputs ? Py_BuildValue("(NO)", outputs, Py_None) : NULL;
-  }
-  return Py_BuildValue("(NN)", outputs, record);
+  if (outputs && self->training && !(*record = call_new(self, &call, views, n, saved, torch))) Py_CLEAR(outputs);
+  if (*record) return outputs;
+  if (!status) dc_call_end(&call);
+  dc_buffer_give(state->pool, saved);
+  release_views(views, n);
+  return outputs;
+}
+
+/* _run(inputs) -> (outputs, Call or None): no autograd. */
+static PyObject *function_run(FunctionObject *self, PyObject *inputs) {
+  PyObject *record;
+  if (!PyTuple_Check(inputs)) return PyErr_Format(PyExc_TypeError, "expected a tuple of inputs");
+  PyObject *outputs = check_counts(self, PyTuple_GET_SIZE(inputs)) ? NULL : run(self, &PyTuple_GET_ITEM(inputs, 0), NULL, &record);
+  if (!outputs) return NULL;
+  return record ? Py_BuildValue("(NN)", outputs, record) : Py_BuildValue("(NO)", outputs, Py_None);
 }
 
 static bool wants_autograd(const module_state *state, FunctionObject *self, PyObject *const *inputs, Py_ssize_t n) {
@@ -308,13 +323,36 @@ static PyObject *autograd_apply(module_state *state, PyObject *self, PyObject *i
   return outputs;
 }
 
-static PyObject *function_call(FunctionObject *self, PyObject *args, PyObject *kwargs) {
+static PyObject *call_ordered(FunctionObject *self, PyObject *const *inputs, const int64_t *symbols) {
   module_state *state = state_of((PyObject *)self);
-  if (kwargs && PyDict_GET_SIZE(kwargs)) return PyErr_Format(state->errors[DC_ERR_VALUE], "inputs are given by position");
-  if (wants_autograd(state, self, &PyTuple_GET_ITEM(args, 0), PyTuple_GET_SIZE(args))) return autograd_apply(state, (PyObject *)self, args);
-  PyObject *pair = function_run(self, args);
-  PyObject *outputs = pair ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
-  Py_XDECREF(pair);
+  PyObject *record, *outputs;
+  if (check_counts(self, self->n_inputs)) return NULL;
+  if (!wants_autograd(state, self, inputs, self->n_inputs)) {
+    outputs = run(self, inputs, symbols, &record);
+    Py_XDECREF(record);
+    return outputs;
+  }
+  PyObject *tuple = PyTuple_New(self->n_inputs);
+  for (uint32_t k = 0; tuple && k < self->n_inputs; k++) PyTuple_SET_ITEM(tuple, k, Py_NewRef(inputs[k]));
+  outputs = tuple ? autograd_apply(state, (PyObject *)self, tuple) : NULL;
+  Py_XDECREF(tuple);
+  return outputs;
+}
+
+/* function(*inputs, **inputs and symbols) -> outputs; what the graph writes in place is no output. */
+static PyObject *function_call(PyObject *object, PyObject *const *args, size_t flags, PyObject *kwnames) {
+  FunctionObject *self = (FunctionObject *)object;
+  enum { FEW = 32 };
+  PyObject *few[FEW], **inputs = few;
+  int64_t few_symbols[FEW], *symbols = few_symbols;
+  Py_ssize_t n = PyVectorcall_NARGS(flags), n_symbols = PyTuple_GET_SIZE(self->symbols) + 1;
+  if (!kwnames && check_counts(self, n)) return NULL;
+  if (self->n_inputs > FEW) inputs = PyMem_Calloc(self->n_inputs, sizeof *inputs);
+  if (n_symbols > FEW) symbols = PyMem_Calloc((size_t)n_symbols, sizeof *symbols);
+  int failed = !inputs || !symbols ? (PyErr_NoMemory(), -1) : order_arguments(self, args, n, kwnames, inputs, symbols);
+  PyObject *outputs = failed ? NULL : call_ordered(self, inputs, kwnames ? symbols : NULL);
+  if (inputs != few) PyMem_Free(inputs);
+  if (symbols != few_symbols) PyMem_Free(symbols);
   return outputs;
 }
 
@@ -413,7 +451,12 @@ static PyMethodDef methods[] = {
     {"set_params", (PyCFunction)function_set_params, METH_O, "set_params(tensors): the weights of the next calls, shared and not copied."},
     {"vjp", (PyCFunction)function_vjp, METH_VARARGS, "vjp(inputs, output_grads) -> (outputs, gradients by wrt)."},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef properties[] = {{"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
+static PyObject *get_names(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->names); }
+static PyObject *get_symbols(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->symbols); }
+
+static PyGetSetDef properties[] = {{"arguments", (getter)get_names, NULL, "names of the inputs, in call order", NULL},
+                                   {"symbols", (getter)get_symbols, NULL, "names of the symbols, which a call may be given too", NULL},
+                                   {"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
                                    {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
                                    {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
                                    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
@@ -422,8 +465,10 @@ static PyGetSetDef properties[] = {{"backward_reads", (getter)get_reads, NULL, "
                                    {"wrt_positions", (getter)get_positions, NULL, "position among inputs and parameters of each wrt", NULL},
                                    {"backward_graph", (getter)get_backward, NULL, "its backward graph, or None", NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
 static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
-                                       {Py_tp_clear, function_clear},       {Py_tp_call, function_call},       {Py_tp_methods, methods},
-                                       {Py_tp_getset, properties},          {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
+                                       {Py_tp_clear, function_clear},       {Py_tp_call, PyVectorcall_Call},    {Py_tp_methods, methods},
+                                       {Py_tp_getset, properties},          {Py_tp_members, members},
+                                       {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
                                        {0, NULL}};
-PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, function_slots};
+PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, function_slots};

@@ -18,6 +18,8 @@ typedef struct {
   PyObject *post_onnx, *post_autodiff, *post_compile;
   PyObject *observer;  /* called around each step, or NULL */
   PyObject *params;    /* tuple of tensors */
+  PyObject *names, *symbols; /* tuples: of inputs, and of symbols from 1 on */
+  vectorcallfunc vectorcall;
   PyObject *positions; /* of each wrt among inputs and parameters */
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
@@ -34,6 +36,11 @@ PyObject *call_backward(PyObject *call, PyObject *grads);
 
 /* Does the output depend on the k-th wrt by operations that a caller's autograd records? */
 bool function_reaches(const FunctionObject *function, uint32_t output, uint32_t k);
+
+/* arguments.c: the inputs of a call in order, borrowed, and values by symbol; 0, or -1 with an exception. */
+int name_arguments(FunctionObject *function, const dc_graph *graph);
+int order_arguments(FunctionObject *function, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **inputs, int64_t *symbols);
+int view_argument(FunctionObject *function, uint32_t k, PyObject *object, tensor_view *out);
 
 void release_views(tensor_view *views, uint32_t n);
 dc_array *arrays_of(const tensor_view *views, uint32_t n);

@@ -8,11 +8,13 @@ PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner) {
   if (!self) return NULL;
   self->graph = graph;
   self->owner = Py_XNewRef(owner);
+  self->flows = NULL, self->edits = 0, self->version = 0;
   return (PyObject *)self;
 }
 
 static void graph_dealloc(GraphObject *self) {
   PyTypeObject *type = Py_TYPE(self);
+  flows_free(self);
   if (!self->owner) dc_graph_destroy(self->graph);
   Py_XDECREF(self->owner);
   PyObject_Free(self);
@@ -56,6 +58,7 @@ static dc_cid find(GraphObject *self, const char *name) {
 }
 
 static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) {
+  self->version++;
   const char *name;
   int type;
   PyObject *shape;
@@ -72,7 +75,22 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
 static PyObject *graph_add_input(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_INPUT); }
 static PyObject *graph_add_param(GraphObject *self, PyObject *args) { return add_container(self, args, DC_ROLE_PARAM); }
 
+/* What is not transient is the caller's: given at each call, and changed in place by whatever writes it; "__return" and
+ * "__return_0", ... are results instead. */
+static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
+  PyObject *shape;
+  const char *name;
+  int type, transient;
+  if (!PyArg_ParseTuple(args, "siOp", &name, &type, &shape, &transient)) return NULL;
+  bool result = !transient && strncmp(name, "__return", 8) == 0;
+  PyObject *rest = Py_BuildValue("siO", name, type, shape), *made = rest ? add_container(self, rest, transient || result ? DC_ROLE_TEMP : DC_ROLE_INPUT) : NULL;
+  if (made && result) dc_graph_mark_output(self->graph, self->graph->containers.n - 1);
+  Py_XDECREF(rest);
+  return made;
+}
+
 static PyObject *graph_add_const(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -116,6 +134,7 @@ static PyObject *graph_data(GraphObject *self, PyObject *name) {
 
 /* Gives a weight its initial contents, which an export writes out, or takes them away. */
 static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
+  self->version++;
   const char *name;
   PyObject *value;
   tensor_view view;
@@ -141,7 +160,7 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
 static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_container *)) {
   PyObject *list = PyList_New(0);
   for (dc_cid c = 1; list && c < self->graph->containers.n; c++) {
-    if (wanted && !wanted(dc_cont(self->graph, c))) continue;
+    if (!dc_cont(self->graph, c)->name || (wanted && !wanted(dc_cont(self->graph, c)))) continue;
     PyObject *name = name_object(dc_cont_name(self->graph, c));
     if (!name || PyList_Append(list, name)) Py_CLEAR(list);
     Py_XDECREF(name);
@@ -168,9 +187,11 @@ static PyObject *get_params(GraphObject *self, void *u) { return (void)u, names_
 static PyObject *get_arrays(GraphObject *self, void *u) { return (void)u, names_where(self, NULL); }
 static PyObject *get_name(GraphObject *self, void *u) { return (void)u, name_object(dc_name_text(&self->graph->names, self->graph->name)); }
 static PyObject *get_opset(GraphObject *self, void *u) { return (void)u, PyLong_FromLong(self->graph->opset); }
+static PyObject *get_version(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->version); }
 static PyObject *get_n_states(GraphObject *self, void *u) { return (void)u, PyLong_FromUnsignedLong(self->graph->states.n); }
 
 static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   dc_cid c = text ? find(self, text) : 0;
   if (!c) return NULL;
@@ -243,6 +264,14 @@ int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
   return 0;
 }
 
+int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n) {
+  attr_list list = {0};
+  if (dict != Py_None && !PyDict_Check(dict)) return PyErr_SetString(PyExc_TypeError, "expected a dictionary of attributes"), -1;
+  if (parse_attrs(self, dict, &list)) return -1;
+  *attrs = list.v, *n = list.n;
+  return 0;
+}
+
 static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out) {
   PyObject *items = PySequence_Fast(list, "expected a list of input names");
   for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
@@ -274,6 +303,7 @@ static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, ci
 }
 
 static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwargs) {
+  self->version++;
   static char *names[] = {"op", "inputs", "outputs", "attrs", "domain", "name", "opset", NULL};
   const char *op, *domain = "", *name = "";
   int opset = 0;
@@ -286,6 +316,21 @@ static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwa
   dc_node_at(self->graph, node)->name = dc_name_intern(&self->graph->names, name);
   dc_scope_push(self->graph, dc_graph_scope(self->graph), node);
   return names_of(self, out.v, out.n);
+}
+
+static PyObject *graph_set_attribute(GraphObject *self, PyObject *args) {
+  unsigned id;
+  const char *name;
+  PyObject *value;
+  dc_attr made;
+  if (!PyArg_ParseTuple(args, "IsO", &id, &name, &value) || !library_at(self, id) || (value != Py_None && one_attr(self, name, value, &made))) return NULL;
+  dc_library *lib = &dc_node_at(self->graph, id)->lib;
+  attr_list list = {0};
+  for (uint32_t k = 0; k < lib->n_attr; k++)
+    if (strcmp(dc_name_text(&self->graph->names, lib->attr[k].name), name)) DC_PUSH(&self->graph->arena, &list, lib->attr[k]);
+  if (value != Py_None) DC_PUSH(&self->graph->arena, &list, made);
+  lib->attr = list.v, lib->n_attr = list.n;
+  Py_RETURN_NONE;
 }
 
 typedef struct {
@@ -340,10 +385,12 @@ static PyObject *graph_clone(GraphObject *self, PyObject *unused) {
 }
 
 static PyObject *graph_run_pass(GraphObject *self, PyObject *name) {
+  self->version++;
   const char *text = PyUnicode_AsUTF8(name);
   module_state *state = state_of((PyObject *)self);
   dc_session *session = text ? session_of(state) : NULL;
   if (!session) return NULL;
+  self->edits++;
   RAISE_IF(state, dc_pass_run(session->ops, self->graph, text));
   Py_RETURN_NONE;
 }
@@ -360,22 +407,6 @@ static dc_nid *node_ids(PyObject *sequence, Py_ssize_t *n) {
   if (!PyErr_Occurred()) return ids;
   PyMem_Free(ids);
   return NULL;
-}
-
-static PyObject *graph_apply(GraphObject *self, PyObject *args) {
-  const char *name;
-  PyObject *sequence = NULL;
-  Py_ssize_t n = 0;
-  uint32_t count = 0;
-  if (!PyArg_ParseTuple(args, "s|O", &name, &sequence)) return NULL;
-  module_state *state = state_of((PyObject *)self);
-  dc_session *session = session_of(state);
-  dc_nid *ids = session && sequence ? node_ids(sequence, &n) : NULL;
-  if (!session || (sequence && !ids)) return NULL;
-  dc_status status = dc_transform_apply(session->ops, self->graph, name, ids, (uint32_t)n, &count);
-  PyMem_Free(ids);
-  RAISE_IF(state, status);
-  return PyLong_FromUnsignedLong(count);
 }
 
 /* Containers by name; NULL with an exception set on failure. */
@@ -395,6 +426,31 @@ static dc_cid *named_containers(GraphObject *self, PyObject *sequence, uint32_t 
   return ids;
 }
 
+/* Names what there is to look at: nodes by id and containers by name, None for everything. */
+static PyObject *graph_apply(GraphObject *self, PyObject *args) {
+  const char *call;
+  PyObject *nodes = Py_None, *containers = Py_None;
+  Py_ssize_t n = 0;
+  uint32_t count = 0;
+  if (!PyArg_ParseTuple(args, "s|OO", &call, &nodes, &containers)) return NULL;
+  module_state *state = state_of((PyObject *)self);
+  dc_session *session = session_of(state);
+  dc_transform_target on = {0};
+  dc_nid *ids = session && nodes != Py_None ? node_ids(nodes, &n) : NULL;
+  dc_cid *cids = !PyErr_Occurred() && session && containers != Py_None ? named_containers(self, containers, &on.n_containers) : NULL;
+  on.nodes = ids, on.n_nodes = (uint32_t)n, on.containers = cids;
+  dc_status status = DC_OK;
+  if (!PyErr_Occurred()) {
+    dc_transform_tools tools = {.ops = session->ops, .interpret = dc_interp_node};
+    self->edits++, self->version++;
+    status = dc_transform_apply(&tools, self->graph, call, &on, &count);
+  }
+  PyMem_Free(ids);
+  PyMem_Free(cids);
+  RAISE_IF(state, status);
+  return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(count);
+}
+
 static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
   dc_cid blocked;
   DC_TRY(dc_pass_infer(ops, graph, &blocked));
@@ -403,6 +459,7 @@ static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const d
 }
 
 static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
+  self->version++;
   unsigned at;
   PyObject *outputs, *wrt;
   if (!PyArg_ParseTuple(args, "IOO", &at, &outputs, &wrt)) return NULL;
@@ -415,6 +472,7 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
     dc_graph *trial = dc_graph_clone(self->graph); /* a failure leaves the graph as it was */
     status = add_backward(session->ops, trial, at, from, n_outputs, to, n_wrt);
     dc_graph_destroy(trial);
+    self->edits++;
     if (!status) status = add_backward(session->ops, self->graph, at, from, n_outputs, to, n_wrt);
   }
   bool found = to != NULL;
@@ -422,6 +480,14 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
   PyMem_Free(to);
   RAISE_IF(state, status);
   if (!found) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *graph_append(GraphObject *self, PyObject *args) {
+  unsigned state;
+  const char *text;
+  if (!PyArg_ParseTuple(args, "Is", &state, &text)) return NULL;
+  RAISE_IF(state_of((PyObject *)self), dc_graph_append(self->graph, state, text));
   Py_RETURN_NONE;
 }
 
@@ -486,19 +552,37 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"add_input", (PyCFunction)graph_add_input, METH_VARARGS, "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
+    {"add_array", (PyCFunction)graph_add_array, METH_VARARGS,
+     "add_array(name, dtype, shape, transient) -> name. What is not transient is given at each call, and may be written in place; '__return' is a result."},
     {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
      "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
+    {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
+    {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS, "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
+    {"layout", (PyCFunction)graph_layout, METH_O, "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
+    {"set_layout", (PyCFunction)graph_set_layout, METH_VARARGS, "set_layout(name, strides, in_registers)."},
+    {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS, "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
+    {"remove", (PyCFunction)graph_remove, METH_O, "remove(name): a container that nobody uses."},
+    {"unused", (PyCFunction)graph_unused, METH_NOARGS, "unused() -> names of values and constants that no node uses."},
+    {"rename", (PyCFunction)graph_rename, METH_VARARGS, "rename(name, new): a container or a symbol."},
+    {"add_state", (PyCFunction)graph_add_state, METH_VARARGS, "add_state(name, at=last) -> its position."},
+    {"remove_state", (PyCFunction)graph_remove_state, METH_O, "remove_state(position)."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
+    {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
+    {"inline", (PyCFunction)graph_inline, METH_VARARGS,
+     "inline(state, inner, {inner name: (name, subset or None)}, {symbol: expression}): appends what a graph does, on parts of this one's containers."},
     {"operators", (PyCFunction)graph_operators, METH_NOARGS,
      "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
      "attributes(id) -> {name: value} of an operator; a subgraph is (Graph, names of the values that its last inputs stand for)."},
+    {"wish", (PyCFunction)graph_wish, METH_O, "wish(id) -> the implementation that an operator's node asks for, or None."},
+    {"replace", (PyCFunction)graph_replace, METH_VARARGS,
+     "replace(id, graph, {name: name}): puts the contents of another graph in the place of an operator; arrays by name inside -> name here."},
     {"segment", (PyCFunction)graph_segment, METH_VARARGS,
      "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
@@ -507,8 +591,14 @@ static PyMethodDef methods[] = {
 #define PASS(name, with_operators, run, kind, summary) " " #name
 #include "passes/passes.def"
      "."},
-    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(transformation, node_ids=all) -> the number of places where it applied."},
+    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(call, node_ids=None, names=None) -> the number of places where it applied; the call is a name with options in parentheses."},
     {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"append", (PyCFunction)graph_append, METH_VARARGS,
+     "append(state, text): parses symbols, temps, inputs, maps, statements and operators, in the names of the graph, and puts them at the end of a state."},
+    {"border", (PyCFunction)graph_border, METH_VARARGS,
+     "border(id, required, given) -> (id, outputs, their gradients, gradients of inputs): room for a gradient of an operator; replace(id, ...) states it."},
+    {"become", (PyCFunction)graph_become, METH_O, "become(graph): exchanges the contents of two graphs."},
+    {"differentiate", (PyCFunction)graph_differentiate, METH_VARARGS, "differentiate(wrt, prepare) -> Graph of the gradients; this one keeps what it needs."},
     {"sizes", (PyCFunction)graph_sizes, METH_VARARGS, "sizes(set, given) -> {symbol: value}, one of twelve choices."},
     {"sample", (PyCFunction)graph_sample, METH_VARARGS, "sample(name, sizes, seed) -> array of random data for an input."},
     {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},
@@ -523,9 +613,12 @@ static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names o
                                    {"symbols", (getter)graph_symbols, NULL, "{symbol: least value}", NULL},
                                    {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
                                    {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
-                                   {"name", (getter)get_name, NULL, NULL, NULL},
+                                   {"name", (getter)get_name, (setter)set_graph_name, NULL, NULL},
                                    {"opset", (getter)get_opset, NULL, NULL, NULL},
+                                   {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
                                    {"n_states", (getter)get_n_states, NULL, NULL, NULL},
+                                   {"has_drafts", (getter)get_has_drafts, NULL, "whether the view of some state was edited and not built", NULL},
+                                   {"version", (getter)get_version, NULL, "another number after each change", NULL},
                                    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},

@@ -205,6 +205,8 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
                                   {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
+                                  {"primitives", core_primitives, METH_NOARGS, "primitives() -> {name: number of arguments} of the scalar functions."},
+                                  {"type_names", core_type_names, METH_NOARGS, "type_names() -> names of the element types, by number."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 
@@ -237,6 +239,7 @@ static int core_exec(PyObject *module) {
   state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
   if (!(state->eager = eager_cache_create())) return PyErr_NoMemory(), -1;
   state->graph_type = add_type(module, &graph_spec);
+  state->flow_type = add_type(module, &flow_spec);
   state->function_type = add_type(module, &function_spec);
   state->call_type = add_type(module, &call_spec);
   state->backward_type = add_type(module, &backward_spec);
@@ -244,7 +247,7 @@ static int core_exec(PyObject *module) {
   state->values_type = add_type(module, &values_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
-  bool types = state->graph_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
+  bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
   return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
 }
 
@@ -252,12 +255,14 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   module_state *state = PyModule_GetState(module);
   for (int k = 0; k < ERROR_CLASSES; k++) Py_VISIT(state->errors[k]);
   Py_VISIT(state->graph_type);
+  Py_VISIT(state->flow_type);
   Py_VISIT(state->function_type);
   Py_VISIT(state->call_type);
   Py_VISIT(state->backward_type);
   Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
@@ -268,6 +273,7 @@ static int core_clear(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   for (int k = 0; k < ERROR_CLASSES; k++) Py_CLEAR(state->errors[k]);
   Py_CLEAR(state->graph_type);
+  Py_CLEAR(state->flow_type);
   Py_CLEAR(state->function_type);
   Py_CLEAR(state->call_type);
   Py_CLEAR(state->backward_type);
@@ -275,6 +281,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->values_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);

@@ -4,6 +4,7 @@
  * Names identify values across these graphs; a segment keeps the names of the graph it is cut from. */
 #include <string.h>
 
+#include "ir/replace.h"
 #include "python/binding.h"
 
 static PyObject *text_of(const char *s, uint64_t n) { return PyUnicode_DecodeUTF8(s, (Py_ssize_t)n, "surrogateescape"); }
@@ -113,16 +114,15 @@ static PyObject *attribute_value(GraphObject *self, const dc_attr *a) {
   }
 }
 
-static const dc_library *library_at(GraphObject *self, PyObject *id) {
-  unsigned long k = PyLong_AsUnsignedLong(id);
-  if (PyErr_Occurred()) return NULL;
+const dc_library *library_at(GraphObject *self, unsigned long k) {
   bool good = k && k < self->graph->nodes.n && dc_node_at(self->graph, (dc_nid)k)->kind == DC_NODE_LIBRARY;
   if (!good) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%lu is no operator of the graph", k);
   return good ? &dc_node_at(self->graph, (dc_nid)k)->lib : NULL;
 }
 
 PyObject *graph_attributes(GraphObject *self, PyObject *id) {
-  const dc_library *lib = library_at(self, id);
+  unsigned long k = PyLong_AsUnsignedLong(id);
+  const dc_library *lib = PyErr_Occurred() ? NULL : library_at(self, k);
   PyObject *dict = lib ? PyDict_New() : NULL;
   for (uint32_t k = 0; dict && k < lib->n_attr; k++) {
     PyObject *value = attribute_value(self, &lib->attr[k]), *name = name_object(dc_name_text(&self->graph->names, lib->attr[k].name));
@@ -131,6 +131,46 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id) {
     Py_XDECREF(value);
   }
   return dict;
+}
+
+/* ---- replacing ---- */
+
+PyObject *graph_wish(GraphObject *self, PyObject *id) {
+  unsigned long k = PyLong_AsUnsignedLong(id);
+  if (PyErr_Occurred() || !library_at(self, k)) return NULL;
+  const char *wish = dc_node_wish(self->graph, (dc_nid)k);
+  return wish ? text_of(wish, strlen(wish)) : Py_NewRef(Py_None);
+}
+
+/* map[c] of dc_node_replace from names, into the graph's arena; NULL with an exception. */
+static dc_cid *stand_ins(GraphObject *self, const dc_graph *inner, PyObject *names) {
+  module_state *state = state_of((PyObject *)self);
+  dc_cid *map = DC_NEW_ARRAY(&self->graph->arena, dc_cid, inner->containers.n);
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(names, &at, &key, &value)) {
+    const char *from = PyUnicode_AsUTF8(key), *to = from ? PyUnicode_AsUTF8(value) : NULL;
+    dc_cid a = to ? dc_container_find(inner, from) : 0, b = to ? dc_container_find(self->graph, to) : 0;
+    if (!to) return NULL;
+    if (!b) return PyErr_Format(state->errors[DC_ERR_VALUE], "there is no array '%s' to stand for '%s'", to, from), NULL;
+    if (a) map[a] = b;
+  }
+  return map;
+}
+
+PyObject *graph_replace(GraphObject *self, PyObject *args) {
+  unsigned id;
+  PyObject *names;
+  GraphObject *inner;
+  module_state *state = state_of((PyObject *)self);
+  if (!PyArg_ParseTuple(args, "IO!O!", &id, state->graph_type, &inner, &PyDict_Type, &names) || !library_at(self, id)) return NULL;
+  if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph cannot replace a node of itself");
+  dc_cid *map = stand_ins(self, inner->graph, names);
+  if (!map) return NULL;
+  const char *node = dc_node_describe(self->graph, id);
+  self->version++, self->edits++;
+  RAISE_IF(state, dc_error_at(dc_node_replace(self->graph, id, inner->graph, map), "%s: what is to replace it", node));
+  Py_RETURN_NONE;
 }
 
 /* ---- segments ---- */

@@ -19,6 +19,7 @@ dc_session *session_of(module_state *state) {
   const char *libraries = place(places, 0, &keep[0]), *compiler = place(places, 1, &keep[1]);
   if (!PyErr_Occurred() && !state->session_ready) {
     dc_status status = dc_session_create(libraries, compiler, &state->session);
+    if (!status) dc_natives_add(state->session.natives, &host_library, state);
     state->session_ready = !status;
     if (status) raise_status(state, status);
   }

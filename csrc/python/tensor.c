@@ -114,7 +114,9 @@ static int not_plain(module_state *state, PyObject *object) {
   return -1;
 }
 
-static int view_torch(module_state *state, const DLExchange *api, PyObject *object, tensor_view *out) {
+static int fail_gaps(module_state *state) { return fail(state, DC_ERR_VALUE, "it is written in place: expected a contiguous array, its last dimension innermost"); }
+
+static int view_torch(module_state *state, const DLExchange *api, PyObject *object, bool in_place, tensor_view *out) {
   DLTensor t;
   if (api->borrow(object, &t)) return not_plain(state, object);
   out->is_torch = true;
@@ -124,7 +126,9 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
   if (!t.data && !empty) return not_plain(state, object);
   if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
+  if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
   if (!contiguous(&t)) {
+    if (in_place) return fail_gaps(state);
     PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);
     if (!copy) return -1;
     Py_SETREF(out->owner, copy);
@@ -209,9 +213,10 @@ static const char *numpy_name(dc_dtype type) {
 
 /* An object that only looks like an array becomes one, so that its type and its shape are those of its memory, and so
  * does an array in another byte order. */
-static PyObject *real_array(module_state *state, PyObject *numpy, PyObject *object, dc_dtype *type) {
+static PyObject *real_array(module_state *state, PyObject *numpy, PyObject *object, bool in_place, dc_dtype *type) {
   bool native;
   if (numpy_type(state, object, type, &native)) return NULL;
+  if (in_place && !native) return fail(state, DC_ERR_VALUE, "it is written in place, but is in another byte order"), NULL;
   if (!state->numpy_array) state->numpy_array = PyObject_GetAttrString(numpy, "ndarray");
   if (!state->numpy_array) return NULL;
   if (native && (PyObject *)Py_TYPE(object) == state->numpy_array) return Py_NewRef(object);
@@ -230,6 +235,11 @@ static int read_shape(module_state *state, PyObject *array, dc_array *out) {
   return !shape ? -1 : rank > DC_MAX_RANK ? fail_rank(state, rank) : 0;
 }
 
+static int fail_readonly(module_state *state) {
+  PyErr_Clear();
+  return fail(state, DC_ERR_VALUE, "it is written in place, but is read-only");
+}
+
 /* An array with gaps is copied, and one that repeats its elements may be far larger than its memory. */
 static int check_copy(module_state *state, PyObject *array, uint64_t bytes) {
   Py_buffer plain;
@@ -241,39 +251,94 @@ static int check_copy(module_state *state, PyObject *array, uint64_t bytes) {
   return -1;
 }
 
-static int view_array(module_state *state, PyObject *numpy, PyObject *array, tensor_view *out) {
+static int view_array(module_state *state, PyObject *numpy, PyObject *array, bool in_place, tensor_view *out) {
   if (read_shape(state, array, &out->array) || check_copy(state, array, dc_array_bytes(&out->array))) return -1;
-  PyObject *plain = PyObject_CallMethod(numpy, "ascontiguousarray", "O", array);
+  PyObject *plain = out->array.rank ? PyObject_CallMethod(numpy, "ascontiguousarray", "O", array) : PyObject_CallMethod(array, "reshape", "i", 1);
+  if (in_place && out->array.rank && plain && plain != array) return Py_DECREF(plain), fail_gaps(state);
   PyObject *bytes = plain ? PyObject_CallMethod(plain, "view", "s", "uint8") : NULL;
   Py_XDECREF(plain);
   if (!bytes) return -1;
   out->owner = bytes;
-  if (PyObject_GetBuffer(bytes, &out->buffer, PyBUF_SIMPLE)) return -1;
+  if (PyObject_GetBuffer(bytes, &out->buffer, in_place ? PyBUF_WRITABLE : PyBUF_SIMPLE)) return in_place ? fail_readonly(state) : -1;
   out->has_buffer = true;
   out->array.data = out->buffer.buf;
   return 0;
 }
 
-static int view_buffer(module_state *state, PyObject *object, tensor_view *out) {
-  PyObject *numpy = PyImport_ImportModule("numpy"), *array = numpy ? real_array(state, numpy, object, &out->array.dtype) : NULL;
-  int failed = !array || view_array(state, numpy, array, out) ? -1 : 0;
+/* The types of numpy's that the buffer protocol has a letter for. */
+static dc_dtype type_of_letter(const char *format, Py_ssize_t bytes) {
+  static const char letters[] = "?bBhHefdg";
+  static const dc_dtype types[] = {DC_BOOL, DC_I8, DC_U8, DC_I16, DC_U16, DC_F16, DC_F32, DC_F64, DC_NOTYPE};
+  if (!format || !*format || format[1]) return DC_NOTYPE;
+  if (strchr("ilq", *format)) return bytes == 8 ? DC_I64 : bytes == 4 ? DC_I32 : DC_NOTYPE;
+  if (strchr("ILQ", *format)) return bytes == 8 ? DC_U64 : bytes == 4 ? DC_U32 : DC_NOTYPE;
+  const char *at = strchr(letters, *format);
+  return at ? types[at - letters] : DC_NOTYPE;
+}
+
+/* A contiguous array of such a type, of numpy's own class: no Python code runs.  False, and no exception, for others. */
+static bool view_plain(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
+  if ((PyObject *)Py_TYPE(object) != state->numpy_array) return false;
+  if (PyObject_GetBuffer(object, &out->buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (in_place ? PyBUF_WRITABLE : 0))) return PyErr_Clear(), false;
+  out->has_buffer = true;
+  out->array.dtype = type_of_letter(out->buffer.format, out->buffer.itemsize);
+  if (!out->array.dtype || out->buffer.ndim > DC_MAX_RANK) {
+    release_view(out);
+    return false;
+  }
+  out->array.rank = (uint32_t)out->buffer.ndim;
+  for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = out->buffer.shape[d];
+  out->array.data = out->buffer.buf;
+  return true;
+}
+
+static int view_buffer(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
+  if (view_plain(state, object, in_place, out)) return 0;
+  PyObject *numpy = PyImport_ImportModule("numpy"), *array = numpy ? real_array(state, numpy, object, in_place, &out->array.dtype) : NULL;
+  bool other = array && in_place && !PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array);
+  if (other) fail(state, DC_ERR_VALUE, "it is written in place: expected an array of numpy or a tensor of torch");
+  int failed = !array || other || view_array(state, numpy, array, in_place, out) ? -1 : 0;
   Py_XDECREF(array);
   Py_XDECREF(numpy);
   return failed;
 }
 
-int view_tensor(module_state *state, PyObject *object, tensor_view *out) {
+static int view(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
+  bool is_numpy = (PyObject *)Py_TYPE(object) == state->numpy_array;
   *out = (tensor_view){0};
-  const DLExchange *api = exchange_of(state, Py_TYPE(object));
-  int failed = api ? view_torch(state, api, object, out) : view_buffer(state, object, out);
+  const DLExchange *api = is_numpy ? NULL : exchange_of(state, Py_TYPE(object));
+  int failed = api ? view_torch(state, api, object, in_place, out) : view_buffer(state, object, in_place, out);
   if (failed) release_view(out);
   return failed;
 }
+
+bool is_array(module_state *state, PyObject *object) {
+  return (PyObject *)Py_TYPE(object) == state->numpy_array || exchange_of(state, Py_TYPE(object));
+}
+
+int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, false, out); }
+int view_in_place(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, true, out); }
 
 void release_view(tensor_view *view) {
   if (view->has_buffer) PyBuffer_Release(&view->buffer);
   Py_CLEAR(view->owner);
   view->has_buffer = false;
+}
+
+/* Types that numpy has from elsewhere. */
+static bool is_extended(dc_dtype type) { return type == DC_BF16 || type >= DC_F8E4M3FN; }
+
+/* Borrowed: numpy's object for a type. */
+static PyObject *type_object(module_state *state, dc_dtype type) {
+  if (state->numpy_types[type]) return state->numpy_types[type];
+  PyObject *module = PyImport_ImportModule(is_extended(type) ? "ml_dtypes" : "numpy");
+  PyObject *scalar = module ? PyObject_GetAttrString(module, type == DC_BOOL ? "bool_" : numpy_name(type)) : NULL;
+  PyObject *numpy = scalar ? PyImport_ImportModule("numpy") : NULL;
+  state->numpy_types[type] = numpy ? PyObject_CallMethod(numpy, "dtype", "O", scalar) : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(scalar);
+  Py_XDECREF(numpy);
+  return state->numpy_types[type];
 }
 
 static PyObject *new_numpy(module_state *state, const dc_array *shape, void **data) {
@@ -283,14 +348,11 @@ static PyObject *new_numpy(module_state *state, const dc_array *shape, void **da
     Py_XDECREF(numpy);
     if (!state->numpy_empty) return NULL;
   }
-  PyObject *dims = PyTuple_New(shape->rank);
+  PyObject *dims = PyTuple_New(shape->rank), *type = type_object(state, shape->dtype);
   for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));
-  const char *name = numpy_name(shape->dtype);
-  bool extended = shape->dtype == DC_BF16 || shape->dtype >= DC_F8E4M3FN;
-  PyObject *types = extended ? PyImport_ImportModule("ml_dtypes") : NULL;
-  PyObject *type = extended ? (types ? PyObject_GetAttrString(types, name) : NULL) : PyUnicode_FromString(name);
-  PyObject *array = dims && type ? PyObject_CallFunctionObjArgs(state->numpy_empty, dims, type, NULL) : NULL;
-  PyObject *bytes = array ? PyObject_CallMethod(array, "view", "s", "uint8") : NULL;
+  PyObject *array = dims && type ? PyObject_Vectorcall(state->numpy_empty, (PyObject *[]){dims, type}, 2, NULL) : NULL;
+  bool extended = is_extended(shape->dtype);
+  PyObject *bytes = array ? extended ? PyObject_CallMethod(array, "view", "s", "uint8") : Py_NewRef(array) : NULL;
   if (array && !bytes && shape->rank == 0) { /* a 0-d array is viewed through one dimension */
     PyErr_Clear();
     PyObject *flat = PyObject_CallMethod(array, "reshape", "i", 1);
@@ -304,8 +366,6 @@ static PyObject *new_numpy(module_state *state, const dc_array *shape, void **da
     PyBuffer_Release(&buffer);
   }
   Py_XDECREF(bytes);
-  Py_XDECREF(type);
-  Py_XDECREF(types);
   Py_XDECREF(dims);
   return array;
 }
@@ -329,8 +389,10 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
       (*out)[d] = dc_ex_int(&graph->pool, extent);
     } else {
       const char *name = PyUnicode_Check(item) ? PyUnicode_AsUTF8(item) : NULL;
-      if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers or names");
-      else (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0));
+      dc_status status = name && strpbrk(name, "+-*/%(") && !dc_symbol_find(&graph->pool, name) ? parse_size(graph, name, &(*out)[d]) : NULL;
+      if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers, names or expressions of them");
+      else if (status || !(*out)[d]) (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0)); /* models have symbols of any name */
+      dc_status_free(status);
     }
   }
   Py_DECREF(items);

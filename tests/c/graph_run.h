@@ -68,7 +68,7 @@ static inline run_data run_graph(const dc_graph *g) {
     r.buffers[c] = malloc((size_t)(n + 1) * 8);
     memset(r.buffers[c], 0xFF, (size_t)(n + 1) * 8); /* NaN: nobody reads what nobody wrote */
     if (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM) run_fill(g, c, r.buffers[c], n);
-    if (k->role == DC_ROLE_CONST) memcpy(r.buffers[c], k->data, k->data_bytes);
+    if (k->data) memcpy(r.buffers[c], k->data, k->data_bytes);
   }
   for (dc_cid c = 1; c < r.n; c++) {
     const dc_container *k = dc_cont(g, c);

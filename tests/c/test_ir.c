@@ -114,7 +114,7 @@ static void bad_texts_name_line_and_problem(void) {
   CHECK_ERROR(dc_graph_parse("graph g { state s { X[0] = 1 } }", &g), DC_ERR_MODEL, "declared container");
   CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { X[0] = 1.0f + 1.0 } }", &g), DC_ERR_MODEL, "one type");
   CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { X[i] = 1.0f } }", &g), DC_ERR_MODEL, "parameter");
-  CHECK_ERROR(dc_graph_parse("graph g { input X: f32[2] state s { X[0] = 1.0f } }", &g), DC_ERR_MODEL, "writes an input");
+  CHECK_ERROR(dc_graph_parse("graph g { param W: f32[2] state s { W[0] = 1.0f } }", &g), DC_ERR_MODEL, "writes a weight");
   CHECK_ERROR(dc_graph_parse("graph g { const X: f32[3] = {1, 2} }", &g), DC_ERR_MODEL, "another size");
   CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] view X }", &g), DC_ERR_MODEL, "view of itself");
   CHECK_ERROR(dc_graph_parse("graph g { temp X: f32[2] state s { let t = 1.0f let t = 2.0f X[0] = t } }", &g), DC_ERR_MODEL, "'t' is named twice");

@@ -24,11 +24,12 @@ static bool only_maps(const dc_graph *g) {
 }
 
 static void run_passes(dc_graph *g, char *names, const char *path) {
+  dc_transform_tools tools = {.ops = ops, .interpret = dc_interp_node};
   for (char *save = NULL, *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
     dc_graph *before = dc_graph_clone(g);
     uint32_t count = 0;
     if (name[0] >= 'A' && name[0] <= 'Z') {
-      CHECK_OK(dc_transform_apply(ops, g, name, NULL, 0, &count));
+      CHECK_OK(dc_transform_apply(&tools, g, name, NULL, &count));
       CHECK(count > 0);
     } else {
       CHECK_OK(dc_pass_run(ops, g, name));
@@ -258,7 +259,14 @@ static void unknown_names_are_listed(void) {
   dc_graph *g = dc_graph_create("g");
   uint32_t count;
   CHECK_ERROR(dc_pass_run(ops, g, "fly"), DC_ERR_VALUE, "loops");
-  CHECK_ERROR(dc_transform_apply(ops, g, "Fly", NULL, 0, &count), DC_ERR_VALUE, "TaskletFusion");
+  dc_transform_tools tools = {.ops = ops};
+  CHECK_ERROR(dc_transform_apply(&tools, g, "Fly", NULL, &count), DC_ERR_VALUE, "TaskletFusion");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapTiling(size=3)", NULL, &count), DC_ERR_VALUE, "there are tile_sizes, divides_evenly");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapTiling(tile_sizes=3", NULL, &count), DC_ERR_VALUE, "expected ')'");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapTiling(tile_sizes=x)", NULL, &count), DC_ERR_VALUE, "takes integers");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapTiling(tile_sizes=0)", NULL, &count), DC_ERR_VALUE, "expected 1 to");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapFusion(strict=1)", NULL, &count), DC_ERR_VALUE, "it has none");
+  CHECK_ERROR(dc_transform_apply(&tools, g, "MapFusion", &(dc_transform_target){.nodes = &(dc_nid){7}, .n_nodes = 1}, &count), DC_ERR_VALUE, "no node 7");
   dc_graph_destroy(g);
 }
 

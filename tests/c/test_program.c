@@ -210,7 +210,7 @@ static void memory_of_another_device_is_refused(void) {
   CHECK_OK(dc_session_create(NULL, NULL, &session));
   CHECK_OK(dc_function_create(&session, g, &(dc_function_options){0}, &f));
   dc_array x = {.data = &g, .dtype = DC_F32, .device = DC_DEVICE_COUNT, .rank = 1, .dims = {2}};
-  CHECK_ERROR(dc_call_begin(f, &x, 1, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
+  CHECK_ERROR(dc_call_begin(f, &x, 1, NULL, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
   dc_function_destroy(f);
   dc_session_destroy(&session);
 }

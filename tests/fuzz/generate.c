@@ -349,6 +349,68 @@ static dc_cid any_way(builder *b) {
   return ways[k].add(b);
 }
 
+/* ---- inputs that are written in place ---- */
+
+typedef struct {
+  dc_param params[8];
+  dc_ex index[8];
+  uint32_t n;
+} elements;
+
+/* Loops over the elements of a value; `half`: over every second along the last dimension. */
+static elements elements_of(builder *b, dc_cid c, bool half) {
+  dc_pool *pool = &b->g->pool;
+  elements e = {.n = fuzz_rank(b, c)};
+  for (uint32_t d = 0; d < e.n; d++) {
+    e.params[d] = dc_param_new(pool, "i", dc_ex_int(pool, 0), fuzz_dim(b, c, d), half && d + 1 == e.n ? dc_ex_int(pool, 2) : 0);
+    e.index[d] = dc_ex_par(pool, e.params[d]);
+  }
+  return e;
+}
+
+static dc_ex element(builder *b, dc_cid c, const elements *e) { return dc_ex_read(&b->g->pool, b->real, c, e->index, e->n); }
+
+/* An input of that shape: one that is there, or a new one. */
+static dc_cid target(builder *b, dc_cid like) {
+  dc_ex shape[8];
+  uint32_t rank = fuzz_rank(b, like);
+  for (uint32_t d = 0; d < rank; d++) shape[d] = fuzz_dim(b, like, d);
+  for (uint32_t k = 0; k < b->n; k++) {
+    dc_cid c = b->pool[fuzz_pick(b, b->n)];
+    bool same = c != like && dc_cont(b->g, c)->role == DC_ROLE_INPUT && fuzz_rank(b, c) == rank;
+    for (uint32_t d = 0; d < rank && same; d++) same = fuzz_dim(b, c, d) == shape[d];
+    if (same) return c;
+  }
+  return fuzz_input(b, shape, rank);
+}
+
+/* x is written, added or partly written to an input, or the input to itself; who reads that later sees it. */
+static dc_cid in_place(builder *b) {
+  dc_pool *pool = &b->g->pool;
+  dc_cid x = fuzz_any(b), z = target(b, x);
+  if (z == x || fuzz_rank(b, x) > 4 || dc_cont(b->g, x)->role == DC_ROLE_CONST) return 0;
+  uint32_t way = fuzz_pick(b, 6), n;
+  elements e = elements_of(b, z, way == 1);
+  dc_ex value = element(b, x, &e), guard = 0;
+  dc_wcr wcr = way == 2 ? DC_WCR_SUM : way == 3 ? DC_WCR_MAX : DC_WCR_NONE;
+  if (way == 4) value = dc_ex_prim2(pool, DC_ADD, dc_ex_prim2(pool, DC_MUL, element(b, z, &e), dc_ex_const(pool, b->real, 0.5)), value);
+  if (way == 5) guard = dc_ex_prim2(pool, DC_LT, element(b, z, &e), value);
+  dc_nid tasklet = dc_node_tasklet(b->g, z, wcr, e.index, n = e.n, guard, value);
+  dc_scope_push(b->g, dc_graph_scope(b->g), dc_node_wrap(b->g, DC_MAP_PARALLEL, e.params, n, tasklet));
+  if (b->n < FUZZ_VALUES) b->pool[b->n++] = z; /* rather a late one */
+  return z;
+}
+
+/* An operator whose result is the caller's array. */
+static dc_cid result_in_place(builder *b) {
+  dc_cid x = fuzz_any(b), y = fuzz_apply(b, fuzz_one_in(b, 2) ? "Tanh" : "Neg", x, 0, 0), z = y ? target(b, y) : 0;
+  dc_scope *scope = dc_graph_scope(b->g);
+  if (!y || z == x) return y;
+  dc_node_at(b->g, scope->v[scope->n - 1])->lib.out[0] = z;
+  if (b->pool[b->n - 1] != y) return y; /* it was full */
+  return b->pool[b->n - 1] = z;
+}
+
 /* ---- steps ---- */
 
 /* x as something that may be added to `like` and keeps its shape. */
@@ -467,6 +529,7 @@ dc_graph *fuzz_generate(dc_ops *ops, uint64_t seed) {
   builder b = {.ops = ops, .g = dc_graph_create("fuzz"), .random = (seed + 1) * 0x9e3779b97f4a7c15u};
   b.g->opset = FUZZ_OPSET;
   for (int k = 0; k < 4; k++) fuzz_pick(&b, 2);
+  bool changes = b.random >> 40 & 1 && b.random >> 41 & 1; /* a quarter of the graphs write inputs */
   b.real = fuzz_one_in(&b, 4) ? DC_F32 : DC_F64, b.is_symbolic = !fuzz_one_in(&b, 6);
   uint32_t inputs = 1 + fuzz_pick(&b, 3);
   for (uint32_t k = 0; k < inputs; k++) {
@@ -479,6 +542,7 @@ dc_graph *fuzz_generate(dc_ops *ops, uint64_t seed) {
   if (fuzz_one_in(&b, 8)) decoder(&b);
   uint32_t nodes = 2 + fuzz_pick(&b, fuzz_one_in(&b, 5) ? 16 : 7);
   for (uint32_t k = 0; k < nodes; k++) {
+    if (changes && fuzz_one_in(&b, 2)) fuzz_one_in(&b, 4) ? result_in_place(&b) : in_place(&b);
     if (fuzz_one_in(&b, 20)) unrolled(&b);
     else any_way(&b);
   }

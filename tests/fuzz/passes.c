@@ -1,5 +1,6 @@
 /* Differential fuzzing of the passes: random graphs are differentiated, and the forward and the backward graph are
- * compared, after each pass and as programs, with the interpreter on what they were before the first.
+ * compared, after each pass, after transformations in random order and as programs, with the interpreter on what they
+ * were before the first.
  *
  *   fuzz_passes [-graphs N] [-seed S] [-jobs J] [-compile K] [-folder F] [TEXT...]
  *
@@ -24,7 +25,7 @@ enum { SETS = 2, MAX_JOBS = 64, SECONDS = 60 };
 
 /* What a worker has done; shared with the process that waits for it. */
 typedef struct {
-  uint64_t seed, graphs, refused, compared, failures, programs, compiled, native;
+  uint64_t seed, graphs, refused, compared, failures, programs, compiled, native, transformed, gradients;
   char doing[64];
 } progress;
 
@@ -217,6 +218,19 @@ static void check_kernels(const trial *t, int side, const dc_graph *g) {
   dc_status_free(status);
 }
 
+/* Every state of the graph built anew from its flat view. */
+static void check_flat_view(trial *t, int side, const dc_graph *g) {
+  dc_text why = {0};
+  dc_graph *rebuilt = dc_graph_clone(g);
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], DC_FLAT_VIEW);
+  dc_status status = dc_check_rebuild(rebuilt);
+  if (status) dc_text_puts(&why, dc_status_text(status));
+  if (status || !agrees(t, side, rebuilt, DC_FLAT_VIEW, &why)) report(t->f, g, DC_FLAT_VIEW, sides[side], why.s ? why.s : "");
+  dc_status_free(status);
+  dc_text_free(&why);
+  dc_graph_destroy(rebuilt);
+}
+
 static void choose_native(void *context, dc_graph *g, dc_nid node) {
   const fuzzer *f = context;
   dc_natives_stamp(f->session.natives, f->session.ops, g, node, NULL);
@@ -247,13 +261,112 @@ static void check_side(trial *t, int side) {
   dc_graph *g = dc_graph_clone(t->first[side]);
   uint64_t hash = text_hash(g), every = t->f->compile_every;
   bool good = true;
-  for (uint32_t k = 0; good && dc_pipeline_pass(k); k++)
+  for (uint32_t k = 0; good && dc_pipeline_pass(k); k++) {
     if (runs(t, k)) good = step(t, side, g, k, &hash);
+    if (good && strcmp(dc_pipeline_pass(k)->name, "expand") == 0) check_flat_view(t, side, g);
+  }
   if (good) run_program(t, side, g, DC_PROGRAM_INTERPRETED), t->f->p->programs++;
   if (good && every && t->seed % every == 0) run_program(t, side, g, DC_PROGRAM_COMPILED), t->f->p->compiled++;
   if (good) check_kernels(t, side, g);
+  if (good) check_flat_view(t, side, g);
   if (good) run_natives(t, side);
   dc_graph_destroy(g);
+}
+
+/* Such graphs have no backward graph. */
+static bool writes_in_place(dc_graph *g) {
+  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
+  bool any = false;
+  dc_graph_writers(g, writers);
+  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
+  return any;
+}
+
+/* ---- transformations ---- */
+
+/* All but InputToConstant, which takes weights as they are and not as they are given. */
+static const char *const calls[] = {"MapFusion", "SubgraphFusion", "TaskletFusion", "TaskletFission", "MapExpansion", "MapCollapse", "MapTiling(tile_sizes=2)",
+                                    "MapTiling(tile_sizes=3,1)", "MapTiling", "RedundantArray", "StateFusion", "ConstantFolding",
+                                    "TrivialMapRangeElimination", "Vectorization"};
+enum { N_CALLS = sizeof calls / sizeof *calls, STEPS = 8 };
+
+/* One of them on the graph; false where it fails, which is reported. */
+static bool transform(trial *t, int side, dc_graph *g, const char *call, uint32_t *count) {
+  dc_text why = {0};
+  dc_graph *before = dc_graph_clone(g);
+  snprintf(t->f->p->doing, sizeof t->f->p->doing, "%s graph, %s", sides[side], call);
+  dc_status status = dc_transform_apply(&(dc_transform_tools){t->f->session.ops, dc_interp_node}, g, call, NULL, count);
+  if (status) dc_text_puts(&why, dc_status_text(status));
+  bool changed = !status && text_hash(g) != text_hash(before);
+  if (changed && !*count) dc_text_puts(&why, "changed the graph and counted nothing");
+  bool good = !status && !(changed && !*count) && (!changed || agrees(t, side, g, call, &why));
+  if (!good) report(t->f, before, call, sides[side], why.s ? why.s : "");
+  dc_status_free(status);
+  dc_text_free(&why);
+  dc_graph_destroy(before);
+  return good;
+}
+
+/* The gradient graph of one of both with all its results, or the reason why there is none. */
+static dc_status run_gradient(trial *t, dc_graph *g, int k, dc_values *out) {
+  int64_t symbols[DC_MAX_SIZES] = {0};
+  dc_target target = target_of(t->f, DC_BACKEND_INTERP);
+  DC_TRY(dc_pass_run(t->f->session.ops, g, "differentiate"));
+  if (!dc_sizes_choose(g, t->sets[k], NULL, 0, symbols, NULL)) return dc_error(DC_ERR_VALUE, "no sizes");
+  return dc_values_run(&target, g, DC_RUN_INTERPRETED, symbols, (dc_contents){NULL, t, t->sets[k]}, out);
+}
+
+/* Two graphs fail together, which is not reduced. */
+static void report_gradient(const fuzzer *f, const dc_graph *graph, const char *why) {
+  dc_text text = {0}, path = {0};
+  mkdir(f->folder, 0777);
+  dc_text_printf(&path, "%s/%llu-gradient.txt", f->folder, (unsigned long long)f->p->seed);
+  dc_graph_print(graph, &text);
+  write_file(path.s, text.s);
+  printf("fuzz: seed %llu: differentiated after transformations: %s; the graph is in %s\n", (unsigned long long)f->p->seed, why, path.s);
+  fflush(stdout);
+  f->p->failures++;
+  dc_text_free(&text), dc_text_free(&path);
+}
+
+/* A forward graph, transformed and then differentiated, has the gradients that it had.  Takes both. */
+static void check_gradient(trial *t, dc_graph *plain, dc_graph *transformed) {
+  dc_values wanted = {0}, got = {0};
+  dc_difference difference;
+  dc_text why = {0};
+  dc_graph *before = dc_graph_clone(transformed);
+  strcpy(t->f->p->doing, "gradient after transformations");
+  dc_status status = run_gradient(t, plain, 0, &wanted);
+  bool useful = !status;
+  if (useful) status = run_gradient(t, transformed, 0, &got);
+  if (useful && status && dc_status_code(status) != DC_ERR_UNSUPPORTED) dc_text_puts(&why, dc_status_text(status));
+  if (useful && !status && !dc_values_same(&wanted, &got, 0, &difference)) dc_difference_print(&difference, &why);
+  t->f->p->gradients += useful && !status;
+  if (why.s) report_gradient(t->f, before, why.s);
+  dc_status_free(status);
+  dc_values_free(&wanted), dc_values_free(&got);
+  dc_graph_destroy(plain), dc_graph_destroy(transformed), dc_graph_destroy(before);
+  dc_text_free(&why);
+}
+
+/* A random sequence of transformations, on operators or on maps, then the passes. */
+static void check_transformed(trial *t, int side) {
+  trial changed = *t;
+  dc_graph *g = dc_graph_clone(t->first[side]), *plain;
+  uint64_t random = t->seed * 0x9e3779b97f4a7c15u + (uint64_t)side;
+  bool good = true, any = false;
+  if (t->seed % 4) must(dc_pass_run(t->f->session.ops, g, "expand"));
+  plain = dc_graph_clone(g);
+  for (int k = 0; k < STEPS && good; k++) {
+    uint32_t count = 0;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    good = transform(t, side, g, calls[(random >> 33) % N_CALLS], &count);
+    any |= count > 0, t->f->p->transformed += count;
+  }
+  changed.first[side] = g;
+  if (good && any && !side && t->usable[0] && !writes_in_place(plain)) check_gradient(t, dc_graph_clone(plain), dc_graph_clone(g));
+  if (good && any) check_side(&changed, side);
+  dc_graph_destroy(g), dc_graph_destroy(plain);
 }
 
 /* Takes the graph. */
@@ -267,7 +380,7 @@ static dc_status make_graphs(trial *t, dc_graph *g) {
     if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
   }
   dc_scheduled made;
-  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15, .wrt = wrt, .n_wrt = n,
+  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15 && !writes_in_place(g), .wrt = wrt, .n_wrt = n,
                           .post_autodiff = keep_first, .hook_context = t, .as_expanded = true};
   DC_TRY(dc_pipeline_run(&pipeline, g, &made));
   dc_graph_destroy(made.forward);
@@ -286,7 +399,7 @@ static void try_graph(const fuzzer *f, uint64_t seed, dc_graph *g) {
   strcpy(f->p->doing, "interpreting the graph");
   if (!status) interpret_first(&t);
   for (int side = 0; side < 2 && !status; side++)
-    if (t.first[side]) check_side(&t, side);
+    if (t.first[side]) check_side(&t, side), check_transformed(&t, side);
   for (int k = 0; k < SETS; k++) dc_values_free(&t.forward[k]), dc_values_free(&t.backward[k]);
   dc_graph_destroy(t.first[0]);
   dc_graph_destroy(t.first[1]);
@@ -332,11 +445,11 @@ static void supervise(fuzzer *f, uint64_t first, uint64_t end, uint32_t jobs) {
     }
   for (uint32_t j = 0; j < jobs; j++) {
     sum.graphs += all[j].graphs, sum.refused += all[j].refused, sum.compared += all[j].compared, sum.failures += all[j].failures;
-    sum.programs += all[j].programs, sum.compiled += all[j].compiled, sum.native += all[j].native;
+    sum.programs += all[j].programs, sum.compiled += all[j].compiled, sum.native += all[j].native, sum.transformed += all[j].transformed, sum.gradients += all[j].gradients;
   }
-  printf("graphs %llu, of which refused %llu; compared %llu; programs: interpreted %llu, with natives %llu, compiled %llu; failures %llu\n",
+  printf("graphs %llu, of which refused %llu; compared %llu; programs: interpreted %llu, with natives %llu, compiled %llu; places transformed %llu; their gradients %llu; failures %llu\n",
          (unsigned long long)sum.graphs, (unsigned long long)sum.refused, (unsigned long long)sum.compared, (unsigned long long)sum.programs,
-         (unsigned long long)sum.native, (unsigned long long)sum.compiled, (unsigned long long)sum.failures);
+         (unsigned long long)sum.native, (unsigned long long)sum.compiled, (unsigned long long)sum.transformed, (unsigned long long)sum.gradients, (unsigned long long)sum.failures);
   dc_session_destroy(&f->session);
   exit(sum.failures != 0);
 }

@@ -123,7 +123,7 @@ static dc_status run_backward(const dc_call *call, const dc_array *arrays, void 
 
 static dc_status call_function(dc_function *f, const dc_array *arrays, uint32_t n, uint32_t n_wrt) {
   dc_call call;
-  DC_TRY(dc_call_begin(f, arrays, n, &call));
+  DC_TRY(dc_call_begin(f, arrays, n, NULL, &call));
   dc_status status = DC_OK;
   if (is_small(&call, n_wrt)) {
     void **outputs = make_buffers(call.n_outputs), *saved = malloc(dc_call_saved_bytes(&call) + 1);

@@ -6,7 +6,7 @@ import ast
 
 import numpy as np
 import pytest
-from onnx import TensorProto, defs
+from onnx import defs
 from onnx.helper import get_attribute_value
 
 from dcml import _core

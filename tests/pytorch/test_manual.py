@@ -5,14 +5,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dcml import _core
 from dcml import onnx as donnx
 from dcml.library import change_default
 from dcml.onnx import python_pure_op_implementation
+from dcml.onnx.op_implementations.utils import _IMPLEMENTATIONS
 from dcml.pytorch import DaceModule, dace_module
 from dcml.testing.profiling import print_time_statistics, time_funcs
 from dcml.transformation import SubgraphFusion, TaskletFusion, TrivialMapRangeElimination, Vectorization
 from dcml.util import utils
+
+
+def maps(sdfg):
+    return sum(node.kind == "entry" for node in sdfg.node(0).nodes())
 
 
 def test_multihead_attention_as_wrapper():
@@ -68,12 +72,15 @@ def test_gradients_flow_through_a_decorated_model():
 
 @pytest.fixture
 def own_softplus():
-    """The manual's definition of Softplus; afterwards the built-in one again, which does not overflow."""
+    """The manual's definition of Softplus, as the operator's implementation \"pure\" during the test."""
+    before = dict(_IMPLEMENTATIONS)
+
     @python_pure_op_implementation
     def Softplus(X, Y):
         Y[:] = np.log(1 + np.exp(X))
     yield
-    _core.add_ops("Softplus.1,22 (X:T[S..]) -> (Y:T[S..]) with T in float : Y[s..] = softplus(X[s..])")
+    _IMPLEMENTATIONS.clear()
+    _IMPLEMENTATIONS.update(before)
 
 
 class Mish(nn.Module):
@@ -110,7 +117,7 @@ def test_tuning_mish_step_by_step(capsys, own_softplus):
         sdfg = module.sdfg
         sdfg.apply_transformations_repeated(TrivialMapRangeElimination)
         SubgraphFusion.apply_to(sdfg, *sdfg.node(0).nodes())
-        matches["nodes"] = len(sdfg.node(0).nodes())
+        matches["nodes"] = maps(sdfg)
 
     dace_mish.append_post_onnx_hook("auto_optimize", expand_and_strict_transforms)
     dace_mish.append_post_onnx_hook("subgraph_fusion", fuse_sg)
@@ -120,7 +127,7 @@ def test_tuning_mish_step_by_step(capsys, own_softplus):
     def vectorize(fwd, bwd):
         fwd.apply_transformations(Vectorization)
         bwd.apply_transformations(Vectorization)
-        matches["backward"] = len(bwd.node(0).nodes())
+        matches["backward"] = maps(bwd)
 
     dace_mish.append_post_autodiff_hook("vectorize", vectorize)
     check()
@@ -142,7 +149,7 @@ def test_transformations_count_their_matches():
     sdfg = module.sdfg
     assert sdfg.apply_transformations(SubgraphFusion) == 0  # operators are not maps yet
     sdfg.expand_library_nodes()
-    assert len(sdfg.node(0).nodes()) == 3
-    assert sdfg.apply_transformations([SubgraphFusion]) == 2 and len(sdfg.node(0).nodes()) == 1
-    assert sdfg.apply_transformations_repeated(TaskletFusion) == 0
+    assert maps(sdfg) == 3
+    assert sdfg.apply_transformations([SubgraphFusion]) == 2 and maps(sdfg) == 1
+    assert sdfg.apply_transformations_repeated(TaskletFusion) == 2
     torch.testing.assert_close(module(torch.ones(4, 8)), Mish()(torch.ones(4, 8)), rtol=1e-5, atol=1e-6)

@@ -4,21 +4,14 @@
 #include "backends/jit/emit.h"
 #include "base/dump.h"
 
-/* Where the stages of a kernel go when they are wanted: GRAPH.kernel-NODE.NN-PASS.kernel */
-typedef struct {
-  const char *graph, *kernel;
-} dump_name;
+static void print_kernel(const void *kernel, dc_text *out) { dc_kernel_print(kernel, out); }
 
-static dc_status dump(const dc_kernel *kernel, dump_name name, uint32_t number, const char *stage) {
-  if (!dc_dump_wanted()) return DC_OK;
-  dc_text text = {0};
-  dc_kernel_print(kernel, &text);
-  dc_status status = dc_dump_text(name.graph, name.kernel, number, stage, "kernel", text.s);
-  dc_text_free(&text);
-  return status;
+/* Stages go to GRAPH.kernel-NODE.NN-PASS.kernel. */
+static dc_status dump(const dc_kernel *kernel, dc_dump_name name, uint32_t number, const char *stage) {
+  return dc_dump_printed(name, number, stage, "kernel", print_kernel, kernel);
 }
 
-static dc_status schedule(const dc_language *language, dc_kernel *kernel, dump_name name, uint32_t *n_stages) {
+static dc_status schedule(const dc_language *language, dc_kernel *kernel, dc_dump_name name, uint32_t *n_stages) {
   const bool verify = dc_verify_wanted();
   *n_stages = 0;
   DC_TRY(dump(kernel, name, 0, "build"));
@@ -34,11 +27,11 @@ static dc_status spell(const dc_language *language, const dc_graph *graph, dc_ni
   char label[40];
   uint32_t n_stages;
   snprintf(label, sizeof label, "kernel-%u", node);
-  dump_name name = {dc_name_text(&graph->names, graph->name), label};
+  dc_dump_name name = {dc_name_text(&graph->names, graph->name), label};
   DC_TRY(dc_kernel_supported(kernel, dc_dialect_types(language->dialect)));
   DC_TRY(schedule(language, kernel, name, &n_stages));
   dc_kernel_spell(kernel, language->dialect, function, out);
-  return dc_dump_text(name.graph, name.kernel, n_stages + 1, "printed", language->dialect->suffix, out->s);
+  return dc_dump_text(name, n_stages + 1, "printed", language->dialect->suffix, out->s);
 }
 
 dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out) {

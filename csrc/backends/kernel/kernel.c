@@ -176,13 +176,21 @@ static void widen_home(void *context, const dc_pool *pool, dc_ex read) {
   *home = common ? common : s->at;
 }
 
+/* A reduction sets what it combines into outside of it. */
+static dc_loop *outside_reduction(const dc_write *w) {
+  dc_loop *l = w->parent;
+  while (w->wcr && l && l->schedule != DC_MAP_REDUCE) l = l->parent;
+  while (w->wcr && l && !l->is_entry) l = l->parent;
+  return w->wcr && l ? l->parent : w->parent;
+}
+
 static void find_homes(dc_kernel *k) {
   k->homes.n = 0;
   for (dc_cid c = 0; c < k->graph->containers.n; c++) DC_PUSH(k->arena, &k->homes, NULL);
   for (uint32_t j = 0; j < k->writes.n; j++) {
     const dc_write *w = k->writes.v[j];
-    home_search s = {k, w->parent};
-    dc_kernel_each_read(k, w->element, widen_home, &s);
+    home_search s = {k, w->parent}, element = {k, outside_reduction(w)};
+    dc_kernel_each_read(k, w->element, widen_home, &element);
     dc_kernel_each_read(k, w->value, widen_home, &s);
     dc_kernel_each_read(k, w->guard, widen_home, &s);
     for (dc_loop *l = w->parent; l->parent; l = l->parent) { /* ranges are evaluated outside their loop */

@@ -174,7 +174,7 @@ void dc_kernel_threads(dc_kernel *k);
 
 /* products.c: the product whose columns are loop n, NULL if it is none. */
 dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n);
-/* vectors.c: of the order of sums. */
+/* sums.c: of the order of sums. */
 enum {
   DC_SUM_BLOCK = 64, /* terms that follow one another in a sum */
   DC_FEW_LANES = 8,  /* one vector, for what is too short for more, or left over */

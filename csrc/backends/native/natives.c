@@ -1,6 +1,7 @@
 /* Native libraries: the ordered list, and the choice of the first that takes a node.
  *
  * A library is opened at run time; one that is missing is simply not in the list. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,12 @@ dc_status dc_natives_create(const dc_native_library *const *list, const char *ma
   return DC_OK;
 }
 
+void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle) {
+  assert(natives->n < MAX_LIBRARIES);
+  natives->list[natives->n] = library;
+  natives->handle[natives->n++] = handle;
+}
+
 void dc_natives_destroy(dc_natives *natives) {
   if (!natives) return;
   for (uint32_t k = 0; k < natives->n; k++) natives->list[k]->close(natives->handle[k]);
@@ -64,20 +71,38 @@ static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_
   return k < 0 ? "not loaded" : natives->list[k]->refuses(natives->handle[k], graph, node);
 }
 
-/* The first library in the row's order that takes the node. */
+static bool in_row(const dc_row *row, const char *name) {
+  const char *own;
+  for (uint32_t k = 0; row && (own = dc_row_native(row, k)); k++)
+    if (strcmp(own, name) == 0) return true;
+  return false;
+}
+
+/* The mask that a node's wish comes to; the program's where there is none, or one that is no business of libraries. */
+static const char *mask_of(const char *wish, const dc_row *row, const char *only) {
+  if (!wish) return only;
+  return strcmp(wish, "native") == 0 ? NULL : strcmp(wish, "pure") == 0 ? "none" : in_row(row, wish) ? wish : only;
+}
+
+static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only, dc_text *why) {
+  const char *reason = refusal(natives, graph, node, name, only);
+  if (reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);
+  return reason ? NULL : name;
+}
+
+/* The library that the node wishes for, else the first in the row's order that takes it. */
 void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only) {
   const dc_row *row = row_of(ops, graph, &dc_node_at(graph, node)->lib);
-  const char *by = NULL;
+  const char *by = NULL, *wish = dc_node_wish(graph, node);
   dc_text why = {0};
-  for (uint32_t k = 0; row && !by && dc_row_native(row, k); k++) {
-    const char *name = dc_row_native(row, k), *reason = refusal(natives, graph, node, name, only);
-    if (reason) dc_text_printf(&why, "%s%s: %s", why.n ? "; " : "", name, reason);
-    else by = name;
-  }
+  bool outside = wish && !in_row(row, wish) && find(natives, wish) >= 0; /* the row does not name it */
+  only = mask_of(wish, row, only);
+  if (outside) by = try_library(natives, graph, node, wish, NULL, &why);
+  for (uint32_t k = 0; row && !by && dc_row_native(row, k); k++) by = try_library(natives, graph, node, dc_row_native(row, k), only, &why);
   dc_library *lib = &dc_node_at(graph, node)->lib;
   if (by) lib->by = dc_name_intern(&graph->names, by);
   if (why.n) lib->why = dc_name_intern(&graph->names, why.s);
-  if (natives && natives->verbose && row && dc_row_native(row, 0))
+  if (natives && natives->verbose && (outside || (row && dc_row_native(row, 0))))
     fprintf(stderr, "dcml: %s%s: %s%s%s%s\n", dc_name_text(&graph->names, lib->op), lib->wrt ? " gradient" : "", by ? by : "no library",
             why.n ? " (" : "", why.n ? why.s : "", why.n ? ")" : "");
   dc_text_free(&why);

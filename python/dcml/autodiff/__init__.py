@@ -1,4 +1,7 @@
-"""Reverse-mode differentiation of graphs: vjp of an ONNX model, add_backward_pass on an SDFG."""
-from .api import add_backward_pass, vjp
+"""Reverse-mode differentiation of graphs: vjp of an ONNX model, add_backward_pass on an SDFG, gradients of one's own."""
+from ..registry import autoregister_params
+from .api import AutoDiffException, add_backward_pass, make_backward_function, vjp
+from .base_abc import BackwardContext, BackwardImplementation, BackwardResult
 
-__all__ = ["add_backward_pass", "vjp"]
+__all__ = ["AutoDiffException", "BackwardContext", "BackwardImplementation", "BackwardResult", "add_backward_pass", "autoregister_params",
+           "make_backward_function", "vjp"]

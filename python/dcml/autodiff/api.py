@@ -4,6 +4,14 @@ Must not know: how a gradient is derived.
 """
 from .. import _core, arguments
 from ..library import implementation
+from .base_abc import BackwardResult, any_registered
+from .generate import BackwardPassGenerator, state_gradients
+
+_FLOATS = (1, 10, 11, 16)
+
+
+class AutoDiffException(_core.UnsupportedOpError):
+    """A program, or an operator in it, cannot be differentiated."""
 
 
 def vjp(model, inputs, output_grads, wrt=None):
@@ -24,7 +32,7 @@ def vjp(model, inputs, output_grads, wrt=None):
         model = ONNXModel("vjp", model)
     graph = model._graph
     if wrt is None:
-        wrt = [name for name in model.inputs if graph.info(name)[0] in (1, 10, 11, 16)]
+        wrt = [name for name in model.inputs if graph.info(name)[0] in _FLOATS]
     weights = {}
     if any(name not in model.inputs for name in wrt):
         graph = _core.import_onnx(model._bytes, model._base_dir, True)
@@ -73,14 +81,62 @@ def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
 
 
 def add_backward_pass(sdfg, state, outputs, inputs):
-    """Adds to a program the computation of gradients of one of its states, as a state after it.
+    """Adds to a program the computation of gradients of one of its states, as a state after all others.
 
-    sdfg: SDFG, changed in place; state: the state with the forward computation.
-    outputs: names (or Arrays) of the floating-point values to differentiate; for each, the graph gets an input
-        ``gradient_<name>`` of its type and shape, after the inputs that it has.
-    inputs: names (or Arrays) to differentiate in; for each, the graph gets an output ``gradient_<name>``.
-    Raises ValueError_ for unknown names, DTypeError for values that are not floating point, UnsupportedOpError for
-    an operator without gradient; the program is then as before.
+    sdfg: SDFG, changed in place; state: the state with the forward computation, which is rewritten where it overwrites
+        what the gradients depend on, and computes what it did.
+    outputs: names of arrays (or access nodes, descriptors) to differentiate, floating point; for each, the caller gives
+        its gradient as the array ``gradient_<name>`` of its type and shape.
+    inputs: names (or access nodes, descriptors) to differentiate in; for each, the caller gives the array
+        ``gradient_<name>``, which is overwritten by the gradient.  Arrays of these names that are there are used.
+    Raises AutoDiffException for an operator without gradient, or for updates in place that cannot be differentiated;
+    ValueError_ for unknown names, DTypeError for values that are not floating point; the program is then as before.
     """
-    names = [[getattr(value, "name", value) for value in values] for values in (outputs, inputs)]
-    sdfg.graph.add_backward(state.index, *names)
+    graph = sdfg.graph
+    names = [[_name(value) for value in values] for values in (outputs, inputs)]
+    trial = graph.clone()  # a failure leaves the program as it was
+    try:
+        if any_registered():
+            trial.run_pass("infer")
+            BackwardPassGenerator(trial).state_gradients(state.index)
+        trial.add_backward(state.index, *names)
+    except AutoDiffException:
+        raise
+    except _core.UnsupportedOpError as error:
+        raise AutoDiffException(str(error)) from error
+    graph.become(trial)
+
+
+def make_backward_function(model, apply_strict=False):
+    """The forward and the backward pass of a model, as programs.
+
+    model: ONNXModel; apply_strict: simplify it before.
+    Returns (forward SDFG, backward SDFG, BackwardResult, {name: descriptor}).  The forward SDFG computes the model's outputs,
+    and fills the arrays that the backward SDFG needs of it; its weights that are parameters are arguments.  The backward
+    SDFG takes ``gradient_<output>`` for each output and those arrays, which the last item describes, and fills
+    ``gradient_<name>`` for each floating-point input and parameter; the BackwardResult says these names.
+    Raises AutoDiffException for an operator without gradient, or a model that is not compiled as a whole.
+    """
+    from ..sdfg import SDFG
+    forward = model._graph.clone()
+    if apply_strict:
+        forward.run_pass("tidy")
+    wrt = [name for name in [*forward.inputs, *forward.params] if forward.info(name)[0] in _FLOATS]
+    outputs = list(forward.outputs)
+    try:
+        if model._program is not None:
+            raise AutoDiffException(f"model {model.name!r} has operators that the host runs")
+        backward = forward.differentiate(wrt, state_gradients)
+    except AutoDiffException:
+        raise
+    except _core.UnsupportedOpError as error:
+        raise AutoDiffException(str(error)) from error
+    forward, backward = SDFG(forward), SDFG(backward)
+    result = BackwardResult({n: f"gradient_{n}" for n in wrt}, {n: f"gradient_{n}" for n in outputs if f"gradient_{n}" in backward.graph.inputs})
+    ours = {*result.required_grad_names.values(), *result.given_grad_names.values()}
+    return forward, backward, result, {n: backward.arrays[n] for n in backward.graph.inputs if n not in ours}
+
+
+def _name(value):
+    """Of an array, from a string, an access node or a descriptor."""
+    return value if isinstance(value, str) else getattr(value, "data", None) or value.name

@@ -1,23 +1,32 @@
-"""Which implementation operators get: ``with change_default(dcml.onnx, "pure"): ...``."""
+"""Which implementation operators get: ``with change_default(dcml.onnx, "pure"): ...``.
+
+An implementation is a name.  dcml knows "native" (the first library that serves a node, else its expansion, compiled),
+"pure" (the expansion), "onednn" and "openblas" (that library where it serves, else the expansion), "onnxruntime" (the
+package of that name, where it is installed) and, for a whole library, "interpreted" (as native, but expansions are
+interpreted: slow, but nothing is compiled, as suits a graph that runs once).  Others are registered by
+``dcml.onnx.op_implementations.op_implementation``.  A node gets the first of these that exists and can be applied:
+``node.implementation``, ``ONNX<Op>.default_implementation``, ``dcml.onnx.default_implementation``, "native".
+``DCML_VERBOSE=dispatch`` tells what was chosen, and why not another.
+"""
 import contextlib
 import sys
 
-from .. import _core
+from .choose import MASKS, Chooser
 
-_NATIVES = {"native": None, "pure": "none", "onednn": "onednn", "openblas": "openblas", "interpreted": None}
+__all__ = ["change_default", "implementation", "implement"]
 
 
 @contextlib.contextmanager
 def change_default(library, implementation):
     """Sets ``library.default_implementation`` inside the block; what is compiled there gets it.
 
-    library: the module dcml.onnx.
-    implementation: "native" (the first library that serves a node, else its expansion, compiled), "pure" (expansions
-        only), "onednn" or "openblas" (that library where it serves), or "interpreted" (as native, but expansions are
-        interpreted: slow, but nothing is compiled, as suits a graph that runs once).
-    Raises ValueError_ for another name.
+    library: the module dcml.onnx, or a class of operators as dcml.onnx.ONNXConv.
+    implementation: the name of an implementation, None in a class for that of the module.  One that does not exist, or
+        that a node cannot have, is passed over.
+    Raises TypeError if it is no name.
     """
-    _mask(implementation)
+    if not (isinstance(implementation, str) or (implementation is None and isinstance(library, type))):
+        raise TypeError(f"an implementation is the name of one, not {implementation!r}")
     before = library.default_implementation
     library.default_implementation = implementation
     try:
@@ -26,15 +35,44 @@ def change_default(library, implementation):
         library.default_implementation = before
 
 
-def _mask(implementation):
-    if implementation not in _NATIVES:
-        raise _core.ValueError_(f"there is no implementation {implementation!r}; there are {', '.join(_NATIVES)}")
-    return _NATIVES[implementation]
+def implementation(cuda=False, post_onnx=None, **options):
+    """How functions made now are compiled: keywords of _core.Function.
 
-
-def implementation(cuda=False):
-    """How functions made now are compiled: keywords of _core.Function."""
+    cuda: for the GPU.  post_onnx: a hook, after which gradients that users state are taken, and Python implementations
+    replace nodes.  options: other keywords,
+    which stay as they are.
+    """
     onnx = sys.modules.get("dcml.onnx")
-    name = onnx.default_implementation if onnx else "native"
-    backend = "cuda" if cuda else "interp" if name == "interpreted" else "auto"
-    return {"natives": _mask(name), "backend": backend}
+    default = onnx.default_implementation if onnx else "native"
+    backend = "cuda" if cuda else "interp" if default == "interpreted" else "auto"
+    chooser, gradients = _chooser(default), sys.modules.get("dcml.autodiff.generate")
+    steps = [post_onnx, gradients and gradients.state_gradients, chooser and chooser.implement]
+    steps = [step for step in steps if step is not None]
+    if steps:
+        def hook(graph):
+            for step in steps:
+                step(graph)
+        options["post_onnx"] = hook
+    return {**options, "natives": MASKS.get(default), "backend": backend}
+
+
+def implement(graph):
+    """Replaces, in a core Graph, operators whose implementation is in Python, by what it makes of them.
+
+    Types and shapes of the graph must be known.  Raises what implementations raise, ModelError for one whose result does
+    not fit.
+    """
+    onnx = sys.modules.get("dcml.onnx")
+    chooser = _chooser(onnx.default_implementation if onnx else "native")
+    if chooser is not None:
+        chooser.implement(graph)
+
+
+def _chooser(default):
+    """What chooses for each node; None if the default is all there can be."""
+    nodes, registry = sys.modules.get("dcml.onnx.nodes.onnx_op"), sys.modules.get("dcml.onnx.op_implementations")
+    if nodes is None and registry is None and default in MASKS:
+        return None
+    classes = nodes.classes_made() if nodes else {}
+    own = {op: cls.default_implementation for op, cls in classes.items() if cls.default_implementation is not None}
+    return Chooser(default, own)

@@ -13,6 +13,7 @@ from .. import _core, arguments
 from ..library import implementation
 from . import host
 from .host import values as host_values
+from .pure import define
 
 _NUMPY = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
@@ -31,18 +32,19 @@ class ONNXModel:
         shows the graph without them; compilation does it in any case.
     auto_optimize: fuse kernels and exchange loops; False compiles each operator by itself.
     auto_merge: symbolic extents that must be equal are always merged, and checked at each call.
-    fold_constants, storage: False, or a storage other than "Default" and "CPU_Heap", raise NotImplementedError.
+    fold_constants: says nothing here: constants are folded when the graph is compiled, ``sdfg`` shows them as they were.
+    storage: one other than "Default" and "CPU_Heap" raises NotImplementedError.
     Raises ModelError, UnsupportedOpError, ShapeError or DTypeError for a model that cannot be loaded, DeviceError
     for cuda=True without a GPU.
 
     ``inputs`` and ``outputs`` are lists of names, ``sdfg`` and ``state`` handles on the graph.
     """
+    inputs: list
+    outputs: list
 
     def __init__(self, name, model, infer_shapes=True, cuda=False, apply_strict=False, auto_optimize=True,
                  fold_constants=True, parent_pytorch_module=None, storage=None, save_transients=None,
                  auto_merge=False, *, simplify=None, onnx_simplify=False):
-        if not fold_constants:
-            raise NotImplementedError("fold_constants=False: constants are folded wherever a kernel reads them")
         if getattr(storage, "name", storage) not in (None, "Default", "CPU_Heap"):
             raise NotImplementedError(f"storage={storage!r}: there is no memory but the processor's")
         self.name, self.cuda, self.auto_optimize = name, cuda, auto_optimize
@@ -50,13 +52,18 @@ class ONNXModel:
         self._bytes, self._base_dir = _read(model)
         self._parameters = None  # {name: tensor} given at each call, once someone asked for them
         self._save_transients = save_transients
-        self._set_graph(_core.import_onnx(self._bytes, self._base_dir, False))
+        self._set_graph(self._import(False))
         if parent_pytorch_module is not None:
             self._take_weights(parent_pytorch_module)
         if infer_shapes and self._program is None:
             self._infer()
         if (self.apply_strict or onnx_simplify) and self._program is None:
             self._graph.run_pass("tidy")
+
+    def _import(self, as_params):
+        graph = _core.import_onnx(self._bytes, self._base_dir, as_params)
+        graph.name = self.name
+        return graph
 
     def _infer(self):
         """Infers types and shapes; a value needed before is an input's to give, or makes this a host program."""
@@ -80,8 +87,10 @@ class ONNXModel:
         return self
 
     def _set_graph(self, graph):
-        self._graph = graph
+        define(graph)
+        self._graph, self._sdfg = graph, None
         self._functions = {}  # names to differentiate -> compiled function
+        self._functions_of = graph.version
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
         self._program = host.Program(graph, self._options) if host.is_needed(graph) else None
 
@@ -121,13 +130,13 @@ class ONNXModel:
         """(name, torch.nn.Parameter) of each floating-point weight."""
         import torch
         if self._parameters is None:
-            self._set_graph(_core.import_onnx(self._bytes, self._base_dir, True))
+            self._set_graph(self._import(True))
             self._parameters = {name: torch.nn.Parameter(torch.from_numpy(np.array(self._graph.data(name))))
                                 for name in self._graph.params}
         return [(n, p) for n, p in self._parameters.items() if isinstance(p, torch.nn.Parameter)]
 
     def _take_weights(self, module):
-        graph = _core.import_onnx(self._bytes, self._base_dir, True)
+        graph = self._import(True)
         self._parameters = _module_tensors(module, graph.params)
         self._set_graph(graph)
 
@@ -226,6 +235,8 @@ class ONNXModel:
         return tuple(v.numpy() for v in values)
 
     def _function(self, wrt):
+        if self._sdfg is not None and self._sdfg.graph.version != self._functions_of:
+            self._functions, self._functions_of = {}, self._graph.version
         function = self._functions.get(wrt)
         if function is None:
             graph = self._graph
@@ -250,9 +261,11 @@ class ONNXModel:
     # -- views ----------------------------------------------------------------------------------
     @property
     def sdfg(self):
-        """The graph as an SDFG handle."""
-        from ..sdfg import SDFG
-        return SDFG(self._graph)
+        """The graph as an SDFG, the same one each time."""
+        if self._sdfg is None or self._sdfg._graph is not self._graph:
+            from ..sdfg import SDFG
+            self._sdfg = SDFG(self._graph)
+        return self._sdfg
 
     @property
     def state(self):

@@ -7,6 +7,9 @@ import collections
 
 class Hooks:
     """The part of a DaceModule that users hook into.  ``hooked``: the graph that a post_onnx hook is looking at."""
+    post_onnx_hooks: collections.OrderedDict  # {name: func(module)}
+    post_autodiff_hooks: collections.OrderedDict  # {name: func(forward_sdfg, backward_sdfg)}
+    post_compile_hooks: collections.OrderedDict  # {name: func(sdfg)}
 
     def _without_hooks(self):
         self.post_onnx_hooks = collections.OrderedDict()
@@ -30,7 +33,7 @@ class Hooks:
         _prepend(self.post_autodiff_hooks, name, func)
 
     def append_post_compile_hook(self, name, func):
-        """Adds func(sdfg), run with the compiled forward graph; last of its kind."""
+        """Adds func(compiled), run with the compiled forward graph, a CompiledSDFG; last of its kind."""
         self.post_compile_hooks[name] = func
 
     def prepend_post_compile_hook(self, name, func):
@@ -44,12 +47,14 @@ class Hooks:
                 "post_compile": self._run_post_compile if self.post_compile_hooks else None}
 
     def _run_post_onnx(self, graph):
+        from ..sdfg import SDFG
         if self.apply_strict or self.onnx_simplify:
             graph.run_pass("tidy")
-        self._hooked = graph
+        self._hooked, sdfg = graph, SDFG(graph)
         try:
             for hook in self.post_onnx_hooks.values():
                 hook(self)
+                sdfg.build()
         finally:
             self._hooked = None
 
@@ -58,10 +63,12 @@ class Hooks:
         forward, backward = SDFG(forward), SDFG(backward)
         for hook in self.post_autodiff_hooks.values():
             hook(forward, backward)
+            forward.build(), backward.build()
 
     def _run_post_compile(self, forward, backward=None):
         from ..sdfg import SDFG
-        compiled = SDFG(forward)
+        from ..sdfg.compiled import CompiledSDFG
+        compiled = CompiledSDFG(SDFG(forward))
         for hook in self.post_compile_hooks.values():
             hook(compiled)
 

@@ -1,49 +1,25 @@
 """Transformations of graphs by hand; the compiler runs the same ones by itself.
 
+``dataflow`` has those of what is in a state, ``subgraph`` those of several nodes at once, ``interstate`` those of states;
+here are all of them.  An own one is a subclass of ``SingleStateTransformation`` with ``can_be_applied`` and ``apply``.
+
 >>> from dcml.transformation import SubgraphFusion
 >>> sdfg.expand_library_nodes()  # doctest: +SKIP
 >>> sdfg.apply_transformations(SubgraphFusion)  # doctest: +SKIP
 2
 """
+from . import dataflow, interstate, subgraph
+from .base import Transformation
+from .dataflow import *  # noqa: F403
+from .interstate import *  # noqa: F403
+from .parameters import parameter_to_transient
+from .subgraph import *  # noqa: F403
+from .transformation import PatternNode, SingleStateTransformation, node_path_graph
 
 
-class Transformation:
-    """Base of the transformations: ``apply_to(sdfg)`` changes the graph and returns the number of matches."""
-
-    @classmethod
-    def apply_to(cls, sdfg, *nodes, **options):
-        """Applies wherever it can.
-
-        sdfg: SDFG, changed in place; operators are left alone until they are expanded.
-        nodes: if given, only these nodes are looked at.
-        Returns the number of places where it applied.  Raises ValueError_ for options, of which there are none.
-        """
-        if options:
-            from .. import _core
-            raise _core.ValueError_(f"{cls.__name__} has no option {sorted(options)[0]!r}")
-        ids = [node.id for node in nodes]
-        return sdfg.graph.apply(cls.__name__, ids) if ids else sdfg.graph.apply(cls.__name__)
+def known():
+    """The names of the transformations that there are."""
+    return sorted([*dataflow.__all__, *interstate.__all__, *subgraph.__all__])
 
 
-class TaskletFusion(Transformation):
-    """Makes one expression of element-wise operators that feed each other."""
-
-
-class SubgraphFusion(Transformation):
-    """Makes one map of maps over the same domain, reductions with what comes before and after them included."""
-
-
-class MapFusion(Transformation):
-    """Moves a producing map into the map that consumes its result."""
-
-
-class Vectorization(Transformation):
-    """Orders loops for unit stride, so that the generated code works on whole vectors."""
-
-
-class TrivialMapRangeElimination(Transformation):
-    """Drops map dimensions of extent one."""
-
-
-__all__ = ["MapFusion", "SubgraphFusion", "TaskletFusion", "Transformation", "TrivialMapRangeElimination",
-           "Vectorization"]
+__all__ = ["PatternNode", "SingleStateTransformation", "Transformation", "known", "node_path_graph", "parameter_to_transient", *dataflow.__all__, *interstate.__all__, *subgraph.__all__]

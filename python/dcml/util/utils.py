@@ -2,17 +2,17 @@
 
 
 def auto_optimize(sdfg, cuda=False, simplify=False, *, apply_strict=False):
-    """Expands operators and fuses the result, as the compiler does by itself later.
+    """Expands operators and removes what has no effect; fusing is left to transformations, or to the compiler later.
 
     sdfg: SDFG, changed in place.
     cuda: accepted for source compatibility; the same passes serve both devices.
-    simplify, apply_strict: first remove what has no effect.
+    simplify, apply_strict: remove what has no effect before and after.
     """
     if simplify or apply_strict:
         sdfg.simplify()
     expand_onnx_nodes(sdfg)
-    sdfg.graph.run_pass("loops")
-    sdfg.graph.run_pass("fuse")
+    if simplify or apply_strict:
+        sdfg.simplify()
 
 
 def expand_onnx_nodes(sdfg):

@@ -8,6 +8,7 @@ import torch
 
 from .decomposed import of
 
+
 def _inverted(x):
     """x^-1 without a history, and how often it divided by zero."""
     lower, upper, pivots = torch.ops.dcml.lu(x.detach())

@@ -93,5 +93,3 @@ def _(b, n, x, states, *weights):
 
 def _padded(weights):
     return list(weights) + [None] * (4 - len(weights))
-
-

@@ -83,7 +83,7 @@ class _Function:
         if flags is not None:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
-        options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled), **owner.hooks_of_core()}
+        options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled, **owner.hooks_of_core())}
         if capture.counted:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
             self.core = Hosted(capture.graph, wrt, capture.tape, options)

@@ -1,0 +1,1 @@
+"""Packages outside of dcml that may run operators."""

@@ -1,0 +1,127 @@
+"""The manual's examples of library nodes (2.1, 2.2, 2.4, 6.1), as near to its text as can be."""
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dcml as dace
+import dcml.onnx as donnx
+from dcml.onnx import ONNXConv, ONNXSum
+
+X, W = (np.random.default_rng(1).random(shape).astype(np.float32) for shape in ((5, 3, 10, 10), (16, 3, 3, 3)))
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    """What an example sets as default ends with it."""
+    from dcml.onnx.op_implementations.utils import _IMPLEMENTATIONS
+    before, registered = donnx.default_implementation, dict(_IMPLEMENTATIONS)
+    yield
+    donnx.default_implementation, donnx.ONNXMatMul.default_implementation = before, None
+    _IMPLEMENTATIONS.clear()
+    _IMPLEMENTATIONS.update(registered)
+
+
+def test_attributes_are_passed_to_the_constructor():
+    from dcml.onnx import ONNXConv
+    conv = ONNXConv("MyConvNode", strides=[2, 2])
+    assert conv.strides == [2, 2]
+
+
+def test_a_variadic_parameter_with_a_gap_is_invalid():
+    sdfg = dace.SDFG("sums")
+    state = sdfg.add_state()
+    node = ONNXSum("sum")
+    state.add_node(node)
+    for k, name in enumerate("AB"):
+        sdfg.add_array(name, (3,), dace.float32)
+        node.add_in_connector(f"data_0__{2 * k}")
+        state.add_edge(state.add_access(name), None, node, f"data_0__{2 * k}", sdfg.make_array_memlet(name))
+    sdfg.add_array("S", (3,), dace.float32)
+    state.add_edge(node, "sum", state.add_access("S"), None, sdfg.make_array_memlet("S"))
+    with pytest.raises(dace.Error, match="data_0__1 is missing"):
+        node.validate(sdfg, state)
+
+
+def conv_example(shape, **attributes):
+    sdfg = dace.SDFG("conv_example")
+    sdfg.add_array("X_arr", (5, 3, 10, 10), dace.float32)
+    sdfg.add_array("W_arr", (16, 3, 3, 3), dace.float32)
+    sdfg.add_array("Z_arr", shape, dace.float32)
+
+    state = sdfg.add_state()
+    access_X = state.add_access("X_arr")
+    access_W = state.add_access("W_arr")
+    access_Z = state.add_access("Z_arr")
+
+    conv = ONNXConv("MyConvNode", **attributes)
+
+    state.add_node(conv)
+    state.add_edge(access_X, None, conv, "X", sdfg.make_array_memlet("X_arr"))
+    state.add_edge(access_W, None, conv, "W", sdfg.make_array_memlet("W_arr"))
+    state.add_edge(conv, "Y", access_Z, None, sdfg.make_array_memlet("Z_arr"))
+    return sdfg
+
+
+@pytest.mark.parametrize("shape, attributes", [((5, 16, 8, 8), {}), ((5, 16, 4, 4), {"strides": [2, 2]})])
+@pytest.mark.parametrize("default", ["native", "pure"])
+def test_a_convolution_by_the_sdfg_api(shape, attributes, default):
+    donnx.default_implementation = default
+    sdfg = conv_example(shape, **attributes)
+    sdfg.validate()
+    Z = np.zeros(shape).astype(np.float32)
+    sdfg(X_arr=X, W_arr=W, Z_arr=Z)
+    torch_result = F.conv2d(torch.from_numpy(X), torch.from_numpy(W), stride=attributes.get("strides", 1)).numpy()
+    assert np.allclose(torch_result, Z, atol=1e-5)
+
+
+def test_default_implementations_of_the_library_and_of_a_node():
+    donnx.default_implementation = "pure"
+    donnx.ONNXMatMul.default_implementation = "native"
+    assert donnx.ONNXMatMul("m").default_implementation == "native"
+
+
+def test_an_implementation_is_registered():
+    from dcml.onnx.forward_implementation_abc import ONNXForward
+    from dcml.onnx.op_implementations import op_implementation
+
+    @op_implementation(op="MatMul", name="my_implementation_name")
+    class MyMatMul(ONNXForward):
+        @staticmethod
+        def forward(node, state, sdfg):
+            inner = dace.SDFG("mine")
+            for name in ("A", "B", "Y"):
+                inner.add_array(name, (4, 4), dace.float32)
+            inside = inner.add_state()
+            inside.add_mapped_tasklet("mine", {"i": "0:4", "j": "0:4", "k": "0:4"}, {
+                "a": dace.Memlet("A[i, k]"), "b": dace.Memlet("B[k, j]")}, "y = a * b", {"y": dace.Memlet("Y[i, j]", wcr="lambda x, y: x + y")},
+                external_edges=True)
+            return inner
+
+        @staticmethod
+        def forward_can_be_applied(node, state, sdfg):
+            return all(sdfg.arrays[edge.data.data].shape == (4, 4) for edge in state.in_edges(node))
+
+    # can then be used with the library nodes
+    donnx.ONNXMatMul.default_implementation = "my_implementation_name"
+    a, b = np.random.rand(2, 4, 4).astype(np.float32)
+    sdfg = dace.SDFG("product")
+    for name in ("P", "Q", "R"):
+        sdfg.add_array(name, (4, 4), dace.float32)
+    state, node = sdfg.add_state(), donnx.ONNXMatMul("m")
+    state.add_node(node)
+    state.add_edge(state.add_read("P"), None, node, "A", sdfg.make_array_memlet("P"))
+    state.add_edge(state.add_read("Q"), None, node, "B", sdfg.make_array_memlet("Q"))
+    state.add_edge(node, "Y", state.add_write("R"), None, sdfg.make_array_memlet("R"))
+    r = np.zeros((4, 4), np.float32)
+    sdfg(P=a, Q=b, R=r)
+    np.testing.assert_allclose(r, a @ b, rtol=1e-5)
+
+
+def test_schemas_are_property_classes_that_survive_json():
+    from onnx import defs
+    from dcml.onnx import ONNXSchema
+    schema = ONNXSchema.from_onnx_proto(defs.get_schema("Conv"))
+    assert ONNXSchema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
