@@ -56,3 +56,10 @@ def test_two_processes_train_the_weights_of_one(tmp_path):
     out = _run(tmp_path, "ddp.py", "2", "20")
     assert "process 0 of 2" in out
     assert float(out.split("weights differ by ")[1].split()[0]) < 1e-3
+
+
+def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_path):
+    out = _run(tmp_path, "spox_loop.py")
+    assert float(out.split("differ from numpy's by ")[1].split()[0]) < 1e-5
+    assert float(out.split("derivatives by ")[1].split()[0]) < 1e-5
+    assert (tmp_path / "roots.onnx").stat().st_size > 100

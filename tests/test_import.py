@@ -20,6 +20,10 @@ def test_modules_can_be_imported_without_what_captures_them():
     assert not more & {"torch.export", "sympy", "torch._dynamo"}
 
 
+def test_operators_of_spox_load_neither_torch_nor_onnx():
+    assert not {"torch", "onnx", "onnxruntime", "spox"} & loaded_by("import dcml; dcml.spox, dcml.op")
+
+
 def test_every_public_name_can_be_had():
     import dcml
     for name in dcml.__all__:

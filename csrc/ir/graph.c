@@ -101,11 +101,14 @@ void dc_graph_mark_output(dc_graph *graph, dc_cid c) {
   DC_PUSH(&graph->arena, &graph->outputs, c);
 }
 
-void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b) {
+static void take_equal(dc_graph *graph, dc_equality e) {
   for (uint32_t k = 0; k < graph->equalities.n; k++)
-    if (graph->equalities.v[k].a == a && graph->equalities.v[k].b == b) return;
-  DC_PUSH(&graph->arena, &graph->equalities, ((dc_equality){a, b}));
+    if (graph->equalities.v[k].a == e.a && graph->equalities.v[k].b == e.b) return;
+  DC_PUSH(&graph->arena, &graph->equalities, e);
 }
+
+void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b) { take_equal(graph, (dc_equality){a, b, false}); }
+void dc_graph_take_broadcast(dc_graph *graph, dc_ex a, dc_ex b) { take_equal(graph, (dc_equality){a, b, true}); }
 
 /* ---- nodes ---- */
 

@@ -164,6 +164,7 @@ typedef struct {
 /* Two extents that shape inference took for the same number: whoever gives symbols values checks it. */
 typedef struct {
   dc_ex a, b;
+  bool broadcast; /* one of them may also be 1 */
 } dc_equality;
 
 typedef struct dc_graph {
@@ -208,6 +209,7 @@ dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whos
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);
 void dc_graph_mark_output(dc_graph *graph, dc_cid c);
 void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b); /* notes the equality, once */
+void dc_graph_take_broadcast(dc_graph *graph, dc_ex a, dc_ex b); /* the same of extents that are broadcast */
 
 /* Nodes: made here, placed by pushing the id onto a scope. */
 dc_nid dc_node_library(dc_graph *graph, const char *op, const char *domain, int since, const dc_cid *in, uint32_t n_in,

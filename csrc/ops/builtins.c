@@ -346,7 +346,7 @@ static dc_status broadcast_dim(dc_inst *in, dc_ex x, dc_ex y, dc_ex *out) {
   if (x == y || (known_y && j == 1)) return *out = x, DC_OK;
   if (known_x && i == 1) return *out = y, DC_OK;
   if (known_x && known_y) return dc_inst_fail(in, DC_ERR_SHAPE, "cannot broadcast extents %lld and %lld", (long long)i, (long long)j);
-  dc_graph_take_equal(in->graph, x, y);
+  dc_graph_take_broadcast(in->graph, x, y);
   return *out = known_x ? x : y, DC_OK;
 }
 

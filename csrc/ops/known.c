@@ -14,6 +14,7 @@ typedef struct {
   dc_ex **values; /* by container: elements, or NULL */
   uint32_t *counts;
   uint32_t n_containers, steps;
+  uint32_t sequences; /* loops around here whose iterations read what earlier ones wrote */
   DC_VEC(dc_param) params;
   DC_VEC(dc_ex) at;
   bool failed; /* met something that is not known: give up, which is no error */
@@ -104,6 +105,8 @@ static void run_tasklet(evaluator *ev, dc_tasklet t, bool in_reduce) {
   }
   for (uint32_t d = 0; d < t.rank; d++) index[d] = settle(ev, t.index[d]);
   dc_ex value = dc_ex_cast(pool, (dc_dtype)dc_cont(ev->graph, t.out)->dtype, settle(ev, t.value));
+  double constant; /* symbols would grow with each iteration */
+  if (ev->sequences && !dc_ex_is_const(pool, value, &constant)) ev->failed = true;
   if (ev->failed || t.out >= ev->n_containers || !ev->values[t.out] || !position(ev, t.out, index, t.rank, &at) ||
       dc_ex_uses_op(pool, value, DC_EX_READ)) {
     ev->failed = true;
@@ -140,7 +143,9 @@ static void run_map(evaluator *ev, dc_nid node, uint32_t k, bool in_reduce) {
     return;
   }
   if (k == map.n_params) {
+    ev->sequences += map.schedule == DC_MAP_SEQUENTIAL;
     run_scope(ev, &map.body, in_reduce || map.schedule == DC_MAP_REDUCE);
+    ev->sequences -= map.schedule == DC_MAP_SEQUENTIAL;
     return;
   }
   dc_parameter p = pool->params.v[map.params[k]];

@@ -22,6 +22,12 @@ DC_MUST_USE dc_status dc_ops_add(dc_ops *ops, const char *text);
 const dc_row *dc_ops_find(dc_ops *ops, const char *domain, const char *op, int opset);
 /* The same, and why a row does not parse: DC_ERR_VALUE with line and column. */
 DC_MUST_USE dc_status dc_ops_lookup(dc_ops *ops, const char *domain, const char *op, int opset, const dc_row **out);
+/* The k-th row without parsing it; false behind the last. */
+typedef struct {
+  const char *domain, *name;
+  int since;
+} dc_row_key;
+bool dc_ops_key_at(dc_ops *ops, uint32_t k, dc_row_key *out);
 /* All rows in order, for documentation and tests; index from 0, *out is NULL at the end. */
 DC_MUST_USE dc_status dc_ops_row_at(dc_ops *ops, uint32_t index, const dc_row **out);
 

@@ -175,6 +175,14 @@ dc_status dc_ops_row_at(dc_ops *ops, uint32_t index, const dc_row **out) {
   return status;
 }
 
+bool dc_ops_key_at(dc_ops *ops, uint32_t k, dc_row_key *out) {
+  pthread_mutex_lock(&ops->lock);
+  bool found = k < ops->entries.n;
+  if (found) *out = (dc_row_key){ops->entries.v[k].domain, ops->entries.v[k].name, ops->entries.v[k].since};
+  pthread_mutex_unlock(&ops->lock);
+  return found;
+}
+
 const dc_macro *dc_ops_macro(dc_ops *ops, const char *name) {
   for (uint32_t k = 0; k < ops->macros.n; k++)
     if (strcmp(ops->macros.v[k].name, name) == 0) return &ops->macros.v[k];

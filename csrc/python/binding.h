@@ -21,6 +21,7 @@ typedef struct {
   PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
   PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   PyObject *requires_grad, *apply;            /* names */
+  struct eager_cache *eager;                  /* functions of single operators */
 } module_state;
 
 typedef struct {
@@ -52,6 +53,19 @@ void blame(module_state *state, const char *what, const char *name);
 /* A model's name or a message as str: bytes that are no UTF-8 are replaced. */
 PyObject *name_object(const char *text);
 PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner);
+
+/* graph.c: attributes of an operator from a dictionary, kept in the graph; 0, or -1 with an exception. */
+typedef DC_VEC(dc_attr) attr_list;
+typedef DC_VEC(dc_cid) cid_list;
+int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out);
+
+/* infer.c and eager.c: one operator by itself. */
+PyObject *core_infer(PyObject *module, PyObject *args);
+PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n);
+struct eager_cache *eager_cache_create(void); /* NULL without memory */
+int eager_cache_traverse(struct eager_cache *cache, visitproc visit, void *arg);
+void eager_cache_clear(struct eager_cache *cache);
+void eager_cache_destroy(struct eager_cache *cache);
 
 /* report.c: methods of a Function, whose core function.c gives. */
 dc_function *function_core(PyObject *function);

@@ -251,10 +251,7 @@ static int one_attr(GraphObject *self, const char *name, PyObject *value, dc_att
   return PyErr_Occurred() ? -1 : 0;
 }
 
-typedef DC_VEC(dc_attr) attr_list;
-typedef DC_VEC(dc_cid) cid_list;
-
-static int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
+int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out) {
   PyObject *key, *value;
   Py_ssize_t at = 0;
   while (dict && dict != Py_None && PyDict_Next(dict, &at, &key, &value)) {

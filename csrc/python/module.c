@@ -68,6 +68,7 @@ static PyObject *core_add_ops(PyObject *module, PyObject *text) {
   dc_session *session = s ? session_of(state) : NULL;
   if (!session) return NULL;
   RAISE_IF(state, dc_ops_add(session->ops, s));
+  eager_cache_clear(state->eager); /* its functions were made of the rows before */
   Py_RETURN_NONE;
 }
 
@@ -134,6 +135,30 @@ static PyObject *core_ops(PyObject *module, PyObject *unused) {
   return NULL;
 }
 
+static PyObject *core_operators(PyObject *module, PyObject *unused) {
+  dc_session *session = session_of(PyModule_GetState(module));
+  PyObject *list = session ? PyList_New(0) : NULL;
+  dc_row_key row;
+  (void)unused;
+  for (uint32_t k = 0; list && dc_ops_key_at(session->ops, k, &row); k++) {
+    PyObject *item = Py_BuildValue("(ssi)", row.domain, row.name, row.since);
+    if (!item || PyList_Append(list, item)) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
+static PyObject *core_operator(PyObject *module, PyObject *args) {
+  module_state *state = PyModule_GetState(module);
+  const char *domain, *name;
+  int opset;
+  dc_session *session = PyArg_ParseTuple(args, "ssi", &domain, &name, &opset) ? session_of(state) : NULL;
+  const dc_row *row;
+  if (!session) return NULL;
+  RAISE_IF(state, dc_ops_lookup(session->ops, domain, name, opset, &row));
+  return row ? row_dict(row) : Py_NewRef(Py_None);
+}
+
 static PyObject *pass_positions(const dc_pass *pass) {
   PyObject *list = PyList_New(0);
   const dc_pass *at;
@@ -162,6 +187,12 @@ static PyObject *core_passes(PyObject *module, PyObject *unused) {
 static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
+                                  {"infer", core_infer, METH_VARARGS,
+                                   "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
+                                  {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
+                                   "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
+                                  {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
+                                  {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
                                   {"evaluate", core_evaluate, METH_VARARGS, "evaluate(graph, sizes, what, seed, given) -> Values: what a graph computes."},
                                   {"attempt", core_attempt, METH_VARARGS, "attempt(graph, what, sizes, tolerance, apart) -> (verdict, why) of a pass or a program."},
@@ -206,6 +237,7 @@ static int core_exec(PyObject *module) {
   state->errors[DC_ERR_MEMORY] = Py_XNewRef(state->errors[0]);
   if (failed) return -1;
   state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
+  if (!(state->eager = eager_cache_create())) return PyErr_NoMemory(), -1;
   state->graph_type = add_type(module, &graph_spec);
   state->flow_type = add_type(module, &flow_spec);
   state->function_type = add_type(module, &function_spec);
@@ -234,7 +266,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
-  return 0;
+  return eager_cache_traverse(state->eager, visit, arg);
 }
 
 static int core_clear(PyObject *module) {
@@ -254,12 +286,14 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);
   Py_CLEAR(state->apply);
+  eager_cache_clear(state->eager);
   return 0;
 }
 
 /* The buffer pool stays: tensors may outlive the module and return to it. */
 static void core_free(void *module) {
   module_state *state = PyModule_GetState(module);
+  if (state) eager_cache_destroy(state->eager);
   if (state && state->session_ready) dc_session_destroy(&state->session);
 }
 

@@ -14,8 +14,9 @@ def if_(call, condition):
     return call.body("then_branch" if v.scalar(condition) else "else_branch", 0)()
 
 
-def _counter(k, rank):
-    return np.full((1,) * rank, k, np.int64)
+def _number(k, rank, kind):
+    """A number as a body declares it: without dimensions, or with one of extent 1."""
+    return np.full((1,) * rank, k, kind)
 
 
 def _no_scans(body, k):
@@ -32,12 +33,12 @@ def loop(call, trips=None, condition=None, *state):
     limit = None if trips is None else int(v.scalar(trips))
     going = condition is None or bool(v.scalar(condition))
     scans = [[] for _ in range(body.n_outputs - 1 - n)]
-    rank, k, made = body.input_rank(0), 0, 0
+    ranks, k, made = (body.input_rank(0), body.input_rank(1)), 0, 0
     counts = condition is None and limit is not None  # the body's condition is not asked
     if going and (limit is None or limit >= STEPS) and (counts or body.passes_on(0, 1)):
         check_trips(limit)
     while going and (limit is None or k < limit):
-        again, *results = body(_counter(k, rank), np.asarray(going), *state)
+        again, *results = body(_number(k, ranks[0], np.int64), _number(going, ranks[1], np.bool_), *state)
         state, k = results[:n], k + 1
         going = counts or bool(v.scalar(again))
         for values, value in zip(scans, results[n:]):

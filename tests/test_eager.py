@@ -1,0 +1,181 @@
+"""One operator by itself: _core.infer, _core.eager and what the host adds."""
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import dcml
+from dcml import _core
+from dcml.onnx.eager import eager
+
+F32, I64, BOOL = 1, 7, 9
+
+
+def infer(op, inputs, attributes=None, outputs=None, domain="", opset=17):
+    return _core.infer(op, domain, opset, inputs, attributes, outputs)
+
+
+def run(op, *values, outputs=None, opset=17, **attributes):
+    return eager(op, "", opset, values, attributes, outputs)
+
+
+# -- infer ------------------------------------------------------------------------------------------------
+def test_types_and_symbols_go_through():
+    assert infer("Add", [(F32, ("N", 3)), (F32, ("N", 1))]) == [(F32, ("N", 3), None)]
+    assert infer("Conv", [(F32, ("N", 3, "H", None)), (F32, (8, 3, 3, 3)), None], {"pads": [1, 1, 1, 1]}) == [(F32, ("N", 8, "H", None), None)]
+    assert infer("Concat", [(F32, ("N", 3)), (F32, ("M", 3))], {"axis": 0}) == [(F32, ("M + N", 3), None)]
+    assert infer("Split", [(F32, (9, 3))], {"axis": 0}, 3) == [(F32, (3, 3), None)] * 3
+
+
+def test_an_extent_that_may_be_broadcast_is_not_known():
+    assert infer("Add", [(F32, ("N",)), (F32, ("M",))]) == [(F32, (None,), None)]
+    assert infer("Add", [(F32, ("N",)), (F32, (4,))]) == [(F32, (4,), None)] and infer("Add", [(F32, (None,)), (F32, (1,))]) == [(F32, (None,), None)]
+    assert infer("Gemm", [(F32, ("N", "K")), (F32, ("J", "M"))]) == [(F32, ("N", "M"), None)], "K and J must be equal, N and M are what they are"
+
+
+def test_known_values_make_shapes_and_are_told():
+    assert infer("Shape", [(F32, ("N", 3, None))]) == [(I64, (3,), ("N", 3, None))]
+    assert infer("Reshape", [(F32, ("N", 3, 4)), (I64, (2,), ("N", -1))]) == [(F32, ("N", 12), None)]
+    assert infer("Reshape", [(F32, ("N", 3, 4)), np.array([-1, 12])]) == [(F32, ("N", 12), None)]
+    assert infer("Slice", [(F32, ("N", 9)), np.array([2]), np.array([(1 << 63) - 1]), np.array([1])]) == [(F32, ("N", 7), None)]
+    assert infer("Gather", [(I64, (3,), ("N", 3, None)), np.array(0)], {"axis": 0}) == [(I64, (), ("N",))]
+
+
+@pytest.mark.parametrize("call, error, told", [
+    (lambda: infer("Add", [(F32, (3,)), (F32, (4,))]), dcml.ShapeError, "Add.*3 and 4"), (lambda: infer("Add", [(F32, (3,)), (I64, (3,))]), dcml.DTypeError, "Add.*'B'"),
+    (lambda: infer("Add", [(F32, (3,))]), dcml.ModelError, "Add.*'B'"), (lambda: infer("Nope", []), dcml.UnsupportedOpError, "Nope"),
+    (lambda: infer("Reshape", [(F32, (3,)), (I64, (1,))]), dcml.UnsupportedOpError, "Reshape.*'shape'"), (lambda: infer("Add", [[1.0], None]), dcml.ValueError_, "'A'"),
+    (lambda: infer("Add", [(F32, (3, -4)), None]), dcml.ShapeError, "'A'.*-4"), (lambda: infer("Add", [(99, ()), None]), dcml.DTypeError, "'A'.*99"),
+    (lambda: infer("Add", [(F32, (3,), (1, 2)), None]), dcml.ValueError_, "'A'.*2 known"), (lambda: infer("Relu", [(F32, (1,) * 65)]), dcml.ShapeError, "'X'.*65"),
+    (lambda: infer("Relu", [(F32, ("?x",))]), dcml.ShapeError, "'X'"), (lambda: infer("Relu", [(F32, ())], None, 1 << 40), dcml.ValueError_, "outputs"),
+    (lambda: infer("Relu", [(F32, (1 << 70,))]), dcml.Error, "'X'")])
+def test_errors_of_infer_name_operator_and_input(call, error, told):
+    with pytest.raises(error, match=told):
+        call()
+
+
+def test_symbols_do_not_grow_in_loops():
+    values = (2, -1, 2, "N")
+    assert infer("Gcd", [(I64, (4,), values), (I64, (1,), (-1,))], domain="dcml", opset=1) == [(I64, (4,), None)]
+
+
+# -- eager ------------------------------------------------------------------------------------------------
+def test_an_operator_runs_alone():
+    a = np.arange(4, dtype=np.float32)
+    assert np.array_equal(run("Add", a, a)[0], 2 * a) and np.array_equal(run("Add", a, a[:1])[0], a) and np.array_equal(run("Add", a[:1], a[:1])[0], a[:1])
+    assert np.array_equal(run("Clip", a, None, np.float32(2))[0], [0, 1, 2, 2])
+    assert [p.tolist() for p in run("Split", a, outputs=2, axis=0)] == [[0, 1], [2, 3]]
+    values, places = run("TopK", a, np.array([2]))
+    assert values.tolist() == [3, 2] and places.dtype == np.int64
+    assert run("Reshape", a, np.array([2, -1]))[0].shape == (2, 2) and run("Reshape", a, np.array([1, 4]))[0].shape == (1, 4)
+    assert len(run("Dropout", a, outputs=1)) == 1 and len(run("Dropout", a, outputs=2)) == 2
+
+
+def test_shapes_may_change_from_call_to_call():
+    random = np.random.default_rng(0)
+    for n, m in [(2, 3), (3, 2), (1, 5), (5, 1), (4, 4), (0, 3)]:
+        a, b = (random.standard_normal(shape).astype("f") for shape in ((n, m), (n, 1)))
+        assert np.array_equal(run("Mul", a, b)[0], a * b)
+        assert np.allclose(run("ReduceSum", a, np.array([0]))[0], a.sum(0, keepdims=True), atol=1e-6)
+
+
+def test_attributes_are_part_of_what_is_kept():
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert run("Concat", a, a, axis=0)[0].shape == (4, 3) and run("Concat", a, a, axis=1)[0].shape == (2, 6)
+    assert run("Transpose", a, perm=[1, 0])[0].shape == (3, 2) and run("Transpose", a, perm=(0, 1))[0].shape == (2, 3)
+    for value in (np.float32([1]), np.float32([2]), np.int64([1])):
+        got, = run("ConstantOfShape", np.array([2]), value=value)
+        assert got.dtype == value.dtype and (got == value).all()
+
+
+def test_torch_tensors_stay_torch_tensors():
+    torch = pytest.importorskip("torch")
+    got, = run("Add", torch.ones(3), torch.ones(3))
+    assert isinstance(got, torch.Tensor) and got.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("call, error, told", [
+    (lambda a: run("Add", a, a[:3]), dcml.ShapeError, "Add.*4 and 3"), (lambda a: run("Add", a, a.astype("d")), dcml.DTypeError, "Add.*'B'"),
+    (lambda a: run("Add", a), dcml.ModelError, "Add.*'B'"), (lambda a: run("Nope", a), dcml.UnsupportedOpError, "Nope"),
+    (lambda a: run("Softmax", a, axis=3), dcml.ShapeError, "Softmax.*axis 3"), (lambda a: run("Softmax", a, axis=[[1]]), dcml.ValueError_, "axis"),
+    (lambda a: run("Softmax", a, axis=1 << 70), dcml.Error, "axis"), (lambda a: run("Softmax", a, nope=1), dcml.ModelError, "nope"),
+    (lambda a: run("Add", a, object()), dcml.Error, "Add.*'B'"), (lambda a: run("Gather", a, np.array([9])), dcml.ValueError_, "Gather"),
+    (lambda a: _core.eager("Add", "", -1, [a, a]), dcml.ValueError_, "Add"), (lambda a: _core.eager("Add", "", 17, [a, a], None, 1 << 40), dcml.ValueError_, "Add")])
+def test_errors_of_eager_name_operator_and_input(call, error, told):
+    with pytest.raises(error, match=told):
+        call(np.arange(4, dtype=np.float32))
+
+
+def test_wrong_arguments_are_type_errors():
+    for arguments in [(), ("Add", "", 17), (1, "", 17, []), ("Add", "", "x", []), ("Add", "", 17, 3), ("Add", "", 17, [], 3), ("Add", "", 17, [], {1: 2})]:
+        with pytest.raises(TypeError):
+            _core.eager(*arguments)
+
+
+def test_rows_that_are_added_are_seen():
+    _core.add_ops("eagertest.Scale.1 (X:T[S..]) -> (Y:T[S..]) with T in float : Y[s..] = 2*X[s..]\n")
+    a = np.ones(3, np.float32)
+    assert _core.eager("Scale", "eagertest", 1, [a])[0].tolist() == [2, 2, 2]
+    _core.add_ops("eagertest.Scale.1 (X:T[S..]) -> (Y:T[S..]) with T in float : Y[s..] = 3*X[s..]\n")
+    assert _core.eager("Scale", "eagertest", 1, [a])[0].tolist() == [3, 3, 3]
+
+
+def test_many_different_calls_keep_a_bounded_number_of_functions():
+    def functions():
+        gc.collect()
+        return sum(type(o) is _core.Function for o in gc.get_objects())
+    a = np.ones(3, np.float32)
+    before = functions()
+    for k in range(3000):
+        assert run("Elu", -a, alpha=float(k))[0][0] <= 0
+    assert functions() - before <= 1024
+
+
+def test_nothing_leaks():
+    import sys
+    a, attributes = np.ones(3, np.float32), {"axis": 0}
+    counts = None
+    for _ in range(3):
+        for _ in range(200):
+            _core.eager("Softmax", "", 17, [a], attributes)
+            _core.infer("Softmax", "", 17, [(F32, (3,))], attributes)
+            with pytest.raises(dcml.Error):
+                _core.eager("Add", "", 17, [a, "x"])
+        gc.collect()
+        now = sys.getrefcount(a), sys.getrefcount(attributes), sys.getrefcount(None) // 50
+        counts = counts or now
+    assert now[:2] == counts[:2] and abs(now[2] - counts[2]) <= 1
+
+
+def test_threads_share_the_functions():
+    wrong = []
+
+    def work(seed):
+        random = np.random.default_rng(seed)
+        for k in range(150):
+            a = random.standard_normal(1 + k % 7).astype("f")
+            if not np.allclose(_core.eager("Elu", "", 17, [a], {"alpha": float(k % 5)})[0], np.where(a < 0, (k % 5) * np.expm1(a), a), atol=1e-6):
+                wrong.append(k)
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    assert not wrong
+
+
+# -- what only the host serves ----------------------------------------------------------------------------
+def test_sequences_strings_and_control_flow_run_too():
+    import onnx
+    a = np.arange(4, dtype=np.float32)
+    pieces, = run("SplitToSequence", a, np.array(2))
+    assert [p.tolist() for p in pieces] == [[0, 1], [2, 3]]
+    assert run("SequenceAt", pieces, np.array(1))[0].tolist() == [2, 3] and run("ConcatFromSequence", pieces, axis=0)[0].tolist() == a.tolist()
+    assert run("NonZero", a)[0].tolist() == [[1, 2, 3]] and run("Cast", a, to=8)[0].tolist() == ["0.0", "1.0", "2.0", "3.0"]
+    assert run("Identity", np.array(["a", "ž"], object))[0].tolist() == ["a", "ž"]
+    branches = [onnx.helper.make_graph([onnx.helper.make_node("Constant", [], ["c"], value_float=v)], "b", [], [onnx.helper.make_tensor_value_info("c", 1, [])])
+                for v in (1.0, 2.0)]
+    assert run("If", np.array(False), then_branch=branches[0], else_branch=branches[1])[0] == 2
+
+
+def test_constants_without_elements_are_empty():
+    assert run("Constant", value_ints=[])[0].dtype == np.int64 and run("Constant", value_ints=[])[0].shape == (0,)
+    assert run("Constant", value_floats=[])[0].dtype == np.float32
