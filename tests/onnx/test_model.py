@@ -142,3 +142,22 @@ def test_saved_model_is_the_model(tmp_path):
     ONNXModel("linear", linear()).save(path)
     onnx.checker.check_model(onnx.load(path))
     close(ONNXModel("again", path)(X), WANT)
+
+
+def attention(mask):
+    from onnx import helper
+    names = {"Q": ["B", "H", "N", 8], "K": ["B", "H", "M", 8], "V": ["B", "H", "M", 8], "mask": mask}
+    values = [helper.make_tensor_value_info(name, 1, shape) for name, shape in names.items()]
+    graph = helper.make_graph([helper.make_node("Attention", list(names), ["Y"])], "a", values, [helper.make_tensor_value_info("Y", 1, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+@pytest.mark.parametrize("mask", [("p", "q", "r", "M"), ("q", "r", "M"), ("r", "M")])
+def test_a_mask_of_unknown_extents_may_broadcast(mask):
+    from onnx.reference import ReferenceEvaluator
+    model, random = attention(mask), np.random.default_rng(0)
+    ours, theirs = ONNXModel("attention", model), ReferenceEvaluator(model)
+    arguments = {name: random.normal(size=(2, 3, n, 8)).astype(np.float32) for name, n in (("Q", 4), ("K", 5), ("V", 5))}
+    for shape in ((2, 3, 4, 5), (1, 1, 1, 5), (2, 1, 4, 5), (1, 3, 1, 5)):
+        arguments["mask"] = random.normal(size=shape[-len(mask):]).astype(np.float32)
+        close(ours(**arguments), theirs.run(None, arguments)[0])
