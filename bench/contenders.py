@@ -34,7 +34,8 @@ def _eager(module, arguments, training, folder):
 def _channels_last(module, arguments, training, folder):
     import torch
     module.to(memory_format=torch.channels_last)
-    lying = [a.detach().contiguous(memory_format=torch.channels_last).requires_grad_(a.requires_grad) if a.dim() == 4 else a for a in arguments]
+    lying = [a.detach().contiguous(memory_format=torch.channels_last).requires_grad_(a.requires_grad) if a.dim() == 4 else a
+             for a in arguments]
     return module, tuple(lying)
 
 

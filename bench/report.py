@@ -17,7 +17,8 @@ def line(row):
     text = f"{row['title']:<56} "
     if "ratio" in row:
         text += f"{row['ratio']:.2f} of {row['best']} (goal {row['goal']}; minima {row['minima']:.2f}), "
-        text += ", ".join(f"{label} {_number(row[key])}" for label, key in (("memory", "memory"), ("first call", "first"), ("of the limit", "share")) if row[key])
+        columns = ("memory", "memory"), ("first call", "first"), ("of the limit", "share")
+        text += ", ".join(f"{label} {_number(row[key])}" for label, key in columns if row[key])
     text += f"\n{'':<57}{times}"
     for name in row["wrong"]:
         text += f"\n{'':<57}{name}: other values than eager"
@@ -43,7 +44,8 @@ def _page(rows, most):
              "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy.", "",
              f"Float32, {os.cpu_count()} processors, {most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
              "![ratios](performance.svg)", "",
-             "| workload | dcml | strongest opponent | ratio | of minima | memory | first call | of the limit |", "|---|---|---|---|---|---|---|---|"]
+             "| workload | dcml | strongest opponent | ratio | of minima | memory | first call | of the limit |",
+             "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         lines.append("| " + " | ".join([row["title"], _time(row["ms"]["dcml"]), f"{row['best']}, {_time(row['ms'][row['best']])}",
                                         f"**{row['ratio']:.2f}**", f"{row['minima']:.2f}", _number(row["memory"]), _number(row["first"]),
@@ -67,8 +69,10 @@ def _chart(rows):
         y = 30 + k * _ROW
         wide = _WIDE * min(row["ratio"], _MOST) / _MOST
         parts += [f'<text x="{_LEFT - 10}" y="{y + 15}" text-anchor="end">{html.escape(row["title"])}</text>',
-                  f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 8}" rx="2" class="{"w" if row["ratio"] <= 1 else "l"}"/>',
+                  f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 8}" rx="2"'
+                  f' class="{"w" if row["ratio"] <= 1 else "l"}"/>',
                   f'<text x="{_LEFT + wide + 6:.1f}" y="{y + 15}">{row["ratio"]:.2f}</text>',
                   f'<text x="{_LEFT + _WIDE + 120}" y="{y + 15}" text-anchor="end" class="o">{html.escape(row["best"])}</text>']
-    parts += [f'<line x1="{even}" x2="{even}" y1="26" y2="{height - 18}" class="e"/>', f'<text x="{even}" y="{height - 4}" text-anchor="middle" class="o">1</text>', "</svg>"]
+    parts += [f'<line x1="{even}" x2="{even}" y1="26" y2="{height - 18}" class="e"/>',
+              f'<text x="{even}" y="{height - 4}" text-anchor="middle" class="o">1</text>', "</svg>"]
     return "\n".join(parts) + "\n"

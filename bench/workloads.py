@@ -134,7 +134,8 @@ def mobilenet():
 
 
 def mbconv():
-    return nn.Sequential(*[Inverted(a, b, s, nn.SiLU, True) for a, b, s in ((24, 24, 1), (24, 40, 2), (40, 40, 1))]), (torch.randn(8, 24, 56, 56),)
+    blocks = [Inverted(a, b, s, nn.SiLU, True) for a, b, s in ((24, 24, 1), (24, 40, 2), (40, 40, 1))]
+    return nn.Sequential(*blocks), (torch.randn(8, 24, 56, 56),)
 
 
 class ConvNeXt(nn.Module):

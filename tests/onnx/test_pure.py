@@ -160,7 +160,7 @@ def test_values_are_computed_from_the_node():
 
     @python_pure_op_implementation(axes=lambda node: tuple(node.axes), keep=lambda node, state, sdfg: seen.append(sdfg) or bool(node.keepdims))
     def ReduceMean(data, reduced):
-        reduced[:] = np.mean(data, axis=axes, keepdims=keep)
+        reduced[:] = np.mean(data, axis=axes, keepdims=keep)  # noqa: F821
 
     x = f32(2, 3, 4)
     with change_default(donnx, "pure"):

@@ -25,7 +25,7 @@ def test_a_type_equals_what_numpy_and_torch_call_it(name):
 
 def test_types_are_told_apart():
     assert dace.float32 != dace.float64 and dace.float32 != np.float64 and dace.float32 != "float64"
-    assert dace.bool_ == bool and dace.bool_ == np.bool_ and dace.bool_ != dace.uint8
+    assert dace.bool_ == bool and dace.bool_ == np.bool_ and dace.bool_ != dace.uint8  # noqa: E721
     assert len({dace.float32, dtypes.of("float32"), dtypes.of(1)}) == 1
 
 

@@ -132,7 +132,8 @@ def make_backward_function(model, apply_strict=False):
     except _core.UnsupportedOpError as error:
         raise AutoDiffException(str(error)) from error
     forward, backward = SDFG(forward), SDFG(backward)
-    result = BackwardResult({n: f"gradient_{n}" for n in wrt}, {n: f"gradient_{n}" for n in outputs if f"gradient_{n}" in backward.graph.inputs})
+    given = {n: f"gradient_{n}" for n in outputs if f"gradient_{n}" in backward.graph.inputs}
+    result = BackwardResult({n: f"gradient_{n}" for n in wrt}, given)
     ours = {*result.required_grad_names.values(), *result.given_grad_names.values()}
     return forward, backward, result, {n: backward.arrays[n] for n in backward.graph.inputs if n not in ours}
 

@@ -256,7 +256,8 @@ def onnx_representation(represents, **mapping):
         if lacking:
             raise TypeError(f"{cls.__name__}.{lacking[0]} needs an annotation and a default")
         properties = {name: getattr(cls, name) for name in hints}
-        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for name, default in properties.items()]
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+                      for name, default in properties.items()]
         body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
         body.update(_properties=properties, _mapping=mapping, _represents=represents, __signature__=inspect.Signature(parameters),
                     _types={name: kind if isinstance(kind, type) else None for name, kind in hints.items()})
@@ -309,7 +310,8 @@ def element_type(text):
         return text
 
 
-@onnx_representation(OpSchema.TypeConstraintParam, type_str="type_param_str", types=lambda c: [element_type(t) for t in c.allowed_type_strs])
+@onnx_representation(OpSchema.TypeConstraintParam, type_str="type_param_str",
+                     types=lambda c: [element_type(t) for t in c.allowed_type_strs])
 class ONNXTypeConstraint:
     """A type variable of an operator (type_str) and what it may stand for (types: dcml.float32 and the like for tensors, others
     as ONNX writes them)."""
@@ -330,7 +332,8 @@ class ONNXParameter:
 
 def _parameters(schema, side):
     """Inputs or outputs; a name that is among both gets a prefix, as connectors of a node have one name space."""
-    sides = {"in": [ONNXParameter.from_onnx_proto(p) for p in schema.inputs], "out": [ONNXParameter.from_onnx_proto(p) for p in schema.outputs]}
+    sides = {"in": [ONNXParameter.from_onnx_proto(p) for p in schema.inputs],
+             "out": [ONNXParameter.from_onnx_proto(p) for p in schema.outputs]}
     both = {p.name for p in sides["in"]} & {p.name for p in sides["out"]}
     for parameter in sides[side]:
         if parameter.name in both:
@@ -338,7 +341,8 @@ def _parameters(schema, side):
     return sides[side]
 
 
-@onnx_representation(OpSchema, type_constraints=lambda s: {c.type_param_str: ONNXTypeConstraint.from_onnx_proto(c) for c in s.type_constraints},
+@onnx_representation(OpSchema,
+                     type_constraints=lambda s: {c.type_param_str: ONNXTypeConstraint.from_onnx_proto(c) for c in s.type_constraints},
                      inputs=lambda s: _parameters(s, "in"), outputs=lambda s: _parameters(s, "out"), doc=lambda s: s.doc or "")
 class ONNXSchema:
     """An operator in one version: its name, domain, documentation, the opset that brought this version (since_version),
@@ -354,5 +358,5 @@ class ONNXSchema:
     outputs: list = []
 
 
-__all__ = ["ONNXAttribute", "ONNXAttributeType", "ONNXParameter", "ONNXParameterType", "ONNXSchema", "ONNXTypeConstraint", "convert_onnx_attribute",
-           "element_type", "onnx_representation"]
+__all__ = ["ONNXAttribute", "ONNXAttributeType", "ONNXParameter", "ONNXParameterType", "ONNXSchema", "ONNXTypeConstraint",
+           "convert_onnx_attribute", "element_type", "onnx_representation"]

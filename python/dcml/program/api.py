@@ -380,5 +380,3 @@ def returned(t, tree, value):
         t.out.store(stored(target, item.shape, item.dtype), item)
         t.out.outputs.append(target)
     return several
-
-

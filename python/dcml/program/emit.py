@@ -338,4 +338,3 @@ def _apart(a, b):
 def _dropped(value):
     return Array(value.shape[1:], value.dtype, text=lambda index: value.text([0, *index]),
                  leaves=[lambda index, leaf=leaf: leaf([0, *index]) for leaf in value.leaves], write=None, weak=value.weak)
-

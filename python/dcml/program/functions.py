@@ -259,7 +259,7 @@ def reduction(t, name, a, axis=None, dtype=None, keepdims=False, initial=None):
         raise _core.UnsupportedOpError(f"numpy.{name}.reduce is not understood; there are {', '.join(_WCR)}")
     axes = _axes(axis, a.ndim)
     result = getattr(np, name).reduce(np.ones((1,) * a.ndim, a.dtype)).dtype if dtype is None else dtype_of(dtype, None)
-    truth = result == bool
+    truth = result.kind == "b"
     if truth:
         a = cast(cast(a, np.bool_), np.uint8)
     value = t.out.reduce(a, axes, _WCR[name] if not (truth and name == "add") else "max",

@@ -61,4 +61,3 @@ def product(values):
     for value in values:
         out = value * out
     return out
-

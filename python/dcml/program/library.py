@@ -74,7 +74,7 @@ def _contract(t, dtype, operands, result):
         return out
     products = Array([extents[x] for x in order], dtype, text=text)
     axes = tuple(range(len(result), len(order)))
-    return t.out.reduce(products, axes, "max" if dtype == bool else "sum", dtype, "product")
+    return t.out.reduce(products, axes, "max" if dtype.kind == "b" else "sum", dtype, "product")
 
 
 def einsum(t, subscripts, operands):

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from . import functions, markers
 from .array import Array, literal, stored, subscript
-from .emit import Emitter, probe
+from .emit import Emitter
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
 from .index import Index, NeedsValue, is_index
 from .scopes import Scopes

@@ -94,7 +94,7 @@ def combine(name, texts, types, result):
     if name in _TRUTH:
         texts = [converted(t, k, np.bool_) for t, k in zip(texts, types)]
         row = _ROWS[name]
-    elif kind == bool:
+    elif kind.kind == "b":
         row = _BOOL.get(name, _ROWS[name])
     elif kind.kind in "iu" and name in _WHOLE:
         row = _WHOLE[name]

@@ -38,7 +38,6 @@ class Edge:
         if core != self._core:
             self._core, self._memlet = core, None
 
-
     def __iter__(self):
         return iter((self.src, self.src_conn, self.dst, self.dst_conn, self.data))
 

@@ -192,8 +192,6 @@ class LibraryNode(Node):
         return self._op[0]
 
 
-
-
 class AccessNode(Node):
     """Where an array is read or written.  ``data``: its name."""
     _kind = "access"

@@ -22,4 +22,5 @@ def known():
     return sorted([*dataflow.__all__, *interstate.__all__, *subgraph.__all__])
 
 
-__all__ = ["PatternNode", "SingleStateTransformation", "Transformation", "known", "node_path_graph", "parameter_to_transient", *dataflow.__all__, *interstate.__all__, *subgraph.__all__]
+__all__ = ["PatternNode", "SingleStateTransformation", "Transformation", "known", "node_path_graph", "parameter_to_transient",
+           *dataflow.__all__, *interstate.__all__, *subgraph.__all__]

@@ -68,7 +68,8 @@ class _Own(Transformation):
                 and not isinstance(getattr(cls, name), PatternNode)]
         for name, value in options.items():
             if name not in have:
-                raise _core.ValueError_(f"{cls.__name__} has no option {name!r}" + (f"; there are {', '.join(have)}" if have else ": it has none"))
+                there = f"; there are {', '.join(have)}" if have else ": it has none"
+                raise _core.ValueError_(f"{cls.__name__} has no option {name!r}{there}")
             setattr(self, name, value)
         return self
 
@@ -83,7 +84,8 @@ class _Own(Transformation):
             elif left:
                 given.append(left.pop(0))
             else:
-                raise _core.ValueError_(f"{type(self).__name__}.{function.__name__} asks for {parameter!r}, but a match has {len(nodes)} nodes")
+                raise _core.ValueError_(f"{type(self).__name__}.{function.__name__} asks for {parameter!r}, "
+                                        f"but a match has {len(nodes)} nodes")
         return function(*given)
 
     def _holds(self, match):
@@ -133,7 +135,7 @@ class SingleStateTransformation(_Own):
     def _matches(self, sdfg):
         for expr_index, chain in enumerate(self.expressions()):
             for state in sdfg.states():
-                known = dict.fromkeys(("permissive", "strict"), False) | {"state": state, "graph": state, "sdfg": sdfg, "expr_index": expr_index}
+                known = {"permissive": False, "strict": False, "state": state, "graph": state, "sdfg": sdfg, "expr_index": expr_index}
                 for found in _chains(state, list(chain)):
                     yield known, found, {pattern.name: node for pattern, node in zip(chain, found) if pattern.name}
 

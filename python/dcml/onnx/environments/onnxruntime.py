@@ -127,8 +127,8 @@ def _model(graph, node):
     results = [_declared(graph, name, f"y{k}") for k, name in enumerate(outputs) if name]
     one = helper.make_node(op, [f"x{k}" if name else "" for k, name in enumerate(inputs)],
                            [f"y{k}" if name else "" for k, name in enumerate(outputs)], domain=domain, **attributes)
-    model = helper.make_model(helper.make_graph([one], op, declared, results, constants), opset_imports=[helper.make_opsetid(domain, opset)],
-                              ir_version=8)
+    model = helper.make_model(helper.make_graph([one], op, declared, results, constants), ir_version=8,
+                              opset_imports=[helper.make_opsetid(domain, opset)])
     return model.SerializeToString()
 
 

@@ -8,6 +8,7 @@ import textwrap
 from ..schema import element_type
 from .values import type_word
 
+
 def _type(kind):
     """A type of a constraint, or the type of a parameter, as dcml calls it; other types as ONNX writes them."""
     return str(element_type(kind)) if isinstance(kind, str) else str(kind)
@@ -40,7 +41,8 @@ def class_doc(title, schema):
     parts = [f"{schema.name}, as of opset {schema.since_version}" + (f" of {schema.domain}." if schema.domain else "."),
              inspect.cleandoc(schema.doc), _parameters("inputs", schema.inputs), _parameters("outputs", schema.outputs),
              "\n".join(["Type constraints:", *constraints]) if constraints else "",
-             "\n".join(["Parameters:", _entry("name", "the name of the node."), *(_attribute(a) for _, a in sorted(schema.attributes.items()))])]
+             "\n".join(["Parameters:", _entry("name", "the name of the node."),
+                        *(_attribute(a) for _, a in sorted(schema.attributes.items()))])]
     return "\n\n".join(part for part in parts if part)
 
 

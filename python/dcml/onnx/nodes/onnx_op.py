@@ -104,7 +104,8 @@ class ONNXOp(LibraryNode):
         if not args and "name" not in attributes:
             raise TypeError(f"{self._title()} needs the node's 'name'")
         if len(args) > 1 or (args and "name" in attributes):
-            raise TypeError(f"{self._title()} takes the node's name, attributes are given by keyword; got {args[1:] or attributes['name']!r} too")
+            raise TypeError(f"{self._title()} takes the node's name, attributes are given by keyword; "
+                            f"got {args[1:] or attributes['name']!r} too")
         return (args[0], attributes) if args else (attributes.pop("name"), attributes)
 
     def __setattr__(self, name, value):
@@ -240,7 +241,8 @@ class ONNXOp(LibraryNode):
         indices = [c.rpartition("__")[2] for c in connectors]
         padded = [c for c, index in zip(connectors, indices) if index != str(int(index))]
         if padded:
-            raise self._invalid(f"{side} {padded[0]!r} is written with a leading zero, expected {name}__{int(padded[0].rpartition('__')[2])}")
+            expected = f"{name}__{int(padded[0].rpartition('__')[2])}"
+            raise self._invalid(f"{side} {padded[0]!r} is written with a leading zero, expected {expected}")
         lacking = sorted(set(range(len(indices))) - {int(index) for index in indices})
         if lacking:
             raise self._invalid(f"variadic {side} {name!r} has a gap: {name}__{lacking[0]} is missing")
@@ -253,7 +255,8 @@ class ONNXOp(LibraryNode):
         constraint = self.schema.type_constraints.get(parameter.type_str)
         allowed = constraint.types if constraint else [element_type(parameter.type_str)]
         if have not in allowed and have.code not in operators.accepted(self.op, self.opset, side + "s", parameters.index(parameter)):
-            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}", _core.DTypeError)
+            raise self._invalid(f"{name!r} is the array {edge.data.data!r} of {have}, expected {', '.join(map(str, allowed))}",
+                                _core.DTypeError)
         first = types.setdefault(parameter.type_str, (have, name)) if constraint and parameter.homogeneous else (have, name)
         if first[0] != have:
             raise self._invalid(f"{name!r} is of {have}, but {first[1]!r} of {first[0]}; both are {parameter.type_str}", _core.DTypeError)
@@ -318,7 +321,8 @@ def _checked(title, schema, given):
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in given:
             raise TypeError(f"{title} needs the attribute {name!r}")
-    return {name: attribute_value(f"{title}: attribute {name!r}", schema.attributes[name].attribute_type, value) for name, value in given.items()}
+    return {name: attribute_value(f"{title}: attribute {name!r}", schema.attributes[name].attribute_type, value)
+            for name, value in given.items()}
 
 
 # -- classes --------------------------------------------------------------------------------------

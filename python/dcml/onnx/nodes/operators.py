@@ -112,7 +112,8 @@ def _schema_of_row(row):
     from ..schema import ONNXAttribute, ONNXSchema, ONNXTypeConstraint
     arguments = [*row["inputs"], *row["outputs"]]
     constraints = {a["type"]: ONNXTypeConstraint(a["type"], [dtypes.of(number) for number in a["types"]]) for a in arguments}
-    attributes = {name: ONNXAttribute(name, "", text is None, _type_of(_literal(text)), _literal(text)) for name, text in row["attributes"].items()}
+    attributes = {name: ONNXAttribute(name, "", text is None, _type_of(_literal(text)), _literal(text))
+                  for name, text in row["attributes"].items()}
     text = row["text"].split("\n\n")[0].split("\n--")[0].rstrip()
     return ONNXSchema(row["name"], row["domain"], text, row["since"], attributes, constraints,
                       [_parameter(a) for a in row["inputs"]], [_parameter(a) for a in row["outputs"]])

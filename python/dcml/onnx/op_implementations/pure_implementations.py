@@ -19,7 +19,10 @@ class _Expansion(ONNXForward):
         """Is the node of this operator, with arrays of the rank that the class is for?"""
         if node.op != cls._operator:
             return False
-        return cls._rank is None or len(sdfg.graph.info(_arrays(node, state)[node.iter_inputs_in_onnx_order(state)[0].dst_conn])[1]) == cls._rank
+        if cls._rank is None:
+            return True
+        first = node.iter_inputs_in_onnx_order(state)[0].dst_conn
+        return len(sdfg.graph.info(_arrays(node, state)[first])[1]) == cls._rank
 
     @classmethod
     def forward(cls, node, state, sdfg):
@@ -42,7 +45,8 @@ class _Expansion(ONNXForward):
         op, domain, opset = node._op
         attributes = {name: value for name, value in node._attributes().items() if not name.startswith("__")}
         outputs = connectors_in_order(node.schema.outputs, node.out_connectors)
-        for name in graph.add_node(op, inputs, [name or f"unused{k}" for k, name in enumerate(outputs)], attributes, domain=domain, opset=opset):
+        outputs = [name or f"unused{k}" for k, name in enumerate(outputs)]
+        for name in graph.add_node(op, inputs, outputs, attributes, domain=domain, opset=opset):
             if name in node.out_connectors:
                 graph.mark_output(name)
         graph.run_pass("infer")
