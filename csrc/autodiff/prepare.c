@@ -73,25 +73,6 @@ static dc_status add_dims(dc_graph *graph, const dc_param *params, uint32_t n, d
 
 /* ---- registers ---- */
 
-typedef struct {
-  dc_cid from, to;
-} renaming;
-
-static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const renaming *r = context;
-  dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[DC_MAX_RANK];
-  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
-  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
-}
-
-static void rename_writes(dc_graph *graph, dc_nid id, const renaming *r) {
-  dc_node *node = dc_node_at(graph, id);
-  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) rename_writes(graph, node->map.body.v[k], r);
-  if (node->kind == DC_NODE_TASKLET && node->tasklet.out == r->from) node->tasklet.out = r->to;
-}
-
 /* No two nodes of the state use one register: it is to become an array of a node's iterations. */
 static void part_registers(dc_graph *graph, const dc_scope *scope) {
   for (dc_cid c = 1, n = graph->containers.n; c < n; c++) {
@@ -99,9 +80,9 @@ static void part_registers(dc_graph *graph, const dc_scope *scope) {
     for (uint32_t k = 0; dc_cont(graph, c)->storage == DC_STORE_REGISTER && k < scope->n; k++) {
       if (!dc_node_touches_one(graph, scope->v[k], DC_USE_READ | DC_USE_WRITE, c)) continue;
       dc_container old = *dc_cont(graph, c);
-      renaming r = {c, found ? dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)old.dtype, old.rank, old.shape, DC_ROLE_TEMP) : c};
-      dc_cont(graph, r.to)->storage = DC_STORE_REGISTER;
-      if (found) rename_writes(graph, scope->v[k], &r), dc_node_rewrite(graph, scope->v[k], rename_read, &r);
+      dc_cid own = found ? dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)old.dtype, old.rank, old.shape, DC_ROLE_TEMP) : c;
+      dc_cont(graph, own)->storage = DC_STORE_REGISTER;
+      if (found) dc_node_rename(graph, scope->v[k], c, own);
       found = true;
     }
   }

@@ -265,6 +265,10 @@ typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *
 DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);
 /* Rewrites all expressions under a node (ranges, indices, guards, values) by `leaf`. */
 void dc_node_rewrite(dc_graph *graph, dc_nid node, dc_leaf_fn leaf, void *context);
+/* Replaces an expression that stands by itself (an element read, say) by a value in all of them. */
+void dc_node_forward(dc_graph *graph, dc_nid node, dc_ex element, dc_ex value);
+/* What a node, and all under it, reads and writes of container `from` becomes `to`, of the same rank. */
+void dc_node_rename(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to);
 /* Replaces a parameter by an expression in all of them. */
 void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex value);
 

@@ -150,3 +150,46 @@ void dc_node_rewrite(dc_graph *graph, dc_nid id, dc_leaf_fn leaf, void *context)
 void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex value) {
   dc_node_rewrite(graph, node, dc_ex_substitute, &(dc_substitution){&param, &value, 1});
 }
+
+typedef struct {
+  dc_ex element, value;
+} forward;
+
+static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const forward *f = context;
+  (void)pool;
+  return leaf == f->element ? f->value : leaf;
+}
+
+void dc_node_forward(dc_graph *graph, dc_nid node, dc_ex element, dc_ex value) {
+  dc_node_rewrite(graph, node, forward_read, &(forward){element, value});
+}
+
+typedef struct {
+  dc_cid from, to;
+} renaming;
+
+static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const renaming *r = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  dc_ex index[DC_MAX_RANK];
+  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
+  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
+}
+
+static void rename_operands(dc_graph *graph, dc_nid id, const renaming *r) {
+  dc_node *node = dc_node_at(graph, id);
+  if (node->kind == DC_NODE_TASKLET && node->tasklet.out == r->from) node->tasklet.out = r->to;
+  for (uint32_t k = 0; node->kind == DC_NODE_LIBRARY && k < node->lib.n_in; k++)
+    if (node->lib.in[k] == r->from) node->lib.in[k] = r->to;
+  for (uint32_t k = 0; node->kind == DC_NODE_LIBRARY && k < node->lib.n_out; k++)
+    if (node->lib.out[k] == r->from) node->lib.out[k] = r->to;
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) rename_operands(graph, node->map.body.v[k], r);
+}
+
+void dc_node_rename(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to) {
+  renaming r = {from, to};
+  dc_node_rewrite(graph, node, rename_read, &r);
+  rename_operands(graph, node, &r);
+}

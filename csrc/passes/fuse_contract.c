@@ -55,16 +55,6 @@ uint32_t dc_fuse_tree_size(const dc_pool *pool, dc_ex e, uint32_t limit) {
 
 /* ---- forwarding ---- */
 
-typedef struct {
-  dc_ex element, value;
-} forward;
-
-static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const forward *f = context;
-  (void)pool;
-  return leaf == f->element ? f->value : leaf;
-}
-
 /* The unguarded tasklet that alone writes the container, seen before all its readers, which read
  * the very element that it writes. */
 static const dc_access *writer_before_readers(const contraction *c, dc_cid root) {
@@ -125,9 +115,9 @@ static bool try_forward(contraction *c, dc_cid root) {
   dc_tasklet t = tasklet_of(c, w);
   readers r = readers_of(c, w);
   if (!r.n || !worth_forwarding(c, t.value, r) || dc_sites_overwrite(c->t, t.value, c->t->order[w->node], r.last)) return false;
-  forward f = {w->element, dc_ex_cast(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, t.value)};
+  dc_ex value = dc_ex_cast(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, t.value);
   DC_EACH_SITE(c->t, root, k)
-    if (at(c, k) != w) dc_node_rewrite(c->graph, at(c, k)->node, forward_read, &f);
+    if (at(c, k) != w) dc_node_forward(c->graph, at(c, k)->node, w->element, value);
   remove_node(c, w->node);
   return true;
 }
@@ -188,9 +178,9 @@ static bool replace_update(contraction *c, const dc_access *w, const dc_access *
   if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
   DC_EACH_SITE(c->t, w->root, k)
     if (at(c, k)->node == next->node && at(c, k)->element != w->element) return false;
-  forward f = {w->element, dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value)};
+  dc_ex value = dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value);
   if (reads_own(c, next) && dc_fuse_tree_size(pool, q.value, MAX_SINGLE) + dc_fuse_tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
-  dc_node_rewrite(c->graph, next->node, forward_read, &f);
+  dc_node_forward(c->graph, next->node, w->element, value);
   remove_node(c, w->node);
   return true;
 }
@@ -432,19 +422,6 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   return true;
 }
 
-typedef struct {
-  dc_cid from, to;
-} rename;
-
-static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const rename *r = context;
-  dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[DC_MAX_RANK];
-  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
-  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
-}
-
 /* Softmax's exponentials live where its result will be.  The result must have no other writer. */
 static bool try_share(contraction *c, dc_cid root) {
   if (dc_cont(c->graph, root)->storage == DC_STORE_REGISTER) return false;
@@ -452,10 +429,10 @@ static bool try_share(contraction *c, dc_cid root) {
     const dc_access *a = at(c, k);
     bool alone = c->users[a->root].writers == 1;
     if (!a->writes || !is_tasklet(c, a) || a->root == root || !alone || !may_hold(c, root, a)) continue;
-    rename r = {root, a->root};
-    dc_node_rewrite(c->graph, c->top, rename_read, &r);
-    DC_EACH_SITE(c->t, root, j)
-      if (at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = r.to;
+    dc_cid to = a->root;
+    dc_node_rename(c->graph, c->top, root, to);
+    DC_EACH_SITE(c->t, root, j) /* what is written by a view, too */
+      if (at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = to;
     return true;
   }
   return false;

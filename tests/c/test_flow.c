@@ -7,7 +7,6 @@
  *                                     graph text                       what the error says
  * DCML_ACCEPT=1 writes what was got into the file instead of comparing.  Each graph text of tests/ir, as it is and with its
  * operators expanded, computes the same when each state is built anew from its flat view. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,21 +14,9 @@
 
 #include "check.h"
 #include "check/agree.h"
+#include "each_file.h"
 #include "flow_parse.h"
 #include "passes/passes.h"
-
-static void each_file(const char *folder, void (*visit)(const char *path)) {
-  DIR *dir = opendir(folder);
-  CHECK(dir != NULL);
-  for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-    char path[4096];
-    if (entry->d_name[0] == '.') continue;
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (strstr(entry->d_name, ".txt")) visit(path);
-    else each_file(path, visit);
-  }
-  if (dir) closedir(dir);
-}
 
 static char *flow_text(const dc_flow *flow, const dc_graph *g) {
   dc_text out = {0};

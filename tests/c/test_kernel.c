@@ -4,13 +4,12 @@
  *     ---
  *     text of the kernel after the passes
  * DCML_ACCEPT=1 writes what was got into the file instead of comparing. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/kernel/kernel.h"
-#include "check.h"
+#include "each_file.h"
 
 static char *printed(const dc_kernel *k) {
   dc_text out = {0};
@@ -75,19 +74,6 @@ static void check_file(const char *path) {
   dc_kernel_free(&k);
   free(names);
   free(text);
-}
-
-static void each_file(const char *folder, void (*visit)(const char *path)) {
-  DIR *dir = opendir(folder);
-  CHECK(dir != NULL);
-  for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
-    char path[4096];
-    if (entry->d_name[0] == '.') continue;
-    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (strstr(entry->d_name, ".txt")) visit(path);
-    else each_file(path, visit);
-  }
-  if (dir) closedir(dir);
 }
 
 /* ---- kernels of scheduled graphs ---- */

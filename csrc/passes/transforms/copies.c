@@ -98,34 +98,9 @@ static bool is_copy(const dc_graph *graph, dc_nid id, copy *out) {
   return out->from && out->to && (unknown || same_shape(dc_cont(graph, out->from), dc_cont(graph, out->to)));
 }
 
-/* ---- renaming ---- */
-
-static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const copy *r = context;
-  dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[DC_MAX_RANK];
-  if (node.op != DC_EX_READ || node.ref != r->from) return leaf;
-  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, r->to, index, node.nargs);
-}
-
-static void rename_writes(dc_graph *graph, dc_nid id, const copy *r) {
-  dc_node *node = dc_node_at(graph, id);
-  if (node->kind == DC_NODE_TASKLET && node->tasklet.out == r->from) node->tasklet.out = r->to;
-  for (uint32_t k = 0; node->kind == DC_NODE_LIBRARY && k < node->lib.n_in; k++)
-    if (node->lib.in[k] == r->from) node->lib.in[k] = r->to;
-  for (uint32_t k = 0; node->kind == DC_NODE_LIBRARY && k < node->lib.n_out; k++)
-    if (node->lib.out[k] == r->from) node->lib.out[k] = r->to;
-  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) rename_writes(graph, node->map.body.v[k], r);
-}
-
 static void rename_all(dc_graph *graph, copy r) {
   for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
-      dc_nid id = graph->states.v[s].scope.v[k];
-      if (dc_node_at(graph, id)->kind != DC_NODE_LIBRARY) dc_node_rewrite(graph, id, rename_read, &r);
-      rename_writes(graph, id, &r);
-    }
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_rename(graph, graph->states.v[s].scope.v[k], r.from, r.to);
 }
 
 /* ---- the transformation ---- */

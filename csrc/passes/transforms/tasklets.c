@@ -15,16 +15,6 @@ typedef struct {
   dc_scope *scope;
 } fusion;
 
-typedef struct {
-  dc_ex element, value;
-} forward;
-
-static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const forward *f = context;
-  (void)pool;
-  return leaf == f->element ? f->value : leaf;
-}
-
 static const dc_access *at(const fusion *f, uint32_t k) { return &f->sites->accesses.v[k]; }
 static bool is_tasklet(const fusion *f, dc_nid node) { return dc_node_at(f->t->graph, node)->kind == DC_NODE_TASKLET; }
 
@@ -51,8 +41,7 @@ static bool try_fuse(const fusion *f, const dc_access *w) {
   dc_tasklet second = dc_node_at(graph, reader)->tasklet;
   uint32_t sizes = dc_fuse_tree_size(&graph->pool, first.value, MAX_VALUE) + dc_fuse_tree_size(&graph->pool, second.value, MAX_VALUE);
   if (sizes > MAX_VALUE) return false; /* a value that is read twice is printed twice */
-  forward with = {w->element, dc_ex_cast(&graph->pool, (dc_dtype)dc_cont(graph, w->root)->dtype, first.value)};
-  dc_node_rewrite(graph, reader, forward_read, &with);
+  dc_node_forward(graph, reader, w->element, dc_ex_cast(&graph->pool, (dc_dtype)dc_cont(graph, w->root)->dtype, first.value));
   dc_nid parent = f->sites->parent[w->node];
   dc_scope_remove(parent ? &dc_node_at(graph, parent)->map.body : f->scope, w->node);
   return true;
