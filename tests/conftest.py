@@ -49,6 +49,19 @@ def _marked_implementation(request):
         yield
 
 
+@pytest.fixture
+def registrations():
+    """Operators and implementations that a test registers end with it."""
+    from dcml.onnx import pure
+    from dcml.onnx.op_implementations import utils
+    registries = pure._NEW, utils._IMPLEMENTATIONS
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, old in zip(registries, before):
+        registry.clear()
+        registry.update(old)
+
+
 @pytest.fixture(scope="module")
 def interpreted():
     """What these tests run once is not worth a compilation; the kernels are compared in test_backends_agree.py."""

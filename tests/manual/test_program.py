@@ -1,6 +1,5 @@
 """Chapters 2.1.4, 4.1, 6.1 and 6.2 of the manual: programs, as near to its text as can be."""
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -9,15 +8,6 @@ import dcml.onnx as donnx
 from dcml.autodiff import add_backward_pass
 from dcml.library import change_default
 from dcml.onnx import python_pure_op_implementation
-from dcml.onnx.op_implementations import utils
-
-
-@pytest.fixture
-def registry_as_before():
-    before = dict(utils._IMPLEMENTATIONS)
-    yield
-    utils._IMPLEMENTATIONS.clear()
-    utils._IMPLEMENTATIONS.update(before)
 
 
 def test_a_library_node_in_a_program():
@@ -86,7 +76,7 @@ def test_a_backward_pass_on_the_sdfg_of_a_program():
     assert np.allclose(gradient_Y, X.T @ np.ones((5, 3)), rtol=1e-4)
 
 
-def test_a_pure_implementation_of_softplus_serves_modules_forward_and_backward(registry_as_before):
+def test_a_pure_implementation_of_softplus_serves_modules_forward_and_backward(registrations):
     calls = []
 
     @python_pure_op_implementation(seen=lambda node: calls.append(node.label))

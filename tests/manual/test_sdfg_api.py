@@ -2,7 +2,14 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("dcml.onnx.nodes", reason="library nodes are not there yet")
+import dcml.onnx as donnx
+from dcml.library import change_default
+
+
+@pytest.fixture(autouse=True, params=["native", "pure"])
+def default(request):
+    with change_default(donnx, request.param):
+        yield
 
 
 def test_conv_by_the_sdfg_api_of_section_2_1_4():

@@ -12,7 +12,6 @@ from dcml import _core
 from dcml.library import change_default, implementation
 from dcml.onnx.forward_implementation_abc import ONNXForward
 from dcml.onnx.op_implementations import implementations_of, op_implementation
-from dcml.onnx.op_implementations.utils import _IMPLEMENTATIONS
 
 A, B = (np.random.default_rng(7).standard_normal(shape).astype(np.float32) for shape in ((4, 7), (7, 5)))
 PRODUCT = """graph g opset 12 { input A: f32[4, 7] input B: f32[7, 5] temp X: f32[4, 5] temp Y: f32[4, 5] outputs Y state s {
@@ -23,13 +22,7 @@ TWO_STATES = """graph inner opset 12 { input A: f32[4, 7] input B: f32[7, 5] tem
   state b { map i in 0:4, j in 0:5 { Y[i, j] = T[i, j] * two[0] } } }"""
 
 
-@pytest.fixture(autouse=True)
-def registry():
-    """Registrations end with the test."""
-    before = dict(_IMPLEMENTATIONS)
-    yield
-    _IMPLEMENTATIONS.clear()
-    _IMPLEMENTATIONS.update(before)
+pytestmark = pytest.mark.usefixtures("registrations")
 
 
 def product(wish=None):

@@ -9,20 +9,9 @@ import dcml
 import dcml.onnx as donnx
 from dcml.library import change_default
 from dcml.onnx import ONNXModel, python_pure_op_implementation
-from dcml.onnx import pure
-from dcml.onnx.op_implementations import utils
 
+pytestmark = pytest.mark.usefixtures("registrations")
 SCALE = 3
-
-
-@pytest.fixture(autouse=True)
-def registries_as_before():
-    """Definitions of a test end with it."""
-    before = dict(pure._NEW), dict(utils._IMPLEMENTATIONS)
-    yield
-    for registry, old in zip((pure._NEW, utils._IMPLEMENTATIONS), before):
-        registry.clear()
-        registry.update(old)
 
 
 def Softmax(X, Y):

@@ -10,19 +10,12 @@ import dcml.onnx as donnx
 from dcml.library import change_default
 from dcml.onnx.forward_implementation_abc import ONNXForward
 from dcml.onnx.op_implementations import img_op_implementations, op_implementation, pure_implementations
-from dcml.onnx.op_implementations.utils import _IMPLEMENTATIONS
 
 MANUALS = ["Cast", "Einsum", "Erf", "Flatten", "Gemm", "Log", "LogSoftmax", "MatMul", "Pow", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin",
            "ReduceSum", "Relu", "Reshape", "Sigmoid", "Softmax", "Sqrt", "Sum", "Transpose"]
 
 
-@pytest.fixture(autouse=True)
-def registry():
-    """Registrations end with the test."""
-    before = dict(_IMPLEMENTATIONS)
-    yield
-    _IMPLEMENTATIONS.clear()
-    _IMPLEMENTATIONS.update(before)
+pytestmark = pytest.mark.usefixtures("registrations")
 
 
 def random(*shape):

@@ -8,7 +8,6 @@ from torch import nn
 from dcml import onnx as donnx
 from dcml.library import change_default
 from dcml.onnx import python_pure_op_implementation
-from dcml.onnx.op_implementations.utils import _IMPLEMENTATIONS
 from dcml.pytorch import DaceModule, dace_module
 from dcml.testing.profiling import print_time_statistics, time_funcs
 from dcml.transformation import SubgraphFusion, TaskletFusion, TrivialMapRangeElimination, Vectorization
@@ -71,16 +70,11 @@ def test_gradients_flow_through_a_decorated_model():
 
 
 @pytest.fixture
-def own_softplus():
+def own_softplus(registrations):
     """The manual's definition of Softplus, as the operator's implementation \"pure\" during the test."""
-    before = dict(_IMPLEMENTATIONS)
-
     @python_pure_op_implementation
     def Softplus(X, Y):
         Y[:] = np.log(1 + np.exp(X))
-    yield
-    _IMPLEMENTATIONS.clear()
-    _IMPLEMENTATIONS.update(before)
 
 
 class Mish(nn.Module):

@@ -306,9 +306,8 @@ def _core_ranges(params, ranges):
     return [(p, str(first), str(last + 1), str(step)) for p, (first, last, step) in zip(params, ranges)]
 
 
-class MapEntry(Node):
-    """Where a map begins; ``map`` tells its parameters.  Made by ``state.add_map``, or of a Map."""
-    _kind = "entry"
+class _MapEnd(Node):
+    """Where a map begins or ends; what they share is the map."""
 
     def __init__(self, map, in_connectors=(), out_connectors=()):
         super().__init__(map.label, in_connectors, out_connectors)
@@ -319,6 +318,11 @@ class MapEntry(Node):
         node = super()._handle(state, id, label, detail)
         node._map = None
         return node
+
+
+class MapEntry(_MapEnd):
+    """Where a map begins; ``map`` tells its parameters.  Made by ``state.add_map``, or of a Map."""
+    _kind = "entry"
 
     @property
     def map(self):
@@ -337,19 +341,9 @@ class MapEntry(Node):
         return entry
 
 
-class MapExit(Node):
+class MapExit(_MapEnd):
     """Where a map ends; ``map`` is that of its entry."""
     _kind = "exit"
-
-    def __init__(self, map, in_connectors=(), out_connectors=()):
-        super().__init__(map.label, in_connectors, out_connectors)
-        self._map = map
-
-    @classmethod
-    def _handle(cls, state, id, label, detail):
-        node = super()._handle(state, id, label, detail)
-        node._map = None
-        return node
 
     @property
     def map(self):
