@@ -1,4 +1,5 @@
 """Import is cheap, and lazy where it must be."""
+import inspect
 import os
 import subprocess
 import sys
@@ -28,6 +29,13 @@ def test_every_public_name_can_be_had():
     import dcml
     for name in dcml.__all__:
         assert getattr(dcml, name) is not None
+
+
+def test_public_modules_are_attributes_and_listed():
+    import dcml
+    for name in ("autodiff", "data", "dtypes", "library", "memlet", "nodes", "onnx", "program", "pytorch", "registry", "sdfg", "subsets",
+                 "symbolic", "testing", "transformation", "util"):
+        assert inspect.ismodule(getattr(dcml, name)) and name in dir(dcml)
 
 
 def test_unknown_name_is_an_attribute_error():

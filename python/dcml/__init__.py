@@ -12,8 +12,8 @@ import types
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "onnx", "op", "program", "pytorch", "sdfg", "spox", "testing", "torch", "transformation",
-                         "util"))
+_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "onnx", "op", "program", "pytorch", "registry", "sdfg", "spox", "testing",
+                         "torch", "transformation", "util"))
 _ELSEWHERE = {"data": "dcml.sdfg.data", "memlet": "dcml.sdfg.memlet", "nodes": "dcml.sdfg.nodes", "subsets": "dcml.sdfg.subset",
               "symbolic": "dcml.sdfg.symbolic"}  # modules that DaCe has at the top
 _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "UnsupportedOpError",
@@ -21,12 +21,12 @@ _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "
            "DeviceError": "DeviceError", "ValueError_": "ValueError_"}
 _LAZY = {"DaceModule": "dcml.pytorch", "dace_module": "dcml.pytorch", "ONNXModel": "dcml.onnx", "SDFG": "dcml.sdfg",
          "vjp": "dcml.autodiff", **dict.fromkeys(("InterstateEdge", "Memlet", "SDFGState", "symbol"), "dcml.sdfg"),
-         **dict.fromkeys(("Language", "StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16",
-                          "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "string"),
-                         "dcml.dtypes"),
+         **dict.fromkeys(("Language", "StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64", "uint8",
+                          "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+                          "string"), "dcml.dtypes"),
          **dict.fromkeys(("define_local", "define_local_scalar", "elementwise", "map", "reduce", "tasklet"), "dcml.program")}
 
-__all__ = sorted([*_ERRORS, *_LAZY])
+__all__ = sorted([*_ERRORS, *_LAZY, "program"])
 
 
 def __getattr__(name):
