@@ -1,5 +1,8 @@
-"""The manual's programs, with smaller sizes."""
+"""The manual's models and modules (2.3, 3, 4.1, 6.2, 8), as near to its text as can be, with smaller sizes."""
+import os
+
 import numpy as np
+import onnx
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,7 +10,7 @@ from torch import nn
 
 from dcml import onnx as donnx
 from dcml.library import change_default
-from dcml.onnx import python_pure_op_implementation
+from dcml.onnx import ONNXModel, python_pure_op_implementation
 from dcml.pytorch import DaceModule, dace_module
 from dcml.testing.profiling import print_time_statistics, time_funcs
 from dcml.transformation import SubgraphFusion, TaskletFusion, TrivialMapRangeElimination, Vectorization
@@ -18,6 +21,32 @@ def maps(sdfg):
     return sum(node.kind == "entry" for node in sdfg.node(0).nodes())
 
 
+def test_an_onnx_model_is_imported(tmp_path):
+    # Download an ONNX model
+    model_path = os.path.join(tmp_path, "efficientnet.onnx")
+    body = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+    body.eval()
+    conv, norm, linear = body[0], body[1], body[5]
+    weights = {"w": conv.weight, "b": conv.bias, "scale": norm.weight, "shift": norm.bias, "mean": norm.running_mean,
+               "variance": norm.running_var, "v": linear.weight, "c": linear.bias}
+    node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(
+        [node("Conv", ["images", "w", "b"], ["conv"], strides=[2, 2]),
+         node("BatchNormalization", ["conv", "scale", "shift", "mean", "variance"], ["norm"]),
+         node("Sigmoid", ["norm"], ["gate"]), node("Mul", ["norm", "gate"], ["silu"]), node("GlobalAveragePool", ["silu"], ["pool"]),
+         node("Flatten", ["pool"], ["flat"]), node("Gemm", ["flat", "v", "c"], ["scores"], transB=1)],
+        "efficientnet", [value("images", 1, [1, 3, 32, 32])], [value("scores", 1, [1, 5])],
+        [onnx.numpy_helper.from_array(w.detach().numpy(), name) for name, w in weights.items()]),
+        opset_imports=[onnx.helper.make_opsetid("", 12)]), model_path)
+
+    model = onnx.load(model_path)
+    dace_model = ONNXModel("efficientnet", model)
+
+    test_input = np.random.rand(1, 3, 32, 32).astype(np.float32)
+    scores = dace_model(test_input)
+    np.testing.assert_allclose(scores, body(torch.from_numpy(test_input)).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_multihead_attention_as_wrapper():
     B, H, P, SM, SN = 2, 4, 8, 12, 12
     N = P * H
@@ -25,6 +54,20 @@ def test_multihead_attention_as_wrapper():
     ptmodel = nn.MultiheadAttention(N, H, bias=False)
     for result, want in zip(DaceModule(ptmodel)(Q, K, V), ptmodel(Q, K, V)):
         torch.testing.assert_close(result, want.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_examples_of_the_classes():
+    class MyModule(nn.Module):
+        def forward(self, x):
+            x = torch.log(x)
+            x = torch.sqrt(x)
+            return x
+    assert str(MyModule()(torch.ones(2))) == str(DaceModule(MyModule())(torch.ones(2))) == "tensor([0., 0.])"
+
+    @dace_module
+    class MyDecoratedModule(MyModule):
+        pass
+    assert str(MyDecoratedModule()(torch.ones(2))) == "tensor([0., 0.])"
 
 
 def test_model_by_decorator():
@@ -110,22 +153,23 @@ def test_tuning_mish_step_by_step(capsys, own_softplus):
     def fuse_sg(module):
         sdfg = module.sdfg
         sdfg.apply_transformations_repeated(TrivialMapRangeElimination)
-        SubgraphFusion.apply_to(sdfg, *sdfg.node(0).nodes())
+        matches["subgraphs"] = SubgraphFusion.apply_to(sdfg, *sdfg.node(0).nodes())
         matches["nodes"] = maps(sdfg)
 
     dace_mish.append_post_onnx_hook("auto_optimize", expand_and_strict_transforms)
     dace_mish.append_post_onnx_hook("subgraph_fusion", fuse_sg)
-    dace_mish.append_post_onnx_hook("fuse_tasklets",
-                                    lambda x: x.dace_model.sdfg.apply_transformations_repeated(TaskletFusion))
+    dace_mish.append_post_onnx_hook("fuse_tasklets", lambda x: matches.update(
+        tasklets=x.dace_model.sdfg.apply_transformations_repeated(TaskletFusion)))
 
     def vectorize(fwd, bwd):
-        fwd.apply_transformations(Vectorization)
+        matches["vectors"] = fwd.apply_transformations(Vectorization)
         bwd.apply_transformations(Vectorization)
         matches["backward"] = maps(bwd)
 
     dace_mish.append_post_autodiff_hook("vectorize", vectorize)
     check()
     assert matches["nodes"] == 1 and matches["backward"] >= 1
+    assert min(matches[step] for step in ("subgraphs", "tasklets", "vectors")) > 0, matches
 
     def run_dace():
         dace_mish(dace_input).backward(dy)
