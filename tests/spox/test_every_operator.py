@@ -4,7 +4,6 @@ import pathlib
 import sys
 import warnings
 
-import numpy as np
 import onnx
 import pytest
 

@@ -9,4 +9,5 @@ from .inlining import inline
 from .types import Optional, Sequence, Tensor, Type
 from .var import Var
 
-__all__ = ["BuildError", "InferenceError", "InferenceWarning", "Optional", "Sequence", "Tensor", "Type", "Var", "argument", "build", "inline"]
+__all__ = ["BuildError", "InferenceError", "InferenceWarning", "Optional", "Sequence", "Tensor", "Type", "Var", "argument",
+           "build", "inline"]

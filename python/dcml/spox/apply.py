@@ -43,7 +43,8 @@ def _checked(operator, given):
         elif type(value) is Var or (value is None and kind == "optional"):
             checked.append(value)
         else:
-            raise TypeError(f"{operator.function}(): input {name!r} is a Var{' or None' if kind == 'optional' else ''}, got {_describe(value)}")
+            expected = "a Var or None" if kind == "optional" else "a Var"
+            raise TypeError(f"{operator.function}(): input {name!r} is {expected}, got {_describe(value)}")
     return checked
 
 
@@ -116,5 +117,6 @@ def _parts(operator, kept, given):
         shape = getattr(lengths.type, "shape", None)
         n = shape[0] if shape and len(shape) == 1 else None
     if not isinstance(n, int) or n < 1:
-        raise InferenceError(f"{operator.function}(): the number of outputs is not known: {operator.inputs[1][0]!r} is {None if lengths is None else lengths.type}")
+        given = None if lengths is None else lengths.type
+        raise InferenceError(f"{operator.function}(): the number of outputs is not known: {operator.inputs[1][0]!r} is {given}")
     return n

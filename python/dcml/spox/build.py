@@ -40,7 +40,8 @@ def build(inputs, outputs, *, drop_unused_inputs=False):
     scopes = _Scopes(main)
     missing = [node for node in scopes.loose if all(node is not v._node for v in inputs.values())]
     if missing:
-        raise KeyError(f"the outputs depend on {len(missing)} argument{'s' * (len(missing) > 1)} that are not among the inputs {list(inputs)}")
+        raise KeyError(f"the outputs depend on {len(missing)} argument{'s' * (len(missing) > 1)} that are not among the inputs "
+                       f"{list(inputs)}")
     import onnx
     writer = _Writer(scopes, [*inputs, *outputs])
     for name, var in inputs.items():
@@ -50,8 +51,8 @@ def build(inputs, outputs, *, drop_unused_inputs=False):
     writer.write(main, model.graph, "dcml_graph", "", used, outputs)
     for domain, version in sorted(writer.versions.items()):
         model.opset_import.add(domain=domain, version=version)
-    model.ir_version = 10 if writer.versions[""] <= 23 else onnx.helper.find_min_ir_version_for(list(model.opset_import), ignore_unknown=True)
-    model.ir_version = max(model.ir_version, 10)
+    newer = writer.versions[""] > 23
+    model.ir_version = max(10, onnx.helper.find_min_ir_version_for(list(model.opset_import), ignore_unknown=True) if newer else 10)
     return model
 
 
@@ -100,7 +101,8 @@ class _Scopes:
         self.loose = [node for node in self.arguments if node not in declared]
         for node in self.arguments & declared.keys():
             if self.of.get(node, declared[node]) is not declared[node] and declared[node] is not main:
-                raise BuildError("an argument of a subgraph is used outside of it; a function given to an operator must not keep what it is given")
+                raise BuildError("an argument of a subgraph is used outside of it; "
+                                 "a function given to an operator must not keep what it is given")
         for node in self._order:
             if type(node) is not _Graph and node in self.of:
                 self.of[node].nodes.append(node)

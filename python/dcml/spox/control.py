@@ -90,5 +90,4 @@ def _sequence_map(operator, given, attributes):
     return [kinds[0].unwrap_sequence().elem_type, *(k.elem_type if isinstance(k, types.Sequence) else k for k in kinds[1:])]
 
 
-
 _ARGUMENTS = {"Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

@@ -25,7 +25,8 @@ def converted(node, written, version, fresh):
     if not _changed(node.op, version):
         return None
     if node.op.domain:
-        warnings.warn(RuntimeWarning(f"{written.name} of {node.op.domain} {node.op.since} is in a model of version {version}"), stacklevel=2)
+        warnings.warn(RuntimeWarning(f"{written.name} of {node.op.domain} {node.op.since} is in a model of version {version}"),
+                      stacklevel=2)
         return None
     from onnx import TypeProto, helper
     names = {name: var for name, var in zip(written.input, node.inputs) if var is not None}

@@ -116,7 +116,8 @@ def _compute(var):
     if hasattr(node.op, "evaluate"):
         outputs = node.op.evaluate(values)
     else:
-        attributes = {name: types.to_proto(value) if kind == "type" else attrs.for_core(kind, value) for name, kind, value in node.attributes}
+        attributes = {name: types.to_proto(value) if kind == "type" else attrs.for_core(kind, value)
+                      for name, kind, value in node.attributes}
         try:
             outputs = eager(node.op.name, node.op.domain, node.op.since, [_to_eager(v) for v in values], attributes, len(node.fields))
         except _core.Error:
@@ -185,8 +186,8 @@ def _of_core(node, found):
         fact_shape = shape
         if any([type(d) is str for d in shape]):
             if symbols is None:
-                symbols = {d for v in node.inputs if v is not None for d in (v._fact[1] if type(v._fact) is tuple else ()) if type(d) is str}
-                symbols.update(d for v in node.inputs if v is not None and type(v._fact) is tuple and len(v._fact) > 2 for d in v._fact[2] if type(d) is str)
+                facts = [v._fact for v in node.inputs if v is not None and type(v._fact) is tuple]
+                symbols = {d for fact in facts for d in (*fact[1], *(fact[2] if len(fact) > 2 else ())) if type(d) is str}
             fact_shape = tuple([_symbol(d, symbols) for d in shape])
             shape = tuple([None if type(d) is str and d[0] == "(" else d for d in fact_shape])
         kind = types.tensor(code, shape)

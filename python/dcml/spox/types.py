@@ -268,8 +268,8 @@ def from_proto(proto, symbols=True):
 def _shape_of(proto, symbols):
     if not proto.HasField("shape"):
         return None
-    return tuple([d.dim_value if d.HasField("dim_value") else d.dim_param or None if symbols and not d.dim_param.startswith("unk__") else None
-                  for d in proto.shape.dim])
+    return tuple([d.dim_value if d.HasField("dim_value") else
+                  d.dim_param or None if symbols and not d.dim_param.startswith("unk__") else None for d in proto.shape.dim])
 
 
 def strip_symbols(kind):

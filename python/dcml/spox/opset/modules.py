@@ -60,7 +60,7 @@ class _Module(types.ModuleType):
 
 
 def _const_of(module):
-    def const(value: "npt.ArrayLike", dtype: "npt.DTypeLike | None" = None) -> "Var":
+    def const(value: "npt.ArrayLike", dtype: "npt.DTypeLike | None" = None) -> "Var":  # noqa: F821
         """A constant, as an operator Constant.
 
         value: what numpy.array takes.  dtype: its element type; None: numpy's choice.
