@@ -2,12 +2,18 @@
 
 Each run is a process of its own, so that a crash or a hang fails one test and names the call: `python
 tests/test_hostile_calls.py SEED CALLS` prints each call before it is made."""
+import contextlib
+import faulthandler
+import pathlib
 import random
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+
+import dcml
+import dcml._core
 
 MODEL = """graph g opset 13 {
   symbol N >= 1
@@ -206,6 +212,9 @@ class Draft:
         node, connector, is_input = ends
         container = self.array()
         access, memlet = flow.add_access(container), self.memlet(container)
+        point = self.memlet(container) if scopes and self.random.random() < 0.2 else (container, {"A": "1, 2", "B": "2, i", "S": "0"}.get(container, "i" if scopes else "N - 1"))
+        if connector in ("X", "Y"):
+            point = (container, None)
         last, last_connector = (access, None)
         for entry, exit in scopes if is_input else scopes[::-1]:
             at = entry if is_input else exit
@@ -213,9 +222,9 @@ class Draft:
             pair = ((last, last_connector, at, "IN_" + container) if is_input else (at, "OUT_" + container, last, last_connector))
             if not is_input:
                 pair = (node, connector, at, "IN_" + container) if last == access else (last, "OUT_" + container, at, "IN_" + container)
-            flow.add_edge(*pair, memlet)
+            flow.add_edge(*pair, point if node in pair else memlet)
             last, last_connector = at, "OUT_" + container
-        flow.add_edge(*((last, last_connector, node, connector) if is_input else ((last, last_connector, access, None) if last != access else (node, connector, access, None))), memlet)
+        flow.add_edge(*((last, last_connector, node, connector) if is_input else ((last, last_connector, access, None) if last != access else (node, connector, access, None))), point if is_input or not scopes else memlet)
 
     def draft(self, flow, nested):
         scopes = []
@@ -228,12 +237,12 @@ class Draft:
         elif kind == "nested":
             node = flow.add_nested("n", nested, ["X"], ["Y"], self.random.choice([{}, {"N": self.one(["N", "4", "0", "-1", "i"])}]))
         else:
-            node = flow.add_library("l", self.one(["Relu", "Exp", "ReduceSum", "Transpose"]), "", self.one_number(13), {})
+            node = flow.add_library("l", self.one(["Relu", "Relu", "Elu", "Sign"]), "", self.one_number(13), {})
         names = {"tasklet": ("x", "y"), "nested": ("X", "Y"), "library": ("X", "Y")}[kind]
         flow.add_connector(node, names[0], True), flow.add_connector(node, names[1], False)
         self.path(flow, scopes, (node, names[0], True))
         self.path(flow, scopes, (node, names[1], False))
-        for _ in range(self.random.choice([0, 0, 0, 0, 0, 1, 3])):  # whatever else: order, circles, copies
+        for _ in range(self.random.choice([0] * 9 + [1, 3])):  # whatever else: order, circles, copies
             ids = flow.nodes()
             flow.add_edge(self.random.choice(ids), self.hammer.connector(), self.random.choice(ids), self.hammer.connector(), self.memlet(self.array()))
         if self.random.random() < 0.1:
@@ -271,10 +280,15 @@ def shortened(value):
     return value if len(text) < 300 else f"{text[:40]}...{len(text)}"
 
 
-def main(seed, calls, tell):
-    import faulthandler
+def translate_all():
+    for k, code in enumerate(DEEP_CODE):
+        print("code", k, flush=True)
+        faulthandler.dump_traceback_later(30, exit=True)
+        translate(code)
+    faulthandler.cancel_dump_traceback_later()
 
-    faulthandler.enable()
+
+def main(seed, calls, tell):
     hammer, draft, built = Hammer(seed), Draft(seed), 0
     for k in range(calls):
         faulthandler.dump_traceback_later(30, exit=True)
@@ -300,5 +314,52 @@ def test_whatever_a_graph_or_a_flow_is_called_with_it_answers_or_raises(seed):
     assert code == 0, output
 
 
+DEEP_CODE = ["y = " + "(" * DEEP + "x" + ")" * DEEP, "y = " + "x + " * DEEP + "x", "y = " + "-" * DEEP + "x", "y = " + "f(" * DEEP, "if x > 0:\n  " * 50, "y = y", "y = z", "while True: y = x", "y = (lambda: x)()",
+             "def f(): return f()\ny = f()", "y = [x for x in x]", "import os", "y = __import__('os')", "y = x if x else", "y = x[" + "x[" * 5000, "y = 10 ** 10 ** 10", "y = 1 << 10 ** 9", "y: int = x", "x = y", "y, y = x, x", "del x", "", "\x00",
+             "y = " + "x if x > 0 else " * 5000 + "x", "t = x + x\n" + "t = t + t\n" * 2000 + "y = t", "if x > 0:\n  y = 1\n" + "elif x > 1:\n  y = 2\n" * 3000]
+
+
+def translate(code):
+    sdfg = dcml.SDFG("built")
+    for name in "AB":
+        sdfg.add_array(name, (4,), dcml.float32)
+    state = sdfg.add_state("main")
+    with contextlib.suppress(dcml.Error, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        state.add_mapped_tasklet("t", dict(i="0:4"), dict(x=dcml.Memlet("A[i]")), code, dict(y=dcml.Memlet("B[i]")), external_edges=True)
+        sdfg.validate()
+
+
+def test_code_of_a_tasklet_is_translated_or_refused():
+    code, output = run("codes")
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("memlet", ["A[9]", "A[-9]", "A[0:99]", "A[i, j]", "A[", "A[]", "A[::]", "A[0:4:0]", "A[0:4:-1]", "none[0]", "A[none]", "A[A[A[0]]]", "A[" + "(" * DEEP + "0" + ")" * DEEP + "]", "A[" * DEEP, "", "A[1/0]", f"A[{2**62}:{2**63}]", f"A[{10**40}]"])
+@pytest.mark.parametrize("wcr", [None, "lambda a, b: a + b", "lambda a, b: a - b", "lambda: 1", "lambda " + "a" * DEEP, "(" * DEEP, "sum", 7])
+def test_memlets_of_whatever_are_refused_or_stay_inside(memlet, wcr):
+    sdfg = dcml.SDFG("built")
+    for name in "AB":
+        sdfg.add_array(name, (4,), dcml.float32)
+    state = sdfg.add_state("main")
+    a, b = np.ones(4, np.float32), np.zeros(4, np.float32)
+    with contextlib.suppress(dcml.Error, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        state.add_edge(state.add_read("A"), None, state.add_write("B"), None, dcml.Memlet(memlet, wcr=wcr))
+        sdfg.validate()
+        dcml._core.Function(sdfg.graph, backend="interp")(a, b)
+    assert np.isfinite(b).all() and (a == 1).all()
+
+
+def test_edges_in_a_circle_are_refused():
+    sdfg = dcml.SDFG("built")
+    sdfg.add_array("A", (4,), dcml.float32)
+    state = sdfg.add_state("main")
+    first, second = state.add_access("A"), state.add_access("A")
+    state.add_edge(first, None, second, None, dcml.Memlet("A[0]"))
+    state.add_edge(second, None, first, None, dcml.Memlet("A[1]"))
+    with pytest.raises(dcml.Error, match="circle"):
+        sdfg.validate()
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), len(sys.argv) > 3)
+    faulthandler.enable()
+    translate_all() if sys.argv[1] == "codes" else main(int(sys.argv[1]), int(sys.argv[2]), len(sys.argv) > 3)
