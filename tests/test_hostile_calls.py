@@ -48,19 +48,54 @@ MODEL = """graph g opset 13 {
   }
 }
 """
+EMPTY = """graph g opset 13 {
+  symbol N >= 0
+  input X: f32[N]
+  input A: f32[4, 5]
+  input E: i64[N]
+  temp Y: f32[N]
+  temp B: f32[4, 5]
+  temp S: f32[]
+  outputs Y, B, S
+  state main {
+  }
+}
+"""
+NESTED = """graph n opset 13 {
+  symbol N >= 0
+  input X: f32[N]
+  temp Y: f32[N]
+  outputs Y
+  state main {
+    map i in 0:N {
+      Y[i] = X[i] * 2.0f
+    }
+  }
+}
+"""
 DEEP = 100_000
 TEXTS = [
-    "", " ", "0", "i", "N", "X", "Y", "0:N", "0:4, 0:5", "i, j", "0:5, i", "i + 1, j", "0:N:2", "0:N:-1", "0:N:0", "5:0", "-3:2", "-1", "::", ":", ",", ",,,", "0:1:2:3",
-    str(2**62), f"0:{2**63}", f"0:{10**40}", f"-{2**63}:{2**63 - 1}", f"{2**62} * {2**62}", "N / 0", "N % 0", "1 / 0", "N * N * N", "(" * DEEP, "(" * DEEP + "0" + ")" * DEEP,
-    "-" * DEEP + "1", "[" * DEEP, "1 + " * DEEP + "1", "0, " * 200 + "0", "0:1, " * DEEP, "i" * DEEP, "min(" * 1000, "a[" * DEEP + "]" * DEEP, "\x00", "é", "\ud800", "\n", "#", "//", "{", "}",
-    "X[X[X[i]]]", "Y[i] = Y[i]", "out = in", "out = a[]", "out = out[]", "o = a[] + 1.0f", "out = a[] if a[] > 0.0f", "out = " + "(" * DEEP + "a[]" + ")" * DEEP, "out = " + "exp(" * 5000 + "a[]" + ")" * 5000,
-    "out = a[i, j, k, l]", "t = a[]\nout = t", "t = t\nout = t", "out = a[" * 1000, "out[i] = a[i]", "out = 1e400", "out = nan", "= 3", "out =", "a[] = out", "out = a[] ? 1 : 2",
-    "sum", "prod", "min", "max", "minus", "default", "parallel", "sequential", "reduce", "scatter", "gpu", "IN_X", "OUT_X", "IN_", "OUT_", "in_0", "out_0", "a", "out", "data", "__return", "__return_0",
-    "Relu", "Add", "Concat", "Split", "If", "Loop", "NoSuchOp", "ai.onnx", "main", "second", "MapFusion", "MapTiling(tile_sizes=0)", "MapTiling(tile_sizes=-1,2)", f"MapTiling(tile_sizes={2**62})",
-    "MapTiling(" * 1000, "MapExpansion", "StateFusion", "Vectorization(vector_len=0)", f"Vectorization(vector_len={2**40})", "InputToConstant", "ConstantFolding", "RedundantArray", "TaskletFission", "expand", "fuse", "infer",
-    "differentiate", "    map i in 0:N {\n      Y[i] = X[i]\n    }\n", "symbol M >= 3\n", "temp T: f32[M, M]\n", "C = Relu@13(X)\n", "map i in 0:N {\n" * 5000, "Y[0] = X[1000]\n", "map i in 0:0:0 {\n}\n", "temp T: f32[" + "1, " * 5000 + "1]",
+    "", " ", "0", "i", "N", "X", "Y", "0:N", "0:4, 0:5", "i, j", "0:5, i", "i + 1, j", "0:N:2", "0:N:-1", "0:N:0", "5:0", "-3:2", "-1",
+    "::", ":", ",", ",,,", "0:1:2:3",
+    str(2**62), f"0:{2**63}", f"0:{10**40}", f"-{2**63}:{2**63 - 1}", f"{2**62} * {2**62}", "N / 0", "N % 0", "1 / 0", "N * N * N",
+    "(" * DEEP, "(" * DEEP + "0" + ")" * DEEP,
+    "-" * DEEP + "1", "[" * DEEP, "1 + " * DEEP + "1", "0, " * 200 + "0", "0:1, " * DEEP, "i" * DEEP, "min(" * 1000, "a[" * DEEP
+    + "]" * DEEP, "\x00", "é", "\ud800", "\n", "#", "//", "{", "}",
+    "X[X[X[i]]]", "Y[i] = Y[i]", "out = in", "out = a[]", "out = out[]", "o = a[] + 1.0f", "out = a[] if a[] > 0.0f", "out = "
+    + "(" * DEEP + "a[]" + ")" * DEEP, "out = " + "exp(" * 5000 + "a[]" + ")" * 5000,
+    "out = a[i, j, k, l]", "t = a[]\nout = t", "t = t\nout = t", "out = a[" * 1000, "out[i] = a[i]", "out = 1e400", "out = nan", "= 3",
+    "out =", "a[] = out", "out = a[] ? 1 : 2",
+    "sum", "prod", "min", "max", "minus", "default", "parallel", "sequential", "reduce", "scatter", "gpu", "IN_X", "OUT_X", "IN_", "OUT_",
+    "in_0", "out_0", "a", "out", "data", "__return", "__return_0",
+    "Relu", "Add", "Concat", "Split", "If", "Loop", "NoSuchOp", "ai.onnx", "main", "second", "MapFusion", "MapTiling(tile_sizes=0)",
+    "MapTiling(tile_sizes=-1,2)", f"MapTiling(tile_sizes={2**62})",
+    "MapTiling(" * 1000, "MapExpansion", "StateFusion", "Vectorization(vector_len=0)", f"Vectorization(vector_len={2**40})",
+    "InputToConstant", "ConstantFolding", "RedundantArray", "TaskletFission", "expand", "fuse", "infer",
+    "differentiate", "    map i in 0:N {\n      Y[i] = X[i]\n    }\n", "symbol M >= 3\n", "temp T: f32[M, M]\n", "C = Relu@13(X)\n",
+    "map i in 0:N {\n" * 5000, "Y[0] = X[1000]\n", "map i in 0:0:0 {\n}\n", "temp T: f32[" + "1, " * 5000 + "1]",
 ]
-NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 64, 65, 1000, -1, -2, -(2**31), 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**62, 2**63 - 1, 2**63, -(2**63), 10**40, True, 1.5, float("nan"), float("inf")]
+NUMBERS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 64, 65, 1000, -1, -2, -(2**31), 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**62,
+    2**63 - 1, 2**63, -(2**63), 10**40, True, 1.5, float("nan"), float("inf")]
 NAMES = ["X", "A", "W", "Y", "Z", "B", "C", "N", "i", "none", "new", "T"]
 
 
@@ -101,7 +136,8 @@ class Hammer:
         text = MODEL if self.random.random() < 0.8 else MODEL.split("state second")[0] + "}\n"
         self.graphs = [self.core.parse(text), self.core.Graph("other")]
         self.flows = [self.graphs[0].flow(0)]
-        self.arrays = [np.ones((4, 5), np.float32), np.ones(3), np.zeros((0, 2), np.int64), np.array(7), np.array(["a", b"b"], object), np.ones((1,) * 20), np.ones(6, np.complex64)[::2]]
+        self.arrays = [np.ones((4, 5), np.float32), np.ones(3), np.zeros((0, 2), np.int64), np.array(7), np.array(["a", b"b"], object),
+            np.ones((1,) * 20), np.ones(6, np.complex64)[::2]]
 
     def text(self):
         return self.random.choice(NAMES if self.random.random() < 0.4 else TEXTS)
@@ -113,16 +149,19 @@ class Hammer:
         return [make() for _ in range(self.random.choice([0, 1, 1, 2, 2, 3, 9, 70]))]
 
     def ranges(self):
-        return [tuple(self.random.choice(["i0N1i"[k], self.text()]) for k in range(self.random.choice([4, 4, 4, 4, 4, 4, 3, 5]))) for _ in range(self.random.choice([0, 1, 2, 2, 100]))]
+        return [tuple(self.random.choice(["i0N1i"[k], self.text()]) for k in range(self.random.choice([4, 4, 4, 4, 4, 4, 3, 5])))
+            for _ in range(self.random.choice([0, 1, 2, 2, 100]))]
 
     def memlet(self):
-        return tuple(self.random.choice([[self.text() for _ in range(self.random.choice([2, 3, 3, 4, 5]))], [self.random.choice(NAMES), self.random.choice(["0:N", "i", "0:4, 0:5", None]), self.random.choice(["", "sum"])]]))
+        return tuple(self.random.choice([[self.text() for _ in range(self.random.choice([2, 3, 3, 4, 5]))], [self.random.choice(NAMES),
+            self.random.choice(["0:N", "i", "0:4, 0:5", None]), self.random.choice(["", "sum"])]]))
 
     def attributes(self):
         return {self.text(): self.anything(2) for _ in range(self.random.randrange(4))}
 
     def shape(self):
-        return self.random.choice([self.few(self.number), self.few(lambda: self.random.choice(["N", 4, 5])), [2**62, 2**62, 4], [2**40] * 3, ["N"] * 9, [1] * 70])
+        return self.random.choice([self.few(self.number), self.few(lambda: self.random.choice(["N", 4, 5])), [2**62, 2**62, 4],
+            [2**40] * 3, ["N"] * 9, [1] * 70])
 
     def liar(self):
         around = [1]
@@ -132,17 +171,27 @@ class Hammer:
     def anything(self, depth=0):
         kinds = [self.text, self.number, self.number, lambda: None, self.liar, lambda: b"\x00\xff", lambda: self.random.choice(self.arrays)]
         if depth < 3:
-            kinds += [lambda: self.few(lambda: self.anything(depth + 1)), lambda: tuple(self.few(self.text)), self.memlet, self.ranges, self.shape, self.attributes,
-                      lambda: {self.text(): self.text()}, lambda: {self.text(): (self.text(), self.text())}, lambda: self.few(self.number), lambda: self.random.choice(self.graphs), lambda: self.random.choice(self.flows)]
+            kinds += [lambda: self.few(lambda: self.anything(depth + 1)), lambda: tuple(self.few(self.text)), self.memlet, self.ranges,
+                self.shape, self.attributes,
+                      lambda: {self.text(): self.text()}, lambda: {self.text(): (self.text(), self.text())},
+                      lambda: self.few(self.number), lambda: self.random.choice(self.graphs), lambda: self.random.choice(self.flows)]
         return self.random.choice(kinds)()
 
     def wanted(self, word):
         """An argument of the kind that a method's text names."""
-        makers = {"id": self.number, "edge": self.number, "entry": self.number, "tasklet": self.number, "library": self.number, "state": lambda: self.random.choice([0, 0, 1, 2, 2**31]), "src": self.number, "dst": self.number,
-                  "name": lambda: self.random.choice(NAMES), "new": lambda: self.random.choice(NAMES), "label": self.text, "inputs": lambda: self.few(lambda: self.random.choice(["a", *NAMES])), "outputs": lambda: self.few(lambda: self.random.choice(["out", *NAMES])),
-                  "statements": self.text, "schedule": self.text, "graph": lambda: self.random.choice(self.graphs), "inner": lambda: self.random.choice(self.graphs), "memlet": self.memlet, "dtype": lambda: self.random.choice([1, 1, 7, 9, 11, self.number()]),
-                  "shape": self.shape, "array": lambda: self.random.choice(self.arrays), "attrs": self.attributes, "op": self.text, "domain": self.text, "text": self.text, "call": self.text, "src_conn": self.connector, "dst_conn": self.connector,
-                  "opset": self.number, "wrt": lambda: self.few(lambda: self.random.choice(NAMES)), "nodes": lambda: self.few(self.number), "node_id": self.number, "set": self.number, "position": self.number, "strides": self.shape, "transient": lambda: self.random.choice([True, False]),
+        makers = {"id": self.number, "edge": self.number, "entry": self.number, "tasklet": self.number, "library": self.number,
+            "state": lambda: self.random.choice([0, 0, 1, 2, 2**31]), "src": self.number, "dst": self.number,
+                  "name": lambda: self.random.choice(NAMES), "new": lambda: self.random.choice(NAMES), "label": self.text,
+                  "inputs": lambda: self.few(lambda: self.random.choice(["a", *NAMES])),
+                  "outputs": lambda: self.few(lambda: self.random.choice(["out", *NAMES])),
+                  "statements": self.text, "schedule": self.text, "graph": lambda: self.random.choice(self.graphs),
+                  "inner": lambda: self.random.choice(self.graphs), "memlet": self.memlet, "dtype": lambda: self.random.choice([1, 1, 7,
+                  9, 11, self.number()]),
+                  "shape": self.shape, "array": lambda: self.random.choice(self.arrays), "attrs": self.attributes, "op": self.text,
+                  "domain": self.text, "text": self.text, "call": self.text, "src_conn": self.connector, "dst_conn": self.connector,
+                  "opset": self.number, "wrt": lambda: self.few(lambda: self.random.choice(NAMES)),
+                  "nodes": lambda: self.few(self.number), "node_id": self.number, "set": self.number, "position": self.number,
+                  "strides": self.shape, "transient": lambda: self.random.choice([True, False]),
                   "sizes": lambda: {"N": self.random.choice([1, 5, -1, 0])}, "ranges": self.ranges}
         return makers.get(word, self.anything)()
 
@@ -183,8 +232,11 @@ class Hammer:
 class Draft:
     """Maps, tasklets and copies that are nearly right: what was drafted is built, and what could be built is run."""
 
-    SUBSETS = ["i", "0:N", "0", "N - 1", "i + 1", "N - i - 1", "0:N:2", "1:N", "-1", "N", "2 * i", "i:i + 3", "i, j", "0:4, 0:5", "0:4, 1:4", "i, 0:5", "j, i", "0:1", "3:1", "X[i]", "a", "0, 0", "100", "0:100"]
-    CODES = ["y = x[] + 1.0f", "y = x[i]", "y[i] = x[i]", "y = x[i, j]", "y = x[5]", "y = x[-1]", "t = x[] * x[]\ny = t + t", "y = y[]", "x = y[]", "y = z[]", "y = x", "y = i32(x[])", "y = x[x[]]", "y = x[i32(x[])]", "y = f32(N)", "y = x[] if x[] > 0.0f", "y = 3", "z = x[]", ""]
+    SUBSETS = ["i", "0:N", "0", "N - 1", "i + 1", "N - i - 1", "0:N:2", "1:N", "-1", "N", "2 * i", "i:i + 3", "i, j", "0:4, 0:5",
+        "0:4, 1:4", "i, 0:5", "j, i", "0:1", "3:1", "X[i]", "a", "0, 0", "100", "0:100"]
+    CODES = ["y = x[] + 1.0f", "y = x[i]", "y[i] = x[i]", "y = x[i, j]", "y = x[5]", "y = x[-1]", "t = x[] * x[]\ny = t + t", "y = y[]",
+        "x = y[]", "y = z[]", "y = x", "y = i32(x[])", "y = x[x[]]", "y = x[i32(x[])]", "y = f32(N)", "y = x[] if x[] > 0.0f", "y = 3",
+        "z = x[]", ""]
 
     def __init__(self, seed):
         from dcml import _core
@@ -202,17 +254,21 @@ class Draft:
             return self.random.choice([None, self.hammer.anything()])
         vector = ["i", "i", "0", "N - 1", "N - i - 1", "0:N", "0:N", "0:N:2", "1:N", "i + 1", "-1", "i - 1", "3:1", "100"]
         good = {"A": ["i, 0", "0:4, 0:5", "1:3, 2:4", "i, 0:5", "3, 4", "4, 5"], "S": ["0", None]}.get(container.replace("B", "A"), vector)
-        return (self.array() if self.random.random() < 0.05 else container, self.one(good if self.random.random() < 0.9 else self.SUBSETS), self.random.choice(["", "", "", "", "sum", "max"]))
+        return (self.array() if self.random.random() < 0.05 else container, self.one(good
+            if self.random.random() < 0.9 else self.SUBSETS), self.random.choice(["", "", "", "", "sum", "max"]))
 
     def range(self):
-        return ("i", "0", self.random.choice("NN45"), self.random.choice("1112")) if self.random.random() < 0.8 else (self.one(["i", "j", "k", "i"]), self.one(["0", "0", "0", "1", "N", "i", "-2"]), self.one(["N", "N", "4", "5", "0", "N / 2", "i", "i + 2"]), self.one(["1", "1", "1", "2", "3", "-1", "0", "N"]))
+        return ("i", "0", self.random.choice("NN45"), self.random.choice("1112")) if self.random.random() < 0.8 else (self.one(["i", "j",
+            "k", "i"]), self.one(["0", "0", "0", "1", "N", "i", "-2"]), self.one(["N", "N", "4", "5", "0", "N / 2", "i", "i + 2"]),
+            self.one(["1", "1", "1", "2", "3", "-1", "0", "N"]))
 
     def path(self, flow, scopes, ends):
         """Edges from an access node through all entries to a connector of a node, or the other way round."""
         node, connector, is_input = ends
         container = self.array()
         access, memlet = flow.add_access(container), self.memlet(container)
-        point = self.memlet(container) if scopes and self.random.random() < 0.2 else (container, {"A": "1, 2", "B": "2, i", "S": "0"}.get(container, "i" if scopes else "N - 1"))
+        point = self.memlet(container) if scopes and self.random.random() < 0.2 else (container, {"A": "1, 2", "B": "2, i",
+            "S": "0"}.get(container, "i" if scopes else "N - 1"))
         if connector in ("X", "Y"):
             point = (container, None)
         last, last_connector = (access, None)
@@ -224,7 +280,8 @@ class Draft:
                 pair = (node, connector, at, "IN_" + container) if last == access else (last, "OUT_" + container, at, "IN_" + container)
             flow.add_edge(*pair, point if node in pair else memlet)
             last, last_connector = at, "OUT_" + container
-        flow.add_edge(*((last, last_connector, node, connector) if is_input else ((last, last_connector, access, None) if last != access else (node, connector, access, None))), point if is_input or not scopes else memlet)
+        flow.add_edge(*((last, last_connector, node, connector) if is_input else ((last, last_connector, access, None)
+            if last != access else (node, connector, access, None))), point if is_input or not scopes else memlet)
 
     def draft(self, flow, nested):
         scopes = []
@@ -244,7 +301,8 @@ class Draft:
         self.path(flow, scopes, (node, names[1], False))
         for _ in range(self.random.choice([0] * 9 + [1, 3])):  # whatever else: order, circles, copies
             ids = flow.nodes()
-            flow.add_edge(self.random.choice(ids), self.hammer.connector(), self.random.choice(ids), self.hammer.connector(), self.memlet(self.array()))
+            flow.add_edge(self.random.choice(ids), self.hammer.connector(), self.random.choice(ids), self.hammer.connector(),
+                self.memlet(self.array()))
         if self.random.random() < 0.1:
             flow.remove_node(self.random.choice(flow.nodes()))
 
@@ -252,8 +310,7 @@ class Draft:
         return self.random.choice(NUMBERS) if self.random.random() < 0.05 else good
 
     def run(self, tell):
-        text = "graph g opset 13 {\n  symbol N >= 0\n  input X: f32[N]\n  input A: f32[4, 5]\n  input E: i64[N]\n  temp Y: f32[N]\n  temp B: f32[4, 5]\n  temp S: f32[]\n  outputs Y, B, S\n  state main {\n  }\n}\n"
-        graph, nested = self.core.parse(text), self.core.parse("graph n opset 13 {\n  symbol N >= 0\n  input X: f32[N]\n  temp Y: f32[N]\n  outputs Y\n  state main {\n    map i in 0:N {\n      Y[i] = X[i] * 2.0f\n    }\n  }\n}\n")
+        graph, nested = self.core.parse(EMPTY), self.core.parse(NESTED)
         flow = graph.flow(0)
         try:
             for _ in range(self.random.choice([1, 1, 2])):
@@ -314,9 +371,12 @@ def test_whatever_a_graph_or_a_flow_is_called_with_it_answers_or_raises(seed):
     assert code == 0, output
 
 
-DEEP_CODE = ["y = " + "(" * DEEP + "x" + ")" * DEEP, "y = " + "x + " * DEEP + "x", "y = " + "-" * DEEP + "x", "y = " + "f(" * DEEP, "if x > 0:\n  " * 50, "y = y", "y = z", "while True: y = x", "y = (lambda: x)()",
-             "def f(): return f()\ny = f()", "y = [x for x in x]", "import os", "y = __import__('os')", "y = x if x else", "y = x[" + "x[" * 5000, "y = 10 ** 10 ** 10", "y = 1 << 10 ** 9", "y: int = x", "x = y", "y, y = x, x", "del x", "", "\x00",
-             "y = " + "x if x > 0 else " * 5000 + "x", "t = x + x\n" + "t = t + t\n" * 2000 + "y = t", "if x > 0:\n  y = 1\n" + "elif x > 1:\n  y = 2\n" * 3000]
+DEEP_CODE = ["y = " + "(" * DEEP + "x" + ")" * DEEP, "y = " + "x + " * DEEP + "x", "y = " + "-" * DEEP + "x", "y = " + "f(" * DEEP,
+    "if x > 0:\n  " * 50, "y = y", "y = z", "while True: y = x", "y = (lambda: x)()",
+             "def f(): return f()\ny = f()", "y = [x for x in x]", "import os", "y = __import__('os')", "y = x if x else", "y = x["
+             + "x[" * 5000, "y = 10 ** 10 ** 10", "y = 1 << 10 ** 9", "y: int = x", "x = y", "y, y = x, x", "del x", "", "\x00",
+             "y = " + "x if x > 0 else " * 5000 + "x", "t = x + x\n" + "t = t + t\n" * 2000 + "y = t", "if x > 0:\n  y = 1\n"
+             + "elif x > 1:\n  y = 2\n" * 3000]
 
 
 def translate(code):
@@ -334,8 +394,10 @@ def test_code_of_a_tasklet_is_translated_or_refused():
     assert code == 0, output
 
 
-@pytest.mark.parametrize("memlet", ["A[9]", "A[-9]", "A[0:99]", "A[i, j]", "A[", "A[]", "A[::]", "A[0:4:0]", "A[0:4:-1]", "none[0]", "A[none]", "A[A[A[0]]]", "A[" + "(" * DEEP + "0" + ")" * DEEP + "]", "A[" * DEEP, "", "A[1/0]", f"A[{2**62}:{2**63}]", f"A[{10**40}]"])
-@pytest.mark.parametrize("wcr", [None, "lambda a, b: a + b", "lambda a, b: a - b", "lambda: 1", "lambda " + "a" * DEEP, "(" * DEEP, "sum", 7])
+@pytest.mark.parametrize("memlet", ["A[9]", "A[-9]", "A[0:99]", "A[i, j]", "A[", "A[]", "A[::]", "A[0:4:0]", "A[0:4:-1]", "none[0]",
+    "A[none]", "A[A[A[0]]]", "A[" + "(" * DEEP + "0" + ")" * DEEP + "]", "A[" * DEEP, "", "A[1/0]", f"A[{2**62}:{2**63}]", f"A[{10**40}]"])
+@pytest.mark.parametrize("wcr", [None, "lambda a, b: a + b", "lambda a, b: a - b", "lambda: 1", "lambda " + "a" * DEEP, "(" * DEEP, "sum",
+    7])
 def test_memlets_of_whatever_are_refused_or_stay_inside(memlet, wcr):
     sdfg = dcml.SDFG("built")
     for name in "AB":

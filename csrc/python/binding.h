@@ -103,7 +103,8 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id);
 PyObject *graph_wish(GraphObject *self, PyObject *id);
 PyObject *graph_replace(GraphObject *self, PyObject *args);
 const dc_library *library_at(GraphObject *self, unsigned long id); /* NULL with an exception: no operator of the graph */
-int check_in_state(GraphObject *self, const dc_graph *graph, unsigned long id); /* -1 with an exception: no node that stands in a state by itself */
+/* -1 with an exception: no node that stands in a state by itself. */
+int check_in_state(GraphObject *self, const dc_graph *graph, unsigned long id);
 PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);

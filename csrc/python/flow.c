@@ -572,7 +572,8 @@ static PyObject *flow_add_nested(FlowObject *self, PyObject *args) {
   GraphObject *inner;
   PyObject *in, *out, *symbols = NULL;
   if (!PyArg_ParseTuple(args, "sO!OO|O!", &label, state_of((PyObject *)self)->graph_type, &inner, &in, &out, &PyDict_Type, &symbols)) return NULL;
-  if (inner->graph == self->graph->graph) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "a graph is not nested in itself");
+  if (inner->graph == self->graph->graph)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "a graph is not nested in itself");
   __atomic_add_fetch(&inner->graph->references, 1, __ATOMIC_RELAXED);
   dc_fid n = dc_flow_add_nested(FLOW(self), label, inner->graph);
   if (!connect_all(self, n, in, true) && !connect_all(self, n, out, false) && !add_symbols(self, n, symbols)) return id_object(n);

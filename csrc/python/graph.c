@@ -293,7 +293,8 @@ static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, ci
   if (!counted && !items) return -1;
   Py_ssize_t n = counted ? PyLong_AsSsize_t(outputs) : PySequence_Fast_GET_SIZE(items);
   if (counted && !PyErr_Occurred() && (n < 0 || n > MAX_COUNTED_OUTPUTS))
-    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%s: %zd outputs; there are at most %d", op, n, MAX_COUNTED_OUTPUTS), n = 0;
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%s: %zd outputs; there are at most %d", op, n, MAX_COUNTED_OUTPUTS),
+        n = 0;
   for (Py_ssize_t k = 0; k < n; k++) {
     PyObject *item = counted ? NULL : PySequence_Fast_GET_ITEM(items, k);
     const char *name = !item || item == Py_None ? op : PyUnicode_AsUTF8(item);

@@ -105,7 +105,9 @@ static PyObject *subgraph_pair(GraphObject *self, uint32_t k) {
   dc_graph *graph = self->graph->subgraphs.v[k];
   PyObject *captures = value_names(self->graph, graph->captures.v, graph->captures.n);
   /* The graph around is kept, and not this handle, which may get another one (become). */
-  PyObject *around = captures ? wrap_graph(state_of((PyObject *)self), self->owner ? self->graph : share_graph(self->graph), self->owner) : NULL;
+  if (!captures) return NULL;
+  dc_graph *kept = self->owner ? self->graph : share_graph(self->graph);
+  PyObject *around = wrap_graph(state_of((PyObject *)self), kept, self->owner);
   PyObject *handle = around ? wrap_graph(state_of((PyObject *)self), graph, around) : NULL;
   Py_XDECREF(around);
   return handle ? Py_BuildValue("(NN)", handle, captures) : NULL;
@@ -132,7 +134,8 @@ int check_in_state(GraphObject *self, const dc_graph *graph, unsigned long id) {
   for (uint32_t s = 0; s < graph->states.n; s++)
     for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++)
       if (graph->states.v[s].scope.v[k] == id) return 0;
-  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "there is no node %lu in a state of graph '%s'", id, dc_name_text(&graph->names, graph->name));
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "there is no node %lu in a state of graph '%s'", id,
+               dc_name_text(&graph->names, graph->name));
   return -1;
 }
 
@@ -245,7 +248,8 @@ static int keep_nodes(GraphObject *self, dc_graph *g, PyObject *sequence) {
   PyObject *items = PySequence_Fast(sequence, "expected a sequence of nodes");
   for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
     unsigned long id = PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(items, k));
-    bool is_operator = !PyErr_Occurred() && id && id < g->nodes.n && dc_node_at(g, (dc_nid)id)->kind == DC_NODE_LIBRARY; /* others may be inside a map */
+    /* Others may be inside a map. */
+    bool is_operator = !PyErr_Occurred() && id && id < g->nodes.n && dc_node_at(g, (dc_nid)id)->kind == DC_NODE_LIBRARY;
     if (PyErr_Occurred() || (!is_operator && check_in_state(self, g, id))) Py_CLEAR(items);
     else dc_scope_push(g, &kept, (dc_nid)id);
   }
