@@ -432,6 +432,13 @@ static dc_status check_extremes(preparation *p, dc_nid id, const bool *later) {
   return DC_OK;
 }
 
+/* A reduction sets its elements; elsewhere a maximum is of what was there before as well, which has no gradient. */
+static bool is_reduced(const dc_graph *graph, const statement *s) {
+  bool any = false;
+  for (uint32_t k = 0; k < s->n_maps; k++) any |= map_at(graph, s->maps[k]).schedule == DC_MAP_REDUCE;
+  return any;
+}
+
 /* Below parallel maps, the maxima and minima of a reduction go to arrays of their own, and behind it to where they went. */
 static dc_status keep_extremes(preparation *p, dc_nid id, const bool *later, dc_scope *behind) {
   statement_walk w = {.p = p};
@@ -440,7 +447,7 @@ static dc_status keep_extremes(preparation *p, dc_nid id, const bool *later, dc_
   for (uint32_t k = 0; k < w.list.n; k++) {
     const statement *s = &w.list.v[k];
     dc_tasklet t = dc_node_at(graph, s->tasklet)->tasklet;
-    if (!is_extreme(&t) || t.out >= p->n || !later[dc_container_root(graph, t.out)]) continue;
+    if (!is_extreme(&t) || !is_reduced(graph, s) || t.out >= p->n || !later[dc_container_root(graph, t.out)]) continue;
     dc_cid own = temp_like(graph, t.out, "kept");
     dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)dc_cont(graph, own)->dtype, own, t.index, t.rank);
     dc_nid copy = dc_node_tasklet(graph, t.out, DC_WCR_NONE, t.index, t.rank, 0, value);

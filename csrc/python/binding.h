@@ -52,6 +52,8 @@ void blame(module_state *state, const char *what, const char *name);
 
 /* A model's name or a message as str: bytes that are no UTF-8 are replaced. */
 PyObject *name_object(const char *text);
+/* Converter for "O&": an id or a position as uint32_t; what fits none becomes UINT32_MAX, which names nothing. */
+int read_id(PyObject *number, void *out);
 PyObject *wrap_graph(module_state *state, dc_graph *graph, PyObject *owner);
 
 /* graph.c: attributes of an operator from a dictionary, kept in the graph; 0, or -1 with an exception. */
@@ -101,6 +103,8 @@ PyObject *graph_attributes(GraphObject *self, PyObject *id);
 PyObject *graph_wish(GraphObject *self, PyObject *id);
 PyObject *graph_replace(GraphObject *self, PyObject *args);
 const dc_library *library_at(GraphObject *self, unsigned long id); /* NULL with an exception: no operator of the graph */
+/* -1 with an exception: no node that stands in a state by itself. */
+int check_in_state(GraphObject *self, const dc_graph *graph, unsigned long id);
 PyObject *graph_segment(GraphObject *self, PyObject *args);
 /* A constant's or initial weight's contents as a numpy array; None without. */
 PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
@@ -127,6 +131,7 @@ PyObject *graph_inline(GraphObject *self, PyObject *args);
 void flows_free(GraphObject *self);
 int flows_insert(GraphObject *self, uint32_t at); /* views move with their states; 0, or -1 with an exception */
 void flows_remove(GraphObject *self, uint32_t at);
+void flows_follow(GraphObject *self); /* the handle has another graph: views show that one, and drafts are gone */
 PyObject *get_has_drafts(GraphObject *self, void *unused);
 /* graph.c: attributes from a dictionary, in the graph's arena; 0, or -1 with an exception. */
 int attrs_from_dict(GraphObject *self, PyObject *dict, dc_attr **attrs, uint32_t *n);

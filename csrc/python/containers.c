@@ -216,7 +216,7 @@ PyObject *graph_add_state(GraphObject *self, PyObject *args) {
   self->version++;
   const char *name;
   unsigned at = UINT32_MAX;
-  if (!PyArg_ParseTuple(args, "s|I", &name, &at)) return NULL;
+  if (!PyArg_ParseTuple(args, "s|O&", &name, read_id, &at)) return NULL;
   dc_graph *g = self->graph;
   if (flows_insert(self, at)) return NULL;
   dc_state_add(g, name);

@@ -24,7 +24,7 @@ PyObject *graph_border(GraphObject *self, PyObject *args) {
   PyObject *required, *given;
   module_state *state = state_of((PyObject *)self);
   dc_border b = {0};
-  if (!PyArg_ParseTuple(args, "IOO", &id, &required, &given) || !library_at(self, id)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&OO", read_id, &id, &required, &given) || !library_at(self, id)) return NULL;
   b.required = read_places(self, required, &b.n_required);
   b.given = b.required ? read_places(self, given, &b.n_given) : NULL;
   if (!b.given) return NULL;
@@ -45,6 +45,7 @@ PyObject *graph_become(GraphObject *self, PyObject *object) {
   dc_graph *kept = self->graph;
   self->graph = other->graph, other->graph = kept;
   self->version++, other->version++, self->edits++, other->edits++;
+  flows_follow(self), flows_follow(other);
   Py_RETURN_NONE;
 }
 
@@ -80,7 +81,10 @@ PyObject *graph_differentiate(GraphObject *self, PyObject *args) {
   dc_pipeline pipeline = {.passes = {.ops = session->ops}, .training = true, .wrt = names, .n_wrt = n, .post_onnx = call_prepare, .hook_context = &context};
   dc_graph *backward = NULL;
   self->version++, self->edits++;
-  dc_status status = dc_pipeline_differentiate(&pipeline, self->graph, &backward);
+  dc_graph *graph = self->graph; /* the hook may give the handle another one */
+  __atomic_add_fetch(&graph->references, 1, __ATOMIC_RELAXED);
+  dc_status status = dc_pipeline_differentiate(&pipeline, graph, &backward);
+  dc_graph_destroy(graph);
   if (PyErr_Occurred()) {
     dc_status_free(status);
     return NULL;

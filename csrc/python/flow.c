@@ -94,6 +94,8 @@ PyObject *get_has_drafts(GraphObject *self, void *unused) {
 
 typedef struct {
   dc_ops *ops;
+  dc_name unknown, domain; /* the last operator that nobody knew: asking takes long, and comes once for each parameter */
+  int since;
 } parameter_names;
 
 static bool in_list(const dc_row_arg *args, uint32_t n, const char *name) {
@@ -140,10 +142,12 @@ static int told_parameter(const dc_graph *graph, const dc_library *lib, bool is_
 }
 
 static bool parameter_name(void *context, const dc_graph *graph, dc_nid library, bool is_input, uint32_t k, char *out, size_t size) {
-  const parameter_names *names = context;
+  parameter_names *names = context;
   const dc_library *lib = &dc_node_at(graph, library)->lib;
   const dc_row *row = dc_ops_find(names->ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-  int told = row ? -1 : told_parameter(graph, lib, is_input, k, out, size);
+  bool is_unknown = lib->op == names->unknown && lib->domain == names->domain && lib->since == names->since;
+  int told = row || is_unknown ? -1 : told_parameter(graph, lib, is_input, k, out, size);
+  if (!row && told < 0) names->unknown = lib->op, names->domain = lib->domain, names->since = lib->since;
   if (!row) return told < 0 ? dc_flow_numbered.name(NULL, graph, library, is_input, k, out, size) : told;
   return lib->wrt ? gradient_parameter(row, lib, is_input, k, out, size) : row_parameter(row, is_input, k, "", out, size);
 }
@@ -172,7 +176,7 @@ static int derive(FlowObject *self) {
   if ((r->derived && is_current(self)) || r->flow.is_draft) return 0;
   dc_session *session = session_of(state);
   if (!session) return -1;
-  parameter_names names = {session->ops};
+  parameter_names names = {.ops = session->ops};
   dc_status status = dc_flow_derive(&r->flow, g, self->state, (dc_flow_params){parameter_name, &names});
   if (status) {
     raise_status(state, status);
@@ -186,7 +190,7 @@ static int derive(FlowObject *self) {
 PyObject *graph_flow(GraphObject *self, PyObject *args) {
   unsigned index = 0;
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "|I", &index)) return NULL;
+  if (!PyArg_ParseTuple(args, "|O&", read_id, &index)) return NULL;
   if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
   if (flows_reserve(self, index + 1)) return NULL;
   flow_record *r = self->flows->v[index];
@@ -210,6 +214,18 @@ static void flow_dealloc(FlowObject *self) {
   Py_DECREF(type);
 }
 
+void flows_follow(GraphObject *self) {
+  for (uint32_t k = self->flows ? self->flows->n : 0; k-- > 0;) {
+    flow_record *r = self->flows->v[k];
+    if (k >= self->graph->states.n) flows_remove(self, k);
+    if (!r || k >= self->graph->states.n) continue;
+    dc_status status = dc_flow_derive(&r->flow, self->graph, k, dc_flow_numbered); /* ids stay where nodes do */
+    r->derived = false, r->flow.is_draft = false;
+    if (status) dc_flow_free(&r->flow);
+    dc_status_free(status);
+  }
+}
+
 /* ---- looking ---- */
 
 #define FLOW(self) (&(self)->record->flow)
@@ -218,6 +234,13 @@ static dc_fid node_of(FlowObject *self, unsigned long id) {
   if (PyErr_Occurred()) return 0;
   if (id < UINT32_MAX && dc_flow_has(FLOW(self), (dc_fid)id)) return (dc_fid)id;
   PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %lu is not in state '%s' any more", id, FLOW(self)->name ? FLOW(self)->name : "");
+  return 0;
+}
+
+static dc_fid node_of_kind(FlowObject *self, unsigned long id, dc_flow_kind kind, const char *expected) {
+  dc_fid n = node_of(self, id);
+  if (!n || dc_flow_at(FLOW(self), n)->kind == kind) return n;
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %lu is no %s", id, expected);
   return 0;
 }
 
@@ -455,8 +478,8 @@ static PyObject *flow_set_ranges(FlowObject *self, PyObject *args) {
   PyObject *list;
   unsigned id;
   uint32_t n;
-  if (!PyArg_ParseTuple(args, "IO", &id, &list)) return NULL;
-  dc_fid entry = node_of(self, id);
+  if (!PyArg_ParseTuple(args, "O&O", read_id, &id, &list)) return NULL;
+  dc_fid entry = node_of_kind(self, id, DC_FLOW_ENTRY, "entry of a map");
   dc_flow_range *ranges = entry ? ranges_of(self, list, &n) : NULL;
   if (!ranges) return NULL;
   dc_flow_touch(FLOW(self), entry);
@@ -467,9 +490,9 @@ static PyObject *flow_set_ranges(FlowObject *self, PyObject *args) {
 static PyObject *flow_set_schedule(FlowObject *self, PyObject *args) {
   const char *name;
   unsigned id;
-  if (!PyArg_ParseTuple(args, "Is", &id, &name)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&s", read_id, &id, &name)) return NULL;
   int schedule = schedule_of(self, name);
-  dc_fid n = schedule < 0 ? 0 : node_of(self, id);
+  dc_fid n = schedule < 0 ? 0 : node_of_kind(self, id, DC_FLOW_ENTRY, "entry of a map");
   if (!n) return NULL;
   dc_flow_touch(FLOW(self), n);
   dc_flow_at(FLOW(self), n)->schedule = (uint8_t)schedule;
@@ -479,8 +502,8 @@ static PyObject *flow_set_schedule(FlowObject *self, PyObject *args) {
 static PyObject *flow_set_code(FlowObject *self, PyObject *args) {
   const char *code;
   unsigned id;
-  if (!PyArg_ParseTuple(args, "Is", &id, &code)) return NULL;
-  dc_fid n = node_of(self, id);
+  if (!PyArg_ParseTuple(args, "O&s", read_id, &id, &code)) return NULL;
+  dc_fid n = node_of_kind(self, id, DC_FLOW_TASKLET, "tasklet");
   if (!n) return NULL;
   dc_flow_touch(FLOW(self), n);
   dc_flow_at(FLOW(self), n)->code = dc_arena_strdup(&FLOW(self)->arena, code), dc_flow_at(FLOW(self), n)->python = NULL;
@@ -490,7 +513,7 @@ static PyObject *flow_set_code(FlowObject *self, PyObject *args) {
 static PyObject *flow_set_label(FlowObject *self, PyObject *args) {
   const char *label;
   unsigned id;
-  if (!PyArg_ParseTuple(args, "Is", &id, &label)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&s", read_id, &id, &label)) return NULL;
   dc_fid n = node_of(self, id);
   if (!n) return NULL;
   dc_flow_touch(FLOW(self), n);
@@ -518,10 +541,9 @@ static PyObject *flow_set_attributes(FlowObject *self, PyObject *args) {
   dc_attr *list;
   uint32_t count;
   int opset = 0;
-  if (!PyArg_ParseTuple(args, "IO|i", &id, &attrs, &opset)) return NULL;
-  dc_fid n = node_of(self, id);
+  if (!PyArg_ParseTuple(args, "O&O|i", read_id, &id, &attrs, &opset)) return NULL;
+  dc_fid n = node_of_kind(self, id, DC_FLOW_LIBRARY, "library node");
   if (!n) return NULL;
-  if (dc_flow_at(FLOW(self), n)->kind != DC_FLOW_LIBRARY) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "node %u is no library node", id);
   if (attrs_from_dict(self->graph, attrs, &list, &count)) return NULL;
   dc_graph *g = self->graph->graph;
   dc_node like = *dc_node_at(g, dc_flow_at(FLOW(self), n)->node); /* the graph's own stays as it is until the draft is built */
@@ -550,6 +572,8 @@ static PyObject *flow_add_nested(FlowObject *self, PyObject *args) {
   GraphObject *inner;
   PyObject *in, *out, *symbols = NULL;
   if (!PyArg_ParseTuple(args, "sO!OO|O!", &label, state_of((PyObject *)self)->graph_type, &inner, &in, &out, &PyDict_Type, &symbols)) return NULL;
+  if (inner->graph == self->graph->graph)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "a graph is not nested in itself");
   __atomic_add_fetch(&inner->graph->references, 1, __ATOMIC_RELAXED);
   dc_fid n = dc_flow_add_nested(FLOW(self), label, inner->graph);
   if (!connect_all(self, n, in, true) && !connect_all(self, n, out, false) && !add_symbols(self, n, symbols)) return id_object(n);
@@ -561,7 +585,7 @@ static PyObject *flow_add_connector(FlowObject *self, PyObject *args) {
   const char *name;
   unsigned id;
   int is_input;
-  if (!PyArg_ParseTuple(args, "Isp", &id, &name, &is_input)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&sp", read_id, &id, &name, &is_input)) return NULL;
   dc_fid n = node_of(self, id);
   if (!n) return NULL;
   bool added = !dc_flow_has_connector(FLOW(self), n, name, is_input);
@@ -573,7 +597,7 @@ static PyObject *flow_remove_connector(FlowObject *self, PyObject *args) {
   const char *name;
   unsigned id;
   int is_input;
-  if (!PyArg_ParseTuple(args, "Isp", &id, &name, &is_input)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&sp", read_id, &id, &name, &is_input)) return NULL;
   dc_fid n = node_of(self, id);
   return n ? PyBool_FromLong(dc_flow_disconnect(FLOW(self), n, name, is_input)) : NULL;
 }
@@ -598,7 +622,7 @@ static PyObject *flow_add_edge(FlowObject *self, PyObject *args) {
   const char *src_conn, *dst_conn;
   PyObject *object = Py_None;
   dc_memlet memlet;
-  if (!PyArg_ParseTuple(args, "IzIz|O", &src, &src_conn, &dst, &dst_conn, &object)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&zO&z|O", read_id, &src, &src_conn, read_id, &dst, &dst_conn, &object)) return NULL;
   if (!node_of(self, src) || !node_of(self, dst) || (object != Py_None && memlet_of(self, object, &memlet))) return NULL;
   return id_object(dc_flow_join(FLOW(self), src, src_conn, dst, dst_conn, object == Py_None ? NULL : &memlet));
 }
@@ -619,7 +643,7 @@ static PyObject *flow_set_memlet(FlowObject *self, PyObject *args) {
   unsigned id;
   PyObject *object;
   dc_memlet memlet;
-  if (!PyArg_ParseTuple(args, "IO", &id, &object)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&O", read_id, &id, &object)) return NULL;
   dc_eid e = edge_of(self, id);
   if (!e || (object != Py_None && memlet_of(self, object, &memlet))) return NULL;
   dc_flow_set_memlet(FLOW(self), e, object == Py_None ? NULL : &memlet);
@@ -654,7 +678,7 @@ static PyObject *flow_build(FlowObject *self, PyObject *unused) {
   if (!FLOW(self)->is_draft) Py_RETURN_NONE;
   if (self->state >= self->graph->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the flow's state is gone");
   self->graph->version++;
-  parameter_names names = {session->ops};
+  parameter_names names = {.ops = session->ops};
   if (self->state < self->graph->graph->states.n && !is_current(self)) dc_flow_touch(FLOW(self), 0); /* what was kept may be gone */
   RAISE_IF(state, dc_flow_build(FLOW(self), self->graph->graph, self->state, (dc_flow_params){parameter_name, &names}));
   self->record->derived = true;
@@ -694,7 +718,7 @@ PyObject *graph_inline(GraphObject *self, PyObject *args) {
   GraphObject *inner;
   PyObject *containers, *symbols = NULL;
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "IO!O!|O!", &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&O!O!|O!", read_id, &index, state->graph_type, &inner, &PyDict_Type, &containers, &PyDict_Type, &symbols)) return NULL;
   if (index >= self->graph->states.n) return PyErr_Format(state->errors[DC_ERR_VALUE], "the graph has %u states, not %u", self->graph->states.n, index + 1);
   if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph is not nested in itself");
   uint32_t n = (uint32_t)PyDict_GET_SIZE(containers), n_symbols = symbols ? (uint32_t)PyDict_GET_SIZE(symbols) : 0;

@@ -203,7 +203,7 @@ static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
 
 /* A list of integers, floats or strings by its first element; -1 with an exception. */
 static int list_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
-  PyObject *items = PySequence_Fast(value, "expected a list");
+  PyObject *items = PySequence_Tuple(value); /* which no __index__ changes */
   if (!items) return -1;
   dc_graph *g = self->graph;
   uint32_t n = (uint32_t)PySequence_Fast_GET_SIZE(items);
@@ -285,11 +285,16 @@ static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out) {
   return items ? 0 : -1;
 }
 
+enum { MAX_COUNTED_OUTPUTS = 65536 };
+
 static int make_outputs(GraphObject *self, PyObject *outputs, const char *op, cid_list *out) {
   bool counted = PyLong_Check(outputs);
   PyObject *items = counted ? NULL : PySequence_Fast(outputs, "expected a count or a list of output names");
   if (!counted && !items) return -1;
   Py_ssize_t n = counted ? PyLong_AsSsize_t(outputs) : PySequence_Fast_GET_SIZE(items);
+  if (counted && !PyErr_Occurred() && (n < 0 || n > MAX_COUNTED_OUTPUTS))
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%s: %zd outputs; there are at most %d", op, n, MAX_COUNTED_OUTPUTS),
+        n = 0;
   for (Py_ssize_t k = 0; k < n; k++) {
     PyObject *item = counted ? NULL : PySequence_Fast_GET_ITEM(items, k);
     const char *name = !item || item == Py_None ? op : PyUnicode_AsUTF8(item);
@@ -323,7 +328,7 @@ static PyObject *graph_set_attribute(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
   dc_attr made;
-  if (!PyArg_ParseTuple(args, "IsO", &id, &name, &value) || !library_at(self, id) || (value != Py_None && one_attr(self, name, value, &made))) return NULL;
+  if (!PyArg_ParseTuple(args, "O&sO", read_id, &id, &name, &value) || !library_at(self, id) || (value != Py_None && one_attr(self, name, value, &made))) return NULL;
   dc_library *lib = &dc_node_at(self->graph, id)->lib;
   attr_list list = {0};
   for (uint32_t k = 0; k < lib->n_attr; k++)
@@ -365,7 +370,7 @@ static PyObject *node_tuple(const dc_graph *g, dc_nid id) {
 
 static PyObject *graph_nodes(GraphObject *self, PyObject *args) {
   unsigned index = 0;
-  if (!PyArg_ParseTuple(args, "|I", &index)) return NULL;
+  if (!PyArg_ParseTuple(args, "|O&", read_id, &index)) return NULL;
   if (index >= self->graph->states.n) return PyList_New(0);
   const dc_scope *scope = &self->graph->states.v[index].scope;
   PyObject *list = PyList_New(scope->n);
@@ -462,7 +467,7 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
   self->version++;
   unsigned at;
   PyObject *outputs, *wrt;
-  if (!PyArg_ParseTuple(args, "IOO", &at, &outputs, &wrt)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&OO", read_id, &at, &outputs, &wrt)) return NULL;
   module_state *state = state_of((PyObject *)self);
   dc_session *session = session_of(state);
   uint32_t n_outputs = 0, n_wrt = 0;
@@ -486,7 +491,7 @@ static PyObject *graph_add_backward(GraphObject *self, PyObject *args) {
 static PyObject *graph_append(GraphObject *self, PyObject *args) {
   unsigned state;
   const char *text;
-  if (!PyArg_ParseTuple(args, "Is", &state, &text)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&s", read_id, &state, &text)) return NULL;
   RAISE_IF(state_of((PyObject *)self), dc_graph_append(self->graph, state, text));
   Py_RETURN_NONE;
 }

@@ -18,10 +18,7 @@ PyObject *graph_kernel(GraphObject *self, PyObject *id) {
   unsigned long node = PyLong_AsUnsignedLong(id);
   dc_kernel kernel;
   if (PyErr_Occurred()) return NULL;
-  if (!node || node >= self->graph->nodes.n) {
-    raise_status(state, dc_error(DC_ERR_VALUE, "there is no node %lu", node));
-    return NULL;
-  }
+  if (check_in_state(self, self->graph, node)) return NULL;
   RAISE_IF(state, dc_kernel_build(self->graph, (dc_nid)node, &kernel));
   return kernel_text(&kernel);
 }

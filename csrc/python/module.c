@@ -8,6 +8,14 @@ static const uint64_t IDLE_RESULT_BYTES = (uint64_t)1 << 31;
 
 module_state *state_of(PyObject *self) { return PyType_GetModuleState(Py_TYPE(self)); }
 
+int read_id(PyObject *number, void *out) {
+  if (!PyLong_Check(number)) return PyErr_Format(PyExc_TypeError, "expected an integer, not %s", Py_TYPE(number)->tp_name), 0;
+  int overflow;
+  long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  *(uint32_t *)out = overflow || value < 0 || value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+  return 1;
+}
+
 PyObject *name_object(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
 
 void raise_status(module_state *state, dc_status status) {

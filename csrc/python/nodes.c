@@ -96,10 +96,20 @@ static PyObject *number_list(const dc_attr *a) {
   return list;
 }
 
+static dc_graph *share_graph(dc_graph *graph) {
+  __atomic_add_fetch(&graph->references, 1, __ATOMIC_RELAXED);
+  return graph;
+}
+
 static PyObject *subgraph_pair(GraphObject *self, uint32_t k) {
   dc_graph *graph = self->graph->subgraphs.v[k];
   PyObject *captures = value_names(self->graph, graph->captures.v, graph->captures.n);
-  PyObject *handle = captures ? wrap_graph(state_of((PyObject *)self), graph, (PyObject *)self) : NULL;
+  /* The graph around is kept, and not this handle, which may get another one (become). */
+  if (!captures) return NULL;
+  dc_graph *kept = self->owner ? self->graph : share_graph(self->graph);
+  PyObject *around = wrap_graph(state_of((PyObject *)self), kept, self->owner);
+  PyObject *handle = around ? wrap_graph(state_of((PyObject *)self), graph, around) : NULL;
+  Py_XDECREF(around);
   return handle ? Py_BuildValue("(NN)", handle, captures) : NULL;
 }
 
@@ -118,6 +128,15 @@ const dc_library *library_at(GraphObject *self, unsigned long k) {
   bool good = k && k < self->graph->nodes.n && dc_node_at(self->graph, (dc_nid)k)->kind == DC_NODE_LIBRARY;
   if (!good) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "%lu is no operator of the graph", k);
   return good ? &dc_node_at(self->graph, (dc_nid)k)->lib : NULL;
+}
+
+int check_in_state(GraphObject *self, const dc_graph *graph, unsigned long id) {
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++)
+      if (graph->states.v[s].scope.v[k] == id) return 0;
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "there is no node %lu in a state of graph '%s'", id,
+               dc_name_text(&graph->names, graph->name));
+  return -1;
 }
 
 PyObject *graph_attributes(GraphObject *self, PyObject *id) {
@@ -163,7 +182,7 @@ PyObject *graph_replace(GraphObject *self, PyObject *args) {
   PyObject *names;
   GraphObject *inner;
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "IO!O!", &id, state->graph_type, &inner, &PyDict_Type, &names) || !library_at(self, id)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&O!O!", read_id, &id, state->graph_type, &inner, &PyDict_Type, &names) || !library_at(self, id)) return NULL;
   if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph cannot replace a node of itself");
   dc_cid *map = stand_ins(self, inner->graph, names);
   if (!map) return NULL;
@@ -193,6 +212,7 @@ static int set_input(module_state *state, dc_graph *g, PyObject *item) {
   PyObject *shape;
   dc_ex *dims = NULL;
   uint32_t rank = 0;
+  if (!PyTuple_Check(item)) return PyErr_SetString(PyExc_TypeError, "an input is a tuple (name, dtype, shape or None)"), -1;
   if (!PyArg_ParseTuple(item, "siO", &name, &type, &shape)) return -1;
   if (shape != Py_None && parse_shape(state, g, shape, &dims, &rank)) return -1;
   dc_cid c = dc_container_find(g, name);
@@ -222,15 +242,21 @@ static int for_each(module_state *state, dc_graph *g, PyObject *sequence, int (*
   return failed;
 }
 
-static int keep_node(module_state *state, dc_graph *g, PyObject *item) {
-  unsigned long id = PyLong_AsUnsignedLong(item);
-  if (PyErr_Occurred()) return -1;
-  if (!id || id >= g->nodes.n) {
-    PyErr_Format(state->errors[DC_ERR_VALUE], "%lu is no node of the graph", id);
-    return -1;
+/* The nodes by id, in place of what the states hold; 0, or -1 with an exception. */
+static int keep_nodes(GraphObject *self, dc_graph *g, PyObject *sequence) {
+  dc_scope kept = {0};
+  PyObject *items = PySequence_Fast(sequence, "expected a sequence of nodes");
+  for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items); k++) {
+    unsigned long id = PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(items, k));
+    /* Others may be inside a map. */
+    bool is_operator = !PyErr_Occurred() && id && id < g->nodes.n && dc_node_at(g, (dc_nid)id)->kind == DC_NODE_LIBRARY;
+    if (PyErr_Occurred() || (!is_operator && check_in_state(self, g, id))) Py_CLEAR(items);
+    else dc_scope_push(g, &kept, (dc_nid)id);
   }
-  dc_scope_push(g, &g->states.v[0].scope, (dc_nid)id);
-  return 0;
+  dc_graph_scope(g); /* there is a state */
+  g->states.n = 1, g->states.v[0].scope = kept;
+  Py_XDECREF(items);
+  return items ? 0 : -1;
 }
 
 PyObject *graph_segment(GraphObject *self, PyObject *args) {
@@ -239,9 +265,7 @@ PyObject *graph_segment(GraphObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OOO", &nodes, &inputs, &outputs)) return NULL;
   dc_graph *g = dc_graph_clone(self->graph);
   forget_roles(g);
-  dc_graph_scope(g); /* there is a state */
-  g->states.n = 1, g->states.v[0].scope.n = 0;
-  if (for_each(state, g, nodes, keep_node) || for_each(state, g, inputs, set_input) || for_each(state, g, outputs, set_output)) {
+  if (keep_nodes(self, g, nodes) || for_each(state, g, inputs, set_input) || for_each(state, g, outputs, set_output)) {
     dc_graph_destroy(g);
     return NULL;
   }

@@ -364,7 +364,7 @@ static void check_transformed(trial *t, int side) {
     any |= count > 0, t->f->p->transformed += count;
   }
   changed.first[side] = g;
-  if (good && any && !side && t->usable[0] && !writes_in_place(plain)) check_gradient(t, dc_graph_clone(plain), dc_graph_clone(g));
+  if (good && any && !side && t->usable[0]) check_gradient(t, dc_graph_clone(plain), dc_graph_clone(g));
   if (good && any) check_side(&changed, side);
   dc_graph_destroy(g), dc_graph_destroy(plain);
 }
