@@ -193,6 +193,24 @@ def test_reduce_takes_a_function_of_two(agree, f32):
     assert b == x.max()
 
 
+def test_reduce_writes_into_an_array(agree, f32):
+    @dace.program
+    def f(X, Y, Z):
+        dace.reduce(lambda a, b: a + b, X, Y, axis=1, identity=0)
+        dace.reduce(lambda a, b: max(a, b), X, Z)  # with what is there
+
+    agree(f, f32(3, 4), f32(3), f32(1))
+    agree(f, f32(3, 4), f32(3), np.full(1, 9, np.float32))
+
+
+def test_outer_products_of_ufuncs(agree, f32):
+    @dace.program
+    def f(X, A):
+        return np.add.outer(X, X), np.minimum.outer(A, X), np.multiply.outer(A[0, 0], X)
+
+    agree(f, f32(3), f32(2, 4))
+
+
 def test_an_output_argument_of_a_function(agree, f32):
     @dace.program
     def f(X, Z):
