@@ -135,6 +135,16 @@ def test_new_arrays(agree, f32):
     agree(f, f32(2, 3))
 
 
+def test_an_identity_matrix_can_be_written(agree, f32):
+    @dace.program
+    def f(X):
+        a = np.eye(3, 4, k=1, dtype=np.float32)
+        a[2, :] = a[1, :] + X
+        return a, np.identity(2)
+
+    agree(f, f32(4))
+
+
 def test_conversions(agree, f32):
     @dace.program
     def f(X, A):

@@ -623,6 +623,14 @@ def _arange(t, *bounds, dtype=None):
     return cast(value, dtype_of(dtype, np.int64))
 
 
+@serves(np.eye, np.identity)
+def _eye(t, N, M=None, k=0, dtype=None):
+    array = empty(t, (N, N if M is None else M), dtype, "eye")
+    value = Array(array.shape, np.bool_, text=lambda index: f"({index[0] + k} == {index[1]})")
+    t.out.store(array, cast(value, array.dtype), guarded=False)
+    return array
+
+
 @serves(np.copy)
 def _copy(t, a):
     array = t.out.materialize(a, "copy")
@@ -649,4 +657,4 @@ def _item(t, a, *index):
 
 
 _METHODS = {"astype": _astype, "fill": _fill, "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
-_ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like}
+_ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like, _eye}
