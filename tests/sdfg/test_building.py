@@ -351,6 +351,18 @@ def test_simplify_joins_states_and_drops_copies_and_arrays():
     np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape, axes", [((3, 4), None), ((1, 4), [0, 1]), ((1, 4), [1]), ((4, 1), [0]), ((4,), [0])])
+def test_a_reduction_of_all_fills_an_array_of_one_element(shape, axes):
+    sdfg, state = vectors("A", extent=shape)
+    sdfg.add_array("B", (1,), dace.float32)
+    node = state.add_reduce("lambda x, y: x + y", axes)
+    state.add_edge(state.add_read("A"), None, node, None, sdfg.make_array_memlet("A"))
+    state.add_edge(node, None, state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    a, b = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(1, np.float32)
+    sdfg(A=a, B=b)
+    assert b == a.sum()
+
+
 def test_extents_of_one_stay_dimensions_of_operators():
     onnx_nodes = pytest.importorskip("dcml.onnx")
     sdfg, state = vectors("A", extent=(3, 4))
