@@ -13,8 +13,8 @@ static dc_cid like(dc_graph *graph, dc_cid c, const char *name) {
   return dc_container_add(graph, name, (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_TEMP);
 }
 
-/* The gradient of c, as a container of its own. */
-static dc_cid gradient_of(dc_graph *graph, dc_cid c) { return like(graph, c, dc_arena_printf(&graph->arena, "gradient_%s", dc_cont_name(graph, c))); }
+/* The gradient of c, as a container of its own; gradient_<name> is kept for the array that the caller gives. */
+static dc_cid gradient_of(dc_graph *graph, dc_cid c) { return like(graph, c, dc_arena_printf(&graph->arena, "d_%s", dc_cont_name(graph, c))); }
 
 static dc_nid own_node(dc_graph *graph, const char *op, const dc_cid *in, uint32_t n, dc_cid out, dc_scope *scope) {
   dc_nid made = dc_node_library(graph, op, "dcml", 1, in, n, &out, 1, NULL, 0);

@@ -212,16 +212,25 @@ static void extents_of(building *b, const dc_box *box, dc_ex *shape, uint32_t *r
     if (!box->range[d].is_point) shape[(*rank)++] = flow_extent(b, &box->range[d]);
 }
 
-/* The container itself, or a copy of the part that the memlet says. */
-static dc_status part_for_library(building *b, dc_eid e, dc_cid c, dc_cid *out, dc_box *box) {
+/* Does the operator combine all elements into a result without dimensions? It may go into an array of one element. */
+static bool gives_scalar(const building *b, dc_nid lib, const cid_list *in) {
+  const char *op = dc_name_text(&b->graph->names, dc_node_at(b->graph, lib)->lib.op);
+  const dc_attr *kept = dc_node_attr(b->graph, lib, "keepdims"), *axes = dc_node_attr(b->graph, lib, "axes");
+  if (strncmp(op, "Reduce", 6) || !kept || kept->kind != DC_ATTR_INT || kept->i || in->n != 1 || !in->v[0]) return false;
+  const dc_container *data = dc_cont(b->graph, in->v[0]);
+  return !axes || (axes->kind == DC_ATTR_INTS && data->shape && axes->n == data->rank);
+}
+
+/* The container itself, or a copy of the part that the memlet says; is_scalar: a part without dimensions is wanted. */
+static dc_status part_for_library(building *b, dc_eid e, dc_cid c, bool is_scalar, dc_cid *out, dc_box *box) {
   dc_ex shape[DC_MAX_RANK];
   uint32_t rank;
   DC_TRY(flow_memlet(b, e, c, box));
-  if (flow_is_whole(b, box, c)) return *out = c, DC_OK;
+  extents_of(b, box, shape, &rank);
+  if (flow_is_whole(b, box, c) && !(is_scalar && !rank && box->rank)) return *out = c, DC_OK;
   uint32_t at;
   if (flow_is_outside(b, box, c, false, &at))
     return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, c)), e);
-  extents_of(b, box, shape, &rank);
   const char *name = dc_arena_printf(b->scratch, "%s_part", dc_cont_name(b->graph, c));
   *out = flow_local(b, name, (dc_dtype)dc_cont(b->graph, c)->dtype, rank, shape);
   return DC_OK;
@@ -234,7 +243,7 @@ static dc_status library_input(building *b, dc_fid n, dc_eid e, dc_cid *out) {
   if (b->carried[from.edge]) return *out = b->carried[from.edge], DC_OK;
   dc_cid c = b->container[from.node];
   if (!c) return flow_fail(b, n, "its input comes from %s, not from an access node", dc_flow_describe(b->flow, from.node, b->scratch));
-  DC_TRY(part_for_library(b, e, c, out, &box));
+  DC_TRY(part_for_library(b, e, c, false, out, &box));
   if (*out == c) return DC_OK;
   dc_box whole = dc_box_whole(b->graph, b->scratch, *out);
   return flow_fail_at_edge(b, flow_copy(b, *out, &whole, c, &box, DC_WCR_NONE), e);
@@ -247,7 +256,7 @@ typedef struct {
 } late_copy;
 
 /* Where the result of an output goes: into the first container that takes all of it, and from there to others. */
-static dc_status library_output(building *b, dc_fid n, dc_eid e, dc_cid *out, late_copy *copy) {
+static dc_status library_output(building *b, dc_fid n, dc_eid e, bool is_scalar, dc_cid *out, late_copy *copy) {
   flow_end to;
   dc_cid part;
   dc_box box;
@@ -262,7 +271,7 @@ static dc_status library_output(building *b, dc_fid n, dc_eid e, dc_cid *out, la
     b->carried[to.edge] = *out;
     return DC_OK;
   }
-  DC_TRY(part_for_library(b, e, c, &part, &box));
+  DC_TRY(part_for_library(b, e, c, is_scalar, &part, &box));
   if (!*out && part == c && !dc_flow_edge_at(b->flow, e)->memlet.wcr) return *out = c, DC_OK;
   const dc_container whole = *dc_cont(b->graph, c);
   if (!*out && part == c)
@@ -293,7 +302,7 @@ static dc_status build_library(building *b, dc_fid n) {
     if (!e->src_conn) return flow_fail(b, n, "the edge to %s has no connector", dc_flow_describe(b->flow, e->dst, b->scratch));
     DC_TRY(position_of(b, n, node->node, e->src_conn, false, &at));
     dc_cid c = at < out.n ? out.v[at] : 0;
-    DC_TRY(library_output(b, n, node->from.v[k], &c, &copies[k]));
+    DC_TRY(library_output(b, n, node->from.v[k], gives_scalar(b, node->node, &in), &c, &copies[k]));
     put_at(b, &out, at, c);
   }
   dc_node made = *dc_node_at(b->graph, node->node);

@@ -79,11 +79,12 @@ dc_status flow_memlet(building *b, dc_eid e, dc_cid c, dc_box *out) {
   return flow_fail_at_edge(b, flow_subset(b, m->subset, c, out), e);
 }
 
+/* An index counts as a range of one: "0" of a dimension of one element is all of it. */
 bool flow_is_whole(building *b, const dc_box *box, dc_cid c) {
   int64_t zero;
   for (uint32_t d = 0; d < box->rank; d++) {
     const dc_box_range *r = &box->range[d];
-    if (r->is_point || r->step || !dc_ex_is_int(&b->graph->pool, r->begin, &zero) || zero || r->end != dc_cont(b->graph, c)->shape[d])
+    if (r->step || !dc_ex_is_int(&b->graph->pool, r->begin, &zero) || zero || r->end != dc_cont(b->graph, c)->shape[d])
       return false;
   }
   return true;

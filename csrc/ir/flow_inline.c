@@ -258,6 +258,22 @@ static dc_status check_mapped(const inlining *in, const dc_inlined *m) {
                   dc_cont_name(in->graph, m->outer), ranges);
 }
 
+/* Makes indices ranges of one element where the inner array has extents of one, until there are as many as it has dimensions. */
+static void unsqueeze(const inlining *in, dc_inlined *m) {
+  const dc_container *c = dc_cont(in->inner, m->inner);
+  uint32_t ranges = 0, at = 0;
+  if (m->box.is_all || !c->shape) return;
+  for (uint32_t d = 0; d < m->box.rank; d++) ranges += !m->box.range[d].is_point;
+  for (uint32_t d = 0; d < m->box.rank && at < c->rank && ranges < c->rank; d++) {
+    int64_t one;
+    if (m->box.range[d].is_point) {
+      if (!dc_ex_is_int(&in->inner->pool, c->shape[at], &one) || one != 1) continue;
+      m->box.range[d].is_point = false, ranges++;
+    }
+    at++;
+  }
+}
+
 /* Drops ranges of one element, last first, until there are as many as the inner array has dimensions. */
 static void squeeze(const inlining *in, dc_inlined *m) {
   uint32_t ranges = 0, rank = dc_cont(in->inner, m->inner)->rank;
@@ -278,6 +294,7 @@ static dc_status take_containers(inlining *in, dc_scope *scope, const dc_inlined
     home_of *h = &in->home[m.inner];
     m.box.range = dc_arena_copy(&in->scratch, m.box.range, m.box.rank * sizeof *m.box.range);
     squeeze(in, &m);
+    unsqueeze(in, &m);
     DC_TRY(check_mapped(in, &m));
     h->outer = m.outer, h->box = m.box, h->is_mapped = true;
     bool same_type = dc_cont(in->graph, m.outer)->dtype == dc_cont(in->inner, m.inner)->dtype || !dc_cont(in->inner, m.inner)->dtype;

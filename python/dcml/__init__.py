@@ -24,7 +24,7 @@ _LAZY = {"DaceModule": "dcml.pytorch", "dace_module": "dcml.pytorch", "ONNXModel
          **dict.fromkeys(("Language", "StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64", "uint8",
                           "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
                           "string"), "dcml.dtypes"),
-         **dict.fromkeys(("define_local", "define_local_scalar", "elementwise", "map", "reduce", "tasklet"), "dcml.program")}
+         **dict.fromkeys(("define_local", "define_local_scalar", "elementwise", "map", "mapscope", "reduce", "tasklet"), "dcml.program")}
 
 __all__ = sorted([*_ERRORS, *_LAZY, "program"])
 

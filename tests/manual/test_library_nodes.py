@@ -80,6 +80,39 @@ def test_an_implementation_is_registered():
     np.testing.assert_allclose(r, a @ b, rtol=1e-5)
 
 
+@pytest.mark.parametrize("made", ["nested", "tasklet", "operator"])
+def test_an_implementation_may_return_a_node_that_it_added_to_the_state(made):
+    from dcml.onnx.forward_implementation_abc import ONNXForward
+    from dcml.onnx.op_implementations import op_implementation
+
+    @op_implementation(op="Neg", name="mine")
+    class MyNeg(ONNXForward):
+        @staticmethod
+        def forward(node, state, sdfg):
+            if made == "tasklet":
+                return state.add_tasklet("mine", {"X"}, {"Y"}, "Y = 3 * X")
+            if made == "operator":
+                return state.add_node(donnx.ONNXAbs("mine"))
+            inner = dace.SDFG("mine")
+            for name in "XY":
+                inner.add_array(name, (1,), dace.float32)
+            inner.add_state().add_mapped_tasklet("mine", {"i": "0:1"}, {"x": dace.Memlet("X[i]")}, "y = 3 * x", {"y": dace.Memlet("Y[i]")},
+                                                 external_edges=True)
+            return state.add_nested_sdfg(inner, sdfg, {"X"}, {"Y"})
+
+    sdfg, node = dace.SDFG("one"), donnx.ONNXNeg("n")
+    for name in "AB":
+        sdfg.add_array(name, (1,), dace.float32)
+    state = sdfg.add_state()
+    state.add_node(node)
+    state.add_edge(state.add_read("A"), None, node, "X", sdfg.make_array_memlet("A"))
+    state.add_edge(node, "Y", state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    node.implementation = "mine"
+    b = np.zeros(1, np.float32)
+    sdfg(A=np.full(1, 2, np.float32), B=b)
+    assert b == (2 if made == "operator" else 6)
+
+
 def test_schemas_are_property_classes_that_survive_json():
     from onnx import defs
     from dcml.onnx import ONNXSchema

@@ -43,6 +43,7 @@ def program_of(tmp_path, body, head="X, Y"):
     ("Y[:] = X; Y += 1j", "1j"),
     ("with dace.tasklet:\n        a << X[0]\n        b >> Y[0]\n        c = a", "does not assign 'b'"),
     ("with dace.tasklet:\n        a << X[0]\n        b >> Y(1, lambda p, q: p - q)[0]\n        b = a", "a combination; write lambda"),
+    ("@staticmethod\n    def g(i): Y[i] = 1", "the decorator staticmethod; functions in programs have"),
     ("for i in dace.map[0:3:-1]: pass", "a step that is not a positive number"),
     ("for i in dace.map[3]: pass", "write begin:end"),
     ("for i in dace.map[0:2]:\n        X = X + 1", "'X' is assigned in each iteration"),

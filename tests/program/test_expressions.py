@@ -135,6 +135,16 @@ def test_new_arrays(agree, f32):
     agree(f, f32(2, 3))
 
 
+def test_an_identity_matrix_can_be_written(agree, f32):
+    @dace.program
+    def f(X):
+        a = np.eye(3, 4, k=1, dtype=np.float32)
+        a[2, :] = a[1, :] + X
+        return a, np.identity(2)
+
+    agree(f, f32(4))
+
+
 def test_conversions(agree, f32):
     @dace.program
     def f(X, A):
@@ -191,6 +201,24 @@ def test_reduce_takes_a_function_of_two(agree, f32):
     a, b = f(x)
     np.testing.assert_allclose(a, x.sum(1), rtol=1e-5)
     assert b == x.max()
+
+
+def test_reduce_writes_into_an_array(agree, f32):
+    @dace.program
+    def f(X, Y, Z):
+        dace.reduce(lambda a, b: a + b, X, Y, axis=1, identity=0)
+        dace.reduce(lambda a, b: max(a, b), X, Z)  # with what is there
+
+    agree(f, f32(3, 4), f32(3), f32(1))
+    agree(f, f32(3, 4), f32(3), np.full(1, 9, np.float32))
+
+
+def test_outer_products_of_ufuncs(agree, f32):
+    @dace.program
+    def f(X, A):
+        return np.add.outer(X, X), np.minimum.outer(A, X), np.multiply.outer(A[0, 0], X)
+
+    agree(f, f32(3), f32(2, 4))
 
 
 def test_an_output_argument_of_a_function(agree, f32):

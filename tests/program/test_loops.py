@@ -308,3 +308,54 @@ def test_another_size_is_no_other_graph(f32):
     assert len(f._graphs) == 1
     f(f32(3, 3), f32(3, 3))
     assert len(f._graphs) == 2
+
+
+def test_a_scope_of_statements_may_hold_maps_over_ranges_that_are_data(f32):
+    H, W, nnz = (dace.symbol(s) for s in ("H", "W", "nnz"))
+
+    @dace.program
+    def spmv(A_row: dace.uint32[H + 1], A_col: dace.uint32[nnz], A_val: dace.float32[nnz], x: dace.float32[W], b: dace.float32[H]):
+        @dace.mapscope(_[0:H])
+        def compute_row(i):
+            @dace.map(_[A_row[i]:A_row[i + 1]])
+            def compute(j):
+                a << A_val[j]
+                in_x << x[A_col[j]]
+                out >> b(1, lambda x, y: x + y)[i]
+                out = a * in_x
+
+    for h, w in ((8, 9), (3, 5)):
+        dense = np.where(f32(h, w) > 0, f32(h, w), 0)
+        row = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))]).astype(np.uint32)
+        x, b = f32(w), np.zeros(h, np.float32)
+        spmv(row, np.nonzero(dense)[1].astype(np.uint32), dense[dense != 0], x, b)
+        np.testing.assert_allclose(b, dense @ x, rtol=1e-4, atol=1e-5)
+
+
+def test_elements_of_a_connector_that_combines_are_combined():
+    @dace.program
+    def histogram(A: dace.float32[9, 7], h: dace.uint32[4]):
+        @dace.map(_[0:9, 0:7])
+        def compute(i, j):
+            a << A[i, j]
+            out >> h(1, lambda x, y: x + y)[:]
+            out[min(int(a * 4), 3)] = 1
+
+    a, h = np.random.default_rng(1).random((9, 7)).astype(np.float32), np.ones(4, np.uint32)
+    histogram(a, h)
+    np.testing.assert_array_equal(h, 1 + np.histogram(a, 4, (0, 1))[0])
+
+
+def test_a_function_may_be_a_tasklet(f32):
+    @dace.program
+    def f(A: dace.float32[4], B: dace.float32[4]):
+        for i in dace.map[0:4]:
+            @dace.tasklet
+            def double():
+                a << A[3 - i]
+                b >> B[i]
+                b = 2 * a
+
+    a, b = f32(4), np.zeros(4, np.float32)
+    f(a, b)
+    np.testing.assert_array_equal(b, 2 * a[::-1])

@@ -349,3 +349,47 @@ def test_simplify_joins_states_and_drops_copies_and_arrays():
     b[:] = 0
     sdfg(A=a, B=b)
     np.testing.assert_allclose(b, (a + 1) * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape, axes", [((3, 4), None), ((1, 4), [0, 1]), ((1, 4), [1]), ((4, 1), [0]), ((4,), [0])])
+def test_a_reduction_of_all_fills_an_array_of_one_element(shape, axes):
+    sdfg, state = vectors("A", extent=shape)
+    sdfg.add_array("B", (1,), dace.float32)
+    node = state.add_reduce("lambda x, y: x + y", axes)
+    state.add_edge(state.add_read("A"), None, node, None, sdfg.make_array_memlet("A"))
+    state.add_edge(node, None, state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    a, b = np.arange(np.prod(shape), dtype=np.float32).reshape(shape), np.zeros(1, np.float32)
+    sdfg(A=a, B=b)
+    assert b == a.sum()
+
+
+def test_extents_of_one_stay_dimensions_of_operators():
+    onnx_nodes = pytest.importorskip("dcml.onnx")
+    sdfg, state = vectors("A", extent=(3, 4))
+    sdfg.add_array("B", (3, 1), dace.float32)
+    node = onnx_nodes.ONNXReduceSum("sum", axes=[1], keepdims=1)
+    state.add_node(node)
+    state.add_edge(state.add_read("A"), None, node, "data", sdfg.make_array_memlet("A"))
+    state.add_edge(node, "reduced", state.add_write("B"), None, sdfg.make_array_memlet("B"))
+    a, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((3, 1), np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_array_equal(b, a.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("shape, part", [((1, 4), "i, 0, 0:4"), ((4, 1), "i, 0:4, 0"), ((4,), "i, 0, 0:4"), ((1, 4, 1), "i, 0:4, 0")])
+def test_extents_of_one_stay_dimensions_of_nested_sdfgs(shape, part):
+    outer_shape = (2, 1, 4) if part.endswith("4") else (2, 4, 1)
+    inner = dace.SDFG("inner")
+    for name in "xy":
+        inner.add_array(name, shape, dace.float32)
+    index = ", ".join("k" if extent == 4 else "0" for extent in shape)
+    inner.add_state().add_mapped_tasklet("t", {"k": "0:4"}, {"a": dace.Memlet(f"x[{index}]")}, "b = 2 * a", {"b": dace.Memlet(f"y[{index}]")},
+                                         external_edges=True)
+    sdfg, state = vectors("A", "B", extent=outer_shape)
+    entry, exit = state.add_map("rows", {"i": "0:2"})
+    node = state.add_nested_sdfg(inner, sdfg, {"x"}, {"y"})
+    state.add_memlet_path(state.add_read("A"), entry, node, dst_conn="x", memlet=dace.Memlet(f"A[{part}]"))
+    state.add_memlet_path(node, exit, state.add_write("B"), src_conn="y", memlet=dace.Memlet(f"B[{part}]"))
+    a, b = np.arange(8, dtype=np.float32).reshape(outer_shape), np.zeros(outer_shape, np.float32)
+    sdfg(A=a, B=b)
+    np.testing.assert_array_equal(b, 2 * a)

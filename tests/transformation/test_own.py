@@ -4,8 +4,8 @@ import pytest
 
 import dcml
 from dcml import _core
-from dcml.sdfg import SDFG, nodes
-from dcml.transformation import (MapFusion, PatternNode, SingleStateTransformation, TaskletFusion, node_path_graph)
+from dcml.sdfg import SDFG, nodes, utils
+from dcml.transformation import (MapFusion, PatternNode, SingleStateTransformation, TaskletFusion)
 
 CHAIN = """graph chain opset 18 {
   symbol N >= 1
@@ -48,7 +48,7 @@ class Between(SingleStateTransformation):
 
     @classmethod
     def expressions(cls):
-        return [node_path_graph(cls.map_exit, cls.array, cls.map_entry)]
+        return [utils.node_path_graph(cls.map_exit, cls.array, cls.map_entry)]
 
     def can_be_applied(self, state, expr_index, sdfg, permissive=False):
         return expr_index == 0 and self.array.desc(sdfg).transient

@@ -78,7 +78,7 @@ def _refusal(graph, node, op, name):
 def _replace(graph, id, description, name, implementation):
     """Puts what the implementation gives in the node's place; False if it cannot be applied to the node."""
     from ..sdfg import SDFG
-    sdfg = SDFG(graph)
+    sdfg = SDFG(graph.clone())  # which forward may change: state.add_tasklet and the like make what it returns
     state, node = _find(sdfg, id)
     node.validate(sdfg, state)
     who = f"{name} ({implementation.__name__})"
@@ -107,7 +107,7 @@ def _as_graph(made, what, node, sdfg, arrays):
     from ..sdfg import SDFG
     from ..sdfg.nodes import Node
     if isinstance(made, Node):
-        made = _around(made, node, sdfg, arrays)
+        made = _around(_detached(made, what), node, sdfg, arrays)
     if not isinstance(made, SDFG):
         raise TypeError(f"{what} gave {made!r}, expected an SDFG or a node")
     graph = made.graph
@@ -116,6 +116,15 @@ def _as_graph(made, what, node, sdfg, arrays):
             raise _core.ModelError(f"{what} gave an SDFG with the array {name!r}, which is neither transient nor a connector of the "
                                    f"node; those are {', '.join(arrays)}")
     return graph
+
+
+def _detached(made, what):
+    """The node, or, of one that was added to the state, one like it."""
+    if made.state is None:
+        return made
+    if made.state.in_edges(made) or made.state.out_edges(made):
+        raise _core.ModelError(f"{what} gave {made!r} with edges; expected a node without, it gets those of the operator")
+    return made.copy()
 
 
 def _around(made, node, sdfg, arrays):

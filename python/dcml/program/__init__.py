@@ -10,7 +10,7 @@ import sys
 import types
 
 from .api import Program, program
-from .markers import define_local, define_local_scalar, elementwise, map, reduce, tasklet
+from .markers import define_local, define_local_scalar, elementwise, map, mapscope, reduce, tasklet
 
 
 class _Decorator(types.ModuleType):
@@ -22,4 +22,4 @@ class _Decorator(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Decorator
 
-__all__ = ["Program", "define_local", "define_local_scalar", "elementwise", "map", "program", "reduce", "tasklet"]
+__all__ = ["Program", "define_local", "define_local_scalar", "elementwise", "map", "mapscope", "program", "reduce", "tasklet"]

@@ -34,8 +34,8 @@ def call(t, node, function, args, kwargs):
     if own is not None and (own in _ALWAYS or any(map(is_runtime, (*args, *kwargs.values())))):
         return _checked(t, node, own, function, args, kwargs)
     owner = getattr(function, "__self__", None)
-    if isinstance(owner, np.ufunc) and function.__name__ == "reduce":
-        return _checked(t, node, _ufunc_reduce, function, [owner, *args], kwargs)
+    if isinstance(owner, np.ufunc) and function.__name__ in _UFUNC_METHODS:
+        return _checked(t, node, _UFUNC_METHODS[function.__name__], function, [owner, *args], kwargs)
     inner = getattr(function, "_dcml_program", None)
     if inner is not None:
         return t.inline(node, inner, t.held_value(args), {k: t.held_value(v) for k, v in kwargs.items()})
@@ -280,6 +280,15 @@ def _ufunc_reduce(t, ufunc, a, axis=0, dtype=None, out=None, keepdims=False, ini
     return value if out is None else t.store(None, out, value)
 
 
+def _ufunc_outer(t, ufunc, a, b):
+    a, b = _arrays(t, a, b)
+    index = (slice(None),) * a.ndim + (None,) * b.ndim
+    return t.ufunc(None, ufunc.__name__, subscript(a, list(index), t.out) if index else a, b)
+
+
+_UFUNC_METHODS = {"reduce": _ufunc_reduce, "outer": _ufunc_outer}
+
+
 def _named(name, *functions):
     @serves(*functions)
     def own(t, a, axis=None, dtype=None, out=None, keepdims=False, initial=None):
@@ -329,11 +338,20 @@ def _std(t, a, axis=None, dtype=None, ddof=0, keepdims=False):
 
 
 @serves(markers.reduce)
-def _reduce(t, function, array, axis=None, identity=None):
+def _reduce(t, function, array, out=None, axis=None, identity=None):
     if not isinstance(function, LocalFunction):
         raise TypeError("a function that is no lambda a, b: a + b")
-    names = {v: k for k, v in _WCR.items() if k in ("add", "multiply", "maximum", "minimum")}
-    return reduction(t, names[t.combination(function.node)], array, axis, initial=identity)
+    name = {v: k for k, v in _WCR.items() if k in ("add", "multiply", "maximum", "minimum")}[t.combination(function.node)]
+    if out is not None and not is_array(out):
+        raise TypeError(f"out is {describe(out)}, expected an array; write axis=... for axes")
+    value = reduction(t, name, array, axis, initial=identity)
+    if out is None:
+        return value
+    value = t.out.settle(value)
+    if value.ndim != out.ndim and product(out.shape) == product(value.shape):
+        value = t.out.settle(_reshape(t, value, out.shape))
+    t.store(None, out, value if identity is not None else t.ufunc(None, name, out, value))
+    return out
 
 
 def _best(name, function):
@@ -605,6 +623,14 @@ def _arange(t, *bounds, dtype=None):
     return cast(value, dtype_of(dtype, np.int64))
 
 
+@serves(np.eye, np.identity)
+def _eye(t, N, M=None, k=0, dtype=None):
+    array = empty(t, (N, N if M is None else M), dtype, "eye")
+    value = Array(array.shape, np.bool_, text=lambda index: f"({index[0] + k} == {index[1]})")
+    t.out.store(array, cast(value, array.dtype), guarded=False)
+    return array
+
+
 @serves(np.copy)
 def _copy(t, a):
     array = t.out.materialize(a, "copy")
@@ -631,4 +657,4 @@ def _item(t, a, *index):
 
 
 _METHODS = {"astype": _astype, "fill": _fill, "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
-_ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like}
+_ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like, _eye}

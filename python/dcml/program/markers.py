@@ -1,4 +1,4 @@
-"""Names that mean something inside programs only: map, tasklet, define_local, elementwise.
+"""Names that mean something inside programs only: map, mapscope, tasklet, define_local, elementwise.
 
 The one idea: where NumPy can do it, they also run outside, so that a program's body is ordinary Python.
 Must not know: how programs are translated.
@@ -67,18 +67,26 @@ def _elementwise(function, array):
     return np.vectorize(function)(array)
 
 
-def _reduce(function, array, axis=None, identity=None):
-    """Elements of an array combined by ``lambda a, b: a + b`` (or *, min, max) along axes."""
+def _reduce(function, array, out=None, axis=None, identity=None):
+    """Elements of an array combined by ``lambda a, b: a + b`` (or *, min, max) along axes; with ``out``, an array, written
+    into it: over its contents where there is an identity, else combined with them."""
     import functools
 
     import numpy as np
+    function = np.vectorize(function, otypes=[array.dtype])  # max(a, b) is for numbers
     axes = range(array.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     for a in sorted((a % array.ndim for a in axes), reverse=True):
         array = functools.reduce(function, np.moveaxis(array, a, 0))
-    return array
+    if identity is not None:
+        array = function(array, identity)
+    if out is None:
+        return array
+    out[...] = np.reshape(array, out.shape) if identity is not None else function(out, np.reshape(array, out.shape))
+    return out
 
 
 map = Map("map", "it is a loop: for i, j in dcml.map[0:5, 0:3]")
+mapscope = Map("mapscope", "it is a scope of statements: @dcml.mapscope(_[0:5, 0:3])")
 tasklet = Marker("tasklet", "it is a block: with dcml.tasklet:")
 define_local = Callable("define_local", _define_local)
 define_local_scalar = Callable("define_local_scalar", _define_local_scalar)

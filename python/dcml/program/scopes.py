@@ -4,6 +4,7 @@ The one idea: a map is a scope that later statements are emitted into; its param
 Must not know: expressions but by their values.
 """
 import ast
+import contextlib
 
 import numpy as np
 
@@ -54,9 +55,9 @@ class Scopes:
         return out
 
     def map_ranges(self, node):
-        """[(parameter, begin, end, step)] of a function with @map, None for another."""
+        """[(parameter, begin, end, step)] of a function with @map or @mapscope."""
         for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call) and self.is_marker(decorator.func, markers.map):
+            if isinstance(decorator, ast.Call) and self.is_map(decorator.func):
                 if len(decorator.args) != 1 or not isinstance(decorator.args[0], ast.Subscript):
                     raise self.error(decorator, "the ranges of a map; write @dcml.map(_[0:5, 0:3])")
                 found = self.ranges(decorator.args[0].slice)
@@ -64,17 +65,23 @@ class Scopes:
                 if len(names) != len(found):
                     raise self.error(node, f"{len(names)} parameters for {len(found)} ranges")
                 return [(n, *r) for n, r in zip(names, found)]
-            if self.is_marker(decorator, markers.map):
+            if self.is_map(decorator):
                 found = []
                 for a in node.args.args:
                     if not isinstance(a.annotation, ast.Subscript):
                         raise self.error(a, f"the range of {a.arg}; write {a.arg}: _[0:N]")
                     found += [(a.arg, *self.ranges(a.annotation.slice)[0])]
                 return found
-        return None
+        raise self.error(node, f"the decorator {ast.unparse(node.decorator_list[0])}; functions in programs have "
+                               "@dcml.map(_[0:5, 0:3]), @dcml.mapscope(_[0:5]), @dcml.tasklet, or none")
 
-    def map_function(self, node, ranges):
-        with self.parallel(node, ranges), self.tasklet():
+    def is_map(self, node):
+        return any(self.is_marker(node, m) for m in (markers.map, markers.mapscope))
+
+    def map_function(self, node):
+        """A function with @map is a tasklet in a map; with @mapscope its statements stand in the map."""
+        scope = any(self.is_marker(getattr(d, "func", d), markers.mapscope) for d in node.decorator_list)
+        with self.parallel(node, self.map_ranges(node)), contextlib.nullcontext() if scope else self.tasklet():
             self.statements(node.body)
 
     def map_loop(self, node):

@@ -179,7 +179,14 @@ class Translator(Scopes, Expressions):
             self.first_write(target, base.id, value)
             return
         view, mask = self.place(target)
-        self.store(target, view, value, mask)
+        _, connected, wcr = (self.connectors or {}).get(getattr(base, "id", None), (None, None, ""))
+        wcr = wcr if connected is not None and connected is self.frame.names.get(base.id) else ""
+        if not wcr:
+            self.store(target, view, value, mask)
+        elif mask is None:
+            self.combine(target, view, self.array_of(target, value, view.dtype), wcr)
+        else:
+            raise self.error(target, f"elements of {base.id!r}, which are combined, chosen by an array of bool")
 
     def first_write(self, target, name, value):
         """``Y[:] = value`` where Y has no shape yet."""
@@ -354,11 +361,13 @@ class Translator(Scopes, Expressions):
         return items
 
     def _do_functiondef(self, node):
-        ranges = self.map_ranges(node)
-        if ranges is None:
+        if not node.decorator_list:
             self.frame.names[node.name] = LocalFunction(node, self.frame)
-            return
-        self.map_function(node, ranges)
+        elif self.is_marker(node.decorator_list[0], markers.tasklet):
+            with self.tasklet():
+                self.statements(node.body)
+        else:
+            self.map_function(node)
 
     def _do_with(self, node):
         for item in node.items:

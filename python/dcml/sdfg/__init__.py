@@ -5,7 +5,7 @@
 >>> sdfg.add_array("A", (4,), dace.float32)
 ('A', A: Array(float32[4]))
 """
-from . import data, edges, memlet, nodes, state, subset, symbolic
+from . import data, edges, memlet, nodes, state, subset, symbolic, utils
 from .data import Array, Data, Scalar
 from .edges import Edge, InterstateEdge
 from .graph import SDFG
@@ -18,4 +18,4 @@ from .symbolic import symbol
 State, MultiConnectorEdge = SDFGState, Edge
 
 __all__ = ["Array", "Data", "Edge", "InterstateEdge", "Memlet", "MultiConnectorEdge", "Node", "Range", "SDFG", "SDFGState",
-           "Scalar", "State", "data", "edges", "memlet", "nodes", "state", "subset", "symbol", "symbolic"]
+           "Scalar", "State", "data", "edges", "memlet", "nodes", "state", "subset", "symbol", "symbolic", "utils"]

@@ -52,6 +52,17 @@ class Node:
         """The state that it is in, or None."""
         return self._state
 
+    def copy(self):
+        """A detached node like this, without its edges."""
+        made = type(self).__new__(type(self))
+        Node.__init__(made, self._label, self.in_connectors, self.out_connectors)
+        self._copy_to(made)
+        return made
+
+    def _copy_to(self, made):
+        """Gives a copy what the class adds."""
+        raise _core.ValueError_(f"{self!r} cannot be copied by itself")
+
     @property
     def id(self):
         """The node of the core graph that it stands for; 0 for an access node, and before it is built."""
@@ -154,6 +165,9 @@ class LibraryNode(Node):
         """Tells the core; needed for a node in a state only."""
         if self._state is not None:
             self._state._edit().set_attributes(self._id, self._attributes())
+
+    def _copy_to(self, made):
+        made._op, made._own_attributes = self._op, self._attributes()
 
     @classmethod
     def _from_core(cls, label, op, domain, opset, attributes):
@@ -395,6 +409,9 @@ class Tasklet(Node):
             self._state._edit().set_code(self._id, statements)
         self._code = code
 
+    def _copy_to(self, made):
+        made._code = str(self.code)
+
     def _translated(self, state, code, inputs, outputs):
         from .code import translate
         code = translate(f"tasklet {self._label!r}", code, inputs, outputs)
@@ -436,6 +453,9 @@ class NestedSDFG(Node):
     @property
     def symbol_mapping(self):
         return dict(self._symbols or {})
+
+    def _copy_to(self, made):
+        made._sdfg, made._symbols = self.sdfg, self.symbol_mapping
 
     def _attach(self, state, flow):
         for name in [*self._in, *self._out]:

@@ -13,6 +13,7 @@ Must not know: what any transformation does, or how a state holds its nodes.
 import inspect
 
 from .. import _core
+from ..sdfg.utils import node_path_graph
 from .base import Transformation
 
 
@@ -36,11 +37,6 @@ class PatternNode:
 
     def fits(self, node):
         return self.node_class is None or isinstance(node, self.node_class)
-
-
-def node_path_graph(*pattern):
-    """The pattern of nodes each of which has an edge to the next."""
-    return list(pattern)
 
 
 class _Own(Transformation):
