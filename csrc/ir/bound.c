@@ -15,6 +15,17 @@ static dc_ex counted_from_end(dc_pool *pool, dc_ex index, dc_ex extent) {
   return dc_ex_select(pool, negative, dc_ix_add(pool, index, extent), index);
 }
 
+/* An empty container has nothing that could be read instead: zero. */
+static dc_ex unless_empty(dc_pool *pool, const dc_container *c, dc_ex read) {
+  dc_ex filled = 0, zero = dc_ex_int(pool, 0);
+  for (uint32_t d = 0; d < c->rank; d++) {
+    if (is_inside(pool, zero, c->shape[d])) continue;
+    dc_ex some = dc_ex_in_range(pool, zero, c->shape[d]);
+    filled = filled ? dc_ex_prim2(pool, DC_AND, filled, some) : some;
+  }
+  return filled ? dc_ex_select(pool, filled, read, dc_ex_const(pool, (dc_dtype)c->dtype, 0)) : read;
+}
+
 static dc_ex bound_read(void *opaque, dc_pool *pool, dc_ex leaf) {
   const dc_graph *graph = opaque;
   dc_exnode node = *dc_ex_node(pool, leaf);
@@ -29,7 +40,7 @@ static dc_ex bound_read(void *opaque, dc_pool *pool, dc_ex leaf) {
     index[d] = dc_ix_max(pool, dc_ix_min(pool, counted_from_end(pool, at, c->shape[d]), last), dc_ex_int(pool, 0));
     changed = true;
   }
-  return changed ? dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, node.nargs) : leaf;
+  return changed ? unless_empty(pool, c, dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, node.nargs)) : leaf;
 }
 
 static void bound_write(dc_graph *graph, dc_nid id) {

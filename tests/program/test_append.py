@@ -70,3 +70,11 @@ def test_arguments_may_have_such_names_too():
     z = np.zeros(3)
     f(np.ones(3), z, np.ones(3))
     assert z.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_an_empty_array_is_read_as_zero(backend):
+    graph = _core.parse("graph g { symbol N >= 0 input X: f32[N] temp Y: f32[1] outputs Y state s { } }")
+    graph.append(0, "Y[0] = X[7]")
+    function = _core.Function(graph, backend=backend)
+    assert [function(np.arange(n, dtype=np.float32))[0][0] for n in (0, 1, 9)] == [0, 0, 7]
