@@ -54,7 +54,7 @@ wheel: setup           ## a wheel that needs no compiler to install, and the sou
 	PYTHON=$(PYTHON) sh scripts/wheel.sh
 wheel-test: wheel      ## the Python tests with what is in dist/, in empty environments
 	PYTHON3="$(PYTHON3)" TORCH="$(TORCH)" sh scripts/wheel-test.sh
-bench: setup           ## measure against PyTorch, interleaved, and print ratios
+bench: setup           ## measure against every opponent that is installed, in turns; bench/run.py --help: more
 	$(PYTHON) bench/run.py
 
 $(VENV_PATH)/.ready: $(NEEDED)
