@@ -155,3 +155,8 @@ def test_python_files_are_small_and_say_what_they_are(path):
     text = path.read_text()
     assert text.startswith('"""'), "a file opens with a text that says what it does"
     assert text.count("\n") < 800
+
+
+def test_names_of_test_files_are_unique():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))  # pytest takes files of one name for one module

@@ -9,10 +9,19 @@ dc_box dc_box_whole(dc_graph *graph, dc_arena *arena, dc_cid c) {
   return box;
 }
 
+bool dc_box_needs_index(dc_graph *graph, dc_cid c, uint32_t d, dc_ex index) {
+  dc_pool *pool = &graph->pool;
+  if (dc_ex_uses_op(pool, index, DC_EX_READ)) return true;
+  dc_ex extent = dc_cont(graph, c)->shape ? dc_cont(graph, c)->shape[d] : 0;
+  if (!extent) return false;
+  dc_ex below = dc_ix_sub(pool, dc_ex_int(pool, -1), index), above = dc_ix_sub(pool, index, extent);
+  return dc_ix_proves_ge(pool, below, 0) || dc_ix_proves_ge(pool, above, 0);
+}
+
 dc_box dc_box_of_index(dc_graph *graph, dc_arena *arena, dc_cid c, const dc_ex *index) {
   dc_box box = dc_box_whole(graph, arena, c);
   for (uint32_t d = 0; d < box.rank; d++)
-    if (!dc_ex_uses_op(&graph->pool, index[d], DC_EX_READ))
+    if (!dc_box_needs_index(graph, c, d, index[d]))
       box.range[d] = (dc_box_range){index[d], dc_ix_add(&graph->pool, index[d], dc_ex_int(&graph->pool, 1)), 0, true};
   return box;
 }

@@ -18,7 +18,10 @@ typedef struct {
 
 /* The whole container; is_all where it has no shape. */
 dc_box dc_box_whole(dc_graph *graph, dc_arena *arena, dc_cid c);
-/* What an index list touches; a dimension whose index reads data counts whole. */
+/* Is a dimension's index a matter of code, not of a memlet?  Where it reads data, or lies outside for certain, as in what
+ * is never run. */
+bool dc_box_needs_index(dc_graph *graph, dc_cid c, uint32_t d, dc_ex index);
+/* What an index list touches; a dimension whose index is a matter of code counts whole. */
 dc_box dc_box_of_index(dc_graph *graph, dc_arena *arena, dc_cid c, const dc_ex *index);
 /* What it touches while the parameters run over their ranges: ranges where that is certain, else whole dimensions. */
 void dc_box_spread(dc_graph *graph, dc_box *box, dc_cid c, const dc_param *params, uint32_t n);

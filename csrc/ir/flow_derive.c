@@ -261,10 +261,10 @@ static const char *alias(void *context, dc_ex read, bool *shown) {
 static void name_read(void *context, const dc_pool *pool, dc_ex e) {
   deriving *d = context;
   bool shown[DC_MAX_RANK];
-  const dc_exnode *node = dc_ex_node(pool, e);
-  if (node->op != DC_EX_READ || alias(d, e, shown)) return;
-  for (uint32_t k = 0; k < node->nargs; k++) shown[k] = dc_ex_uses_op(pool, dc_ex_arg(pool, e, k), DC_EX_READ);
-  stand_in s = {e, dc_arena_printf(&d->scratch, "__in%u", d->names.n), dc_arena_copy(&d->scratch, shown, node->nargs * sizeof *shown)};
+  dc_exnode node = *dc_ex_node(pool, e);
+  if (node.op != DC_EX_READ || alias(d, e, shown)) return;
+  for (uint32_t k = 0; k < node.nargs; k++) shown[k] = dc_box_needs_index(d->graph, node.ref, k, dc_ex_arg(pool, e, k));
+  stand_in s = {e, dc_arena_printf(&d->scratch, "__in%u", d->names.n), dc_arena_copy(&d->scratch, shown, node.nargs * sizeof *shown)};
   DC_PUSH(&d->scratch, &d->names, s);
 }
 
@@ -284,13 +284,13 @@ static void read_names(deriving *d, dc_fid n, dc_fid leave) {
   }
 }
 
-/* "__out", with the indices that read data. */
+/* "__out", with the indices that are a matter of code. */
 static char *target_text(deriving *d, const dc_tasklet *t) {
   dc_text text = {0};
   dc_ex shown[DC_MAX_RANK];
   uint32_t n = 0;
   for (uint32_t k = 0; k < t->rank; k++)
-    if (dc_ex_uses_op(&d->graph->pool, t->index[k], DC_EX_READ)) shown[n++] = t->index[k];
+    if (dc_box_needs_index(d->graph, t->out, k, t->index[k])) shown[n++] = t->index[k];
   dc_text_puts(&text, "__out");
   if (n) dc_printer_list(d->printer, shown, n, &text);
   char *out = dc_arena_strdup(&d->scratch, text.s);

@@ -202,7 +202,7 @@ def test_sparse_tensors_are_refused():
         op.constant(sparse_value=onnx.SparseTensorProto())
 
 
-@pytest.mark.parametrize("wrong", [1, np.ones(3, "f"), "x", [1.0], None, object()], ids=repr)
+@pytest.mark.parametrize("wrong", [1, np.ones(3, "f"), "x", [1.0], None, object()], ids=lambda wrong: type(wrong).__name__)
 def test_anything_but_a_var_is_a_type_error_that_names_the_input(wrong):
     x = tensor(3)
     with pytest.raises(TypeError, match=r"add\(\): input 'B'"):
