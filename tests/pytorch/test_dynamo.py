@@ -70,9 +70,9 @@ def test_symbolic_extents_arrive_as_numbers():
 
 
 def test_symbolic_extents_are_captured_once(monkeypatch):
-    from dcml.pytorch import captures
-    made, real = [], captures.capture
-    monkeypatch.setattr(captures, "capture", lambda *args, **kwargs: made.append(args) or real(*args, **kwargs))
+    from dcml.pytorch.trace import capture
+    made, real = [], capture.capture
+    monkeypatch.setattr(capture, "capture", lambda *args, **kwargs: made.append(args) or real(*args, **kwargs))
     linear = nn.Linear(4, 6)
 
     def function(x, k):  # halves of the result are halves of the weight
