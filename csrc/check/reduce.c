@@ -70,20 +70,12 @@ static bool same_text(const dc_graph *a, const dc_graph *b) {
   return same;
 }
 
-static bool writes_in_place(dc_graph *g) {
-  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
-  bool any = false;
-  dc_graph_writers(g, writers);
-  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
-  return any;
-}
-
 /* Tries every edit once, from the k-th on; after a good one again from `back_to_first` or from the same place. */
 static dc_graph *reduce_once(const reduction *r, dc_graph *best, bool back_to_first) {
   for (uint32_t k = 0, tries = 0; tries < MAX_TRIES; tries++) {
     dc_graph *next = dc_edit_make(r->ops, best, k);
     if (!next) break;
-    bool better = (next->outputs.n || writes_in_place(next)) && !same_text(best, next) && r->fails(r->context, next);
+    bool better = (next->outputs.n || dc_graph_writes_inputs(next)) && !same_text(best, next) && r->fails(r->context, next);
     dc_graph_destroy(better ? best : next);
     if (better) best = next;
     if (!better) k++;

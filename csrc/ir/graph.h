@@ -257,6 +257,7 @@ typedef struct {
   uint32_t n, last;
 } dc_writers;
 void dc_graph_writers(const dc_graph *graph, dc_writers *out);
+bool dc_graph_writes_inputs(dc_graph *graph); /* in place, that is: into arrays of the caller's */
 /* A library node may write what it reads (as two of its operands, or by a view): then a copy of its own is what it
  * writes, and a map behind it copies that.  Operators may write their results before they have read all operands. */
 void dc_scope_separate(dc_graph *graph, dc_scope *scope);

@@ -109,6 +109,14 @@ void dc_graph_writers(const dc_graph *graph, dc_writers *out) {
     }
 }
 
+bool dc_graph_writes_inputs(dc_graph *g) {
+  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
+  bool any = false;
+  dc_graph_writers(g, writers);
+  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
+  return any;
+}
+
 static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind == DC_NODE_TASKLET) return visit(context, id, maps, depth);

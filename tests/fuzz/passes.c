@@ -273,15 +273,6 @@ static void check_side(trial *t, int side) {
   dc_graph_destroy(g);
 }
 
-/* Such graphs have no backward graph. */
-static bool writes_in_place(dc_graph *g) {
-  dc_writers *writers = DC_NEW_ARRAY(&g->arena, dc_writers, g->containers.n);
-  bool any = false;
-  dc_graph_writers(g, writers);
-  for (uint32_t k = 0; k < g->inputs.n; k++) any |= writers[g->inputs.v[k]].n > 0;
-  return any;
-}
-
 /* ---- transformations ---- */
 
 enum { TRANSFORMED_EVERY = 4 }; /* graphs: transformations and the passes after them take longer than all the rest */
@@ -382,7 +373,7 @@ static dc_status make_graphs(trial *t, dc_graph *g) {
     if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
   }
   dc_scheduled made;
-  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15 && !writes_in_place(g), .wrt = wrt, .n_wrt = n,
+  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15 && !dc_graph_writes_inputs(g), .wrt = wrt, .n_wrt = n,
                           .post_autodiff = keep_first, .hook_context = t, .as_expanded = true};
   DC_TRY(dc_pipeline_run(&pipeline, g, &made));
   dc_graph_destroy(made.forward);
