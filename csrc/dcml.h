@@ -50,6 +50,7 @@ typedef struct dc_function dc_function;
 /* Takes the graph. */
 DC_MUST_USE dc_status dc_function_create(const dc_session *session, dc_graph *graph, const dc_function_options *options, dc_function **out);
 void dc_function_destroy(dc_function *function);
+const dc_function_options *dc_function_get_options(const dc_function *function);
 /* The graphs of the plan that ran last, NULL before the first call. */
 const dc_graph *dc_function_forward(const dc_function *function);
 const dc_graph *dc_function_backward(const dc_function *function);
@@ -96,6 +97,9 @@ uint32_t dc_call_ready(const dc_call *call, uint32_t k);
 bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
 /* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
 int32_t dc_call_copied(const dc_call *call, uint32_t k);
+/* The gradients of the call as a graph: its inputs are the function's, then the gradients of the outputs that are `given`
+ * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt. */
+DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output

@@ -90,6 +90,7 @@ void dc_function_destroy(dc_function *f) {
   free(f);
 }
 
+const dc_function_options *dc_function_get_options(const dc_function *f) { return &f->options; }
 const dc_graph *dc_function_graph(const dc_function *f) { return f->graph; }
 bool dc_function_writes(const dc_function *f, uint32_t arg) { return arg < f->n_args && f->writes[arg]; }
 dc_program *dc_function_program(const dc_function *f, bool backward) {

@@ -60,6 +60,11 @@ dc_cid dc_gradient_owned(dc_reverse *r, dc_cid c) {
   return r->grad[c];
 }
 
+void dc_gradient_add(dc_reverse *r, dc_cid c, dc_cid part) {
+  if (r->grad[c]) dc_emit_fill(r, r->out, dc_gradient_owned(r, c), part, DC_WCR_SUM);
+  else r->grad[c] = part;
+}
+
 dc_cid dc_gradient_zeroed(dc_reverse *r, dc_cid c) {
   if (r->grad[c]) return dc_gradient_owned(r, c);
   r->grad[c] = dc_gradient_new(r, c);

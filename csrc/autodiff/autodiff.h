@@ -40,11 +40,11 @@ DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *
 DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs,
                                        const dc_cid *wrt, uint32_t n_wrt);
 
-/* The same within the state: appends the adjoint of all its nodes with respect to one container, whose gradient
- * `seed` they have computed; gradients[k] is the container that then holds the gradient of wrt[k].  The values of
- * `wrt` count as given: one has no influence on another. */
-DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt,
-                                         uint32_t n_wrt, dc_cid *gradients);
+/* The same within the state: appends the adjoint of all its nodes; seeds[k] holds the gradient of outputs[k], which may be
+ * repeated, and gradients[k] is the container that then holds the gradient of wrt[k].  The values of `wrt` count as given:
+ * one has no influence on another. */
+DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, const dc_cid *seeds, uint32_t n_outputs,
+                                         const dc_cid *wrt, uint32_t n_wrt, dc_cid *gradients);
 
 /* A library node whose gradient somebody states: which inputs (required) get one, from those of which outputs (given).
  * The graph then has the operators of own.c around it; `placeholder` is a node dcml.Backward, whose operands are those of
@@ -69,7 +69,7 @@ typedef struct {
   bool *active, *rewritten, *written, *given, *needed;
 } dc_adjoint_room;
 
-/* Expands a gradient node (lib.wrt > 0) in place: the adjoint of the operator's expansion
+/* Expands a gradient node (lib.wrt > 0) in place: the row's own, or the adjoint of the operator's expansion
  * with respect to one input, appended to `scope` and tagged (operator, input).  The caller frees the room's arena. */
 DC_MUST_USE dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room,
                                          dc_scope *scope);

@@ -158,11 +158,7 @@ static dc_status contribute_library(dc_reverse *r, dc_nid id, uint32_t k, const 
     made->name = dc_node_at(r->graph, id)->name;
     dc_scope_push(r->graph, r->out, node);
   }
-  if (first) r->grad[input] = part;
-  else {
-    dc_gradient_owned(r, input);
-    dc_emit_fill(r, r->out, r->grad[input], part, DC_WCR_SUM);
-  }
+  dc_gradient_add(r, input, part);
   return DC_OK;
 }
 
@@ -184,7 +180,9 @@ static dc_status reverse_library(dc_reverse *r, dc_nid id) {
 
 dc_status dc_reverse_node(dc_reverse *r, dc_nid id) {
   const dc_node *node = dc_node_at(r->graph, id);
+  dc_views_fold(r, id);
   if (dc_own_reverse(r, id)) return DC_OK;
+  if (node->kind == DC_NODE_LIBRARY && node->lib.wrt) return dc_linear_reverse(r, id), DC_OK;
   if (node->kind == DC_NODE_LIBRARY) return reverse_library(r, id);
   dc_nest nest = {0};
   dc_name op = node->tag_op;
@@ -230,6 +228,7 @@ static bool again_in_loop(dc_graph *graph, dc_nid node, dc_nid by) {
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   activity *a = context;
   if (c >= a->r->n) return;
+  if (dc_cont(a->r->graph, c)->alias_of) a->r->active[c] |= a->r->active[dc_container_root(a->r->graph, c)];
   if (!a->mark && use == DC_USE_READ && a->r->active[c]) a->reads_active = true;
   if (a->mark && use == DC_USE_WRITE) {
     bool real = dc_dtype_is_float((dc_dtype)dc_cont(a->r->graph, c)->dtype);

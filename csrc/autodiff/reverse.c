@@ -16,19 +16,25 @@ static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
   if (dc_own_is(graph, node)) return true;
+  if (lib->wrt) return lib->by && dc_linear_is(ops, graph, node);
   return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || lib->by);
+}
+
+static dc_status expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *out) {
+  const dc_node *n = dc_node_at(graph, node);
+  if (n->kind != DC_NODE_LIBRARY || stays_library(ops, graph, node)) return dc_scope_push(graph, out, node), DC_OK;
+  return n->lib.wrt ? dc_autodiff_expand(ops, graph, node, room, out) : dc_ops_expand(ops, graph, node, out);
 }
 
 static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
   dc_scope_separate(graph, &graph->states.v[state].scope);
   dc_scope before = graph->states.v[state].scope, after = {0};
-  for (uint32_t k = 0; k < before.n; k++) {
-    bool stays = dc_node_at(graph, before.v[k])->kind != DC_NODE_LIBRARY || stays_library(ops, graph, before.v[k]);
-    if (stays) dc_scope_push(graph, &after, before.v[k]);
-    else DC_TRY(dc_ops_expand(ops, graph, before.v[k], &after));
-  }
+  dc_adjoint_room room = {0};
+  dc_status status = DC_OK;
+  for (uint32_t k = 0; k < before.n && !status; k++) status = expand_node(ops, graph, before.v[k], &room, &after);
+  dc_arena_free(&room.arena);
   graph->states.v[state].scope = after;
-  return dc_unfuse(graph, state);
+  return status ? status : dc_unfuse(graph, state);
 }
 
 uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out) {
@@ -64,11 +70,13 @@ static void init(dc_reverse *r, dc_ops *ops, dc_graph *graph, dc_scope *out) {
   r->rewritten = DC_NEW_ARRAY(&r->arena, bool, r->n);
   r->written = DC_NEW_ARRAY(&r->arena, bool, r->n);
   for (dc_cid c = 1; c < r->n; c++) r->written[c] = dc_cont(graph, c)->role == DC_ROLE_INPUT;
+  dc_views_find(r);
 }
 
 static dc_status sweep(dc_reverse *r, const dc_scope *forward) {
   dc_reverse_activity(r, forward);
   for (uint32_t k = forward->n; k-- > 0;) DC_TRY(dc_reverse_node(r, forward->v[k]));
+  dc_views_fold(r, 0);
   return DC_OK;
 }
 
@@ -128,13 +136,15 @@ static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
 static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy) {
   bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
-    uint8_t role = dc_cont(r->graph, c)->role;
+    uint8_t role = dc_cont(r->graph, dc_container_root(r->graph, c))->role;
     available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST || dc_own_computes(r, c);
   }
   dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, strategy};
   dc_keep_decide(&problem, store, again);
   for (dc_cid c = 1; c < r->n; c++)
-    if (store[c]) store_value(r, forward, c);
+    if (store[c]) store[dc_container_root(r->graph, c)] = true;
+  for (dc_cid c = 1; c < r->n; c++)
+    if (store[c] && !dc_cont(r->graph, c)->alias_of) store_value(r, forward, c);
   dc_scope *out = dc_graph_scope(r->graph);
   for (uint32_t k = 0; k < nodes->n; k++)
     if (again[k]) dc_scope_push(r->graph, out, nodes->v[k]);
@@ -283,18 +293,28 @@ static dc_scope without_producers(dc_graph *graph, const dc_scope *nodes, const 
   return left;
 }
 
-dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, dc_cid output, dc_cid seed, const dc_cid *wrt, uint32_t n_wrt,
-                             dc_cid *gradients) {
+/* Gradients of a repeated output add up. */
+static void plant_seeds(dc_reverse *r, dc_scope *adjoint, const dc_cid *outputs, const dc_cid *seeds, uint32_t n) {
+  r->out = adjoint;
+  for (uint32_t k = 0; k < n; k++) {
+    dc_cid *gradient = &r->grad[outputs[k]];
+    if (*gradient) dc_emit_fill(r, adjoint, dc_gradient_owned(r, outputs[k]), seeds[k], DC_WCR_SUM);
+    else *gradient = seeds[k];
+  }
+}
+
+dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, const dc_cid *seeds, uint32_t n_outputs,
+                             const dc_cid *wrt, uint32_t n_wrt, dc_cid *gradients) {
   dc_scope nodes, adjoint = {0};
   dc_reverse r;
-  DC_TRY(check_floats(graph, &output, 1, wrt, n_wrt));
+  DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
   DC_TRY(open_state(&r, ops, graph, state, &nodes));
   for (uint32_t k = 0; k < nodes.n; k++) {
     if (!dc_own_is(graph, nodes.v[k])) continue;
     dc_arena_free(&r.arena);
     return dc_error(DC_ERR_UNSUPPORTED, "a gradient inside the graph of a function with a gradient of its own");
   }
-  r.grad[output] = seed;
+  plant_seeds(&r, &adjoint, outputs, seeds, n_outputs);
   nodes = without_producers(graph, &nodes, wrt, n_wrt);
   dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
   dc_arena_free(&r.arena);
@@ -407,6 +427,8 @@ static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const
 
 dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope) {
   dc_library lib = dc_node_at(graph, node)->lib;
+  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib.domain), dc_name_text(&graph->names, lib.op), lib.since);
+  if (row && dc_row_has_grad(row)) return dc_ops_expand_grad(ops, graph, node, lib.wrt - 1, lib.in + lib.n_fwd_in + lib.n_fwd_out, lib.out[0], scope);
   dc_scope forward = {0};
   dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out), from = graph->containers.n;
   DC_TRY(private_forward(ops, graph, &lib, &forward, &input, outputs));

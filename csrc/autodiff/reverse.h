@@ -22,6 +22,7 @@ typedef struct {
   dc_name tag_op;
   uint32_t tag_wrt;
   struct dc_own *own; /* NULL: no gradient is the graph's own */
+  DC_VEC(dc_cid) views; /* forward containers that are views */
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */
@@ -46,6 +47,8 @@ dc_cid dc_gradient_zeroed(dc_reverse *r, dc_cid c);
 /* The container of c's gradient, not filled; a further one for a part that is added later. */
 dc_cid dc_gradient_new(dc_reverse *r, dc_cid c);
 dc_cid dc_gradient_part(dc_reverse *r, dc_cid c);
+/* Adds a part to the gradient of c, which it becomes if there is none yet. */
+void dc_gradient_add(dc_reverse *r, dc_cid c, dc_cid part);
 /* The gradient of c as a container that may be written: copies one that was handed in or is a view. */
 dc_cid dc_gradient_owned(dc_reverse *r, dc_cid c);
 void dc_reverse_tag(dc_reverse *r, dc_nid node);
@@ -68,6 +71,12 @@ void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
 bool dc_own_gives(const dc_reverse *r, dc_nid node); /* does it state the gradient of something active? */
 bool dc_own_computes(const dc_reverse *r, dc_cid c);
+/* linear.c: gradient nodes whose adjoint is the operator itself. */
+bool dc_linear_is(dc_ops *ops, const dc_graph *graph, dc_nid node);
+void dc_linear_reverse(dc_reverse *r, dc_nid node);
+/* views.c: finds the graph's views; lets the gradients of those join the bases that a node writes (0: all that are left). */
+void dc_views_find(dc_reverse *r);
+void dc_views_fold(dc_reverse *r, dc_nid node);
 /* unfuse.c: what fusion made of a state, taken apart as far as differentiation needs. */
 DC_MUST_USE dc_status dc_unfuse(dc_graph *graph, uint32_t state);
 /* nodes.c: fills r->active. */

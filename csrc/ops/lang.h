@@ -100,14 +100,14 @@ typedef struct {
 struct dc_row {
   const char *name, *domain, *text;
   int since;
-  uint32_t n_in, n_out, n_attr, n_fixed, n_where, n_native, n_constraints;
+  uint32_t n_in, n_out, n_attr, n_fixed, n_where, n_native, n_linear, n_constraints;
   const dc_row_arg *in, *out;
   const dc_sig *in_sig, *out_sig;
   const dc_row_attr *attr;
   const dc_define *attr_default, *where;
   const dc_define *fixed; /* defaults of attributes that this version does not have */
   const dc_constraint *constraints;
-  const char **native;
+  const char **native, **linear;
   dc_block body, grad;
 };
 

@@ -60,6 +60,8 @@ bool dc_row_is_alias(const dc_row *row);
 bool dc_row_reads_data(const dc_row *row);
 /* k-th library of the row's `natives` list, in order of preference; NULL at the end. */
 const char *dc_row_native(const dc_row *row, uint32_t k);
+/* True if the row says that the output is linear in this input once optional inputs are left out. */
+bool dc_row_is_linear(const dc_row *row, uint32_t input);
 const char *dc_row_text(const dc_row *row); /* the source text */
 
 /* Infers outputs of a library node whose inputs have types and shapes: sets dtype, rank,

@@ -401,7 +401,7 @@ static dc_status statement(parser *p, const dc_stmt **out) {
 static dc_status block(parser *p, dc_block *out) {
   DC_VEC(const dc_stmt *) list = {0};
   bool more = true;
-  while (more && p->kind && !is(p, "}") && !is(p, "grad") && !is(p, "natives")) {
+  while (more && p->kind && !is(p, "}") && !is(p, "grad") && !is(p, "natives") && !is(p, "linear")) {
     const dc_stmt *s;
     DC_TRY(statement(p, &s));
     DC_PUSH(p->arena, &list, s);
@@ -592,20 +592,22 @@ static dc_status skip_title(parser *p) {
   return DC_OK;
 }
 
-static dc_status natives(parser *p, dc_row *row) {
+/* [keyword names] */
+static dc_status names_behind(parser *p, const char *keyword, const char ***out, uint32_t *n) {
   DC_VEC(const char *) list = {0};
-  bool more = true;
+  bool more;
+  DC_TRY(accept(p, keyword, &more));
   while (more) {
-    const char *library;
-    DC_TRY(name(p, &library));
-    DC_PUSH(p->arena, &list, library);
+    const char *found;
+    DC_TRY(name(p, &found));
+    DC_PUSH(p->arena, &list, found);
     DC_TRY(accept(p, ",", &more));
   }
-  row->native = list.v, row->n_native = list.n;
+  *out = list.v, *n = list.n;
   return DC_OK;
 }
 
-/* ": statements [grad: statements] [natives names]" */
+/* ": statements [grad: statements] [natives names] [linear names]" */
 static dc_status body(parser *p, dc_row *row) {
   bool took;
   DC_TRY(expect(p, ":"));
@@ -615,8 +617,8 @@ static dc_status body(parser *p, dc_row *row) {
     DC_TRY(expect(p, ":"));
     DC_TRY(block(p, &row->grad));
   }
-  DC_TRY(accept(p, "natives", &took));
-  return took ? natives(p, row) : DC_OK;
+  DC_TRY(names_behind(p, "natives", &row->native, &row->n_native));
+  return names_behind(p, "linear", &row->linear, &row->n_linear);
 }
 
 dc_status dc_lang_row(dc_arena *arena, const char *family, const char *text, dc_row *row) {

@@ -200,6 +200,11 @@ uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs) { return *at
 bool dc_row_has_grad(const dc_row *row) { return row->grad.n > 0; }
 bool dc_row_is_native(const dc_row *row) { return row->body.n == 1 && row->body.v[0]->kind == STMT_NATIVE; }
 const char *dc_row_native(const dc_row *row, uint32_t k) { return k < row->n_native ? row->native[k] : NULL; }
+bool dc_row_is_linear(const dc_row *row, uint32_t input) {
+  bool found = false;
+  for (uint32_t k = 0; k < row->n_linear && input < row->n_in; k++) found |= strcmp(row->linear[k], row->in_sig[input].name) == 0;
+  return found;
+}
 const char *dc_row_text(const dc_row *row) { return row->text; }
 
 static bool is_name(const dc_ast *a, const char *name) { return a->kind == AST_NAME && strcmp(a->name, name) == 0; }

@@ -4,10 +4,7 @@
 
 static dc_status expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  if (!lib->wrt) return dc_ops_expand(ops, graph, node, out);
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-  if (!row || !dc_row_has_grad(row)) return dc_autodiff_expand(ops, graph, node, room, out);
-  return dc_ops_expand_grad(ops, graph, node, lib->wrt - 1, lib->in + lib->n_fwd_in + lib->n_fwd_out, lib->out[0], out);
+  return lib->wrt ? dc_autodiff_expand(ops, graph, node, room, out) : dc_ops_expand(ops, graph, node, out);
 }
 
 dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out) {

@@ -14,8 +14,8 @@ typedef struct {
 
 /* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */
 DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
-/* Replaces the operator Gradient by the adjoint of what stands before it. */
-DC_MUST_USE dc_status dc_pass_gradient(dc_ops *ops, dc_graph *graph);
+/* Replaces operators that stand for gradients by the adjoint of what stands before them. */
+DC_MUST_USE dc_status dc_pass_gradient(const dc_pass_context *context, dc_graph *graph);
 /* Drops dead nodes and identities.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */

@@ -124,7 +124,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   DC_TRY(dc_pass_infer(p->passes.ops, out->forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
-  DC_TRY(dc_pass_gradient(p->passes.ops, out->forward));
+  DC_TRY(dc_pass_gradient(&p->passes, out->forward));
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
@@ -167,7 +167,7 @@ dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_
   DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(forward, blocked));
-  DC_TRY(dc_pass_gradient(p->passes.ops, forward));
+  DC_TRY(dc_pass_gradient(&p->passes, forward));
   own_outputs(forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, forward, NULL));
   DC_TRY(differentiate(p, forward, &made));

@@ -14,7 +14,7 @@ static dc_status infer(const dc_pass_context *context, dc_graph *graph) {
   return dc_error_about(dc_error(DC_ERR_MODEL, "the value of '%s' must be known to compute shapes", name), name);
 }
 
-static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { return dc_pass_gradient(context->ops, graph); }
+static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { return dc_pass_gradient(context, graph); }
 static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
 static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
 static dc_status natives(const dc_pass_context *context, dc_graph *graph) { return dc_pass_natives(context, graph), DC_OK; }

@@ -3,16 +3,6 @@
 
 #include "python/function.h"
 
-typedef struct {
-  PyObject_HEAD
-  FunctionObject *function;
-  dc_call call;
-  tensor_view *views;
-  uint32_t n_views;
-  void *saved;
-  bool torch;
-} CallObject;
-
 /* The gradients that a backward pass is given, by floating output. */
 typedef struct {
   tensor_view view;
@@ -270,6 +260,8 @@ static PyObject *call_parts(CallObject *self, void *unused) {
 }
 
 static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."},
+                                     {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
+                                      "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
                                      {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
                                      {NULL, NULL, 0, NULL}};
 static PyGetSetDef call_properties[] = {

@@ -105,6 +105,22 @@ bool function_reaches(const FunctionObject *f, uint32_t output, uint32_t k) {
 
 static PyObject *hook_or_null(PyObject *hook) { return hook && hook != Py_None ? Py_NewRef(hook) : NULL; }
 
+/* Takes the graph.  options: all but the hooks, which are those of self. */
+static int function_init(module_state *state, FunctionObject *self, dc_graph *graph, dc_function_options *options, PyObject *tape) {
+  options->post_onnx = self->post_onnx ? post_onnx : NULL;
+  options->post_autodiff = self->post_autodiff ? post_autodiff : NULL;
+  options->post_compile = self->post_compile ? post_compile : NULL;
+  options->hook_context = self;
+  self->n_inputs = graph->inputs.n, self->n_wrt = options->n_wrt, self->training = options->training;
+  for (dc_cid c = 1; c < graph->containers.n; c++) self->n_params += dc_cont(graph, c)->role == DC_ROLE_PARAM;
+  self->vectorcall = function_call;
+  self->positions = name_arguments(self, graph) ? NULL : wrt_positions(state, graph, options->wrt, options->n_wrt);
+  if (self->positions && options->training && tape != Py_None && note_tape(self, tape, options->wrt)) Py_CLEAR(self->positions);
+  dc_status status = dc_function_create(session_of(state), graph, options, &self->function);
+  if (status) raise_status(state, status);
+  return status || !self->positions ? -1 : 0;
+}
+
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
@@ -117,8 +133,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
-  dc_session *session = session_of(state);
-  if (keep_index < 0 || backend_index < 0 || !session) return NULL;
+  if (keep_index < 0 || backend_index < 0 || !session_of(state)) return NULL;
   dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize};
   const char **list = NULL;
   if (torch && use_torch(state)) return NULL;
@@ -128,26 +143,21 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   self->torch = torch;
   self->post_onnx = hook_or_null(hooks[0]), self->post_autodiff = hook_or_null(hooks[1]), self->post_compile = hook_or_null(hooks[2]);
   options.wrt = list;
-  options.post_onnx = self->post_onnx ? post_onnx : NULL;
-  options.post_autodiff = self->post_autodiff ? post_autodiff : NULL;
-  options.post_compile = self->post_compile ? post_compile : NULL;
-  options.hook_context = self;
-  dc_graph *copy = dc_graph_clone(((GraphObject *)graph)->graph);
-  self->n_inputs = copy->inputs.n, self->n_wrt = options.n_wrt, self->training = options.training;
-  for (dc_cid c = 1; c < copy->containers.n; c++) self->n_params += dc_cont(copy, c)->role == DC_ROLE_PARAM;
-  self->vectorcall = function_call;
-  self->positions = name_arguments(self, copy) ? NULL : wrt_positions(state, copy, list, options.n_wrt);
-  if (self->positions && options.training && tape != Py_None && note_tape(self, tape, list)) Py_CLEAR(self->positions);
-  dc_status status = dc_function_create(session, copy, &options, &self->function);
+  if (function_init(state, self, dc_graph_clone(((GraphObject *)graph)->graph), &options, tape)) Py_CLEAR(self);
   PyMem_Free(list);
-  if (!status && self->positions) return (PyObject *)self;
-  if (!status) {
-    Py_DECREF(self);
-    return NULL;
-  }
-  Py_DECREF(self);
-  raise_status(state, status);
-  return NULL;
+  return (PyObject *)self;
+}
+
+PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const *wrt, uint32_t n_wrt) {
+  PyTypeObject *type = Py_TYPE(f);
+  FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
+  if (!self) return dc_graph_destroy(graph), NULL;
+  self->torch = f->torch;
+  self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff), self->post_compile = Py_XNewRef(f->post_compile);
+  dc_function_options options = *dc_function_get_options(f->function);
+  options.wrt = wrt, options.n_wrt = n_wrt;
+  if (function_init(state_of((PyObject *)f), self, graph, &options, Py_None)) Py_CLEAR(self);
+  return (PyObject *)self;
 }
 
 static int function_traverse(FunctionObject *self, visitproc visit, void *arg) {
@@ -157,6 +167,7 @@ static int function_traverse(FunctionObject *self, visitproc visit, void *arg) {
   Py_VISIT(self->post_compile);
   Py_VISIT(self->params);
   Py_VISIT(self->observer);
+  Py_VISIT(self->derivatives);
   return 0;
 }
 
@@ -166,6 +177,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->post_compile);
   Py_CLEAR(self->params);
   Py_CLEAR(self->observer);
+  Py_CLEAR(self->derivatives);
   Py_CLEAR(self->names);
   Py_CLEAR(self->symbols);
   Py_CLEAR(self->positions);

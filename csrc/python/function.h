@@ -20,6 +20,7 @@ typedef struct {
   PyObject *params;    /* tuple of tensors */
   PyObject *names, *symbols; /* tuples: of inputs, and of symbols from 1 on */
   vectorcallfunc vectorcall;
+  PyObject *derivatives; /* by what is asked of them: functions of gradients, or NULL */
   PyObject *positions; /* of each wrt among inputs and parameters */
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
@@ -30,9 +31,24 @@ typedef struct {
   bool torch; /* results are tensors whatever the inputs are */
 } FunctionObject;
 
+typedef struct {
+  PyObject_HEAD
+  FunctionObject *function;
+  dc_call call;
+  tensor_view *views;
+  uint32_t n_views;
+  void *saved;
+  bool torch;
+} CallObject;
+
 /* A forward whose backward may follow; owns what it was given. */
 PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch);
 PyObject *call_backward(PyObject *call, PyObject *grads);
+
+/* derivative.c: the gradients of a call as a function. */
+PyObject *call_derivative(PyObject *call, PyObject *args);
+/* A function of the graph, which it takes, with the options and hooks of f. */
+PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const *wrt, uint32_t n_wrt);
 
 /* Does the output depend on the k-th wrt by operations that a caller's autograd records? */
 bool function_reaches(const FunctionObject *function, uint32_t output, uint32_t k);

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 
 namespace {
 
@@ -66,14 +67,6 @@ struct Gil {
   throw error;
 }
 
-[[noreturn]] void raise_unsupported(const char* message) {
-  Gil gil;
-  THPObjectPtr core(PyImport_ImportModule("dcml._core"));
-  THPObjectPtr kind(core ? PyObject_GetAttrString(core, "UnsupportedOpError") : nullptr);
-  if (kind) PyErr_SetString(kind, message);
-  rethrow();
-}
-
 /* ---- tokens ---- */
 
 void drop_token(void* context) { delete static_cast<Reference*>(context); }
@@ -93,30 +86,66 @@ PyObject* pass_of(const variable_list& grads) {
 
 /* ---- nodes ---- */
 
-/* Stands behind gradients that are to be differentiated.  Its edges lead to all that these depend on, so that it runs,
- * and raises, whichever of that is asked for. */
-class TwiceDifferentiated : public torch::autograd::Node {
- public:
-  std::string name() const override { return "TwiceDifferentiated"; }
+/* The tensors of one call, inputs and then parameters. */
+struct Arguments {
+  PyObject *inputs, *params;
 
- protected:
-  variable_list apply(variable_list&&) override {
-    raise_unsupported("a compiled function cannot be differentiated twice: take the second derivative, or a gradient "
-                      "made with create_graph=True, of module.model");
+  size_t size() const { return (size_t)(PyTuple_GET_SIZE(inputs) + (PyTuple_Check(params) ? PyTuple_GET_SIZE(params) : 0)); }
+
+  const at::Tensor& operator[](size_t position) const {
+    auto at = (Py_ssize_t)position, n = PyTuple_GET_SIZE(inputs);
+    PyObject* tensor = at < n ? PyTuple_GET_ITEM(inputs, at) : PyTuple_GET_ITEM(params, at - n);
+    TORCH_CHECK_TYPE(THPVariable_Check(tensor), "expected tensors, got ", Py_TYPE(tensor)->tp_name);
+    return THPVariable_Unpack(tensor);
+  }
+
+  variable_list at(const std::vector<size_t>& positions) const {
+    variable_list out;
+    out.reserve(positions.size());
+    for (size_t position : positions) {
+      out.push_back((*this)[position]);
+      TORCH_CHECK(!out.back()._fw_grad(0).defined(), "a compiled function has no forward-mode derivative");
+    }
+    return out;
   }
 };
 
+std::vector<size_t> positions_of(PyObject* tuple) {
+  std::vector<size_t> out((size_t)PyTuple_GET_SIZE(tuple));
+  for (size_t k = 0; k < out.size(); k++) out[k] = PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, k));
+  return out;
+}
+
+/* A tensor as it was when a call took it. */
+struct Held {
+  at::Tensor tensor;
+  uint32_t version;
+};
+
+
 class CompiledBackward : public torch::autograd::Node {
  public:
-  /* reads: the tensors whose contents this part needs as they are now; later: the node of the next part, or null */
-  CompiledBackward(PyObject* call, const variable_list& completes, const variable_list& reads,
-                   const c10::intrusive_ptr<torch::autograd::Node>& later)
-      : call_(call), has_later_(later != nullptr) {
-    saved_.reserve(reads.size());
-    for (const auto& variable : reads) saved_.emplace_back(variable, /*is_output=*/false);
-    auto edges = torch::autograd::collect_next_edges(completes);
-    if (has_later_) edges.emplace_back(later, 0);
+  /* completes, reads: positions of arguments; the contents of the latter this part needs as they are now.  later: the node
+   * of the next part, or null. */
+  CompiledBackward(PyObject* call, const Arguments& arguments, std::vector<size_t> completes, std::vector<size_t> reads,
+                   const c10::intrusive_ptr<CompiledBackward>& later)
+      : call_(call), completes_(std::move(completes)), reads_(std::move(reads)), later_(later.get()) {
+    saved_.reserve(reads_.size());
+    for (const auto& variable : arguments.at(reads_)) saved_.emplace_back(variable, /*is_output=*/false);
+    auto edges = torch::autograd::collect_next_edges(arguments.at(completes_));
+    if (later_) edges.emplace_back(later, 0);
     set_next_edges(std::move(edges));
+  }
+
+  /* Makes it the first part: a derivative of higher order needs all arguments, also those that no part reads. */
+  void lead(PyObject* function, const Arguments& arguments) {
+    function_ = std::make_unique<Reference>(function);
+    std::vector<bool> read(arguments.size());
+    for (auto* node = this; node; node = node->later_)
+      for (size_t position : node->reads_) read[position] = true;
+    others_.resize(read.size());
+    for (size_t k = 0; k < read.size(); k++)
+      if (!read[k]) others_[k] = {arguments[k], (uint32_t)arguments[k]._version()};
   }
 
   /* The next output of the function, in order. */
@@ -125,7 +154,7 @@ class CompiledBackward : public torch::autograd::Node {
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
 
-  void follow(const at::Tensor& token) { add_input_metadata(token), is_first_ = false; }
+  void follow(const at::Tensor& token) { add_input_metadata(token); }
 
   std::string name() const override { return "CompiledBackward"; }
 
@@ -137,6 +166,7 @@ class CompiledBackward : public torch::autograd::Node {
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& variable : saved_) variable.reset_data();
+    others_.clear();
     call_.reset();
   }
 
@@ -145,83 +175,102 @@ class CompiledBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(call_.get(), torch::autograd::ERR_BACKWARD_TWICE);
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
-    at::Tensor token;
-    variable_list results = run(grads, &token);
-    if (has_later_) results.push_back(std::move(token));
-    if (at::GradMode::is_enabled()) refuse_twice(results, grads);
+    bool keeps_history = function_ && at::GradMode::is_enabled();
+    variable_list arguments = keeps_history ? all_arguments() : variable_list();
+    Gil gil;
+    THPObjectPtr pass(keeps_history ? find_with_history(arguments, grads) : function_ ? start(grads) : pass_of(grads));
+    if (!pass) rethrow();
+    variable_list results = PyList_Check(pass.get()) ? pick(pass.get()) : run(pass.get());
+    if (later_) results.push_back(token_of(pass.release()));
     return results;
   }
 
  private:
-  /* Makes results, the token among them, that raise when they are differentiated. */
-  void refuse_twice(variable_list& results, const variable_list& grads) {
-    auto node = c10::make_intrusive<TwiceDifferentiated>();
-    auto edges = torch::autograd::collect_next_edges(grads);
-    edges.insert(edges.end(), next_edges().begin(), next_edges().end());
-    node->set_next_edges(std::move(edges));
-    for (auto& result : results)
-      if (result.defined()) torch::autograd::set_history(result = result.detach(), node);
+  /* By output, a gradient or None. */
+  PyObject* given(const variable_list& grads) const {
+    PyObject* tuple = PyTuple_New((Py_ssize_t)has_gradient_.size());
+    for (size_t k = 0, next = 0; tuple && k < has_gradient_.size(); k++) {
+      at::Tensor grad = has_gradient_[k] ? grads[next++] : at::Tensor();
+      PyTuple_SET_ITEM(tuple, k, grad.defined() ? THPVariable_Wrap(grad) : Py_NewRef(Py_None));
+    }
+    return tuple;
   }
 
   PyObject* start(const variable_list& grads) {
-    THPObjectPtr given(PyTuple_New((Py_ssize_t)has_gradient_.size()));
-    for (size_t k = 0, next = 0; given && k < has_gradient_.size(); k++) {
-      at::Tensor grad = has_gradient_[k] ? grads[next++] : at::Tensor();
-      PyTuple_SET_ITEM(given.get(), k, grad.defined() ? THPVariable_Wrap(grad) : Py_NewRef(Py_None));
-    }
-    return given ? PyObject_CallMethodOneArg(call_.get(), names().start, given) : nullptr;
+    THPObjectPtr tuple(given(grads));
+    return tuple ? PyObject_CallMethodOneArg(call_.get(), names().start, tuple) : nullptr;
   }
 
-  variable_list run(const variable_list& grads, at::Tensor* token) {
-    Gil gil;
+  /* The gradients that a part of the pass completes. */
+  variable_list run(PyObject* pass) {
     at::AutoGradMode off(false);
-    THPObjectPtr pass(is_first_ ? start(grads) : pass_of(grads));
-    if (is_last_run_ && pass) call_.reset(); /* while this thread has the GIL */
-    THPObjectPtr made(pass ? PyObject_CallMethodNoArgs(pass, names().next) : nullptr);
+    if (is_last_run_) call_.reset(); /* while this thread has the GIL */
+    THPObjectPtr made(PyObject_CallMethodNoArgs(pass, names().next));
     if (!made) rethrow();
     variable_list results((size_t)PyTuple_GET_SIZE(made.get()));
-    for (size_t k = 0; k < results.size(); k++) {
-      PyObject* item = PyTuple_GET_ITEM(made.get(), k);
-      if (item != Py_None) results[k] = THPVariable_Unpack(item);
-    }
-    if (has_later_) *token = token_of(pass.release());
+    for (size_t k = 0; k < results.size(); k++) results[k] = tensor_or_none(PyTuple_GET_ITEM(made.get(), k));
     return results;
   }
 
-  std::mutex mutex_; /* two threads may run the backward of one graph */
-  Reference call_;
-  bool is_first_ = true, has_later_, is_last_run_ = false;
-  std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
-  std::vector<torch::autograd::SavedVariable> saved_;
-};
+  /* ---- gradients with history (call/twice.py) ---- */
 
-/* The tensors of one call, inputs and then parameters. */
-struct Arguments {
-  PyObject *inputs, *params;
-
-  variable_list at(PyObject* positions) const {
-    variable_list out;
-    Py_ssize_t n = PyTuple_GET_SIZE(inputs);
-    out.reserve((size_t)PyTuple_GET_SIZE(positions));
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(positions); k++) {
-      Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, k));
-      PyObject* tensor = at < n ? PyTuple_GET_ITEM(inputs, at) : PyTuple_GET_ITEM(params, at - n);
-      TORCH_CHECK_TYPE(THPVariable_Check(tensor), "expected tensors, got ", Py_TYPE(tensor)->tp_name);
-      out.push_back(THPVariable_Unpack(tensor));
-      TORCH_CHECK(!out.back()._fw_grad(0).defined(), "a compiled function has no forward-mode derivative");
+  variable_list all_arguments() {
+    variable_list out(others_.size());
+    for (auto* node = this; node; node = node->later_)
+      for (size_t k = 0; k < node->reads_.size(); k++) out[node->reads_[k]] = node->saved_[k].unpack();
+    for (size_t k = 0; k < out.size(); k++) {
+      if (out[k].defined()) continue;
+      TORCH_CHECK(others_[k].tensor._version() == others_[k].version, "a second derivative needs a tensor that has been modified by an ",
+                  "inplace operation since the compiled function was called: it is at version ", others_[k].tensor._version(),
+                  "; expected version ", others_[k].version, " instead");
+      out[k] = others_[k].tensor;
     }
     return out;
   }
+
+  /* A list of gradients by argument: those that this pass of the engine asks for, of all parts. */
+  PyObject* find_with_history(const variable_list& arguments, const variable_list& grads) {
+    THPObjectPtr module(PyImport_ImportModule("dcml.pytorch.call.twice"));
+    THPObjectPtr tensors(PyTuple_New((Py_ssize_t)arguments.size())), wanted(PyList_New((Py_ssize_t)arguments.size())), tuple(given(grads));
+    if (!module || !tensors || !wanted || !tuple) return nullptr;
+    for (size_t k = 0; k < arguments.size(); k++) {
+      PyTuple_SET_ITEM(tensors.get(), k, THPVariable_Wrap(arguments[k]));
+      PyList_SET_ITEM(wanted.get(), k, Py_NewRef(Py_False));
+    }
+    for (auto* node = this; node; node = node->later_)
+      for (size_t k = 0; k < node->completes_.size(); k++)
+        if (node->task_should_compute_output(k)) PyList_SetItem(wanted.get(), (Py_ssize_t)node->completes_[k], Py_NewRef(Py_True));
+    return PyObject_CallMethod(module.get(), "gradients", "OOOOO", function_->get(), call_.get(), tensors.get(), wanted.get(), tuple.get());
+  }
+
+  variable_list pick(PyObject* found) const {
+    variable_list out(completes_.size());
+    for (size_t k = 0; k < out.size(); k++) out[k] = tensor_or_none(PyList_GET_ITEM(found, completes_[k]));
+    return out;
+  }
+
+  static at::Tensor tensor_or_none(PyObject* item) { return item == Py_None ? at::Tensor() : THPVariable_Unpack(item); }
+
+  std::mutex mutex_; /* two threads may run the backward of one graph */
+  Reference call_;
+  std::unique_ptr<Reference> function_; /* of the first part only */
+  std::vector<size_t> completes_, reads_;
+  CompiledBackward* later_; /* an edge owns it */
+  bool is_last_run_ = false;
+  std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
+  std::vector<torch::autograd::SavedVariable> saved_; /* by reads_ */
+  std::vector<Held> others_; /* by argument: what no part reads */
 };
 
 /* The chain of nodes of a call, from the last part to the first, which is returned. */
-c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* call, PyObject* parts, const Arguments& arguments) {
+c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments) {
   c10::intrusive_ptr<CompiledBackward> later;
   for (Py_ssize_t k = PyTuple_GET_SIZE(parts); k-- > 0;) {
     PyObject* part = PyTuple_GET_ITEM(parts, k);
-    auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), arguments.at(PyTuple_GET_ITEM(part, 0)),
-                                                      arguments.at(PyTuple_GET_ITEM(part, 1)), later);
+    auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), arguments, positions_of(PyTuple_GET_ITEM(part, 0)),
+                                                      positions_of(PyTuple_GET_ITEM(part, 1)), later);
     if (k > 0) node->follow(at::empty({1}));
+    else node->lead(Py_NewRef(function), arguments);
     later = std::move(node);
   }
   return later;
@@ -247,7 +296,7 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   THPObjectPtr parts(PyObject_GetAttr(call, names().parts));
   THPObjectPtr tape(PyObject_GetAttr(args[0], names().tape));
   if (!parts || !tape) return nullptr;
-  auto node = make_nodes(call, parts, {args[1], params.get()});
+  auto node = make_nodes(args[0], call, parts, {args[1], params.get()});
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
     node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), is_on(tape, k), node);
   return Py_NewRef(outputs);

@@ -11,57 +11,52 @@ Must not know: plans, graphs or modules.
 """
 import torch
 
-from ... import _core
+from .twice import gradients
 
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, call, part, results, outside, reads, sources, later, *completes):
-        """results: what hangs on this node, except those of ``outside``; reads: the tensors that must stay as they are;
-        sources: [what leads to all tensors with a gradient]; later: the next part's token, or None; completes: the tensors
-        whose gradients this part completes."""
-        ctx.call, ctx.first, ctx.last, ctx.sources = call, part == 0, later is None, sources
+    def forward(ctx, call, part, results, outside, arguments, later, *completes):
+        """results: what hangs on this node, except those of ``outside``; arguments: all of the call's, and its function;
+        later: the next part's token, or None; completes: the tensors whose gradients this part completes."""
+        function, tensors = arguments
+        ctx.call, ctx.function, ctx.part, ctx.last = call, function, part, later is None
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outside)
-        ctx.save_for_backward(torch.empty(0), *reads)  # one at least, so that a second backward is noticed
+        # the first node has what all parts read; the others must stay as they are only for a derivative of higher order
+        ctx.reads = sorted({p for _, reads in (call.parts[part:] if part == 0 else call.parts[part:part + 1]) for p in reads})
+        ctx.others = [None if p in ctx.reads else (t, t._version) for p, t in enumerate(tensors)] if part == 0 else None
+        ctx.save_for_backward(torch.empty(0), *[tensors[p] for p in ctx.reads])  # one at least, so that a second backward is noticed
         return tuple(results)
 
     @staticmethod
     def backward(ctx, *grads):
-        ctx.saved_tensors  # noqa: B018  (raises if the graph was freed or a tensor changed in place)
-        with torch.no_grad():
-            run, grads = (ctx.call.start(grads), grads) if ctx.first else _pass_of(grads[0])
-            found = run.next()
-        if torch.is_grad_enabled():
-            found = _Twice.apply(found, *ctx.sources, *grads)
-        return (None, None, None, None, None, None, None if ctx.last else _token(run, grads), *found)
+        _, *saved = ctx.saved_tensors  # raises if the graph was freed or a tensor changed in place
+        completes = ctx.call.parts[ctx.part][0]
+        if ctx.part == 0 and torch.is_grad_enabled():
+            arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
+            run = gradients(ctx.function, ctx.call, arguments, [True] * len(arguments), grads)
+        else:
+            run = ctx.call.start(grads) if ctx.part == 0 else _pass_of(grads[0])
+        if isinstance(run, list):  # of gradients with history
+            found = [run[p] for p in completes]
+        else:
+            with torch.no_grad():
+                found = run.next()
+        return (None, None, None, None, None, None if ctx.last else _token(run), *found)
 
 
-class _Sources(torch.autograd.Function):
-    """A tensor behind which lie all that a call differentiates, and that holds none of them."""
-    @staticmethod
-    def forward(ctx, *tensors):
-        return torch.empty(0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise AssertionError("nothing is computed of it")
+def _arguments(ctx, reads):
+    """All arguments of the call, as they were."""
+    for other in ctx.others:
+        if other and other[0]._version != other[1]:
+            raise RuntimeError("a second derivative needs a tensor that has been modified by an inplace operation since the compiled "
+                               f"function was called: it is at version {other[0]._version}; expected version {other[1]} instead")
+    return tuple([reads[p] if other is None else other[0] for p, other in enumerate(ctx.others)])
 
 
-class _Twice(torch.autograd.Function):
-    """Gradients that are to be differentiated: those of all that they depend on, which raises, whichever is asked for."""
-    @staticmethod
-    def forward(ctx, found, sources, *grads):
-        return tuple([None if grad is None else grad.detach() for grad in found])
-
-    @staticmethod
-    def backward(ctx, *grads):
-        raise _core.UnsupportedOpError("a compiled function cannot be differentiated twice: take the second derivative, "
-                                       "or a gradient made with create_graph=True, of module.model")
-
-
-def _token(*carried):
-    """A tensor that carries a backward pass and the gradients that it was started with."""
+def _token(carried=None):
+    """A tensor that carries a backward pass, or gradients that it has found."""
     token = torch.zeros(1)
     token.backward_pass = carried
     return token
@@ -69,7 +64,7 @@ def _token(*carried):
 
 def _pass_of(token):
     carried = getattr(token, "backward_pass", None)
-    if not carried:
+    if carried is None:
         raise RuntimeError("a hook replaced what a compiled function passes between the parts of its backward pass")
     return carried
 
@@ -81,10 +76,9 @@ def apply_in_python(function, inputs):
         results, call = function._run(inputs)
     tape = function.differentiable or [True] * len(results)
     outside = [r for r, on_tape in zip(results, tape) if not on_tape or not r.dtype.is_floating_point]
-    later, sources = None, [_Sources.apply(*[tensors[p] for completes, _ in call.parts for p in completes])]
-    for part, (completes, reads) in reversed(list(enumerate(call.parts))):
+    later = None
+    for part, (completes, _) in reversed(list(enumerate(call.parts))):
         hanging = [_token()] if part else results
-        made = _Node.apply(call, part, hanging, () if part else outside, [tensors[p] for p in reads], sources, later,
-                           *[tensors[p] for p in completes])
+        made = _Node.apply(call, part, hanging, () if part else outside, (function, tensors), later, *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made

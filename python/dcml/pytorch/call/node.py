@@ -64,8 +64,7 @@ def _prebuilt():
 
 # apply(function, inputs) runs a core function made with ``wrt`` on a tuple of tensors; the results carry an autograd node.
 # The node's backward raises RuntimeError when it is run a second time without retain_graph, or when an input or
-# parameter that it reads was changed in place since; gradients made with create_graph=True raise UnsupportedOpError
-# when they are differentiated.
+# parameter that it reads was changed in place since.  With create_graph=True gradients carry nodes too (twice.py).
 # modes: callables that return the same objects as long as torch's modes are the same; another tuple when the node changes.
 apply, modes, _state, _why, _file = apply_in_python, MODES, "off", None, None
 if _wanted != "python":

@@ -1,0 +1,58 @@
+"""Gradients of a call that are to be differentiated in turn.
+
+The one idea: the gradients are a function like any other, of the call's arguments and of what it was given; the core
+derives that function when it is first asked for, and it carries autograd nodes of its own, so that derivatives of any
+order come of one rule.
+Must not know: plans, graphs or modules.
+"""
+import torch
+
+from ... import _core
+
+_NONE, _ZEROS = 0, 1
+
+
+class _Refused(torch.autograd.Function):
+    """Gradients that cannot be differentiated: those of all that they depend on, which raises, whichever is asked for."""
+    @staticmethod
+    def forward(ctx, why, found, *sources):
+        ctx.why = why
+        return tuple([None if grad is None else grad.detach() for grad in found])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise _core.UnsupportedOpError(f"the gradients of a compiled function cannot be differentiated: {ctx.why}")
+
+
+def gradients(function, call, arguments, wanted, grads):
+    """The gradients of a call, with history.
+
+    function: the core function; call: its record of the call; arguments: the call's inputs and parameters, with their
+    history; wanted: by argument, whether its gradient is asked for; grads: by output, a gradient or None.
+    Returns a list by argument: tensors, None where there is no gradient.
+    """
+    positions = function.wrt_positions
+    try:
+        found = _derived(function, call, arguments, tuple([wanted[p] for p in positions]), tuple(grads))
+    except _core.UnsupportedOpError as error:
+        with torch.no_grad():
+            found = call.backward(tuple(grads))
+        sources = [t for t in (*arguments, *grads) if t is not None and t.requires_grad]
+        found = _Refused.apply(str(error), found, *sources)
+    out = [None] * len(arguments)
+    for position, gradient in zip(positions, found):
+        out[position] = gradient
+    return out
+
+
+def _derived(function, call, arguments, wanted, grads):
+    from . import node
+    derivative, kinds = call.derivative(grads, wanted)
+    results = iter(())
+    if derivative is not None:
+        n = len(arguments) - len(function.params or ())
+        derivative.set_params(arguments[n:])
+        seeds = [g for g in grads if g is not None and g.dtype.is_floating_point]
+        results = iter(node.apply(derivative, (*arguments[:n], *seeds)))
+    of = [arguments[p] for p in function.wrt_positions]
+    return [None if kind == _NONE else torch.zeros_like(x) if kind == _ZEROS else next(results) for kind, x in zip(kinds, of)]
