@@ -34,7 +34,7 @@ static void add_seeds(const dc_call *call, dc_graph *graph, const bool *given) {
     if (!given[k]) continue;
     dc_call_output(call, k, &output);
     dc_cid seed = add_like(graph, y, output.dtype, DC_ROLE_INPUT), unread = add_like(graph, y, output.dtype, DC_ROLE_TEMP);
-    add_node(graph, "Cotangent", (dc_cid[]){y, seed}, 2, unread);
+    add_node(graph, "SeedGradient", (dc_cid[]){y, seed}, 2, unread);
   }
 }
 
@@ -44,7 +44,7 @@ static void give_gradients(const dc_function *f, dc_graph *graph, const bool *wa
   for (uint32_t k = 0; k < f->options.n_wrt; k++) {
     if (!wanted[k]) continue;
     dc_cid x = dc_container_find(graph, f->options.wrt[k]), gradient = add_like(graph, x, (dc_dtype)dc_cont(graph, x)->dtype, DC_ROLE_TEMP);
-    add_node(graph, "Gradient", &x, 1, gradient);
+    add_node(graph, "GradientOf", &x, 1, gradient);
     dc_graph_mark_output(graph, gradient);
   }
 }

@@ -1,6 +1,6 @@
 """Second derivatives of the operators, in float64, against central differences of their gradients.
 
-A graph in which dcml.Cotangent and dcml.Gradient stand for the gradients of an operator is a graph like any other: the
+A graph in which dcml.SeedGradient and dcml.GradientOf stand for the gradients of an operator is a graph like any other: the
 cases and the comparison are those of test_gradients.py.
 """
 import numpy as np
@@ -25,9 +25,9 @@ def with_gradients(graph, values):
     for name, seed in zip(graph.outputs, seeds):
         if seed is not None:
             given = ours.add_input(f"cotangent_{name}", first.CODES["float64"], list(seed.shape))
-            ours.add_node("Cotangent", [name, given], [f"unread_{name}"], {}, "dcml")
+            ours.add_node("SeedGradient", [name, given], [f"unread_{name}"], {}, "dcml")
     for name in wrt:
-        ours.mark_output(ours.add_node("Gradient", [name], [f"gradient_{name}"], {}, "dcml")[0])
+        ours.mark_output(ours.add_node("GradientOf", [name], [f"gradient_{name}"], {}, "dcml")[0])
     return ours, [*values, *[s for s in seeds if s is not None]]
 
 

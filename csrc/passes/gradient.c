@@ -1,7 +1,7 @@
 /* Operators that stand for gradients: the adjoint of the nodes before them.
  *
- * Gradient (ai.onnx.preview.training) names its values: y, differentiated in xs.  A run of dcml.Cotangent(Y, C) and
- * dcml.Gradient(X) is the product with a Jacobian: C is the gradient of Y, and each X has the gradient that the node
+ * Gradient (ai.onnx.preview.training) names its values: y, differentiated in xs.  A run of dcml.SeedGradient(Y, C) and
+ * dcml.GradientOf(X) is the product with a Jacobian: C is the gradient of Y, and each X has the gradient that the node
  * gives.  Runs after inference and leaves no such node.  What follows sees gradients like any other value, so that they
  * can be differentiated in turn. */
 #include <string.h>
@@ -16,8 +16,8 @@ static bool is_node(const dc_graph *graph, dc_nid id, const char *domain, const 
 }
 
 static bool is_by_name(const dc_graph *graph, dc_nid id) { return is_node(graph, id, "ai.onnx.preview.training", "Gradient"); }
-static bool is_seed(const dc_graph *graph, dc_nid id) { return is_node(graph, id, "dcml", "Cotangent"); }
-static bool is_sought(const dc_graph *graph, dc_nid id) { return is_node(graph, id, "dcml", "Gradient"); }
+static bool is_seed(const dc_graph *graph, dc_nid id) { return is_node(graph, id, "dcml", "SeedGradient"); }
+static bool is_sought(const dc_graph *graph, dc_nid id) { return is_node(graph, id, "dcml", "GradientOf"); }
 
 static dc_status named(const dc_graph *graph, const char *name, dc_cid *out) {
   *out = dc_container_find(graph, name);

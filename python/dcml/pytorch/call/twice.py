@@ -46,13 +46,12 @@ def gradients(function, call, arguments, wanted, grads):
 
 
 def _derived(function, call, arguments, wanted, grads):
-    from . import node
     derivative, kinds = call.derivative(grads, wanted)
     results = iter(())
     if derivative is not None:
         n = len(arguments) - len(function.params or ())
         derivative.set_params(arguments[n:])
         seeds = [g for g in grads if g is not None and g.dtype.is_floating_point]
-        results = iter(node.apply(derivative, (*arguments[:n], *seeds)))
+        results = iter(derivative(*arguments[:n], *seeds))
     of = [arguments[p] for p in function.wrt_positions]
     return [None if kind == _NONE else torch.zeros_like(x) if kind == _ZEROS else next(results) for kind, x in zip(kinds, of)]
