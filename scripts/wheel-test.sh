@@ -23,7 +23,7 @@ archive=$(ls "$PWD"/dist/*.tar.gz)
 environment build/wheel-env "dcml[test,compiler] @ file://$wheel"
 rm -rf build/no-compiler
 mkdir -p build/no-compiler
-for program in sh env cat cp ls rm sleep uname dirname basename; do
+for program in sh bash env cat cp ls rm sleep uname dirname basename head grep true; do
   ln -s "$(command -v $program)" build/no-compiler/$program
 done
 PATH="$PWD/build/wheel-env/bin:$PWD/build/no-compiler" DCML_CACHE="$PWD/build/wheel-cache" \
