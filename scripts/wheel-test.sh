@@ -24,7 +24,7 @@ environment build/wheel-env "dcml[test,compiler] @ file://$wheel"
 rm -rf build/no-compiler
 mkdir -p build/no-compiler
 for program in sh bash env cat cp ls rm sleep uname dirname basename head grep true; do
-  ln -s "$(command -v $program)" build/no-compiler/$program
+  ln -s "$(which $program)" build/no-compiler/$program  # a path also of what the shell has built in
 done
 PATH="$PWD/build/wheel-env/bin:$PWD/build/no-compiler" DCML_CACHE="$PWD/build/wheel-cache" \
   build/wheel-env/bin/python -m pytest -q -n "$JOBS" --ignore tests/test_build.py $TESTS

@@ -63,3 +63,7 @@ def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_p
     assert float(out.split("differ from numpy's by ")[1].split()[0]) < 1e-5
     assert float(out.split("derivatives by ")[1].split()[0]) < 1e-5
     assert (tmp_path / "roots.onnx").stat().st_size > 100
+
+
+def test_a_network_solves_a_differential_equation(tmp_path):
+    assert float(_run(tmp_path, "heat_equation.py", "150").rsplit(" ", 1)[1]) < 0.2

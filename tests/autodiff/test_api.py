@@ -4,7 +4,7 @@ import pytest
 
 import dcml
 from dcml import _core
-from dcml.autodiff import add_backward_pass, vjp
+from dcml.autodiff import add_backward_pass, jvp, vjp
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -92,3 +92,20 @@ def test_add_backward_pass_leaves_the_program_when_it_fails():
     with pytest.raises(dcml.Error, match="no state 3"):
         program.graph.add_backward(3, ["y"], ["x"])
     assert str(program) == before
+
+
+def test_jvp_is_the_derivative_along_a_direction():
+    value, rng = helper.make_tensor_value_info, np.random.default_rng(1)
+    proto = helper.make_model(helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"]), helper.make_node("ReduceSum", ["y"], ["z"])],
+        "g", [value("x", TensorProto.DOUBLE, ["N", 3]), value("w", TensorProto.DOUBLE, [3, 2])],
+        [value("y", TensorProto.DOUBLE, ["N", 2]), value("z", TensorProto.DOUBLE, None)]), opset_imports=[helper.make_opsetid("", 18)])
+    given = {"x": rng.standard_normal((4, 3)), "w": rng.standard_normal((3, 2))}
+    tangents = {"x": rng.standard_normal((4, 3))}
+    outputs, along = jvp(proto, given, tangents)
+    slope = 1 - np.tanh(given["x"] @ given["w"]) ** 2
+    np.testing.assert_allclose(outputs["y"], np.tanh(given["x"] @ given["w"]))
+    np.testing.assert_allclose(along["y"], slope * (tangents["x"] @ given["w"]))
+    np.testing.assert_allclose(along["z"].sum(), along["y"].sum())
+    with pytest.raises(dcml.ValueError_, match="'v' is no floating-point input"):
+        jvp(proto, given, {"v": tangents["x"]})

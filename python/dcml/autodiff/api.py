@@ -80,6 +80,50 @@ def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):
     return dict(zip(graph.outputs, outputs)), dict(zip(wrt, gradients))
 
 
+def jvp(model, inputs, tangents):
+    """Outputs of an ONNX model and the product of its Jacobian with a vector: the derivative along a direction.
+
+    model: onnx.ModelProto, bytes, path or ONNXModel.
+    inputs: {name: numpy array} of all inputs.
+    tangents: {name: array of that input's shape} of floating-point inputs; those left out stand still.
+    Returns ({output name: array}, {name of a floating-point output: its derivative}).
+    Raises as vjp does.  Two reverse passes (the gradient is linear in what it is given; its own gradient is the product).
+    """
+    from ..onnx.model import ONNXModel
+    import numpy as np
+    if not isinstance(model, ONNXModel):
+        model = ONNXModel("jvp", model)
+    for name in tangents:
+        if name not in model.inputs or model._graph.info(name)[0] not in _FLOATS:
+            raise _core.ValueError_(f"{name!r} is no floating-point input of the model; inputs are {list(model.inputs)}")
+    if model._program is not None:
+        raise _core.UnsupportedOpError("a model with operators that the host runs has no derivative along a direction")
+    values = {n: model._array(n, v) for n, v in zip(model.inputs, model._bind((), inputs))}
+    directions = {n: arguments.read(f"tangent of {n!r}", t, lambda t, n=n: np.broadcast_to(np.asarray(t, values[n].dtype), values[n].shape))
+                  for n, t in tangents.items()}
+    graph = model._graph.clone()
+    graph.run_pass("infer")
+    along = _add_direction(graph, directions)
+    results = _core.Function(graph, **implementation())(*values.values(), *[np.ascontiguousarray(directions[n]) for n in directions])
+    n = len(graph.outputs) - len(along)
+    return dict(zip(graph.outputs, results[:n])), dict(zip(along, results[n:]))
+
+
+def _add_direction(graph, directions):
+    """Adds an input for each direction and a result for the derivative of each floating output; the latter's names."""
+    outputs = [y for y in graph.outputs if graph.info(y)[0] in _FLOATS]
+    ones = [graph.add_node("OnesLike", [y], [f"any_{y}"], {}, "dcml")[0] for y in outputs]
+    for y, one in zip(outputs, ones):
+        graph.add_node("SeedGradient", [y, one], [f"unread_{y}"], {}, "dcml")
+    gradients = [graph.add_node("GradientOf", [x], [f"gradient_{x}"], {}, "dcml")[0] for x in directions]
+    for x, gradient in zip(directions, gradients):
+        tangent = graph.add_input(f"tangent_{x}", *graph.info(x)[:2])
+        graph.add_node("SeedGradient", [gradient, tangent], [f"unread_{x}"], {}, "dcml")
+    for y, one in zip(outputs, ones):
+        graph.mark_output(graph.add_node("GradientOf", [one], [f"along_{y}"], {}, "dcml")[0])
+    return outputs
+
+
 def add_backward_pass(sdfg, state, outputs, inputs):
     """Adds to a program the computation of gradients of one of its states, as a state after all others.
 
