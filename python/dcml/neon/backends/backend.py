@@ -74,8 +74,13 @@ class Backend(Elementwise, Network):
         """
         if not isinstance(node, OpTreeNode) or node[0]["op"] != "assign" or not isinstance(node[1], Tensor):
             raise _core.ValueError_("execute() takes an op-tree with 'assign' to a Tensor at its top")
-        assign(((node[1], node[2]),))
+        self.assign(node[1], node[2])
         return node[1]
+
+    @staticmethod
+    def assign(target, value):
+        """Computes an op-tree, a Tensor or a number, and writes it into a Tensor, as numpy broadcasts."""
+        assign(((target, value),))
 
     # -- tensors -----------------------------------------------------------------------------------
     def _made(self, ary, dtype, name, persist_values):

@@ -13,20 +13,21 @@ def in_whole_elements(ary):
 
 
 def argument_of(ary):
-    """(argument, layout) of a view.
+    """(argument, layout, owner of the memory) of a view; the argument of a view with gaps is None: see stretched().
 
-    The layout is a hashable tuple: (type,  extents of the argument, order), where the view is the argument with
+    The layout is a hashable tuple: (type, extents of the argument, order), where the view is the argument with
     dimensions transposed so that dimension order[k] of the view is the k-th of the argument, or () for the same order;
     or (type, extents of the argument, extents of the view, distances, place of the first element).
     """
     if ary.flags.c_contiguous:
-        return ary, (ary.dtype.char, ary.shape, ())
+        return ary, (ary.dtype.char, ary.shape, ()), root_of(ary)
     order = sorted(range(ary.ndim), key=lambda d: -abs(ary.strides[d]))
     packed = ary.transpose(order)
     if packed.flags.c_contiguous:
-        return packed, (ary.dtype.char, packed.shape, tuple(order))
-    low, high = stretch(ary)
-    return flat_stretch(ary, low, high), layout_in(ary, low, high)
+        return packed, (ary.dtype.char, packed.shape, tuple(order)), root_of(ary)
+    distances = tuple(s // ary.itemsize for s in ary.strides)
+    before, behind = _reach(ary.shape, distances)
+    return None, (ary.dtype.char, (before + behind + 1,), ary.shape, distances, before), root_of(ary)
 
 
 def root_of(ary):
@@ -36,35 +37,49 @@ def root_of(ary):
     return ary
 
 
-def _first(ary):
-    return ary.__array_interface__["data"][0] // ary.itemsize
+def _reach(shape, distances):
+    """How many places before, and behind, the first element a view has elements."""
+    before = behind = 0
+    for n, s in zip(shape, distances):
+        if s < 0:
+            before -= s * (n - 1)
+        else:
+            behind += s * (n - 1)
+    return before, behind
+
+
+def _address(ary):
+    return ary.__array_interface__["data"][0]
+
+
+def stretched(ary, before, length):
+    """The memory that a view lies in, flat: ``length`` elements, of which ``before`` come before the view's first.
+
+    The view has elements at the beginning.
+    """
+    root = root_of(ary)
+    if root.flags.c_contiguous:
+        return np.ndarray((length,), ary.dtype, root, _address(ary) - _address(root) - before * ary.itemsize)
+    rising = ary[tuple(slice(None, None, -1 if s < 0 else 1) for s in ary.strides)]  # begins with the lowest element
+    return np.lib.stride_tricks.as_strided(rising, (length,), (ary.itemsize,))
 
 
 def stretch(ary):
-    """The first and the last place of a view's elements, in elements from address 0; (0, -1) for a view of nothing."""
-    if not ary.size:
-        return 0, -1
-    steps = [s // ary.itemsize * (n - 1) for s, n in zip(ary.strides, ary.shape)]
-    return _first(ary) + sum(s for s in steps if s < 0), _first(ary) + sum(s for s in steps if s > 0)
+    """The first and the last place of a view's elements, in elements from address 0."""
+    first = _address(ary) // ary.itemsize
+    before, behind = _reach(ary.shape, [s // ary.itemsize for s in ary.strides])
+    return first - before, first + behind
 
 
-def flat_stretch(ary, low, high):
-    """The memory from ``low`` to ``high``, where ``ary`` begins at ``low`` or, with negative distances, ends there."""
-    rising = ary[tuple(slice(None, None, -1 if s < 0 else 1) for s in ary.strides)]
-    return np.lib.stride_tricks.as_strided(rising, (high - low + 1,), (ary.itemsize,))
-
-
-def layout_in(ary, low, high):
-    """The layout of a view in the stretch from ``low`` to ``high``."""
-    return ary.dtype.char, (high - low + 1,), ary.shape, tuple(s // ary.itemsize for s in ary.strides), _first(ary) - low
-
-
-def common_argument(views):
+def common_argument(views, stretches):
     """(argument, layouts) of views of one memory and type in one stretch."""
-    stretches = [stretch(ary) for ary in views]
     low, high = min(s[0] for s in stretches), max(s[1] for s in stretches)
-    first = views[min(range(len(views)), key=lambda k: stretches[k])]
-    return flat_stretch(first, low, high), [layout_in(ary, low, high) for ary in views]
+    places = []
+    for ary in views:
+        distances = tuple([s // ary.itemsize for s in ary.strides])
+        places.append((ary.dtype.char, (high - low + 1,), ary.shape, distances, _address(ary) // ary.itemsize - low))
+    first = min(range(len(views)), key=stretches.__getitem__)
+    return stretched(views[first], places[first][4], high - low + 1), places
 
 
 def index_text(layout, indices):

@@ -132,10 +132,10 @@ class Emitter:
         x = self.whole(x)
         return self.value("Reshape", x.dtype, x, self.const(np.array(shape, np.int64), None))
 
-    def matrix(self, x):
-        """An operand of dot(): a number is a matrix of one element."""
+    def table(self, x):
+        """An operand with dimensions: a number is a matrix of one element."""
         x = self.whole(x)
-        return x if len(self.shape(x)) == 2 else self.reshape(x, (1, 1))
+        return x if self.shape(x) else self.reshape(x, (1, 1))
 
     # -- tensors -----------------------------------------------------------------------------------
     def tensor(self, slot):
@@ -195,10 +195,18 @@ class Emitter:
             if op == "grad":
                 values[id(node)] = self.gradient(node, values)
             elif op != "of":
-                if op not in ROWS:
-                    raise _core.UnsupportedOpError(f"op-trees have no operator {op!r}")
-                values[id(node)] = ROWS[op](self, self.sources.dictionary(node), self.operand(node, 1, values), self.operand(node, 2, values))
+                values[id(node)] = self.row(op, node, values)
         return values[id(root)]
+
+    def row(self, op, node, values):
+        """The value of one operator; nodes may be made by anyone, so operands and options may be missing."""
+        if op not in ROWS:
+            raise _core.UnsupportedOpError(f"op-trees have no operator {op!r}")
+        operands = self.operand(node, 1, values), self.operand(node, 2, values)
+        try:
+            return ROWS[op](self, self.sources.dictionary(node), *operands)
+        except (AttributeError, KeyError) as error:
+            raise _core.ValueError_(f"operator {op!r} of an op-tree lacks an operand or an option: {error}") from error
 
     # -- gradients ---------------------------------------------------------------------------------
     def gradient(self, node, values):
@@ -213,11 +221,9 @@ class Emitter:
     def _differentiate(self, key, tree, error, places):
         inner = Emitter(self.sources)
         out = inner.tree(tree)
-        if out.dtype.kind != "f":
-            raise _core.DTypeError(f"a tree of type {out.dtype} has no gradient")
         out = inner.value("Identity", out.dtype, out)
         shape = inner.shape(out)
-        wrt = sorted(p for p in places if p in inner.arguments)
+        wrt = sorted(p for p in places if p in inner.arguments and out.dtype.kind == "f")  # whole numbers have steps alone
         for p in places:
             dtype, extents = self.sources.argument(p)
             if dtype.kind != "f":

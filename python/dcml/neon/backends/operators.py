@@ -2,7 +2,7 @@
 
 The one idea: a row says which operators of the core an operator is; the type of a value is the one that numpy gives, with
 numbers of Python taking the type of what they meet; comparisons are numbers, 0 and 1, of their operands' type.
-Must not know: trees, tensors and where values lie (lower.py).
+Must not know: tensors and where values lie (lower.py).
 """
 import math
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import _core
 from . import windows
+from .tree import axes_of
 
 _LN2 = math.log(2.0)
 _FLOORLOG = -50.0  # what safelog gives at least
@@ -171,45 +172,41 @@ def _(e, d, a, b):
 
 # -- over dimensions -------------------------------------------------------------------------------
 
-def _axes(e, d, rank):
-    axis = d["axis"]
-    axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return e.const(np.array([a % rank for a in axes], np.int64), None)
+def _axes(d, rank):
+    return axes_of(d["axis"], rank, d["op"])
 
 
 @row("sum", "mean", "max", "min")
 def _(e, d, a, b):
-    a = e.whole(a)
+    a = e.table(a)
     if d["op"] == "sum" and a.dtype.kind in "biu":
         a = e.cast(a, np.dtype("u8" if a.dtype.kind == "u" else "i8"))
     if d["op"] == "mean":
         a = e.floating(a)
     op = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin"}[d["op"]]
-    return e.value(op, a.dtype, a, _axes(e, d, len(e.shape(a))), keepdims=0 if d.get("drop") else 1)
+    axes = np.array(_axes(d, len(e.shape(a))), np.int64)
+    return e.value(op, a.dtype, a, e.const(axes, None), keepdims=0 if d.get("drop") else 1)
 
 
 @row("argmax", "argmin")
 def _(e, d, a, b):
-    a = e.whole(a)
-    axis, rank = d["axis"], len(e.shape(a))
-    if isinstance(axis, tuple):
-        axis, = axis
-    if axis is None:
+    a = e.table(a)
+    rank = len(e.shape(a))
+    if d["axis"] is None:
         a = e.reshape(a, (-1,) + (1,) * (rank - 1))
-    found = e.value("ArgMax" if d["op"] == "argmax" else "ArgMin", np.dtype("i8"), a, axis=0 if axis is None else axis % rank,
-                    keepdims=0 if d.get("drop") else 1)
-    return found
+    axis = 0 if d["axis"] is None else _axes(d, rank)[0]
+    return e.value("ArgMax" if d["op"] == "argmax" else "ArgMin", np.dtype("i8"), a, axis=axis, keepdims=0 if d.get("drop") else 1)
 
 
 @row("transpose")
 def _(e, d, a, b):
-    a = e.whole(a)
+    a = e.table(a)
     return e.value("Transpose", a.dtype, a)
 
 
 @row("dot")
 def _(e, d, a, b):
-    a, b = e.pair(e.matrix(a), e.matrix(b))
+    a, b = e.pair(e.table(a), e.table(b))
     return e.value("MatMul", a.dtype, a, b)
 
 

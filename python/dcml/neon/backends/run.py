@@ -35,12 +35,12 @@ class Draws(Operand):
 
 
 class _Call:
-    """What one assignment of trees is given: filled by one walk."""
+    """What one assignment of trees is given, found by one walk over them."""
 
-    __slots__ = ("key", "tensors", "slots", "numbers", "seen", "has_gradient")
+    __slots__ = ("tensors", "slots", "numbers", "has_gradient")
 
     def __init__(self):
-        self.key, self.tensors, self.slots, self.numbers, self.seen, self.has_gradient = [], [], {}, [], {}, False
+        self.tensors, self.slots, self.numbers, self.has_gradient = [], {}, [], False
 
     def slot(self, x):
         """The place of a tensor among the tensors."""
@@ -50,18 +50,19 @@ class _Call:
             self.tensors.append(x if isinstance(x, Tensor) else x.draw())
         return k
 
-    def walk(self, root):
-        """Adds a tree, operators before operands.  A node that was met stands for itself as its number, a tensor as -1 - its slot."""
-        key, left, seen = self.key, [root], self.seen
+    def walk(self, pairs):
+        """The structure of trees as a list, operators before operands, as short as telling them apart allows: an operator
+        without options by its name, a node that was met by its number, a tensor by -1 - its slot, a number by its type."""
+        key, left, seen, slots = [], [value for _, value in reversed(pairs)], {}, self.slots
         while left:
             x = left.pop()
             kind = type(x)
             if kind is OpTreeNode:
-                known = seen.get(id(x))
-                if known is not None:
-                    key.append(known)
+                at = id(x)
+                if at in seen:
+                    key.append(seen[at])
                     continue
-                seen[id(x)] = len(seen)
+                seen[at] = len(seen)
                 operator, a, b = x
                 op = operator["op"]
                 if len(operator) == 2:
@@ -77,12 +78,14 @@ class _Call:
             elif kind is float or kind is int:
                 key.append(kind)
                 self.numbers.append(x)
-            elif isinstance(x, Operand):
-                key.append(-1 - self.slot(x))
             elif x is None:
                 key.append(None)
+            elif isinstance(x, Operand):
+                k = slots.get(id(x))
+                key.append(-1 - (self.slot(x) if k is None else k))
             else:
                 raise TypeError(f"an op-tree has {kind.__name__} as an operand")
+        return key
 
 
 def assign(pairs):
@@ -91,23 +94,27 @@ def assign(pairs):
     pairs: (Tensor, OpTreeNode, Tensor or number).  Raises ShapeError where a value does not fit its tensor.
     """
     call = _Call()
-    for _, value in pairs:
-        call.walk(value)
-    key, tensors = call.key, call.tensors
+    key = call.walk(pairs)
     targets = [call.slot(target) for target, _ in pairs]
     key += targets
-    found = [x._argument or x.argument() for x in tensors]
-    roots = [found[k][2] for k in targets]
+    found = [x._argument or x.argument() for x in call.tensors]
     shared = call.has_gradient
-    for k, x in enumerate(found):
+    for k in targets:
+        root = found[k][2]
+        for j, x in enumerate(found):
+            if x[2] is root and j != k:
+                shared = True
+    arrays = []
+    for x in found:
+        arrays.append(x[0])
         key.append(x[1])
-        for root, target in zip(roots, targets):
-            shared |= x[2] is root and k != target
-    groups = list(_grouped(call, targets)) if shared else ()
-    arrays = [x[0] for x in found]
+    groups = _grouped(call, targets) if shared else ()
     for slots, array, layouts in groups:
         key.append((tuple(slots), tuple(layouts)))
         arrays[slots[0]] = array
+    for k, array in enumerate(arrays):
+        if array is None and not any(k in slots for slots, _, _ in groups):
+            arrays[k] = call.tensors[k].array()
     key = tuple(key)
     entry = _cache.get(key)
     if entry is None:
@@ -122,19 +129,23 @@ def assign(pairs):
 def _grouped(call, targets):
     """Tensors that lie in one memory, where one is written while another is read, or gradients are taken in it:
     (slots, their common stretch of memory, layouts)."""
-    homes = {}
+    homes, groups = {}, []
     for k, x in enumerate(call.tensors):
-        if x.size:
+        if x._tensor.size:
             homes.setdefault((id(x._argument[2]), x.dtype.char), []).append(k)
     for slots in homes.values():
-        if len(slots) > 1 and (call.has_gradient or _collide(call, slots, targets)):
-            yield slots, *common_argument([call.tensors[k]._tensor for k in slots])
+        if len(slots) > 1:
+            views = [call.tensors[k]._tensor for k in slots]
+            stretches = [stretch(ary) for ary in views]
+            if call.has_gradient or _collide(slots, stretches, targets):
+                groups.append((slots, *common_argument(views, stretches)))
+    return groups
 
 
-def _collide(call, slots, targets):
-    stretches = {k: stretch(call.tensors[k]._tensor) for k in slots}
-    written = [(k, stretches[k]) for k in slots if k in targets]
-    return any(a != b and low <= end and begin <= high for a, (low, high) in written for b, (begin, end) in stretches.items())
+def _collide(slots, stretches, targets):
+    """Does a target overlap another tensor?"""
+    return any(a != b and low <= end and begin <= high for a, (low, high) in zip(slots, stretches) if a in targets
+               for b, (begin, end) in zip(slots, stretches))
 
 
 class _Entry:

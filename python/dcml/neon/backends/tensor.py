@@ -6,8 +6,8 @@ they see views (layout.py).
 import numpy as np
 
 from ... import _core
-from .layout import argument_of, in_whole_elements, root_of
-from .tree import Operand, OpTreeNode, assigned, is_number
+from .layout import argument_of, in_whole_elements, stretched
+from .tree import Operand, assigned, is_number
 
 _TYPES = frozenset(np.dtype(t) for t in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"))
 _EVERYTHING = slice(None)
@@ -79,11 +79,14 @@ class Tensor(Operand):
         raise ValueError("a tensor has no truth value; tensor.get() gives its array")
 
     def argument(self):
-        """(the array that a compiled tree takes, how the tensor lies in it, who owns the memory); see layout.py."""
-        found = self._argument
-        if found is None:
-            found = self._argument = (*argument_of(self._tensor), root_of(self._tensor))
+        """(the array that a compiled tree takes, or None; how the tensor lies in it; who owns the memory): see layout.py."""
+        found = self._argument = argument_of(self._tensor)
         return found
+
+    def array(self):
+        """The array that a compiled tree takes for the tensor, also where that is the stretch of memory around a view with gaps."""
+        layout = self._argument[1]
+        return stretched(self._tensor, layout[4], layout[1][0])
 
     # -- reading and writing -----------------------------------------------------------------------
     def get(self):
@@ -129,7 +132,8 @@ class Tensor(Operand):
 
     def _assign(self, value):
         if isinstance(value, Operand):
-            return self.backend.execute(OpTreeNode({"op": "assign", "shape": self.shape}, self, value))
+            self.backend.assign(self, value)
+            return self
         if isinstance(value, np.ndarray) and value.ndim:
             try:
                 value = np.broadcast_to(value, self.shape) if value.size != self.size else value
@@ -149,31 +153,39 @@ class Tensor(Operand):
 
         index: integers, slices, an ellipsis, or several.  Raises IndexError for one outside or of another kind.
         """
-        keys = index if isinstance(index, tuple) else (index,)
-        if len(keys) == 1 and type(keys[0]) is slice and keys[0] == _EVERYTHING:
+        if type(index) is slice and index == _EVERYTHING:
             return self
-        if sum(key is Ellipsis for key in keys) > 1:
-            raise IndexError("more than one ellipsis")
-        at = next((k for k, key in enumerate(keys) if key is Ellipsis), len(keys))
-        rank = len(self.shape)
-        if len(keys) - (at < len(keys)) > rank:
-            raise IndexError(f"{len(keys)} indices for {rank} dimensions")
-        keys = keys[:at] + (_EVERYTHING,) * (rank - len(keys) + (at < len(keys))) + keys[at + 1:]
+        keys, rank = self._keys(index if isinstance(index, tuple) else (index,)), len(self.shape)
         kept, points = [], []
         for d, key in enumerate(keys):
-            if isinstance(key, slice):
-                kept.append(key)
-                continue
-            if not hasattr(key, "__index__") or isinstance(key, bool):
-                raise IndexError(f"index {key!r} of dimension {d}: expected an integer or a slice; take() takes several")
-            k, n = key.__index__(), self.shape[d]
-            if not -n <= k < n:
-                raise IndexError(f"index {k} is outside of dimension {d}, which has {n}")
-            kept.append(slice(k % n, k % n + 1))
-            points.append(d)
+            if type(key) is not slice:
+                k = self._point(d, key)
+                points.append(d)
+                key = slice(k, k + 1)
+            kept.append(key)
         ary = self._tensor[tuple(kept)]
-        gone = points[:max(rank - 2, 0)]
-        return self._view(ary.reshape([n for d, n in enumerate(ary.shape) if d not in gone]) if gone else ary)
+        if points and rank > 2:
+            gone = points[:rank - 2]
+            ary = ary.reshape([n for d, n in enumerate(ary.shape) if d not in gone])
+        return self._view(ary)
+
+    def _keys(self, keys):
+        """Indices with slices in the place of an ellipsis."""
+        dots = [k for k, key in enumerate(keys) if key is Ellipsis]
+        if len(dots) > 1 or len(keys) - len(dots) > len(self.shape):
+            raise IndexError(f"{len(keys)} indices for {len(self.shape)} dimensions")
+        if not dots:
+            return keys
+        return keys[:dots[0]] + (_EVERYTHING,) * (len(self.shape) - len(keys) + 1) + keys[dots[0] + 1:]
+
+    def _point(self, d, key):
+        """An index of one element as a number from 0."""
+        if not hasattr(key, "__index__") or isinstance(key, bool):
+            raise IndexError(f"index {key!r} of dimension {d}: expected an integer or a slice; take() takes several")
+        k, n = key.__index__(), self.shape[d]
+        if not -n <= k < n:
+            raise IndexError(f"index {k} is outside of dimension {d}, which has {n}")
+        return k % n
 
     def reshape(self, *shape):
         """A view of other extents; -1 is what is left.

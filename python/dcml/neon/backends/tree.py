@@ -143,11 +143,16 @@ class OpTreeNode(Operand, tuple):
 
         Raises ValueError_ for a tree without any tensor, which belongs to no backend.
         """
-        for x in self.traverse([]):
+        left, seen = [self], set()
+        while left:
+            x = left.pop()
             if hasattr(x, "backend"):
                 value = x.backend.empty(self.shape)
                 value[:] = self
                 return value
+            if isinstance(x, OpTreeNode) and id(x) not in seen:
+                seen.add(id(x))
+                left += [x[2], x[1]]
         raise _core.ValueError_(f"{self.pp()}: a tree without a tensor has no backend; assign it to a tensor")
 
     def asnumpyarray(self):
