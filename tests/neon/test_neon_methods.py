@@ -160,7 +160,7 @@ def test_masks_and_chances_come_from_the_backends_generator():
     (lambda be, a: be.add(a, be.ones((2, 2))), dcml.ShapeError, "add.*\\(3, 4\\).*\\(2, 2\\)"),
     (lambda be, a: be.add(a, "1"), TypeError, "add.*str"),
     (lambda be, a: be.exp(None), TypeError, "exp.*NoneType"),
-    (lambda be, a: a + np.ones((3, 4)), TypeError, "unsupported operand"),
+    (lambda be, a: a + np.ones((3, 4)), TypeError, "ufunc"),
     (lambda be, a: be.sum(a, axis=2), dcml.ValueError_, "sum.*axis 2"),
     (lambda be, a: be.argmax(a, axis=(0, 1)), dcml.ValueError_, "argmax"),
     (lambda be, a: be.dot(a, a), dcml.ShapeError, "dot"),
