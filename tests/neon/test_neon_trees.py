@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import dcml
-from dcml.neon.backends import gen_backend, run
+from dcml.neon.backends import Autodiff, gen_backend, run
 from dcml.neon.backends.backend import OpTreeNode, Tensor
 
 
@@ -146,19 +146,23 @@ def test_the_cache_is_bounded(be, monkeypatch):
     assert len(run._cache) == 3 and a.get()[0, 0] == 2
 
 
-def test_small_trees_become_compiled_ones_and_large_ones_are_at_once(be, monkeypatch):
-    monkeypatch.setattr(run, "_cache", type(run._cache)())
-    monkeypatch.setattr(run, "PATIENCE", 0.0)
-    a = be.ones((2, 2))
-    values = []
-    for _ in range(3):
-        a[:] = be.exp(a * 0.5)
-        values.append(a.get())
-    entry, = run._cache.values()
-    assert all(entry.functions) and np.allclose(values[2], np.exp(np.exp(np.exp(0.5) * 0.5) * 0.5))
-    b = be.ones((200, 200))
-    b[:] = b + 1
-    assert [f is not None for f in list(run._cache.values())[1].functions] == [False, True]
+@pytest.mark.parametrize("n, compiled", [(4, False), (200, True)])
+def test_small_trees_are_interpreted_and_large_ones_compiled_at_every_call(be, monkeypatch, n, compiled):
+    made = []
+    function = run._core.Function
+    monkeypatch.setattr(run._core, "Function", lambda graph, backend: made.append(backend) or function(graph, backend=backend))
+    a, b = be.array(np.random.RandomState(0).uniform(size=(n, n + 1))), be.empty((n, 1))
+    bits = set()
+    for _ in range(30):
+        b[:] = be.sum(be.tanh(a), axis=1)
+        bits.add(b.get().tobytes())
+    assert len(bits) == 1 and made == ["auto" if compiled else "interp"]
+
+
+def test_a_product_is_compiled_for_its_terms_and_a_gradient_for_what_it_differentiates(be):
+    a = be.ones((20, 20))
+    trees = [a + 1, be.dot(a, a), Autodiff(a + a, be).get_grad_op_tree([a])[0]]
+    assert [run._steps(((a, tree),)) for tree in trees] == [800, 8400, 400 + 400 + 1600]
 
 
 # -- tensors ---------------------------------------------------------------------------------------

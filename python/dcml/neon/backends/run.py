@@ -1,11 +1,11 @@
 """Assignments, run: a tree is compiled once per structure, shapes and types.
 
 The one idea: one walk over the trees gives the tensors, the numbers and a key of all that the graph depends on; what
-was compiled for that key takes the tensors' memory.  Trees of small tensors are interpreted until that has taken
-longer than compiling does.  Must not know: operators, or how a graph is made (lower.py).
+was compiled for that key takes the tensors' memory.  Trees with little to compute are interpreted, always, so that the same
+tensors give the same bits at every call.  Must not know: operators, or how a graph is made (lower.py).
 """
-import time
 from collections import OrderedDict
+from math import prod
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from .tensor import Tensor
 from .tree import Operand, OpTreeNode
 
 KEPT = 1024  # structures
-MUCH = 1 << 14  # elements that are worth compiling for
-PATIENCE = 0.02  # seconds that interpreting may take in all
+LITTLE = 1 << 12  # steps, about 0.1 ms of interpreting, that are not worth compiling
 
 _cache = OrderedDict()
 
@@ -148,37 +147,49 @@ def _collide(slots, stretches, targets):
                for b, (begin, end) in zip(slots, stretches))
 
 
-class _Entry:
-    """What was compiled for one structure: an interpreted and a compiled function."""
+def _steps(pairs):
+    """About how many numbers trees compute: products count their terms, gradients four times what they differentiate."""
+    total, left, seen = 0, [(value, 1) for _, value in pairs], set()
+    for target, _ in pairs:
+        total += target.size
+    while left:
+        x, times = left.pop()
+        if not isinstance(x, OpTreeNode) or id(x) in seen:
+            continue
+        seen.add(id(x))
+        d, a, b = x
+        terms = 1
+        if d["op"] in ("dot", "batched"):
+            terms = a.shape[-1] or 1 if isinstance(a, Operand) else 1
+        elif "trs" in d:
+            terms = prod(d["nck"]) * prod(d["trs"])
+        elif "window" in d:
+            terms = prod(d["window"])
+        if d["op"] != "of":
+            inputs = [n.shape for n in (a, b) if isinstance(n, Operand)]
+            total += times * terms * max(prod(n or 1 for n in shape) for shape in [x.shape or (), *inputs])
+        left += [(a, 4 * times if d["op"] == "grad" else times), (b, times)]
+    return total
 
-    __slots__ = ("graph", "picks", "functions", "spent", "much")
+
+class _Entry:
+    """What was compiled for one structure."""
+
+    __slots__ = ("function", "picks")
 
     def __init__(self, pairs, call, targets, found, groups):
-        sources = _Sources(pairs, call, found, groups)
-        e = Emitter(sources)
+        e = Emitter(_Sources(pairs, call, found, groups))
         values = [e.tree(value) for _, value in pairs]
         if len(values) > 1:  # what is read only when it is written may be written before
             values = [e.value("Identity", x.dtype, x) for x in values]
         for slot, x in zip(targets, values):
             e.write(slot, x)
-        self.graph = e.graph
         places = {f"a{k}": k for k in range(len(found))} | {f"n{k}": len(found) + k for k in range(len(call.numbers))}
         self.picks = [places[name] for name in e.graph.inputs]
-        self.functions = [None, None]
-        self.spent = 0.0
-        self.much = sum(int(np.prod(shape)) for _, shape in e.arguments.values()) > MUCH
+        self.function = _core.Function(e.graph, backend="interp" if _steps(pairs) <= LITTLE else "auto")
 
     def run(self, given):
-        compiled = self.much or self.spent > PATIENCE
-        function = self.functions[compiled]
-        if function is None:
-            function = self.functions[compiled] = _core.Function(self.graph, backend="auto" if compiled else "interp")
-        if compiled:
-            function(*[given[k] for k in self.picks])
-            return
-        begin = time.perf_counter()
-        function(*[given[k] for k in self.picks])
-        self.spent += time.perf_counter() - begin
+        self.function(*[given[k] for k in self.picks])
 
 
 class _Sources:
