@@ -124,6 +124,10 @@ def test_onehot_takes_its_extent_from_what_it_meets():
     probabilities = be.array(np.arange(12).reshape(4, 3))
     assert be.sum(be.onehot(labels, 0) * probabilities, axis=0).asnumpyarray().tolist() == [[6, 1, 5]]
     assert be.dot(be.array(np.arange(8).reshape(2, 4)), be.onehot(labels, 0)).asnumpyarray().tolist() == [[2, 0, 1], [6, 4, 5]]
+    row = be.array([[1.0, 2.0, 3.0]])
+    assert be.sum(be.onehot(labels, 0) * row * probabilities, axis=1).asnumpyarray().tolist() == [[2], [15], [6], [0]]
+    loss = be.sum(be.safelog(probabilities + 1) * be.onehot(labels, 0))
+    np.testing.assert_allclose(Autodiff(loss, be).get_grad_asnumpyarray([probabilities])[0], eye.T / (probabilities.get() + 1), rtol=1e-6)
     with pytest.raises(dcml.DTypeError, match="onehot"):
         be.onehot(be.array([1.0]), 0)
     with pytest.raises(dcml.ValueError_, match="axis"):

@@ -249,8 +249,8 @@ class Emitter:
         self.graph.inline(0, inner.graph, {inside: (outside, None) for inside, outside in names.items()}, {})
 
 
-def postorder(roots):
-    """The nodes of trees, operands first, each once; a differentiated tree is not entered."""
+def postorder(roots, entering=False):
+    """The nodes of trees, operands first, each once; a differentiated tree is entered if ``entering``."""
     seen, out, left = set(), [], [(root, False) for root in reversed(roots) if isinstance(root, OpTreeNode)]
     while left:
         node, done = left.pop()
@@ -259,7 +259,7 @@ def postorder(roots):
         elif id(node) not in seen:
             seen.add(id(node))
             left.append((node, True))
-            for side in (2, 1) if node[0]["op"] != "grad" else (2,):
+            for side in (2, 1) if entering or node[0]["op"] != "grad" else (2,):
                 if isinstance(node[side], OpTreeNode):
                     left.append((node[side], False))
     return out

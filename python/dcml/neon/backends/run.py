@@ -225,7 +225,7 @@ class _Sources:
     def _find_depths(self, root, shape):
         """How many classes a onehot has: what the tensors that it is combined with, or the target, say."""
         wanted = {id(root): shape}
-        for node in reversed(postorder([root])):
+        for node in reversed(postorder([root], entering=True)):
             operator, a, b = node
             if operator["op"] == "onehot":
                 self.depths[id(node)] = (wanted.get(id(node)) or (None, None))[operator["axis"]]
@@ -235,6 +235,8 @@ class _Sources:
             if operator["op"] == "dot":
                 sizes = [x.shape if isinstance(x, Operand) else (1, 1) for x in (a, b)]
                 wanted[id(a)], wanted[id(b)] = (None, sizes[1][0]), (sizes[0][1], None)
+            elif operator["op"] == "grad":
+                wanted[id(a)] = wanted[id(b)] = a.shape if isinstance(a, Operand) else (1, 1)
             elif operator["op"] == "transpose":
                 wanted[id(a)] = full and tuple(reversed(full))
             else:

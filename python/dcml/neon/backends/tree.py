@@ -215,7 +215,7 @@ def extents(a, b, op):
     for x, y in zip((1,) * (n - len(a)) + tuple(a), (1,) * (n - len(b)) + tuple(b)):
         if x != y and x != 1 and y != 1 and x is not None and y is not None:
             raise _core.ShapeError(f"{op}(): shapes {tuple(a)} and {tuple(b)} do not fit")
-        out.append(y if x == 1 or x is None else x)
+        out.append(x if y == 1 or x == y else y if x == 1 or x is None else x)
     return tuple(out)
 
 
