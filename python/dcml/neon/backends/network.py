@@ -187,8 +187,8 @@ class Network:
         error = _sized("bprop_pool", "E", given["E"], layer.dimO)
         out = _sized("bprop_pool", "grad_I", given["grad_I"], layer.dimI)
         if given["I"] is not None:
-            tree = gradient(layer.tree("pool", _sized("bprop_pool", "I", given["I"], layer.dimI)), error, given["I"])
-            tree = tree if given["I"].shape == layer.dimI else gradient(tree[1], error, tree[1][1])
+            image = _sized("bprop_pool", "I", given["I"], layer.dimI)
+            tree = gradient(layer.tree("pool", image), error, image)
         elif layer.op == "max":
             tree = layer.tree("from_place", error, _sized("bprop_pool", "argmax", given["argmax"], layer.dimO))
         elif layer.op == "avg":

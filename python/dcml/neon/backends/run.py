@@ -6,6 +6,7 @@ tensors give the same bits at every call.  Must not know: operators, or how a gr
 """
 from collections import OrderedDict
 from math import prod
+from threading import Lock
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .tree import Operand, OpTreeNode
 KEPT = 1024  # structures
 LITTLE = 1 << 12  # steps, about 0.1 ms of interpreting, that are not worth compiling
 
-_cache = OrderedDict()
+_cache, _lock = OrderedDict(), Lock()  # the lock is held for looking up, not for compiling or running
 
 
 class Draws(Operand):
@@ -52,7 +53,7 @@ class _Call:
     def walk(self, pairs):
         """The structure of trees as a list, operators before operands, as short as telling them apart allows: an operator
         without options by its name, a node that was met by its number, a tensor by -1 - its slot, a number by its type."""
-        key, left, seen, slots = [], [value for _, value in reversed(pairs)], {}, self.slots
+        key, left, seen, slots = [len(pairs)], [value for _, value in reversed(pairs)], {}, self.slots
         while left:
             x = left.pop()
             kind = type(x)
@@ -115,13 +116,16 @@ def assign(pairs):
         if array is None and not any(k in slots for slots, _, _ in groups):
             arrays[k] = call.tensors[k].array()
     key = tuple(key)
-    entry = _cache.get(key)
+    with _lock:
+        entry = _cache.get(key)
+        if entry is not None:
+            _cache.move_to_end(key)
     if entry is None:
-        entry = _cache[key] = _Entry(pairs, call, targets, found, groups)
-        if len(_cache) > KEPT:
-            _cache.popitem(last=False)
-    else:
-        _cache.move_to_end(key)
+        entry = _Entry(pairs, call, targets, found, groups)
+        with _lock:
+            _cache[key] = entry
+            while len(_cache) > KEPT:
+                _cache.popitem(last=False)
     entry.run(arrays + call.numbers)
 
 
