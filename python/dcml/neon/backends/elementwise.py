@@ -34,19 +34,22 @@ _SHAPES = """
 
 def checked_binary(method, op, a, b, **kwargs):
     """A node of two operands; raises TypeError for what is none."""
-    return binary(op, operand(a, method), operand(b, method), **kwargs)
+    node = binary(op, a, b, **kwargs)
+    return binary(op, operand(a, method), operand(b, method), **kwargs) if node is NotImplemented else node
 
 
 def _one(method, op):
     def call(self, a, out=None):
-        node = unary(op, operand(a, method))
+        node = unary(op, a)
         return node if out is None else assigned(node, out)
     return call
 
 
 def _two(method, op):
     def call(self, a, b, out=None):
-        node = checked_binary(method, op, a, b)
+        node = binary(op, a, b)
+        if node is NotImplemented:
+            node = checked_binary(method, op, a, b)
         return node if out is None else assigned(node, out)
     return call
 

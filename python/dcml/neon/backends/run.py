@@ -75,14 +75,16 @@ class _Call:
                 else:
                     left.append(b)
                 left.append(a)
+            elif kind is Tensor:
+                k = slots.get(id(x))
+                key.append(-1 - (self.slot(x) if k is None else k))
+            elif x is None:
+                key.append(None)
             elif kind is float or kind is int:
                 key.append(kind)
                 self.numbers.append(x)
-            elif x is None:
-                key.append(None)
             elif isinstance(x, Operand):
-                k = slots.get(id(x))
-                key.append(-1 - (self.slot(x) if k is None else k))
+                key.append(-1 - self.slot(x))
             else:
                 raise TypeError(f"an op-tree has {kind.__name__} as an operand")
         return key
@@ -98,23 +100,21 @@ def assign(pairs):
     targets = [call.slot(target) for target, _ in pairs]
     key += targets
     found = [x._argument or x.argument() for x in call.tensors]
-    shared = call.has_gradient
-    for k in targets:
-        root = found[k][2]
-        for j, x in enumerate(found):
-            if x[2] is root and j != k:
-                shared = True
-    arrays = []
-    for x in found:
-        arrays.append(x[0])
-        key.append(x[1])
-    groups = _grouped(call, targets) if shared else ()
+    written = {id(found[k][2]) for k in targets}
+    arrays, in_written, gaps = [], 0, False
+    for array, layout, root in found:
+        arrays.append(array)
+        key.append(layout)
+        in_written += id(root) in written
+        gaps |= array is None
+    groups = _grouped(call, targets) if in_written > len(written) or call.has_gradient else ()
     for slots, array, layouts in groups:
         key.append((tuple(slots), tuple(layouts)))
         arrays[slots[0]] = array
-    for k, array in enumerate(arrays):
-        if array is None and not any(k in slots for slots, _, _ in groups):
-            arrays[k] = call.tensors[k].array()
+    if gaps:
+        for k, array in enumerate(arrays):
+            if array is None and not any(k in slots for slots, _, _ in groups):
+                arrays[k] = call.tensors[k].array()
     key = tuple(key)
     with _lock:
         entry = _cache.get(key)

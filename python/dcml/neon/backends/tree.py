@@ -236,22 +236,21 @@ def unary(op, a, **kwargs):
 
 def binary(op, a, b, **kwargs):
     """A node of two operands; NotImplemented for operands that are none, so that operators of Python raise TypeError."""
-    if not isinstance(a, Operand):
-        if type(a) is not float and type(a) is not int:
-            if not is_number(a):
+    if isinstance(a, Operand):
+        shape = a.shape
+        if isinstance(b, Operand):
+            other = b.shape
+            if shape != other:
+                shape = extents(shape, other, op)
+        elif type(b) is not float and type(b) is not int:
+            if not is_number(b):
                 return NotImplemented
-            a = plain(a)
+            b = plain(b)
+    elif is_number(a) and (isinstance(b, Operand) or is_number(b)):
+        a, b = plain(a), b if isinstance(b, Operand) else plain(b)
         shape = shape_of(b)
-    elif isinstance(b, Operand):
-        shape = a.shape
-        if shape != b.shape:
-            shape = extents(shape, b.shape, op)
     else:
-        shape = a.shape
-    if type(b) is not float and type(b) is not int and not isinstance(b, Operand):
-        if not is_number(b):
-            return NotImplemented
-        b = plain(b)
+        return NotImplemented
     return _new(OpTreeNode, ({"op": op, "shape": shape, **kwargs} if kwargs else {"op": op, "shape": shape}, a, b))
 
 
