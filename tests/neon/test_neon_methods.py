@@ -26,7 +26,6 @@ def call(be, case, given, **more):
     return getattr(be, case.method)(*tensors, **case.keywords, **more), tensors
 
 
-
 def numpy_of(case, given):
     """numpy's result: take's and clip's options are in the function where it names one operand."""
     count = getattr(getattr(case.numpy, "__code__", None), "co_argcount", len(given))

@@ -4,7 +4,7 @@
 """
 import importlib
 
-__all__ = ["NervanaObject", "backends"]
+__all__ = ["NervanaObject"]
 
 
 class NervanaObject:
@@ -38,4 +38,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), "backends"})

@@ -11,7 +11,8 @@ from .tree import Operand, OpTreeNode, is_number, shape_of
 
 def gradient(tree, error, tensor):
     """The node of the gradient of ``tree``, times ``error``, in ``tensor``."""
-    return OpTreeNode({"op": "grad", "shape": tensor.shape, "wrt": None}, tree, OpTreeNode({"op": "of", "shape": tensor.shape, "wrt": None}, error, tensor))
+    of = OpTreeNode({"op": "of", "shape": tensor.shape, "wrt": None}, error, tensor)
+    return OpTreeNode({"op": "grad", "shape": tensor.shape, "wrt": None}, tree, of)
 
 
 class Autodiff:

@@ -84,7 +84,8 @@ class Backend(Elementwise, Network):
 
     # -- tensors -----------------------------------------------------------------------------------
     def _made(self, ary, dtype, name, persist_values):
-        return self.tensor_cls(self, dtype=self.default_dtype if dtype is None else dtype, ary=ary, name=name, persist_values=persist_values)
+        dtype = self.default_dtype if dtype is None else dtype
+        return self.tensor_cls(self, dtype=dtype, ary=ary, name=name, persist_values=persist_values)
 
     def array(self, ary, dtype=None, name=None, persist_values=True, parallel=False, distributed=False):
         """A new Tensor with the elements of an array, a (nested) list or a number.

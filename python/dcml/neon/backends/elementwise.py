@@ -18,7 +18,8 @@ _UNARY = {
     "safelog": ("safelog", "The natural logarithms, -50 where they are less or the element is not positive"),
     "sig": ("sig", "The logistic function, 1/(1+exp(-a))"), "sig2": ("sig2", "The logistic function to base 2, 1/(1+2**-a)"),
     "tanh": ("tanh", "The hyperbolic tangent"), "tanh2": ("tanh2", "The hyperbolic tangent to base 2, (2**2a-1)/(2**2a+1)"),
-    "finite": ("finite", "1 where the element is a finite number, else 0"), "rint": ("rint", "The nearest whole numbers, halves to even ones")}
+    "finite": ("finite", "1 where the element is a finite number, else 0"),
+    "rint": ("rint", "The nearest whole numbers, halves to even ones")}
 _BINARY = {
     "add": ("add", "The sums"), "subtract": ("sub", "The differences"), "multiply": ("mul", "The products"),
     "divide": ("div", "The quotients, of whole numbers too"), "true_divide": ("div", "The quotients; the same as divide()"),
@@ -152,8 +153,10 @@ class Elementwise:
         if axis is None:
             shape = indices.shape
         else:
-            axis, = axes_of(axis, len(a.shape), "take") if not isinstance(axis, (tuple, list)) else (axes_of(axis, len(a.shape), "take")[:1])
-            shape = a.shape[:axis] + (indices.size,) + a.shape[axis + 1:]
+            if not hasattr(axis, "__index__"):
+                raise _core.ValueError_(f"take(): axis is {axis!r}, expected a whole number or None")
+            axis, = axes_of(axis, len(shape_of(a)), "take")
+            shape = shape_of(a)[:axis] + (indices.size,) + shape_of(a)[axis + 1:]
         return assigned(OpTreeNode({"op": "take", "shape": shape, "axis": axis}, a, indices), out)
 
     def onehot(self, indices, axis, out=None):

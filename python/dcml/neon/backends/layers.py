@@ -14,7 +14,8 @@ def _sizes(method, **given):
         values = value if isinstance(value, tuple) else (value,)
         for x in values:
             if isinstance(x, bool) or not hasattr(x, "__index__") or x < (0 if name == "padding" else 1):
-                raise _core.ValueError_(f"{method}(): {name} is {value}, expected whole numbers{'' if name == 'padding' else ' of at least 1'}")
+                least = 0 if name == "padding" else 1
+                raise _core.ValueError_(f"{method}(): {name} is {value}, expected whole numbers of at least {least}")
 
 
 class ConvLayer:
@@ -90,5 +91,6 @@ class PoolLayer:
 
     def tree(self, op, a, b=None):
         """Pooling, the places of maxima, or errors brought to them, as an op-tree."""
-        return OpTreeNode({"op": op, "shape": self.dimI if op == "from_place" else self.dimO, "kind": self.op, "input": self.dimI[:4],
-                           "output": self.dimO[:4], "images": self.N, "window": self.JTRS, "pads": self.padding, "strides": self.strides}, a, b)
+        shape = self.dimI if op == "from_place" else self.dimO
+        return OpTreeNode({"op": op, "shape": shape, "kind": self.op, "input": self.dimI[:4], "output": self.dimO[:4], "images": self.N,
+                           "window": self.JTRS, "pads": self.padding, "strides": self.strides}, a, b)

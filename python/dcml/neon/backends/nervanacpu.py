@@ -1,4 +1,6 @@
 """The backend that runs on processors, under the names that Neon has for it."""
+import numpy as np
+
 from .backend import Backend
 from .tensor import Tensor as CPUTensor
 
@@ -10,9 +12,9 @@ class NervanaCPU(Backend):
 
     backend_name = "cpu"
 
-    def __init__(self, rng_seed=None, default_dtype=None, hist_bins=64, hist_offset=-48, compat_mode=None, num_devices=None,
+    def __init__(self, rng_seed=None, default_dtype=np.float32, hist_bins=64, hist_offset=-48, compat_mode=None, num_devices=None,
                  stochastic_round=None, device_id=None, deterministic=None):
-        super().__init__(rng_seed, *(() if default_dtype is None else (default_dtype,)), compat_mode=compat_mode, deterministic=deterministic)
+        super().__init__(rng_seed, default_dtype, compat_mode, deterministic)
 
 
 Backend.backends = {"cpu": NervanaCPU}

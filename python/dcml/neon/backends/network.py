@@ -129,8 +129,8 @@ class Network:
         """
         for _ in range(repeat):
             tree = layer.tree("conv", _sized("fprop_conv", "I", I, layer.dimI), _sized("fprop_conv", "F", F, layer.dimF), layer.dimO)
-            self._compound("fprop_conv", _scaled(tree, alpha), _sized("fprop_conv", "O", O, layer.dimO), X, bias, bsum, beta, relu or layer.relu,
-                           brelu, slope)
+            self._compound("fprop_conv", _scaled(tree, alpha), _sized("fprop_conv", "O", O, layer.dimO), X, bias, bsum, beta,
+                           relu or layer.relu, brelu, slope)
 
     def bprop_conv(self, layer, F, E, grad_I, alpha=1.0, repeat=1, *, relu=False, beta=0.0, X=None, bias=None, bsum=None, brelu=False,
                    slope=0.0, layer_op=None):

@@ -276,8 +276,8 @@ def reduce(op, a, axis, keepdims=True):
         raise _core.ShapeError(f"{op}(): the extent of a onehot alone is not known")
     drop = not keepdims and len(shape) - len(axes) >= 2
     kept = tuple(1 if d in axes else n for d, n in enumerate(shape) if d not in axes or not drop)
-    return _new(OpTreeNode, ({"op": op, "shape": kept, "axis": axis if axis is None or isinstance(axis, int) else axes, "drop": drop}
-                             if drop else {"op": op, "shape": kept, "axis": axis if axis is None or isinstance(axis, int) else axes}, a, None))
+    options = {"axis": axis if axis is None or isinstance(axis, int) else axes, **({"drop": True} if drop else {})}
+    return _new(OpTreeNode, ({"op": op, "shape": kept, **options}, a, None))
 
 
 def dot(a, b):

@@ -37,7 +37,7 @@ def _pair(e, a, b):
 def conv(e, d, a, b):
     """(C, D, H, W, N) and (C, T, R, S, K) -> (K, M, P, Q, N)."""
     a, b = _pair(e, a, b)
-    used, (n, c, k) = _used(d), d["nck"]
+    used, (n, _, k) = _used(d), d["nck"]
     image, filters = (_flatter(e, _moved(e, x, _IMAGES_FIRST), used) for x in (a, b))
     found = e.value("Conv", a.dtype, image, filters, **_geometry(d, used, d["strides"], d["dilation"]))
     return _moved(e, e.reshape(found, (n, k, *d["mpq"])), _IMAGES_LAST)
@@ -46,9 +46,9 @@ def conv(e, d, a, b):
 def conv_data(e, d, a, b):
     """(C, T, R, S, K) and errors (K, M, P, Q, N) -> gradient (C, D, H, W, N)."""
     b, a = _pair(e, b, a)
-    used, (n, c, k) = _used(d), d["nck"]
+    used, (n, c, _) = _used(d), d["nck"]
     error, filters = _flatter(e, _moved(e, b, _IMAGES_FIRST), used), _flatter(e, _moved(e, a, _IMAGES_FIRST), used)
-    rest = [d["dhw"][i] - ((d["mpq"][i] - 1) * d["strides"][i] - 2 * d["pads"][i] + d["dilation"][i] * (d["trs"][i] - 1) + 1) for i in used]
+    rest = [d["dhw"][i] - (d["mpq"][i] - 1) * d["strides"][i] + 2 * d["pads"][i] - d["dilation"][i] * (d["trs"][i] - 1) - 1 for i in used]
     found = e.value("ConvTranspose", a.dtype, error, filters, output_padding=rest, **_geometry(d, used, d["strides"], d["dilation"]))
     return _moved(e, e.reshape(found, (n, c, *d["dhw"])), _IMAGES_LAST)
 
@@ -56,12 +56,13 @@ def conv_data(e, d, a, b):
 def conv_filter(e, d, a, b):
     """(C, D, H, W, N) and errors (K, M, P, Q, N) -> gradient (C, T, R, S, K): errors are the filters of a convolution."""
     a, b = _pair(e, a, b)
-    used, (n, c, k) = _used(d), d["nck"]
+    used, (_, c, k) = _used(d), d["nck"]
     image, error = (_flatter(e, _moved(e, x, (0, 4, 1, 2, 3)), used) for x in (a, b))
     found = e.value("Conv", a.dtype, image, error, **_geometry(d, used, d["dilation"], d["strides"]))
     size = [d["trs"][i] for i in used]
     if e.shape(found)[2:] != tuple(size):  # steps that the last window does not fill
-        found = e.value("Slice", a.dtype, found, *(e.const(np.array(x, np.int64), None) for x in ([0] * len(used), size, [2 + i for i in range(len(used))])))
+        bounds = [0] * len(used), size, [2 + i for i in range(len(used))]
+        found = e.value("Slice", a.dtype, found, *(e.const(np.array(x, np.int64), None) for x in bounds))
     return _moved(e, e.reshape(found, (c, k, *d["trs"])), (0, 2, 3, 4, 1))
 
 
@@ -93,4 +94,5 @@ def place(e, d, a, b):
 def from_place(e, d, a, b):
     """Errors (K, M, P, Q, N) brought to those places."""
     a = e.floating(a)
-    return e.value("FromWindowPlace", a.dtype, a, e.cast(b, np.dtype("i8")), domain="dcml.neon", input=[*d["input"], d["images"]], **_windows(d))
+    places = e.cast(b, np.dtype("i8"))
+    return e.value("FromWindowPlace", a.dtype, a, places, domain="dcml.neon", input=[*d["input"], d["images"]], **_windows(d))
