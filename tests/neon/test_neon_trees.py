@@ -100,6 +100,13 @@ def test_operators_of_python_build_nodes(be):
     assert len({x, y, x}) == 2 and len({x + y, x + y}) == 2
 
 
+def test_functions_of_numpy_see_values(be):
+    a = be.array([[1.0, 2.0]])
+    np.testing.assert_array_equal(a, [[1, 2]])
+    np.testing.assert_array_equal(a * 2, [[2, 4]])
+    assert np.asarray(a + 1, np.float32).dtype == np.float32 and be.array(a + 1).get().tolist() == [[2, 3]]
+
+
 def test_a_long_tree_and_one_that_shares_its_parts_run(be):
     a = be.ones((2, 2))
     tree = a

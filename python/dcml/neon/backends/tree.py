@@ -34,6 +34,10 @@ class Operand:
     __gt__, __ge__ = _binary("gt"), _binary("ge")
     __hash__ = object.__hash__
 
+    def __array__(self, dtype=None, copy=None):
+        """The value as a new array, for functions of numpy that take arrays."""
+        return self.get() if dtype is None else self.get().astype(dtype)
+
     def __neg__(self):
         return unary("neg", self)
 
