@@ -72,10 +72,18 @@ def test_only_an_assignment_at_the_top_is_executed(be):
 
 
 @pytest.mark.parametrize("wrong", [{"shape": (9, 9)}, {"shape": None}, {}])
-def test_a_shape_that_a_node_claims_is_not_trusted(be, wrong):
+def test_a_shape_that_a_node_claims_is_not_trusted(be, wrong, monkeypatch):
+    monkeypatch.setattr(run, "_cache", type(run._cache)())
     a = be.ones((2, 2))
     a[:] = OpTreeNode({"op": "add", **wrong}, a, a)
     assert a.get().tolist() == [[2, 2], [2, 2]]
+
+
+def test_nodes_without_a_shape_keep_their_options(be):
+    a, b = be.array([[1.0, 2.0], [3.0, 4.0]]), be.empty((2, 2))
+    for axis, want in (0, [[4, 6], [4, 6]]), (1, [[3, 3], [7, 7]]):
+        b[:] = OpTreeNode({"op": "sum", "axis": axis}, a, None)
+        assert b.get().tolist() == want
 
 
 @pytest.mark.parametrize("wrong", [

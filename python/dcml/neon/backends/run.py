@@ -65,7 +65,7 @@ class _Call:
                 seen[at] = len(seen)
                 operator, a, b = x
                 op = operator["op"]
-                if len(operator) == 2:
+                if len(operator) == 2 and "shape" in operator:
                     key.append(op)
                 else:
                     key.append(tuple(operator.items()))
@@ -228,13 +228,15 @@ class _Sources:
 
     def _find_depths(self, root, shape):
         """How many classes a onehot has: what the tensors that it is combined with, or the target, say."""
-        wanted = {id(root): shape}
-        for node in reversed(postorder([root], entering=True)):
+        wanted, nodes = {id(root): shape}, postorder([root], entering=True)
+        if not any(node[0]["op"] == "onehot" for node in nodes):
+            return
+        for node in reversed(nodes):
             operator, a, b = node
             if operator["op"] == "onehot":
                 self.depths[id(node)] = (wanted.get(id(node)) or (None, None))[operator["axis"]]
                 continue
-            full = operator.get("shape", ())
+            full = operator.get("shape") or ()
             full = wanted.get(id(node)) if None in full else full
             if operator["op"] == "dot":
                 sizes = [x.shape if isinstance(x, Operand) else (1, 1) for x in (a, b)]
