@@ -12,10 +12,17 @@ from .elementwise import Elementwise
 from .network import Network
 from .run import assign
 from .tensor import Tensor, extents_from
-from .tree import OpTreeNode
+from .tree import Operand, OpTreeNode
 
 __all__ = ["Backend", "Block", "OpTreeNode", "Tensor"]
 _FLOATS = (np.dtype("f2"), np.dtype("f4"), np.dtype("f8"))
+
+
+def shape_like(method, x):
+    """The extents of a tensor, a tree or an array."""
+    if not isinstance(x, (Operand, np.ndarray)):
+        raise TypeError(f"{method}() takes a Tensor, not {type(x).__name__}")
+    return x.shape
 
 
 class Block:
@@ -74,11 +81,11 @@ class Backend(Elementwise, Network):
         """
         if not isinstance(node, OpTreeNode) or node[0]["op"] != "assign" or not isinstance(node[1], Tensor):
             raise _core.ValueError_("execute() takes an op-tree with 'assign' to a Tensor at its top")
-        self.assign(node[1], node[2])
+        self._assign(node[1], node[2])
         return node[1]
 
     @staticmethod
-    def assign(target, value):
+    def _assign(target, value):
         """Computes an op-tree, a Tensor or a number, and writes it into a Tensor, as numpy broadcasts."""
         assign(((target, value),))
 
@@ -110,11 +117,11 @@ class Backend(Elementwise, Network):
 
     def empty_like(self, other_ary, name=None, persist_values=True, *, dtype=None):
         """A new Tensor of another one's shape, and of the backend's type if none is given."""
-        return self.empty(other_ary.shape, dtype, name, persist_values)
+        return self.empty(shape_like("empty_like", other_ary), dtype, name, persist_values)
 
     def zeros_like(self, other_ary, name=None, persist_values=True, *, dtype=None):
         """A new Tensor of zeros of another one's shape, and of the backend's type if none is given."""
-        return self.zeros(other_ary.shape, dtype, name, persist_values)
+        return self.zeros(shape_like("zeros_like", other_ary), dtype, name, persist_values)
 
     def iobuf(self, dim0, x=None, dtype=None, name=None, persist_values=True, shared=None, parallelism=None):
         """A buffer for a layer: a Tensor of zeros (features, batch size).

@@ -177,6 +177,8 @@ class Elementwise:
 
     def make_binary_mask(self, out, keepthresh=0.5):
         """Fills out with 0 and 1; keepthresh is the probability of 1."""
+        if not isinstance(out, Tensor):
+            raise TypeError(f"make_binary_mask(): out is a Tensor, not {type(out).__name__}")
         if not is_number(keepthresh):
             raise TypeError(f"make_binary_mask(): keepthresh is a number, not {type(keepthresh).__name__}")
         return assigned(checked_binary("make_binary_mask", "lt", Draws(self, out.shape), keepthresh), out)

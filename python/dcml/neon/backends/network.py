@@ -15,6 +15,11 @@ def _tensors(method, **given):
             raise TypeError(f"{method}(): {name} is a Tensor, not {type(x).__name__}")
 
 
+def _layer(method, layer, kind):
+    if not isinstance(layer, kind):
+        raise TypeError(f"{method}(): layer is a {kind.__name__}, not {type(layer).__name__}")
+
+
 def _sized(method, name, x, shape):
     """A tensor of as many elements in these extents."""
     _tensors(method, **{name: x})
@@ -127,6 +132,7 @@ class Network:
         beta, X: plus beta * X, by default of O; bias: (K, 1), added; slope: of what is negative; brelu: times (X > 0) + slope *
         (X < 0); bsum: Tensor (K, 1) for the sums of feature maps.  repeat: how often.  Raises ShapeError for other sizes.
         """
+        _layer("fprop_conv", layer, ConvLayer)
         for _ in range(repeat):
             tree = layer.tree("conv", _sized("fprop_conv", "I", I, layer.dimI), _sized("fprop_conv", "F", F, layer.dimF), layer.dimO)
             self._compound("fprop_conv", _scaled(tree, alpha), _sized("fprop_conv", "O", O, layer.dimO), X, bias, bsum, beta,
@@ -135,6 +141,7 @@ class Network:
     def bprop_conv(self, layer, F, E, grad_I, alpha=1.0, repeat=1, *, relu=False, beta=0.0, X=None, bias=None, bsum=None, brelu=False,
                    slope=0.0, layer_op=None):
         """grad_I = alpha * (the gradient in a convolution's input for errors E), or what a deconvolution gives; as fprop_conv()."""
+        _layer("bprop_conv", layer, ConvLayer)
         for _ in range(repeat):
             tree = layer.tree("conv_data", _sized("bprop_conv", "F", F, layer.dimF), _sized("bprop_conv", "E", E, layer.dimO), layer.dimI)
             self._compound("bprop_conv", _scaled(tree, alpha), _sized("bprop_conv", "grad_I", grad_I, layer.dimI), X, bias, bsum, beta,
@@ -145,6 +152,7 @@ class Network:
 
         grad_bias: Tensor (K, 1) for the sums of the errors of each feature map.
         """
+        _layer("update_conv", layer, ConvLayer)
         for _ in range(repeat):
             error, out = _sized("update_conv", "E", E, layer.dimO), _sized("update_conv", "grad_F", grad_F, layer.dimF)
             tree = _scaled(layer.tree("conv_filter", _sized("update_conv", "I", I, layer.dimI), error, layer.dimF), alpha)
@@ -170,6 +178,7 @@ class Network:
         I, O: Tensors of the layer's dimI, dimO, or as many elements in other extents.  argmax: Tensor like O, filled, for 'max', with
         the place of the maximum among a window's elements.  Raises ShapeError for other sizes.
         """
+        _layer("fprop_pool", layer, PoolLayer)
         image, out = _sized("fprop_pool", "I", I, layer.dimI), _sized("fprop_pool", "O", O, layer.dimO)
         if argmax is not None and layer.op == "max":
             _sized("fprop_pool", "argmax", argmax, layer.dimO)[:] = layer.tree("place", image)
@@ -183,6 +192,7 @@ class Network:
         Both write alpha * gradient + beta * what is there.  Four tensors are the second form where their sizes say so, and, where input
         and output are equally large, where the last one's type is of whole numbers.
         """
+        _layer("bprop_pool", layer, PoolLayer)
         given = _pool_arguments(layer, args, kwargs)
         error = _sized("bprop_pool", "E", given["E"], layer.dimO)
         out = _sized("bprop_pool", "grad_I", given["grad_I"], layer.dimI)

@@ -132,7 +132,7 @@ class Tensor(Operand):
 
     def _assign(self, value):
         if isinstance(value, Operand):
-            self.backend.assign(self, value)
+            self.backend._assign(self, value)
             return self
         if isinstance(value, np.ndarray) and value.ndim:
             try:
@@ -213,6 +213,8 @@ class Tensor(Operand):
 
     def transpose(self, out=None):
         """``T``, assigned to ``out`` if that is given."""
+        if out is not None and not isinstance(out, Tensor):
+            raise TypeError(f"transpose(): out= takes a Tensor, not {type(out).__name__}")
         return self.T if out is None else out._assign(self.T)
 
     def share(self, shape, dtype=None, name=None):
