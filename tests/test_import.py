@@ -25,6 +25,10 @@ def test_operators_of_spox_load_neither_torch_nor_onnx():
     assert not {"torch", "onnx", "onnxruntime", "spox"} & loaded_by("import dcml; dcml.spox, dcml.op")
 
 
+def test_neon_loads_numpy_only_with_its_backends():
+    assert not {"numpy", "torch", "onnx"} & loaded_by("import dcml.neon")
+
+
 def test_every_public_name_can_be_had():
     import dcml
     for name in dcml.__all__:
