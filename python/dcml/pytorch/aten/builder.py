@@ -7,10 +7,12 @@ Must not know: how a module is captured, or what happens to the graph afterwards
 """
 import functools
 import operator
+import re
 
 import numpy as np
 import torch
 
+_FUNCTIONAL_FORM = re.compile(r"_native_batch_norm_legit(_functional|_no_training)?")  # what batch_norm is called when traced
 OPSET = 26  # CumProd is the newest operator that the rows use
 
 ONNX_DTYPE = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.uint16: 4, torch.int16: 5, torch.int32: 6,
@@ -144,7 +146,7 @@ class Builder:
 
     def enter(self, node):
         """Results of the following ops are named after ``node``."""
-        self._hint = node.name
+        self._hint = _FUNCTIONAL_FORM.sub("batch_norm", node.name)
         stack = node.meta.get("nn_module_stack")
         path = list(stack.values())[-1][0] if stack else ""
         self._site = f"{path}/{node.name}" if path and not path.startswith("_empty") else node.name

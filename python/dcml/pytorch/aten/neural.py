@@ -151,20 +151,12 @@ def _no_statistics(n):
         raise Decline("the statistics of a normalisation as results")
 
 
-def _batch_statistics(b, x, weight, bias, eps):
-    """(y, mean, population variance): momentum 0 makes ONNX return the statistics of this batch."""
-    channels = dims(x)[1]
-    scale, shift = _affine(b, x, weight, bias, channels)
-    dtype = meta(weight if weight is not None else x).dtype
-    zeros, ones = (b.const(np.full(channels, v), dtype) for v in (0, 1))
-    return b.op("BatchNormalization", b(x), scale, shift, zeros, ones, outs=3, training_mode=1, momentum=0.0,
-                epsilon=eps)
-
-
 @row("_native_batch_norm_legit.no_stats")
 def _(b, n, x, weight, bias, train, momentum, eps):
     _no_statistics(n)
-    return [_batch_statistics(b, x, weight, bias, eps)[0], None, None]
+    dtype = meta(weight if weight is not None else x).dtype
+    zeros = b.const(np.full(dims(x)[1], 0), dtype)
+    return [b.op("BatchNorm", b(x), b(weight), b(bias), zeros, zeros, outs=3, domain="dcml", epsilon=eps)[0], None, None]
 
 
 @row("_native_batch_norm_legit_functional.default")
@@ -174,18 +166,12 @@ def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
         scale, shift = _affine(b, x, weight, bias, dims(x)[1])
         y = b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
         return [y, None, None, b(mean), b(var)]
-    y, batch_mean, batch_var = _batch_statistics(b, x, weight, bias, eps)
-    dtype = meta(mean).dtype
-    calls = b.cumulative.get(b.fqn.get(mean))
+    calls, factor = b.cumulative.get(b.fqn.get(mean)), None
     if calls:  # momentum=None: the average over all calls, this one included
-        count = b.op("Add", calls, b.const(1))
-        momentum = b.op("Reciprocal", b.cast(count, torch.int64, dtype))
-    else:
-        momentum = b.const(momentum, dtype)
-    axes = [a for a in range(rank(x)) if a != 1]
-    new_mean = _blend(b, b(mean), batch_mean, momentum)
-    new_var = _blend(b, b(var), _unbiased(b, x, axes, batch_var, dtype), momentum)
-    return [y, None, None, b.stop(new_mean), b.stop(new_var)]
+        factor = b.op("Reciprocal", b.cast(b.op("Add", calls, b.const(1)), torch.int64, meta(mean).dtype))
+    y, new_mean, new_var = b.op("BatchNorm", b(x), b(weight), b(bias), b(mean), b(var), factor, outs=3, domain="dcml", epsilon=eps,
+                                momentum=None if calls else momentum)
+    return [y, None, None, new_mean, new_var]
 
 
 def _blend(b, old, new, momentum):
