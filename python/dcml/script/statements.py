@@ -128,12 +128,11 @@ def _nothing(c, statement, behind):
 # -- branches -------------------------------------------------------------------------------------------
 def write_if(c, condition, write, hints):
     """An If; write(context, True or False) writes a branch and gives its Values.  Returns the If's outputs."""
-    branches, before = [], dict(c.env)
+    branches = []
     for part in (True, False):
         inner = Context(c.function, c)
         values = [inner.output(value, hint) for value, hint in zip(write(inner, part), hints)]
         branches.append(inner.graph("then" if part else "else", values))
-    c.env = before
     protos = [constants.attribute_proto(f"{proto.name}_branch", "GRAPH", proto) for proto in branches]
     return c.emit("If", [condition], hints, protos)
 
