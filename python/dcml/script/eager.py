@@ -14,6 +14,7 @@ from .. import _core
 from ..onnx.eager import eager
 from ..onnx.host import control
 from ..onnx.host import values as host
+from ..onnx.host.table import HOST
 from . import constants
 from .operators import Operator
 from .subscripts import in_order, places
@@ -81,26 +82,45 @@ def apply(operator, inputs, attributes):
 
 def compute(operator, inputs, attributes, count):
     """The same, of a known number of outputs."""
-    for value in inputs:
-        if type(value) is not Tensor:
-            arrays = _adapted(operator, inputs)
-            break
-    else:
-        arrays = [value._value for value in inputs]
     attributes = _attributes(operator, attributes) if attributes else None
     if operator.name == "Constant" and operator.domain == "":
         return _constant(attributes)
-    results = eager(operator.name, operator.domain, operator.version, arrays, attributes, count)
+    results = eager(operator.name, operator.domain, operator.version, _adapted(operator, inputs), attributes, count)
     if count == 1:
         return _tensor(results[0])
     return tuple([_tensor(value) for value in results])
+
+
+def apply_plain(operator, inputs):
+    """The Tensor that an operator without attributes gives, the shortest way where all inputs are tensors."""
+    arrays = []
+    for value in inputs:
+        kind = type(value)
+        if kind is Tensor:
+            arrays.append(value._value)
+        elif kind is np.ndarray:
+            arrays.append(value)
+        else:
+            return compute(operator, inputs, None, 1)
+    try:
+        results = _core.eager(operator.name, operator.domain, operator.version, arrays, None, 1)
+    except (_core.UnsupportedOpError, _core.DTypeError):
+        return compute(operator, inputs, None, 1)
+    tensor = _new(Tensor)
+    tensor._value = results[0]
+    return tensor
+
+
+def is_plain(operator):
+    """Whether apply_plain serves it."""
+    return not operator.attributes and not operator.counts and operator.required == 1 and (operator.domain, operator.name) not in HOST
 
 
 def _adapted(operator, inputs):
     """Arrays for the core, numbers in the type of the first tensor of their type variable."""
     taken, models = operator.inputs, {}
     if not taken:
-        return [_array(value) for value in inputs]
+        return [_given(operator, "an input", value) for value in inputs]
     last = len(taken) - 1
     for k, value in enumerate(inputs):
         shared = taken[min(k, last)].type
@@ -112,11 +132,18 @@ def _adapted(operator, inputs):
         if value is not None and (constants.is_number(value) or constants.is_numbers(value)):
             value = _number(value, this, models.get(this.type))
         else:
-            value = _array(value)
+            value = _given(operator, f"input {this.name!r}", value)
         arrays.append(value)
     while arrays and arrays[-1] is None:
         arrays.pop()
     return arrays
+
+
+def _given(operator, what, value):
+    try:
+        return _array(value)
+    except TypeError as error:
+        raise TypeError(f"{operator.name}(): {what}: {error}") from None
 
 
 def _number(value, taken, dtype):
@@ -133,9 +160,10 @@ def _attributes(operator, given):
         kind, default, _ = operator.attributes.get(name, (None, None, False))
         if value is None or value is default:
             continue
-        if kind is None:
-            kind = constants.kind_of(value)
-        value = constants.attribute_value(name, kind, value)
+        try:
+            value = constants.attribute_value(name, kind or constants.kind_of(value), value)
+        except TypeError as error:
+            raise TypeError(f"{operator.name}(): {error}") from None
         kept[name] = constants.array_of(value) if constants.is_proto(value) else value
     return kept
 
@@ -254,8 +282,8 @@ def arithmetic(op, first, second=None, negated=False):
         from .onnx_opset import default_opset
         operator = _operators[op] = Operator(default_opset, op, default_opset[op])
     floats = op == "Mod" and any([isinstance(v, float) or getattr(v, "dtype", np.dtype(bool)).kind not in "biu" for v in given])
-    result = compute(operator, given, {"fmod": 1} if floats else None, 1)
-    return compute(_not(), (result,), None, 1) if negated else result
+    result = compute(operator, given, {"fmod": 1} if floats else None, 1) if op == "Mod" else apply_plain(operator, given)
+    return apply_plain(_not(), (result,)) if negated else result
 
 
 def _not():
@@ -321,7 +349,7 @@ def run(script, args, kwargs):
 
 
 def _has_array(value):
-    return isinstance(value, np.ndarray) or isinstance(value, (list, tuple)) and any([_has_array(item) for item in value])
+    return isinstance(value, (np.ndarray, np.generic)) or isinstance(value, (list, tuple)) and any([_has_array(item) for item in value])
 
 
 def _argument(parameter, value):

@@ -114,17 +114,16 @@ def _import(model, script, proto, local):
 def _fill(model, fields):
     from onnx import helper
     known = set(model.DESCRIPTOR.fields_by_name) - {"graph", "functions"}
-    for name, value in {**fields}.items():
+    for name, value in fields.items():
+        if name == "opset_imports":  # as onnx.helper.make_model calls it
+            name = "opset_import"
         if name not in known:
             raise TypeError(f"to_model_proto() got {name!r}, which is no field of a ModelProto; they are {', '.join(sorted(known))}")
-        field = model.DESCRIPTOR.fields_by_name[name]
-        if name == "opset_imports" or name == "opset_import":
-            del model.opset_import[:]
-            model.opset_import.extend(value)
-        elif field.label == field.LABEL_REPEATED:
-            getattr(model, name).extend(value)
-        else:
+        if isinstance(getattr(model, name), (str, int)):
             setattr(model, name, value)
+        else:
+            del getattr(model, name)[:]
+            getattr(model, name).extend(value)
     if "ir_version" not in fields:
         model.ir_version = max(8, helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
 

@@ -77,6 +77,9 @@ class Operator:
         """([(Input or None, value)], {attribute: value}) of a call; TypeError for arguments that it does not take."""
         if self.signature is None:
             return [(None, value) for value in args], dict(kwargs)
+        unknown = [name for name in kwargs if name not in self.signature.parameters]
+        if unknown:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {unknown[0]!r}; its parameters are {', '.join(self.signature.parameters)}")
         try:
             bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -101,13 +104,14 @@ def _returns(schema):
 
 def function_of(operator):
     """A Python function with the operator's signature and documentation that runs it on values."""
-    from .eager import apply
+    from .eager import apply, apply_plain, is_plain
     taken = [i.name for i in operator.inputs]
     row = operator.inputs[-1].name if operator.inputs and operator.inputs[-1].kind == "variadic" else None
     inputs = "".join(f"*{name}, " if name == row else f"{name}, " for name in taken)
     attributes = ", ".join(f"{name!r}: {name}" for name in operator.attributes)
-    text = f"def {operator.name}{_head(operator)}:\n    return _apply(_operator, ({inputs}), {{{attributes}}})\n"
-    space = {"_apply": apply, "_operator": operator, "_defaults": {name: default for name, (_, default, _) in operator.attributes.items()}}
+    call = f"_apply_plain(_operator, ({inputs}))" if is_plain(operator) else f"_apply(_operator, ({inputs}), {{{attributes}}})"
+    text = f"def {operator.name}{_head(operator)}:\n    return {call}\n"
+    space = {"_apply": apply, "_apply_plain": apply_plain, "_operator": operator, "_defaults": {name: default for name, (_, default, _) in operator.attributes.items()}}
     exec(compile(text, f"<{opsets.where(operator.schema)}>", "exec"), space)
     function = space[operator.name]
     function.__annotations__ = {p.name: p.annotation for p in operator.signature.parameters.values() if p.annotation is not inspect.Parameter.empty}

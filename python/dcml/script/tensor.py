@@ -89,8 +89,7 @@ class Tensor:
         return np.array(self.value, dtype) if copy else np.asarray(self.value, dtype)
 
     def __getitem__(self, index):
-        from .eager import index as at
-        return at(self, index)
+        return eager.index(self, index)
 
     def __iter__(self):
         raise TypeError("a Tensor is not unpacked; use op.Split, or indices")
@@ -101,8 +100,7 @@ class Tensor:
 
 def _binary(op, swapped=False, negated=False):
     def method(self, other):
-        from .eager import arithmetic
-        return arithmetic(op, other, self, negated) if swapped else arithmetic(op, self, other, negated)
+        return eager.arithmetic(op, other, self, negated) if swapped else eager.arithmetic(op, self, other, negated)
     return method
 
 
@@ -116,9 +114,10 @@ Tensor.__ne__ = _binary("Equal", negated=True)
 
 
 def _negative(self):
-    from .eager import arithmetic
-    return arithmetic("Neg", self)
+    return eager.arithmetic("Neg", self)
 
 
 Tensor.__neg__ = _negative
 Tensor.__pos__ = lambda self: self
+
+from . import eager  # noqa: E402 -- which needs Tensor

@@ -12,7 +12,7 @@ from dcml.script.values import Opset
 
 mine = Opset("mine", 1)
 X = np.array([[-1.5, 0.25, 2.0], [3.0, -0.5, 1.0]], np.float32)
-V = np.array([1.0, -2.0, 3.0, 0.5, 4.0], np.float32)
+V = np.array([1.1, -2.0, 3.2, 0.5, 4.0], np.float32)
 SQRT1_2 = math.sqrt(0.5)
 WEIGHT = numpy_helper.from_array(np.array([2.0, 3.0, 4.0], np.float32))
 TRAINING = True
@@ -108,10 +108,10 @@ def integers(x: INT64["N"]):
     return x + 1, x / 2, x % 4, -x
 
 
-@case((V > 1, V >= 1, V < 1, V <= 1, V == 1, V != 1, (V > 0) & (V < 3), (V > 3) | (V < 0), V > 0), V)
+@case((V > 1, V >= 1, V < 1, V <= 1, V == 0.5, V != 0.5, (V > 0) & (V < 3), (V > 3) | (V < 0), V > 0), V)
 @script(default_opset=op)
 def comparisons(x: FLOAT["N"]):
-    return x > 1, x >= 1.0, x < 1, x <= 1, x == 1, x != 1, (x > 0) & (x < 3), (x > 3) | (x < 0), 0 < x
+    return x > 1, x >= 1.0, x < 1, x <= 1, x == 0.5, x != 0.5, (x > 0) & (x < 3), (x > 3) | (x < 0), 0 < x
 
 
 @case(np.where(V > 0, V, 2) * np.float64(2), V.astype(np.float64))
