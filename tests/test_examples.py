@@ -63,3 +63,14 @@ def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_p
     assert float(out.split("differ from numpy's by ")[1].split()[0]) < 1e-5
     assert float(out.split("derivatives by ")[1].split()[0]) < 1e-5
     assert (tmp_path / "roots.onnx").stat().st_size > 100
+
+
+def test_gelu_as_a_script_runs_at_once_compiled_and_trained(tmp_path):
+    out = _run(tmp_path, "script_gelu.py")
+    assert "calls this.Gelu" in out and float(out.split("script by ")[1].split()[0]) < 1e-6
+    assert float(out.split("torch's by ")[1].split()[0]) < 1e-4 and (tmp_path / "gelu.onnx").stat().st_size > 100
+
+
+def test_dropout_as_a_script_is_right_in_both_branches(tmp_path):
+    out = _run(tmp_path, "script_dropout.py")
+    assert out.count("is right") == 2 and out.count("drops 0.2") == 2
