@@ -6,13 +6,14 @@ import importlib
 
 from . import onnx_opset, onnx_types
 from .decorator import graph, script
-from .onnx_types import *  # noqa: F403
 from .values import OnnxFunction
 
 _SUBMODULES = ("tensor", "values")
 _LAZY = {"Tensor": "tensor", "TranslationError": "source"}
 
-__all__ = ["OnnxFunction", "Tensor", "TranslationError", "graph", "onnx_opset", "onnx_types", "script", "tensor", "values", *onnx_types.__all__]
+globals().update({name: getattr(onnx_types, name) for name in onnx_types.__all__})
+__all__ = ["OnnxFunction", "Tensor", "TranslationError", "graph", "onnx_opset", "onnx_types", "script", "tensor", "values",
+           *onnx_types.__all__]
 
 
 def __getattr__(name):

@@ -95,7 +95,8 @@ def _attribute(c, name, kind, node):
     if isinstance(bound, Attribute):
         wanted = kind or bound.kind
         if wanted != bound.kind:
-            raise c.function.fail(f"attribute {name!r} is of kind {wanted}, the parameter {bound.name!r} of {bound.kind}", node, ScriptTypeError)
+            message = f"attribute {name!r} is of kind {wanted}, the parameter {bound.name!r} of {bound.kind}"
+            raise c.function.fail(message, node, ScriptTypeError)
         return AttributeProto(name=name, ref_attr_name=bound.name, type=getattr(AttributeProto, wanted))
     if isinstance(bound, Body):
         from .statements import graph_of

@@ -146,10 +146,11 @@ def kind_of(value):
     """The kind of an attribute that nothing declares; TypeError."""
     if is_proto(value) or isinstance(value, np.ndarray):
         return "TENSOR"
-    for kinds, name in (((bool, int, np.integer, np.bool_), "INT"), ((float, np.floating), "FLOAT"), ((str, bytes), "STRING")):
+    items = value if isinstance(value, (list, tuple)) else ()
+    for kinds, name in (((bool, int, np.integer, np.bool_), "INT"), ((float, int, np.floating), "FLOAT"), ((str, bytes), "STRING")):
         if isinstance(value, kinds):
             return name
-        if isinstance(value, (list, tuple)) and value and all([isinstance(item, (int, *kinds) if name == "FLOAT" else kinds) for item in value]):
+        if items and all([isinstance(item, kinds) for item in items]):
             return name + "S"
     if is_type(value):
         return "INT"

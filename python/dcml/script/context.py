@@ -67,7 +67,8 @@ class Function:
         """The opset of ai.onnx that constants and control flow are of."""
         found = self._default if self._default is not None and self._default.domain == "" else self._scanned
         if found is None:
-            raise self.fail("it is not said which version of ai.onnx this is: write @script(default_opset=opset18), or call an operator of an opset")
+            raise self.fail("it is not said which version of ai.onnx this is: write @script(default_opset=opset18), "
+                            "or call an operator of an opset")
         return found
 
     def uses(self, opset):
@@ -117,8 +118,8 @@ class Context:
         standard = self.function.standard
         if standard.version < 15:
             if other.code is None:
-                raise self.function.fail(f"CastLike, which gives a number the type of {other.name!r}, needs ai.onnx 15, this is {standard.version}: "
-                                         "use a newer opset, or op.Cast")
+                raise self.function.fail(f"CastLike, which gives a number the type of {other.name!r}, needs ai.onnx 15, "
+                                         f"this is {standard.version}: use a newer opset, or op.Cast")
             cast, = self.emit("Cast", [value], [value.name + "_cast"], [constants.attribute_proto("to", "INT", other.code)])
         else:
             cast, = self.emit("CastLike", [value, other], [value.name + "_cast"])

@@ -252,10 +252,11 @@ def _with_bodies(operator, inputs, attributes, count):
         elif isinstance(value, OnnxClosure):
             bodies[name] = _Body(value)
         elif constants.is_proto(value, "GraphProto"):
-            return _results(eager(operator.name, "", operator.version, [_array(v) for v in inputs], {k: v for k, v in attributes.items() if v is not None}, count))
+            given = {k: v for k, v in attributes.items() if v is not None}
+            return _results(eager(operator.name, "", operator.version, [_array(v) for v in inputs], given, count))
         else:
-            raise TypeError(f"{operator.name}(): {name!r} is a function under @graph(), got {getattr(value, '__name__', type(value).__name__)}: "
-                            "write @graph() above it")
+            came = getattr(value, "__name__", type(value).__name__)
+            raise TypeError(f"{operator.name}(): {name!r} is a function under @graph(), got {came}: write @graph() above it")
     try:
         results = _SUBGRAPHS[operator.name](_Call(operator, _attributes(operator, rest), bodies), *_adapted(operator, inputs))
     except _core.Error as error:

@@ -94,7 +94,8 @@ def _of_python(c, value, node, hint, taken):
     if value is None:
         return None
     if not constants.is_constant(value):
-        raise c.function.fail(f"{ast.unparse(node)} is a {type(value).__name__}, no value of a graph: numbers, arrays and TensorProtos are", node)
+        message = f"{ast.unparse(node)} is a {type(value).__name__}, no value of a graph: numbers, arrays and TensorProtos are"
+        raise c.function.fail(message, node)
     if taken is not None and taken.only and (constants.is_number(value) or constants.is_numbers(value)):
         import numpy as np
         from ..onnx.host.values import dtype_of

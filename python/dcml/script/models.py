@@ -5,6 +5,7 @@ Must not know: how the function was made.
 """
 import inspect
 
+from .. import _core
 from .onnx_types import type_proto
 from .values import OnnxFunction
 
@@ -37,7 +38,7 @@ def _types(script, word, annotated, given, fallback):
     if given is not None:
         given = list(given)
         if len(given) != len(annotated):
-            raise ValueError(f"{script.name}: {word} has {len(given)} types, expected {len(annotated)}")
+            raise _core.ValueError_(f"{script.name}: {word} has {len(given)} types, expected {len(annotated)}")
         return given
     return [kind or fallback for kind in annotated]
 
@@ -74,7 +75,8 @@ def _give_defaults(script, graph):
             if not wanted:
                 continue
             if wanted in lacking:
-                raise ValueError(f"{script.name}: attribute {wanted!r} has no default, which a model needs; call the script from another one")
+                raise _core.ValueError_(f"{script.name}: attribute {wanted!r} has no default, which a model needs; "
+                                        "call the script from another one")
             name = attribute.name
             if wanted in defaults:
                 attribute.CopyFrom(defaults[wanted])

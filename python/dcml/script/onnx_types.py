@@ -9,7 +9,8 @@ _ROWS = """
 FLOAT 1 float, UINT8 2 uint8, INT8 3 int8, UINT16 4 uint16, INT16 5 int16, INT32 6 int32, INT64 7 int64, STRING 8 string, BOOL 9 bool,
 FLOAT16 10 float16, DOUBLE 11 double, UINT32 12 uint32, UINT64 13 uint64, COMPLEX64 14 complex64, COMPLEX128 15 complex128,
 BFLOAT16 16 bfloat16, FLOAT8E4M3FN 17 float8e4m3fn, FLOAT8E4M3FNUZ 18 float8e4m3fnuz, FLOAT8E5M2 19 float8e5m2,
-FLOAT8E5M2FNUZ 20 float8e5m2fnuz, UINT4 21 uint4, INT4 22 int4, FLOAT4E2M1 23 float4e2m1, FLOAT8E8M0 24 float8e8m0, UINT2 25 uint2, INT2 26 int2"""
+FLOAT8E5M2FNUZ 20 float8e5m2fnuz, UINT4 21 uint4, INT4 22 int4, FLOAT4E2M1 23 float4e2m1, FLOAT8E8M0 24 float8e8m0,
+UINT2 25 uint2, INT2 26 int2"""
 _NAMES = {int(code): (name, text) for name, code, text in (row.split() for row in _ROWS.split(","))}
 DataType = enum.IntEnum("DataType", {name: code for code, (name, _) in _NAMES.items()}, module=__name__)
 DataType.__doc__ = "Numbers of element types, as onnx.TensorProto has them."
@@ -68,7 +69,7 @@ class TensorType(metaclass=_Kind):
             raise ValueError(f"{cls!r} has a shape already")
         if shape is not ...:
             shape = shape if isinstance(shape, tuple) else (shape,)
-            wrong = [d for d in shape if d is not None and not isinstance(d, str) and (isinstance(d, bool) or not isinstance(d, int) or d < 0)]
+            wrong = [d for d in shape if not (d is None or isinstance(d, str) or isinstance(d, int) and not isinstance(d, bool) and d >= 0)]
             if wrong:
                 raise TypeError(f"{cls.__name__}: a length is an int, a name or None, not {wrong[0]!r}")
         if shape not in cls._shaped:
@@ -100,8 +101,8 @@ class TensorType(metaclass=_Kind):
 
 
 for _code, (_name, _text) in _NAMES.items():
-    globals()[_name] = _Kind.__new__(_Kind, _name, (TensorType,), {"__module__": __name__, "__qualname__": _name, "__doc__": f"Tensors of {_text}."},
-                                     dtype=DataType(_code))
+    _fields = {"__module__": __name__, "__qualname__": _name, "__doc__": f"Tensors of {_text}."}
+    globals()[_name] = _Kind.__new__(_Kind, _name, (TensorType,), _fields, dtype=DataType(_code))
 
 __all__ = ["DataType", "TensorType", "tensor_type_registry", *(cls.__name__ for cls in tensor_type_registry.values())]
 

@@ -68,9 +68,9 @@ class Operator:
             parameters.append(inspect.Parameter(taken.name, _ROW) if taken.kind == "variadic" else
                               inspect.Parameter(taken.name, _POSITIONAL, default=fallback, annotation=_hint_of(taken)))
         for name, (kind, default, required) in self.attributes.items():
-            hint = _HINTS.get(kind, kind)
-            parameters.append(inspect.Parameter(name, _KEYWORD, default=inspect.Parameter.empty if required and default is None else default,
-                                                annotation=hint if required or default is not None else f"Optional[{hint}]"))
+            hint = _HINTS.get(kind, kind) if required or default is not None else f"Optional[{_HINTS.get(kind, kind)}]"
+            fallback = inspect.Parameter.empty if required and default is None else default
+            parameters.append(inspect.Parameter(name, _KEYWORD, default=fallback, annotation=hint))
         return inspect.Signature(parameters, return_annotation=_returns(self.schema))
 
     def bind(self, args, kwargs):
@@ -79,7 +79,8 @@ class Operator:
             return [(None, value) for value in args], dict(kwargs)
         unknown = [name for name in kwargs if name not in self.signature.parameters]
         if unknown:
-            raise TypeError(f"{self.name}() got an unexpected keyword argument {unknown[0]!r}; its parameters are {', '.join(self.signature.parameters)}")
+            names = ", ".join(self.signature.parameters)
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {unknown[0]!r}; its parameters are {names}")
         try:
             bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -111,10 +112,11 @@ def function_of(operator):
     attributes = ", ".join(f"{name!r}: {name}" for name in operator.attributes)
     call = f"_apply_plain(_operator, ({inputs}))" if is_plain(operator) else f"_apply(_operator, ({inputs}), {{{attributes}}})"
     text = f"def {operator.name}{_head(operator)}:\n    return {call}\n"
-    space = {"_apply": apply, "_apply_plain": apply_plain, "_operator": operator, "_defaults": {name: default for name, (_, default, _) in operator.attributes.items()}}
+    defaults = {name: default for name, (_, default, _) in operator.attributes.items()}
+    space = {"_apply": apply, "_apply_plain": apply_plain, "_operator": operator, "_defaults": defaults}
     exec(compile(text, f"<{opsets.where(operator.schema)}>", "exec"), space)
     function = space[operator.name]
-    function.__annotations__ = {p.name: p.annotation for p in operator.signature.parameters.values() if p.annotation is not inspect.Parameter.empty}
+    function.__annotations__ = {p.name: p.annotation for p in operator.signature.parameters.values() if p.annotation is not p.empty}
     function.__annotations__["return"] = operator.signature.return_annotation
     function.__module__, function.__qualname__ = "dcml.script.onnx_opset", f"opset{operator.version}.{operator.name}"
     function.__doc__ = opsets.documentation(operator.schema, "Tensor")

@@ -8,7 +8,7 @@ import inspect
 import types
 import typing
 
-from .source import ScriptTypeError, TranslationError
+from .source import TranslationError
 
 _KINDS = {int: "INT", bool: "INT", float: "FLOAT", str: "STRING"}
 
@@ -51,7 +51,9 @@ def _attribute_kind(annotation):
     if isinstance(annotation, type) and annotation in _KINDS:
         return _KINDS[annotation], annotation is bool
     origin, items = typing.get_origin(annotation), [a for a in typing.get_args(annotation) if a is not ...]
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Sequence) and items and all(i is items[0] for i in items) and items[0] in _KINDS:
+    if not isinstance(origin, type) or not issubclass(origin, collections.abc.Sequence) or len(set(items)) != 1:
+        return None, False
+    if isinstance(items[0], type) and items[0] in _KINDS:
         return _KINDS[items[0]] + "S", items[0] is bool
     return None, False
 
@@ -91,4 +93,3 @@ def bind(name, parameters, positional, named):
             raise TypeError(f"{name}() got multiple values for argument {label!r}")
         given[label] = value
     return [(parameters[label], given.get(label)) for label in order]
-

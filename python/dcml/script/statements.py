@@ -31,11 +31,13 @@ def block(c, statements, live, returns=False):
         c.function.place = statement
         if isinstance(statement, ast.Return):
             if not returns:
-                raise c.function.fail("return is the last statement of a script: assign in each branch, and return behind the if or the loop")
+                raise c.function.fail("return is the last statement of a script: assign in each branch, "
+                                      "and return behind the if or the loop")
             return statement
         write = _STATEMENTS.get(type(statement))
         if write is None:
-            raise c.function.fail(f"{type(statement).__name__} is no statement of scripts: assignments, if, for, while, @graph() functions and return are")
+            raise c.function.fail(f"{type(statement).__name__} is no statement of scripts: assignments, if, for, while, "
+                                  "@graph() functions and return are")
         write(c, statement, behind)
     return None
 

@@ -40,7 +40,8 @@ def subscript(c, node, hint):
             continue
         known = static(c, item)
         if known is None or isinstance(known, (bool, float, str)):
-            raise c.function.fail(f"{ast.unparse(item)} is no index: an int, a slice or a tensor of ints is; op.Unsqueeze adds a dimension", item)
+            message = f"{ast.unparse(item)} is no index: an int, a slice or a tensor of ints is; op.Unsqueeze adds a dimension"
+            raise c.function.fail(message, item)
         gathers.append((axis, item))
     kept = [(axis, item) for axis, item in slices if item.lower or item.upper or item.step]
     if kept:
@@ -65,7 +66,8 @@ def _slice(c, base, slices, hint):
         if step == 0:
             raise c.function.fail("a slice's step is not 0", item)
         if not isinstance(step, int) and not (item.lower and item.upper):
-            raise c.function.fail("a slice whose step is computed needs a start and an end: which they are depends on the step's sign", item)
+            raise c.function.fail("a slice whose step is computed needs a start and an end: "
+                                  "which they are depends on the step's sign", item)
         backward = isinstance(step, int) and step < 0
         starts.append(_bound(c, item.lower, _LAST if backward else 0))
         ends.append(_bound(c, item.upper, _FIRST if backward else _LAST))

@@ -109,5 +109,6 @@ def _returned(source, annotation, n):
     if not any(hasattr(k, "to_type_proto") for k in kinds):
         return [None] * n
     if len(kinds) != n:
-        raise TranslationError(f"{source.file}:{source.first}: script {source.name!r} returns {n} values, its annotation has {len(kinds)} types")
+        raise TranslationError(f"{source.file}:{source.first}: script {source.name!r} returns {n} values, "
+                               f"its annotation has {len(kinds)} types")
     return [k if hasattr(k, "to_type_proto") else None for k in kinds]
