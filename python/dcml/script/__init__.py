@@ -12,7 +12,7 @@ _SUBMODULES = ("tensor", "values")
 _LAZY = {"Tensor": "tensor", "TranslationError": "source"}
 
 globals().update({name: getattr(onnx_types, name) for name in onnx_types.__all__})
-__all__ = ["OnnxFunction", "Tensor", "TranslationError", "graph", "onnx_opset", "onnx_types", "script", "tensor", "values",
+__all__ = ["OnnxFunction", *_LAZY, "graph", "onnx_opset", "onnx_types", "script", *_SUBMODULES,
            *onnx_types.__all__]
 
 
