@@ -1,5 +1,6 @@
 """What scripts become: names, functions, attributes, control flow; and what is refused, with the line."""
 import re
+import typing
 import warnings
 from typing import List, Optional, Sequence
 
@@ -220,6 +221,49 @@ def test_unknown_operators_are_nodes_with_empty_names_for_none():
         def unknown(x):
             return op.UnknownOp(x, None, x)
     assert list(unknown.to_function_proto().node[0].input) == ["x", "", "x"]
+
+
+def test_libraries_of_functions_with_attributes_run_and_train():
+    torch = pytest.importorskip("torch")
+    library, common = Opset("test.library", 1), Opset("test.library.common", 1)
+    kind = typing.TypeVar("kind", bound=typing.Union[FLOAT, DOUBLE])
+
+    @script(common)
+    def is_scalar(x):
+        return op.Size(op.Shape(x)) == op.Constant(value_int=0)
+
+    @script(library)
+    def softmax(x: kind, dim: int) -> kind:
+        scalar = is_scalar(x)
+        if scalar:
+            x = op.Unsqueeze(x, op.Constant(value_ints=[0]))
+        result = op.Softmax(x, axis=dim)
+        if scalar:
+            result = op.Squeeze(result)
+        return result
+
+    @script(library)
+    def elu(x: kind, alpha: float = 1.0, scale: float = 1.0) -> kind:
+        return op.Mul(op.CastLike(scale, x), op.Elu(x, alpha=alpha))
+
+    @script(library)
+    def cat(parts: Sequence[kind], dim: int = 0) -> kind:
+        return op.ConcatFromSequence(parts, axis=dim)
+
+    @script(default_opset=op)
+    def model(x: FLOAT["N", 3]):
+        y = softmax(x, dim=-1)
+        return cat([y, elu(-x, 2.0, scale=0.5)], dim=1)
+    proto = model.to_model_proto()
+    assert sorted(f.name for f in proto.functions) == ["cat", "elu", "is_scalar", "softmax"] and len(proto.opset_import) == 3
+    x = np.float32([[1, -2, 3]])
+    e = np.exp(x - 3)
+    want = np.concatenate([e / e.sum(), np.where(-x > 0, -x, 2 * np.expm1(-x)) / 2], 1)
+    t = torch.from_numpy(x).requires_grad_()
+    y = ONNXModel("m", proto)(t)
+    y[0, 3:].sum().backward()
+    assert np.allclose(model(x), want, atol=1e-6) and np.allclose(y.detach(), want, atol=1e-6)
+    assert np.allclose(t.grad, np.where(-x > 0, -1, -2 * np.exp(-x)) / 2, atol=1e-6) and softmax(np.float32(3), 0) == 1
 
 
 # -- control flow -------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ def _call_operator(c, operator, given, attributes, hints):
         c.function.place = node
         kind = operator.attributes[name][0] if operator.schema else None
         proto = _attribute(c, name, kind, node)
+        if proto is None and operator.schema and operator.attributes[name][2]:
+            raise c.function.fail(f"{operator.name}(): attribute {name!r} must be given, not None", node, ScriptTypeError)
         protos += [proto] if proto is not None else []
     c.function.place = before
     if hints is None:

@@ -5,7 +5,6 @@ function, so that each has its own throughout.
 Must not know: Python's syntax.
 """
 from . import constants
-from .values import Opset
 
 NOTHING = object()
 
@@ -86,6 +85,7 @@ class Context:
         self.function, self.outer = function, outer
         self.env = dict(outer.env) if outer else {}
         self.nodes, self.given = [], set()  # given: names of its outputs so far
+        self.inputs = {}  # name -> type or None
 
     # -- nodes ------------------------------------------------------------------------------------------
     def emit(self, op, inputs, hints=("tmp",), attributes=(), opset=None):
@@ -134,27 +134,20 @@ class Context:
         self.given.add(value.name)
         return value
 
-    inputs = ()
-
     def take(self, hint, kind=None):
         """A new input; kind: its type, or None."""
         value = Value(self.function.fresh(hint), self, code=None if kind is None else int(kind.dtype))
-        self.inputs = (*self.inputs, value.name)
-        self._kinds = {**getattr(self, "_kinds", {}), value.name: kind}
+        self.inputs[value.name] = kind
         return value
 
     def graph(self, name, outputs):
         """The GraphProto; outputs: Values that ``output`` gave."""
         import onnx
         proto = onnx.GraphProto(name=name, node=self.nodes)
-        for label in self.inputs:
+        for label, kind in self.inputs.items():
             info = proto.input.add(name=label)
-            if self._kinds[label] is not None:
-                info.type.CopyFrom(self._kinds[label].to_type_proto())
+            if kind is not None:
+                info.type.CopyFrom(kind.to_type_proto())
         for value in outputs:
             proto.output.add(name=value.name)
         return proto
-
-
-def is_opset(value):
-    return isinstance(value, Opset)

@@ -16,7 +16,6 @@ from ..onnx.host import control
 from ..onnx.host import values as host
 from ..onnx.host.table import HOST
 from . import constants
-from .operators import Operator
 from .subscripts import in_order, places
 from .tensor import Tensor
 from .values import OnnxClosure
@@ -91,29 +90,10 @@ def compute(operator, inputs, attributes, count):
     return tuple([_tensor(value) for value in results])
 
 
-def apply_plain(operator, inputs):
-    """The Tensor that an operator without attributes gives, the shortest way where all inputs are tensors."""
-    arrays = []
-    for value in inputs:
-        kind = type(value)
-        if kind is Tensor:
-            arrays.append(value._value)
-        elif kind is np.ndarray:
-            arrays.append(value)
-        else:
-            return compute(operator, inputs, None, 1)
-    try:
-        results = _core.eager(operator.name, operator.domain, operator.version, arrays, None, 1)
-    except (_core.UnsupportedOpError, _core.DTypeError):
-        return compute(operator, inputs, None, 1)
-    tensor = _new(Tensor)
-    tensor._value = results[0]
-    return tensor
-
-
 def is_plain(operator):
-    """Whether apply_plain serves it."""
-    return not operator.attributes and not operator.counts and operator.required == 1 and (operator.domain, operator.name) not in HOST
+    """Whether its function asks the core at once where all inputs are arrays or Tensors; see operators.py."""
+    fixed = operator.inputs and all([taken.kind == "single" for taken in operator.inputs])
+    return fixed and not operator.attributes and operator.most == 1 and (operator.domain, operator.name) not in HOST
 
 
 def _adapted(operator, inputs):
@@ -157,7 +137,9 @@ def _number(value, taken, dtype):
 def _attributes(operator, given):
     kept = {}
     for name, value in given.items():
-        kind, default, _ = operator.attributes.get(name, (None, None, False))
+        kind, default, required = operator.attributes.get(name, (None, None, False))
+        if value is None and required:
+            raise TypeError(f"{operator.name}(): attribute {name!r} must be given, not None")
         if value is None or value is default:
             continue
         try:
@@ -193,6 +175,10 @@ def _unpacked(frame):
     while at < len(code) and code[at] == _CACHE:
         at += 2
     return code[at + 1] if at < len(code) and code[at] == _UNPACK else None
+
+
+PLAIN = {"_array": np.ndarray, "_Tensor": Tensor, "_new": _new, "_eager": _core.eager, "_compute": compute,
+         "_refused": (_core.UnsupportedOpError, _core.DTypeError)}  # what functions of plain operators name
 
 
 # -- subgraphs --------------------------------------------------------------------------------------------
@@ -269,7 +255,14 @@ def _results(values):
 
 
 # -- arithmetic and indices --------------------------------------------------------------------------------
-_operators = {}  # sign -> Operator of the newest opset
+_signs = {}  # operator -> the newest opset's function
+
+
+def _sign(op):
+    if op not in _signs:
+        from .onnx_opset import default_opset
+        _signs[op] = getattr(default_opset, op)
+    return _signs[op]
 
 
 def arithmetic(op, first, second=None, negated=False):
@@ -278,20 +271,11 @@ def arithmetic(op, first, second=None, negated=False):
     for value in given:
         if type(value) is not Tensor and not constants.is_constant(value):
             return NotImplemented
-    operator = _operators.get(op)
-    if operator is None:
-        from .onnx_opset import default_opset
-        operator = _operators[op] = Operator(default_opset, op, default_opset[op])
-    floats = op == "Mod" and any([isinstance(v, float) or getattr(v, "dtype", np.dtype(bool)).kind not in "biu" for v in given])
-    result = compute(operator, given, {"fmod": 1} if floats else None, 1) if op == "Mod" else apply_plain(operator, given)
-    return apply_plain(_not(), (result,)) if negated else result
-
-
-def _not():
-    if "Not" not in _operators:
-        from .onnx_opset import default_opset
-        _operators["Not"] = Operator(default_opset, "Not", default_opset["Not"])
-    return _operators["Not"]
+    if op != "Mod":
+        result = _sign(op)(*given)
+        return _sign("Not")(result) if negated else result
+    floats = any([isinstance(v, float) or getattr(v, "dtype", np.dtype(bool)).kind not in "biu" for v in given])
+    return _sign(op)(*given, fmod=int(floats))
 
 
 def index(tensor, key):

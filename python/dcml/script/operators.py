@@ -105,15 +105,13 @@ def _returns(schema):
 
 def function_of(operator):
     """A Python function with the operator's signature and documentation that runs it on values."""
-    from .eager import apply, apply_plain, is_plain
-    taken = [i.name for i in operator.inputs]
-    row = operator.inputs[-1].name if operator.inputs and operator.inputs[-1].kind == "variadic" else None
-    inputs = "".join(f"*{name}, " if name == row else f"{name}, " for name in taken)
-    attributes = ", ".join(f"{name!r}: {name}" for name in operator.attributes)
-    call = f"_apply_plain(_operator, ({inputs}))" if is_plain(operator) else f"_apply(_operator, ({inputs}), {{{attributes}}})"
-    text = f"def {operator.name}{_head(operator)}:\n    return {call}\n"
+    from . import eager
     defaults = {name: default for name, (_, default, _) in operator.attributes.items()}
-    space = {"_apply": apply, "_apply_plain": apply_plain, "_operator": operator, "_defaults": defaults}
+    space = {"_apply": eager.apply, "_operator": operator, "_defaults": defaults}
+    text = f"def {operator.name}{_head(operator)}:\n{_body(operator)}"
+    if eager.is_plain(operator):
+        text = f"def {operator.name}{_head(operator)}:\n{_plain_body(operator)}"
+        space.update(eager.PLAIN)
     exec(compile(text, f"<{opsets.where(operator.schema)}>", "exec"), space)
     function = space[operator.name]
     function.__annotations__ = {p.name: p.annotation for p in operator.signature.parameters.values() if p.annotation is not p.empty}
@@ -122,6 +120,29 @@ def function_of(operator):
     function.__doc__ = opsets.documentation(operator.schema, "Tensor")
     function.operator, function.op_schema = operator, operator.schema
     return function
+
+
+def _given(operator):
+    """The inputs as a tuple, as source."""
+    return "".join(f"*{i.name}, " if i.kind == "variadic" else f"{i.name}, " for i in operator.inputs)
+
+
+def _body(operator):
+    attributes = ", ".join(f"{name!r}: {name}" for name in operator.attributes)
+    return f"    return _apply(_operator, ({_given(operator)}), {{{attributes}}})\n"
+
+
+def _plain_body(operator):
+    """The shortest way for an operator without attributes: where all inputs are arrays, or Tensors, the core is asked at once."""
+    names = [i.name for i in operator.inputs]
+    arrays, tensors = (" and ".join(f"type({name}) is {kind}" for name in names) for kind in ("_array", "_Tensor"))
+    call = f"_eager({operator.name!r}, {operator.domain!r}, {operator.version}, _given, None, 1)"
+    return (f"    if {arrays}:\n        _given = ({_given(operator)})\n"
+            f"    elif {tensors}:\n        _given = ({''.join(f'{name}._value, ' for name in names)})\n"
+            f"    else:\n        return _compute(_operator, ({_given(operator)}), None, 1)\n"
+            f"    try:\n        _result, = {call}\n"
+            f"    except _refused:\n        return _compute(_operator, ({_given(operator)}), None, 1)\n"
+            f"    _tensor = _new(_Tensor)\n    _tensor._value = _result\n    return _tensor\n")
 
 
 def _head(operator):

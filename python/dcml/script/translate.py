@@ -6,7 +6,7 @@ Must not know: statements or expressions.
 import ast
 
 from . import constants
-from .context import Context, Function, Value
+from .context import Context, Function
 from .parameters import Attribute, annotation_of
 from .source import TranslationError
 from .statements import block, results
@@ -28,9 +28,7 @@ def translate(source, parameters, home, default_opset):
     context = Context(function)
     for p in parameters.values():
         if p.kind is None:
-            value = Value(function.fresh(p.name), context, code=int(p.type.dtype) if p.type else None)
-            context.inputs = (*context.inputs, value.name)
-            context.env[p.name] = value
+            context.env[p.name] = context.take(p.name, p.type)
         else:
             function.fresh(p.name)
             context.env[p.name] = Attribute(p.name, p.kind, p.is_bool)
