@@ -397,6 +397,12 @@ def wrong_attribute():
         return op.Softmax(x, axis="last")
 
 
+def no_tensor():
+    @script()
+    def f(x):
+        return op.Add(x, op.Constant(value=[1, op]))
+
+
 def a_range_of_two():
     @script()
     def f(x):
@@ -450,7 +456,7 @@ def variadic():
 REFUSED = {unbound: "Unbound name: undefined", one_branch: "'y' is not set in the else branch", in_the_loop_only: "'y' is set in a loop",
            captured_and_assigned: "Outer scope variable 'temp'", returned_early: "return is the last statement", module_function: "np.sin is",
            plain_function: r"helper is a plain Python function: put @script\(\)", comprehension: "ListComp", computed_attribute: "'axis' must be known",
-           wrong_argument: r"Add\(\).*'C'", wrong_attribute: "'axis' is an int", a_range_of_two: "one argument", break_in_the_middle: "last statement of a loop",
+           wrong_argument: r"Add\(\).*'C'", wrong_attribute: "'axis' is an int", no_tensor: "list of Opset and int is no tensor", a_range_of_two: "one argument", break_in_the_middle: "last statement of a loop",
            changed_in_place: "ScatterElements", no_return: "return", too_many_names: "2 outputs, 3 are wanted", floor_division: "op.Floor",
            variadic: "fixed number of inputs"}
 

@@ -38,6 +38,8 @@ def array_of(value, dtype=None):
     if isinstance(value, (list, tuple)):
         return _of_list(value, dtype)
     if isinstance(value, np.ndarray):
+        if value.dtype.kind == "O" and not all([isinstance(item, (str, bytes)) for item in value.ravel()]):
+            raise TypeError("an array of objects other than str is no tensor")
         return value.astype(object) if value.dtype.kind == "U" else value
     if isinstance(value, str):
         return np.array(value, object)
@@ -58,7 +60,10 @@ def _of_list(value, dtype):
         raise TypeError("a list of texts and numbers is no tensor")
     if kinds <= _PYTHON.keys():
         return np.array(value, _PYTHON[next(k for k in (float, int, bool) if k in kinds)])
-    return np.array(value)
+    array = np.array(value)
+    if array.dtype.kind not in "biufcV":
+        raise TypeError(f"a list of {' and '.join(sorted(kind.__name__ for kind in kinds))} is no tensor")
+    return array
 
 
 def _flat(value):

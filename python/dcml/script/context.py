@@ -102,9 +102,11 @@ class Context:
         return made
 
     def constant(self, value, hint="const", dtype=None):
-        """A constant of a Python value; dtype: of a list without elements."""
+        """A constant of a Python value; dtype: the element type that it is given, None: its own."""
         try:
             array = value if constants.is_proto(value) else constants.array_of(value, dtype)
+            if dtype is not None and array.dtype.kind != "O":
+                array = array.astype(dtype)
         except (TypeError, ValueError) as error:
             raise self.function.fail(f"{value!r:.60} is no constant: {error}") from None
         made, = self.emit("Constant", [], [hint], [constants.attribute_proto("value", "TENSOR", constants.tensor_proto(array, hint))])

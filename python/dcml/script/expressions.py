@@ -86,7 +86,8 @@ def _value(c, node, hint, taken):
         return _of_python(c, python, node, hint, taken)
     translate = _EXPRESSIONS.get(type(node))
     if translate is None:
-        raise c.function.fail(f"{type(node).__name__} is no expression of scripts; write operators of an opset", node)
+        instead = "op.Shape, op.Size or another operator" if isinstance(node, ast.Attribute) else "operators of an opset"
+        raise c.function.fail(f"{type(node).__name__} is no expression of scripts: write {instead}", node)
     return translate(c, node, hint)
 
 
@@ -96,11 +97,11 @@ def _of_python(c, value, node, hint, taken):
     if not constants.is_constant(value):
         message = f"{ast.unparse(node)} is a {type(value).__name__}, no value of a graph: numbers, arrays and TensorProtos are"
         raise c.function.fail(message, node)
+    dtype = None
     if taken is not None and taken.only and (constants.is_number(value) or constants.is_numbers(value)):
-        import numpy as np
         from ..onnx.host.values import dtype_of
-        value = np.asarray(constants.array_of(value), dtype_of(taken.only))
-    return c.constant(value, hint if hint != "tmp" else "const")
+        dtype = dtype_of(taken.only)
+    return c.constant(value, hint if hint != "tmp" else "const", dtype)
 
 
 def as_value(c, binding, name):
