@@ -556,6 +556,22 @@ static dc_status add_declared(importer *im, const scope *s, Onnx__ValueInfoProto
   return DC_OK;
 }
 
+/* An output has the model's name, also where the body of a function computed it, or has a value of that name. */
+static void name_output(importer *im, dc_cid cid, const char *name) {
+  dc_graph *g = im->graph;
+  dc_cid other = dc_container_find(g, name);
+  if (im->around || other == cid || dc_cont(g, cid)->role != DC_ROLE_TEMP) return;
+  if (other) {
+    const char *unused;
+    uint32_t k = other;
+    if (dc_cont(g, other)->role == DC_ROLE_INPUT || dc_cont(g, other)->is_output) return;
+    do unused = dc_arena_printf(&g->arena, "%s_%u", name, k++);
+    while (dc_container_find(g, unused));
+    dc_container_rename(g, other, unused);
+  }
+  dc_container_rename(g, cid, name);
+}
+
 static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g) {
   DC_TRY(add_initializers(im, s, g));
   DC_TRY(add_inputs(im, s, g));
@@ -567,6 +583,7 @@ static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g)
     if (!find_value(im, s, text_of(g->output[k]->name), &cid) || !cid)
       return dc_error(DC_ERR_MODEL, "output '%.200s' is not computed", text_of(g->output[k]->name));
     if (dc_cont(im->graph, cid)->is_output && !im->around) return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
+    name_output(im, cid, text_of(g->output[k]->name));
     dc_graph_mark_output(im->graph, cid);
   }
   return g->n_output ? DC_OK : dc_error(DC_ERR_MODEL, "the graph has no output");

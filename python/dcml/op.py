@@ -2,6 +2,6 @@
 import importlib
 import sys
 
-from .spox.operators import newest
+from .opsets import newest
 
 sys.modules[__name__] = importlib.import_module(f"dcml.spox.opset.ai.onnx.v{newest('')}")

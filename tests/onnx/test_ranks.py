@@ -1,5 +1,7 @@
 """Many dimensions and many loops: up to the limit all computes and differentiates, past it there is an error that says so."""
 import string
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -237,3 +239,15 @@ def test_arguments_and_handles_take_no_more_dimensions():
         for attempt in (lambda x: model(x), lambda x: graph.add_const("w", x), lambda x: graph.add_input("x", 1, list(x.shape))):
             with pytest.raises(dcml.ShapeError, match=f"{rank} dimensions were given, expected at most 64"):
                 attempt(torch.zeros([1] * rank))
+
+
+def test_an_input_of_unknown_rank_takes_the_first_array_of_a_process():
+    code = """
+import numpy as np, onnx
+from dcml.onnx import ONNXModel
+info = onnx.helper.make_tensor_value_info
+graph = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["x"], ["y"])], "g", [info("x", 6, None)], [info("y", 6, None)])
+print(ONNXModel("m", onnx.helper.make_model(graph))(np.array([[1, 2]], np.int32)).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split("\n")[0] == "[[-1, -2]]", done.stderr

@@ -7,9 +7,8 @@ Must not know: models.
 import functools
 import keyword
 import re
-import textwrap
 
-from .. import _core
+from .. import _core, opsets
 from . import attributes as attrs
 from .apply import apply
 
@@ -27,50 +26,23 @@ def python_name(op):
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def _table(domain):
-    """{operator: first version or None} of what the core and the host run."""
-    from ..onnx.host.table import HOST, VARIANTS
-    first = {}
-    for where, op, since in _core.operators():
-        if where == domain:
-            first[op] = min(since, first.get(op, since))
-    variants = {op for op, _ in VARIANTS.values()}
-    first.update((op, None) for where, op in HOST if where == domain and op not in variants and op not in first)
-    return first
-
-
-def newest(domain):
-    """The newest version of a domain that the operator table speaks of."""
-    return max(since for where, _, since in _core.operators() if where == domain)
-
-
-def _schema(domain, op, version):
-    """The schema of an operator as of a version; None if it is not there, or deprecated."""
-    from onnx import defs
-    try:
-        schema = defs.get_schema(op, version, domain)
-    except defs.SchemaError:
-        return None
-    return None if schema.deprecated else schema
-
-
 class Opset:
     """The operators of a domain as of a version: constructors by Python name, made when they are first asked for."""
 
     def __init__(self, domain, version):
         self.domain, self.version = domain, version
-        self._operators = {python_name(op): op for op in sorted(_table(domain))}
+        self._operators = {python_name(op): op for op in sorted(opsets.operators_of(domain))}
         self._made = {}
 
     def names(self):
         """Python names of the operators, in the order of ONNX's names."""
-        return [name for name, op in self._operators.items() if _schema(self.domain, op, self.version)]
+        return [name for name, op in self._operators.items() if opsets.schema_of(self.domain, op, self.version)]
 
     def constructor(self, name):
         """The function of a Python name; None if there is no such operator in this version."""
         if name not in self._made:
             op = self._operators.get(name)
-            schema = op and _schema(self.domain, op, self.version)
+            schema = op and opsets.schema_of(self.domain, op, self.version)
             self._made[name] = constructor_of(schema, name) if schema else None
         return self._made[name]
 
@@ -109,7 +81,7 @@ class Operator:
     @property
     def where(self):
         """Name and version, for messages."""
-        return f"{self.domain or 'ai.onnx'}@{self.since}::{self.name}"
+        return opsets.where(self._schema)
 
     def counts_outputs(self):
         """Must a call say how many outputs there are?"""
@@ -118,28 +90,11 @@ class Operator:
 
 
 def _default(attribute, kind):
-    if not attribute.default_value.type:
-        return None
-    from onnx import helper
-    value = helper.get_attribute_value(attribute.default_value)
-    if kind == "float":
-        return _shortest(value)
-    if kind == "floats":
-        return tuple(map(_shortest, value))
-    if kind in ("dtype", "text"):
-        return _dtype(value) if kind == "dtype" else value.decode()
-    return tuple(v.decode() if isinstance(v, bytes) else v for v in value) if isinstance(value, list) else value
-
-
-def _shortest(value):
-    """A float of single precision as it is written."""
-    import numpy as np
-    return float(str(np.float32(value)))
-
-
-def _dtype(code):
-    from .types import _dtype as dtype
-    return dtype(code).type
+    value = opsets.default_of(attribute)
+    if kind == "dtype" and value is not None:
+        from .types import _dtype as dtype
+        return dtype(value).type
+    return value
 
 
 # -- functions ----------------------------------------------------------------------------------------
@@ -197,7 +152,7 @@ def _compiled(text, name, operator, defaults, hints):
     exec(compile(text, f"<constructor of {operator.where}>", "exec"), space)
     function = space[name]
     function.__annotations__ = hints
-    function.__qualname__, function.__doc__ = name, _documentation(operator)
+    function.__qualname__, function.__doc__ = name, opsets.documentation(operator.schema, "Var")
     return _by_position(function, operator) if len(operator.graphs) > 1 else function
 
 
@@ -214,25 +169,3 @@ def _by_position(function, operator):
             kwargs[graph] = value
         return function(*args[:n], *args[n + len(graphs):], **kwargs)
     return flexible
-
-
-# -- documentation --------------------------------------------------------------------------------------
-def _documentation(operator):
-    schema = operator.schema
-    parts = [textwrap.dedent(schema.doc or "").strip()]
-    described = [(p.name, f"Type {p.type_str}.", p.description) for p in schema.inputs]
-    described += [(name, "Attribute.", schema.attributes[name].description) for name in sorted(schema.attributes)]
-    if described:
-        parts.append(_section("Parameters", described))
-    parts.append(_section("Returns", [(f"{p.name.rstrip('.')} : Var", f"Type {p.type_str}.", p.description) for p in schema.outputs]))
-    types = [f" - {c.type_param_str}: {', '.join(f'`{t}`' for t in sorted(c.allowed_type_strs))}" for c in schema.type_constraints]
-    notes = ["Notes", "=====", f"Signature: ``{operator.where}``."]
-    parts.append("\n".join([*notes, *(["", "Type constraints:", *types] if types else [])]))
-    return "\n\n".join(filter(None, parts))
-
-
-def _section(title, items):
-    lines = [title, "=" * len(title)]
-    for name, what, description in items:
-        lines += [name, f"    {what}", *(f"    {line}".rstrip() for line in textwrap.dedent(description).strip().splitlines())]
-    return "\n".join(lines)

@@ -10,7 +10,8 @@ import types
 
 import numpy as np
 
-from ..operators import DOMAINS, Opset, newest
+from ...opsets import newest
+from ..operators import DOMAINS, Opset
 
 _FOLDERS = {}  # name of a package -> (domain, first version)
 
