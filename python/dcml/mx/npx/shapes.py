@@ -1,0 +1,6 @@
+"""x
+
+The one idea: 
+Must not know: 
+"""
+__all__ = []
