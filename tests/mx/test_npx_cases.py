@@ -1,7 +1,10 @@
 """Every operator of npx: its value against NumPy, its gradients against central differences."""
 import pytest
 from mx_harness import check_gradients, check_value
-from mx_layer_cases import CASES
+from mx_layer_cases import CASES as LAYERS
+from mx_vision_cases import CASES as VISION
+
+CASES = LAYERS + VISION
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
