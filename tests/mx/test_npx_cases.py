@@ -2,9 +2,10 @@
 import pytest
 from mx_harness import check_gradients, check_value
 from mx_layer_cases import CASES as LAYERS
+from mx_levels_cases import CASES as LEVELS
 from mx_vision_cases import CASES as VISION
 
-CASES = LAYERS + VISION
+CASES = LAYERS + VISION + LEVELS
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -132,8 +132,10 @@ class Signature:
     def signature(self):
         """For ``help`` and ``inspect``."""
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        found = [inspect.Parameter(name, kind, default=inspect.Parameter.empty if name in self.required else None) for name, _ in self.inputs]
-        open_end = len(self.required) < len(found)
+        found, open_end = [], False
+        for name, optional in self.inputs:
+            open_end = open_end or optional
+            found.append(inspect.Parameter(name, kind, default=None if open_end else inspect.Parameter.empty))
         for name, default in self.defaults.items():
             if default is inspect.Parameter.empty and open_end:
                 default = None
