@@ -64,6 +64,15 @@ def _recorded(array, key, cuts):
     items = list(key) if isinstance(key, tuple) else [key]
     if not cuts:
         return _gathered(array, items)
+    return _cut(array, items)
+
+
+def recorded(array, key):
+    """array[key] as operators, of a key that only cuts: never a view."""
+    return _cut(array, list(key))
+
+
+def _cut(array, items):
     items = _spelled_out(items, array.ndim)
     starts, ends, axes, steps, shape, axis = [], [], [], [], [], 0
     for item in items:

@@ -103,7 +103,8 @@ class Segment:
 
     leaves: arrays from outside, as they were when they were read; holders: weak references to the arrays of outputs."""
 
-    __slots__ = ("serial", "nodes", "leaves", "buffers", "sources", "places", "holders", "n_values", "call", "outputs", "wrt", "pending")
+    __slots__ = ("serial", "nodes", "leaves", "buffers", "sources", "places", "holders", "n_values", "call", "outputs", "wrt", "pending",
+                 "states")
 
     def __init__(self):
         self.serial = next(_serials)
@@ -112,7 +113,8 @@ class Segment:
         self.buffers = []     # their memory
         self.sources = []     # (segment, output) that a leaf came from, or None
         self.places = {}      # id of an array -> its last place among the leaves
-        self.holders = []     # (weak reference, value, type, shape)
+        self.holders = []     # (weak reference, value), by value
+        self.states = None    # values that are no part of any gradient, as running means: their arrays leave the tape
         self.n_values = 0
         self.call = None
         self.outputs = {}     # value -> position among the results
@@ -161,18 +163,20 @@ class Segment:
         self.outputs = {value: k for k, value in enumerate(wanted)}
         for array, value in alive:
             array._data, array._look = results[self.outputs[value]], None
+            if self.states and value in self.states:
+                array._tape = None
         self.nodes = self.holders = None
         self.buffers = None
         self.places = None
 
     def backward(self, given):
-        """{leaf's position: gradient} of gradients by value; Raises ValueError_ where they were given up."""
+        """(leaf's position, gradient or None) of gradients by value."""
         if self.call is None:
-            return {}
+            return [(k, None) for k in self.wrt]
         grads = [None] * len(self.outputs)
         for value, gradient in given.items():
             grads[self.outputs[value]] = gradient
-        return {k: g for k, g in zip(self.wrt, self.call.backward(tuple(grads))) if g is not None}
+        return zip(self.wrt, self.call.backward(tuple(grads)))
 
 
 class Plan:
@@ -264,6 +268,15 @@ def record(ndarray, op, domain, opset, inputs, attributes, outputs):
     return made
 
 
+def leave(array):
+    """Takes an array off the tape: it keeps the value that it has, or gets."""
+    if array._tape is not None and array._tape[0].pending:
+        segment, value = array._tape
+        segment.states = {value} if segment.states is None else segment.states | {value}
+    else:
+        array._tape = None
+
+
 # -- gradients ----------------------------------------------------------------------------------------------
 def gradients(heads, given):
     """{id of a leaf: (leaf, gradient)} of arrays with gradients of theirs (NumPy's arrays).
@@ -280,17 +293,22 @@ def gradients(heads, given):
             _give(todo, by_segment, head._tape, gradient)
     while todo:
         _, segment = heapq.heappop(todo)
-        for k, gradient in segment.backward(by_segment.pop(segment.serial)).items():
-            if segment.leaves[k]._grad_req is not None:
-                _add(found, segment.leaves[k], gradient)
+        for k, gradient in segment.backward(by_segment.pop(segment.serial)):
             if segment.sources[k] is not None:
-                _give(todo, by_segment, segment.sources[k], gradient)
+                if gradient is not None:
+                    _give(todo, by_segment, segment.sources[k], gradient)
+            elif segment.leaves[k]._grad_req is not None:
+                _add(found, segment.leaves[k], gradient)
     return found
 
 
 def _add(found, leaf, gradient):
+    """Adds to a leaf's gradient; None: nothing, but the leaf was read, so that its gradient is at least zeros."""
     old = found.get(id(leaf))
-    found[id(leaf)] = (leaf, gradient if old is None else old[1] + gradient)
+    if old is None:
+        found[id(leaf)] = (leaf, onp.zeros(leaf.shape, leaf.dtype) if gradient is None else gradient)
+    elif gradient is not None:
+        found[id(leaf)] = (leaf, old[1] + gradient)
 
 
 def _give(todo, by_segment, tape, gradient):

@@ -3,6 +3,7 @@
 The one idea: a row's inputs and attributes, in their order and with their defaults, are the function's parameters.
 Must not know: any operator by name.
 """
+import functools
 import inspect
 import re
 
@@ -14,6 +15,10 @@ from ..tape import number_of
 
 DOMAIN = "dcml.mx"
 _TYPES = frozenset(("dtype", "out_dtype"))   # attributes that name a type: the row gets ONNX's number
+# What MXNet 2 calls parameters that the page has another name for.
+ALIASES = {"batch_dot": {"a": "lhs", "b": "rhs"}, "fully_connected": {"x": "data"},
+           "batch_norm": {"x": "data", "running_mean": "moving_mean", "running_var": "moving_var"},
+           "sync_batch_norm": {"x": "data", "running_mean": "moving_mean", "running_var": "moving_var"}}
 _IGNORED = frozenset(("name", "attr", "ctx", "device"))
 
 
@@ -89,6 +94,13 @@ class Signature:
         self.row = row
 
     def bind(self, args, kwargs):
+        """What _bind gives, where parameters may have other names that MXNet also uses."""
+        aliases = ALIASES.get(self.name)
+        if aliases:
+            kwargs = {aliases.get(name, name): value for name, value in kwargs.items()}
+        return self._bind(args, kwargs)
+
+    def _bind(self, args, kwargs):
         """(inputs, attributes) of a call; an argument by position that is no array skips optional inputs."""
         inputs, attributes, given = [None] * len(self.inputs), {}, set()
         names = [name for name, _ in self.inputs]
@@ -168,6 +180,40 @@ def write_out(op, made, out):
     for o, m in zip(outs, made):
         o._in_place(m)
     return out
+
+
+def written(function):
+    """A function of npx that is written in Python: other names of parameters, and ``name``, ``out`` and ``ctx`` besides its own."""
+    op = function.__name__
+    aliases = ALIASES.get(op, {})
+
+    @functools.wraps(function)
+    def call(*args, out=None, **kwargs):
+        if kwargs:
+            kwargs = {aliases.get(name, name): value for name, value in kwargs.items() if name not in _IGNORED}
+        made = function(*args, **kwargs)
+        return made if out is None else write_out(op, made, out)
+    return call
+
+
+def inputs(op, **given):
+    """The inputs of a function that is written in Python as arrays; TypeError where one is not given."""
+    found = []
+    for name, value in given.items():
+        if value is None:
+            raise TypeError(f"{op}(): input {name!r} must be given")
+        found.append(value if type(value) is ndarray else array_input(op, name, value))
+    return found
+
+
+def extents(op, name, value, n, default):
+    """A tuple of n integers: of one number as often, of None or nothing the default."""
+    if value is None or (not isinstance(value, (int, onp.integer)) and not len(value)):
+        return (default, ) * n
+    values = (value, ) * n if isinstance(value, (int, onp.integer)) else tuple(value)
+    if len(values) != n or not all(isinstance(v, (int, onp.integer)) for v in values):
+        raise _core.ShapeError(f"{op}: {name!r} has {n} integers, got {value!r}")
+    return tuple(int(v) for v in values)
 
 
 _made = {}
