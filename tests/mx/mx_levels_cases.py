@@ -223,3 +223,59 @@ CASES += [
     Case("intgemm_fully_connected", [_TALL, signed(8, 64), one(0.02), _SIDE], {"num_hidden": 8}, intgemm, gradients=(0, 3),
          exact={0: 0 * _TALL, 3: onp.full(8, 4.0)}, tolerance=1e-5, name="gradients"),
 ]
+
+
+# -- recurrent --------------------------------------------------------------------------------------------
+def sigmoid(x):
+    return 1 / (1 + onp.exp(-x))
+
+
+def quantized_rnn(data, parameters, state, state_cell, scale, shift, state_size, num_layers, bidirectional=False, state_outputs=False, **_):
+    if scale[0] > 0:
+        x = (data.astype(float) - shift[0]) / scale[0]
+    else:
+        x = scale[0] + data.astype(float) * (shift[0] - scale[0]) / 255
+    directions, gates, at, weights, last = 2 if bidirectional else 1, 4 * state_size, 0, [], ([], [])
+    for layer in range(num_layers):
+        width = x.shape[2] if layer == 0 else directions * state_size
+        for _ in range(directions):
+            pair = onp.concatenate([parameters[at:at + gates * width].reshape(gates, width),
+                                    parameters[at + gates * width:at + gates * (width + state_size)].reshape(gates, state_size)], 1)
+            end = onp.abs(pair).max(1, keepdims=True)
+            weights.append((onp.sign(pair) * onp.floor(onp.abs(pair) * 127 / end + 0.5) * end / 127, width))
+            at += pair.size
+    biases = parameters[at:].reshape(len(weights), 2, gates).sum(1)
+    for layer in range(num_layers):
+        made = []
+        for d in range(directions):
+            k = layer * directions + d
+            (pair, width), h, c, steps = weights[k], state[k], state_cell[k], []
+            for row in x[::-1] if d else x:
+                i, f, g, o = onp.split(row @ pair[:, :width].T + h @ pair[:, width:].T + biases[k], 4, 1)
+                c = sigmoid(f) * c + sigmoid(i) * onp.tanh(g)
+                h = sigmoid(o) * onp.tanh(c)
+                steps.append(h)
+            made.append(onp.stack(steps[::-1] if d else steps))
+            last[0].append(h)
+            last[1].append(c)
+        x = onp.concatenate(made, 2)
+    return (x, onp.stack(last[0]), onp.stack(last[1])) if state_outputs else x
+
+
+def vector(width, size, layers, directions):
+    return 0.5 * _rng.standard_normal(sum(directions * 4 * size * ((width if k == 0 else directions * size) + size + 2) for k in range(layers)))
+
+
+def states(*shape):
+    return _rng.standard_normal((2, *shape))
+
+
+_LSTM = {"state_size": 4, "num_layers": 1, "mode": "lstm"}
+CASES += [
+    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(60.0), one(128.0)], _LSTM, quantized_rnn, **_NO),
+    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(-1.0), one(2.0)], _LSTM, quantized_rnn, name="by ends", **_NO),
+    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 2, 2), *states(4, 2, 4), one(60.0), one(128.0)],
+         {**_LSTM, "num_layers": 2, "bidirectional": True, "state_outputs": True}, quantized_rnn, **_NO),
+    Case("quantized_reshape", [_A, *_RANGE], {"newshape": (2, -1)}, lambda x, a, b, newshape: (x.reshape(2, -1), a, b), **_NO),
+    Case("quantized_reshape", [_C, *_RANGE], {"newshape": (-6, 1, 3, -4)}, lambda x, a, b, newshape: (x.reshape(1, 3, 4), a, b), **_NO),
+]
