@@ -25,7 +25,7 @@ def _plain(key):
 
 def _cuts(key):
     """Does the key only cut: integers, slices, new axes?"""
-    return all(k is None or k is Ellipsis or isinstance(k, slice) or (isinstance(k, (int, onp.integer)) and not isinstance(k, (bool, onp.bool_)))
+    return all(k is None or k is Ellipsis or isinstance(k, (slice, onp.integer)) or (isinstance(k, int) and not isinstance(k, bool))
                for k in (key if isinstance(key, tuple) else (key, )))
 
 
@@ -55,7 +55,8 @@ def put(array, key, value):
     try:
         data[key] = given
     except (ValueError, TypeError) as error:
-        raise _core.ValueError_(f"a value of shape {onp.shape(given)} cannot be written to a part of an array of shape {data.shape}: {error}") from None
+        what = f"a value of shape {onp.shape(given)} does not go into a part of an array of shape {data.shape}"
+        raise _core.ValueError_(f"{what}: {error}") from None
     array._data, array._look, array._tape = data, None, None
 
 

@@ -10,7 +10,7 @@ import importlib
 from ... import _core
 from .rows import DOMAIN, function_of
 
-_FILES = ("settings", "layers", "shapes", "draws", "quantized")
+_FILES = ("settings", "layers", "recurrent", "shapes", "draws", "quantized")
 
 
 def _written():

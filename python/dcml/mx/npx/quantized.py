@@ -5,7 +5,7 @@ Must not know: how rows compute.
 """
 from ... import _core
 from ..array import invoke
-from .layers import rnn
+from .recurrent import rnn
 from .rows import DOMAIN, inputs, signature_of, written
 from .shapes import reshape
 
@@ -36,8 +36,8 @@ def quantized_reshape(data=None, min_data=None, max_data=None, newshape=None, re
 
 
 @written
-def quantized_rnn(data=None, parameters=None, state=None, state_cell=None, data_scale=None, data_shift=None, state_size=None, num_layers=None,
-                  bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None, lstm_state_clip_min=None,
+def quantized_rnn(data=None, parameters=None, state=None, state_cell=None, data_scale=None, data_shift=None, state_size=None,
+                  num_layers=None, bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None, lstm_state_clip_min=None,
                   lstm_state_clip_max=None, lstm_state_clip_nan=False, use_sequence_length=False):
     """An LSTM of ``rnn`` on uint8, [length, batch, input], with weights rounded to int8; states and results are float32.
 
@@ -57,5 +57,5 @@ def quantized_rnn(data=None, parameters=None, state=None, state_cell=None, data_
     sizes = {"input_size": levels.shape[2], "state_size": state_size, "num_layers": num_layers, "directions": 2 if bidirectional else 1}
     real, = invoke("quantized_rnn_data_", DOMAIN, 1, (levels, scale, shift, vector))
     weights, = invoke("quantized_rnn_weights_", DOMAIN, 1, (vector, ), sizes)
-    return rnn(real, weights, state, state_cell, None, state_size, num_layers, bidirectional, mode, p, state_outputs, None, lstm_state_clip_min,
-               lstm_state_clip_max, lstm_state_clip_nan)
+    return rnn(real, weights, state, state_cell, None, state_size, num_layers, bidirectional, mode, p, state_outputs, None,
+               lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)

@@ -249,5 +249,6 @@ def function_of(op):
 
     function.__name__ = function.__qualname__ = op
     function.__signature__ = signature.signature()
-    function.__doc__ = f"Operator {op} of domain {DOMAIN}:\n\n::\n\n" + "\n".join(f"    {line}" for line in signature.row["text"].splitlines())
+    text = "\n".join(f"    {line}" for line in signature.row["text"].splitlines())
+    function.__doc__ = f"Operator {op} of domain {DOMAIN}:\n\n::\n\n{text}"
     return function

@@ -9,8 +9,8 @@ from .. import array, random
 from ..device import cpu, current_device, gpu, num_gpus
 from ..tape import state
 
-__all__ = ["set_np", "reset_np", "is_np_array", "is_np_shape", "is_np_default_dtype", "use_np", "waitall", "random", "cpu", "gpu", "num_gpus",
-           "current_device", "seed"]
+__all__ = ["set_np", "reset_np", "is_np_array", "is_np_shape", "is_np_default_dtype", "use_np", "waitall", "random", "cpu", "gpu",
+           "num_gpus", "current_device", "seed"]
 
 
 def set_np(shape=True, array_=True, dtype=False, **kwargs):

@@ -12,8 +12,8 @@ from ..indexing import recorded
 from ..tape import dtype_of, number_of
 from .rows import DOMAIN, inputs, written
 
-__all__ = ["constraint_check", "index_add", "index_update", "nonzero", "one_hot", "pick", "reshape", "reshape_like", "slice", "slice_channel",
-           "topk"]
+__all__ = ["constraint_check", "index_add", "index_update", "nonzero", "one_hot", "pick", "reshape", "reshape_like", "slice",
+           "slice_channel", "topk"]
 _slice = slice
 
 
