@@ -63,3 +63,9 @@ def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_p
     assert float(out.split("differ from numpy's by ")[1].split()[0]) < 1e-5
     assert float(out.split("derivatives by ")[1].split()[0]) < 1e-5
     assert (tmp_path / "roots.onnx").stat().st_size > 100
+
+
+def test_a_network_of_npx_learns(tmp_path):
+    out = _run(tmp_path, "mx_cnn.py", "3")
+    before, after = (float(out.split(word)[1].split("accuracy ")[1].split("%")[0]) for word in ("before:", "after:"))
+    assert before < 40 and after > 88

@@ -15,8 +15,7 @@ import numpy as onp
 from .. import _core
 
 _KEPT = 512          # functions by structure, and uses of operators by types
-_SMALL = 1 << 14     # elements; a segment of fewer is interpreted before it is worth compiling
-_PATIENCE = 2        # runs by the interpreter
+_SMALL = 1 << 10     # elements; a segment of fewer is interpreted: always, so that every run gives the same bits
 _MOST_NODES = 20000  # of one segment: more than that in one graph compiles for minutes
 _FLOATS = frozenset((1, 10, 11, 16))
 
@@ -93,7 +92,7 @@ def _use(op, domain, opset, attributes, looks, constants, outputs):
         use.op, use.domain, use.opset, use.attributes, use.constants = op, domain, opset, attributes, constants
         use.results = [(kind, shape) for kind, shape, _ in found]
         while len(_uses) >= _KEPT * 8:
-            _uses.pop(next(iter(_uses)))
+            _uses.pop(next(iter(_uses)), None)
         _uses[key] = use
     return use
 
@@ -154,8 +153,7 @@ class Segment:
                     and types.of(self.buffers[k].dtype) in _FLOATS)
         self.wrt = wrt
         try:
-            plan = _plan(self, wanted, wrt)
-            results, self.call = plan.function(self.buffers)._run(tuple(self.buffers))
+            results, self.call = _function(self, wanted, wrt)._run(tuple(self.buffers))
         except BaseException:
             state.segment = None  # what was recorded cannot be run: its arrays stay without values
             raise
@@ -179,39 +177,19 @@ class Segment:
         return zip(self.wrt, self.call.backward(tuple(grads)))
 
 
-class Plan:
-    """A graph, made a function of the interpreter's or a compiled one."""
-
-    __slots__ = ("graph", "wrt", "runs", "made")
-
-    def __init__(self, graph, wrt):
-        self.graph, self.wrt, self.runs, self.made = graph, wrt, 0, {}
-
-    def function(self, buffers):
-        self.runs += 1
-        small = self.runs <= _PATIENCE and sum(b.size for b in buffers) < _SMALL
-        backend = "interp" if small else "auto"
-        function = self.made.get(backend)
-        if function is None:
-            function = self.made[backend] = _core.Function(self.graph, wrt=self.wrt, backend=backend)
-            if backend == "auto":
-                self.made.pop("interp", None)
-        return function
+_functions = {}
 
 
-_plans = {}
-
-
-def _plan(segment, wanted, wrt):
+def _function(segment, wanted, wrt):
     looks = tuple([(types.of(b.dtype), b.shape) for b in segment.buffers])
     key = (tuple(segment.nodes), looks, wanted, wrt)
-    plan = _plans.pop(key, None)
-    if plan is None:
-        plan = _build(segment, looks, wanted, wrt)
-        while len(_plans) >= _KEPT:
-            _plans.pop(next(iter(_plans)))
-    _plans[key] = plan  # the one that was used last stands last
-    return plan
+    function = _functions.pop(key, None)
+    if function is None:
+        function = _build(segment, looks, wanted, wrt)
+        while len(_functions) >= _KEPT:
+            _functions.pop(next(iter(_functions)), None)
+    _functions[key] = function  # the one that was used last stands last
+    return function
 
 
 def _build(segment, looks, wanted, wrt):
@@ -226,7 +204,8 @@ def _build(segment, looks, wanted, wrt):
     for value in wanted:
         graph.mark_output(values[value])
     trains = wrt and any(kinds[value] in _FLOATS for value in wanted)
-    return Plan(graph, [leaves[k] for k in wrt] if trains else None)
+    small = sum(buffer.size for buffer in segment.buffers) < _SMALL
+    return _core.Function(graph, wrt=[leaves[k] for k in wrt] if trains else None, backend="interp" if small else "auto")
 
 
 def record(ndarray, op, domain, opset, inputs, attributes, outputs):
