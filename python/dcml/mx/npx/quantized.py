@@ -54,6 +54,8 @@ def quantized_rnn(data=None, parameters=None, state=None, state_cell=None, data_
     levels, vector, scale, shift = inputs("quantized_rnn", data=data, parameters=parameters, data_scale=data_scale, data_shift=data_shift)
     if levels.ndim != 3:
         raise _core.ShapeError(f"quantized_rnn: data is [length, batch, input], got shape {levels.shape}")
+    if num_layers * 8 * state_size > vector.size:  # the biases alone: nobody waits for layers that are not there
+        raise _core.ShapeError(f"quantized_rnn: 'parameters' of {vector.size} elements are too few for {num_layers} layers of {state_size}")
     sizes = {"input_size": levels.shape[2], "state_size": state_size, "num_layers": num_layers, "directions": 2 if bidirectional else 1}
     real, = invoke("quantized_rnn_data_", DOMAIN, 1, (levels, scale, shift, vector))
     weights, = invoke("quantized_rnn_weights_", DOMAIN, 1, (vector, ), sizes)
