@@ -37,8 +37,8 @@ def quantized_reshape(data=None, min_data=None, max_data=None, newshape=None, re
 
 @written
 def quantized_rnn(data=None, parameters=None, state=None, state_cell=None, data_scale=None, data_shift=None, state_size=None,
-                  num_layers=None, bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None, lstm_state_clip_min=None,
-                  lstm_state_clip_max=None, lstm_state_clip_nan=False, use_sequence_length=False):
+                  num_layers=None, bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None,
+                  lstm_state_clip_min=None, lstm_state_clip_max=None, lstm_state_clip_nan=False, use_sequence_length=False):
     """An LSTM of ``rnn`` on uint8, [length, batch, input], with weights rounded to int8; states and results are float32.
 
     A level q of data stands for (q - data_shift) / data_scale; where data_scale is not positive the two are the ends of the

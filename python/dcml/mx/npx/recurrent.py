@@ -29,8 +29,8 @@ def _cut(vector, sizes):
 
 @written
 def rnn(data=None, parameters=None, state=None, state_cell=None, sequence_length=None, state_size=None,
-        num_layers=None, bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None, lstm_state_clip_min=None, lstm_state_clip_max=None,
-        lstm_state_clip_nan=False, use_sequence_length=False):
+        num_layers=None, bidirectional=False, mode=None, p=0.0, state_outputs=False, projection_size=None,
+        lstm_state_clip_min=None, lstm_state_clip_max=None, lstm_state_clip_nan=False, use_sequence_length=False):
     """Recurrent layers: mode is lstm (gates i, f, g, o), gru (r, z, n), rnn_tanh or rnn_relu.
 
     data: [length, batch, input]; parameters: a vector of, by layer and direction, the weights of the input [gates * size, .] and

@@ -186,10 +186,11 @@ def written(function):
     """A function of npx that is written in Python: other names of parameters, and ``name``, ``out`` and ``ctx`` besides its own."""
     op = function.__name__
     aliases = ALIASES.get(op, {})
+    others = _IGNORED | set(aliases)
 
     @functools.wraps(function)
     def call(*args, out=None, **kwargs):
-        if kwargs:
+        if kwargs and not others.isdisjoint(kwargs):
             kwargs = {aliases.get(name, name): value for name, value in kwargs.items() if name not in _IGNORED}
         made = function(*args, **kwargs)
         return made if out is None else write_out(op, made, out)
@@ -231,18 +232,25 @@ def signature_of(op, public=None):
 def function_of(op):
     """A function that applies a row to arrays."""
     signature = signature_of(op)
-    n, single, since, bind = len(signature.inputs), signature.single, signature.since, signature.bind
-    alone = not any(default is inspect.Parameter.empty for default in signature.defaults.values()) and len(signature.required) == n
+    single, since, bind, kept = signature.single, signature.since, signature.bind, {}
+    most = len(signature.inputs)
+    least = most + 1 if any(default is inspect.Parameter.empty for default in signature.defaults.values()) else len(signature.required)
 
     def function(*args, out=None, **kwargs):
-        if alone and not kwargs and len(args) == n:
-            for a in args:
-                if type(a) is not ndarray:
-                    break
-            else:
-                made = invoke(op, DOMAIN, since, args)
-                return (made[0] if single else made) if out is None else write_out(op, made[0] if single else made, out)
-        inputs, attributes = bind(args, kwargs)
+        for a in args:
+            if type(a) is not ndarray:
+                key = None
+                break
+        else:  # the usual call: arrays by position, attributes by name, as the last time
+            key = (len(args), *kwargs.items(), *map(type, kwargs.values())) if kwargs or not least <= len(args) <= most else ()
+        try:
+            inputs, attributes = args, None if key == () else kept[key]
+        except (KeyError, TypeError):  # not kept, or not hashable
+            inputs, attributes = bind(args, kwargs)
+            if key and len(inputs) == len(args) and not any(isinstance(v, (ndarray, list, onp.ndarray)) for v in kwargs.values()):
+                if len(kept) >= 256:
+                    kept.clear()
+                kept[key] = attributes
         made = invoke(op, DOMAIN, since, inputs, attributes)
         made = made[0] if single else made
         return made if out is None else write_out(op, made, out)
