@@ -268,3 +268,24 @@ def test_waitall_runs_what_was_recorded():
     assert y._data is None
     npx.waitall()
     assert y._data is not None
+
+
+def test_what_nobody_waits_for_is_forgotten_and_long_recordings_run_in_parts(monkeypatch):
+    x = leaf([1, 2])
+    big = np.ones(3, dtype="float64")
+    gone = weakref.ref(big)
+    with autograd.record():
+        (x[0] * big).sum()
+        del big
+        for _ in range(tape._CHECKED):
+            x * 2
+    gc.collect()
+    assert gone() is None
+    monkeypatch.setattr(tape, "_CHECKED", 8)
+    monkeypatch.setattr(tape, "_MOST_NODES", 16)
+    with autograd.record():
+        y = x
+        for _ in range(50):
+            y = y * 1.0 + 1.0
+    y.backward()
+    assert y.tolist() == [51, 52] and x.grad.tolist() == [1, 1]

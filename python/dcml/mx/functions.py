@@ -10,14 +10,13 @@ import numpy as onp
 from .. import _core
 from .array import as_array, binary, cast, default_dtype, invoke, joint, ndarray, operands, power
 from .array import floor_divide as _floor_divide
-from .tape import number_of, types
+from .tape import dtype_of, number_of, types
 
 _I64 = onp.dtype("int64")
 
 
 def _dtype(dtype):
-    number_of(dtype)
-    return onp.dtype(dtype)
+    return dtype_of(number_of(dtype))
 
 
 def _finish(result, out):

@@ -16,7 +16,8 @@ from .. import _core
 
 _KEPT = 512          # functions by structure, and uses of operators by types
 _SMALL = 1 << 10     # elements; a segment of fewer is interpreted: always, so that every run gives the same bits
-_MOST_NODES = 20000  # of one segment: more than that in one graph compiles for minutes
+_CHECKED = 512       # values, after which a segment is looked at again
+_MOST_NODES = 4096   # values of one segment: longer ones are run in parts
 _FLOATS = frozenset((1, 10, 11, 16))
 
 
@@ -103,7 +104,7 @@ class Segment:
     leaves: arrays from outside, as they were when they were read; holders: weak references to the arrays of outputs."""
 
     __slots__ = ("serial", "nodes", "leaves", "buffers", "sources", "places", "holders", "n_values", "call", "outputs", "wrt", "pending",
-                 "states")
+                 "states", "limit")
 
     def __init__(self):
         self.serial = next(_serials)
@@ -119,6 +120,7 @@ class Segment:
         self.outputs = {}     # value -> position among the results
         self.wrt = ()         # positions of leaves, in the order of the function's gradients
         self.pending = True
+        self.limit = _CHECKED
 
     def place_of(self, array):
         """The number by which a node reads an array."""
@@ -138,6 +140,16 @@ class Segment:
         self.buffers.append(data)
         self.sources.append(array._tape)
         return -1 - k
+
+    def grow(self):
+        """At its limit: what nobody waits for is forgotten, what is very long is run."""
+        if not self.pending:
+            return
+        self.limit += _CHECKED
+        if all(ref() is None for ref, _ in self.holders):
+            state.segment = None
+        elif self.n_values > _MOST_NODES:
+            self.run()
 
     # -- running ------------------------------------------------------------------------------------------
     def run(self):
@@ -213,10 +225,12 @@ def record(ndarray, op, domain, opset, inputs, attributes, outputs):
 
     inputs: arrays, None for absent ones, NumPy's arrays for constants, which are part of the structure."""
     segment = state.segment
-    if segment is None or not segment.pending or segment.n_values > _MOST_NODES:
+    if segment is None or not segment.pending or segment.n_values >= segment.limit:
         if segment is not None:
-            segment.run()
-        segment = state.segment = Segment()
+            segment.grow()
+        segment = state.segment
+        if segment is None or not segment.pending:
+            segment = state.segment = Segment()
     looks, constants, places = [], {}, []
     for k, a in enumerate(inputs):
         if a is None:
