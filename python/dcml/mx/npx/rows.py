@@ -47,9 +47,7 @@ def _default(kind, text):
 
 
 def _number(op, name, value, kind):
-    if isinstance(value, ndarray):
-        value = value.item()
-    if isinstance(value, onp.generic):
+    if isinstance(value, (ndarray, onp.generic)) and value.size == 1:
         value = value.item()
     if kind == "int" and type(value) is float and value.is_integer():
         return int(value)
@@ -192,7 +190,12 @@ def written(function):
     def call(*args, out=None, **kwargs):
         if kwargs and not others.isdisjoint(kwargs):
             kwargs = {aliases.get(name, name): value for name, value in kwargs.items() if name not in _IGNORED}
-        made = function(*args, **kwargs)
+        try:
+            made = function(*args, **kwargs)
+        except (ValueError, TypeError, OverflowError) as error:
+            if isinstance(error, _core.Error) or str(error).startswith(op):
+                raise
+            raise (TypeError if isinstance(error, TypeError) else _core.ValueError_)(f"{op}(): {error}") from None
         return made if out is None else write_out(op, made, out)
     return call
 
