@@ -132,6 +132,30 @@ def test_parameters_come_by_position_or_name_as_on_the_page():
     assert list(inspect.signature(npx.softmax).parameters)[:6] == ["data", "length", "axis", "temperature", "dtype", "use_length"]
 
 
+def test_the_order_of_mxnet_2_is_taken_too():
+    x = np.array(X)
+    wanted = npx.pooling(x, (2, ), "avg", False, False, "full", (2, ), (1, )).asnumpy()
+    assert (npx.pooling(x, (2, ), (2, ), (1, ), "avg", "full").asnumpy() == wanted).all()
+    assert (npx.pooling(x, (2, ), (2, ), pad=(1, ), pool_type="avg", pooling_convention="full").asnumpy() == wanted).all()
+    with pytest.raises(TypeError, match="pooling"):
+        npx.pooling(x, (2, ), (2, ), stride=(1, ))
+    vector, h = np.array(onp.ones(2 * 4 + 2 * 2 + 4)), np.array(onp.zeros((1, 3, 2)))
+    wanted = npx.rnn(x, vector, h, None, None, 2, 1, False, "rnn_tanh").asnumpy()
+    assert (npx.rnn(x, vector, h, None, None, "rnn_tanh", 2, 1).asnumpy() == wanted).all()
+
+
+def test_lengths_of_floats_have_gradients_of_zeros():
+    for op, more in (("softmax", {"use_length": True}), ("log_softmax", {"use_length": True}), ("sequence_mask", {"use_sequence_length": True}),
+                     ("sequence_last", {"use_sequence_length": True}), ("sequence_reverse", {"use_sequence_length": True})):
+        x, n = np.array(X[..., 0]), np.array(onp.array([2.0, 3, 1] if "use_sequence_length" in more else [2.0, 3, 1, 1, 2, 3]))
+        x.attach_grad()
+        n.attach_grad()
+        with autograd.record():
+            y = getattr(npx, op)(x, n, **more)
+        y.backward()
+        assert not n.grad.asnumpy().any() and y.shape
+
+
 def test_what_is_constrained_is_checked():
     assert npx.constraint_check(np.array([1.0]) > 0, "positive").item() is True
     with pytest.raises(ValueError, match="positive"):

@@ -198,7 +198,7 @@ def layer_norm(data=None, gamma=None, beta=None, axis=-1, eps=9.99999975e-06, ou
 
 
 @written
-def group_norm(data=None, gamma=None, beta=None, num_groups=1, eps=9.99999975e-06, output_mean_var=False):
+def group_norm(data=None, gamma=None, beta=None, num_groups=1, eps=0.001, output_mean_var=False):
     """Normalises each group of channels of each example; gamma and beta: [channels] or [num_groups].  With output_mean_var a list
     of the result, the mean and the standard deviation, [batch, num_groups], which have no gradient."""
     given = inputs("group_norm", data=data, gamma=gamma, beta=beta)

@@ -17,8 +17,13 @@ DOMAIN = "dcml.mx"
 _TYPES = frozenset(("dtype", "out_dtype"))   # attributes that name a type: the row gets ONNX's number
 # What MXNet 2 calls parameters that the page has another name for.
 ALIASES = {"batch_dot": {"a": "lhs", "b": "rhs"}, "fully_connected": {"x": "data"},
+           "constraint_check": {"x": "data"}, "nonzero": {"a": "data"},
            "batch_norm": {"x": "data", "running_mean": "moving_mean", "running_var": "moving_var"},
            "sync_batch_norm": {"x": "data", "running_mean": "moving_mean", "running_var": "moving_var"}}
+# Where MXNet 2 orders parameters in another way than the page: from which position on, whether the argument there is a text
+# if the order is MXNet's, and the names from there on.
+_ORDERS = {"pooling": (2, False, ("stride", "pad", "pool_type", "pooling_convention", "global_pool", "cudnn_off")),
+           "rnn": (5, True, ("mode", "state_size", "num_layers", "bidirectional", "state_outputs", "p", "use_sequence_length"))}
 _IGNORED = frozenset(("name", "attr", "ctx", "device"))
 
 
@@ -185,9 +190,15 @@ def written(function):
     op = function.__name__
     aliases = ALIASES.get(op, {})
     others = _IGNORED | set(aliases)
+    at, text, names = _ORDERS.get(op, (1 << 30, False, ()))
 
     @functools.wraps(function)
     def call(*args, out=None, **kwargs):
+        if len(args) > at and isinstance(args[at], str) == text:
+            named = dict(zip(names, args[at:]))
+            if len(named) < len(args) - at or not kwargs.keys().isdisjoint(named):
+                raise TypeError(f"{op}() got too many arguments, or two values for one")
+            args, kwargs = args[:at], {**named, **kwargs}
         if kwargs and not others.isdisjoint(kwargs):
             kwargs = {aliases.get(name, name): value for name, value in kwargs.items() if name not in _IGNORED}
         try:

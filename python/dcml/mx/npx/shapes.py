@@ -162,25 +162,27 @@ def pick(data=None, index=None, axis=-1, keepdims=False, mode="clip"):
 
 
 def _positions(ind):
-    return np.reshape(ind, (1, )) if ind.ndim == 0 else ind
+    """[indices, positions] of what was given: a vector holds positions along the first axis, a number is one of them."""
+    return ind if ind.ndim == 2 else np.reshape(ind, (1, *ind.shape))
 
 
 def _update(op, a, ind, val):
     x, ind, val = inputs(op, a=a, ind=ind, val=val)
-    if ind.ndim > 2 or (ind.ndim and not 0 < ind.shape[0] <= x.ndim) or (not ind.ndim and not x.ndim):
-        raise _core.ShapeError(f"{op}: ind has shape [indices] or [indices, positions] with at most {x.ndim} indices, got {ind.shape}")
+    if ind.ndim > 2 or not x.ndim or (ind.ndim == 2 and not 0 < ind.shape[0] <= x.ndim):
+        raise _core.ShapeError(f"{op}: ind has shape [positions] or [indices, positions] with at most {x.ndim} indices, got {ind.shape}")
     if ind.dtype.kind not in "iu":
         raise _core.DTypeError(f"{op}: ind is of integers, got {ind.dtype}")
-    places = ind._value() if ind.ndim else ind._value().reshape(1)
+    ind = _positions(ind)
+    places = ind._value()
     for k, extent in enumerate(x.shape[:places.shape[0]]):
         if places[k].size and not (-extent <= places[k].min() and places[k].max() < extent):
             raise _core.ValueError_(f"{op}: an index lies outside of axis {k} with {extent} elements")
-    return invoke(op + "_", DOMAIN, 1, (x, _positions(ind), cast(val, x.dtype)))[0]
+    return invoke(op + "_", DOMAIN, 1, (x, ind, cast(val, x.dtype)))[0]
 
 
 @written
 def index_add(a=None, ind=None, val=None):
-    """a, with val added at positions, which may repeat.  ind: [indices of a position] or [indices, positions], integers; val: broadcast
+    """a, with val added at positions, which may repeat.  ind: [positions along the first axis] or [indices, positions], integers; val: broadcast
     to what lies there."""
     return _update("index_add", a, ind, val)
 
