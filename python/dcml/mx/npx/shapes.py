@@ -182,8 +182,9 @@ def _update(op, a, ind, val):
 
 @written
 def index_add(a=None, ind=None, val=None):
-    """a, with val added at positions, which may repeat.  ind: [positions along the first axis] or [indices, positions], integers; val: broadcast
-    to what lies there."""
+    """a, with val added at positions, which may repeat.
+
+    ind: [positions along the first axis] or [indices, positions], integers; val: broadcast to what lies there."""
     return _update("index_add", a, ind, val)
 
 
