@@ -167,4 +167,16 @@ TRANSFORMS = [case("DFT", (2, 6, 1), opset=20), case("DFT", (2, 5, 2), opset=17,
               case("Det", (2, 3, 3)), case("Det", (4, 4))]
 TRAINING = [case("Adam", np.array(0.1), np.array(3), M, M, M, positive(*M), opset=1, outputs=3, domain="ai.onnx.preview.training", norm_coefficient=0.1),
             case("Momentum", np.array(0.1), np.array(3), M, M, M, opset=1, outputs=2, domain="ai.onnx.preview.training", alpha=0.9, beta=0.8, mode="nesterov", norm_coefficient=0.1)]
-CASES = [*ELEMENTWISE, *BINARY, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]
+BOXES = np.random.default_rng(5).uniform(0, 1, (2, 5, 7)) + np.array([0, 0, 0, 0, 1, 1, 0])
+MXNET = [case(*given, opset=1, domain="dcml.mx", **attrs) for given, attrs in (
+    (("box_nms", BOXES), {"overlap_thresh": 0.3, "topk": 4}), (("interleaved_matmul_selfatt_qk", (3, 2, 12)), {"heads": 2}),
+    (("interleaved_matmul_selfatt_valatt", (3, 2, 12), (4, 3, 3)), {"heads": 2}),
+    (("sldwin_atten_score", (1, 5, 2, 3), (1, 5, 2, 3), index(1, 2)), {"w": 2, "symmetric": 1}),
+    (("sldwin_atten_context", (1, 5, 2, 3), (1, 5, 2, 3), index(1, 2)), {"w": 2, "symmetric": 0}),
+    (("deformable_convolution", (1, 4, 4, 5), (1, 16, 3, 4), (4, 2, 2, 2), (4,)), {"kernel": [2, 2], "num_filter": 4, "num_group": 2, "num_deformable_group": 2}),
+    (("modulated_deformable_convolution", (1, 2, 5, 4), (1, 8, 3, 2), (1, 4, 3, 2), (3, 2, 2, 2)),
+     {"kernel": [2, 2], "num_filter": 3, "stride": [2, 2], "pad": [1, 0], "no_bias": 1}),
+    (("ctc_loss", (4, 2, 4), index([[1, 2], [3, 0]])), {"blank_label": "first"}),
+    (("ctc_loss", (4, 2, 4), index([[1, 1], [2, -1]]), index(4, 3), index(2, 1)), {"use_data_lengths": 1, "use_label_lengths": 1, "blank_label": "last"}),
+    (("roi_pooling", (2, 2, 5, 6), index([0, 0, 0, 4, 4], [1, 2, 3, 9, 9])), {"pooled_size": [2, 2], "spatial_scale": 0.7}))]
+CASES = [*MXNET, *ELEMENTWISE, *BINARY, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]

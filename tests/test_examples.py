@@ -82,3 +82,7 @@ def test_gelu_as_a_script_runs_at_once_compiled_and_trained(tmp_path):
 def test_dropout_as_a_script_is_right_in_both_branches(tmp_path):
     out = _run(tmp_path, "script_dropout.py")
     assert out.count("is right") == 2 and out.count("drops 0.2") == 2
+def test_a_network_of_npx_learns(tmp_path):
+    out = _run(tmp_path, "mx_cnn.py", "3")
+    before, after = (float(out.split(word)[1].split("accuracy ")[1].split("%")[0]) for word in ("before:", "after:"))
+    assert before < 40 and after > 88

@@ -59,3 +59,8 @@ for _ in range(2):
                             env={**os.environ, "CC": "/nonexistent/cc"})
     assert result.stdout.split() == ["600000.0", "600000.0"]
     assert result.stderr.count("dcml: ") == 1 and "'/nonexistent/cc' was not found" in result.stderr
+
+
+def test_mxnets_interface_loads_neither_torch_nor_onnx():
+    loaded = loaded_by("from dcml.mx import np, npx, autograd; x = np.ones(3); x.attach_grad(); autograd.record()(lambda: npx.softmax(x))().backward()")
+    assert "numpy" in loaded and not {"torch", "onnx", "onnxruntime", "mxnet"} & loaded
