@@ -98,7 +98,7 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
 extern const dc_native_library host_library; /* host_library.c; its handle is the module_state */
 
 /* nodes.c: methods of Graph. */
-PyObject *graph_operators(GraphObject *self, PyObject *unused);
+PyObject *graph_operators(GraphObject *self, PyObject *args);
 PyObject *graph_attributes(GraphObject *self, PyObject *id);
 PyObject *graph_wish(GraphObject *self, PyObject *id);
 PyObject *graph_replace(GraphObject *self, PyObject *args);

@@ -581,8 +581,9 @@ static PyMethodDef methods[] = {
     {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
     {"inline", (PyCFunction)graph_inline, METH_VARARGS,
      "inline(state, inner, {inner name: (name, subset or None)}, {symbol: expression}): appends what a graph does, on parts of this one's containers."},
-    {"operators", (PyCFunction)graph_operators, METH_NOARGS,
-     "operators() -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes; '' is absent."},
+    {"operators", (PyCFunction)graph_operators, METH_VARARGS,
+     "operators(inside=False) -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes, with `inside` also of those "
+     "in maps; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
      "attributes(id) -> {name: value} of an operator; a subgraph is (Graph, names of the values that its last inputs stand for)."},
     {"wish", (PyCFunction)graph_wish, METH_O, "wish(id) -> the implementation that an operator's node asks for, or None."},

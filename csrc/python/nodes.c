@@ -68,19 +68,26 @@ static PyObject *operator_tuple(dc_session *session, dc_graph *g, dc_nid id) {
                        known ? Py_True : Py_False);
 }
 
-PyObject *graph_operators(GraphObject *self, PyObject *unused) {
-  (void)unused;
+static bool add_operators(dc_session *session, dc_graph *graph, dc_scope scope, uint32_t depth, PyObject *list) {
+  for (uint32_t k = 0; k < scope.n; k++) {
+    const dc_node *node = dc_node_at(graph, scope.v[k]);
+    if (node->kind == DC_NODE_MAP && depth && !add_operators(session, graph, node->map.body, depth - 1, list)) return false;
+    if (node->kind != DC_NODE_LIBRARY) continue;
+    PyObject *item = operator_tuple(session, graph, scope.v[k]);
+    bool good = item && !PyList_Append(list, item);
+    Py_XDECREF(item);
+    if (!good) return false;
+  }
+  return true;
+}
+
+PyObject *graph_operators(GraphObject *self, PyObject *args) {
+  int inside = 0;
+  if (!PyArg_ParseTuple(args, "|p", &inside)) return NULL;
   dc_session *session = session_of(state_of((PyObject *)self));
   PyObject *list = session ? PyList_New(0) : NULL;
-  for (uint32_t s = 0; list && s < self->graph->states.n; s++) {
-    dc_scope scope = self->graph->states.v[s].scope;
-    for (uint32_t k = 0; list && k < scope.n; k++) {
-      if (dc_node_at(self->graph, scope.v[k])->kind != DC_NODE_LIBRARY) continue;
-      PyObject *item = operator_tuple(session, self->graph, scope.v[k]);
-      if (!item || PyList_Append(list, item)) Py_CLEAR(list);
-      Py_XDECREF(item);
-    }
-  }
+  for (uint32_t s = 0; list && s < self->graph->states.n; s++)
+    if (!add_operators(session, self->graph, self->graph->states.v[s].scope, inside ? DC_MAX_LOOPS : 0, list)) Py_CLEAR(list);
   return list;
 }
 
