@@ -148,6 +148,7 @@ def test_a_parameter_becomes_a_constant_of_the_graph():
 
     def hook(hooked):
         parameter_to_transient(hooked, "0.weight")
+        assert hooked.sdfg.arrays["0.weight"].transient and not hooked.sdfg.arrays["0.bias"].transient
         roles.append((hooked.sdfg.arrays["0.weight"].role, list(hooked.sdfg.graph.params)))
         with pytest.raises(dcml.ValueError_, match="no parameter 'w'; there are 0.bias"):
             parameter_to_transient(hooked, "w")

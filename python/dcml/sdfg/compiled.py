@@ -21,8 +21,8 @@ class CompiledSDFG:
 
     def prepare(self):
         """Makes the function, for those who do not call.  Returns self."""
-        from ..library import implementation
-        self._function = _core.Function(self.sdfg.graph, optimize=self._optimize, **implementation())
+        from ..library import defined, implementation
+        self._function = _core.Function(defined(self.sdfg.graph), optimize=self._optimize, **implementation())
         return self
 
     @property

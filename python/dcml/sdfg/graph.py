@@ -289,8 +289,10 @@ class SDFG(Declaring):
 
     def expand_library_nodes(self, recursive=True):
         """Replaces operators by the maps and tasklets that define them."""
-        from ..library import implement
-        graph = self.graph
+        from ..library import defined, implement
+        graph, made = self.graph, defined(self.graph)
+        if made is not graph:
+            graph.become(made)
         graph.run_pass("infer")
         implement(graph)
         graph.run_pass("expand")
