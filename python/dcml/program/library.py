@@ -28,18 +28,18 @@ def _exact(t, array):
 
 def in_order(t, node, what):
     """Operators hand on whole arrays, which iterations share: maps around one run in order."""
-    if t.out.conditions:
-        raise t.error(node, f"{what} under a condition on data; use it outside")
-    if any(scope.kind == "reduce" for scope in t.out.scopes):
-        raise t.error(node, f"{what} inside a reduction; use it outside")
+    inside = "under a condition on data" if t.out.conditions else \
+        "inside a reduction" if any(scope.kind == "reduce" for scope in t.out.scopes) else None
+    if inside:
+        text = f"{what} {inside}; use it outside"
+        raise t.error(node, text) if node is not None else _core.UnsupportedOpError(text)
     for scope in t.out.scopes[1:]:
         scope.kind = "sequential"
 
 
 def operator(t, op, inputs, shape, dtype, attributes, version):
     """The result of an operator; it is written where the program wants it."""
-    if t.out.is_nested or t.out.conditions:
-        raise _core.UnsupportedOpError(f"{op} inside a loop or under a condition on data; use it outside")
+    in_order(t, None, op)
     names = [whole(t, a) for a in inputs]
     leaves = [lambda index, n=n: (n, None) for n in names]  # it reads all of them
 

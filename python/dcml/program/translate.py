@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 
 from .. import _core
-from . import functions, markers
+from . import composed, functions, markers  # noqa: F401 composed adds rows to functions
 from .array import Array, literal, stored, subscript
 from .emit import Emitter
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
