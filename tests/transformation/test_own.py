@@ -2,22 +2,13 @@
 import numpy as np
 import pytest
 
+from chain import CHAIN
+
 import dcml
 from dcml import _core
 from dcml.sdfg import SDFG, nodes, utils
 from dcml.transformation import (MapFusion, PatternNode, SingleStateTransformation, TaskletFusion)
 
-CHAIN = """graph chain opset 18 {
-  symbol N >= 1
-  input A: f32[N]
-  temp t: f32[N]
-  temp B: f32[N]
-  outputs B
-  state main {
-    map i in 0:N { t[i] = A[i] + 1.0f }
-    map i in 0:N { B[i] = t[i] * 2.0f }
-  }
-}"""
 
 
 def chain():
