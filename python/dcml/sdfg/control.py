@@ -6,8 +6,8 @@ Must not know: what states hold.
 """
 import ast
 
-from .. import _core
-from .code import translate
+from .. import _core, dtypes
+from .edges import InterstateEdge
 
 _DIRECTIONS = {ast.Lt: (1, 0), ast.LtE: (1, 1), ast.Gt: (-1, 0), ast.GtE: (-1, -1)}  # direction; what is added to the bound
 _NEGATED = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
@@ -29,10 +29,9 @@ def lower(sdfg):
     """Puts the loops and branches that the edges of an SDFG say into its graph.
 
     Raises UnsupportedOpError naming states for what is no loop that counts, and no branch."""
-    graph, order, items = sdfg._graph, sdfg.nodes(), _Reader(sdfg).all()
-    lowering = _Lowering(sdfg)
+    graph, items, lowering = sdfg._graph, _Reader(sdfg).all(), _Lowering(sdfg)
     top = [s for item in items for s in lowering.states_of(item)]
-    top += [s for s in order if s not in top]  # what was put into others is empty
+    top += [s for s in sdfg.nodes() if s not in top]  # what was put into others is empty
     graph.order_states([s.index for s in top])
     sdfg._stale_states = True
     sdfg._control.clear()
@@ -186,7 +185,6 @@ class _Lowering:
 
     def __init__(self, sdfg):
         self.sdfg, self.graph = sdfg, sdfg._graph
-        self.made = 0
 
     def states_of(self, item):
         """The states that hold an item in the end."""
@@ -196,22 +194,22 @@ class _Lowering:
 
     def branch(self, state, *ways):
         """The condition is computed before either way, which may change what it is about."""
-        condition = self.condition(state, ways[0].condition)
-        for way, text in zip(ways, (condition, f"not({condition})")):
+        asked, name = self.condition(state, ways[0].condition)
+        for way, text in zip(ways, (f"{name}[]", f"not({name}[])")):
             way.begin, way.end = "0", f"i64({text})"
-        return [s for way in ways for s in self.loop(way)]
+        return [asked, *(s for way in ways for s in self.loop(way))]
 
     def condition(self, state, text):
-        self.made += 1
-        name = f"__condition_{self.made}"
-        while name in self.graph.arrays:
-            name += "_"
-        arrays = [n for n in self.graph.arrays if n in text]
-        code = translate(f"the condition {text!r} of an edge", f"{name} = {text}", arrays, [name])
-        if code.statements.count("\n"):
-            raise _core.UnsupportedOpError(f"the condition {text!r} of an edge: expected a comparison of symbols and elements")
-        self.graph.append(state.index, f"temp {name}: bool[]\n{name}[] = {code.statements.partition('=')[2]}")
-        return f"{name}[]"
+        """(a state behind another that computes a condition, the scalar that has it)."""
+        name, _ = self.sdfg.add_scalar("__condition", dtypes.bool_, transient=True, find_new_name=True)
+        asked = self.sdfg.add_state_after(state, "condition")
+        read = sorted(InterstateEdge(text).free_symbols & set(self.sdfg.arrays))
+        tasklet = asked.add_tasklet("condition", read, [name], f"{name} = {text}")
+        for array in read:
+            asked.add_edge(asked.add_read(array), None, tasklet, array, self.sdfg.make_array_memlet(array))
+        asked.add_edge(tasklet, name, asked.add_write(name), None, self.sdfg.make_array_memlet(name))
+        self.graph.flow(asked.index).build()
+        return asked, name
 
     def loop(self, loop):
         states = [s for item in loop.items for s in self.states_of(item)]
