@@ -48,6 +48,19 @@ def test_a_loop_of_edges_to_a_symbol_reads_what_it_wrote():
     np.testing.assert_array_equal(A, [2, 2, 4, 8, 16, 32])
 
 
+@pytest.mark.parametrize("condition, by, expected", [("i >= 0", 1, range(5, -1, -1)), ("i > 0", 2, range(5, 0, -2))], ids=["all", "odd"])
+def test_a_loop_may_count_down(condition, by, expected):
+    sdfg = of_arrays([7])
+    body = sdfg.add_state("body")
+    step(body, "b = a + 1", "A[i + 1]", "A[i]")
+    sdfg.add_loop(None, body, None, "i", "5", condition, f"i - {by}")
+    A, wanted = np.zeros(7), np.zeros(7)
+    for i in expected:
+        wanted[i] = wanted[i + 1] + 1
+    sdfg(A=A)
+    assert A.tolist() == wanted.tolist()
+
+
 def test_loops_in_loops_with_several_states():
     sdfg = of_arrays([3, 4], [3])
     first, inner, last = (sdfg.add_state(n) for n in ("first", "inner", "last"))
@@ -143,8 +156,8 @@ def circle(condition, assignments, back):
 
 
 @pytest.mark.parametrize("condition, assignments, back", [
-    ("A[0] < 3", {}, {}), ("i < 3", {"i": 0}, {"i": "2 * i"}), ("i < 3", {}, {"i": "i + 1"}), ("i > 3", {"i": 0}, {"i": "i + 1"})],
-    ids=["data", "doubling", "unset", "backwards"])
+    ("i < A[0]", {"i": 0}, {"i": "i + 1"}), ("A[0] < 3", {}, {}), ("i < 3", {"i": 0}, {"i": "2 * i"}), ("i < 3", {}, {"i": "i + 1"}), ("i > 3", {"i": 0}, {"i": "i + 1"})],
+    ids=["bound", "data", "doubling", "unset", "backwards"])
 def test_loops_that_do_not_count_are_refused_by_name(condition, assignments, back):
     with pytest.raises(dace.UnsupportedOpError, match="state 'guard': the loop while .* does not count"):
         circle(condition, assignments, back).validate()

@@ -5,6 +5,7 @@ sequential map around what its states hold, a branch one of at most one iteratio
 Must not know: what states hold.
 """
 import ast
+import collections
 
 from .. import _core, dtypes
 from .edges import InterstateEdge
@@ -30,7 +31,13 @@ def lower(sdfg):
 
     Raises UnsupportedOpError naming states for what is no loop that counts, and no branch."""
     graph, items, lowering = sdfg._graph, _Reader(sdfg).all(), _Lowering(sdfg)
-    top = [s for item in items for s in lowering.states_of(item)]
+    before = graph.clone()
+    try:
+        top = [s for item in items for s in lowering.states_of(item)]
+    except _core.Error:
+        graph.become(before)
+        sdfg._stale_states = True
+        raise
     top += [s for s in sdfg.nodes() if s not in top]  # what was put into others is empty
     graph.order_states([s.index for s in top])
     sdfg._stale_states = True
@@ -64,11 +71,11 @@ class _Reader:
 
     def _from(self, state):
         """What can be reached from a state without leaving the loops that are being read."""
-        found, todo = [], [state]
+        found, todo = {}, collections.deque([state])
         while todo:
-            for e in self.out[todo.pop(0)]:
+            for e in self.out[todo.popleft()]:
                 if e.dst not in found and e.dst not in self.open:
-                    found.append(e.dst)
+                    found[e.dst] = True
                     todo.append(e.dst)
         return found
 
@@ -126,7 +133,10 @@ class _Reader:
         back = [e for edges in self.out.values() for e in edges if e.dst is guard and e.src in (inside[0].dst, *self._from(inside[0].dst))]
         count = _counts(inside[0].data.condition)
         step = count and len(back) == 1 and _step(back[0].data.assignments, count[0])
-        if not step or count[0] not in values or step * count[1] <= 0 or inside[0].data.assignments or behind and behind[0].data.assignments:
+        others = [*inside, *behind]
+        steady = step and not any(e.data.assignments for e in others) and self.is_steady(guard, inside[0].dst, *count[::2])
+        fits = not behind or behind[0].data.is_unconditional() or _are_opposite(*(e.data.condition for e in others))
+        if not steady or not fits or count[0] not in values or step * count[1] <= 0:
             raise self._fail(guard, f"the loop while {inside[0].data.condition!r} does not count; expected a symbol that the edge into the "
                                     "loop sets, the edge back changes by a number, and the condition compares")
         symbol, direction, bound = count
@@ -136,6 +146,15 @@ class _Reader:
         items = self.chain(inside[0].dst, guard, {})
         self.open.discard(guard)
         return values, (_Loop(items, symbol, begin, bound, step), behind[0].dst if behind else None)
+
+
+    def is_steady(self, guard, first, symbol, bound):
+        """Does the bound of a loop stay what it was when it began?"""
+        inside = {first, *self._from(first)}
+        inside = [s for s in inside if guard in self._from(s)]
+        names = InterstateEdge(bound).free_symbols
+        changed = {symbol, *self.sdfg.arrays, *(n for s in inside for e in self.out[s] if e.dst is not guard for n in e.data.assignments)}
+        return not names & changed
 
 
 def _assigned(values, items):
@@ -212,14 +231,22 @@ class _Lowering:
         return asked, name
 
     def loop(self, loop):
+        if loop.step < 0:
+            return self.loop(self.upwards(loop))
         states = [s for item in loop.items for s in self.states_of(item)]
         if not states:
             return []
         head, name = states[0].index, loop.symbol or "__once"
-        begin, end, step = loop.begin, loop.end, loop.step
-        if step < 0:
-            raise _core.UnsupportedOpError(f"state {states[0].label!r}: a loop over {name!r} that counts down; count up, and use the "
-                                           "bound less the symbol")
-        self.graph.append(head, f"sequential {name} in {begin}:{end}{f':{step}' if step > 1 else ''} {{ }}")
+        step = f":{loop.step}" if loop.step > 1 else ""
+        self.graph.append(head, f"sequential {name} in {loop.begin}:{loop.end}{step} {{ }}")
         self.graph.enclose([s.index for s in states], loop.symbol)
         return [states[0]]
+
+    def upwards(self, loop):
+        """A loop that counts down, as one over the numbers of its steps."""
+        name, by = f"__step_of_{loop.symbol}", -loop.step
+        if name not in self.sdfg.symbols:
+            self.graph.add_symbol(name)
+        value = f"({loop.begin}) - {by} * {name}"
+        inner = _Loop(loop.items, loop.symbol, value, f"({value}) + 1")
+        return _Loop([inner], name, "0", f"(({loop.begin}) - ({loop.end}) + {by - 1}) // {by}")
