@@ -54,9 +54,9 @@ static dc_ex bind_symbol(void *context, dc_pool *pool, dc_ex leaf) {
   return node->op == DC_EX_SYM && node->ref == b->symbol ? b->value : leaf;
 }
 
-static dc_status check_shapes(dc_graph *graph, dc_nid node, const binding *b) {
+static dc_status check_shapes(dc_graph *graph, const dc_scope *body, const binding *b) {
   bool *used = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
-  dc_node_mark(graph, node, DC_USE_READ | DC_USE_WRITE, used);
+  for (uint32_t k = 0; k < body->n; k++) dc_node_mark(graph, body->v[k], DC_USE_READ | DC_USE_WRITE, used);
   for (dc_cid c = 1; c < graph->containers.n; c++)
     for (uint32_t d = 0; used[dc_container_root(graph, c)] && dc_cont(graph, c)->shape && d < dc_cont(graph, c)->rank; d++)
       if (dc_ex_rewrite(&graph->pool, dc_cont(graph, c)->shape[d], bind_symbol, (void *)b) != dc_cont(graph, c)->shape[d])
@@ -75,10 +75,8 @@ dc_status dc_states_enclose(dc_graph *graph, const uint32_t *states, uint32_t n,
     for (uint32_t j = 0; j < scope->n; j++)
       if (scope->v[j] != map) dc_scope_push(graph, &body, scope->v[j]);
   }
-  for (uint32_t k = 0; k < body.n && symbol; k++) {
-    DC_TRY(check_shapes(graph, body.v[k], &b));
-    dc_node_rewrite(graph, body.v[k], bind_symbol, &b);
-  }
+  if (symbol) DC_TRY(check_shapes(graph, &body, &b));
+  for (uint32_t k = 0; k < body.n && symbol; k++) dc_node_rewrite(graph, body.v[k], bind_symbol, &b);
   dc_scope_push(graph, &around, map);
   dc_node_at(graph, map)->map.body = body;
   for (uint32_t k = 0; k < n; k++) graph->states.v[states[k]].scope = (dc_scope){0};

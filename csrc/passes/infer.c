@@ -12,9 +12,9 @@ static void forget_what_changes(dc_graph *graph, dc_nid node, const dc_writers *
 
 static dc_status infer_scope(dc_ops *ops, dc_graph *graph, dc_scope scope, const dc_writers *writers, uint32_t depth, dc_cid *blocked) {
   for (uint32_t k = 0; k < scope.n && !*blocked; k++) {
-    const dc_node *node = dc_node_at(graph, scope.v[k]);
-    if (node->kind == DC_NODE_MAP && depth < DC_MAX_LOOPS) DC_TRY(infer_scope(ops, graph, node->map.body, writers, depth + 1, blocked));
-    if (node->kind != DC_NODE_LIBRARY || node->lib.wrt) continue;
+    const dc_node node = *dc_node_at(graph, scope.v[k]);
+    if (node.kind == DC_NODE_MAP && depth < DC_MAX_LOOPS) DC_TRY(infer_scope(ops, graph, node.map.body, writers, depth + 1, blocked));
+    if (node.kind != DC_NODE_LIBRARY || node.lib.wrt) continue;
     DC_TRY(dc_ops_infer(ops, graph, scope.v[k], blocked));
     if (!*blocked) forget_what_changes(graph, scope.v[k], writers);
   }
