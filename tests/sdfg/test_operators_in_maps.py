@@ -94,6 +94,7 @@ def test_a_nested_sdfg_in_a_map_may_hold_operators():
     close(C, np.exp(A) / np.exp(A).sum(-1, keepdims=True))
 
 
+@pytest.mark.usefixtures("registrations")
 def test_an_implementation_in_python_serves_a_node_in_a_map():
     from dcml.onnx.op_implementations import op_implementation
     from dcml.onnx.forward_implementation_abc import ONNXForward
