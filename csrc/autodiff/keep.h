@@ -11,6 +11,7 @@ typedef struct {
   const dc_scope *forward;   /* forward nodes, in order */
   const dc_scope *adjoint;   /* what reads forward values */
   const bool *available;     /* by container: need not be kept (inputs, constants) */
+  const bool *changing;      /* by buffer: what reads or writes it is not run again; NULL: none */
   dc_keep strategy;
 } dc_keep_problem;
 

@@ -37,6 +37,14 @@ static dc_status expand_state(dc_ops *ops, dc_graph *graph, uint32_t state) {
   return status ? status : dc_unfuse(graph, state);
 }
 
+/* Before it is prepared, which looks at what maps do. */
+static dc_status expand_inside(dc_ops *ops, dc_graph *graph, uint32_t state) {
+  dc_scope scope = graph->states.v[state].scope;
+  for (uint32_t k = 0; k < scope.n; k++)
+    if (dc_node_at(graph, scope.v[k])->kind == DC_NODE_MAP) DC_TRY(dc_ops_expand_inside(ops, graph, scope.v[k]));
+  return DC_OK;
+}
+
 uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out) {
   uint32_t count = 0;
   for (uint32_t k = 0; k < n; k++)
@@ -133,13 +141,38 @@ static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
   dc_container_rename(r->graph, c, dc_cont_name(forward, kept));
 }
 
-static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy) {
+typedef struct {
+  const dc_graph *graph;
+  dc_nid *writer; /* by buffer: the last so far; 0: none */
+  bool *changing;
+  dc_nid node;
+} change_search;
+
+static void note_change(void *context, dc_cid c, dc_use use, dc_nid by) {
+  change_search *s = context;
+  dc_cid root = dc_container_root(s->graph, c);
+  (void)by;
+  if (use != DC_USE_WRITE) return;
+  s->changing[root] |= dc_cont(s->graph, root)->role == DC_ROLE_INPUT || (s->writer[root] && s->writer[root] != s->node);
+  s->writer[root] = s->node;
+}
+
+/* Buffers that several nodes write, and those of the caller that are written: to run a node that uses one again would find
+ * another value there. */
+static bool *changing_buffers(dc_reverse *r, const dc_scope *nodes) {
+  uint32_t n = r->graph->containers.n;
+  change_search s = {r->graph, DC_NEW_ARRAY(&r->arena, dc_nid, n), DC_NEW_ARRAY(&r->arena, bool, n), 0};
+  for (uint32_t k = 0; k < nodes->n; k++) dc_node_uses(r->graph, s.node = nodes->v[k], note_change, &s);
+  return s.changing;
+}
+
+static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites) {
   bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
     uint8_t role = dc_cont(r->graph, dc_container_root(r->graph, c))->role;
     available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST || dc_own_computes(r, c);
   }
-  dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, strategy};
+  dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, overwrites ? changing_buffers(r, nodes) : NULL, strategy};
   dc_keep_decide(&problem, store, again);
   for (dc_cid c = 1; c < r->n; c++)
     if (store[c]) store[dc_container_root(r->graph, c)] = true;
@@ -152,7 +185,7 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
 }
 
 static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
-                               dc_keep keep, dc_backward *out) {
+                               dc_keep keep, bool overwrites, dc_backward *out) {
   dc_scope nodes = all_nodes(r->graph), adjoint = {0};
   dc_graph *backward = r->graph;
   backward->states.n = 0;
@@ -164,8 +197,16 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
   DC_TRY(sweep(r, &nodes));
   out->wrt = DC_NEW_ARRAY(&backward->arena, dc_grad_pair, n_wrt);
   mark_gradients(r, forward, wrt, n_wrt, out->wrt);
-  keep_values(r, forward, &nodes, &adjoint, keep);
+  keep_values(r, forward, &nodes, &adjoint, keep, overwrites);
   return dc_graph_verify(backward);
+}
+
+/* A graph of operators gives each result an array of its own; maps of a program need not. */
+static bool may_overwrite(dc_graph *graph) {
+  bool any = dc_graph_writes_inputs(graph);
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n && !any; k++) any = dc_node_at(graph, graph->states.v[s].scope.v[k])->kind != DC_NODE_LIBRARY;
+  return any;
 }
 
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
@@ -175,12 +216,18 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
     if (forward->has_adjoint) DC_TRY(dc_autodiff_prepare(forward, s));
     DC_TRY(expand_state(ops, forward, s));
   }
+  bool overwrites = may_overwrite(forward);
+  for (uint32_t s = 0; s < forward->states.n && overwrites; s++) {
+    DC_TRY(expand_inside(ops, forward, s));
+    DC_TRY(dc_autodiff_prepare(forward, s));
+  }
+  for (uint32_t s = 0; s < forward->states.n; s++) DC_TRY(expand_state(ops, forward, s));
   dc_graph *backward = empty_clone(forward);
   dc_scope nodes = all_nodes(forward);
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
   dc_reverse r;
   init(&r, ops, backward, NULL);
-  dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, out);
+  dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, overwrites, out);
   dc_arena_free(&r.arena);
   if (status) dc_graph_destroy(backward);
   else out->backward = backward;
@@ -209,6 +256,7 @@ static dc_status adjoint_of(dc_reverse *r, const dc_scope *nodes, const dc_cid *
 /* Prepares one state; *nodes is what to differentiate. */
 static dc_status open_state(dc_reverse *r, dc_ops *ops, dc_graph *graph, uint32_t state, dc_scope *nodes) {
   if (state >= graph->states.n) return dc_error(DC_ERR_VALUE, "there is no state %u, the graph has %u", state, graph->states.n);
+  DC_TRY(expand_inside(ops, graph, state));
   DC_TRY(dc_autodiff_prepare(graph, state));
   DC_TRY(expand_state(ops, graph, state));
   *nodes = graph->states.v[state].scope;

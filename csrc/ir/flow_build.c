@@ -231,6 +231,9 @@ static dc_status part_for_library(building *b, dc_eid e, dc_cid c, bool is_scala
   uint32_t at;
   if (flow_is_outside(b, box, c, false, &at))
     return flow_fail_at_edge(b, dc_error(DC_ERR_MODEL, "dimension %u leaves array '%s'", at, dc_cont_name(b->graph, c)), e);
+  for (uint32_t d = 0; d < rank; d++)
+    if (dc_ex_uses_op(&b->graph->pool, shape[d], DC_EX_PARAM))
+      return flow_fail_at_edge(b, dc_error(DC_ERR_UNSUPPORTED, "extent %u of the operator's part changes with the map", d), e);
   const char *name = dc_arena_printf(b->scratch, "%s_part", dc_cont_name(b->graph, c));
   *out = flow_local(b, name, (dc_dtype)dc_cont(b->graph, c)->dtype, rank, shape);
   return DC_OK;

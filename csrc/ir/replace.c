@@ -3,6 +3,8 @@
  * They are inlined into a scope of their own first, so that an error leaves the state alone. */
 #include "ir/replace.h"
 
+#include "ir/inside.h"
+
 static dc_ex same_symbol(void *context, const dc_pool *from, dc_ex leaf) {
   dc_pool *pool = context;
   dc_symbol s = from->symbols.v[dc_ex_node(from, leaf)->ref];
@@ -36,19 +38,13 @@ static dc_status check_fit(dc_graph *graph, const dc_graph *inner, dc_cid c, dc_
   return DC_OK;
 }
 
-static dc_scope *scope_of(dc_graph *graph, dc_nid node, uint32_t *at) {
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope *scope = &graph->states.v[s].scope;
-    for (*at = 0; *at < scope->n; (*at)++)
-      if (scope->v[*at] == node) return scope;
-  }
-  return NULL;
-}
-
 dc_status dc_node_replace(dc_graph *graph, dc_nid node, const dc_graph *inner, const dc_cid *map) {
-  uint32_t at, n = 0, before = graph->nodes.n;
-  dc_scope *scope = scope_of(graph, node, &at), made = {0}, after = {0};
-  if (!scope) return dc_error(DC_ERR_VALUE, "node %u is in no state", node);
+  uint32_t n = 0, before = graph->nodes.n;
+  dc_scope made = {0}, after = {0};
+  dc_way way;
+  if (!dc_node_way(graph, node, &way)) return dc_error(DC_ERR_VALUE, "node %u is in no state", node);
+  for (uint32_t k = way.n_maps; k-- > 0;) DC_TRY(dc_map_run_in_order(graph, way.maps[k]));
+  (void)dc_node_way(graph, node, &way); /* loops may stand between now */
   dc_inlined *containers = DC_NEW_ARRAY(&graph->arena, dc_inlined, inner->containers.n);
   for (dc_cid c = 1; c < inner->containers.n; c++) {
     if (!map[c]) continue;
@@ -58,9 +54,10 @@ dc_status dc_node_replace(dc_graph *graph, dc_nid node, const dc_graph *inner, c
   DC_TRY(dc_graph_inline(graph, &made, inner, containers, n, NULL, 0));
   for (dc_nid k = before; k < graph->nodes.n; k++)
     if (dc_node_at(graph, k)->kind != DC_NODE_LIBRARY && !dc_node_at(graph, k)->tag_op) dc_node_at(graph, k)->tag_op = dc_node_at(graph, node)->lib.op;
-  for (uint32_t k = 0; k < at; k++) dc_scope_push(graph, &after, scope->v[k]);
+  dc_scope *scope = dc_way_scope(graph, &way);
+  for (uint32_t k = 0; k < way.at; k++) dc_scope_push(graph, &after, scope->v[k]);
   for (uint32_t k = 0; k < made.n; k++) dc_scope_push(graph, &after, made.v[k]);
-  for (uint32_t k = at + 1; k < scope->n; k++) dc_scope_push(graph, &after, scope->v[k]);
+  for (uint32_t k = way.at + 1; k < scope->n; k++) dc_scope_push(graph, &after, scope->v[k]);
   *scope = after;
   return DC_OK;
 }

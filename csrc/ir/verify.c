@@ -210,6 +210,8 @@ static const char *library_refers_to_containers(context *c) {
     if (lib->out[k] >= c->graph->containers.n) return "writes a container that does not exist";
   for (uint32_t k = 0; k < lib->n_out; k++)
     if (lib->out[k] && is_writable(c, lib->out[k])) return is_writable(c, lib->out[k]);
+  for (uint32_t k = 0; k < lib->n_out; k++)
+    if (lib->out[k]) c->written[lib->out[k]] = true;
   if (lib->wrt && lib->n_in != lib->n_fwd_in + 2 * lib->n_fwd_out) return "is a gradient with the wrong number of inputs";
   return lib->wrt && lib->n_out != 1 ? "is a gradient with other than one output" : NULL;
 }

@@ -73,6 +73,9 @@ DC_MUST_USE dc_status dc_ops_infer(dc_ops *ops, dc_graph *graph, dc_nid node, dc
 /* Replaces nothing: appends to `scope` the maps and tasklets that compute the node, which
  * must be inferred, each tagged with the operator.  For a gradient node (wrt > 0), see autodiff.h. */
 DC_MUST_USE dc_status dc_ops_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *scope);
+/* Expands the operators in the bodies of a map and of those in it, which run in order then.  Errors: those of dc_ops_expand,
+ * DC_ERR_UNSUPPORTED for gradients, and for operators in a reduction. */
+DC_MUST_USE dc_status dc_ops_expand_inside(dc_ops *ops, dc_graph *graph, dc_nid map);
 /* Appends the row's .grad for input k (accumulating statements write container `grad_in`,
  * fully overwritten first).  grad_out[j]: gradient of output j or 0.  Only if dc_row_has_grad. */
 DC_MUST_USE dc_status dc_ops_expand_grad(dc_ops *ops, dc_graph *graph, dc_nid node, uint32_t input, const dc_cid *grad_out,

@@ -61,6 +61,7 @@ static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room)
     for (uint32_t k = 0; k < before.n; k++) {
       const dc_node *node = dc_node_at(graph, before.v[k]);
       bool stays = node->kind != DC_NODE_LIBRARY || node->lib.by;
+      if (node->kind == DC_NODE_MAP) DC_TRY(dc_ops_expand_inside(ops, graph, before.v[k]));
       if (stays) dc_scope_push(graph, &after, before.v[k]);
       else DC_TRY(expand_node(ops, graph, before.v[k], room, &after));
     }

@@ -10,17 +10,22 @@ static void forget_what_changes(dc_graph *graph, dc_nid node, const dc_writers *
   }
 }
 
+static dc_status infer_scope(dc_ops *ops, dc_graph *graph, dc_scope scope, const dc_writers *writers, uint32_t depth, dc_cid *blocked) {
+  for (uint32_t k = 0; k < scope.n && !*blocked; k++) {
+    const dc_node node = *dc_node_at(graph, scope.v[k]);
+    if (node.kind == DC_NODE_MAP && depth < DC_MAX_LOOPS) DC_TRY(infer_scope(ops, graph, node.map.body, writers, depth + 1, blocked));
+    if (node.kind != DC_NODE_LIBRARY || node.lib.wrt) continue;
+    DC_TRY(dc_ops_infer(ops, graph, scope.v[k], blocked));
+    if (!*blocked) forget_what_changes(graph, scope.v[k], writers);
+  }
+  return DC_OK;
+}
+
 dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked) {
   dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
   *blocked = 0;
   dc_graph_writers(graph, writers);
-  for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
-      dc_nid node = graph->states.v[s].scope.v[k];
-      if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY || dc_node_at(graph, node)->lib.wrt) continue;
-      DC_TRY(dc_ops_infer(ops, graph, node, blocked));
-      if (*blocked) return DC_OK;
-      forget_what_changes(graph, node, writers);
-    }
+  for (uint32_t s = 0; s < graph->states.n && !*blocked; s++)
+    DC_TRY(infer_scope(ops, graph, graph->states.v[s].scope, writers, 0, blocked));
   return DC_OK;
 }

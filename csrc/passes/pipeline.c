@@ -36,6 +36,11 @@ static void own_outputs(dc_graph *graph) {
   }
 }
 
+/* Strides say how a caller's array lies, which callers bring into rows; memory that is planned here lies in rows. */
+static void lay_in_rows(dc_graph *graph) {
+  for (dc_cid c = 1; c < graph->containers.n; c++) dc_cont(graph, c)->strides = NULL;
+}
+
 static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *out) {
   for (uint32_t k = 0; k < p->n_wrt; k++) {
     out[k] = dc_container_find(graph, dc_name_text(&graph->names, p->wrt[k]));
@@ -44,22 +49,14 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
-static dc_status check_nothing_in_place(dc_graph *graph) {
-  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, graph->containers.n);
-  dc_graph_writers(graph, writers);
-  for (uint32_t k = 0; k < graph->inputs.n; k++)
-    if (writers[graph->inputs.v[k]].n)
-      return dc_error(DC_ERR_UNSUPPORTED, "'%s' is written in place: such a graph has no backward graph of its own", dc_cont_name(graph, graph->inputs.v[k]));
-  return DC_OK;
-}
-
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
-  DC_TRY(check_nothing_in_place(graph));
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_pass_natives(&p->passes, graph); /* what a library runs, it may differentiate */
   dc_backward made = {0};
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
+  if (!n_outputs && dc_graph_writes_inputs(graph))
+    return dc_error(DC_ERR_UNSUPPORTED, "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
   DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
@@ -121,6 +118,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   dc_cid blocked;
   settings s;
   DC_TRY(read_settings(&s));
+  lay_in_rows(out->forward);
   DC_TRY(dc_pass_infer(p->passes.ops, out->forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));

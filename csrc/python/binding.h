@@ -98,7 +98,10 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
 extern const dc_native_library host_library; /* host_library.c; its handle is the module_state */
 
 /* nodes.c: methods of Graph. */
-PyObject *graph_operators(GraphObject *self, PyObject *unused);
+PyObject *graph_operators(GraphObject *self, PyObject *args);
+PyObject *graph_order_states(GraphObject *self, PyObject *list);
+PyObject *graph_uses_symbol(GraphObject *self, PyObject *name);
+PyObject *graph_enclose(GraphObject *self, PyObject *args);
 PyObject *graph_attributes(GraphObject *self, PyObject *id);
 PyObject *graph_wish(GraphObject *self, PyObject *id);
 PyObject *graph_replace(GraphObject *self, PyObject *args);
@@ -130,6 +133,7 @@ PyObject *graph_flow(GraphObject *self, PyObject *args);
 PyObject *graph_inline(GraphObject *self, PyObject *args);
 void flows_free(GraphObject *self);
 int flows_insert(GraphObject *self, uint32_t at); /* views move with their states; 0, or -1 with an exception */
+int flows_order(GraphObject *self, const uint32_t *order); /* of all states; 0, or -1 with an exception */
 void flows_remove(GraphObject *self, uint32_t at);
 void flows_follow(GraphObject *self); /* the handle has another graph: views show that one, and drafts are gone */
 PyObject *get_has_drafts(GraphObject *self, void *unused);

@@ -69,6 +69,17 @@ int flows_insert(GraphObject *self, uint32_t at) {
   return flows_number(self->flows, at), 0;
 }
 
+int flows_order(GraphObject *self, const uint32_t *order) {
+  uint32_t n = self->graph->states.n;
+  if (flows_reserve(self, n)) return -1;
+  flow_record **v = PyMem_Calloc(n + 1, sizeof *v);
+  if (!v) return PyErr_NoMemory(), -1;
+  for (uint32_t k = 0; k < n; k++) v[k] = self->flows->v[order[k]];
+  PyMem_Free(self->flows->v);
+  self->flows->v = v;
+  return flows_number(self->flows, 0), 0;
+}
+
 /* What showed the state shows nothing from now on. */
 void flows_remove(GraphObject *self, uint32_t at) {
   flow_records *f = self->flows;

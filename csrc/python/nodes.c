@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/replace.h"
+#include "ir/inside.h"
 #include "python/binding.h"
 
 static PyObject *text_of(const char *s, uint64_t n) { return PyUnicode_DecodeUTF8(s, (Py_ssize_t)n, "surrogateescape"); }
@@ -68,19 +69,26 @@ static PyObject *operator_tuple(dc_session *session, dc_graph *g, dc_nid id) {
                        known ? Py_True : Py_False);
 }
 
-PyObject *graph_operators(GraphObject *self, PyObject *unused) {
-  (void)unused;
+static bool add_operators(dc_session *session, dc_graph *graph, dc_scope scope, uint32_t depth, PyObject *list) {
+  for (uint32_t k = 0; k < scope.n; k++) {
+    const dc_node *node = dc_node_at(graph, scope.v[k]);
+    if (node->kind == DC_NODE_MAP && depth && !add_operators(session, graph, node->map.body, depth - 1, list)) return false;
+    if (node->kind != DC_NODE_LIBRARY) continue;
+    PyObject *item = operator_tuple(session, graph, scope.v[k]);
+    bool good = item && !PyList_Append(list, item);
+    Py_XDECREF(item);
+    if (!good) return false;
+  }
+  return true;
+}
+
+PyObject *graph_operators(GraphObject *self, PyObject *args) {
+  int inside = 0;
+  if (!PyArg_ParseTuple(args, "|p", &inside)) return NULL;
   dc_session *session = session_of(state_of((PyObject *)self));
   PyObject *list = session ? PyList_New(0) : NULL;
-  for (uint32_t s = 0; list && s < self->graph->states.n; s++) {
-    dc_scope scope = self->graph->states.v[s].scope;
-    for (uint32_t k = 0; list && k < scope.n; k++) {
-      if (dc_node_at(self->graph, scope.v[k])->kind != DC_NODE_LIBRARY) continue;
-      PyObject *item = operator_tuple(session, self->graph, scope.v[k]);
-      if (!item || PyList_Append(list, item)) Py_CLEAR(list);
-      Py_XDECREF(item);
-    }
-  }
+  for (uint32_t s = 0; list && s < self->graph->states.n; s++)
+    if (!add_operators(session, self->graph, self->graph->states.v[s].scope, inside ? DC_MAX_LOOPS : 0, list)) Py_CLEAR(list);
   return list;
 }
 
@@ -270,4 +278,58 @@ PyObject *graph_segment(GraphObject *self, PyObject *args) {
     return NULL;
   }
   return wrap_graph(state, g, NULL);
+}
+
+/* ---- states ---- */
+
+/* Positions of states, none of them twice; their number, or -1 with an exception. */
+static Py_ssize_t read_states(GraphObject *self, PyObject *list, uint32_t *out) {
+  module_state *state = state_of((PyObject *)self);
+  const dc_graph *g = self->graph;
+  Py_ssize_t n = PyList_GET_SIZE(list);
+  for (Py_ssize_t k = 0; k < n; k++) {
+    unsigned long at = PyLong_AsUnsignedLong(PyList_GET_ITEM(list, k));
+    if (PyErr_Occurred()) return -1;
+    bool good = k < (Py_ssize_t)g->states.n && at < g->states.n;
+    for (Py_ssize_t j = 0; j < k && good; j++) good = out[j] != at;
+    if (!good) return PyErr_Format(state->errors[DC_ERR_VALUE], "state %lu: expected positions of states, each once", at), -1;
+    out[k] = (uint32_t)at;
+  }
+  return n;
+}
+
+PyObject *graph_order_states(GraphObject *self, PyObject *list) {
+  dc_graph *g = self->graph;
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "expected a list of positions");
+  uint32_t *order = DC_NEW_ARRAY(&g->arena, uint32_t, g->states.n + 1);
+  Py_ssize_t n = read_states(self, list, order);
+  if (n < 0) return NULL;
+  if (n != (Py_ssize_t)g->states.n) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected the positions of all states");
+  if (flows_order(self, order)) return NULL;
+  dc_state *states = dc_arena_copy(&g->arena, g->states.v, (size_t)n * sizeof *states);
+  for (Py_ssize_t k = 0; k < n; k++) g->states.v[k] = states[order[k]];
+  self->version++;
+  Py_RETURN_NONE;
+}
+
+PyObject *graph_enclose(GraphObject *self, PyObject *args) {
+  PyObject *list;
+  const char *name = NULL;
+  module_state *state = state_of((PyObject *)self);
+  dc_graph *g = self->graph;
+  if (!PyArg_ParseTuple(args, "O!|z", &PyList_Type, &list, &name)) return NULL;
+  uint32_t *states = DC_NEW_ARRAY(&g->arena, uint32_t, g->states.n + 1);
+  Py_ssize_t n = read_states(self, list, states);
+  if (n < 0) return NULL;
+  dc_sym symbol = name ? dc_symbol_find(&g->pool, name) : 0;
+  if (!n || (name && !symbol)) return PyErr_Format(state->errors[DC_ERR_VALUE], "there is no symbol '%s', or no state", name ? name : "");
+  self->version++, self->edits++;
+  RAISE_IF(state, dc_states_enclose(g, states, (uint32_t)n, symbol));
+  Py_RETURN_NONE;
+}
+
+PyObject *graph_uses_symbol(GraphObject *self, PyObject *object) {
+  const char *name = PyUnicode_AsUTF8(object);
+  dc_sym symbol = name ? dc_symbol_find(&self->graph->pool, name) : 0;
+  return name ? PyBool_FromLong(symbol && dc_graph_uses_symbol(self->graph, symbol)) : NULL;
 }

@@ -16,11 +16,18 @@
 
 static dc_ops *ops;
 
-static bool only_maps(const dc_graph *g) {
-  for (uint32_t s = 0; s < g->states.n; s++)
-    for (uint32_t k = 0; k < g->states.v[s].scope.n; k++)
-      if (dc_node_at(g, g->states.v[s].scope.v[k])->kind == DC_NODE_LIBRARY) return false;
+static bool scope_of_maps(const dc_graph *g, const dc_scope *scope) {
+  for (uint32_t k = 0; k < scope->n; k++) {
+    const dc_node *node = dc_node_at(g, scope->v[k]);
+    if (node->kind == DC_NODE_LIBRARY || (node->kind == DC_NODE_MAP && !scope_of_maps(g, &node->map.body))) return false;
+  }
   return true;
+}
+
+static bool only_maps(const dc_graph *g) {
+  bool all = true;
+  for (uint32_t s = 0; s < g->states.n; s++) all &= scope_of_maps(g, &g->states.v[s].scope);
+  return all;
 }
 
 static void run_passes(dc_graph *g, char *names, const char *path) {

@@ -213,3 +213,14 @@ def test_nodes_of_a_new_operator_are_checked():
         run("OwnLeaky", [f32(3)], beta=1.0)
     with pytest.raises(dcml.ModelError, match="OwnLeaky.*has 2 inputs and 1 outputs, expected 1 and 1"):
         run("OwnLeaky", [f32(3), f32(3)])
+
+
+def test_an_operator_that_only_a_function_defines_runs_in_sdfgs():
+    @python_pure_op_implementation
+    def Twofold(X, Y):
+        Y[:] = 2 * X
+    text = ("graph g opset 17 {\n input A: f32[3]\n temp T: f32[3]\n temp Y: f32[3]\n outputs Y\n"
+            " state main { T = Twofold@1(A) Y = Neg@13(T) }\n}")
+    for change in (lambda s: s, lambda s: s.expand_library_nodes() or s):
+        sdfg = change(dcml.SDFG(dcml._core.parse(text)))
+        np.testing.assert_array_equal(sdfg(A=np.arange(3, dtype="f")), [0, -2, -4])

@@ -359,3 +359,72 @@ def test_a_function_may_be_a_tasklet(f32):
     a, b = f32(4), np.zeros(4, np.float32)
     f(a, b)
     np.testing.assert_array_equal(b, 2 * a[::-1])
+
+
+def up(X):
+    k = 0
+    while k < 5:
+        X[:] = X * 2 + k
+        k += 1
+    X[0] = k
+
+
+def down(X):
+    k = X.shape[0] - 1
+    while k >= 1:
+        X[k] = X[k - 1] + X[k]
+        k = k - 2
+
+
+def in_the_middle(X):
+    k = 0
+    while k <= 10:
+        k += 3
+        X[k % 4] += k
+
+
+def of_a_scalar(X):
+    x = 1.0
+    k = 0
+    while k < 4:
+        x = x * X[k]
+        k += 1
+    return x
+
+
+def never(X):
+    k = 0
+    while k < 0:
+        X[k] = 1
+        k += 1
+    X[k] = 9
+
+
+def skipping(X):
+    for i in range(6):
+        if i % 2 == 0:
+            X[0] += 1
+            continue
+        if X[i] > 0.5:
+            X[i] = -1
+            if X[0] < 0:
+                continue
+        else:
+            X[i] += 3
+        X[i] += 1
+
+
+@pytest.mark.parametrize("f", [up, down, in_the_middle, of_a_scalar, never, skipping], ids=lambda f: f.__name__)
+def test_while_loops_that_count_and_continue(f, agree, f32):
+    agree(dace.program(f), f32(7))
+
+
+def test_a_while_loop_counts_to_a_symbol(agree, f32):
+    @dace.program
+    def f(X: dace.float32[N], n: dace.int64):
+        k = 0
+        while k < n:
+            X[k] = k
+            k += 1
+    agree(f, f32(7), 3)
+    agree(f, f32(7), 0)

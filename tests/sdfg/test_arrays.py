@@ -103,4 +103,4 @@ def test_descriptors_are_copied_as_they_are():
 def test_constants_are_arrays():
     sdfg = dace.SDFG("constant")
     name, desc = sdfg.add_constant("two", [2, 2, 2], dace.float32)
-    assert desc.shape == (3,) and desc.dtype == dace.float32 and desc.role == "const" and not desc.transient
+    assert desc.shape == (3,) and desc.dtype == dace.float32 and desc.role == "const" and desc.transient

@@ -120,3 +120,19 @@ def test_a_call_costs_ten_microseconds():
         return (time.thread_time_ns() - began) / calls / 1000
 
     assert min(once() for _ in range(20)) < 10
+
+
+@pytest.mark.parametrize("make", [np.asfortranarray, lambda a: np.repeat(a, 2, 1)[:, ::2]], ids=["columns", "gaps"])
+def test_an_array_with_strides_is_read_and_written_where_it_lies(make):
+    sdfg = dace.SDFG("strided")
+    A, B = make(np.random.default_rng(0).random((4, 5))), make(np.zeros((4, 5)))
+    for name, array in ("A", A), ("B", B):
+        sdfg.add_array(name, (4, 5), dace.float64, strides=[s // 8 for s in array.strides])
+    sdfg.add_transient("t", (4, 5), dace.float64, strides=(10, 2))
+    state, after = sdfg.add_state(), sdfg.add_state()
+    for where, source, target in (state, "A", "t"), (after, "t", "B"):
+        where.add_mapped_tasklet("double", dict(i="0:4", j="0:5"), {"a": dace.Memlet(f"{source}[i, j]")}, "b = a * 2",
+                                 {"b": dace.Memlet(f"{target}[i, j]")}, external_edges=True)
+    A.flags.writeable = False
+    sdfg(A, B=B)
+    np.testing.assert_allclose(B, 4 * A)

@@ -2,6 +2,8 @@
 import numpy as np
 import pytest
 
+from chain import CHAIN
+
 import dcml
 from dcml import _core
 from dcml.sdfg import SDFG
@@ -9,17 +11,6 @@ from dcml.transformation import (ConstantFolding, InlineSDFG, InputToConstant, M
                                  RedundantArray, StateFusion, SubgraphFusion, TaskletFission, TaskletFusion, Transformation,
                                  TrivialMapRangeElimination, Vectorization, dataflow, interstate, known, subgraph)
 
-CHAIN = """graph chain opset 18 {
-  symbol N >= 1
-  input A: f32[N]
-  temp t: f32[N]
-  temp B: f32[N]
-  outputs B
-  state main {
-    map i in 0:N { t[i] = A[i] + 1.0f }
-    map i in 0:N { B[i] = t[i] * 2.0f }
-  }
-}"""
 DIAMOND = """graph diamond opset 18 {
   symbol N >= 1
   input A: f32[N]

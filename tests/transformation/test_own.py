@@ -2,22 +2,13 @@
 import numpy as np
 import pytest
 
+from chain import CHAIN
+
 import dcml
 from dcml import _core
 from dcml.sdfg import SDFG, nodes, utils
 from dcml.transformation import (MapFusion, PatternNode, SingleStateTransformation, TaskletFusion)
 
-CHAIN = """graph chain opset 18 {
-  symbol N >= 1
-  input A: f32[N]
-  temp t: f32[N]
-  temp B: f32[N]
-  outputs B
-  state main {
-    map i in 0:N { t[i] = A[i] + 1.0f }
-    map i in 0:N { B[i] = t[i] * 2.0f }
-  }
-}"""
 
 
 def chain():
@@ -148,6 +139,7 @@ def test_a_parameter_becomes_a_constant_of_the_graph():
 
     def hook(hooked):
         parameter_to_transient(hooked, "0.weight")
+        assert hooked.sdfg.arrays["0.weight"].transient and not hooked.sdfg.arrays["0.bias"].transient
         roles.append((hooked.sdfg.arrays["0.weight"].role, list(hooked.sdfg.graph.params)))
         with pytest.raises(dcml.ValueError_, match="no parameter 'w'; there are 0.bias"):
             parameter_to_transient(hooked, "w")

@@ -3,7 +3,7 @@
 Must not know: how a gradient is derived.
 """
 from .. import _core, arguments
-from ..library import implementation
+from ..library import defined, implementation
 from .base_abc import BackwardResult, any_registered
 from .generate import BackwardPassGenerator, state_gradients
 
@@ -35,7 +35,7 @@ def vjp(model, inputs, output_grads, wrt=None):
         wrt = [name for name in model.inputs if graph.info(name)[0] in _FLOATS]
     weights = {}
     if any(name not in model.inputs for name in wrt):
-        graph = _core.import_onnx(model._bytes, model._base_dir, True)
+        graph = defined(_core.import_onnx(model._bytes, model._base_dir, True))
         weights = {name: np.array(graph.data(name)) for name in graph.params}
     unknown = [n for n in wrt if n not in graph.inputs and n not in weights] + [
         n for n in output_grads if n not in graph.outputs]
@@ -138,7 +138,7 @@ def add_backward_pass(sdfg, state, outputs, inputs):
     """
     graph = sdfg.graph
     names = [[_name(value) for value in values] for values in (outputs, inputs)]
-    trial = graph.clone()  # a failure leaves the program as it was
+    trial = defined(graph.clone())  # a failure leaves the program as it was
     try:
         if any_registered():
             trial.run_pass("infer")

@@ -25,12 +25,16 @@ class BackwardPassGenerator:
         if not any_registered():
             return
         sdfg = SDFG(self.graph)
-        operators = {row[0]: row for row in self.graph.operators()}
+        operators = {row[0]: row for row in self.graph.operators(True)}
         served = []
         for holder in sdfg.nodes() if state is None else [sdfg.node(state)]:
             for node in holder.nodes():
                 row = operators.get(node._node()[2][3]) if node.kind == "library" else None
-                if row is not None and implementations_for(row[1], type(node)):
+                if row is None or not implementations_for(row[1], type(node)):
+                    continue
+                if holder.entry_node(node) is not None:
+                    say("dispatch", f"{row[4]}: inside a map its gradient is derived")
+                else:
                     served.append((row, holder, node))
         for row, holder, node in served:
             self._serve(row, holder, node, sdfg)

@@ -13,7 +13,7 @@ import sys
 
 from .choose import MASKS, Chooser
 
-__all__ = ["change_default", "implementation", "implement"]
+__all__ = ["change_default", "defined", "implementation", "implement"]
 
 
 @contextlib.contextmanager
@@ -66,6 +66,12 @@ def implement(graph):
     chooser = _chooser(onnx.default_implementation if onnx else "native")
     if chooser is not None:
         chooser.implement(graph)
+
+
+def defined(graph):
+    """The core Graph, or, where functions of the user's are all that defines an operator of it, a copy with what they say."""
+    pure = sys.modules.get("dcml.onnx.pure")
+    return pure.defined(graph) if pure else graph
 
 
 def _chooser(default):

@@ -25,9 +25,10 @@ class Chooser:
         """Replaces, in a core Graph, nodes whose implementation is in Python, and notes the choice of the others."""
         done = set()
         for _ in range(_DEEPEST):
-            waiting = [node for node in graph.operators() if node[0] not in done]
+            waiting = [node for node in graph.operators(True) if node[0] not in done]
             done.update(node[0] for node in waiting)
-            replaced = [node[1] for node in waiting if self._choose(graph, *node[:2], node[4])]
+            shown = _Shown(graph)
+            replaced = [node[1] for node in waiting if self._choose(graph, shown, *node[:2], node[4])]
             if not replaced:
                 return
             graph.run_pass("infer")
@@ -37,7 +38,7 @@ class Chooser:
         names = (wish, self._of_class.get(op), self._default, "native")
         return list(dict.fromkeys(name for name in names if name is not None))
 
-    def _choose(self, graph, node, op, description):
+    def _choose(self, graph, shown, node, op, description):
         """True if the node was replaced."""
         wish = graph.wish(node)
         if wish is None and op not in self._of_class and self._default in MASKS and not _registered(op, self._default):
@@ -52,7 +53,7 @@ class Chooser:
                 if own != wish:
                     graph.set_attribute(node, _WISH, own)
                 return False
-            elif _replace(graph, node, description, name, implementation):
+            elif _replace(graph, shown, node, description, name, implementation):
                 return True
         return False
 
@@ -75,11 +76,28 @@ def _refusal(graph, node, op, name):
 
 
 # -- replacing ------------------------------------------------------------------------------------
-def _replace(graph, id, description, name, implementation):
+class _Shown:
+    """A graph as an SDFG of its own, for implementations, which may change it: then the next gets another."""
+
+    def __init__(self, graph):
+        self._graph, self._sdfg = graph.clone(), None
+
+    def find(self, id):
+        """(SDFG, state, handle) of an operator by its id in the graph."""
+        from ..sdfg import SDFG
+        if self._sdfg is None or self._sdfg._graph.has_drafts or self._sdfg._graph.version != self._version:
+            self._sdfg = SDFG(self._graph.clone())
+            self._version = self._sdfg._graph.version
+            self._nodes = {node._node()[2][3]: (state, node) for state in self._sdfg.nodes() for node in state.nodes()
+                           if node.kind == "library"}
+        if id not in self._nodes:
+            raise _core.ValueError_(f"{self._sdfg!r} has no operator {id}")
+        return self._sdfg, *self._nodes[id]
+
+
+def _replace(graph, shown, id, description, name, implementation):
     """Puts what the implementation gives in the node's place; False if it cannot be applied to the node."""
-    from ..sdfg import SDFG
-    sdfg = SDFG(graph.clone())  # which forward may change: state.add_tasklet and the like make what it returns
-    state, node = _find(sdfg, id)
+    sdfg, state, node = shown.find(id)
     node.validate(sdfg, state)
     who = f"{name} ({implementation.__name__})"
     if not implementation.forward_can_be_applied(node, state, sdfg):
@@ -91,15 +109,6 @@ def _replace(graph, id, description, name, implementation):
     say("dispatch", f"{description}: {who}")
     graph.replace(id, inner, arrays)
     return True
-
-
-def _find(sdfg, id):
-    """(state, handle) of an operator by its id in the graph."""
-    for state in sdfg.nodes():
-        for node in state.nodes():
-            if node.kind == "library" and node._node()[2][3] == id:
-                return state, node
-    raise _core.ValueError_(f"{sdfg!r} has no operator {id}")
 
 
 def _as_graph(made, what, node, sdfg, arrays):

@@ -138,10 +138,19 @@ def define(graph):
     """Replaces, in a core Graph, nodes of operators that only functions define; types of the graph are inferred up to
     the last of them.  Raises what inference and translation raise."""
     while _NEW:
-        waiting = [node for node in graph.operators() if node[1] in _NEW]
+        waiting = [node for node in graph.operators(True) if node[1] in _NEW]
         if not waiting:
             return
         _replace(graph, *waiting[0])
+
+
+def defined(graph):
+    """The graph, or, where it has operators that only functions define, a copy without them."""
+    if not any(node[1] in _NEW for node in (graph.operators(True) if _NEW else ())):
+        return graph
+    copy = graph.clone()
+    define(copy)
+    return copy
 
 
 def _replace(graph, id, op, domain, opset, description, inputs, outputs, known):

@@ -47,6 +47,7 @@ class Emitter:
         self.reserved = set()  # names of containers that are still to be declared
         self.open = set()  # symbols whose numbers a caller could have given instead; no two of them are equal
         self.combined = {}  # by line: the parts of a statement that combines
+        self.calls = []  # (graph, {its containers: names of ours}) of calls in loops, by the operators that stand for them
         self._held = []  # objects whose ids are keys
 
     # -- names ----------------------------------------------------------------------------------
@@ -177,9 +178,24 @@ class Emitter:
             self.scopes.pop()
         self.scopes[-1].lines += scope.text()
 
+    def is_roomy(self, array):
+        """Does its container have room for more, as for an extent that a loop around changes?"""
+        return array.whole in self.declared and list(array.shape) != self.declared[array.whole][2]
+
     def call(self, graph, containers, symbols):
         """The contents of a graph come here, with {its containers: names of ours} and {its symbols: values}."""
-        self.line((graph, containers, symbols))
+        if not self.is_nested:
+            self.line((graph, containers, symbols))
+            return
+        for name, value in symbols.items():
+            if str(value) != name:
+                raise _core.UnsupportedOpError(f"a call of {graph.name!r} inside a loop, with a size {name!r} that is {value} here; "
+                                               "give it sizes that are numbers, or write a program instead of an SDFG")
+        changed = {n for state in range(graph.n_states) for entry in graph.nodes(state) for n in entry[4]}
+        left = [reference(c) for n, c in containers.items() if n in changed]
+        right = [reference(c) for n, c in containers.items()]
+        self.calls.append((graph, containers))
+        self.line(f'{", ".join(left)} = "dcml.program"::Call_{len(self.calls)}@1({", ".join(right)})')
 
     def statement(self, name, index, value, wcr="", guarded=True):
         guard = f" if {' && '.join(self.conditions)}" if guarded and self.conditions else ""
@@ -300,6 +316,11 @@ class Emitter:
                 inner, containers, symbols = line
                 graph.inline(0, inner, {n: (self.renamed.get(c, c), None) for n, c in containers.items()},
                              {name: str(value) for name, value in symbols.items()})
+        calls = {f"Call_{k}": call for k, call in enumerate(self.calls, 1)}
+        for node, op, domain, *_ in graph.operators(True) if calls else ():
+            if domain == "dcml.program":
+                inner, containers = calls[op]
+                graph.replace(node, inner, {n: self.renamed.get(c, c) for n, c in containers.items()})
         for output in self.outputs:
             graph.mark_output(self.renamed.get(output, output))
         return graph

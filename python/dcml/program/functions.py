@@ -450,7 +450,22 @@ def _reshape(t, a, *shape, **_):
     if not a.whole:
         a = t.out.materialize(a)
         a.frozen = "it is reshaped from a part of an array; write into that"
-    return t.out.view(a, shape)
+    return t.out.view(a, shape) if a.whole else moved(a, shape, lambda index: _unravelled(_raveled(index, shape), a.shape))
+
+
+def _raveled(index, shape):
+    at = 0
+    for i, extent in zip(index, shape):
+        at = at * extent + i
+    return at
+
+
+def _unravelled(at, shape):
+    index = []
+    for extent in shape[:0:-1]:
+        index.insert(0, at % extent)
+        at = at // extent
+    return [at, *index] if shape else []
 
 
 def _quotient(shape, others):

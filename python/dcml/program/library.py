@@ -15,13 +15,31 @@ _MATMUL = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64"
 
 def whole(t, array):
     """The name of a container that is exactly the array."""
-    return (array if array.whole else t.out.materialize(array)).whole
+    if array.whole and not t.out.is_roomy(array):
+        return array.whole
+    return _exact(t, t.out.materialize(array))
+
+
+def _exact(t, array):
+    if t.out.is_roomy(array):
+        raise _core.UnsupportedOpError("an operator on an array whose extent changes with a loop around it")
+    return array.whole
+
+
+def in_order(t, node, what):
+    """Operators hand on whole arrays, which iterations share: maps around one run in order."""
+    inside = "under a condition on data" if t.out.conditions else \
+        "inside a reduction" if any(scope.kind == "reduce" for scope in t.out.scopes) else None
+    if inside:
+        text = f"{what} {inside}; use it outside"
+        raise t.error(node, text) if node is not None else _core.UnsupportedOpError(text)
+    for scope in t.out.scopes[1:]:
+        scope.kind = "sequential"
 
 
 def operator(t, op, inputs, shape, dtype, attributes, version):
     """The result of an operator; it is written where the program wants it."""
-    if t.out.is_nested or t.out.conditions:
-        raise _core.UnsupportedOpError(f"{op} inside a loop or under a condition on data; use it outside")
+    in_order(t, None, op)
     names = [whole(t, a) for a in inputs]
     leaves = [lambda index, n=n: (n, None) for n in names]  # it reads all of them
 
@@ -146,8 +164,7 @@ def library_node(t, node, cls, args, kwargs):
     missing = [c for c in (*made.in_connectors, *made.out_connectors) if c not in arrays]
     if missing:
         raise t.error(node, f"{cls.__name__} needs an array for {missing[0]!r}; write {missing[0]}=array")
-    if t.out.is_nested or t.out.conditions:
-        raise t.error(node, f"{cls.__name__} inside a loop or under a condition on data; use it outside")
+    in_order(t, node, cls.__name__)
     inputs = [c and whole(t, arrays[c]) for c in connectors_in_order(made.schema.inputs, made.in_connectors)]
     order = connectors_in_order(made.schema.outputs, made.out_connectors)
     targets, copies = written(t, node, [c and arrays[c] for c in order])
@@ -167,8 +184,9 @@ def written(t, node, arrays):
             continue
         if array.frozen or not array.is_stored:
             raise t.error(node, f"{array.label or 'this array'} cannot be written: {array.frozen or 'it is a value'}")
-        names.append(array.whole or t.out.temp(array.dtype, array.shape).whole)
-        if not array.whole:
+        own = array.whole and not t.out.is_roomy(array)
+        names.append(array.whole if own else _exact(t, t.out.temp(array.dtype, array.shape)))
+        if not own:
             copies.append((array, names[-1]))
     return names, copies
 
@@ -211,8 +229,7 @@ def _weights(t, callee, graph):
 def inline_graph(t, node, callee, args, kwargs):
     """A call of an SDFG: its graph becomes a part of the program's."""
     from .functions import cast
-    if t.out.is_nested or t.out.conditions:
-        raise t.error(node, f"a call of {callee!r} inside a loop or under a condition on data; use it outside")
+    in_order(t, node, f"a call of {callee!r}")
     args = [t.array_of(node, a) for a in args]
     graph = _graph_of(t, node, callee, args)
     inputs = list(graph.inputs)

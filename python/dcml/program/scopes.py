@@ -11,9 +11,10 @@ import numpy as np
 from .. import _core
 from . import markers
 from .array import subscript
-from .index import Index, atom, factor, is_index, mentions
+from .index import Index, atom, ceil_div, factor, is_index, mentions
 from .expressions import Unusable, describe, is_array
 from .ufuncs import concrete, type_of
+from .whiles import without_continue
 
 _WCR = {ast.Add: "sum", ast.Mult: "prod"}
 
@@ -90,7 +91,7 @@ class Scopes:
         if len(targets) != len(found) or not all(isinstance(t, ast.Name) for t in targets):
             raise self.error(node, f"{len(found)} ranges need as many names")
         with self.parallel(node, [(t.id, *r) for t, r in zip(targets, found)]):
-            self.statements(node.body)
+            self.statements(without_continue(node.body))
 
     def parallel(self, node, ranges):
         return _Parallel(self, node, ranges)
@@ -137,11 +138,25 @@ class Scopes:
         count = None if any(isinstance(v, Index) for v in (begin, end)) else len(range(begin, end, step))
         if count == 0:
             return
+        node = ast.copy_location(ast.For(target=node.target, iter=node.iter, body=without_continue(node.body), orelse=[]), node)
         if count == 1:
             self.bind(node.target, begin)
             self.statements(node.body)
             return
         self.sequential(node, begin, end, step)
+
+    def counted(self, node, name, begin, end, step):
+        """``while name < end`` with one step in each iteration."""
+        if isinstance(begin, Index) or isinstance(end, Index):
+            many = ceil_div(end - begin, step) if step > 0 else ceil_div(begin - end, -step)
+            after = Unusable("{name!r} after a loop that may have no step; use the bound of the loop instead")
+        else:
+            many = len(range(begin, end, step))
+            after = begin + step * many
+        if isinstance(many, Index) or many:
+            target = ast.copy_location(ast.Name(id=name, ctx=ast.Store()), node)
+            self.sequential(ast.copy_location(ast.For(target=target, iter=node.test, body=node.body, orelse=[]), node), begin, end, step)
+        self.frame.names[name] = after
 
     def sequential(self, node, begin, end, step):
         """The loop as a sequential map: names that it changes live in arrays that iterations hand on."""

@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 
 from .. import _core
-from . import functions, markers
+from . import composed, functions, markers  # noqa: F401 composed adds rows to functions
 from .array import Array, literal, stored, subscript
 from .emit import Emitter
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
@@ -17,6 +17,7 @@ from .index import Index, NeedsValue, is_index
 from .scopes import Scopes
 from .source import Source
 from .ufuncs import OPERATORS, concrete, type_of
+from .whiles import counter, without_continue
 
 _UNROLLED = 1000  # iterations of a loop over a tuple
 
@@ -333,9 +334,19 @@ class Translator(Scopes, Expressions):
         elif isinstance(call, ast.Call) and self.is_marker(call.func, range):
             self.range_loop(node)
         else:
+            body = without_continue(node.body)
             for item in self.static_items(call):
                 self.bind(node.target, item)
-                self.statements(node.body)
+                self.statements(body)
+
+    def _do_while(self, node):
+        count = counter(node)
+        begin = self.frame.names.get(count[0]) if count and not node.orelse else None
+        if not is_index(begin):
+            raise self.error(node, "a while loop whose number of steps depends on data, or is not counted by an integer; write "
+                                   "for k in range(n), or while k < n with one k += 1")
+        name, step, bound, more = count
+        self.counted(node, name, begin, self.index(bound) + more, step)
 
     def is_marker(self, node, marker):
         try:
@@ -409,6 +420,6 @@ class Translator(Scopes, Expressions):
             self.in_tasklet, self.connectors, self.frame.names = outer
 
 
-_INSTEAD = {ast.While: "write for k in range(n)", ast.Try: "programs raise nothing", ast.ClassDef: "define it outside",
+_INSTEAD = {ast.Try: "programs raise nothing", ast.ClassDef: "define it outside",
             ast.Import: "import outside", ast.ImportFrom: "import outside", ast.Raise: "programs raise nothing",
             ast.Break: "write conditions instead", ast.Continue: "write conditions instead"}

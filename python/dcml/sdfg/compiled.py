@@ -4,6 +4,8 @@ The one idea: the core's function takes arguments by name and writes the caller'
 passed as arguments are copied, which the graphs of models have.
 Must not know: how a graph is compiled.
 """
+import numpy as np
+
 from .. import _core
 
 
@@ -14,11 +16,13 @@ class CompiledSDFG:
         graph = sdfg.graph
         self.sdfg, self._optimize, self._function = sdfg, optimize, None
         self._results, self._inputs, self._version = tuple(graph.outputs), tuple(graph.inputs), graph.version
+        self._strided = {name for name in self._inputs if graph.layout(name)[0] is not None}
+        self._written = {n for k in range(graph.n_states) for node in graph.nodes(k) for n in node[4]} if self._strided else ()
 
     def prepare(self):
         """Makes the function, for those who do not call.  Returns self."""
-        from ..library import implementation
-        self._function = _core.Function(self.sdfg.graph, optimize=self._optimize, **implementation())
+        from ..library import defined, implementation
+        self._function = _core.Function(defined(self.sdfg.graph), optimize=self._optimize, **implementation())
         return self
 
     @property
@@ -35,6 +39,26 @@ class CompiledSDFG:
         """
         if self._function is None:
             self.prepare()
+        if self._strided:
+            return self._call_in_rows(args, kwargs)
+        return self._call(args, kwargs)
+
+    def _call_in_rows(self, args, kwargs):
+        """A call with arrays that need not lie row by row: the core gets copies that do, which are copied back."""
+        given = {**dict(zip(self._inputs, args)), **kwargs}
+        if len(args) > len(self._inputs) or len(given) < len(args) + len(kwargs):
+            return self._call(args, kwargs)  # which says what is wrong
+        copies = {name: given[name].copy("C") if isinstance(given[name], np.ndarray) else given[name].contiguous()
+                  for name in self._strided & given.keys() if hasattr(given[name], "contiguous") or isinstance(given[name], np.ndarray)}
+        values = self._call((), {**given, **copies})
+        for name in copies.keys() & self._written:
+            if isinstance(copies[name], np.ndarray):
+                given[name][...] = copies[name]
+            elif copies[name] is not given[name]:
+                given[name].copy_(copies[name])
+        return values
+
+    def _call(self, args, kwargs):
         if not self._results:
             self._function(*args, **kwargs)
             return None

@@ -60,7 +60,7 @@ class Data:
     def transient(self):
         if self._graph is None:
             return self._transient
-        return self.role in ("temp", "saved") and not self._graph.layout(self.name)[2]
+        return self.role in ("temp", "saved", "const") and not self._graph.layout(self.name)[2]
 
     @transient.setter
     def transient(self, transient):

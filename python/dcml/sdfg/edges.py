@@ -4,6 +4,9 @@ The one idea: an edge is a handle, a state and the edge's number in the core's f
 out the same object for the same edge.
 Must not know: what a memlet says.
 """
+import ast
+
+from .. import _core
 from .memlet import Memlet
 
 
@@ -47,28 +50,42 @@ class Edge:
 
 
 class InterstateEdge:
-    """What an edge between states says: nothing, since states run in order."""
+    """What an edge between states says.
+
+    condition: of symbols and elements of arrays, as ``"i < N"``; None: always.
+    assignments: {symbol: its value from then on}.
+    """
 
     def __init__(self, condition=None, assignments=None):
-        from .. import _core
-        if (condition is not None and str(condition).strip() not in ("1", "True")) or assignments:
-            raise _core.UnsupportedOpError("states run one after the other: an edge between them has no condition and no assignments")
-
-    assignments = property(lambda self: {})
+        always = condition is None or str(condition).strip() in ("1", "True")
+        self.condition = "1" if always else str(getattr(condition, "as_string", condition)).strip()
+        self.assignments = {str(symbol): str(value) for symbol, value in (assignments or {}).items()}
 
     def is_unconditional(self):
-        return True
+        return self.condition == "1"
+
+    @property
+    def free_symbols(self):
+        """Names in the condition and in what is assigned.  Raises ValueError_ for what is no expression."""
+        found = set()
+        for text in (self.condition, *self.assignments.values()):
+            try:
+                found |= {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                raise _core.ValueError_(f"{text[:200]!r} on an edge between states is no expression") from None
+        return found
 
     def __repr__(self):
-        return "InterstateEdge()"
+        said = ([] if self.is_unconditional() else [repr(self.condition)]) + ([f"assignments={self.assignments}"] if self.assignments else [])
+        return f"InterstateEdge({', '.join(said)})"
 
 
 class StateEdge:
-    """An edge from a state to the next: ``src``, ``dst``, ``data``."""
+    """An edge from a state to another: ``src``, ``dst``, ``data``."""
     __slots__ = ("src", "dst", "data")
 
-    def __init__(self, src, dst):
-        self.src, self.dst, self.data = src, dst, InterstateEdge()
+    def __init__(self, src, dst, data=None):
+        self.src, self.dst, self.data = src, dst, data or InterstateEdge()
 
     def __eq__(self, other):
         return isinstance(other, StateEdge) and (self.src, self.dst) == (other.src, other.dst)
@@ -77,4 +94,4 @@ class StateEdge:
         return hash((self.src, self.dst))
 
     def __repr__(self):
-        return f"Edge({self.src} -> {self.dst})"
+        return f"Edge({self.src} -> {self.dst}: {self.data})"

@@ -7,6 +7,7 @@ Must not know: passes or operators; transformations are named, the core applies 
 import weakref
 
 from .. import _core
+from . import control
 from .arrays import Arrays, Declaring
 from .compiled import CompiledSDFG
 from .edges import InterstateEdge, StateEdge
@@ -33,6 +34,7 @@ class SDFG(Declaring):
             self._graph, self._states = graph, []
             self._descriptors, self._compiled, self.parent = {}, None, parent
             self._stale_states, self._mentioned, self._params, self._nested, self._nested_in = False, set(), set(), [], []
+            self._control = []  # edges between states that somebody added, until they are in the graph
             _HANDLES[id(graph)] = self
         return self
 
@@ -51,6 +53,8 @@ class SDFG(Declaring):
                 flow = self._graph.flow(index)
                 if flow.is_draft:
                     flow.build()
+        if self._control and control.is_needed(self):
+            control.lower(self)
 
     def _edited(self):
         self._compiled = None
@@ -176,9 +180,16 @@ class SDFG(Declaring):
         self._edited()
 
     def edges(self):
-        """An edge from each state to the next."""
+        """The edges that were added, until they are built into the graph; then one from each state to the next."""
+        self._sync()
+        if self._control and control.is_needed(self):
+            return list(self._control)
         states = self.nodes()
         return [StateEdge(a, b) for a, b in zip(states, states[1:])]
+
+    @staticmethod
+    def _plain_edge(u, v):
+        return StateEdge(u, v)
 
     def in_edges(self, state):
         return [edge for edge in self.edges() if edge.dst is state]
@@ -187,10 +198,10 @@ class SDFG(Declaring):
         return [edge for edge in self.edges() if edge.src is state]
 
     def in_degree(self, state):
-        return int(state.index > 0)
+        return len(self.in_edges(state))
 
     def out_degree(self, state):
-        return int(state.index < self._graph.n_states - 1)
+        return len(self.out_edges(state))
 
     def predecessors(self, state):
         return [edge.src for edge in self.in_edges(state)]
@@ -205,11 +216,35 @@ class SDFG(Declaring):
         return self.nodes()[-1:]
 
     def add_edge(self, u, v, edge=None):
-        """Says that v runs after u, as it does.  Raises UnsupportedOpError for another order, and for conditions."""
-        if u.index >= v.index:
-            raise _core.UnsupportedOpError(f"state {v.label!r} cannot run after {u.label!r}: states run in the order in which "
-                                           "they were added")
-        return StateEdge(u, v)
+        """Says that v runs after u, if the condition of the InterstateEdge holds, with the symbols that it assigns.
+
+        Edges that make loops that count, and branches, become sequential maps around what the states hold, when the
+        SDFG is next built: validated, transformed, saved or run.  Raises UnsupportedOpError, then, for other circles.
+        """
+        made = StateEdge(u, v, edge)
+        u.index, v.index  # they are states of this SDFG
+        for symbol in made.data.assignments:
+            if symbol not in self.symbols:
+                self._graph.add_symbol(symbol)
+        self._mention(made.data.free_symbols)
+        self._control.append(made)
+        self._edited()
+        return made
+
+    def add_loop(self, before_state, loop_state, after_state, loop_var, initialize_expr, condition_expr, increment_expr,
+                 loop_end_state=None):
+        """States that run for each value of a symbol: ``add_loop(before, body, None, "i", "0", "i < N", "i + 1")``.
+
+        before_state, after_state: None for new ones; loop_end_state: the last of the loop, if it is not loop_state.
+        Returns (before_state, the guard that is made between them, after_state).
+        """
+        before_state, after_state = before_state or self.add_state(), after_state or self.add_state()
+        guard = self.add_state("guard")
+        self.add_edge(before_state, guard, InterstateEdge(assignments={loop_var: initialize_expr}))
+        self.add_edge(guard, loop_state, InterstateEdge(condition_expr))
+        self.add_edge(guard, after_state, InterstateEdge(f"not ({condition_expr})"))
+        self.add_edge(loop_end_state or loop_state, guard, InterstateEdge(assignments={loop_var: increment_expr}))
+        return before_state, guard, after_state
 
     def add_nedge(self, u, v, data=None):
         return self.add_edge(u, v, data or InterstateEdge())
@@ -289,8 +324,10 @@ class SDFG(Declaring):
 
     def expand_library_nodes(self, recursive=True):
         """Replaces operators by the maps and tasklets that define them."""
-        from ..library import implement
-        graph = self.graph
+        from ..library import defined, implement
+        graph, made = self.graph, defined(self.graph)
+        if made is not graph:
+            graph.become(made)
         graph.run_pass("infer")
         implement(graph)
         graph.run_pass("expand")

@@ -463,9 +463,10 @@ class NestedSDFG(Node):
                 raise _core.ValueError_(f"nested SDFG {self._label!r} has no array {name!r} for its connector")
         from .symbolic import free_symbols
         state.sdfg._nest(self._sdfg, state, self)
-        self._symbols = {**{name: name for name in self._sdfg.symbols}, **self._symbols}
+        inner = self._sdfg.graph
+        self._symbols = {**{name: name if inner.uses_symbol(name) else "0" for name in self._sdfg.symbols}, **self._symbols}
         state.sdfg._mention(set().union(*map(free_symbols, self._symbols.values())))
-        return flow.add_nested(self._label, self._sdfg.graph, list(self._in), list(self._out), self._symbols)
+        return flow.add_nested(self._label, inner, list(self._in), list(self._out), self._symbols)
 
 
 _SCHEDULES = {"sequential": ScheduleType.Sequential, "parallel": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,

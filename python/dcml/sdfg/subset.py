@@ -14,18 +14,21 @@ from .symbolic import Symbolic, parse
 class Range:
     """A subset.  ranges: (first, last, step) or (first, last) of each dimension: ints, Symbolics or texts.
 
-    Equal to its text: ``Range([(0, 4, 1), ("i", "i", 1)]) == "0:5, i"``.
+    Equal to its text: ``Range([(0, 4, 1), ("i", "i", 1)]) == "0:5, i"``.  A range of one element that was written as one,
+    ``"2:3"``, stays one in its text, since operators see a dimension there; it is equal to ``"2"``.
     """
-    __slots__ = ("_ranges",)
+    __slots__ = ("_ranges", "_written")
 
-    def __init__(self, ranges):
+    def __init__(self, ranges, written=()):
         self._ranges = tuple(tuple(parse(x, True) for x in (*r, 1)[:3]) for r in ranges)
+        self._written = frozenset(written)  # dimensions that were written as a range
 
     @classmethod
     def from_string(cls, text, shape=None):
         """Reads ``0:5, i, 0:N:2``; ends that are left out, as in ``:``, are those of ``shape``.
         Raises ValueError_ for a text that is no subset, ShapeError for ``:`` without a shape."""
-        return cls(_slices(text, shape))
+        items = _slices(text, shape)
+        return cls([r for r, _ in items], [d for d, (_, written) in enumerate(items) if written])
 
     @classmethod
     def from_array(cls, desc):
@@ -88,7 +91,7 @@ class Range:
 
     def subs(self, values):
         """The subset with symbols replaced."""
-        return Range([tuple(x.subs(values) if isinstance(x, Symbolic) else x for x in r) for r in self._ranges])
+        return Range([tuple(x.subs(values) if isinstance(x, Symbolic) else x for x in r) for r in self._ranges], self._written)
 
     def __len__(self):
         return len(self._ranges)
@@ -111,7 +114,7 @@ class Range:
         return hash(self._ranges)
 
     def __str__(self):
-        return ", ".join(_dimension_text(*r) for r in self._ranges)
+        return ", ".join(_dimension_text(*r, d in self._written) for d, r in enumerate(self._ranges))
 
     def __repr__(self):
         return f"Range({str(self)})"
@@ -124,14 +127,14 @@ def _extent(first, last, step):
     return (last - first) // step + 1 if step != 1 else last - first + 1
 
 
-def _dimension_text(first, last, step):
-    if first == last:
+def _dimension_text(first, last, step, written):
+    if first == last and not written:
         return str(first)
     return f"{first}:{last + 1}" + (f":{step}" if step != 1 else "")
 
 
 def _slices(text, shape):
-    """(first, last, step) of each dimension of a text."""
+    """((first, last, step), whether it is written as a range) of each dimension of a text."""
     if not text.strip():
         return []
     try:
@@ -148,7 +151,7 @@ def _slice(item, text, extent):
     try:
         if not isinstance(item, ast.Slice):
             index = symbolic.of_ast(item, True)
-            return index, index, 1
+            return (index, index, 1), False
         begin = 0 if item.lower is None else symbolic.of_ast(item.lower, True)
         step = 1 if item.step is None else symbolic.of_ast(item.step, True)
         if item.upper is None and extent is None:
@@ -158,4 +161,4 @@ def _slice(item, text, extent):
         raise type(error)(f"subset {text[:200]!r}: {error}") from None
     if type(step) is int and step < 1:
         raise _core.ValueError_(f"subset {text[:200]!r}: expected a positive step")
-    return begin, end - 1, step
+    return (begin, end - 1, step), True

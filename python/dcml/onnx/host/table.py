@@ -62,3 +62,9 @@ FALLBACKS.update((("", op), strings.by_codes) for op in (
     "OneHot", "Pad", "Reshape", "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Shape", "Size", "Slice",
     "SpaceToDepth", "Split", "Squeeze", "TensorScatter", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"))
 FALLBACKS[ML, "ArrayFeatureExtractor"] = strings.by_codes
+
+
+def under_their_own_names():
+    """(domain, operator) of what the host runs, without those that stand for variants of the core's."""
+    variants = {op for op, _ in VARIANTS.values()}
+    return [key for key in HOST if key[1] not in variants]

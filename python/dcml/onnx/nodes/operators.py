@@ -15,12 +15,11 @@ _table = {}  # operator -> (domain, {version: row or None}); filled at first use
 
 
 def _fill():
-    from ..host.table import HOST, VARIANTS
+    from ..host.table import under_their_own_names
     table = {}
     for row in _core.ops():
         table.setdefault(row["name"], (row["domain"], {}))[1][row["since"]] = row
-    inner = {name for name, _ in VARIANTS.values()}  # operators of the core under another name
-    for domain, name in HOST.keys() - {(domain, name) for domain, name in HOST if name in inner}:
+    for domain, name in under_their_own_names():
         table.setdefault(name, (domain, dict.fromkeys(_versions_in_onnx(domain, name))))
     _table.update(table)
 
