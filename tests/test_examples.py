@@ -73,6 +73,8 @@ def test_a_perceptron_in_neons_op_trees_learns(tmp_path):
     out = _run(tmp_path, "neon_mlp.py", "150")
     first, last = (float(line.split("loss ")[1].split(",")[0]) for line in (out.split("step 0: ")[1].splitlines()[0], out.splitlines()[-1]))
     assert last < first / 5 and float(out.rsplit("accuracy ", 1)[1].rstrip("%\n")) >= 95
+
+
 def test_gelu_as_a_script_runs_at_once_compiled_and_trained(tmp_path):
     out = _run(tmp_path, "script_gelu.py")
     assert "calls this.Gelu" in out and float(out.split("script by ")[1].split()[0]) < 1e-6
@@ -82,6 +84,8 @@ def test_gelu_as_a_script_runs_at_once_compiled_and_trained(tmp_path):
 def test_dropout_as_a_script_is_right_in_both_branches(tmp_path):
     out = _run(tmp_path, "script_dropout.py")
     assert out.count("is right") == 2 and out.count("drops 0.2") == 2
+
+
 def test_a_network_of_npx_learns(tmp_path):
     out = _run(tmp_path, "mx_cnn.py", "3")
     before, after = (float(out.split(word)[1].split("accuracy ")[1].split("%")[0]) for word in ("before:", "after:"))

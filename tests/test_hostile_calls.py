@@ -4,7 +4,6 @@ Each run is a process of its own, so that a crash or a hang fails one test and n
 tests/test_hostile_calls.py SEED CALLS` prints each call before it is made."""
 import contextlib
 import faulthandler
-import pathlib
 import random
 import subprocess
 import sys

@@ -8,7 +8,6 @@ import pytest
 import test_gradients as first
 from gradient_cases import CASES, arrays
 
-import dcml
 from dcml import _core
 
 # Their gradients are steps or constants, or their kinks are everywhere.

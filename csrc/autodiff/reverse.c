@@ -212,10 +212,6 @@ static bool may_overwrite(dc_graph *graph) {
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
                       dc_backward *out) {
   DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
-  for (uint32_t s = 0; s < forward->states.n; s++) {
-    if (forward->has_adjoint) DC_TRY(dc_autodiff_prepare(forward, s));
-    DC_TRY(expand_state(ops, forward, s));
-  }
   bool overwrites = may_overwrite(forward);
   for (uint32_t s = 0; s < forward->states.n && overwrites; s++) {
     DC_TRY(expand_inside(ops, forward, s));
@@ -370,7 +366,6 @@ dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, const
   dc_status status = adjoint_of(&r, &nodes, wrt, n_wrt, gradients, &adjoint);
   dc_arena_free(&r.arena);
   for (uint32_t k = 0; k < adjoint.n; k++) dc_scope_push(graph, &graph->states.v[state].scope, adjoint.v[k]);
-  graph->has_adjoint = true;
   return dc_error_at(status, "backward pass");
 }
 

@@ -174,7 +174,6 @@ typedef struct dc_graph {
   dc_name name;
   int opset; /* ai.onnx opset of the model, for operators added later */
   dc_machine machine; /* what it is scheduled for */
-  bool has_adjoint; /* of its own nodes: values may be overwritten that another adjoint reads */
   DC_VEC(dc_container) containers; /* [0] unused */
   DC_VEC(dc_cid) named;            /* by name: a container that had it when it was added or renamed */
   DC_VEC(dc_node) nodes;           /* [0] unused */

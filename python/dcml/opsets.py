@@ -11,13 +11,12 @@ from . import _core
 
 def operators_of(domain):
     """{operator: first version or None} of what the core and the host run, for a domain as ONNX writes it ("" is ai.onnx)."""
-    from .onnx.host.table import HOST, VARIANTS
+    from .onnx.host.table import under_their_own_names
     first = {}
     for where, op, since in _core.operators():
         if where == domain:
             first[op] = min(since, first.get(op, since))
-    variants = {op for op, _ in VARIANTS.values()}
-    first.update((op, None) for where, op in HOST if where == domain and op not in variants and op not in first)
+    first.update((op, None) for where, op in under_their_own_names() if where == domain and op not in first)
     return first
 
 

@@ -5,7 +5,6 @@ import pytest
 import dcml
 
 
-
 def program_of(tmp_path, expression, parameters):
     """A program that returns an expression, from a file."""
     path = tmp_path / "source.py"

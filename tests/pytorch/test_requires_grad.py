@@ -240,4 +240,3 @@ def test_the_python_node_has_derivatives_of_higher_order_too():
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "second or third or critic"], capture_output=True,
                           text=True, timeout=600, env={**os.environ, "DCML_AUTOGRAD": "python", "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0, done.stdout[-3000:]
-

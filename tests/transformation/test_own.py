@@ -10,7 +10,6 @@ from dcml.sdfg import SDFG, nodes, utils
 from dcml.transformation import (MapFusion, PatternNode, SingleStateTransformation, TaskletFusion)
 
 
-
 def chain():
     return SDFG(_core.parse(CHAIN))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import _core
 from .array import Array, moved, subscript
-from .functions import (_arrays, _axes, _broadcast_to, _concatenate, _expand_dims, _flip, _mean, _reshape, cast, empty, matmul, reduction, serves, stack,
+from .functions import (_arrays, _axes, _broadcast_to, _concatenate, _flip, _mean, _reshape, cast, empty, matmul, reduction, serves, stack,
                         transposed)
 from .index import Index, NeedsValue, is_index, product
 

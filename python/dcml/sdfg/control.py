@@ -147,7 +147,6 @@ class _Reader:
         self.open.discard(guard)
         return values, (_Loop(items, symbol, begin, bound, step), behind[0].dst if behind else None)
 
-
     def is_steady(self, guard, first, symbol, bound):
         """Does the bound of a loop stay what it was when it began?"""
         inside = {first, *self._from(first)}

@@ -26,32 +26,6 @@ def python_name(op):
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def _table(domain):
-    """{operator: first version or None} of what the core and the host run."""
-    from ..onnx.host.table import under_their_own_names
-    first = {}
-    for where, op, since in _core.operators():
-        if where == domain:
-            first[op] = min(since, first.get(op, since))
-    first.update((op, None) for where, op in under_their_own_names() if where == domain and op not in first)
-    return first
-
-
-def newest(domain):
-    """The newest version of a domain that the operator table speaks of."""
-    return max(since for where, _, since in _core.operators() if where == domain)
-
-
-def _schema(domain, op, version):
-    """The schema of an operator as of a version; None if it is not there, or deprecated."""
-    from onnx import defs
-    try:
-        schema = defs.get_schema(op, version, domain)
-    except defs.SchemaError:
-        return None
-    return None if schema.deprecated else schema
-
-
 class Opset:
     """The operators of a domain as of a version: constructors by Python name, made when they are first asked for."""
 
