@@ -8,10 +8,12 @@ import pytest
 import test_gradients as first
 from gradient_cases import CASES, arrays
 
+import dcml
 from dcml import _core
 
-# Their gradients are steps or constants, or their kinks are everywhere.
 TOLERANCE = 2e-6
+# A product that is combined into what is there, and sums in a loop that changes what they read.
+REFUSED = {"ScatterElements-18-axis=0-reduction=mul-3", "ScatterND-18-reduction=mul-3", "Det-22-default-1"}
 
 
 def with_gradients(graph, values):
@@ -34,5 +36,10 @@ def with_gradients(graph, values):
 def test_second_derivative_of_a_variant_is_the_slope_of_its_gradient(case):
     given = [(f"x{k}", a) for k, a in enumerate(arrays(case))]
     graph = first._graph(case.op, given, case.outputs, case.attrs, case.opset, case.domain)
-    error = first._error(*with_gradients(graph, [a for _, a in given if a is not None]), False)
-    assert error is None or error < TOLERANCE
+    made = with_gradients(graph, [a for _, a in given if a is not None])
+    if str(case) in REFUSED:
+        with pytest.raises(dcml.UnsupportedOpError, match=case.op):
+            first._error(*made, False)
+    else:
+        error = first._error(*made, False)
+        assert error is None or error < TOLERANCE

@@ -76,7 +76,8 @@ class InterstateEdge:
         return found
 
     def __repr__(self):
-        said = ([] if self.is_unconditional() else [repr(self.condition)]) + ([f"assignments={self.assignments}"] if self.assignments else [])
+        said = [] if self.is_unconditional() else [repr(self.condition)]
+        said += [f"assignments={self.assignments}"] if self.assignments else []
         return f"InterstateEdge({', '.join(said)})"
 
 
