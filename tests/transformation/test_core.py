@@ -153,7 +153,7 @@ def test_every_name_is_one_of_the_core_or_of_python():
     assert set(known()) - python == set(str(raised.value).split("there are ")[1].split(", "))
     assert InlineSDFG in (getattr(interstate, n) for n in interstate.__all__)
     assert dataflow.MapFusion is MapFusion and subgraph.SubgraphFusion is SubgraphFusion
-    assert not hasattr(dcml, "script")
+    assert not hasattr(dcml, "scripts")
 
 
 def test_trivial_ranges_go_with_their_map():
