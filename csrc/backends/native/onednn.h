@@ -75,7 +75,7 @@ typedef struct {
   dnn_operand operands[DNN_MAX_OPERANDS];
   int n_operands;
   size_t scratch_bytes, pad_bytes; /* reordered copies, then one scratchpad for all steps: they run in turn */
-  void *temp_descs[8];
+  void *temp_descs[12];
   int n_temp_descs;
   /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */
   bool empty;
