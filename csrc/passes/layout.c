@@ -70,11 +70,12 @@ static bool is_convolution(const dc_graph *graph, const dc_library *lib) {
 /* Operands 1 and 2 are filters and bias; so is what a gradient with respect to them makes. */
 static void visit_library(search *s, const dc_library *lib) {
   bool convolves = is_convolution(s->graph, lib);
+  uint32_t n_filters = lib->wrt ? lib->n_fwd_in : lib->n_in; /* behind the image */
   for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) {
     dc_cid c = dc_container_root(s->graph, k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in]);
-    bool is_filter = k == 1 || k == 2 ? !lib->wrt || k < lib->n_fwd_in : k >= lib->n_in && lib->wrt > 1;
+    bool is_filter = (k >= 1 && k < n_filters) || (k >= lib->n_in && lib->wrt > 1);
     if (!c || !s->set[c]) continue;
-    if (convolves && !is_filter && k < lib->n_in + 1) s->wanted[c] = true;
+    if (convolves && !is_filter) s->wanted[c] = true;
     else s->set[c] = 0;
   }
 }
