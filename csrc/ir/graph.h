@@ -69,7 +69,7 @@ typedef struct {
   dc_ex *shape;   /* rank i64 expressions over symbols and constants only */
   dc_ex *strides; /* elements; NULL: row-major contiguous */
   dc_cid alias_of; /* 0, or the container whose buffer this one views ... */
-  dc_ex alias_offset; /* ... from this element on (0: start); both row-major contiguous */
+  dc_ex alias_offset; /* ... from this element on (0: start); both row-major contiguous, or of one shape and layout */
   const void *data;   /* CONST always, PARAM perhaps: row-major contents, not owned unless in the arena */
   uint64_t data_bytes;
   dc_ex *known;   /* element values as i64 expressions, for small integer tensors that carry shapes; or NULL */

@@ -364,9 +364,9 @@ static bool try_slice(contraction *c, dc_cid root) {
 /* Symbols: equal extents are the same expression. */
 static bool same_shape(const dc_graph *graph, dc_cid a, dc_cid b) {
   const dc_container *x = dc_cont(graph, a), *y = dc_cont(graph, b);
-  if (x->dtype != y->dtype || x->rank != y->rank || x->strides || y->strides) return false;
+  if (x->dtype != y->dtype || x->rank != y->rank || !x->strides != !y->strides) return false;
   for (uint32_t d = 0; d < x->rank; d++)
-    if (x->shape[d] != y->shape[d]) return false;
+    if (x->shape[d] != y->shape[d] || (x->strides && x->strides[d] != y->strides[d])) return false;
   return true;
 }
 

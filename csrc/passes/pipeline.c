@@ -130,7 +130,9 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
   const char *model = dc_name_text(&out->forward->names, out->forward->name);
   DC_TRY(schedule(p, &s, out->forward, (dc_dump_name){model, "forward"}, &out->times[0]));
-  return out->backward ? schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]) : DC_OK;
+  if (!out->backward) return DC_OK;
+  dc_layout_carry(out->forward, out->backward);
+  return schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]);
 }
 
 /* Saved values, weights and gradients become arrays that the caller gives. */

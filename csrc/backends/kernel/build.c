@@ -10,6 +10,18 @@
 
 /* ---- addresses ---- */
 
+/* Of an image whose neighbouring channels lie next to one another, a read that the program would not make, such as one of
+ * padding, may be of another pixel: without a branch, vectors run along the channels. */
+static bool may_be_moved(const dc_kernel *k, const dc_container *c, uint32_t d, dc_ex index) {
+  int64_t stride, extent;
+  return c->strides && !(dc_ex_is_int(k->pool, c->strides[d], &stride) && stride == 1) && dc_ex_is_int(k->pool, c->shape[d], &extent) && extent > 0 &&
+         !dc_ex_uses_op(k->pool, index, DC_EX_READ);
+}
+
+static dc_ex moved_inside(dc_pool *pool, dc_ex index, dc_ex extent) {
+  return dc_ix_min(pool, dc_ix_max(pool, index, dc_ex_int(pool, 0)), dc_ix_sub(pool, extent, dc_ex_int(pool, 1)));
+}
+
 /* A multi-dimensional READ, whose indices hold flat ones already, as a flat one. */
 static dc_ex flatten_read(void *context, dc_pool *pool, dc_ex x) {
   const dc_kernel *k = context;
@@ -21,6 +33,7 @@ static dc_ex flatten_read(void *context, dc_pool *pool, dc_ex x) {
   for (uint32_t d = c.rank; d-- > 0;) {
     dc_ex i = dc_ex_arg(pool, x, d), inside = dc_ex_in_range(pool, i, c.shape[d]);
     bool certain = dc_kernel_is_true(k, inside);
+    if (!certain && may_be_moved(k, &c, d, i)) i = moved_inside(pool, i, c.shape[d]), certain = true;
     sure = sure && certain;
     if (!certain && dc_ex_uses_op(pool, i, DC_EX_READ)) { /* never outside, whatever the data says */
       check = dc_ex_and(pool, check, inside);

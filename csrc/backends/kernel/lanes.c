@@ -3,6 +3,8 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
+enum { STRIP_LINES = 4 }; /* lines of cache in a strip */
+
 typedef struct {
   dc_kernel *k;
   dc_param near, far; /* of the innermost loop, and of the loop that might run as lanes in it */
@@ -77,6 +79,16 @@ static bool goes_on(const dc_loop *l) {
   return false;
 }
 
+/* Strips of one width, whole lines of cache, none of them a small rest; at least two where that leaves them long, for threads.
+ * An unknown number of iterations gets the widest. */
+static uint32_t strip_of(int64_t extent, int64_t widest, int64_t line) {
+  if (extent < 0) return (uint32_t)widest;
+  int64_t strips = (extent + widest - 1) / widest;
+  if (strips == 1 && extent >= 4 * line) strips = 2;
+  int64_t lanes = (extent + strips - 1) / strips;
+  return (uint32_t)((lanes + line - 1) / line * line);
+}
+
 static void find_lanes(dc_kernel *k, dc_loop *l) {
   const dc_machine *m = &k->graph->machine;
   int64_t extent = dc_loop_extent(k, l);
@@ -89,7 +101,8 @@ static void find_lanes(dc_kernel *k, dc_loop *l) {
     if (l->body.v[j].loop) judge_loop(&s, l->body.v[j].loop);
   if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
   bool is_short = extent >= 0 && extent < 2 * (int64_t)m->long_strip_lanes;
-  l->lanes = is_short || !reads_once(k, l, l) ? m->strip_lanes : m->long_strip_lanes;
+  int64_t widest = is_short || !reads_once(k, l, l) ? m->strip_lanes : m->long_strip_lanes;
+  l->lanes = strip_of(extent, widest, m->strip_lanes / STRIP_LINES);
 }
 
 void dc_kernel_lanes(dc_kernel *k) {

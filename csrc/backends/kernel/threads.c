@@ -144,7 +144,7 @@ static int64_t block_of(const dc_kernel *k, const chain *c) {
 /* Maps inside what threads share run in each of them; those of a product run on blocks. */
 static void share(dc_kernel *k, dc_loop *l) {
   chain c;
-  if (l != k->root && l->is_entry && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL) {
+  if (l != k->root && l->is_entry && !dc_loop_strip(l->parent) && l->schedule != DC_MAP_SEQUENTIAL) {
     find_chain(k, l, &c);
     if (c.n && !is_tiny(k, &c) && is_closed(k, l, l) && !needs_outer_register(k, l)) {
       const dc_loop *last = c.at[c.n - 1];

@@ -67,7 +67,7 @@ static void check_write(checker *c, const dc_write *w) {
 
 static void check_threads(checker *c, const dc_loop *l) {
   const dc_loop *at = l;
-  require(c, l->is_entry && !c->threads_outside && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL, "threads share a map once, from its first loop on");
+  require(c, l->is_entry && !c->threads_outside && !dc_loop_strip(l->parent) && l->schedule != DC_MAP_SEQUENTIAL, "threads share a map once, from its first loop on");
   check_ex(c, l->threads->cost, DC_F64, "a cost is an f64");
   if (l->threads->sliced) {
     const dc_loop *s = l->threads->slice;

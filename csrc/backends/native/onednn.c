@@ -27,6 +27,7 @@ static bool load_symbols(dnn_library *lib) {
       {"dnnl_memory_desc_create_with_tag", (void **)&lib->desc_tagged},
       {"dnnl_memory_desc_destroy", (void **)&lib->desc_destroy},
       {"dnnl_memory_desc_equal", (void **)&lib->desc_equal},
+      {"dnnl_memory_desc_clone", (void **)&lib->desc_clone},
       {"dnnl_memory_desc_get_size", (void **)&lib->desc_size},
       {"dnnl_memory_create", (void **)&lib->memory_create},
       {"dnnl_memory_destroy", (void **)&lib->memory_destroy},
@@ -61,6 +62,7 @@ static void close_onednn(void *opaque) {
   if (lib->stream) lib->stream_destroy(lib->stream);
   if (lib->engine) lib->engine_destroy(lib->engine);
   if (lib->handle) dlclose(lib->handle);
+  pthread_mutex_destroy(&lib->packing);
   free(lib);
 }
 
@@ -72,6 +74,7 @@ static bool start(dnn_library *lib) {
 static const char *open_onednn(const char *folder, void **out) {
   dnn_library *lib = calloc(1, sizeof *lib);
   if (!lib) return "out of memory";
+  pthread_mutex_init(&lib->packing, NULL);
   lib->handle = open_library(folder);
   const char *why = !lib->handle ? "libdnnl.so.3 is not found" : !load_symbols(lib) ? "it lacks functions of version 3" : NULL;
   if (!why && lib->version()->major != 3) why = "expected version 3";
@@ -104,19 +107,65 @@ static void drop_step(const dnn_library *lib, dnn_step *step) {
   if (step->desc) lib->primitive_desc_destroy(step->desc);
 }
 
+/* ---- constants ---- */
+
+/* Calls of one program for several sizes want their filters in one layout. */
+static dc_status share_packed(dnn_call *call, dnn_operand *o) {
+  dnn_library *lib = call->lib;
+  int code = 0;
+  pthread_mutex_lock(&lib->packing);
+  dnn_packed *p = lib->packed;
+  while (p && !(p->source == o->fixed && lib->desc_equal(p->layout, o->wanted))) p = p->next;
+  if (!p && (p = calloc(1, sizeof *p))) {
+    *p = (dnn_packed){.next = lib->packed, .source = o->fixed};
+    code = lib->desc_clone(&p->layout, o->wanted);
+    if (code) free(p), p = NULL;
+    else lib->packed = p;
+  }
+  if (p) p->users++;
+  pthread_mutex_unlock(&lib->packing);
+  o->packed = p;
+  if (code) return dc_onednn_failed(code, "describing a constant");
+  return p ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
+}
+
+static void drop_packed(dnn_library *lib, dnn_packed *p) {
+  if (!p) return;
+  pthread_mutex_lock(&lib->packing);
+  dnn_packed **at = &lib->packed;
+  while (*at != p) at = &(*at)->next;
+  bool last = --p->users == 0;
+  if (last) *at = p->next;
+  pthread_mutex_unlock(&lib->packing);
+  if (!last) return;
+  lib->desc_destroy(p->layout);
+  free(p->data);
+  free(p);
+}
+
 static dc_status make_reorder(dnn_call *call, dnn_operand *o) {
   const dnn_library *lib = call->lib;
   if (lib->desc_equal(o->plain, o->wanted)) return DC_OK;
   const void *from = o->output ? o->wanted : o->plain, *to = o->output ? o->plain : o->wanted;
   DNN_TRY(lib->reorder(&o->reorder.desc, from, lib->engine, to, lib->engine, lib->attr), "describing a reorder");
   DC_TRY(make_step(call, &o->reorder, "creating a reorder"));
+  if (o->fixed) return share_packed(call, o);
   o->offset = call->scratch_bytes;
   call->scratch_bytes += aligned(lib->desc_size(o->wanted));
   return DC_OK;
 }
 
+/* The data of an operand that is the same in all calls, else NULL. */
+static const void *constant_of(const dc_graph *graph, dc_nid node, const dnn_operand *o) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (o->output || o->buffer >= (int)lib->n_in) return NULL;
+  const dc_container *c = dc_cont(graph, lib->in[o->buffer]);
+  return c->role == DC_ROLE_CONST ? c->data : NULL;
+}
+
 static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   DC_TRY(dc_onednn_build(call, graph, node, symbols));
+  for (int k = 0; k < call->n_operands; k++) call->operands[k].fixed = constant_of(graph, node, &call->operands[k]);
   if (call->empty) return DC_OK;
   DC_TRY(make_step(call, &call->main, "creating a primitive"));
   for (int k = 0; k < call->n_operands; k++) DC_TRY(make_reorder(call, &call->operands[k]));
@@ -125,8 +174,8 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
 
 static void destroy_call(void *opaque) {
   dnn_call *call = opaque;
-  const dnn_library *lib = call->lib;
-  for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder);
+  dnn_library *lib = call->lib;
+  for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder), drop_packed(lib, call->operands[k].packed);
   drop_step(lib, &call->main);
   if (call->hint) lib->primitive_desc_destroy(call->hint);
   for (int k = 0; k < call->n_temp_descs; k++) lib->desc_destroy(call->temp_descs[k]);
@@ -173,14 +222,37 @@ static int move(const dnn_call *call, const dnn_operand *o, char *scratch, void 
   return perform(call, &o->reorder, scratch, args, 2);
 }
 
+/* Packs the constant in the first run of all; *first: this is it. */
+static dc_status hold_packed(const dnn_call *call, dnn_packed *p, bool *first) {
+  *first = !p->data;
+  if (p->data) return DC_OK;
+  p->data = aligned_alloc(DC_MEMORY_ALIGN, aligned(call->lib->desc_size(p->layout)));
+  return p->data ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
+}
+
+static dc_status use_packed(const dnn_call *call, const dnn_operand *o, char *scratch, memories *m, int k) {
+  dnn_library *lib = call->lib;
+  bool first;
+  pthread_mutex_lock(&lib->packing);
+  dc_status status = hold_packed(call, o->packed, &first);
+  int code = status ? 0 : lib->memory_create(&m->copy[k], o->wanted, lib->engine, o->packed->data);
+  if (!status && !code && first) code = move(call, o, scratch, m->user[k], m->copy[k]);
+  if (code && first) free(o->packed->data), o->packed->data = NULL;
+  pthread_mutex_unlock(&lib->packing);
+  if (code) return dc_onednn_failed(code, "packing a constant");
+  return status;
+}
+
 static dc_status execute(const dnn_call *call, void *const *buffers, char *scratch, memories *m) {
   const dnn_library *lib = call->lib;
   dnn_arg args[DNN_MAX_OPERANDS + 1];
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
     DNN_TRY(lib->memory_create(&m->user[k], o->plain, lib->engine, buffers[o->buffer]), "binding memory");
-    if (o->reorder.primitive) DNN_TRY(lib->memory_create(&m->copy[k], o->wanted, lib->engine, scratch + o->offset), "binding memory");
-    if (o->reorder.primitive && !o->output) DNN_TRY(move(call, o, scratch, m->user[k], m->copy[k]), "a reorder");
+    bool copied = o->reorder.primitive && !o->packed;
+    if (o->packed) DC_TRY(use_packed(call, o, scratch, m, k));
+    if (copied) DNN_TRY(lib->memory_create(&m->copy[k], o->wanted, lib->engine, scratch + o->offset), "binding memory");
+    if (copied && !o->output) DNN_TRY(move(call, o, scratch, m->user[k], m->copy[k]), "a reorder");
     args[k] = (dnn_arg){o->arg, o->reorder.primitive ? m->copy[k] : m->user[k]};
   }
   DNN_TRY(perform(call, &call->main, scratch, args, call->n_operands), "a primitive");

@@ -3,6 +3,8 @@
 #ifndef DCML_BACKENDS_NATIVE_ONEDNN_H
 #define DCML_BACKENDS_NATIVE_ONEDNN_H
 
+#include <pthread.h>
+
 #include "backends/native/library.h"
 
 enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
@@ -18,8 +20,19 @@ typedef struct {
   int major, minor, patch;
 } dnn_version;
 
+/* A constant in a layout that some calls want; they share it. */
+typedef struct dnn_packed {
+  struct dnn_packed *next;
+  const void *source; /* the constant's data: it outlives the calls */
+  void *layout;       /* a descriptor of its own */
+  void *data;         /* NULL: nobody has run yet */
+  uint32_t users;
+} dnn_packed;
+
 typedef struct {
   void *handle, *engine, *stream;
+  dnn_packed *packed;
+  pthread_mutex_t packing; /* guards the list and its data */
   void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
   int (*engine_create)(void **, int, size_t);
@@ -33,6 +46,7 @@ typedef struct {
   int (*desc_tagged)(void **, int, const int64_t *, int, int);
   int (*desc_destroy)(void *);
   int (*desc_equal)(const void *, const void *);
+  int (*desc_clone)(void **, const void *);
   size_t (*desc_size)(const void *);
   int (*memory_create)(void **, const void *, void *, void *);
   int (*memory_destroy)(void *);
@@ -64,18 +78,20 @@ typedef struct {
   void *plain;       /* memory descriptor of the caller's layout */
   const void *wanted; /* of the primitive, owned by its descriptor */
   dnn_step reorder;  /* no primitive: the layouts agree */
+  const void *fixed; /* a constant's data: it is reordered once; else NULL */
+  dnn_packed *packed;
   size_t offset;     /* of the reordered copy in the scratch block */
 } dnn_operand;
 
 enum { DNN_MAX_OPERANDS = 4 };
 typedef struct {
-  const dnn_library *lib;
+  dnn_library *lib;
   dnn_step main;
   void *hint;
   dnn_operand operands[DNN_MAX_OPERANDS];
   int n_operands;
   size_t scratch_bytes, pad_bytes; /* reordered copies, then one scratchpad for all steps: they run in turn */
-  void *temp_descs[8];
+  void *temp_descs[12];
   int n_temp_descs;
   /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */
   bool empty;

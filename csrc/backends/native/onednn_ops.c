@@ -93,15 +93,38 @@ static void *plain_desc(dnn_call *call, const shape *s) {
 
 static void *any_desc(dnn_call *call, const shape *s) { return describe_memory(call, s->rank, s->dims, NULL); }
 
+static void *last_desc(dnn_call *call, const shape *s) {
+  dnn_dims strides;
+  dc_problem_last(s, strides);
+  return describe_memory(call, s->rank, s->dims, strides);
+}
+
+/* As it lies in memory. */
+static void *given_desc(dnn_call *call, const shape *s) {
+  return dc_problem_is_last(s) ? last_desc(call, s) : describe_memory(call, s->rank, s->dims, s->strides);
+}
+
 typedef struct {
-  void *x, *w, *y; /* descriptors of any layout: the library chooses */
+  void *x, *w, *y; /* of what the primitive is to work on: in most cases the library chooses a layout */
 } layouts;
+
+enum { FEW_CHANNELS = 4 };
+
+/* Images that lie channels-last stay so.  A gradient of few channels would leave most of each vector empty: the images are
+ * turned row-major for it, where vectors run along the rows. */
+static layouts choose(dnn_call *call, const dc_problem_conv *c) {
+  if (c->wanted == DC_CONV_X && c->groups == 1 && c->x.dims[1] <= FEW_CHANNELS)
+    return (layouts){plain_desc(call, &c->x), any_desc(call, &c->w), plain_desc(call, &c->y)};
+  if (dc_problem_is_last(&c->x) || dc_problem_is_last(&c->y))
+    return (layouts){last_desc(call, &c->x), any_desc(call, &c->w), last_desc(call, &c->y)};
+  return (layouts){any_desc(call, &c->x), any_desc(call, &c->w), any_desc(call, &c->y)};
+}
 
 /* The descriptor of the forward convolution; with a bias if that is what is wanted. */
 static dc_status describe(dnn_call *call, const dc_problem_conv *c, layouts *l, void **out) {
   shape row = {.rank = 1, .dims = {c->y.dims[1]}};
   void *b = c->bias >= 0 && c->wanted == DC_CONV_Y ? plain_desc(call, &row) : NULL;
-  *l = (layouts){any_desc(call, &c->x), any_desc(call, &c->w), any_desc(call, &c->y)};
+  *l = choose(call, c);
   DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilations, c->left, c->right,
                                   call->lib->attr),
           "describing a convolution");
@@ -133,16 +156,18 @@ static const struct {
 static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   layouts l;
   shape result;
-  call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->outer = result.dims[0], call->channels = result.dims[1];
-  call->inner = call->outer && call->channels ? dc_problem_elements(&result) / (call->outer * call->channels) : 0;
+  call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->channels = result.dims[1];
+  int64_t pixels = call->channels ? dc_problem_elements(&result) / call->channels : 0;
+  bool is_last = c.wanted != DC_CONV_W && dc_problem_is_last(&result);
+  call->outer = is_last ? pixels : result.dims[0], call->inner = !call->outer ? 0 : is_last ? 1 : pixels / call->outer;
   call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
   if (call->empty) return DC_OK;
   to_onednn(&c);
   DC_TRY(c.wanted == DC_CONV_Y ? describe(call, &c, &l, &call->main.desc) : describe_gradient(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
-  add_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, plain_desc(call, &c.x), roles[c.wanted].qx);
+  add_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, given_desc(call, &c.x), roles[c.wanted].qx);
   add_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
-  add_operand(call, roles[c.wanted].y, c.at_y, c.wanted == DC_CONV_Y, plain_desc(call, &c.y), roles[c.wanted].qy);
+  add_operand(call, roles[c.wanted].y, c.at_y, c.wanted == DC_CONV_Y, given_desc(call, &c.y), roles[c.wanted].qy);
   return DC_OK;
 }
 

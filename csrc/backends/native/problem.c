@@ -9,8 +9,29 @@
 static dc_problem_shape shape_of(const dc_graph *graph, dc_cid c, const int64_t *symbols) {
   const dc_container *k = dc_cont(graph, c);
   dc_problem_shape s = {.rank = (int)k->rank};
-  for (int d = 0; d < s.rank; d++) s.dims[d] = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
+  int64_t stride = 1;
+  for (int d = s.rank - 1; d >= 0; d--) {
+    s.dims[d] = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
+    s.strides[d] = k->strides ? dc_ix_eval(&graph->pool, k->strides[d], symbols, NULL) : stride;
+    stride *= s.dims[d];
+  }
   return s;
+}
+
+void dc_problem_last(const dc_problem_shape *s, int64_t *strides) {
+  int64_t stride = s->dims[1];
+  strides[1] = 1;
+  for (int d = s->rank - 1; d >= 2; d--) strides[d] = stride, stride *= s->dims[d];
+  strides[0] = stride;
+}
+
+/* Where there is one index, its stride does not matter. */
+bool dc_problem_is_last(const dc_problem_shape *s) {
+  dc_problem_dims last;
+  dc_problem_last(s, last);
+  for (int d = 0; d < s->rank; d++)
+    if (s->dims[d] != 1 && s->strides[d] != last[d]) return false;
+  return true;
 }
 
 int64_t dc_problem_elements(const dc_problem_shape *s) {
@@ -116,7 +137,15 @@ static const char *refuses_conv(const dc_graph *graph, dc_nid node) {
   return dc_problem_op_is(graph, node, "Conv") ? NULL : refuses_turned(graph, node, (int)rank - 2);
 }
 
+static bool is_row_major(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool strided = false;
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) strided |= dc_cont(graph, k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in])->strides != NULL;
+  return !strided;
+}
+
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
+  if (!dc_problem_is_conv(graph, node) && !is_row_major(graph, node)) return "an operand that is not row-major";
   if (dc_problem_op_is(graph, node, "MatMul")) return refuses_matmul(graph, node);
   if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
   return dc_problem_is_conv(graph, node) ? refuses_conv(graph, node) : "the operator is not served";

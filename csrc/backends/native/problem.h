@@ -11,6 +11,7 @@ typedef int64_t dc_problem_dims[DC_PROBLEM_DIMS];
 typedef struct {
   int rank;
   dc_problem_dims dims;
+  dc_problem_dims strides; /* in elements; of what stands in memory */
 } dc_problem_shape;
 
 /* A matrix, or a batch of them in the leading dimensions: which of the call's buffers, and is it read transposed? */
@@ -48,6 +49,9 @@ const char *dc_problem_refuses(const dc_graph *graph, dc_nid node);
 dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols);
 dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const int64_t *symbols);
 
+/* An image, dense, whose channels lie next to one another: the strides of such, and is it one? */
+void dc_problem_last(const dc_problem_shape *shape, int64_t *strides);
+bool dc_problem_is_last(const dc_problem_shape *shape);
 int64_t dc_problem_elements(const dc_problem_shape *shape);
 /* Where a convolution's result goes, and its extents. */
 int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape);

@@ -27,6 +27,7 @@ typedef struct {
   const char *vectors;            /* a line before a loop that vectors run */
   const char *in_order;           /* first in the body of a loop that no vectors may run */
   const char *bits_f32, *bits_f64, *from_f32, *from_f64; /* a float's bits as an integer, and back */
+  const char *pick_f32; /* "%s ? %s : %s" without a branch, for what runs in lanes */
 } dc_dialect;
 
 /* The types that it has, as bits. */

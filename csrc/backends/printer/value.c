@@ -260,6 +260,18 @@ static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, 
 
 static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x); }
 
+/* In lanes, where the text of a branch would keep vectors away; NULL elsewhere. */
+static const char *picked(dc_printer *p, dc_ex x, const char *test, const char *yes, const char *no) {
+  bool lanes = p->lane && p->dialect->pick_f32 && dc_ex_dtype(p->pool, x) == DC_F32;
+  return lanes ? dc_arena_printf(p->arena, p->dialect->pick_f32, test, yes, no) : NULL;
+}
+
+static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const char *b) {
+  uint8_t op = dc_ex_node(p->pool, x)->op;
+  if (op != DC_MIN && op != DC_MAX) return NULL;
+  return picked(p, x, dc_arena_printf(p->arena, op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)", a, b, a, a), a, b);
+}
+
 static const char *scalar(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
   dc_ex a = dc_ex_arg(p->pool, x, 0), b = node.nargs > 1 ? dc_ex_arg(p->pool, x, 1) : 0;
@@ -269,7 +281,8 @@ static const char *scalar(dc_printer *p, dc_ex x) {
   if (node.op == DC_OR && !is_free(p, b)) return branches(p, x, a, dc_ex_bool(p->pool, true), b);
   const char *left = dc_print_value(p, a), *right = b ? dc_print_value(p, b) : "";
   const dc_prim_spelling *row = &p->dialect->prims[node.op];
-  const char *text = fill(p, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &p->dialect->types[type]);
+  const char *text = picked_extreme(p, x, left, right);
+  if (!text) text = fill(p, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &p->dialect->types[type]);
   bool narrow = node.dtype == type && !dc_dtype_is_float(type) && dc_dtype_compute(type) != type; /* fewer than 8 bits */
   return define(p, x, narrow ? dc_print_cast(p, type, DC_I32, dc_arena_printf(p->arena, "(%s)", text)) : text);
 }
@@ -299,7 +312,8 @@ const char *dc_print_value(dc_printer *p, dc_ex x) {
   dc_ex yes = dc_ex_arg(p->pool, x, 1), no = dc_ex_arg(p->pool, x, 2);
   if (!is_free(p, yes) || !is_free(p, no)) return branches(p, x, a, yes, no);
   const char *test = dc_print_value(p, a), *left = dc_print_value(p, yes), *right = dc_print_value(p, no);
-  return define(p, x, dc_arena_printf(p->arena, "%s ? %s : %s", test, left, right));
+  const char *text = picked(p, x, test, left, right);
+  return define(p, x, text ? text : dc_arena_printf(p->arena, "%s ? %s : %s", test, left, right));
 }
 
 /* ---- hoisting ---- */
