@@ -53,6 +53,12 @@ static dc_status check_nothing_in_place(dc_graph *graph) {
   return DC_OK;
 }
 
+/* Groups of operators that a library runs as one. */
+static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
+  DC_TRY(dc_pass_attention(&p->passes, graph));
+  return dc_pass_products(&p->passes, graph);
+}
+
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
   DC_TRY(check_nothing_in_place(graph));
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
@@ -127,6 +133,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   DC_TRY(dc_pass_gradient(p->passes.ops, out->forward));
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
+  if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
   else dc_autodiff_forget_borders(out->forward);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));

@@ -72,11 +72,13 @@ dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
 
 /* ---- acceptance ---- */
 
+/* A MatMul, or a Product. */
 static const char *refuses_matmul(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
   if (a->rank < 2 || b->rank < 2 || a->rank > 6) return "a one-dimensional operand";
-  if (b->rank == 2) return NULL;
+  if (lib->wrt == 3) return "the gradient of the added row is a plain sum";
+  if (b->rank == 2 && (a->rank == 2 || !int_attr(graph, node, "transA", 0))) return NULL;
   if (a->rank != b->rank) return "operands of different ranks";
   for (uint32_t d = 0; d + 2 < a->rank; d++)
     if (a->shape[d] != b->shape[d]) return "a broadcast batch";
@@ -117,7 +119,7 @@ static const char *refuses_conv(const dc_graph *graph, dc_nid node) {
 }
 
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
-  if (dc_problem_op_is(graph, node, "MatMul")) return refuses_matmul(graph, node);
+  if (dc_problem_op_is(graph, node, "MatMul") || dc_problem_op_is(graph, node, "Product")) return refuses_matmul(graph, node);
   if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
   return dc_problem_is_conv(graph, node) ? refuses_conv(graph, node) : "the operator is not served";
 }
@@ -133,13 +135,12 @@ static dc_problem_shape flattened(const dc_problem_shape *s) {
 
 dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  bool gemm = dc_problem_op_is(graph, node, "Gemm");
-  bool ta = gemm && int_attr(graph, node, "transA", 0), tb = gemm && int_attr(graph, node, "transB", 0);
+  bool ta = int_attr(graph, node, "transA", 0), tb = int_attr(graph, node, "transB", 0);
   dc_problem_shape a = shape_of(graph, lib->in[0], symbols), b = shape_of(graph, lib->in[1], symbols);
   if (b.rank == 2) a = flattened(&a);
   dc_problem_matrix A = {0, a, ta}, B = {1, b, tb};
   int out = (int)lib->n_in;
-  if (!lib->wrt) return (dc_problem_product){A, B, gemm && lib->n_in > 2 && lib->in[2] ? 2 : -1, out};
+  if (!lib->wrt) return (dc_problem_product){A, B, lib->n_in > 2 && lib->in[2] ? 2 : -1, out};
   int gradient = (int)(lib->n_fwd_in + lib->n_fwd_out);
   dc_problem_shape y = shape_of(graph, lib->in[gradient], symbols);
   if (b.rank == 2) y = flattened(&y);
