@@ -37,6 +37,7 @@ typedef struct {
   int64_t (*backward_room)(const attention_head *h);
 } attention_routines;
 
+#define UNROLL _Pragma("GCC unroll 16")
 #define REAL float
 #define VECTOR_BYTES 16
 #define ROWS 4

@@ -12,17 +12,17 @@ enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL), NAME(COLUMNS) = 2 * NAME(
 /* c = a b (+ c): a few rows of a, whose elements may lie anyhow, and a panel of b, a row of COLUMNS for each term. */
 INLINE void NAME(tile)(int rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, REAL *c, int64_t c_row, bool adds) {
   VEC s[ROWS][2];
-  for (int r = 0; r < rows; r++)
-    for (int v = 0; v < 2; v++) s[r][v] = adds ? *(const VEC *)(c + r * c_row + v * LANES) : (VEC){0};
+  UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int v = 0; v < 2; v++) s[r][v] = adds ? *(const VEC *)(c + r * c_row + v * LANES) : (VEC){0};
   for (int64_t t = 0; t < terms; t++) {
     VEC left = *(const VEC *)(b + t * COLUMNS), right = *(const VEC *)(b + t * COLUMNS + LANES);
-    for (int r = 0; r < rows; r++) {
+    UNROLL for (int r = 0; r < rows; r++) {
       REAL x = a[r * a_row + t * a_term];
       s[r][0] += x * left, s[r][1] += x * right;
     }
   }
-  for (int r = 0; r < rows; r++)
-    for (int v = 0; v < 2; v++) *(VEC *)(c + r * c_row + v * LANES) = s[r][v];
+  UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int v = 0; v < 2; v++) *(VEC *)(c + r * c_row + v * LANES) = s[r][v];
 }
 
 /* All columns of c; panels of b lie `b_panel` apart. */
@@ -83,7 +83,7 @@ INLINE VEC NAME(larger)(VEC a, VEC b) {
 
 INLINE REAL NAME(total)(VEC x) {
   REAL sum = 0;
-  for (int k = 0; k < LANES; k++) sum += x[k];
+  UNROLL for (int k = 0; k < LANES; k++) sum += x[k];
   return sum;
 }
 
@@ -118,7 +118,7 @@ TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows,
     VEC top = *(VEC *)s, add = {0};
     for (int64_t k = LANES; k < width; k += LANES) top = NAME(larger)(*(VEC *)(s + k), top);
     REAL now = most[r];
-    for (int k = 0; k < LANES; k++) now = top[k] > now ? top[k] : now;
+    UNROLL for (int k = 0; k < LANES; k++) now = top[k] > now ? top[k] : now;
     REAL base = now == hidden ? 0 : now;
     for (int64_t k = 0; k < width; k += LANES) {
       VEC w = NAME(exp)(*(VEC *)(s + k) - base);
