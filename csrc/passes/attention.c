@@ -14,7 +14,7 @@
 
 typedef struct {
   dc_cid q, k, v, mask;
-  bool is_causal, is_safe;
+  bool is_causal, is_safe, is_turned; /* is_turned: k is, as a product's right operand */
   double scale;
 } attention;
 
@@ -77,12 +77,12 @@ static bool is_triangle(const dc_graph *graph, dc_cid c, dc_cid scores) {
 }
 
 /* A mask that broadcasts to the scores for certain, and adds no dimensions to them. */
-static bool reaches(const dc_graph *graph, dc_cid mask, dc_cid scores) {
-  const dc_container *m = dc_cont(graph, mask), *s = dc_cont(graph, scores);
+static bool reaches(const dc_graph *graph, dc_cid mask, const dc_ex *scores, uint32_t rank) {
+  const dc_container *m = dc_cont(graph, mask);
   int64_t one;
-  for (uint32_t d = 0; d < m->rank && m->rank <= s->rank; d++)
-    if (m->shape[d] != s->shape[s->rank - m->rank + d] && !(dc_ex_is_int(&graph->pool, m->shape[d], &one) && one == 1)) return false;
-  return m->rank <= s->rank;
+  for (uint32_t d = 0; d < m->rank && m->rank <= rank; d++)
+    if (m->shape[d] != scores[rank - m->rank + d] && !(dc_ex_is_int(&graph->pool, m->shape[d], &one) && one == 1)) return false;
+  return m->rank <= rank;
 }
 
 /* Takes masks off the scores; what is left may have factors. */
@@ -99,7 +99,8 @@ static bool take_masks(const dc_operators *o, dc_cid *scores, attention *a) {
     } else {
       return true;
     }
-    if (o->uses[inner] != 1 || !reaches(o->graph, mask, *scores) || !same_shape(o->graph, inner, *scores, dc_cont(o->graph, *scores)->rank)) return false;
+    const dc_container *s = dc_cont(o->graph, *scores);
+    if (o->uses[inner] != 1 || !reaches(o->graph, mask, s->shape, s->rank) || !same_shape(o->graph, inner, *scores, s->rank)) return false;
     if (where && is_triangle(o->graph, mask, *scores)) a->is_causal = true;
     else if (a->mask) return false;
     else a->mask = mask;
@@ -157,10 +158,8 @@ static bool depends_on_floats(const dc_operators *o, dc_cid c, bool *seen) {
   return false;
 }
 
-static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_nid node, attention *a) {
-  dc_graph *graph = o->graph;
-  if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY || dc_operator_making(o, library_of(o, node)->out[0], "MatMul") != node) return false;
-  *a = (attention){.v = dc_operator_input(o, node, 1), .scale = 1};
+static bool is_spelled_out(const dc_operators *o, dc_nid node, attention *a) {
+  *a = (attention){.v = dc_operator_input(o, node, 1), .scale = 1, .is_turned = true};
   dc_cid scores = under_softmax(o, dc_operator_input(o, node, 0), a);
   if (!scores || !take_masks(o, &scores, a)) return false;
   take_factors(o, &scores, &a->scale);
@@ -169,6 +168,42 @@ static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_
   a->q = dc_operator_input(o, product, 0), a->k = dc_operator_input(o, product, 1);
   take_factors(o, &a->q, &a->scale);
   take_factors(o, &a->k, &a->scale);
+  return true;
+}
+
+static double number(const dc_operators *o, dc_nid node, const char *name, double fallback) {
+  const dc_attr *a = dc_node_attr(o->graph, node, name);
+  return a && a->kind == DC_ATTR_INT ? (double)a->i : a && a->kind == DC_ATTR_FLOAT ? a->f : fallback;
+}
+
+/* ONNX's operator where it asks for no more than this: as many heads of keys as of queries in a dimension of their own, nothing
+ * past, no window and no cap, and one result. */
+static bool is_operator(const dc_operators *o, dc_nid node, attention *a) {
+  dc_graph *graph = o->graph;
+  const dc_library *lib = library_of(o, node);
+  int64_t width;
+  *a = (attention){dc_operator_input(o, node, 0), dc_operator_input(o, node, 1), dc_operator_input(o, node, 2), dc_operator_input(o, node, 3),
+                   .is_causal = number(o, node, "is_causal", 0) != 0, .is_safe = true};
+  for (uint32_t k = 4; k < lib->n_in; k++)
+    if (lib->in[k]) return false;
+  for (uint32_t k = 1; k < lib->n_out; k++)
+    if (lib->out[k] && o->uses[lib->out[k]]) return false;
+  if (number(o, node, "softcap", 0) != 0 || number(o, node, "left_window_size", -1) >= 0 || number(o, node, "right_window_size", -1) >= 0) return false;
+  const dc_container *q = dc_cont(graph, a->q), *k = dc_cont(graph, a->k);
+  if (q->rank != 4 || k->rank != 4) return false;
+  a->scale = number(o, node, "scale", NAN);
+  if (isnan(a->scale) && dc_ex_is_int(&graph->pool, q->shape[3], &width) && width > 0) a->scale = 1 / sqrt((double)width);
+  dc_ex scores[] = {q->shape[0], q->shape[1], q->shape[2], k->shape[2]};
+  return isfinite(a->scale) && (!a->mask || reaches(graph, a->mask, scores, 4));
+}
+
+static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_nid node, attention *a) {
+  dc_graph *graph = o->graph;
+  if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return false;
+  dc_cid y = library_of(o, node)->out[0];
+  bool is_it = dc_operator_making(o, y, "MatMul") == node ? is_spelled_out(o, node, a)
+                                                          : dc_operator_making(o, y, "Attention") == node && is_operator(o, node, a);
+  if (!is_it) return false;
   uint32_t rank = dc_cont(graph, a->q)->rank;
   if (rank < 2 || !same_shape(graph, a->q, a->k, rank - 2) || !same_shape(graph, a->q, a->v, rank - 2)) return false;
   if (context->training && a->mask && depends_on_floats(o, a->mask, DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n))) return false;
@@ -222,7 +257,7 @@ static dc_status state_gradient(dc_graph *graph, dc_nid node) {
 static dc_nid replace(const dc_pass_context *context, const dc_operators *o, dc_nid node, const attention *a, dc_scope *scope) {
   dc_graph *graph = o->graph;
   dc_scope before = {0};
-  dc_cid y = library_of(o, node)->out[0], in[] = {a->q, turned(o, a->k, &before), a->v, a->mask};
+  dc_cid y = library_of(o, node)->out[0], in[] = {a->q, a->is_turned ? turned(o, a->k, &before) : a->k, a->v, a->mask};
   dc_cid out[] = {y, container_like(graph, y, dc_arena_printf(&graph->arena, "%s_sum", dc_cont_name(graph, y)), dc_cont(graph, y)->rank - 1,
                                     dc_cont(graph, y)->shape)};
   dc_attr attr[] = {dc_attr_int(graph, "is_causal", a->is_causal), dc_attr_int(graph, "safe", a->is_safe), dc_attr_float(graph, "scale", a->scale)};
