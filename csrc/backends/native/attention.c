@@ -14,6 +14,8 @@
 /* A block of scores stays in the second cache; keys are a multiple of every vector. */
 enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4, MAX_THREADS = 1024 };
 
+static const double WORK_FOR_THREADS = 200e3; /* multiplications */
+
 /* data: f32 or f64 where is_float, else bytes; NULL: nothing is masked.  Steps in elements; `at`: where a head's begins. */
 typedef struct {
   const char *data;
@@ -197,7 +199,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
   int64_t blocks = (call->head.queries + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
   int64_t parts = call->backward || call->heads >= CHUNKS * call->threads ? 1 : blocks < CHUNKS ? blocks : CHUNKS;
   int64_t part = parts ? (blocks + parts - 1) / parts * ATTENTION_QUERIES : 0;
-#pragma omp parallel for num_threads(call->threads) schedule(dynamic)
+  bool threads = (double)call->heads * (double)(call->head.queries * call->head.keys) * (double)(call->head.width + call->head.values) > WORK_FOR_THREADS;
+#pragma omp parallel for num_threads(call->threads) schedule(dynamic) if (threads)
   for (int64_t task = 0; task < call->heads * parts; task++) {
     attention_head h = head_of(call, buffers, task / parts);
     char *room = (char *)scratch + omp_get_thread_num() * call->room;

@@ -41,8 +41,12 @@ static int64_t NAME(padded)(int64_t n) { return (n + COLUMNS - 1) / COLUMNS * CO
 /* Panels of a matrix as it lies, and of its transpose; zeros behind the last column. */
 TARGET static void NAME(pack)(const REAL *from, int64_t rows, int64_t columns, int64_t row, REAL *to) {
   for (int64_t n = 0; n < columns; n += COLUMNS)
-    for (int64_t r = 0; r < rows; r++, to += COLUMNS)
-      for (int64_t k = 0; k < COLUMNS; k++) to[k] = n + k < columns ? from[r * row + n + k] : 0;
+    for (int64_t r = 0; r < rows; r++, to += COLUMNS) {
+      const REAL *x = from + r * row + n;
+      if (n + COLUMNS <= columns) *(VEC *)to = *(const VEC *)x, *(VEC *)(to + LANES) = *(const VEC *)(x + LANES);
+      else
+        for (int64_t k = 0; k < COLUMNS; k++) to[k] = n + k < columns ? x[k] : 0;
+    }
 }
 
 TARGET static void NAME(pack_turned)(const REAL *from, int64_t rows, int64_t columns, int64_t row, REAL *to) {
@@ -85,6 +89,15 @@ INLINE REAL NAME(total)(VEC x) {
   REAL sum = 0;
   UNROLL for (int k = 0; k < LANES; k++) sum += x[k];
   return sum;
+}
+
+INLINE REAL NAME(dot)(const REAL *a, const REAL *b, int64_t n) {
+  VEC sums = {0};
+  REAL rest = 0;
+  int64_t k = 0;
+  for (; k + LANES <= n; k += LANES) sums += *(const VEC *)(a + k) * *(const VEC *)(b + k);
+  for (; k < n; k++) rest += a[k] * b[k];
+  return NAME(total)(sums) + rest;
 }
 
 /* A row of scores from its products: scaled, with the mask, -inf where it is not to be seen; `width` of them, a multiple of
@@ -195,10 +208,7 @@ TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
     rows = N - n < ATTENTION_QUERIES ? N - n : ATTENTION_QUERIES;
     const REAL *dy = (const REAL *)h->g + n * E, *y = (const REAL *)h->y + n * E;
     int64_t reach = NAME(seen)(h, n + rows - 1, 0, M);
-    for (int64_t r = 0; r < rows; r++) {
-      dot[r] = 0;
-      for (int64_t e = 0; e < E; e++) dot[r] += dy[r * E + e] * y[r * E + e];
-    }
+    for (int64_t r = 0; r < rows; r++) dot[r] = NAME(dot)(dy + r * E, y + r * E, E);
     for (int64_t m = 0, keys; m < reach; m += keys) {
       keys = reach - m < ATTENTION_KEYS ? reach - m : ATTENTION_KEYS;
       NAME(product)(rows, D, keys, (const REAL *)h->q + n * D, D, 1, kt + m * D, D * COLUMNS, s, ATTENTION_KEYS, false);
