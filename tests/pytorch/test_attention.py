@@ -1,10 +1,12 @@
 """Attention in whatever spelling is one step that stores no matrix of scores, and gives what eager gives."""
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from dcml import _core
 from dcml.pytorch import DaceModule
 
 
@@ -111,3 +113,39 @@ def test_a_row_of_hidden_scores_is_not_a_number_where_softmax_says_so():
         value = module(q, k, v, seen)
         torch.testing.assert_close(value, Hidden()(q, k, v, seen), equal_nan=True, rtol=1e-4, atol=1e-5)
     assert value[:, :, 1].isnan().all() and "Attention" in module.explain()
+
+
+ROWS = """graph rows opset 23 {
+  input q: f32[2, 9, 8]
+  input k: f32[2, 6, 8]
+  input v: f32[2, 6, 4]
+  input mask: %s
+  input g: f32[2, 9, 4]
+  temp y: f32[2, 9, 4]
+  temp l: f32[2, 9]
+  temp a: f32[2, 9, 8]
+  temp b: f32[2, 6, 8]
+  temp c: f32[2, 6, 4]
+  outputs y, l, a, b, c
+  state main {
+    y, l = dcml::Attention@1(q, k, v, mask) {is_causal = %d, safe = 1, scale = 0.5}
+    a, b, c = dcml::AttentionGradient@1(q, k, v, mask, y, l, g) {is_causal = %d, safe = 1, scale = 0.5}
+  }
+}"""
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("mask", ["bool[9, 6]", "f32[6]", "f32[2, 1, 6]"])
+def test_rows_say_what_the_routines_compute(mask, causal):
+    generator = np.random.default_rng(0)
+    shapes = [(2, 9, 8), (2, 6, 8), (2, 6, 4), tuple(map(int, mask[mask.index("[") + 1:-1].split(","))), (2, 9, 4)]
+    arguments = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+    if mask.startswith("bool"):
+        arguments[3] = arguments[3] > -0.3
+        arguments[3][2] = False
+    text = ROWS % (mask, causal, causal)
+    routines, rows = (_core.Function(_core.parse(text), **options) for options in ({}, {"natives": "none"}))
+    for got, want in zip(routines(*arguments), rows(*arguments)):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-5)
+    assert [step["by"] for step in routines.report()[0]["steps"]].count("dcml") == 2
+    assert all(step["by"] != "dcml" for step in rows.report()[0]["steps"])

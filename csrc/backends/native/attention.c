@@ -117,7 +117,7 @@ static bool is_gradient(const dc_graph *graph, dc_nid node) { return dc_problem_
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   (void)handle;
-  if (lib->wrt || (!dc_problem_op_is(graph, node, "Attention") && !is_gradient(graph, node))) return "the operator is not served";
+  if (!dc_problem_is_attention(graph, node)) return "the operator is not served";
   const dc_container *q = dc_cont(graph, lib->in[0]);
   if (q->dtype != DC_F32 && q->dtype != DC_F64) return "a type other than f32 and f64";
   if (q->rank > DC_PROBLEM_DIMS) return "too many dimensions";

@@ -61,6 +61,12 @@ bool dc_problem_is_conv(const dc_graph *graph, dc_nid node) {
   return dc_problem_op_is(graph, node, "Conv") || dc_problem_op_is(graph, node, "ConvTranspose");
 }
 
+bool dc_problem_is_attention(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool ours = strcmp(dc_name_text(&graph->names, lib->domain), "dcml") == 0 && !lib->wrt;
+  return ours && (dc_problem_op_is(graph, node, "Attention") || dc_problem_op_is(graph, node, "AttentionGradient"));
+}
+
 dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   uint32_t n = lib->wrt ? lib->n_fwd_in : lib->n_in;
@@ -199,7 +205,16 @@ int dc_problem_conv_result(const dc_problem_conv *c, dc_problem_shape *shape) {
   return c->wanted == DC_CONV_Y ? c->at_y : c->wanted == DC_CONV_X ? c->at_x : c->at_w;
 }
 
+/* Two products in the forward direction, five in the other. */
+static double attention_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  dc_problem_shape q = shape_of(graph, lib->in[0], symbols), v = shape_of(graph, lib->in[2], symbols);
+  double keys = (double)v.dims[v.rank - 2], width = (double)q.dims[q.rank - 1], values = (double)v.dims[v.rank - 1];
+  return elements(&q) * keys * (1 + values / fmax(width, 1)) * (dc_problem_op_is(graph, node, "Attention") ? 1 : 2.5);
+}
+
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  if (dc_problem_is_attention(graph, node)) return attention_steps(graph, node, symbols);
   if (dc_problem_refuses(graph, node)) return 0; /* another kind of library runs it */
   if (dc_problem_is_conv(graph, node)) {
     dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
