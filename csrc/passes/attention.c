@@ -94,7 +94,8 @@ static bool take_masks(const dc_operators *o, dc_cid *scores, attention *a) {
       mask = dc_operator_input(o, where, 0), inner = dc_operator_input(o, where, 1);
       if (!is_number(o->graph, dc_operator_input(o, where, 2), -INFINITY)) return false;
     } else if (add) {
-      bool first = o->maker[dc_operator_input(o, add, 0)] && same_shape(o->graph, dc_operator_input(o, add, 0), *scores, dc_cont(o->graph, *scores)->rank);
+      dc_cid left = dc_operator_input(o, add, 0);
+      bool first = o->maker[left] && same_shape(o->graph, left, *scores, dc_cont(o->graph, *scores)->rank);
       inner = dc_operator_input(o, add, !first), mask = dc_operator_input(o, add, first);
     } else {
       return true;
@@ -182,13 +183,14 @@ static bool is_operator(const dc_operators *o, dc_nid node, attention *a) {
   dc_graph *graph = o->graph;
   const dc_library *lib = library_of(o, node);
   int64_t width;
-  *a = (attention){dc_operator_input(o, node, 0), dc_operator_input(o, node, 1), dc_operator_input(o, node, 2), dc_operator_input(o, node, 3),
+  *a = (attention){.q = lib->in[0], .k = lib->in[1], .v = lib->in[2], .mask = dc_operator_input(o, node, 3),
                    .is_causal = number(o, node, "is_causal", 0) != 0, .is_safe = true};
   for (uint32_t k = 4; k < lib->n_in; k++)
     if (lib->in[k]) return false;
   for (uint32_t k = 1; k < lib->n_out; k++)
     if (lib->out[k] && o->uses[lib->out[k]]) return false;
-  if (number(o, node, "softcap", 0) != 0 || number(o, node, "left_window_size", -1) >= 0 || number(o, node, "right_window_size", -1) >= 0) return false;
+  bool has_window = number(o, node, "left_window_size", -1) >= 0 || number(o, node, "right_window_size", -1) >= 0;
+  if (has_window || number(o, node, "softcap", 0) != 0) return false;
   const dc_container *q = dc_cont(graph, a->q), *k = dc_cont(graph, a->k);
   if (q->rank != 4 || k->rank != 4) return false;
   a->scale = number(o, node, "scale", NAN);
@@ -260,7 +262,8 @@ static dc_nid replace(const dc_pass_context *context, const dc_operators *o, dc_
   dc_cid y = library_of(o, node)->out[0], in[] = {a->q, a->is_turned ? turned(o, a->k, &before) : a->k, a->v, a->mask};
   dc_cid out[] = {y, container_like(graph, y, dc_arena_printf(&graph->arena, "%s_sum", dc_cont_name(graph, y)), dc_cont(graph, y)->rank - 1,
                                     dc_cont(graph, y)->shape)};
-  dc_attr attr[] = {dc_attr_int(graph, "is_causal", a->is_causal), dc_attr_int(graph, "safe", a->is_safe), dc_attr_float(graph, "scale", a->scale)};
+  dc_attr attr[] = {dc_attr_int(graph, "is_causal", a->is_causal), dc_attr_int(graph, "safe", a->is_safe),
+                    dc_attr_float(graph, "scale", a->scale)};
   dc_nid made = dc_node_library(graph, "Attention", "dcml", 1, in, 4, out, 2, attr, 3);
   dc_node_at(graph, made)->name = dc_node_at(graph, node)->name;
   if (!dc_operator_is_served(context, graph, made)) return 0;

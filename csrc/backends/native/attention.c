@@ -83,7 +83,8 @@ static const attention_routines *choose(bool wide, uint32_t vector_bytes) {
 #ifdef __x86_64__
   bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
   if (vector_bytes >= 64 && has_avx512) return wide ? &avx512_f64_routines : &avx512_f32_routines;
-  if (vector_bytes >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return wide ? &avx2_f64_routines : &avx2_f32_routines;
+  bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (vector_bytes >= 32 && has_avx2) return wide ? &avx2_f64_routines : &avx2_f32_routines;
 #endif
   (void)vector_bytes;
   return wide ? &plain_f64_routines : &plain_f32_routines;
@@ -156,7 +157,8 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   (void)handle;
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->backward = is_gradient(graph, node), call->wide = dc_cont(graph, lib->in[Q])->dtype == DC_F64;
-  call->routines = choose(call->wide, graph->machine.vector_bytes), call->n_batch = (int)dc_cont(graph, lib->in[Q])->rank - 2, call->heads = 1, call->y = call->backward ? Y : (int)lib->n_in;
+  call->routines = choose(call->wide, graph->machine.vector_bytes), call->n_batch = (int)dc_cont(graph, lib->in[Q])->rank - 2;
+  call->heads = 1, call->y = call->backward ? Y : (int)lib->n_in;
   uint32_t row = (uint32_t)call->n_batch, column = row + 1;
   for (uint32_t d = 0; d < row; d++) call->heads *= call->batch[d] = extent(graph, lib->in[Q], d, symbols);
   call->head = (attention_head){.queries = extent(graph, lib->in[Q], row, symbols), .keys = extent(graph, lib->in[K], row, symbols),
@@ -199,7 +201,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
   int64_t blocks = (call->head.queries + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
   int64_t parts = call->backward || call->heads >= CHUNKS * call->threads ? 1 : blocks < CHUNKS ? blocks : CHUNKS;
   int64_t part = parts ? (blocks + parts - 1) / parts * ATTENTION_QUERIES : 0;
-  bool threads = (double)call->heads * (double)(call->head.queries * call->head.keys) * (double)(call->head.width + call->head.values) > WORK_FOR_THREADS;
+  double scores = (double)call->heads * (double)call->head.queries * (double)call->head.keys;
+  bool threads = scores * (double)(call->head.width + call->head.values) > WORK_FOR_THREADS;
 #pragma omp parallel for num_threads(call->threads) schedule(dynamic) if (threads)
   for (int64_t task = 0; task < call->heads * parts; task++) {
     attention_head h = head_of(call, buffers, task / parts);

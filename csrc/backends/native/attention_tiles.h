@@ -10,7 +10,8 @@ enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL), NAME(COLUMNS) = 2 * NAME(
 /* ---- products ---- */
 
 /* c = a b (+ c): a few rows of a, whose elements may lie anyhow, and a panel of b, a row of COLUMNS for each term. */
-INLINE void NAME(tile)(int rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, REAL *c, int64_t c_row, bool adds) {
+INLINE void NAME(tile)(int rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, REAL *c, int64_t c_row,
+                       bool adds) {
   VEC s[ROWS][2];
   UNROLL for (int r = 0; r < rows; r++)
     UNROLL for (int v = 0; v < 2; v++) s[r][v] = adds ? *(const VEC *)(c + r * c_row + v * LANES) : (VEC){0};
@@ -70,7 +71,8 @@ INLINE VEC NAME(exp)(VEC x) {
   } else {
     r = x - n * (REAL)0x1.62e42feep-1 - n * (REAL)0x1.a39ef35793c76p-33;
     p = r * (REAL)(1.0 / 6227020800) + (REAL)(1.0 / 479001600);
-    p = p * r + (REAL)(1.0 / 39916800), p = p * r + (REAL)(1.0 / 3628800), p = p * r + (REAL)(1.0 / 362880), p = p * r + (REAL)(1.0 / 40320);
+    p = p * r + (REAL)(1.0 / 39916800), p = p * r + (REAL)(1.0 / 3628800);
+    p = p * r + (REAL)(1.0 / 362880), p = p * r + (REAL)(1.0 / 40320);
     p = p * r + (REAL)(1.0 / 5040), p = p * r + (REAL)(1.0 / 720), p = p * r + (REAL)(1.0 / 120), p = p * r + (REAL)(1.0 / 24);
     p = p * r + (REAL)(1.0 / 6), p = p * r + (REAL)0.5;
   }
@@ -122,8 +124,8 @@ static int64_t NAME(seen)(const attention_head *h, int64_t n, int64_t m, int64_t
 
 /* Scores of a block of queries with a block of keys become weights by the largest score so far; what was summed up before
  * is scaled to it. */
-TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *most, REAL *sum, REAL *o,
-                               int64_t o_row) {
+TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *most, REAL *sum,
+                               REAL *o, int64_t o_row) {
   const REAL hidden = -(REAL)__builtin_inff();
   int64_t width = NAME(padded)(keys);
   for (int64_t r = 0; r < rows; r++, s += ATTENTION_KEYS, o += o_row) {
@@ -178,7 +180,8 @@ static int64_t NAME(forward_room)(const attention_head *h) {
 /* ---- backward ---- */
 
 /* Weights from scores, and gradients of scores from those of weights. */
-TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *g, const REAL *dot) {
+TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *g,
+                                   const REAL *dot) {
   int64_t width = NAME(padded)(keys);
   for (int64_t r = 0; r < rows; r++, s += ATTENTION_KEYS, g += ATTENTION_KEYS) {
     REAL l = ((const REAL *)h->l)[n + r], base = h->is_safe && l == -(REAL)__builtin_inff() ? 0 : l;
@@ -197,7 +200,8 @@ static void NAME(unpad)(const REAL *from, int64_t rows, int64_t columns, REAL *t
 TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
   int64_t N = h->queries, M = h->keys, D = h->width, E = h->values, DP = NAME(padded)(D), EP = NAME(padded)(E), MP = NAME(padded)(M);
   REAL *kt = scratch, *vt = kt + MP * D, *k = vt + MP * E, *q = k + M * DP, *g = q + N * DP, *dk = g + N * EP, *dv = dk + M * DP;
-  REAL *s = dv + M * EP, *ds = s + ATTENTION_QUERIES * ATTENTION_KEYS, *dq = ds + ATTENTION_QUERIES * ATTENTION_KEYS, dot[ATTENTION_QUERIES];
+  REAL *s = dv + M * EP, *ds = s + ATTENTION_QUERIES * ATTENTION_KEYS, *dq = ds + ATTENTION_QUERIES * ATTENTION_KEYS;
+  REAL dot[ATTENTION_QUERIES];
   NAME(pack_turned)(h->k, M, D, D, kt);
   NAME(pack_turned)(h->v, M, E, E, vt);
   NAME(pack)(h->k, M, D, D, k);
@@ -227,7 +231,8 @@ TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
 
 static int64_t NAME(backward_room)(const attention_head *h) {
   int64_t N = h->queries, M = h->keys, DP = NAME(padded)(h->width), EP = NAME(padded)(h->values), MP = NAME(padded)(M);
-  return (MP * (h->width + h->values) + 2 * M * DP + M * EP + N * (DP + EP) + ATTENTION_QUERIES * (2 * ATTENTION_KEYS + DP)) * (int64_t)sizeof(REAL);
+  int64_t panels = MP * (h->width + h->values) + 2 * M * DP + M * EP + N * (DP + EP);
+  return (panels + ATTENTION_QUERIES * (2 * ATTENTION_KEYS + DP)) * (int64_t)sizeof(REAL);
 }
 
 static const attention_routines NAME(routines) = {NAME(forward), NAME(backward), NAME(forward_room), NAME(backward_room)};
