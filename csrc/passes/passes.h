@@ -10,6 +10,7 @@ typedef struct {
   dc_ops *ops;
   void (*stamp)(void *context, dc_graph *graph, dc_nid node); /* which native library runs it; NULL: none does */
   void *stamp_context;
+  bool training; /* differentiation follows */
 } dc_pass_context;
 
 /* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */
@@ -20,6 +21,10 @@ DC_MUST_USE dc_status dc_pass_gradient(const dc_pass_context *context, dc_graph 
 DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
+/* Makes one operator of attention that is spelled out, where a library runs it, and states its gradient. */
+DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph);
+/* Takes transposed operands and an added row into products that a library runs.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_products(const dc_pass_context *context, dc_graph *graph);
 /* Asks for each library node that bears no stamp which native library runs it (dc_library.by). */
 void dc_pass_natives(const dc_pass_context *context, dc_graph *graph);
 /* Expands every library node that no native library runs. */

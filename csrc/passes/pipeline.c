@@ -49,6 +49,12 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
+/* Groups of operators that a library runs as one. */
+static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
+  DC_TRY(dc_pass_attention(&p->passes, graph));
+  return dc_pass_products(&p->passes, graph);
+}
+
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
   dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
@@ -125,6 +131,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   DC_TRY(dc_pass_gradient(&p->passes, out->forward));
   own_outputs(out->forward);
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
+  if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
   else dc_autodiff_forget_borders(out->forward);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));

@@ -250,7 +250,7 @@ static void run_natives(trial *t, int side) {
   snprintf(f.p->doing, sizeof f.p->doing, "%s graph, passes around natives", sides[side]);
   for (uint32_t k = 0; dc_pipeline_pass(k); k++) {
     if (!runs(t, k)) continue;
-    must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){f.session.ops, choose_native, &f}, g));
+    must(dc_pass_apply(dc_pipeline_pass(k), &(dc_pass_context){.ops = f.session.ops, .stamp = choose_native, .stamp_context = &f}, g));
     must(dc_graph_verify(g));
   }
   if (has_operators(g)) run_program(t, side, g, DC_PROGRAM_NATIVE), f.p->native++;

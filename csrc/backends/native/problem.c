@@ -82,6 +82,12 @@ bool dc_problem_is_conv(const dc_graph *graph, dc_nid node) {
   return dc_problem_op_is(graph, node, "Conv") || dc_problem_op_is(graph, node, "ConvTranspose");
 }
 
+bool dc_problem_is_attention(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool ours = strcmp(dc_name_text(&graph->names, lib->domain), "dcml") == 0 && !lib->wrt;
+  return ours && (dc_problem_op_is(graph, node, "Attention") || dc_problem_op_is(graph, node, "AttentionGradient"));
+}
+
 dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   uint32_t n = lib->wrt ? lib->n_fwd_in : lib->n_in;
@@ -93,11 +99,13 @@ dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node) {
 
 /* ---- acceptance ---- */
 
+/* A MatMul, or a Product. */
 static const char *refuses_matmul(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
   if (a->rank < 2 || b->rank < 2 || a->rank > 6) return "a one-dimensional operand";
-  if (b->rank == 2) return NULL;
+  if (lib->wrt == 3) return "the gradient of the added row is a plain sum";
+  if (b->rank == 2 && (a->rank == 2 || !int_attr(graph, node, "transA", 0))) return NULL;
   if (a->rank != b->rank) return "operands of different ranks";
   for (uint32_t d = 0; d + 2 < a->rank; d++)
     if (a->shape[d] != b->shape[d]) return "a broadcast batch";
@@ -146,7 +154,7 @@ static bool is_row_major(const dc_graph *graph, dc_nid node) {
 
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
   if (!dc_problem_is_conv(graph, node) && !is_row_major(graph, node)) return "an operand that is not row-major";
-  if (dc_problem_op_is(graph, node, "MatMul")) return refuses_matmul(graph, node);
+  if (dc_problem_op_is(graph, node, "MatMul") || dc_problem_op_is(graph, node, "Product")) return refuses_matmul(graph, node);
   if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
   return dc_problem_is_conv(graph, node) ? refuses_conv(graph, node) : "the operator is not served";
 }
@@ -162,13 +170,12 @@ static dc_problem_shape flattened(const dc_problem_shape *s) {
 
 dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  bool gemm = dc_problem_op_is(graph, node, "Gemm");
-  bool ta = gemm && int_attr(graph, node, "transA", 0), tb = gemm && int_attr(graph, node, "transB", 0);
+  bool ta = int_attr(graph, node, "transA", 0), tb = int_attr(graph, node, "transB", 0);
   dc_problem_shape a = shape_of(graph, lib->in[0], symbols), b = shape_of(graph, lib->in[1], symbols);
   if (b.rank == 2) a = flattened(&a);
   dc_problem_matrix A = {0, a, ta}, B = {1, b, tb};
   int out = (int)lib->n_in;
-  if (!lib->wrt) return (dc_problem_product){A, B, gemm && lib->n_in > 2 && lib->in[2] ? 2 : -1, out};
+  if (!lib->wrt) return (dc_problem_product){A, B, lib->n_in > 2 && lib->in[2] ? 2 : -1, out};
   int gradient = (int)(lib->n_fwd_in + lib->n_fwd_out);
   dc_problem_shape y = shape_of(graph, lib->in[gradient], symbols);
   if (b.rank == 2) y = flattened(&y);
@@ -227,7 +234,16 @@ int dc_problem_conv_result(const dc_problem_conv *c, dc_problem_shape *shape) {
   return c->wanted == DC_CONV_Y ? c->at_y : c->wanted == DC_CONV_X ? c->at_x : c->at_w;
 }
 
+/* Two products in the forward direction, five in the other. */
+static double attention_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  dc_problem_shape q = shape_of(graph, lib->in[0], symbols), v = shape_of(graph, lib->in[2], symbols);
+  double keys = (double)v.dims[v.rank - 2], width = (double)q.dims[q.rank - 1], values = (double)v.dims[v.rank - 1];
+  return elements(&q) * keys * (1 + values / fmax(width, 1)) * (dc_problem_op_is(graph, node, "Attention") ? 1 : 2.5);
+}
+
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  if (dc_problem_is_attention(graph, node)) return attention_steps(graph, node, symbols);
   if (dc_problem_refuses(graph, node)) return 0; /* another kind of library runs it */
   if (dc_problem_is_conv(graph, node)) {
     dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);

@@ -41,6 +41,7 @@ typedef struct {
 
 bool dc_problem_op_is(const dc_graph *graph, dc_nid node, const char *op);
 bool dc_problem_is_conv(const dc_graph *graph, dc_nid node);
+bool dc_problem_is_attention(const dc_graph *graph, dc_nid node); /* of the domain dcml, or the gradient that stands for itself */
 /* The element type that all operands share, 0 if they differ. */
 dc_dtype dc_problem_type(const dc_graph *graph, dc_nid node);
 /* NULL if the node is a Conv, ConvTranspose, MatMul or Gemm that the functions below describe, else the reason. */

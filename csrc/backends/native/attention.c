@@ -1,0 +1,217 @@
+/* Attention and its gradient as routines of our own, for the processor at hand: heads are shared between threads, and what a
+ * head works on is packed for products and taken in tiles, so that no matrix of all scores is ever in memory.
+ *
+ * A row of weights is computed block of keys by block of keys, relative to its largest score so far; its gradient computes
+ * the scores again from the logarithm of the row's sum.  What a thread computes does not depend on how many there are. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/allocator.h"
+#include "backends/native/library.h"
+#include "backends/native/problem.h"
+
+/* A block of scores stays in the second cache; keys are a multiple of every vector. */
+enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4, MAX_THREADS = 1024 };
+
+static const double WORK_FOR_THREADS = 200e3; /* multiplications */
+
+/* data: f32 or f64 where is_float, else bytes; NULL: nothing is masked.  Steps in elements; `at`: where a head's begins. */
+typedef struct {
+  const char *data;
+  bool is_float;
+  int64_t at, row, column;
+} attention_mask;
+
+typedef struct {
+  int64_t queries, keys, width, values;
+  const void *q, *k, *v, *g; /* g: gradient of y */
+  void *y, *l, *dq, *dk, *dv;
+  attention_mask mask;
+  bool is_causal, is_safe;
+  double scale;
+} attention_head;
+
+typedef struct {
+  void (*forward)(const attention_head *h, int64_t begin, int64_t end, void *scratch);
+  void (*backward)(const attention_head *h, void *scratch);
+  int64_t (*forward_room)(const attention_head *h); /* bytes of scratch, for sizes alone */
+  int64_t (*backward_room)(const attention_head *h);
+} attention_routines;
+
+#define UNROLL _Pragma("GCC unroll 16")
+#define REAL float
+#define VECTOR_BYTES 16
+#define ROWS 4
+#define TARGET
+#define NAME(x) plain_f32_##x
+#include "backends/native/attention_tiles.h"
+#define REAL double
+#define VECTOR_BYTES 16
+#define ROWS 4
+#define TARGET
+#define NAME(x) plain_f64_##x
+#include "backends/native/attention_tiles.h"
+#ifdef __x86_64__
+#define REAL float
+#define VECTOR_BYTES 32
+#define ROWS 4
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(x) avx2_f32_##x
+#include "backends/native/attention_tiles.h"
+#define REAL double
+#define VECTOR_BYTES 32
+#define ROWS 4
+#define TARGET __attribute__((target("avx2,fma")))
+#define NAME(x) avx2_f64_##x
+#include "backends/native/attention_tiles.h"
+#define REAL float
+#define VECTOR_BYTES 64
+#define ROWS 8
+#define TARGET __attribute__((target("avx512f,avx512dq,fma")))
+#define NAME(x) avx512_f32_##x
+#include "backends/native/attention_tiles.h"
+#define REAL double
+#define VECTOR_BYTES 64
+#define ROWS 8
+#define TARGET __attribute__((target("avx512f,avx512dq,fma")))
+#define NAME(x) avx512_f64_##x
+#include "backends/native/attention_tiles.h"
+#endif
+
+static const attention_routines *choose(bool wide, uint32_t vector_bytes) {
+#ifdef __x86_64__
+  bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  if (vector_bytes >= 64 && has_avx512) return wide ? &avx512_f64_routines : &avx512_f32_routines;
+  bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (vector_bytes >= 32 && has_avx2) return wide ? &avx2_f64_routines : &avx2_f32_routines;
+#endif
+  (void)vector_bytes;
+  return wide ? &plain_f64_routines : &plain_f32_routines;
+}
+
+/* ---- calls ---- */
+
+enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV }; /* buffers of a gradient; attention's are the first ones, perhaps without a mask */
+
+typedef struct {
+  const attention_routines *routines;
+  bool backward, wide;
+  attention_head head; /* sizes, and the mask's steps */
+  int64_t heads, room; /* room: bytes of scratch of a thread */
+  int threads;
+  int64_t mask_steps[DC_PROBLEM_DIMS], batch[DC_PROBLEM_DIMS];
+  int n_batch, y; /* y: where results begin among the buffers of attention itself */
+  bool is_masked;
+} attention_call;
+
+static const char *open_ours(const char *folder, void **handle) {
+  (void)folder;
+  *handle = NULL;
+  return NULL;
+}
+
+static void close_ours(void *handle) { (void)handle; }
+
+static bool is_gradient(const dc_graph *graph, dc_nid node) { return dc_problem_op_is(graph, node, "AttentionGradient"); }
+
+static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  (void)handle;
+  if (!dc_problem_is_attention(graph, node)) return "the operator is not served";
+  const dc_container *q = dc_cont(graph, lib->in[0]);
+  if (q->dtype != DC_F32 && q->dtype != DC_F64) return "a type other than f32 and f64";
+  if (q->rank > DC_PROBLEM_DIMS) return "too many dimensions";
+  if (lib->n_in <= MASK || !lib->in[MASK]) return NULL;
+  const dc_container *mask = dc_cont(graph, lib->in[MASK]);
+  return mask->dtype != DC_BOOL && mask->dtype != q->dtype ? "a mask of another type" : NULL;
+}
+
+static int64_t attribute(const dc_graph *graph, dc_nid node, const char *name) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_INT ? a->i : 0;
+}
+
+static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d, const int64_t *symbols) {
+  return dc_ix_eval(&graph->pool, dc_cont(graph, c)->shape[d], symbols, NULL);
+}
+
+/* A mask's steps along the batch's dimensions, queries and keys: 0 where it is broadcast. */
+static void read_mask(attention_call *call, const dc_graph *graph, dc_cid c, const int64_t *symbols) {
+  int64_t steps[DC_PROBLEM_DIMS + 2] = {0}, step = 1;
+  uint32_t rank = dc_cont(graph, c)->rank, all = (uint32_t)call->n_batch + 2;
+  for (uint32_t d = rank; d-- > 0;) {
+    int64_t n = extent(graph, c, d, symbols);
+    steps[all - rank + d] = n == 1 ? 0 : step;
+    step *= n;
+  }
+  memcpy(call->mask_steps, steps, (size_t)call->n_batch * sizeof *steps);
+  call->is_masked = true;
+  call->head.mask = (attention_mask){.is_float = dc_cont(graph, c)->dtype != DC_BOOL, .row = steps[all - 2], .column = steps[all - 1]};
+}
+
+static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_attr *scale = dc_node_attr(graph, node, "scale");
+  attention_call *call = calloc(1, sizeof *call);
+  (void)handle;
+  if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
+  call->backward = is_gradient(graph, node), call->wide = dc_cont(graph, lib->in[Q])->dtype == DC_F64;
+  call->routines = choose(call->wide, graph->machine.vector_bytes), call->n_batch = (int)dc_cont(graph, lib->in[Q])->rank - 2;
+  call->heads = 1, call->y = call->backward ? Y : (int)lib->n_in;
+  uint32_t row = (uint32_t)call->n_batch, column = row + 1;
+  for (uint32_t d = 0; d < row; d++) call->heads *= call->batch[d] = extent(graph, lib->in[Q], d, symbols);
+  call->head = (attention_head){.queries = extent(graph, lib->in[Q], row, symbols), .keys = extent(graph, lib->in[K], row, symbols),
+                                .width = extent(graph, lib->in[Q], column, symbols), .values = extent(graph, lib->in[V], column, symbols),
+                                .is_causal = attribute(graph, node, "is_causal"), .is_safe = attribute(graph, node, "safe"),
+                                .scale = scale && scale->kind == DC_ATTR_FLOAT ? scale->f : 1};
+  if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
+  call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);
+  call->room = (call->room + DC_MEMORY_ALIGN - 1) & ~(int64_t)(DC_MEMORY_ALIGN - 1);
+  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  *out = call;
+  return DC_OK;
+}
+
+static uint64_t scratch_of(const void *opaque) {
+  const attention_call *call = opaque;
+  return call->heads ? (uint64_t)call->room * (uint64_t)call->threads : 0;
+}
+
+static void *slice(void *const *buffers, int at, int64_t head, int64_t bytes) { return (char *)buffers[at] + head * bytes; }
+
+static attention_head head_of(const attention_call *call, void *const *buffers, int64_t index) {
+  attention_head h = call->head;
+  int64_t size = call->wide ? 8 : 4, q = h.queries * h.width * size, k = h.keys * h.width * size, v = h.keys * h.values * size;
+  int64_t y = h.queries * h.values * size, rest = index;
+  h.q = slice(buffers, Q, index, q), h.k = slice(buffers, K, index, k), h.v = slice(buffers, V, index, v);
+  h.y = slice(buffers, call->y, index, y), h.l = slice(buffers, call->y + 1, index, h.queries * size);
+  if (call->backward) {
+    h.g = slice(buffers, G, index, y);
+    h.dq = slice(buffers, DQ, index, q), h.dk = slice(buffers, DK, index, k), h.dv = slice(buffers, DV, index, v);
+  }
+  h.mask.data = call->is_masked ? buffers[MASK] : NULL;
+  for (int d = call->n_batch; d-- > 0; rest /= call->batch[d]) h.mask.at += rest % call->batch[d] * call->mask_steps[d];
+  return h;
+}
+
+/* Of few heads, threads share the queries. */
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+  const attention_call *call = opaque;
+  int64_t blocks = (call->head.queries + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
+  int64_t parts = call->backward || call->heads >= CHUNKS * call->threads ? 1 : blocks < CHUNKS ? blocks : CHUNKS;
+  int64_t part = parts ? (blocks + parts - 1) / parts * ATTENTION_QUERIES : 0;
+  double scores = (double)call->heads * (double)call->head.queries * (double)call->head.keys;
+  bool threads = scores * (double)(call->head.width + call->head.values) > WORK_FOR_THREADS;
+#pragma omp parallel for num_threads(call->threads) schedule(dynamic) if (threads)
+  for (int64_t task = 0; task < call->heads * parts; task++) {
+    attention_head h = head_of(call, buffers, task / parts);
+    char *room = (char *)scratch + omp_get_thread_num() * call->room;
+    int64_t begin = task % parts * part, end = begin + part < h.queries ? begin + part : h.queries;
+    if (call->backward) call->routines->backward(&h, room);
+    else call->routines->forward(&h, begin, end, room);
+  }
+  return DC_OK;
+}
+
+const dc_native_library dc_native_ours = {"dcml", open_ours, close_ours, refuses, bind_call, scratch_of, run_call, free};

@@ -1,0 +1,62 @@
+/* See operators.h. */
+#include "passes/operators.h"
+
+#include <string.h>
+
+static void count(void *context, dc_cid c, dc_use use, dc_nid by) {
+  (void)by;
+  ((dc_operators *)context)->uses[c] += use == DC_USE_READ;
+}
+
+void dc_operators_look(dc_operators *o, dc_graph *graph) {
+  uint32_t n = graph->containers.n;
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, n);
+  bool *viewed = DC_NEW_ARRAY(&graph->arena, bool, n);
+  *o = (dc_operators){graph, DC_NEW_ARRAY(&graph->arena, dc_nid, n), DC_NEW_ARRAY(&graph->arena, uint32_t, n)};
+  dc_graph_writers(graph, writers);
+  for (dc_cid c = 1; c < n; c++) {
+    o->uses[c] += dc_cont(graph, c)->is_output;
+    if (dc_cont(graph, c)->alias_of) viewed[c] = viewed[dc_container_root(graph, c)] = true;
+  }
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      const dc_node *node = dc_node_at(graph, id);
+      dc_node_uses(graph, id, count, o);
+      for (uint32_t j = 0; node->kind == DC_NODE_LIBRARY && j < node->lib.n_out; j++) {
+        dc_cid c = node->lib.out[j];
+        if (c && !viewed[c] && writers[c].n == 1 && dc_cont(graph, c)->role == DC_ROLE_TEMP) o->maker[c] = id;
+      }
+    }
+}
+
+dc_nid dc_operator_making(const dc_operators *o, dc_cid value, const char *op) {
+  dc_nid id = o->maker[value];
+  if (!id) return 0;
+  const dc_library *lib = &dc_node_at(o->graph, id)->lib;
+  bool is_it = !lib->wrt && !*dc_name_text(&o->graph->names, lib->domain) && strcmp(dc_name_text(&o->graph->names, lib->op), op) == 0;
+  return is_it && lib->out[0] == value && !dc_node_wish(o->graph, id) ? id : 0;
+}
+
+dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *op) {
+  return o->uses[value] == 1 ? dc_operator_making(o, value, op) : 0;
+}
+
+dc_cid dc_operator_input(const dc_operators *o, dc_nid node, uint32_t k) {
+  const dc_library *lib = &dc_node_at(o->graph, node)->lib;
+  return k < lib->n_in ? lib->in[k] : 0;
+}
+
+bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm) {
+  uint32_t rank = dc_cont(o->graph, dc_operator_input(o, node, 0))->rank;
+  const dc_attr *a = dc_node_attr(o->graph, node, "perm");
+  if (!a || a->kind != DC_ATTR_INTS || a->n != rank) return false;
+  memcpy(perm, a->ints, rank * sizeof *perm);
+  return true;
+}
+
+bool dc_operator_is_served(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
+  if (!context->stamp) return true;
+  context->stamp(context->stamp_context, graph, node);
+  return dc_node_at(graph, node)->lib.by != 0;
+}
