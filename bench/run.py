@@ -16,6 +16,7 @@ import time
 
 import calls
 import report
+import steps
 from contenders import CONTENDERS
 from workloads import WORKLOADS
 
@@ -144,7 +145,7 @@ def main():
         rows.append(summary(workload, measure(workload, order, arguments.rounds), most))
         print(report.line(rows[-1]), flush=True)
     if not arguments.only:
-        print("\n".join(calls.lines()))
+        print("\n".join([*calls.lines(), *steps.lines()]))
     print(f"{time.time() - begin:.0f} s")
     if arguments.write:
         report.write(arguments.write, rows, most)

@@ -59,6 +59,7 @@ int view_argument(FunctionObject *self, uint32_t k, PyObject *object, tensor_vie
   dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
   bool writes = dc_function_writes(self->function, k), fits = type && dc_dtype_bytes(type) <= (int)sizeof out->number;
   if (!writes && fits && dc_cont(graph, c)->rank == 0 && is_number(state, object)) return view_number(state, graph, c, object, out);
+  if (self->flat && dc_cont(graph, c)->rank == 1) return view_flat(state, object, out);
   return writes ? view_in_place(state, object, out) : view_tensor(state, object, out);
 }
 

@@ -12,7 +12,7 @@ import types
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "onnx", "op", "program", "pytorch", "registry", "sdfg", "spox", "testing",
+_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "onnx", "op", "optim", "program", "pytorch", "registry", "sdfg", "spox", "testing",
                          "torch", "transformation", "util"))
 _ELSEWHERE = {"data": "dcml.sdfg.data", "memlet": "dcml.sdfg.memlet", "nodes": "dcml.sdfg.nodes", "subsets": "dcml.sdfg.subset",
               "symbolic": "dcml.sdfg.symbolic"}  # modules that DaCe has at the top
