@@ -56,6 +56,8 @@ wheel-test: wheel      ## the Python tests with what is in dist/, in empty envir
 	PYTHON3="$(PYTHON3)" TORCH="$(TORCH)" sh scripts/wheel-test.sh
 bench: setup           ## measure against every opponent that is installed, in turns; bench/run.py --help: more
 	$(PYTHON) bench/run.py
+bench-ops: setup       ## measure operators alone against eager PyTorch; bench/ops.py --help: more
+	$(PYTHON) bench/ops.py
 
 $(VENV_PATH)/.ready: $(NEEDED)
 	$(INSTALL)
@@ -114,5 +116,5 @@ build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
+.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench bench-ops lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

@@ -19,6 +19,7 @@ import npx
 import optrees
 import report
 import scripts
+import steps
 from contenders import CONTENDERS
 from workloads import WORKLOADS
 
@@ -149,7 +150,7 @@ def main():
         rows.append(summary(workload, measure(workload, order, arguments.rounds), most))
         print(report.line(rows[-1]), flush=True)
     if not arguments.only:
-        print("\n".join([*calls.lines(), *scripts.lines(), *npx.lines(), *optrees.lines()]))
+        print("\n".join([*calls.lines(), *steps.lines(), *scripts.lines(), *npx.lines(), *optrees.lines()]))
     print(f"{time.time() - begin:.0f} s")
     if arguments.write:
         report.write(arguments.write, rows, most)

@@ -141,20 +141,38 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
   return DC_OK;
 }
 
-static bool overlap(const dc_array *a, const dc_array *b) {
-  const char *p = a->data, *q = b->data;
-  uint64_t n = dc_array_bytes(a), m = dc_array_bytes(b);
-  return n && m && p < q + m && q < p + n;
+typedef struct {
+  const char *begin, *end;
+  uint32_t arg;
+} extent;
+
+static int by_begin(const void *a, const void *b) {
+  const char *p = ((const extent *)a)->begin, *q = ((const extent *)b)->begin;
+  return (p > q) - (p < q);
 }
 
-/* What is written is nobody else's. */
+/* What is written is nobody else's: in the order of addresses, nothing begins before the last one that it must not meet ends. */
 static dc_status check_overlaps(const dc_function *f, const dc_array *arrays) {
-  for (uint32_t k = 0; f->n_writes && k < f->n_args; k++)
-    for (uint32_t j = 0; f->writes[k] && j < f->n_args; j++)
-      if (j != k && overlap(&arrays[k], &arrays[j]))
-        return dc_error(DC_ERR_VALUE, "'%s' is written in place, but its memory overlaps that of '%s'", dc_cont_name(f->graph, f->args[k]),
-                        dc_cont_name(f->graph, f->args[j]));
-  return DC_OK;
+  enum { FEW = 64 };
+  extent few[FEW], *v = few, read = {0}, written = {0}; /* those that reach furthest so far */
+  dc_status status = DC_OK;
+  uint32_t n = 0;
+  if (!f->n_writes) return DC_OK;
+  if (f->n_args > FEW && !(v = calloc(f->n_args, sizeof *v))) return dc_error(DC_ERR_MEMORY, "out of memory");
+  for (uint32_t k = 0; k < f->n_args; k++)
+    if (dc_array_bytes(&arrays[k])) v[n++] = (extent){arrays[k].data, (const char *)arrays[k].data + dc_array_bytes(&arrays[k]), k};
+  qsort(v, n, sizeof *v, by_begin);
+  for (uint32_t k = 0; !status && k < n; k++) {
+    bool writes = f->writes[v[k].arg];
+    const extent *other = v[k].begin < written.end ? &written : writes && v[k].begin < read.end ? &read : NULL;
+    if (other)
+      status = dc_error(DC_ERR_VALUE, "'%s' is written in place, but its memory overlaps that of '%s'", dc_cont_name(f->graph, f->args[(writes ? v[k] : *other).arg]),
+                        dc_cont_name(f->graph, f->args[(writes ? *other : v[k]).arg]));
+    extent *last = writes ? &written : &read;
+    if (v[k].end > last->end) *last = v[k];
+  }
+  if (v != few) free(v);
+  return status;
 }
 
 static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exact) {

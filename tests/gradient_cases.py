@@ -163,7 +163,8 @@ ATTENTION = [
             ("linear", ()), ("gated", ((2, 3, 4),)), ("delta", (None, (2, 3, 2))), ("gated_delta", ((2, 3, 2), (2, 3, 1))))),
     case("CausalConvWithState", (2, 3, 5), (3, 1, 3), (3,), (2, 3, 2), opset=27, outputs=2, activation="silu"), case("CausalConvWithState", (2, 3, 2), (3, 1, 4), opset=27, outputs=2)]
 TRANSFORMS = [case("DFT", (2, 6, 1), opset=20), case("DFT", (2, 5, 2), opset=17, axis=1, inverse=1), case("DFT", (3, 6, 1), np.array(8), opset=20, onesided=1), case("DFT", (2, 4, 2), None, np.array(0), opset=20),
-              case("DFT", (2, 4, 2), opset=20, inverse=1, onesided=1), case("STFT", (1, 12, 1), np.array(3), (5,), opset=17), case("STFT", (1, 12, 2), np.array(4), None, np.array(6), opset=17, onesided=0),
+              case("DFT", (2, 4, 2), opset=20, inverse=1, onesided=1), case("DFT", (2, 20, 1), np.array(24), opset=20),
+              case("DFT", (2, 10, 2), np.array(18), opset=20, inverse=1, onesided=1), case("DFT", (34, 2, 2), opset=17, axis=0, inverse=1), case("STFT", (1, 12, 1), np.array(3), (5,), opset=17), case("STFT", (1, 12, 2), np.array(4), None, np.array(6), opset=17, onesided=0),
               case("Det", (2, 3, 3)), case("Det", (4, 4))]
 TRAINING = [case("Adam", np.array(0.1), np.array(3), M, M, M, positive(*M), opset=1, outputs=3, domain="ai.onnx.preview.training", norm_coefficient=0.1),
             case("Momentum", np.array(0.1), np.array(3), M, M, M, opset=1, outputs=2, domain="ai.onnx.preview.training", alpha=0.9, beta=0.8, mode="nesterov", norm_coefficient=0.1)]

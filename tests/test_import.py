@@ -37,7 +37,7 @@ def test_every_public_name_can_be_had():
 
 def test_public_modules_are_attributes_and_listed():
     import dcml
-    for name in ("autodiff", "data", "dtypes", "library", "memlet", "nodes", "onnx", "program", "pytorch", "registry", "sdfg", "subsets",
+    for name in ("autodiff", "data", "dtypes", "library", "memlet", "nodes", "onnx", "optim", "program", "pytorch", "registry", "sdfg", "subsets",
                  "symbolic", "testing", "transformation", "util"):
         assert inspect.ismodule(getattr(dcml, name)) and name in dir(dcml)
 

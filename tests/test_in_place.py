@@ -101,6 +101,34 @@ def test_what_does_not_fit_is_named(axpy, given, error, says):
         axpy(**{"X": ones(), "a": 2, "Z": ones(), "K": 6} | given)
 
 
+def test_flat_arguments_are_taken_as_they_lie():
+    double = function("graph double opset 21 {\n symbol N >= 0\n input X: f32[N]\n input Z: f32[N]\n state main { map i in 0:N { Z[i] sum= X[i] } }\n}", flat=True)
+    x = torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)
+    z = torch.zeros_like(x).requires_grad_()
+    double(x, z)
+    assert torch.equal(z, x)
+    double(torch.ones(4), torch.ones(2, 2))
+    for wrong, says in (x.contiguous(), "'Z' lies in memory in another order than 'X'"), (torch.ones(4, 12)[:, ::2], "'X': .*without gaps"), \
+            (torch.ones(1).expand(24), "'X': .*without gaps"):
+        with pytest.raises(dcml.ShapeError, match=says):
+            double(wrong, z)
+    with pytest.raises(dcml.ShapeError, match="'Z': dimension 0 is 24, expected 23"):
+        double(torch.ones(23), torch.ones(24))
+    assert torch.equal(z, x)
+
+
+def test_of_many_arguments_those_that_overlap_are_found():
+    n = 40
+    arrays = " ".join(f"input X{k}: f32[2]\n input Z{k}: f32[2]\n" for k in range(n))
+    many = function(f"graph many opset 21 {{\n {arrays} state main {{ {' '.join(f'map i in 0:2 {{ Z{k}[i] = X{k}[i] }}' for k in range(n))} }}\n}}")
+    given = {f"{a}{k}": np.full(2, k, np.float32) for k in range(n) for a in "XZ"}
+    many(**given | {"X7": given["X3"]})
+    assert given["Z7"].tolist() == [3, 3]
+    for a, b in ("Z31", "X2"), ("Z31", "Z2"), ("X31", "Z2"):
+        with pytest.raises(dcml.ValueError_, match=f"'({a}|{b})' is written in place, but its memory overlaps that of '({a}|{b})'"):
+            many(**given | {a: given[b]})
+
+
 def test_missing_and_repeated_arguments_are_named(axpy):
     with pytest.raises(dcml.ValueError_, match="not given its argument 'Z'"):
         axpy(X=ones(), a=1, K=2)

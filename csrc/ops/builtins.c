@@ -260,6 +260,28 @@ static dc_status f_unlin(dc_inst *in, const dc_value *a, uint32_t n, dc_value *o
   return DC_OK;
 }
 
+/* factors(n): numbers of at most 16, or primes, whose product is n; none where n is a symbol. */
+static dc_status f_factors(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  enum { MOST = 64, LARGEST = 16 };
+  int64_t primes[MOST], groups[MOST], left;
+  uint32_t n_primes = 0, n_groups = 0;
+  (void)n;
+  if (!dc_val_is_int(in, &a[0], &left)) left = 1;
+  for (int64_t p = 2; left > 1; p++) {
+    if (p * p > left || p > MAX_LIST) p = left;
+    for (; left % p == 0; left /= p) primes[n_primes++] = p;
+  }
+  for (uint32_t k = n_primes; k-- > 0;) { /* the greatest first, each into the first group that has room */
+    uint32_t at = 0;
+    while (at < n_groups && groups[at] > LARGEST / primes[k]) at++;
+    if (at == n_groups) groups[n_groups++] = 1;
+    groups[at] *= primes[k];
+  }
+  *out = dc_val_list(in, n_groups);
+  for (uint32_t k = 0; k < n_groups; k++) out->items[k] = dc_val_int(in, groups[k]);
+  return DC_OK;
+}
+
 static dc_status f_within(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   dc_value index, dims;
   dc_pool *pool = &in->graph->pool;
@@ -608,7 +630,7 @@ static const struct {
     {"pick", 2, 2, f_pick},       {"drop", 2, 2, f_drop},       {"weave", 3, 3, f_weave},   {"perm", 2, 2, f_perm},
     {"iperm", 2, 2, f_iperm},     {"rev", 1, 1, f_rev},         {"iota", 1, 1, f_iota},     {"rep", 2, 2, f_rep},
     {"psum", 1, 2, f_psum},       {"total", 1, 1, f_total},     {"lin", 2, 2, f_lin},       {"unlin", 2, 2, f_unlin},
-    {"within", 2, 2, f_within},   {"alltrue", 1, 1, f_alltrue}, {"mul", 1, 1, f_mul},       {"choose", 2, 2, f_choose},
+    {"factors", 1, 1, f_factors}, {"within", 2, 2, f_within},   {"alltrue", 1, 1, f_alltrue}, {"mul", 1, 1, f_mul},       {"choose", 2, 2, f_choose},
     {"nax", 2, 2, f_nax},         {"redax", 3, 3, f_redax},     {"bcast", 1, 16, f_bcast},  {"reshape", 3, 3, f_reshape},
     {"sqz", 1, 1, f_sqz},         {"splits", 2, 2, f_splits},   {"slice_b", 3, 3, f_slice_b}, {"int", 1, 1, f_int},
     {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},

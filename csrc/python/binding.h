@@ -81,12 +81,15 @@ typedef struct {
   PyObject *owner; /* what keeps the data alive: the object, or a contiguous copy of it */
   Py_buffer buffer;
   bool has_buffer, is_torch;
+  uint64_t layout; /* of a flat view: 0 for a contiguous tensor, else of its extents and strides */
   char number[8]; /* of a number that was given for an array without dimensions: its element */
 } tensor_view;
 int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
 int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* of what is to be written: never a copy */
+/* The elements of a tensor without gaps in the order in which they lie, whatever its dimensions and however torch differentiates it. */
+int view_flat(module_state *state, PyObject *object, tensor_view *out);
 void release_view(tensor_view *view);
 bool is_array(module_state *state, PyObject *object); /* of numpy's own class, or of torch's */
 /* Is it a contiguous torch tensor of this type and these extents?  Nothing is held or copied. */

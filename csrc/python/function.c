@@ -122,14 +122,14 @@ static int function_init(module_state *state, FunctionObject *self, dc_graph *gr
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
   PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
-  int optimize = 1, torch = 0;
+  int optimize = 1, torch = 0, flat = 0;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppO", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch, &tape))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize, &torch, &tape, &flat))
     return NULL;
   if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
@@ -140,7 +140,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
-  self->torch = torch;
+  self->torch = torch, self->flat = flat;
   self->post_onnx = hook_or_null(hooks[0]), self->post_autodiff = hook_or_null(hooks[1]), self->post_compile = hook_or_null(hooks[2]);
   options.wrt = list;
   if (function_init(state, self, dc_graph_clone(((GraphObject *)graph)->graph), &options, tape)) Py_CLEAR(self);
@@ -220,6 +220,13 @@ static int check_counts(FunctionObject *self, Py_ssize_t n) {
   return -1;
 }
 
+/* Do this input and the last one have the same extent? */
+static bool is_like_last(const FunctionObject *self, uint32_t k) {
+  const dc_graph *graph = dc_function_graph(self->function);
+  const dc_container *a = dc_cont(graph, graph->inputs.v[k]), *b = dc_cont(graph, graph->inputs.v[k - 1]);
+  return a->rank == 1 && b->rank == 1 && a->shape[0] == b->shape[0];
+}
+
 static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool *torch) {
   module_state *state = state_of((PyObject *)self);
   uint32_t n = self->n_inputs, total = n + self->n_params;
@@ -229,6 +236,11 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool
     if (k < n ? view_argument(self, k, inputs[k], &views[k]) : view_tensor(state, PyTuple_GET_ITEM(self->params, k - n), &views[k])) {
       blame(state, k < n ? "input" : "weight", argument_name(self, k));
       release_views(views, k);
+      return NULL;
+    }
+    if (k && k < n && views[k].layout != views[k - 1].layout && is_like_last(self, k)) {
+      PyErr_Format(state->errors[DC_ERR_SHAPE], "input '%s' lies in memory in another order than '%s'", argument_name(self, k), argument_name(self, k - 1));
+      release_views(views, k + 1);
       return NULL;
     }
     *torch |= views[k].is_torch && (k < n || n == 0);

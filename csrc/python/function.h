@@ -29,6 +29,7 @@ typedef struct {
   uint32_t n_inputs, n_params, n_wrt;
   int training;
   bool torch; /* results are tensors whatever the inputs are */
+  bool flat;  /* tensors are given as they lie in memory, for arrays of one dimension */
 } FunctionObject;
 
 typedef struct {

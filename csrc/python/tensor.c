@@ -67,6 +67,8 @@ int use_torch(module_state *state) {
   return found ? 0 : -1;
 }
 
+typedef enum { READ, IN_PLACE, FLAT } view_kind;
+
 static bool contiguous(const DLTensor *t) {
   int64_t stride = 1;
   for (int d = t->ndim - 1; d >= 0; d--) {
@@ -116,8 +118,34 @@ static int not_plain(module_state *state, PyObject *object) {
 
 static int fail_gaps(module_state *state) { return fail(state, DC_ERR_VALUE, "it is written in place: expected a contiguous array, its last dimension innermost"); }
 
-static int view_torch(module_state *state, const DLExchange *api, PyObject *object, bool in_place, tensor_view *out) {
+/* Do the elements, in some order of the dimensions, lie without gaps? */
+static bool is_dense(const DLTensor *t, int64_t elements) {
+  int64_t reach = 1;
+  for (int d = 0; d < t->ndim; d++) reach += (t->shape[d] - 1) * t->strides[d];
+  bool dense = reach == elements; /* with positive strides of which each ... */
+  for (int d = 0; d < t->ndim; d++) {
+    int64_t inner = 1; /* ... is the product of the extents that lie closer */
+    for (int k = 0; k < t->ndim; k++) inner *= t->shape[k] != 1 && t->strides[k] < t->strides[d] ? t->shape[k] : 1;
+    dense &= t->shape[d] == 1 || t->strides[d] == inner;
+  }
+  return dense;
+}
+
+static int flatten(module_state *state, const DLTensor *t, tensor_view *out) {
+  int64_t elements = 1;
+  for (int d = 0; d < t->ndim; d++) elements *= t->shape[d];
+  if (!contiguous(t)) {
+    if (!is_dense(t, elements)) return fail(state, DC_ERR_SHAPE, "it is taken as it lies in memory: expected a tensor without gaps");
+    out->layout = dc_hash_bytes(1, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    for (int d = 0; d < t->ndim; d++) out->layout = dc_hash_bytes(out->layout, &t->strides[t->shape[d] == 1 ? 0 : d], sizeof *t->strides);
+  }
+  out->array.rank = 1, out->array.dims[0] = elements;
+  return 0;
+}
+
+static int view_torch(module_state *state, const DLExchange *api, PyObject *object, view_kind how, tensor_view *out) {
   DLTensor t;
+  bool in_place = how == IN_PLACE;
   if (api->borrow(object, &t)) return not_plain(state, object);
   out->is_torch = true;
   out->owner = Py_NewRef(object);
@@ -127,7 +155,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   if (!t.data && !empty) return not_plain(state, object);
   if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
   if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
-  if (!contiguous(&t)) {
+  if (how != FLAT && !contiguous(&t)) {
     if (in_place) return fail_gaps(state);
     PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);
     if (!copy) return -1;
@@ -140,7 +168,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   out->array.rank = (uint32_t)t.ndim;
   memcpy(out->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
   out->array.data = (char *)t.data + t.byte_offset;
-  return 0;
+  return how == FLAT ? flatten(state, &t, out) : 0;
 }
 
 typedef struct {
@@ -303,11 +331,11 @@ static int view_buffer(module_state *state, PyObject *object, bool in_place, ten
   return failed;
 }
 
-static int view(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
+static int view(module_state *state, PyObject *object, view_kind how, tensor_view *out) {
   bool is_numpy = (PyObject *)Py_TYPE(object) == state->numpy_array;
   *out = (tensor_view){0};
   const DLExchange *api = is_numpy ? NULL : exchange_of(state, Py_TYPE(object));
-  int failed = api ? view_torch(state, api, object, in_place, out) : view_buffer(state, object, in_place, out);
+  int failed = api ? view_torch(state, api, object, how, out) : view_buffer(state, object, how != READ, out);
   if (failed) release_view(out);
   return failed;
 }
@@ -316,8 +344,9 @@ bool is_array(module_state *state, PyObject *object) {
   return (PyObject *)Py_TYPE(object) == state->numpy_array || exchange_of(state, Py_TYPE(object));
 }
 
-int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, false, out); }
-int view_in_place(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, true, out); }
+int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, READ, out); }
+int view_in_place(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, IN_PLACE, out); }
+int view_flat(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, FLAT, out); }
 
 void release_view(tensor_view *view) {
   if (view->has_buffer) PyBuffer_Release(&view->buffer);

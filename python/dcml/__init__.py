@@ -12,8 +12,8 @@ import types
 
 __version__ = "0.1.0"
 
-_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "mx", "neon", "onnx", "op", "program", "pytorch", "registry", "script", "sdfg",
-                         "spox", "testing", "torch", "transformation", "util"))
+_SUBMODULES = frozenset(("autodiff", "dtypes", "library", "mx", "neon", "onnx", "op", "optim", "program", "pytorch", "registry", "script",
+                         "sdfg", "spox", "testing", "torch", "transformation", "util"))
 _ELSEWHERE = {"data": "dcml.sdfg.data", "memlet": "dcml.sdfg.memlet", "nodes": "dcml.sdfg.nodes", "subsets": "dcml.sdfg.subset",
               "symbolic": "dcml.sdfg.symbolic"}  # modules that DaCe has at the top
 _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "UnsupportedOpError",

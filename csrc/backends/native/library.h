@@ -16,6 +16,6 @@ struct dc_native_library {
   void (*destroy)(void *call);
 };
 
-extern const dc_native_library dc_native_onednn, dc_native_openblas, dc_native_ours;
+extern const dc_native_library dc_native_onednn, dc_native_openblas, dc_native_ours, dc_native_select;
 
 #endif
