@@ -8,7 +8,7 @@
 
 #include "backends/native/library.h"
 
-enum { MAX_LIBRARIES = 4 };
+enum { MAX_LIBRARIES = 8 };
 
 struct dc_natives {
   const dc_native_library *list[MAX_LIBRARIES];
