@@ -32,8 +32,8 @@ def _unary():
     for name in ("abs", "neg", "exp", "sin", "cos", "sinh", "cosh", "asinh", "tanh", "sigmoid", "erf", "relu", "atan", "square", "expm1",
                  "floor", "ceil", "round", "sign"):
         yield name, getattr(torch, name), [FLAT]
-    for name in ("softplus", "softsign", "hardswish", "mish", "leaky_relu", "elu", "celu", "selu", "hardsigmoid", "gelu", "silu", "hardtanh", "logsigmoid",
-                 "softshrink", "hardshrink", "relu6", "tanhshrink"):
+    for name in ("softplus", "softsign", "hardswish", "mish", "leaky_relu", "elu", "celu", "selu", "hardsigmoid", "gelu", "silu",
+                 "hardtanh", "logsigmoid", "softshrink", "hardshrink", "relu6", "tanhshrink"):
         yield name, getattr(F, name), [FLAT]
     yield "gelu tanh", lambda x: F.gelu(x, approximate="tanh"), [FLAT]
     for name in ("log", "log1p", "sqrt", "reciprocal", "rsqrt"):
@@ -148,7 +148,8 @@ def _images():
         yield f"interpolate {mode}", lambda x, m=mode: F.interpolate(x, scale_factor=2, mode=m), [(8, 32, 32, 32)]
     yield "interpolate, smaller", lambda x: F.interpolate(x, size=(20, 20), mode="bilinear", antialias=True), [(8, 64, 48, 48)]
     for mode in ("bilinear", "nearest"):
-        yield f"grid_sample {mode}", lambda x, g, m=mode: F.grid_sample(x, g.tanh(), mode=m, align_corners=False), [(8, 32, 64, 64), (8, 64, 64, 2)]
+        yield (f"grid_sample {mode}", lambda x, g, m=mode: F.grid_sample(x, g.tanh(), mode=m, align_corners=False),
+               [(8, 32, 64, 64), (8, 64, 64, 2)])
     yield "affine_grid", lambda t: F.affine_grid(t, (8, 3, 256, 256), align_corners=False), [(8, 2, 3)]
 
 
@@ -229,7 +230,9 @@ def main():
             continue
         for what, times in zip(("forward", "training"), found):
             if times:
-                rows.append((times[0] / times[1], f"{name + ', ' + what:<40} {times[0] / times[1]:6.2f} of eager: {1e3 * times[0]:.3f} against {1e3 * times[1]:.3f} ms"))
+                ours, eager = times[0], times[1]
+                title = f"{name}, {what}"
+                rows.append((ours / eager, f"{title:<40} {ours / eager:6.2f} of eager: {1e3 * ours:.3f} against {1e3 * eager:.3f} ms"))
                 print(rows[-1][1], flush=True)
     rows.sort()
     above = sum(ratio > 1.05 for ratio, _ in rows)

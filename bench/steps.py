@@ -22,7 +22,8 @@ def lines():
     out = []
     for title, options in cases.items():
         name = title.split(",")[0]
-        all_ = [start(getattr(optim, name), **options), *(start(getattr(torch.optim, name), **options, **{how: True}) for how in ("foreach", "fused"))]
+        all_ = [start(getattr(optim, name), **options),
+                *(start(getattr(torch.optim, name), **options, **{how: True}) for how in ("foreach", "fused"))]
         times = [[] for _ in all_]
         for _ in range(ROUNDS):
             for optimizer, seconds in zip(all_, times):
@@ -30,8 +31,9 @@ def lines():
                 optimizer.step()
                 seconds.append(time.perf_counter() - begin)
         ours, *theirs = [(statistics.median(t[2:]), min(t[2:])) for t in times]
-        out.append(f"{name + ' step, ResNet-18' + title[len(name):]:<56} {ours[0] / min(theirs)[0]:.2f} of torch: {1e3 * ours[0]:.2f} against "
-                   f"{1e3 * min(theirs)[0]:.2f} ms; minima {ours[1] / min(t for _, t in theirs):.2f}")
+        title = name + " step, ResNet-18" + title[len(name):]
+        out.append(f"{title:<56} {ours[0] / min(theirs)[0]:.2f} of torch: {1e3 * ours[0]:.2f} against {1e3 * min(theirs)[0]:.2f} ms; "
+                   f"minima {ours[1] / min(t for _, t in theirs):.2f}")
     return out
 
 
