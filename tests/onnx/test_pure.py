@@ -186,7 +186,7 @@ def test_what_it_computes_is_differentiated():
 
 @pytest.mark.parametrize("line, part", [
     ("Y[0] = X", "no shape yet; assign all of it first"), ("Y[:] = np.fft.fft(X)", "numpy.fft.fft of arrays"),
-    ("while X: pass\n    Y[:] = X", "While statements"),
+    ("while X: pass\n    Y[:] = X", "a while loop whose number of steps"),
     ("Y[:] = Z", "the name 'Z' is not defined"), ("Y[:] = np.sum(X, where=X)", "this use of numpy.sum"),
     ("if X.shape[0] > 7: Y[:] = X", "output Y is not assigned"), ("Y += X\n    Y[:] = X", "read before"),
     ("Y[:] = Y + X", "read before"), ("Y[:] = 'a'", "'a' where an array")])

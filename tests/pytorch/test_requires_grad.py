@@ -240,3 +240,24 @@ def test_the_python_node_has_derivatives_of_higher_order_too():
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", "second or third or critic"], capture_output=True,
                           text=True, timeout=600, env={**os.environ, "DCML_AUTOGRAD": "python", "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_attention_has_second_derivatives_which_eager_has_only_spelled_out():
+    module = nn.MultiheadAttention(8, 2, batch_first=True).double()
+
+    class Attends(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = module
+
+        def forward(self, x):
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    def second_of(f):
+        x = torch.linspace(-1, 1, 2 * 5 * 8, dtype=torch.float64).sin().view(2, 5, 8).requires_grad_()
+        g, = torch.autograd.grad(f(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(g.square().sum(), [x, *module.parameters()])
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = second_of(Attends())
+    for got, one in zip(second_of(DaceModule(Attends(), backward=True)), want, strict=True):
+        torch.testing.assert_close(got, one)

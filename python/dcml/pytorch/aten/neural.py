@@ -171,6 +171,7 @@ def _(b, n, x, weight, bias, mean, var, train, momentum, eps):
         factor = b.op("Reciprocal", b.cast(b.op("Add", calls, b.const(1)), torch.int64, meta(mean).dtype))
     y, new_mean, new_var = b.op("BatchNorm", b(x), b(weight), b(bias), b(mean), b(var), factor, outs=3, domain="dcml", epsilon=eps,
                                 momentum=None if calls else momentum)
+    b.stopped.update((new_mean, new_var))
     return [y, None, None, new_mean, new_var]
 
 
