@@ -1,17 +1,16 @@
 /* eager(): runs one operator on arrays.
  *
  * The one idea: a function of that operator alone is kept by operator, version, attributes, and types and ranks of the
- * inputs; extents are symbols, but for those of 1, which may be broadcast and are part of the key.  It is interpreted, which starts at once, until that has taken longer than compiling
- * does, or the arrays are large; what a native library may serve is its from the first call on. */
+ * inputs; extents are symbols, but for those of 1, which may be broadcast and are part of the key.  What is little work is
+ * interpreted, which starts at once, always, so that the same arrays give the same bits at every call; more is compiled, and
+ * what a native library may serve is its from the first call on. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "python/binding.h"
+#include "python/function.h"
 
 enum { SETS = 256, WAYS = 4 };
-static const uint64_t MUCH = 1 << 14;            /* elements of inputs that are worth compiling for */
-static const double PATIENCE = 0.02;             /* seconds that interpreting may take in all */
+static const double LITTLE = 1024;               /* element operations, tens of us of interpreting, that are not worth compiling for */
 static const Py_ssize_t LARGEST_KEY = 1 << 16;   /* bytes; functions of larger ones are not kept */
 
 typedef struct {
@@ -19,7 +18,6 @@ typedef struct {
   char *key;
   size_t key_bytes;
   PyObject *functions[2]; /* interpreted, compiled; NULL: not made yet */
-  double spent;           /* seconds in the first */
   bool native;            /* a library may serve it */
 } entry;
 
@@ -254,6 +252,7 @@ static PyObject *make_function(call *c, const char *looks, bool compiled, bool n
     for (uint32_t k = 0; !named && k < graph->inputs.n; k++) dc_cont(graph, graph->inputs.v[k])->shape = NULL;
     PyObject *args = PyTuple_Pack(1, handle), *options = Py_BuildValue("{s:s}", "backend", compiled ? "auto" : "interp");
     function = args && options ? PyObject_Call((PyObject *)c->state->function_type, args, options) : NULL;
+    if (function && !compiled) function_limit(function, LITTLE);
     Py_XDECREF(args);
     Py_XDECREF(options);
   }
@@ -285,13 +284,14 @@ static PyObject *run_first(call *c, const char *looks, bool compiled, PyObject *
   return results;
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+/* While Python ran, other threads may have too, and the entry may have become another's. */
+static bool is_of(const entry *e, const call *c, uint64_t hash) {
+  return e->hash == hash && e->key_bytes == c->key.n && memcmp(e->key, c->key.s, c->key.n) == 0;
 }
 
+/* Interpreted, which gives NotImplemented where that is too much work, or else compiled. */
 static PyObject *run_kept(call *c, const char *looks) {
+  PyObject *results = NULL;
   entry *e = find(c->state->eager, &c->key);
   if (!e) return PyErr_NoMemory();
   uint64_t hash = e->hash;
@@ -299,21 +299,19 @@ static PyObject *run_kept(call *c, const char *looks) {
     const dc_row *row = row_of(c);
     e->native = row && dc_row_native(row, 0);
   }
-  bool compiled = e->native || c->elements > MUCH || e->spent > PATIENCE;
-  PyObject *function = Py_XNewRef(e->functions[compiled]), *results;
-  double begin = compiled ? 0 : seconds();
-  bool first = !function;
-  results = first ? run_first(c, looks, compiled, &function) : run(c, function);
-  /* Meanwhile other threads may have run, and the entry may have become another's. */
-  bool still = e->hash == hash && e->key_bytes == c->key.n && memcmp(e->key, c->key.s, c->key.n) == 0;
-  if (still && first && function) Py_XSETREF(e->functions[compiled], Py_NewRef(function));
-  if (still && !compiled) e->spent += seconds() - begin;
-  Py_XDECREF(function);
+  for (int compiled = e->native || (double)c->elements > LITTLE; compiled < 2; compiled++) {
+    PyObject *function = is_of(e, c, hash) ? Py_XNewRef(e->functions[compiled]) : NULL;
+    bool first = !function;
+    Py_XSETREF(results, first ? run_first(c, looks, compiled, &function) : run(c, function));
+    if (first && function && is_of(e, c, hash)) Py_XSETREF(e->functions[compiled], Py_NewRef(function));
+    Py_XDECREF(function);
+    if (results != Py_NotImplemented) break;
+  }
   return results;
 }
 
 static PyObject *run_once(call *c, const char *looks) {
-  PyObject *function = NULL, *results = run_first(c, looks, c->elements > MUCH, &function);
+  PyObject *function = NULL, *results = run_first(c, looks, true, &function);
   Py_XDECREF(function);
   return results;
 }

@@ -310,7 +310,8 @@ static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_
   void *saved = NULL;
   dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyMem_Free(arrays);
-  PyObject *outputs = status ? NULL : run_forward(state, &call, torch, &saved);
+  bool declined = !status && self->most_work > 0 && dc_binding_work(call.forward) > self->most_work;
+  PyObject *outputs = status ? NULL : declined ? Py_NewRef(Py_NotImplemented) : run_forward(state, &call, torch, &saved);
   if (status) raise_call(state, status);
   if (outputs && self->training && !(*record = call_new(self, &call, views, n, saved, torch))) Py_CLEAR(outputs);
   if (*record) return outputs;
@@ -379,6 +380,8 @@ static PyObject *function_call(PyObject *object, PyObject *const *args, size_t f
   if (symbols != few_symbols) PyMem_Free(symbols);
   return outputs;
 }
+
+void function_limit(PyObject *function, double most_work) { ((FunctionObject *)function)->most_work = most_work; }
 
 static PyObject *function_set_params(FunctionObject *self, PyObject *list) {
   PyObject *params = PySequence_Tuple(list);

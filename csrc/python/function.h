@@ -27,6 +27,7 @@ typedef struct {
   PyObject *differentiable; /* by output, if tapes are known: does it lie on the tape of a wrt? */
   bool *tape;              /* [output][wrt]: does it lie on its tape?  NULL: all do */
   uint32_t n_inputs, n_params, n_wrt;
+  double most_work; /* a call with more is not run, and gives NotImplemented; 0: any is */
   int training;
   bool torch; /* results are tensors whatever the inputs are */
   bool flat;  /* tensors are given as they lie in memory, for arrays of one dimension */
@@ -45,6 +46,9 @@ typedef struct {
 /* A forward whose backward may follow; owns what it was given. */
 PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch);
 PyObject *call_backward(PyObject *call, PyObject *grads);
+
+/* Sets most_work, in element operations, of a function made without wrt. */
+void function_limit(PyObject *function, double most_work);
 
 /* derivative.c: the gradients of a call as a function. */
 PyObject *call_derivative(PyObject *call, PyObject *args);
