@@ -14,6 +14,7 @@ typedef struct {
   uint32_t few_rows;          /* of a product, that do not pay for turning an operand round */
   uint32_t unrolled_trips;    /* of a reduction: longer ones stay loops */
   uint32_t unrolled_residues; /* copies of a body for p % c */
+  uint32_t image_multiplications; /* for each element that convolutions move; with fewer, images stay as they lie */
   uint32_t short_stride;      /* elements between lanes of a vector that loads still bear */
   double store_ns;            /* a byte written to memory and read back */
   double cached_ns;           /* what is cheaper for an f32 than to store it and load it again from a cache */

@@ -15,11 +15,6 @@ static const char *const by_strides[] = {"onednn"};
 
 enum { MIN_RANK = 3, MAX_RANK = 5 };
 
-/* Multiplications for each element that convolutions read or write: with fewer, what generated kernels lose (sums over
- * images in this order have few strips for threads) outweighs the library's copies.  Measured: inverted bottlenecks, with
- * 13 to 20 of them, lose; blocks with filters of 7 x 7 for each channel, with 24, gain. */
-static const double FEW_MULTIPLICATIONS = 24;
-
 typedef struct {
   dc_graph *graph;
   dc_cid *set;   /* by buffer: union-find; 0: it stays row-major */
@@ -149,7 +144,7 @@ static void add_price(search *s, const dc_library *lib) {
 }
 
 static bool pays(const search *s, dc_cid set) {
-  return s->wanted[set] || (s->elements[set] > 0 && s->multiplications[set] >= FEW_MULTIPLICATIONS * s->elements[set]);
+  return s->wanted[set] || (s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set]);
 }
 
 /* ---- the layout ---- */
