@@ -36,7 +36,7 @@ def wait():
     return node.status()
 
 def tell(**found):
-    os.write(1, (json.dumps(found) + "\n").encode())  # at once: a child may write beside its parent
+    os.write(1, (json.dumps(found) + os.linesep).encode())  # at once: a child may write beside its parent
 """
 RIGHT = [2.0, 4.0, 6.0]
 
