@@ -4,20 +4,10 @@ convolutional network, a call on 16 floats.
 All run in turns in one process; the same weights give the same losses.
 """
 import importlib.util
-import statistics
-import time
+
+from turns import medians
 
 _SHAPES = ((16, 3, 3, 3), (16,), (32, 16, 3, 3), (32,), (10, 2048), (10,))
-
-
-def _medians(runs, n):
-    times = [[] for _ in runs]
-    for _ in range(n):
-        for run, found in zip(runs, times):
-            begin = time.perf_counter()
-            run()
-            found.append(time.perf_counter() - begin)
-    return [statistics.median(found[n // 10:]) for found in times]
 
 
 def _step(np, npx, autograd, weights, images, labels):
@@ -87,6 +77,6 @@ def lines():
                   ("the same call", (lambda: npx.softmax(few), lambda: mxnet.npx.softmax(theirs)), 4000, "MXNet")]
     lines = []
     for title, runs, n, whose in found:
-        ours, theirs = _medians(runs, n)
+        ours, theirs = medians(runs, n)
         lines.append(f"{title:<56} {ours / theirs:.2f} of {whose}: {1e3 * ours:.4f} against {1e3 * theirs:.4f} ms")
     return lines

@@ -2,24 +2,13 @@
 
 Both run in turns in one process; the same ten operators are written with numpy's functions and temporaries.
 """
-import statistics
-import time
+from turns import medians
 
 _LARGE, _SMALL = (2048, 1024), (4, 4)
 
 
 def _by_numpy(np, a, b):
     return np.maximum(np.sqrt(np.square(np.exp(-np.tanh((a + b) * 0.5)) - a) + 0.5), b)
-
-
-def _medians(runs, n):
-    times = [[] for _ in runs]
-    for _ in range(n):
-        for run, found in zip(runs, times):
-            begin = time.perf_counter()
-            run()
-            found.append(time.perf_counter() - begin)
-    return [statistics.median(found[n // 10:]) for found in times]
 
 
 def _contenders(np, be, shape):
@@ -40,7 +29,7 @@ def lines():
     import numpy as np
     from dcml.neon.backends import gen_backend
     be = gen_backend()
-    large, small = _medians(_contenders(np, be, _LARGE), 40), _medians(_contenders(np, be, _SMALL), 4000)
+    large, small = medians(_contenders(np, be, _LARGE), 40), medians(_contenders(np, be, _SMALL), 4000)
     return [f"{title:<56} {ours / theirs:.2f} of numpy: {factor * ours:.2f} against {factor * theirs:.2f} {unit}"
             for title, (ours, theirs), factor, unit in (("an op-tree of ten operators, [2048, 1024], float32", large, 1e3, "ms"),
                                                         ("the same tree on [4, 4]", small, 1e6, "µs"))]

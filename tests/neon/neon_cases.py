@@ -84,3 +84,17 @@ CASES = [
     Case("take", lambda x: x.ravel()[[7, 0]].reshape(2, 1), ("m", [7, 0]), {"axis": None}),
     Case("take", lambda x: x[:, [2, 1]], ("cube", [2, 1]), {"axis": 1}),
 ]
+
+
+def central_differences(function, arrays, k, error, step=1e-5):
+    """The gradient in the k-th array of the sum of the function's values, weighted by ``error``."""
+    arrays = [np.array(x, np.float64) if isinstance(x, np.ndarray) else x for x in arrays]
+    out = np.zeros_like(arrays[k])
+    for at in np.ndindex(out.shape):
+        kept = arrays[k][at]
+        arrays[k][at] = kept + step
+        more = (function(*arrays) * error).sum()
+        arrays[k][at] = kept - step
+        out[at] = (more - (function(*arrays) * error).sum()) / (2 * step)
+        arrays[k][at] = kept
+    return out

@@ -7,6 +7,8 @@ from dcml.neon.backends import gen_backend
 from dcml.neon.backends.autodiff import Autodiff
 from dcml.neon.backends.backend import OpTreeNode, Tensor
 
+from neon_cases import central_differences
+
 
 @pytest.fixture
 def be():
@@ -58,18 +60,6 @@ TREES = {
 def arrays_of(shapes):
     random = np.random.RandomState(4)
     return [random.permutation(int(np.prod(s))).reshape(s) / 6 - 0.7 + random.uniform(0, 0.05, s) for s in shapes]
-
-
-def central_differences(function, arrays, k, error, step=1e-5):
-    out = np.zeros_like(arrays[k])
-    for at in np.ndindex(out.shape):
-        kept = arrays[k][at]
-        arrays[k][at] = kept + step
-        more = (function(*arrays) * error).sum()
-        arrays[k][at] = kept - step
-        out[at] = (more - (function(*arrays) * error).sum()) / (2 * step)
-        arrays[k][at] = kept
-    return out
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -7,7 +7,7 @@ from dcml.neon.backends import gen_backend
 from dcml.neon.backends.autodiff import Autodiff
 from dcml.neon.backends.backend import OpTreeNode
 
-from neon_cases import CASES, STEPS, TESTS, operand
+from neon_cases import CASES, STEPS, TESTS, central_differences, operand
 
 TOLERANCE = {np.float16: 6e-3, np.float32: 2e-5, np.float64: 1e-12}
 by_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
@@ -47,19 +47,6 @@ def test_the_value_is_numpys_lazily_and_by_out(case, dtype):
     np.testing.assert_allclose(out.get(), want, rtol=TOLERANCE[dtype], atol=atol)
     if any(isinstance(x, np.ndarray) for x in given):
         assert np.array_equal(tree.asnumpyarray(), out.get())
-
-
-def central_differences(function, arrays, k, error, step=1e-5):
-    arrays = [np.array(x, np.float64) if isinstance(x, np.ndarray) else x for x in arrays]
-    out = np.zeros_like(arrays[k])
-    for at in np.ndindex(out.shape):
-        kept = arrays[k][at]
-        arrays[k][at] = kept + step
-        more = (function(*arrays) * error).sum()
-        arrays[k][at] = kept - step
-        out[at] = (more - (function(*arrays) * error).sum()) / (2 * step)
-        arrays[k][at] = kept
-    return out
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if any(isinstance(kind, str) for kind in case.operands)], ids=lambda case: case.id)

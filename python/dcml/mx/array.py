@@ -436,6 +436,8 @@ def operands(a, b):
             return a, b
         dtype = joint(da, db)
         return cast(a, dtype), cast(b, dtype)
+    if type(a) is not ndarray and type(b) is not ndarray:
+        a = as_array(a)
     array, number = (a, b) if type(a) is ndarray else (b, a)
     if type(number) not in _NUMBERS:
         if isinstance(number, onp.generic):
@@ -460,8 +462,6 @@ _ON_NUMBERS = frozenset(("Add", "Sub", "Mul"))
 
 def binary(op, a, b, real=False):
     """a op b with broadcasting; real: of integers too the result is a float."""
-    if type(a) is not ndarray and type(b) is not ndarray:
-        a = as_array(a)
     pair = operands(a, b)
     if pair is None:
         return NotImplemented
@@ -477,8 +477,6 @@ def binary(op, a, b, real=False):
 
 def floor_divide(a, b):
     """a // b, rounded towards minus infinity."""
-    if type(a) is not ndarray and type(b) is not ndarray:
-        a = as_array(a)
     pair = operands(a, b)
     if pair is None:
         return NotImplemented

@@ -230,7 +230,7 @@ def where(condition, x=None, y=None):
     condition = as_array(condition)
     if x is None and y is None:
         return tuple(ndarray(k) for k in onp.nonzero(condition._value()))
-    a, b = operands(x if isinstance(x, ndarray) or isinstance(y, ndarray) else as_array(x), y)
+    a, b = operands(x, y)
     return invoke("Where", "", 21, (cast(condition, onp.dtype(bool)), a, b))[0]
 
 
