@@ -41,7 +41,7 @@ static dc_cid group_of(const cut *w, dc_cid c) {
 static bool is_view(const cut *w, const dc_node *n) {
   if (n->kind != DC_NODE_LIBRARY || n->lib.wrt) return false;
   const dc_graph *g = w->p->graph;
-  const dc_row *row = dc_ops_find(w->p->ops, dc_name_text(&g->names, n->lib.domain), dc_name_text(&g->names, n->lib.op), n->lib.since);
+  const dc_row *row = dc_ops_row_of(w->p->ops, g, &n->lib);
   return row && dc_row_is_alias(row);
 }
 

@@ -7,20 +7,16 @@
 
 #include "autodiff/reverse.h"
 
-static const dc_row *row_of(dc_ops *ops, const dc_graph *graph, const dc_library *lib) {
-  return dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-}
-
 bool dc_linear_is(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  const dc_row *row = lib->wrt ? row_of(ops, graph, lib) : NULL;
+  const dc_row *row = lib->wrt ? dc_ops_row_of(ops, graph, lib) : NULL;
   return row && lib->n_fwd_out == 1 && dc_row_is_linear(row, lib->wrt - 1);
 }
 
 /* The operator's inputs with V in the place of the one that was differentiated; what is only added is left out. */
 static dc_cid *operands(dc_reverse *r, const dc_library *lib, dc_cid v) {
   dc_cid *in = DC_NEW_ARRAY(&r->graph->arena, dc_cid, lib->n_fwd_in + 2);
-  const dc_row *row = row_of(r->ops, r->graph, lib);
+  const dc_row *row = dc_ops_row_of(r->ops, r->graph, lib);
   for (uint32_t k = 0; k < lib->n_fwd_in; k++) in[k] = k == lib->wrt - 1 ? v : dc_row_is_linear(row, k) ? lib->in[k] : 0;
   return in;
 }
@@ -40,7 +36,7 @@ static dc_cid emit(dc_reverse *r, const dc_library *lib, const dc_cid *in, uint3
 
 void dc_linear_reverse(dc_reverse *r, dc_nid id) {
   dc_library lib = dc_node_at(r->graph, id)->lib;
-  const dc_row *row = row_of(r->ops, r->graph, &lib);
+  const dc_row *row = dc_ops_row_of(r->ops, r->graph, &lib);
   dc_cid v = r->grad[lib.out[0]], seed = lib.in[lib.n_fwd_in + 1];
   if (!v || !r->active[lib.out[0]]) return;
   dc_cid *in = operands(r, &lib, v);

@@ -140,7 +140,7 @@ static dc_status contribute_library(dc_reverse *r, dc_nid id, uint32_t k, const 
   dc_library lib = dc_node_at(r->graph, id)->lib;
   dc_cid input = lib.in[k];
   bool first = !r->grad[input];
-  const dc_row *row = dc_ops_find(r->ops, dc_name_text(&r->graph->names, lib.domain), dc_name_text(&r->graph->names, lib.op), lib.since);
+  const dc_row *row = dc_ops_row_of(r->ops, r->graph, &lib);
   bool view = row && dc_row_is_alias(row);
   dc_cid part = view || !first ? dc_gradient_part(r, input) : dc_gradient_new(r, input);
   if (view) { /* the same elements under the input's shape */

@@ -14,7 +14,7 @@
 
 static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+  const dc_row *row = dc_ops_row_of(ops, graph, lib);
   if (dc_own_is(graph, node)) return true;
   if (lib->wrt) return lib->by && dc_linear_is(ops, graph, node);
   return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || lib->by);
@@ -474,7 +474,7 @@ static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const
 
 dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope) {
   dc_library lib = dc_node_at(graph, node)->lib;
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, lib.domain), dc_name_text(&graph->names, lib.op), lib.since);
+  const dc_row *row = dc_ops_row_of(ops, graph, &lib);
   if (row && dc_row_has_grad(row)) return dc_ops_expand_grad(ops, graph, node, lib.wrt - 1, lib.in + lib.n_fwd_in + lib.n_fwd_out, lib.out[0], scope);
   dc_scope forward = {0};
   dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out), from = graph->containers.n;

@@ -215,7 +215,7 @@ static bool worth_trying(evaluator *ev, const dc_library *lib) {
 static dc_status propagate(dc_ops *ops, evaluator *ev, dc_nid node) {
   dc_library lib = dc_node_at(ev->graph, node)->lib;
   if (!worth_trying(ev, &lib)) return DC_OK;
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&ev->graph->names, lib.domain), dc_name_text(&ev->graph->names, lib.op), lib.since);
+  const dc_row *row = dc_ops_row_of(ops, ev->graph, &lib);
   if (!row || dc_row_is_native(row)) return DC_OK;
   ev->values = DC_NEW_ARRAY(ev->arena, dc_ex *, ev->graph->containers.n);
   ev->counts = DC_NEW_ARRAY(ev->arena, uint32_t, ev->graph->containers.n);

@@ -162,6 +162,10 @@ const dc_row *dc_ops_find(dc_ops *ops, const char *domain, const char *op, int o
   return row;
 }
 
+const dc_row *dc_ops_row_of(dc_ops *ops, const dc_graph *graph, const dc_library *lib) {
+  return dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
+}
+
 dc_status dc_ops_row_at(dc_ops *ops, uint32_t index, const dc_row **out) {
   *out = NULL;
   pthread_mutex_lock(&ops->lock);

@@ -14,7 +14,7 @@ static bool stands_for(const dc_graph *graph, const dc_writers *writers, uint32_
 static bool becomes_view(dc_ops *ops, const dc_graph *graph, const dc_writers *writers, uint32_t place, dc_nid id) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || node->lib.n_out != 1 || !node->lib.n_in) return false;
-  const dc_row *row = dc_ops_find(ops, dc_name_text(&graph->names, node->lib.domain), dc_name_text(&graph->names, node->lib.op), node->lib.since);
+  const dc_row *row = dc_ops_row_of(ops, graph, &node->lib);
   if (!row || !dc_row_is_alias(row) || !node->lib.in[0] || !node->lib.out[0]) return false;
   const dc_container *in = dc_cont(graph, node->lib.in[0]), *out = dc_cont(graph, node->lib.out[0]);
   bool is_plain = !out->is_output && out->role == DC_ROLE_TEMP && !out->alias_of && !in->strides && in->dtype == out->dtype && in->dtype;

@@ -54,10 +54,6 @@ void dc_natives_destroy(dc_natives *natives) {
   free(natives);
 }
 
-static const dc_row *row_of(dc_ops *ops, const dc_graph *graph, const dc_library *lib) {
-  return dc_ops_find(ops, dc_name_text(&graph->names, lib->domain), dc_name_text(&graph->names, lib->op), lib->since);
-}
-
 static int find(const dc_natives *natives, const char *name) {
   for (uint32_t k = 0; natives && k < natives->n; k++)
     if (strcmp(natives->list[k]->name, name) == 0) return (int)k;
@@ -92,7 +88,7 @@ static const char *try_library(const dc_natives *natives, const dc_graph *graph,
 
 /* The library that the node wishes for, else the first in the row's order that takes it. */
 void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only) {
-  const dc_row *row = row_of(ops, graph, &dc_node_at(graph, node)->lib);
+  const dc_row *row = dc_ops_row_of(ops, graph, &dc_node_at(graph, node)->lib);
   const char *by = NULL, *wish = dc_node_wish(graph, node);
   dc_text why = {0};
   bool outside = wish && !in_row(row, wish) && find(natives, wish) >= 0; /* the row does not name it */
