@@ -214,7 +214,8 @@ struct dc_backward_run {
   void *buffers[]; /* by backward container */
 };
 
-dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out) {
+dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *stream,
+                            dc_backward_run **out) {
   const dc_plan_handle *plan = call->plan;
   const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
   dc_backward_run *run = calloc(1, sizeof *run + backward->containers.n * sizeof *run->buffers);
@@ -227,7 +228,7 @@ dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *c
     if (dc_cont(forward, source)->role == DC_ROLE_SAVED) run->buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
     if (plan->back_arg[c] >= 0) run->buffers[c] = arrays[plan->back_arg[c]].data;
   }
-  dc_status status = dc_run_begin(plan->backward, call->backward, &run->run);
+  dc_status status = dc_run_begin(plan->backward, call->backward, stream, &run->run);
   if (status) free(run);
   else *out = run;
   return status;

@@ -333,7 +333,7 @@ static void stamp(void *context, dc_graph *graph, dc_nid node) {
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
-  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend, f->session.workspace};
+  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend, f->session.workspace, f->options.memory};
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;
@@ -446,8 +446,8 @@ static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, const
   return DC_OK;
 }
 
-dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
-  *out = (dc_call){.function = f};
+dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream, dc_call *out) {
+  *out = (dc_call){.function = f, .stream = stream};
   dc_status status = begin(f, arrays, n, symbols, out);
   if (status) dc_call_end(out);
   return status;
@@ -467,5 +467,5 @@ uint64_t dc_call_saved_bytes(const dc_call *call) { return dc_binding_saved_byte
 
 dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved) {
   for (uint32_t k = 0; k < call->n_outputs; k++) call->buffers[call->plan->outputs[k]] = outputs[k];
-  return dc_program_run(call->plan->forward, call->forward, call->buffers, saved);
+  return dc_program_run(call->plan->forward, call->forward, call->stream, call->buffers, saved);
 }

@@ -53,6 +53,7 @@ struct dc_binding {
 struct dc_program {
   dc_target target;
   const dc_target_row *row;
+  const dc_allocator *memory;
   dc_graph *graph;
   dc_arena arena;
   step *steps;
@@ -101,7 +102,7 @@ static dc_status list_steps(dc_program *p) {
 
 /* Where steps can read it: as it stands, or copied to the device. */
 static dc_status place_constant(dc_program *p, dc_cid c) {
-  const dc_allocator *memory = p->row->memory;
+  const dc_allocator *memory = p->memory;
   const dc_container *k = dc_cont(p->graph, c);
   const char *name = dc_cont_name(p->graph, c);
   if (k->device != memory->device)
@@ -109,10 +110,9 @@ static dc_status place_constant(dc_program *p, dc_cid c) {
                     p->row->name, dc_device_name(memory->device));
   if (!k->data || k->role != DC_ROLE_CONST) return DC_OK;
   if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
-  p->constants[c] = memory->take(k->data_bytes);
+  p->constants[c] = memory->take(memory->self, k->data_bytes, NULL);
   if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
-  memory->fill(p->constants[c], k->data, k->data_bytes);
-  return DC_OK;
+  return k->data_bytes ? memory->fill(memory->self, p->constants[c], k->data, k->data_bytes, NULL) : DC_OK;
 }
 
 static dc_status place_constants(dc_program *p) {
@@ -123,7 +123,7 @@ static dc_status place_constants(dc_program *p) {
 
 static void give_constants(dc_program *p) {
   for (dc_cid c = 1; p->constants && c < p->graph->containers.n; c++)
-    if (p->constants[c] != dc_cont(p->graph, c)->data) p->row->memory->give(p->constants[c], dc_cont(p->graph, c)->data_bytes);
+    if (p->constants[c] != dc_cont(p->graph, c)->data) p->memory->give(p->memory->self, p->constants[c], dc_cont(p->graph, c)->data_bytes, NULL);
 }
 
 dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
@@ -135,6 +135,7 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   *out = p;
   dc_status status = list_steps(p);
   p->row = dc_target_choose(target, p->worth_compiling);
+  p->memory = target->memory ? target->memory : p->row->memory;
   if (!status) status = place_constants(p);
   if (!status) return DC_OK;
   give_constants(p);
@@ -147,12 +148,14 @@ static dc_workspace *workspace_of(const dc_binding *b) { return b->plan.arena_by
 
 static void take_arena(const dc_binding *b, dc_run_state *s) {
   uint64_t bytes = b->plan.arena_bytes;
-  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){b->program->row->memory->take(bytes), bytes};
+  const dc_allocator *memory = b->program->memory;
+  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
 }
 
 static void give_arena(const dc_binding *b, dc_run_state *s) {
+  const dc_allocator *memory = b->program->memory;
   if (workspace_of(b)) dc_workspace_give(workspace_of(b), s->arena);
-  else b->program->row->memory->give(s->arena.data, s->arena.bytes);
+  else memory->give(memory->self, s->arena.data, s->arena.bytes, s->stream);
   s->arena = (dc_work_block){NULL, 0};
 }
 
@@ -363,12 +366,13 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   return dc_error(DC_ERR_MEMORY, "out of memory");
 }
 
-static dc_status take_state(dc_binding *b, dc_run_state **out) {
+static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
   pthread_mutex_lock(&b->program->lock);
   *out = b->idle;
   if (b->idle) b->idle = b->idle->next, b->n_idle--;
   pthread_mutex_unlock(&b->program->lock);
   if (!*out) DC_TRY(new_state(b, out));
+  (*out)->stream = stream;
   if (!(*out)->arena.data) take_arena(b, *out);
   if ((*out)->arena.data || !b->plan.arena_bytes) return DC_OK;
   destroy_state(b, *out);
@@ -425,10 +429,10 @@ static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t 
   return status;
 }
 
-dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
+dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, dc_run *out) {
   *out = (dc_run){.binding = b};
   DC_TRY(ensure_prepared(p));
-  return take_state(b, &out->state);
+  return take_state(b, stream, &out->state);
 }
 
 void dc_run_place(dc_run *run, void *const *buffers, void *saved) { fill_table(run->binding, run->state, buffers, saved); }
@@ -446,9 +450,9 @@ void dc_run_end(dc_run *run) {
   run->state = NULL;
 }
 
-dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
+dc_status dc_program_run(dc_program *p, dc_binding *b, void *stream, void **buffers, void *saved) {
   dc_run run;
-  DC_TRY(dc_run_begin(p, b, &run));
+  DC_TRY(dc_run_begin(p, b, stream, &run));
   dc_run_place(&run, buffers, saved);
   dc_status status = dc_run_until(&run, p->n_steps);
   dc_run_end(&run);

@@ -5,7 +5,7 @@
 
 /* ---- steps ---- */
 
-static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch); }
+static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream); }
 
 static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   (void)context;
@@ -43,10 +43,10 @@ static dc_status run_kernel(const dc_step_frame *f, const void *kernel) {
 
 static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls) {
   dc_arena arena = {0};
-  dc_kernel_fn *kernels = DC_NEW_ARRAY(&arena, dc_kernel_fn, n);
+  dc_compiled *kernels = DC_NEW_ARRAY(&arena, dc_compiled, n);
   dc_status status = dc_jit_compile(target->jit, graph, nodes, n, kernels);
   for (uint32_t k = 0; k < n && !status; k++)
-    calls[k] = kernels[k] ? (dc_step_call){run_kernel, (const void *)(uintptr_t)kernels[k], "compiled"} : dc_step_interpreted;
+    calls[k] = kernels[k].function ? (dc_step_call){run_kernel, kernels[k].function, "compiled"} : dc_step_interpreted;
   dc_arena_free(&arena);
   return status;
 }

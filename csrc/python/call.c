@@ -115,7 +115,7 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   BackwardObject *out = items && data ? new_backward(self) : NULL;
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : dc_error(DC_ERR_MEMORY, "out of memory");
-  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, &out->run);
+  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, NULL, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);

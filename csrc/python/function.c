@@ -308,7 +308,7 @@ static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_
   dc_array *arrays = arrays_of(views, n);
   dc_call call;
   void *saved = NULL;
-  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, NULL, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyMem_Free(arrays);
   bool declined = !status && self->most_work > 0 && dc_binding_work(call.forward) > self->most_work;
   PyObject *outputs = status ? NULL : declined ? Py_NewRef(Py_NotImplemented) : run_forward(state, &call, torch, &saved);

@@ -106,10 +106,10 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 static uint64_t no_scratch(const void *call) { return (void)call, 0; }
 
 /* Views of the buffers, None where there is none; they end with the call, whoever holds them. */
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   const host_call *call = opaque;
   static char nothing[1];
-  (void)scratch;
+  (void)scratch, (void)stream;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *views = PyList_New(call->n);
   for (uint32_t k = 0; views && k < call->n; k++) {

@@ -88,9 +88,9 @@ static void compare(const float *got, const double *wanted, int64_t n, const cha
 
 static dc_status run(void *call, void *const *buffers) {
   uint64_t bytes = library->scratch(call);
-  void *scratch = dc_host_memory.take(bytes);
-  dc_status status = library->run(call, buffers, scratch);
-  dc_host_memory.give(scratch, bytes);
+  void *scratch = dc_host_memory.take(NULL, bytes, NULL);
+  dc_status status = library->run(call, buffers, scratch, NULL);
+  dc_host_memory.give(NULL, scratch, bytes, NULL);
   return status;
 }
 

@@ -129,7 +129,9 @@ dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node
 
 uint64_t dc_native_scratch(const dc_native_call *call) { return call->library->scratch(call->call); }
 
-dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch) { return call->library->run(call->call, buffers, scratch); }
+dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch, void *stream) {
+  return call->library->run(call->call, buffers, scratch, stream);
+}
 
 void dc_native_call_destroy(dc_native_call *call) {
   if (!call) return;

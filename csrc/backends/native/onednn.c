@@ -268,7 +268,8 @@ static uint64_t scratch_of(const void *opaque) {
   return call->empty ? 0 : call->scratch_bytes + call->pad_bytes;
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const dnn_call *call = opaque;
   if (call->empty) {
     dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], call->outer, call->channels, call->inner);

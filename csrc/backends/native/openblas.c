@@ -284,7 +284,8 @@ static void give_threads_back(blas *b) {
   pthread_mutex_unlock(&b->lock);
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const blas_call *call = opaque;
   take_threads(call->lib);
   dc_status status = call->is_conv ? run_conv(call, buffers, scratch) : run_product(call, buffers);

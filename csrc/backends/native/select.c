@@ -135,7 +135,8 @@ static void select_line(const selection *s, void *const *buffers, int64_t line, 
   }
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const selection *s = opaque;
   const int64_t lines = s->outer * s->inner;
   const uint64_t own = line_bytes(s);
