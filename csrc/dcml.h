@@ -17,6 +17,7 @@ typedef struct {
   dc_natives *natives;
   dc_jit *jit;
   dc_workspace *workspace;
+  dc_cuda *cuda; /* whose devices are opened when they are first used */
   dc_machine machine;
 } dc_session;
 

@@ -11,13 +11,17 @@
 
 typedef struct dc_program dc_program;
 typedef struct dc_workspace dc_workspace; /* workspace.h */
+typedef struct dc_cuda dc_cuda;           /* cuda/device.h: the GPUs of this machine ... */
+typedef struct dc_gpu dc_gpu;             /* ... and one of them */
 
 /* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
 typedef struct dc_native_library dc_native_library; /* native/library.h */
 /* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
- * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
-DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
+ * load.  folder: where libraries may lie besides the system's places; NULL: nowhere.  place: what of a device they work on
+ * (cuda/natives.h); NULL: the host. */
+DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
+                                        dc_natives **out);
 /* Adds a library that is open, which runs the nodes that wish for it by name. */
 void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle);
 void dc_natives_destroy(dc_natives *natives);
@@ -84,6 +88,7 @@ typedef struct {
   dc_backend_kind backend;
   dc_workspace *workspace; /* may be NULL: then programs keep memory of their own */
   const struct dc_allocator *memory; /* where they get it; NULL: what the row of the target has */
+  dc_gpu *gpu; /* of DC_BACKEND_CUDA, with its memory, natives and jit above */
 } dc_target;
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);

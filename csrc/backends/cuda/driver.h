@@ -136,6 +136,15 @@ typedef struct {
   DC_NVRTC_FUNCTIONS(X)
 #undef X
   const char *(*nvrtcGetErrorString)(nvrtcResult error);
+  const char *path; /* of its file */
+  int major, minor;
 } dc_nvrtc;
+
+/* $DCML_CUDA_DRIVER or the system's, started.  DC_ERR_DEVICE says what is missing and what to do about it. */
+DC_MUST_USE dc_status dc_driver_open(dc_driver *out);
+/* $DCML_NVRTC, what the process has loaded, a package's under the folder, the system's.  Its path is put into the arena. */
+DC_MUST_USE dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, dc_arena *arena, dc_nvrtc *out);
+/* DC_OK, or an error: what could not be done, and what the driver says of it.  DC_ERR_MEMORY where memory is short. */
+DC_MUST_USE dc_status dc_driver_status(const dc_driver *driver, CUresult result, const char *format, ...) DC_PRINTF(3, 4);
 
 #endif
