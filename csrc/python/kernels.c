@@ -1,6 +1,6 @@
 /* Kernels as text: one of a graph's node, the passes by name, and the code that a kernel becomes. */
 #include "backends/cpu/c.h"
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dialect.h"
 #include "backends/kernel/kernel.h"
 #include "binding.h"
 

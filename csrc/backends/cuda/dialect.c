@@ -1,5 +1,5 @@
 /* CUDA C++, without headers. */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dialect.h"
 
 static const dc_type_spelling types[DC_DTYPE_COUNT] = {
     [DC_F32] = {"float", "float", "$", "$", "f32"},

@@ -2,7 +2,7 @@
  *
  * Nothing is included: NVRTC has no folder of headers.  The same text compiles for a processor, where __CUDA_ARCH__ is not
  * defined, so that kernels can be tried without a device. */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dialect.h"
 
 static const char prelude[] =
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
