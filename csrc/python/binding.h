@@ -165,9 +165,10 @@ PyObject *core_tell_of_code(PyObject *module, PyObject *args);
 
 /* kernels.c */
 PyObject *graph_kernel(GraphObject *self, PyObject *id);
-PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
+PyObject *core_kernel_passes(PyObject *module, PyObject *args);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
-PyObject *core_kernel_code(PyObject *module, PyObject *text);
+PyObject *core_kernel_launches(PyObject *module, PyObject *args);
+PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);

@@ -1,5 +1,5 @@
 /* CUDA as a row of the targets. */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dialect.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/toolchain.h"

@@ -1,6 +1,6 @@
 /* The language of NVIDIA's devices: how CUDA C++ spells kernels, and the library that they call. */
-#ifndef DCML_BACKENDS_CUDA_CUDA_H
-#define DCML_BACKENDS_CUDA_CUDA_H
+#ifndef DCML_BACKENDS_CUDA_DIALECT_H
+#define DCML_BACKENDS_CUDA_DIALECT_H
 
 #include "backends/jit/emit.h"
 
