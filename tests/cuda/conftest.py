@@ -19,7 +19,6 @@ WITH_GPU = "--gpu" in sys.argv
 
 if not WITH_GPU:
     os.environ["DCML_CUDA_DRIVER"] = os.environ["DCML_NVRTC"] = str(build.path())
-    os.environ.setdefault("FAKE_CUDA_CACHE", str(build.FOLDER / "kernels"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,7 +29,6 @@ def _library():
         return
     if not build.compiler():
         pytest.skip("no C++ compiler for the fake CUDA driver")
-    pathlib.Path(os.environ["FAKE_CUDA_CACHE"]).mkdir(parents=True, exist_ok=True)
     yield simulated.library(build.build())
 
 

@@ -98,29 +98,13 @@ int run(const std::vector<std::string> &command, const std::string &messages) {
   return status;
 }
 
-uint64_t hash(const std::string &text, uint64_t h) {
-  for (unsigned char c : text) h = (h ^ c) * 1099511628211u;
-  return h;
-}
-
-/* What the text and these defines become; FAKE_CUDA_CACHE names a folder that keeps it. */
 bool compile(Program *p, int arch, const std::vector<std::string> &defines) {
-  const char *cxx = getenv("FAKE_CUDA_CXX"), *folder = getenv("TMPDIR"), *cache = getenv("FAKE_CUDA_CACHE");
+  const char *cxx = getenv("FAKE_CUDA_CXX"), *folder = getenv("TMPDIR");
   const char *level = getenv("FAKE_CUDA_OPTIMIZE");
   std::vector<std::string> command = {cxx ? cxx : "g++", level ? level : "-O1", "-std=c++17", "-w", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti",
                                       "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno", "-nostdinc"};
   command.insert(command.end(), defines.begin(), defines.end());
-  std::string text = host_text(p, arch), kept;
-  if (cache && *cache) {
-    static const std::string header = read_file(FAKE_FOLDER "/cuda_on_host.h");
-    std::string all = header + text;
-    for (const std::string &word : command) all += "\n" + word;
-    char name[64];
-    snprintf(name, sizeof name, "/%016llx%016llx.so", (long long)hash(all, 14695981039346656037u), (long long)hash(all, 1469598103934665603u * 31));
-    kept = cache + std::string(name);
-    p->image = read_file(kept);
-    if (!p->image.empty()) return true;
-  }
+  std::string text = host_text(p, arch);
   std::string scratch = std::string(folder ? folder : "/tmp") + "/fake_nvrtc_XXXXXX";
   if (!mkdtemp(&scratch[0])) return p->log = "no temporary folder", false;
   std::string source = scratch + "/kernels.cpp", object = scratch + "/kernels.so", messages = scratch + "/messages";
@@ -129,10 +113,6 @@ bool compile(Program *p, int arch, const std::vector<std::string> &defines) {
   bool good = run(command, messages) == 0;
   p->log = read_file(messages);
   if (good) p->image = read_file(object);
-  if (good && !kept.empty()) {
-    std::string fresh = kept + "." + std::to_string(getpid()) + scratch.substr(scratch.size() - 6);
-    if (write_file(fresh, p->image)) rename(fresh.c_str(), kept.c_str());
-  }
   for (const std::string &path : {source, object, messages}) unlink(path.c_str());
   rmdir(scratch.c_str());
   return good && !p->image.empty();
