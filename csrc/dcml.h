@@ -32,6 +32,7 @@ typedef struct {
   dc_dtype dtype;
   dc_device device; /* where data is ... */
   int32_t ordinal;  /* ... among several of a kind */
+  const void *host; /* of what is on a device: the same contents on the host; NULL: there are none */
   uint32_t rank;
   int64_t dims[DC_MAX_RANK];
 } dc_array;

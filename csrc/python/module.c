@@ -257,8 +257,9 @@ static int core_exec(PyObject *module) {
   state->values_type = add_type(module, &values_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
+  state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
   bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
+  return state->pool && types && state->values_type && state->requires_grad && state->apply && state->empty_names ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -273,6 +274,10 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->torch_types[k]);
+  Py_VISIT(state->torch_empty);
+  Py_VISIT(state->torch_devices);
+  Py_VISIT(state->empty_names);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
@@ -292,6 +297,10 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->torch_types[k]);
+  Py_CLEAR(state->torch_empty);
+  Py_CLEAR(state->torch_devices);
+  Py_CLEAR(state->empty_names);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);

@@ -25,7 +25,8 @@ class DaceModule(Hooks, Wrapper):
 
     module: the module to wrap; it stays reachable as ``.model`` and shares its parameters with the wrapper.
     dummy_inputs: tuple of example inputs; if given, the module is captured at once instead of at the first call.
-    cuda: run on the GPU; None: as the module's parameters lie.
+    cuda: True moves the module to the current GPU, as ``module.cuda()``; False refuses tensors on one; None: a call runs where
+        its arguments and the parameters lie.  What forward moves between devices ends where eager has it.
     training: True or False calls ``train()`` or ``eval()`` on the module; None leaves its modes as they are.  The
         modes of the module and its children decide at each call, as in PyTorch.
     backward: make results differentiable, in the inputs and parameters that require a gradient.
@@ -45,7 +46,7 @@ class DaceModule(Hooks, Wrapper):
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
-    Raises DeviceError for cuda=True without a GPU; UnsupportedOpError, DTypeError, ModelError when capture fails.
+    Raises DeviceError for cuda=True without a GPU, and for arguments that lie on several devices; UnsupportedOpError, DTypeError, ModelError when capture fails.
 
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
     >>> compiled = DaceModule(module)
@@ -61,7 +62,7 @@ class DaceModule(Hooks, Wrapper):
             raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
         if cuda and not torch.cuda.is_available():
             raise _core.DeviceError(f"cuda=True for {type(module).__name__}: torch finds no GPU")
-        self._wrap(module)
+        self._wrap(module.cuda() if cuda else module)
         self._without_hooks()
         self.cuda_enabled = cuda
         self.backward, self.auto_optimize, self.onnx_simplify = backward, auto_optimize, onnx_simplify
@@ -90,7 +91,7 @@ class DaceModule(Hooks, Wrapper):
             return _call_module(self, *args, **kwargs)
         try:
             results = recent.repeat(*args)
-        except (_core.DTypeError, _core.ShapeError):
+        except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
             results = NotImplemented
         if results is NotImplemented:
             return _call_module(self, *args, **kwargs)
@@ -102,7 +103,7 @@ class DaceModule(Hooks, Wrapper):
             return self.model(*args, **kwargs)
         try:
             return self._run(args, kwargs)
-        except (_core.DTypeError, _core.ShapeError, Outdated):
+        except (_core.DTypeError, _core.ShapeError, _core.DeviceError, Outdated):
             reason = self._captures.last is not None and self._captures.last.outdated()
             if not reason:
                 raise

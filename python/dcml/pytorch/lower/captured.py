@@ -32,6 +32,7 @@ class Capture:
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     counted: extents in the graph depend on values.
+    devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
@@ -57,3 +58,4 @@ class Capture:
     freed: list = field(default_factory=list)
     named: Any = None
     counted: bool = False
+    devices: list = field(default_factory=list)

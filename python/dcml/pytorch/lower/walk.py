@@ -35,7 +35,7 @@ class Lowering:
         self.leaf_of = {}    # user input name -> leaf position
         self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
         self.freed_kinds = []
-        self.outputs, self.mutated, self.changed = [], [], []
+        self.outputs, self.mutated, self.changed, self.devices = [], [], [], []
         self.position = {}   # value name -> graph output index
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
@@ -171,6 +171,8 @@ class Lowering:
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape))
                 self._note_tape(self.outputs[-1], tape)
+                computed = type(self.outputs[-1]) in (int, Complex)
+                self.devices.append(value.meta["val"].device if computed else None)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
             elif kind == "USER_INPUT_MUTATION":
@@ -246,7 +248,7 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named,
-                       counted=self.b.counted, freed=self.freed_kinds)
+                       counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
 
 
 def _ties(module, params):
