@@ -122,6 +122,8 @@ PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 /* containers.c: methods of Graph that declare arrays, symbols and states, and the words of the expression language. */
 dc_status parse_size(dc_graph *graph, const char *text, dc_ex *out);
 PyObject *graph_add_symbol(GraphObject *self, PyObject *args);
+PyObject *graph_device(GraphObject *self, PyObject *name);
+PyObject *graph_set_device(GraphObject *self, PyObject *args);
 PyObject *graph_layout(GraphObject *self, PyObject *name);
 PyObject *graph_set_layout(GraphObject *self, PyObject *args);
 PyObject *graph_set_transient(GraphObject *self, PyObject *args);

@@ -10,7 +10,7 @@ from ..report.table import explain
 from ..verbose import say
 from .call import trees
 from .call.compiled import Outdated
-from .captures import Captures
+from .captures import PRECISIONS, Captures
 from .guard.lock import traced_elsewhere
 from .hooks import Hooks
 from .look.profile import page
@@ -36,6 +36,8 @@ class DaceModule(Hooks, Wrapper):
     debug_transients: return the value of every operator too, after the results; their names are in ``transients``.
     sdfg_name: name of the graph, by default ``dace_model``.
     inputs_to_skip: inputs that get no gradient, by name (``dace_model.inputs``) or position.
+    precision: "bf16" computes products and convolutions in bfloat16, and what torch.autocast would with them; parameters and
+        their gradients keep their types.  None: as forward and an autocast around the call say.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
     A capture is made again when a child, a parameter, a hook or a mode changes, or what forward reads of Python: an
@@ -56,15 +58,18 @@ class DaceModule(Hooks, Wrapper):
 
     def __init__(self, module, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                  auto_optimize=True, debug_transients=False, sdfg_name=None, *, simplify=None, onnx_simplify=True,
-                 inputs_to_skip=None, compile_torch_extension=True):
+                 inputs_to_skip=None, compile_torch_extension=True, precision=None):
         super().__init__()
         if not isinstance(module, torch.nn.Module):
             raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
         if cuda and not torch.cuda.is_available():
             raise _core.DeviceError(f"cuda=True for {type(module).__name__}: torch finds no GPU")
+        if precision is not None and precision not in PRECISIONS:
+            raise _core.ValueError_(f"precision={precision!r}: expected None or {', '.join(map(repr, PRECISIONS))}")
         self._wrap(module.cuda() if cuda else module)
         self._without_hooks()
         self.cuda_enabled = cuda
+        self.precision = precision
         self.backward, self.auto_optimize, self.onnx_simplify = backward, auto_optimize, onnx_simplify
         self.apply_strict = self.simplify = apply_strict if simplify is None else simplify
         self.inputs_to_skip, self.compile_torch_extension = frozenset(inputs_to_skip or ()), compile_torch_extension

@@ -21,8 +21,9 @@ class CompiledSDFG:
 
     def prepare(self):
         """Makes the function, for those who do not call.  Returns self."""
-        from ..library import defined, implementation
-        self._function = _core.Function(defined(self.sdfg.graph), optimize=self._optimize, **implementation())
+        from ..library import defined, implementation, is_on_cuda
+        graph = self.sdfg.graph
+        self._function = _core.Function(defined(graph), optimize=self._optimize, **implementation(is_on_cuda(graph)))
         return self
 
     @property
