@@ -9,7 +9,7 @@ dc_status dc_session_create(const char *library_folder, const char *spare_compil
   *out = (dc_session){0};
   dc_target_cpu.machine(&out->machine);
   dc_status status = dc_ops_create(&out->ops);
-  if (!status) status = dc_natives_create(dc_target_cpu.natives, getenv("DCML_NATIVE"), library_folder, &out->natives);
+  if (!status) status = dc_natives_create(dc_target_cpu.natives, getenv("DCML_NATIVE"), library_folder, NULL, &out->natives);
   if (!status) status = dc_jit_create(dc_target_cpu.language, dc_target_cpu.toolchain, NULL, NULL, spare_compiler, &out->jit);
   if (!status && !(out->workspace = dc_workspace_create(dc_target_cpu.memory))) status = dc_error(DC_ERR_MEMORY, "out of memory");
   if (status) dc_session_destroy(out);

@@ -16,8 +16,10 @@ typedef struct dc_workspace dc_workspace; /* workspace.h */
 typedef struct dc_natives dc_natives;
 typedef struct dc_native_library dc_native_library; /* native/library.h */
 /* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
- * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
-DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
+ * load.  folder: where libraries may lie besides the system's places; NULL: nowhere.  place: what of a device they work on
+ * (cuda/natives.h); NULL: the host. */
+DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
+                                        dc_natives **out);
 /* Adds a library that is open, which runs the nodes that wish for it by name. */
 void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle);
 void dc_natives_destroy(dc_natives *natives);

@@ -126,7 +126,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-static const char *open_nothing(const char *folder, void **handle) { return (void)folder, *handle = NULL, NULL; }
+static const char *open_nothing(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
 static void close_nothing(void *handle) { (void)handle; }
 
 const dc_native_library host_library = {"onnxruntime", open_nothing, close_nothing, refuses, bind_call, no_scratch, run_call, destroy_call};

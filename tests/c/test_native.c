@@ -304,7 +304,7 @@ static void calls_run_in_threads_that_did_not_bind_them(void) {
 
 static void check_library(const dc_native_library *which) {
   library = which;
-  const char *why = library->open(getenv("DCML_LIBRARIES"), &handle);
+  const char *why = library->open(getenv("DCML_LIBRARIES"), NULL, &handle);
   if (why) {
     printf("%s is skipped: %s\n", library->name, why);
     return;
@@ -349,8 +349,8 @@ static void a_choice_is_stamped_with_its_reason(void) {
   dc_ops *ops;
   dc_native_call *call;
   CHECK_OK(dc_ops_create(&ops));
-  CHECK_OK(dc_natives_create(list, NULL, getenv("DCML_LIBRARIES"), &all));
-  CHECK_OK(dc_natives_create(list, "none", NULL, &none));
+  CHECK_OK(dc_natives_create(list, NULL, getenv("DCML_LIBRARIES"), NULL, &all));
+  CHECK_OK(dc_natives_create(list, "none", NULL, NULL, &none));
   check_stamp(stamped(none, ops, "f32", NULL), "Conv@11(X, W) : none (\"onednn: not loaded; openblas: not loaded\") @first");
   check_stamp(stamped(none, ops, "f32", "other"), "Conv@11(X, W) : none (\"onednn: not asked for; openblas: not asked for\") @first");
   dc_graph *g = stamped(none, ops, "f32", NULL);

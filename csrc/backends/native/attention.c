@@ -105,8 +105,8 @@ typedef struct {
   bool is_masked;
 } attention_call;
 
-static const char *open_ours(const char *folder, void **handle) {
-  (void)folder;
+static const char *open_ours(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
   *handle = NULL;
   return NULL;
 }

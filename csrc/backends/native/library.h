@@ -6,7 +6,8 @@
 
 struct dc_native_library {
   const char *name; /* as rows write it in `natives` */
-  const char *(*open)(const char *folder, void **handle); /* looks in folder too; NULL, or why it cannot be used */
+  /* Looks in folder too; place as in dc_natives_create.  NULL, or why it cannot be used. */
+  const char *(*open)(const char *folder, const void *place, void **handle);
   void (*close)(void *handle);
   /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
   const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);

@@ -24,7 +24,8 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
-dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out) {
+dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
+                            dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
   const char *verbose = getenv("DCML_VERBOSE");
@@ -32,7 +33,7 @@ dc_status dc_natives_create(const dc_native_library *const *list, const char *ma
   for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
     if (mask && *mask && !in_mask(mask, list[k]->name)) continue;
     void *handle;
-    const char *why = list[k]->open(folder, &handle);
+    const char *why = list[k]->open(folder, place, &handle);
     if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", list[k]->name, why);
     if (why) continue;
     natives->list[natives->n] = list[k];

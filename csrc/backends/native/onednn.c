@@ -71,7 +71,8 @@ static bool start(dnn_library *lib) {
          !lib->attr_create(&lib->attr) && !lib->attr_scratchpad(lib->attr, DNN_SCRATCHPAD_USER);
 }
 
-static const char *open_onednn(const char *folder, void **out) {
+static const char *open_onednn(const char *folder, const void *place, void **out) {
+  (void)place;
   dnn_library *lib = calloc(1, sizeof *lib);
   if (!lib) return "out of memory";
   pthread_mutex_init(&lib->packing, NULL);

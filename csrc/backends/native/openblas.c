@@ -64,7 +64,8 @@ static const char *unfit(void *handle) {
   return NULL;
 }
 
-static const char *open_openblas(const char *folder, void **out) {
+static const char *open_openblas(const char *folder, const void *place, void **out) {
+  (void)place;
   const char *given = getenv("DCML_OPENBLAS");
   void *handle = given && *given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : open_wheel(folder);
   if (!handle && !(given && *given)) handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);

@@ -196,7 +196,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * line_bytes(call); }
 
-static const char *open_select(const char *folder, void **handle) { return (void)folder, *handle = NULL, NULL; }
+static const char *open_select(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
 static void close_select(void *handle) { (void)handle; }
 
 const dc_native_library dc_native_select = {"select", open_select, close_select, refuses, bind_call, scratch_of, run_call, free};
