@@ -172,7 +172,8 @@ static dc_status open_tools(dc_gpu *gpu, const char *folder) {
   DC_TRY(dc_jit_create(dc_target_cuda.language, dc_target_cuda.toolchain, gpu, NULL, NULL, &gpu->jit));
   if (!dc_jit_available(gpu->jit, &why)) return dc_error(DC_ERR_DEVICE, "%s", why);
   bool entered;
-  dc_cuda_place place = {&gpu->driver, gpu->ordinal};
+  gpu->modes = DC_MODE_TF32_CONVOLUTIONS; /* as torch begins */
+  dc_cuda_place place = {&gpu->driver, gpu->ordinal, &gpu->modes};
   DC_TRY(dc_gpu_enter(gpu, &entered));
   dc_status status = dc_natives_create(dc_target_cuda.natives, getenv("DCML_NATIVE"), folder, &place, &gpu->natives);
   dc_gpu_leave(gpu, entered);

@@ -31,6 +31,7 @@ struct dc_gpu {
   uint32_t multiprocessors;
   dc_machine machine;
   dc_allocator memory; /* in the order of streams */
+  uint32_t modes;    /* bits of dc_mode */
   dc_natives *natives;
   dc_jit *jit;
   pthread_mutex_t lock; /* around the list */

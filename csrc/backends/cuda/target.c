@@ -2,6 +2,7 @@
 #include "backends/cuda/dialect.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/natives.h"
 #include "backends/cuda/toolchain.h"
 
 static dc_status enter(const dc_target *target, bool *entered) { return dc_gpu_enter(target->gpu, entered); }
@@ -19,7 +20,7 @@ static const dc_device_row gpu = {
     .forget = dc_launch_forget,
 };
 
-static const dc_native_library *const gpu_libraries[] = {NULL};
+static const dc_native_library *const gpu_libraries[] = {&dc_native_cublas, &dc_native_cudnn, NULL};
 
 const dc_target_row dc_target_cuda = {
     .name = "cuda",
