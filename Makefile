@@ -20,6 +20,7 @@ SOURCES = $(wildcard csrc/*.[ch] csrc/*/*.[ch] csrc/*/*.def csrc/*/*/*.[ch] csrc
 NEEDED = scripts/setup.sh pyproject.toml setup.py $(SOURCES)
 INSTALL = PYTHON3="$(PYTHON3)" VENV_PATH="$(VENV_PATH)" TORCH="$(TORCH)" TORCH_VERSION="$(TORCH_VERSION)" sh scripts/setup.sh
 LIBRARIES = $(shell $(PYTHON) -c 'import sys; print(sys.prefix + "/lib")')
+FAKE_CUDA = $(shell $(PYTHON) $(wildcard tests/cuda/fake/build.py) </dev/null 2>/dev/null)
 PIP = $(PYTHON) -m pip --disable-pip-version-check -q
 .SECONDARY:
 .DEFAULT_GOAL := help
@@ -71,7 +72,7 @@ current:
 
 lib: $(OUT)/libdcml.a  ## build the C core as a static library, warnings as errors
 ctest: $(TESTS)        ## build and run the C tests
-	@for t in $(TESTS); do echo "== $$t"; DCML_VERIFY=1 DCML_LIBRARIES=$(LIBRARIES) $$t || exit 1; done
+	@for t in $(TESTS); do echo "== $$t"; DCML_VERIFY=1 DCML_LIBRARIES=$(LIBRARIES) DCML_TEST_CUDA=$(FAKE_CUDA) $$t || exit 1; done
 asan:                  ## the C tests, and every ONNX backend case, under the address and undefined-behaviour sanitizers
 	$(MAKE) ctest fuzzed MUTANTS=0 OUT=build/asan CFLAGS="$(SANITIZERS)"
 fuzz:                  ## mutants of the ONNX backend cases, under the sanitizers; MUTANTS=n SEED=n choose them

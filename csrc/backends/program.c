@@ -9,14 +9,17 @@
 
 #include "backends/limits.h"
 #include "backends/plan.h"
+#include "backends/replay.h"
 #include "backends/report.h"
 #include "backends/target.h"
 #include "backends/workspace.h"
 #include "ir/work.h"
 
-enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4, FEW_LAUNCHES = 4 };
+enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4, FEW_LAUNCHES = 4, RECORDED_STEPS = 6 };
 static const uint64_t SHARED_BYTES = 1 << 20; /* of an arena: those of fewer stay with their program, and cost no lock */
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
+static const double BRIEF_STEP = 1.6e7; /* element operations of a step that are as quick for a device as to start it */
+static const uint64_t MOST_KEPT = 64 << 20; /* bytes of an arena that a recorded run keeps */
 static const double HOLLOW_WALK = 1e6; /* iterations that find nothing to do, of a compiled kernel ... */
 static const double HOLLOW_SHARE = 1024; /* ... for each that finds something, where interpreting that is quicker */
 
@@ -47,6 +50,7 @@ struct dc_binding {
   const dc_step_call **calls; /* by step: what runs it under these sizes */
   double work;
   bool sized; /* steps know the sizes, where a device wants them to */
+  dc_replays replays; /* of a device */
   dc_run_state *idle;
   uint32_t n_idle;
 };
@@ -198,7 +202,34 @@ static void destroy_state(const dc_binding *b, dc_run_state *s) {
   free(s);
 }
 
+/* A run that a device can start at once, and the arena that it works in: one run at a time does. */
+typedef struct {
+  void *run;
+  dc_work_block arena;
+} recording;
+
+/* Nothing of it runs any more. */
+static void drop_recording(void *context, void *opaque) {
+  const dc_program *p = context;
+  recording *r = opaque;
+  if (r->run) p->row->device->drop(&p->target, r->run);
+  p->memory->give(p->memory->self, r->arena.data, r->arena.bytes, NULL);
+  free(r);
+}
+
+static void drop_replays(dc_binding *b) {
+  const dc_program *p = b->program;
+  bool entered;
+  if (!b->replays.n) return;
+  dc_status lost = enter(p, &entered);
+  if (!lost) p->row->device->wait(&p->target);
+  if (!lost) dc_replays_end(&b->replays, drop_recording, (void *)p);
+  if (!lost) leave(p, entered);
+  dc_status_free(lost);
+}
+
 static void destroy_binding(dc_binding *b) {
+  drop_replays(b);
   for (dc_run_state *s = b->idle, *next; s; s = next) {
     next = s->next;
     destroy_state(b, s);
@@ -419,6 +450,12 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   return dc_error(DC_ERR_MEMORY, "out of memory");
 }
 
+static dc_status ensure_arena(const dc_binding *b, dc_run_state *s) {
+  if (!s->arena.data) take_arena(b, s);
+  if (s->arena.data || !b->plan.arena_bytes) return DC_OK;
+  return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)b->plan.arena_bytes);
+}
+
 static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
   pthread_mutex_lock(&b->program->lock);
   *out = b->idle;
@@ -426,11 +463,10 @@ static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
   pthread_mutex_unlock(&b->program->lock);
   if (!*out) DC_TRY(new_state(b, out));
   (*out)->stream = stream;
-  if (!(*out)->arena.data) take_arena(b, *out);
-  if ((*out)->arena.data || !b->plan.arena_bytes) return DC_OK;
-  destroy_state(b, *out);
-  *out = NULL;
-  return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)b->plan.arena_bytes);
+  if (!keeps_arenas(b->program)) return DC_OK; /* until it is known that steps run one by one */
+  dc_status status = ensure_arena(b, *out);
+  if (status) destroy_state(b, *out), *out = NULL;
+  return status;
 }
 
 static void give_state(dc_binding *b, dc_run_state *s) {
@@ -448,11 +484,26 @@ static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given,
   for (dc_cid c = 1; c < p->graph->containers.n; c++) {
     dc_cid root = plan->root[c];
     char *base = given[root];
-    if (plan->planned[root]) base = s->arena.data + plan->offset[root];
-    else if (plan->saved[root] && !dc_cont(p->graph, root)->is_output) base = saved + plan->offset[root];
+    if (plan->planned[root]) {
+      s->table[c] = (char *)((uintptr_t)s->arena.data + plan->offset[root] + (uintptr_t)plan->view[c]); /* of an arena that may come later */
+      continue;
+    }
+    if (plan->saved[root] && !dc_cont(p->graph, root)->is_output) base = saved + plan->offset[root];
     else if (!base) base = p->constants[root];
     s->table[c] = base ? base + plan->view[c] : NULL;
   }
+}
+
+/* What fill_table placed before there was an arena lies in it. */
+static void move_into_arena(const dc_binding *b, dc_run_state *s) {
+  for (dc_cid c = 1; c < b->program->graph->containers.n; c++)
+    if (b->plan.planned[b->plan.root[c]]) s->table[c] = s->arena.data + (uintptr_t)s->table[c];
+}
+
+static dc_status enter_arena(const dc_binding *b, dc_run_state *s) {
+  if (s->arena.data || !b->plan.arena_bytes) return DC_OK;
+  DC_TRY(ensure_arena(b, s));
+  return move_into_arena(b, s), DC_OK;
 }
 
 static uint64_t nanoseconds(void) {
@@ -470,17 +521,114 @@ static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k
   return b->calls[k]->run(&frame, b->calls[k]->context);
 }
 
-static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
+static dc_status run_steps(dc_run *run, uint32_t end) {
+  dc_status status = DC_OK;
+  for (; run->step < end && !status; run->step++) status = run_step(run->binding, run->state, run->step);
+  return status;
+}
+
+/* ---- running, observed ---- */
+
+/* Two points of the device's time for a step, which is taken when all steps have been started. */
+typedef struct {
+  void *from, *to;
+} marked_step;
+
+static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t k, marked_step *marks) {
   const dc_program *p = b->program;
+  const dc_device_row *device = p->row->device;
   step *st = &p->steps[k];
   if (p->observer) p->observer(p->observer_context, p->graph, st->node, true);
+  if (marks) marks->from = device->mark(&p->target, s->stream);
   uint64_t begin = nanoseconds();
   dc_status status = run_step(b, s, k);
-  __atomic_add_fetch(&st->nanoseconds, nanoseconds() - begin, __ATOMIC_RELAXED);
+  if (!device) __atomic_add_fetch(&st->nanoseconds, nanoseconds() - begin, __ATOMIC_RELAXED);
+  if (marks) marks->to = device->mark(&p->target, s->stream);
   __atomic_add_fetch(&st->runs, 1, __ATOMIC_RELAXED);
   if (p->observer) p->observer(p->observer_context, p->graph, st->node, false);
   return status;
 }
+
+static dc_status time_steps(dc_run *run, uint32_t end) {
+  const dc_program *p = run->binding->program;
+  uint32_t from = run->step, n = end > from ? end - from : 0;
+  marked_step *marks = p->row->device && p->timing ? calloc(n + 1, sizeof *marks) : NULL;
+  dc_status status = DC_OK;
+  for (; run->step < end && !status; run->step++) status = time_step(run->binding, run->state, run->step, marks ? &marks[run->step - from] : NULL);
+  for (uint32_t k = 0; marks && k < n; k++) {
+    double spent = p->row->device->between(&p->target, marks[k].from, marks[k].to);
+    __atomic_add_fetch(&p->steps[from + k].nanoseconds, (uint64_t)spent, __ATOMIC_RELAXED);
+  }
+  free(marks);
+  return status;
+}
+
+/* ---- running, recorded ---- */
+
+/* Whole runs of steps that take a device no longer than it takes us to start them. */
+static bool is_worth_recording(const dc_run *run, uint32_t end) {
+  const dc_binding *b = run->binding;
+  const dc_program *p = b->program;
+  bool whole = p->row->device && run->step == 0 && end == p->n_steps && !run->state->arena.data;
+  bool brief = whole && end >= RECORDED_STEPS && b->work <= BRIEF_STEP * end && b->plan.arena_bytes <= MOST_KEPT;
+  return brief && !b->replays.off && p->row->device->may_record(&p->target, run->state->stream);
+}
+
+/* All steps, on the stream that the device records. */
+static dc_status record_steps(dc_run *run, void **made) {
+  const dc_program *p = run->binding->program;
+  void *own = run->state->stream;
+  dc_status status = p->row->device->record(&p->target, &run->state->stream);
+  if (!status) {
+    dc_status failed = run_steps(run, p->n_steps);
+    status = p->row->device->recorded(&p->target, run->state->stream, failed != DC_OK, made);
+    dc_status_free(failed);
+  }
+  run->state->stream = own, run->step = 0;
+  return status;
+}
+
+/* NULL where it cannot be: then the steps run as ever, in the same arena, and tell what is wrong if anything is. */
+static recording *record(dc_run *run) {
+  recording *r = calloc(1, sizeof *r);
+  dc_status status = r ? enter_arena(run->binding, run->state) : dc_error(DC_ERR_MEMORY, "out of memory");
+  if (!status) status = record_steps(run, &r->run);
+  bool made = !status && r->run;
+  dc_status_free(status);
+  if (!made) return free(r), NULL;
+  r->arena = run->state->arena;
+  run->state->arena = (dc_work_block){NULL, 0};
+  return r;
+}
+
+static void drop_gone(const dc_program *p, void *gone) {
+  if (!gone) return;
+  p->row->device->wait(&p->target);
+  drop_recording((void *)p, gone);
+}
+
+/* Starts a recording of the run, if there is one, or it is time to make it; *done: that was all. */
+static dc_status replay(dc_run *run, bool *done) {
+  dc_binding *b = run->binding;
+  dc_program *p = b->program;
+  dc_replay *item;
+  void *gone;
+  pthread_mutex_lock(&p->lock);
+  dc_replay_kind kind = dc_replays_take(&b->replays, run->state->table, p->graph->containers.n, &item, &gone);
+  recording *r = item ? item->recording : NULL;
+  pthread_mutex_unlock(&p->lock);
+  drop_gone(p, gone);
+  if (kind == DC_REPLAY_NOT) return DC_OK;
+  if (kind == DC_REPLAY_RECORD) r = record(run);
+  dc_status status = r ? p->row->device->start(&p->target, r->run, run->state->stream) : DC_OK;
+  pthread_mutex_lock(&p->lock);
+  dc_replays_give(&b->replays, item, kind, r);
+  pthread_mutex_unlock(&p->lock);
+  if (r) *done = true, run->step = p->n_steps;
+  return status;
+}
+
+/* ---- running, from outside ---- */
 
 dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, dc_run *out) {
   *out = (dc_run){.binding = b};
@@ -501,8 +649,10 @@ dc_status dc_run_until(dc_run *run, uint32_t end) {
   bool entered;
   dc_status status = enter(p, &entered);
   if (status) return status;
-  for (; run->step < end && !status; run->step++)
-    status = p->timing || p->observer ? time_step(run->binding, run->state, run->step) : run_step(run->binding, run->state, run->step);
+  bool watched = p->timing || p->observer, done = false;
+  if (!watched && is_worth_recording(run, end)) status = replay(run, &done);
+  if (!done && !status) status = enter_arena(run->binding, run->state);
+  if (!done && !status) status = watched ? time_steps(run, end) : run_steps(run, end);
   leave(p, entered);
   return status;
 }

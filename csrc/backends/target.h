@@ -34,6 +34,15 @@ typedef struct {
   dc_status (*complaint)(void *state); /* what steps of earlier runs have found wrong since */
   void (*wait)(const dc_target *target); /* until nothing runs any more */
   void (*forget)(const dc_target *target, void *state); /* that `prepare` made for a program */
+  /* Recordings of runs (replay.h): what is put on *stream until `recorded`, which fails where it cannot be kept. */
+  dc_status (*record)(const dc_target *target, void **stream);
+  dc_status (*recorded)(const dc_target *target, void *stream, bool failed, void **recording);
+  dc_status (*start)(const dc_target *target, void *recording, void *stream);
+  void (*drop)(const dc_target *target, void *recording);
+  bool (*may_record)(const dc_target *target, void *stream); /* not while the caller records what is put on it */
+  /* A point of a stream, and nanoseconds between two, which go then, once the later one is reached. */
+  void *(*mark)(const dc_target *target, void *stream);
+  double (*between)(const dc_target *target, void *from, void *to);
 } dc_device_row;
 
 typedef struct dc_target_row {

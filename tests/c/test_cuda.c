@@ -95,6 +95,13 @@ static dc_array on_device(dc_gpu *gpu, const float *data, int64_t n) {
   return a;
 }
 
+static void refill(dc_gpu *gpu, dc_array *a, const float *data) {
+  bool entered;
+  CHECK_OK(dc_gpu_enter(gpu, &entered));
+  CHECK_OK(gpu->memory.fill(gpu->memory.self, a->data, data, dc_array_bytes(a), NULL));
+  dc_gpu_leave(gpu, entered);
+}
+
 static void drop(dc_gpu *gpu, dc_array *a) {
   bool entered;
   CHECK_OK(dc_gpu_enter(gpu, &entered));
@@ -200,6 +207,104 @@ static void an_index_out_of_range_is_told_later(dc_gpu *gpu) {
   dc_function_destroy(f);
 }
 
+/* Lines of the log of the driver's calls that begin so. */
+static int count_calls(const char *path, const char *name) {
+  char *text = check_read(path);
+  int n = 0;
+  for (char *at = text; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) n += strncmp(at, name, strlen(name)) == 0;
+  free(text);
+  return n;
+}
+
+static dc_function *make_chain(int length) {
+  dc_text text = {0};
+  dc_graph *g = NULL;
+  dc_function *f = NULL;
+  dc_text_printf(&text, "graph g { input X: f32[8] temp Y0: f32[8]");
+  for (int k = 1; k < length; k++) dc_text_printf(&text, " temp Y%d: f32[8]", k);
+  dc_text_printf(&text, " outputs Y%d state s { map i in 0:8 { Y0[i] = X[i] + 1.0f }", length - 1);
+  for (int k = 1; k < length; k++) dc_text_printf(&text, " map i in 0:8 { Y%d[i] = Y%d[7 - i] + 1.0f }", k, k - 1);
+  dc_text_printf(&text, " } }");
+  CHECK_OK(dc_graph_parse(text.s, &g));
+  CHECK_OK(dc_function_create(&session, g, &(dc_function_options){.backend = DC_BACKEND_CUDA, .as_expanded = true}, &f));
+  dc_text_free(&text);
+  return f;
+}
+
+static dc_status run_chain(dc_gpu *gpu, dc_function *f, dc_array *in, dc_array *out, float *y) {
+  dc_call call;
+  DC_TRY(dc_call_begin(f, in, 1, NULL, NULL, &call));
+  dc_status status = dc_call_run(&call, (void *[]){out->data}, NULL);
+  dc_call_end(&call);
+  return status ? status : dc_gpu_read(gpu, y, out->data, 8 * sizeof *y, NULL);
+}
+
+static bool chain_is_right(const float *x, const float *y, int length) {
+  bool good = true;
+  for (int i = 0; i < 8; i++) good &= y[i] == x[length % 2 ? i : 7 - i] + (float)length;
+  return good;
+}
+
+static void short_steps_are_replayed_for_equal_addresses(dc_gpu *gpu) {
+  enum { LENGTH = 9 };
+  char log[100];
+  float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8];
+  dc_function *f = make_chain(LENGTH);
+  dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8), other = on_device(gpu, NULL, 8);
+  snprintf(log, sizeof log, "%s/log", folder);
+  setenv("FAKE_CUDA_LOG", log, 1);
+  for (int k = 0; k < 5; k++) {
+    x[0] = (float)k;
+    refill(gpu, &in, x);
+    CHECK_OK(run_chain(gpu, f, &in, &out, y));
+    CHECK(chain_is_right(x, y, LENGTH));
+  }
+  CHECK(count_calls(log, "cuGraphLaunch") == 4 && count_calls(log, "cuGraphInstantiate") == 1);
+  CHECK_OK(run_chain(gpu, f, &in, &other, y)); /* elsewhere */
+  CHECK(chain_is_right(x, y, LENGTH) && count_calls(log, "cuGraphLaunch") == 4);
+  CHECK_OK(run_chain(gpu, f, &in, &other, y));
+  CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  CHECK(count_calls(log, "cuGraphLaunch") == 6 && count_calls(log, "cuGraphInstantiate") == 2);
+  unsetenv("FAKE_CUDA_LOG");
+  dc_function_destroy(f);
+  drop(gpu, &in), drop(gpu, &out), drop(gpu, &other);
+  CHECK(alive(EXECUTABLE_GRAPHS) == 0 && alive(GRAPHS) == 0);
+}
+
+static void what_cannot_be_recorded_runs_as_ever(dc_gpu *gpu) {
+  static const char *const failing[] = {"cuStreamBeginCapture_v2:*", "cuStreamEndCapture:*", "cuGraphInstantiateWithFlags:*"};
+  float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8];
+  for (size_t k = 0; k < sizeof failing / sizeof *failing; k++) {
+    dc_function *f = make_chain(8);
+    dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8);
+    setenv("FAKE_CUDA_FAIL", failing[k], 1);
+    for (int j = 0; j < 4; j++) {
+      CHECK_OK(run_chain(gpu, f, &in, &out, y));
+      CHECK(chain_is_right(x, y, 8));
+    }
+    unsetenv("FAKE_CUDA_FAIL");
+    forgive();
+    dc_function_destroy(f);
+    drop(gpu, &in), drop(gpu, &out);
+  }
+}
+
+static void steps_are_timed_by_the_device(dc_gpu *gpu) {
+  float x[8] = {0}, y[8];
+  dc_function *f = make_chain(8);
+  dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8);
+  dc_step_report steps[8];
+  CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  dc_program_time(dc_function_program(f, false), true);
+  for (int k = 0; k < 3; k++) CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  uint32_t n = dc_program_report(dc_function_program(f, false), steps, 8);
+  bool timed = n == 8;
+  for (uint32_t k = 0; k < n && k < 8; k++) timed &= steps[k].runs == 3 && steps[k].seconds > 0 && strcmp(steps[k].by, "compiled") == 0;
+  CHECK(timed && alive(EVENTS) == 0);
+  dc_function_destroy(f);
+  drop(gpu, &in), drop(gpu, &out);
+}
+
 static void programs_run(void) {
   dc_gpu *gpu;
   use(fake, fake);
@@ -213,6 +318,9 @@ static void programs_run(void) {
     arguments_elsewhere_are_refused(gpu);
     failures_are_errors_and_leak_nothing(gpu);
     an_index_out_of_range_is_told_later(gpu);
+    short_steps_are_replayed_for_equal_addresses(gpu);
+    what_cannot_be_recorded_runs_as_ever(gpu);
+    steps_are_timed_by_the_device(gpu);
     CHECK(alive(ALLOCATIONS) == allocations && alive(PINNED) == pinned);
   }
   dc_session_destroy(&session);

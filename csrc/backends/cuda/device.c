@@ -191,14 +191,14 @@ static dc_status open_gpu(dc_gpu *gpu, const char *folder) {
 }
 
 static void close_gpu(dc_gpu *gpu) {
-  bool entered = false;
-  bool usable = gpu->context && !dc_driver_status(&gpu->driver, gpu->driver.cuCtxPushCurrent_v2(gpu->context), "closing");
-  entered = usable;
+  bool entered = gpu->context && gpu->driver.cuCtxPushCurrent_v2(gpu->context) == 0;
   dc_natives_destroy(gpu->natives);
   dc_jit_destroy(gpu->jit);
-  if (usable) dc_gpu_leave(gpu, entered);
+  if (gpu->recorder) (void)gpu->driver.cuStreamDestroy_v2(gpu->recorder);
+  dc_gpu_leave(gpu, entered);
   if (gpu->context) (void)gpu->driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
   pthread_mutex_destroy(&gpu->lock);
+  pthread_mutex_destroy(&gpu->recording);
   dc_arena_free(&gpu->arena);
   free(gpu);
 }
@@ -206,8 +206,10 @@ static void close_gpu(dc_gpu *gpu) {
 static dc_status make_gpu(dc_cuda *cuda, int32_t ordinal, dc_gpu **out) {
   dc_gpu *gpu = calloc(1, sizeof *gpu);
   if (!gpu) return dc_error(DC_ERR_MEMORY, "out of memory");
-  gpu->ordinal = ordinal;
+  const char *graphs = getenv("DCML_CUDA_GRAPHS");
+  gpu->ordinal = ordinal, gpu->records = !graphs || strcmp(graphs, "0");
   pthread_mutex_init(&gpu->lock, NULL);
+  pthread_mutex_init(&gpu->recording, NULL);
   dc_status status = open_gpu(gpu, cuda->folder);
   if (status) close_gpu(gpu);
   else *out = gpu;

@@ -36,6 +36,9 @@ struct dc_gpu {
   dc_jit *jit;
   pthread_mutex_t lock; /* around the list */
   dc_gpu_errors *errors;
+  bool records;              /* runs as graphs, unless DCML_CUDA_GRAPHS=0 */
+  pthread_mutex_t recording; /* held by who records */
+  CUstream recorder;         /* what that is put on; NULL until then */
 };
 
 /* No driver is looked for before the first device is asked for.  library_folder: as for dc_session_create. */

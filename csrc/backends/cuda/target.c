@@ -3,6 +3,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/natives.h"
+#include "backends/cuda/record.h"
 #include "backends/cuda/toolchain.h"
 
 static dc_status enter(const dc_target *target, bool *entered) { return dc_gpu_enter(target->gpu, entered); }
@@ -18,6 +19,13 @@ static const dc_device_row gpu = {
     .complaint = dc_launch_complaint,
     .wait = wait_for_all,
     .forget = dc_launch_forget,
+    .record = dc_record_begin,
+    .recorded = dc_record_end,
+    .start = dc_record_start,
+    .drop = dc_record_drop,
+    .may_record = dc_record_allowed,
+    .mark = dc_record_mark,
+    .between = dc_record_between,
 };
 
 static const dc_native_library *const gpu_libraries[] = {&dc_native_cublas, &dc_native_cudnn, NULL};
