@@ -14,6 +14,10 @@ typedef struct dc_workspace dc_workspace; /* workspace.h */
 typedef struct dc_cuda dc_cuda;           /* cuda/device.h: the GPUs of this machine ... */
 typedef struct dc_gpu dc_gpu;             /* ... and one of them */
 
+/* What callers allow libraries of a device, as torch has switches for it: products and convolutions of f32 whose operands
+ * are rounded to 10 bits of mantissa. */
+typedef enum { DC_MODE_TF32_PRODUCTS = 1, DC_MODE_TF32_CONVOLUTIONS = 2 } dc_mode;
+
 /* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
 typedef struct dc_native_library dc_native_library; /* native/library.h */
