@@ -14,6 +14,7 @@ struct dc_natives {
   const dc_native_library *list[MAX_LIBRARIES];
   void *handle[MAX_LIBRARIES];
   uint32_t n;
+  const dc_native_library *const *known; /* of the target, open or not */
   bool verbose;
 };
 
@@ -28,6 +29,7 @@ dc_status dc_natives_create(const dc_native_library *const *list, const char *ma
                             dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
+  natives->known = list;
   const char *verbose = getenv("DCML_VERBOSE");
   natives->verbose = verbose && strstr(verbose, "dispatch");
   for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
@@ -61,6 +63,13 @@ static int find(const dc_natives *natives, const char *name) {
   return -1;
 }
 
+/* Rows name the libraries of all targets: is this one of another? */
+static bool is_foreign(const dc_natives *natives, const char *name) {
+  bool known = !natives || find(natives, name) >= 0;
+  for (uint32_t k = 0; !known && natives->known[k]; k++) known = strcmp(natives->known[k]->name, name) == 0;
+  return !known;
+}
+
 /* NULL if this library takes the node, else why it does not. */
 static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
   if (only && !in_mask(only, name)) return "not asked for";
@@ -82,6 +91,7 @@ static const char *mask_of(const char *wish, const dc_row *row, const char *only
 }
 
 static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only, dc_text *why) {
+  if (is_foreign(natives, name)) return NULL;
   const char *reason = refusal(natives, graph, node, name, only);
   if (reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);
   return reason ? NULL : name;
