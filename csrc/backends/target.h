@@ -34,6 +34,7 @@ typedef struct {
   dc_status (*complaint)(void *state); /* what steps of earlier runs have found wrong since */
   void (*wait)(const dc_target *target); /* until nothing runs any more */
   void (*forget)(const dc_target *target, void *state); /* that `prepare` made for a program */
+  uint32_t (*modes)(const dc_target *target); /* bits of dc_mode that are allowed now */
 } dc_device_row;
 
 typedef struct dc_target_row {

@@ -2,6 +2,7 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/natives.h"
 #include "backends/cuda/toolchain.h"
 
 static dc_status enter(const dc_target *target, bool *entered) { return dc_gpu_enter(target->gpu, entered); }
@@ -10,6 +11,8 @@ static void leave(const dc_target *target, bool entered) { dc_gpu_leave(target->
 /* What was put on any stream may still read what is about to go. */
 static void wait_for_all(const dc_target *target) { (void)target->gpu->driver.cuCtxSynchronize(); }
 
+static uint32_t modes(const dc_target *target) { return __atomic_load_n(target->gpu->modes, __ATOMIC_RELAXED); }
+
 static const dc_device_row gpu = {
     .enter = enter,
     .leave = leave,
@@ -17,9 +20,10 @@ static const dc_device_row gpu = {
     .complaint = dc_launch_complaint,
     .wait = wait_for_all,
     .forget = dc_launch_forget,
+    .modes = modes,
 };
 
-static const dc_native_library *const gpu_libraries[] = {NULL};
+static const dc_native_library *const gpu_libraries[] = {&dc_native_cudnn, &dc_native_cublas, NULL};
 
 const dc_target_row dc_target_cuda = {
     .name = "cuda",
