@@ -42,7 +42,7 @@ typedef struct dc_run_state {
 struct dc_binding {
   dc_program *program;
   struct dc_binding *next; /* most recently used first */
-  uint32_t users;
+  uint32_t users, modes; /* modes: what libraries were allowed when it was made */
   int64_t *symbols;
   dc_arena arena;
   dc_plan plan;
@@ -366,6 +366,15 @@ static dc_status bind_natives(dc_binding *b, const dc_nid *nodes) {
   return most ? dc_plan_make(p->graph, nodes, p->n_steps, scratch, b->symbols, &b->arena, &b->plan) : DC_OK;
 }
 
+/* Libraries work on the device that is the thread's. */
+static dc_status enter_and_bind_natives(dc_binding *b, const dc_nid *nodes) {
+  bool entered;
+  DC_TRY(enter(b->program, &entered));
+  dc_status status = bind_natives(b, nodes);
+  leave(b->program, entered);
+  return status;
+}
+
 static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
   dc_binding *b = calloc(1, sizeof *b);
   if (!b) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -375,7 +384,7 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding 
   for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
   dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, NULL, b->symbols, &b->arena, &b->plan);
   if (!status) status = weigh(p, b, nodes);
-  if (!status) status = bind_natives(b, nodes);
+  if (!status && p->n_natives) status = enter_and_bind_natives(b, nodes);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -395,15 +404,29 @@ static void evict(dc_program *p) {
   destroy_binding(gone);
 }
 
+static uint32_t modes_of(const dc_program *p) { return p->row->device && p->n_natives ? p->row->device->modes(&p->target) : 0; }
+
+/* Libraries read the modes themselves, which another thread may change meanwhile. */
+static dc_status make_in_one_mode(dc_program *p, const int64_t *symbols, uint32_t modes, dc_binding **out) {
+  for (;;) {
+    DC_TRY(make_binding(p, symbols, out));
+    (*out)->modes = modes_of(p);
+    if ((*out)->modes == modes) return DC_OK;
+    modes = (*out)->modes;
+    destroy_binding(*out);
+  }
+}
+
 dc_status dc_program_bind(dc_program *p, const int64_t *symbols, dc_binding **out) {
+  uint32_t modes = modes_of(p);
   size_t bytes = p->graph->pool.symbols.n * sizeof *symbols;
   dc_status status = DC_OK;
   pthread_mutex_lock(&p->lock);
   dc_binding **at = &p->bindings;
-  while (*at && memcmp((*at)->symbols, symbols, bytes)) at = &(*at)->next;
+  while (*at && ((*at)->modes != modes || memcmp((*at)->symbols, symbols, bytes))) at = &(*at)->next;
   dc_binding *b = *at;
   if (b) *at = b->next;
-  else status = make_binding(p, symbols, &b);
+  else status = make_in_one_mode(p, symbols, modes, &b);
   if (!status) {
     b->next = p->bindings, p->bindings = b;
     b->users++;

@@ -43,6 +43,7 @@ typedef struct {
   /* A point of a stream, and nanoseconds between two, which go then, once the later one is reached. */
   void *(*mark)(const dc_target *target, void *stream);
   double (*between)(const dc_target *target, void *from, void *to);
+  uint32_t (*modes)(const dc_target *target); /* bits of dc_mode that are allowed now */
 } dc_device_row;
 
 typedef struct dc_target_row {

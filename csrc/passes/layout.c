@@ -5,13 +5,22 @@
  * The library runs such images without a copy of its own, and maps take every element where it lies.  Images that one
  * map reads and writes are taken together, so that its vectors find all of them in one order.  Arrays of callers, results
  * and buffers that somebody views in another shape stay row-major: whoever uses them meets the border.  Runs after
- * expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory. */
+ * expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory.
+ *
+ * A library that makes no copies of its own wants all operands of a convolution in one order, filters too.  What only one
+ * such convolution uses then lies so, and the rest is copied by maps:
+ *
+ *     L = copy of W   Y = Conv(X, L)   with   temp L: f32[64, 32, 3, 3] strides [288, 1, 96, 32] */
 #include <string.h>
 
 #include "passes/passes.h"
 
-/* The libraries that take images of convolutions by their strides; all other operands of libraries are row-major. */
-static const char *const by_strides[] = {"onednn"};
+/* The libraries that take images of convolutions by their strides; all other operands of libraries are row-major.
+ * in_one_order: those of a convolution lie either all channels-last or none, and it always pays, but for f64. */
+static const struct {
+  const char *name;
+  bool in_one_order;
+} by_strides[] = {{"onednn", false}, {"cudnn", true}};
 
 enum { MIN_RANK = 3, MAX_RANK = 5 };
 
@@ -64,8 +73,16 @@ static void list_images(search *s) {
 static bool is_convolution(const dc_graph *graph, const dc_library *lib) {
   const char *op = dc_name_text(&graph->names, lib->op), *by = lib->by ? dc_name_text(&graph->names, lib->by) : "";
   bool known = false;
-  for (size_t k = 0; k < sizeof by_strides / sizeof *by_strides; k++) known |= strcmp(by, by_strides[k]) == 0;
+  for (size_t k = 0; k < sizeof by_strides / sizeof *by_strides; k++) known |= strcmp(by, by_strides[k].name) == 0;
   return known && !lib->domain && (strcmp(op, "Conv") == 0 || strcmp(op, "ConvTranspose") == 0);
+}
+
+/* Is it one of a library that wants all operands in one order? */
+static bool wants_one_order(const dc_graph *graph, const dc_library *lib) {
+  bool wants = false;
+  for (size_t k = 0; k < sizeof by_strides / sizeof *by_strides; k++)
+    wants |= by_strides[k].in_one_order && lib->by && strcmp(dc_name_text(&graph->names, lib->by), by_strides[k].name) == 0;
+  return wants && is_convolution(graph, lib);
 }
 
 /* Operands 1 and 2 are filters and bias; so is what a gradient with respect to them makes. */
@@ -130,6 +147,16 @@ static double extent_of(const dc_graph *graph, dc_cid c, bool pixel) {
   return all;
 }
 
+/* Tensor cores take channels side by side; groups of some channels are slow that way. */
+static bool is_quick_channels_last(const dc_graph *graph, const dc_library *lib) {
+  const dc_container *filter = dc_cont(graph, lib->in[1]);
+  int64_t groups = 1, channels;
+  for (uint32_t k = 0; k < lib->n_attr; k++)
+    if (strcmp(dc_name_text(&graph->names, lib->attr[k].name), "group") == 0 && lib->attr[k].kind == DC_ATTR_INT) groups = lib->attr[k].i;
+  bool is_alone = groups == 1 || (dc_ex_is_int(&graph->pool, filter->shape[1], &channels) && channels == 1);
+  return is_alone && filter->dtype != DC_F64;
+}
+
 static void add_price(search *s, const dc_library *lib) {
   if (!is_convolution(s->graph, lib)) return;
   dc_cid gradient = lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : 0;
@@ -138,6 +165,7 @@ static void add_price(search *s, const dc_library *lib) {
   for (int k = 0; k < 2; k++) {
     dc_cid image = lib->wrt == 1 && k == 0 ? lib->out[0] : images[k], root = dc_container_root(s->graph, image);
     if (!s->set[root]) continue;
+    s->wanted[find(s, root)] |= wants_one_order(s->graph, lib) && is_quick_channels_last(s->graph, lib);
     s->multiplications[find(s, root)] += extent_of(s->graph, filter, false);
     s->elements[find(s, root)] += moved;
   }
@@ -158,6 +186,106 @@ static void put_channels_last(dc_graph *graph, dc_cid c) {
   k->strides = strides;
 }
 
+/* ---- all operands in one order ---- */
+
+typedef struct {
+  dc_graph *graph;
+  dc_nid *only;  /* by container: the one library node that uses it, or NOBODY, or SEVERAL */
+  bool *written, *viewed;
+} order;
+
+enum { NOBODY = 0, SEVERAL = UINT32_MAX };
+
+static void look(order *o) {
+  dc_graph *graph = o->graph;
+  uint32_t n = graph->containers.n;
+  dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, n);
+  o->only = DC_NEW_ARRAY(&graph->arena, dc_nid, n), o->written = DC_NEW_ARRAY(&graph->arena, bool, n), o->viewed = DC_NEW_ARRAY(&graph->arena, bool, n);
+  dc_graph_writers(graph, writers);
+  for (dc_cid c = 1; c < n; c++) {
+    o->written[c] = writers[c].n;
+    if (dc_cont(graph, c)->alias_of) o->viewed[c] = o->viewed[dc_container_root(graph, c)] = true;
+  }
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid id = graph->states.v[s].scope.v[k];
+      const dc_library *lib = &dc_node_at(graph, id)->lib;
+      if (dc_node_at(graph, id)->kind != DC_NODE_LIBRARY) continue;
+      for (uint32_t j = 0; j < lib->n_in + lib->n_out; j++) {
+        dc_cid c = j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in];
+        if (c) o->only[c] = o->only[c] == NOBODY || o->only[c] == id ? id : SEVERAL;
+      }
+    }
+}
+
+/* Nobody sees how it lies but maps and this node. */
+static bool may_lie_otherwise(const order *o, dc_cid c, dc_nid node) {
+  const dc_container *k = dc_cont(o->graph, c);
+  bool is_open = (k->role == DC_ROLE_TEMP || k->role == DC_ROLE_SAVED) && !k->is_output && k->storage == DC_STORE_HEAP && !k->is_host && !k->known;
+  return is_open && o->written[c] && !o->viewed[c] && o->only[c] == node;
+}
+
+/* Copies one container into another, for the node. */
+static void copy(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to, dc_scope *scope) {
+  dc_container c = *dc_cont(graph, from);
+  dc_param params[MAX_RANK];
+  dc_ex index[MAX_RANK];
+  for (uint32_t d = 0; d < c.rank; d++) {
+    params[d] = dc_param_new(&graph->pool, "x", dc_ex_int(&graph->pool, 0), c.shape[d], 0);
+    index[d] = dc_ex_par(&graph->pool, params[d]);
+  }
+  dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
+  dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value));
+  dc_node library = *dc_node_at(graph, node), *made = dc_node_at(graph, map);
+  made->name = library.name, made->tag_op = library.lib.op, made->tag_wrt = library.lib.wrt;
+  dc_scope_push(graph, scope, map);
+}
+
+static dc_cid brought_last(const order *o, dc_nid node, dc_cid c, bool is_made, dc_scope *scope) {
+  dc_graph *graph = o->graph;
+  const dc_container *k = dc_cont(graph, c);
+  if (k->strides || k->rank < MIN_RANK || k->rank > MAX_RANK) return c;
+  if (may_lie_otherwise(o, c, node)) return put_channels_last(graph, c), c;
+  const char *name = dc_arena_printf(&graph->arena, "%s_last", dc_cont_name(graph, c));
+  dc_cid lying = dc_container_add(graph, name, (dc_dtype)k->dtype, k->rank, k->shape, DC_ROLE_TEMP);
+  put_channels_last(graph, lying);
+  copy(graph, node, is_made ? lying : c, is_made ? c : lying, scope);
+  return lying;
+}
+
+/* The operands that a convolution or its gradient looks at; the others are only there. */
+static void order_operands(const order *o, dc_nid node, dc_scope *scope) {
+  dc_graph *graph = o->graph;
+  dc_library lib = dc_node_at(graph, node)->lib;
+  dc_cid *in = dc_arena_copy(&graph->arena, lib.in, lib.n_in * sizeof *in), *out = dc_arena_copy(&graph->arena, lib.out, lib.n_out * sizeof *out);
+  uint32_t gradient = lib.n_fwd_in + lib.n_fwd_out;
+  dc_cid image = lib.wrt == 1 ? out[0] : in[0], other = lib.wrt ? in[gradient] : out[0];
+  dc_scope behind = {0};
+  if (lib.wrt < 3 && (dc_cont(graph, image)->strides || dc_cont(graph, other)->strides)) {
+    if (lib.wrt != 1) in[0] = brought_last(o, node, in[0], false, scope);
+    if (lib.wrt != 2) in[1] = brought_last(o, node, in[1], false, scope);
+    if (lib.wrt) in[gradient] = brought_last(o, node, in[gradient], false, scope);
+    out[0] = brought_last(o, node, out[0], true, &behind);
+  }
+  dc_node_at(graph, node)->lib.in = in, dc_node_at(graph, node)->lib.out = out;
+  dc_scope_push(graph, scope, node);
+  for (uint32_t k = 0; k < behind.n; k++) dc_scope_push(graph, scope, behind.v[k]);
+}
+
+static void put_in_one_order(dc_graph *graph) {
+  order o = {.graph = graph};
+  look(&o);
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope old = graph->states.v[s].scope, new = {0};
+    for (uint32_t k = 0; k < old.n; k++) {
+      const dc_node *node = dc_node_at(graph, old.v[k]);
+      if (node->kind == DC_NODE_LIBRARY && wants_one_order(graph, &node->lib)) order_operands(&o, old.v[k], &new);
+      else dc_scope_push(graph, &new, old.v[k]);
+    }
+    graph->states.v[s].scope = new;
+  }
+}
+
 dc_status dc_pass_layout(dc_graph *graph) {
   uint32_t n = graph->containers.n;
   dc_arena *arena = &graph->arena;
@@ -176,6 +304,7 @@ dc_status dc_pass_layout(dc_graph *graph) {
     bool lies = root != c && dc_cont(graph, root)->strides;
     if (!dc_cont(graph, c)->strides && (lies || (s.set[root] && pays(&s, find(&s, root))))) put_channels_last(graph, c);
   }
+  put_in_one_order(graph);
   return DC_OK;
 }
 

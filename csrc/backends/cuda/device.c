@@ -16,6 +16,7 @@ struct dc_cuda {
   dc_arena arena;
   const char *folder;
   dc_gpu *gpus[MAX_DEVICES]; /* by ordinal */
+  uint32_t modes;
 };
 
 /* ---- the current context ---- */
@@ -172,8 +173,7 @@ static dc_status open_tools(dc_gpu *gpu, const char *folder) {
   DC_TRY(dc_jit_create(dc_target_cuda.language, dc_target_cuda.toolchain, gpu, NULL, NULL, &gpu->jit));
   if (!dc_jit_available(gpu->jit, &why)) return dc_error(DC_ERR_DEVICE, "%s", why);
   bool entered;
-  gpu->modes = DC_MODE_TF32_CONVOLUTIONS; /* as torch begins */
-  dc_cuda_place place = {&gpu->driver, gpu->ordinal, &gpu->modes};
+  dc_cuda_place place = {&gpu->driver, gpu->ordinal, gpu->modes};
   DC_TRY(dc_gpu_enter(gpu, &entered));
   dc_status status = dc_natives_create(dc_target_cuda.natives, getenv("DCML_NATIVE"), folder, &place, &gpu->natives);
   dc_gpu_leave(gpu, entered);
@@ -208,6 +208,7 @@ static dc_status make_gpu(dc_cuda *cuda, int32_t ordinal, dc_gpu **out) {
   if (!gpu) return dc_error(DC_ERR_MEMORY, "out of memory");
   const char *graphs = getenv("DCML_CUDA_GRAPHS");
   gpu->ordinal = ordinal, gpu->records = !graphs || strcmp(graphs, "0");
+  gpu->modes = &cuda->modes;
   pthread_mutex_init(&gpu->lock, NULL);
   pthread_mutex_init(&gpu->recording, NULL);
   dc_status status = open_gpu(gpu, cuda->folder);
@@ -228,6 +229,8 @@ dc_status dc_cuda_device(dc_cuda *cuda, int32_t ordinal, dc_gpu **out) {
   pthread_mutex_unlock(&cuda->lock);
   return status;
 }
+
+uint32_t dc_cuda_allow(dc_cuda *cuda, uint32_t modes) { return __atomic_exchange_n(&cuda->modes, modes, __ATOMIC_RELAXED); }
 
 dc_cuda *dc_cuda_create(const char *library_folder) {
   dc_cuda *cuda = calloc(1, sizeof *cuda);

@@ -33,6 +33,7 @@ struct dc_gpu {
   dc_allocator memory; /* in the order of streams */
   uint32_t modes;    /* bits of dc_mode */
   dc_natives *natives;
+  const uint32_t *modes; /* bits of dc_mode that libraries are allowed, on all GPUs */
   dc_jit *jit;
   pthread_mutex_t lock; /* around the list */
   dc_gpu_errors *errors;
@@ -45,6 +46,9 @@ struct dc_gpu {
 dc_cuda *dc_cuda_create(const char *library_folder); /* NULL when memory cannot be had */
 void dc_cuda_destroy(dc_cuda *cuda);
 DC_MUST_USE dc_status dc_cuda_device(dc_cuda *cuda, int32_t ordinal, dc_gpu **out);
+
+/* Bits of dc_mode that are allowed from now on; nothing is, at first.  Returns those before. */
+uint32_t dc_cuda_allow(dc_cuda *cuda, uint32_t modes);
 
 /* Makes its context the thread's; *entered: it was not, and leave takes it away. */
 DC_MUST_USE dc_status dc_gpu_enter(const dc_gpu *gpu, bool *entered);

@@ -12,6 +12,8 @@ static void leave(const dc_target *target, bool entered) { dc_gpu_leave(target->
 /* What was put on any stream may still read what is about to go. */
 static void wait_for_all(const dc_target *target) { (void)target->gpu->driver.cuCtxSynchronize(); }
 
+static uint32_t modes(const dc_target *target) { return __atomic_load_n(target->gpu->modes, __ATOMIC_RELAXED); }
+
 static const dc_device_row gpu = {
     .enter = enter,
     .leave = leave,
@@ -26,9 +28,10 @@ static const dc_device_row gpu = {
     .may_record = dc_record_allowed,
     .mark = dc_record_mark,
     .between = dc_record_between,
+    .modes = modes,
 };
 
-static const dc_native_library *const gpu_libraries[] = {&dc_native_cublas, &dc_native_cudnn, NULL};
+static const dc_native_library *const gpu_libraries[] = {&dc_native_cudnn, &dc_native_cublas, NULL};
 
 const dc_target_row dc_target_cuda = {
     .name = "cuda",
