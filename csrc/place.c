@@ -82,6 +82,7 @@ void dc_place_free(dc_place_of_call *place) { dc_arena_free(&place->arena); }
 dc_status dc_place_fetch(dc_place_of_call *place, uint32_t arg) {
   dc_array *a = &place->arrays[arg];
   if (a->device == DC_HOST) return DC_OK;
+  if (a->host) return a->data = (void *)(uintptr_t)a->host, a->device = DC_HOST, a->ordinal = 0, DC_OK;
   uint64_t bytes = dc_array_bytes(a);
   void *data = dc_arena_alloc(&place->arena, bytes);
   DC_TRY(dc_gpu_read(place->gpu, data, a->data, bytes, place->stream));

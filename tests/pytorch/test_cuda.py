@@ -153,8 +153,8 @@ def test_tensors_on_several_devices_are_named():
         DaceModule(nn.Linear(4, 3).cuda())(rows(2, 4))
     with pytest.raises(dcml.DeviceError, match=r"argument 0 is on cuda:0.*argument 1 is on cpu"):
         DaceModule(Call(lambda x, y: x + y))(rows(3).cuda(), rows(3))
-    function = _core.Function(_core.parse("graph g opset 21 {\n input x: f32[3]\n input y: f32[3]\n state s {\n map i in 0:3 { z[i] = x[i] + y[i] }\n }\n"
-                                          " output z: f32[3]\n}"))
+    function = _core.Function(_core.parse("graph g opset 21 {\n  input x: f32[3]\n  input y: f32[3]\n  temp z: f32[3]\n  outputs z\n"
+                                          "  state s {\n    map i in 0:3 {\n      z[i] = x[i] + y[i]\n    }\n  }\n}"))
     with pytest.raises(dcml.DeviceError, match="'x'.*'y'|'y'.*'x'"):
         function(rows(3).cuda(), rows(3))
 

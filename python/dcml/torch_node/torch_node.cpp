@@ -20,6 +20,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <type_traits>
 
 namespace {
 
@@ -87,6 +88,19 @@ PyObject* pass_of(const variable_list& grads) {
 
 /* ---- nodes ---- */
 
+/* Whether nodes count references to themselves, or shared_ptr does it beside them, differs between versions of torch. */
+using NodePointer = decltype(torch::autograd::Edge::function);
+constexpr bool counts_beside = std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>;
+template <typename T>
+using PointerTo = std::conditional_t<counts_beside, std::shared_ptr<T>, c10::intrusive_ptr<T>>;
+
+template <typename T, typename... Arguments>
+PointerTo<T> make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<PointerTo<T>, std::shared_ptr<T>>)
+    return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* node) { deleteNode(node); });
+  else return c10::make_intrusive<T>(std::forward<Arguments>(arguments)...);
+}
+
 /* The tensors of one call, inputs and then parameters. */
 struct Arguments {
   PyObject *inputs, *params;
@@ -129,7 +143,7 @@ class CompiledBackward : public torch::autograd::Node {
   /* completes, reads: positions of arguments; the contents of the latter this part needs as they are now.  later: the node
    * of the next part, or null. */
   CompiledBackward(PyObject* call, const Arguments& arguments, std::vector<size_t> completes, std::vector<size_t> reads,
-                   const c10::intrusive_ptr<CompiledBackward>& later, at::Device device)
+                   const PointerTo<CompiledBackward>& later, at::Device device)
       : call_(call), completes_(std::move(completes)), reads_(std::move(reads)), later_(later.get()), device_(device) {
     saved_.reserve(reads_.size());
     for (const auto& variable : arguments.at(reads_)) saved_.emplace_back(variable, /*is_output=*/false);
@@ -150,7 +164,7 @@ class CompiledBackward : public torch::autograd::Node {
   }
 
   /* The next output of the function, in order. */
-  void own(const at::Tensor& output, bool differentiable, const c10::intrusive_ptr<torch::autograd::Node>& self) {
+  void own(const at::Tensor& output, bool differentiable, const NodePointer& self) {
     has_gradient_.push_back(differentiable && at::isFloatingType(output.scalar_type()));
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
@@ -265,11 +279,11 @@ class CompiledBackward : public torch::autograd::Node {
 };
 
 /* The chain of nodes of a call, from the last part to the first, which is returned. */
-c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments, at::Device device) {
-  c10::intrusive_ptr<CompiledBackward> later;
+PointerTo<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments, at::Device device) {
+  PointerTo<CompiledBackward> later;
   for (Py_ssize_t k = PyTuple_GET_SIZE(parts); k-- > 0;) {
     PyObject* part = PyTuple_GET_ITEM(parts, k);
-    auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), arguments, positions_of(PyTuple_GET_ITEM(part, 0)),
+    auto node = make_node<CompiledBackward>(Py_NewRef(call), arguments, positions_of(PyTuple_GET_ITEM(part, 0)),
                                                       positions_of(PyTuple_GET_ITEM(part, 1)), later, device);
     if (k > 0) node->follow();
     else node->lead(Py_NewRef(function), arguments);
