@@ -83,10 +83,10 @@ class ONNXModel:
             self._adopt(error)
 
     @classmethod
-    def _of_graph(cls, name, graph, module=None):
+    def _of_graph(cls, name, graph, module=None, cuda=False):
         """A view of a captured graph; weights come from ``module`` by qualified name."""
         self = cls.__new__(cls)
-        self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, False, None, None, None
+        self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, cuda, None, None, None
         self.auto_optimize = True
         self._parameters = _module_tensors(module, graph.params) if module is not None else None
         self._set_graph(graph)
