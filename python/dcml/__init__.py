@@ -21,8 +21,8 @@ _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "
            "DeviceError": "DeviceError", "ValueError_": "ValueError_"}
 _LAZY = {"DaceModule": "dcml.pytorch", "dace_module": "dcml.pytorch", "ONNXModel": "dcml.onnx", "SDFG": "dcml.sdfg",
          "vjp": "dcml.autodiff", **dict.fromkeys(("InterstateEdge", "Memlet", "SDFGState", "symbol"), "dcml.sdfg"),
-         **dict.fromkeys(("Language", "StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64", "uint8",
-                          "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+         **dict.fromkeys(("DeviceType", "Language", "StorageType", "ScheduleType", "typeclass", "bool_", "int8", "int16", "int32", "int64",
+                          "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
                           "string"), "dcml.dtypes"),
          **dict.fromkeys(("define_local", "define_local_scalar", "elementwise", "map", "mapscope", "reduce", "tasklet"), "dcml.program")}
 

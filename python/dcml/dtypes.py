@@ -155,6 +155,12 @@ class ScheduleType(enum.Enum):
     GPU_ThreadBlock = "GPU_ThreadBlock"
 
 
+class DeviceType(enum.Enum):
+    """Where a program runs."""
+    CPU = "CPU"
+    GPU = "GPU"
+
+
 class Language(enum.Enum):
     """What code of tasklets is written in."""
     Python = "Python"

@@ -188,8 +188,13 @@ def test_weights_of_a_parent_module():
 
 
 def test_what_cannot_be_had_says_why():
-    with pytest.raises(NotImplementedError, match="GPU_Global"):
-        ONNXModel("net", model(), storage="GPU_Global")
+    with pytest.raises(NotImplementedError, match="FPGA_Global"):
+        ONNXModel("net", model(), storage="FPGA_Global")
+
+
+def test_a_storage_on_the_gpu_says_where_the_model_runs():
+    assert ONNXModel("net", model(), storage=dcml.StorageType.GPU_Global).cuda
+    assert not ONNXModel("net", model(), storage="CPU_Heap").cuda
 
 
 def test_attributes_of_onnx_model():

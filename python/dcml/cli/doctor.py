@@ -231,16 +231,8 @@ def _onnx():
 # ---- GPU, cache ----
 
 def _gpu():
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return [Check("GPU", "absent", "none found; dcml runs on the processor")]
-    try:
-        said = subprocess.run([tool, "--query-gpu=name,memory.total", "--format=csv,noheader"], capture_output=True,
-                              text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [Check("GPU", "absent", f"{tool}: {error}")]
-    names = "; ".join(said.stdout.split("\n")[:4]).strip("; ") if said.returncode == 0 else "none answers"
-    return [Check("GPU", "absent", f"{names} (dcml has no CUDA backend yet)" if said.returncode == 0 else names)]
+    from . import gpus
+    return gpus.checks(Check, (_SCALE, _PRODUCT), _loaded, _pip())
 
 
 def _cache():
@@ -249,5 +241,12 @@ def _cache():
     if not lasts:
         return [Check("kernel cache", "missing", f"{folder} lasts for one process only: the usual folder cannot be written, or others can",
                       "export DCML_CACHE=/a/folder/of/yours")]
-    sizes = [os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names]
+    sizes = [size for at, _, names in os.walk(folder) for name in names if (size := _size(os.path.join(at, name))) is not None]
     return [Check("kernel cache", "ok", f"{folder}, {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB")]
+
+
+def _size(path):
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:  # another process has just removed it
+        return None

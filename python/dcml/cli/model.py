@@ -5,7 +5,7 @@ import os
 from . import files, inputs, sizes
 from .problems import BadInput
 
-LIBRARIES = {"all": "native", "none": "pure", "onednn": "onednn", "openblas": "openblas"}
+LIBRARIES = {"all": "native", "none": "pure", **{name: name for name in ("onednn", "openblas", "cublas", "cudnn")}}
 
 
 def add_arguments(parser):
@@ -14,6 +14,7 @@ def add_arguments(parser):
     inputs.add_arguments(parser)
     parser.add_argument("--backend", choices=("compiled", "interpreter"), default="compiled",
                         help="who runs what no library serves (default: compiled)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs (default: cpu)")
     parser.add_argument("--libraries", choices=tuple(LIBRARIES), default="all",
                         help="which may serve operators (default: all that are found)")
 
@@ -24,6 +25,8 @@ def _implementation(args):
     from ..library import change_default
     if args.backend == "interpreter" and args.libraries != "all":
         raise BadInput("--libraries is for --backend compiled")
+    if args.backend == "interpreter" and args.device != "cpu":
+        raise BadInput("--backend interpreter is for --device cpu")
     with change_default(dcml.onnx, "interpreted" if args.backend == "interpreter" else LIBRARIES[args.libraries]):
         yield
 
@@ -41,7 +44,7 @@ class Loaded:
         self.arrays, extents = inputs.prepare(graph, args, [*graph.inputs, *graph.params])
         self.extents = sizes.named(graph, extents, self.arrays)
         with _implementation(args):
-            self._model = ONNXModel._of_graph(self.name, graph.clone())
+            self._model = ONNXModel._of_graph(self.name, graph.clone(), cuda=args.device == "cuda")
             if self._model._program is None:
                 self._model._infer()
         self._args = args

@@ -1,9 +1,9 @@
 """Which implementation operators get: ``with change_default(dcml.onnx, "pure"): ...``.
 
 An implementation is a name.  dcml knows "native" (the first library that serves a node, else its expansion, compiled),
-"pure" (the expansion), "onednn" and "openblas" (that library where it serves, else the expansion), "onnxruntime" (the
-package of that name, where it is installed) and, for a whole library, "interpreted" (as native, but expansions are
-interpreted: slow, but nothing is compiled, as suits a graph that runs once).  Others are registered by
+"pure" (the expansion), "onednn", "openblas", "cublas" and "cudnn" (that library where it serves, else the expansion),
+"onnxruntime" (the package of that name, where it is installed) and, for a whole library, "interpreted" (as native, but
+expansions are interpreted: slow, but nothing is compiled, as suits a graph that runs once).  Others are registered by
 ``dcml.onnx.op_implementations.op_implementation``.  A node gets the first of these that exists and can be applied:
 ``node.implementation``, ``ONNX<Op>.default_implementation``, ``dcml.onnx.default_implementation``, "native".
 ``DCML_VERBOSE=dispatch`` tells what was chosen, and why not another.

@@ -9,7 +9,8 @@ import sys
 from .. import _core
 from ..verbose import say
 
-MASKS = {"native": None, "pure": "none", "onednn": "onednn", "openblas": "openblas", "interpreted": None}  # natives of _core.Function
+MASKS = {"native": None, "pure": "none", "interpreted": None,  # natives of _core.Function
+         **{name: name for name in ("onednn", "openblas", "cublas", "cudnn")}}
 _WISH = "__implementation"
 _DEEPEST = 16  # implementations that give nodes which have implementations
 

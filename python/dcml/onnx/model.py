@@ -29,7 +29,7 @@ class ONNXModel:
     model: onnx.ModelProto, the bytes of one, or the path of a file (external data next to it is read).
     infer_shapes: infer types and shapes now, so that a faulty model is refused here rather than at the first call.
     cuda: run on the GPU.  Arrays of numpy are copied there and results come back as such; tensors of torch lie there.
-        Weights given by ``parameters()`` or a module are moved there.
+        What ``parameters()`` gives lies there too; the weights of a module are where the module has them.
     parent_pytorch_module: take the weights from this module's parameters and buffers of the same names.
     save_transients: a dict that receives the intermediate values of each call, by name.
     apply_strict (later called simplify), onnx_simplify: drop operators without effect at once, so that ``sdfg``
@@ -83,10 +83,10 @@ class ONNXModel:
             self._adopt(error)
 
     @classmethod
-    def _of_graph(cls, name, graph, module=None):
+    def _of_graph(cls, name, graph, module=None, cuda=False):
         """A view of a captured graph; weights come from ``module`` by qualified name."""
         self = cls.__new__(cls)
-        self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, False, None, None, None
+        self.name, self.cuda, self._bytes, self._base_dir, self._save_transients = name, cuda, None, None, None
         self.auto_optimize = True
         self._parameters = _module_tensors(module, graph.params) if module is not None else None
         self._set_graph(graph)
@@ -137,7 +137,8 @@ class ONNXModel:
         import torch
         if self._parameters is None:
             self._set_graph(self._import(True))
-            self._parameters = {name: torch.nn.Parameter(torch.from_numpy(np.array(self._graph.data(name))))
+            device = "cuda" if self.cuda and torch.cuda.is_available() else None
+            self._parameters = {name: torch.nn.Parameter(torch.from_numpy(np.array(self._graph.data(name))).to(device))
                                 for name in self._graph.params}
         return [(n, p) for n, p in self._parameters.items() if isinstance(p, torch.nn.Parameter)]
 
@@ -184,6 +185,9 @@ class ONNXModel:
         if self._save_transients is not None:
             self._save_transients.update((n, v) for n, v in env.items() if n not in program.inputs)
         results = tuple(env[name] for name in self.outputs)
+        device = host_values.gpu_of(values)
+        if device is not None:
+            return tuple(host_values.to_device(r, device) for r in results)
         if in_torch:
             return tuple(host_values.to_torch(r) for r in results)
         return tuple(r.numpy() if host_values.is_torch(r) and not r.requires_grad else r for r in results)
@@ -225,9 +229,10 @@ class ONNXModel:
 
     def _call_torch(self, given, in_torch):
         import torch
-        tensors = [v if issubclass(type(v), torch.Tensor) else torch.from_numpy(np.array(self._array(n, v)))
-                   for n, v in zip(self.inputs, given)]
         weights = list(self._parameters.values()) if self._parameters is not None else []
+        device = host_values.gpu_of([*given, *weights])
+        tensors = [v if issubclass(type(v), torch.Tensor) else torch.from_numpy(np.array(self._array(n, v))).to(device)
+                   for n, v in zip(self.inputs, given)]
         wrt = None
         if torch.is_grad_enabled():
             wrt = tuple([n for n, t in zip([*self.inputs, *self._graph.params], [*tensors, *weights])
@@ -238,7 +243,7 @@ class ONNXModel:
         values = function(*tensors)
         if in_torch or any(v.requires_grad for v in values):
             return values
-        return tuple(v.numpy() for v in values)
+        return tuple(v.cpu().numpy() for v in values)
 
     def _function(self, wrt):
         if self._sdfg is not None and self._sdfg.graph.version != self._functions_of:

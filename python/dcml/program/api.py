@@ -24,7 +24,8 @@ def program(function=None, **options):
 
     function: annotations such as ``dcml.float32[N, 4]`` or ``dcml.float64`` give types and shapes; a parameter without
         one takes what it is called with.  What the body assigns into its arrays is seen by the caller.
-    options: auto_optimize (True).
+    options: auto_optimize (True); device: dcml.DeviceType.GPU to run on the GPU, with arrays of numpy too; without it a
+        program runs there where it is called with tensors that lie there.
     Returns a Program.  Raises UnsupportedOpError, naming file and line, when what the body says is not understood; this
     is found at ``to_sdfg``, ``compile`` or the first call.
     """
@@ -37,6 +38,14 @@ def program(function=None, **options):
 
 
 _QUICK = 256
+
+
+def _is_gpu(name, device):
+    """Whether an option names the GPU: a DeviceType of dcml or DaCe, its name, or None."""
+    named = str(getattr(device, "name", device)).upper()
+    if named not in ("NONE", "CPU", "GPU"):
+        raise _core.DeviceError(f"program {name}: device={device!r}; expected DeviceType.CPU or DeviceType.GPU")
+    return named == "GPU"
 
 
 def _kinds(args):
@@ -56,9 +65,10 @@ def _kinds(args):
 class Program:
     """A function that runs compiled.  ``f``: the function; ``name``: its name."""
 
-    def __init__(self, function, auto_optimize=True, **_):
+    def __init__(self, function, auto_optimize=True, device=None, **_):
         functools.update_wrapper(self, function)
         self.f, self.name, self.auto_optimize = function, function.__name__, auto_optimize
+        self.on_gpu = _is_gpu(self.name, device)
         self._dcml_program = function
         self._graphs, self._valued = {}, set()
         self._only, self._quick = None, {}  # what serves all calls; what serves arguments of certain types and shapes
@@ -90,6 +100,8 @@ class Program:
         """
         from ..sdfg import SDFG
         sdfg = SDFG(self._graph(self._arguments(args, kwargs, partial=True)).graph.clone())
+        if self.on_gpu:
+            sdfg.apply_gpu_transformations(simplify=False)
         if simplify:
             sdfg.simplify()
         return sdfg
@@ -274,9 +286,9 @@ def _of_value(where, name, value, seen):
 class Made:
     """A translated program: its graph, callable; is_tuple: what the function returns, None for nothing."""
 
-    def __init__(self, graph, parameters, is_tuple, optimize, surroundings):
+    def __init__(self, graph, parameters, is_tuple, optimize, surroundings, on_gpu=False):
         self.graph, self.parameters, self.is_tuple, self.optimize = graph, parameters, is_tuple, optimize
-        self._function, self._surroundings = None, surroundings
+        self._functions, self._on_gpu, self._surroundings = {}, on_gpu, surroundings
 
     def holds(self):
         """Are the names around the function, globals and closures, what they were?"""
@@ -286,11 +298,22 @@ class Made:
         return True
 
     def __call__(self, args, kwargs):
-        if self._function is None:
-            from ..library import implementation
-            self._function = _core.Function(self.graph, optimize=self.optimize, **implementation(self.cuda))
-        found = self._function(*args, **kwargs)
+        function = self._functions.get(self._on_gpu) or self._function(self._on_gpu)
+        try:
+            found = function(*args, **kwargs)
+        except _core.DeviceError:
+            if self._on_gpu or not any(_is_tensor(value) and value.is_cuda for value in args):
+                raise
+            found = self._function(True)(*args, **kwargs)
         return found if self.is_tuple else None if self.is_tuple is None else found[0]
+
+
+    def _function(self, on_gpu):
+        """The core function for a device, made at its first call."""
+        if on_gpu not in self._functions:
+            from ..library import implementation
+            self._functions[on_gpu] = _core.Function(self.graph, optimize=self.optimize, **implementation(on_gpu))
+        return self._functions[on_gpu]
 
 
 def translated(owner, arguments, with_values):
@@ -319,7 +342,7 @@ def translated(owner, arguments, with_values):
     except NotImplementedError as error:
         raise source.error(source.tree, str(error)) from error
     around = list({(id(scope), name): (scope, name, value) for scope, name, value in t.surroundings}.values())
-    return Made(t.out.graph(owner.name), parameters, is_tuple, owner.auto_optimize, around)
+    return Made(t.out.graph(owner.name), parameters, is_tuple, owner.auto_optimize, around, owner.on_gpu)
 
 
 def instance(source, function, arrays, results, values, name):

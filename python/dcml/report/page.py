@@ -5,7 +5,7 @@ Must not know: how the times were taken.
 """
 import html
 
-from .table import counted, memory, named_bytes, number, steps
+from .table import counted, memory, named_bytes, number, place, steps
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #5d6878; --line: #dfe4ea; --paper: #f6f7f9; --card: #ffffff;
@@ -78,7 +78,7 @@ def _split(rows):
 
 def _section(title, graph, report):
     rows = steps(graph, report)
-    title = f"{title}: {_time(sum(row['us'] or 0 for row in rows))} in {counted(len(rows), 'step')}" if title else ""
+    title = f"{title}{place(graph)}: {_time(sum(row['us'] or 0 for row in rows))} in {counted(len(rows), 'step')}" if title else ""
     longest = max((row["us"] or 0 for row in rows), default=0) or 1
     head = "".join(f"<th{' class=number' if name in _NUMBERS else ''}>{name}" for name in _HEAD)
     body = [f"<h2>{html.escape(title)}</h2>", _split(rows), f"<div class=scroll><table><tr>{head}"]

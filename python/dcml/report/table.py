@@ -101,6 +101,11 @@ def passes(report, width=None):
     return textwrap.wrap(text, width or 10**6, initial_indent="  ", subsequent_indent="    ")
 
 
+def place(graph):
+    """Where a program's values lie, as words behind its name; none for the host."""
+    return ", on the GPU" if any(graph.device(name) == "cuda" for name in graph.arrays) else ""
+
+
 def programs(function):
     """[(title, graph, report)] of a core function, the forward first."""
     pairs = zip(("forward", "backward"), (function.forward_graph, function.backward_graph), function.report())
@@ -113,6 +118,6 @@ def explain(name, function, width=None):
     for title, graph, report in programs(function):
         rows = steps(graph, report)
         total = sum(row["Mflop"] for row in rows)
-        lines += [f"{name}, {title}: {counted(len(rows), 'kernel')}, {total:.4g} Mflop", *table(rows, width), *choices(rows, width),
+        lines += [f"{name}, {title}{place(graph)}: {counted(len(rows), 'kernel')}, {total:.4g} Mflop", *table(rows, width), *choices(rows, width),
                   *memory(report, width), *passes(report, width)]
     return "\n".join(lines)

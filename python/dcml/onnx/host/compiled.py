@@ -6,7 +6,7 @@ they stand is the core's to check; where it cannot work with them, every shape i
 Must not know: why these nodes form a segment.
 """
 from ... import _core
-from .values import to_torch
+from .values import gpu_of, to_device, to_torch
 
 _REMEMBERED = 256
 
@@ -28,6 +28,9 @@ class Compiled:
         """The outputs; raises what the core raises."""
         if self._options["wrt"]:
             given = [to_torch(x) for x in given]  # torch's tape takes nothing else
+        device = gpu_of(given)
+        if device is not None:  # host operators leave results of theirs on the host
+            given = [to_device(x, device) for x in given]
         shapes = tuple([tuple(x.shape) for x in given])
         function = self._known.get(shapes)
         if function is None:

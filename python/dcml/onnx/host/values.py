@@ -91,10 +91,20 @@ def integers(value):
 
 
 def like(value, template):
-    """A numpy array as the template's kind: a torch tensor if the template is one."""
-    if not is_torch(template) or is_torch(value):
-        return value
-    return to_torch(value)
+    """A value as the template's kind: a torch tensor where the template lies, if that is one."""
+    return to_device(value, template.device) if is_torch(template) else value
+
+
+def gpu_of(values):
+    """Where the first tensor that lies on a GPU does; None: there is none."""
+    return next((value.device for value in values if is_torch(value) and value.is_cuda), None)
+
+
+def to_device(value, device):
+    """A value with its arrays of numbers as tensors on a device."""
+    if isinstance(value, list):
+        return [to_device(item, device) for item in value]
+    return to_torch(value).to(device) if is_torch(value) or code_of(value) else value
 
 
 def to_torch(value):
