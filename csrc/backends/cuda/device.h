@@ -31,7 +31,6 @@ struct dc_gpu {
   uint32_t multiprocessors;
   dc_machine machine;
   dc_allocator memory; /* in the order of streams */
-  uint32_t modes;    /* bits of dc_mode */
   dc_natives *natives;
   const uint32_t *modes; /* bits of dc_mode that libraries are allowed, on all GPUs */
   dc_jit *jit;
