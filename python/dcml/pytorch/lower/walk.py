@@ -30,7 +30,7 @@ class Lowering:
         self.flagged, self.n_leaves = entry.result.flagged, len(entry.result.requires)
         self.named = entry.result.named
         self.graph = _core.Graph(name, OPSET)
-        self.b = Builder(self.graph, self._inline)
+        self.b = Builder(self.graph, self._inline, source)
         self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
         self.leaf_of = {}    # user input name -> leaf position
         self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
@@ -63,6 +63,7 @@ class Lowering:
                 self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
                 if node in self.freed:
                     self.b.env[node] = self._continued(node)
+                self.b.learn(node)
             except Decline as reason:
                 raise Declined(node, str(reason)) from None
             except _core.Error as error:

@@ -180,6 +180,14 @@ def _class_loss(function):
     return loss
 
 
+def _one_hot(tensor, num_classes=-1):
+    """As in torch.nn.functional, which looks at the values where the number of classes is not given."""
+    if num_classes != -1:
+        return F.one_hot(tensor, num_classes)
+    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    return (tensor.unsqueeze(-1) == torch.arange(tensor.max().item() + 1)).to(torch.int64)
+
+
 _GETITEM, _SETITEM = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
 
@@ -227,7 +235,7 @@ _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) 
               torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
-              torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
+              F.one_hot: _one_hot, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq,
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 
