@@ -199,6 +199,18 @@ static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
   Py_RETURN_NONE;
 }
 
+static PyObject *graph_exchange_output(GraphObject *self, PyObject *args) {
+  self->version++;
+  const char *old, *new;
+  if (!PyArg_ParseTuple(args, "ss", &old, &new)) return NULL;
+  dc_cid from = find(self, old), to = from ? find(self, new) : 0;
+  if (!to) return NULL;
+  for (uint32_t k = 0; k < self->graph->outputs.n; k++)
+    if (self->graph->outputs.v[k] == from) self->graph->outputs.v[k] = to, dc_cont(self->graph, to)->is_output = true;
+  dc_cont(self->graph, from)->is_output = from == to && dc_cont(self->graph, from)->is_output;
+  Py_RETURN_NONE;
+}
+
 /* ---- nodes ---- */
 
 /* A list of integers, floats or strings by its first element; -1 with an exception. */
@@ -565,6 +577,7 @@ static PyMethodDef methods[] = {
      "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
     {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
+    {"exchange_output", (PyCFunction)graph_exchange_output, METH_VARARGS, "exchange_output(old, new): a result of the graph is another value instead."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},

@@ -84,12 +84,24 @@ class _Function:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
         options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled, **owner.hooks_of_core())}
+        graph = _ordered(capture.graph, capture.orders)
         if capture.counted:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
-            self.core = Hosted(capture.graph, wrt, capture.tape, options)
+            self.core = Hosted(graph, wrt, capture.tape, options)
         else:
-            self.core = _core.Function(capture.graph, wrt=wrt, torch=True, tape=capture.tape, **options)
+            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=capture.tape, **options)
         self.params = None
+
+
+def _ordered(graph, orders):
+    """A graph whose results have their axes in the order in which they lie in memory: then no result is copied."""
+    if not orders:
+        return graph
+    graph = graph.clone()
+    for index, order in orders.items():
+        name = graph.outputs[index]
+        graph.exchange_output(name, *graph.add_node("Transpose", [name], [f"{name}_as_it_lies"], {"perm": list(order)}, "", ""))
+    return graph
 
 
 def slot(module, name):

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ... import _core
 from ..aten import matrices
 from ..guard.asked import calling_code
+from .own_gradient import hooked
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
@@ -228,11 +229,11 @@ def _refused(function):
     return refuse
 
 
-_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad)
+_HOOKS = (torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad)
 _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) for function in _HOOKS},
               F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
               F.multilabel_margin_loss: _multilabel_margin_loss, _LINEAR_CROSS_ENTROPY: _linear_cross_entropy,
-              torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
+              torch.Tensor.register_hook: hooked, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
               F.one_hot: _one_hot, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
