@@ -69,6 +69,12 @@ def test_a_network_solves_a_differential_equation(tmp_path):
     assert float(_run(tmp_path, "heat_equation.py", "150").rsplit(" ", 1)[1]) < 0.2
 
 
+def test_a_network_learns_to_learn(tmp_path):
+    out = _run(tmp_path, "maml.py", "200")
+    before, after = (float(out.split(word)[1].split()[0].rstrip(",")) for word in ("new tasks", "gradient descent"))
+    assert after < before * 0.7
+
+
 def test_a_perceptron_in_neons_op_trees_learns(tmp_path):
     out = _run(tmp_path, "neon_mlp.py", "150")
     first, last = (float(line.split("loss ")[1].split(",")[0]) for line in (out.split("step 0: ")[1].splitlines()[0], out.splitlines()[-1]))

@@ -577,7 +577,7 @@ static PyMethodDef methods[] = {
      "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
     {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
-    {"exchange_output", (PyCFunction)graph_exchange_output, METH_VARARGS, "exchange_output(old, new): a result of the graph is another value instead."},
+    {"exchange_output", (PyCFunction)graph_exchange_output, METH_VARARGS, "exchange_output(old, new): new is a result in its place."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},

@@ -144,6 +144,21 @@ def test_extents_that_numbers_of_tensors_tell(what):
     assert len(compiled._captures) == 1
 
 
+@pytest.mark.parametrize("what", ("elements", "rows", "mean", "experts", "a number"))
+def test_second_derivatives_where_extents_depend_on_values(what):
+    torch.manual_seed(0)
+    plain = Calls(MASKS[what])
+    compiled = DaceModule(plain, backward=True)
+    for n in (6, 9):
+        x = torch.randn(n, 4).requires_grad_()
+        found = []
+        for module in (plain, compiled):
+            y = module(x)
+            slope, = torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sin().sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(slope.square().sum(), [x, *plain.parameters()], allow_unused=True, materialize_grads=True))
+        torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+
+
 def test_what_was_taken_for_granted_of_a_number_is_checked():
     compiled = DaceModule(Calls(lambda fc, n, x: x[:6].split(n.tolist())))
     assert [len(part) for part in compiled(torch.tensor([2, 4]), torch.rand(6, 2))] == [2, 4]
