@@ -116,7 +116,8 @@ def test_jvp_is_the_derivative_along_a_direction():
 def test_vjp_with_a_history_is_differentiated_to_any_order(wrt, counted):
     import torch
     weight = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]), helper.make_node("Mul", ["b", "x"], ["c"])]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]),
+             helper.make_node("Mul", ["b", "x"], ["c"])]
     nodes += [helper.make_node("Compress", ["c", "some"], ["y"], axis=0) if counted else helper.make_node("Identity", ["c"], ["y"])]
     constants = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([True, False, True]), "some")]
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, [None, 3])],

@@ -53,7 +53,7 @@ def test_results_lie_as_in_eager_mode(what, last):
 def test_the_graph_has_results_as_the_module_counts_their_axes():
     compiled = DaceModule(Calls(ORDERS["relu"]))
     compiled(image(2, True))
-    assert [node.label for node in compiled.sdfg.node(0).nodes() if "Transpose" in str(node)] == []
+    assert "Transpose" not in compiled._graph().text()
     assert compiled.dace_model(torch.ones(2, 3, 5, 6)).shape == (2, 3, 5, 6)
 
 

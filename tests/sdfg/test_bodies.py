@@ -68,7 +68,8 @@ def test_graphs_are_kept_and_read_back(tmp_path):
 
 def loop_body():
     return helper.make_graph([helper.make_node("Add", ["x", "A"], ["y"])], "body",
-                             [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+                             [helper.make_tensor_value_info("i", TensorProto.INT64, []),
+                              helper.make_tensor_value_info("go", TensorProto.BOOL, []),
                               helper.make_tensor_value_info("x", 1, None)],
                              [helper.make_tensor_value_info("go", TensorProto.BOOL, []), helper.make_tensor_value_info("y", 1, None)])
 

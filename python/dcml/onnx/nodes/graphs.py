@@ -45,7 +45,8 @@ def _of_proto(proto, opset):
     """Of a GraphProto; it is read as a branch, for which the reader finds what it takes of the graph around."""
     import onnx
     make, outer = onnx.helper, _free_names(proto, set())
-    given = [make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outer]  # the types are those of the arrays in the end
+    # where the node is put into a state, the types are those of the arrays
+    given = [make.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outer]
     free = "condition"
     while free in outer:
         free += "_"

@@ -242,7 +242,8 @@ _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) 
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
               F.one_hot: _one_hot,
-              torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad, torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
+              torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad,
+              torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq,
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 
