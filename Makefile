@@ -58,6 +58,8 @@ bench: setup           ## measure against every opponent that is installed, in t
 	$(PYTHON) bench/run.py
 bench-ops: setup       ## measure operators alone against eager PyTorch; bench/ops.py --help: more
 	$(PYTHON) bench/ops.py
+bench-cuda: setup      ## measure on a GPU, in at most 10 minutes; bench/cuda.py --help: more
+	$(PYTHON) bench/cuda.py
 
 $(VENV_PATH)/.ready: $(NEEDED)
 	$(INSTALL)
@@ -116,5 +118,5 @@ build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench bench-ops lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
+.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench bench-ops bench-cuda lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

@@ -109,6 +109,33 @@ def resnet18(batch):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000)), (torch.randn(batch, 3, 224, 224),)
 
 
+class Bottleneck(nn.Module):
+    """ResNet's block of three convolutions (He et al., 2016)."""
+
+    def __init__(self, before, width, stride):
+        super().__init__()
+        after = 4 * width
+        self.narrow, self.norm1 = nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.middle, self.norm2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.widen, self.norm3 = nn.Conv2d(width, after, 1, bias=False), nn.BatchNorm2d(after)
+        same = stride == 1 and before == after
+        self.shortcut = nn.Identity() if same else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(self.narrow(x)))
+        y = torch.relu(self.norm2(self.middle(y)))
+        return torch.relu(self.norm3(self.widen(y)) + self.shortcut(x))
+
+
+def resnet50(batch, side=224):
+    layers, before = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for k in range(blocks):
+            layers.append(Bottleneck(before, width, stride if k == 0 else 1))
+            before = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)), (torch.randn(batch, 3, side, side),)
+
+
 class Inverted(nn.Module):
     """MobileNetV2's block (Sandler et al., 2018); with squeeze and swish EfficientNet's MBConv (Tan and Le, 2019)."""
 
@@ -133,9 +160,9 @@ def mobilenet():
     return nn.Sequential(*blocks), (torch.randn(8, 24, 56, 56),)
 
 
-def mbconv():
+def mbconv(batch=8):
     blocks = [Inverted(a, b, s, nn.SiLU, True) for a, b, s in ((24, 24, 1), (24, 40, 2), (40, 40, 1))]
-    return nn.Sequential(*blocks), (torch.randn(8, 24, 56, 56),)
+    return nn.Sequential(*blocks), (torch.randn(batch, 24, 56, 56),)
 
 
 class ConvNeXt(nn.Module):
@@ -203,8 +230,8 @@ def dcgan():
 
 
 # -- transformers ----------------------------------------------------------------------------------
-def bert():
-    return nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, activation="gelu", batch_first=True), (torch.randn(8, 128, 768),)
+def bert(tokens=128, batch=8):
+    return nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, activation="gelu", batch_first=True), (torch.randn(batch, tokens, 768),)
 
 
 class Decoder(nn.Module):
@@ -222,6 +249,10 @@ class Decoder(nn.Module):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
         return x + self.mlp(self.norm2(x))
+
+
+def decoders(tokens, batch):
+    return nn.Sequential(Decoder(768, 12), Decoder(768, 12)), (torch.randn(batch, tokens, 768),)
 
 
 class GPT(nn.Module):

@@ -180,13 +180,13 @@ void dc_plan_connect(const dc_function *f, dc_plan_handle *plan, const dc_graph 
 
 void dc_call_describe(const dc_program *program, const dc_binding *binding, dc_cid c, dc_array *out) {
   const dc_container *k = dc_cont(dc_program_graph(program), c);
-  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->device = (dc_device)k->device, out->rank = k->rank;
+  out->data = NULL, out->dtype = (dc_dtype)k->dtype, out->device = (dc_device)k->device, out->ordinal = 0, out->rank = k->rank;
   dc_binding_dims(binding, c, out->dims);
 }
 
 bool dc_call_gradient(const dc_call *call, uint32_t k, dc_array *out) {
   dc_cid gradient = call->plan->wrt[k].gradient;
-  if (gradient) dc_call_describe(call->plan->backward, call->backward, gradient, out);
+  if (gradient) dc_call_describe(call->plan->backward, call->backward, gradient, out), out->ordinal = call->ordinal;
   return gradient != 0;
 }
 
@@ -214,7 +214,8 @@ struct dc_backward_run {
   void *buffers[]; /* by backward container */
 };
 
-dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out) {
+dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *stream,
+                            dc_backward_run **out) {
   const dc_plan_handle *plan = call->plan;
   const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
   dc_backward_run *run = calloc(1, sizeof *run + backward->containers.n * sizeof *run->buffers);
@@ -225,9 +226,10 @@ dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *c
     if (plan->back_grad[c] >= 0) run->buffers[c] = grad_outputs[plan->back_grad[c]];
     if (!source) continue;
     if (dc_cont(forward, source)->role == DC_ROLE_SAVED) run->buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
-    if (plan->back_arg[c] >= 0) run->buffers[c] = arrays[plan->back_arg[c]].data;
+    bool is_constant = plan->gpu && plan->back_arg[c] >= 0 && call->function->by_value[plan->back_arg[c]]; /* it decided shapes */
+    if (plan->back_arg[c] >= 0 && !is_constant) run->buffers[c] = arrays[plan->back_arg[c]].data;
   }
-  dc_status status = dc_run_begin(plan->backward, call->backward, &run->run);
+  dc_status status = dc_run_begin(plan->backward, call->backward, stream, &run->run);
   if (status) free(run);
   else *out = run;
   return status;

@@ -7,6 +7,7 @@
 #ifndef DCML_DCML_H
 #define DCML_DCML_H
 
+#include "backends/allocator.h"
 #include "backends/backend.h"
 #include "onnx/onnx.h"
 #include "passes/pipeline.h"
@@ -16,6 +17,7 @@ typedef struct {
   dc_natives *natives;
   dc_jit *jit;
   dc_workspace *workspace;
+  dc_cuda *cuda; /* whose devices are opened when they are first used */
   dc_machine machine;
 } dc_session;
 
@@ -28,7 +30,9 @@ void dc_session_destroy(dc_session *session);
 typedef struct {
   void *data;
   dc_dtype dtype;
-  dc_device device; /* where data is */
+  dc_device device; /* where data is ... */
+  int32_t ordinal;  /* ... among several of a kind */
+  const void *host; /* of what is on a device: the same contents on the host; NULL: there are none */
   uint32_t rank;
   int64_t dims[DC_MAX_RANK];
 } dc_array;
@@ -41,6 +45,7 @@ typedef struct {
   uint32_t n_wrt;
   dc_keep keep;
   dc_backend_kind backend;
+  const dc_allocator *memory; /* of the device, in place of the target's own; NULL: that one */
   const char *natives; /* libraries that may serve operators, as in dc_natives_stamp; NULL: all */
   dc_graph_hook post_onnx, post_autodiff, post_compile;
   void *hook_context;
@@ -76,12 +81,14 @@ typedef struct {
   dc_binding *forward, *backward;
   void **buffers; /* of the forward program, by container */
   uint32_t n_outputs;
+  int32_t ordinal; /* of the device that it runs on, ... */
+  void *stream;    /* ... on which all is put in order; NULL: its default one, and on the host */
 } dc_call;
 
 /* Compiles if needed, checks shapes and types (errors name the input), and binds sizes.  symbols: values by symbol of
  * dc_function_graph, DC_UNKNOWN where the extents of the arrays say it; NULL: they say all. */
 #define DC_UNKNOWN INT64_MIN
-DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out);
+DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream, dc_call *out);
 void dc_call_output(const dc_call *call, uint32_t k, dc_array *out); /* type and dims; data NULL */
 uint64_t dc_call_saved_bytes(const dc_call *call);
 /* outputs[k]: buffers for the results; saved: dc_call_saved_bytes bytes. */
@@ -106,9 +113,11 @@ void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output
  * in order; arrays as given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
- * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again. */
+ * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again.
+ * stream: the pass's own, of the device of the call. */
 typedef struct dc_backward_run dc_backward_run;
-DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, dc_backward_run **out);
+DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *stream,
+                                        dc_backward_run **out);
 bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */

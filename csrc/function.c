@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/device.h"
 #include "function.h"
 
 enum { MAX_PLANS = 32 };
@@ -134,8 +135,6 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
     const char *name = dc_cont_name(f->graph, f->args[k]);
     if (c->dtype != arrays[k].dtype)
       return dc_error(DC_ERR_DTYPE, "input '%s' has type %s, expected %s", name, dc_dtype_name(arrays[k].dtype), dc_dtype_name((dc_dtype)c->dtype));
-    if (c->device != arrays[k].device)
-      return dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, expected %s", name, dc_device_name(arrays[k].device), dc_device_name((dc_device)c->device));
     if (c->shape && c->rank != arrays[k].rank) return dc_error(DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %u", name, arrays[k].rank, c->rank);
   }
   return DC_OK;
@@ -175,8 +174,9 @@ static dc_status check_overlaps(const dc_function *f, const dc_array *arrays) {
   return status;
 }
 
-static uint64_t plan_key(const dc_function *f, const dc_array *arrays, bool exact) {
-  uint64_t key = 0;
+static uint64_t plan_key(const dc_function *f, const dc_place_of_call *place, bool exact) {
+  const dc_array *arrays = place->arrays;
+  uint64_t key = place->gpu ? 1 + (uint64_t)place->gpu->ordinal : 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
     if (exact || f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
     if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, dc_array_bytes(&arrays[k]));
@@ -307,10 +307,10 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
 }
 
 /* Clones and infers until nothing is blocked; each round learns one more '#' argument. */
-static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_graph **out) {
+static dc_status resolve(dc_function *f, dc_place_of_call *place, bool exact, dc_graph **out) {
   for (;;) {
     dc_graph *graph = dc_graph_clone(f->graph);
-    specialise(f, graph, arrays, exact);
+    specialise(f, graph, place->arrays, exact);
     dc_cid blocked;
     dc_status status = dc_pass_infer(f->session.ops, graph, &blocked);
     if (!status && !blocked) return *out = graph, DC_OK;
@@ -324,21 +324,36 @@ static dc_status resolve(dc_function *f, const dc_array *arrays, bool exact, dc_
     dc_graph_destroy(graph);
     if (status) return dc_error_at(status, "graph '%s'", dc_name_text(&f->graph->names, f->graph->name));
     f->by_value[k] = true;
+    DC_TRY(dc_place_fetch(place, k));
   }
 }
 
+static dc_target target_of(const dc_function *f, dc_gpu *gpu) {
+  const dc_session *s = &f->session;
+  if (!gpu) return (dc_target){.ops = s->ops, .natives = s->natives, .jit = s->jit, .backend = f->options.backend, .workspace = s->workspace};
+  return (dc_target){.ops = s->ops, .natives = gpu->natives, .jit = gpu->jit, .backend = DC_BACKEND_CUDA,
+                     .memory = f->options.memory ? f->options.memory : &gpu->memory, .gpu = gpu};
+}
+
+typedef struct {
+  const dc_function *function;
+  dc_target target;
+} stamper;
+
 static void stamp(void *context, dc_graph *graph, dc_nid node) {
-  const dc_function *f = context;
-  dc_natives_stamp(f->session.natives, f->session.ops, graph, node, f->options.natives);
+  const stamper *s = context;
+  dc_natives_stamp(s->target.natives, s->target.ops, graph, node, s->function->options.natives);
 }
 
 static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_handle *plan) {
-  dc_target target = {f->session.ops, f->session.natives, f->session.jit, f->options.backend, f->session.workspace};
+  dc_target target = target_of(f, plan->gpu);
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;
   memcpy(plan->times, graphs->times, sizeof plan->times);
   if (backward) dc_plan_connect(f, plan, forward, backward);
+  dc_place_graph(forward, plan->gpu);
+  if (backward) dc_place_graph(backward, plan->gpu);
   dc_status status = dc_program_create(&target, forward, &plan->forward);
   if (!status) graphs->forward = NULL;
   if (!status && backward) status = dc_program_create(&target, backward, &plan->backward);
@@ -349,18 +364,20 @@ static dc_status make_programs(dc_function *f, dc_scheduled *graphs, dc_plan_han
   return status;
 }
 
-static dc_status compile(dc_function *f, const dc_array *arrays, bool exact, dc_plan_handle **out) {
+static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc_plan_handle **out) {
   dc_graph *graph;
-  DC_TRY(resolve(f, arrays, exact, &graph));
-  graph->machine = f->session.machine;
+  stamper stamper = {f, target_of(f, place->gpu)};
+  DC_TRY(resolve(f, place, exact, &graph));
+  graph->machine = place->gpu ? place->gpu->machine : f->session.machine;
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
-  dc_pipeline pipeline = {{f->session.ops, stamp, f, f->options.training}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
+  dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
                           f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.as_expanded};
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);
   if (!plan) return dc_error(DC_ERR_MEMORY, "out of memory");
+  plan->gpu = place->gpu;
   dc_status status = make_programs(f, &graphs, plan);
   if (status) destroy_plan(plan);
   else *out = plan;
@@ -380,13 +397,13 @@ static void evict(dc_function *f) {
   destroy_plan(gone);
 }
 
-static dc_status find_plan(dc_function *f, const dc_array *arrays, bool exact, dc_plan_handle **out) {
-  uint64_t key = plan_key(f, arrays, exact);
+static dc_status find_plan(dc_function *f, dc_place_of_call *place, bool exact, dc_plan_handle **out) {
+  uint64_t key = plan_key(f, place, exact);
   for (dc_plan_handle *p = f->plans; p; p = p->next)
-    if (p->key == key && p->exact == exact) return *out = f->last = p, DC_OK;
-  DC_TRY(compile(f, arrays, exact, out));
+    if (p->key == key && p->exact == exact && p->gpu == place->gpu) return *out = f->last = p, DC_OK;
+  DC_TRY(compile(f, place, exact, out));
   (*out)->exact = exact, (*out)->id = ++f->last_id;
-  (*out)->key = plan_key(f, arrays, exact); /* compiling may have learnt of '#' arguments */
+  (*out)->key = plan_key(f, place, exact); /* compiling may have learnt of '#' arguments */
   (*out)->next = f->plans, f->plans = *out, f->last = *out;
   if (f->observer) observe_plan(f, *out);
   evict(f);
@@ -426,29 +443,36 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, const int64_t
   return status;
 }
 
-static dc_status begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
+static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *symbols, dc_call *out) {
   bool fits = false;
-  DC_TRY(check_args(f, arrays, n));
+  const dc_array *arrays = place->given;
   DC_TRY(check_overlaps(f, arrays));
   for (int exact = 0; exact < 2 && !fits; exact++) {
     if (out->plan) out->plan->users--;
     out->plan = NULL;
-    DC_TRY(find_plan(f, arrays, exact, &out->plan));
+    DC_TRY(find_plan(f, place, exact, &out->plan));
     out->plan->users++;
+    DC_TRY(dc_place_check(f, place));
     DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
   dc_graph *forward = dc_program_graph(out->plan->forward);
   out->buffers = calloc(forward->containers.n, sizeof *out->buffers);
   if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
-  for (uint32_t k = 0; k < f->n_args; k++) out->buffers[f->args[k]] = arrays[k].data;
+  for (uint32_t k = 0; k < f->n_args; k++)
+    if (!f->by_value[k] || !place->gpu) out->buffers[f->args[k]] = arrays[k].data; /* what decides shapes is a constant */
   out->n_outputs = forward->outputs.n;
   return DC_OK;
 }
 
-dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
-  *out = (dc_call){.function = f};
-  dc_status status = begin(f, arrays, n, symbols, out);
+dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream, dc_call *out) {
+  dc_place_of_call place = {0};
+  *out = (dc_call){.function = f, .stream = stream};
+  dc_status status = check_args(f, arrays, n);
+  if (!status) status = dc_place_find(f, arrays, stream, &place);
+  if (!status) status = begin(f, &place, symbols, out);
+  if (!status && place.gpu) out->ordinal = place.gpu->ordinal;
+  dc_place_free(&place);
   if (status) dc_call_end(out);
   return status;
 }
@@ -461,11 +485,14 @@ void dc_call_end(dc_call *call) {
   *call = (dc_call){0};
 }
 
-void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) { dc_call_describe(call->plan->forward, call->forward, call->plan->outputs[k], out); }
+void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) {
+  dc_call_describe(call->plan->forward, call->forward, call->plan->outputs[k], out);
+  out->ordinal = call->ordinal;
+}
 
 uint64_t dc_call_saved_bytes(const dc_call *call) { return dc_binding_saved_bytes(call->forward); }
 
 dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved) {
   for (uint32_t k = 0; k < call->n_outputs; k++) call->buffers[call->plan->outputs[k]] = outputs[k];
-  return dc_program_run(call->plan->forward, call->forward, call->buffers, saved);
+  return dc_program_run(call->plan->forward, call->forward, call->stream, call->buffers, saved);
 }

@@ -9,6 +9,7 @@ struct dc_plan_s {
   uint32_t users, id;
   uint64_t key;
   bool exact; /* compiled for these shapes only */
+  dc_gpu *gpu; /* where it runs; NULL: on the host */
   dc_program *forward, *backward;
   dc_grad_pair *wrt;
   dc_pass_times times[2]; /* of the forward and the backward graph */
@@ -43,6 +44,24 @@ struct dc_function {
   dc_step_observer observer;
   void *observer_context;
 };
+
+/* place.c: where a call computes, and its arguments as function.c looks at them. */
+typedef struct {
+  const dc_array *given;
+  dc_array *arrays; /* the same, but data of what decides shapes is the host's, and fetched */
+  dc_gpu *gpu;      /* where all others are; NULL: on the host */
+  void *stream;
+  dc_arena arena;
+} dc_place_of_call;
+/* DC_ERR_DEVICE names two arguments on different devices, or one that is not where the function computes. */
+DC_MUST_USE dc_status dc_place_find(const dc_function *function, const dc_array *arrays, void *stream, dc_place_of_call *out);
+void dc_place_free(dc_place_of_call *place);
+/* The value of an argument is wanted on the host. */
+DC_MUST_USE dc_status dc_place_fetch(dc_place_of_call *place, uint32_t arg);
+/* What else is given on the host is refused. */
+DC_MUST_USE dc_status dc_place_check(const dc_function *function, const dc_place_of_call *place);
+/* Puts the containers of a graph there. */
+void dc_place_graph(dc_graph *graph, const dc_gpu *gpu);
 
 /* Fills what a plan knows of its backward graph; plan->wrt is set. */
 void dc_plan_connect(const dc_function *function, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward);

@@ -36,6 +36,7 @@ pip="$PYTHON3 -m pip --disable-pip-version-check -q"
 $pip install "setuptools>=68" wheel numpy onnx
 if [ -n "$TORCH_VERSION" ] || ! "$PYTHON3" -c 'import torch' >/dev/null 2>&1; then $pip install "$TORCH"; fi
 $pip install pytest pytest-xdist scikit-learn
+$pip install "nvidia-cuda-nvrtc>=13" || echo "NVRTC is not available here; kernels for GPUs are not compiled in tests."
 $pip install "onednn-cpu-gomp>=2023.2" || echo "oneDNN is not available here; the built-in kernels serve."
 $pip install scipy-openblas32 || echo "OpenBLAS is not available here; the built-in kernels serve."
 $pip install --no-build-isolation --no-deps -e .

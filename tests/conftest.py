@@ -18,6 +18,7 @@ _IMPLEMENTATIONS = {"pure": "pure", "ort": "onnxruntime"}  # marker -> implement
 
 def pytest_addoption(parser):
     parser.addoption("--gpu", action="store_true", help="also run what wants a GPU")
+    parser.addoption("--cuda-all", action="store_true", help="run every case of tests/cuda on the fake GPU, not some of them")
 
 
 def pytest_generate_tests(metafunc):

@@ -8,7 +8,8 @@
 enum { VECTOR_ALIGN = 16 }; /* what kernels assume of any buffer */
 static const uint64_t LARGE_BYTES = 1u << 20;
 
-static void *take(uint64_t bytes) {
+static void *take(void *self, uint64_t bytes, void *stream) {
+  (void)self, (void)stream;
   void *memory = NULL;
   if (!bytes) return NULL;
   if (bytes < LARGE_BYTES) return posix_memalign(&memory, DC_MEMORY_ALIGN, bytes) ? NULL : memory;
@@ -18,14 +19,19 @@ static void *take(uint64_t bytes) {
   return memory;
 }
 
-static void give(void *memory, uint64_t bytes) {
+static void give(void *self, void *memory, uint64_t bytes, void *stream) {
+  (void)self, (void)stream;
   if (bytes < LARGE_BYTES) free(memory);
   else if (memory) (void)munmap(memory, bytes);
 }
 
-static void fill(void *to, const void *from, uint64_t bytes) { memcpy(to, from, bytes); }
+static dc_status fill(void *self, void *to, const void *from, uint64_t bytes, void *stream) {
+  (void)self, (void)stream;
+  memcpy(to, from, bytes);
+  return DC_OK;
+}
 
 /* Data from files need not be aligned. */
 static bool reads(const void *data) { return (uintptr_t)data % VECTOR_ALIGN == 0; }
 
-const dc_allocator dc_host_memory = {DC_HOST, take, give, fill, reads};
+const dc_allocator dc_host_memory = {DC_HOST, 0, NULL, take, give, fill, reads};

@@ -4,12 +4,15 @@
 
 #include "ir/graph.h"
 
-typedef struct {
+/* What happens to memory happens in the order of a stream of the device; NULL: its default one, and always on the host. */
+typedef struct dc_allocator {
   dc_device device;
+  int32_t ordinal; /* of several of a kind */
+  void *self;      /* what the functions are given first */
   /* Aligned to DC_MEMORY_ALIGN; NULL when there is none.  What it holds is undefined.  0 bytes give NULL. */
-  void *(*take)(uint64_t bytes);
-  void (*give)(void *memory, uint64_t bytes); /* as many as were taken; NULL is allowed */
-  void (*fill)(void *to, const void *from, uint64_t bytes); /* from the host's memory */
+  void *(*take)(void *self, uint64_t bytes, void *stream);
+  void (*give)(void *self, void *memory, uint64_t bytes, void *stream); /* as many as were taken; NULL is allowed */
+  dc_status (*fill)(void *self, void *to, const void *from, uint64_t bytes, void *stream); /* from the host's memory, which is free after it */
   bool (*reads)(const void *data); /* may kernels use the host's memory at this address as it stands? */
 } dc_allocator;
 

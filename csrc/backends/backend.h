@@ -11,13 +11,21 @@
 
 typedef struct dc_program dc_program;
 typedef struct dc_workspace dc_workspace; /* workspace.h */
+typedef struct dc_cuda dc_cuda;           /* cuda/device.h: the GPUs of this machine ... */
+typedef struct dc_gpu dc_gpu;             /* ... and one of them */
+
+/* What callers allow libraries of a device, as torch has switches for it: products and convolutions of f32 whose operands
+ * are rounded to 10 bits of mantissa. */
+typedef enum { DC_MODE_TF32_PRODUCTS = 1, DC_MODE_TF32_CONVOLUTIONS = 2 } dc_mode;
 
 /* Native libraries, opened at run time. */
 typedef struct dc_natives dc_natives;
 typedef struct dc_native_library dc_native_library; /* native/library.h */
 /* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
- * load.  folder: where libraries may lie besides the system's places; NULL: nowhere. */
-DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out);
+ * load.  folder: where libraries may lie besides the system's places; NULL: nowhere.  place: what of a device they work on
+ * (cuda/natives.h); NULL: the host. */
+DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
+                                        dc_natives **out);
 /* Adds a library that is open, which runs the nodes that wish for it by name. */
 void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle);
 void dc_natives_destroy(dc_natives *natives);
@@ -33,7 +41,7 @@ DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph,
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
 uint64_t dc_native_scratch(const dc_native_call *call); /* bytes of memory of its own that a run wants */
-DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch);
+DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch, void *stream);
 void dc_native_call_destroy(dc_native_call *call);
 
 /* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state.
@@ -43,23 +51,30 @@ void dc_native_call_destroy(dc_native_call *call);
  * are views of one another, except that a map without nested maps may write over an input that it
  * reads only at the element that it writes. */
 typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
+/* What a node was compiled to: a dc_kernel_fn; on a device of many threads functions that are launched (kernel/launch.h),
+ * of which it is the first.  Lives as long as the jit.  Both NULL: the language lacks one of the node's types. */
+typedef struct {
+  void *function;
+  const struct dc_launches *launches;
+} dc_compiled;
+static inline dc_kernel_fn dc_compiled_fn(dc_compiled c) { return (dc_kernel_fn)(uintptr_t)c.function; }
 typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
 typedef struct dc_language dc_language;   /* jit/emit.h */
 typedef struct dc_toolchain dc_toolchain; /* jit/toolchain.h */
-/* cache_dir NULL: $DCML_CACHE or the user's cache folder.  spare_compiler: the program `zig`, for where the system has
+/* context: the toolchain's own, which outlives the jit, or NULL.  cache_dir NULL: $DCML_CACHE or the user's cache folder.  spare_compiler: the program `zig`, for where the system has
  * no C compiler, or NULL.  A missing compiler is not an error here. */
-DC_MUST_USE dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, const char *cache_dir, const char *spare_compiler,
-                                    dc_jit **out);
+DC_MUST_USE dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, void *context, const char *cache_dir,
+                                    const char *spare_compiler, dc_jit **out);
 void dc_jit_destroy(dc_jit *jit);
 const char *dc_jit_compiler(const dc_jit *jit); /* the program, NULL if there is none */
 const char *dc_jit_folder(const dc_jit *jit, bool *lasts); /* of the cache; lasts: longer than this process */
 bool dc_jit_available(const dc_jit *jit, const char **why);
 /* The same for who is about to compile: what is missing is said on stderr, once. */
 bool dc_jit_ready(dc_jit *jit);
-/* Compiles nodes[k] of the graph into kernels[k]; NULL: the node is for the interpreter, as the language lacks one of its types.
+/* Compiles nodes[k] of the graph into kernels[k].
  * buffers of kernel k are the containers dc_kernel_buffers gives for that node, in that order; symbols is indexed by
  * dc_sym. */
-DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels);
+DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels);
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
 
@@ -69,13 +84,15 @@ DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *c
 /* Programs. */
 /* AUTO: compiled before the first run, but for a few scalars without a loop and where there is no compiler.  What each
  * comes to is a row of target.h. */
-typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU } dc_backend_kind;
+typedef enum { DC_BACKEND_AUTO, DC_BACKEND_INTERP, DC_BACKEND_CPU, DC_BACKEND_CUDA } dc_backend_kind;
 typedef struct {
   dc_ops *ops;
   dc_natives *natives; /* may be NULL */
   dc_jit *jit;         /* may be NULL: interp only */
   dc_backend_kind backend;
   dc_workspace *workspace; /* may be NULL: then programs keep memory of their own */
+  const struct dc_allocator *memory; /* where they get it; NULL: what the row of the target has */
+  dc_gpu *gpu; /* of DC_BACKEND_CUDA, with its memory, natives and jit above */
 } dc_target;
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);
@@ -99,8 +116,9 @@ uint64_t dc_binding_saved_bytes(const dc_binding *binding);
 uint64_t dc_binding_saved_offset(const dc_binding *binding, dc_cid c);
 /* Runs.  buffers: by container id, for INPUT, PARAM, CONST (filled by the program when NULL) and outputs;
  * SAVED containers of a forward program are set by the program to saved + offset; for a backward
- * program the caller sets them.  Thread-safe: each run takes an arena from the program's pool. */
-DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void **buffers, void *saved);
+ * program the caller sets them.  stream: of the target's device, on which all is put in order; NULL: its default one, and
+ * on the host.  Thread-safe: each run takes an arena from the program's pool. */
+DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void *stream, void **buffers, void *saved);
 
 /* The same in pieces: begin; then place and until, as often as there are pieces; then end.  Buffers that earlier steps
  * do not touch may be NULL until the place before a step that does.  Steps count from 0, in the order of the nodes of
@@ -110,7 +128,7 @@ typedef struct {
   struct dc_run_state *state;
   uint32_t step;
 } dc_run;
-DC_MUST_USE dc_status dc_run_begin(dc_program *program, dc_binding *binding, dc_run *out);
+DC_MUST_USE dc_status dc_run_begin(dc_program *program, dc_binding *binding, void *stream, dc_run *out);
 void dc_run_place(dc_run *run, void *const *buffers, void *saved);
 DC_MUST_USE dc_status dc_run_until(dc_run *run, uint32_t end);
 void dc_run_end(dc_run *run);

@@ -46,7 +46,7 @@ void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes) {
   header *h = pool->idle[k];
   if (h) pool->idle[k] = h->next, pool->idle_bytes -= h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (!h) h = pool->memory->take(rounded);
+  if (!h) h = pool->memory->take(pool->memory->self, rounded, NULL);
   if (!h) return NULL;
   h->bytes = rounded, h->class = k;
   return (char *)h + HEADER;
@@ -59,5 +59,5 @@ void dc_buffer_give(dc_buffer_pool *pool, void *buffer) {
   int keep = pool->idle_bytes + h->bytes <= pool->limit_bytes;
   if (keep) h->next = pool->idle[h->class], pool->idle[h->class] = h, pool->idle_bytes += h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (!keep) pool->memory->give(h, h->bytes);
+  if (!keep) pool->memory->give(pool->memory->self, h, h->bytes, NULL);
 }

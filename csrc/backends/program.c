@@ -14,7 +14,7 @@
 #include "backends/workspace.h"
 #include "ir/work.h"
 
-enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4 };
+enum { MAX_BINDINGS = 64, MAX_IDLE_STATES = 4, FEW_SCALARS = 4, FEW_LAUNCHES = 4 };
 static const uint64_t SHARED_BYTES = 1 << 20; /* of an arena: those of fewer stay with their program, and cost no lock */
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
 static const double HOLLOW_WALK = 1e6; /* iterations that find nothing to do, of a compiled kernel ... */
@@ -46,6 +46,7 @@ struct dc_binding {
   dc_native_call **natives; /* by step */
   const dc_step_call **calls; /* by step: what runs it under these sizes */
   double work;
+  bool sized; /* steps know the sizes, where a device wants them to */
   dc_run_state *idle;
   uint32_t n_idle;
 };
@@ -53,6 +54,7 @@ struct dc_binding {
 struct dc_program {
   dc_target target;
   const dc_target_row *row;
+  const dc_allocator *memory;
   dc_graph *graph;
   dc_arena arena;
   step *steps;
@@ -60,6 +62,7 @@ struct dc_program {
   dc_cid *buffers;
   uint32_t n_buffers;
   void **constants; /* by container */
+  void *state;      /* of a device, made when steps were prepared */
   bool prepared, timing;
   bool worth_compiling; /* there are loops, or many scalars */
   dc_step_observer observer;
@@ -101,7 +104,7 @@ static dc_status list_steps(dc_program *p) {
 
 /* Where steps can read it: as it stands, or copied to the device. */
 static dc_status place_constant(dc_program *p, dc_cid c) {
-  const dc_allocator *memory = p->row->memory;
+  const dc_allocator *memory = p->memory;
   const dc_container *k = dc_cont(p->graph, c);
   const char *name = dc_cont_name(p->graph, c);
   if (k->device != memory->device)
@@ -109,10 +112,9 @@ static dc_status place_constant(dc_program *p, dc_cid c) {
                     p->row->name, dc_device_name(memory->device));
   if (!k->data || k->role != DC_ROLE_CONST) return DC_OK;
   if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
-  p->constants[c] = memory->take(k->data_bytes);
+  p->constants[c] = memory->take(memory->self, k->data_bytes, NULL);
   if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
-  memory->fill(p->constants[c], k->data, k->data_bytes);
-  return DC_OK;
+  return k->data_bytes ? memory->fill(memory->self, p->constants[c], k->data, k->data_bytes, NULL) : DC_OK;
 }
 
 static dc_status place_constants(dc_program *p) {
@@ -121,9 +123,34 @@ static dc_status place_constants(dc_program *p) {
   return DC_OK;
 }
 
+static dc_status enter(const dc_program *p, bool *entered) { return p->row->device ? p->row->device->enter(&p->target, entered) : DC_OK; }
+
+static void leave(const dc_program *p, bool entered) {
+  if (p->row->device) p->row->device->leave(&p->target, entered);
+}
+
+static dc_status place_on_device(dc_program *p) {
+  bool entered;
+  DC_TRY(enter(p, &entered));
+  dc_status status = place_constants(p);
+  leave(p, entered);
+  return status;
+}
+
 static void give_constants(dc_program *p) {
   for (dc_cid c = 1; p->constants && c < p->graph->containers.n; c++)
-    if (p->constants[c] != dc_cont(p->graph, c)->data) p->row->memory->give(p->constants[c], dc_cont(p->graph, c)->data_bytes);
+    if (p->constants[c] != dc_cont(p->graph, c)->data) p->memory->give(p->memory->self, p->constants[c], dc_cont(p->graph, c)->data_bytes, NULL);
+}
+
+/* Gives back what it holds of the device. */
+static void leave_device(dc_program *p) {
+  const dc_device_row *device = p->row ? p->row->device : NULL;
+  bool entered;
+  dc_status lost = device ? device->enter(&p->target, &entered) : DC_OK; /* with all that is there */
+  if (!lost && device) device->wait(&p->target);
+  if (!lost) give_constants(p);
+  if (!lost && device) device->forget(&p->target, p->state), device->leave(&p->target, entered);
+  dc_status_free(lost);
 }
 
 dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
@@ -135,24 +162,32 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   *out = p;
   dc_status status = list_steps(p);
   p->row = dc_target_choose(target, p->worth_compiling);
-  if (!status) status = place_constants(p);
+  p->memory = target->memory ? target->memory : p->row->memory;
+  if (!status) status = place_on_device(p);
   if (!status) return DC_OK;
-  give_constants(p);
+  leave_device(p);
   p->constants = NULL, p->graph = NULL; /* stays the caller's */
   dc_program_destroy(p);
   return status;
 }
 
-static dc_workspace *workspace_of(const dc_binding *b) { return b->plan.arena_bytes < SHARED_BYTES ? NULL : b->program->target.workspace; }
+/* Memory of a device is taken and given in the order of a stream, which costs no more than keeping it. */
+static bool keeps_arenas(const dc_program *p) { return !p->row->device; }
+
+static dc_workspace *workspace_of(const dc_binding *b) {
+  return b->plan.arena_bytes < SHARED_BYTES || !keeps_arenas(b->program) ? NULL : b->program->target.workspace;
+}
 
 static void take_arena(const dc_binding *b, dc_run_state *s) {
   uint64_t bytes = b->plan.arena_bytes;
-  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){b->program->row->memory->take(bytes), bytes};
+  const dc_allocator *memory = b->program->memory;
+  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
 }
 
 static void give_arena(const dc_binding *b, dc_run_state *s) {
+  const dc_allocator *memory = b->program->memory;
   if (workspace_of(b)) dc_workspace_give(workspace_of(b), s->arena);
-  else b->program->row->memory->give(s->arena.data, s->arena.bytes);
+  else memory->give(memory->self, s->arena.data, s->arena.bytes, s->stream);
   s->arena = (dc_work_block){NULL, 0};
 }
 
@@ -182,7 +217,7 @@ void dc_program_destroy(dc_program *p) {
   }
   pthread_mutex_destroy(&p->lock);
   pthread_mutex_destroy(&p->prepare_lock);
-  give_constants(p);
+  if (p->constants) leave_device(p);
   dc_graph_destroy(p->graph);
   dc_arena_free(&p->arena);
   free(p);
@@ -198,7 +233,7 @@ static dc_status prepare_steps(dc_program *p) {
   for (uint32_t k = 0; k < p->n_steps; k++)
     if (!p->steps[k].native) nodes[n] = p->steps[k].node, which[n++] = k;
   dc_step_call *calls = DC_NEW_ARRAY(&p->arena, dc_step_call, n);
-  DC_TRY(p->row->prepare(&p->target, p->graph, nodes, n, calls));
+  DC_TRY(p->row->prepare(&p->target, p->graph, nodes, n, &p->arena, calls, &p->state));
   for (uint32_t k = 0; k < n; k++) p->steps[which[k]].call = calls[k];
   return DC_OK;
 }
@@ -209,6 +244,26 @@ static dc_status ensure_prepared(dc_program *p) {
   pthread_mutex_lock(&p->prepare_lock);
   dc_status status = p->prepared ? DC_OK : prepare_steps(p);
   if (!status) __atomic_store_n(&p->prepared, true, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&p->prepare_lock);
+  return status;
+}
+
+static dc_status size_steps(dc_binding *b) {
+  const dc_program *p = b->program;
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    if (b->calls[k] != &p->steps[k].call) continue;
+    dc_step_call *call = DC_NEW(&b->arena, dc_step_call);
+    DC_TRY(p->row->device->bind(&p->steps[k].call, b->symbols, p->steps[k].n_buffers, &b->arena, call));
+    b->calls[k] = call;
+  }
+  return DC_OK;
+}
+
+static dc_status ensure_sized(dc_program *p, dc_binding *b) {
+  if (!p->row->device || __atomic_load_n(&b->sized, __ATOMIC_ACQUIRE)) return DC_OK;
+  pthread_mutex_lock(&p->prepare_lock);
+  dc_status status = b->sized ? DC_OK : size_steps(b);
+  if (!status) __atomic_store_n(&b->sized, true, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&p->prepare_lock);
   return status;
 }
@@ -237,7 +292,7 @@ static bool leaves_nothing(const dc_binding *b, dc_nid node) {
  * runs the node, at each call with these sizes. */
 static const dc_step_call *call_of(const dc_binding *b, const step *st, const dc_work *w) {
   if (leaves_nothing(b, st->node)) return &dc_step_empty;
-  bool hollow = !st->native && w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits);
+  bool hollow = !st->native && !b->program->row->device && w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits);
   return hollow ? &dc_step_interpreted : &st->call;
 }
 
@@ -345,7 +400,8 @@ double dc_binding_work(const dc_binding *b) { return b->work; }
 
 bool dc_binding_is_brief(const dc_binding *b) {
   const dc_program *p = b->program;
-  return b->work < BRIEF_WORK && !p->n_natives && !p->observer && __atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE);
+  bool is_short = p->row->device ? p->n_steps <= FEW_LAUNCHES : b->work < BRIEF_WORK;
+  return is_short && !p->n_natives && !p->observer && __atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE);
 }
 uint64_t dc_binding_saved_bytes(const dc_binding *b) { return b->plan.saved_bytes; }
 uint64_t dc_binding_saved_offset(const dc_binding *b, dc_cid c) { return b->plan.offset[c]; }
@@ -363,12 +419,13 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   return dc_error(DC_ERR_MEMORY, "out of memory");
 }
 
-static dc_status take_state(dc_binding *b, dc_run_state **out) {
+static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
   pthread_mutex_lock(&b->program->lock);
   *out = b->idle;
   if (b->idle) b->idle = b->idle->next, b->n_idle--;
   pthread_mutex_unlock(&b->program->lock);
   if (!*out) DC_TRY(new_state(b, out));
+  (*out)->stream = stream;
   if (!(*out)->arena.data) take_arena(b, *out);
   if ((*out)->arena.data || !b->plan.arena_bytes) return DC_OK;
   destroy_state(b, *out);
@@ -377,7 +434,7 @@ static dc_status take_state(dc_binding *b, dc_run_state **out) {
 }
 
 static void give_state(dc_binding *b, dc_run_state *s) {
-  if (workspace_of(b)) give_arena(b, s);
+  if (workspace_of(b) || !keeps_arenas(b->program)) give_arena(b, s);
   pthread_mutex_lock(&b->program->lock);
   bool keep = b->n_idle < MAX_IDLE_STATES;
   if (keep) s->next = b->idle, b->idle = s, b->n_idle++;
@@ -425,30 +482,45 @@ static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t 
   return status;
 }
 
-dc_status dc_run_begin(dc_program *p, dc_binding *b, dc_run *out) {
+dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, dc_run *out) {
   *out = (dc_run){.binding = b};
-  DC_TRY(ensure_prepared(p));
-  return take_state(b, &out->state);
+  bool entered;
+  DC_TRY(enter(p, &entered));
+  dc_status status = ensure_prepared(p);
+  if (!status) status = ensure_sized(p, b);
+  if (!status && p->row->device) status = p->row->device->complaint(p->state);
+  if (!status) status = take_state(b, stream, &out->state);
+  leave(p, entered);
+  return status;
 }
 
 void dc_run_place(dc_run *run, void *const *buffers, void *saved) { fill_table(run->binding, run->state, buffers, saved); }
 
 dc_status dc_run_until(dc_run *run, uint32_t end) {
   const dc_program *p = run->binding->program;
-  dc_status status = DC_OK;
+  bool entered;
+  dc_status status = enter(p, &entered);
+  if (status) return status;
   for (; run->step < end && !status; run->step++)
     status = p->timing || p->observer ? time_step(run->binding, run->state, run->step) : run_step(run->binding, run->state, run->step);
+  leave(p, entered);
   return status;
 }
 
 void dc_run_end(dc_run *run) {
-  if (run->state) give_state(run->binding, run->state);
+  bool entered;
+  if (!run->state) return;
+  dc_status lost = enter(run->binding->program, &entered); /* with all memory */
+  if (lost) run->state->arena = (dc_work_block){NULL, 0};
+  give_state(run->binding, run->state);
+  if (!lost) leave(run->binding->program, entered);
+  dc_status_free(lost);
   run->state = NULL;
 }
 
-dc_status dc_program_run(dc_program *p, dc_binding *b, void **buffers, void *saved) {
+dc_status dc_program_run(dc_program *p, dc_binding *b, void *stream, void **buffers, void *saved) {
   dc_run run;
-  DC_TRY(dc_run_begin(p, b, &run));
+  DC_TRY(dc_run_begin(p, b, stream, &run));
   dc_run_place(&run, buffers, saved);
   dc_status status = dc_run_until(&run, p->n_steps);
   dc_run_end(&run);

@@ -5,7 +5,7 @@
 
 /* ---- steps ---- */
 
-static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch); }
+static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream); }
 
 static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   (void)context;
@@ -20,8 +20,9 @@ static dc_status run_nothing(const dc_step_frame *f, const void *context) {
 dc_step_call dc_step_native(const dc_native_call *call, const char *by) { return (dc_step_call){run_native, call, by}; }
 const dc_step_call dc_step_interpreted = {run_interpreted, NULL, "interpreted"}, dc_step_empty = {run_nothing, NULL, "nothing"};
 
-static dc_status prepare_interpreted(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls) {
-  (void)target, (void)graph, (void)nodes;
+static dc_status prepare_interpreted(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
+                                     dc_step_call *calls, void **state) {
+  (void)target, (void)graph, (void)nodes, (void)arena, (void)state;
   for (uint32_t k = 0; k < n; k++) calls[k] = dc_step_interpreted;
   return DC_OK;
 }
@@ -41,13 +42,13 @@ static dc_status run_kernel(const dc_step_frame *f, const void *kernel) {
   return error ? index_error(f) : DC_OK;
 }
 
-static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls) {
-  dc_arena arena = {0};
-  dc_kernel_fn *kernels = DC_NEW_ARRAY(&arena, dc_kernel_fn, n);
+static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
+                                  dc_step_call *calls, void **state) {
+  (void)state;
+  dc_compiled *kernels = DC_NEW_ARRAY(arena, dc_compiled, n);
   dc_status status = dc_jit_compile(target->jit, graph, nodes, n, kernels);
   for (uint32_t k = 0; k < n && !status; k++)
-    calls[k] = kernels[k] ? (dc_step_call){run_kernel, (const void *)(uintptr_t)kernels[k], "compiled"} : dc_step_interpreted;
-  dc_arena_free(&arena);
+    calls[k] = kernels[k].function ? (dc_step_call){run_kernel, kernels[k].function, "compiled"} : dc_step_interpreted;
   return status;
 }
 
@@ -75,6 +76,7 @@ const dc_target_row dc_target_cpu = {
 };
 
 const dc_target_row *dc_target_choose(const dc_target *t, bool worth_it) {
+  if (t->backend == DC_BACKEND_CUDA) return &dc_target_cuda;
   bool compiles = t->jit && (t->backend == DC_BACKEND_CPU || (t->backend == DC_BACKEND_AUTO && worth_it));
   return compiles && dc_target_cpu.is_ready(t->jit) ? &dc_target_cpu : &dc_target_interpreter;
 }

@@ -25,20 +25,35 @@ typedef struct {
   const char *by; /* for reports */
 } dc_step_call;
 
+/* What a target that computes beside the host does besides.  All but `enter` is called between it and `leave`. */
+typedef struct {
+  dc_status (*enter)(const dc_target *target, bool *entered); /* makes the device the calling thread's */
+  void (*leave)(const dc_target *target, bool entered);
+  /* A prepared step under the values of symbols, before its first run with them. */
+  dc_status (*bind)(const dc_step_call *prepared, const int64_t *symbols, uint32_t n_buffers, dc_arena *arena, dc_step_call *out);
+  dc_status (*complaint)(void *state); /* what steps of earlier runs have found wrong since */
+  void (*wait)(const dc_target *target); /* until nothing runs any more */
+  void (*forget)(const dc_target *target, void *state); /* that `prepare` made for a program */
+} dc_device_row;
+
 typedef struct dc_target_row {
   const char *name;
+  /* Both NULL where there may be several of a kind: then the target knows its own. */
   void (*machine)(dc_machine *out); /* asks it */
   const dc_allocator *memory;
+  const dc_device_row *device; /* NULL: the host */
   const dc_native_library *const *natives; /* NULL at the end */
   const dc_language *language;   /* that kernels are printed in after its passes; NULL: nothing is printed */
   const dc_toolchain *toolchain; /* that makes functions of the text */
   /* Can nodes be made callable by `prepare`?  NULL: yes.  May say on stderr, once, what is missing. */
   bool (*is_ready)(dc_jit *jit);
-  /* Makes nodes callable; those that it cannot are left to the interpreter. */
-  dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_step_call *calls);
+  /* Makes nodes callable; those that it cannot are left to the interpreter, where that reads the memory.  What it makes
+   * lies in the arena, and *state is the program's own. */
+  dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena, dc_step_call *calls,
+                       void **state);
 } dc_target_row;
 
-extern const dc_target_row dc_target_interpreter, dc_target_cpu;
+extern const dc_target_row dc_target_interpreter, dc_target_cpu, dc_target_cuda;
 
 /* The row that serves a graph: worth_it says whether compiling is, where that is left to us. */
 const dc_target_row *dc_target_choose(const dc_target *target, bool worth_it);

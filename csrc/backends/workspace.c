@@ -51,8 +51,8 @@ dc_work_block dc_workspace_take(dc_workspace *w, uint64_t bytes) {
   if (w->n) block = remove_at(w, best_of(w, bytes));
   pthread_mutex_unlock(&w->lock);
   if (block.data && block.bytes >= bytes) return block;
-  w->memory->give(block.data, block.bytes);
-  return (dc_work_block){w->memory->take(bytes), bytes};
+  w->memory->give(w->memory->self, block.data, block.bytes, NULL);
+  return (dc_work_block){w->memory->take(w->memory->self, bytes, NULL), bytes};
 }
 
 void dc_workspace_give(dc_workspace *w, dc_work_block block) {
@@ -62,7 +62,7 @@ void dc_workspace_give(dc_workspace *w, dc_work_block block) {
   if (w->n == MAX_IDLE) smallest = remove_at(w, best_of(w, 0));
   w->idle[w->n++] = block;
   pthread_mutex_unlock(&w->lock);
-  w->memory->give(smallest.data, smallest.bytes);
+  w->memory->give(w->memory->self, smallest.data, smallest.bytes, NULL);
 }
 
 void dc_workspace_trim(dc_workspace *w, uint64_t bytes) {
@@ -70,7 +70,7 @@ void dc_workspace_trim(dc_workspace *w, uint64_t bytes) {
   for (uint32_t k = w->n; k-- > 0;)
     if (w->idle[k].bytes >= bytes) {
       dc_work_block gone = remove_at(w, k);
-      w->memory->give(gone.data, gone.bytes);
+      w->memory->give(w->memory->self, gone.data, gone.bytes, NULL);
     }
   pthread_mutex_unlock(&w->lock);
 }

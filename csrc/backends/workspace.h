@@ -1,4 +1,4 @@
-/* Memory for what programs compute on the way.  A run takes a block and gives it back, so that runs that follow each
+/* Memory of the host for what programs compute on the way.  A run takes a block and gives it back, so that runs that follow each
  * other, a forward and its backward pass or those of different programs, work in the same memory. */
 #ifndef DCML_BACKENDS_WORKSPACE_H
 #define DCML_BACKENDS_WORKSPACE_H

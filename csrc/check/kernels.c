@@ -21,11 +21,11 @@ static dc_status round_trip(const dc_kernel *kernel) {
   return status;
 }
 
-static dc_status try_kernel(const dc_graph *g, dc_nid node) {
+static dc_status try_kernel(const dc_graph *g, dc_nid node, const dc_kernel_pass *passes) {
   dc_kernel kernel;
   DC_TRY(dc_kernel_build(g, node, &kernel));
   dc_status status = dc_kernel_verify(&kernel);
-  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name && !status; pass++) {
+  for (const dc_kernel_pass *pass = passes; pass->name && !status; pass++) {
     status = dc_kernel_pass_run(&kernel, pass->name);
     if (!status) status = round_trip(&kernel);
   }
@@ -37,7 +37,9 @@ dc_status dc_check_kernels(const dc_graph *g) {
   for (uint32_t s = 0; s < g->states.n; s++)
     for (uint32_t k = 0; k < g->states.v[s].scope.n; k++) {
       dc_nid node = g->states.v[s].scope.v[k];
-      if (dc_node_at(g, node)->kind != DC_NODE_LIBRARY) DC_TRY(try_kernel(g, node));
+      if (dc_node_at(g, node)->kind == DC_NODE_LIBRARY) continue;
+      DC_TRY(try_kernel(g, node, dc_kernel_passes));
+      DC_TRY(try_kernel(g, node, dc_kernel_passes_grid));
     }
   return DC_OK;
 }

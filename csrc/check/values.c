@@ -257,7 +257,7 @@ static dc_status run_program(dc_program *program, dc_values *v) {
   DC_TRY(dc_program_bind(program, v->symbols, &binding));
   uint64_t bytes = dc_binding_saved_bytes(binding);
   char *saved = calloc(1, bytes + 8);
-  dc_status status = dc_program_run(program, binding, v->buffers, saved);
+  dc_status status = dc_program_run(program, binding, NULL, v->buffers, saved);
   for (dc_cid c = 1; c < v->graph->containers.n && !status && bytes; c++) {
     const dc_container *k = dc_cont(v->graph, c);
     if (k->role != DC_ROLE_SAVED || k->is_output || k->alias_of) continue;

@@ -246,7 +246,7 @@ dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, 
 
 static const char *const wcr_names[] = {[DC_WCR_NONE] = "", [DC_WCR_SUM] = "sum", [DC_WCR_PROD] = "prod", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
 
-const char *dc_device_name(dc_device device) { return device == DC_HOST ? "the host" : "an unknown device"; }
+const char *dc_device_name(dc_device device) { return device == DC_HOST ? "the host" : device == DC_CUDA ? "cuda" : "an unknown device"; }
 
 const char *dc_wcr_name(dc_wcr wcr) { return wcr_names[wcr]; }
 

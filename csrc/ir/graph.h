@@ -49,7 +49,7 @@ typedef enum {
 } dc_storage;
 
 /* Where memory is. */
-typedef enum { DC_HOST, DC_DEVICE_COUNT } dc_device;
+typedef enum { DC_HOST, DC_CUDA, DC_DEVICE_COUNT } dc_device;
 
 /* An element of a constant of type DC_STRING. */
 typedef struct {

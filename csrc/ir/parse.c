@@ -93,6 +93,8 @@ static dc_status parse_traits(dc_parser *p, dc_cid id) {
   dc_ex_list list;
   DC_TRY(dc_parser_accept(p, "host", &took));
   dc_cont(p->graph, id)->is_host = took;
+  DC_TRY(dc_parser_accept(p, "cuda", &took));
+  if (took) dc_cont(p->graph, id)->device = DC_CUDA;
   DC_TRY(dc_parser_accept(p, "register", &took));
   if (took) dc_cont(p->graph, id)->storage = DC_STORE_REGISTER;
   DC_TRY(dc_parser_accept(p, "strides", &took));

@@ -389,6 +389,7 @@ static void put_declaration(printer *p, dc_cid id) {
   dc_text_printf(p->out, ": %s", dc_dtype_name((dc_dtype)c->dtype));
   if (c->shape) put_list(p, "[", c->shape, c->rank, "]");
   if (c->is_host) dc_text_puts(p->out, " host");
+  if (c->device == DC_CUDA) dc_text_puts(p->out, " cuda");
   if (c->storage == DC_STORE_REGISTER) dc_text_puts(p->out, " register");
   if (c->strides) put_list(p, " strides [", c->strides, c->rank, "]");
   if (c->alias_of) {

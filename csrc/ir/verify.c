@@ -100,6 +100,12 @@ static const char *container_register_is_small(context *c, dc_cid id) {
   return container->storage == DC_STORE_REGISTER && container->role != DC_ROLE_TEMP ? "is a register but not a temp" : NULL;
 }
 
+static const char *container_device_can_hold_it(context *c, dc_cid id) {
+  const dc_container *container = dc_cont(c->graph, id);
+  bool only_host = container->is_host || container->dtype == DC_STRING;
+  return container->device != DC_HOST && only_host ? "lies on a device, and only the host can hold it" : NULL;
+}
+
 /* ---- REDUCE maps and registers ---- */
 
 static void note_moving(void *opaque, const dc_pool *pool, dc_ex e) {
@@ -246,7 +252,7 @@ static const char *map_ranges_are_sound(context *c) {
 
 typedef const char *(*container_rule)(context *, dc_cid);
 static const container_rule container_rules[] = {container_rank_is_small, container_shape_is_i64, container_alias_is_acyclic, container_const_has_data,
-                                                 container_register_is_small};
+                                                 container_register_is_small, container_device_can_hold_it};
 
 typedef const char *(*node_rule)(context *);
 static const node_rule node_rules[] = {[DC_NODE_LIBRARY] = library_refers_to_containers, [DC_NODE_MAP] = map_ranges_are_sound, [DC_NODE_TASKLET] = tasklet_is_sound};

@@ -25,6 +25,8 @@ DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph);
 /* Takes transposed operands and an added row into products that a library runs.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_products(const dc_pass_context *context, dc_graph *graph);
+/* Takes a bias and uneven padding off convolutions that a library runs only without.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph);
 /* Asks for each library node that bears no stamp which native library runs it (dc_library.by). */
 void dc_pass_natives(const dc_pass_context *context, dc_graph *graph);
 /* Expands every library node that no native library runs. */

@@ -61,7 +61,7 @@ int view_argument(FunctionObject *self, uint32_t k, PyObject *object, tensor_vie
   bool scalar = dc_cont(graph, c)->shape && dc_cont(graph, c)->rank == 0; /* without a shape it may be of any rank */
   if (!writes && fits && scalar && is_number(state, object)) return view_number(state, graph, c, object, out);
   if (self->flat && dc_cont(graph, c)->rank == 1) return view_flat(state, object, out);
-  return writes ? view_in_place(state, object, out) : view_tensor(state, object, out);
+  return writes ? view_in_place(state, object, out) : view_anywhere(state, object, out);
 }
 
 /* ---- all of them ---- */

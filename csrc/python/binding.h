@@ -16,9 +16,12 @@ typedef struct {
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
   PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
+  struct torch_memory *torch_memory; /* of GPUs */
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
+  PyObject *torch_empty, *torch_types[DC_DTYPE_COUNT], *torch_devices; /* torch.empty, its types, devices by number */
+  PyObject *empty_names; /* ("dtype", "device") */
   PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   PyObject *requires_grad, *apply;            /* names */
   struct eager_cache *eager;                  /* functions of single operators */
@@ -86,7 +89,8 @@ typedef struct {
 } tensor_view;
 int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
-int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* 0, or -1 with an exception */
+int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* on the host; 0, or -1 with an exception */
+int view_anywhere(module_state *state, PyObject *object, tensor_view *out); /* on any device, as in the next two */
 /* Finds the memory of a tensor that was viewed before: its owner may have moved it since, or freed it (NULL). */
 int renew_view(module_state *state, tensor_view *view);
 int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* of what is to be written: never a copy */
@@ -94,9 +98,9 @@ int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* o
 int view_flat(module_state *state, PyObject *object, tensor_view *out);
 void release_view(tensor_view *view);
 bool is_array(module_state *state, PyObject *object); /* of numpy's own class, or of torch's */
-/* Is it a contiguous torch tensor of this type and these extents?  Nothing is held or copied. */
+/* Is it a contiguous torch tensor of this type and these extents, on this device?  Nothing is held or copied. */
 bool is_like(module_state *state, PyObject *object, const dc_array *want);
-/* A new array of the kind of the inputs; *data is where to write. */
+/* A new array of the kind of the inputs, on the device that the shape names; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 
@@ -120,6 +124,8 @@ PyObject *container_array(module_state *state, const dc_graph *graph, dc_cid c);
 /* containers.c: methods of Graph that declare arrays, symbols and states, and the words of the expression language. */
 dc_status parse_size(dc_graph *graph, const char *text, dc_ex *out);
 PyObject *graph_add_symbol(GraphObject *self, PyObject *args);
+PyObject *graph_device(GraphObject *self, PyObject *name);
+PyObject *graph_set_device(GraphObject *self, PyObject *args);
 PyObject *graph_layout(GraphObject *self, PyObject *name);
 PyObject *graph_set_layout(GraphObject *self, PyObject *args);
 PyObject *graph_set_transient(GraphObject *self, PyObject *args);
@@ -167,9 +173,10 @@ PyObject *core_tell_of_code(PyObject *module, PyObject *args);
 
 /* kernels.c */
 PyObject *graph_kernel(GraphObject *self, PyObject *id);
-PyObject *core_kernel_passes(PyObject *module, PyObject *unused);
+PyObject *core_kernel_passes(PyObject *module, PyObject *args);
 PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
-PyObject *core_kernel_code(PyObject *module, PyObject *text);
+PyObject *core_kernel_launches(PyObject *module, PyObject *args);
+PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);

@@ -1,40 +1,49 @@
 /* The Call type, a forward whose backward may follow, and the Backward type, one backward pass of it in parts. */
 #include <string.h>
 
-#include "python/function.h"
+#include "python/placing.h"
 
 /* The gradients that a backward pass is given, by floating output. */
 typedef struct {
   tensor_view view;
   PyObject *item; /* what was given, NULL for None */
-  void *zeros;    /* of the pool, where the caller has none */
+  void *own;      /* zeros where the caller has none, or a copy where the forward ran; NULL: the view's */
+  uint64_t bytes; /* of it */
 } given_gradient;
+
+/* A gradient that is begun and not yet handed out. */
+typedef struct {
+  PyObject *array;
+  void *data, *host; /* where the program writes it, and where it goes from there, or NULL */
+} made_gradient;
 
 typedef struct {
   PyObject_HEAD
   CallObject *call;
   given_gradient *given;
   uint32_t n_given;
-  PyObject **made; /* by wrt: a gradient that is begun and not yet handed out */
+  made_gradient *made; /* by wrt */
   bool *reached;   /* by wrt: it has a gradient, if only of zeros */
   bool shares_given;   /* a gradient that is an output's own is the very tensor that was given */
   dc_backward_run *run;
   bool running; /* in some thread */
+  call_place place; /* the pass has a stream of its own */
 } BackwardObject;
 
-PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch) {
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch, const call_place *place) {
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
-  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->torch = torch;
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->torch = torch, self->place = *place;
   return (PyObject *)self;
 }
 
 static void call_dealloc(CallObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   module_state *state = state_of((PyObject *)self);
+  if (self->saved || !self->place.gpu) give_block(state, &self->place, self->saved, dc_call_saved_bytes(&self->call));
+  end_place(&self->place);
   dc_call_end(&self->call);
-  dc_buffer_give(state->pool, self->saved);
   release_views(self->views, self->n_views);
   Py_DECREF(self->function);
   PyObject_Free(self);
@@ -55,14 +64,29 @@ static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_a
   return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output '%s' has another type or shape than the output", output_name(call, output));
 }
 
-static dc_status zero_gradient(module_state *state, const dc_call *call, uint32_t output, void **out) {
+static dc_status take_own(BackwardObject *self, given_gradient *g, uint64_t bytes) {
+  g->bytes = bytes ? bytes : 1;
+  g->own = take_block(state_of((PyObject *)self), &self->place, g->bytes);
+  return g->own ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient", (unsigned long long)bytes);
+}
+
+static dc_status zero_gradient(BackwardObject *self, uint32_t output, given_gradient *g) {
   dc_array shape;
-  dc_call_output(call, output, &shape);
+  dc_call_output(&self->call->call, output, &shape);
   uint64_t bytes = dc_array_bytes(&shape);
-  *out = dc_buffer_take(state->pool, bytes);
-  if (!*out) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient of zeros", (unsigned long long)bytes);
-  memset(*out, 0, bytes);
-  return DC_OK;
+  DC_TRY(take_own(self, g, bytes));
+  return clear(&self->place, g->own, bytes);
+}
+
+/* A gradient lies where the forward ran; one on the host is copied there, if the results are there too or it is a number. */
+static dc_status place_gradient(BackwardObject *self, uint32_t output, given_gradient *g) {
+  const dc_array *a = &g->view.array;
+  const call_place *place = &self->place;
+  if (is_there(place, a)) return DC_OK;
+  if (a->device != DC_HOST || (!place->to_host && a->rank))
+    return dc_error(DC_ERR_DEVICE, "the gradient of output '%s' is not on the device of the output", output_name(&self->call->call, output));
+  DC_TRY(take_own(self, g, dc_array_bytes(a)));
+  return copy_to(place, g->own, a->data, dc_array_bytes(a));
 }
 
 static void note_tapeed(BackwardObject *self, uint32_t output) {
@@ -83,12 +107,16 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
     if (!dc_dtype_is_float(shape.dtype)) continue;
     if (item != Py_None) note_tapeed(self, k);
     given_gradient *g = &self->given[self->n_given];
-    if (item == Py_None) DC_TRY(zero_gradient(state, call, k, &g->zeros));
-    else if (view_tensor(state, item, &g->view)) return blame(state, "gradient of output", output_name(call, k)), DC_OK;
-    else DC_TRY(check_gradient(call, k, &g->view.array));
+    void **place = &data[self->n_given++];
+    if (item == Py_None) DC_TRY(zero_gradient(self, k, g));
+    else if (view_anywhere(state, item, &g->view)) return blame(state, "gradient of output", output_name(call, k)), DC_OK;
+    else {
+      DC_TRY(check_gradient(call, k, &g->view.array));
+      DC_TRY(place_gradient(self, k, g));
+    }
     g->item = item == Py_None ? NULL : Py_NewRef(item);
     self->shares_given &= item == Py_None || g->view.is_torch;
-    data[self->n_given++] = item == Py_None ? g->zeros : g->view.array.data;
+    *place = g->own ? g->own : g->view.array.data;
   }
   return DC_OK;
 }
@@ -96,10 +124,11 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
 static BackwardObject *new_backward(CallObject *call) {
   BackwardObject *self = PyObject_New(BackwardObject, state_of((PyObject *)call)->backward_type);
   if (!self) return NULL;
+  self->place = call->place, self->place.staged = NULL;
   self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->shares_given = call->torch;
   size_t n_out = call->call.n_outputs, n_wrt = call->function->n_wrt;
   self->given = PyMem_Calloc(1, n_out * sizeof *self->given + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
-  self->made = (PyObject **)(self->given + n_out);
+  self->made = (made_gradient *)(self->given + n_out);
   self->reached = (bool *)(self->made + n_wrt);
   if (self->given) return self;
   Py_DECREF(self);
@@ -128,10 +157,11 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   void *small[32], **data = self->call.n_outputs <= 32 ? small : PyMem_Calloc(self->call.n_outputs, sizeof *data);
   PyObject *items = PySequence_Tuple(grads);
   BackwardObject *out = items && data ? new_backward(self) : NULL;
+  if (out && find_stream(state, &out->place)) Py_CLEAR(out);
   if (out && renew_views(self)) Py_CLEAR(out);
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
-  dc_status status = arrays ? read_gradients(out, items, data) : dc_error(DC_ERR_MEMORY, "out of memory");
-  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, &out->run);
+  dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
+  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
@@ -142,6 +172,15 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   return (PyObject *)out;
 }
 
+static dc_status finish_gradient(BackwardObject *self, uint32_t k) {
+  dc_array shape;
+  made_gradient *made = &self->made[k];
+  void *host = made->host;
+  dc_call_gradient(&self->call->call, k, &shape);
+  made->host = NULL;
+  return finish_result(&self->place, &shape, made->data, host);
+}
+
 static void backward_dealloc(BackwardObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   module_state *state = state_of((PyObject *)self);
@@ -149,9 +188,12 @@ static void backward_dealloc(BackwardObject *self) {
   for (uint32_t k = 0; k < self->n_given; k++) {
     release_view(&self->given[k].view);
     Py_XDECREF(self->given[k].item);
-    dc_buffer_give(state->pool, self->given[k].zeros);
+    if (self->given[k].own) give_block(state, &self->place, self->given[k].own, self->given[k].bytes);
   }
-  for (uint32_t k = 0; self->given && k < self->call->function->n_wrt; k++) Py_XDECREF(self->made[k]);
+  for (uint32_t k = 0; self->given && k < self->call->function->n_wrt; k++) {
+    if (self->made[k].host) dc_status_free(finish_gradient(self, k));
+    Py_XDECREF(self->made[k].array);
+  }
   PyMem_Free(self->given);
   Py_DECREF(self->call);
   PyObject_Free(self);
@@ -164,34 +206,47 @@ static void backward_dealloc(BackwardObject *self) {
 static int make_gradients(BackwardObject *self) {
   for (uint32_t k = 0; k < self->call->function->n_wrt; k++) {
     dc_array shape;
-    void *data;
+    made_gradient *made = &self->made[k];
     if (!dc_backward_needs(self->run, k)) continue;
     dc_call_gradient(&self->call->call, k, &shape);
-    self->made[k] = new_tensor(state_of((PyObject *)self), &shape, self->call->torch, &data);
-    if (!self->made[k]) return -1;
-    dc_backward_give(self->run, k, data);
+    made->array = new_result(state_of((PyObject *)self), &self->place, &shape, self->call->torch, &made->data, &made->host);
+    if (!made->array) return -1;
+    dc_backward_give(self->run, k, made->data);
   }
   return 0;
 }
 
 /* Where torch records a path but the gradient is zero all along it, torch has a tensor of zeros. */
 static PyObject *zeros(BackwardObject *self, uint32_t k) {
-  void *data;
+  void *data, *host;
+  module_state *state = state_of((PyObject *)self);
   size_t position = PyLong_AsSize_t(PyTuple_GET_ITEM(self->call->function->positions, k));
-  const dc_array *like = &self->call->views[position].array;
-  PyObject *out = new_tensor(state_of((PyObject *)self), like, self->call->torch, &data);
-  if (out) memset(data, 0, dc_array_bytes(like));
-  return out;
+  dc_array like = self->call->views[position].array;
+  PyObject *out = new_result(state, &self->place, &like, self->call->torch, &data, &host);
+  if (!out) return NULL;
+  dc_status status = clear(&self->place, data, dc_array_bytes(&like)), finished = finish_result(&self->place, &like, data, host);
+  if (!status && !finished) return out;
+  if (status) dc_status_free(finished);
+  raise_status(state, status ? status : finished);
+  Py_DECREF(out);
+  return NULL;
 }
 
 /* The k-th gradient, handed out: None where nothing that was given a gradient depends on it. */
 static PyObject *take(BackwardObject *self, uint32_t k) {
   int32_t same = self->shares_given ? dc_call_copied(&self->call->call, k) : -1;
-  PyObject *out = same >= 0 ? Py_XNewRef(self->given[same].item) : self->made[k];
-  self->made[k] = NULL;
+  PyObject *out = same >= 0 ? Py_XNewRef(self->given[same].item) : self->made[k].array;
+  self->made[k].array = NULL;
   if (!self->reached[k]) return Py_XDECREF(out), Py_NewRef(Py_None);
   if (out) return out;
   return self->call->function->tape ? zeros(self, k) : Py_NewRef(Py_None);
+}
+
+/* The gradients that a part has completed come to the host, if that is their place. */
+static dc_status finish_gradients(BackwardObject *self, uint32_t part) {
+  for (uint32_t k = 0; self->place.to_host && k < self->call->function->n_wrt; k++)
+    if (self->made[k].host && dc_call_ready(&self->call->call, k) == part) DC_TRY(finish_gradient(self, k));
+  return DC_OK;
 }
 
 /* next() -> the gradients that the next part completes, in the order of wrt. */
@@ -209,6 +264,7 @@ static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
   self->running = true;
   WITHOUT_GIL_UNLESS(dc_binding_is_brief(call->backward), status = dc_backward_next(self->run));
   self->running = false;
+  if (!status) status = finish_gradients(self, part);
   bool taken = true;
   for (uint32_t k = 0, at = 0; k < n_wrt; k++) {
     if (dc_call_ready(call, k) != part) continue;

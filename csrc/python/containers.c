@@ -92,6 +92,28 @@ PyObject *graph_layout(GraphObject *self, PyObject *name) {
   return strides ? Py_BuildValue("(NOO)", strides, k->storage == DC_STORE_REGISTER ? Py_True : Py_False, k->is_output ? Py_True : Py_False) : NULL;
 }
 
+PyObject *graph_device(GraphObject *self, PyObject *name) {
+  dc_cid c = container_named(self, PyUnicode_AsUTF8(name));
+  return c ? PyUnicode_FromString(dc_cont(self->graph, c)->device == DC_CUDA ? "cuda" : "cpu") : NULL;
+}
+
+/* What only the host can hold stays there. */
+PyObject *graph_set_device(GraphObject *self, PyObject *args) {
+  const char *name, *device;
+  if (!PyArg_ParseTuple(args, "ss", &name, &device)) return NULL;
+  bool is_cuda = strcmp(device, "cuda") == 0;
+  dc_cid c = container_named(self, name);
+  if (!c) return NULL;
+  dc_container *k = dc_cont(self->graph, c);
+  if (!is_cuda && strcmp(device, "cpu") != 0)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_DEVICE], "array '%s': there is no device '%s'; there are cpu and cuda", name, device);
+  if (is_cuda && (k->is_host || k->dtype == DC_STRING))
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_DEVICE], "'%s' is no array of numbers: only the host can hold it", name);
+  self->version += k->device != (is_cuda ? DC_CUDA : DC_HOST);
+  k->device = is_cuda ? DC_CUDA : DC_HOST;
+  Py_RETURN_NONE;
+}
+
 static void drop(dc_cid *ids, uint32_t *n, dc_cid c) {
   uint32_t kept = 0;
   for (uint32_t k = 0; k < *n; k++)

@@ -1,5 +1,5 @@
 /* The Function type: a graph made callable on tensors and arrays. */
-#include "python/function.h"
+#include "python/placing.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -121,26 +121,37 @@ static int function_init(module_state *state, FunctionObject *self, dc_graph *gr
   return status || !self->positions ? -1 : 0;
 }
 
+/* A function of torch's that knows its GPU works in torch's memory. */
+static int use_gpu(module_state *state, int32_t ordinal, bool torch, dc_function_options *options) {
+  dc_gpu *gpu = gpu_of(state, ordinal > 0 ? ordinal : 0);
+  if (!gpu) return -1;
+  if (!torch || ordinal < 0) return 0;
+  options->memory = torch_memory_of(state, gpu_memory(gpu));
+  return options->memory ? 0 : (PyErr_NoMemory(), -1);
+}
+
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", NULL};
-  static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", "ordinal", NULL};
+  static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda", NULL};
   PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
-  int optimize = 1, torch = 0, flat = 0;
+  int optimize = 1, torch = 0, flat = 0, ordinal = -1;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOp", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch, &tape, &flat))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOpi", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize, &torch, &tape, &flat, &ordinal))
     return NULL;
-  if (strcmp(backend, "cuda") == 0) return PyErr_Format(state->errors[DC_ERR_DEVICE], "there is no CUDA backend on this machine");
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   if (keep_index < 0 || backend_index < 0 || !session_of(state)) return NULL;
   dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize};
   const char **list = NULL;
   if (torch && use_torch(state)) return NULL;
+  bool cuda = options.backend == DC_BACKEND_CUDA;
+  if (cuda && use_gpu(state, ordinal, torch, &options)) return NULL;
   if (options.training && wrt_names(wrt, &list, &options.n_wrt)) return NULL;
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
-  self->torch = torch, self->flat = flat;
+  self->torch = torch, self->flat = flat, self->ordinal = ordinal;
+  self->on_gpu = cuda, self->on_host = !cuda && options.backend != DC_BACKEND_AUTO;
   self->post_onnx = hook_or_null(hooks[0]), self->post_autodiff = hook_or_null(hooks[1]), self->post_compile = hook_or_null(hooks[2]);
   options.wrt = list;
   if (function_init(state, self, dc_graph_clone(((GraphObject *)graph)->graph), &options, tape)) Py_CLEAR(self);
@@ -152,7 +163,7 @@ PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const 
   PyTypeObject *type = Py_TYPE(f);
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
   if (!self) return dc_graph_destroy(graph), NULL;
-  self->torch = f->torch;
+  self->torch = f->torch, self->on_gpu = f->on_gpu, self->on_host = f->on_host, self->ordinal = f->ordinal;
   self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff), self->post_compile = Py_XNewRef(f->post_compile);
   dc_function_options options = *dc_function_get_options(f->function);
   options.wrt = wrt, options.n_wrt = n_wrt;
@@ -203,8 +214,7 @@ void release_views(tensor_view *views, uint32_t n) {
   PyMem_Free(views);
 }
 
-/* The name of an input, or of a weight, which come behind them. */
-static const char *argument_name(FunctionObject *self, uint32_t k) {
+const char *argument_name(FunctionObject *self, uint32_t k) {
   const dc_graph *graph = dc_function_graph(self->function);
   if (k < graph->inputs.n) return dc_cont_name(graph, graph->inputs.v[k]);
   dc_cid c = 0;
@@ -233,7 +243,7 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool
   tensor_view *views = PyMem_Calloc(total + 1, sizeof *views);
   *torch = self->torch;
   for (uint32_t k = 0; views && k < total; k++) {
-    if (k < n ? view_argument(self, k, inputs[k], &views[k]) : view_tensor(state, PyTuple_GET_ITEM(self->params, k - n), &views[k])) {
+    if (k < n ? view_argument(self, k, inputs[k], &views[k]) : view_anywhere(state, PyTuple_GET_ITEM(self->params, k - n), &views[k])) {
       blame(state, k < n ? "input" : "weight", argument_name(self, k));
       release_views(views, k);
       return NULL;
@@ -263,12 +273,17 @@ static void raise_call(module_state *state, dc_status status) {
 
 /* ---- forward ---- */
 
-static PyObject *make_outputs(module_state *state, const dc_call *call, bool torch, void **data) {
+/* A result: where a program writes it, and where it goes from there, or NULL. */
+typedef struct {
+  void **data, **host;
+} result_places;
+
+static PyObject *make_outputs(module_state *state, const dc_call *call, bool torch, const call_place *place, result_places to) {
   PyObject *outputs = PyTuple_New(call->n_outputs);
   for (uint32_t k = 0; outputs && k < call->n_outputs; k++) {
     dc_array shape;
     dc_call_output(call, k, &shape);
-    PyObject *tensor = new_tensor(state, &shape, torch, &data[k]);
+    PyObject *tensor = new_result(state, place, &shape, torch, &to.data[k], &to.host[k]);
     if (tensor) PyTuple_SET_ITEM(outputs, k, tensor);
     else {
       const dc_graph *graph = dc_function_graph(call->function);
@@ -279,20 +294,40 @@ static PyObject *make_outputs(module_state *state, const dc_call *call, bool tor
   return outputs;
 }
 
+/* What was computed elsewhere comes to where it was asked for, also where the run failed, since its memory is given back. */
+static dc_status finish_outputs(const dc_call *call, const call_place *place, result_places to) {
+  dc_status status = DC_OK;
+  for (uint32_t k = 0; place->to_host && k < call->n_outputs; k++) {
+    dc_array shape;
+    dc_call_output(call, k, &shape);
+    dc_status one = finish_result(place, &shape, to.data[k], to.host[k]);
+    if (status) dc_status_free(one);
+    else status = one;
+  }
+  return status;
+}
+
 /* Runs a begun call; on success *saved is the saved block (or NULL). */
-static PyObject *run_forward(module_state *state, dc_call *call, bool torch, void **saved) {
-  void *small[32], **data = call->n_outputs <= 32 ? small : PyMem_Calloc(call->n_outputs, sizeof *data);
-  PyObject *outputs = data ? make_outputs(state, call, torch, data) : PyErr_NoMemory();
+static PyObject *run_forward(module_state *state, dc_call *call, bool torch, const call_place *place, void **saved) {
+  enum { FEW = 32 };
+  void *small[2 * FEW], **data = call->n_outputs <= FEW ? small : PyMem_Calloc(2 * (size_t)call->n_outputs, sizeof *data);
+  if (place->to_host && data == small) memset(small, 0, sizeof small);
+  result_places to = {data, data ? data + call->n_outputs : NULL};
+  PyObject *outputs = data ? make_outputs(state, call, torch, place, to) : PyErr_NoMemory();
   uint64_t bytes = dc_call_saved_bytes(call);
-  *saved = bytes ? dc_buffer_take(state->pool, bytes) : NULL;
+  *saved = bytes ? take_block(state, place, bytes) : NULL;
   dc_status status = DC_OK;
   if (outputs && bytes && !*saved) status = dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for saved values", (unsigned long long)bytes);
   if (outputs && !status) WITHOUT_GIL_UNLESS(dc_binding_is_brief(call->forward), status = dc_call_run(call, data, *saved));
+  dc_status finished = data ? finish_outputs(call, place, to) : DC_OK;
+  if (status) dc_status_free(finished);
+  else status = finished;
   if (data != small) PyMem_Free(data);
   if (!status && outputs) return outputs;
-  if (status) raise_status(state, status);
+  if (PyErr_Occurred()) dc_status_free(status);
+  else if (status) raise_status(state, status);
   Py_XDECREF(outputs);
-  dc_buffer_give(state->pool, *saved);
+  give_block(state, place, *saved, bytes);
   *saved = NULL;
   return NULL;
 }
@@ -303,20 +338,28 @@ static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_
   bool torch;
   uint32_t n = self->n_inputs + self->n_params;
   tensor_view *views = view_all(self, inputs, &torch);
+  call_place place;
   *record = NULL;
   if (!views) return NULL;
+  if (place_call(self, views, n, &place)) return release_views(views, n), NULL;
   dc_array *arrays = arrays_of(views, n);
   dc_call call;
   void *saved = NULL;
-  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, place.stream, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyMem_Free(arrays);
   bool declined = !status && self->most_work > 0 && dc_binding_work(call.forward) > self->most_work;
-  PyObject *outputs = status ? NULL : declined ? Py_NewRef(Py_NotImplemented) : run_forward(state, &call, torch, &saved);
+  PyObject *outputs = status ? NULL : declined ? Py_NewRef(Py_NotImplemented) : run_forward(state, &call, torch, &place, &saved);
+  uint64_t saved_bytes = saved ? dc_call_saved_bytes(&call) : 0;
   if (status) raise_call(state, status);
-  if (outputs && self->training && !(*record = call_new(self, &call, views, n, saved, torch))) Py_CLEAR(outputs);
+  else if (outputs && (status = return_written(&place, self, views, n))) {
+    raise_status(state, status), status = DC_OK;
+    Py_CLEAR(outputs);
+  }
+  if (outputs && self->training && !(*record = call_new(self, &call, views, n, saved, torch, &place))) Py_CLEAR(outputs);
   if (*record) return outputs;
+  if (saved || !status) give_block(state, &place, saved, saved_bytes);
   if (!status) dc_call_end(&call);
-  dc_buffer_give(state->pool, saved);
+  end_place(&place);
   release_views(views, n);
   return outputs;
 }

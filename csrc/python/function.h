@@ -31,7 +31,19 @@ typedef struct {
   int training;
   bool torch; /* results are tensors whatever the inputs are */
   bool flat;  /* tensors are given as they lie in memory, for arrays of one dimension */
+  bool on_host, on_gpu; /* runs there only; neither: where the arguments are */
+  int32_t ordinal;      /* of the GPU, -1: any */
 } FunctionObject;
+
+/* Where a call runs (placing.h). */
+typedef struct {
+  dc_gpu *gpu; /* NULL: on the host */
+  const dc_allocator *memory;
+  void *stream;
+  void *staged; /* copies of what the caller has on the host */
+  uint64_t staged_bytes;
+  bool to_host; /* results go back: no argument is on a GPU */
+} call_place;
 
 typedef struct {
   PyObject_HEAD
@@ -41,10 +53,12 @@ typedef struct {
   uint32_t n_views;
   void *saved;
   bool torch;
+  call_place place;
 } CallObject;
 
 /* A forward whose backward may follow; owns what it was given. */
-PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch);
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch, const call_place *place);
+const char *argument_name(FunctionObject *function, uint32_t k); /* of an input, or of a weight, which come behind them */
 PyObject *call_backward(PyObject *call, PyObject *grads);
 
 /* Sets most_work, in element operations, of a function made without wrt. */

@@ -616,6 +616,8 @@ static PyMethodDef methods[] = {
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
     {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS, "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
     {"layout", (PyCFunction)graph_layout, METH_O, "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
+    {"device", (PyCFunction)graph_device, METH_O, "device(name) -> \"cpu\" or \"cuda\": where an array lies."},
+    {"set_device", (PyCFunction)graph_set_device, METH_VARARGS, "set_device(name, \"cpu\" or \"cuda\")."},
     {"set_layout", (PyCFunction)graph_set_layout, METH_VARARGS, "set_layout(name, strides, in_registers)."},
     {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS, "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
     {"remove", (PyCFunction)graph_remove, METH_O, "remove(name): a container that nobody uses."},

@@ -106,10 +106,10 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 static uint64_t no_scratch(const void *call) { return (void)call, 0; }
 
 /* Views of the buffers, None where there is none; they end with the call, whoever holds them. */
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   const host_call *call = opaque;
   static char nothing[1];
-  (void)scratch;
+  (void)scratch, (void)stream;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *views = PyList_New(call->n);
   for (uint32_t k = 0; views && k < call->n; k++) {
@@ -126,7 +126,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
   return status;
 }
 
-static const char *open_nothing(const char *folder, void **handle) { return (void)folder, *handle = NULL, NULL; }
+static const char *open_nothing(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
 static void close_nothing(void *handle) { (void)handle; }
 
 const dc_native_library host_library = {"onnxruntime", open_nothing, close_nothing, refuses, bind_call, no_scratch, run_call, destroy_call};

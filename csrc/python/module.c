@@ -207,9 +207,11 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"reduce", core_reduce, METH_VARARGS, "reduce(graph, fails) -> text of a smaller graph that fails, or None."},
                                   {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
                                   {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
-                                  {"kernel_passes", core_kernel_passes, METH_NOARGS, "kernel_passes() -> [(name, summary)], in the order in which they run."},
+                                  {"kernel_passes", core_kernel_passes, METH_VARARGS, "kernel_passes(target='cpu') -> [(name, summary)], in the order in which they run."},
                                   {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
-                                  {"kernel_code", core_kernel_code, METH_O, "kernel_code(text) -> the C that the kernel becomes as it is."},
+                                  {"kernel_launches", core_kernel_launches, METH_VARARGS,
+                                   "kernel_launches(text, sizes) -> ([(suffix, blocks, threads, shared bytes)], names of symbols, whether it checks indices), for cuda."},
+                                  {"kernel_code", core_kernel_code, METH_VARARGS, "kernel_code(text, target='cpu') -> the C, or CUDA C++, that the kernel becomes as it is."},
                                   {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
                                   {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
@@ -255,8 +257,9 @@ static int core_exec(PyObject *module) {
   state->values_type = add_type(module, &values_spec);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
+  state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
   bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  return state->pool && types && state->values_type && state->requires_grad && state->apply ? 0 : -1;
+  return state->pool && types && state->values_type && state->requires_grad && state->apply && state->empty_names ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -271,6 +274,10 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->values_type);
   Py_VISIT(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->torch_types[k]);
+  Py_VISIT(state->torch_empty);
+  Py_VISIT(state->torch_devices);
+  Py_VISIT(state->empty_names);
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
@@ -290,6 +297,10 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
+  for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->torch_types[k]);
+  Py_CLEAR(state->torch_empty);
+  Py_CLEAR(state->torch_devices);
+  Py_CLEAR(state->empty_names);
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);

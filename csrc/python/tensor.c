@@ -29,6 +29,12 @@ static const struct {
                    {"int2", DC_I2}, {"uint2", DC_U2}, {"complex64", DC_C64}, {"complex128", DC_C128}};
 enum { NUMPY_TYPES = sizeof numpy_types / sizeof *numpy_types };
 
+static const char *numpy_name(dc_dtype type) {
+  for (int k = 0; k < NUMPY_TYPES; k++)
+    if (numpy_types[k].type == type) return numpy_types[k].name;
+  return "uint8";
+}
+
 /* ---- torch ---- */
 
 static const DLExchange *exchange_of(module_state *state, PyTypeObject *type) {
@@ -67,7 +73,7 @@ int use_torch(module_state *state) {
   return found ? 0 : -1;
 }
 
-typedef enum { READ, IN_PLACE, FLAT } view_kind;
+typedef enum { READ, IN_PLACE, FLAT, ON_HOST } view_kind; /* all but the last on any device */
 
 static bool contiguous(const DLTensor *t) {
   int64_t stride = 1;
@@ -91,7 +97,8 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want) {
   if (!api) return false;
   if (api->borrow(object, &t)) return PyErr_Clear(), false;
   int k = type_of(&t);
-  return t.device.type == DL_CPU && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
+  bool there = want->device == DC_HOST ? t.device.type == DL_CPU : t.device.type == DL_CUDA && t.device.id == want->ordinal;
+  return there && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
          memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
 }
 
@@ -149,7 +156,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   if (api->borrow(object, &t)) return not_plain(state, object);
   out->is_torch = true;
   out->owner = Py_NewRef(object);
-  if (t.device.type != DL_CPU) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
+  if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA)) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
   bool empty = false;
   for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
   if (!t.data && !empty) return not_plain(state, object);
@@ -168,6 +175,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   out->array.rank = (uint32_t)t.ndim;
   memcpy(out->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
   out->array.data = (char *)t.data + t.byte_offset;
+  out->array.device = t.device.type == DL_CUDA ? DC_CUDA : DC_HOST, out->array.ordinal = t.device.type == DL_CUDA ? t.device.id : 0;
   return how == FLAT ? flatten(state, &t, out) : 0;
 }
 
@@ -183,7 +191,7 @@ static void drop_pooled(DLManaged *self) {
   free(p);
 }
 
-static PyObject *new_torch(module_state *state, const dc_array *shape, void **data) {
+static PyObject *new_pooled(module_state *state, const dc_array *shape, void **data) {
   const DLExchange *api = state->exchange;
   uint64_t bytes = dc_array_bytes(shape);
   int k = 0;
@@ -213,6 +221,53 @@ static PyObject *new_torch(module_state *state, const dc_array *shape, void **da
   return object;
 }
 
+/* Borrowed: torch's object for a type, and for a GPU. */
+static PyObject *torch_type_of(module_state *state, dc_dtype type) {
+  if (state->torch_types[type]) return state->torch_types[type];
+  PyObject *torch = PyImport_ImportModule("torch");
+  state->torch_types[type] = torch ? PyObject_GetAttrString(torch, numpy_name(type)) : NULL;
+  Py_XDECREF(torch);
+  if (!state->torch_types[type] && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear(), fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have");
+  return state->torch_types[type];
+}
+
+static PyObject *torch_device(module_state *state, int32_t ordinal) {
+  if (!state->torch_devices && !(state->torch_devices = PyDict_New())) return NULL;
+  PyObject *key = PyLong_FromLong(ordinal), *found = key ? PyDict_GetItemWithError(state->torch_devices, key) : NULL;
+  if (!found && key && !PyErr_Occurred()) {
+    PyObject *torch = PyImport_ImportModule("torch"), *made = torch ? PyObject_CallMethod(torch, "device", "si", "cuda", (int)ordinal) : NULL;
+    if (made && PyDict_SetItem(state->torch_devices, key, made) == 0) found = made;
+    Py_XDECREF(made); /* which the dictionary holds */
+    Py_XDECREF(torch);
+  }
+  Py_XDECREF(key);
+  return found;
+}
+
+static int find_empty(module_state *state) {
+  PyObject *torch = state->torch_empty ? NULL : PyImport_ImportModule("torch");
+  if (torch) state->torch_empty = PyObject_GetAttrString(torch, "empty");
+  Py_XDECREF(torch);
+  return state->torch_empty ? 0 : -1;
+}
+
+/* By torch itself: a tensor of its caching allocator may be handed to other streams, as one made of foreign memory may not. */
+static PyObject *new_on_device(module_state *state, const dc_array *shape, void **data) {
+  DLTensor t;
+  PyObject *type = torch_type_of(state, shape->dtype), *device = type ? torch_device(state, shape->ordinal) : NULL;
+  PyObject *dims = device && !find_empty(state) ? PyTuple_New(shape->rank) : NULL, *made = NULL;
+  for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));
+  if (dims && !PyErr_Occurred()) made = PyObject_Vectorcall(state->torch_empty, (PyObject *[]){dims, type, device}, 1, state->empty_names);
+  Py_XDECREF(dims);
+  if (made && state->exchange && ((const DLExchange *)state->exchange)->borrow(made, &t)) Py_CLEAR(made);
+  if (made) *data = t.data ? (char *)t.data + t.byte_offset : (void *)state; /* any address, where there are no elements */
+  return made;
+}
+
+static PyObject *new_torch(module_state *state, const dc_array *shape, void **data) {
+  return shape->device == DC_HOST ? new_pooled(state, shape, data) : new_on_device(state, shape, data);
+}
+
 /* ---- buffers ---- */
 
 static int numpy_type(module_state *state, PyObject *object, dc_dtype *out, bool *native) {
@@ -231,12 +286,6 @@ static int numpy_type(module_state *state, PyObject *object, dc_dtype *out, bool
   if (!text || k == NUMPY_TYPES || !order) return -1;
   *out = numpy_types[k].type;
   return 0;
-}
-
-static const char *numpy_name(dc_dtype type) {
-  for (int k = 0; k < NUMPY_TYPES; k++)
-    if (numpy_types[k].type == type) return numpy_types[k].name;
-  return "uint8";
 }
 
 /* An object that only looks like an array becomes one, so that its type and its shape are those of its memory, and so
@@ -335,7 +384,7 @@ static int view(module_state *state, PyObject *object, view_kind how, tensor_vie
   bool is_numpy = (PyObject *)Py_TYPE(object) == state->numpy_array;
   *out = (tensor_view){0};
   const DLExchange *api = is_numpy ? NULL : exchange_of(state, Py_TYPE(object));
-  int failed = api ? view_torch(state, api, object, how, out) : view_buffer(state, object, how != READ, out);
+  int failed = api ? view_torch(state, api, object, how, out) : view_buffer(state, object, how == IN_PLACE || how == FLAT, out);
   if (failed) release_view(out);
   return failed;
 }
@@ -355,7 +404,8 @@ int renew_view(module_state *state, tensor_view *view) {
   return 0;
 }
 
-int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, READ, out); }
+int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, ON_HOST, out); }
+int view_anywhere(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, READ, out); }
 int view_in_place(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, IN_PLACE, out); }
 int view_flat(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, FLAT, out); }
 

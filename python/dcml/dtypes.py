@@ -132,7 +132,8 @@ def _need(package, why):
 
 
 class StorageType(enum.Enum):
-    """Where an array lies.  There is no memory but the processor's and its registers, and that of a device."""
+    """Where an array lies: in the processor's memory or its registers, or in that of a GPU, whose kernels decide themselves
+    what of GPU_Shared lies on the chip."""
     Default = "Default"
     Register = "Register"
     CPU_Pinned = "CPU_Pinned"
@@ -143,7 +144,7 @@ class StorageType(enum.Enum):
 
 
 class ScheduleType(enum.Enum):
-    """How a map runs: Sequential in order, the others in any order."""
+    """How a map runs: Sequential in order, the others in any order; one named GPU writes arrays on the GPU."""
     Default = "Default"
     Sequential = "Sequential"
     MPI = "MPI"

@@ -92,9 +92,9 @@ static void run(fixture *f, bool backward, uint32_t vector_bytes) {
   CHECK(!dc_native_ours.refuses(NULL, g, node));
   CHECK_OK(dc_native_ours.bind(NULL, g, node, NULL, &call));
   uint64_t bytes = dc_native_ours.scratch(call);
-  void *scratch = dc_host_memory.take(bytes);
-  CHECK_OK(dc_native_ours.run(call, f->data, scratch));
-  dc_host_memory.give(scratch, bytes);
+  void *scratch = dc_host_memory.take(NULL, bytes, NULL);
+  CHECK_OK(dc_native_ours.run(call, f->data, scratch, NULL));
+  dc_host_memory.give(NULL, scratch, bytes, NULL);
   dc_native_ours.destroy(call);
 }
 

@@ -93,19 +93,20 @@ static void matches_interpreter(dc_jit *jit, const example *x) {
   int64_t symbols[MAX_SYMBOLS + 1] = {0};
   memcpy(symbols + 1, x->symbols, sizeof x->symbols);
   const dc_scope *scope = dc_graph_scope(g);
-  dc_kernel_fn kernels[16] = {0};
+  dc_compiled kernels[16] = {{0}};
   dc_status status = dc_jit_compile(jit, g, scope->v, scope->n, kernels);
   bool compiled = !status;
   check_ok(status, __FILE__, __LINE__, x->name);
   if (!compiled || getenv("DCML_TEST_TEXT")) {
     dc_text text = {0};
-    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_emit_node(&dc_c_language, g, scope->v[k], "kernel", &text));
+    dc_launches *launches;
+    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_emit_node(&dc_c_language, g, scope->v[k], "kernel", &text, &launches));
     printf("--- %s\n%s\n", x->name, text.s ? text.s : "");
     dc_text_free(&text);
   }
   void **got = make_buffers(g, symbols), **wanted = make_buffers(g, symbols);
   for (uint32_t k = 0; k < scope->n && compiled; k++) {
-    int64_t error = run_kernel(g, scope->v[k], kernels[k], got, symbols);
+    int64_t error = run_kernel(g, scope->v[k], dc_compiled_fn(kernels[k]), got, symbols);
     dc_status failed = dc_interp_node(g, scope->v[k], wanted, symbols);
     CHECK((error != 0) == (failed != NULL));
     if (!error) check_ok(failed, __FILE__, __LINE__, x->name);
@@ -239,14 +240,14 @@ static const char *const small_text = "graph g { input X: f32[8] temp Y: f32[8] 
 static bool small_kernel_works(const char *folder) {
   dc_graph *g = NULL;
   dc_jit *jit = NULL;
-  dc_kernel_fn kernel = NULL;
+  dc_compiled kernel = {0};
   dc_status status = dc_graph_parse(small_text, &g);
-  if (!status) status = dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit);
+  if (!status) status = dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit);
   if (!status) status = dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel);
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
   int64_t error = 0, symbols[1] = {0};
   void *buffers[] = {&error, x, y};
-  if (!status) kernel(buffers + 1, symbols);
+  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols);
   bool good = !status && y[7] == 24;
   if (status) printf("%s\n", dc_status_text(status));
   dc_status_free(status);
@@ -331,15 +332,15 @@ static void a_missing_compiler_is_said(const char *folder) {
   dc_jit *jit = NULL;
   const char *why = NULL;
   setenv("CC", "/nonexistent", 1);
-  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   CHECK(!dc_jit_available(jit, &why) && why && strstr(why, "/nonexistent"));
   dc_graph *g = NULL;
-  dc_kernel_fn kernel = NULL;
+  dc_compiled kernel = {0};
   CHECK_OK(dc_graph_parse(small_text, &g));
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "/nonexistent");
   dc_jit_destroy(jit);
   setenv("CC", "/bin/false", 1); /* runs, and fails */
-  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   CHECK_ERROR(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), DC_ERR_COMPILE, "compiler failed");
   dc_jit_destroy(jit);
   dc_graph_destroy(g);
@@ -364,12 +365,13 @@ static void a_sum_under_many_loops_matches(dc_jit *jit) {
 
 static void nodes_with_types_that_c_lacks_have_no_kernel(dc_jit *jit) {
   dc_graph *g = NULL;
-  dc_kernel_fn kernel = NULL;
+  dc_compiled kernel = {0};
   CHECK_OK(dc_graph_parse("graph g { input X: f8e5m2[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = f32(X[i]) } } }", &g));
   dc_text text = {0};
-  if (g) CHECK_ERROR(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[0], "kernel", &text), DC_ERR_UNSUPPORTED, "f8e5m2");
+  dc_launches *launches;
+  if (g) CHECK_ERROR(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[0], "kernel", &text, &launches), DC_ERR_UNSUPPORTED, "f8e5m2");
   if (g) CHECK_OK(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel));
-  CHECK(kernel == NULL);
+  CHECK(kernel.function == NULL);
   dc_text_free(&text);
   dc_graph_destroy(g);
 }
@@ -378,7 +380,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", other[64], command[80];
   if (!mkdtemp(folder)) return 1;
   dc_jit *jit = NULL;
-  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   const char *why = NULL;
   if (!dc_jit_available(jit, &why)) {
     printf("skipped: %s\n", why);

@@ -37,12 +37,12 @@ static dc_kernel_fn compile(dc_jit *jit, const char *type, const char *expressio
   snprintf(text, sizeof text, "graph g { input X: %s[%d] input Z: %s[%d] temp Y: %s[%d] outputs Y state s { map i in 0:%d { Y[i] = %s } } }", type, CHUNK, type,
            CHUNK, type, CHUNK, CHUNK, expression);
   dc_graph *g = NULL;
-  dc_kernel_fn kernel = NULL;
+  dc_compiled kernel = {0};
   CHECK_OK(dc_graph_parse(text, &g));
   if (!g) return NULL;
   check_ok(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel), __FILE__, __LINE__, expression);
   dc_graph_destroy(g);
-  return kernel;
+  return dc_compiled_fn(kernel);
 }
 
 static void call(dc_kernel_fn kernel, const void *x, const void *z, void *y) {
@@ -182,7 +182,7 @@ int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX";
   dc_jit *jit = NULL;
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   if (jit && dc_jit_available(jit, NULL)) {
     single_functions_are_accurate(jit);
     special_values_are_exact(jit);

@@ -78,7 +78,7 @@ static void check_file(const char *path) {
 
 /* ---- kernels of scheduled graphs ---- */
 
-static void check_stages(const dc_graph *g, dc_nid node, const char *path) {
+static void check_stages(const dc_graph *g, dc_nid node, const dc_kernel_pass *passes, const char *path) {
   dc_kernel k;
   dc_status status = dc_kernel_build(g, node, &k);
   if (status && dc_status_code(status) == DC_ERR_UNSUPPORTED) { /* a library node inside */
@@ -89,7 +89,7 @@ static void check_stages(const dc_graph *g, dc_nid node, const char *path) {
   if (!k.graph) return;
   CHECK_OK(dc_kernel_verify(&k));
   check_round_trip(&k, path);
-  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name; pass++) {
+  for (const dc_kernel_pass *pass = passes; pass->name; pass++) {
     CHECK_OK(dc_kernel_pass_run(&k, pass->name));
     check_round_trip(&k, path);
   }
@@ -104,7 +104,10 @@ static void check_graph(const char *path) {
   if (body) dc_status_free(dc_graph_parse(body + 1, &g));
   for (uint32_t s = 0; g && s < g->states.n; s++)
     for (uint32_t k = 0; k < g->states.v[s].scope.n; k++)
-      if (dc_node_at(g, g->states.v[s].scope.v[k])->kind != DC_NODE_LIBRARY) check_stages(g, g->states.v[s].scope.v[k], path);
+      if (dc_node_at(g, g->states.v[s].scope.v[k])->kind != DC_NODE_LIBRARY) {
+        check_stages(g, g->states.v[s].scope.v[k], dc_kernel_passes, path);
+        check_stages(g, g->states.v[s].scope.v[k], dc_kernel_passes_grid, path);
+      }
   dc_graph_destroy(g);
   free(text);
 }

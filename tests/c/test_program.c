@@ -79,7 +79,7 @@ static dc_status run(dc_program *p, int64_t n, const float *x, float *y, void *s
   DC_TRY(dc_program_bind(p, symbols, &b));
   if (find(p, "X")) buffers[find(p, "X")] = (void *)(uintptr_t)x;
   buffers[find(p, "Y")] = y;
-  dc_status status = dc_program_run(p, b, buffers, saved);
+  dc_status status = dc_program_run(p, b, NULL, buffers, saved);
   dc_binding_release(b);
   return status;
 }
@@ -144,7 +144,7 @@ static void a_run_goes_on_where_it_stopped(void) {
   buffers[find(p, "X")] = x, buffers[find(p, "Y")] = y;
   dc_binding *b = bind(p, 0);
   dc_run run;
-  CHECK_OK(dc_run_begin(p, b, &run));
+  CHECK_OK(dc_run_begin(p, b, NULL, &run));
   dc_run_place(&run, buffers, NULL);
   CHECK_OK(dc_run_until(&run, 1));
   CHECK(y[0] == 2 && y[1] == 3 && z[0] == 0);
@@ -189,7 +189,7 @@ static void constants_that_kernels_cannot_read_in_place_are_copied(void) {
   dc_binding *b = bind(p, 0);
   void *buffers[MAX_CONTAINERS] = {0};
   buffers[find(p, "Y")] = y;
-  CHECK_OK(dc_program_run(p, b, buffers, NULL));
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, NULL));
   CHECK(y[0] == 3 && y[1] == 4);
   dc_binding_release(b);
   dc_program_destroy(p);
@@ -210,7 +210,7 @@ static void memory_of_another_device_is_refused(void) {
   CHECK_OK(dc_session_create(NULL, NULL, &session));
   CHECK_OK(dc_function_create(&session, g, &(dc_function_options){0}, &f));
   dc_array x = {.data = &g, .dtype = DC_F32, .device = DC_DEVICE_COUNT, .rank = 1, .dims = {2}};
-  CHECK_ERROR(dc_call_begin(f, &x, 1, NULL, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
+  CHECK_ERROR(dc_call_begin(f, &x, 1, NULL, NULL, &call), DC_ERR_DEVICE, "input 'X' is in the memory of an unknown device, expected the host");
   dc_function_destroy(f);
   dc_session_destroy(&session);
 }
@@ -246,7 +246,7 @@ static void one_program_runs_in_many_threads(void) {
 int main(void) {
   char folder[] = "/tmp/dcml-test-XXXXXX", command[64];
   if (!mkdtemp(folder)) return 1;
-  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, folder, NULL, &jit));
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();

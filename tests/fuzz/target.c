@@ -109,7 +109,7 @@ static void free_buffers(void **buffers, uint32_t n) {
 static dc_status run_backward(const dc_call *call, const dc_array *arrays, void *saved, uint32_t n_wrt) {
   void **of_outputs = make_buffers(call->n_outputs), **gradients = make_buffers(n_wrt);
   dc_backward_run *run = NULL;
-  dc_status status = dc_backward_begin(call, arrays, of_outputs, saved, &run);
+  dc_status status = dc_backward_begin(call, arrays, of_outputs, saved, NULL, &run);
   while (!status && !dc_backward_done(run)) {
     for (uint32_t k = 0; k < n_wrt; k++)
       if (dc_backward_needs(run, k)) dc_backward_give(run, k, gradients[k]);
@@ -123,7 +123,7 @@ static dc_status run_backward(const dc_call *call, const dc_array *arrays, void 
 
 static dc_status call_function(dc_function *f, const dc_array *arrays, uint32_t n, uint32_t n_wrt) {
   dc_call call;
-  DC_TRY(dc_call_begin(f, arrays, n, NULL, &call));
+  DC_TRY(dc_call_begin(f, arrays, n, NULL, NULL, &call));
   dc_status status = DC_OK;
   if (is_small(&call, n_wrt)) {
     void **outputs = make_buffers(call.n_outputs), *saved = malloc(dc_call_saved_bytes(&call) + 1);

@@ -1,8 +1,8 @@
 """The ONNX package's own backend cases, run through ONNXModel.
 
-``run(case, prepare)`` gives "pass", "unsupported: ...", "error: ..." or "fail: ..."; it never raises.  Values are compared as
-the package's runner compares them: types and shapes exactly, numbers within rtol 1e-3 and atol 1e-7 or what the case
-states, two units in the last place for bfloat16.
+``run(case, prepare)``, with options of ONNXModel, gives "pass", "unsupported: ...", "error: ..." or "fail: ..."; it never
+raises.  Values are compared as the package's runner compares them: types and shapes exactly, numbers within rtol 1e-3 and atol
+1e-7 or what the case states, two units in the last place for bfloat16.
 """
 import json
 import pathlib
@@ -99,11 +99,11 @@ def _compare(got, want, rtol, atol):
     return "" if close else f"values differ by {np.nanmax(np.abs(got - want)):.3g}"
 
 
-def run(case, prepare=None):
+def run(case, prepare=None, **options):
     import dcml
     from dcml.onnx import ONNXModel
     try:
-        model = ONNXModel(case.name, case.model)
+        model = ONNXModel(case.name, case.model, **options)
         if prepare:
             prepare(model)
         for inputs, outputs in case.data_sets:

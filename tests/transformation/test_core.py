@@ -147,7 +147,7 @@ def test_unknown_transformations_and_options_say_what_there_is():
 
 
 def test_every_name_is_one_of_the_core_or_of_python():
-    python = {"InlineSDFG"}
+    python = {"GPUTransformSDFG", "InlineSDFG"}
     with pytest.raises(dcml.ValueError_) as raised:
         parsed(MATRIX).graph.apply("?")
     assert set(known()) - python == set(str(raised.value).split("there are ")[1].split(", "))

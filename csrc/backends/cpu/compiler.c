@@ -194,7 +194,13 @@ static char **zig_environment(dc_arena *arena, const char *object) {
   return made;
 }
 
-dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, pid_t *child) {
+struct dc_job {
+  pid_t child;
+};
+
+dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, dc_job **job) {
+  dc_job *made = calloc(1, sizeof *made);
+  if (!made) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_arena arena = {0};
   const char **argv = DC_NEW_ARRAY(&arena, const char *, compiler->command.n + FLAGS + GCC_FLAGS + 5);
   size_t n = 0;
@@ -208,10 +214,12 @@ dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, con
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 2, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  int failed = posix_spawn(child, compiler->command.v[0], &actions, NULL, (char *const *)argv, environment);
+  int failed = posix_spawn(&made->child, compiler->command.v[0], &actions, NULL, (char *const *)argv, environment);
   posix_spawn_file_actions_destroy(&actions);
   dc_arena_free(&arena);
-  return failed ? dc_error(DC_ERR_COMPILE, "cannot run the compiler '%s': %s", compiler->command.v[0], strerror(failed)) : DC_OK;
+  if (!failed) return *job = made, DC_OK;
+  free(made);
+  return dc_error(DC_ERR_COMPILE, "cannot run the compiler '%s': %s", compiler->command.v[0], strerror(failed));
 }
 
 static dc_status report(const char *messages) {
@@ -225,9 +233,10 @@ static dc_status report(const char *messages) {
   return dc_error(DC_ERR_COMPILE, "the C compiler failed on a generated kernel:\n%s", *text ? text : "(it said nothing)");
 }
 
-dc_status dc_compiler_finish(pid_t child, const char *object, const char *messages) {
+dc_status dc_compiler_finish(dc_job *job, const char *object, const char *messages) {
   int result = 0;
-  pid_t ended;
+  pid_t child = job->child, ended;
+  free(job);
   do ended = waitpid(child, &result, 0);
   while (ended < 0 && errno == EINTR);
   /* A host that ignores SIGCHLD leaves no result behind; then the object itself must tell. */

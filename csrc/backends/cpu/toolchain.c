@@ -26,7 +26,8 @@ static int64_t run_tasks(task_fn task, const int64_t *v, int64_t n, int64_t part
   return used;
 }
 
-static dc_status load(const char *path, void **module) {
+static dc_status load(const dc_compiler *compiler, const char *path, void **module) {
+  (void)compiler;
   *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!*module) return dc_error(DC_ERR_COMPILE, "cannot load a compiled kernel: %s", dlerror());
   int64_t (**run)(task_fn, const int64_t *, int64_t, int64_t) = dlsym(*module, "dc_kernel_run");
@@ -35,8 +36,8 @@ static dc_status load(const char *path, void **module) {
   return dc_error(DC_ERR_COMPILE, "a compiled module lacks its library");
 }
 
-static void *find(void *module, const char *function) { return dlsym(module, function); }
-static void unload(void *module) { dlclose(module); }
+static void *find(const dc_compiler *compiler, void *module, const char *function) { return (void)compiler, dlsym(module, function); }
+static void unload(const dc_compiler *compiler, void *module) { (void)compiler, dlclose(module); }
 
 const dc_toolchain dc_c_toolchain = {
     .source_suffix = ".c",

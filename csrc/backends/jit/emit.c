@@ -23,29 +23,35 @@ static dc_status schedule(const dc_language *language, dc_kernel *kernel, dc_dum
   return DC_OK;
 }
 
-static dc_status spell(const dc_language *language, const dc_graph *graph, dc_nid node, dc_kernel *kernel, const char *function, dc_text *out) {
+static dc_status spell(const dc_language *language, const dc_graph *graph, dc_nid node, dc_kernel *kernel, const char *function, dc_text *out,
+                       dc_launches *launches) {
   char label[40];
   uint32_t n_stages;
   snprintf(label, sizeof label, "kernel-%u", node);
   dc_dump_name name = {dc_name_text(&graph->names, graph->name), label};
   DC_TRY(dc_kernel_supported(kernel, dc_dialect_types(language->dialect)));
   DC_TRY(schedule(language, kernel, name, &n_stages));
-  dc_kernel_spell(kernel, language->dialect, function, out);
+  dc_kernel_spell(kernel, language->dialect, function, launches, out);
   return dc_dump_text(name, n_stages + 1, "printed", language->dialect->suffix, out->s);
 }
 
-dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out) {
+dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out, dc_launches **launches) {
   dc_kernel kernel;
+  *launches = NULL;
   DC_TRY(dc_kernel_build(graph, node, &kernel));
-  dc_status status = spell(language, graph, node, &kernel, name, out);
+  if (language->launches) *launches = dc_launches_create();
+  dc_status status = spell(language, graph, node, &kernel, name, out, *launches);
   dc_kernel_free(&kernel);
+  if (status) dc_launches_destroy(*launches), *launches = NULL;
   return status;
 }
 
-dc_status dc_emit_kernel(const dc_language *language, dc_kernel *kernel, const char *name, dc_text *out) {
+dc_status dc_emit_kernel(const dc_language *language, dc_kernel *kernel, const char *name, dc_launches *launches, dc_text *out) {
   dc_text text = {0};
   DC_TRY(dc_kernel_supported(kernel, dc_dialect_types(language->dialect)));
-  dc_kernel_spell(kernel, language->dialect, name, &text);
+  if ((kernel->grid.block != 0) != language->launches)
+    return dc_error(DC_ERR_VALUE, "kernels in %s run on %s grid of threads", language->dialect->name, language->launches ? "a" : "no");
+  dc_kernel_spell(kernel, language->dialect, name, launches, &text);
   language->library(text.s, out);
   dc_text_puts(out, text.s);
   dc_text_free(&text);

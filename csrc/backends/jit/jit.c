@@ -20,7 +20,8 @@ static const uint64_t cache_limit_bytes = 512ull << 20;
 
 typedef struct {
   char name[NAME_LENGTH + 1]; /* "k" and the hash of its text */
-  dc_kernel_fn run;
+  void *function; /* the first, if it has launches */
+  dc_launches *launches;
 } known_kernel;
 
 /* Positions in a list by name, and so by hash. */
@@ -55,7 +56,7 @@ static double milliseconds(void) {
 
 /* ---- creation ---- */
 
-dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, const char *cache_dir, const char *spare_compiler,
+dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, void *context, const char *cache_dir, const char *spare_compiler,
                         dc_jit **out) {
   dc_jit *jit = calloc(1, sizeof *jit);
   if (!jit) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -66,6 +67,7 @@ dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, 
     return status;
   }
   pthread_mutex_init(&jit->lock, NULL);
+  jit->compiler.context = context;
   tools->open(spare_compiler, &jit->compiler);
   if (is_verbose()) fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
   return *out = jit, DC_OK;
@@ -73,7 +75,8 @@ dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, 
 
 void dc_jit_destroy(dc_jit *jit) {
   if (!jit) return;
-  for (uint32_t k = 0; k < jit->modules.n; k++) jit->tools->unload(jit->modules.v[k]);
+  for (uint32_t k = 0; k < jit->modules.n; k++) jit->tools->unload(&jit->compiler, jit->modules.v[k]);
+  for (uint32_t k = 0; k < jit->kernels.n; k++) dc_launches_destroy(jit->kernels.v[k].launches);
   jit->tools->close(&jit->compiler);
   dc_cache_close(&jit->cache);
   pthread_mutex_destroy(&jit->lock);
@@ -122,14 +125,15 @@ static void enter_name(dc_arena *arena, name_table *t, const void *list, size_t 
   *slot_of(t, list, item_bytes, (const char *)list + (t->n - 1) * item_bytes) = t->n;
 }
 
-static dc_kernel_fn find_kernel(const dc_jit *jit, const char *name) {
+static dc_compiled find_kernel(const dc_jit *jit, const char *name) {
   uint32_t k = jit->loaded.size ? *slot_of(&jit->loaded, jit->kernels.v, sizeof *jit->kernels.v, name) : 0;
-  return k ? jit->kernels.v[k - 1].run : NULL;
+  return k ? (dc_compiled){jit->kernels.v[k - 1].function, jit->kernels.v[k - 1].launches} : (dc_compiled){NULL, NULL};
 }
 
 typedef struct {
   char name[NAME_LENGTH + 1];
   dc_text text;
+  dc_launches *launches; /* until it is loaded */
   uint32_t file, next; /* next: 1 + the next kernel of that file, 0 at the end */
 } source;
 
@@ -137,7 +141,7 @@ typedef struct {
   dc_text text;
   char name[40]; /* in the cache */
   const char *source_path, *object_path, *message_path, *path;
-  pid_t child;
+  dc_job *job;
   uint32_t first; /* 1 + its first kernel */
 } source_file;
 
@@ -151,21 +155,34 @@ typedef struct {
   name_table known; /* of sources */
 } batch;
 
+/* Finds the functions of a kernel in its module; false: one is missing. */
+static bool find_functions(const dc_jit *jit, void *module, known_kernel *kernel) {
+  if (!kernel->launches) return (kernel->function = jit->tools->find(&jit->compiler, module, kernel->name)) != NULL;
+  bool complete = kernel->launches->launches.n > 0;
+  for (uint32_t k = kernel->launches->launches.n; k-- > 0;) {
+    char name[80];
+    dc_launch *launch = &kernel->launches->launches.v[k];
+    snprintf(name, sizeof name, "%s%s", kernel->name, launch->suffix);
+    kernel->function = launch->function = jit->tools->find(&jit->compiler, module, name);
+    complete &= launch->function != NULL;
+  }
+  return complete;
+}
+
 /* Opens a module and enters the kernels of file f. */
 static dc_status load(batch *b, uint32_t f) {
   dc_jit *jit = b->jit;
   void *module;
   bool complete = true;
-  DC_TRY(jit->tools->load(b->files[f].path, &module));
+  DC_TRY(jit->tools->load(&jit->compiler, b->files[f].path, &module));
   pthread_mutex_lock(&jit->lock);
   DC_PUSH(&jit->arena, &jit->modules, module);
   for (uint32_t k = b->files[f].first; k && complete; k = b->sources[k - 1].next) {
-    known_kernel kernel = {.run = NULL};
+    known_kernel kernel = {.launches = b->sources[k - 1].launches};
     memcpy(kernel.name, b->sources[k - 1].name, sizeof kernel.name);
-    void *symbol = jit->tools->find(module, kernel.name);
-    memcpy(&kernel.run, &symbol, sizeof symbol);
-    complete = symbol != NULL;
-    if (!complete || find_kernel(jit, kernel.name)) continue;
+    complete = find_functions(jit, module, &kernel);
+    if (!complete || find_kernel(jit, kernel.name).function) continue;
+    b->sources[k - 1].launches = NULL;
     DC_PUSH(&jit->arena, &jit->kernels, kernel);
     enter_name(&jit->arena, &jit->loaded, jit->kernels.v, sizeof kernel);
   }
@@ -185,12 +202,12 @@ static dc_status start(dc_jit *jit, source_file *f) {
   bool written = out && fwrite(f->text.s, 1, f->text.n, out) == f->text.n;
   if (out) written = fclose(out) == 0 && written;
   if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s'", f->source_path);
-  return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->child);
+  return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->job);
 }
 
 static dc_status finish(dc_jit *jit, source_file *f) {
-  dc_status status = jit->tools->finish(f->child, f->object_path, f->message_path);
-  f->child = 0;
+  dc_status status = jit->tools->finish(f->job, f->object_path, f->message_path);
+  f->job = NULL;
   if (status) return status;
   pthread_mutex_lock(&jit->lock);
   status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
@@ -200,7 +217,7 @@ static dc_status finish(dc_jit *jit, source_file *f) {
 
 static void clean(const dc_jit *jit, source_file *f) {
   char beside[4200]; /* where zig works */
-  if (f->child > 0) dc_status_free(jit->tools->finish(f->child, f->object_path, f->message_path));
+  if (f->job) dc_status_free(jit->tools->finish(f->job, f->object_path, f->message_path));
   if (f->source_path) (void)unlink(f->source_path);
   if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
   if (f->message_path) (void)unlink(f->message_path);
@@ -223,12 +240,12 @@ static dc_status compile_files(batch *b) {
   double begin = milliseconds();
   for (uint32_t next = 0, oldest = 0; oldest < b->n_files && !status;) {
     uint32_t running = 0;
-    for (uint32_t k = oldest; k < next; k++) running += b->files[k].child > 0;
+    for (uint32_t k = oldest; k < next; k++) running += b->files[k].job != NULL;
     if (next < b->n_files && running < (processors > 1 ? (uint32_t)processors : 1)) {
       if (!b->files[next].path) status = start(b->jit, &b->files[next]);
       next++;
     } else {
-      if (b->files[oldest].child > 0) status = finish(b->jit, &b->files[oldest]);
+      if (b->files[oldest].job) status = finish(b->jit, &b->files[oldest]);
       show_progress(++oldest, b->n_files, begin);
     }
   }
@@ -239,7 +256,7 @@ static dc_status compile_files(batch *b) {
 
 static void name_kernel(source *s) {
   static const char placeholder[] = "k________________";
-  uint64_t hash = dc_hash_bytes(0, s->text.s, s->text.n);
+  uint64_t hash = dc_hash_bytes(dc_launches_hash(s->launches), s->text.s, s->text.n);
   snprintf(s->name, sizeof s->name, "k%016llx", (unsigned long long)hash);
   for (char *at = strstr(s->text.s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, s->name, NAME_LENGTH);
 }
@@ -247,7 +264,7 @@ static void name_kernel(source *s) {
 static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
   for (uint32_t k = 0; k < n; k++) {
     source s = {.file = 0};
-    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text);
+    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text, &s.launches);
     if (status) {
       bool unsupported = dc_status_code(status) == DC_ERR_UNSUPPORTED;
       if (!unsupported) return dc_error_at(status, "kernel %u", k);
@@ -258,11 +275,12 @@ static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes,
     name_kernel(&s);
     memcpy(names[k], s.name, sizeof s.name);
     pthread_mutex_lock(&b->jit->lock);
-    bool known = find_kernel(b->jit, s.name) != NULL;
+    bool known = find_kernel(b->jit, s.name).function != NULL;
     pthread_mutex_unlock(&b->jit->lock);
     known = known || (b->known.size && *slot_of(&b->known, b->sources, sizeof s, s.name));
     if (known) {
       dc_text_free(&s.text);
+      dc_launches_destroy(s.launches);
       continue;
     }
     b->sources[b->n_sources++] = s;
@@ -362,7 +380,7 @@ static dc_status build(batch *b) {
   return status;
 }
 
-dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_kernel_fn *kernels) {
+dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels) {
   if (jit->compiler.why) return dc_error(DC_ERR_COMPILE, "%s", jit->compiler.why);
   batch b = {.jit = jit, .sources = calloc(n ? n : 1, sizeof(source))};
   char(*names)[NAME_LENGTH + 1] = calloc(n ? n : 1, sizeof *names);
@@ -370,9 +388,9 @@ dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes
   dc_status status = spell_all(&b, graph, nodes, n, names);
   if (!status) status = build(&b);
   pthread_mutex_lock(&jit->lock);
-  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = names[k][0] ? find_kernel(jit, names[k]) : NULL;
+  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = names[k][0] ? find_kernel(jit, names[k]) : (dc_compiled){NULL, NULL};
   pthread_mutex_unlock(&jit->lock);
-  for (uint32_t k = 0; k < b.n_sources; k++) dc_text_free(&b.sources[k].text);
+  for (uint32_t k = 0; k < b.n_sources; k++) dc_text_free(&b.sources[k].text), dc_launches_destroy(b.sources[k].launches);
   for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);
   free(b.sources);
   free(b.files);

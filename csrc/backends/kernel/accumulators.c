@@ -20,14 +20,6 @@ static bool is_private(dc_kernel *k, const dc_loop *home, const dc_write *w) {
   return true;
 }
 
-/* The innermost REDUCE map around a write: its outermost loop. */
-static dc_loop *reduce_of(const dc_write *w) {
-  dc_loop *l = w->parent;
-  while (l && l->schedule != DC_MAP_REDUCE) l = l->parent;
-  while (l && !l->is_entry) l = l->parent;
-  return l;
-}
-
 static bool is_invariant(const dc_kernel *k, const dc_loop *home, const dc_write *w) {
   for (const dc_loop *l = w->parent; l != home->parent; l = l->parent)
     if (dc_ex_uses_param(k->pool, dc_read_address(k, w->element), l->param)) return false;
@@ -37,7 +29,7 @@ static bool is_invariant(const dc_kernel *k, const dc_loop *home, const dc_write
 void dc_kernel_accumulators(dc_kernel *k) {
   for (uint32_t j = 0; j < k->writes.n; j++) {
     dc_write *w = k->writes.v[j];
-    dc_loop *home = w->wcr && !w->in_product ? reduce_of(w) : NULL;
+    dc_loop *home = w->wcr && !w->in_product ? dc_write_reduction(w) : NULL;
     if (!home || dc_read_check(k, w->element) || !is_invariant(k, home, w) || !is_private(k, home, w)) continue;
     for (uint32_t a = 0; a < k->accumulators.n && !w->accumulator; a++)
       if (k->accumulators.v[a].home == home && k->accumulators.v[a].first->element == w->element) w->accumulator = a + 1;

@@ -94,6 +94,19 @@ const dc_loop *dc_loop_strip(const dc_loop *l) {
   return l;
 }
 
+dc_loop *dc_write_reduction(const dc_write *w) {
+  dc_loop *l = w->parent;
+  while (l && l->schedule != DC_MAP_REDUCE) l = l->parent;
+  while (l && !l->is_entry) l = l->parent;
+  return l;
+}
+
+bool dc_write_meets(const dc_write *w, const dc_loop *l) {
+  for (uint32_t j = 0; j < w->meets.n; j++)
+    if (w->meets.v[j] == l->param) return true;
+  return false;
+}
+
 int64_t dc_loop_extent(dc_kernel *k, const dc_loop *l) {
   int64_t length;
   if (!dc_ex_is_int(k->pool, dc_ix_sub(k->pool, l->end, l->begin), &length)) return -1;

@@ -28,8 +28,12 @@
  *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
  *   clear, copy      one call that clears or copies memory                                             [copies]
  *   joined(end)      neighbouring blocks run as one, whose end stands for `end`                        [join]
+ *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
+ *   team             its iterations are dealt to the threads that run one iteration of the grid together       [grid]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
- *                    loop inside that does not collide is shared                                       [threads] */
+ *                    loop inside that does not collide is shared                                       [threads]
+ *
+ * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -107,6 +111,7 @@ struct dc_loop {
   int64_t usual;
   uint32_t lanes;
   bool collides, is_vector, is_ordered;
+  bool on_grid, on_team;
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
@@ -119,6 +124,14 @@ struct dc_loop {
   uint64_t writes; /* containers that the body writes, as bits */
   DC_VEC(dc_item) body;
 };
+
+enum { DC_WARP = 32 }; /* threads of a device that run side by side */
+
+/* How a kernel runs on a device. */
+typedef struct {
+  uint32_t block; /* threads of a block; 0: it runs on a processor */
+  uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block */
+} dc_grid;
 
 /* Of an expression. */
 typedef struct {
@@ -134,6 +147,7 @@ typedef struct {
   dc_loop *root; /* runs once: the kernel's body */
   DC_VEC(dc_write *) writes;
   DC_VEC(dc_accumulator) accumulators;
+  dc_grid grid;
   uint32_t n_buffers; /* containers 1 .. n_buffers are the kernel's arguments, the rest registers */
   DC_VEC(dc_loop *) loop_of; /* by parameter */
   DC_VEC(dc_loop *) homes;   /* by container: the loop that holds all uses of a register */
@@ -158,7 +172,8 @@ typedef struct {
   void (*run)(dc_kernel *kernel);
 } dc_kernel_pass;
 extern const dc_kernel_pass dc_kernel_passes[]; /* for a processor; a row without a name at the end */
-DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name);
+extern const dc_kernel_pass dc_kernel_passes_grid[]; /* for a device with a grid of threads */
+DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name); /* of either list */
 
 void dc_kernel_merge(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
@@ -171,6 +186,8 @@ void dc_kernel_sums(dc_kernel *k);
 void dc_kernel_copies(dc_kernel *k);
 void dc_kernel_join(dc_kernel *k);
 void dc_kernel_threads(dc_kernel *k);
+void dc_kernel_outward(dc_kernel *k);
+void dc_kernel_grid(dc_kernel *k);
 
 /* products.c: the product whose columns are loop n, NULL if it is none. */
 dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n);
@@ -197,6 +214,10 @@ bool dc_kernel_first(dc_kernel *k, dc_ex x);
 bool dc_kernel_is_register(const dc_kernel *k, dc_cid c);
 bool dc_kernel_is_true(const dc_kernel *k, dc_ex x);
 bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
+/* The loop that a body consists of, or NULL. */
+static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? l->body.v[0].loop : NULL; }
+dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */
+bool dc_write_meets(const dc_write *w, const dc_loop *l);
 bool dc_loop_has_loops(const dc_loop *l); /* apart from those of a product's sums */
 bool dc_loop_is_sum(const dc_loop *l);    /* of a product */
 dc_write *dc_loop_single_write(const dc_loop *l); /* that its body consists of, or NULL */

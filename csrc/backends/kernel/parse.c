@@ -163,8 +163,8 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -189,6 +189,8 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
       DC_TRY(dc_parser_expr(&r->lexer, &l->joined));
       return expect(r, ")");
     case THREADS: return read_threads(r, l);
+    case GRID: l->on_grid = true; break;
+    case TEAM: l->on_team = true; break;
     default: break;
   }
   return DC_OK;
@@ -264,10 +266,21 @@ static void find_product(dc_kernel *k, dc_loop *l) {
   l->product = x ? x : (dc_product *)told; /* the verifier refuses one without sums */
 }
 
+static dc_status read_grid(reader *r) {
+  int64_t v[2];
+  bool took;
+  DC_TRY(accept(r, "grid", &took));
+  if (!took) return DC_OK;
+  DC_TRY(numbers(r, 2, 1024, v));
+  r->k->grid = (dc_grid){(uint32_t)v[0], (uint32_t)v[1]};
+  return DC_OK;
+}
+
 static dc_status read_kernel(reader *r) {
   bool symbol, buffer, reg, done;
   DC_TRY(dc_parser_next(&r->lexer));
   DC_TRY(expect(r, "kernel"));
+  DC_TRY(read_grid(r));
   DC_TRY(expect(r, "{"));
   do {
     DC_TRY(accept(r, "symbol", &symbol));

@@ -18,17 +18,35 @@ const dc_kernel_pass dc_kernel_passes[] = {
     {NULL, NULL, NULL},
 };
 
+const dc_kernel_pass dc_kernel_passes_grid[] = {
+    {"merge", "loops over dimensions that lie one after the other become one", dc_kernel_merge},
+    {"outward", "loops of reductions that never meet in one element become parallel ones around them", dc_kernel_outward},
+    {"accumulators", "keeps what reductions combine into in registers", dc_kernel_accumulators},
+    {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
+    {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
+    {"grid", "deals the iterations of loops to the threads of a device", dc_kernel_grid},
+    {NULL, NULL, NULL},
+};
+
+static const dc_kernel_pass *find(const dc_kernel_pass *list, const char *name, dc_text *names) {
+  for (const dc_kernel_pass *pass = list; pass->name; pass++) {
+    if (!strcmp(pass->name, name)) return pass;
+    bool named = list != dc_kernel_passes;
+    for (const dc_kernel_pass *other = dc_kernel_passes; named && other->name; other++)
+      if (!strcmp(pass->name, other->name)) named = false;
+    if (list == dc_kernel_passes || named) dc_text_printf(names, "%s%s", names->n ? ", " : "", pass->name);
+  }
+  return NULL;
+}
 
 dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name) {
   dc_text names = {0};
-  for (const dc_kernel_pass *pass = dc_kernel_passes; pass->name; pass++) {
-    dc_text_printf(&names, "%s%s", pass == dc_kernel_passes ? "" : ", ", pass->name);
-    if (strcmp(pass->name, name)) continue;
-    dc_text_free(&names);
-    pass->run(kernel);
-    return dc_error_at(dc_kernel_verify(kernel), "after kernel pass '%s'", name);
-  }
-  dc_status status = dc_error(DC_ERR_VALUE, "there is no kernel pass '%s'; there are %s", name, names.s);
+  const dc_kernel_pass *pass = find(dc_kernel_passes, name, &names);
+  if (!pass) pass = find(dc_kernel_passes_grid, name, &names);
+  dc_status status = DC_OK;
+  if (pass) pass->run(kernel);
+  if (pass) status = dc_error_at(dc_kernel_verify(kernel), "after kernel pass '%s'", name);
+  else status = dc_error(DC_ERR_VALUE, "there is no kernel pass '%s'; there are %s", name, names.s);
   dc_text_free(&names);
   return status;
 }

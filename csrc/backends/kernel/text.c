@@ -70,6 +70,8 @@ static void put_annotations(writer *w, const dc_loop *l) {
     put_ex(w, l->joined);
     dc_text_puts(w->out, ")");
   }
+  if (l->on_grid) dc_text_puts(w->out, " grid");
+  if (l->on_team) dc_text_puts(w->out, " team");
   if (l->threads) {
     dc_text_printf(w->out, " threads(%u, %" PRId64 ", ", l->threads->n, l->threads->block);
     put_ex(w, l->threads->cost);
@@ -110,7 +112,9 @@ static void put_body(writer *w, const dc_loop *l, int level) {
 void dc_kernel_print(const dc_kernel *kernel, dc_text *out) {
   writer w = {kernel, out};
   const dc_graph *g = kernel->graph;
-  dc_text_puts(out, "kernel {\n");
+  dc_text_puts(out, "kernel");
+  if (kernel->grid.block) dc_text_printf(out, " grid(%u, %u)", kernel->grid.block, kernel->grid.team);
+  dc_text_puts(out, " {\n");
   for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
     dc_text_puts(out, "  symbol ");
     dc_name_print(dc_name_text(&g->names, g->pool.symbols.v[s].name), out);

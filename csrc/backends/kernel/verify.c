@@ -80,6 +80,18 @@ static void check_threads(checker *c, const dc_loop *l) {
   }
 }
 
+static void check_grid(checker *c, const dc_loop *l) {
+  dc_kernel *k = c->k;
+  require(c, k->grid.block, "loops on a grid are of a kernel that runs on one");
+  require(c, l->schedule != DC_MAP_SEQUENTIAL, "threads of a grid run iterations in any order");
+  if (l->on_grid) {
+    require(c, !l->on_team && (l->schedule == DC_MAP_PARALLEL || l->schedule == DC_MAP_SCATTER), "a grid is of parallel loops");
+    require(c, l->parent == k->root || (l->parent->on_grid && dc_loop_only(l->parent) == l), "the loops of a grid are all loops around them");
+    dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
+    require(c, !begin.level && !end.level && !begin.reads && !end.reads, "a grid has extents of symbols");
+  }
+}
+
 /* The iterations of l and of loops around it, from 0 on, are as many as it says, and its accumulators live outside. */
 static bool spread_fits(dc_kernel *k, const dc_loop *l) {
   int64_t lanes = 1;
@@ -107,6 +119,7 @@ static void check_annotations(checker *c, const dc_loop *l) {
   check_ex(c, l->joined, DC_I64, "the end of joined blocks is an i64");
   require(c, !l->joined || (l->schedule == DC_MAP_PARALLEL && l->step > 1 && !l->product && !l->lanes), "joined blocks are of a parallel loop");
   if (l->threads && !c->broken) check_threads(c, l);
+  if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
 }
 
 static void check_loop(checker *c, const dc_loop *l) {
@@ -134,6 +147,8 @@ dc_status dc_kernel_verify(dc_kernel *k) {
   checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n)};
   for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
+  const dc_grid *g = &k->grid;
+  require(&c, !g->block || g->team == 1 || g->team == DC_WARP || g->team == g->block, "a team is a thread, a warp or a block");
   if (!c.broken) check_loop(&c, k->root);
   if (!c.broken) return DC_OK;
   const char *at = c.loop && c.loop != k->root ? dc_name_text(&k->graph->names, k->pool->params.v[c.loop->param].name) : "the kernel";

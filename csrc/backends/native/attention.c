@@ -105,8 +105,8 @@ typedef struct {
   bool is_masked;
 } attention_call;
 
-static const char *open_ours(const char *folder, void **handle) {
-  (void)folder;
+static const char *open_ours(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
   *handle = NULL;
   return NULL;
 }
@@ -196,7 +196,8 @@ static attention_head head_of(const attention_call *call, void *const *buffers, 
 }
 
 /* Of few heads, threads share the queries. */
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const attention_call *call = opaque;
   int64_t blocks = (call->head.queries + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
   int64_t parts = call->backward || call->heads >= CHUNKS * call->threads ? 1 : blocks < CHUNKS ? blocks : CHUNKS;

@@ -6,13 +6,15 @@
 
 struct dc_native_library {
   const char *name; /* as rows write it in `natives` */
-  const char *(*open)(const char *folder, void **handle); /* looks in folder too; NULL, or why it cannot be used */
+  /* Looks in folder too; place as in dc_natives_create.  NULL, or why it cannot be used. */
+  const char *(*open)(const char *folder, const void *place, void **handle);
   void (*close)(void *handle);
   /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
   const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);
   dc_status (*bind)(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **call);
   uint64_t (*scratch)(const void *call); /* bytes of memory of its own that a run wants */
-  dc_status (*run)(void *call, void *const *buffers, void *scratch); /* thread-safe; scratch is aligned to DC_MEMORY_ALIGN */
+  /* Thread-safe; scratch is aligned to DC_MEMORY_ALIGN.  stream: of the device, on which the work is put; NULL on the host. */
+  dc_status (*run)(void *call, void *const *buffers, void *scratch, void *stream);
   void (*destroy)(void *call);
 };
 

@@ -14,6 +14,7 @@ struct dc_natives {
   const dc_native_library *list[MAX_LIBRARIES];
   void *handle[MAX_LIBRARIES];
   uint32_t n;
+  const dc_native_library *const *known; /* of the target, open or not */
   bool verbose;
 };
 
@@ -24,15 +25,17 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
-dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, dc_natives **out) {
+dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
+                            dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
   if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
+  natives->known = list;
   const char *verbose = getenv("DCML_VERBOSE");
   natives->verbose = verbose && strstr(verbose, "dispatch");
   for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
     if (mask && *mask && !in_mask(mask, list[k]->name)) continue;
     void *handle;
-    const char *why = list[k]->open(folder, &handle);
+    const char *why = list[k]->open(folder, place, &handle);
     if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", list[k]->name, why);
     if (why) continue;
     natives->list[natives->n] = list[k];
@@ -60,6 +63,13 @@ static int find(const dc_natives *natives, const char *name) {
   return -1;
 }
 
+/* Rows name the libraries of all targets: is this one of another? */
+static bool is_foreign(const dc_natives *natives, const char *name) {
+  bool known = !natives || find(natives, name) >= 0;
+  for (uint32_t k = 0; !known && natives->known[k]; k++) known = strcmp(natives->known[k]->name, name) == 0;
+  return !known;
+}
+
 /* NULL if this library takes the node, else why it does not. */
 static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
   if (only && !in_mask(only, name)) return "not asked for";
@@ -81,6 +91,7 @@ static const char *mask_of(const char *wish, const dc_row *row, const char *only
 }
 
 static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only, dc_text *why) {
+  if (is_foreign(natives, name)) return NULL;
   const char *reason = refusal(natives, graph, node, name, only);
   if (reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);
   return reason ? NULL : name;
@@ -129,7 +140,9 @@ dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node
 
 uint64_t dc_native_scratch(const dc_native_call *call) { return call->library->scratch(call->call); }
 
-dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch) { return call->library->run(call->call, buffers, scratch); }
+dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch, void *stream) {
+  return call->library->run(call->call, buffers, scratch, stream);
+}
 
 void dc_native_call_destroy(dc_native_call *call) {
   if (!call) return;

@@ -71,7 +71,8 @@ static bool start(dnn_library *lib) {
          !lib->attr_create(&lib->attr) && !lib->attr_scratchpad(lib->attr, DNN_SCRATCHPAD_USER);
 }
 
-static const char *open_onednn(const char *folder, void **out) {
+static const char *open_onednn(const char *folder, const void *place, void **out) {
+  (void)place;
   dnn_library *lib = calloc(1, sizeof *lib);
   if (!lib) return "out of memory";
   pthread_mutex_init(&lib->packing, NULL);
@@ -268,7 +269,8 @@ static uint64_t scratch_of(const void *opaque) {
   return call->empty ? 0 : call->scratch_bytes + call->pad_bytes;
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const dnn_call *call = opaque;
   if (call->empty) {
     dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], call->outer, call->channels, call->inner);

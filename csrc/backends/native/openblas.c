@@ -64,7 +64,8 @@ static const char *unfit(void *handle) {
   return NULL;
 }
 
-static const char *open_openblas(const char *folder, void **out) {
+static const char *open_openblas(const char *folder, const void *place, void **out) {
+  (void)place;
   const char *given = getenv("DCML_OPENBLAS");
   void *handle = given && *given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : open_wheel(folder);
   if (!handle && !(given && *given)) handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -284,7 +285,8 @@ static void give_threads_back(blas *b) {
   pthread_mutex_unlock(&b->lock);
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const blas_call *call = opaque;
   take_threads(call->lib);
   dc_status status = call->is_conv ? run_conv(call, buffers, scratch) : run_product(call, buffers);

@@ -135,7 +135,8 @@ static void select_line(const selection *s, void *const *buffers, int64_t line, 
   }
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch) {
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  (void)stream;
   const selection *s = opaque;
   const int64_t lines = s->outer * s->inner;
   const uint64_t own = line_bytes(s);
@@ -195,7 +196,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * line_bytes(call); }
 
-static const char *open_select(const char *folder, void **handle) { return (void)folder, *handle = NULL, NULL; }
+static const char *open_select(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
 static void close_select(void *handle) { (void)handle; }
 
 const dc_native_library dc_native_select = {"select", open_select, close_select, refuses, bind_call, scratch_of, run_call, free};

@@ -299,6 +299,15 @@ static void print_tasks(dc_printer *p, const dc_loop *l) {
   dc_print_task_end(p, &task);
 }
 
+static void print_grid(dc_printer *p, const dc_loop *l) {
+  uint32_t mark;
+  dc_print_forget(p, l->writes);
+  dc_kernel_begin(p->k);
+  hoist_body(p, l, l->depth, l->writes);
+  print_body(p, dc_print_grid_begin(p, l, &mark));
+  dc_print_grid_end(p, mark);
+}
+
 static void print_loop(dc_printer *p, const dc_loop *l) {
   bool reduces = l->is_entry && l->schedule == DC_MAP_REDUCE;
   bool columns = p->block && p->block->n == l;
@@ -306,7 +315,8 @@ static void print_loop(dc_printer *p, const dc_loop *l) {
     print_identities(p, l, l);
     dc_print_accumulators(p, l, l->threads != NULL);
   }
-  if (l->threads) print_tasks(p, l);
+  if (l->on_grid) print_grid(p, l);
+  else if (l->threads) print_tasks(p, l);
   else if (l == p->slice) print_range(p, l, "begin", "end");
   else if (columns) print_range(p, l, "n0", "n1");
   else print_range(p, l, dc_print_value(p, l->begin), dc_print_value(p, l->end));
@@ -329,19 +339,34 @@ static void print_body(dc_printer *p, const dc_loop *l) {
 
 /* ---- kernels ---- */
 
-void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_text *out) {
+static void spell_on_grid(dc_printer *p, dc_launches *launches, dc_text *out) {
+  dc_text *body = p->out;
+  p->used_symbols = DC_NEW_ARRAY(p->arena, bool, p->pool->symbols.n);
+  p->indent = 1;
+  dc_text_puts(body, "");
+  print_body(p, p->k->root);
+  dc_text_puts(out, p->functions->s);
+  dc_print_launched(p, body->s, launches, out);
+}
+
+static void spell_on_processor(dc_printer *p, dc_text *out) {
+  dc_print_function(p, "root", "void *const *buffers, const i64 *symbols");
+  print_body(p, p->k->root);
+  dc_print_function_end(p);
+  dc_text_puts(out, p->functions->s);
+  dc_text_puts(out, p->out->s);
+  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { ", p->name);
+  dc_print_call(p, "root", "buffers, symbols", out);
+  dc_text_puts(out, " }\n");
+}
+
+void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_launches *launches, dc_text *out) {
   dc_text functions = {0}, body = {0};
   dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body, .functions = &functions};
   p.sums = (void *)DC_NEW_ARRAY(p.arena, char, (kernel->accumulators.n + 1) * sizeof *p.sums);
   dc_text_puts(&functions, "");
-  dc_print_function(&p, "root", "void *const *buffers, const i64 *symbols");
-  print_body(&p, kernel->root);
-  dc_print_function_end(&p);
-  dc_text_puts(out, functions.s);
-  dc_text_puts(out, body.s);
-  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { ", name);
-  dc_print_call(&p, "root", "buffers, symbols", out);
-  dc_text_puts(out, " }\n");
+  if (kernel->grid.block) spell_on_grid(&p, launches, out);
+  else spell_on_processor(&p, out);
   dc_text_free(&functions);
   dc_text_free(&body);
 }

@@ -8,10 +8,12 @@
 #define DCML_BACKENDS_PRINTER_PRINTER_H
 
 #include "backends/kernel/kernel.h"
+#include "backends/kernel/launch.h"
 #include "backends/printer/dialect.h"
 
-/* The kernel as a function `name(buffers, symbols)`, without the library; grows the kernel's expressions. */
-void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_text *out);
+/* The kernel as a function `name(buffers, symbols)`, or, if it runs on a grid, as functions with their launches; without
+ * the library; grows the kernel's expressions.  launches may be NULL. */
+void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_launches *launches, dc_text *out);
 
 /* ---- inside the printer ---- */
 
@@ -38,6 +40,7 @@ typedef struct {
   const dc_product *block; /* whose sums lie in a block, while what follows them is printed */
   bool in_task;            /* inside a function that threads run */
   bool flagged;            /* an index check was printed since the caller cleared this */
+  bool *used_symbols;      /* by dc_sym: it was printed; NULL: nobody asks */
   uint32_t ordinal;        /* of the tasklet that is printed */
 } dc_printer;
 
@@ -98,6 +101,7 @@ dc_outer_sums dc_print_block_begin(dc_printer *p, const dc_loop *l, uint32_t lan
 void dc_print_block_end(dc_printer *p, const dc_outer_sums *outer);
 
 /* tasks.c */
+bool dc_print_may_overlap(const dc_printer *p, dc_cid c); /* with another buffer */
 typedef struct {
   const dc_loop *first, *last; /* of the loops that are shared; what a task runs of the last one is begin .. end */
   const char *suffix;
@@ -113,6 +117,11 @@ void dc_print_function_end(dc_printer *p);
 void dc_print_call(dc_printer *p, const char *suffix, const char *args, dc_text *out);
 void dc_print_task_begin(dc_printer *p, const dc_loop *l, dc_task *t);
 void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and calls it where the loop stands */
+
+/* launch.c */
+const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark); /* returns the innermost loop of the grid */
+void dc_print_grid_end(dc_printer *p, uint32_t mark);
+void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, dc_text *out);
 
 /* blocks.c: a product's rows begin .. end: what it does with the sums of a block goes between the two. */
 uint32_t dc_print_blocks_begin(dc_printer *p, const dc_product *x, const char *begin, const char *end);

@@ -8,7 +8,7 @@
 
 /* ---- functions ---- */
 
-static bool may_overlap(const dc_printer *p, dc_cid c) {
+bool dc_print_may_overlap(const dc_printer *p, dc_cid c) {
   if (dc_cont(p->k->graph, c)->alias_of) return true;
   for (dc_cid k = 1; k <= p->k->n_buffers; k++)
     if (dc_cont(p->k->graph, k)->alias_of == c) return true;
@@ -29,7 +29,7 @@ void dc_print_function(dc_printer *p, const char *suffix, const char *params) {
   for (dc_cid c = 1; c <= p->k->n_buffers; c++) {
     const char *written = p->k->root->writes & ((uint64_t)1 << (c < 63 ? c : 63)) ? "" : "const ";
     const char *type = p->dialect->types[dc_cont(p->k->graph, c)->dtype].storage;
-    dc_print_line(p, "%s%s *%s%sb%u,", written, type, may_overlap(p, c) ? "" : p->dialect->no_alias, may_overlap(p, c) ? "" : " ", c);
+    dc_print_line(p, "%s%s *%s%sb%u,", written, type, dc_print_may_overlap(p, c) ? "" : p->dialect->no_alias, dc_print_may_overlap(p, c) ? "" : " ", c);
   }
   dc_print_line(p, "i64 *error, %s) {", params);
   p->indent--;

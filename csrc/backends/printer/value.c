@@ -36,8 +36,8 @@ const char *dc_print_around(dc_printer *p, const char *pattern, const char *atom
 
 static const char *float_literal(dc_printer *p, dc_dtype type, double v) {
   const char *f = type == DC_F64 ? "" : "f";
-  if (isnan(v)) return dc_arena_printf(p->arena, "__builtin_nan%s(\"\")", f);
-  if (isinf(v)) return dc_arena_printf(p->arena, v < 0 ? "(-__builtin_inf%s())" : "__builtin_inf%s()", f);
+  if (isnan(v)) return type == DC_F64 ? p->dialect->nan_f64 : p->dialect->nan_f32;
+  if (isinf(v)) return dc_arena_printf(p->arena, v < 0 ? "(-%s)" : "%s", type == DC_F64 ? p->dialect->inf_f64 : p->dialect->inf_f32);
   bool plain = fabs(v) < 1e6 && v == (double)(int64_t)v;
   if (plain && (v != 0 || !signbit(v))) return dc_arena_printf(p->arena, v < 0 ? "(%.1f%s)" : "%.1f%s", v, f);
   return dc_arena_printf(p->arena, signbit(v) ? "(%a%s)" : "%a%s", v, f);
@@ -61,9 +61,9 @@ const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char 
   if (to == from) return atom;
   switch (to) {
     case DC_BOOL: return fill(p, "($ != 0)", atom, "", NULL);
-    case DC_F32: return from == DC_F16 || from == DC_BF16 ? atom : fill(p, "(float)$", atom, "", NULL);
-    case DC_F16: return fill(p, "round_f16((float)$)", atom, "", NULL);
-    case DC_BF16: return fill(p, "round_bf16((float)$)", atom, "", NULL);
+    case DC_F32: return real && from != DC_F64 ? atom : fill(p, "(float)$", atom, "", NULL);
+    case DC_F16: case DC_BF16: case DC_F8E4M3FN: case DC_F8E4M3FNUZ: case DC_F8E5M2: case DC_F8E5M2FNUZ: case DC_F4E2M1: case DC_F8E8M0:
+      return dc_arena_printf(p->arena, "round_%s((float)%s)", dc_dtype_name(to), atom);
     case DC_I4: return fill(p, "cast_i4((i64)$)", atom, "", NULL);
     case DC_U4: return fill(p, "(i32)((i64)$ & 15)", atom, "", NULL);
     case DC_I2: return fill(p, "cast_i2((i64)$)", atom, "", NULL);
@@ -296,7 +296,9 @@ const char *dc_print_value(dc_printer *p, dc_ex x) {
   switch (node.op) {
     case DC_EX_INT: return integer_literal(p, (dc_dtype)node.dtype, node.i);
     case DC_EX_FLOAT: return float_literal(p, (dc_dtype)node.dtype, node.f);
-    case DC_EX_SYM: return dc_arena_printf(p->arena, "s%u", node.ref);
+    case DC_EX_SYM:
+      if (p->used_symbols) p->used_symbols[node.ref] = true;
+      return dc_arena_printf(p->arena, "s%u", node.ref);
     case DC_EX_PARAM: return dc_arena_printf(p->arena, "j%u", node.ref);
     case DC_EX_READ: return define(p, x, read_of(p, x));
     case DC_EX_LINEAR: return define(p, x, linear(p, x));

@@ -31,6 +31,29 @@ static void accumulate(dc_printer *p, const dc_write *w) {
   dc_print_line(p, "%s = %s;", name, dc_print_combine(p, (dc_wcr)w->wcr, a->type, name, atom));
 }
 
+/* Several threads may meet in the element. */
+static bool is_contended(const dc_printer *p, const dc_write *w) {
+  for (const dc_loop *l = w->parent; p->dialect->atomic && w->wcr && l->parent; l = l->parent)
+    if ((l->on_grid || l->on_team) && dc_write_meets(w, l)) return !dc_kernel_is_register(p->k, w->out);
+  return false;
+}
+
+static void write_atomically(dc_printer *p, const dc_write *w) {
+  dc_dtype type = (dc_dtype)dc_cont(p->k->graph, w->out)->dtype, compute = dc_dtype_compute(type);
+  const dc_type_spelling *spelling = &p->dialect->types[type];
+  const char *value = dc_print_value(p, w->value), *element = dc_print_element(p, w->out, dc_read_address(p->k, w->element));
+  const char *more = dc_print_local(p, compute, dc_print_cast(p, compute, dc_ex_dtype(p->pool, w->value), value));
+  if (w->wcr == DC_WCR_SUM && p->dialect->atomic_sums[type]) {
+    dc_print_line(p, p->dialect->atomic_sums[type], element, more);
+  } else {
+    const char *was = dc_print_around(p, spelling->load, "was");
+    const char *sum = dc_arena_printf(p->arena, "(%s)", dc_print_combine(p, (dc_wcr)w->wcr, compute, was, more));
+    const char *now = dc_print_around(p, spelling->store, dc_print_cast(p, type, compute, sum));
+    dc_print_line(p, p->dialect->atomic, element, spelling->storage, now);
+  }
+  dc_print_forget(p, p->k->bits[w->out]);
+}
+
 static void write_memory(dc_printer *p, const dc_write *w, bool certain) {
   dc_dtype type = (dc_dtype)dc_cont(p->k->graph, w->out)->dtype, compute = dc_dtype_compute(type);
   dc_ex address = dc_read_address(p->k, w->element);
@@ -67,6 +90,7 @@ void dc_print_write(dc_printer *p, const dc_write *w) {
     blocks++;
   }
   if (w->accumulator) accumulate(p, w);
+  else if (is_contended(p, w)) write_atomically(p, w);
   else write_memory(p, w, blocks == 0);
   if (blocks) dc_print_scope_end(p, mark);
   while (blocks--) dc_print_close(p);

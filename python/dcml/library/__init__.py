@@ -13,7 +13,7 @@ import sys
 
 from .choose import MASKS, Chooser
 
-__all__ = ["change_default", "defined", "implementation", "implement"]
+__all__ = ["change_default", "defined", "implementation", "implement", "is_on_cuda"]
 
 
 @contextlib.contextmanager
@@ -54,6 +54,11 @@ def implementation(cuda=False, post_onnx=None, **options):
                 step(graph)
         options["post_onnx"] = hook
     return {**options, "natives": MASKS.get(default), "backend": backend}
+
+
+def is_on_cuda(graph):
+    """Does an array of a core Graph lie on the GPU?  Then the program runs there."""
+    return any(graph.device(name) == "cuda" for name in graph.arrays)
 
 
 def implement(graph):

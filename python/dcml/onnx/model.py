@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from .. import _core, arguments
-from ..library import implementation
+from ..library import implementation, is_on_cuda
 from . import host
 from .host import values as host_values
 from .pure import define
@@ -19,13 +19,17 @@ _NUMPY = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: 
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
 
 
+_STORAGES = (None, "Default", "CPU_Heap", "GPU_Global")
+
+
 class ONNXModel:
     """Loads an ONNX model into a graph and runs it.
 
     name: name of the graph.
     model: onnx.ModelProto, the bytes of one, or the path of a file (external data next to it is read).
     infer_shapes: infer types and shapes now, so that a faulty model is refused here rather than at the first call.
-    cuda: run on the GPU.
+    cuda: run on the GPU.  Arrays of numpy are copied there and results come back as such; tensors of torch lie there.
+        Weights given by ``parameters()`` or a module are moved there.
     parent_pytorch_module: take the weights from this module's parameters and buffers of the same names.
     save_transients: a dict that receives the intermediate values of each call, by name.
     apply_strict (later called simplify), onnx_simplify: drop operators without effect at once, so that ``sdfg``
@@ -33,7 +37,8 @@ class ONNXModel:
     auto_optimize: fuse kernels and exchange loops; False compiles each operator by itself.
     auto_merge: symbolic extents that must be equal are always merged, and checked at each call.
     fold_constants: says nothing here: constants are folded when the graph is compiled, ``sdfg`` shows them as they were.
-    storage: one other than "Default" and "CPU_Heap" raises NotImplementedError.
+    storage: "GPU_Global" says the same as cuda=True: arguments may lie in either memory.  One other than that, "Default"
+        and "CPU_Heap" raises NotImplementedError.
     Raises ModelError, UnsupportedOpError, ShapeError or DTypeError for a model that cannot be loaded, DeviceError
     for cuda=True without a GPU.
 
@@ -45,9 +50,10 @@ class ONNXModel:
     def __init__(self, name, model, infer_shapes=True, cuda=False, apply_strict=False, auto_optimize=True,
                  fold_constants=True, parent_pytorch_module=None, storage=None, save_transients=None,
                  auto_merge=False, *, simplify=None, onnx_simplify=False):
-        if getattr(storage, "name", storage) not in (None, "Default", "CPU_Heap"):
-            raise NotImplementedError(f"storage={storage!r}: there is no memory but the processor's")
-        self.name, self.cuda, self.auto_optimize = name, cuda, auto_optimize
+        where = getattr(storage, "name", storage)
+        if where not in _STORAGES:
+            raise NotImplementedError(f"storage={storage!r}: arguments lie in one of {', '.join(_STORAGES[1:])}")
+        self.name, self.cuda, self.auto_optimize = name, bool(cuda) or where == "GPU_Global", auto_optimize
         self.auto_merge, self.apply_strict = auto_merge, apply_strict if simplify is None else simplify
         self._bytes, self._base_dir = _read(model)
         self._parameters = None  # {name: tensor} given at each call, once someone asked for them
@@ -97,7 +103,7 @@ class ONNXModel:
     @property
     def _options(self):
         """How functions of this model are compiled."""
-        return {"optimize": self.auto_optimize, **implementation(self.cuda)}
+        return {"optimize": self.auto_optimize, **implementation(self.cuda or is_on_cuda(self._graph))}
 
     def _adopt(self, error):
         """Runs the graph as a host program from now on if it stopped at a value that it computes itself."""

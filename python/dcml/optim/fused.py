@@ -60,8 +60,8 @@ def _function(rule, kind, slots):
 
 
 @functools.lru_cache(maxsize=None)
-def _empty(dtype):
-    return torch.empty(0, dtype=dtype)
+def _empty(dtype, device):
+    return torch.empty(0, dtype=dtype, device=device)
 
 
 def apply(rule, dtype, scalars, tensors):
@@ -71,7 +71,7 @@ def apply(rule, dtype, scalars, tensors):
     gaps; their versions are left alone.
     Raises dcml.DTypeError for a type that is none of torch's four floating-point types of two to eight bytes; dcml.ShapeError
     for tensors of a slot that lie otherwise; dcml.ValueError_ where memory of two arguments overlaps and one is written;
-    dcml.DeviceError for tensors that are not on the CPU.  Nothing has changed then.
+    dcml.DeviceError for tensors on several devices.  Nothing has changed then.
     """
     if dtype not in _TYPES:
         raise _core.DTypeError(f"a parameter has type {dtype}, expected one of {', '.join(map(str, _TYPES))}")
@@ -79,4 +79,5 @@ def apply(rule, dtype, scalars, tensors):
     for begin in range(0, len(tensors), MOST_SLOTS * width):
         part = tensors[begin:begin + MOST_SLOTS * width]
         slots = _slots(len(part) // width)
-        _function(rule, _TYPES[dtype], slots)(*scalars, *part, *[_empty(dtype)] * (slots * width - len(part)))
+        spare = [_empty(dtype, part[0].device)] * (slots * width - len(part))
+        _function(rule, _TYPES[dtype], slots)(*scalars, *part, *spare)

@@ -37,8 +37,8 @@ class _Compiled:
         """Changes the parameters that have a gradient, and returns what closure does.
 
         Raises dcml.UnsupportedOpError for a sparse gradient; dcml.DTypeError, DeviceError and ShapeError for a parameter that is
-        no floating-point tensor on the CPU or whose gradient or state is of another type or size; dcml.ValueError_ where memory of
-        two of them overlaps.
+        no floating-point tensor on the CPU or a GPU or whose gradient or state is elsewhere or of another type or size;
+        dcml.ValueError_ where memory of two of them overlaps.
         """
         loss = None
         if closure is not None:
@@ -75,8 +75,8 @@ def _check_tensors(tensors):
     if g.layout is not torch.strided:
         raise _core.UnsupportedOpError(f"{what} has a sparse gradient: torch.optim.SparseAdam and torch.optim.SGD take those")
     for t in tensors:
-        if t.device.type != "cpu":
-            raise _core.DeviceError(f"{what} is on {t.device}, with its gradient and state; expected the CPU")
+        if t.device != p.device or t.device.type not in ("cpu", "cuda"):
+            raise _core.DeviceError(f"{what} is on {p.device}, its gradient or state on {t.device}; expected the CPU or one GPU")
         if t.dtype != p.dtype:
             raise _core.DTypeError(f"{what} and type {p.dtype} has a gradient or state of type {t.dtype}")
         if t.shape != p.shape:
@@ -86,8 +86,9 @@ def _check_tensors(tensors):
 def _apply_copies(rule, scalars, slots):
     """For tensors that cannot be taken as they are: views of complex numbers, and copies of those that lie otherwise than
     the parameter would without gaps."""
-    flat, back = [], []
+    back, devices = [], {}
     for tensors in slots:
+        flat = devices.setdefault(tensors[0].device, [])
         _check_tensors(tensors)
         tensors = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]
         like = torch.empty_like(tensors[0])
@@ -96,7 +97,8 @@ def _apply_copies(rule, scalars, slots):
             flat.append(t if same else torch.empty_like(like).copy_(t))
             if not same:
                 back.append((t, flat[-1]))
-    apply(rule, flat[0].dtype, scalars, flat)
+    for flat in devices.values():
+        apply(rule, flat[0].dtype, scalars, flat)
     for t, copy in back:
         t.copy_(copy)
 

@@ -288,7 +288,7 @@ class Made:
     def __call__(self, args, kwargs):
         if self._function is None:
             from ..library import implementation
-            self._function = _core.Function(self.graph, optimize=self.optimize, **implementation())
+            self._function = _core.Function(self.graph, optimize=self.optimize, **implementation(self.cuda))
         found = self._function(*args, **kwargs)
         return found if self.is_tuple else None if self.is_tuple is None else found[0]
 

@@ -4,6 +4,7 @@ The one idea: a quick key, extents included, finds the recipe of a call like an 
 captures made for arguments of that kind are asked whether one serves these extents, and if not another one is made.
 Must not know: how a call runs, or how a module is traced.
 """
+import contextlib
 import time
 import warnings
 
@@ -19,6 +20,7 @@ from .guard.asked import known_of
 from .guard.lock import LOCK
 from .guard.state import ModuleState
 
+PRECISIONS = {"bf16": torch.bfloat16}
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
 _FEW = 2    # values of a float that get captures of their own, before it becomes an input
@@ -121,7 +123,8 @@ class Captures:
 
     def _capture(self, args, kwargs, dynamic):
         owner, begin = self._owner, time.perf_counter()
-        made = self._trace(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+        with _precision(owner, args, kwargs):
+            made = self._trace(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
@@ -147,6 +150,15 @@ class Captures:
             same = [t for t in self.state.tensors() if t is alias or t.data_ptr() == alias.data_ptr() and alias.numel()
                     and (t.shape, t.stride(), t.dtype) == (alias.shape, alias.stride(), alias.dtype)]
             made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
+
+
+def _precision(owner, args, kwargs):
+    """Surroundings in which the module is traced: what autocast makes of it is what is compiled."""
+    if owner.precision is None:
+        return contextlib.nullcontext()
+    tensors = [*owner.model.parameters(), *[t for t in trees.flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]]
+    on_gpu = owner.cuda_enabled or any(t.is_cuda for t in tensors)
+    return torch.autocast("cuda" if on_gpu else "cpu", PRECISIONS[owner.precision])
 
 
 def _varying(leaves, known):

@@ -10,7 +10,7 @@ from ..report.table import explain
 from ..verbose import say
 from .call import trees
 from .call.compiled import Outdated
-from .captures import Captures
+from .captures import PRECISIONS, Captures
 from .guard.lock import traced_elsewhere
 from .hooks import Hooks
 from .look.profile import page
@@ -25,7 +25,8 @@ class DaceModule(Hooks, Wrapper):
 
     module: the module to wrap; it stays reachable as ``.model`` and shares its parameters with the wrapper.
     dummy_inputs: tuple of example inputs; if given, the module is captured at once instead of at the first call.
-    cuda: run on the GPU; None: as the module's parameters lie.
+    cuda: True moves the module to the current GPU, as ``module.cuda()``; False refuses tensors on one; None: a call runs where
+        its arguments and the parameters lie.  What forward moves between devices ends where eager has it.
     training: True or False calls ``train()`` or ``eval()`` on the module; None leaves its modes as they are.  The
         modes of the module and its children decide at each call, as in PyTorch.
     backward: make results differentiable, in the inputs and parameters that require a gradient.
@@ -35,6 +36,8 @@ class DaceModule(Hooks, Wrapper):
     debug_transients: return the value of every operator too, after the results; their names are in ``transients``.
     sdfg_name: name of the graph, by default ``dace_model``.
     inputs_to_skip: inputs that get no gradient, by name (``dace_model.inputs``) or position.
+    precision: "bf16" computes products and convolutions in bfloat16, and what torch.autocast would with them; parameters and
+        their gradients keep their types.  None: as forward and an autocast around the call say.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
     A capture is made again when a child, a parameter, a hook or a mode changes, or what forward reads of Python: an
@@ -45,7 +48,7 @@ class DaceModule(Hooks, Wrapper):
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
-    Raises DeviceError for cuda=True without a GPU; UnsupportedOpError, DTypeError, ModelError when capture fails.
+    Raises DeviceError for cuda=True without a GPU, and for arguments that lie on several devices; UnsupportedOpError, DTypeError, ModelError when capture fails.
 
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
     >>> compiled = DaceModule(module)
@@ -55,15 +58,18 @@ class DaceModule(Hooks, Wrapper):
 
     def __init__(self, module, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                  auto_optimize=True, debug_transients=False, sdfg_name=None, *, simplify=None, onnx_simplify=True,
-                 inputs_to_skip=None, compile_torch_extension=True):
+                 inputs_to_skip=None, compile_torch_extension=True, precision=None):
         super().__init__()
         if not isinstance(module, torch.nn.Module):
             raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
         if cuda and not torch.cuda.is_available():
             raise _core.DeviceError(f"cuda=True for {type(module).__name__}: torch finds no GPU")
-        self._wrap(module)
+        if precision is not None and precision not in PRECISIONS:
+            raise _core.ValueError_(f"precision={precision!r}: expected None or {', '.join(map(repr, PRECISIONS))}")
+        self._wrap(module.cuda() if cuda else module)
         self._without_hooks()
         self.cuda_enabled = cuda
+        self.precision = precision
         self.backward, self.auto_optimize, self.onnx_simplify = backward, auto_optimize, onnx_simplify
         self.apply_strict = self.simplify = apply_strict if simplify is None else simplify
         self.inputs_to_skip, self.compile_torch_extension = frozenset(inputs_to_skip or ()), compile_torch_extension
@@ -90,7 +96,7 @@ class DaceModule(Hooks, Wrapper):
             return _call_module(self, *args, **kwargs)
         try:
             results = recent.repeat(*args)
-        except (_core.DTypeError, _core.ShapeError):
+        except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
             results = NotImplemented
         if results is NotImplemented:
             return _call_module(self, *args, **kwargs)
@@ -102,7 +108,7 @@ class DaceModule(Hooks, Wrapper):
             return self.model(*args, **kwargs)
         try:
             return self._run(args, kwargs)
-        except (_core.DTypeError, _core.ShapeError, Outdated):
+        except (_core.DTypeError, _core.ShapeError, _core.DeviceError, Outdated):
             reason = self._captures.last is not None and self._captures.last.outdated()
             if not reason:
                 raise

@@ -3,11 +3,14 @@
 The one idea: all that a call depends on is either compared by the core in microseconds, or forbids this.
 Must not know: what a call computes.
 """
+import functools
+
 import torch
 
 from .. import _core
 from .call import node
-from .call.recipe import draw_seed, profiling
+from .call.device import draw_seed
+from .call.recipe import profiling
 from .guard.state import GLOBAL_HOOKS, HOOKS
 
 OWN_CALL = {"forward", "_compiled_call_impl"}  # attributes of an instance that decide what a call of it does
@@ -23,7 +26,7 @@ def repeated_call(module, forward, captures, recipe, function, args):
         return None
     if recipe.changed or recipe.complex or recipe.flagged or recipe.freed or capture.counted or capture.asks_attributes:
         return None
-    if recipe.named is not None:
+    if recipe.named is not None or compiled.moved:
         return None
     if any(GLOBAL_HOOKS) or any(hooks.values()) or any(table[key].is_complex() for table, key in compiled.slots):
         return None
@@ -36,4 +39,4 @@ def repeated_call(module, forward, captures, recipe, function, args):
     unsettled = [] if node.is_final() else [(vars(node), "modes", node.modes)]
     watched = (*captures.state.watched(), *ties, *unhooked, *unsettled)
     return _core.RepeatedCall(function, args, compiled.slots, watched, node.modes,
-                      module.backward or captures.asks, draw_seed if recipe.seed else None)
+                      module.backward or captures.asks, functools.partial(draw_seed, compiled.device) if recipe.seed else None)

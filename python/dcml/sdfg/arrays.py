@@ -110,9 +110,8 @@ class Declaring:
             self._graph.add_symbol(free)
         self._graph.add_array(name, int(datadesc.dtype), data.core_shape(datadesc), datadesc.transient)
         strides = datadesc._explicit_strides()
-        if strides is not None or datadesc.storage is StorageType.Register:
-            strides = None if strides is None else [s if type(s) is int else str(s) for s in strides]
-            self._graph.set_layout(name, strides, datadesc.storage is StorageType.Register)
+        strides = None if strides is None else [s if type(s) is int else str(s) for s in strides]
+        data.place(self._graph, name, datadesc.storage, strides)
         self._edited()
         return name, self.arrays[name]
 

@@ -21,9 +21,10 @@ class CompiledSDFG:
 
     def prepare(self):
         """Makes the function, for those who do not call.  Returns self."""
-        from ..library import defined, implementation
+        from ..library import defined, implementation, is_on_cuda
         from ..onnx import host
-        graph, options = defined(self.sdfg.graph), {"optimize": self._optimize, **implementation()}
+        graph = self.sdfg.graph
+        graph, options = defined(graph), {"optimize": self._optimize, **implementation(is_on_cuda(graph))}
         self._function = _Host(graph, options) if host.is_needed(graph) else _core.Function(graph, **options)
         return self
 

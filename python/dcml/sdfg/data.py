@@ -9,6 +9,7 @@ from ..dtypes import StorageType
 from .symbolic import Symbolic, free_symbols, parse
 
 _HEAP = (StorageType.Default, StorageType.CPU_Heap, StorageType.CPU_Pinned, StorageType.CPU_ThreadLocal)
+_GPU = (StorageType.GPU_Global, StorageType.GPU_Shared)
 
 
 class Data:
@@ -77,13 +78,15 @@ class Data:
     def storage(self):
         if self._graph is None:
             return self._storage
-        return StorageType.Register if self._graph.layout(self.name)[1] else StorageType.Default
+        if self._graph.layout(self.name)[1]:
+            return StorageType.Register
+        return StorageType.GPU_Global if self._graph.device(self.name) == "cuda" else StorageType.Default
 
     @storage.setter
     def storage(self, storage):
         self._storage = _storage(storage)
         if self._graph is not None:
-            self._graph.set_layout(self.name, self._graph.layout(self.name)[0], self._storage is StorageType.Register)
+            place(self._graph, self.name, self._storage, self._graph.layout(self.name)[0])
 
     @property
     def total_size(self):
@@ -180,6 +183,12 @@ def create_datadescriptor(value):
     raise _core.DTypeError(f"{type(value).__name__} is no array and no number")
 
 
+def place(graph, name, storage, strides):
+    """Puts an array of a core graph where a StorageType says; strides: as the core takes them."""
+    graph.set_layout(name, strides, storage is StorageType.Register)
+    graph.set_device(name, "cuda" if storage in _GPU else "cpu")
+
+
 def _storage(storage):
     if storage is None:
         return StorageType.Default
@@ -187,6 +196,4 @@ def _storage(storage):
         storage = storage if isinstance(storage, StorageType) else StorageType(getattr(storage, "name", storage))
     except ValueError:
         raise _core.ValueError_(f"storage={storage!r}: expected a StorageType") from None
-    if storage is not StorageType.Register and storage not in _HEAP:
-        raise _core.DeviceError(f"storage={storage.name}: there is no memory but the processor's")
     return storage

@@ -34,6 +34,7 @@ class SDFG(Declaring):
             self._graph, self._states = graph, []
             self._descriptors, self._compiled, self.parent = {}, None, parent
             self._stale_states, self._mentioned, self._params, self._nested, self._nested_in = False, set(), set(), [], []
+            self._gpu_maps = []  # maps that somebody gave a schedule of the GPU, until their results are put there
             self._control = []  # edges between states that somebody added, until they are in the graph
             _HANDLES[id(graph)] = self
         return self
@@ -47,6 +48,8 @@ class SDFG(Declaring):
         """Puts the edits of all states into the graph.  Raises a dcml.Error naming what is wrong in them."""
         for inner in self._nested:
             inner.build()
+        while self._gpu_maps:
+            self._gpu_maps.pop()._place_results()
         if self._graph.has_drafts:
             self._declare_mentioned()
             for index in range(self._graph.n_states):
@@ -308,6 +311,19 @@ class SDFG(Declaring):
         """As apply_transformations, until nothing matches or changes any more."""
         from ..transformation.base import apply_repeated
         return apply_repeated(self, transformations, options)
+
+    def apply_gpu_transformations(self, states=None, validate=True, validate_all=False, permissive=False, sequential_innermaps=True,
+                                  register_transients=True, simplify=True):
+        """Puts every array on the GPU: the program runs there when it is called, with arrays of either memory.
+
+        simplify: drop what has no effect afterwards.  The other arguments say nothing here: kernels are made for the
+        device when the program is compiled.  Returns the number of matches, 0 where all is there already.
+        """
+        from ..transformation import GPUTransformSDFG
+        count = GPUTransformSDFG.apply_to(self)
+        if simplify:
+            self.simplify()
+        return count
 
     def simplify(self, validate=True, **_):
         """Makes the program shorter: joins states, inlines nested SDFGs, drops what has no effect, copies, and arrays

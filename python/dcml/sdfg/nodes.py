@@ -250,7 +250,7 @@ class Map:
     @classmethod
     def _handle(cls, entry):
         self = cls.__new__(cls)
-        self._label, self._entry = entry.label, entry
+        self._label, self._entry, self._schedule = entry.label, entry, ScheduleType.Default
         return self
 
     def _ranges(self):
@@ -299,13 +299,35 @@ class Map:
     def schedule(self):
         if self._entry is None or self._entry._state is None:
             return self._schedule
-        return _SCHEDULES.get(self._entry._node()[2][2], ScheduleType.Default)
+        if self._schedule in _ON_GPU and self in self._entry._state.sdfg._gpu_maps:
+            return self._schedule  # its results are not known yet
+        name = self._entry._node()[2][2]
+        if name != "sequential" and self._on_gpu():
+            return ScheduleType.GPU_ThreadBlock if self._entry.state.entry_node(self._entry) is not None else ScheduleType.GPU_Device
+        return _SCHEDULES.get(name, ScheduleType.Default)
 
     @schedule.setter
     def schedule(self, schedule):
         self._schedule = ScheduleType(schedule)
         if self._entry is not None and self._entry._state is not None:
             self._entry._state._edit().set_schedule(self._entry._id, schedule_name(self._schedule))
+            if self._schedule in _ON_GPU:
+                self._entry._state.sdfg._gpu_maps.append(self)
+
+    def _results(self):
+        """Names of the arrays that the map writes."""
+        state = self._entry.state
+        return {edge.data.data for edge in state.out_edges(state.exit_node(self._entry)) if edge.data is not None and edge.data.data}
+
+    def _place_results(self):
+        """Puts what the map writes on the GPU."""
+        if self._entry._state is not None:
+            for name in self._results():
+                self._entry.state.sdfg._graph.set_device(name, "cuda")
+
+    def _on_gpu(self):
+        graph = self._entry.state.sdfg._graph
+        return any(graph.device(name) == "cuda" for name in self._results())
 
     def __repr__(self):
         return f"Map({self})"
@@ -352,6 +374,8 @@ class MapEntry(_MapEnd):
         state.sdfg._mention(self._map._range.free_symbols, self._map._params)
         entry, _ = flow.add_map(self._label, self._map._ranges(), schedule_name(self._map.schedule))
         self._map._entry = self
+        if self._map._schedule in _ON_GPU:
+            state.sdfg._gpu_maps.append(self._map)
         return entry
 
 
@@ -472,7 +496,9 @@ class NestedSDFG(Node):
 _SCHEDULES = {"sequential": ScheduleType.Sequential, "parallel": ScheduleType.CPU_Multicore, "reduce": ScheduleType.CPU_Multicore,
               "scatter": ScheduleType.CPU_Multicore}
 _NAMES = {ScheduleType.Sequential: "sequential", ScheduleType.Default: "default", ScheduleType.CPU_Multicore: "default",
-          ScheduleType.Unrolled: "default"}
+          ScheduleType.Unrolled: "default", **dict.fromkeys((ScheduleType.GPU_Default, ScheduleType.GPU_Device,
+                                                             ScheduleType.GPU_ThreadBlock), "default")}
+_ON_GPU = (ScheduleType.GPU_Default, ScheduleType.GPU_Device)  # of maps whose results lie there
 CLASSES = {cls._kind: cls for cls in (AccessNode, MapEntry, MapExit, Tasklet, LibraryNode, NestedSDFG)}
 
 
@@ -480,7 +506,7 @@ def schedule_name(schedule):
     """The core's name of a ScheduleType.  Raises DeviceError for those of devices that are not there."""
     schedule = ScheduleType(schedule)
     if schedule not in _NAMES:
-        raise _core.DeviceError(f"schedule {schedule.name}: maps run on the processor")
+        raise _core.DeviceError(f"schedule {schedule.name}: maps run on a processor, or a GPU")
     return _NAMES[schedule]
 
 

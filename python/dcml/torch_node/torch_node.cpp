@@ -25,7 +25,7 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/* A reference that may be dropped by a thread without the GIL. */
+/* A reference, or none, that may be dropped by a thread without the GIL. */
 class Reference {
  public:
   explicit Reference(PyObject* owned) : object_(owned) {}
@@ -71,11 +71,12 @@ struct Gil {
 
 void drop_token(void* context) { delete static_cast<Reference*>(context); }
 
-/* A tensor that owns a backward pass. */
-at::Tensor token_of(PyObject* pass) {
-  static_assert(sizeof(Reference) >= sizeof(float), "anomaly detection reads it as a number");
+/* A tensor without elements that owns a backward pass, or nothing.  It is on the device of the pass, so that the engine
+ * runs what it is for in the thread, and on the stream, of that device. */
+at::Tensor token_of(PyObject* pass, at::Device device) {
   auto* held = new Reference(pass);
-  return at::for_blob(held, {1}).context(held, drop_token).options(at::TensorOptions().dtype(at::kFloat)).make_tensor();
+  auto options = at::TensorOptions().dtype(at::kFloat).device(device);
+  return at::for_blob(held, {0}).context(held, drop_token).options(options).target_device(device).make_tensor();
 }
 
 PyObject* pass_of(const variable_list& grads) {
@@ -128,8 +129,8 @@ class CompiledBackward : public torch::autograd::Node {
   /* completes, reads: positions of arguments; the contents of the latter this part needs as they are now.  later: the node
    * of the next part, or null. */
   CompiledBackward(PyObject* call, const Arguments& arguments, std::vector<size_t> completes, std::vector<size_t> reads,
-                   const c10::intrusive_ptr<CompiledBackward>& later)
-      : call_(call), completes_(std::move(completes)), reads_(std::move(reads)), later_(later.get()) {
+                   const c10::intrusive_ptr<CompiledBackward>& later, at::Device device)
+      : call_(call), completes_(std::move(completes)), reads_(std::move(reads)), later_(later.get()), device_(device) {
     saved_.reserve(reads_.size());
     for (const auto& variable : arguments.at(reads_)) saved_.emplace_back(variable, /*is_output=*/false);
     auto edges = torch::autograd::collect_next_edges(arguments.at(completes_));
@@ -154,7 +155,7 @@ class CompiledBackward : public torch::autograd::Node {
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
 
-  void follow(const at::Tensor& token) { add_input_metadata(token); }
+  void follow() { add_input_metadata(token_of(nullptr, device_)); }
 
   std::string name() const override { return "CompiledBackward"; }
 
@@ -181,7 +182,7 @@ class CompiledBackward : public torch::autograd::Node {
     THPObjectPtr pass(keeps_history ? find_with_history(arguments, grads) : function_ ? start(grads) : pass_of(grads));
     if (!pass) rethrow();
     variable_list results = PyList_Check(pass.get()) ? pick(pass.get()) : run(pass.get());
-    if (later_) results.push_back(token_of(pass.release()));
+    if (later_) results.push_back(token_of(pass.release(), device_));
     return results;
   }
 
@@ -256,6 +257,7 @@ class CompiledBackward : public torch::autograd::Node {
   std::unique_ptr<Reference> function_; /* of the first part only */
   std::vector<size_t> completes_, reads_;
   CompiledBackward* later_; /* an edge owns it */
+  at::Device device_;
   bool is_last_run_ = false;
   std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
   std::vector<torch::autograd::SavedVariable> saved_; /* by reads_ */
@@ -263,13 +265,13 @@ class CompiledBackward : public torch::autograd::Node {
 };
 
 /* The chain of nodes of a call, from the last part to the first, which is returned. */
-c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments) {
+c10::intrusive_ptr<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments, at::Device device) {
   c10::intrusive_ptr<CompiledBackward> later;
   for (Py_ssize_t k = PyTuple_GET_SIZE(parts); k-- > 0;) {
     PyObject* part = PyTuple_GET_ITEM(parts, k);
     auto node = c10::make_intrusive<CompiledBackward>(Py_NewRef(call), arguments, positions_of(PyTuple_GET_ITEM(part, 0)),
-                                                      positions_of(PyTuple_GET_ITEM(part, 1)), later);
-    if (k > 0) node->follow(at::empty({1}));
+                                                      positions_of(PyTuple_GET_ITEM(part, 1)), later, device);
+    if (k > 0) node->follow();
     else node->lead(Py_NewRef(function), arguments);
     later = std::move(node);
   }
@@ -296,7 +298,8 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   THPObjectPtr parts(PyObject_GetAttr(call, names().parts));
   THPObjectPtr tape(PyObject_GetAttr(args[0], names().tape));
   if (!parts || !tape) return nullptr;
-  auto node = make_nodes(args[0], call, parts, {args[1], params.get()});
+  auto device = PyTuple_GET_SIZE(outputs) ? THPVariable_Unpack(PyTuple_GET_ITEM(outputs, 0)).device() : at::Device(at::kCPU);
+  auto node = make_nodes(args[0], call, parts, {args[1], params.get()}, device);
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
     node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), is_on(tape, k), node);
   return Py_NewRef(outputs);

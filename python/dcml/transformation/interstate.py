@@ -23,4 +23,23 @@ class InlineSDFG(Transformation):
         return count
 
 
-__all__ = ["InlineSDFG", "StateFusion"]
+class GPUTransformSDFG(Transformation):
+    """Puts every array on the GPU, nested SDFGs' included: the program runs there when it is called."""
+
+    @classmethod
+    def _apply(cls, sdfg, nodes, options):
+        if options or nodes:
+            raise _core.ValueError_("GPUTransformSDFG takes a whole SDFG, and has no options")
+        count = 0
+        for one in list(sdfg.all_sdfgs_recursive()):
+            graph = one.graph
+            names = [name for name in graph.arrays if graph.device(name) != "cuda" and name not in graph.host_values]
+            for name in names:
+                graph.set_device(name, "cuda")
+            count += bool(names)
+        if count:
+            sdfg._edited()
+        return min(count, 1)
+
+
+__all__ = ["GPUTransformSDFG", "InlineSDFG", "StateFusion"]

@@ -3,6 +3,7 @@
 The one idea: what is written in torch needs no gradient and no types of its own.
 Must not know: graphs or operators.
 """
+import functools
 import math
 
 import torch
@@ -14,9 +15,21 @@ DECOMPOSED = {}  # "aten.diagonal_scatter.default" -> function of the same argum
 def of(*overloads):
     """Registers the decorated function for ``overloads``, e.g. ``of("median.dim")``."""
     def register(function):
-        DECOMPOSED.update({"aten." + name: function for name in overloads})
+        DECOMPOSED.update({"aten." + name: on_device_of_first(function) for name in overloads})
         return function
     return register
+
+
+def on_device_of_first(function):
+    """The function, which makes its new tensors where its first argument that is a tensor lies."""
+    @functools.wraps(function)
+    def placed(*args, **kwargs):
+        first = next((a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)), None)
+        if first is None or first.device.type == "cpu":
+            return function(*args, **kwargs)
+        with torch.device(first.device):
+            return function(*args, **kwargs)
+    return placed
 
 
 def _at(x, axis, index, keepdim):

@@ -21,6 +21,7 @@ class _Node(torch.autograd.Function):
         later: the next part's token, or None; completes: the tensors whose gradients this part completes."""
         function, tensors = arguments
         ctx.call, ctx.function, ctx.part, ctx.last = call, function, part, later is None
+        ctx.device = results[0].device if results else torch.device("cpu")
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outside)
         # the first node has what all parts read; the others must stay as they are only for a derivative of higher order
@@ -43,7 +44,7 @@ class _Node(torch.autograd.Function):
         else:
             with torch.no_grad():
                 found = run.next()
-        return (None, None, None, None, None, None if ctx.last else _token(run), *found)
+        return (None, None, None, None, None, None if ctx.last else _token(ctx.device, run), *found)
 
 
 def _arguments(ctx, reads):
@@ -55,9 +56,10 @@ def _arguments(ctx, reads):
     return tuple([reads[p] if other is None else other[0] for p, other in enumerate(ctx.others)])
 
 
-def _token(carried=None):
-    """A tensor that carries a backward pass, or gradients that it has found."""
-    token = torch.zeros(1)
+def _token(device, carried=None):
+    """A tensor without elements that carries a backward pass, or gradients that it has found; on their device, so that the
+    engine runs the next part on that device's stream."""
+    token = torch.empty(0, device=device)
     token.backward_pass = carried
     return token
 
@@ -76,9 +78,9 @@ def apply_in_python(function, inputs):
         results, call = function._run(inputs)
     tape = function.differentiable or [True] * len(results)
     outside = [r for r, on_tape in zip(results, tape) if not on_tape or not r.dtype.is_floating_point]
-    later = None
+    later, device = None, results[0].device if results else torch.device("cpu")
     for part, (completes, _) in reversed(list(enumerate(call.parts))):
-        hanging = [_token()] if part else results
+        hanging = [_token(device)] if part else results
         made = _Node.apply(call, part, hanging, () if part else outside, (function, tensors), later, *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made

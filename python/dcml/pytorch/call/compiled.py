@@ -13,6 +13,7 @@ import torch
 from ... import _core
 from ...library import implementation
 from ..guard.lock import LOCK
+from .device import core_options, device_of_call, is_apart
 from .results import real_form
 
 
@@ -32,7 +33,17 @@ class Compiled:
         outside = capture.outside
         self.slots = [(outside, name) if name in outside else slot(owner.model, name) for name, _ in capture.params]
         self.kinds = [_kind(table[key]) for table, key in self.slots]
+        self.device = self._find_device(leaves)
+        self.moved = frozenset(k for k, i in enumerate(capture.inputs) if i < len(leaves) and isinstance(leaves[i], torch.Tensor)
+                               and is_apart(leaves[i], self.device))
         self.ties = [(slot(owner.model, a), slot(owner.model, b)) for a, b in capture.ties]
+
+    def _find_device(self, leaves):
+        """Where calls run: as the capture's leaves and the parameters lie."""
+        named = [(f"argument '{name}'", leaves[i]) for name, i in zip(self.capture.graph.inputs, self.capture.inputs)
+                 if i < len(leaves) and isinstance(leaves[i], torch.Tensor)]
+        named += [(f"parameter '{name}'", table[key]) for (name, _), (table, key) in zip(self.capture.params, self.slots)]
+        return device_of_call(named, self.owner.cuda_enabled)
 
     def _positions(self, names):
         inputs = self.capture.graph.inputs
@@ -67,7 +78,7 @@ class Compiled:
         """What became of the parameters that this capture no longer serves, or None."""
         for (table, key), (name, _), kind in zip(self.slots, self.capture.params, self.kinds):
             if _kind(table[key]) != kind:
-                return f"{name!r} has changed its type or shape"
+                return f"{name!r} has changed its type, shape or device"
         for (a, i), (b, j) in self.ties:
             if a[i] is not b[j]:
                 return f"{i!r} and {j!r} are no longer tied"
@@ -83,8 +94,12 @@ class _Function:
         if flags is not None:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
-        options = {"optimize": owner.auto_optimize, **implementation(owner.cuda_enabled, **owner.hooks_of_core())}
         graph = _ordered(capture.graph, capture.orders)
+        device = compiled.device
+        options = {"optimize": owner.auto_optimize, **core_options(device), **implementation(device.type == "cuda", **owner.hooks_of_core())}
+        if capture.counted and device.type == "cuda":
+            raise _core.UnsupportedOpError(f"{owner.sdfg_name} has extents that depend on values of tensors, on {device}: "
+                                           "such modules run on the CPU only")
         if capture.counted:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
             self.core = Hosted(graph, wrt, capture.tape, options)
@@ -117,4 +132,4 @@ def slot(module, name):
 def _kind(tensor):
     """What a capture has built in of a parameter."""
     tensor = real_form(tensor)
-    return tensor.dtype, tensor.shape
+    return tensor.dtype, tensor.shape, tensor.device

@@ -11,15 +11,11 @@ from ..look.profile import mark_range
 from . import trees
 from .autograd import apply_in_python
 from .compiled import Outdated, slot
+from .device import draw_seed
 from .keys import refuse_overlap
 from .results import real_form
 
 profiling = torch.autograd._profiler_enabled
-
-
-def draw_seed():
-    """A seed from torch's own generator, so that torch.manual_seed decides."""
-    return torch.empty((), dtype=torch.int64).random_()
 
 
 def as_tensor(number):
@@ -43,12 +39,13 @@ class Recipe:
         self.overwritten = _overwritten(capture)
         self.backward_reads = {}  # function -> those of ``overwritten`` that its backward pass reads
         self.outputs, self.spec = capture.outputs, capture.out_spec
+        self.returned = [(k, d) for k, d in enumerate(capture.devices) if d is not None and d != compiled.device]
         self.extra = [index for _, index in capture.transients] if owner.debug_transients else []
         leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.checks and not self.extra and self.named is None)
+                       and not self.checks and not self.extra and self.named is None and not self.returned)
 
     def run(self, args, kwargs, repeated=None):
         """Runs.  repeated(recipe, function, args) makes ``repeat``; given where calls like this one are frequent."""
@@ -69,10 +66,12 @@ class Recipe:
         if self.changed and function.wrt_positions:  # what they were is for the backward pass
             changed = {leaf for _, leaf, _ in self.changed}
             inputs = [t.clone() if leaf in changed else t for t, leaf in zip(inputs, compiled.capture.inputs)]
+        if compiled.moved:
+            inputs = [t.to(compiled.device) if k in compiled.moved else t for k, t in enumerate(inputs)]
         if self.complex:
             inputs = [real_form(t) for t in inputs]
         if self.seed:
-            inputs = (*inputs, draw_seed())
+            inputs = (*inputs, draw_seed(compiled.device))
         if profiling() or function.observer is not None:
             function.observe(mark_range if profiling() else None)
         if copied := self._copied(function):
@@ -119,6 +118,8 @@ class Recipe:
         if self.mutated or self.changed:
             self._write_back(results, leaves)
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
+        for k, device in self.returned:
+            values[k] = values[k].to(device)
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:

@@ -36,7 +36,7 @@ class Lowering:
         self.leaf_of = {}    # user input name -> leaf position
         self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
         self.freed_kinds = []
-        self.outputs, self.mutated, self.changed = [], [], []
+        self.outputs, self.mutated, self.changed, self.devices = [], [], [], []
         self.position = {}   # value name -> graph output index
         self.orders = {}     # graph output index -> order in which its axes lie
         self.cumulative = cumulative
@@ -177,6 +177,8 @@ class Lowering:
             if kind == "USER_OUTPUT":
                 self.outputs.append(self._user_output(value, shape, order))
                 self._note_tape(self.outputs[-1], tape)
+                computed = type(self.outputs[-1]) in (int, Complex, Ordered)
+                self.devices.append(value.meta["val"].device if computed else None)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
             elif kind == "USER_INPUT_MUTATION":
@@ -262,7 +264,7 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named,
-                       orders=self._orders(transients), counted=self.b.counted, freed=self.freed_kinds)
+                       orders=self._orders(transients), counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
 
 
 def _ties(module, params):

@@ -95,7 +95,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
                 if shapes is None and is_of_forward(error):
                     raise
                 if shapes is None:
-                    raise export_error(module, error) from error
+                    raise export_error(module, error, given) from error
         raise _core.ModelError(f"cannot capture {type(module).__name__}: {errors[-1] if errors else 'no static form'}")
 
 

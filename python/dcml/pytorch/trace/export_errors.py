@@ -5,11 +5,14 @@ Must not know: what is exported.
 import os
 import traceback
 
+import torch
+
 from ... import _core
 from ..guard.watch import foreign_file
 from ..lower.refusal import WAYS_OUT
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_MIXED = ("two different devices", "on the same device")  # of FakeTensors; of operators that look
 _VALUES = {"DynamicOutputShapeException": "the extents of its result depend on values of tensors",
            "GuardOnDataDependentSymNode": "Python code that branches on values of tensors",
            "DataDependentOutputException": "Python code that branches on values of tensors",
@@ -18,7 +21,11 @@ _VALUES = {"DynamicOutputShapeException": "the extents of its result depend on v
            "UnsupportedOperatorException": "torch.export cannot tell what its result looks like"}
 
 
-def export_error(module, error):
+def export_error(module, error, leaves=()):
+    """leaves: the call's arguments, which are named where they lie on several devices."""
+    if any(text in str(error) for text in _MIXED):
+        return _core.DeviceError(f"{type(module).__name__} cannot be captured: {str(error).strip().splitlines()[0]}: "
+                                 f"{_places(module, leaves)}{_traced_line(error)}")
     reason = _VALUES.get(type(error).__name__)
     if reason and (type(error).__name__ != "UserError" or "data-dependent" in str(error)):
         what = getattr(error, "func", None) or type(module).__name__
@@ -30,6 +37,17 @@ def export_error(module, error):
     text = str(error).strip().split("\n\n")[0]
     text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
     return _error_like(error)(text)
+
+
+def _places(module, leaves):
+    """'argument 0 is on cpu, parameter 'weight' is on cuda:0': the first tensor on each device."""
+    named = [(f"argument {k}", leaf) for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    named += [(f"parameter '{name}'", p) for name, p in module.named_parameters()]
+    named += [(f"buffer '{name}'", b) for name, b in module.named_buffers()]
+    found = {}
+    for name, tensor in named:
+        found.setdefault(tensor.device, name)
+    return ", ".join([f"{name} is on {device}" for device, name in found.items()])
 
 
 def is_of_forward(error):

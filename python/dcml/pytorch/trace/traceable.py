@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import _core
 from ..aten import matrices
+from ..aten.decomposed import on_device_of_first
 from ..guard.asked import calling_code
 from . import packed
 from .own_gradient import hooked
@@ -72,7 +73,7 @@ def _multilabel_margin_loss(input, target, size_average=None, reduce=None, reduc
     x, classes = torch.atleast_2d(input), torch.atleast_2d(target)
     named = (classes == -1).cumsum(1) == 0
     classes = torch.where(named, classes, 0)
-    is_target = ((classes.unsqueeze(-1) == torch.arange(x.shape[1])) & named.unsqueeze(-1)).any(1)
+    is_target = ((classes.unsqueeze(-1) == torch.arange(x.shape[1], device=x.device)) & named.unsqueeze(-1)).any(1)
     gaps = torch.relu(1 - x.gather(1, classes).unsqueeze(-1) + x.unsqueeze(1))  # sample, named class, other class
     counted = named.unsqueeze(-1) & is_target.logical_not().unsqueeze(1)
     each = torch.where(counted, gaps, 0).sum((1, 2)) / x.shape[1]
@@ -92,11 +93,11 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduct
     """As in torch.nn.functional, by an operator that does not look at the lengths; targets in a row are padded."""
     single = log_probs.dim() == 2
     log_probs = log_probs.unsqueeze(1) if single else log_probs
-    lengths, sizes = (torch.as_tensor(v, dtype=torch.int64).reshape(-1) for v in (input_lengths, target_lengths))
+    lengths, sizes = (torch.as_tensor(v, dtype=torch.int64, device=log_probs.device).reshape(-1) for v in (input_lengths, target_lengths))
     if targets.dim() == 1 and single:
         targets = targets.unsqueeze(0)
     elif targets.dim() == 1:
-        place = torch.arange(targets.shape[0]) + (sizes.cumsum(0) - sizes).unsqueeze(1)
+        place = torch.arange(targets.shape[0], device=sizes.device) + (sizes.cumsum(0) - sizes).unsqueeze(1)
         targets = targets[place.clamp(max=targets.shape[0] - 1)]
     loss = torch.ops.dcml.ctc_loss(log_probs, targets, lengths, sizes, blank, zero_infinity)
     loss = torch.where(loss == math.inf, 0, loss) if zero_infinity else loss
@@ -244,7 +245,7 @@ _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) 
               F.one_hot: _one_hot,
               torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad,
               torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
-              torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: matrices.lstsq,
+              torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: on_device_of_first(matrices.lstsq),
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 
 

@@ -1,0 +1,155 @@
+/* What a library's convolution does not do stands around it: an added bias, and padding that is not the same on both sides.
+ *
+ *     Y = Conv(X, W, B) {pads = [0, 0, 1, 1]}
+ *     becomes   P = Pad(X) {pads = [0, 0, 0, 0, 0, 0, 1, 1]}   C = Conv(P, W)   R = Unsqueeze(B)   Y = Add(C, R)
+ *
+ * where a library runs the convolution so, and none as it was: the sum then joins what follows, which no library has.  Runs
+ * before differentiation, so that gradients of the convolution are those of one that the library takes. */
+#include <string.h>
+
+#include "passes/operators.h"
+
+enum { MAX_SPATIAL = 3 };
+
+typedef struct {
+  int n; /* spatial dimensions */
+  int64_t left[MAX_SPATIAL], right[MAX_SPATIAL], most[MAX_SPATIAL]; /* most: what both sides have */
+} padding;
+
+static int64_t int_at(const dc_graph *graph, dc_nid node, const char *name, int at, int64_t fallback) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_INTS && (int)a->n > at ? a->ints[at] : fallback;
+}
+
+static const char *mode_of(const dc_graph *graph, dc_nid node) {
+  const dc_attr *a = dc_node_attr(graph, node, "auto_pad");
+  return a && a->kind == DC_ATTR_STRING && *a->s ? a->s : "NOTSET";
+}
+
+/* Along one dimension, as the mode says. */
+static bool same_padding(const dc_graph *graph, dc_nid node, int d, const char *mode, padding *p) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t in, window, stride = int_at(graph, node, "strides", d, 1);
+  if (!dc_ex_is_int(&graph->pool, dc_cont(graph, lib->in[0])->shape[2 + d], &in)) return false;
+  if (!dc_ex_is_int(&graph->pool, dc_cont(graph, lib->in[1])->shape[2 + d], &window) || stride < 1) return false;
+  int64_t total = ((in + stride - 1) / stride - 1) * stride + (window - 1) * int_at(graph, node, "dilations", d, 1) + 1 - in;
+  if (total < 0 || strcmp(mode, "VALID") == 0) total = 0;
+  p->left[d] = strcmp(mode, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
+  p->right[d] = total - p->left[d];
+  return true;
+}
+
+/* False where it is not known. */
+static bool read_padding(const dc_graph *graph, dc_nid node, padding *p) {
+  const char *mode = mode_of(graph, node);
+  *p = (padding){.n = (int)dc_cont(graph, dc_node_at(graph, node)->lib.in[0])->rank - 2};
+  if (p->n < 1 || p->n > MAX_SPATIAL) return false;
+  for (int d = 0; d < p->n; d++) {
+    p->left[d] = int_at(graph, node, "pads", d, 0), p->right[d] = int_at(graph, node, "pads", p->n + d, 0);
+    if (strcmp(mode, "NOTSET") != 0 && !same_padding(graph, node, d, mode, p)) return false;
+    p->most[d] = p->left[d] < p->right[d] ? p->left[d] : p->right[d];
+    if (p->most[d] < 0) p->most[d] = 0;
+  }
+  return true;
+}
+
+static bool is_even(const padding *p) {
+  bool even = true;
+  for (int d = 0; d < p->n; d++) even &= p->left[d] == p->right[d] && p->left[d] >= 0;
+  return even;
+}
+
+static dc_cid container_like(dc_graph *graph, dc_cid c, const char *suffix, uint32_t rank, const dc_ex *shape) {
+  const char *name = dc_arena_printf(&graph->arena, "%s_%s", dc_cont_name(graph, c), suffix);
+  return dc_container_add(graph, name, (dc_dtype)dc_cont(graph, c)->dtype, rank, shape, DC_ROLE_TEMP);
+}
+
+/* The same convolution of another image, without a bias and with padding of its own; it makes what the old one does. */
+static dc_nid without(dc_graph *graph, dc_nid node, dc_cid image, const padding *p) {
+  dc_library lib = dc_node_at(graph, node)->lib;
+  dc_attr *attr = DC_NEW_ARRAY(&graph->arena, dc_attr, lib.n_attr + 1);
+  int64_t pads[2 * MAX_SPATIAL];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < lib.n_attr; k++) {
+    const char *name = dc_name_text(&graph->names, lib.attr[k].name);
+    if (!p || (strcmp(name, "pads") != 0 && strcmp(name, "auto_pad") != 0)) attr[n++] = lib.attr[k];
+  }
+  for (int d = 0; p && d < p->n; d++) pads[d] = pads[p->n + d] = p->most[d];
+  if (p) attr[n++] = dc_attr_ints(graph, "pads", pads, 2 * (uint32_t)p->n);
+  dc_cid in[] = {image, lib.in[1]};
+  dc_nid made = dc_node_library(graph, dc_name_text(&graph->names, lib.op), "", lib.since, in, 2, lib.out, 1, attr, n);
+  dc_node_at(graph, made)->name = dc_node_at(graph, node)->name;
+  return made;
+}
+
+/* The image with what one side has more than the other. */
+static dc_nid padded(dc_graph *graph, dc_cid image, const padding *p, dc_cid *out) {
+  uint32_t rank = dc_cont(graph, image)->rank;
+  int64_t pads[2 * DC_MAX_RANK] = {0};
+  dc_ex shape[DC_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++) {
+    shape[d] = dc_cont(graph, image)->shape[d];
+    if (d < 2) continue;
+    pads[d] = p->left[d - 2] - p->most[d - 2], pads[rank + d] = p->right[d - 2] - p->most[d - 2];
+    shape[d] = dc_ix_add(&graph->pool, shape[d], dc_ex_int(&graph->pool, pads[d] + pads[rank + d]));
+  }
+  *out = container_like(graph, image, "padded", rank, shape);
+  dc_attr attr = dc_attr_ints(graph, "pads", pads, 2 * rank);
+  return dc_node_library(graph, "Pad", "", 2, &image, 1, out, 1, &attr, 1);
+}
+
+/* The bias along the channels of the result, added to what the convolution makes from now on. */
+static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope *scope) {
+  dc_cid *made = dc_node_at(graph, convolution)->lib.out, result = *made;
+  uint32_t rank = dc_cont(graph, result)->rank;
+  dc_ex shape[DC_MAX_RANK];
+  int64_t axes[DC_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++) shape[d] = d ? dc_ex_int(&graph->pool, 1) : dc_cont(graph, bias)->shape[0], axes[d] = d + 1;
+  dc_cid row = container_like(graph, bias, "row", rank - 1, shape), plain = container_like(graph, result, "plain", rank, dc_cont(graph, result)->shape);
+  dc_attr attr = dc_attr_ints(graph, "axes", axes, rank - 2);
+  dc_cid in[] = {plain, row};
+  dc_node_at(graph, convolution)->lib.out = dc_arena_copy(&graph->arena, &plain, sizeof plain);
+  dc_scope_push(graph, scope, convolution);
+  dc_scope_push(graph, scope, dc_node_library(graph, "Unsqueeze", "", 1, &bias, 1, &row, 1, &attr, 1));
+  dc_scope_push(graph, scope, dc_node_library(graph, "Add", "", 14, in, 2, &result, 1, NULL, 0));
+}
+
+/* Pushes what stands for the node; false: it stays as it is. */
+static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
+  dc_cid image = lib->in[0], bias = lib->n_in > 2 ? lib->in[2] : 0, wider = 0;
+  padding p;
+  bool uneven = !turned && read_padding(graph, node, &p) && !is_even(&p);
+  if ((!bias && !uneven) || (context->stamp && dc_operator_is_served(context, graph, node))) return false;
+  dc_nid made = bias ? without(graph, node, image, NULL) : 0, pad = 0;
+  if (!made || (uneven && !context->stamp) || !dc_operator_is_served(context, graph, made)) {
+    if (!uneven) return false;
+    pad = padded(graph, image, &p, &wider);
+    made = without(graph, node, wider, &p);
+    if (!dc_operator_is_served(context, graph, made)) return false;
+    dc_scope_push(graph, scope, pad);
+  }
+  if (bias) add_bias(graph, made, bias, scope);
+  else dc_scope_push(graph, scope, made);
+  return true;
+}
+
+static bool is_convolution(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || *dc_name_text(&graph->names, node->lib.domain) || dc_node_wish(graph, id)) return false;
+  const char *op = dc_name_text(&graph->names, node->lib.op);
+  bool is_it = strcmp(op, "Conv") == 0 || strcmp(op, "ConvTranspose") == 0;
+  return is_it && dc_cont(graph, node->lib.in[0])->shape && dc_cont(graph, node->lib.in[0])->rank >= 3;
+}
+
+dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) {
+  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope old = graph->states.v[s].scope, new = {0};
+    for (uint32_t k = 0; k < old.n; k++)
+      if (!is_convolution(graph, old.v[k]) || !split(context, graph, old.v[k], &new)) dc_scope_push(graph, &new, old.v[k]);
+    graph->states.v[s].scope = new;
+  }
+  return dc_pass_tidy(context->ops, graph);
+}

@@ -1,0 +1,43 @@
+"""Tests of the CUDA target on machines without a GPU: a fake driver (folder fake) stands where libcuda and NVRTC would.
+
+Its library is named to dcml before anything opens a driver, and built when the first test wants it.  With --gpu the machine's own
+driver is left in place, and what only the fake can show is skipped.
+"""
+import os
+import pathlib
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "fake"), str(HERE.parent), str(HERE.parent / "onnx")]
+import build  # noqa: E402
+import simulated  # noqa: E402
+
+SETTINGS = [f"FAKE_CUDA_{name}" for name in ("LOG", "FAIL", "SEED", "LAZY", "DEVICES", "MEMORY", "ARCH", "PROCESSORS")]
+WITH_GPU = "--gpu" in sys.argv
+
+if not WITH_GPU:
+    os.environ["DCML_CUDA_DRIVER"] = os.environ["DCML_NVRTC"] = str(build.path())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _library():
+    """The fake is there before the first test asks for it."""
+    if WITH_GPU:
+        yield None
+        return
+    if not build.compiler():
+        pytest.skip("no C++ compiler for the fake CUDA driver")
+    yield simulated.library(build.build())
+
+
+@pytest.fixture
+def fake(_library, monkeypatch, tmp_path):
+    """The fake driver as a test sees it: settings that end with the test, what is alive, what was called."""
+    if _library is None:
+        pytest.skip("only the fake driver can show this")
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    yield simulated.Fake(_library, monkeypatch, tmp_path)
+    _library.fake_cuda_forgive()

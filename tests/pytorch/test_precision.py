@@ -1,0 +1,93 @@
+"""precision="bf16": what autocast would compute, with parameters and their gradients in float32."""
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import dcml
+from dcml.pytorch import DaceModule, dace_module
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.out = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x)))
+        return torch.softmax(self.out(y.mean((2, 3))), -1)
+
+
+def trained(module, x, low):
+    """Result, gradients of the parameters and of x, of a step under autocast or without."""
+    x = x.clone().requires_grad_()
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=low):
+        result = module(x)
+    result[:, 0].sum().backward()
+    return [result.detach(), x.grad, *[p.grad for p in module.parameters()]]
+
+
+def check(device):
+    torch.manual_seed(0)
+    plain, x = Net().to(device), torch.randn(4, 3, 8, 8, device=device)
+    module = Net().to(device)
+    module.load_state_dict(plain.state_dict())
+    compiled = DaceModule(module, backward=True, precision="bf16")
+    got, wanted, exact = trained(compiled, x, False), trained(plain, x, True), trained(same_net(plain), x, False)
+    for g, w, e in zip(got, wanted, exact):
+        assert g.dtype == w.dtype
+        assert (g - w).norm() <= 3 * (w - e).norm() + 1e-3 * e.norm() + 1e-6
+    assert any((w - e).norm() > 0 for w, e in zip(wanted, exact))
+    assert all(p.dtype == p.grad.dtype == torch.float32 for p in compiled.parameters())
+    return compiled
+
+
+def same_net(plain):
+    other = Net().to(next(plain.parameters()).device)
+    other.load_state_dict(plain.state_dict())
+    return other
+
+
+def test_values_and_gradients_are_those_of_autocast():
+    check("cpu")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_too():
+    check("cuda")
+
+
+def test_products_and_convolutions_are_in_bfloat16():
+    compiled = check("cpu")
+    graph = compiled.sdfg.graph.clone()
+    graph.run_pass("infer")
+    convolution = next(node for node in graph.nodes(0) if node[2] == "Conv")
+    assert {graph.info(name)[0] for name in convolution[4]} == {int(dcml.bfloat16)}
+
+
+def test_autocast_around_the_call_does_not_change_it():
+    torch.manual_seed(0)
+    compiled = DaceModule(nn.Linear(3, 3), precision="bf16")
+    x = torch.randn(2, 3)
+    low = compiled(x)
+    assert low.dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(compiled(x), low)
+
+
+def test_it_survives_pickling_and_the_decorator_has_it():
+    copied = pickle.loads(pickle.dumps(DaceModule(nn.Linear(3, 3), precision="bf16")))
+    assert copied(torch.ones(2, 3)).dtype == torch.bfloat16
+
+    @dace_module(precision="bf16")
+    class Doubled(nn.Module):
+        def forward(self, x):
+            return x @ x
+
+    assert Doubled()(torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(dcml.ValueError_, match="precision='fp8': expected None or 'bf16'"):
+        DaceModule(nn.Linear(3, 3), precision="fp8")
