@@ -180,6 +180,7 @@ PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
+PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);
 PyObject *core_import_onnx(PyObject *module, PyObject *args);

@@ -13,7 +13,7 @@ import torch
 from ... import _core
 from ...library import implementation
 from ..guard.lock import LOCK
-from .device import core_options, device_of_call, is_apart
+from .device import core_options, device_of_call, follow_switches, is_apart
 from .results import real_form
 
 
@@ -56,6 +56,8 @@ class Compiled:
     def function(self, inputs):
         """The core function for tensors whose requires_grad flags decide what is differentiated, with the parameters as
         they are now."""
+        if self.device.type == "cuda":
+            follow_switches()
         params = [table[key] for table, key in self.slots]
         flags = None
         if self.owner.backward and torch.is_grad_enabled():
