@@ -1,10 +1,153 @@
 /* Which iterations the threads of a device share.
  *
- * The loops from the outermost one on, as far as their extents are known before the kernel starts, are flattened: the
- * threads of a grid take their iterations in turn. */
+ * The loops from the outermost one on, as far as their extents are known before the kernel starts, are flattened: a grid
+ * takes their iterations in turn.  Where an iteration has long loops of its own, a team of threads runs it: all its threads
+ * do what stands outside of those loops, and each takes a part of their iterations.  What a reduction combines is combined
+ * among the threads, in an order of its own, when it ends. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18 };
+
+/* ---- what a team may share ---- */
+
+static bool is_alone(const dc_kernel *k, const dc_loop *entry, const dc_write *w) {
+  bool memory = !dc_kernel_is_register(k, w->out);
+  if (w->accumulator) return dc_loop_is_inside(k->accumulators.v[w->accumulator - 1].home, entry);
+  if (!memory && k->homes.v[w->out] && k->homes.v[w->out] != entry->parent && dc_loop_is_inside(k->homes.v[w->out], entry)) return true;
+  if (w->wcr && (!memory || dc_write_reduction(w) == entry)) return false;
+  for (const dc_loop *l = w->parent; l != entry->parent; l = l->parent)
+    if (dc_ex_uses_param(k->pool, dc_read_address(k, w->element), l->param)) return true;
+  return false;
+}
+
+bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry) {
+  if (!entry->is_entry || entry->collides || (entry->schedule != DC_MAP_PARALLEL && entry->schedule != DC_MAP_REDUCE)) return false;
+  for (uint32_t j = 0; j < k->writes.n; j++)
+    if (dc_loop_is_inside(k->writes.v[j]->parent, entry) && !is_alone(k, entry, k->writes.v[j])) return false;
+  return true;
+}
+
+/* ---- a team's loops ---- */
+
+typedef struct {
+  dc_kernel *k;
+  int64_t longest; /* iterations of one */
+  uint32_t loops;
+  bool fails;
+} team_plan;
+
+static dc_loop *next_in_map(const dc_loop *l) { return dc_loop_only(l) && !dc_loop_only(l)->is_entry ? dc_loop_only(l) : NULL; }
+
+static bool is_boxed(dc_kernel *k, const dc_loop *l, const dc_loop *entry) {
+  dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
+  return begin.level < entry->depth && end.level < entry->depth && begin.safe && end.safe && !((begin.reads | end.reads) & entry->writes) && !l->collides;
+}
+
+static int64_t deal(dc_kernel *k, dc_loop *entry) {
+  int64_t all = 1;
+  for (dc_loop *l = entry; l && is_boxed(k, l, entry); l = next_in_map(l)) {
+    int64_t extent = dc_loop_extent(k, l);
+    l->on_team = true, l->sum_levels = 0, l->spread = 0;
+    all *= extent < 0 ? UNKNOWN : extent;
+    if (all > INT32_MAX) all = INT32_MAX;
+  }
+  return all;
+}
+
+static bool is_worth_it(dc_kernel *k, const dc_loop *entry) {
+  int64_t all = 1;
+  for (const dc_loop *l = entry; l && is_boxed(k, l, entry) && all < FEW; l = next_in_map(l)) all *= dc_loop_extent(k, l) < 0 ? UNKNOWN : dc_loop_extent(k, l);
+  return all >= FEW && is_boxed(k, entry, entry);
+}
+
+static void plan_body(team_plan *t, dc_loop *at) {
+  for (uint32_t j = 0; j < at->body.n && !t->fails; j++) {
+    dc_loop *l = at->body.v[j].loop;
+    const dc_write *w = at->body.v[j].write;
+    if (w && w->wcr && !w->accumulator && !dc_kernel_is_register(t->k, w->out) && dc_write_reduction(w)) t->fails = true; /* its identity is set in memory */
+    if (!l) continue;
+    if (dc_loop_is_dealt(t->k, l) && is_worth_it(t->k, l)) {
+      int64_t n = deal(t->k, l);
+      if (n > t->longest) t->longest = n;
+      t->loops++;
+    } else {
+      plan_body(t, l);
+    }
+  }
+}
+
+static void clear_team(dc_kernel *k, dc_loop *l) {
+  (void)k;
+  l->on_team = false;
+}
+
+/* ---- how many threads ---- */
+
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *column;
+  uint32_t along, across;
+} stride_search;
+
+/* The stride of the innermost loop around that moves an access, and that of the innermost loop of the grid. */
+static void count_strides(void *context, const dc_pool *pool, dc_ex read) {
+  stride_search *s = context;
+  const dc_loop *inner = NULL;
+  dc_ex address = dc_ex_arg(pool, read, 0), factor, rest;
+  int64_t of_column = 0, of_inner = 0;
+  if (dc_kernel_is_register(s->k, dc_ex_node(pool, read)->ref)) return;
+  for (dc_param p = 1; p < s->k->loop_of.n; p++) {
+    const dc_loop *l = s->k->loop_of.v[p];
+    if (!l || l->param != p || !l->on_team || !dc_ex_uses_param(pool, address, p)) continue;
+    if (!inner || l->depth > inner->depth) inner = l;
+  }
+  if (!inner) return;
+  if (!dc_ix_split((dc_pool *)pool, address, s->column->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_column)) of_column = 0;
+  if (!dc_ix_split((dc_pool *)pool, address, inner->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_inner)) of_inner = 2;
+  if (of_column == 1 && of_inner != 1) s->across++;
+  else if (of_inner == 1) s->along++;
+}
+
+static bool runs_across(dc_kernel *k, const dc_loop *column) {
+  stride_search s = {.k = k, .column = column};
+  for (uint32_t j = 0; column && j < k->writes.n; j++) {
+    const dc_write *w = k->writes.v[j];
+    dc_kernel_each_read(k, w->value, count_strides, &s);
+    dc_kernel_each_read(k, w->element, count_strides, &s);
+  }
+  return s.across > s.along;
+}
+
+static bool has_shared(const dc_kernel *k) {
+  for (dc_cid c = k->n_buffers + 1; c < k->graph->containers.n; c++)
+    if (dc_kernel_is_shared(k, c)) return true;
+  return false;
+}
+
+static uint32_t power_in(int64_t wanted, uint32_t least, uint32_t most) {
+  uint32_t n = least;
+  while (n < most && n < wanted) n *= 2;
+  return n;
+}
+
+static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations, int64_t longest) {
+  const dc_grid alone = {.block = column ? BLOCK : 1, .team = 1};
+  bool many = iterations >= MANY;
+  if (has_shared(k) || !column) {
+    uint32_t n = power_in(longest, DC_WARP, MOST);
+    return (dc_grid){.block = n, .team = n};
+  }
+  if (runs_across(k, column)) {
+    uint32_t rows = power_in(longest / 16, 1, MOST / DC_WARP);
+    return many || rows < 4 ? alone : (dc_grid){.block = rows * DC_WARP, .team = rows, .across = true};
+  }
+  if (longest < DC_WARP) return alone;
+  if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};
+  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, MOST);
+  return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};
+}
+
+/* ---- the pass ---- */
 
 static bool is_shared(dc_kernel *k, const dc_loop *l) {
   dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
@@ -12,8 +155,31 @@ static bool is_shared(dc_kernel *k, const dc_loop *l) {
   return known && (l->schedule == DC_MAP_PARALLEL || l->schedule == DC_MAP_SCATTER);
 }
 
+static bool has_array(const dc_kernel *k, int64_t most) {
+  int64_t all = 0;
+  for (dc_cid c = k->n_buffers + 1; c < k->graph->containers.n; c++) {
+    int64_t size = dc_dtype_bytes((dc_dtype)dc_cont(k->graph, c)->dtype), extent;
+    for (uint32_t d = 0; d < dc_cont(k->graph, c)->rank; d++) size *= dc_ex_is_int(k->pool, dc_cont(k->graph, c)->shape[d], &extent) ? extent : INT32_MAX;
+    if (dc_kernel_is_shared(k, c)) all += 2 * size; /* a float8 is computed with as f32, but those are rare */
+  }
+  return all > most;
+}
+
 void dc_kernel_grid(dc_kernel *k) {
-  dc_loop *l = dc_loop_only(k->root);
-  k->grid = (dc_grid){.block = 1, .team = 1};
-  for (; l && is_shared(k, l); l = dc_loop_only(l)) l->on_grid = true, k->grid.block = BLOCK;
+  dc_loop *column = NULL;
+  int64_t iterations = 1;
+  for (dc_loop *l = dc_loop_only(k->root); l && is_shared(k, l); l = dc_loop_only(l)) {
+    int64_t extent = dc_loop_extent(k, l);
+    l->on_grid = true, column = l;
+    iterations *= extent < 0 ? UNKNOWN : extent;
+    if (iterations > INT32_MAX) iterations = INT32_MAX;
+  }
+  team_plan t = {.k = k, .longest = 1};
+  plan_body(&t, column ? column : k->root);
+  k->grid = (dc_grid){.block = column ? BLOCK : 1, .team = 1};
+  if (!t.fails && t.loops && !has_array(k, 32 << 10)) k->grid = shape_of(k, column, iterations, t.longest);
+  if (k->grid.team == 1) {
+    dc_kernel_each_loop(k, k->root, clear_team);
+    dc_kernel_sums(k);
+  }
 }

@@ -5,6 +5,15 @@
 
 bool dc_kernel_is_register(const dc_kernel *k, dc_cid c) { return dc_cont(k->graph, c)->storage == DC_STORE_REGISTER; }
 
+bool dc_kernel_is_shared(const dc_kernel *k, dc_cid c) {
+  for (uint32_t j = 0; j < k->writes.n && dc_kernel_is_register(k, c); j++) {
+    const dc_write *w = k->writes.v[j];
+    for (const dc_loop *l = w->parent; w->out == c && !w->accumulator && l && l != k->homes.v[c]; l = l->parent)
+      if (l->on_team) return true;
+  }
+  return false;
+}
+
 bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number) {
   int64_t value;
   return dc_ex_is_int(k->pool, x, &value) && value == number;

@@ -33,7 +33,8 @@
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
- * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together. */
+ * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
+ * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -130,7 +131,8 @@ enum { DC_WARP = 32 }; /* threads of a device that run side by side */
 /* How a kernel runs on a device. */
 typedef struct {
   uint32_t block; /* threads of a block; 0: it runs on a processor */
-  uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block */
+  uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
+  bool across;    /* ... or those of one column of a block of DC_WARP columns, whose iterations follow one another in memory */
 } dc_grid;
 
 /* Of an expression. */
@@ -212,11 +214,15 @@ dc_ex dc_read_check(const dc_kernel *k, dc_ex read); /* 0: the indices do not de
 static inline void dc_kernel_begin(dc_kernel *k) { k->stamp++; }
 bool dc_kernel_first(dc_kernel *k, dc_ex x);
 bool dc_kernel_is_register(const dc_kernel *k, dc_cid c);
+/* A register that a loop of a team inside its home fills: its threads share it. */
+bool dc_kernel_is_shared(const dc_kernel *k, dc_cid c);
 bool dc_kernel_is_true(const dc_kernel *k, dc_ex x);
 bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
 /* The loop that a body consists of, or NULL. */
 static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? l->body.v[0].loop : NULL; }
 dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */
+/* grid.c: may the threads of a team share the iterations of a map, whose outermost loop this is? */
+bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry);
 bool dc_write_meets(const dc_write *w, const dc_loop *l);
 bool dc_loop_has_loops(const dc_loop *l); /* apart from those of a product's sums */
 bool dc_loop_is_sum(const dc_loop *l);    /* of a product */

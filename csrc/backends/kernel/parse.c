@@ -272,8 +272,8 @@ static dc_status read_grid(reader *r) {
   DC_TRY(accept(r, "grid", &took));
   if (!took) return DC_OK;
   DC_TRY(numbers(r, 2, 1024, v));
-  r->k->grid = (dc_grid){(uint32_t)v[0], (uint32_t)v[1]};
-  return DC_OK;
+  r->k->grid = (dc_grid){.block = (uint32_t)v[0], .team = (uint32_t)v[1]};
+  return accept(r, "across", &r->k->grid.across);
 }
 
 static dc_status read_kernel(reader *r) {

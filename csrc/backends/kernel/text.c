@@ -114,6 +114,7 @@ void dc_kernel_print(const dc_kernel *kernel, dc_text *out) {
   const dc_graph *g = kernel->graph;
   dc_text_puts(out, "kernel");
   if (kernel->grid.block) dc_text_printf(out, " grid(%u, %u)", kernel->grid.block, kernel->grid.team);
+  if (kernel->grid.across) dc_text_puts(out, " across");
   dc_text_puts(out, " {\n");
   for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
     dc_text_puts(out, "  symbol ");

@@ -80,6 +80,11 @@ static void check_threads(checker *c, const dc_loop *l) {
   }
 }
 
+static bool in_team(const dc_loop *l) {
+  while (l && !l->on_team) l = l->parent;
+  return l != NULL;
+}
+
 static void check_grid(checker *c, const dc_loop *l) {
   dc_kernel *k = c->k;
   require(c, k->grid.block, "loops on a grid are of a kernel that runs on one");
@@ -89,7 +94,13 @@ static void check_grid(checker *c, const dc_loop *l) {
     require(c, l->parent == k->root || (l->parent->on_grid && dc_loop_only(l->parent) == l), "the loops of a grid are all loops around them");
     dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
     require(c, !begin.level && !end.level && !begin.reads && !end.reads, "a grid has extents of symbols");
+    return;
   }
+  const dc_loop *entry = l;
+  while (!entry->is_entry) entry = entry->parent;
+  require(c, k->grid.team > 1 && entry->on_team && (l == entry || l->parent->on_team), "a team shares loops of a map from its first one on");
+  require(c, l != entry || !in_team(l->parent), "a team shares a loop once");
+  if (l == entry) require(c, dc_loop_is_dealt(k, entry), "the threads of a team meet in accumulators of the loop that they share only");
 }
 
 /* The iterations of l and of loops around it, from 0 on, are as many as it says, and its accumulators live outside. */
@@ -148,7 +159,9 @@ dc_status dc_kernel_verify(dc_kernel *k) {
   for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
   const dc_grid *g = &k->grid;
-  require(&c, !g->block || g->team == 1 || g->team == DC_WARP || g->team == g->block, "a team is a thread, a warp or a block");
+  bool power = (g->block & (g->block - 1)) == 0 && g->block <= 1024 && (g->block == 1 || g->block >= DC_WARP);
+  bool known = g->across ? g->team * DC_WARP == g->block : g->team == 1 || g->team == DC_WARP || g->team == g->block;
+  require(&c, !g->block || (power && known), "a team is a thread, a warp, a block or a column of one");
   if (!c.broken) check_loop(&c, k->root);
   if (!c.broken) return DC_OK;
   const char *at = c.loop && c.loop != k->root ? dc_name_text(&k->graph->names, k->pool->params.v[c.loop->param].name) : "the kernel";

@@ -37,14 +37,24 @@ static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last) {
   }
 }
 
+static bool is_block(const dc_printer *p) { return p->k->grid.team > 1 && !p->k->grid.across && p->k->grid.team == p->k->grid.block; }
+
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const dc_loop *last = last_of(l);
   const dc_grid *g = &p->k->grid;
   const char *total = dc_print_value(p, iterations(p, l));
-  const char *head = "for (i64 at = (i64)blockIdx.x * %u + threadIdx.x; at < %s; at += (i64)gridDim.x * %u)";
-  dc_print_open(p, dc_arena_printf(p->arena, head, g->block, total, g->block));
+  const unsigned teams = g->block / g->team;
+  const char *first = g->across ? "" : g->team == 1 ? " + threadIdx.x" : is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
+  const char *head = "for (i64 at = (i64)blockIdx.x * %u%s; at < %s; at += (i64)gridDim.x * %u)";
+  dc_print_open(p, dc_arena_printf(p->arena, head, teams, first, total, teams));
   *mark = dc_print_scope(p);
-  dc_print_line(p, "i64 rest = at;");
+  if (g->across) {
+    dc_print_line(p, "const bool active = at + threadIdx.x %% %u < %s;", teams, total);
+    dc_print_line(p, "const bool leader = me == 0 && active;");
+    dc_print_line(p, "i64 rest = active ? at + threadIdx.x %% %u : at;", teams);
+  } else {
+    dc_print_line(p, "i64 rest = at;");
+  }
   put_params(p, l, last);
   return last;
 }
@@ -52,6 +62,53 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
 void dc_print_grid_end(dc_printer *p, uint32_t mark) {
   dc_print_scope_end(p, mark);
   dc_print_close(p);
+}
+
+/* ---- teams ---- */
+
+const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
+  const dc_loop *last = l;
+  while (dc_loop_only(last) && dc_loop_only(last)->on_team && !dc_loop_only(last)->is_entry) last = dc_loop_only(last);
+  dc_ex all = dc_ex_int(p->pool, 1);
+  for (const dc_loop *at = last; at != l->parent; at = at->parent) all = dc_ix_mul(p->pool, all, extent_of(p, at));
+  const char *n = dc_print_value(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
+  dc_print_open(p, dc_arena_printf(p->arena, "for (i64 own%u = %s; own%u < %s; own%u += %u)", l->param, first, l->param, n, l->param, p->k->grid.team));
+  *mark = dc_print_scope(p);
+  dc_print_line(p, "i64 rest = own%u;", l->param);
+  put_params(p, l, last);
+  p->uniform = false;
+  return last;
+}
+
+void dc_print_team_end(dc_printer *p, uint32_t mark) {
+  dc_print_scope_end(p, mark);
+  dc_print_close(p);
+  p->uniform = true;
+}
+
+void dc_print_team_combine(dc_printer *p, const dc_loop *home) {
+  const dc_grid *g = &p->k->grid;
+  for (uint32_t a = 0; a < p->k->accumulators.n; a++) {
+    const dc_accumulator *acc = &p->k->accumulators.v[a];
+    if (acc->home != home) continue;
+    const char *type = dc_print_accumulator_type(p, a), *name = p->sums[a].name;
+    const char *both = dc_print_combine(p, (dc_wcr)acc->first->wcr, acc->type, "x", "y");
+    const char *how = g->across ? dc_arena_printf(p->arena, "team_column<%u>(scratch, ", g->team)
+                      : g->team == DC_WARP ? "team_warp("
+                                           : dc_arena_printf(p->arena, "team_block<%u>(scratch, ", g->team);
+    p->scratch = p->scratch || g->across || g->team != DC_WARP;
+    dc_print_line(p, "%s = %s%s, [](%s x, %s y) { return (%s)(%s); });", name, how, name, type, type, type, both);
+  }
+}
+
+void dc_print_team_wait(dc_printer *p) {
+  dc_print_line(p, p->k->grid.team == DC_WARP && !p->k->grid.across && !is_block(p) ? "__syncwarp();" : "__syncthreads();");
+  p->dirty = p->touched = 0;
+}
+
+void dc_print_team_ready(dc_printer *p, uint64_t reads, uint64_t writes) {
+  if ((reads & p->dirty) | (writes & (p->dirty | p->touched))) dc_print_team_wait(p);
+  p->dirty |= writes, p->touched |= reads;
 }
 
 /* ---- functions ---- */
@@ -83,6 +140,10 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   put_parameters(p, out);
   dc_text_puts(out, ") {\n");
   if (p->flagged) dc_text_puts(out, "  i64 bad = 0;\n");
+  const dc_grid *g = &p->k->grid;
+  if (p->scratch) dc_text_printf(out, "  __shared__ u64 scratch[%u];\n", g->across ? g->block : DC_WARP);
+  if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
+  else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
   dc_text_puts(out, body);
   if (p->flagged) dc_text_puts(out, "  if (bad) atomicCAS((u64 *)error, (u64)0, (u64)bad);\n");
   dc_text_puts(out, "}\n");

@@ -107,7 +107,10 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   uint32_t mark;
   open_iteration(p, &text, &mark);
   if (l->spread) p->lane_index = position(p, l);
+  const bool uniform = p->uniform;
+  if (uniform) p->dirty = p->touched = ~(uint64_t)0; /* of the iteration before */
   print_body(p, l);
+  if (uniform) p->dirty = p->touched = ~(uint64_t)0;
   if (l->spread) p->lane_index = NULL;
   close_iteration(p, mark);
   bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
@@ -299,13 +302,33 @@ static void print_tasks(dc_printer *p, const dc_loop *l) {
   dc_print_task_end(p, &task);
 }
 
+static bool shares_memory(const dc_printer *p) {
+  for (dc_cid c = p->k->n_buffers + 1; c < p->k->graph->containers.n; c++)
+    if (dc_kernel_is_shared(p->k, c)) return true;
+  return false;
+}
+
 static void print_grid(dc_printer *p, const dc_loop *l) {
   uint32_t mark;
   dc_print_forget(p, l->writes);
   dc_kernel_begin(p->k);
   hoist_body(p, l, l->depth, l->writes);
-  print_body(p, dc_print_grid_begin(p, l, &mark));
+  const dc_loop *last = dc_print_grid_begin(p, l, &mark);
+  p->uniform = p->k->grid.team > 1;
+  p->dirty = p->touched = 0;
+  print_body(p, last);
+  if (p->uniform && shares_memory(p)) dc_print_team_wait(p);
+  p->uniform = false;
   dc_print_grid_end(p, mark);
+}
+
+static void print_team(dc_printer *p, const dc_loop *l) {
+  uint32_t mark;
+  dc_print_forget(p, l->writes);
+  dc_kernel_begin(p->k);
+  hoist_body(p, l, l->depth, l->writes);
+  print_body(p, dc_print_team_begin(p, l, &mark));
+  dc_print_team_end(p, mark);
 }
 
 static void print_loop(dc_printer *p, const dc_loop *l) {
@@ -315,7 +338,9 @@ static void print_loop(dc_printer *p, const dc_loop *l) {
     print_identities(p, l, l);
     dc_print_accumulators(p, l, l->threads != NULL);
   }
+  const bool dealt = l->on_team && p->uniform;
   if (l->on_grid) print_grid(p, l);
+  else if (dealt) print_team(p, l);
   else if (l->threads) print_tasks(p, l);
   else if (l == p->slice) print_range(p, l, "begin", "end");
   else if (columns) print_range(p, l, "n0", "n1");
@@ -323,14 +348,44 @@ static void print_loop(dc_printer *p, const dc_loop *l) {
   dc_print_forget(p, l->writes);
   if (!reduces) return;
   dc_print_fold(p, l);
+  if (dealt) dc_print_team_combine(p, l);
   print_results(p, l);
+}
+
+/* What the threads of a team find in the memory that they share, and leave there. */
+static void add_uses(const dc_printer *p, const dc_item *i, uint64_t *reads, uint64_t *writes) {
+  dc_kernel *k = p->k;
+  const dc_write *w = i->write;
+  const dc_ex all[] = {w ? w->value : i->loop->begin, w ? w->guard : i->loop->end, w ? w->element : 0, w ? w->inside : 0};
+  for (int j = 0; j < 4; j++) {
+    if (all[j] && j != 2) *reads |= dc_kernel_dependence(k, all[j]).reads;
+    if (all[j] && j == 2) *reads |= dc_kernel_dependence(k, dc_read_address(k, all[j])).reads;
+  }
+  if (w) *writes |= k->bits[w->out];
+  if (w && w->wcr) *reads |= k->bits[w->out];
+  for (uint32_t j = 0; !w && j < i->loop->body.n; j++) add_uses(p, &i->loop->body.v[j], reads, writes);
+}
+
+static uint64_t shared_places(const dc_printer *p) {
+  uint64_t places = 0;
+  for (dc_cid c = 1; c < p->k->graph->containers.n; c++)
+    if (!dc_kernel_is_register(p->k, c) || dc_kernel_is_shared(p->k, c)) places |= p->k->bits[c];
+  return places;
+}
+
+static void get_ready(dc_printer *p, const dc_item *items, uint32_t n) {
+  const uint64_t places = shared_places(p);
+  uint64_t reads = 0, writes = 0;
+  for (uint32_t k = 0; k < n; k++) add_uses(p, &items[k], &reads, &writes);
+  dc_print_team_ready(p, reads & places, writes & places);
 }
 
 static void print_body(dc_printer *p, const dc_loop *l) {
   dc_print_registers(p, l);
   for (uint32_t k = 0; k < l->body.n;) {
     uint32_t end = k;
-    while (end < l->body.n && l->body.v[end].write) end++;
+    while (end < l->body.n && l->body.v[end].write && !(p->uniform && end > k)) end++;
+    if (p->uniform) get_ready(p, l->body.v + k, end > k ? end - k : 1);
     if (end > k) print_writes(p, l->body.v + k, end - k);
     else if (is_printed(p, l, &l->body.v[end])) print_loop(p, l->body.v[end].loop);
     k = end > k ? end : k + 1;
@@ -343,6 +398,7 @@ static void spell_on_grid(dc_printer *p, dc_launches *launches, dc_text *out) {
   dc_text *body = p->out;
   p->used_symbols = DC_NEW_ARRAY(p->arena, bool, p->pool->symbols.n);
   p->indent = 1;
+  p->uniform = p->k->grid.team > 1 && !(dc_loop_only(p->k->root) && dc_loop_only(p->k->root)->on_grid);
   dc_text_puts(body, "");
   print_body(p, p->k->root);
   dc_text_puts(out, p->functions->s);

@@ -41,6 +41,9 @@ typedef struct {
   bool in_task;            /* inside a function that threads run */
   bool flagged;            /* an index check was printed since the caller cleared this */
   bool *used_symbols;      /* by dc_sym: it was printed; NULL: nobody asks */
+  bool uniform;            /* all threads of a team run what is printed here */
+  uint64_t dirty, touched; /* by container: what was written, or read, by threads of the team since they last waited for one another */
+  bool scratch;            /* memory that a team combines values in is needed */
   uint32_t ordinal;        /* of the tasklet that is printed */
 } dc_printer;
 
@@ -121,6 +124,12 @@ void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and cal
 /* launch.c */
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark); /* returns the innermost loop of the grid */
 void dc_print_grid_end(dc_printer *p, uint32_t mark);
+/* A loop whose iterations are dealt to the threads of a team; returns the innermost one of those. */
+const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
+void dc_print_team_end(dc_printer *p, uint32_t mark);
+void dc_print_team_combine(dc_printer *p, const dc_loop *home); /* what each thread has in accumulators of a loop */
+void dc_print_team_wait(dc_printer *p); /* threads of a team wait for one another */
+void dc_print_team_ready(dc_printer *p, uint64_t reads, uint64_t writes); /* the same, if what follows needs it */
 void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, dc_text *out);
 
 /* blocks.c: a product's rows begin .. end: what it does with the sums of a block goes between the two. */

@@ -8,7 +8,8 @@ static const char *loaded(dc_printer *p, dc_cid c, const char *element) {
 void dc_print_store(dc_printer *p, dc_cid c, dc_ex address, const char *atom) {
   const char *element = dc_print_element(p, c, address);
   const char *pattern = dc_kernel_is_register(p->k, c) ? "$" : p->dialect->types[dc_cont(p->k->graph, c)->dtype].store;
-  dc_print_line(p, "%s = %s;", element, dc_print_around(p, pattern, atom));
+  bool one = p->uniform && (!dc_kernel_is_register(p->k, c) || dc_kernel_is_shared(p->k, c));
+  dc_print_line(p, "%s%s = %s;", one ? "if (leader) " : "", element, dc_print_around(p, pattern, atom));
 }
 
 static void open_if(dc_printer *p, const char *condition) { dc_print_open(p, dc_arena_printf(p->arena, "if (%s)", condition)); }
@@ -89,6 +90,11 @@ void dc_print_write(dc_printer *p, const dc_write *w) {
     if (!blocks) mark = dc_print_scope(p);
     blocks++;
   }
+  if (p->uniform && w->wcr && !w->accumulator && (!dc_kernel_is_register(p->k, w->out) || dc_kernel_is_shared(p->k, w->out))) {
+    open_if(p, "leader");
+    if (!blocks) mark = dc_print_scope(p);
+    blocks++;
+  }
   if (w->accumulator) accumulate(p, w);
   else if (is_contended(p, w)) write_atomically(p, w);
   else write_memory(p, w, blocks == 0);
@@ -162,7 +168,8 @@ void dc_print_registers(dc_printer *p, const dc_loop *l) {
     int64_t size = 1, extent = 1;
     for (uint32_t d = 0; d < k->rank; d++)
       if (dc_ex_is_int(p->pool, k->shape[d], &extent)) size *= extent;
-    if (p->lane) dc_print_line(p, "%s r%u[%lld];", type, c, (long long)size * p->lane->lanes);
+    if (dc_kernel_is_shared(p->k, c)) dc_print_line(p, "__shared__ %s r%u[%lld];", type, c, (long long)(size ? size : 1));
+    else if (p->lane) dc_print_line(p, "%s r%u[%lld];", type, c, (long long)size * p->lane->lanes);
     else if (k->rank == 0) dc_print_line(p, "%s r%u;", type, c);
     else dc_print_line(p, "%s r%u[%lld];", type, c, (long long)(size ? size : 1));
   }
