@@ -111,6 +111,7 @@ const dc_dialect dc_cuda_dialect = {
     .from_f32 = "from_f32((u32)$)",
     .from_f64 = "from_f64((u64)$)",
     .inf_f32 = "inf_f32()", .inf_f64 = "inf_f64()", .nan_f32 = "nan_f32()", .nan_f64 = "nan_f64()",
+    .narrow_index = "i32",
     .atomic = "atomic_update(&%s, [=](%s was) { return %s; });",
     .atomic_sums = atomic_sums,
 };

@@ -2,7 +2,7 @@
  *
  * The loops of a grid are flattened; a thread takes their iterations in steps of all threads that there are, so that
  * any number of blocks does. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "backends/printer/printer.h"
 
@@ -23,17 +23,20 @@ static dc_ex iterations(dc_printer *p, const dc_loop *l) {
   return all;
 }
 
-/* The parameters of the loops from l to `last`, from the number `rest` of an iteration. */
-static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last) {
+/* The parameters of the loops from l to `last`, from the number `rest` of an iteration, which is of type `type`. */
+static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last, const char *type) {
+  const char *natural = !strcmp(type, "i64") ? "u64" : "u32";
   for (const dc_loop *at = last; at != l->parent; at = at->parent) {
-    const char *begin = dc_print_value(p, at->begin), *of = "rest";
+    const char *of = "rest", *index = dc_print_index_type(p, dc_ex_par(p->pool, at->param));
     if (at != l) {
       const char *n = dc_print_value(p, extent_of(p, at));
-      dc_print_line(p, "const i64 at%u = (i64)((u64)rest %% (u64)%s);", at->param, n);
-      dc_print_line(p, "rest = (i64)((u64)rest / (u64)%s);", n);
+      dc_print_line(p, "const %s at%u = (%s)((%s)rest %% (%s)%s);", type, at->param, type, natural, natural, n);
+      dc_print_line(p, "rest = (%s)((%s)rest / (%s)%s);", type, natural, natural, n);
       of = dc_arena_printf(p->arena, "at%u", at->param);
     }
-    dc_print_line(p, "const i64 j%u = %s + %s * %lld;", at->param, begin, of, (long long)at->step);
+    if (at->step != 1) of = dc_arena_printf(p->arena, "%s * %lld", of, (long long)at->step);
+    if (!dc_kernel_is_number(p->k, at->begin, 0)) of = dc_arena_printf(p->arena, "%s + %s", dc_print_value(p, at->begin), of);
+    dc_print_line(p, "const %s j%u = (%s)(%s);", index, at->param, index, of);
   }
 }
 
@@ -42,20 +45,21 @@ static bool is_block(const dc_printer *p) { return p->k->grid.team > 1 && !p->k-
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const dc_loop *last = last_of(l);
   const dc_grid *g = &p->k->grid;
-  const char *total = dc_print_value(p, iterations(p, l));
+  dc_ex all = iterations(p, l);
+  const char *total = dc_print_value(p, all), *type = dc_print_index_type(p, all);
   const unsigned teams = g->block / g->team;
   const char *first = g->across ? "" : g->team == 1 ? " + threadIdx.x" : is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
-  const char *head = "for (i64 at = (i64)blockIdx.x * %u%s; at < %s; at += (i64)gridDim.x * %u)";
-  dc_print_open(p, dc_arena_printf(p->arena, head, teams, first, total, teams));
+  const char *head = "for (%s at = (%s)blockIdx.x * %u%s; at < %s; at += (%s)gridDim.x * %u)";
+  dc_print_open(p, dc_arena_printf(p->arena, head, type, type, teams, first, total, type, teams));
   *mark = dc_print_scope(p);
   if (g->across) {
     dc_print_line(p, "const bool active = at + threadIdx.x %% %u < %s;", teams, total);
     dc_print_line(p, "const bool leader = me == 0 && active;");
-    dc_print_line(p, "i64 rest = active ? at + threadIdx.x %% %u : at;", teams);
+    dc_print_line(p, "%s rest = active ? at + threadIdx.x %% %u : at;", type, teams);
   } else {
-    dc_print_line(p, "i64 rest = at;");
+    dc_print_line(p, "%s rest = at;", type);
   }
-  put_params(p, l, last);
+  put_params(p, l, last, type);
   return last;
 }
 
@@ -71,11 +75,12 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   while (dc_loop_only(last) && dc_loop_only(last)->on_team && !dc_loop_only(last)->is_entry) last = dc_loop_only(last);
   dc_ex all = dc_ex_int(p->pool, 1);
   for (const dc_loop *at = last; at != l->parent; at = at->parent) all = dc_ix_mul(p->pool, all, extent_of(p, at));
-  const char *n = dc_print_value(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
-  dc_print_open(p, dc_arena_printf(p->arena, "for (i64 own%u = %s; own%u < %s; own%u += %u)", l->param, first, l->param, n, l->param, p->k->grid.team));
+  const char *n = dc_print_value(p, all), *type = dc_print_index_type(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
+  dc_text_printf(p->out, "#pragma unroll 4\n");
+  dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param, p->k->grid.team));
   *mark = dc_print_scope(p);
-  dc_print_line(p, "i64 rest = own%u;", l->param);
-  put_params(p, l, last);
+  dc_print_line(p, "%s rest = own%u;", type, l->param);
+  put_params(p, l, last, type);
   p->uniform = false;
   return last;
 }

@@ -61,6 +61,8 @@ void dc_print_close(dc_printer *p);
 /* value.c */
 const char *dc_print_value(dc_printer *p, dc_ex x); /* an atom: a local or a literal */
 void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes); /* as far as x was not visited since dc_kernel_begin */
+bool dc_print_is_narrow(dc_printer *p, dc_ex x); /* an index that 32 bits are sure to hold, and are all that computes it */
+const char *dc_print_index_type(dc_printer *p, dc_ex x);
 uint32_t dc_print_scope(dc_printer *p);
 void dc_print_scope_end(dc_printer *p, uint32_t mark);
 void dc_print_forget(dc_printer *p, uint64_t writes); /* drops locals that read what is written */

@@ -127,9 +127,55 @@ const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text) {
 }
 
 static const char *define(dc_printer *p, dc_ex x, const char *text) {
-  const char *name = dc_print_local(p, dc_ex_dtype(p->pool, x), text);
-  dc_print_bind(p, x, p->next_local);
-  return name;
+  const char *type = dc_print_is_narrow(p, x) ? p->dialect->narrow_index : p->dialect->types[dc_ex_dtype(p->pool, x)].compute;
+  uint32_t local = ++p->next_local;
+  dc_print_line(p, "const %s t%u = %s;", type, local - 1, text);
+  dc_print_bind(p, x, local);
+  return local_name(p, local);
+}
+
+/* ---- indices of 32 bits ---- */
+
+enum { NARROW = 1 << 30 }; /* a step more still fits */
+
+static int64_t size_of(int64_t lo, int64_t hi) { return lo < -NARROW || hi > NARROW ? NARROW : -lo > hi ? -lo : hi; }
+
+/* No part of the sum leaves the range, in whatever order it is added. */
+static bool is_narrow_sum(dc_printer *p, dc_ex x) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  int64_t all = size_of(node.i, node.i), lo, hi;
+  for (uint32_t k = 0; k < node.nargs && all < NARROW; k += 2) {
+    dc_ex term = dc_ex_arg(p->pool, x, k);
+    int64_t factor = dc_ex_node(p->pool, dc_ex_arg(p->pool, x, k + 1))->i;
+    if (!dc_print_is_narrow(p, term) || !dc_ix_bounds(p->pool, term, &lo, &hi)) return false;
+    all += size_of(factor, factor) * size_of(lo, hi); /* at most 2^60 */
+  }
+  return all < NARROW;
+}
+
+bool dc_print_is_narrow(dc_printer *p, dc_ex x) {
+  const dc_exnode node = *dc_ex_node(p->pool, x);
+  int64_t lo, hi, all = 1;
+  if (!p->dialect->narrow_index || node.dtype != DC_I64) return false;
+  if (node.op == DC_EX_INT) return node.i > -NARROW && node.i < NARROW;
+  if (node.op == DC_EX_LINEAR) return is_narrow_sum(p, x);
+  bool index = node.op == DC_EX_PARAM || node.op == DC_EX_PRODUCT || node.op == DC_EX_IDIV || node.op == DC_EX_IMOD || node.op == DC_EX_IMIN || node.op == DC_EX_IMAX;
+  if (!index || !dc_ix_bounds(p->pool, x, &lo, &hi) || lo <= -NARROW || hi >= NARROW) return false;
+  for (uint32_t k = 0; k < node.nargs; k++) {
+    dc_ex part = dc_ex_arg(p->pool, x, k);
+    if (!dc_print_is_narrow(p, part) || !dc_ix_bounds(p->pool, part, &lo, &hi)) return false;
+    if (node.op == DC_EX_PRODUCT && (all *= size_of(lo, hi)) >= NARROW) return false;
+  }
+  return true;
+}
+
+const char *dc_print_index_type(dc_printer *p, dc_ex x) {
+  return dc_print_is_narrow(p, x) ? p->dialect->narrow_index : p->dialect->types[DC_I64].compute;
+}
+
+/* An operand of arithmetic on 64 bits. */
+static const char *wide(dc_printer *p, dc_ex x, const char *atom) {
+  return dc_print_is_narrow(p, x) && dc_ex_node(p->pool, x)->op != DC_EX_INT ? dc_arena_printf(p->arena, "(%s)%s", p->dialect->types[DC_I64].compute, atom) : atom;
 }
 
 /* ---- index sums ---- */
@@ -158,15 +204,16 @@ static bool is_leaf(dc_printer *p, dc_ex x) {
 static const char *linear(dc_printer *p, dc_ex x) {
   uint32_t level = dc_kernel_dependence(p->k, x).level;
   dc_ex outer = outer_part(p, x, level);
-  bool split = !is_constant(p, outer);
+  bool split = !is_constant(p, outer), narrow = dc_print_is_narrow(p, x);
   dc_text t = {0};
-  dc_text_puts(&t, split ? dc_print_value(p, outer) : "");
+  dc_text_puts(&t, !split ? "" : narrow ? dc_print_value(p, outer) : wide(p, outer, dc_print_value(p, outer)));
   dc_exnode node = *dc_ex_node(p->pool, x);
   for (uint32_t k = 0; k < node.nargs; k += 2) {
     dc_ex term = dc_ex_arg(p->pool, x, k), factor = dc_ex_arg(p->pool, x, k + 1);
     if (split && dc_kernel_dependence(p->k, term).level < level) continue;
     int64_t c = dc_ex_node(p->pool, factor)->i;
     const char *value = dc_print_value(p, term);
+    if (!narrow) value = wide(p, term, value);
     if (t.n) dc_text_puts(&t, " + ");
     if (c == 1) dc_text_puts(&t, value);
     else dc_text_printf(&t, "%s * %s", value, integer_literal(p, DC_I64, c));
@@ -179,7 +226,12 @@ static const char *linear(dc_printer *p, dc_ex x) {
 
 static const char *product(dc_printer *p, dc_ex x) {
   dc_text t = {0};
-  for (uint32_t k = 0; k < dc_ex_node(p->pool, x)->nargs; k++) dc_text_printf(&t, "%s%s", k ? " * " : "", dc_print_value(p, dc_ex_arg(p->pool, x, k)));
+  bool narrow = dc_print_is_narrow(p, x);
+  for (uint32_t k = 0; k < dc_ex_node(p->pool, x)->nargs; k++) {
+    dc_ex part = dc_ex_arg(p->pool, x, k);
+    const char *value = dc_print_value(p, part);
+    dc_text_printf(&t, "%s%s", k ? " * " : "", narrow ? value : wide(p, part, value));
+  }
   const char *out = dc_arena_strdup(p->arena, t.s);
   dc_text_free(&t);
   return out;
@@ -191,6 +243,7 @@ static const char *index_pair(dc_printer *p, dc_ex x, uint8_t op) {
   if (op == DC_EX_IMIN) return fill(p, "$a < $b ? $a : $b", a, b, NULL);
   if (op == DC_EX_IMAX) return fill(p, "$a > $b ? $a : $b", a, b, NULL);
   bool plain = dc_ix_proves_ge(p->pool, left, 0) && dc_ix_proves_ge(p->pool, right, 1);
+  if (plain && dc_print_is_narrow(p, x)) return fill(p, op == DC_EX_IDIV ? "(i32)((u32)$a / (u32)$b)" : "(i32)((u32)$a % (u32)$b)", a, b, NULL);
   if (op == DC_EX_IDIV) return fill(p, plain ? "(i64)((u64)$a / (u64)$b)" : "floordiv_i64($a, $b)", a, b, NULL);
   return fill(p, plain ? "(i64)((u64)$a % (u64)$b)" : "mod_i64($a, $b)", a, b, NULL);
 }
