@@ -267,6 +267,8 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
 }
 
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const char *in_pack = p->n_packs ? dc_print_pack_element(p, c, address) : NULL;
+  if (in_pack) return in_pack;
   const char *at = dc_print_value(p, address);
   if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
   const char *in_block = dc_print_block_element(p, c);
