@@ -34,12 +34,6 @@ static void collect(dc_printer *p, const dc_loop *l) {
   }
 }
 
-const char *dc_print_pack_element(dc_printer *p, dc_cid c, dc_ex address) {
-  for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].c == c && p->packs[k].address == address) return dc_arena_printf(p->arena, "x%u[l]", p->next_pack + k);
-  return NULL;
-}
-
 static const char *count_of(dc_printer *p, const dc_loop *l) {
   int64_t extent = dc_loop_extent(p->k, l);
   return extent >= 0 && extent % l->pack == 0 ? dc_arena_printf(p->arena, "%u", l->pack) : "count";

@@ -139,7 +139,6 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
 /* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
-const char *dc_print_pack_element(dc_printer *p, dc_cid c, dc_ex address); /* NULL: it is in memory */
 void dc_print_team_end(dc_printer *p, uint32_t mark);
 void dc_print_team_combine(dc_printer *p, const dc_loop *home); /* what each thread has in accumulators of a loop */
 void dc_print_team_wait(dc_printer *p); /* threads of a team wait for one another */
