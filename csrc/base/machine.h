@@ -31,10 +31,13 @@ typedef struct {
   uint32_t serial_ns;         /* work that one thread does as soon as several would */
   double iteration_ns, store_add_ns, accumulate_ns, collision_ns; /* what a loop, a write, a sum and a shared element add to a value */
   double multiply_ns;         /* a multiplication in a matrix product */
+  uint32_t multiprocessors;   /* of a device, each with a thousand threads and more; 0: a processor */
 } dc_machine;
 
 /* A typical processor: what a graph is made for until somebody says otherwise, so that texts are the same everywhere. */
 extern const dc_machine dc_machine_typical;
+/* A typical device of many threads, by the same rule. */
+extern const dc_machine dc_machine_cuda_typical;
 /* The processor that runs this, where it is asked for what it differs in: vectors and caches. */
 void dc_machine_read(dc_machine *out);
 

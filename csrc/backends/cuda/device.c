@@ -130,16 +130,13 @@ static int number_of(const dc_gpu *gpu, int attribute, int otherwise) {
 
 /* What passes over graphs ask of a processor, for one whose thousands of threads each take an element or a row. */
 static void read_machine(dc_gpu *gpu) {
-  uint32_t threads = (uint32_t)number_of(gpu, CU_THREADS_PER_MULTIPROCESSOR, 2048);
   gpu->multiprocessors = (uint32_t)number_of(gpu, CU_MULTIPROCESSORS, 1);
   dc_machine *m = &gpu->machine;
-  *m = dc_machine_typical;
-  m->vector_bytes = 16; /* that a thread loads at once */
+  *m = dc_machine_cuda_typical;
   m->l1_bytes = (uint32_t)number_of(gpu, CU_SHARED_BYTES_PER_BLOCK_OPTIN, 48 << 10);
   m->l2_bytes = (uint32_t)number_of(gpu, CU_L2_BYTES, 4 << 20);
-  m->local_elements = 16; /* what registers hold beside the rest */
-  m->few_tasks = gpu->multiprocessors * threads;
-  m->serial_work = 1 << 10;
+  m->multiprocessors = gpu->multiprocessors;
+  m->few_tasks = gpu->multiprocessors;
 }
 
 /* ---- opening ---- */

@@ -6,7 +6,7 @@
  * among the threads, in an order of its own, when it ends. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14 };
 
 /* ---- what a team may share ---- */
 
@@ -143,7 +143,7 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
   }
   if (longest < DC_WARP) return alone;
   if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};
-  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, MOST);
+  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, iterations < ROWS || longest >= LONG ? MOST : MOST / 2); /* of long rows, few at a time stay in the L2 */
   return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};
 }
 

@@ -25,6 +25,7 @@ const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"grid", "deals the iterations of loops to the threads of a device", dc_kernel_grid},
+    {"packs", "takes iterations together whose elements lie side by side", dc_kernel_packs},
     {NULL, NULL, NULL},
 };
 

@@ -266,7 +266,16 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
   return NULL;
 }
 
+/* Of what a pack holds; NULL: it is in memory. */
+static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
+  for (uint32_t k = 0; k < p->n_packs; k++)
+    if (p->packs[k].c == c && p->packs[k].address == address) return dc_arena_printf(p->arena, "x%u[l]", p->next_pack + k);
+  return NULL;
+}
+
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const char *in_pack = pack_element(p, c, address);
+  if (in_pack) return in_pack;
   const char *at = dc_print_value(p, address);
   if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
   const char *in_block = dc_print_block_element(p, c);
