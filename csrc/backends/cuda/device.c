@@ -58,15 +58,6 @@ static dc_status fill(void *self, void *to, const void *from, uint64_t bytes, vo
 
 static bool reads(const void *data) { return (void)data, false; }
 
-dc_status dc_gpu_read(dc_gpu *gpu, void *to, const void *from, uint64_t bytes, void *stream) {
-  bool entered;
-  DC_TRY(dc_gpu_enter(gpu, &entered));
-  CUresult failed = bytes ? gpu->driver.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream) : 0;
-  if (!failed) failed = gpu->driver.cuStreamSynchronize(stream);
-  dc_gpu_leave(gpu, entered);
-  return dc_driver_status(&gpu->driver, failed, "%llu bytes cannot be copied from cuda:%d", (unsigned long long)bytes, gpu->ordinal);
-}
-
 /* ---- what kernels complain of ---- */
 
 dc_status dc_gpu_errors_create(dc_gpu *gpu, const char *const *names, uint32_t n, dc_gpu_errors **out) {
@@ -110,15 +101,32 @@ dc_status dc_gpu_errors_take(dc_gpu_errors *e) {
   return status;
 }
 
-dc_status dc_gpu_synchronize(dc_gpu *gpu, void *stream) {
-  bool entered;
-  DC_TRY(dc_gpu_enter(gpu, &entered));
-  dc_status status = dc_driver_status(&gpu->driver, gpu->driver.cuStreamSynchronize(stream), "what ran on cuda:%d has failed", gpu->ordinal);
-  dc_gpu_leave(gpu, entered);
+/* Those of all programs; what has been waited for has complained. */
+static dc_status first_complaint(dc_gpu *gpu) {
+  dc_status status = DC_OK;
   pthread_mutex_lock(&gpu->lock);
   for (dc_gpu_errors *e = gpu->errors; e && !status; e = e->next) status = dc_gpu_errors_take(e);
   pthread_mutex_unlock(&gpu->lock);
   return status;
+}
+
+dc_status dc_gpu_synchronize(dc_gpu *gpu, void *stream) {
+  bool entered;
+  DC_TRY(dc_gpu_enter(gpu, &entered));
+  CUresult failed = gpu->driver.cuStreamSynchronize(stream);
+  dc_gpu_leave(gpu, entered);
+  DC_TRY(dc_driver_status(&gpu->driver, failed, "what ran on cuda:%d has failed", gpu->ordinal));
+  return first_complaint(gpu);
+}
+
+dc_status dc_gpu_read(dc_gpu *gpu, void *to, const void *from, uint64_t bytes, void *stream) {
+  bool entered;
+  DC_TRY(dc_gpu_enter(gpu, &entered));
+  CUresult failed = bytes ? gpu->driver.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream) : 0;
+  if (!failed) failed = gpu->driver.cuStreamSynchronize(stream);
+  dc_gpu_leave(gpu, entered);
+  DC_TRY(dc_driver_status(&gpu->driver, failed, "%llu bytes cannot be copied from cuda:%d", (unsigned long long)bytes, gpu->ordinal));
+  return first_complaint(gpu);
 }
 
 /* ---- numbers ---- */
