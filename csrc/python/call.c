@@ -66,8 +66,7 @@ static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_a
 
 static dc_status take_own(BackwardObject *self, given_gradient *g, uint64_t bytes) {
   g->bytes = bytes ? bytes : 1;
-  g->own = take_block(state_of((PyObject *)self), &self->place, g->bytes);
-  return g->own ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient", (unsigned long long)bytes);
+  return take_block(state_of((PyObject *)self), &self->place, g->bytes, "a gradient", &g->own);
 }
 
 static dc_status zero_gradient(BackwardObject *self, uint32_t output, given_gradient *g) {
