@@ -1,7 +1,8 @@
 """Tests of the CUDA target on machines without a GPU: a fake driver (folder fake) stands where libcuda and NVRTC would.
 
 Its library is named to dcml before anything opens a driver, and built when the first test wants it.  With --gpu the machine's own
-driver is left in place, and what only the fake can show is skipped.
+driver is left in place, and what only the fake can show is skipped.  A test marked ``some(k, cases)`` runs with every k-th of the
+cases as its argument ``case``, with --cuda-all with each.
 """
 import os
 import pathlib
@@ -19,6 +20,16 @@ WITH_GPU = "--gpu" in sys.argv
 
 if not WITH_GPU:
     os.environ["DCML_CUDA_DRIVER"] = os.environ["DCML_NVRTC"] = str(build.path())
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "some(k, cases): every k-th case, with --cuda-all each")
+
+
+def pytest_generate_tests(metafunc):
+    for mark in metafunc.definition.iter_markers("some"):
+        step, cases = mark.args
+        metafunc.parametrize("case", cases[::1 if metafunc.config.getoption("--cuda-all") else step])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -54,8 +54,7 @@ class Fake:
     @contextlib.contextmanager
     def logged(self):
         """Fills a list with the calls made inside: (name, {word: value}, result)."""
-        path, calls = self._folder / "log", []
-        path.unlink(missing_ok=True)
+        path, calls = self._folder / f"log{len(list(self._folder.iterdir()))}", []
         self.set(LOG=path)
         try:
             yield calls

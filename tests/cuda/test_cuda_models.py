@@ -14,10 +14,8 @@ from dcml.onnx import ONNXModel
 SOME = 20  # every how many of the ONNX package's cases run without --cuda-all
 
 
-@pytest.mark.parametrize("number, case", [pytest.param(k, case, id=case.name) for k, case in enumerate(CASES) if case.name not in GAPS])
-def test_case(number, case, request):
-    if number % SOME and not request.config.getoption("--cuda-all"):
-        pytest.skip("one of the cases that --cuda-all runs")
+@pytest.mark.some(SOME, [pytest.param(case, id=case.name) for case in CASES if case.name not in GAPS])
+def test_case(case):
     with change_default(dcml.onnx, "pure"):
         assert backend_cases.run(case, cuda=True) == "pass"
 

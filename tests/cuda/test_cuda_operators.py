@@ -24,10 +24,8 @@ def test_results_and_gradients_are_those_of_the_interpreter(model, arrays):
         operator_cases.check(got, want, f"result {k} of {model.graph.node[0].op_type}")
 
 
-@pytest.mark.parametrize("number, case", [pytest.param(k, case, id=str(case)) for k, case in enumerate(gradient_cases.CASES)])
-def test_gradients_of_variants_are_those_of_the_interpreter(number, case, request):
-    if number % SOME and not request.config.getoption("--cuda-all"):
-        pytest.skip("one of the cases that --cuda-all runs")
+@pytest.mark.some(SOME, [pytest.param(case, id=str(case)) for case in gradient_cases.CASES])
+def test_gradients_of_variants_are_those_of_the_interpreter(case):
     given = [(f"x{k}", a) for k, a in enumerate(gradient_cases.arrays(case))]
     graph = _graph(case.op, given, case.outputs, case.attrs, case.opset, case.domain)
     arrays = [np.asarray(a) for _, a in given if a is not None]
