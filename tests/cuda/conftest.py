@@ -33,6 +33,16 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("case", cases[::1 if metafunc.config.getoption("--cuda-all") else step])
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "some(k, cases): every k-th case, with --cuda-all each")
+
+
+def pytest_generate_tests(metafunc):
+    for mark in metafunc.definition.iter_markers("some"):
+        step, cases = mark.args
+        metafunc.parametrize("case", cases[::1 if metafunc.config.getoption("--cuda-all") else step])
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _library():
     """The fake is there before the first test asks for it."""
