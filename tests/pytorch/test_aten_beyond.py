@@ -311,3 +311,11 @@ def test_what_has_as_many_elements_as_values_say_is_served(function):
 def test_what_depends_on_values_or_has_no_form_is_refused_with_its_line(function):
     with pytest.raises(dcml.UnsupportedOpError, match=r"\.py:\d+: "):
         DaceModule(Call(function))(x)
+
+
+def test_an_angle_has_slopes_on_the_axes_and_the_diagonals():
+    axis = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0])
+    y, x = (part.reshape(-1) for part in torch.meshgrid(axis, axis, indexing="ij"))
+    keep = (y != 0) | (x != 0)
+    args = (y[keep].requires_grad_(), x[keep].requires_grad_())
+    assert_same(run(DaceModule(Call(torch.atan2), backward=True), args), run(torch.atan2, args), 1e-6)
