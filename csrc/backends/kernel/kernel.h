@@ -164,6 +164,7 @@ void dc_kernel_merge(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
 void dc_kernel_lanes(dc_kernel *k);
 void dc_kernel_tiles(dc_kernel *k);
+void dc_kernel_carries(dc_kernel *k);
 void dc_kernel_accumulators(dc_kernel *k);
 void dc_kernel_collisions(dc_kernel *k);
 void dc_kernel_vectors(dc_kernel *k);
