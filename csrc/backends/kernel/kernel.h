@@ -161,6 +161,7 @@ extern const dc_kernel_pass dc_kernel_passes[]; /* for a processor; a row withou
 DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name);
 
 void dc_kernel_merge(dc_kernel *k);
+void dc_kernel_pieces(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
 void dc_kernel_lanes(dc_kernel *k);
 void dc_kernel_tiles(dc_kernel *k);
