@@ -333,3 +333,11 @@ def test_decompositions_of_matrices_without_elements(what, shape):
     got, want = DaceModule(Module())(x), EMPTY[what](x)
     for a, b in zip(*[y if isinstance(y, tuple) else (y,) for y in (got, want)]):
         torch.testing.assert_close(a, b, check_stride=False)
+
+
+def test_an_angle_has_slopes_on_the_axes_and_the_diagonals():
+    axis = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0])
+    y, x = (part.reshape(-1) for part in torch.meshgrid(axis, axis, indexing="ij"))
+    keep = (y != 0) | (x != 0)
+    args = (y[keep].requires_grad_(), x[keep].requires_grad_())
+    assert_same(run(DaceModule(Call(torch.atan2), backward=True), args), run(torch.atan2, args), 1e-6)

@@ -180,9 +180,11 @@ extern const dc_kernel_pass dc_kernel_passes_grid[]; /* for a device with a grid
 DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name); /* of either list */
 
 void dc_kernel_merge(dc_kernel *k);
+void dc_kernel_pieces(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
 void dc_kernel_lanes(dc_kernel *k);
 void dc_kernel_tiles(dc_kernel *k);
+void dc_kernel_carries(dc_kernel *k);
 void dc_kernel_accumulators(dc_kernel *k);
 void dc_kernel_collisions(dc_kernel *k);
 void dc_kernel_vectors(dc_kernel *k);
