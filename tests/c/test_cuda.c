@@ -296,6 +296,49 @@ static void short_steps_are_replayed_for_equal_addresses(dc_gpu *gpu) {
   CHECK(alive(EXECUTABLE_GRAPHS) == 0 && alive(GRAPHS) == 0);
 }
 
+static void gradients_are_replayed_too(dc_gpu *gpu) {
+  enum { LENGTH = 8 };
+  static const char *const wrt[] = {"X"};
+  float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, dy[8], dx[8];
+  char log[100];
+  dc_text text = {0};
+  dc_graph *g = NULL;
+  dc_function *f = NULL;
+  dc_text_printf(&text, "graph g { input X: f32[8]");
+  for (int k = 0; k < LENGTH; k++) dc_text_printf(&text, " temp Y%d: f32[8]", k);
+  dc_text_printf(&text, " outputs Y%d state s { map i in 0:8 { Y0[i] = X[i] * 2.0f }", LENGTH - 1);
+  for (int k = 1; k < LENGTH; k++) dc_text_printf(&text, " map i in 0:8 { Y%d[i] = Y%d[7 - i] * 2.0f }", k, k - 1);
+  dc_text_printf(&text, " } }");
+  CHECK_OK(dc_graph_parse(text.s, &g));
+  CHECK_OK(dc_function_create(&session, g, &(dc_function_options){.backend = DC_BACKEND_CUDA, .as_expanded = true, .training = true, .wrt = wrt, .n_wrt = 1}, &f));
+  dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8), given = on_device(gpu, x, 8), gradient = on_device(gpu, NULL, 8), saved = on_device(gpu, NULL, 1000);
+  snprintf(log, sizeof log, "%s/gradients", folder);
+  setenv("FAKE_CUDA_LOG", log, 1);
+  for (int k = 0; k < 4; k++) {
+    dc_call call;
+    dc_backward_run *run = NULL;
+    for (int i = 0; i < 8; i++) dy[i] = (float)(i + k);
+    refill(gpu, &given, dy);
+    CHECK_OK(dc_call_begin(f, &in, 1, NULL, NULL, &call));
+    CHECK(dc_call_saved_bytes(&call) <= dc_array_bytes(&saved));
+    CHECK_OK(dc_call_run(&call, (void *[]){out.data}, saved.data));
+    CHECK_OK(dc_backward_begin(&call, &in, (void *[]){given.data}, saved.data, NULL, &run));
+    dc_backward_give(run, 0, gradient.data);
+    while (run && !dc_backward_done(run)) CHECK_OK(dc_backward_next(run));
+    dc_backward_end(run);
+    dc_call_end(&call);
+    CHECK_OK(dc_gpu_read(gpu, dx, gradient.data, sizeof dx, NULL));
+    bool good = true;
+    for (int i = 0; i < 8; i++) good &= dx[i] == 256 * dy[LENGTH % 2 ? i : 7 - i];
+    CHECK(good);
+  }
+  CHECK(count_calls(log, "cuGraphLaunch") == 6 && count_calls(log, "cuGraphInstantiate") == 2);
+  unsetenv("FAKE_CUDA_LOG");
+  dc_text_free(&text);
+  dc_function_destroy(f);
+  drop(gpu, &in), drop(gpu, &out), drop(gpu, &given), drop(gpu, &gradient), drop(gpu, &saved);
+}
+
 static void what_cannot_be_recorded_runs_as_ever(dc_gpu *gpu) {
   static const char *const failing[] = {"cuStreamBeginCapture_v2:*", "cuStreamEndCapture:*", "cuGraphInstantiateWithFlags:*"};
   float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, y[8];
@@ -345,6 +388,7 @@ static void programs_run(void) {
     short_memory_is_an_error_and_leaks_nothing(gpu);
     an_index_out_of_range_is_told_later(gpu);
     short_steps_are_replayed_for_equal_addresses(gpu);
+    gradients_are_replayed_too(gpu);
     what_cannot_be_recorded_runs_as_ever(gpu);
     steps_are_timed_by_the_device(gpu);
     CHECK(alive(ALLOCATIONS) == allocations && alive(PINNED) == pinned);
