@@ -241,6 +241,7 @@ dc_cuda *dc_cuda_create(const char *library_folder) {
   dc_cuda *cuda = calloc(1, sizeof *cuda);
   if (!cuda) return NULL;
   pthread_mutex_init(&cuda->lock, NULL);
+  cuda->modes = DC_MODE_TF32_CONVOLUTIONS; /* as torch begins */
   cuda->folder = library_folder ? dc_arena_strdup(&cuda->arena, library_folder) : NULL;
   return cuda;
 }
