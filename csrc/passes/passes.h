@@ -65,6 +65,8 @@ DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
+/* Splits long reductions with few results, where a device runs them. */
+DC_MUST_USE dc_status dc_pass_parts(dc_graph *graph);
 
 /* ---- by name ---- */
 
@@ -76,7 +78,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 20 };
+enum { DC_PIPELINE_LENGTH = 21 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

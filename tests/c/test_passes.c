@@ -1,5 +1,5 @@
 /* Passes: files of tests/ir, a folder per pass.  A file is
- *     pass: NAME NAME ...        (passes in small letters, transformations with a capital)
+ *     pass: NAME NAME ...        (passes in small letters, transformations with a capital; cuda: from there on for a GPU)
  *     graph text
  *     ---
  *     text of the graph after the passes
@@ -35,7 +35,9 @@ static void run_passes(dc_graph *g, char *names, const char *path) {
   for (char *save = NULL, *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
     dc_graph *before = dc_graph_clone(g);
     uint32_t count = 0;
-    if (name[0] >= 'A' && name[0] <= 'Z') {
+    if (strcmp(name, "cuda") == 0) {
+      g->machine = dc_machine_cuda_typical;
+    } else if (name[0] >= 'A' && name[0] <= 'Z') {
       CHECK_OK(dc_transform_apply(&tools, g, name, NULL, &count));
       CHECK(count > 0);
     } else {
