@@ -17,24 +17,12 @@ import build  # noqa: E402
 import simulated  # noqa: E402
 
 SETTINGS = [f"FAKE_CUDA_{name}" for name in ("LOG", "FAIL", "SEED", "LAZY", "DEVICES", "MEMORY", "ARCH", "PROCESSORS")]
-WITH_GPU = "--gpu" in sys.argv
-
-if not WITH_GPU:
-    os.environ.update(dict.fromkeys(("DCML_CUDA_DRIVER", "DCML_NVRTC", "DCML_CUBLASLT", "DCML_CUDNN"), str(build.path())))
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "some(k, cases): every k-th case, with --cuda-all each")
-
-
-def pytest_generate_tests(metafunc):
-    for mark in metafunc.definition.iter_markers("some"):
-        step, cases = mark.args
-        metafunc.parametrize("case", cases[::1 if metafunc.config.getoption("--cuda-all") else step])
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "some(k, cases): every k-th case, with --cuda-all each")
+    if not config.getoption("--gpu"):
+        os.environ.update(dict.fromkeys(("DCML_CUDA_DRIVER", "DCML_NVRTC", "DCML_CUBLASLT", "DCML_CUDNN"), str(build.path())))
 
 
 def pytest_generate_tests(metafunc):
@@ -44,9 +32,9 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _library():
+def _library(pytestconfig):
     """The fake is there before the first test asks for it."""
-    if WITH_GPU:
+    if pytestconfig.getoption("--gpu"):
         yield None
         return
     if not build.compiler():
