@@ -118,6 +118,7 @@ static dc_status place_constant(dc_program *p, dc_cid c) {
   if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
   p->constants[c] = memory->take(memory->self, k->data_bytes, NULL);
   if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
+  if (p->row->device) p->row->device->wait(&p->target); /* recycled memory may be in use on a stream of the caller's */
   return k->data_bytes ? memory->fill(memory->self, p->constants[c], k->data, k->data_bytes, NULL) : DC_OK;
 }
 
