@@ -140,6 +140,8 @@ static void read_machine(dc_gpu *gpu) {
   m->local_elements = 16; /* what registers hold beside the rest */
   m->few_tasks = gpu->multiprocessors * threads;
   m->serial_work = 1 << 10;
+  m->team_threads = 1024, m->team_columns = 32, m->thread_terms = 32;
+  m->teams = 2 * gpu->multiprocessors * (threads / m->team_threads); /* two rounds: the last of them leaves less idle */
 }
 
 /* ---- opening ---- */
