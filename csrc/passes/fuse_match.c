@@ -33,11 +33,19 @@ typedef struct {
   bool full; /* some READ moves with every parameter */
 } coverage;
 
+/* By itself, or by a loop over a block that p chooses. */
+static bool moves_with(const dc_pool *pool, dc_ex e, const param_stack *params, uint32_t p) {
+  bool found = dc_ex_uses_param(pool, e, params->v[p]);
+  for (uint32_t k = p + 1; k < params->n && !found; k++)
+    found = dc_ex_uses_param(pool, pool->params.v[params->v[k]].begin, params->v[p]) && dc_ex_uses_param(pool, e, params->v[k]);
+  return found;
+}
+
 static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
   coverage *c = context;
   bool all = dc_ex_node(pool, e)->op == DC_EX_READ;
   c->reads += all;
-  for (uint32_t k = 0; k < c->params->n && all; k++) all = dc_ex_uses_param(pool, e, c->params->v[k]);
+  for (uint32_t k = 0; k < c->params->n && all; k++) all = moves_with(pool, e, c->params, k);
   c->full |= all;
 }
 
