@@ -42,8 +42,9 @@ test: setup            ## run every test, C and Python
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 test-parallel: setup   ## the Python tests, on every core, a file in one process
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --dist loadfile tests
-test-gpu: setup        ## the Python tests that a GPU is for
-	$(PYTHON) -m pytest -q --gpu -m gpu tests
+test-gpu: setup        ## the Python tests that a GPU is for, and those of the CUDA target on it
+	$(PYTHON) -m pytest -q --gpu -m gpu --ignore=tests/cuda tests
+	$(PYTHON) -m pytest -q --gpu tests/cuda
 doc: setup             ## the manual, in build/doc
 	@$(PIP) install -r docs/requirements.txt
 	$(PYTHON) -m sphinx -q -W -E --keep-going -b html docs build/doc

@@ -104,6 +104,8 @@ uint32_t dc_call_ready(const dc_call *call, uint32_t k);
 bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
 /* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
 int32_t dc_call_copied(const dc_call *call, uint32_t k);
+/* Calls of one kind share the graph of dc_call_derivative. */
+uint32_t dc_call_derivative_kind(const dc_call *call);
 /* The gradients of the call as a graph: its inputs are the function's, then the gradients of the outputs that are `given`
  * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt. */
 DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out);

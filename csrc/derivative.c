@@ -3,14 +3,36 @@
 
 #include "function.h"
 
-/* The graph as it was given, with types as far as they follow from it: of what a call is compiled for nothing is fixed. */
-static dc_status open_graph(const dc_function *f, dc_graph **out) {
+/* What the call was given where the graph leaves even the number of dimensions open: else nothing would be known of gradients. */
+static void take_shapes(const dc_call *call, dc_graph *graph) {
+  const dc_function *f = call->function;
+  for (uint32_t k = 0; k < f->n_args; k++) {
+    dc_array given;
+    if (!f->by_shape[k]) continue;
+    dc_call_describe(call->plan->forward, call->forward, f->args[k], &given);
+    dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, given.rank);
+    for (uint32_t d = 0; d < given.rank; d++) shape[d] = dc_ex_int(&graph->pool, given.dims[d]);
+    dc_cont(graph, f->args[k])->shape = shape, dc_cont(graph, f->args[k])->rank = given.rank;
+  }
+}
+
+uint32_t dc_call_derivative_kind(const dc_call *call) {
+  for (uint32_t k = 0; k < call->function->n_args; k++)
+    if (call->function->by_shape[k]) return call->plan->id + 1;
+  return 0;
+}
+
+/* The graph as it was given, with types as far as they follow from it: of what a call is compiled for nothing else is fixed. */
+static dc_status open_graph(const dc_call *call, dc_graph **out) {
+  const dc_function *f = call->function;
   dc_cid blocked;
   *out = dc_graph_clone(f->graph);
+  take_shapes(call, *out);
   dc_status status = dc_pass_infer(f->session.ops, *out, &blocked);
   if (!status && !blocked) return DC_OK;
   dc_graph_destroy(*out);
   *out = status ? NULL : dc_graph_clone(f->graph);
+  if (*out) take_shapes(call, *out);
   return status;
 }
 
@@ -51,7 +73,7 @@ static void give_gradients(const dc_function *f, dc_graph *graph, const bool *wa
 
 dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out) {
   if (call->function->n_writes) return dc_error(DC_ERR_UNSUPPORTED, "a function that writes its arguments in place is differentiated once");
-  DC_TRY(open_graph(call->function, out));
+  DC_TRY(open_graph(call, out));
   add_seeds(call, *out, given);
   give_gradients(call->function, *out, wanted);
   return DC_OK;

@@ -58,6 +58,14 @@ def test_two_processes_train_the_weights_of_one(tmp_path):
     assert float(out.split("weights differ by ")[1].split()[0]) < 1e-3
 
 
+def test_torchrun_trains_two_processes_with_gradients_that_accumulate(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", EXAMPLES / "torchrun.py", "20"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    first, last = (float(done.stdout.split(word)[1].split()[0]) for word in ("loss", "at first,"))
+    assert last < first * 0.7 and float(done.stdout.rsplit("differ by ", 1)[1]) == 0
+
+
 def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_path):
     out = _run(tmp_path, "spox_loop.py")
     assert float(out.split("differ from numpy's by ")[1].split()[0]) < 1e-5
@@ -67,6 +75,12 @@ def test_a_spox_model_with_a_loop_finds_square_roots_and_their_derivatives(tmp_p
 
 def test_a_network_solves_a_differential_equation(tmp_path):
     assert float(_run(tmp_path, "heat_equation.py", "150").rsplit(" ", 1)[1]) < 0.2
+
+
+def test_a_network_learns_to_learn(tmp_path):
+    out = _run(tmp_path, "maml.py", "200")
+    before, after = (float(out.split(word)[1].split()[0].rstrip(",")) for word in ("new tasks", "gradient descent"))
+    assert after < before * 0.7
 
 
 def test_a_perceptron_in_neons_op_trees_learns(tmp_path):

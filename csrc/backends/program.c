@@ -163,12 +163,11 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   p->target = *target, p->graph = graph;
   pthread_mutex_init(&p->lock, NULL);
   pthread_mutex_init(&p->prepare_lock, NULL);
-  *out = p;
   dc_status status = list_steps(p);
   p->row = dc_target_choose(target, p->worth_compiling);
   p->memory = target->memory ? target->memory : p->row->memory;
   if (!status) status = place_on_device(p);
-  if (!status) return DC_OK;
+  if (!status) return *out = p, DC_OK;
   leave_device(p);
   p->constants = NULL, p->graph = NULL; /* stays the caller's */
   dc_program_destroy(p);

@@ -26,6 +26,40 @@ const dc_machine dc_machine_typical = {
     .sum_lanes = 64,
     .accumulator_bytes = 1024,
     .tile_rows = 16,
+    .tile_columns = 8,
+    .product_rows = 128,
+    .product_columns = 96,
+    .task_iterations = 256,
+    .tiny_iterations = 2000,
+    .serial_ns = 60000,
+    .iteration_ns = 1,
+    .store_add_ns = 0.2,
+    .accumulate_ns = 0.05,
+    .collision_ns = 1,
+    .multiply_ns = 0.01,
+};
+
+const dc_machine dc_machine_cuda_typical = {
+    .vector_bytes = 16, /* that a thread loads at once */
+    .l1_bytes = 228 << 10,
+    .l2_bytes = 50 << 20,
+    .local_elements = 16, /* what registers hold beside the rest */
+    .few_tasks = 132, /* teams of threads run rows */
+    .serial_work = 1 << 10,
+    .block_rows = 8,
+    .few_rows = 8,
+    .unrolled_trips = 16,
+    .unrolled_residues = 4,
+    .image_multiplications = 24, /* inverted bottlenecks, with 13 to 20, lose; filters of 7 x 7 for each channel, with 24, gain */
+    .short_stride = 4,
+    .store_ns = 0.4,
+    .cached_ns = 0.8, /* a function or two: arithmetic is cheap beside memory */
+    .strip_lanes = 64,
+    .long_strip_lanes = 256,
+    .few_iterations = 16,
+    .sum_lanes = 64,
+    .accumulator_bytes = 1024,
+    .tile_rows = 16,
     .tile_columns = 64,
     .product_rows = 128,
     .product_columns = 96,
@@ -37,6 +71,11 @@ const dc_machine dc_machine_typical = {
     .accumulate_ns = 0.05,
     .collision_ns = 1,
     .multiply_ns = 0.01,
+    .multiprocessors = 132,
+    .teams = 528,
+    .team_threads = 1024,
+    .team_columns = 32,
+    .thread_terms = 32,
 };
 
 static uint32_t vector_bytes(void) {

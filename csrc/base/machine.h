@@ -29,17 +29,20 @@ typedef struct {
   uint32_t few_iterations;    /* of a loop, too few for vectors */
   uint32_t sum_lanes;         /* accumulators of one sum at most: several vectors, as each addition waits for the last one */
   uint32_t accumulator_bytes; /* of all sums of a loop: about what registers hold */
-  uint32_t tile_rows, tile_columns; /* of what is read across and written along: a line of cache each way */
+  uint32_t tile_rows, tile_columns; /* of what is read across and written along: a line of cache, and as many as its ways */
   uint32_t product_rows, product_columns; /* of a block of a matrix product, whose sums stay in the L2 */
   uint32_t task_iterations;   /* of a vectorised loop, that a thread takes at a time */
   uint32_t tiny_iterations;   /* of a loop, that are less than a microsecond for certain */
   uint32_t serial_ns;         /* work that one thread does as soon as several would */
   double iteration_ns, store_add_ns, accumulate_ns, collision_ns; /* what a loop, a write, a sum and a shared element add to a value */
   double multiply_ns;         /* a multiplication in a matrix product */
+  uint32_t multiprocessors;   /* of a device, each with a thousand threads and more; 0: a processor */
 } dc_machine;
 
 /* A typical processor: what a graph is made for until somebody says otherwise, so that texts are the same everywhere. */
 extern const dc_machine dc_machine_typical;
+/* A typical device of many threads, by the same rule. */
+extern const dc_machine dc_machine_cuda_typical;
 /* The processor that runs this, where it is asked for what it differs in: vectors and caches. */
 void dc_machine_read(dc_machine *out);
 

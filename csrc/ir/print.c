@@ -614,12 +614,13 @@ static void put_graph(printer *p) {
   }
   for (dc_cid c = 1; c < g->containers.n; c++)
     if (dc_cont(g, c)->name) put_declaration(p, c);
-  for (uint32_t k = 0; k < g->captures.n; k++) {
+  uint32_t n_captures = p->outer ? g->captures.n : 0; /* alone, a subgraph has inputs like others */
+  for (uint32_t k = 0; k < n_captures; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "captures ");
     dc_name_print(dc_cont_name(p->outer, g->captures.v[k]), p->out);
   }
-  if (g->captures.n) dc_text_puts(p->out, "\n");
+  if (n_captures) dc_text_puts(p->out, "\n");
   for (uint32_t k = 0; k < g->outputs.n; k++) {
     if (k == 0) dc_text_indent(p->out, p->level);
     dc_text_puts(p->out, k ? ", " : "outputs ");

@@ -4,8 +4,13 @@
  *     map n, v { reduce k { r sum= X[n, k] * W[v, k] } ... }   becomes
  *     map v, k { Wt[k, v] = W[v, k] }   map n, v { reduce k { r sum= X[n, k] * Wt[k, v] } ... }
  *
- * So is an operand whose terms lie across the order of a sum of two loops, which then become one.  Runs after fusion,
- * which would undo the copy. */
+ * So is an operand whose terms lie across the order of a sum of two loops, which then become one.  Where the columns of
+ * the result are a batch, which both operands follow, the product is made with its batch outermost and then turned:
+ *
+ *     map i, j, b { reduce k { Y[i, j, b] sum= X[b, k, i] * Z[b, k, j] } }   becomes
+ *     map b, i, j { reduce k { Yt[b, i, j] sum= X[b, k, i] * Z[b, k, j] } }  map i, j, b { Y[i, j, b] = Yt[b, i, j] }
+ *
+ * Runs after fusion, which would undo the copies. */
 #include <math.h>
 
 #include "ir/work.h"
@@ -26,6 +31,7 @@ typedef struct {
   dc_scope *out; /* where copies go */
   copy copies[MAX_COPIES];
   uint32_t n;
+  dc_nid behind; /* follows the node; 0: nothing */
 } search;
 
 /* The product's column: the last parameter of the map around the reduction. */
@@ -50,14 +56,14 @@ static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint3
   return false;
 }
 
-/* The column moves dimension *dim alone, and the terms of the sum the last one.  Symbols: the copy has every element,
+/* The column moves dimension *dim alone, and something else the last one.  Symbols: the copy has every element,
  * read or not, so that no extent matters; an unknown number of rows counts as many. */
 static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *dim) {
   dc_pool *pool = &s->graph->pool;
   uint32_t rank = dc_ex_node(pool, read)->nargs, found = 0;
   if (rank < 2) return false;
   dc_ex last = dc_ex_arg(pool, read, rank - 1);
-  if (dc_ex_uses_param(pool, last, p->column) || !uses_any(pool, last, p->reduce->params, p->reduce->n_params)) return false;
+  if (dc_ex_uses_param(pool, last, p->column) || !dc_ex_uses_op(pool, last, DC_EX_PARAM)) return false;
   for (uint32_t d = 0; d + 1 < rank; d++) {
     dc_ex index = dc_ex_arg(pool, read, d);
     if (!dc_ex_uses_param(pool, index, p->column)) continue;
@@ -164,6 +170,93 @@ static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim, uint32_t other) {
   return to ? dc_ex_read(pool, (dc_dtype)node.dtype, to, index, node.nargs) : read;
 }
 
+/* ---- batches in the columns ---- */
+
+static bool is_both(const dc_pool *pool, dc_ex a, dc_ex b, dc_param p) { return dc_ex_uses_param(pool, a, p) && dc_ex_uses_param(pool, b, p); }
+
+/* The parameter that could be the column instead: one of one operand alone, best where it moves that by one element. */
+static uint32_t better_column(const search *s, const place *p, const dc_map *map, dc_ex a, dc_ex b) {
+  dc_pool *pool = &s->graph->pool;
+  uint32_t found = map->n_params, of_a = 0, of_b = 0;
+  bool by_one = false;
+  for (uint32_t k = 0; k + 1 < map->n_params; k++) {
+    bool in_a = dc_ex_uses_param(pool, a, map->params[k]), in_b = dc_ex_uses_param(pool, b, map->params[k]);
+    if (in_a == in_b) continue;
+    of_a += in_a, of_b += in_b;
+    place at = {map->params[k], p->reduce, p->maps, p->n_maps};
+    dc_ex read = in_a ? a : b, other = in_a ? b : a;
+    uint32_t dim;
+    bool last = moves_by_one(pool, dc_ex_arg(pool, read, last_of(pool, read)), map->params[k]);
+    if (!is_worth_it(s, &at, read, other) || !(last || runs_across(s, &at, read, &dim))) continue;
+    if (found == map->n_params || (last && !by_one)) found = k, by_one = last;
+  }
+  return of_a && of_b ? found : map->n_params;
+}
+
+/* Each dimension of what the tasklet writes is a parameter of the map, over its whole extent: dimensions[k] is that of the k-th. */
+static bool fills_result(const search *s, const dc_map *map, const dc_tasklet *t, uint32_t *dimensions) {
+  const dc_pool *pool = &s->graph->pool;
+  const dc_container *c = dc_cont(s->graph, t->out);
+  int64_t zero;
+  if (c->rank != map->n_params || c->storage != DC_STORE_HEAP || c->strides || c->alias_of || t->rank != c->rank) return false;
+  for (uint32_t k = 0; k < map->n_params; k++) {
+    dc_parameter range = pool->params.v[map->params[k]];
+    uint32_t found = 0;
+    for (uint32_t d = 0; d < c->rank; d++)
+      if (dc_ex_node(pool, t->index[d])->op == DC_EX_PARAM && dc_ex_node(pool, t->index[d])->ref == map->params[k]) dimensions[k] = d, found++;
+    if (found != 1 || range.end != c->shape[dimensions[k]] || !dc_ex_is_int(pool, range.begin, &zero) || zero != 0) return false;
+  }
+  return true;
+}
+
+/* Y = Yt, in the order of Y. */
+static dc_nid turn_back(search *s, dc_cid turned, dc_cid to, const uint32_t *dimensions) {
+  dc_graph *graph = s->graph;
+  dc_container c = *dc_cont(graph, to);
+  dc_param params[DC_MAX_RANK];
+  dc_ex index[DC_MAX_RANK], from[DC_MAX_RANK];
+  for (uint32_t d = 0; d < c.rank; d++) {
+    params[d] = dc_param_new(&graph->pool, "x", dc_ex_int(&graph->pool, 0), c.shape[d], 0);
+    index[d] = dc_ex_par(&graph->pool, params[d]);
+  }
+  for (uint32_t k = 0; k < c.rank; k++) from[k] = index[dimensions[k]];
+  dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, turned, from, c.rank);
+  dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value));
+  dc_node top = *dc_node_at(graph, s->top), *made = dc_node_at(graph, map);
+  made->name = top.name, made->tag_op = top.tag_op, made->tag_wrt = top.tag_wrt;
+  return map;
+}
+
+/* The map becomes one of the batch outermost, into an array of its own, which s->behind turns back. */
+static void turn_result(search *s, place *p, dc_nid id, dc_ex a, dc_ex b) {
+  dc_graph *graph = s->graph;
+  dc_map map = dc_node_at(graph, s->top)->map;
+  dc_tasklet t = dc_node_at(graph, id)->tasklet;
+  uint32_t dimensions[DC_MAX_RANK], n = map.n_params, chosen;
+  dc_ex shape[DC_MAX_RANK];
+  if (p->n_maps != 1 || map.body.n != 1 || p->reduce->body.n != 1 || n > DC_MAX_RANK || !is_both(&graph->pool, a, b, p->column)) return;
+  if (!fills_result(s, &map, &t, dimensions) || (chosen = better_column(s, p, &map, a, b)) == n) return;
+  uint32_t order[DC_MAX_RANK], to = 0; /* the batch, the rest, the chosen column */
+  for (uint32_t k = 0; k < n; k++)
+    if (is_both(&graph->pool, a, b, map.params[k])) order[to++] = k;
+  for (uint32_t k = 0; k < n; k++)
+    if (k != chosen && !is_both(&graph->pool, a, b, map.params[k])) order[to++] = k;
+  order[n - 1] = chosen;
+  dc_param *params = DC_NEW_ARRAY(&graph->arena, dc_param, n);
+  dc_ex *index = DC_NEW_ARRAY(&graph->arena, dc_ex, n);
+  uint32_t turned_dims[DC_MAX_RANK];
+  dc_container c = *dc_cont(graph, t.out);
+  for (uint32_t k = 0; k < n; k++) {
+    params[k] = map.params[order[k]], index[k] = dc_ex_par(&graph->pool, params[k]);
+    turned_dims[k] = dimensions[order[k]], shape[k] = c.shape[turned_dims[k]];
+  }
+  dc_cid turned = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, t.out)), (dc_dtype)c.dtype, n, shape, DC_ROLE_TEMP);
+  dc_node_at(graph, s->top)->map.params = params;
+  dc_node_at(graph, id)->tasklet.out = turned, dc_node_at(graph, id)->tasklet.index = index;
+  s->behind = turn_back(s, turned, t.out, turned_dims);
+  p->column = params[n - 1];
+}
+
 static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_maps) {
   search *s = context;
   dc_pool *pool = &s->graph->pool;
@@ -174,6 +267,7 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   place p = {outer.params[outer.n_params - 1], &reduce, maps, n_maps - 1};
   dc_ex a = dc_ex_arg(pool, t.value, 0), b = dc_ex_arg(pool, t.value, 1);
   uint32_t dim;
+  turn_result(s, &p, id, a, b);
   if (is_worth_it(s, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim, last_of(pool, a));
   else if (is_worth_it(s, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim, last_of(pool, b));
   else if (is_turned(s, &p, a, b, &dim)) a = read_of_copy(s, a, dim, dim + 1);
@@ -191,6 +285,7 @@ dc_status dc_pass_columns(dc_graph *graph) {
       search s = {.graph = graph, .top = before.v[k], .out = &after};
       if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(dc_node_tasklets(graph, before.v[k], visit, &s));
       dc_scope_push(graph, &after, before.v[k]);
+      if (s.behind) dc_scope_push(graph, &after, s.behind);
     }
     graph->states.v[state].scope = after;
   }

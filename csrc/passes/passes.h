@@ -52,6 +52,8 @@ DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
 void dc_layout_carry(const dc_graph *forward, dc_graph *backward);
 /* Moves what a sequential loop computes only for later behind it.  Runs before fusion, as does gather. */
 DC_MUST_USE dc_status dc_pass_fission(dc_graph *graph);
+/* Puts rows around a sequential loop that runs along them.  Runs before fission. */
+DC_MUST_USE dc_status dc_pass_exchange(dc_graph *graph);
 /* Makes scattered sums reductions where their indices allow. */
 DC_MUST_USE dc_status dc_pass_gather(dc_graph *graph);
 /* Moves fills of what a sequential loop meets slice by slice into the loop. */
@@ -75,7 +77,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 20 };
+enum { DC_PIPELINE_LENGTH = 21 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "ir/work.h"
+#include "passes/access.h"
 #include "passes/passes.h"
 
 enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
@@ -72,23 +73,14 @@ typedef struct {
   uint32_t along, across;
 } direction;
 
-/* Is it the dimension whose neighbours lie next to one another? */
-static bool is_contiguous(const dc_graph *graph, dc_cid c, uint32_t d) {
-  const dc_container *k = dc_cont(graph, c);
-  int64_t stride;
-  if (!k->strides) return d + 1 == k->rank;
-  return dc_ex_is_int(&graph->pool, k->strides[d], &stride) && stride == 1;
-}
-
 /* What all sums read alike is short, and says nothing. */
 static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
   direction *d = context;
   const dc_exnode *node = dc_ex_node(pool, e);
   if (node->op != DC_EX_READ || !node->nargs || !uses_any(pool, e, &d->s->reduce)) return;
   if (d->s->outer.n_params && !uses_any(pool, e, &d->s->outer)) return;
-  bool along = false;
-  for (uint32_t k = 0; k < node->nargs; k++)
-    along |= is_contiguous(d->s->graph, node->ref, k) && uses_any(pool, dc_ex_arg(pool, e, k), &d->s->reduce);
+  uint32_t at = dc_contiguous_dimension(d->s->graph, node->ref);
+  bool along = at < node->nargs && uses_any(pool, dc_ex_arg(pool, e, at), &d->s->reduce);
   *(along ? &d->along : &d->across) += 1;
 }
 

@@ -91,6 +91,8 @@ int use_torch(module_state *state); /* results may be tensors although no input 
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */
 int view_tensor(module_state *state, PyObject *object, tensor_view *out); /* on the host; 0, or -1 with an exception */
 int view_anywhere(module_state *state, PyObject *object, tensor_view *out); /* on any device, as in the next two */
+/* Finds the memory of a tensor that was viewed before: its owner may have moved it since, or freed it (NULL). */
+int renew_view(module_state *state, tensor_view *view);
 int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* of what is to be written: never a copy */
 /* The elements of a tensor without gaps in the order in which they lie, whatever its dimensions and however torch differentiates it. */
 int view_flat(module_state *state, PyObject *object, tensor_view *out);
@@ -178,6 +180,7 @@ PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
+PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);
 PyObject *core_import_onnx(PyObject *module, PyObject *args);

@@ -66,8 +66,7 @@ static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_a
 
 static dc_status take_own(BackwardObject *self, given_gradient *g, uint64_t bytes) {
   g->bytes = bytes ? bytes : 1;
-  g->own = take_block(state_of((PyObject *)self), &self->place, g->bytes);
-  return g->own ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for a gradient", (unsigned long long)bytes);
+  return take_block(state_of((PyObject *)self), &self->place, g->bytes, "a gradient", &g->own);
 }
 
 static dc_status zero_gradient(BackwardObject *self, uint32_t output, given_gradient *g) {
@@ -136,6 +135,21 @@ static BackwardObject *new_backward(CallObject *call) {
   return NULL;
 }
 
+/* What the backward pass reads of the arguments: FSDP frees parameters after the forward pass and brings them back elsewhere. */
+static int renew_views(CallObject *self) {
+  module_state *state = state_of((PyObject *)self);
+  for (uint32_t k = 0; k < self->n_views; k++) {
+    bool reads = false;
+    for (uint32_t part = 0; part < dc_call_parts(&self->call) && !reads; part++) reads = dc_call_reads(&self->call, part, k);
+    if (!reads) continue;
+    if (renew_view(state, &self->views[k])) return -1;
+    if (self->views[k].array.data || !dc_array_bytes(&self->views[k].array)) continue;
+    PyErr_Format(state->errors[DC_ERR_VALUE], "the backward pass reads argument %u, whose memory has been freed", k);
+    return -1;
+  }
+  return 0;
+}
+
 /* start(grads) -> Backward: one gradient or None for each output. */
 static PyObject *call_start(CallObject *self, PyObject *grads) {
   module_state *state = state_of((PyObject *)self);
@@ -143,6 +157,7 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   PyObject *items = PySequence_Tuple(grads);
   BackwardObject *out = items && data ? new_backward(self) : NULL;
   if (out && find_stream(state, &out->place)) Py_CLEAR(out);
+  if (out && renew_views(self)) Py_CLEAR(out);
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
   if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, out->place.stream, &out->run);

@@ -4,7 +4,8 @@
 enum { MAX_DERIVATIVES = 16 }; /* kept by a function */
 typedef enum { NONE, ZEROS, COMPUTED } gradient_kind;
 
-/* What is asked: by output, whether it is given a gradient, and whether that is differentiated; by wrt, what its gradient is. */
+/* What is asked: by output, whether it is given a gradient, and whether that is differentiated; by wrt, what its gradient is; and of
+ * which kind the call is. */
 typedef struct {
   bool *given, *through, *wanted;
   uint8_t *kind;
@@ -18,9 +19,11 @@ static int read_question(CallObject *self, PyObject *grads, PyObject *wanted, qu
   uint32_t n_out = self->call.n_outputs, n_wrt = f->n_wrt;
   if (PyTuple_GET_SIZE(grads) != (Py_ssize_t)n_out || PyTuple_GET_SIZE(wanted) != (Py_ssize_t)n_wrt)
     return PyErr_Format(state->errors[DC_ERR_VALUE], "expected gradients of %u outputs and flags of %u wrt", n_out, n_wrt), -1;
-  q->bytes = 2 * (size_t)n_out + 2 * (size_t)n_wrt;
+  uint32_t kind = dc_call_derivative_kind(&self->call);
+  q->bytes = 2 * (size_t)n_out + 2 * (size_t)n_wrt + sizeof kind;
   if (!(q->all = PyMem_Calloc(q->bytes + 1, 1))) return PyErr_NoMemory(), -1;
   q->given = (bool *)q->all, q->through = q->given + n_out, q->wanted = q->through + n_out, q->kind = (uint8_t *)(q->wanted + n_wrt);
+  memcpy(q->kind + n_wrt, &kind, sizeof kind);
   for (uint32_t k = 0; k < n_out; k++) {
     dc_array output;
     PyObject *item = PyTuple_GET_ITEM(grads, k);

@@ -315,9 +315,8 @@ static PyObject *run_forward(module_state *state, dc_call *call, bool torch, con
   result_places to = {data, data ? data + call->n_outputs : NULL};
   PyObject *outputs = data ? make_outputs(state, call, torch, place, to) : PyErr_NoMemory();
   uint64_t bytes = dc_call_saved_bytes(call);
-  *saved = bytes ? take_block(state, place, bytes) : NULL;
-  dc_status status = DC_OK;
-  if (outputs && bytes && !*saved) status = dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for saved values", (unsigned long long)bytes);
+  *saved = NULL;
+  dc_status status = outputs && bytes ? take_block(state, place, bytes, "saved values", saved) : DC_OK;
   if (outputs && !status) WITHOUT_GIL_UNLESS(dc_binding_is_brief(call->forward), status = dc_call_run(call, data, *saved));
   dc_status finished = data ? finish_outputs(call, place, to) : DC_OK;
   if (status) dc_status_free(finished);

@@ -199,7 +199,21 @@ static PyObject *graph_mark_output(GraphObject *self, PyObject *name) {
   Py_RETURN_NONE;
 }
 
+static PyObject *graph_exchange_output(GraphObject *self, PyObject *args) {
+  self->version++;
+  const char *old, *new;
+  if (!PyArg_ParseTuple(args, "ss", &old, &new)) return NULL;
+  dc_cid from = find(self, old), to = from ? find(self, new) : 0;
+  if (!to) return NULL;
+  for (uint32_t k = 0; k < self->graph->outputs.n; k++)
+    if (self->graph->outputs.v[k] == from) self->graph->outputs.v[k] = to, dc_cont(self->graph, to)->is_output = true;
+  dc_cont(self->graph, from)->is_output = from == to && dc_cont(self->graph, from)->is_output;
+  Py_RETURN_NONE;
+}
+
 /* ---- nodes ---- */
+
+static int parse_inputs(GraphObject *self, PyObject *list, cid_list *out);
 
 /* A list of integers, floats or strings by its first element; -1 with an exception. */
 static int list_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
@@ -237,6 +251,36 @@ static int tensor_attr(GraphObject *self, const char *name, PyObject *value, dc_
   return 0;
 }
 
+static bool holds_graph(const GraphObject *self, PyObject *value) {
+  PyTypeObject *type = state_of((PyObject *)self)->graph_type;
+  if (PyObject_TypeCheck(value, type)) return true;
+  return PyTuple_Check(value) && PyTuple_GET_SIZE(value) == 2 && PyObject_TypeCheck(PyTuple_GET_ITEM(value, 0), type);
+}
+
+/* A copy of a graph, given alone or with the names of the values that its last inputs stand for. */
+static int graph_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
+  bool pair = PyTuple_Check(value);
+  const dc_graph *given = ((GraphObject *)(pair ? PyTuple_GET_ITEM(value, 0) : value))->graph;
+  cid_list captures = {0};
+  if (pair && parse_inputs(self, PyTuple_GET_ITEM(value, 1), &captures)) return -1;
+  bool known = captures.n <= given->inputs.n;
+  for (uint32_t k = 0; k < captures.n; k++) known &= captures.v[k] != 0;
+  if (!known) {
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "attribute '%s': a graph of %u inputs cannot take %u values", name,
+                 given->inputs.n, captures.n);
+    return -1;
+  }
+  dc_graph *body = dc_graph_clone(given);
+  body->captures.n = 0;
+  for (uint32_t k = 0; k < captures.n; k++) {
+    DC_PUSH(&body->arena, &body->captures, captures.v[k]);
+    dc_cont(body, body->inputs.v[body->inputs.n - captures.n + k])->dtype = dc_cont(self->graph, captures.v[k])->dtype;
+  }
+  DC_PUSH(&self->graph->arena, &self->graph->subgraphs, body);
+  *out = (dc_attr){.name = dc_name_intern(&self->graph->names, name), .kind = DC_ATTR_GRAPH, .n = 1, .i = self->graph->subgraphs.n - 1};
+  return 0;
+}
+
 static int one_attr(GraphObject *self, const char *name, PyObject *value, dc_attr *out) {
   Py_ssize_t length;
   if (PyLong_Check(value)) *out = dc_attr_int(self->graph, name, PyLong_AsLongLong(value));
@@ -246,6 +290,7 @@ static int one_attr(GraphObject *self, const char *name, PyObject *value, dc_att
     if (!text) return -1;
     *out = dc_attr_string(self->graph, name, text, (size_t)length);
   } else if (PyBytes_Check(value)) *out = dc_attr_string(self->graph, name, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
+  else if (holds_graph(self, value)) return graph_attr(self, name, value, out);
   else if (PyList_Check(value) || PyTuple_Check(value)) return list_attr(self, name, value, out);
   else return tensor_attr(self, name, value, out);
   return PyErr_Occurred() ? -1 : 0;
@@ -565,6 +610,7 @@ static PyMethodDef methods[] = {
      "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
     {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
+    {"exchange_output", (PyCFunction)graph_exchange_output, METH_VARARGS, "exchange_output(old, new): new is a result in its place."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},

@@ -212,6 +212,8 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"kernel_launches", core_kernel_launches, METH_VARARGS,
                                    "kernel_launches(text, sizes) -> ([(suffix, blocks, threads, shared bytes)], names of symbols, whether it checks indices), for cuda."},
                                   {"kernel_code", core_kernel_code, METH_VARARGS, "kernel_code(text, target='cpu') -> the C, or CUDA C++, that the kernel becomes as it is."},
+                                  {"allow_tf32", (PyCFunction)(void (*)(void))core_allow_tf32, METH_FASTCALL,
+                                   "allow_tf32(products, convolutions): whether libraries of GPUs may round operands of f32 to TF32."},
                                   {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
                                   {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},

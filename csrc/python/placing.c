@@ -21,16 +21,16 @@ dc_gpu *gpu_of(module_state *state, int32_t ordinal) {
 
 const dc_allocator *gpu_memory(dc_gpu *gpu) { return &gpu->memory; }
 
-static void *take(const call_place *place, uint64_t bytes) {
+/* what: it is for, as in "results". */
+static dc_status take(const call_place *place, uint64_t bytes, const char *what, void **block) {
   bool entered;
-  void *block = NULL;
-  dc_status status = dc_gpu_enter(place->gpu, &entered);
-  if (!status) {
-    block = place->memory->take(place->memory->self, bytes, place->stream);
-    dc_gpu_leave(place->gpu, entered);
-  }
-  dc_status_free(status);
-  return block;
+  size_t left = 0, all = 0;
+  DC_TRY(dc_gpu_enter(place->gpu, &entered));
+  *block = place->memory->take(place->memory->self, bytes, place->stream);
+  if (!*block) (void)place->gpu->driver.cuMemGetInfo_v2(&left, &all);
+  dc_gpu_leave(place->gpu, entered);
+  return *block ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for %s: the memory of cuda:%d has %zu free of %zu", (unsigned long long)bytes, what,
+                                   (int)place->gpu->ordinal, left, all);
 }
 
 static void give(const call_place *place, void *block, uint64_t bytes) {
@@ -123,8 +123,7 @@ static dc_status place_host_arrays(call_place *place, tensor_view *views, uint32
   for (uint32_t k = 0; k < n; k++)
     if (views[k].array.device == DC_HOST) any = true, bytes += rounded(dc_array_bytes(&views[k].array));
   if (!any) return DC_OK;
-  if (bytes && !(place->staged = take(place, bytes)))
-    return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes on the device for arguments", (unsigned long long)bytes);
+  if (bytes) DC_TRY(take(place, bytes, "arguments", &place->staged));
   place->staged_bytes = bytes;
   bool entered;
   DC_TRY(dc_gpu_enter(place->gpu, &entered));
@@ -184,9 +183,9 @@ PyObject *new_result(module_state *state, const call_place *place, dc_array *sha
   if (!made || !place->gpu || on_device) return made;
   uint64_t bytes = dc_array_bytes(shape);
   *host = *data;
-  *data = take(place, bytes ? bytes : 1);
-  if (*data) return made;
-  PyErr_Format(state->errors[DC_ERR_MEMORY], "cannot get %llu bytes on the device for a result", (unsigned long long)bytes);
+  dc_status status = take(place, bytes ? bytes : 1, "a result", data);
+  if (!status) return made;
+  raise_status(state, status);
   *host = NULL;
   Py_DECREF(made);
   return NULL;
@@ -222,8 +221,11 @@ dc_status copy_to(const call_place *place, void *to, const void *from, uint64_t 
 
 /* ---- blocks that a call keeps ---- */
 
-void *take_block(module_state *state, const call_place *place, uint64_t bytes) {
-  return place->gpu ? take(place, bytes) : dc_buffer_take(state->pool, bytes);
+dc_status take_block(module_state *state, const call_place *place, uint64_t bytes, const char *what, void **block) {
+  *block = NULL;
+  if (place->gpu) return take(place, bytes, what, block);
+  *block = dc_buffer_take(state->pool, bytes);
+  return *block ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for %s", (unsigned long long)bytes, what);
 }
 
 void give_block(module_state *state, const call_place *place, void *block, uint64_t bytes) {

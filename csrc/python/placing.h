@@ -15,7 +15,7 @@ const dc_allocator *gpu_memory(dc_gpu *gpu);
  * the host; the views then show the copies.  Otherwise nothing.  0, or -1 with an exception. */
 int place_call(FunctionObject *function, tensor_view *views, uint32_t n, call_place *out);
 /* After the run: what the graph wrote in place goes back to arrays of the host. */
-dc_status return_written(const call_place *place, const FunctionObject *function, const tensor_view *views, uint32_t n);
+DC_MUST_USE dc_status return_written(const call_place *place, const FunctionObject *function, const tensor_view *views, uint32_t n);
 void end_place(call_place *place); /* gives back the copies */
 /* The stream on which this thread works now. */
 int find_stream(module_state *state, call_place *place);
@@ -24,15 +24,15 @@ bool is_there(const call_place *place, const dc_array *array); /* where programs
 /* A new array for a result.  data: where a program writes it, host: where it goes from there, or NULL. */
 PyObject *new_result(module_state *state, const call_place *place, dc_array *shape, bool torch, void **data, void **host);
 /* Brings a result to the host, where that is its place, and gives back what it was computed in. */
-dc_status finish_result(const call_place *place, const dc_array *shape, void *data, void *host);
+DC_MUST_USE dc_status finish_result(const call_place *place, const dc_array *shape, void *data, void *host);
 /* Of a result that is handed out: nothing but zeros. */
-dc_status clear(const call_place *place, void *data, uint64_t bytes);
+DC_MUST_USE dc_status clear(const call_place *place, void *data, uint64_t bytes);
 
 /* From the host; its memory is free after it. */
-dc_status copy_to(const call_place *place, void *to, const void *from, uint64_t bytes);
+DC_MUST_USE dc_status copy_to(const call_place *place, void *to, const void *from, uint64_t bytes);
 
-/* Memory of the place, for what a call keeps besides results. */
-void *take_block(module_state *state, const call_place *place, uint64_t bytes);
+/* Memory of the place, for what a call keeps besides results; what: it is, for the error. */
+DC_MUST_USE dc_status take_block(module_state *state, const call_place *place, uint64_t bytes, const char *what, void **block);
 void give_block(module_state *state, const call_place *place, void *block, uint64_t bytes);
 
 #endif

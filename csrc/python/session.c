@@ -1,5 +1,6 @@
 /* The session of a module: made on first use with what the running Python has installed, and its cache folder for
  * other files that are compiled here. */
+#include "backends/cuda/device.h"
 #include "backends/jit/cache.h"
 #include "python/binding.h"
 
@@ -27,6 +28,17 @@ dc_session *session_of(module_state *state) {
   Py_XDECREF(keep[1]);
   Py_DECREF(places);
   return state->session_ready ? &state->session : NULL;
+}
+
+/* Libraries of GPUs read it when they are bound, and a function's plans are bound again when it changes. */
+PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  dc_session *session = session_of(PyModule_GetState(module));
+  if (!session) return NULL;
+  if (n != 2) return PyErr_Format(PyExc_TypeError, "allow_tf32() takes 2 arguments, got %zd", n);
+  int products = PyObject_IsTrue(args[0]), convolutions = products < 0 ? -1 : PyObject_IsTrue(args[1]);
+  if (convolutions < 0) return NULL;
+  dc_cuda_allow(session->cuda, (products ? DC_MODE_TF32_PRODUCTS : 0u) | (convolutions ? DC_MODE_TF32_CONVOLUTIONS : 0u));
+  Py_RETURN_NONE;
 }
 
 /* ---- the cache folder ---- */

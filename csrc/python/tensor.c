@@ -393,6 +393,17 @@ bool is_array(module_state *state, PyObject *object) {
   return (PyObject *)Py_TYPE(object) == state->numpy_array || exchange_of(state, Py_TYPE(object));
 }
 
+int renew_view(module_state *state, tensor_view *view) {
+  DLTensor t;
+  if (!view->is_torch || view->layout) return 0;
+  const DLExchange *api = exchange_of(state, Py_TYPE(view->owner));
+  if (!api || api->borrow(view->owner, &t)) return not_plain(state, view->owner);
+  bool same = (uint32_t)t.ndim == view->array.rank && contiguous(&t) && !memcmp(view->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
+  if (!same) return fail(state, DC_ERR_VALUE, "it has another shape than when the function was called");
+  view->array.data = t.data ? (char *)t.data + t.byte_offset : NULL;
+  return 0;
+}
+
 int view_tensor(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, ON_HOST, out); }
 int view_anywhere(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, READ, out); }
 int view_in_place(module_state *state, PyObject *object, tensor_view *out) { return view(state, object, IN_PLACE, out); }

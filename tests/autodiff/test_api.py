@@ -109,3 +109,33 @@ def test_jvp_is_the_derivative_along_a_direction():
     np.testing.assert_allclose(along["z"].sum(), along["y"].sum())
     with pytest.raises(dcml.ValueError_, match="'v' is no floating-point input"):
         jvp(proto, given, {"v": tangents["x"]})
+
+
+@pytest.mark.parametrize("wrt", (None, ["x", "w"]), ids=("inputs", "weights too"))
+@pytest.mark.parametrize("counted", (False, True), ids=("compiled", "with a host operator"))
+def test_vjp_with_a_history_is_differentiated_to_any_order(wrt, counted):
+    import torch
+    weight = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]),
+             helper.make_node("Mul", ["b", "x"], ["c"])]
+    nodes += [helper.make_node("Compress", ["c", "some"], ["y"], axis=0) if counted else helper.make_node("Identity", ["c"], ["y"])]
+    constants = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([True, False, True]), "some")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, [None, 3])],
+                              [helper.make_tensor_value_info("y", 1, [None, 3])], constants)
+    model = dcml.onnx.ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    torch.manual_seed(0)
+    for rows in (3, 3, 4):
+        x, seed = torch.randn(rows, 3, requires_grad=True), torch.randn(2 if counted else rows, 3, requires_grad=True)
+        outputs, gradients = dcml.autodiff.vjp(model, {"x": x}, {"y": seed}, wrt, create_graph=True)
+        w = torch.tensor(weight, requires_grad=True)
+        y = torch.tanh(x @ w) * x
+        y = y[[0, 2]] if counted else y
+        first = [gradients["x"], torch.autograd.grad(y, x, seed, create_graph=True)[0]]
+        torch.testing.assert_close(outputs["y"], y)
+        for inner in (lambda g: g.square().sum(), lambda g: g.sin().sum()):
+            torch.testing.assert_close(*first, rtol=1e-3, atol=1e-4)
+            again = [torch.autograd.grad(inner(g), [x, seed], create_graph=True) for g in first]
+            torch.testing.assert_close(again[0][1], again[1][1], rtol=1e-3, atol=1e-4)
+            first = [g[0] for g in again]
+        if wrt:
+            torch.testing.assert_close(gradients["w"], torch.autograd.grad(y, w, seed)[0])

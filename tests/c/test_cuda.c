@@ -109,16 +109,23 @@ static void drop(dc_gpu *gpu, dc_array *a) {
   dc_gpu_leave(gpu, entered);
 }
 
-/* Y of a function of X alone; false: *status says why. */
+static dc_status start_once(dc_function *f, dc_array *in, dc_array *out) {
+  dc_call call;
+  DC_TRY(dc_call_begin(f, in, 1, NULL, NULL, &call));
+  dc_status status = dc_call_run(&call, (void *[]){out->data}, NULL);
+  dc_call_end(&call);
+  return status;
+}
+
+static dc_status run_once(dc_gpu *gpu, dc_function *f, dc_array *in, dc_array *out, float *y) {
+  dc_status status = start_once(f, in, out);
+  return status ? status : dc_gpu_read(gpu, y, out->data, dc_array_bytes(out), NULL);
+}
+
+/* Y of a function of X alone. */
 static dc_status call_once(dc_gpu *gpu, dc_function *f, const float *x, int64_t n, float *y, int64_t n_y) {
   dc_array in = on_device(gpu, x, n), out = on_device(gpu, NULL, n_y);
-  dc_call call;
-  dc_status status = dc_call_begin(f, &in, 1, NULL, NULL, &call);
-  if (!status) {
-    status = dc_call_run(&call, (void *[]){out.data}, NULL);
-    dc_call_end(&call);
-  }
-  if (!status) status = dc_gpu_read(gpu, y, out.data, (uint64_t)n_y * sizeof *y, NULL);
+  dc_status status = run_once(gpu, f, &in, &out, y);
   drop(gpu, &in), drop(gpu, &out);
   return status;
 }
@@ -192,15 +199,41 @@ static void failures_are_errors_and_leak_nothing(dc_gpu *gpu) {
   }
 }
 
+/* The calls that take memory, each failing in turn. */
+static void short_memory_is_an_error_and_leaks_nothing(dc_gpu *gpu) {
+  static const struct {
+    const char *fail, *says;
+  } cases[] = {{"cuMemAllocAsync:1", "cannot get 16 bytes for 'C'"}, {"cuMemAllocAsync:2", "bytes for intermediate results"}};
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8];
+  dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8);
+  long long allocations = alive(ALLOCATIONS);
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    dc_function *f = NULL;
+    CHECK_OK(make(scaled, false, &f));
+    setenv("FAKE_CUDA_FAIL", cases[k].fail, 1);
+    dc_status status = run_once(gpu, f, &in, &out, y);
+    CHECK_ERROR(status, DC_ERR_MEMORY, cases[k].says);
+    unsetenv("FAKE_CUDA_FAIL");
+    CHECK_OK(run_once(gpu, f, &in, &out, y));
+    CHECK(y[7] == 8 * 36 + 4);
+    dc_function_destroy(f);
+    CHECK(alive(ALLOCATIONS) == allocations);
+  }
+  drop(gpu, &in), drop(gpu, &out);
+}
+
 static void an_index_out_of_range_is_told_later(dc_gpu *gpu) {
   dc_function *f = NULL;
   float x[4] = {0, 1, 9, 3}, y[4];
   CHECK_OK(make("graph g { input X: f32[4] temp Y: f32[4] outputs Y state s { map i in 0:4 { Y[i] = X[i64(X[i])] } } }", false, &f));
-  CHECK_OK(call_once(gpu, f, x, 4, y, 4));
-  CHECK_ERROR(call_once(gpu, f, x, 4, y, 4), DC_ERR_VALUE, "an index is out of range");
-  CHECK_OK(call_once(gpu, f, x, 4, y, 4));
-  CHECK_ERROR(dc_gpu_synchronize(gpu, NULL), DC_ERR_VALUE, "an index is out of range");
+  CHECK_ERROR(call_once(gpu, f, x, 4, y, 4), DC_ERR_VALUE, "an index is out of range"); /* where the result is read ... */
+  dc_array in = on_device(gpu, x, 4), out = on_device(gpu, NULL, 4);
+  CHECK_OK(start_once(f, &in, &out));
+  CHECK_ERROR(start_once(f, &in, &out), DC_ERR_VALUE, "an index is out of range"); /* ... by the next call ... */
+  CHECK_OK(start_once(f, &in, &out));
+  CHECK_ERROR(dc_gpu_synchronize(gpu, NULL), DC_ERR_VALUE, "an index is out of range"); /* ... or who waits */
   CHECK_OK(dc_gpu_synchronize(gpu, NULL));
+  drop(gpu, &in), drop(gpu, &out);
   x[2] = 2;
   CHECK_OK(call_once(gpu, f, x, 4, y, 4));
   CHECK(y[2] == 2 && y[3] == 3);
@@ -231,14 +264,6 @@ static dc_function *make_chain(int length) {
   return f;
 }
 
-static dc_status run_chain(dc_gpu *gpu, dc_function *f, dc_array *in, dc_array *out, float *y) {
-  dc_call call;
-  DC_TRY(dc_call_begin(f, in, 1, NULL, NULL, &call));
-  dc_status status = dc_call_run(&call, (void *[]){out->data}, NULL);
-  dc_call_end(&call);
-  return status ? status : dc_gpu_read(gpu, y, out->data, 8 * sizeof *y, NULL);
-}
-
 static bool chain_is_right(const float *x, const float *y, int length) {
   bool good = true;
   for (int i = 0; i < 8; i++) good &= y[i] == x[length % 2 ? i : 7 - i] + (float)length;
@@ -256,19 +281,62 @@ static void short_steps_are_replayed_for_equal_addresses(dc_gpu *gpu) {
   for (int k = 0; k < 5; k++) {
     x[0] = (float)k;
     refill(gpu, &in, x);
-    CHECK_OK(run_chain(gpu, f, &in, &out, y));
+    CHECK_OK(run_once(gpu, f, &in, &out, y));
     CHECK(chain_is_right(x, y, LENGTH));
   }
   CHECK(count_calls(log, "cuGraphLaunch") == 4 && count_calls(log, "cuGraphInstantiate") == 1);
-  CHECK_OK(run_chain(gpu, f, &in, &other, y)); /* elsewhere */
+  CHECK_OK(run_once(gpu, f, &in, &other, y)); /* elsewhere */
   CHECK(chain_is_right(x, y, LENGTH) && count_calls(log, "cuGraphLaunch") == 4);
-  CHECK_OK(run_chain(gpu, f, &in, &other, y));
-  CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  CHECK_OK(run_once(gpu, f, &in, &other, y));
+  CHECK_OK(run_once(gpu, f, &in, &out, y));
   CHECK(count_calls(log, "cuGraphLaunch") == 6 && count_calls(log, "cuGraphInstantiate") == 2);
   unsetenv("FAKE_CUDA_LOG");
   dc_function_destroy(f);
   drop(gpu, &in), drop(gpu, &out), drop(gpu, &other);
   CHECK(alive(EXECUTABLE_GRAPHS) == 0 && alive(GRAPHS) == 0);
+}
+
+static void gradients_are_replayed_too(dc_gpu *gpu) {
+  enum { LENGTH = 8 };
+  static const char *const wrt[] = {"X"};
+  float x[8] = {3, 1, 4, 1, 5, 9, 2, 6}, dy[8], dx[8];
+  char log[100];
+  dc_text text = {0};
+  dc_graph *g = NULL;
+  dc_function *f = NULL;
+  dc_text_printf(&text, "graph g { input X: f32[8]");
+  for (int k = 0; k < LENGTH; k++) dc_text_printf(&text, " temp Y%d: f32[8]", k);
+  dc_text_printf(&text, " outputs Y%d state s { map i in 0:8 { Y0[i] = X[i] * 2.0f }", LENGTH - 1);
+  for (int k = 1; k < LENGTH; k++) dc_text_printf(&text, " map i in 0:8 { Y%d[i] = Y%d[7 - i] * 2.0f }", k, k - 1);
+  dc_text_printf(&text, " } }");
+  CHECK_OK(dc_graph_parse(text.s, &g));
+  CHECK_OK(dc_function_create(&session, g, &(dc_function_options){.backend = DC_BACKEND_CUDA, .as_expanded = true, .training = true, .wrt = wrt, .n_wrt = 1}, &f));
+  dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8), given = on_device(gpu, x, 8), gradient = on_device(gpu, NULL, 8), saved = on_device(gpu, NULL, 1000);
+  snprintf(log, sizeof log, "%s/gradients", folder);
+  setenv("FAKE_CUDA_LOG", log, 1);
+  for (int k = 0; k < 4; k++) {
+    dc_call call;
+    dc_backward_run *run = NULL;
+    for (int i = 0; i < 8; i++) dy[i] = (float)(i + k);
+    refill(gpu, &given, dy);
+    CHECK_OK(dc_call_begin(f, &in, 1, NULL, NULL, &call));
+    CHECK(dc_call_saved_bytes(&call) <= dc_array_bytes(&saved));
+    CHECK_OK(dc_call_run(&call, (void *[]){out.data}, saved.data));
+    CHECK_OK(dc_backward_begin(&call, &in, (void *[]){given.data}, saved.data, NULL, &run));
+    dc_backward_give(run, 0, gradient.data);
+    while (run && !dc_backward_done(run)) CHECK_OK(dc_backward_next(run));
+    dc_backward_end(run);
+    dc_call_end(&call);
+    CHECK_OK(dc_gpu_read(gpu, dx, gradient.data, sizeof dx, NULL));
+    bool good = true;
+    for (int i = 0; i < 8; i++) good &= dx[i] == 256 * dy[LENGTH % 2 ? i : 7 - i];
+    CHECK(good);
+  }
+  CHECK(count_calls(log, "cuGraphLaunch") == 6 && count_calls(log, "cuGraphInstantiate") == 2);
+  unsetenv("FAKE_CUDA_LOG");
+  dc_text_free(&text);
+  dc_function_destroy(f);
+  drop(gpu, &in), drop(gpu, &out), drop(gpu, &given), drop(gpu, &gradient), drop(gpu, &saved);
 }
 
 static void what_cannot_be_recorded_runs_as_ever(dc_gpu *gpu) {
@@ -279,7 +347,7 @@ static void what_cannot_be_recorded_runs_as_ever(dc_gpu *gpu) {
     dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8);
     setenv("FAKE_CUDA_FAIL", failing[k], 1);
     for (int j = 0; j < 4; j++) {
-      CHECK_OK(run_chain(gpu, f, &in, &out, y));
+      CHECK_OK(run_once(gpu, f, &in, &out, y));
       CHECK(chain_is_right(x, y, 8));
     }
     unsetenv("FAKE_CUDA_FAIL");
@@ -294,9 +362,9 @@ static void steps_are_timed_by_the_device(dc_gpu *gpu) {
   dc_function *f = make_chain(8);
   dc_array in = on_device(gpu, x, 8), out = on_device(gpu, NULL, 8);
   dc_step_report steps[8];
-  CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  CHECK_OK(run_once(gpu, f, &in, &out, y));
   dc_program_time(dc_function_program(f, false), true);
-  for (int k = 0; k < 3; k++) CHECK_OK(run_chain(gpu, f, &in, &out, y));
+  for (int k = 0; k < 3; k++) CHECK_OK(run_once(gpu, f, &in, &out, y));
   uint32_t n = dc_program_report(dc_function_program(f, false), steps, 8);
   bool timed = n == 8;
   for (uint32_t k = 0; k < n && k < 8; k++) timed &= steps[k].runs == 3 && steps[k].seconds > 0 && strcmp(steps[k].by, "compiled") == 0;
@@ -317,8 +385,10 @@ static void programs_run(void) {
     a_graph_runs_on_the_device(gpu);
     arguments_elsewhere_are_refused(gpu);
     failures_are_errors_and_leak_nothing(gpu);
+    short_memory_is_an_error_and_leaks_nothing(gpu);
     an_index_out_of_range_is_told_later(gpu);
     short_steps_are_replayed_for_equal_addresses(gpu);
+    gradients_are_replayed_too(gpu);
     what_cannot_be_recorded_runs_as_ever(gpu);
     steps_are_timed_by_the_device(gpu);
     CHECK(alive(ALLOCATIONS) == allocations && alive(PINNED) == pinned);

@@ -160,7 +160,7 @@ static void broken_kernels_are_refused(void) {
 static void passes_are_found_by_name(void) {
   dc_kernel k;
   CHECK_OK(dc_kernel_parse("kernel { buffer X: f32[2] X[0] = 1.0f }", &k));
-  CHECK_ERROR(dc_kernel_pass_run(&k, "mergers"), DC_ERR_VALUE, "there is no kernel pass 'mergers'; there are merge, products");
+  CHECK_ERROR(dc_kernel_pass_run(&k, "mergers"), DC_ERR_VALUE, "there is no kernel pass 'mergers'; there are merge, pieces");
   dc_kernel_free(&k);
 }
 

@@ -1,4 +1,5 @@
-"""Tests of the CUDA target on machines without a GPU: a fake driver (folder fake) stands where libcuda and NVRTC would.
+"""Tests of the CUDA target on machines without a GPU: a fake driver (folder fake) stands where libcuda, NVRTC, cuBLASLt and
+cuDNN would.
 
 Its library is named to dcml before anything opens a driver, and built when the first test wants it.  With --gpu the machine's own
 driver is left in place, and what only the fake can show is skipped.  A test marked ``some(k, cases)`` runs with every k-th of the
@@ -19,7 +20,17 @@ SETTINGS = [f"FAKE_CUDA_{name}" for name in ("LOG", "FAIL", "SEED", "LAZY", "DEV
 WITH_GPU = "--gpu" in sys.argv
 
 if not WITH_GPU:
-    os.environ["DCML_CUDA_DRIVER"] = os.environ["DCML_NVRTC"] = str(build.path())
+    os.environ.update(dict.fromkeys(("DCML_CUDA_DRIVER", "DCML_NVRTC", "DCML_CUBLASLT", "DCML_CUDNN"), str(build.path())))
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "some(k, cases): every k-th case, with --cuda-all each")
+
+
+def pytest_generate_tests(metafunc):
+    for mark in metafunc.definition.iter_markers("some"):
+        step, cases = mark.args
+        metafunc.parametrize("case", cases[::1 if metafunc.config.getoption("--cuda-all") else step])
 
 
 def pytest_configure(config):

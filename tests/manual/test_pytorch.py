@@ -126,6 +126,60 @@ class Mish(nn.Module):
         return x
 
 
+def test_mish_on_either_device(gpu, own_softplus):
+    device = "cuda" if gpu else "cpu"
+
+    @dace_module(cuda=gpu, backward=True)
+    class DaCeMish(nn.Module):
+        def __init__(self):
+            super().__init__()
+
+        def forward(self, x):
+            x = x * (torch.tanh(F.softplus(x)))
+            return x
+
+    # create test inputs (size taken from YOLOv4)
+    with torch.no_grad():
+        dace_input = torch.rand(2, 4, 8, 8, device=device)
+        torch_input = torch.clone(dace_input)
+        dace_dy = torch.rand(2, 4, 8, 8, device=device)
+        torch_dy = torch.clone(dace_dy)
+
+    dace_input.requires_grad = True
+    torch_input.requires_grad = True
+
+    torch_mish = Mish().to(device)
+    dace_mish = DaCeMish()
+
+    dace_output = dace_mish(dace_input)
+    dace_output.backward(dace_dy)
+    torch_output = torch_mish(torch_input)
+    torch_output.backward(torch_dy)
+
+    assert torch.allclose(dace_output, torch_output)
+    assert torch.allclose(dace_input.grad, torch_input.grad)
+    assert dace_output.device == dace_input.grad.device == dace_input.device
+
+    dace_mish.reset_sdfg()
+    dace_mish.append_post_onnx_hook("auto_optimize", lambda module: utils.auto_optimize(module.sdfg, cuda=gpu, apply_strict=True))
+    assert torch.allclose(dace_mish(dace_input), torch_output)
+
+
+@pytest.mark.gpu
+def test_the_leak_checker_finds_no_leak():
+    def used():
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+
+    module, x = DaceModule(Mish().cuda(), backward=True), torch.rand(64, 1024, device="cuda", requires_grad=True)
+    module(x).sum().backward()
+    before = used()
+    for _ in range(200):
+        module(x).sum().backward()
+    assert used() - before < 2 << 20
+
+
 def test_tuning_mish_step_by_step(capsys, own_softplus):
     dace_mish, torch_mish = DaceModule(Mish(), backward=True), Mish()
     dace_input = torch.rand(2, 3, 16, 16)

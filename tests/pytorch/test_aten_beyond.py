@@ -311,3 +311,33 @@ def test_what_has_as_many_elements_as_values_say_is_served(function):
 def test_what_depends_on_values_or_has_no_form_is_refused_with_its_line(function):
     with pytest.raises(dcml.UnsupportedOpError, match=r"\.py:\d+: "):
         DaceModule(Call(function))(x)
+
+
+EMPTY = {
+    "svd": torch.linalg.svd, "thin svd": lambda x: torch.linalg.svd(x, full_matrices=False), "svdvals": torch.linalg.svdvals,
+    "qr": torch.linalg.qr, "complete qr": lambda x: torch.linalg.qr(x, mode="complete"),
+    "r": lambda x: torch.linalg.qr(x, mode="r"), "eigh": lambda x: torch.linalg.eigh(x[..., :x.shape[-2], :x.shape[-2]]),
+    "pinv": torch.linalg.pinv,
+}
+
+
+@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize("shape", ((0, 4), (2, 0, 3), (0, 3, 3)), ids=str)
+def test_decompositions_of_matrices_without_elements(what, shape):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return EMPTY[what](x)
+    if what == "eigh" and shape == (0, 4):
+        shape = 0, 0
+    x = torch.zeros(shape)
+    got, want = DaceModule(Module())(x), EMPTY[what](x)
+    for a, b in zip(*[y if isinstance(y, tuple) else (y,) for y in (got, want)]):
+        torch.testing.assert_close(a, b, check_stride=False)
+
+
+def test_an_angle_has_slopes_on_the_axes_and_the_diagonals():
+    axis = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0])
+    y, x = (part.reshape(-1) for part in torch.meshgrid(axis, axis, indexing="ij"))
+    keep = (y != 0) | (x != 0)
+    args = (y[keep].requires_grad_(), x[keep].requires_grad_())
+    assert_same(run(DaceModule(Call(torch.atan2), backward=True), args), run(torch.atan2, args), 1e-6)

@@ -48,6 +48,13 @@ MASKS = {
     "masked_select": lambda fc, x: x.masked_select(x > 0),
     "two masks": lambda fc, x: x[x > 0].sum() * x[x < 0].sin(),
     "detached": lambda fc, x: (x[x > 0].detach().sum(), x[x > 0]),
+    "masked_select of rows": lambda fc, x: fc(x).masked_select(x[:, :1] > 0),
+    "sorted": lambda fc, x: fc(x)[x[:, 0] > 0].sort(0).values,
+    "best": lambda fc, x: fc(x)[x[:, 1] > -9].topk(int((x[:, 1] > -9).sum()), dim=0).values,
+    "a count by int()": lambda fc, x: fc(x)[:int((x[:, 0] > 0).sum())],
+    "a number": lambda fc, x: fc(x) * x.sum().item() + float(x[0, 0]),
+    "a double": lambda fc, x: x.double() / x.double().sum().item(),
+    "many numbers": lambda fc, x: fc(x)[:, 0] * x[0].tolist()[2],
     "experts": expert, "masked rows": masked_rows, "masked loss": masked_loss,
 }
 
@@ -95,7 +102,74 @@ def test_bincount_refuses_what_torch_refuses():
         compiled(torch.tensor([1, -1]))
 
 
-@pytest.mark.parametrize("function, what", ((lambda fc, x: torch.unique(x), "unique"),
+def lengths(*most):
+    return [torch.randint(1, m, (4,)) for m in most]
+
+
+SIZES = {
+    "slice": lambda fc, n, x: fc(x)[:n[0].item()],
+    "longest": lambda fc, n, x: fc(x)[:, :n.max()].sum(1),
+    "mask of lengths": lambda fc, n, x: torch.arange(n.max().item()) < n.unsqueeze(1),
+    "split": lambda fc, n, x: [part.sum(0) for part in x.repeat(8, 1)[:n.sum()].split(n.tolist())],
+    "repeated": lambda fc, n, x: torch.repeat_interleave(fc(x), n, dim=0),
+    "repeated places": lambda fc, n, x: torch.repeat_interleave(n),
+    "zeros": lambda fc, n, x: torch.zeros(n[1].item(), 4) + fc(x)[0],
+    "numbered": lambda fc, n, x: torch.arange(int(n[1]) + 2).float() * x.sum(),
+    "one_hot": lambda fc, n, x: torch.nn.functional.one_hot(n),
+    "narrow": lambda fc, n, x: x.repeat(8, 1).narrow(0, n[0].item(), 2),
+    "returned": lambda fc, n, x: (n.sum().item(), x.sum()),
+    "unique": lambda fc, n, x: torch.unique(n, return_inverse=True, return_counts=True),
+    "unique in rows": lambda fc, n, x: torch.unique(n.view(2, 2), return_inverse=True),
+    "unique rows": lambda fc, n, x: torch.unique(n.view(2, 2) > 2, dim=0, return_inverse=True),
+    "runs": lambda fc, n, x: torch.unique_consecutive(n // 3, return_inverse=True, return_counts=True),
+    "runs of rows": lambda fc, n, x: torch.unique_consecutive(n.view(4, 1) > 3, return_counts=True, dim=0),
+    "runs in rows": lambda fc, n, x: torch.unique_consecutive(n.view(2, 2) // 3, return_inverse=True),
+}
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_extents_that_numbers_of_tensors_tell(what):
+    torch.manual_seed(0)
+    plain = Calls(SIZES[what])
+    compiled = DaceModule(plain, backward=True)
+    for n in lengths(5, 5, 7, 3):
+        x = torch.randn(4, 4).requires_grad_()
+        want, got = (m(n, x) for m in (plain, compiled))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        first = [y[0] if isinstance(y, (tuple, list)) else y for y in (want, got)]
+        if isinstance(first[0], torch.Tensor) and first[0].requires_grad:
+            leaves = [x, *plain.parameters()]
+            found = [torch.autograd.grad(y.square().sum(), leaves, allow_unused=True, materialize_grads=True) for y in first]
+            torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+    assert len(compiled._captures) == 1
+
+
+@pytest.mark.parametrize("what", ("elements", "rows", "mean", "experts", "a number"))
+def test_second_derivatives_where_extents_depend_on_values(what):
+    torch.manual_seed(0)
+    plain = Calls(MASKS[what])
+    compiled = DaceModule(plain, backward=True)
+    for n in (6, 9):
+        x = torch.randn(n, 4).requires_grad_()
+        found = []
+        for module in (plain, compiled):
+            y = module(x)
+            slope, = torch.autograd.grad((y[0] if isinstance(y, tuple) else y).sin().sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(slope.square().sum(), [x, *plain.parameters()], allow_unused=True, materialize_grads=True))
+        torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+
+
+def test_what_was_taken_for_granted_of_a_number_is_checked():
+    compiled = DaceModule(Calls(lambda fc, n, x: x[:6].split(n.tolist())))
+    assert [len(part) for part in compiled(torch.tensor([2, 4]), torch.rand(6, 2))] == [2, 4]
+    for n in ([2, 5], [7, -1]):
+        with pytest.raises((dcml.Error, ValueError)):
+            compiled(torch.tensor(n), torch.rand(6, 2))
+    with pytest.raises(ValueError, match="negative"):
+        DaceModule(Calls(lambda fc, n: torch.repeat_interleave(n)))(torch.tensor([1, -1]))
+
+
+@pytest.mark.parametrize("function, what", ((lambda fc, x: [x for _ in range(int(x.sum()))], "branches on values"),
                                             (lambda fc, x: x * 2 if (x > 0).any() else x, "branches on values")))
 def test_what_values_decide_otherwise_is_refused_with_two_ways_out(function, what):
     with pytest.raises(dcml.UnsupportedOpError, match=f"{what}.*torch.compile.*move the line.*test_counted.py"):

@@ -179,14 +179,75 @@ def test_half_precision_and_gradients_of_another_type():
 
 
 class Hooked(nn.Module):
-    def __init__(self):
+    def __init__(self, hooked):
         super().__init__()
-        self.linear = nn.Linear(2, 2)
+        self.linear, self.hooked = nn.Linear(2, 2), hooked
 
     def forward(self, x):
-        y = self.linear(x)
-        y.register_hook(lambda g: 2 * g)
-        return y
+        return self.hooked(self.linear, x)
+
+
+def scaled(linear, x):
+    y = linear(x)
+    y.register_hook(lambda g: 2 * g)
+    return y.sin() * y
+
+
+def by_its_value(linear, x):
+    y = x * x
+    if y.requires_grad:
+        y.register_hook(lambda g: g.clamp(-1, 1) * y.detach())
+    return linear(y)
+
+
+def twice(linear, x):
+    y = linear(x)
+    y.register_hook(lambda g: g * 3)
+    z = y.exp()
+    z.register_hook(lambda g: None)
+    z.register_hook(lambda g: g + 1)
+    return z + y
+
+
+@pytest.mark.parametrize("function", (scaled, by_its_value, twice))
+def test_hooks_on_tensors_inside_forward_are_in_the_gradient(function):
+    torch.manual_seed(0)
+    net = Hooked(function)
+    compiled = DaceModule(net, backward=True)
+    for flag in (True, False, True):
+        x = torch.randn(3, 2, requires_grad=flag)
+        leaves = [*net.parameters(), *([x] if flag else [])]
+        found = [torch.autograd.grad(m(x).square().sum(), leaves) for m in (net, compiled)]
+        torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("flag", (True, False))
+def test_what_forward_computes_tells_whether_it_requires_a_gradient(flag):
+    def function(linear, x):
+        y = x * 2
+        z = y.detach() + 1
+        with torch.no_grad():
+            w = y + 1
+        y[0] = 3
+        return x * (1 + y.requires_grad + 2 * z.requires_grad + 4 * w.requires_grad + 8 * linear(x).requires_grad)
+    net = Hooked(function)
+    compiled = DaceModule(net, backward=True)
+    x = torch.ones(2, 2, requires_grad=flag)
+    assert torch.equal(compiled(x), net(x))
+    with torch.no_grad():
+        assert torch.equal(compiled(x), net(x))
+
+
+def used_before(linear, x):
+    y = linear(x)
+    z = y.sin()
+    y.register_hook(lambda g: 2 * g)
+    return y + z
+
+
+def of_an_argument(linear, x):
+    x.register_hook(lambda g: 2 * g)
+    return linear(x)
 
 
 class Dirty(Function):
@@ -202,8 +263,9 @@ class Dirty(Function):
 
 def test_what_cannot_be_kept_is_refused():
     x = torch.ones(1, 2)
-    with pytest.raises(UnsupportedOpError, match="register_hook"):
-        DaceModule(Hooked(), backward=True)(x)
+    for function in (used_before, of_an_argument, lambda linear, x: linear(x).retain_grad()):
+        with pytest.raises(UnsupportedOpError, match="register_hook|retain_grad"):
+            DaceModule(Hooked(function), backward=True)(x)
     with pytest.raises(UnsupportedOpError, match="in place"):
         DaceModule(Net(lambda net, x: Dirty.apply(net.linear(x))), backward=True)(torch.ones(1, 3))
     net = nn.Sequential(nn.Linear(2, 2))

@@ -131,6 +131,15 @@ def test_without_a_gpu_the_error_is_that_of_a_device():
         np.testing.assert_array_equal(b, 2 * a)
 
 
+def test_a_hook_that_puts_a_module_of_the_processor_on_the_gpu_is_an_error():
+    import torch
+    from dcml.pytorch import DaceModule
+    module = DaceModule(torch.nn.Linear(3, 4))
+    module.append_post_onnx_hook("there", lambda one: auto_optimize(one.sdfg, cuda=True))
+    with pytest.raises(dcml.DeviceError, match="a hook put arrays of 'dace_model' on the GPU"):
+        module(torch.rand(2, 3))
+
+
 @pytest.mark.gpu
 def test_a_transformed_sdfg_takes_tensors_of_the_device():
     import torch

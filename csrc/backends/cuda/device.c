@@ -58,15 +58,6 @@ static dc_status fill(void *self, void *to, const void *from, uint64_t bytes, vo
 
 static bool reads(const void *data) { return (void)data, false; }
 
-dc_status dc_gpu_read(dc_gpu *gpu, void *to, const void *from, uint64_t bytes, void *stream) {
-  bool entered;
-  DC_TRY(dc_gpu_enter(gpu, &entered));
-  CUresult failed = bytes ? gpu->driver.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream) : 0;
-  if (!failed) failed = gpu->driver.cuStreamSynchronize(stream);
-  dc_gpu_leave(gpu, entered);
-  return dc_driver_status(&gpu->driver, failed, "%llu bytes cannot be copied from cuda:%d", (unsigned long long)bytes, gpu->ordinal);
-}
-
 /* ---- what kernels complain of ---- */
 
 dc_status dc_gpu_errors_create(dc_gpu *gpu, const char *const *names, uint32_t n, dc_gpu_errors **out) {
@@ -110,15 +101,32 @@ dc_status dc_gpu_errors_take(dc_gpu_errors *e) {
   return status;
 }
 
-dc_status dc_gpu_synchronize(dc_gpu *gpu, void *stream) {
-  bool entered;
-  DC_TRY(dc_gpu_enter(gpu, &entered));
-  dc_status status = dc_driver_status(&gpu->driver, gpu->driver.cuStreamSynchronize(stream), "what ran on cuda:%d has failed", gpu->ordinal);
-  dc_gpu_leave(gpu, entered);
+/* Those of all programs; what has been waited for has complained. */
+static dc_status first_complaint(dc_gpu *gpu) {
+  dc_status status = DC_OK;
   pthread_mutex_lock(&gpu->lock);
   for (dc_gpu_errors *e = gpu->errors; e && !status; e = e->next) status = dc_gpu_errors_take(e);
   pthread_mutex_unlock(&gpu->lock);
   return status;
+}
+
+dc_status dc_gpu_synchronize(dc_gpu *gpu, void *stream) {
+  bool entered;
+  DC_TRY(dc_gpu_enter(gpu, &entered));
+  CUresult failed = gpu->driver.cuStreamSynchronize(stream);
+  dc_gpu_leave(gpu, entered);
+  DC_TRY(dc_driver_status(&gpu->driver, failed, "what ran on cuda:%d has failed", gpu->ordinal));
+  return first_complaint(gpu);
+}
+
+dc_status dc_gpu_read(dc_gpu *gpu, void *to, const void *from, uint64_t bytes, void *stream) {
+  bool entered;
+  DC_TRY(dc_gpu_enter(gpu, &entered));
+  CUresult failed = bytes ? gpu->driver.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)from, bytes, stream) : 0;
+  if (!failed) failed = gpu->driver.cuStreamSynchronize(stream);
+  dc_gpu_leave(gpu, entered);
+  DC_TRY(dc_driver_status(&gpu->driver, failed, "%llu bytes cannot be copied from cuda:%d", (unsigned long long)bytes, gpu->ordinal));
+  return first_complaint(gpu);
 }
 
 /* ---- numbers ---- */
@@ -130,18 +138,14 @@ static int number_of(const dc_gpu *gpu, int attribute, int otherwise) {
 
 /* What passes over graphs ask of a processor, for one whose thousands of threads each take an element or a row. */
 static void read_machine(dc_gpu *gpu) {
-  uint32_t threads = (uint32_t)number_of(gpu, CU_THREADS_PER_MULTIPROCESSOR, 2048);
   gpu->multiprocessors = (uint32_t)number_of(gpu, CU_MULTIPROCESSORS, 1);
   dc_machine *m = &gpu->machine;
-  *m = dc_machine_typical;
-  m->vector_bytes = 16; /* that a thread loads at once */
+  *m = dc_machine_cuda_typical;
   m->l1_bytes = (uint32_t)number_of(gpu, CU_SHARED_BYTES_PER_BLOCK_OPTIN, 48 << 10);
   m->l2_bytes = (uint32_t)number_of(gpu, CU_L2_BYTES, 4 << 20);
-  m->local_elements = 16; /* what registers hold beside the rest */
-  m->few_tasks = gpu->multiprocessors * threads;
-  m->serial_work = 1 << 10;
-  m->team_threads = 1024, m->team_columns = 32, m->thread_terms = 32;
-  m->teams = 2 * gpu->multiprocessors * (threads / m->team_threads); /* two rounds: the last of them leaves less idle */
+  m->multiprocessors = gpu->multiprocessors;
+  m->few_tasks = gpu->multiprocessors;
+  m->teams = 4 * gpu->multiprocessors; /* two rounds of two each: the last one leaves less idle */
 }
 
 /* ---- opening ---- */
@@ -238,6 +242,7 @@ dc_cuda *dc_cuda_create(const char *library_folder) {
   dc_cuda *cuda = calloc(1, sizeof *cuda);
   if (!cuda) return NULL;
   pthread_mutex_init(&cuda->lock, NULL);
+  cuda->modes = DC_MODE_TF32_CONVOLUTIONS; /* as torch begins */
   cuda->folder = library_folder ? dc_arena_strdup(&cuda->arena, library_folder) : NULL;
   return cuda;
 }

@@ -54,7 +54,7 @@ DC_MUST_USE dc_status dc_gpu_enter(const dc_gpu *gpu, bool *entered);
 void dc_gpu_leave(const dc_gpu *gpu, bool entered);
 /* Waits for the stream, then tells what kernels have complained of. */
 DC_MUST_USE dc_status dc_gpu_synchronize(dc_gpu *gpu, void *stream);
-/* Between the host and the GPU, in the order of the stream; waits until the host's memory is read or written. */
+/* Copies to the host what the stream has computed, and does the same. */
 DC_MUST_USE dc_status dc_gpu_read(dc_gpu *gpu, void *to, const void *from, uint64_t bytes, void *stream);
 
 /* n words, all 0, for as many nodes, whose names live as long; the GPU is entered.  Nothing that writes them runs any

@@ -6,7 +6,7 @@
  * among the threads, in an order of its own, when it ends. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14 };
 
 /* ---- what a team may share ---- */
 
@@ -105,7 +105,7 @@ static void count_strides(void *context, const dc_pool *pool, dc_ex read) {
   if (!dc_ix_split((dc_pool *)pool, address, s->column->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_column)) of_column = 0;
   if (!dc_ix_split((dc_pool *)pool, address, inner->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_inner)) of_inner = 2;
   if (of_column == 1 && of_inner != 1) s->across++;
-  else if (of_inner == 1) s->along++;
+  else if (of_inner == 1 && dc_ex_uses_param(pool, address, s->column->param)) s->along++; /* what all columns read alike is short */
 }
 
 static bool runs_across(dc_kernel *k, const dc_loop *column) {
@@ -143,7 +143,7 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
   }
   if (longest < DC_WARP) return alone;
   if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};
-  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, MOST);
+  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, iterations < ROWS || longest >= LONG ? MOST : MOST / 2); /* of long rows, few at a time stay in the L2 */
   return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};
 }
 

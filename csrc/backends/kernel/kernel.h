@@ -30,6 +30,7 @@
  *   joined(end)      neighbouring blocks run as one, whose end stands for `end`                        [join]
  *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
  *   team             its iterations are dealt to the threads that run one iteration of the grid together       [grid]
+ *   pack(n)          a thread takes n iterations at once, whose elements lie side by side in memory            [packs]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
@@ -113,6 +114,7 @@ struct dc_loop {
   uint32_t lanes;
   bool collides, is_vector, is_ordered;
   bool on_grid, on_team;
+  uint32_t pack; /* 0: iterations are taken one by one */
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
@@ -178,9 +180,11 @@ extern const dc_kernel_pass dc_kernel_passes_grid[]; /* for a device with a grid
 DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name); /* of either list */
 
 void dc_kernel_merge(dc_kernel *k);
+void dc_kernel_pieces(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
 void dc_kernel_lanes(dc_kernel *k);
 void dc_kernel_tiles(dc_kernel *k);
+void dc_kernel_carries(dc_kernel *k);
 void dc_kernel_accumulators(dc_kernel *k);
 void dc_kernel_collisions(dc_kernel *k);
 void dc_kernel_vectors(dc_kernel *k);
@@ -190,6 +194,9 @@ void dc_kernel_join(dc_kernel *k);
 void dc_kernel_threads(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
+void dc_kernel_packs(dc_kernel *k);
+/* packs.c: are the elements of an access, which is evaluated freely, side by side in the iterations of l, in places that are multiples of n? */
+bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n);
 
 /* products.c: the product whose columns are loop n, NULL if it is none. */
 dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n);

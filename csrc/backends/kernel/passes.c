@@ -5,9 +5,11 @@
 
 const dc_kernel_pass dc_kernel_passes[] = {
     {"merge", "loops over dimensions that lie one after the other become one", dc_kernel_merge},
+    {"pieces", "runs loops in pieces in which their conditions are decided", dc_kernel_pieces},
     {"products", "finds matrix products, which run in blocks", dc_kernel_products},
     {"lanes", "runs parallel loops in strips, inside the loops of their bodies", dc_kernel_lanes},
     {"tiles", "tiles element-wise loops that read across and write along", dc_kernel_tiles},
+    {"carries", "keeps what the next iteration of a sequential loop reads in registers", dc_kernel_carries},
     {"accumulators", "keeps what reductions combine into in registers", dc_kernel_accumulators},
     {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
     {"vectors", "marks innermost loops that vectors may run", dc_kernel_vectors},
@@ -25,6 +27,7 @@ const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"grid", "deals the iterations of loops to the threads of a device", dc_kernel_grid},
+    {"packs", "takes iterations together whose elements lie side by side", dc_kernel_packs},
     {NULL, NULL, NULL},
 };
 

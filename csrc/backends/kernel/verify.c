@@ -116,6 +116,15 @@ static bool spread_fits(dc_kernel *k, const dc_loop *l) {
   return lanes == l->spread;
 }
 
+static void check_pack(checker *c, const dc_loop *l) {
+  require(c, (l->on_grid || l->on_team) && !dc_loop_has_loops(l) && l->step == 1 && (l->pack & (l->pack - 1)) == 0, "packs are of innermost loops that threads share");
+  for (uint32_t j = 0; j < l->body.n && !c->broken; j++) {
+    const dc_write *w = l->body.v[j].write;
+    bool place = w->accumulator || dc_kernel_is_register(c->k, w->out);
+    require(c, place || dc_read_is_packed(c->k, l, w->element, l->pack), "what a pack writes lies side by side");
+  }
+}
+
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
   require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
@@ -131,6 +140,7 @@ static void check_annotations(checker *c, const dc_loop *l) {
   require(c, !l->joined || (l->schedule == DC_MAP_PARALLEL && l->step > 1 && !l->product && !l->lanes), "joined blocks are of a parallel loop");
   if (l->threads && !c->broken) check_threads(c, l);
   if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
+  if (l->pack && !c->broken) check_pack(c, l);
 }
 
 static void check_loop(checker *c, const dc_loop *l) {

@@ -15,7 +15,10 @@ static const dc_loop *last_of(const dc_loop *l) {
   return l;
 }
 
-static dc_ex extent_of(dc_printer *p, const dc_loop *l) { return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, l->step)); }
+/* Iterations, or packs of them. */
+static dc_ex extent_of(dc_printer *p, const dc_loop *l) {
+  return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, l->pack ? (int64_t)l->pack : l->step));
+}
 
 static dc_ex iterations(dc_printer *p, const dc_loop *l) {
   dc_ex all = dc_ex_int(p->pool, 1);
@@ -34,9 +37,10 @@ static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last, con
       dc_print_line(p, "rest = (%s)((%s)rest / (%s)%s);", type, natural, natural, n);
       of = dc_arena_printf(p->arena, "at%u", at->param);
     }
+    if (at->pack) of = dc_arena_printf(p->arena, "%s * %u", of, at->pack);
     if (at->step != 1) of = dc_arena_printf(p->arena, "%s * %lld", of, (long long)at->step);
     if (!dc_kernel_is_number(p->k, at->begin, 0)) of = dc_arena_printf(p->arena, "%s + %s", dc_print_value(p, at->begin), of);
-    dc_print_line(p, "const %s j%u = (%s)(%s);", index, at->param, index, of);
+    dc_print_line(p, "const %s %s%u = (%s)(%s);", index, at->pack ? "base" : "j", at->param, index, of);
   }
 }
 
@@ -76,7 +80,7 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   dc_ex all = dc_ex_int(p->pool, 1);
   for (const dc_loop *at = last; at != l->parent; at = at->parent) all = dc_ix_mul(p->pool, all, extent_of(p, at));
   const char *n = dc_print_value(p, all), *type = dc_print_index_type(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
-  dc_text_printf(p->out, "#pragma unroll 4\n");
+  dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
   dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param, p->k->grid.team));
   *mark = dc_print_scope(p);
   dc_print_line(p, "%s rest = own%u;", type, l->param);
@@ -140,6 +144,16 @@ static void fill(dc_printer *p, dc_launches *out) {
   out->checks = p->flagged;
 }
 
+static void put_alignment(dc_printer *p, dc_text *out) {
+  const char *separator = "  const bool aligned = ((";
+  for (dc_cid c = 1; c <= p->k->n_buffers; c++) {
+    if (!(p->aligned >> (c < 63 ? c : 63) & 1)) continue;
+    dc_text_printf(out, "%s(u64)b%u", separator, c);
+    separator = " | ";
+  }
+  if (p->aligned) dc_text_puts(out, ") & 15) == 0;\n");
+}
+
 void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, dc_text *out) {
   dc_text_printf(out, "%s __launch_bounds__(%u) %s(", p->dialect->function, p->k->grid.block, p->name);
   put_parameters(p, out);
@@ -149,6 +163,7 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   if (p->scratch) dc_text_printf(out, "  __shared__ u64 scratch[%u];\n", g->across ? g->block : DC_WARP);
   if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
   else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
+  put_alignment(p, out);
   dc_text_puts(out, body);
   if (p->flagged) dc_text_puts(out, "  if (bad) atomicCAS((u64 *)error, (u64)0, (u64)bad);\n");
   dc_text_puts(out, "}\n");

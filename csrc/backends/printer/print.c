@@ -308,6 +308,20 @@ static bool shares_memory(const dc_printer *p) {
   return false;
 }
 
+/* What threads do of the innermost loop that they share. */
+static void print_iteration(dc_printer *p, const dc_loop *l) {
+  uint32_t mark;
+  if (!l->pack) {
+    print_body(p, l);
+    return;
+  }
+  dc_kernel_begin(p->k);
+  hoist_body(p, l, l->depth, l->writes);
+  dc_print_pack_begin(p, l, &mark);
+  print_body(p, l);
+  dc_print_pack_end(p, l, mark);
+}
+
 static void print_grid(dc_printer *p, const dc_loop *l) {
   uint32_t mark;
   dc_print_forget(p, l->writes);
@@ -316,7 +330,7 @@ static void print_grid(dc_printer *p, const dc_loop *l) {
   const dc_loop *last = dc_print_grid_begin(p, l, &mark);
   p->uniform = p->k->grid.team > 1;
   p->dirty = p->touched = 0;
-  print_body(p, last);
+  print_iteration(p, last);
   if (p->uniform && shares_memory(p)) dc_print_team_wait(p);
   p->uniform = false;
   dc_print_grid_end(p, mark);
@@ -327,7 +341,7 @@ static void print_team(dc_printer *p, const dc_loop *l) {
   dc_print_forget(p, l->writes);
   dc_kernel_begin(p->k);
   hoist_body(p, l, l->depth, l->writes);
-  print_body(p, dc_print_team_begin(p, l, &mark));
+  print_iteration(p, dc_print_team_begin(p, l, &mark));
   dc_print_team_end(p, mark);
 }
 

@@ -43,6 +43,14 @@ typedef struct {
   bool *used_symbols;      /* by dc_sym: it was printed; NULL: nobody asks */
   bool uniform;            /* all threads of a team run what is printed here */
   uint64_t dirty, touched; /* by container: what was written, or read, by threads of the team since they last waited for one another */
+  struct dc_pack {
+    dc_cid c;
+    dc_ex address;
+    bool loaded, stored;
+    const char *place;     /* of its first element in memory */
+  } *packs;                /* whose elements are in arrays of a thread, x0 and so on, while a pack is printed */
+  uint32_t n_packs, next_pack;
+  uint64_t aligned;        /* by container: whether its address is aligned is asked */
   bool scratch;            /* memory that a team combines values in is needed */
   uint32_t ordinal;        /* of the tasklet that is printed */
 } dc_printer;
@@ -128,6 +136,9 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
 void dc_print_grid_end(dc_printer *p, uint32_t mark);
 /* A loop whose iterations are dealt to the threads of a team; returns the innermost one of those. */
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
+/* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
+void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
+void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
 void dc_print_team_end(dc_printer *p, uint32_t mark);
 void dc_print_team_combine(dc_printer *p, const dc_loop *home); /* what each thread has in accumulators of a loop */
 void dc_print_team_wait(dc_printer *p); /* threads of a team wait for one another */

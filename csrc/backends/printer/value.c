@@ -266,7 +266,16 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
   return NULL;
 }
 
+/* Of what a pack holds; NULL: it is in memory. */
+static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
+  for (uint32_t k = 0; k < p->n_packs; k++)
+    if (p->packs[k].c == c && p->packs[k].address == address) return dc_arena_printf(p->arena, "x%u[l]", p->next_pack + k);
+  return NULL;
+}
+
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const char *in_pack = pack_element(p, c, address);
+  if (in_pack) return in_pack;
   const char *at = dc_print_value(p, address);
   if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
   const char *in_block = dc_print_block_element(p, c);
@@ -313,16 +322,16 @@ static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, 
 
 static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x); }
 
-/* In lanes, where the text of a branch would keep vectors away; NULL elsewhere. */
-static const char *picked(dc_printer *p, dc_ex x, const char *test, const char *yes, const char *no) {
-  bool lanes = p->lane && p->dialect->pick_f32 && dc_ex_dtype(p->pool, x) == DC_F32;
-  return lanes ? dc_arena_printf(p->arena, p->dialect->pick_f32, test, yes, no) : NULL;
+/* Where the text of a branch would keep vectors away, as in lanes and where what decides does not change in the loop; NULL elsewhere. */
+static const char *picked(dc_printer *p, dc_ex x, bool fixed, const char *test, const char *yes, const char *no) {
+  bool wanted = (p->lane || fixed) && p->dialect->pick_f32 && dc_ex_dtype(p->pool, x) == DC_F32;
+  return wanted ? dc_arena_printf(p->arena, p->dialect->pick_f32, test, yes, no) : NULL;
 }
 
 static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const char *b) {
   uint8_t op = dc_ex_node(p->pool, x)->op;
   if (op != DC_MIN && op != DC_MAX) return NULL;
-  return picked(p, x, dc_arena_printf(p->arena, op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)", a, b, a, a), a, b);
+  return picked(p, x, false, dc_arena_printf(p->arena, op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)", a, b, a, a), a, b);
 }
 
 static const char *scalar(dc_printer *p, dc_ex x) {
@@ -367,7 +376,8 @@ const char *dc_print_value(dc_printer *p, dc_ex x) {
   dc_ex yes = dc_ex_arg(p->pool, x, 1), no = dc_ex_arg(p->pool, x, 2);
   if (!is_free(p, yes) || !is_free(p, no)) return branches(p, x, a, yes, no);
   const char *test = dc_print_value(p, a), *left = dc_print_value(p, yes), *right = dc_print_value(p, no);
-  const char *text = picked(p, x, test, left, right);
+  bool fixed = dc_kernel_dependence(p->k, a).level < dc_kernel_dependence(p->k, x).level;
+  const char *text = picked(p, x, fixed, test, left, right);
   return define(p, x, text ? text : dc_arena_printf(p->arena, "%s ? %s : %s", test, left, right));
 }
 

@@ -14,7 +14,7 @@ class AutoDiffException(_core.UnsupportedOpError):
     """A program, or an operator in it, cannot be differentiated."""
 
 
-def vjp(model, inputs, output_grads, wrt=None):
+def vjp(model, inputs, output_grads, wrt=None, create_graph=False):
     """Outputs of an ONNX model and the product of a vector with its Jacobian.
 
     model: onnx.ModelProto, bytes, path or ONNXModel.
@@ -22,6 +22,8 @@ def vjp(model, inputs, output_grads, wrt=None):
     output_grads: {name: numpy array} of the gradient at some or all outputs, each of its output's shape and any
         floating type; outputs left out count as zero.
     wrt: names of the inputs or initialisers to differentiate in; by default all floating-point inputs.
+    create_graph: give torch tensors whose history leads through the gradients to the inputs and output_grads (torch tensors
+        that require a gradient), so that they can be differentiated in turn, to any order.
     Returns ({output name: array}, {name in wrt: gradient of that value's type and shape}).
     Raises ValueError_ for unknown names, DTypeError for a value that is not floating point, UnsupportedOpError for
     an operator without gradient.
@@ -42,8 +44,8 @@ def vjp(model, inputs, output_grads, wrt=None):
     if unknown:
         raise _core.ValueError_(f"{unknown[0]!r} is no differentiable input or output of the model; inputs are "
                                 f"{graph.inputs}, outputs {graph.outputs}")
-    if model._program is not None:
-        return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
+    if model._program is not None or create_graph:
+        return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt, create_graph)
     try:
         return _vjp_compiled(model, graph, inputs, weights, output_grads, wrt)
     except _core.UnsupportedOpError as error:
@@ -53,12 +55,18 @@ def vjp(model, inputs, output_grads, wrt=None):
     return _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt)
 
 
-def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt):
-    """For models with host operators: torch's tape around the compiled segments."""
+def _vjp_by_tape(model, graph, inputs, weights, output_grads, wrt, create_graph=False):
+    """For models with host operators, and for gradients with a history: torch's tape around the compiled segments."""
     from ..onnx.host import Program, tape
     given = {name: model._host_value(name, value) for name, value in zip(model.inputs, model._bind((), inputs))}
-    program = Program(graph) if weights else model._program
-    return tape.vjp(program, {**given, **weights}, output_grads, wrt)
+    program = model._program
+    if weights or program is None:
+        kept = vars(model).setdefault("_programs_of_gradients", {})  # by whether weights are differentiated in
+        program = kept.setdefault(bool(weights), None) or Program(graph, implementation())
+        kept[bool(weights)] = program
+    if model._program is None and not weights:
+        given.update((name, graph.data(name)) for name in graph.params)
+    return tape.vjp(program, {**given, **weights}, output_grads, wrt, create_graph)
 
 
 def _vjp_compiled(model, graph, inputs, weights, output_grads, wrt):

@@ -11,6 +11,7 @@ expansions are interpreted: slow, but nothing is compiled, as suits a graph that
 import contextlib
 import sys
 
+from .. import _core
 from .choose import MASKS, Chooser
 
 __all__ = ["change_default", "defined", "implementation", "implement", "is_on_cuda"]
@@ -52,6 +53,9 @@ def implementation(cuda=False, post_onnx=None, **options):
         def hook(graph):
             for step in steps:
                 step(graph)
+            if not cuda and is_on_cuda(graph):
+                raise _core.DeviceError(f"a hook put arrays of {graph.name!r} on the GPU, but this call is for the CPU: move its module and "
+                                        "arguments there, or use cuda=True")
         options["post_onnx"] = hook
     return {**options, "natives": MASKS.get(default), "backend": backend}
 

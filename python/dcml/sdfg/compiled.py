@@ -22,8 +22,10 @@ class CompiledSDFG:
     def prepare(self):
         """Makes the function, for those who do not call.  Returns self."""
         from ..library import defined, implementation, is_on_cuda
+        from ..onnx import host
         graph = self.sdfg.graph
-        self._function = _core.Function(defined(graph), optimize=self._optimize, **implementation(is_on_cuda(graph)))
+        graph, options = defined(graph), {"optimize": self._optimize, **implementation(is_on_cuda(graph))}
+        self._function = _Host(graph, options) if host.is_needed(graph) else _core.Function(graph, **options)
         return self
 
     @property
@@ -79,6 +81,24 @@ class CompiledSDFG:
 
     def __repr__(self):
         return f"CompiledSDFG({self.sdfg.name!r})"
+
+
+class _Host:
+    """As a core function, of a graph with operators that the host runs: bodies, strings, extents that depend on values."""
+
+    def __init__(self, graph, options):
+        from ..onnx import host
+        if written := [n for k in range(graph.n_states) for node in graph.nodes(k) for n in node[4] if n in graph.inputs]:
+            raise _core.UnsupportedOpError(f"the program writes {written[0]!r} in place, beside operators that the host runs")
+        self._program = host.Program(graph, options)
+
+    def __call__(self, *args, **kwargs):
+        from ..onnx.host.values import as_value
+        names = self._program.inputs
+        given = {**dict(zip(names, args)), **kwargs}
+        if wrong := [name for name in names if name not in given] + [name for name in given if name not in names]:
+            raise _core.ValueError_(f"argument {wrong[0]!r} is missing or unknown; the arguments are {names}")
+        return self._program(*[as_value(given[name]) for name in names])
 
 
 def _filled(given, name, value):

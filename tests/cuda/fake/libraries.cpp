@@ -3,8 +3,6 @@
 //
 // What they choose shows mistakes: kernels for aligned operands want a workspace and spoil it, TF32 rounds operands as tensor
 // cores do, and the heuristics of cuDNN offer engines first that sum in no order or cannot run what is asked for.
-#include <dlfcn.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -12,10 +10,16 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <memory>
+#include <string>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
+
+// Of the fake driver, where it is in the same library: nobody else may touch the memory of its devices.
+extern "C" __attribute__((weak)) int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data);
+extern "C" __attribute__((weak)) int cuCtxGetDevice(int *device);
+__attribute__((weak)) void memory_open(int device);
+__attribute__((weak)) std::string memory_close();
 
 namespace {
 
@@ -82,29 +86,25 @@ bool complain(const char *what) {
 
 // ---- streams ----
 
-typedef int (*host_function)(void *, void (*)(void *), void *);
+struct Work {
+  std::function<void()> run;
+  int device;
+};
 
-host_function driver_queue() {
-  static host_function found = [] {
-    const char *path = getenv("DCML_CUDA_DRIVER");
-    void *driver = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
-    return driver ? (host_function)dlsym(driver, "cuLaunchHostFunc") : nullptr;
-  }();
-  return found;
+void run(void *work) {
+  Work *w = (Work *)work;
+  if (memory_open) memory_open(w->device);
+  w->run();
+  std::string beyond = memory_close ? memory_close() : "";
+  if (!beyond.empty()) complain(beyond.c_str()), abort();
 }
 
-void call_and_forget(void *work) {
-  std::unique_ptr<std::function<void()>> f((std::function<void()> *)work);
-  (*f)();
-}
-
-// A graph that captured the work runs it more than once, so what it holds is kept.
-void call(void *work) { (*(std::function<void()> *)work)(); }
-
+// A graph that captured the work runs it more than once, so it is kept.
 int put(void *stream, std::function<void()> work) {
-  auto *held = new std::function<void()>(std::move(work));
-  if (!driver_queue()) return call_and_forget(held), 0;
-  return driver_queue()(stream, call, held);
+  int device = 0;
+  if (!cuLaunchHostFunc) return work(), 0;
+  if (cuCtxGetDevice(&device)) return complain("no context is current"), 1;
+  return cuLaunchHostFunc(stream, run, new Work{std::move(work), device});
 }
 
 } // namespace

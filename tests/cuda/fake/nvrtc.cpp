@@ -8,7 +8,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <spawn.h>
 #include <sstream>
@@ -70,12 +69,38 @@ std::vector<std::pair<std::string, std::string>> kernels_of(const std::string &t
   return found;
 }
 
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/* `extern __shared__ float4 row[];` as a pointer to the memory whose size the launch says; what is no such line stays as it is. */
+std::string with_dynamic_memory(const std::string &text) {
+  std::string out;
+  size_t done = 0;
+  for (size_t at = text.find("extern"); at != std::string::npos; at = text.find("extern", at + 1)) {
+    size_t word = at + 6, end = text.find(';', at);
+    while (word < text.size() && is_space(text[word])) word++;
+    if (end == std::string::npos || text.compare(word, 10, "__shared__")) continue;
+    std::string type = text.substr(word + 10, text.rfind('[', end) - word - 10), name; /* `float4 row`, perhaps after an alignment */
+    for (const char *alignment : {"__align__", "alignas"})
+      if (type.find(alignment) != std::string::npos) type = type.substr(type.find(')') + 1);
+    while (!type.empty() && is_space(type.back())) type.pop_back();
+    while (!type.empty() && !is_space(type.back())) name.insert(name.begin(), type.back()), type.pop_back();
+    out += text.substr(done, at - done) + "static " + type + " *const " + name + " __attribute__((unused)) = (" + type + " *)fake_dynamic_shared";
+    done = end;
+  }
+  return out + text.substr(done);
+}
+
+bool is_known(const std::string &option) {
+  static const std::set<std::string> names = {"std", "fmad", "use_fast_math", "ftz", "prec-div", "prec-sqrt", "default-device",
+                                              "device-as-default-execution-space", "lineinfo", "generate-line-info", "restrict",
+                                              "extra-device-vectorization", "diag-suppress", "disable-warnings", "w", "split-compile",
+                                              "minimal", "maxrregcount", "dopt", "no-cache", "ptxas-options"};
+  size_t from = option.find_first_not_of('-');
+  return from != std::string::npos && from > 0 && names.count(option.substr(from, option.find('=') - from));
+}
+
 std::string host_text(const Program *p, int arch) {
-  static const std::regex dynamic("extern\\s+__shared__\\s+((?:__align__|alignas)\\s*\\(\\s*\\d+\\s*\\)\\s*)?([\\w \\t]+?)\\s+(\\w+)\\s*\\[\\s*\\]\\s*;");
-  std::string text = "#include \"" FAKE_FOLDER "/cuda_on_host.h\"\n#line 1 \"" + p->name + "\"\n";
-  text += p->text.find("extern") == std::string::npos || p->text.find("__shared__") == std::string::npos
-              ? p->text
-              : std::regex_replace(p->text, dynamic, "static $2 *const $3 __attribute__((unused)) = ($2 *)fake_dynamic_shared;");
+  std::string text = "#include \"" FAKE_FOLDER "/cuda_on_host.h\"\n#line 1 \"" + p->name + "\"\n" + with_dynamic_memory(p->text);
   text += "\nextern \"C\" { extern const int fake_arch; const int fake_arch = " + std::to_string(arch) + "; }\n";
   for (auto &kernel : kernels_of(p->text)) text += "FAKE_KERNEL(" + kernel.first + ", " + kernel.second + ")\n";
   return text;
@@ -158,9 +183,7 @@ API int nvrtcCompileProgram(void *program, int n, const char *const *options) {
       size_t sm = option.find("sm_");
       if (option.find("arch") != std::string::npos && sm != std::string::npos) arch = atoi(option.c_str() + sm + 3);
       else if (option.rfind("-D", 0) == 0) defines.push_back(option);
-      else if (!std::regex_match(option, std::regex("--?(std|fmad|use_fast_math|ftz|prec-div|prec-sqrt|default-device|device-as-default-execution-space|"
-                                                    "lineinfo|generate-line-info|extra-device-vectorization|restrict|diag-suppress|disable-warnings|w|"
-                                                    "split-compile|minimal|maxrregcount|dopt|time|no-cache|Xptxas|ptxas-options)(=.*)?")))
+      else if (!is_known(option))
         return p->log = "unrecognized option " + option, call.done(NVRTC_INVALID_OPTION);
     }
   }

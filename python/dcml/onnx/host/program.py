@@ -67,7 +67,7 @@ class Program:
                 name = ".".join(filter(None, node.key))
                 raise _core.UnsupportedOpError(f"{node.where}: operator {name} of version {node.opset} is "
                                                "not supported")
-        self._steps = _steps(graph, nodes, options)
+        self._steps = [Whole(graph, options)] if _has_code(graph) else _steps(graph, nodes, options)
         self._constants = {}
         self._dead = [[] for _ in self._steps]  # by step: values that nobody reads any more
         for name, k in {name: k for k, step in enumerate(self._steps) for name in step.reads}.items():
@@ -101,6 +101,8 @@ class Program:
         while queue:
             step = queue.pop(0)
             yield step
+            if isinstance(step, Whole):
+                continue
             if isinstance(step, Segment):
                 queue[:0] = [part for plan in step._plans.values() if isinstance(plan, list) for part in plan]
             else:
@@ -140,6 +142,28 @@ class _Values(dict):
                 raise _core.ModelError(f"value {name!r} is not computed")
             self._constants[name] = self._graph.data(name)
         return self._constants[name]
+
+
+def _has_code(graph):
+    """Does a graph compute by other nodes than operators, as programs do?"""
+    return any(node[1] != "library" for k in range(graph.n_states) for node in graph.nodes(k))
+
+
+class Whole:
+    """A graph that is not of operators alone, as one function of the core."""
+
+    def __init__(self, graph, options):
+        self._graph, self._options, self._functions = graph, options or {}, {}
+        self.reads = [*graph.inputs, *graph.params]
+
+    def run(self, env):
+        torch = sys.modules.get("torch")
+        learn = torch is not None and torch.is_grad_enabled()
+        given = [env[name] for name in self.reads]
+        wrt = tuple([name for name, value in zip(self.reads, given) if learn and getattr(value, "requires_grad", False)])
+        if wrt not in self._functions:
+            self._functions[wrt] = _core.Function(self._graph, wrt=list(wrt) or None, **self._options)
+        env.update(zip(self._graph.outputs, self._functions[wrt](*[v.to_torch(value) if wrt else value for value in given])))
 
 
 def _steps(graph, nodes, options):

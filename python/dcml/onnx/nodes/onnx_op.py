@@ -8,10 +8,12 @@ import inspect
 import re
 
 from ... import _core
+from ...sdfg import SDFG
 from ...sdfg.nodes import LibraryNode
 from ..schema import ONNXParameterType, element_type
 from . import operators
 from .describe import class_doc
+from .graphs import body, is_graph
 from .values import attribute_value
 
 _REQUESTS = {"implementation": "__implementation", "backward_implementation": "__backward_implementation"}  # as attributes in the core
@@ -46,7 +48,8 @@ class _Attribute:
         if described is None:
             raise AttributeError(f"{node._title()} has no attribute {self.name!r} in opset {node.opset}")
         given = node._attributes()
-        return given[self.name] if self.name in given else described.default_value
+        value = given[self.name] if self.name in given else described.default_value
+        return SDFG(value[0]) if is_graph(value) else value
 
     def __set__(self, node, value):
         given = node._attributes()
@@ -96,7 +99,7 @@ class ONNXOp(LibraryNode):
         self._op = self._operator, domain, operators.default_opset(self._operator)
         given = {key: value for key, value in attributes.items() if value is not None}
         self._op = self._operator, domain, self._version_for(given, ())
-        given = _checked(self._title(), self.schema, given)
+        given = _checked(self._title(), self.schema, given, self.opset)
         super().__init__(name, _required(self.schema.inputs), _required(self.schema.outputs))
         self._own_attributes = given
 
@@ -142,7 +145,7 @@ class ONNXOp(LibraryNode):
         opset = self._version_for(given, self._added())
         requests = {key: value for key, value in given.items() if key.startswith("__")}
         plain = {key: value for key, value in given.items() if key not in requests}
-        checked = _checked(self._title(), operators.schema(self._operator, opset), plain)
+        checked = _checked(self._title(), operators.schema(self._operator, opset), plain, opset)
         self._put(opset, {**checked, **requests})
 
     def _put(self, opset, attributes):
@@ -312,7 +315,7 @@ def _in_order(parameters, edges):
     return [edge for _, edge in sorted(edges, key=lambda item: _place(parameters, item[0]))]
 
 
-def _checked(title, schema, given):
+def _checked(title, schema, given, opset):
     """Attributes of the schema's types.  Raises TypeError for one that is unknown, missing or of another type."""
     for name in given:
         if name not in schema.attributes:
@@ -321,7 +324,8 @@ def _checked(title, schema, given):
     for name, attribute in schema.attributes.items():
         if attribute.required and name not in given:
             raise TypeError(f"{title} needs the attribute {name!r}")
-    return {name: attribute_value(f"{title}: attribute {name!r}", schema.attributes[name].attribute_type, value)
+    return {name: body(value, opset, 0 if schema.name == "If" else None) if is_graph(value) else
+            attribute_value(f"{title}: attribute {name!r}", schema.attributes[name].attribute_type, value)
             for name, value in given.items()}
 
 

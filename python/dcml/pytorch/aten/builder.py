@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 _FUNCTIONAL_FORM = re.compile(r"_native_batch_norm_legit(_functional|_no_training)?")  # what batch_norm is called when traced
 OPSET = 26  # CumProd is the newest operator that the rows use
@@ -128,13 +129,14 @@ def used_outputs(node):
 class Builder:
     """Appends nodes to ``graph``, remembering the value name of each fx node."""
 
-    def __init__(self, graph, inline):
+    def __init__(self, graph, inline, line):
         self.graph = graph
+        self.line = line       # fx node -> the user's line that made it, as text
         self.inline = inline   # (branch of control flow, values of its placeholders) -> names of its results
         self.env = {}          # fx node -> value name | list of names | Symbolic | Pair
         self.mutated = {}      # buffer FQN -> value name, for mutations that export does not report
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
-        self.symbols = {}      # text of a symbolic extent -> (value name, axis) of an input that has it
+        self.symbols = {}      # text of a symbol -> (value name, axis) that has this extent, or the number itself (Symbolic)
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
         self.checks = []       # (value name, message) of conditions that a call must find true
         self.stopped = set()   # names that carry no gradient
@@ -202,7 +204,8 @@ class Builder:
         if expr.is_Integer:
             return self.const(int(expr))
         if expr.is_Symbol and str(expr) in self.symbols:
-            return self.extent(*self.symbols[str(expr)])
+            held = self.symbols[str(expr)]
+            return held.name() if isinstance(held, Symbolic) else self.extent(*held)
         kind = _ARITHMETIC.get(type(expr).__name__)
         if kind is None:
             raise Decline(f"the extent {expr} is not made of extents of inputs")
@@ -212,6 +215,7 @@ class Builder:
         """A list of ints and symbolic ints as a 1-d int64 tensor."""
         if all(isinstance(v, int) for v in values):
             return self.const(np.array(values, np.int64))
+        self.counted |= any(isinstance(meta(v), torch.SymInt) and bool(free_unbacked_symbols(meta(v))) for v in values)
         one = self.const([1])
         parts = [self.const([v]) if isinstance(v, int) else self.op("Reshape", self(v), one) for v in values]
         return self.op("Concat", *parts, axis=0)
@@ -227,12 +231,17 @@ class Builder:
     def extent(self, name, axis):
         return self.op("Gather", self.op("Shape", name), self.const(axis), axis=0)
 
-    def counts(self, result, name, axis):
-        """``name`` is the value whose extent at ``axis`` is that of ``result``, a fake tensor or its node: no input's."""
-        self.counted = True
-        symbol = extent(meta(result).shape[axis])
-        if not isinstance(symbol, int):
-            self.symbols.setdefault(str(symbol), (name, axis))
+    def learn(self, node):
+        """Notes where numbers that values tell are found in a node's results: extents, or the number itself."""
+        made, held = node.meta.get("val"), self.env[node]
+        if isinstance(made, (torch.SymInt, torch.SymFloat)) and isinstance(held, Symbolic):
+            self.symbols.setdefault(str(made.node.expr), held)
+        pairs = zip(made, held) if isinstance(made, (list, tuple)) and isinstance(held, (list, tuple)) else [(made, held)]
+        for tensor, name in pairs:
+            if isinstance(tensor, torch.Tensor) and isinstance(name, str) and free_unbacked_symbols(tensor):
+                self.counted = True
+                for axis, size in enumerate(tensor.shape):
+                    self.symbols.setdefault(str(size), (name, axis))
 
     def shape(self, node):
         """Extents of a tensor node as a 1-d int64 tensor."""
@@ -315,4 +324,4 @@ def _scalar_dtype(value):
         return torch.bool
     if isinstance(value, (int, torch.SymInt)):
         return torch.int64
-    return torch.get_default_dtype()
+    return torch.float64 if isinstance(value, torch.SymFloat) else torch.get_default_dtype()

@@ -186,11 +186,19 @@ def _adjoint_solved(r, x):
     return x @ torch.linalg.solve_triangular(whole, one.expand(r.shape), upper=True).detach()
 
 
+def _unit(x, rows, columns):
+    """Of a matrix without elements: any orthogonal matrix does, torch takes the identity."""
+    return torch.eye(rows, columns, dtype=x.dtype).expand(*x.shape[:-2], rows, columns)
+
+
 @of("linalg_qr.default")
 def _qr(x, mode="reduced"):
     """linalg_qr_jvp of FunctionsManual.cpp."""
     if 0 in x.shape:
-        return NotImplemented
+        rows, columns = x.shape[-2:]
+        inner = rows if mode == "complete" else min(rows, columns)
+        q = x.new_zeros(0) if mode == "r" else _unit(x, rows, inner)
+        return q, x.new_zeros(*x.shape[:-2], inner, columns)
     q, r = (t.detach() for t in torch.ops.dcml.qr(x.detach(), mode == "complete")[:2])
     rows, columns = x.shape[-2:]
     if mode == "r" or mode == "complete" and rows > columns:  # torch has no gradient
@@ -268,7 +276,12 @@ def _gaps(s):
 def _svd(x, full_matrices=False, compute_uv=True, *, driver=None):
     """svd_jvp of FunctionsManual.cpp."""
     if 0 in x.shape:
-        return NotImplemented
+        rows, columns = x.shape[-2:]
+        s = x.new_zeros(*x.shape[:-2], min(rows, columns))
+        if not compute_uv:
+            return x.new_zeros(0), s, x.new_zeros(0)
+        k = None if full_matrices else min(rows, columns)
+        return _unit(x, rows, rows if k is None else k), s, _unit(x, columns if k is None else k, columns)
     if x.shape[-2] < x.shape[-1]:
         u, s, v = _svd(x.mT, full_matrices, compute_uv)
         return (v.mT, s, u.mT) if compute_uv else (u, s, v)
@@ -296,7 +309,7 @@ def _svd(x, full_matrices=False, compute_uv=True, *, driver=None):
 def _eigh(x, uplo="L", compute_v=True):
     """linalg_eig_jvp of FunctionsManual.cpp; the matrix plus a multiple of one that makes it positive."""
     if 0 in x.shape:
-        return NotImplemented
+        return x.new_zeros(x.shape[:-1]), x.new_zeros(x.shape if compute_v else 0)
     held = x.detach()
     lower = held.tril() if uplo == "L" else held.triu().mT
     held = lower + lower.tril(-1).mT

@@ -4,6 +4,8 @@ ONNX keeps the gates in another order than torch, so the weights are cut and joi
 for fixed weights that is folded away, for trained ones it is one pass over the weights.
 """
 
+import torch
+
 from .builder import dims, rank, row
 from .private import of_library, operator
 
@@ -28,7 +30,7 @@ def _direction(b, kind, hidden, weights):
     return w, r, b.unsqueeze(bias, 0)
 
 
-def _node(b, kind, x, parts, hidden, state, activation):
+def _node(b, kind, x, parts, hidden, state, activation, lengths=None):
     """One node over all directions: returns its outputs Y [T, D, N, H] and final states [D, N, H]."""
     def joined(values):
         return values[0] if len(values) == 1 or values[0] is None else b.op("Concat", *values, axis=0)
@@ -36,21 +38,21 @@ def _node(b, kind, x, parts, hidden, state, activation):
     attrs = {"GRU": {"linear_before_reset": 1},
              "RNN": {"activations": [activation] * len(parts)}}.get(kind, {})
     direction = "bidirectional" if len(parts) == 2 else "forward"
-    return b.op(kind, x, w, r, bias, None, *state, outs=3 if kind == "LSTM" else 2, hidden_size=hidden,
+    return b.op(kind, x, w, r, bias, lengths, *state, outs=3 if kind == "LSTM" else 2, hidden_size=hidden,
                 direction=direction, **attrs)
 
 
 def _layer(kind, activation=None):
     """An operator of the library ``dcml`` (traceable.py) and its row."""
-    def kinds(x, states, weights, has_bias, bidirectional, batch_first):
+    def kinds(x, states, weights, has_bias, bidirectional, batch_first, lengths=None):
         width = states[0].shape[-1] * (2 if bidirectional else 1)
         return x.new_empty((*x.shape[:2], width)), *[x.new_empty(s.shape) for s in states]
 
-    def layer(b, n, x, states, weights, has_bias, bidirectional, batch_first):
+    def layer(b, n, x, states, weights, has_bias, bidirectional, batch_first, lengths=None):
         hidden, per, r = dims(weights[1])[1], 4 if has_bias else 2, [1, 0, 2]
         parts = [_direction(b, kind, hidden, weights[k:k + per]) for k in range(0, len(weights), per)]
         out, *last = _node(b, kind, b.transpose(b(x), r) if batch_first else b(x), parts, hidden, [b(s) for s in states],
-                           activation)
+                           activation, b(lengths, torch.int32))
         # [T, D, N, H] -> [T, N, D H]
         y = b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(parts) * hidden]))
         return [b.transpose(y, r) if batch_first else y, *last]
@@ -61,7 +63,8 @@ for _name, _kind, _activation in (("lstm", "LSTM", None), ("gru", "GRU", None), 
                                   ("rnn_relu", "RNN", "Relu")):
     _kinds, _row = _layer(_kind, _activation)
     of_library(_name)(_row)
-    operator(f"{_name}(Tensor x, Tensor[] states, Tensor[] weights, bool has_bias, bool bidirectional, bool batch_first)"
+    operator(f"{_name}(Tensor x, Tensor[] states, Tensor[] weights, bool has_bias, bool bidirectional, bool batch_first, "
+             "Tensor? lengths=None)"
              f" -> (Tensor, Tensor{', Tensor' if _kind == 'LSTM' else ''})")(_kinds)
 
 

@@ -162,8 +162,8 @@ def _(b, n, x, axis=-1, descending=False, stable=None, dim=None):
     if rank(x) == 0:
         return b.const(0) if "argsort" in str(n.target) else [b(x), b.const(0)]
     axis = norm_axis(axis if dim is None else dim, rank(x))
-    extent, dtype = static_dims(x, axis)[0], meta(x).dtype
-    values, order = b.op("TopK", b(x, _ordinary(dtype)), b.const([extent]), outs=2, axis=axis, largest=int(descending),
+    dtype = meta(x).dtype
+    values, order = b.op("TopK", b(x, _ordinary(dtype)), b.ints([dims(x)[axis]]), outs=2, axis=axis, largest=int(descending),
                          sorted=1)
     return order if "argsort" in str(n.target) else [b.cast(values, _ordinary(dtype), dtype), order]
 

@@ -154,9 +154,10 @@ def _(b, n, x, axis, index):
 
 @row("narrow.default")
 def _(b, n, x, axis, start, length):
-    if not isinstance(start, int) or not isinstance(length, int):
-        raise Decline("narrow by run-time values")
-    return b.slice(b(x), start, start + length, norm_axis(axis, rank(x)))
+    if isinstance(start, int) and isinstance(length, int):
+        return b.slice(b(x), start, start + length, norm_axis(axis, rank(x)))
+    first = b.ints([start])
+    return b.op("Slice", b(x), first, b.op("Add", first, b.ints([length])), b.const([norm_axis(axis, rank(x))]))
 
 
 @row("cat.default", "concat.default", "concatenate.default")
@@ -175,17 +176,19 @@ def _(b, n, tensors, axis=0):
 def _split(b, x, lengths, axis):
     if len(lengths) == 1:
         return [b(x)]
-    return b.op("Split", b(x), b.const(lengths), outs=len(lengths), axis=axis)
+    return b.op("Split", b(x), b.ints(lengths), outs=len(lengths), axis=axis)
 
 
 @row("split.Tensor", "chunk.default", "tensor_split.sections", "split_with_sizes.default", "split.sizes",
      "unsafe_split.Tensor", "unsafe_chunk.default", "split_with_sizes_copy.default", "split_copy.Tensor")
-def _(b, n, x, _, axis=0):
+def _(b, n, x, lengths, axis=0):
     axis = norm_axis(axis, rank(x))
-    lengths = [t.shape[axis] for t in meta(n)]
-    if not all(isinstance(length, int) for length in lengths):
+    sizes = [t.shape[axis] for t in meta(n)]
+    if "sizes" in str(n.target) and not all(isinstance(size, int) for size in sizes):
+        sizes = lengths  # as numbers that are computed, not as extents that would be asked of the result
+    if len(sizes) > 1 and not all(isinstance(size, int) for size in sizes) and "sizes" not in str(n.target):
         raise Decline("split along a symbolic extent")
-    return _split(b, x, lengths, axis)
+    return _split(b, x, sizes, axis)
 
 
 @row("unbind.int")

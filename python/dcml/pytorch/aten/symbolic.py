@@ -8,14 +8,26 @@ from .builder import TABLE, Decline, Symbolic, meta, row
 
 def _scalar_op(kind):
     def scalar_op(b, n, *args):
-        dtype = torch.int64 if isinstance(meta(n), (int, torch.SymInt)) else torch.get_default_dtype()
+        dtype = torch.int64 if isinstance(meta(n), (int, torch.SymInt)) else torch.float64
         return Symbolic(lambda: b.op(kind, *[b(a, dtype) for a in args]))
     return scalar_op
+
+
+def _comparison(kind):
+    def comparison(b, n, x, y):
+        whole = all(isinstance(meta(v), (int, torch.SymInt)) for v in (x, y))
+        return Symbolic(lambda: b.op(kind, *[b(v, torch.int64 if whole else torch.float64) for v in (x, y)]))
+    return comparison
 
 
 @row("sym_size.int")
 def _(b, n, x, axis):
     return Symbolic(lambda: b.size(x, axis))
+
+
+@row("sym_storage_offset.default")
+def _(b, n, x):
+    """Only asked for by checks; a tensor of a graph has no storage."""
 
 
 @row("sym_numel.default")
@@ -28,7 +40,7 @@ def _floordiv(b, n, x, y):  # extents are not negative, where truncation is the 
 
 
 def _truediv(b, n, x, y):
-    return Symbolic(lambda: b.op("Div", b(x, torch.get_default_dtype()), b(y, torch.get_default_dtype())))
+    return Symbolic(lambda: b.op("Div", b(x, torch.float64), b(y, torch.float64)))
 
 
 for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scalar_op("Sub")),
@@ -39,16 +51,38 @@ for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scala
     TABLE[str(_function)] = _row
 
 
-def _undecided(b, n, *_):
-    raise Decline("a decision by an extent that depends on values")
+for _function, _kind in ((operator.eq, "Equal"), (operator.lt, "Less"), (operator.le, "LessOrEqual"),
+                         (operator.gt, "Greater"), (operator.ge, "GreaterOrEqual")):
+    TABLE[str(_function)] = _comparison(_kind)
+def _choice(b, n, condition, x, y):
+    dtype = torch.int64 if isinstance(meta(n), (int, torch.SymInt)) else torch.float64
+    return Symbolic(lambda: b.op("Where", b(condition, torch.bool), b(x, dtype), b(y, dtype)))
 
 
-for _function in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):  # of checks, which vanish
-    TABLE[str(_function)] = lambda b, n, *args: Symbolic(lambda: _undecided(b, n, *args))
+def _logic(kind):
+    return lambda b, n, *args: Symbolic(lambda: b.op(kind, *[b(a, torch.bool) for a in args]))
+
+
+for _function, _kind in ((operator.and_, "And"), (operator.or_, "Or"), (torch.sym_not, "Not")):
+    TABLE[str(_function)] = _logic(_kind)
+if hasattr(torch, "sym_ite"):
+    TABLE[str(torch.sym_ite)] = _choice
+TABLE[str(operator.ne)] = lambda b, n, x, y: Symbolic(lambda: b.op("Not", _comparison("Equal")(b, n, x, y).name()))
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
 
-for _check in ("aten._assert_scalar.default", "aten._assert_tensor_metadata.default",
-               "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default"):
+@row("sym_constrain_range_for_size.default", "_assert_scalar.default")
+def _(b, n, condition, message="", *_, **__):
+    """What torch took for granted of a number that a value tells, each call has to find true."""
+    expression = getattr(getattr(meta(condition), "node", None), "expr", None)
+    if "_assert_scalar" not in str(n.target) or not any(isinstance(b.symbols.get(str(s)), Symbolic)
+                                                        for s in getattr(expression, "free_symbols", ())):
+        return
+    b.checks.append((b(condition), message if not message.startswith("Runtime assertion") else
+                     f"a number that values tell does not fit: {expression}{b.line(n)}"))
+
+
+for _check in ("aten._assert_tensor_metadata.default",
+               "aten.sym_constrain_range.default"):
     TABLE[_check] = lambda b, n, *_, **__: None
 
 

@@ -13,7 +13,7 @@ import torch
 from ... import _core
 from ...library import implementation
 from ..guard.lock import LOCK
-from .device import core_options, device_of_call, is_apart
+from .device import core_options, device_of_call, follow_switches, is_apart
 from .results import real_form
 
 
@@ -56,6 +56,8 @@ class Compiled:
     def function(self, inputs):
         """The core function for tensors whose requires_grad flags decide what is differentiated, with the parameters as
         they are now."""
+        if self.device.type == "cuda":
+            follow_switches()
         params = [table[key] for table, key in self.slots]
         flags = None
         if self.owner.backward and torch.is_grad_enabled():
@@ -94,6 +96,7 @@ class _Function:
         if flags is not None:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
+        graph = _ordered(capture.graph, capture.orders)
         device = compiled.device
         options = {"optimize": owner.auto_optimize, **core_options(device), **implementation(device.type == "cuda", **owner.hooks_of_core())}
         if capture.counted and device.type == "cuda":
@@ -101,10 +104,21 @@ class _Function:
                                            "such modules run on the CPU only")
         if capture.counted:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
-            self.core = Hosted(capture.graph, wrt, capture.tape, options)
+            self.core = Hosted(graph, wrt, capture.tape, options)
         else:
-            self.core = _core.Function(capture.graph, wrt=wrt, torch=True, tape=capture.tape, **options)
+            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=capture.tape, **options)
         self.params = None
+
+
+def _ordered(graph, orders):
+    """A graph whose results have their axes in the order in which they lie in memory: then no result is copied."""
+    if not orders:
+        return graph
+    graph = graph.clone()
+    for index, order in orders.items():
+        name = graph.outputs[index]
+        graph.exchange_output(name, *graph.add_node("Transpose", [name], [f"{name}_as_it_lies"], {"perm": list(order)}, "", ""))
+    return graph
 
 
 def slot(module, name):

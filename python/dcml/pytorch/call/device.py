@@ -44,3 +44,9 @@ def core_options(device):
 def draw_seed(device=CPU):
     """A seed from torch's own generator of the device, so that torch.manual_seed decides."""
     return torch.empty((), dtype=torch.int64, device=device).random_()
+
+
+def follow_switches():
+    """Libraries round operands of float32 as torch's switches allow it now: those of torch.backends, which
+    torch.set_float32_matmul_precision sets too.  A switch that changes between calls counts from the next call on."""
+    _core.allow_tf32(torch.backends.cuda.matmul.fp32_precision == "tf32", torch.backends.cudnn.conv.fp32_precision == "tf32")

@@ -47,6 +47,27 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Ordered:
+    """A result whose axes lie in memory in another order than they are counted in; order: of axes, from the outermost on.
+    Compiled functions give it with its axes in that order (see compiled.py)."""
+    index: int
+    order: tuple
+
+    def of(self, results, leaves):
+        return results[self.index].permute(sorted(range(len(self.order)), key=self.order.__getitem__))
+
+
+@dataclass(frozen=True)
+class View:
+    """A result that is a view of arguments: function(*[leaves[k] for k in positions]) makes it of them."""
+    positions: tuple
+    function: Any
+
+    def of(self, results, leaves):
+        return self.function(*[torch.as_tensor(leaves[k]) for k in self.positions])
+
+
+@dataclass(frozen=True)
 class Complex:
     """A result of complex type; the graph gives real and imaginary parts side by side."""
     index: int

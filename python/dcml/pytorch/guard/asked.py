@@ -22,6 +22,7 @@ from .watch import foreign_file
 _TENSOR = torch._C.TensorBase
 _OF_ARGUMENTS = {_TENSOR.requires_grad.__get__: "requires_grad", _TENSOR.is_leaf.__get__: "is_leaf",
                  torch.Tensor.stride: "stride"}
+_WITHOUT_HISTORY = {torch.Tensor.detach, torch.Tensor.detach_, _TENSOR.data.__get__}
 _SETS_REQUIRES_GRAD = {torch.Tensor.requires_grad_, _TENSOR.requires_grad.__set__}
 _REFUSED = {_TENSOR.grad.__get__: "reads .grad of a tensor", _TENSOR.storage_offset: "asks where in its storage a tensor lies"}
 
@@ -29,6 +30,15 @@ _REFUSED = {_TENSOR.grad.__get__: "reads .grad of a tensor", _TENSOR.storage_off
 def mark(stand_in, argument, known):
     """Notes on a stand-in for an argument what is known_of it, and its attributes."""
     stand_in._dcml_known, stand_in._dcml_attributes = known, _attributes(argument)
+
+
+def _requires(stand_in):
+    """Would a tensor require a gradient in a call with gradients on?"""
+    known = dict(getattr(stand_in, "_dcml_known", ()))
+    if known:
+        return known["requires_grad"]
+    with torch._C.DisableTorchFunction():
+        return stand_in.requires_grad or getattr(stand_in, "_dcml_requires", False)
 
 
 def known_of(value):
@@ -95,13 +105,26 @@ class Asked(TorchFunctionMode):
         if asked in known and self._note(sys._getframe(1)):
             axis = [*args[1:], *(kwargs or {}).values()]  # of stride()
             return known[asked][axis[0]] if axis else known[asked]
+        computed = asked == "requires_grad" and not known and not isinstance(args[0], torch.nn.Parameter)
+        if computed and self._note(sys._getframe(1)):
+            return self.grad and _requires(args[0])
         if function in _REFUSED and not _foreign(sys._getframe(1)):
             raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module")
         if function in _SETS_REQUIRES_GRAD:
             self._require(function, args[0], *args[1:], **(kwargs or {}))
         result = _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
-        if any(isinstance(made, torch.Tensor) for made in pytree.tree_leaves(result)):
+        made = [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
+        if function is torch.Tensor.__setitem__:
+            made = [args[0]]
+        if made and function not in _WITHOUT_HISTORY and torch.is_grad_enabled():
+            if any(isinstance(read, torch.Tensor) and _requires(read) for read in pytree.tree_leaves((args, kwargs))):
+                for one in made:
+                    if one.is_floating_point() or one.is_complex():
+                        one._dcml_requires = True
+        if made:
             for read in pytree.tree_leaves((args, kwargs)):
+                if isinstance(read, FakeTensor) and read is not result:
+                    read._dcml_used = True
                 if getattr(read, "_dcml_known", ()) and read is not result:
                     read._dcml_read = True
         return result

@@ -18,8 +18,9 @@ class Guard:
     def __init__(self, program, conditions, shapes):
         """conditions: of torch.export as text, of decompositions as (expression in symbols, value)."""
         self.shapes = shapes  # per graph input: list of int | symbol name
-        ranges = {str(k): (int(v.lower), _upper(v)) for k, v in program.range_constraints.items()}
-        self._ranges = {s: ranges.get(s, (2, None)) for shape in shapes for s in shape if isinstance(s, str)}
+        ranges = {str(k): v for k, v in program.range_constraints.items()}
+        symbols = {s for shape in shapes for s in shape if isinstance(s, str)}
+        self._ranges = {s: (int(ranges[s].lower), _upper(ranges[s])) if s in ranges else (2, None) for s in symbols}
         self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]
         # by a number that values tell, torch decides only what always holds
         self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols

@@ -19,19 +19,25 @@ import numpy as np
 import torch
 
 from ... import _core
-from .kinds import asks_for_tensors, traced_type
+from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
 from .watch import Observer, foreign_file, foreign_module, is_foreign
 
 # Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
-_BUILTINS, _BUILTINS_AND_TYPE = dict(vars(builtins)), dict(vars(builtins))
+_STAND_INS = {"type": traced_type, **NUMBERS}
+_BUILTINS = {}  # which of these a function gets -> its builtins
 
 
 def _give_builtins(found):
     """Theirs are those of everybody, which torch.export changes, and those found by name."""
-    for table, more in ((_BUILTINS, {}), (_BUILTINS_AND_TYPE, {"type": traced_type} if found else {})):
-        table.update({**vars(builtins), **found, **more})
+    for names, table in _BUILTINS.items():
+        table.update({**vars(builtins), **found, **({name: _STAND_INS[name] for name in names} if found else {})})
         for name in table.keys() - vars(builtins).keys():
             del table[name]
+
+
+def _builtins_of(code):
+    names = (*(("type",) if asks_for_tensors(code) else ()), *numbers_called(code))
+    return _BUILTINS.setdefault(names, {})
 
 
 def _made(name):
@@ -84,8 +90,9 @@ class TracedCode:
                 self._tell_of(found, part, line, table)
         if table.get("__builtins__") not in (builtins, vars(builtins)):  # of an interpreter within
             return None
+        table = _builtins_of(code)
         _give_builtins(self._builtins)
-        return _BUILTINS_AND_TYPE if asks_for_tensors(code) else _BUILTINS
+        return table
 
     def _tell_of(self, instruction, code, line, table):
         kind, name = instruction.opname, instruction.argval

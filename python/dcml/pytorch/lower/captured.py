@@ -31,6 +31,7 @@ class Capture:
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
+    orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
     devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
@@ -57,5 +58,6 @@ class Capture:
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)
     named: Any = None
+    orders: dict = field(default_factory=dict)
     counted: bool = False
     devices: list = field(default_factory=list)

@@ -10,7 +10,7 @@ import torch
 from ... import _core
 from ..aten import decompositions, served
 from .quiet import quiet
-from .tape import freed, output_shapes, tapes_of
+from .tape import freed, output_orders, output_shapes, tapes_of
 from .refusal import Declined, unsupported
 
 _ROUNDS = 16  # decomposition may uncover overloads that need another round
@@ -20,13 +20,15 @@ def lower(program, conditions, start, result):
     """A finished walk; start(program) makes one; result: an entry's.  Overloads that no row serves are decomposed on the
     way, which may add to the conditions."""
     tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
+    orders = output_orders(program)
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
     for _ in range(_ROUNDS):
         unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
         reasons = {target: "it has no row" for target in unknown}
         if not unknown:
             lowering = start(program)
-            lowering.output_shapes, lowering.output_tapes, lowering.freed_outputs = shapes, tapes, sorted(freed_now.values())
+            lowering.output_shapes, lowering.output_orders, lowering.output_tapes = shapes, orders, tapes
+            lowering.freed_outputs = sorted(freed_now.values())
             try:
                 lowering.run()
                 return lowering

@@ -8,6 +8,7 @@ Must not know: graphs of the core, or derivatives.
 import torch
 
 from ..aten import extent
+from .views import order_of
 
 _NO_TAPE = {"aten.detach", "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like", "aten.rand_like",
             "aten.randn_like", "aten.randint_like", "aten.new_zeros", "aten.new_ones", "aten.new_full",
@@ -40,6 +41,11 @@ def output_shapes(program):
     """Extents of each output, None where it is no tensor."""
     values = [v.meta.get("val") if isinstance(v, torch.fx.Node) else v for _, v in outputs(program)]
     return [list(map(extent, v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def output_orders(program):
+    """The order of the axes of each output in memory, None for its own order."""
+    return [order_of(v.meta.get("val")) if isinstance(v, torch.fx.Node) else None for _, v in outputs(program)]
 
 
 def freed(program, positions, is_flagged):

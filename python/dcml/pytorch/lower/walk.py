@@ -13,11 +13,12 @@ import torch
 from ... import _core
 from ..aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from ..aten.builder import Pair, dims, meta
-from ..call.results import Complex, Fixed, Freed, Number, Passed, real_form
+from ..call.results import Complex, Fixed, Freed, Number, Ordered, Passed, View, real_form
 from ..guard.extents import Guard
 from .captured import Capture
 from .tape import outputs, placeholders
 from .refusal import Declined, source, unsupported
+from .views import view_of
 
 
 class Lowering:
@@ -30,13 +31,14 @@ class Lowering:
         self.flagged, self.n_leaves = entry.result.flagged, len(entry.result.requires)
         self.named = entry.result.named
         self.graph = _core.Graph(name, OPSET)
-        self.b = Builder(self.graph, self._inline)
+        self.b = Builder(self.graph, self._inline, source)
         self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
         self.leaf_of = {}    # user input name -> leaf position
         self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
         self.freed_kinds = []
         self.outputs, self.mutated, self.changed, self.devices = [], [], [], []
         self.position = {}   # value name -> graph output index
+        self.orders = {}     # graph output index -> order in which its axes lie
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
         self.tape = {}      # graph output index -> names of graph inputs and params
@@ -63,6 +65,7 @@ class Lowering:
                 self.b.env[node] = TABLE[str(node.target)](self.b, node, *node.args, **node.kwargs)
                 if node in self.freed:
                     self.b.env[node] = self._continued(node)
+                self.b.learn(node)
             except Decline as reason:
                 raise Declined(node, str(reason)) from None
             except _core.Error as error:
@@ -166,12 +169,15 @@ class Lowering:
         mutated, changed, tapes_of_changed = dict(self.b.mutated), [], []
         self.itself = {value: self.leaf_of[spec.target] for spec, value in outputs(self.program)
                        if spec.kind.name == "USER_INPUT_MUTATION"}  # after the call, an input holds this value
-        for (spec, value), shape, tape in zip(outputs(self.program), self.output_shapes, self.output_tapes):
+        changed_names = {spec.target for spec, _ in outputs(self.program) if spec.kind.name == "USER_INPUT_MUTATION"}
+        self.looked_at = {name: leaf for name, leaf in self.leaf_of.items() if name not in changed_names}
+        described = zip(outputs(self.program), self.output_shapes, self.output_orders, self.output_tapes)
+        for (spec, value), shape, order, tape in described:
             kind = spec.kind.name
             if kind == "USER_OUTPUT":
-                self.outputs.append(self._user_output(value, shape))
+                self.outputs.append(self._user_output(value, shape, order))
                 self._note_tape(self.outputs[-1], tape)
-                computed = type(self.outputs[-1]) in (int, Complex)
+                computed = type(self.outputs[-1]) in (int, Complex, Ordered)
                 self.devices.append(value.meta["val"].device if computed else None)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
@@ -189,7 +195,7 @@ class Lowering:
         self.checks = [(self._output(name), message) for name, message in self.b.checks]
 
     def _note_tape(self, output, places):
-        index = output.index if isinstance(output, Complex) else output
+        index = output.index if isinstance(output, (Complex, Ordered)) else output
         if type(index) is int:
             held = [self.b.env.get(node) for k, node in enumerate(placeholders(self.program)) if k in places]
             names = [value.whole() if isinstance(value, Pair) else value for value in held]
@@ -197,7 +203,7 @@ class Lowering:
             names += [self.freed[values[k]][0] for k in self.freed_outputs if ("freed", k) in places]
             self.tape.setdefault(index, set()).update([n for n in names if isinstance(n, str)])
 
-    def _user_output(self, value, shape):
+    def _user_output(self, value, shape, order):
         if not isinstance(value, torch.fx.Node):
             return Fixed(self.fixed[len(self.outputs)] if value is None else value)
         if value.op == "placeholder" and value.name in self.leaf_of:
@@ -206,6 +212,8 @@ class Lowering:
             return Freed(self._output(self.b.stop(self.b(value))), self.n_leaves + self.freed[value][1])
         if value in self.itself:
             return Passed(self.itself[value])
+        if found := view_of(value, self.looked_at):
+            return View(*found)
         if isinstance(self.b.env[value], Pair):
             return Complex(self._output(self.b.real_form(value)))
         if not isinstance(value.meta["val"], torch.Tensor):
@@ -215,7 +223,8 @@ class Lowering:
             if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
                 raise unsupported(value, f"its decomposition has extents {have} instead of {shape}")
             return self._output(self.b.reshape(self.b(value), shape))
-        return self._output(self.b(value))
+        index = self._output(self.b(value))
+        return index if order is None or self.orders.setdefault(index, order) != order else Ordered(index, order)
 
     def _output(self, name):
         """Index of a graph output; a value that is no node's result, or is already one, is not marked twice."""
@@ -239,6 +248,13 @@ class Lowering:
         tape = {**dict.fromkeys([index for _, index in transients], everything), **self.tape}
         return [frozenset(tape.get(index, ())) for index in range(len(self.position))]
 
+    def _orders(self, transients):
+        """Of the outputs that only results are which lie in that order."""
+        plain = {o for o in self.outputs if type(o) is int} | {o.index for o in self.outputs if isinstance(o, (Complex, Number, Freed))}
+        plain |= {index for index, *_ in [*self.mutated, *self.changed, *self.checks]} | {index for _, index in transients}
+        self.outputs = [o.index if isinstance(o, Ordered) and o.index in plain else o for o in self.outputs]
+        return {o.index: o.order for o in self.outputs if isinstance(o, Ordered)}
+
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
@@ -248,7 +264,7 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named,
-                       counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
+                       orders=self._orders(transients), counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
 
 
 def _ties(module, params):

@@ -12,7 +12,7 @@ from ..guard.watch import foreign_file
 from ..lower.refusal import WAYS_OUT
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-_MIXED = ("two different devices", "on the same device")  # of FakeTensors; of operators that look
+_MIXED = ("two different devices", "on the same device", "on the expected device")  # of FakeTensors; of operators that look
 _VALUES = {"DynamicOutputShapeException": "the extents of its result depend on values of tensors",
            "GuardOnDataDependentSymNode": "Python code that branches on values of tensors",
            "DataDependentOutputException": "Python code that branches on values of tensors",

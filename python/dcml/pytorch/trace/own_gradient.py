@@ -115,6 +115,30 @@ def _mark(cls, context, args, inputs, outputs, tracked):
         outputs[k] = border.take(outputs[k], cotangents[k])
 
 
+def hooked(tensor, hook):
+    """As Tensor.register_hook on a tensor that forward has computed: from here on it is one whose gradient goes through the
+    hook."""
+    if isinstance(tensor, torch.nn.Parameter) or getattr(tensor, "_dcml_known", ()):
+        raise _core.UnsupportedOpError("Tensor.register_hook on an argument or a parameter inside forward: register it outside, once")
+    if getattr(tensor, "_dcml_used", False):
+        raise _core.UnsupportedOpError("Tensor.register_hook on a tensor that forward has computed with before: register it first")
+    border = getattr(torch.ops, NAMESPACE)
+    cotangent = border.cotangent(tensor)
+    with torch.no_grad():
+        gradient = hook(cotangent)
+    if gradient is not None:
+        value = border.give(tensor.detach(), tensor, gradient)
+        tensor.copy_(border.take(value, cotangent))
+    return _Handle()
+
+
+class _Handle:
+    """Of a hook that is part of a compiled module."""
+
+    def remove(self):
+        raise _core.UnsupportedOpError("a hook on a tensor inside forward cannot be removed from a compiled module")
+
+
 def straight_through(graph, node, tensor, source):
     """Adds to an fx graph, after ``node``, the value that ``tensor`` then has, whose gradient goes to what ``source`` was
     before.  Returns the fx node."""

@@ -21,6 +21,8 @@ from ... import _core
 from ..aten import matrices
 from ..aten.decomposed import on_device_of_first
 from ..guard.asked import calling_code
+from . import packed
+from .own_gradient import hooked
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
@@ -153,6 +155,8 @@ def _has_mask(index):
 
 
 def _getitem(tensor, index):
+    if type(index) is int and index == 0 and packed.is_packed(tensor):
+        return tensor._dcml_lengths.shape[0]  # all sequences have a first step
     return tensor[_unmasked(index)] if _has_mask(index) else _GETITEM(tensor, index)
 
 
@@ -181,6 +185,14 @@ def _class_loss(function):
     return loss
 
 
+def _one_hot(tensor, num_classes=-1):
+    """As in torch.nn.functional, which looks at the values where the number of classes is not given."""
+    if num_classes != -1:
+        return F.one_hot(tensor, num_classes)
+    torch._assert_async((tensor >= 0).all(), "Class values must be non-negative.")
+    return (tensor.unsqueeze(-1) == torch.arange(tensor.max().item() + 1)).to(torch.int64)
+
+
 _GETITEM, _SETITEM = torch.Tensor.__getitem__, torch.Tensor.__setitem__
 
 
@@ -192,11 +204,13 @@ def _combinations(input, r=2, with_replacement=False):
 
 
 def _recurrent(name):
-    """Layers as an operator each, whatever their length; torch's own way unrolls the steps.  Packed sequences and
-    projections are torch's."""
+    """Layers as an operator each, whatever their length; torch's own way unrolls the steps.  Projections are torch's."""
     function = getattr(torch, name)
 
     def call(*args, **kwargs):
+        if not kwargs and len(args) == 9 and packed.is_packed(args[1]) and isinstance(args[3], list):
+            if len(args[3]) == (4 if args[4] else 2) * (2 if args[8] else 1) * args[5]:
+                return packed.recurrent(getattr(torch.ops.dcml, name), *args)
         if kwargs or len(args) != 9 or not isinstance(args[3], bool):
             return function(*args, **kwargs)
         x, state, weights, has_bias, layers, dropout, train, bidirectional, batch_first = args
@@ -221,13 +235,15 @@ def _refused(function):
     return refuse
 
 
-_HOOKS = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad)
+_HOOKS = (torch.Tensor.register_post_accumulate_grad_hook, torch.Tensor.retain_grad)
 _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) for function in _HOOKS},
               F.ctc_loss: _ctc_loss, F.gaussian_nll_loss: _gaussian_nll_loss,
               F.multilabel_margin_loss: _multilabel_margin_loss, _LINEAR_CROSS_ENTROPY: _linear_cross_entropy,
-              torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
+              torch.Tensor.register_hook: hooked, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
+              F.one_hot: _one_hot,
+              torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad,
               torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: on_device_of_first(matrices.lstsq),
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}

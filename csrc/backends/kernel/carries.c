@@ -1,0 +1,125 @@
+/* Carries: what an iteration of a sequential loop reads of the one before stays in a register, and need not go through memory.
+ *
+ *     sequential n { Y[n] = (n >= 1 ? Y[n - 1] : 0) + X[n] }   becomes
+ *     y = 0  sequential n { Y[n] = (n >= 1 ? y : 0) + X[n]  y = Y[n] } */
+#include "backends/kernel/kernel.h"
+
+typedef struct {
+  dc_kernel *k;
+  dc_loop *loop;
+  const dc_write *write;
+  dc_ex before; /* address of what the iteration before wrote */
+  dc_ex carried; /* READ of the register; 0 while looking */
+  bool found;
+} carry;
+
+static bool is_before(const carry *c, dc_ex x) {
+  const dc_exnode *node = dc_ex_node(c->k->pool, x);
+  return node->op == DC_EX_READ && node->ref == c->write->out && dc_ex_arg(c->k->pool, x, 0) == c->before;
+}
+
+static void find_read(void *context, const dc_pool *pool, dc_ex read) {
+  carry *c = context;
+  (void)pool;
+  c->found = c->found || is_before(c, read);
+}
+
+static bool reads_before(carry *c, dc_ex x) {
+  c->found = false;
+  dc_kernel_each_read(c->k, x, find_read, c);
+  return c->found;
+}
+
+/* The first iteration reads nothing of one before it. */
+static bool begins_anew(carry *c, dc_ex x) {
+  dc_pool *pool = c->k->pool;
+  if (!x || !reads_before(c, x)) return true;
+  const dc_param from[] = {c->loop->param};
+  const dc_ex to[] = {c->loop->begin}, before = c->before;
+  dc_ex first = dc_ex_subst(pool, x, from, to, 1);
+  c->before = dc_ex_subst(pool, before, from, to, 1);
+  bool reads = reads_before(c, first);
+  c->before = before;
+  return !reads;
+}
+
+/* The only write to its memory, in every iteration, of an element that the next one moves on from. */
+static bool is_carried(carry *c) {
+  dc_kernel *k = c->k;
+  const dc_write *w = c->write;
+  const dc_loop *l = c->loop;
+  if (w->wcr || w->guard || dc_read_check(k, w->element) || dc_kernel_is_register(k, w->out)) return false;
+  const dc_param from[] = {l->param};
+  const dc_ex address = dc_read_address(k, w->element), to[] = {dc_ix_sub(k->pool, dc_ex_par(k->pool, l->param), dc_ex_int(k->pool, l->step))};
+  c->before = dc_ex_subst(k->pool, address, from, to, 1);
+  bool used = false;
+  if (c->before == address || dc_ex_uses_op(k->pool, address, DC_EX_READ)) return false;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_write *other = l->body.v[j].write;
+    if (!other || (other != w && (k->bits[other->out] & k->bits[w->out])) || dc_read_check(k, other->element)) return false;
+    used = used || reads_before(c, other->value) || reads_before(c, other->guard);
+    if (!begins_anew(c, other->value) || !begins_anew(c, other->guard)) return false;
+  }
+  return used;
+}
+
+static dc_ex replace(void *context, dc_pool *pool, dc_ex leaf) {
+  const carry *c = context;
+  (void)pool;
+  return is_before(c, leaf) ? c->carried : leaf;
+}
+
+static dc_cid add_register(dc_kernel *k, dc_dtype type) {
+  dc_graph *g = k->graph;
+  dc_cid made = dc_container_add(g, "carry", type, 0, NULL, DC_ROLE_TEMP);
+  dc_cont(g, made)->storage = DC_STORE_REGISTER;
+  uint64_t *bits = DC_NEW_ARRAY(k->arena, uint64_t, g->containers.n);
+  for (dc_cid c = 1; c < made; c++) bits[c] = k->bits[c];
+  bits[made] = (uint64_t)1 << (made < 63 ? made : 63);
+  k->bits = bits;
+  return made;
+}
+
+static dc_write *add_write(dc_kernel *k, dc_loop *parent, dc_ex element, dc_ex value) {
+  dc_write *w = DC_NEW(k->arena, dc_write);
+  *w = (dc_write){.out = dc_ex_node(k->pool, element)->ref, .ordinal = k->writes.n, .parent = parent, .element = element, .value = value};
+  DC_PUSH(k->arena, &k->writes, w);
+  return w;
+}
+
+/* Puts a write into the body, before position `at`. */
+static void insert(dc_kernel *k, dc_loop *l, uint32_t at, dc_write *w) {
+  DC_PUSH(k->arena, &l->body, ((dc_item){0}));
+  for (uint32_t j = l->body.n - 1; j > at; j--) l->body.v[j] = l->body.v[j - 1];
+  l->body.v[at] = (dc_item){.write = w};
+}
+
+static void keep(carry *c) {
+  dc_kernel *k = c->k;
+  dc_loop *l = c->loop, *outer = l->parent;
+  dc_dtype type = (dc_dtype)dc_cont(k->graph, c->write->out)->dtype;
+  dc_ex address = dc_ex_int(k->pool, 0), value = c->write->element;
+  c->carried = dc_ex_read(k->pool, type, add_register(k, type), &address, 1);
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    dc_write *w = l->body.v[j].write;
+    w->value = dc_ex_rewrite(k->pool, w->value, replace, c);
+    if (w->guard) w->guard = dc_ex_rewrite(k->pool, w->guard, replace, c);
+  }
+  insert(k, l, l->body.n, add_write(k, l, c->carried, value));
+  uint32_t at = 0;
+  while (outer->body.v[at].loop != l) at++;
+  insert(k, outer, at, add_write(k, outer, c->carried, dc_ex_const(k->pool, type, 0)));
+}
+
+static void find_carries(dc_kernel *k, dc_loop *l) {
+  if (l->schedule != DC_MAP_SEQUENTIAL || !l->is_entry || dc_loop_has_loops(l) || dc_loop_strip(l)) return;
+  for (uint32_t j = 0, n = l->body.n; j < n; j++) {
+    carry c = {.k = k, .loop = l, .write = l->body.v[j].write};
+    if (is_carried(&c)) keep(&c);
+  }
+}
+
+void dc_kernel_carries(dc_kernel *k) {
+  dc_kernel_each_loop(k, k->root, find_carries);
+  dc_kernel_settle(k);
+}

@@ -1,0 +1,117 @@
+/* Packs: a thread of a device takes several iterations at once, and moves the elements that lie side by side in them by
+ * wide loads and stores.  Pointers are looked at when the kernel runs; where they are not aligned, elements move alone. */
+#include "backends/kernel/kernel.h"
+
+enum { PACK_BYTES = 16, MOST_LANES = 8, LIKELY = 1 << 20, ENOUGH = 1 << 16 };
+
+/* ---- accesses ---- */
+
+static bool divides(const dc_pool *pool, dc_ex x, int64_t n) {
+  const dc_exnode *node = dc_ex_node(pool, x);
+  if (node->op == DC_EX_INT) return node->i % n == 0;
+  if (node->op != DC_EX_LINEAR || node->i % n) return false;
+  for (uint32_t j = 1; j < node->nargs; j += 2)
+    if (dc_ex_node(pool, dc_ex_arg(pool, x, j))->i % n) return false;
+  return true;
+}
+
+bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n) {
+  dc_ex factor, rest, address = dc_read_address(k, read);
+  if (dc_ex_node(k->pool, read)->nargs > 1 || dc_kernel_is_register(k, dc_ex_node(k->pool, read)->ref)) return false;
+  return dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_kernel_is_number(k, factor, 1) && divides(k->pool, rest, n);
+}
+
+/* ---- loops ---- */
+
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *l;
+  uint32_t n;
+  uint64_t writes;
+  dc_ex written[DC_MAX_SUMS]; /* addresses, by write */
+  dc_cid out[DC_MAX_SUMS];
+  uint32_t n_written;
+  int least; /* bytes of an element that is packed */
+  bool fails, any;
+} pack_search;
+
+static void note_size(pack_search *s, dc_cid c) {
+  int bytes = dc_dtype_bytes((dc_dtype)dc_cont(s->k->graph, c)->dtype);
+  s->any = true;
+  if (bytes < s->least) s->least = bytes;
+}
+
+static void look_at_read(void *context, const dc_pool *pool, dc_ex read) {
+  pack_search *s = context;
+  dc_cid c = dc_ex_node(pool, read)->ref;
+  if (dc_kernel_is_register(s->k, c)) return;
+  bool packed = dc_read_is_packed(s->k, s->l, read, s->n);
+  if (packed) note_size(s, c);
+  for (uint32_t j = 0; j < s->n_written; j++) {
+    bool meets = s->k->bits[c] & s->k->bits[s->out[j]];
+    bool same = packed && c == s->out[j] && dc_read_address(s->k, read) == s->written[j];
+    if (meets && !same) s->fails = true;
+  }
+}
+
+static void look_at_writes(pack_search *s) {
+  for (uint32_t j = 0; j < s->l->body.n && !s->fails; j++) {
+    const dc_write *w = s->l->body.v[j].write;
+    if (w->accumulator || dc_kernel_is_register(s->k, w->out)) continue;
+    bool met = s->writes & s->k->bits[w->out], contended = false;
+    for (const dc_loop *l = s->l; l->parent; l = l->parent) contended = contended || (w->wcr && dc_write_meets(w, l));
+    if (met || contended || s->n_written == DC_MAX_SUMS || !dc_read_is_packed(s->k, s->l, w->element, s->n)) s->fails = true;
+    if (s->fails) return;
+    s->writes |= s->k->bits[w->out];
+    s->out[s->n_written] = w->out, s->written[s->n_written++] = dc_read_address(s->k, w->element);
+    note_size(s, w->out);
+  }
+  for (uint32_t j = 0; j < s->l->body.n && !s->fails; j++) {
+    const dc_write *w = s->l->body.v[j].write;
+    dc_kernel_each_read(s->k, w->value, look_at_read, s);
+    dc_kernel_each_read(s->k, w->guard, look_at_read, s);
+    if (!w->accumulator) dc_kernel_each_read(s->k, w->element, look_at_read, s);
+  }
+}
+
+/* Whole packs, or a single loop over all of memory, whose last pack may be short. */
+static bool fits(dc_kernel *k, const dc_loop *l, uint32_t n) {
+  int64_t extent = dc_loop_extent(k, l);
+  if (l->step != 1 || !dc_kernel_is_number(k, l->begin, 0)) return false;
+  return extent < 0 || extent % n ? l->on_grid && l->parent == k->root && (extent < 0 || extent >= n) : extent > 0;
+}
+
+static uint32_t lanes_of(dc_kernel *k, const dc_loop *l) {
+  int least = PACK_BYTES;
+  for (uint32_t n = 2; n <= MOST_LANES; n *= 2) {
+    pack_search s = {.k = k, .l = l, .n = n, .least = PACK_BYTES};
+    look_at_writes(&s);
+    if (s.fails || !s.any || !fits(k, l, n)) return n == 2 ? 0 : n / 2;
+    least = s.least;
+    if ((int)n * least >= PACK_BYTES) return n;
+  }
+  return MOST_LANES;
+}
+
+/* Are there iterations enough for all threads, when each takes a pack? */
+static bool is_long(dc_kernel *k, const dc_loop *l, uint32_t n) {
+  int64_t all = 1;
+  for (const dc_loop *at = l; at->parent; at = at->parent) {
+    int64_t extent = dc_loop_extent(k, at);
+    all *= extent < 0 ? LIKELY : extent;
+    if (all > INT32_MAX) all = INT32_MAX;
+  }
+  if (l->on_grid) return all >= ENOUGH;
+  int64_t own = 1;
+  for (const dc_loop *at = l; at->on_team; at = at->parent) own *= dc_loop_extent(k, at) < 0 ? LIKELY : dc_loop_extent(k, at);
+  return own >= (int64_t)n * k->grid.team;
+}
+
+static void pack(dc_kernel *k, dc_loop *l) {
+  bool last = (l->on_grid && k->grid.team == 1) || (l->on_team && !k->grid.across);
+  if (!last || dc_loop_has_loops(l) || !l->body.n) return;
+  uint32_t n = lanes_of(k, l);
+  if (n && is_long(k, l, n)) l->pack = n;
+}
+
+void dc_kernel_packs(dc_kernel *k) { dc_kernel_each_loop(k, k->root, pack); }

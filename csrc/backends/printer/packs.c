@@ -1,0 +1,73 @@
+/* Packs of iterations: their elements move between memory and arrays of a thread as a whole. */
+#include "backends/printer/printer.h"
+
+typedef struct {
+  dc_printer *p;
+  const dc_loop *l;
+  bool stored, loaded;
+} collector;
+
+static void add(void *context, const dc_pool *pool, dc_ex read) {
+  collector *c = context;
+  dc_printer *p = c->p;
+  dc_cid of = dc_ex_node(pool, read)->ref;
+  if (!dc_read_is_packed(p->k, c->l, read, c->l->pack)) return;
+  dc_ex address = dc_read_address(p->k, read);
+  for (uint32_t k = 0; k < p->n_packs; k++) {
+    if (p->packs[k].c != of || p->packs[k].address != address) continue;
+    p->packs[k].stored |= c->stored, p->packs[k].loaded |= c->loaded;
+    return;
+  }
+  struct dc_pack *grown = (void *)DC_NEW_ARRAY(p->arena, char, (p->n_packs + 1) * sizeof *grown);
+  for (uint32_t k = 0; k < p->n_packs; k++) grown[k] = p->packs[k];
+  grown[p->n_packs] = (struct dc_pack){.c = of, .address = address, .loaded = c->loaded, .stored = c->stored};
+  p->packs = grown, p->n_packs++;
+}
+
+static void collect(dc_printer *p, const dc_loop *l) {
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_write *w = l->body.v[j].write;
+    collector reads = {p, l, false, true}, element = {p, l, true, w->wcr || w->guard};
+    dc_kernel_each_read(p->k, w->value, add, &reads);
+    dc_kernel_each_read(p->k, w->guard, add, &reads);
+    if (!w->accumulator && !dc_kernel_is_register(p->k, w->out)) add(&element, p->pool, w->element);
+  }
+}
+
+static const char *count_of(dc_printer *p, const dc_loop *l) {
+  int64_t extent = dc_loop_extent(p->k, l);
+  return extent >= 0 && extent % l->pack == 0 ? dc_arena_printf(p->arena, "%u", l->pack) : "count";
+}
+
+void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
+  const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param)), *count = count_of(p, l);
+  collect(p, l);
+  if (count[0] == 'c') {
+    const char *end = dc_print_value(p, l->end);
+    dc_print_line(p, "const int count = %s - base%u < %u ? (int)(%s - base%u) : %u;", end, l->param, l->pack, end, l->param, l->pack);
+  }
+  dc_print_line(p, "const %s j%u = base%u;", type, l->param, l->param);
+  *mark = dc_print_scope(p);
+  for (uint32_t k = 0; k < p->n_packs; k++) {
+    struct dc_pack *x = &p->packs[k];
+    p->aligned |= (uint64_t)1 << (x->c < 63 ? x->c : 63);
+    x->place = dc_arena_printf(p->arena, "&b%u[%s]", x->c, dc_print_value(p, x->address));
+    dc_print_line(p, "%s x%u[%u];", p->dialect->types[dc_cont(p->k->graph, x->c)->dtype].storage, p->next_pack + k, l->pack);
+    if (x->loaded) dc_print_line(p, "load_pack(x%u, %s, aligned, %s);", p->next_pack + k, x->place, count);
+  }
+  dc_print_scope_end(p, *mark); /* of the first element only */
+  dc_text_puts(p->out, "#pragma unroll\n");
+  dc_print_open(p, dc_arena_printf(p->arena, "for (int l = 0; l < %u; l++)", l->pack));
+  if (count[0] == 'c') dc_print_line(p, "if (l >= count) continue;");
+  dc_print_line(p, "const %s j%u = base%u + l;", type, l->param, l->param);
+}
+
+void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark) {
+  const char *count = count_of(p, l);
+  dc_print_scope_end(p, mark);
+  dc_print_close(p);
+  for (uint32_t k = 0; k < p->n_packs; k++)
+    if (p->packs[k].stored) dc_print_line(p, "store_pack(%s, x%u, aligned, %s);", p->packs[k].place, p->next_pack + k, count);
+  p->next_pack += p->n_packs;
+  p->n_packs = 0;
+}
