@@ -72,6 +72,10 @@ const dc_machine dc_machine_cuda_typical = {
     .collision_ns = 1,
     .multiply_ns = 0.01,
     .multiprocessors = 132,
+    .teams = 528,
+    .team_threads = 1024,
+    .team_columns = 32,
+    .thread_terms = 32,
 };
 
 static uint32_t vector_bytes(void) {

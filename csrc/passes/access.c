@@ -173,3 +173,13 @@ bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access
   }
   return false;
 }
+
+uint32_t dc_contiguous_dimension(const dc_graph *graph, dc_cid c) {
+  const dc_container *k = dc_cont(graph, c);
+  int64_t stride;
+  if (!k->rank) return 0;
+  uint32_t d = k->rank - 1;
+  if (!k->strides) return d;
+  while (d + 1 && !(dc_ex_is_int(&graph->pool, k->strides[d], &stride) && stride == 1)) d--;
+  return d + 1 ? d : k->rank;
+}

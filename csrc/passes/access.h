@@ -37,6 +37,8 @@ bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *se
 /* Does p take each value from 0 to extent - 1?  Extents are equal if they are the same expression: symbols of two
  * names may have one value, but none may be counted on. */
 bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent);
+/* The dimension whose neighbours lie next to one another; the rank if none is known to. */
+uint32_t dc_contiguous_dimension(const dc_graph *graph, dc_cid c);
 bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
 
 #endif

@@ -33,11 +33,19 @@ typedef struct {
   bool full; /* some READ moves with every parameter */
 } coverage;
 
+/* By itself, or by a loop over a block that p chooses. */
+static bool moves_with(const dc_pool *pool, dc_ex e, const param_stack *params, uint32_t p) {
+  bool found = dc_ex_uses_param(pool, e, params->v[p]);
+  for (uint32_t k = p + 1; k < params->n && !found; k++)
+    found = dc_ex_uses_param(pool, pool->params.v[params->v[k]].begin, params->v[p]) && dc_ex_uses_param(pool, e, params->v[k]);
+  return found;
+}
+
 static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
   coverage *c = context;
   bool all = dc_ex_node(pool, e)->op == DC_EX_READ;
   c->reads += all;
-  for (uint32_t k = 0; k < c->params->n && all; k++) all = dc_ex_uses_param(pool, e, c->params->v[k]);
+  for (uint32_t k = 0; k < c->params->n && all; k++) all = moves_with(pool, e, c->params, k);
   c->full |= all;
 }
 
@@ -246,6 +254,22 @@ static bool reuses_much(const matcher *m, const dc_match *match) {
   return false;
 }
 
+/* Does a shared loop walk along memory that is also walked inside?  Teams then take columns, many at once. */
+static bool shares_columns(const matcher *m, const dc_match *match) {
+  const dc_pool *pool = &m->graph->pool;
+  for (int second = 0; second < 2; second++) {
+    const dc_accesses *accesses = second ? &m->b->accesses : &m->a->accesses;
+    for (uint32_t x = 0; x < accesses->n; x++) {
+      const dc_access *a = &accesses->v[x];
+      if (!moves_inside(m, a, match, !second)) continue;
+      uint32_t d = dc_contiguous_dimension(m->graph, a->container);
+      for (uint32_t k = 0; k < match->n && d < dc_ex_node(pool, a->element)->nargs; k++)
+        if (dc_ex_uses_param(pool, dc_ex_arg(pool, a->element, d), second ? match->pairs[k].q : match->pairs[k].p)) return true;
+    }
+  }
+  return false;
+}
+
 /* The shared loops alone must give threads something to do, unless all is small.  Symbols: loops over one are long, both
  * where they are shared and where they are work. */
 static bool starves_threads(const matcher *m, const dc_match *match) {
@@ -254,8 +278,10 @@ static bool starves_threads(const matcher *m, const dc_match *match) {
   dc_nid nodes[] = {m->a->node, m->b->node};
   dc_work work[2];
   if (m->scope->parallel_outside) return false;
-  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), machine->few_tasks);
-  if (shared >= machine->few_tasks) return false;
+  double few = machine->few_tasks;
+  if (machine->teams && shares_columns(m, match)) few *= machine->team_columns;
+  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), few);
+  if (shared >= few) return false;
   dc_work_count(m->graph, nodes, 2, NULL, false, work);
   return work[0].work > machine->serial_work || work[1].work > machine->serial_work;
 }

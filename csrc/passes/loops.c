@@ -89,22 +89,12 @@ typedef struct {
   uint32_t units, jumps;
 } moves;
 
-/* The dimension whose neighbours lie next to one another; the rank if none is known to. */
-static uint32_t contiguous_dimension(const dc_graph *graph, dc_cid c) {
-  const dc_container *k = dc_cont(graph, c);
-  int64_t stride;
-  uint32_t d = k->rank - 1;
-  if (!k->strides) return d;
-  while (d + 1 && !(dc_ex_is_int(&graph->pool, k->strides[d], &stride) && stride == 1)) d--;
-  return d + 1 ? d : k->rank;
-}
-
 static void note_moves(dc_graph *graph, const dc_access *a, dc_param p, moves *m) {
   uint32_t rank = a->element ? dc_ex_node(&graph->pool, a->element)->nargs : 0, weight = a->writes ? 2 : 1;
   dc_ex coefficient, rest;
   int64_t step;
   if (!rank || !dc_ex_uses_param(&graph->pool, a->element, p)) return;
-  uint32_t d = contiguous_dimension(graph, a->container);
+  uint32_t d = dc_contiguous_dimension(graph, a->container);
   bool is_unit = d < rank && dc_ix_split(&graph->pool, dc_ex_arg(&graph->pool, a->element, d), p, &coefficient, &rest) &&
                  dc_ex_is_int(&graph->pool, coefficient, &step) && step == 1;
   *(is_unit ? &m->units : &m->jumps) += weight;

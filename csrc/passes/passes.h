@@ -60,13 +60,13 @@ DC_MUST_USE dc_status dc_pass_gather(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_sink(dc_graph *graph);
 /* Puts blocks of a batch around a sequential loop.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
+DC_MUST_USE dc_status dc_pass_split(dc_graph *graph);
 /* Copies operands of products that lie across the columns of the result.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
 /* Splits long reductions with few results, where a device runs them. */
-DC_MUST_USE dc_status dc_pass_parts(dc_graph *graph);
 
 /* ---- by name ---- */
 

@@ -1,5 +1,5 @@
 /* Passes: files of tests/ir, a folder per pass.  A file is
- *     pass: NAME NAME ...        (passes in small letters, transformations with a capital; cuda: from there on for a GPU)
+ *     pass: NAME NAME ...        (passes in small letters, transformations with a capital; teams=N before them: see below)
  *     graph text
  *     ---
  *     text of the graph after the passes
@@ -30,14 +30,22 @@ static bool only_maps(const dc_graph *g) {
   return all;
 }
 
+/* A word teams=N among the names: what comes after it is for a device of so many small teams. */
+static bool reads_machine(dc_graph *g, const char *name) {
+  unsigned teams;
+  if (sscanf(name, "teams=%u", &teams) != 1) return false;
+  g->machine.teams = teams, g->machine.team_threads = 4, g->machine.team_columns = 2, g->machine.thread_terms = 4;
+  g->machine.few_tasks = teams * g->machine.team_threads, g->machine.serial_work = 1;
+  return true;
+}
+
 static void run_passes(dc_graph *g, char *names, const char *path) {
   dc_transform_tools tools = {.ops = ops, .interpret = dc_interp_node};
   for (char *save = NULL, *name = strtok_r(names, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+    if (reads_machine(g, name)) continue;
     dc_graph *before = dc_graph_clone(g);
     uint32_t count = 0;
-    if (strcmp(name, "cuda") == 0) {
-      g->machine = dc_machine_cuda_typical;
-    } else if (name[0] >= 'A' && name[0] <= 'Z') {
+    if (name[0] >= 'A' && name[0] <= 'Z') {
       CHECK_OK(dc_transform_apply(&tools, g, name, NULL, &count));
       CHECK(count > 0);
     } else {
@@ -92,7 +100,9 @@ static void check_agreement(const char *path) {
   dc_text why = {0};
   dc_target target = {.ops = ops};
   CHECK_OK(dc_graph_parse(body, &g));
-  dc_verdict verdict = g ? dc_check_try(&(dc_check){.target = &target}, g, text + 7, &why) : DC_USELESS;
+  char *names = text + 7;
+  if (g && reads_machine(g, names)) names = strchr(names, ' ') + 1;
+  dc_verdict verdict = g ? dc_check_try(&(dc_check){.target = &target}, g, names, &why) : DC_USELESS;
   CHECK(verdict == DC_AGREES);
   if (verdict != DC_AGREES) printf("in %s: %s\n", path, why.s ? why.s : "the graph itself does not run");
   dc_graph_destroy(g);

@@ -145,6 +145,7 @@ static void read_machine(dc_gpu *gpu) {
   m->l2_bytes = (uint32_t)number_of(gpu, CU_L2_BYTES, 4 << 20);
   m->multiprocessors = gpu->multiprocessors;
   m->few_tasks = gpu->multiprocessors;
+  m->teams = 4 * gpu->multiprocessors; /* two rounds of two each: the last one leaves less idle */
 }
 
 /* ---- opening ---- */

@@ -105,7 +105,7 @@ static void count_strides(void *context, const dc_pool *pool, dc_ex read) {
   if (!dc_ix_split((dc_pool *)pool, address, s->column->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_column)) of_column = 0;
   if (!dc_ix_split((dc_pool *)pool, address, inner->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &of_inner)) of_inner = 2;
   if (of_column == 1 && of_inner != 1) s->across++;
-  else if (of_inner == 1) s->along++;
+  else if (of_inner == 1 && dc_ex_uses_param(pool, address, s->column->param)) s->along++; /* what all columns read alike is short */
 }
 
 static bool runs_across(dc_kernel *k, const dc_loop *column) {

@@ -1,0 +1,265 @@
+/* Split: long sums with few results, which would leave most of a device idle, become sums of parts.
+ *
+ *     map c in 0:64 { reduce n in 0:32, h in 0:56 { U[c] sum= X[n, h, c] } }   becomes
+ *     map n in 0:32, c in 0:64 { reduce h in 0:56 { T[n, c] sum= X[n, h, c] } }
+ *     map c in 0:64 { reduce n in 0:32 { U[c] sum= T[n, c] } }
+ *
+ * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  Runs before
+ * fusion, which merges parts that read the same.  Does nothing where machine->teams is 0: the threads of a processor take
+ * blocks of a sum without this. */
+#include <math.h>
+
+#include "ir/work.h"
+#include "passes/access.h"
+#include "passes/passes.h"
+
+enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
+
+typedef struct {
+  dc_graph *graph;
+  dc_map outer, reduce; /* outer: without parameters where there is no map around; reduce: what is left of it for one part */
+  dc_map terms; /* reduce as it was */
+  dc_param parts[MAX_PARTS + DC_MAX_RANK]; /* of the map over parts: those of the parts, then fresh ones of the outer map */
+  dc_ex extents[MAX_PARTS + DC_MAX_RANK];
+  uint32_t n_parts, n;
+} search;
+
+/* ---- may it be split ---- */
+
+static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
+  for (uint32_t k = 0; e && k < map->n_params; k++)
+    if (dc_ex_uses_param(pool, e, map->params[k])) return true;
+  return false;
+}
+
+/* 0:extent for a constant extent.  Symbols: a symbolic range is never taken apart. */
+static bool is_plain(const dc_pool *pool, dc_param p, int64_t *extent) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
+         dc_ex_is_int(pool, range.end, extent) && *extent > 0;
+}
+
+/* The whole is written whatever guards its terms. */
+static bool is_inside(dc_graph *graph, const dc_tasklet *t) {
+  for (uint32_t d = 0; d < t->rank; d++) {
+    int64_t truth;
+    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth) return false;
+  }
+  return true;
+}
+
+/* Only sums of elements that the outer loops choose.  Terms that the same iteration of the outer map has written are none of
+ * its first node's. */
+static bool may_split(const search *s) {
+  const dc_graph *graph = s->graph;
+  int64_t extent;
+  for (uint32_t k = 0; k < s->outer.n_params; k++)
+    if (!is_plain(&graph->pool, s->outer.params[k], &extent)) return false;
+  for (uint32_t k = 0; k < s->reduce.body.n; k++) {
+    const dc_node *node = dc_node_at(graph, s->reduce.body.v[k]);
+    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr) return false;
+    if (uses_any(&graph->pool, node->tasklet.guard, &s->reduce) && !is_inside(s->graph, &node->tasklet)) return false;
+    for (uint32_t d = 0; d < node->tasklet.rank; d++)
+      if (uses_any(&graph->pool, node->tasklet.index[d], &s->reduce)) return false;
+  }
+  return s->reduce.body.n && s->outer.n_params + MAX_PARTS <= DC_MAX_RANK;
+}
+
+/* ---- is it worth it ---- */
+
+typedef struct {
+  const search *s;
+  uint32_t along, across;
+} direction;
+
+/* What all sums read alike is short, and says nothing. */
+static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
+  direction *d = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op != DC_EX_READ || !node->nargs || !uses_any(pool, e, &d->s->reduce)) return;
+  if (d->s->outer.n_params && !uses_any(pool, e, &d->s->outer)) return;
+  uint32_t at = dc_contiguous_dimension(d->s->graph, node->ref);
+  bool along = at < node->nargs && uses_any(pool, dc_ex_arg(pool, e, at), &d->s->reduce);
+  *(along ? &d->along : &d->across) += 1;
+}
+
+/* Are the terms of one sum apart in memory, and those of its neighbours together? */
+static bool runs_across(const search *s) {
+  direction d = {.s = s};
+  for (uint32_t k = 0; k < s->reduce.body.n; k++) dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
+  return d.across > d.along;
+}
+
+static double trips_of(search *s, const dc_map *map) {
+  double all = 1;
+  for (uint32_t k = 0; k < map->n_params && all < DC_WORK_MOST; k++) all = fmin(all * dc_param_trips(&s->graph->pool, map->params[k]), DC_WORK_MOST);
+  return all;
+}
+
+/* How many parts fill the device; 0 or 1: none.  Symbols: a loop over one is long, which is a guess about time only. */
+static int64_t parts_wanted(search *s) {
+  const dc_machine *m = &s->graph->machine;
+  bool across = runs_across(s);
+  double terms = trips_of(s, &s->reduce), teams = trips_of(s, &s->outer), threads = m->team_threads;
+  if (across) teams = ceil(teams / m->team_columns), threads = ceil(threads / m->team_columns);
+  if (teams >= m->teams || terms < threads * m->thread_terms) return 0;
+  return (int64_t)fmin(m->teams / teams, terms / (ceil(threads / 4) * (m->thread_terms / 4 + 1)));
+}
+
+/* ---- taking it apart ---- */
+
+static const char *name_of(const search *s, dc_param p) { return dc_name_text(&s->graph->names, s->graph->pool.params.v[p].name); }
+
+static void add_part(search *s, dc_param p, int64_t extent) {
+  s->parts[s->n_parts] = p;
+  s->extents[s->n_parts++] = dc_ex_int(&s->graph->pool, extent);
+}
+
+static void drop_param(dc_map *map, uint32_t at) {
+  for (map->n_params--; at < map->n_params; at++) map->params[at] = map->params[at + 1];
+}
+
+/* Blocks of one size where about as many as are wanted have one. */
+static int64_t block_of(int64_t extent, int64_t wanted) {
+  for (int64_t n = wanted; n < 2 * wanted; n++)
+    if (extent % n == 0) return extent / n;
+  return (extent + wanted - 1) / wanted;
+}
+
+/* The loop runs over one block, which a parameter of the parts chooses. */
+static void take_block(search *s, dc_nid reduce, uint32_t at, int64_t extent, int64_t wanted) {
+  dc_pool *pool = &s->graph->pool;
+  dc_param old = s->reduce.params[at];
+  int64_t size = block_of(extent, wanted), n = (extent + size - 1) / size;
+  dc_param part = dc_param_new(pool, "p", dc_ex_int(pool, 0), dc_ex_int(pool, n), 0);
+  dc_ex begin = dc_ix_mul(pool, dc_ex_par(pool, part), dc_ex_int(pool, size)), end = dc_ix_add(pool, begin, dc_ex_int(pool, size));
+  if (extent % size) end = dc_ix_min(pool, end, dc_ex_int(pool, extent));
+  dc_param fresh = dc_param_new(pool, name_of(s, old), begin, end, 0);
+  dc_node_substitute(s->graph, reduce, old, dc_ex_par(pool, fresh));
+  s->reduce.params[at] = fresh;
+  add_part(s, part, n);
+}
+
+/* Loops of the sum, from the outermost one on, become loops over parts while there are to be more. */
+static void choose_parts(search *s, dc_nid reduce, int64_t wanted) {
+  int64_t extent;
+  for (uint32_t k = 0; k < s->reduce.n_params && wanted > 1 && s->n_parts < MAX_PARTS;) {
+    if (!is_plain(&s->graph->pool, s->reduce.params[k], &extent) || extent == 1) {
+      k++;
+    } else if (extent <= wanted && s->reduce.n_params > 1) {
+      add_part(s, s->reduce.params[k], extent);
+      drop_param(&s->reduce, k);
+      wanted = (wanted + extent / 2) / extent;
+    } else {
+      take_block(s, reduce, k, extent, wanted < extent ? wanted : extent);
+      return;
+    }
+  }
+}
+
+/* The map over parts has loops of its own for those of the outer map. */
+static void copy_outer(search *s, dc_nid reduce) {
+  dc_pool *pool = &s->graph->pool;
+  s->n = s->n_parts;
+  for (uint32_t k = 0; k < s->outer.n_params; k++) {
+    dc_param old = s->outer.params[k];
+    dc_parameter range = pool->params.v[old];
+    dc_param fresh = dc_param_new(pool, name_of(s, old), range.begin, range.end, 0);
+    dc_node_substitute(s->graph, reduce, old, dc_ex_par(pool, fresh));
+    s->parts[s->n] = fresh, s->extents[s->n++] = range.end;
+  }
+}
+
+static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
+  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
+  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
+}
+
+/* What the parts come to, into the elements that the whole sums had. */
+static dc_nid make_second(search *s, dc_nid reduce, const dc_nid *whole, const dc_cid *sums) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  dc_param loops[MAX_PARTS];
+  dc_ex at[MAX_PARTS + DC_MAX_RANK];
+  for (uint32_t k = 0; k < s->n; k++) {
+    if (k < s->n_parts) loops[k] = dc_param_new(pool, name_of(s, s->parts[k]), dc_ex_int(pool, 0), s->extents[k], 0);
+    at[k] = dc_ex_par(pool, k < s->n_parts ? loops[k] : s->outer.params[k - s->n_parts]);
+  }
+  dc_nid second = dc_node_map(graph, DC_MAP_REDUCE, loops, s->n_parts);
+  dc_scope body = {0};
+  for (uint32_t k = 0; k < s->reduce.body.n; k++) {
+    dc_tasklet t = dc_node_at(graph, whole[k])->tasklet;
+    dc_ex part = dc_ex_read(pool, (dc_dtype)dc_cont(graph, sums[k])->dtype, sums[k], at, s->n);
+    bool of_terms = uses_any(pool, t.guard, &s->terms) || uses_any(pool, t.guard, &s->reduce);
+    dc_nid add = dc_node_tasklet(graph, t.out, (dc_wcr)t.wcr, t.index, t.rank, of_terms ? 0 : t.guard, part);
+    take_origin(graph, add, whole[k]);
+    dc_scope_push(graph, &body, add);
+  }
+  dc_node_at(graph, second)->map.body = body;
+  take_origin(graph, second, reduce);
+  return second;
+}
+
+/* Pushes the map over parts; returns the sum over them, which stands for the whole. */
+static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
+  dc_graph *graph = s->graph;
+  dc_scope body = s->reduce.body;
+  dc_nid *whole = DC_NEW_ARRAY(&graph->arena, dc_nid, body.n);
+  dc_cid *sums = DC_NEW_ARRAY(&graph->arena, dc_cid, body.n);
+  dc_ex at[MAX_PARTS + DC_MAX_RANK];
+  for (uint32_t k = 0; k < body.n; k++) whole[k] = dc_node_clone(graph, body.v[k]);
+  copy_outer(s, reduce);
+  for (uint32_t k = 0; k < s->n; k++) at[k] = dc_ex_par(&graph->pool, s->parts[k]);
+  for (uint32_t k = 0; k < body.n; k++) {
+    dc_tasklet t = dc_node_at(graph, body.v[k])->tasklet;
+    dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
+    sums[k] = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out)), type, s->n, s->extents, DC_ROLE_TEMP);
+    dc_nid term = dc_node_tasklet(graph, sums[k], (dc_wcr)t.wcr, at, s->n, t.guard, t.value);
+    take_origin(graph, term, body.v[k]);
+    body.v[k] = term;
+  }
+  dc_map *map = &dc_node_at(graph, reduce)->map;
+  map->params = s->reduce.params, map->n_params = s->reduce.n_params, map->body = body;
+  dc_nid parts = dc_node_wrap(graph, DC_MAP_PARALLEL, s->parts, s->n, reduce);
+  dc_scope_push(graph, out, parts);
+  return make_second(s, reduce, whole, sums);
+}
+
+/* `reduce` alone, or the first node of the map `outer` (0: none); what stands for it, itself if it stays. */
+static dc_nid visit(dc_graph *graph, dc_nid outer, dc_nid reduce, dc_scope *out) {
+  search s = {.graph = graph, .reduce = dc_node_at(graph, reduce)->map};
+  if (outer) s.outer = dc_node_at(graph, outer)->map;
+  if (!may_split(&s)) return reduce;
+  int64_t wanted = parts_wanted(&s);
+  s.terms = s.reduce;
+  s.reduce.params = DC_NEW_ARRAY(&graph->arena, dc_param, s.terms.n_params + 1);
+  for (uint32_t k = 0; k < s.terms.n_params; k++) s.reduce.params[k] = s.terms.params[k];
+  if (wanted < 2) return reduce;
+  choose_parts(&s, reduce, wanted);
+  return s.n_parts ? split(&s, reduce, out) : reduce;
+}
+
+static bool is_reduce(const dc_graph *graph, dc_nid id) {
+  return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
+}
+
+dc_status dc_pass_split(dc_graph *graph) {
+  for (uint32_t state = 0; graph->machine.teams && state < graph->states.n; state++) {
+    dc_scope before = graph->states.v[state].scope, after = {0};
+    for (uint32_t k = 0; k < before.n; k++) {
+      dc_nid id = before.v[k];
+      const dc_node *node = dc_node_at(graph, id);
+      bool around = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.body.n && is_reduce(graph, node->map.body.v[0]);
+      if (is_reduce(graph, id)) {
+        id = visit(graph, 0, id, &after);
+      } else if (around) {
+        dc_nid second = visit(graph, id, node->map.body.v[0], &after);
+        dc_node_at(graph, id)->map.body.v[0] = second;
+      }
+      dc_scope_push(graph, &after, id);
+    }
+    graph->states.v[state].scope = after;
+  }
+  return DC_OK;
+}
