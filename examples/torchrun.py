@@ -49,6 +49,7 @@ def main(steps=40):
     if rank == 0:
         print(f"{dist.get_world_size()} processes: loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {steps} steps; "
               f"weights differ by {gap:.1e}")
+    dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 
 

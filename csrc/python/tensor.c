@@ -91,14 +91,17 @@ static int type_of(const DLTensor *t) {
   return k;
 }
 
+static bool lies_with(const DLTensor *t, const dc_array *array) {
+  return array->device == DC_HOST ? t->device.type == DL_CPU : t->device.type == DL_CUDA && t->device.id == array->ordinal;
+}
+
 bool is_like(module_state *state, PyObject *object, const dc_array *want) {
   DLTensor t;
   const DLExchange *api = exchange_of(state, Py_TYPE(object));
   if (!api) return false;
   if (api->borrow(object, &t)) return PyErr_Clear(), false;
   int k = type_of(&t);
-  bool there = want->device == DC_HOST ? t.device.type == DL_CPU : t.device.type == DL_CUDA && t.device.id == want->ordinal;
-  return there && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
+  return lies_with(&t, want) && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
          memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
 }
 
@@ -398,6 +401,7 @@ int renew_view(module_state *state, tensor_view *view) {
   if (!view->is_torch || view->layout) return 0;
   const DLExchange *api = exchange_of(state, Py_TYPE(view->owner));
   if (!api || api->borrow(view->owner, &t)) return not_plain(state, view->owner);
+  if (!lies_with(&t, &view->array)) return 0; /* a copy on the call's device stands for it */
   bool same = (uint32_t)t.ndim == view->array.rank && contiguous(&t) && !memcmp(view->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
   if (!same) return fail(state, DC_ERR_VALUE, "it has another shape than when the function was called");
   view->array.data = t.data ? (char *)t.data + t.byte_offset : NULL;

@@ -51,7 +51,7 @@ def test_layers_equal_torch(layer, dtype):
     torch.manual_seed(1)
     module, x = make().to("cuda", kind), torch.randn(shape).to("cuda", kind)
     wanted = _step(module, x, 2)
-    compiled = dcml.pytorch.DaceModule(module)
+    compiled = dcml.pytorch.DaceModule(module, backward=True)
     got = _step(compiled, x, 2)
     again = _step(compiled, x, 2)
     for a, b, c in zip(got, wanted, again, strict=True):
@@ -61,7 +61,7 @@ def test_layers_equal_torch(layer, dtype):
 
 def test_tf32_follows_torch():
     module, x = torch.nn.Linear(512, 256).cuda(), torch.randn(64, 512, device="cuda")
-    compiled = dcml.pytorch.DaceModule(module)
+    compiled = dcml.pytorch.DaceModule(module, backward=True)
     with torch.no_grad():
         exact, truth = compiled(x), torch.nn.functional.linear(x.double(), module.weight.double(), module.bias.double())
         torch.backends.cuda.matmul.allow_tf32 = True

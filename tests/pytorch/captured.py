@@ -6,7 +6,7 @@ from torch.utils import _pytree as pytree
 
 from dcml import _core
 from dcml.pytorch.trace.capture import capture
-from dcml.pytorch.call.results import Fixed, real_form
+from dcml.pytorch.call.results import Fixed, Ordered, real_form
 
 
 def tensors_of(module, made):
@@ -22,7 +22,8 @@ def run_capture(made, module, args, kwargs=None, seed=1):
     function.set_params([real_form(t) for t in tensors_of(module, made)])
     inputs = [real_form(leaves[i]) for i in made.inputs] + ([torch.tensor(seed)] if made.seed else [])
     results = function(*inputs)
-    values = [results[o] if isinstance(o, int) else o.of(results, leaves) for o in made.outputs]
+    plain = [o.index if isinstance(o, Ordered) else o for o in made.outputs]  # the graph as captured orders no axes
+    values = [results[o] if isinstance(o, int) else o.of(results, leaves) for o in plain]
     return pytree.tree_unflatten(values, made.out_spec), {fqn: results[i] for i, fqn in made.mutated}
 
 

@@ -230,7 +230,8 @@ class ONNXModel:
     def _call_torch(self, given, in_torch):
         import torch
         weights = list(self._parameters.values()) if self._parameters is not None else []
-        device = host_values.gpu_of([*given, *weights])
+        names = [*self.inputs, *self._graph.params]
+        device = next(filter(None, (arguments.read(f"input {n!r}", v, host_values.gpu_of) for n, v in zip(names, [*given, *weights]))), None)
         tensors = [v if issubclass(type(v), torch.Tensor) else torch.from_numpy(np.array(self._array(n, v))).to(device)
                    for n, v in zip(self.inputs, given)]
         wrt = None
