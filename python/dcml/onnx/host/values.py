@@ -95,9 +95,9 @@ def like(value, template):
     return to_device(value, template.device) if is_torch(template) else value
 
 
-def gpu_of(value):
-    """The GPU that a tensor lies on; None: it lies on none."""
-    return value.device if is_torch(value) and value.is_cuda else None
+def gpu_of(values):
+    """Where the first tensor that lies on a GPU does; None: there is none."""
+    return next((value.device for value in values if is_torch(value) and value.is_cuda), None)
 
 
 def to_device(value, device):
