@@ -171,20 +171,24 @@ def lines_of_launches(found, replays):
     def each(name):
         return 1e6 * (times[f"{name} 100"] - times[f"{name} 1"]) / 99
 
-    rest = [f"{label} {each(name):.2f}" for name, label in (("eager", "eager"), ("replayed", "torch's graph of eager")) if f"{name} 100" in times]
+    others = {"eager": "eager", "replayed": "torch's graph of eager"}
+    rest = [f"{label} {each(name):.2f}" for name, label in others.items() if f"{name} 100" in times]
     return [f"- 100 kernels of 1,024 floats ({found.get('kernels')} in the program), {how}: **{each('dcml'):.2f} µs** a kernel ≤ {bar} "
-            f"{'✓' if each('dcml') <= bar else '✗'}; {', '.join(rest)}; a call of one kernel {1e6 * times['dcml 1']:.1f} µs"] + _failed("launches", found)
+            f"{'✓' if each('dcml') <= bar else '✗'}; {', '.join(rest)}; "
+            f"a call of one kernel {1e6 * times['dcml 1']:.1f} µs"] + _failed("launches", found)
 
 
 def lines_of_memory(found):
     if "memory" not in found:
         return _failed("1,000 steps", found)
     allocated, reserved, device, resident = (m / 1e6 for m in found["memory"])
-    text = (f"- {found.get('steps', '?')} training steps; from the 100th to the last: torch's allocator {allocated:+.2f} MB in use, {reserved:+.2f} MB "
+    text = (f"- {found.get('steps', '?')} training steps; from the 100th to the last: torch's allocator "
+            f"{allocated:+.2f} MB in use, {reserved:+.2f} MB "
             f"held; the device {device:+.2f} MB; the process {resident:+.1f} MB")
     if "losses" in found:
         first, wanted, got = found["losses"]
-        text += (f". Loss {first:.4f} → {got:.6f}, on the processor (eager) {wanted:.6f}; largest difference in the first 50 steps {found['early']:.1e}")
+        text += (f". Loss {first:.4f} → {got:.6f}, on the processor (eager) {wanted:.6f}; "
+                 f"largest difference in the first 50 steps {found['early']:.1e}")
     return [text] + _failed("1,000 steps", found)
 
 
@@ -197,7 +201,8 @@ def page(results, options, seconds):
     machine = results.get("machine", {})
     copy = machine.get("copy", 0)
     lines = ["# dcml on CUDA", "",
-             f"{machine.get('gpu', options['device'])}, torch {machine.get('torch')}, CUDA {machine.get('cuda')}, cuDNN {machine.get('cudnn')}; "
+             f"{machine.get('gpu', options['device'])}, torch {machine.get('torch')}, "
+             f"CUDA {machine.get('cuda')}, cuDNN {machine.get('cudnn')}; "
              f"a copy moves {copy / 1e12:.3f} TB/s; TF32 for products, convolutions: {machine.get('tf32')}. {seconds:.0f} s in all. "
              "Medians of rounds in turns, minima in brackets; less than 1 is faster."
              + (" **Small sizes: a try of the script, no measurement.**" if options["small"] else ""), ""]

@@ -372,7 +372,9 @@ def measure_steps(device, options, found, write):
         if k in (100, n - 1):
             gc.collect()
             device.wait()
-            used = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), -torch.cuda.mem_get_info()[0]] if device.on_gpu else [0, 0, 0]
+            used = [0, 0, 0]
+            if device.on_gpu:
+                used = [torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), -torch.cuda.mem_get_info()[0]]
             memory.append([*used, _resident()])
 
     got = _trained(module, _module(module, device, backward=True), device.name, n, watch)
@@ -406,7 +408,8 @@ def _doctor(options):
     """What dcml says of this machine."""
     import subprocess
     done = subprocess.run([sys.executable, "-m", "dcml", "doctor", "--no-torch"], capture_output=True, text=True, timeout=60)
-    return [line for line in (done.stdout + done.stderr).splitlines() if any(word in line for word in ("GPU", "CUDA", "cuDNN", "cuBLAS", "NVRTC"))]
+    words = ("GPU", "CUDA", "cuDNN", "cuBLAS", "NVRTC")
+    return [line for line in (done.stdout + done.stderr).splitlines() if any(word in line for word in words)]
 
 
 def _note(outs, name, error):

@@ -11,7 +11,6 @@ from torch import nn
 import dcml
 from dcml import _core
 from dcml.pytorch import DaceModule
-from dcml.pytorch.call.device import device_of_call, is_apart
 
 pytestmark = pytest.mark.gpu
 

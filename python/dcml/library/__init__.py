@@ -54,8 +54,8 @@ def implementation(cuda=False, post_onnx=None, **options):
             for step in steps:
                 step(graph)
             if not cuda and is_on_cuda(graph):
-                raise _core.DeviceError(f"a hook put arrays of {graph.name!r} on the GPU, but this call is for the CPU: move its module and "
-                                        "arguments there, or use cuda=True")
+                raise _core.DeviceError(f"a hook put arrays of {graph.name!r} on the GPU, but this call is for the CPU: move its module "
+                                        "and arguments there, or use cuda=True")
         options["post_onnx"] = hook
     return {**options, "natives": MASKS.get(default), "backend": backend}
 

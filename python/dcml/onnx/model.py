@@ -231,7 +231,8 @@ class ONNXModel:
         import torch
         weights = list(self._parameters.values()) if self._parameters is not None else []
         names = [*self.inputs, *self._graph.params]
-        device = next(filter(None, (arguments.read(f"input {n!r}", [v], host_values.gpu_of) for n, v in zip(names, [*given, *weights]))), None)
+        places = (arguments.read(f"input {n!r}", [v], host_values.gpu_of) for n, v in zip(names, [*given, *weights]))
+        device = next(filter(None, places), None)
         tensors = [v if issubclass(type(v), torch.Tensor) else torch.from_numpy(np.array(self._array(n, v))).to(device)
                    for n, v in zip(self.inputs, given)]
         wrt = None

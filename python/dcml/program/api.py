@@ -307,7 +307,6 @@ class Made:
             found = self._function(True)(*args, **kwargs)
         return found if self.is_tuple else None if self.is_tuple is None else found[0]
 
-
     def _function(self, on_gpu):
         """The core function for a device, made at its first call."""
         if on_gpu not in self._functions:

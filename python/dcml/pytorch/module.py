@@ -48,7 +48,8 @@ class DaceModule(Hooks, Wrapper):
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
-    Raises DeviceError for cuda=True without a GPU, and for arguments that lie on several devices; UnsupportedOpError, DTypeError, ModelError when capture fails.
+    Raises DeviceError for cuda=True without a GPU, and for arguments that lie on several devices; UnsupportedOpError, DTypeError,
+    ModelError when capture fails.
 
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
     >>> compiled = DaceModule(module)

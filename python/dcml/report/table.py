@@ -118,6 +118,7 @@ def explain(name, function, width=None):
     for title, graph, report in programs(function):
         rows = steps(graph, report)
         total = sum(row["Mflop"] for row in rows)
-        lines += [f"{name}, {title}{place(graph)}: {counted(len(rows), 'kernel')}, {total:.4g} Mflop", *table(rows, width), *choices(rows, width),
+        lines += [f"{name}, {title}{place(graph)}: {counted(len(rows), 'kernel')}, {total:.4g} Mflop",
+                  *table(rows, width), *choices(rows, width),
                   *memory(report, width), *passes(report, width)]
     return "\n".join(lines)

@@ -54,6 +54,8 @@ for _function, _row in ((operator.add, _scalar_op("Add")), (operator.sub, _scala
 for _function, _kind in ((operator.eq, "Equal"), (operator.lt, "Less"), (operator.le, "LessOrEqual"),
                          (operator.gt, "Greater"), (operator.ge, "GreaterOrEqual")):
     TABLE[str(_function)] = _comparison(_kind)
+
+
 def _choice(b, n, condition, x, y):
     dtype = torch.int64 if isinstance(meta(n), (int, torch.SymInt)) else torch.float64
     return Symbolic(lambda: b.op("Where", b(condition, torch.bool), b(x, dtype), b(y, dtype)))
@@ -69,6 +71,7 @@ if hasattr(torch, "sym_ite"):
     TABLE[str(torch.sym_ite)] = _choice
 TABLE[str(operator.ne)] = lambda b, n, x, y: Symbolic(lambda: b.op("Not", _comparison("Equal")(b, n, x, y).name()))
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
+
 
 @row("sym_constrain_range_for_size.default", "_assert_scalar.default")
 def _(b, n, condition, message="", *_, **__):
