@@ -6,6 +6,7 @@ DistributedDataParallel is torch's own, around a DaceModule; ``no_sync`` keeps t
 step in each process.  With fully_shard (FSDP2) around the same module, each process holds a part of each weight.
 """
 import contextlib
+import gc
 import sys
 
 import torch
@@ -26,9 +27,7 @@ def batches(step, rank, generator):
     return [(x, 2 * (x[:, 0] > 0).long() + (x[:, 1] > 0).long()) for x in xs]
 
 
-def main(steps=40):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")  # where the others are, torchrun has put into the environment
+def train(steps):
     rank, generator = dist.get_rank(), torch.Generator()
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(FEATURES, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, CLASSES))
@@ -49,6 +48,13 @@ def main(steps=40):
     if rank == 0:
         print(f"{dist.get_world_size()} processes: loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {steps} steps; "
               f"weights differ by {gap:.1e}")
+
+
+def main(steps=40):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")  # where the others are, torchrun has put into the environment
+    train(steps)
+    gc.collect()  # the model, which holds on to the group and its threads
     dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
 

@@ -27,6 +27,12 @@ def test_libraries_that_are_not_there_can_be_installed(monkeypatch):
     assert found["GPU"].state == "ok" and found["cuDNN"].state == "absent" and found["cuDNN"].todo == "pip install nvidia-cudnn-cu13"
 
 
+def test_a_library_that_is_named_but_cannot_be_opened_is_missing(monkeypatch):
+    monkeypatch.setenv("DCML_NVRTC", "/nowhere/libnvrtc.so")
+    row = rows(monkeypatch, "H100", None)["NVRTC"]
+    assert row.state == "missing" and "/nowhere/libnvrtc.so" in row.found
+
+
 def test_versions_are_numbers_with_dots():
     assert gpus._dotted(91200) == "9.12.0" and gpus._dotted(130100) == "13.1.0"
 

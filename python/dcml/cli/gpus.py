@@ -48,7 +48,10 @@ def checks(make, graphs, loaded, pip):
 def _row(make, title, path, version, pip):
     if path is None:
         return make(title, "absent", "not found; kernels of our own", f"{pip} install {_PACKAGES[title]}")
-    return make(title, "ok", f"{version(path)}, {path}")
+    try:
+        return make(title, "ok", f"{version(path)}, {path}")
+    except (OSError, AttributeError) as error:  # the path of an environment variable, where that library is not
+        return make(title, "missing", f"{path} cannot be used: {error}", f"{pip} install {_PACKAGES[title]}")
 
 
 def _run(text):
