@@ -47,7 +47,7 @@ def train(steps):
     gap = max((other - weights).abs().max().item() for other in all_weights)
     if rank == 0:
         print(f"{dist.get_world_size()} processes: loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {steps} steps; "
-              f"weights differ by {gap:.1e}")
+              f"weights differ by {gap:.1e}", flush=True)
 
 
 def main(steps=40):
