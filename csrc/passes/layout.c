@@ -227,15 +227,7 @@ static bool may_lie_otherwise(const order *o, dc_cid c, dc_nid node) {
 
 /* Copies one container into another, for the node. */
 static void copy(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to, dc_scope *scope) {
-  dc_container c = *dc_cont(graph, from);
-  dc_param params[MAX_RANK];
-  dc_ex index[MAX_RANK];
-  for (uint32_t d = 0; d < c.rank; d++) {
-    params[d] = dc_param_new(&graph->pool, "x", dc_ex_int(&graph->pool, 0), c.shape[d], 0);
-    index[d] = dc_ex_par(&graph->pool, params[d]);
-  }
-  dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
-  dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value));
+  dc_nid map = dc_node_copy(graph, from, to);
   dc_node library = *dc_node_at(graph, node), *made = dc_node_at(graph, map);
   made->name = library.name, made->tag_op = library.lib.op, made->tag_wrt = library.lib.wrt;
   dc_scope_push(graph, scope, map);
