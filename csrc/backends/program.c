@@ -128,7 +128,10 @@ static dc_status place_constants(dc_program *p) {
   return DC_OK;
 }
 
-static dc_status enter(const dc_program *p, bool *entered) { return p->row->device ? p->row->device->enter(&p->target, entered) : DC_OK; }
+static dc_status enter(const dc_program *p, bool *entered) {
+  *entered = false;
+  return p->row->device ? p->row->device->enter(&p->target, entered) : DC_OK;
+}
 
 static void leave(const dc_program *p, bool entered) {
   if (p->row->device) p->row->device->leave(&p->target, entered);
