@@ -275,7 +275,7 @@ OVERWRITES = """graph g opset 21 {
 }"""
 
 
-@pytest.mark.parametrize("keep", ["auto", "store", "recompute"])
+@pytest.mark.parametrize("keep", ["auto", "store", "recompute", "least"])
 def test_results_are_differentiated_with_respect_to_what_was_there_before_it_was_overwritten(keep):
     f, a, ds = function(OVERWRITES, wrt=["A"], keep=keep), np.array([0.3, 0.5, 0.2]), np.array([1.0, 2.0, 3.0])
 

@@ -5,7 +5,7 @@
 
 #include "ops/ops.h"
 
-typedef enum { DC_KEEP_AUTO, DC_KEEP_STORE, DC_KEEP_RECOMPUTE } dc_keep;
+typedef enum { DC_KEEP_AUTO, DC_KEEP_STORE, DC_KEEP_RECOMPUTE, DC_KEEP_LEAST } dc_keep;
 
 /* Gradient containers of one differentiated graph. */
 typedef struct {

@@ -4,12 +4,15 @@
  * storing it; source -> in costs what computing it again costs; the values that a node reads flow
  * into what it writes; what the adjoints read flows into the sink.  A cut in -> out is a stored
  * value, a cut source -> in one that is computed again.  Prices are those of ir/work.h, for sizes that
- * are guessed, so that the choice never depends on those at run time. */
+ * are guessed, so that the choice never depends on those at run time.
+ *
+ * DC_KEEP_LEAST then cuts the forward nodes into segments, and keeps only what one hands to later ones. */
 #include "autodiff/keep.h"
 
 #include <string.h>
 
 #include "autodiff/flow.h"
+#include "autodiff/segments.h"
 #include "ir/work.h"
 
 enum { FLOAT_BYTES = 4 };
@@ -23,6 +26,7 @@ typedef struct {
   dc_cid *group;         /* by container: values that one node writes, or one buffer, share a fate */
   int64_t *again, *size; /* by group: price to compute it; price to store it */
   bool *needed, *by_library, *in_memory, *wanted;
+  bool *changes; /* by group: it cannot be computed again */
   int64_t *symbols; /* as guessed */
   dc_work *work;    /* by forward node */
   dc_cid first_write;
@@ -96,7 +100,7 @@ static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (use != DC_USE_WRITE || !is_ours(w, c)) return;
   int64_t *again = &w->again[group_of(w, c)], one = 0;
   const dc_node *n = dc_node_at(w->p->graph, w->node);
-  if (w->p->changing && dc_node_touches(w->p->graph, w->node, DC_USE_READ | DC_USE_WRITE, w->p->changing)) one = FOREVER;
+  if (w->p->changing && dc_node_touches(w->p->graph, w->node, DC_USE_READ | DC_USE_WRITE, w->p->changing)) one = FOREVER, w->changes[group_of(w, c)] = true;
   else if (is_view(w, n)) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_STORE) one = FOREVER;
@@ -142,6 +146,7 @@ static void init(cut *w, const dc_keep_problem *p) {
   w->again = DC_NEW_ARRAY(&w->arena, int64_t, p->n), w->size = DC_NEW_ARRAY(&w->arena, int64_t, p->n);
   w->needed = DC_NEW_ARRAY(&w->arena, bool, p->n), w->by_library = DC_NEW_ARRAY(&w->arena, bool, p->n);
   w->in_memory = DC_NEW_ARRAY(&w->arena, bool, p->n), w->wanted = DC_NEW_ARRAY(&w->arena, bool, p->n);
+  w->changes = DC_NEW_ARRAY(&w->arena, bool, p->n);
   w->symbols = DC_NEW_ARRAY(&w->arena, int64_t, pool->symbols.n), w->work = DC_NEW_ARRAY(&w->arena, dc_work, p->forward->n);
   dc_work_guess(pool, w->symbols);
   dc_work_count(p->graph, p->forward->v, p->forward->n, w->symbols, true, w->work);
@@ -190,12 +195,77 @@ static void build(cut *w) {
   dc_flow_solve(&w->flow, source, sink);
 }
 
+/* ---- the least memory ---- */
+
+typedef struct {
+  cut *w;
+  uint32_t *born, *last; /* by group */
+  int64_t *bytes;
+  bool *begun;
+} lives;
+
+static void note_life(void *context, dc_cid c, dc_use use, dc_nid by) {
+  lives *l = context;
+  (void)use, (void)by;
+  if (!is_ours(l->w, c)) return;
+  dc_cid group = group_of(l->w, c);
+  if (!l->begun[group]) l->born[group] = l->w->at;
+  l->begun[group] = true, l->last[group] = l->w->at;
+}
+
+/* Who reads a view reads its base. */
+static void carry_to_bases(const lives *l) {
+  cut *w = l->w;
+  for (uint32_t k = w->p->forward->n; k-- > 0;) {
+    const dc_node *n = dc_node_at(w->p->graph, w->p->forward->v[k]);
+    if (!is_view(w, n) || !is_ours(w, n->lib.out[0])) continue;
+    dc_cid view = group_of(w, n->lib.out[0]), base = group_of(w, n->lib.in[0]);
+    l->bytes[view] = 0;
+    if (l->last[view] > l->last[base]) l->last[base] = l->last[view];
+  }
+}
+
+static lives find_lives(cut *w) {
+  const dc_keep_problem *p = w->p;
+  lives l = {w, DC_NEW_ARRAY(&w->arena, uint32_t, p->n), DC_NEW_ARRAY(&w->arena, uint32_t, p->n), DC_NEW_ARRAY(&w->arena, int64_t, p->n),
+             DC_NEW_ARRAY(&w->arena, bool, p->n)};
+  for (w->at = 0; w->at < p->forward->n; w->at++) dc_node_uses(p->graph, p->forward->v[w->at], note_life, &l);
+  for (dc_cid c = 1; c < p->n; c++) {
+    if (!is_ours(w, c) || dc_cont(p->graph, c)->alias_of || w->changes[group_of(w, c)]) continue;
+    double bytes = dc_container_elements(p->graph, c, w->symbols) * dc_dtype_bytes((dc_dtype)dc_cont(p->graph, c)->dtype);
+    l.bytes[group_of(w, c)] += bytes < (double)DEAREST ? (int64_t)bytes : DEAREST;
+  }
+  carry_to_bases(&l);
+  return l;
+}
+
+/* Of what the cut keeps, that which is small stays: all of it is at most a sixteenth. */
+static int64_t small_value(const lives *l, const bool *kept) {
+  int64_t all = 0, n = 1;
+  for (dc_cid c = 1; c < l->w->p->n; c++)
+    if (kept[c] && l->bytes[c]) all += l->bytes[c], n++;
+  return all / (16 * n);
+}
+
+static void keep_least(cut *w, bool *kept) {
+  const dc_keep_problem *p = w->p;
+  lives l = find_lives(w);
+  uint32_t *segment = DC_NEW_ARRAY(&w->arena, uint32_t, p->forward->n);
+  int64_t small = small_value(&l, kept);
+  dc_segments_choose(&(dc_segments){p->forward->n, p->n, l.born, l.last, l.bytes, kept}, segment);
+  for (dc_cid c = 1; c < p->n; c++) {
+    if (w->changes[c] || (kept[c] && l.bytes[c] <= small)) continue;
+    kept[c] = l.bytes[c] && segment[l.born[c]] != segment[l.last[c]];
+  }
+}
+
 void dc_keep_decide(const dc_keep_problem *p, bool *store, bool *again) {
   cut w;
   init(&w, p);
   build(&w);
   bool *kept = DC_NEW_ARRAY(&w.arena, bool, p->n); /* by group */
   for (dc_cid c = 1; c < p->n; c++) kept[c] = dc_flow_reaches(&w.flow, vertex_in(c)) && !dc_flow_reaches(&w.flow, vertex_out(c));
+  if (p->strategy == DC_KEEP_LEAST && p->forward->n) keep_least(&w, kept);
   for (uint32_t k = p->forward->n; k-- > 0;) { /* what is computed again needs its operands */
     w.needs_result = false, w.kept = kept;
     dc_node_uses(p->graph, p->forward->v[k], note_result, &w);
@@ -204,4 +274,41 @@ void dc_keep_decide(const dc_keep_problem *p, bool *store, bool *again) {
   }
   for (dc_cid c = 1; c < p->n; c++) store[c] = w.wanted[c] && kept[group_of(&w, c)];
   dc_arena_free(&w.arena);
+}
+
+/* ---- when ---- */
+
+typedef struct {
+  const dc_graph *graph;
+  uint32_t n, *need; /* by buffer: the first adjoint node that reads it, directly or not */
+  uint32_t at;
+} schedule;
+
+static void note_need(void *context, dc_cid c, dc_use use, dc_nid by) {
+  schedule *s = context;
+  dc_cid root = dc_container_root(s->graph, c);
+  (void)by;
+  if (use == DC_USE_READ && root < s->n && s->at < s->need[root]) s->need[root] = s->at;
+}
+
+static void note_first_use(void *context, dc_cid c, dc_use use, dc_nid by) {
+  schedule *s = context;
+  dc_cid root = dc_container_root(s->graph, c);
+  (void)by;
+  if (use == DC_USE_WRITE && root < s->n && s->need[root] < s->at) s->at = s->need[root];
+}
+
+void dc_keep_schedule(const dc_keep_problem *p, const bool *again, uint32_t *before) {
+  dc_arena arena = {0};
+  schedule s = {p->graph, p->n, DC_NEW_ARRAY(&arena, uint32_t, p->n), 0};
+  for (dc_cid c = 0; c < p->n; c++) s.need[c] = p->adjoint->n;
+  for (s.at = 0; s.at < p->adjoint->n; s.at++) dc_node_uses(p->graph, p->adjoint->v[s.at], note_need, &s);
+  for (uint32_t k = p->forward->n; k-- > 0;) {
+    if (!again[k]) continue;
+    s.at = p->adjoint->n;
+    dc_node_uses(p->graph, p->forward->v[k], note_first_use, &s);
+    before[k] = s.at;
+    dc_node_uses(p->graph, p->forward->v[k], note_need, &s);
+  }
+  dc_arena_free(&arena);
 }

@@ -17,5 +17,7 @@ typedef struct {
 
 /* Sets store[c] for the containers to keep and again[k] for the forward nodes to run again. */
 void dc_keep_decide(const dc_keep_problem *problem, bool *store, bool *again);
+/* before[k], for the nodes to run again: the adjoint node that needs it first, as late as it can run. */
+void dc_keep_schedule(const dc_keep_problem *problem, const bool *again, uint32_t *before);
 
 #endif

@@ -166,6 +166,20 @@ static bool *changing_buffers(dc_reverse *r, const dc_scope *nodes) {
   return s.changing;
 }
 
+/* What is computed again stands right before the adjoint node that needs it first, so that it does not lie in memory before. */
+static void place_again(dc_reverse *r, const dc_keep_problem *p, const bool *again) {
+  dc_scope *out = dc_graph_scope(r->graph);
+  uint32_t *before = DC_NEW_ARRAY(&r->arena, uint32_t, p->forward->n), *next = DC_NEW_ARRAY(&r->arena, uint32_t, p->forward->n),
+           *first = DC_NEW_ARRAY(&r->arena, uint32_t, p->adjoint->n + 1); /* lists of 1 + node */
+  dc_keep_schedule(p, again, before);
+  for (uint32_t k = p->forward->n; k-- > 0;)
+    if (again[k]) next[k] = first[before[k]], first[before[k]] = k + 1;
+  for (uint32_t a = 0; a <= p->adjoint->n; a++) {
+    for (uint32_t k = first[a]; k; k = next[k - 1]) dc_scope_push(r->graph, out, p->forward->v[k - 1]);
+    if (a < p->adjoint->n) dc_scope_push(r->graph, out, p->adjoint->v[a]);
+  }
+}
+
 static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites) {
   bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
@@ -178,10 +192,7 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
     if (store[c]) store[dc_container_root(r->graph, c)] = true;
   for (dc_cid c = 1; c < r->n; c++)
     if (store[c] && !dc_cont(r->graph, c)->alias_of) store_value(r, forward, c);
-  dc_scope *out = dc_graph_scope(r->graph);
-  for (uint32_t k = 0; k < nodes->n; k++)
-    if (again[k]) dc_scope_push(r->graph, out, nodes->v[k]);
-  for (uint32_t k = 0; k < adjoint->n; k++) dc_scope_push(r->graph, dc_graph_scope(r->graph), adjoint->v[k]);
+  place_again(r, &problem, again);
 }
 
 static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,

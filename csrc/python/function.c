@@ -132,7 +132,7 @@ static int use_gpu(module_state *state, int32_t ordinal, bool torch, dc_function
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", "ordinal", NULL};
-  static const char *const keeps[] = {"auto", "store", "recompute", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda", NULL};
+  static const char *const keeps[] = {"auto", "store", "recompute", "least", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda", NULL};
   PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
   int optimize = 1, torch = 0, flat = 0, ordinal = -1;

@@ -98,7 +98,7 @@ class _Function:
             wrt = [name for name, wanted in names if wanted]
         graph = _ordered(capture.graph, capture.orders)
         device = compiled.device
-        options = {"optimize": owner.auto_optimize, **core_options(device),
+        options = {"optimize": owner.auto_optimize, "keep": "least" if owner.memory else "auto", **core_options(device),
                    **implementation(device.type == "cuda", **owner.hooks_of_core())}
         if capture.counted and device.type == "cuda":
             raise _core.UnsupportedOpError(f"{owner.sdfg_name} has extents that depend on values of tensors, on {device}: "
