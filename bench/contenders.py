@@ -11,7 +11,7 @@ RETAINED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 32), "MALLOC_TRIM_THRESHOLD_": st
 
 @dataclass(frozen=True)
 class Contender:
-    """start(module, arguments, training, folder) -> (what to call, arguments).  needs: the package it is in.
+    """start(module, arguments, workload, folder) -> (what to call, arguments).  needs: the package it is in.
     serves(workload): does it run it at all?"""
     start: Callable
     needs: str = "torch"
@@ -22,26 +22,32 @@ class Contender:
         return importlib.util.find_spec(self.needs) is not None
 
 
-def _dcml(module, arguments, training, folder):
+def _dcml(module, arguments, workload, folder):
     from dcml.pytorch import DaceModule
-    return DaceModule(module, backward=training), arguments
+    return DaceModule(module, backward=workload.training, **workload.options), arguments
 
 
-def _eager(module, arguments, training, folder):
-    return module, arguments
+def _autocast(run, workload):
+    """Calls under autocast where the workload asks for bfloat16."""
+    import torch
+    return torch.autocast("cpu", torch.bfloat16)(run) if workload.autocasts else run
 
 
-def _channels_last(module, arguments, training, folder):
+def _eager(module, arguments, workload, folder):
+    return _autocast(module, workload), arguments
+
+
+def _channels_last(module, arguments, workload, folder):
     import torch
     module.to(memory_format=torch.channels_last)
     lying = [a.detach().contiguous(memory_format=torch.channels_last).requires_grad_(a.requires_grad) if a.dim() == 4 else a
              for a in arguments]
-    return module, tuple(lying)
+    return _autocast(module, workload), tuple(lying)
 
 
-def _compile(module, arguments, training, folder):
+def _compile(module, arguments, workload, folder):
     import torch
-    return torch.compile(module), arguments
+    return _autocast(torch.compile(module), workload), arguments
 
 
 def _exported(module, arguments, folder):
@@ -51,7 +57,7 @@ def _exported(module, arguments, folder):
     return path
 
 
-def _onnxruntime(module, arguments, training, folder):
+def _onnxruntime(module, arguments, workload, folder):
     import onnxruntime
     session = onnxruntime.InferenceSession(_exported(module, arguments, folder), providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
@@ -59,7 +65,7 @@ def _onnxruntime(module, arguments, training, folder):
     return (lambda *_: session.run(None, given)[0]), arguments
 
 
-def _openvino(module, arguments, training, folder):
+def _openvino(module, arguments, workload, folder):
     import openvino
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(_exported(module, arguments, folder)), "CPU",

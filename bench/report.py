@@ -19,6 +19,7 @@ def line(row):
         text += f"{row['ratio']:.2f} of {row['best']} (goal {row['goal']}; minima {row['minima']:.2f}), "
         columns = ("memory", "memory"), ("first call", "first"), ("of the limit", "share")
         text += ", ".join(f"{label} {_number(row[key])}" for label, key in columns if row[key])
+        text += f" (memory's goal {row['goal_of_memory']})" if row["goal_of_memory"] else ""
     text += f"\n{'':<57}{times}"
     for name in row["wrong"]:
         text += f"\n{'':<57}{name}: other values than eager"

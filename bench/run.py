@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import calls
+import loading
 import npx
 import optrees
 import report
@@ -25,7 +26,6 @@ from workloads import WORKLOADS
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROUND_SECONDS = 0.4  # what a contender runs for in a round
-_TOLERANCE = 1e-2  # of a tensor's norm: gradients of deep networks differ by the order of sums, and where a ReLU flips
 _NOTHING = 1e-4  # of the largest norm: what is smaller may be zero in exact arithmetic (a bias before a normalisation)
 
 
@@ -113,9 +113,9 @@ def limits():
 def summary(workload, found, most):
     """A row of the table: times in milliseconds, ratios to the strongest opponent, shares of what the machine can do."""
     lasted = {name: f for name, f in found.items() if f["times"] and not f["why"]}
-    wrong = [name for name, f in lasted.items() if f["difference"] > _TOLERANCE]
+    wrong = [name for name, f in lasted.items() if f["difference"] > workload.tolerance]
     medians = {name: statistics.median(map(statistics.median, f["times"])) for name, f in lasted.items()}
-    row = {"title": workload.title, "goal": workload.goal, "ms": {n: 1e3 * t for n, t in medians.items()}, "wrong": wrong,
+    row = {"title": workload.title, "goal": workload.goal, "goal_of_memory": workload.goal_of_memory, "ms": {n: 1e3 * t for n, t in medians.items()}, "wrong": wrong,
            "out": {name: f["why"] for name, f in found.items() if f["why"]}}
     opponents = [name for name in medians if name != "dcml" and name not in wrong]
     if "dcml" not in medians or not opponents:
@@ -150,7 +150,7 @@ def main():
         rows.append(summary(workload, measure(workload, order, arguments.rounds), most))
         print(report.line(rows[-1]), flush=True)
     if not arguments.only:
-        print("\n".join([*calls.lines(), *steps.lines(), *scripts.lines(), *npx.lines(), *optrees.lines()]))
+        print("\n".join([*calls.lines(), *loading.lines(), *steps.lines(), *scripts.lines(), *npx.lines(), *optrees.lines()]))
     print(f"{time.time() - begin:.0f} s")
     if arguments.write:
         report.write(arguments.write, rows, most)

@@ -31,7 +31,7 @@ class Session:
         self.module = module.train(self.workload.training)
         self.arguments = tuple(a.requires_grad_() if self.workload.training and a.is_floating_point() else a for a in arguments)
         self.before = _resident("VmRSS")
-        self.run, self.arguments = contenders.CONTENDERS[contender].start(self.module, self.arguments, self.workload.training, folder)
+        self.run, self.arguments = contenders.CONTENDERS[contender].start(self.module, self.arguments, self.workload, folder)
         self.leaves = [a for a in self.arguments if getattr(a, "requires_grad", False)]
         self.leaves += list(self.module.parameters()) if self.workload.training else []
         self.cotangent = None
@@ -45,7 +45,7 @@ class Session:
         result = self.run(*self.arguments)
         if self.cotangent is None:
             generator = self.torch.Generator().manual_seed(1)
-            self.cotangent = self.torch.randn(result.shape, generator=generator)
+            self.cotangent = self.torch.randn(result.shape, generator=generator).to(result.dtype)
         result.backward(self.cotangent)
         return result
 
@@ -54,7 +54,8 @@ class Session:
         result = self.step()
         first = time.perf_counter() - begin
         path = os.path.join(self.folder, f"{self.name}.pt")
-        self.torch.save([self.torch.as_tensor(result).detach().clone(), *[x.grad.clone() for x in self.leaves if x.grad is not None]], path)
+        found = [self.torch.as_tensor(result).detach(), *[x.grad for x in self.leaves if x.grad is not None]]
+        self.torch.save([t.float().clone() for t in found], path)
         for _ in range(3):
             self.step()
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

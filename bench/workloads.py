@@ -2,7 +2,7 @@
 
 Each workload is made from a seed, so that all contenders, which run in processes of their own, get the same one.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable
 
 import torch
@@ -13,12 +13,22 @@ from torch import nn
 @dataclass(frozen=True)
 class Workload:
     """title: of the row.  make: () -> (module, arguments).  training: forward and backward, else inference.
-    goal: dcml's time over the strongest opponent's.  images: arguments are images, which may lie channels-last."""
+    goal: dcml's time over the strongest opponent's.  images: arguments are images, which may lie channels-last.
+    options: dcml's; where they ask for bfloat16, opponents run under autocast.
+    goal_of_memory: dcml's peak over eager's.  tolerance: largest difference, as a share of a tensor's norm: gradients of deep
+    networks differ by the order of sums, and where a ReLU flips."""
     title: str
     make: Callable
     training: bool
     goal: float
     images: bool = False
+    options: dict = field(default_factory=dict)
+    goal_of_memory: float | None = None
+    tolerance: float = 1e-2
+
+    @property
+    def autocasts(self):
+        return "precision" in self.options
 
 
 # -- element-wise and by rows ----------------------------------------------------------------------
@@ -274,6 +284,7 @@ def gpt():
     return GPT(), (torch.randint(0, 4096, (4, 256)),)
 
 
+BF16 = {"precision": "bf16"}
 WORKLOADS = [
     Workload("nn.Mish 8×32×224², training step", mish, True, 0.2),
     Workload("nn.Mish 8×32×224², inference", mish, False, 1.0),
@@ -284,8 +295,11 @@ WORKLOADS = [
     Workload("MLP 784-128-64-10 GELU, batch 64, training", mlp, True, 0.6),
     Workload("LeNet, batch 8, training", lenet, True, 0.4, True),
     Workload("ResNet-18 224², N=1, inference", lambda: resnet18(1), False, 1.0, True),
-    Workload("ResNet-18 224², N=8, training step", lambda: resnet18(8), True, 0.75, True),
-    Workload("MobileNetV2 blocks, training", mobilenet, True, 0.5, True),
+    Workload("ResNet-18 224², N=8, training step", lambda: resnet18(8), True, 0.75, True, goal_of_memory=0.9),
+    Workload("ResNet-18 224², N=8, training step, memory=\"min\"", lambda: resnet18(8), True, 1.0, True, {"memory": "min"}, 0.5),
+    Workload("ResNet-18 224², N=8, training step, bf16", lambda: resnet18(8), True, 0.8, True, BF16, tolerance=0.3),
+    Workload("MobileNetV2 blocks, training", mobilenet, True, 0.5, True, goal_of_memory=0.9),
+    Workload("MobileNetV2 blocks, training, memory=\"min\"", mobilenet, True, 1.0, True, {"memory": "min"}, 0.5),
     Workload("MBConv with swish and SE, training", mbconv, True, 0.5, True),
     Workload("ConvNeXt block 96ch 56², N=4, training", convnext, True, 0.7, True),
     Workload("ConvNeXt block 96ch 56², N=4, inference", convnext, False, 1.0, True),
@@ -294,6 +308,7 @@ WORKLOADS = [
     Workload("DCGAN generator 64², N=16, training", dcgan, True, 1.0, True),
     Workload("BERT layer (768, 12 heads, 128 tokens, N=8), inference", bert, False, 0.97),
     Workload("BERT layer (768, 12 heads, 128 tokens, N=8), training", bert, True, 0.9),
+    Workload("BERT layer (768, 12 heads, 128 tokens, N=8), training, bf16", bert, True, 0.8, options=BF16, tolerance=0.1),
     Workload("two GPT blocks (384, causal, 256 tokens, N=4), training", gpt, True, 0.8),
     Workload("LSTM 256, N=16, 64 steps, training", lstm, True, 0.8),
 ]
