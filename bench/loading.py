@@ -27,7 +27,8 @@ seconds = time.perf_counter() - begin
 print(json.dumps([seconds, float(np.abs(np.asarray(y)).sum())]))
 """
 _DCML = _LOAD.format(imports="import dcml, dcml.onnx", load="y = dcml.onnx.ONNXModel('net', sys.argv[1])(x)")
-_ONNXRUNTIME = _LOAD.format(imports="import onnxruntime", load="""session = onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])
+_ONNXRUNTIME = _LOAD.format(imports="import onnxruntime", load="""
+session = onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])
 y = session.run(None, {session.get_inputs()[0].name: x})[0]""")
 _ROUNDS = 5
 
@@ -53,8 +54,8 @@ def lines():
     if sums != {1.0}:
         return [f"{'ONNX ResNet-18, load and first run':<56} the results differ: {sums}"]
     ort, first, later = (statistics.median(seconds for seconds, _ in runs) for runs in (theirs, cold, warm))
-    return [f"{'ONNX ResNet-18 (45 MB), load and first run':<56} {later / ort:.2f} of ONNX Runtime: {1e3 * later:.0f} against {1e3 * ort:.0f} ms; "
-            f"with empty caches {first / ort:.2f}"]
+    return [f"{'ONNX ResNet-18 (45 MB), load and first run':<56} {later / ort:.2f} of ONNX Runtime: "
+            f"{1e3 * later:.0f} against {1e3 * ort:.0f} ms; with empty caches {first / ort:.2f}"]
 
 
 if __name__ == "__main__":

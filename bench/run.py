@@ -115,7 +115,8 @@ def summary(workload, found, most):
     lasted = {name: f for name, f in found.items() if f["times"] and not f["why"]}
     wrong = [name for name, f in lasted.items() if f["difference"] > workload.tolerance]
     medians = {name: statistics.median(map(statistics.median, f["times"])) for name, f in lasted.items()}
-    row = {"title": workload.title, "goal": workload.goal, "goal_of_memory": workload.goal_of_memory, "ms": {n: 1e3 * t for n, t in medians.items()}, "wrong": wrong,
+    row = {"title": workload.title, "goal": workload.goal, "goal_of_memory": workload.goal_of_memory,
+           "ms": {n: 1e3 * t for n, t in medians.items()}, "wrong": wrong,
            "out": {name: f["why"] for name, f in found.items() if f["why"]}}
     opponents = [name for name in medians if name != "dcml" and name not in wrong]
     if "dcml" not in medians or not opponents:
