@@ -39,7 +39,7 @@ class DaceModule(Hooks, Wrapper):
     precision: "bf16" computes products and convolutions in bfloat16, and what torch.autocast would with them; parameters and
         their gradients keep their types.  None: as forward and an autocast around the call say.
     memory: "min" keeps for the backward pass only what segments of the forward pass hand on, and computes the rest again,
-        segment by segment (Chen et al., 2016): a training step takes about a third longer and the least memory.
+        segment by segment (Chen et al., 2016): a training step takes up to a third longer and the least memory.
         None: what costs less time than to keep is computed again.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
