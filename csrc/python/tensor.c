@@ -16,7 +16,8 @@ static const struct {
   dc_dtype type;
 } dl_types[] = {{DL_FLOAT, 32, DC_F32}, {DL_FLOAT, 64, DC_F64}, {DL_FLOAT, 16, DC_F16}, {DL_BFLOAT, 16, DC_BF16}, {DL_INT, 64, DC_I64},
                 {DL_INT, 32, DC_I32},   {DL_INT, 16, DC_I16},   {DL_INT, 8, DC_I8},     {DL_UINT, 8, DC_U8},      {DL_UINT, 16, DC_U16},
-                {DL_UINT, 32, DC_U32},  {DL_UINT, 64, DC_U64},  {DL_BOOL, 8, DC_BOOL}};
+                {DL_UINT, 32, DC_U32},  {DL_UINT, 64, DC_U64},  {DL_BOOL, 8, DC_BOOL},
+                {DL_COMPLEX, 64, DC_C64}, {DL_COMPLEX, 128, DC_C128}};
 enum { DL_TYPES = sizeof dl_types / sizeof *dl_types };
 
 static const struct {
