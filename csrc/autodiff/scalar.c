@@ -32,8 +32,6 @@ static uint32_t *slot_of(const sweep *s, dc_ex e) {
   return &s->slots[at];
 }
 
-static void note_complex(void *context, const dc_pool *pool, dc_ex e) { *(bool *)context |= dc_dtype_is_complex(dc_ex_dtype(pool, e)); }
-
 static void add_path(sweep *s, dc_ex e, dc_ex coefficient, dc_ex guard) {
   dc_pool *pool = &s->r->graph->pool;
   dc_dtype type = dc_ex_dtype(pool, e);
@@ -100,9 +98,6 @@ static dc_partial merged(dc_pool *pool, dc_ex read, const paths *list) {
 dc_status dc_scalar_partials(dc_reverse *r, dc_ex value, dc_ex result, dc_ex seed, dc_partials *out) {
   dc_pool *pool = &r->graph->pool;
   sweep s = {.r = r, .value = value, .result = result};
-  bool is_complex = false;
-  dc_ex_walk(pool, value, note_complex, &is_complex);
-  if (is_complex) return dc_error(DC_ERR_UNSUPPORTED, "gradients of complex numbers; write their real and imaginary parts as arrays of their own");
   if (!dc_dtype_is_float(dc_ex_dtype(pool, value))) return DC_OK;
   dc_ex_walk(pool, value, list_node, &s);
   s.adjoint = DC_NEW_ARRAY(&r->arena, paths, s.order.n);

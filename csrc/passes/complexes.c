@@ -11,7 +11,6 @@ typedef struct {
   dc_ops *ops;
   dc_graph *graph;
   dc_cid *parts; /* by container: where its parts are; 0: it is not complex */
-  uint32_t n;
   dc_status status; /* the first thing that went wrong inside an expression */
 } lowering;
 
@@ -313,9 +312,9 @@ static bool has_complex(const dc_graph *graph) {
 dc_status dc_pass_complexes(dc_ops *ops, dc_graph *graph) {
   if (!has_complex(graph)) return DC_OK;
   for (uint32_t s = 0; s < graph->states.n; s++) DC_TRY(expand_complex(&(lowering){.ops = ops, .graph = graph}, &graph->states.v[s].scope));
-  lowering l = {.ops = ops, .graph = graph, .n = graph->containers.n};
-  l.parts = DC_NEW_ARRAY(&graph->arena, dc_cid, l.n);
-  for (dc_cid c = 1; c < l.n; c++)
+  uint32_t n = graph->containers.n;
+  lowering l = {.ops = ops, .graph = graph, .parts = DC_NEW_ARRAY(&graph->arena, dc_cid, n)};
+  for (dc_cid c = 1; c < n; c++)
     if (is_complex(graph, c) && dc_cont(graph, c)->name) DC_TRY(make_parts(&l, c));
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope after = {0};

@@ -531,6 +531,7 @@ static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const d
   dc_cid blocked;
   DC_TRY(dc_pass_infer(ops, graph, &blocked));
   if (blocked) return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
+  DC_TRY(dc_pass_complexes(ops, graph));
   return dc_autodiff_join(ops, graph, at, outputs, n_outputs, wrt, n_wrt);
 }
 
