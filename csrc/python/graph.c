@@ -574,6 +574,15 @@ static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+static bool outputs_are_typed(const dc_graph *g) {
+  bool all = true;
+  for (uint32_t k = 0; k < g->outputs.n; k++) {
+    const dc_container *c = dc_cont(g, g->outputs.v[k]);
+    all &= c->is_host || (c->dtype && c->shape);
+  }
+  return all;
+}
+
 static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   uint8_t *bytes;
   uint64_t n;
@@ -582,8 +591,9 @@ static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   dc_session *session = session_of(state);
   (void)unused;
   if (!session) return NULL;
-  dc_graph *typed = dc_graph_clone(self->graph); /* outputs need types and shapes */
-  dc_status status = dc_pass_infer(session->ops, typed, &blocked);
+  dc_graph *typed = dc_graph_clone(self->graph);
+  dc_status status = DC_OK; /* outputs need types and shapes, which are not inferred through operators with bodies */
+  if (!outputs_are_typed(typed)) status = dc_pass_infer(session->ops, typed, &blocked);
   if (!status) status = dc_onnx_export(typed, &bytes, &n);
   dc_graph_destroy(typed);
   RAISE_IF(state, status);
