@@ -113,7 +113,7 @@ def test_a_map_over_a_sequence_runs_and_hands_gradients_on():
                               [helper.make_tensor_value_info("Y", 1, [3, 2])])
     model = ONNXModel("mapped", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     x, w = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([2, -1])
-    assert np.array_equal(model(x, w), x * w)
+    assert np.array_equal(model(x, w), x * w) and np.array_equal(model.sdfg(X=x, W=w), x * w)
     torch = pytest.importorskip("torch")
     x, w = torch.from_numpy(x).requires_grad_(), torch.from_numpy(w).requires_grad_()
     model(x, w).sum().backward()
