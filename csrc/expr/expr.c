@@ -159,7 +159,8 @@ bool dc_ex_is_const(const dc_pool *pool, dc_ex e, double *value) {
 
 static bool is_value(const dc_pool *pool, dc_ex e, double value) {
   double v;
-  if (dc_ex_node(pool, e)->op == DC_COMPLEX) return is_value(pool, dc_ex_arg(pool, e, 0), value) && is_value(pool, dc_ex_arg(pool, e, 1), 0);
+  if (dc_ex_node(pool, e)->op == DC_COMPLEX)
+    return is_value(pool, dc_ex_arg(pool, e, 0), value) && is_value(pool, dc_ex_arg(pool, e, 1), 0);
   return dc_ex_is_const(pool, e, &v) && v == value && (value != 0 || !signbit(v));
 }
 
@@ -383,7 +384,8 @@ dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   if (from == type) return a;
   if (node->op == DC_COMPLEX) return cast_pair(pool, type, dc_ex_arg(pool, a, 0), dc_ex_arg(pool, a, 1));
   double value;
-  if (node->op == DC_EX_INT && !dc_dtype_is_float(type) && type != DC_BOOL && !dc_dtype_is_complex(type)) return int_of(pool, type, dc_dtype_wrap(type, node->i));
+  bool whole = !dc_dtype_is_float(type) && type != DC_BOOL && !dc_dtype_is_complex(type);
+  if (node->op == DC_EX_INT && whole) return int_of(pool, type, dc_dtype_wrap(type, node->i));
   if (dc_ex_is_const(pool, a, &value)) return dc_ex_const(pool, type, value);
   if (node->op == DC_EX_CAST) { /* back to where a widening cast came from */
     dc_ex inner = dc_ex_arg(pool, a, 0);

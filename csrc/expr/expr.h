@@ -132,7 +132,7 @@ dc_ex dc_ix_max(dc_pool *pool, dc_ex a, dc_ex b);
 dc_ex dc_ix_extent(dc_pool *pool, dc_ex begin, dc_ex end, dc_ex step);
 
 /* Scalar arithmetic.  Arguments of SAME, FLOAT and TEST prims have equal types (asserted):
- * cast first.  A complex constant is COMPLEX of two real ones, of which parts and casts are taken at once.  Constants fold; i64 arithmetic goes to dc_ix_*; x*1, x+0, x-0, x/1 give x,
+ * cast first.  A complex constant is COMPLEX of real ones.  Constants fold; i64 arithmetic goes to dc_ix_*; x*1, x+0, x-0, x/1 give x,
  * and nothing that would change a NaN or an infinity is folded. */
 dc_ex dc_ex_prim1(dc_pool *pool, dc_op prim, dc_ex a);
 dc_ex dc_ex_prim2(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b);

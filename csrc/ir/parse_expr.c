@@ -67,7 +67,8 @@ static dc_dtype loosened(dc_dtype type, dc_prim_kind kind) {
 
 static dc_status of_type(dc_parser *p, dc_ex *e, dc_op prim) {
   dc_prim_kind kind = (dc_prim_kind)dc_prims[prim].kind;
-  if (p->is_loose) *e = dc_ex_cast(&p->graph->pool, loosened(dc_ex_dtype(&p->graph->pool, *e), prim == DC_ANGLE ? DC_PRIM_FLOAT : kind), *e);
+  dc_prim_kind wanted = prim == DC_ANGLE ? DC_PRIM_FLOAT : kind;
+  if (p->is_loose) *e = dc_ex_cast(&p->graph->pool, loosened(dc_ex_dtype(&p->graph->pool, *e), wanted), *e);
   dc_dtype type = dc_ex_dtype(&p->graph->pool, *e);
   if (kind == DC_PRIM_PAIR && type != DC_F32 && type != DC_F64) return dc_parser_fail(p, "parts of type f32 or f64");
   if (kind == DC_PRIM_PART && type == DC_BOOL) return dc_parser_fail(p, "a numeric operand");

@@ -69,8 +69,8 @@ static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out
   bool known = c->dtype && !c->is_host;
   if (!known && ex->level->around) return DC_OK; /* the node that holds the subgraph says what it is */
   if (c->is_host)
-    return dc_error(DC_ERR_UNSUPPORTED, "'%s' is a sequence, an optional or a map, of which nothing says what it holds; ONNXModel.save writes the model as it was read",
-                    dc_cont_name(ex->graph, cid));
+    return dc_error(DC_ERR_UNSUPPORTED, "'%s' is a sequence, an optional or a map, of which nothing says what it holds; "
+                    "ONNXModel.save writes the model as it was read", dc_cont_name(ex->graph, cid));
   if (!known) return dc_error(DC_ERR_MODEL, "'%s' has no type yet: infer first", dc_cont_name(ex->graph, cid));
   info->type = NEW(ex, Onnx__TypeProto, onnx__type_proto__init);
   info->type->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;

@@ -22,7 +22,8 @@ static dc_status make_parts(lowering *l, dc_cid c) {
   dc_graph *graph = l->graph;
   dc_container k = *dc_cont(graph, c);
   if (!k.shape && k.rank) return dc_error(DC_ERR_SHAPE, "the shape of '%s', which is complex, is not known", dc_cont_name(graph, c));
-  if (k.rank == DC_MAX_RANK) return dc_error(DC_ERR_SHAPE, "'%s' is complex: expected fewer than %d dimensions", dc_cont_name(graph, c), DC_MAX_RANK);
+  if (k.rank == DC_MAX_RANK)
+    return dc_error(DC_ERR_SHAPE, "'%s' is complex: expected fewer than %d dimensions", dc_cont_name(graph, c), DC_MAX_RANK);
   dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, k.rank + 1);
   for (uint32_t d = 0; d < k.rank; d++) shape[d] = k.shape[d];
   shape[k.rank] = dc_ex_int(&graph->pool, 2);
@@ -34,7 +35,8 @@ static dc_status make_parts(lowering *l, dc_cid c) {
     l->parts[c] = c;
     return DC_OK;
   }
-  dc_cid view = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, c)), type, k.rank + 1, shape, DC_ROLE_TEMP);
+  const char *name = dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, c));
+  dc_cid view = dc_container_add(graph, name, type, k.rank + 1, shape, DC_ROLE_TEMP);
   dc_cont(graph, view)->alias_of = c, dc_cont(graph, view)->device = k.device;
   l->parts[c] = view;
   return DC_OK;
@@ -43,6 +45,7 @@ static dc_status make_parts(lowering *l, dc_cid c) {
 /* ---- expressions ---- */
 
 static dc_ex pair(dc_pool *pool, dc_ex re, dc_ex im) { return dc_ex_prim2(pool, DC_COMPLEX, re, im); }
+static dc_ex part(dc_pool *pool, dc_ex e, uint32_t k) { return dc_ex_prim1(pool, k ? DC_IMAG : DC_REAL, e); }
 
 static dc_ex read_parts(lowering *l, dc_ex e) {
   dc_pool *pool = &l->graph->pool;
@@ -62,7 +65,7 @@ static dc_status apply_row(lowering *l, dc_op prim, const dc_ex *args, uint32_t 
   const char *const *row = dc_prim_parts[prim];
   dc_ex values[4], side[2];
   if (!row[0]) return dc_error(DC_ERR_UNSUPPORTED, "'%s' of complex numbers", dc_prims[prim].name);
-  for (uint32_t k = 0; k < n; k++) values[2 * k] = dc_ex_prim1(pool, DC_REAL, args[k]), values[2 * k + 1] = dc_ex_prim1(pool, DC_IMAG, args[k]);
+  for (uint32_t k = 0; k < 2 * n; k++) values[k] = part(pool, args[k / 2], k % 2);
   dc_dtype type = dc_ex_dtype(pool, values[0]);
   if (dc_prims[prim].kind == DC_PRIM_TEST) type = DC_BOOL;
   for (uint32_t k = 0; k < 2 && *row[k]; k++) {
@@ -110,8 +113,7 @@ static dc_status lower_one(lowering *l, dc_ex e, dc_ex *out) {
   }
   if (node.op == DC_EX_SELECT) {
     dc_ex side[2];
-    for (uint32_t k = 0; k < 2; k++)
-      side[k] = dc_ex_select(pool, args[0], dc_ex_prim1(pool, k ? DC_IMAG : DC_REAL, args[1]), dc_ex_prim1(pool, k ? DC_IMAG : DC_REAL, args[2]));
+    for (uint32_t k = 0; k < 2; k++) side[k] = dc_ex_select(pool, args[0], part(pool, args[1], k), part(pool, args[2], k));
     return *out = pair(pool, side[0], side[1]), DC_OK;
   }
   if (node.op >= DC_PRIM_COUNT) return dc_error(DC_ERR_UNSUPPORTED, "the bits of complex numbers");
@@ -136,7 +138,8 @@ typedef struct {
   bool is_nested; /* inside a map, where scalars are registers */
 } place;
 
-static void emit(lowering *l, const place *at, dc_nid from, dc_cid out, dc_wcr wcr, const dc_ex *index, uint32_t rank, dc_ex guard, dc_ex value) {
+static void emit(lowering *l, const place *at, dc_nid from, dc_cid out, dc_wcr wcr, const dc_ex *index, uint32_t rank, dc_ex guard,
+                 dc_ex value) {
   dc_nid made = dc_node_tasklet(l->graph, out, wcr, index, rank, guard, value);
   dc_node origin = *dc_node_at(l->graph, from), *node = dc_node_at(l->graph, made);
   node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
@@ -174,7 +177,7 @@ static void write_parts(lowering *l, const place *at, dc_nid from, dc_tasklet t,
   dc_pool *pool = &l->graph->pool;
   dc_cid out = l->parts[t.out];
   dc_ex index[DC_MAX_RANK];
-  dc_ex im = kept(l, at, from, out, dc_ex_prim1(pool, DC_IMAG, value), t.guard), re = dc_ex_prim1(pool, DC_REAL, value);
+  dc_ex im = kept(l, at, from, out, part(pool, value, 1), t.guard), re = part(pool, value, 0);
   dc_ex guard = kept(l, at, from, out, t.guard, 0);
   for (uint32_t d = 0; d < t.rank; d++) index[d] = kept(l, at, from, out, t.index[d], 0);
   for (uint32_t k = 0; k < 2; k++) {
@@ -199,7 +202,8 @@ static dc_status lower_tasklet(lowering *l, const place *at, dc_nid id) {
     return DC_OK;
   }
   if (t.wcr == DC_WCR_MIN || t.wcr == DC_WCR_MAX)
-    return dc_error(DC_ERR_UNSUPPORTED, "'%s' is combined by %s, and complex numbers have no order", dc_cont_name(l->graph, t.out), dc_wcr_name((dc_wcr)t.wcr));
+    return dc_error(DC_ERR_UNSUPPORTED, "'%s' is combined by %s, and complex numbers have no order", dc_cont_name(l->graph, t.out),
+                    dc_wcr_name((dc_wcr)t.wcr));
   dc_dtype part = (dc_dtype)dc_cont(l->graph, l->parts[t.out])->dtype;
   value = lower(l, dc_ex_cast(pool, dc_dtype_of_parts(part), value));
   if (t.wcr == DC_WCR_PROD) {

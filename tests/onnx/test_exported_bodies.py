@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-import onnx.reference  # noqa: E402
-from onnx import parser  # noqa: E402
+from onnx import parser, reference  # noqa: E402
 
 import dcml  # noqa: E402
 
@@ -32,7 +31,7 @@ A = np.float32([1, -2, 3])
 
 def runs(model, feeds):
     """What ONNX's reference and dcml make of a model."""
-    numpys = onnx.reference.ReferenceEvaluator(model).run(None, feeds)
+    numpys = reference.ReferenceEvaluator(model).run(None, feeds)
     mine = dcml.ONNXModel("m", model)(**feeds)
     return [np.asarray(v) for v in numpys], [np.asarray(v) for v in (mine if isinstance(mine, (tuple, list)) else [mine])]
 
@@ -71,7 +70,7 @@ def test_an_sdfg_with_a_body_is_saved_as_a_model(tmp_path):
         feeds = {"A": A, "c": np.array([condition])}
         want = sdfg(**feeds)
         assert np.allclose(want, np.exp(A) if condition else -A)
-        assert np.allclose(onnx.reference.ReferenceEvaluator(onnx.load(path)).run(None, feeds)[0], want)
+        assert np.allclose(reference.ReferenceEvaluator(onnx.load(path)).run(None, feeds)[0], want)
         assert np.array_equal(dcml.SDFG.from_file(path)(**feeds), want)
 
 

@@ -138,7 +138,8 @@ static dc_status prepare(interp *in, dc_nid node) {
   in->slots = DC_NEW_ARRAY(&in->arena, slot, in->n_entries);
   for (uint32_t k = 0; k <= VOLATILE; k++) in->versions[k] = 1;
   dc_node_uses(g, node, visit_container, in);
-  return in->complex ? dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(g, in->complex)) : DC_OK;
+  if (!in->complex) return DC_OK;
+  return dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(g, in->complex));
 }
 
 /* ---- evaluation ---- */

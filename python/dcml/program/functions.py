@@ -701,5 +701,6 @@ def _item(t, a, *index):
     return subscript(a, index or [0] * a.ndim, t.out)
 
 
-_METHODS = {"astype": _astype, "conj": lambda t, a: t.ufunc(None, "conjugate", a), "fill": _fill, "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
+_METHODS = {"astype": _astype, "conj": lambda t, a: t.ufunc(None, "conjugate", a), "fill": _fill,
+            "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
 _ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like, _eye}

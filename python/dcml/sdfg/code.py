@@ -25,7 +25,8 @@ _MODULES = {"math", "np", "numpy", "dace", "dcml", "cmath", "torch"}
 _CONSTANTS = {"pi": repr(math.pi), "e": repr(math.e), "inf": "inf", "nan": "nan", "tau": repr(math.tau)}
 _ALIASES = {"fabs": "abs", "absolute": "abs", "power": "pow", "maximum": "max", "minimum": "min", "Max": "max", "Min": "min",
             "fmax": "max", "fmin": "min", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh",
-            "arccosh": "acosh", "arctanh": "atanh", "rint": "round", "conjugate": "conj", "logical_not": "not", "invert": "bnot", "Abs": "abs",
+            "arccosh": "acosh", "arctanh": "atanh", "rint": "round", "conjugate": "conj",
+            "logical_not": "not", "invert": "bnot", "Abs": "abs",
             "bitwise_and": "band", "bitwise_or": "bor", "bitwise_xor": "bxor", "left_shift": "shl", "right_shift": "shr"}
 _WRITTEN = {  # functions that are expressions of others
     "where": "({0} ? {1} : {2})", "select": "({0} ? {1} : {2})", "ITE": "({0} ? {1} : {2})", "reciprocal": "(1.0 / {0})",
