@@ -45,6 +45,9 @@ const char *dc_dtype_name(dc_dtype type) { return types[type].name; }
 bool dc_dtype_is_float(dc_dtype type) { return types[type].kind == KIND_FLOAT; }
 bool dc_dtype_is_integer(dc_dtype type) { return types[type].kind == KIND_SIGNED || types[type].kind == KIND_UNSIGNED; }
 bool dc_dtype_is_signed(dc_dtype type) { return types[type].kind == KIND_SIGNED; }
+bool dc_dtype_is_complex(dc_dtype type) { return type == DC_C64 || type == DC_C128; }
+dc_dtype dc_dtype_part(dc_dtype type) { return type == DC_C64 ? DC_F32 : type == DC_C128 ? DC_F64 : type; }
+dc_dtype dc_dtype_of_parts(dc_dtype type) { return type == DC_F32 ? DC_C64 : type == DC_F64 ? DC_C128 : DC_NOTYPE; }
 dc_dtype dc_dtype_compute(dc_dtype type) { return (dc_dtype)types[type].compute; }
 int64_t dc_dtype_wrap(dc_dtype type, int64_t value) {
   switch (type) {

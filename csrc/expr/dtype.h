@@ -45,6 +45,9 @@ dc_dtype dc_dtype_from_name(const char *name);
 bool dc_dtype_is_float(dc_dtype type);   /* f16 bf16 f32 f64 and the float8/float4 kinds */
 bool dc_dtype_is_integer(dc_dtype type); /* signed and unsigned, not bool */
 bool dc_dtype_is_signed(dc_dtype type);
+bool dc_dtype_is_complex(dc_dtype type);
+dc_dtype dc_dtype_part(dc_dtype type);       /* of a complex type: the type of its parts; else itself */
+dc_dtype dc_dtype_of_parts(dc_dtype type);   /* the complex type with parts of `type`, f32 or f64; DC_NOTYPE: none */
 /* The type in which values of `type` are computed and accumulated: f32 for the
  * small floats, i32 for the sub-byte integers, else itself. */
 dc_dtype dc_dtype_compute(dc_dtype type);

@@ -14,6 +14,12 @@ const dc_prim_info dc_prims[DC_PRIM_COUNT] = {
 #undef PRIM
 };
 
+const char *const dc_prim_parts[DC_PRIM_COUNT][2] = {
+#define PARTS(id, re, im) [DC_##id] = {re, im},
+#include "expr/complex.def"
+#undef PARTS
+};
+
 void dc_pool_init(dc_pool *pool, dc_arena *arena, dc_names *names) {
   *pool = (dc_pool){.arena = arena, .names = names};
   DC_PUSH(arena, &pool->nodes, (dc_exnode){0});
@@ -116,6 +122,8 @@ static double round_to_type(dc_dtype type, double value) {
 }
 
 dc_ex dc_ex_const(dc_pool *pool, dc_dtype type, double value) {
+  if (dc_dtype_is_complex(type))
+    return dc_ex_prim2(pool, DC_COMPLEX, dc_ex_const(pool, dc_dtype_part(type), value), dc_ex_const(pool, dc_dtype_part(type), 0));
   if (type == DC_BOOL) return dc_ex_bool(pool, value != 0);
   if (!dc_dtype_is_float(type)) return int_of(pool, type, integer_from_double(type, value));
   return dc_pool_cons(pool, (dc_exnode){.op = DC_EX_FLOAT, .dtype = type, .f = round_to_type(type, value)}, NULL);
@@ -151,6 +159,8 @@ bool dc_ex_is_const(const dc_pool *pool, dc_ex e, double *value) {
 
 static bool is_value(const dc_pool *pool, dc_ex e, double value) {
   double v;
+  if (dc_ex_node(pool, e)->op == DC_COMPLEX)
+    return is_value(pool, dc_ex_arg(pool, e, 0), value) && is_value(pool, dc_ex_arg(pool, e, 1), 0);
   return dc_ex_is_const(pool, e, &v) && v == value && (value != 0 || !signbit(v));
 }
 
@@ -230,6 +240,7 @@ static dc_ex fold(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
   dc_dtype type = dc_ex_dtype(pool, a);
   if (!dc_ex_is_const(pool, a, &x) || (b && !dc_ex_is_const(pool, b, &y))) return 0;
   dc_prim_kind kind = (dc_prim_kind)dc_prims[prim].kind;
+  if (kind == DC_PRIM_PAIR) return 0;
   bool wide = type == DC_I64 || type == DC_U64;
   if (kind == DC_PRIM_TEST || kind == DC_PRIM_LOGIC) {
     if (wide) { /* compare exactly */
@@ -247,16 +258,36 @@ static dc_ex fold(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
 
 /* ---- scalar constructors ---- */
 
+/* The angle of a real number is that of its sign. */
+static dc_ex real_angle(dc_pool *pool, dc_ex a) {
+  dc_dtype type = dc_ex_dtype(pool, a);
+  dc_ex zero = dc_ex_const(pool, type, 0), turn = dc_ex_const(pool, type, 3.141592653589793);
+  dc_ex known = dc_ex_select(pool, dc_ex_prim2(pool, DC_LT, a, zero), turn, zero);
+  return dc_ex_select(pool, dc_ex_prim1(pool, DC_ISNAN, a), a, known);
+}
+
+/* Parts of real numbers and of pairs are known at once. */
+static dc_ex part_of(dc_pool *pool, dc_op prim, dc_ex a) {
+  dc_dtype type = dc_ex_dtype(pool, a);
+  bool is_pair = dc_ex_node(pool, a)->op == DC_COMPLEX;
+  if (!dc_dtype_is_complex(type)) return prim == DC_ANGLE ? real_angle(pool, a) : prim == DC_IMAG ? dc_ex_const(pool, type, 0) : a;
+  if (is_pair && prim == DC_CONJ)
+    return dc_ex_prim2(pool, DC_COMPLEX, dc_ex_arg(pool, a, 0), dc_ex_prim1(pool, DC_NEG, dc_ex_arg(pool, a, 1)));
+  if (is_pair && prim != DC_ANGLE) return dc_ex_arg(pool, a, prim == DC_IMAG);
+  return dc_pool_op(pool, prim, prim == DC_CONJ ? type : dc_dtype_part(type), 1, &a);
+}
+
 dc_ex dc_ex_prim1(dc_pool *pool, dc_op prim, dc_ex a) {
   assert(prim < DC_PRIM_COUNT && dc_prims[prim].arity == 1 && a);
   dc_dtype type = dc_ex_dtype(pool, a);
+  if (dc_prims[prim].kind == DC_PRIM_PART) return part_of(pool, prim, a);
   if (type == DC_I64 && prim == DC_NEG) return dc_ix_sub(pool, dc_ex_int(pool, 0), a);
   const dc_exnode *node = dc_ex_node(pool, a);
   if ((prim == DC_NEG || prim == DC_NOT) && node->op == prim) return dc_ex_arg(pool, a, 0);
   dc_ex folded = fold(pool, prim, a, 0);
   if (folded) return folded;
   bool tests = dc_prims[prim].kind == DC_PRIM_TEST || dc_prims[prim].kind == DC_PRIM_LOGIC;
-  return dc_pool_op(pool, prim, tests ? DC_BOOL : type, 1, &a);
+  return dc_pool_op(pool, prim, tests ? DC_BOOL : prim == DC_ABS ? dc_dtype_part(type) : type, 1, &a);
 }
 
 static dc_ex index_prim(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
@@ -317,7 +348,8 @@ dc_ex dc_ex_prim2(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
   if (!simpler && kind == DC_PRIM_SAME) simpler = simplify_arithmetic(pool, prim, a, b);
   if (simpler) return simpler;
   dc_ex args[2] = {a, b};
-  dc_dtype result = prim == DC_RAND ? DC_F32 : kind == DC_PRIM_TEST || kind == DC_PRIM_LOGIC ? DC_BOOL : type;
+  bool tests = kind == DC_PRIM_TEST || kind == DC_PRIM_LOGIC;
+  dc_dtype result = prim == DC_RAND ? DC_F32 : tests ? DC_BOOL : kind == DC_PRIM_PAIR ? dc_dtype_of_parts(type) : type;
   return dc_pool_op(pool, prim, result, 2, args);
 }
 
@@ -340,12 +372,20 @@ static bool widens(dc_dtype from, dc_dtype to) {
   return to == DC_F32 ? from == DC_F16 || from == DC_BF16 : false;
 }
 
+static dc_ex cast_pair(dc_pool *pool, dc_dtype type, dc_ex re, dc_ex im) {
+  if (type == DC_BOOL) return dc_ex_prim2(pool, DC_OR, dc_ex_cast(pool, type, re), dc_ex_cast(pool, type, im));
+  dc_ex a = dc_ex_cast(pool, dc_dtype_part(type), re);
+  return dc_dtype_is_complex(type) ? dc_ex_prim2(pool, DC_COMPLEX, a, dc_ex_cast(pool, dc_dtype_part(type), im)) : a;
+}
+
 dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   const dc_exnode *node = dc_ex_node(pool, a);
   dc_dtype from = (dc_dtype)node->dtype;
   if (from == type) return a;
+  if (node->op == DC_COMPLEX) return cast_pair(pool, type, dc_ex_arg(pool, a, 0), dc_ex_arg(pool, a, 1));
   double value;
-  if (node->op == DC_EX_INT && !dc_dtype_is_float(type) && type != DC_BOOL) return int_of(pool, type, dc_dtype_wrap(type, node->i));
+  bool whole = !dc_dtype_is_float(type) && type != DC_BOOL && !dc_dtype_is_complex(type);
+  if (node->op == DC_EX_INT && whole) return int_of(pool, type, dc_dtype_wrap(type, node->i));
   if (dc_ex_is_const(pool, a, &value)) return dc_ex_const(pool, type, value);
   if (node->op == DC_EX_CAST) { /* back to where a widening cast came from */
     dc_ex inner = dc_ex_arg(pool, a, 0);

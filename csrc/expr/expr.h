@@ -45,7 +45,7 @@ typedef enum {
   DC_EX_BITS,   /* the bit pattern of args[0] read as .dtype, which is as wide */
 } dc_op;
 
-typedef enum { DC_PRIM_SAME, DC_PRIM_FLOAT, DC_PRIM_TEST, DC_PRIM_LOGIC, DC_PRIM_BITS } dc_prim_kind;
+typedef enum { DC_PRIM_SAME, DC_PRIM_FLOAT, DC_PRIM_TEST, DC_PRIM_LOGIC, DC_PRIM_BITS, DC_PRIM_PAIR, DC_PRIM_PART } dc_prim_kind;
 
 typedef struct {
   const char *name;
@@ -55,6 +55,8 @@ typedef struct {
   const char *derivative[2];
 } dc_prim_info;
 extern const dc_prim_info dc_prims[DC_PRIM_COUNT];
+/* The rows of complex.def; NULL: the primitive takes no complex numbers. */
+extern const char *const dc_prim_parts[DC_PRIM_COUNT][2];
 
 typedef struct {
   uint8_t op;    /* dc_op */
@@ -130,7 +132,7 @@ dc_ex dc_ix_max(dc_pool *pool, dc_ex a, dc_ex b);
 dc_ex dc_ix_extent(dc_pool *pool, dc_ex begin, dc_ex end, dc_ex step);
 
 /* Scalar arithmetic.  Arguments of SAME, FLOAT and TEST prims have equal types (asserted):
- * cast first.  Constants fold; i64 arithmetic goes to dc_ix_*; x*1, x+0, x-0, x/1 give x,
+ * cast first.  A complex constant is COMPLEX of real ones.  Constants fold; i64 arithmetic goes to dc_ix_*; x*1, x+0, x-0, x/1 give x,
  * and nothing that would change a NaN or an infinity is folded. */
 dc_ex dc_ex_prim1(dc_pool *pool, dc_op prim, dc_ex a);
 dc_ex dc_ex_prim2(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b);

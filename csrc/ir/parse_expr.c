@@ -8,8 +8,17 @@ enum { MAX_DEPTH = 200 };
 
 /* ---- types ---- */
 
+static dc_dtype wider(dc_dtype a, dc_dtype b);
+
+/* Whole numbers do not widen the parts of a complex one. */
+static dc_dtype wider_complex(dc_dtype a, dc_dtype b) {
+  dc_dtype x = dc_dtype_is_complex(a) ? a : b, other = x == a ? b : a, part = dc_dtype_part(other);
+  return dc_dtype_is_float(part) ? dc_dtype_of_parts(wider(dc_dtype_part(x), part)) : x;
+}
+
 /* Of two types the one that a loose expression computes in. */
 static dc_dtype wider(dc_dtype a, dc_dtype b) {
+  if (dc_dtype_is_complex(a) || dc_dtype_is_complex(b)) return wider_complex(a, b);
   bool real_a = dc_dtype_is_float(a), real_b = dc_dtype_is_float(b);
   if (real_a != real_b) return real_a ? a : b;
   if (a == DC_BOOL || b == DC_BOOL) return a == DC_BOOL ? b : a;
@@ -18,13 +27,20 @@ static dc_dtype wider(dc_dtype a, dc_dtype b) {
   return real_a ? DC_F32 : dc_dtype_is_signed(a) ? b : a; /* f16 and bf16; i32 and u32 */
 }
 
-/* A constant does not widen what it meets, but a fraction makes an integer real. */
-static dc_dtype common_type(const dc_pool *pool, dc_ex a, dc_ex b) {
+static bool is_constant(const dc_pool *pool, dc_ex e) {
   double value;
+  if (dc_ex_node(pool, e)->op != DC_COMPLEX) return dc_ex_is_const(pool, e, &value);
+  return is_constant(pool, dc_ex_arg(pool, e, 0)) && is_constant(pool, dc_ex_arg(pool, e, 1));
+}
+
+/* A constant does not widen what it meets, but a fraction makes an integer real, and an imaginary part makes it complex. */
+static dc_dtype common_type(const dc_pool *pool, dc_ex a, dc_ex b) {
   dc_dtype x = dc_ex_dtype(pool, a), y = dc_ex_dtype(pool, b);
-  bool constant_a = dc_ex_is_const(pool, a, &value), constant_b = dc_ex_is_const(pool, b, &value);
+  bool constant_a = is_constant(pool, a), constant_b = is_constant(pool, b);
   if (constant_a == constant_b) return wider(x, y);
   dc_dtype constant = constant_a ? x : y, other = constant_a ? y : x;
+  if (dc_dtype_is_complex(other)) return other;
+  if (dc_dtype_is_complex(constant)) return dc_dtype_is_float(other) ? dc_dtype_of_parts(wider(DC_F32, other)) : constant;
   bool holds = dc_dtype_is_float(other) || (!dc_dtype_is_float(constant) && other != DC_BOOL);
   return holds ? other : constant;
 }
@@ -41,14 +57,26 @@ static dc_status same_types(dc_parser *p, dc_ex *a, dc_ex *b) {
 
 /* The type that a primitive takes instead of one that it does not; DC_NOTYPE: none. */
 static dc_dtype loosened(dc_dtype type, dc_prim_kind kind) {
+  if (kind == DC_PRIM_PAIR && dc_dtype_is_float(type)) return wider(DC_F32, type);
+  if (kind == DC_PRIM_PAIR && !dc_dtype_is_complex(type)) return DC_F64;
+  if (dc_dtype_is_complex(type)) return kind == DC_PRIM_LOGIC ? DC_BOOL : type;
   if (kind == DC_PRIM_FLOAT && !dc_dtype_is_float(type)) return DC_F64;
   if (kind == DC_PRIM_LOGIC) return DC_BOOL;
   return kind == DC_PRIM_SAME && type == DC_BOOL ? DC_I64 : type;
 }
 
-static dc_status of_type(dc_parser *p, dc_ex *e, dc_prim_kind kind) {
-  if (p->is_loose) *e = dc_ex_cast(&p->graph->pool, loosened(dc_ex_dtype(&p->graph->pool, *e), kind), *e);
+static dc_status of_type(dc_parser *p, dc_ex *e, dc_op prim) {
+  dc_prim_kind kind = (dc_prim_kind)dc_prims[prim].kind;
+  dc_prim_kind wanted = prim == DC_ANGLE ? DC_PRIM_FLOAT : kind;
+  if (p->is_loose) *e = dc_ex_cast(&p->graph->pool, loosened(dc_ex_dtype(&p->graph->pool, *e), wanted), *e);
   dc_dtype type = dc_ex_dtype(&p->graph->pool, *e);
+  if (kind == DC_PRIM_PAIR && type != DC_F32 && type != DC_F64) return dc_parser_fail(p, "parts of type f32 or f64");
+  if (kind == DC_PRIM_PART && type == DC_BOOL) return dc_parser_fail(p, "a numeric operand");
+  if (prim == DC_ANGLE && !dc_dtype_is_complex(type) && !dc_dtype_is_float(type)) return dc_parser_fail(p, "a floating operand");
+  if (kind == DC_PRIM_PART || kind == DC_PRIM_PAIR) return DC_OK;
+  if (dc_dtype_is_complex(type) && !dc_prim_parts[prim][0])
+    return dc_error_at(dc_parser_fail(p, "real numbers"), "'%s' of complex numbers", dc_prims[prim].name);
+  if (dc_dtype_is_complex(type)) return DC_OK;
   if (kind == DC_PRIM_FLOAT && !dc_dtype_is_float(type)) return dc_parser_fail(p, "a floating operand");
   if (kind == DC_PRIM_LOGIC && type != DC_BOOL) return dc_parser_fail(p, "a bool operand");
   if (kind == DC_PRIM_SAME && type == DC_BOOL) return dc_parser_fail(p, "a numeric operand");
@@ -60,7 +88,7 @@ static dc_status make_prim(dc_parser *p, dc_op prim, const dc_ex *given, dc_ex *
   dc_pool *pool = &p->graph->pool;
   int arity = dc_prims[prim].arity;
   dc_ex args[2] = {given[0], arity == 2 ? given[1] : 0};
-  for (int k = 0; k < arity; k++) DC_TRY(of_type(p, &args[k], (dc_prim_kind)dc_prims[prim].kind));
+  for (int k = 0; k < arity; k++) DC_TRY(of_type(p, &args[k], prim));
   if (arity == 2) DC_TRY(same_types(p, &args[0], &args[1]));
   *out = arity == 1 ? dc_ex_prim1(pool, prim, args[0]) : dc_ex_prim2(pool, prim, args[0], args[1]);
   return DC_OK;

@@ -1,22 +1,37 @@
 /* Graph of library nodes to ModelProto.
  *
- * The message is built in an arena of its own and points into the graph's data where it can. */
+ * The message is built in an arena of its own and points into the graph's data where it can.  A subgraph sees the names of
+ * the graphs around it, so its own must be others: names that are taken there get a suffix. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx/wire.h"
 
-enum { IR_VERSION = 10, DEFAULT_OPSET = 21 };
+enum { IR_VERSION = 10, DEFAULT_OPSET = 21, MAX_NESTED = 64 };
 
 typedef struct {
+  const char *domain;
+  int version; /* the newest that a node needs */
+} needed;
+
+typedef struct level {
   const dc_graph *graph;
+  const struct level *around; /* of a subgraph: of the graph that holds it */
+  uint32_t depth, n_own;      /* inputs that are its own; the others stand for containers of the graph around */
+  char **names;               /* by container, in the file */
+} level;
+
+typedef struct {
+  const dc_graph *graph; /* that is being written, at this level */
+  const level *level;
   dc_arena arena;
-  int opset;     /* of ai.onnx */
-  int *versions; /* by name: the newest version of that domain which a node needs, or 0 */
+  int opset; /* of ai.onnx */
+  DC_VEC(needed) domains;
+  dc_names taken; /* names of all graphs, and those that are made */
 } exporter;
 
 static char *copy_text(exporter *ex, const char *s) { return dc_arena_strdup(&ex->arena, s); }
-static char *container_name(exporter *ex, dc_cid c) { return c ? copy_text(ex, dc_cont_name(ex->graph, c)) : copy_text(ex, ""); }
+static char *container_name(exporter *ex, dc_cid c) { return c ? ex->level->names[c] : copy_text(ex, ""); }
 
 #define NEW(ex, Type, init) ({ Type *made_ = DC_NEW(&(ex)->arena, Type); init(made_); made_; })
 
@@ -49,13 +64,19 @@ static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) 
 
 static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out) {
   const dc_container *c = dc_cont(ex->graph, cid);
-  if (!c->dtype) return dc_error(DC_ERR_MODEL, "'%s' has no type yet: infer first", dc_cont_name(ex->graph, cid));
   Onnx__ValueInfoProto *info = *out = NEW(ex, Onnx__ValueInfoProto, onnx__value_info_proto__init);
   info->name = container_name(ex, cid);
+  bool known = c->dtype && !c->is_host;
+  if (!known && ex->level->around) return DC_OK; /* the node that holds the subgraph says what it is */
+  if (c->is_host)
+    return dc_error(DC_ERR_UNSUPPORTED, "'%s' is a sequence, an optional or a map, of which nothing says what it holds; "
+                    "ONNXModel.save writes the model as it was read", dc_cont_name(ex->graph, cid));
+  if (!known) return dc_error(DC_ERR_MODEL, "'%s' has no type yet: infer first", dc_cont_name(ex->graph, cid));
   info->type = NEW(ex, Onnx__TypeProto, onnx__type_proto__init);
   info->type->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
   Onnx__TypeProto__Tensor *t = info->type->tensor_type = NEW(ex, Onnx__TypeProto__Tensor, onnx__type_proto__tensor__init);
   t->has_elem_type = 1, t->elem_type = c->dtype;
+  if (!c->shape) return DC_OK; /* of any rank */
   t->shape = NEW(ex, Onnx__TensorShapeProto, onnx__tensor_shape_proto__init);
   t->shape->n_dim = c->rank;
   t->shape->dim = DC_NEW_ARRAY(&ex->arena, Onnx__TensorShapeProto__Dimension *, c->rank);
@@ -72,6 +93,8 @@ static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out
   }
   return DC_OK;
 }
+
+static dc_status write_graph(exporter *ex, const dc_graph *of, Onnx__GraphProto **out);
 
 static dc_status attribute(exporter *ex, const dc_attr *a, Onnx__AttributeProto **out) {
   Onnx__AttributeProto *p = *out = NEW(ex, Onnx__AttributeProto, onnx__attribute_proto__init);
@@ -96,8 +119,11 @@ static dc_status attribute(exporter *ex, const dc_attr *a, Onnx__AttributeProto 
       p->strings = DC_NEW_ARRAY(&ex->arena, ProtobufCBinaryData, a->n);
       for (uint32_t k = 0; k < a->n; k++) p->strings[k] = (ProtobufCBinaryData){strlen(a->strings[k]), (uint8_t *)a->strings[k]};
       return DC_OK;
-    default: return dc_error(DC_ERR_UNSUPPORTED, "attribute '%s' cannot be exported", p->name);
+    case DC_ATTR_GRAPH:
+      p->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH;
+      return dc_error_at(write_graph(ex, ex->graph->subgraphs.v[a->i], &p->g), "attribute '%s'", p->name);
   }
+  return dc_error(DC_ERR_UNSUPPORTED, "attribute '%s' cannot be exported", p->name);
 }
 
 /* The first result names a node in messages better than its name, which may be empty. */
@@ -109,7 +135,11 @@ static const char *first_output(const exporter *ex, const dc_library *lib) {
 
 /* A model has one version for each domain; a node made for a newer one would change its meaning. */
 static dc_status import_domain(exporter *ex, const dc_library *lib) {
-  if (lib->domain && lib->since > ex->versions[lib->domain]) ex->versions[lib->domain] = lib->since;
+  const char *domain = dc_name_text(&ex->graph->names, lib->domain);
+  uint32_t k = 0;
+  while (k < ex->domains.n && strcmp(ex->domains.v[k].domain, domain)) k++;
+  if (k == ex->domains.n && lib->domain) DC_PUSH(&ex->arena, &ex->domains, ((needed){copy_text(ex, domain), lib->since}));
+  if (lib->domain && lib->since > ex->domains.v[k].version) ex->domains.v[k].version = lib->since;
   if (lib->domain || lib->since <= ex->opset) return DC_OK;
   return dc_error(DC_ERR_UNSUPPORTED, "node %s (output '%s') is of version %d, but the graph of version %d",
                   dc_name_text(&ex->graph->names, lib->op), first_output(ex, lib), lib->since, ex->opset);
@@ -138,30 +168,96 @@ static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
   return DC_OK;
 }
 
+/* ---- graphs ---- */
+
+static void take_names(exporter *ex, const dc_graph *graph, uint32_t depth) {
+  for (dc_cid c = 1; c < graph->containers.n; c++) (void)dc_name_intern(&ex->taken, dc_cont_name(graph, c));
+  for (uint32_t k = 0; k < graph->subgraphs.n && depth < MAX_NESTED; k++) take_names(ex, graph->subgraphs.v[k], depth + 1);
+}
+
+static char *new_name(exporter *ex, const char *base) {
+  char *name;
+  uint32_t k = 2;
+  do name = dc_arena_printf(&ex->arena, "%s_%u", base, k++);
+  while (dc_name_find(&ex->taken, name));
+  (void)dc_name_intern(&ex->taken, name);
+  return name;
+}
+
+static void name_containers(exporter *ex, level *l) {
+  const dc_graph *g = l->graph;
+  l->names = DC_NEW_ARRAY(&ex->arena, char *, g->containers.n);
+  for (uint32_t k = l->n_own; k < g->inputs.n; k++) l->names[g->inputs.v[k]] = l->around->names[g->captures.v[k - l->n_own]];
+  for (dc_cid c = 1; c < g->containers.n; c++) {
+    const char *own = dc_cont_name(g, c);
+    bool taken = false;
+    for (const level *at = l->around; at && !taken; at = at->around) taken = dc_container_find(at->graph, own) != 0;
+    if (!l->names[c]) l->names[c] = taken ? new_name(ex, own) : copy_text(ex, own);
+  }
+}
+
+static void note_attributes(const dc_graph *from, bool *only) {
+  for (dc_nid k = 1; k < from->nodes.n; k++)
+    for (uint32_t j = 0; from->nodes.v[k].kind == DC_NODE_LIBRARY && j < from->nodes.v[k].lib.n_attr; j++)
+      if (from->nodes.v[k].lib.attr[j].kind == DC_ATTR_TENSOR) only[from->nodes.v[k].lib.attr[j].i] = true;
+}
+
+/* What a subgraph hands on as it is, or twice, is no result of a node of its own: one is put before it. */
+static char *identity(exporter *ex, Onnx__GraphProto *g, dc_cid c) {
+  Onnx__NodeProto *p = g->node[g->n_node++] = NEW(ex, Onnx__NodeProto, onnx__node_proto__init);
+  p->op_type = copy_text(ex, "Identity"), p->name = copy_text(ex, "");
+  p->n_input = p->n_output = 1, p->input = DC_NEW_ARRAY(&ex->arena, char *, 1), p->output = DC_NEW_ARRAY(&ex->arena, char *, 1);
+  p->input[0] = container_name(ex, c);
+  return p->output[0] = new_name(ex, p->input[0]);
+}
+
+static dc_status outputs(exporter *ex, Onnx__GraphProto *g) {
+  const dc_graph *from = ex->graph;
+  bool *seen = DC_NEW_ARRAY(&ex->arena, bool, from->containers.n);
+  g->output = DC_NEW_ARRAY(&ex->arena, Onnx__ValueInfoProto *, from->outputs.n);
+  for (uint32_t k = 0; k < from->outputs.n; k++) {
+    dc_cid c = from->outputs.v[k];
+    DC_TRY(value_info(ex, c, &g->output[g->n_output]));
+    if (ex->level->around && (seen[c] || dc_cont(from, c)->role != DC_ROLE_TEMP)) g->output[g->n_output]->name = identity(ex, g, c);
+    seen[c] = true, g->n_output++;
+  }
+  return DC_OK;
+}
+
 static dc_status graph(exporter *ex, Onnx__GraphProto *g) {
   const dc_graph *from = ex->graph;
   uint32_t n_nodes = 0, most = from->containers.n;
   bool *attribute_only = DC_NEW_ARRAY(&ex->arena, bool, most);
-  for (dc_nid k = 1; k < from->nodes.n; k++)
-    for (uint32_t j = 0; from->nodes.v[k].kind == DC_NODE_LIBRARY && j < from->nodes.v[k].lib.n_attr; j++)
-      if (from->nodes.v[k].lib.attr[j].kind == DC_ATTR_TENSOR) attribute_only[from->nodes.v[k].lib.attr[j].i] = true;
+  note_attributes(from, attribute_only);
   for (uint32_t s = 0; s < from->states.n; s++) n_nodes += from->states.v[s].scope.n;
   g->name = copy_text(ex, *dc_name_text(&from->names, from->name) ? dc_name_text(&from->names, from->name) : "graph");
-  g->node = DC_NEW_ARRAY(&ex->arena, Onnx__NodeProto *, n_nodes);
+  g->node = DC_NEW_ARRAY(&ex->arena, Onnx__NodeProto *, n_nodes + from->outputs.n);
   for (uint32_t s = 0; s < from->states.n; s++)
     for (uint32_t k = 0; k < from->states.v[s].scope.n; k++) DC_TRY(node(ex, from->states.v[s].scope.v[k], &g->node[g->n_node++]));
   g->initializer = DC_NEW_ARRAY(&ex->arena, Onnx__TensorProto *, most);
   g->input = DC_NEW_ARRAY(&ex->arena, Onnx__ValueInfoProto *, most);
-  g->output = DC_NEW_ARRAY(&ex->arena, Onnx__ValueInfoProto *, from->outputs.n);
-  for (uint32_t k = 0; k < from->inputs.n; k++) DC_TRY(value_info(ex, from->inputs.v[k], &g->input[g->n_input++]));
+  for (uint32_t k = 0; k < ex->level->n_own; k++) DC_TRY(value_info(ex, from->inputs.v[k], &g->input[g->n_input++]));
   for (dc_cid c = 1; c < most; c++) {
     const dc_container *k = dc_cont(from, c);
     if ((k->role != DC_ROLE_CONST && k->role != DC_ROLE_PARAM) || attribute_only[c]) continue;
-    if (k->data) g->initializer[g->n_initializer++] = tensor_of(ex, c, dc_cont_name(from, c));
+    if (k->data) g->initializer[g->n_initializer++] = tensor_of(ex, c, container_name(ex, c));
     else DC_TRY(value_info(ex, c, &g->input[g->n_input++])); /* a weight without data is an input */
   }
-  for (uint32_t k = 0; k < from->outputs.n; k++) DC_TRY(value_info(ex, from->outputs.v[k], &g->output[g->n_output++]));
-  return DC_OK;
+  return outputs(ex, g);
+}
+
+/* One graph at its level, and back to where the exporter was. */
+static dc_status write_graph(exporter *ex, const dc_graph *of, Onnx__GraphProto **out) {
+  const level *around = ex->level;
+  uint32_t captures = around ? of->captures.n : 0;
+  level l = {.graph = of, .around = around, .depth = around ? around->depth + 1 : 0, .n_own = of->inputs.n - captures};
+  if (l.depth > MAX_NESTED) return dc_error(DC_ERR_UNSUPPORTED, "graphs nested more than %d deep", MAX_NESTED);
+  name_containers(ex, &l);
+  *out = NEW(ex, Onnx__GraphProto, onnx__graph_proto__init);
+  ex->level = &l, ex->graph = of;
+  dc_status status = graph(ex, *out);
+  ex->level = around, ex->graph = around ? around->graph : of;
+  return status;
 }
 
 static Onnx__OperatorSetIdProto *opset_import(exporter *ex, const char *domain, int version) {
@@ -171,17 +267,16 @@ static Onnx__OperatorSetIdProto *opset_import(exporter *ex, const char *domain, 
 }
 
 static dc_status pack(exporter *ex, uint8_t **bytes, uint64_t *n_bytes) {
-  const dc_names *names = &ex->graph->names;
   Onnx__ModelProto *model = NEW(ex, Onnx__ModelProto, onnx__model_proto__init);
   model->has_ir_version = 1, model->ir_version = IR_VERSION;
   model->producer_name = copy_text(ex, "dcml");
-  model->graph = NEW(ex, Onnx__GraphProto, onnx__graph_proto__init);
-  ex->versions = DC_NEW_ARRAY(&ex->arena, int, names->names.n + 1);
-  DC_TRY(graph(ex, model->graph));
-  model->opset_import = DC_NEW_ARRAY(&ex->arena, Onnx__OperatorSetIdProto *, names->names.n + 1);
+  ex->taken.arena = &ex->arena;
+  take_names(ex, ex->graph, 0);
+  DC_TRY(write_graph(ex, ex->graph, &model->graph));
+  model->opset_import = DC_NEW_ARRAY(&ex->arena, Onnx__OperatorSetIdProto *, ex->domains.n + 1);
   model->opset_import[model->n_opset_import++] = opset_import(ex, "", ex->opset);
-  for (dc_name k = 1; k < names->names.n; k++)
-    if (ex->versions[k]) model->opset_import[model->n_opset_import++] = opset_import(ex, dc_name_text(names, k), ex->versions[k]);
+  for (uint32_t k = 0; k < ex->domains.n; k++)
+    model->opset_import[model->n_opset_import++] = opset_import(ex, ex->domains.v[k].domain, ex->domains.v[k].version);
   *n_bytes = onnx__model_proto__get_packed_size(model);
   if (*n_bytes > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB", (unsigned long long)*n_bytes);
   *bytes = malloc(*n_bytes + 1);

@@ -49,7 +49,8 @@ static bool in_class(const char *class_name, dc_dtype t) {
   if (strcmp(class_name, "float") == 0) return native_float;
   if (strcmp(class_name, "float8") == 0) return dc_dtype_is_float(t);
   if (strcmp(class_name, "int") == 0) return dc_dtype_is_integer(t);
-  if (strcmp(class_name, "num") == 0) return native_float || dc_dtype_is_integer(t);
+  if (strcmp(class_name, "ring") == 0 && dc_dtype_is_complex(t)) return true;
+  if (strcmp(class_name, "num") == 0 || strcmp(class_name, "ring") == 0) return native_float || dc_dtype_is_integer(t);
   if (strcmp(class_name, "signed") == 0) return native_float || dc_dtype_is_signed(t);
   if (strcmp(class_name, "index") == 0) return t == DC_I32 || t == DC_I64;
   if (strcmp(class_name, "bool") == 0) return t == DC_BOOL;
@@ -62,6 +63,21 @@ bool dc_row_accepts(const dc_row *row, const char *type, dc_dtype dtype) {
   for (uint32_t k = 0; k < row->n_constraints; k++)
     if (strcmp(row->constraints[k].variable, type) == 0 && !in_class(row->constraints[k].class_name, dtype)) return false;
   return true;
+}
+
+/* Complex numbers are for rows that say so: others may take what is not real for whole numbers. */
+static bool takes_complex(const dc_row *row, const char *type) {
+  for (uint32_t k = 0; k < row->n_constraints; k++) {
+    const char *class = row->constraints[k].class_name;
+    if (strcmp(row->constraints[k].variable, type) == 0 && (strcmp(class, "ring") == 0 || strcmp(class, "any") == 0)) return true;
+  }
+  return false;
+}
+
+bool dc_row_takes_complex(const dc_row *row) {
+  for (uint32_t k = 0; k < row->n_in; k++)
+    if (takes_complex(row, row->in[k].type)) return true;
+  return false;
 }
 
 static dc_status bind_type(dc_inst *in, const char *input, const char *type, dc_dtype actual) {
@@ -91,7 +107,8 @@ static dc_status register_input(dc_inst *in, uint32_t sig, int32_t item, dc_cid 
   }
   const dc_container *c = dc_cont(in->graph, cid);
   if (!c->dtype || (c->rank && !c->shape)) return dc_inst_fail(in, DC_ERR_MODEL, "input '%s' ('%s') has no known shape", arg->name, dc_cont_name(in->graph, cid));
-  if (c->is_host || c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128)
+  bool unfit = dc_dtype_is_complex((dc_dtype)c->dtype) && !takes_complex(in->row, arg->type);
+  if (c->is_host || c->dtype == DC_STRING || unfit)
     return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "input '%s' of type %s%s is not supported", arg->name, dc_dtype_name((dc_dtype)c->dtype), c->is_host ? " host value" : "");
   dc_dtype type = (dc_dtype)c->dtype;
   dc_inst_add_tensor(in, (dc_tensor){name, item, true, arg->is_meta, cid, type, c->rank, c->shape});

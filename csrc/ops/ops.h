@@ -54,6 +54,8 @@ uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs);
 bool dc_row_has_grad(const dc_row *row);
 /* True if an argument of that type variable or type may hold elements of `dtype`. */
 bool dc_row_accepts(const dc_row *row, const char *type, dc_dtype dtype);
+/* True if some input of the row may hold complex numbers. */
+bool dc_row_takes_complex(const dc_row *row);
 /* True if the body is one native kernel call rather than statements. */
 bool dc_row_is_native(const dc_row *row);
 /* True if the output holds the input's elements in the same order (Reshape, Flatten, ...). */

@@ -17,6 +17,8 @@ typedef struct {
 DC_MUST_USE dc_status dc_pass_infer(dc_ops *ops, dc_graph *graph, dc_cid *blocked);
 /* Replaces operators that stand for gradients by the adjoint of what stands before them. */
 DC_MUST_USE dc_status dc_pass_gradient(const dc_pass_context *context, dc_graph *graph);
+/* Makes complex numbers pairs of real ones.  What a caller gives or gets keeps its type, and has a view of parts. */
+DC_MUST_USE dc_status dc_pass_complexes(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and identities.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */

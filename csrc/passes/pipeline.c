@@ -131,6 +131,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
   DC_TRY(dc_pass_gradient(&p->passes, out->forward));
   own_outputs(out->forward);
+  DC_TRY(dc_pass_complexes(p->passes.ops, out->forward));
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
   if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
@@ -177,6 +178,7 @@ dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(forward, blocked));
   DC_TRY(dc_pass_gradient(&p->passes, forward));
   own_outputs(forward);
+  DC_TRY(dc_pass_complexes(p->passes.ops, forward));
   if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, forward, NULL));
   DC_TRY(differentiate(p, forward, &made));
   dc_cid *floats = DC_NEW_ARRAY(&forward->arena, dc_cid, forward->outputs.n);

@@ -15,6 +15,7 @@ static dc_status infer(const dc_pass_context *context, dc_graph *graph) {
 }
 
 static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { return dc_pass_gradient(context, graph); }
+static dc_status complexes(const dc_pass_context *context, dc_graph *graph) { return dc_pass_complexes(context->ops, graph); }
 static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
 static dc_status attention(const dc_pass_context *context, dc_graph *graph) { return dc_pass_attention(context, graph); }
 static dc_status products(const dc_pass_context *context, dc_graph *graph) { return dc_pass_products(context, graph); }
@@ -28,6 +29,7 @@ static dc_status differentiate(const dc_pass_context *context, dc_graph *graph) 
   dc_cid *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n), *inputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->inputs.n);
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
   uint32_t n_inputs = dc_autodiff_floats(graph, graph->inputs.v, graph->inputs.n, inputs);
+  DC_TRY(dc_pass_complexes(context->ops, graph));
   return dc_autodiff_join(context->ops, graph, 0, outputs, n_outputs, inputs, n_inputs);
 }
 

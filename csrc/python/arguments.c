@@ -29,24 +29,33 @@ static int read_whole(PyObject *object, dc_dtype type, dc_scalar *out) {
   return overflow || (double)out->i < dc_dtype_min(type) || (double)out->i > dc_dtype_max(type) ? -1 : 0;
 }
 
+static int read_complex(PyObject *object, dc_dtype type, char *number) {
+  Py_complex value = PyComplex_AsCComplex(object);
+  if (value.real == -1 && PyErr_Occurred()) return -1;
+  dc_scalar_store(dc_dtype_part(type), number, 0, (dc_scalar){.f = value.real});
+  dc_scalar_store(dc_dtype_part(type), number, 1, (dc_scalar){.f = value.imag});
+  return 0;
+}
+
 /* A scalar may be given as a number; the view holds its value. */
 static int view_number(module_state *state, const dc_graph *graph, dc_cid c, PyObject *object, tensor_view *out) {
   dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
   dc_scalar value;
   *out = (tensor_view){0};
+  out->array = (dc_array){.data = out->number, .dtype = type};
+  if (dc_dtype_is_complex(type)) return read_complex(object, type, out->number) ? number_fails(state, graph, c, object) : 0;
   if (dc_dtype_is_float(type)) {
     double number = PyFloat_AsDouble(object);
     if (number == -1 && PyErr_Occurred()) return number_fails(state, graph, c, object);
     value = dc_scalar_convert(DC_F64, type, (dc_scalar){.f = number});
   } else if (read_whole(object, type, &value)) return number_fails(state, graph, c, object);
   dc_scalar_store(type, out->number, 0, value);
-  out->array = (dc_array){.data = out->number, .dtype = type};
   return 0;
 }
 
 static bool is_number(module_state *state, PyObject *object) {
   const PyNumberMethods *methods = Py_TYPE(object)->tp_as_number;
-  if (PyFloat_Check(object) || PyLong_Check(object)) return true;
+  if (PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object)) return true;
   return methods && (methods->nb_float || methods->nb_index) && !is_array(state, object); /* numpy's scalars */
 }
 

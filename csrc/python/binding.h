@@ -85,7 +85,7 @@ typedef struct {
   Py_buffer buffer;
   bool has_buffer, is_torch;
   uint64_t layout; /* of a flat view: 0 for a contiguous tensor, else of its extents and strides */
-  char number[8]; /* of a number that was given for an array without dimensions: its element */
+  char number[16]; /* of a number that was given for an array without dimensions: its element */
 } tensor_view;
 int use_torch(module_state *state); /* results may be tensors although no input is one; 0, or -1 with an exception */
 bool requires_grad(const module_state *state, PyObject *tensor); /* false for what has no such attribute */

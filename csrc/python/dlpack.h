@@ -23,7 +23,7 @@ typedef struct {
   uint64_t byte_offset;
 } DLTensor;
 
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6, DL_CPU = 1, DL_CUDA = 2 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6, DL_CPU = 1, DL_CUDA = 2 };
 
 typedef struct DLManaged {
   DLVersion version;

@@ -174,12 +174,38 @@ static PyObject *names_of(GraphObject *self, const dc_cid *ids, uint32_t n) {
   return list;
 }
 
-/* What the core does not compute with alone: sequences, optionals, maps, strings, complex numbers, inputs of any rank. */
-static bool is_host(const dc_container *c) {
-  bool no_number = c->dtype == DC_STRING || c->dtype == DC_C64 || c->dtype == DC_C128;
-  return c->is_host || no_number || (c->role == DC_ROLE_INPUT && !c->shape);
+/* Operands of operators whose rows take no complex numbers. */
+static void note_operands(dc_ops *ops, dc_graph *graph, const dc_scope *scope, uint32_t depth, bool *used) {
+  for (uint32_t k = 0; k < scope->n && depth <= DC_MAX_LOOPS; k++) {
+    const dc_node *node = dc_node_at(graph, scope->v[k]);
+    if (node->kind == DC_NODE_MAP) note_operands(ops, graph, &node->map.body, depth + 1, used);
+    if (node->kind != DC_NODE_LIBRARY) continue;
+    const dc_row *row = dc_ops_row_of(ops, graph, &node->lib);
+    if (!row || !dc_row_takes_complex(row)) dc_node_mark(graph, scope->v[k], DC_USE_READ | DC_USE_WRITE, used);
+  }
 }
-static PyObject *get_host_values(GraphObject *self, void *u) { return (void)u, names_where(self, is_host); }
+
+/* What the core does not compute with alone: sequences, optionals, maps, strings, inputs of any rank, and complex numbers
+ * where they are no pairs of real ones to it. */
+static PyObject *get_host_values(GraphObject *self, void *u) {
+  dc_session *session = session_of(state_of((PyObject *)self));
+  if (!session) return NULL;
+  dc_arena scratch = {0};
+  dc_graph *g = self->graph;
+  bool *used = DC_NEW_ARRAY(&scratch, bool, g->containers.n);
+  for (uint32_t s = 0; s < g->states.n; s++) note_operands(session->ops, g, &g->states.v[s].scope, 0, used);
+  PyObject *list = PyList_New(0);
+  for (dc_cid c = 1; list && c < g->containers.n; c++) {
+    const dc_container *k = dc_cont(g, c);
+    bool operand = dc_dtype_is_complex((dc_dtype)k->dtype) && used[dc_container_root(g, c)];
+    if (!k->name || !(k->is_host || k->dtype == DC_STRING || operand || (k->role == DC_ROLE_INPUT && !k->shape))) continue;
+    PyObject *name = name_object(dc_cont_name(g, c));
+    if (!name || PyList_Append(list, name)) Py_CLEAR(list);
+    Py_XDECREF(name);
+  }
+  dc_arena_free(&scratch);
+  return (void)u, list;
+}
 static bool is_param(const dc_container *c) { return c->role == DC_ROLE_PARAM; }
 static PyObject *get_inputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->inputs.v, self->graph->inputs.n); }
 static PyObject *get_outputs(GraphObject *self, void *u) { return (void)u, names_of(self, self->graph->outputs.v, self->graph->outputs.n); }
@@ -505,6 +531,7 @@ static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const d
   dc_cid blocked;
   DC_TRY(dc_pass_infer(ops, graph, &blocked));
   if (blocked) return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
+  DC_TRY(dc_pass_complexes(ops, graph));
   return dc_autodiff_join(ops, graph, at, outputs, n_outputs, wrt, n_wrt);
 }
 
@@ -547,6 +574,15 @@ static PyObject *graph_verify(GraphObject *self, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
+static bool outputs_are_typed(const dc_graph *g) {
+  bool all = true;
+  for (uint32_t k = 0; k < g->outputs.n; k++) {
+    const dc_container *c = dc_cont(g, g->outputs.v[k]);
+    all &= c->is_host || (c->dtype && c->shape);
+  }
+  return all;
+}
+
 static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   uint8_t *bytes;
   uint64_t n;
@@ -555,8 +591,9 @@ static PyObject *graph_to_onnx(GraphObject *self, PyObject *unused) {
   dc_session *session = session_of(state);
   (void)unused;
   if (!session) return NULL;
-  dc_graph *typed = dc_graph_clone(self->graph); /* outputs need types and shapes */
-  dc_status status = dc_pass_infer(session->ops, typed, &blocked);
+  dc_graph *typed = dc_graph_clone(self->graph);
+  dc_status status = DC_OK; /* outputs need types and shapes, which are not inferred through operators with bodies */
+  if (!outputs_are_typed(typed)) status = dc_pass_infer(session->ops, typed, &blocked);
   if (!status) status = dc_onnx_export(typed, &bytes, &n);
   dc_graph_destroy(typed);
   RAISE_IF(state, status);

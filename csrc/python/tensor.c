@@ -16,7 +16,8 @@ static const struct {
   dc_dtype type;
 } dl_types[] = {{DL_FLOAT, 32, DC_F32}, {DL_FLOAT, 64, DC_F64}, {DL_FLOAT, 16, DC_F16}, {DL_BFLOAT, 16, DC_BF16}, {DL_INT, 64, DC_I64},
                 {DL_INT, 32, DC_I32},   {DL_INT, 16, DC_I16},   {DL_INT, 8, DC_I8},     {DL_UINT, 8, DC_U8},      {DL_UINT, 16, DC_U16},
-                {DL_UINT, 32, DC_U32},  {DL_UINT, 64, DC_U64},  {DL_BOOL, 8, DC_BOOL}};
+                {DL_UINT, 32, DC_U32},  {DL_UINT, 64, DC_U64},  {DL_BOOL, 8, DC_BOOL},
+                {DL_COMPLEX, 64, DC_C64}, {DL_COMPLEX, 128, DC_C128}};
 enum { DL_TYPES = sizeof dl_types / sizeof *dl_types };
 
 static const struct {
@@ -101,6 +102,7 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want) {
   if (!api) return false;
   if (api->borrow(object, &t)) return PyErr_Clear(), false;
   int k = type_of(&t);
+  if (t.dtype.code == DL_COMPLEX) return false; /* it may be a conjugate view, which nothing here says */
   return lies_with(&t, want) && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
          memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
 }
@@ -153,12 +155,24 @@ static int flatten(module_state *state, const DLTensor *t, tensor_view *out) {
   return 0;
 }
 
+/* torch's conjugates may be views of what was not conjugated: those become arrays of their own, or cannot be written. */
+static int resolve(module_state *state, const DLExchange *api, bool in_place, PyObject **object, DLTensor *t) {
+  PyObject *whole = PyObject_CallMethod(*object, "resolve_conj", NULL);
+  if (whole) Py_SETREF(whole, PyObject_CallMethod(whole, "resolve_neg", NULL));
+  if (!whole) return -1;
+  bool same = whole == *object;
+  Py_SETREF(*object, whole);
+  if (!same && in_place) return fail(state, DC_ERR_VALUE, "it is written in place and a conjugate view: expected tensor.resolve_conj()");
+  return same ? 0 : api->borrow(whole, t) ? -1 : 0;
+}
+
 static int view_torch(module_state *state, const DLExchange *api, PyObject *object, view_kind how, tensor_view *out) {
   DLTensor t;
   bool in_place = how == IN_PLACE;
   if (api->borrow(object, &t)) return not_plain(state, object);
   out->is_torch = true;
   out->owner = Py_NewRef(object);
+  if (t.dtype.code == DL_COMPLEX && resolve(state, api, in_place, &out->owner, &t)) return -1;
   if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA)) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
   bool empty = false;
   for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
@@ -167,7 +181,7 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
   if (how != FLAT && !contiguous(&t)) {
     if (in_place) return fail_gaps(state);
-    PyObject *copy = PyObject_CallMethod(object, "contiguous", NULL);
+    PyObject *copy = PyObject_CallMethod(out->owner, "contiguous", NULL);
     if (!copy) return -1;
     Py_SETREF(out->owner, copy);
     if (api->borrow(copy, &t)) return -1;

@@ -25,7 +25,8 @@ static bool scope_of_maps(const dc_graph *g, const dc_scope *scope) {
 }
 
 static bool only_maps(const dc_graph *g) {
-  bool all = true;
+  bool all = true; /* and no complex numbers, which are interpreted as their parts */
+  for (dc_cid c = 1; c < g->containers.n; c++) all &= !dc_dtype_is_complex((dc_dtype)dc_cont(g, c)->dtype);
   for (uint32_t s = 0; s < g->states.n; s++) all &= scope_of_maps(g, &g->states.v[s].scope);
   return all;
 }

@@ -14,7 +14,7 @@ def check(program, *args, rtol=1e-5, **kwargs):
     pairs += list(zip(got, want)) if isinstance(want, tuple) else [(got, want)] if want is not None else []
     assert not isinstance(want, tuple) or len(got) == len(want)
     for a, b in pairs:
-        if not isinstance(b, (np.ndarray, np.generic, int, float, bool)):
+        if not isinstance(b, (np.ndarray, np.generic, int, float, complex, bool)):
             continue
         assert np.asarray(a).dtype == np.asarray(b).dtype and np.shape(a) == np.shape(b)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6)

@@ -40,7 +40,7 @@ def program_of(tmp_path, body, head="X, Y"):
     ("Y[:] = np.matmul(X, 2)", "a matrix product of"),
     ("Y[:] = X[1, 2]", "2 indices for X with 1 dimensions"),
     ("Y[:] = X @ np.ones((5, 2))", "extents .* do not fit"),
-    ("Y[:] = X; Y += 1j", "1j"),
+    ("Y[:] = X; Y += 1j", "complex64 would lose"),
     ("with dace.tasklet:\n        a << X[0]\n        b >> Y[0]\n        c = a", "does not assign 'b'"),
     ("with dace.tasklet:\n        a << X[0]\n        b >> Y(1, lambda p, q: p - q)[0]\n        b = a", "a combination; write lambda"),
     ("@staticmethod\n    def g(i): Y[i] = 1", "the decorator staticmethod; functions in programs have"),

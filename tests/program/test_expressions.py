@@ -228,3 +228,14 @@ def test_an_output_argument_of_a_function(agree, f32):
         np.sum(X, axis=0, out=Z[0])
 
     agree(f, f32(3, 4), f32(3, 4))
+
+
+def test_local_scalars_have_a_type_and_are_written():
+    @dace.program
+    def f(A: dace.float32[4]):
+        total = dace.define_local_scalar(dace.float64)
+        total[...] = 1
+        for k in range(4):
+            total[...] += A[k]
+        return total
+    assert f(np.float32([1, 2, 3, 4])) == 11 and f(np.zeros(4, np.float32)).dtype == np.float64

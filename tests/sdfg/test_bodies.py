@@ -102,3 +102,30 @@ def test_what_is_no_body_is_refused():
     with pytest.raises(dcml.Error, match="Q"):
         body = helper.make_graph([helper.make_node("Relu", ["Q"], ["b"])], "g", [], [helper.make_tensor_value_info("b", 1, None)])
         with_choice(body, body).validate()
+
+
+def test_a_map_over_a_sequence_runs_and_hands_gradients_on():
+    body = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "scale", [helper.make_tensor_value_info("x", 1, None),
+                             helper.make_tensor_value_info("w", 1, None)], [helper.make_tensor_value_info("y", 1, None)])
+    nodes = [helper.make_node("SplitToSequence", ["X"], ["parts"], axis=0), helper.make_node("SequenceMap", ["parts", "W"], ["scaled"], body=body),
+             helper.make_node("ConcatFromSequence", ["scaled"], ["Y"], axis=0)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("X", 1, [3, 2]), helper.make_tensor_value_info("W", 1, [2])],
+                              [helper.make_tensor_value_info("Y", 1, [3, 2])])
+    model = ONNXModel("mapped", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    x, w = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([2, -1])
+    assert np.array_equal(model(x, w), x * w) and np.array_equal(model.sdfg(X=x, W=w), x * w)
+    torch = pytest.importorskip("torch")
+    x, w = torch.from_numpy(x).requires_grad_(), torch.from_numpy(w).requires_grad_()
+    model(x, w).sum().backward()
+    assert torch.equal(x.grad, w.detach().expand(3, 2)) and torch.equal(w.grad, x.detach().sum(0))
+
+
+def test_a_map_over_a_sequence_is_a_node_of_an_sdfg():
+    from dcml.onnx import ONNXConcatFromSequence, ONNXSequenceMap, ONNXSplitToSequence
+    body = helper.make_graph([helper.make_node("Add", ["x", "A"], ["y"])], "shift", [helper.make_tensor_value_info("x", 1, None)],
+                             [helper.make_tensor_value_info("y", 1, None)])
+    node = ONNXSequenceMap("each", body=body)
+    assert isinstance(node.body, dcml.SDFG) and "input_sequence" in node.in_connectors
+    with pytest.raises(TypeError, match="body"):
+        ONNXSequenceMap("each")
+    assert ONNXSplitToSequence("s", axis=0).axis == 0 and ONNXConcatFromSequence("c", axis=0).axis == 0

@@ -393,3 +393,19 @@ def test_extents_of_one_stay_dimensions_of_nested_sdfgs(shape, part):
     a, b = np.arange(8, dtype=np.float32).reshape(outer_shape), np.zeros(outer_shape, np.float32)
     sdfg(A=a, B=b)
     np.testing.assert_array_equal(b, 2 * a)
+
+
+def test_strict_transformations_are_simplify():
+    sdfg = dace.SDFG("strict")
+    sdfg.add_array("A", [4], dace.float32)
+    sdfg.add_transient("t", [4], dace.float32)
+    sdfg.add_array("B", [4], dace.float32)
+    first = sdfg.add_state()
+    first.add_edge(first.add_read("A"), None, first.add_write("t"), None, dace.Memlet("A[0:4]"))
+    second = sdfg.add_state_after(first)
+    second.add_edge(second.add_read("t"), None, second.add_write("B"), None, dace.Memlet("t[0:4]"))
+    sdfg.apply_strict_transformations()
+    assert len(sdfg.nodes()) == 1 and "t" not in sdfg.arrays
+    b = np.zeros(4, np.float32)
+    sdfg(A=np.arange(4, dtype=np.float32), B=b)
+    assert b.tolist() == [0, 1, 2, 3]

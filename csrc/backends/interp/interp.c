@@ -44,6 +44,7 @@ typedef struct {
   int64_t **dims, **strides; /* by container, filled on first use */
   DC_VEC(dc_nid) idle; /* maps that run nothing */
   uint64_t versions[VOLATILE + 1]; /* bumped when a parameter of that depth moves */
+  dc_cid complex; /* a container of complex numbers; 0: there is none */
 } interp;
 
 /* ---- preparation ---- */
@@ -119,6 +120,7 @@ static void visit_container(void *context, dc_cid c, dc_use use, dc_nid by) {
   interp *in = context;
   (void)use, (void)by;
   if (!in->dims[c]) describe_container(in, c);
+  if (dc_dtype_is_complex((dc_dtype)dc_cont(in->graph, c)->dtype)) in->complex = c;
 }
 
 static dc_status prepare(interp *in, dc_nid node) {
@@ -136,7 +138,8 @@ static dc_status prepare(interp *in, dc_nid node) {
   in->slots = DC_NEW_ARRAY(&in->arena, slot, in->n_entries);
   for (uint32_t k = 0; k <= VOLATILE; k++) in->versions[k] = 1;
   dc_node_uses(g, node, visit_container, in);
-  return DC_OK;
+  if (!in->complex) return DC_OK;
+  return dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(g, in->complex));
 }
 
 /* ---- evaluation ---- */

@@ -55,7 +55,7 @@ def _kinds(args):
         kind = type(value)
         if kind is np.ndarray:
             kinds += value.dtype, value.shape
-        elif kind is int or kind is float:
+        elif kind is int or kind is float or kind is complex:
             kinds.append(kind)
         else:
             return None
@@ -275,10 +275,10 @@ def _of_value(where, name, value, seen):
         type_name(dtype)
         shape = tuple(e if e < 2 else seen.setdefault(e, f"{name}_{d}") for d, e in enumerate(value.shape))
         return Argument(name, "array", dtype, shape, tuple(value.shape), value=value)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.generic)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, complex, np.generic)):
         return Argument(name, "constant", value=value)
-    weak = type(value) if type(value) in (int, float) else None
-    dtype = {int: np.dtype(np.int64), float: np.dtype(np.float64)}.get(weak) or value.dtype
+    weak = type(value) if type(value) in (int, float, complex) else None
+    dtype = np.dtype(weak or value.dtype)
     return Argument(name, "scalar", dtype, (), None, weak, np.asarray(value, dtype))
 
 

@@ -10,7 +10,8 @@ from .. import _core
 from .index import Index, NeedsValue, atom, ceil_div, is_index, least, product
 
 NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16", "int32": "i32",
-         "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool"}
+         "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+         "complex64": "c64", "complex128": "c128"}
 
 
 def type_name(dtype):
@@ -26,6 +27,9 @@ def literal(value, dtype):
     name = type_name(dtype)
     if name == "bool":
         return "true" if value else "false"
+    if np.dtype(dtype).kind == "c":
+        value, part = complex(value), np.float32 if name == "c64" else np.float64
+        return f"complex({literal(value.real, part)}, {literal(value.imag, part)})"
     if np.dtype(dtype).kind == "f":
         try:
             with np.errstate(over="ignore"):
@@ -66,7 +70,7 @@ class Array:
     """shape: ints and Index; dtype: NumPy's.
 
     text(index) is the element's; place(index), where there is one, is (container, index in it).
-    leaves: functions like place, for all that text reads.  weak: int or float for a number of Python, whose type gives
+    leaves: functions like place, for all that text reads.  weak: int, float or complex for a number of Python, whose type gives
     way.  frozen: why it cannot be written.  write: writes the array into a given whole container, instead of text.
     """
     __slots__ = ("shape", "dtype", "text", "place", "leaves", "weak", "frozen", "write", "whole", "gathers", "label")

@@ -221,7 +221,7 @@ def _inner(t, a, b):
 @serves(np.vdot)
 def _vdot(t, a, b):
     a, b = (t.out.settle(_reshape(t, x, -1)) for x in _arrays(t, a, b))
-    return matmul(t, a, b)
+    return matmul(t, t.ufunc(None, "conjugate", a) if a.dtype.kind == "c" else a, b)
 
 
 # -- statistics ------------------------------------------------------------------------------------
@@ -264,6 +264,8 @@ def _norm(t, x, ord=None, axis=None, keepdims=False):
         return reduction(t, "maximum" if ord > 0 else "minimum", t.out.settle(t.ufunc(None, "absolute", a)), axis, None, keepdims)
     if ord is not None and not (ord == 2 and of_vector) and not (ord == "fro" and not of_vector):
         raise TypeError(f"the order {ord!r}; there are None, and 1, 2 and inf of vectors")
+    if a.dtype.kind == "c":
+        a = t.out.settle(t.ufunc(None, "absolute", a))
     if a.dtype.kind != "f":
         a = t.out.settle(cast(a, np.float64))
     return t.ufunc(None, "sqrt", t.out.settle(reduction(t, "add", t.out.settle(t.ufunc(None, "square", a)), axis, None, keepdims)))

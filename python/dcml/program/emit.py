@@ -238,6 +238,8 @@ class Emitter:
         for have, want in zip(value.shape[::-1], target.shape[::-1]):
             if have != 1:
                 self.same(want, have)
+        if value.dtype.kind == "c" and target.dtype.kind not in "cb":
+            raise _core.DTypeError(f"complex numbers do not fit into {target.dtype.name}; write their part, value.real")
         plain = not wcr and not (guarded and self.conditions)
         if value.write and plain and not self.is_nested and target.whole and target.dtype == value.dtype \
                 and target.shape == value.shape and not self.clashes(target, value):

@@ -80,6 +80,15 @@ def is_array(value):
     return isinstance(value, Array)
 
 
+def part(array, name):
+    """The real or imaginary part of each element, ``name`` is "real" or "imag"; of a real array: itself, or zeros."""
+    if array.dtype.kind != "c":
+        return array if name == "real" else Array(array.shape, array.dtype, text=lambda index: literal(0, array.dtype))
+    made = Array(array.shape, np.empty(0, array.dtype).real.dtype, text=lambda index: f"{name}({array.text(index)})", leaves=array.leaves)
+    made.frozen = f"it is the {name} part of a complex array; write {name} parts by A[:] = re + 1j * im"
+    return made
+
+
 def is_runtime(value):
     """Is it, or does it hold, what only a call knows?"""
     if isinstance(value, (list, tuple)):
@@ -299,12 +308,8 @@ class Expressions:
 
     def select(self, node, condition, yes, no):
         """np.where, also of numbers."""
-        kinds = [ufuncs.type_of(v) for v in (yes, no)]
-        if all(k in (int, float) for k in kinds):
-            weak = float if float in kinds else int
-            dtype = ufuncs.concrete(weak)
-        else:
-            weak, dtype = None, ufuncs.resolve("maximum", [yes, no])[1]
+        weak = ufuncs.weakest([ufuncs.type_of(v) for v in (yes, no)])
+        dtype = ufuncs.concrete(weak) if weak else ufuncs.resolve("add", [yes, no])[1]
         operands = [condition, yes, no]
         shape = broadcast([getattr(v, "shape", ()) for v in operands if not isinstance(v, Index)], self.out.same)
 
@@ -320,7 +325,7 @@ class Expressions:
     def ufunc(self, node, name, *operands):
         """A ufunc of arrays, indices and numbers, as one operation."""
         for value in operands:
-            if not (is_array(value) or is_index(value) or isinstance(value, (float, bool, np.generic))):
+            if not (is_array(value) or is_index(value) or ufuncs.is_number(value)):
                 raise self.error(node, f"{name} of {describe(value)}")
         if not ufuncs.is_known(name):
             raise self.error(node, f"numpy.{name} is not understood")
@@ -348,6 +353,8 @@ class Expressions:
         plain = {"shape": lambda: value.shape, "ndim": lambda: value.ndim, "dtype": lambda: value.dtype, "size": lambda: value.size}
         if node.attr in plain:
             return plain[node.attr]()
+        if node.attr in ("real", "imag"):
+            return part(value, node.attr)
         return Method(value, node.attr)
 
     def _subscript(self, node):

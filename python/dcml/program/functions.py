@@ -12,7 +12,7 @@ from .. import _core
 from . import markers, ufuncs
 from .array import Array, aligned, broadcast, converted, moved, subscript, transposed, type_name
 from .emit import probe
-from .expressions import LocalFunction, describe, is_array, is_runtime
+from .expressions import LocalFunction, describe, is_array, is_runtime, part
 from .index import Index, atom, is_index, product
 from .library import inline_graph, is_graph, is_node_class, library_node, matmul
 
@@ -205,8 +205,35 @@ def _int(t, a):
     return a if is_index(a) else _weak(cast(a, np.int64), int)
 
 
+@serves(np.real)
+def _real(t, val):
+    return part(t.array_of(None, val), "real")
+
+
+@serves(np.imag)
+def _imag(t, val):
+    return part(t.array_of(None, val), "imag")
+
+
+@serves(np.angle)
+def _angle(t, z, deg=False):
+    z = t.array_of(None, z)
+    z = cast(z, np.result_type(z.dtype, np.float16) if z.dtype.kind != "f" else z.dtype) if z.dtype.kind != "c" else z
+    dtype = part(z, "real").dtype
+    value = Array(z.shape, dtype, text=lambda index: f"angle({z.text(index)})", leaves=z.leaves)
+    return t.ufunc(None, "rad2deg", value) if deg else value
+
+
+@serves(complex)
+def _complex(t, real=0, imag=0):
+    value = t.ufunc(None, "add", t.array_of(None, real), t.ufunc(None, "multiply", t.array_of(None, imag), 1j))
+    return _weak(cast(value, np.complex128), complex)
+
+
 @serves(float)
 def _float(t, a):
+    if t.array_of(None, a).dtype.kind == "c":
+        raise TypeError("a complex number, which is no float; write its part, a.real")
     return _weak(cast(t.array_of(None, a), np.float64), float)
 
 
@@ -255,6 +282,8 @@ def _axes(axis, rank):
 def reduction(t, name, a, axis=None, dtype=None, keepdims=False, initial=None):
     """ufunc.reduce: elements combined along axes."""
     a, = _arrays(t, a)
+    if a.dtype.kind == "c" and name in ("maximum", "minimum"):
+        raise TypeError("complex numbers, which have no order; write it for their parts or sizes, a.real or abs(a)")
     if name not in _WCR:
         raise _core.UnsupportedOpError(f"numpy.{name}.reduce is not understood; there are {', '.join(_WCR)}")
     axes = _axes(axis, a.ndim)
@@ -328,7 +357,8 @@ def _var(t, a, axis=None, dtype=None, ddof=0, keepdims=False):
     a, = _arrays(t, a)
     mean = t.out.settle(_mean(t, a, axis, dtype, True))
     centred = t.out.settle(t.ufunc(None, "subtract", a, mean))
-    total = t.out.settle(reduction(t, "add", t.out.settle(t.ufunc(None, "square", centred)), axis, None, keepdims))
+    squares = t.ufunc(None, "square", t.ufunc(None, "absolute", centred) if centred.dtype.kind == "c" else centred)
+    total = t.out.settle(reduction(t, "add", t.out.settle(squares), axis, None, keepdims))
     return t.ufunc(None, "divide", total, _as(_count(a, axis) - ddof, total.dtype, t))
 
 
@@ -671,5 +701,6 @@ def _item(t, a, *index):
     return subscript(a, index or [0] * a.ndim, t.out)
 
 
-_METHODS = {"astype": _astype, "fill": _fill, "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
+_METHODS = {"astype": _astype, "conj": lambda t, a: t.ufunc(None, "conjugate", a), "fill": _fill,
+            "item": _item, "flatten": lambda t, a: _copy(t, _reshape(t, a, -1))}
 _ALWAYS = {_empty, _define_local, _define_local_scalar, _full, _zeros, _ones, _empty_like, _zeros_like, _ones_like, _full_like, _eye}

@@ -7,7 +7,7 @@ import numpy as np
 from .. import _core, dtypes
 from ..sdfg.symbolic import parse
 from .array import Array, broadcast, reference, stored
-from .expressions import describe, is_array
+from .expressions import describe, is_array, part
 from .index import NeedsValue, is_index
 
 _MATMUL = ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")  # ONNX's MatMul takes these
@@ -40,6 +40,8 @@ def in_order(t, node, what):
 def operator(t, op, inputs, shape, dtype, attributes, version):
     """The result of an operator; it is written where the program wants it."""
     in_order(t, None, op)
+    if any(a.dtype.kind == "c" for a in inputs):
+        raise TypeError(f"complex numbers, which the operator {op} does not take; write it for their parts, a.real and a.imag")
     names = [whole(t, a) for a in inputs]
     leaves = [lambda index, n=n: (n, None) for n in names]  # it reads all of them
 
@@ -65,10 +67,20 @@ def matmul(t, a, b):
     a, b = t.out.settle(cast(a, dtype)), t.out.settle(cast(b, dtype))
     if dtype.name in _MATMUL and not t.out.is_nested and not t.out.conditions:
         return operator(t, "MatMul", [a, b], shape, dtype, {}, 13)
+    if dtype.kind == "c" and not t.out.is_nested and not t.out.conditions:
+        return _of_parts(t, a, b, shape, dtype)
     letters = [f"b{d}" for d in range(len(batch))]
     return _contract(t, dtype, [(a, [*letters[len(batch) - max(a.ndim - 2, 0):], *(["i"] if a.ndim > 1 else []), "k"]),
                                 (b, [*letters[len(batch) - max(b.ndim - 2, 0):], "k", *(["j"] if b.ndim > 1 else [])])],
                      [*letters, *(["i"] if a.ndim > 1 else []), *(["j"] if b.ndim > 1 else [])])
+
+
+def _of_parts(t, a, b, shape, dtype):
+    """A product of complex matrices as four of real ones, which libraries run."""
+    (ar, ai), (br, bi) = ([t.out.settle(part(x, name)) for name in ("real", "imag")] for x in (a, b))
+    rr, ii, ri, ir = (t.out.settle(matmul(t, x, y)) for x, y in ((ar, br), (ai, bi), (ar, bi), (ai, br)))
+    return Array(shape, dtype, leaves=[leaf for x in (rr, ii, ri, ir) for leaf in x.leaves], text=lambda index: (
+        f"complex({rr.text(index)} - {ii.text(index)}, {ri.text(index)} + {ir.text(index)})"))
 
 
 def _contract(t, dtype, operands, result):

@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 
 from .. import _core
-from . import markers
+from . import markers, ufuncs
 from .array import subscript
 from .index import Index, atom, ceil_div, factor, is_index, mentions
 from .expressions import Unusable, describe, is_array
@@ -182,7 +182,7 @@ class Scopes:
             value = self.frame.names.get(name)
             if is_array(value) and value.ndim and name not in plain:
                 continue  # augmented in place
-            if is_array(value) or is_index(value) or isinstance(value, (float, bool, np.generic)):
+            if is_array(value) or is_index(value) or ufuncs.is_number(value):
                 out.append(name)
         return out
 
@@ -230,12 +230,12 @@ class Scopes:
             if value is slot:
                 found[name] = kinds[name] or (slot.dtype, slot.weak)
                 continue
-            if not (is_array(value) or is_index(value) or isinstance(value, (float, bool, np.generic))):
+            if not (is_array(value) or is_index(value) or ufuncs.is_number(value)):
                 raise self.error(node, f"{name!r} becomes {describe(value)} inside the loop")
             value = self.array_of(node, value)
             weak = value.weak if slot.weak else None
             found[name] = (concrete(_wider(slot, value)), weak if slot.weak == value.weak else
-                           (float if slot.weak and value.weak else None))
+                           ufuncs.weakest([slot.weak, value.weak]))
             if list(value.shape) != list(slot.shape):
                 raise self.error(node, f"{name!r} changes its shape from {list(slot.shape)} to {list(value.shape)} in the loop",
                                  _core.ShapeError)
@@ -369,7 +369,7 @@ def _both(names, *nodes):
 
 def _wider(slot, value):
     if slot.weak and value.weak:
-        return float if float in (slot.weak, value.weak) else int
+        return ufuncs.weakest([slot.weak, value.weak])
     if slot.weak:
         return np.result_type(value.dtype) if not value.weak else type_of(value)
     return slot.dtype if value.weak else np.promote_types(slot.dtype, value.dtype)

@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 
 from .. import _core
-from . import composed, functions, markers  # noqa: F401 composed adds rows to functions
+from . import composed, functions, markers, ufuncs  # noqa: F401 composed adds rows to functions
 from .array import Array, literal, stored, subscript
 from .emit import Emitter
 from .expressions import Expressions, Frame, LocalFunction, Method, Output, Unusable, describe, is_array, is_runtime
@@ -164,9 +164,12 @@ class Translator(Scopes, Expressions):
     # -- writing into arrays ---------------------------------------------------------------------
     def place(self, node):
         """The view that a subscript on the left stands for."""
-        array = self.expr(node.value)
+        array = self.pending(node.value)
         if not is_array(array):
             raise self.error(node, f"an assignment into {describe(array)}")
+        if array.frozen and not array.is_stored:
+            raise self.error(node, f"this cannot be written: {array.frozen}")
+        array = self.out.settle(array)
         mask = None
         if not isinstance(node.slice, (ast.Tuple, ast.Slice, ast.Constant)):
             mask = self.expr(node.slice)
@@ -216,15 +219,17 @@ class Translator(Scopes, Expressions):
             return functions.stack(self, [self.array_of(node, v) for v in value])
         if isinstance(value, Index):
             return Array((), np.int64, text=lambda index: f"({value})", weak=int)
-        if not isinstance(value, (bool, int, float, np.generic)):
+        if not (ufuncs.is_number(value) or isinstance(value, int)):
             raise self.error(node, f"{describe(value)} where an array or a number is expected")
-        dtype = concrete(type_of(value)) if like is None or type_of(value) not in (int, float) else like
+        kind = type_of(value)
+        fits = like is not None and isinstance(kind, type) and (kind is not complex or np.dtype(like).kind == "c")
+        dtype = like if fits else concrete(kind)
         if like is not None and isinstance(value, float) and np.dtype(dtype).kind in "iu":
             value = int(value)
         elif like is not None and np.dtype(dtype).kind == "b":
             value = bool(value)
         text = literal(value, dtype)
-        weak = type(value) if type(value) in (int, float) else None
+        weak = type(value) if type(value) in (int, float, complex) else None
         return Array((), dtype, text=lambda index: text, weak=weak)
 
     def store(self, node, view, value, mask=None, wcr=""):
@@ -268,7 +273,7 @@ class Translator(Scopes, Expressions):
 
     def augment(self, node, view, name, value, wcr):
         """view op= value: combined where iterations of maps may meet, else read, computed and written."""
-        if not (is_array(value) or is_index(value) or isinstance(value, (float, bool, np.generic))):
+        if not (is_array(value) or is_index(value) or ufuncs.is_number(value)):
             raise self.error(node, f"{describe(value)} in an augmented assignment")
         if wcr and self.meets(view):
             if name == "subtract":
@@ -318,7 +323,7 @@ class Translator(Scopes, Expressions):
             if name not in yes or name not in no:
                 names[name] = Unusable("{name!r} is assigned under a condition on data only; give it a value before")
                 continue
-            if not all(is_array(v) or is_index(v) or isinstance(v, (float, bool, np.generic)) for v in (a, b)):
+            if not all(is_array(v) or is_index(v) or ufuncs.is_number(v) for v in (a, b)):
                 raise self.error(node, f"{name!r} is {describe(a)} or {describe(b)}, which depends on data")
             value = self.out.settle(self.select(node, condition, a, b), name)
             names[name] = self.held_value(value, name)

@@ -29,12 +29,17 @@ _ROWS = {
     "isfinite": "not(isnan({0}) || isinf({0}))", "signbit": "({0} < {zero})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "not({0})", "logical_xor": "({0} != {1})",
     "bitwise_and": "band({0}, {1})", "bitwise_or": "bor({0}, {1})", "bitwise_xor": "bxor({0}, {1})",
+    "conjugate": "conj({0})",
     "invert": "bnot({0})", "left_shift": "shl({0}, {1})", "right_shift": "shr({0}, {1})"}
 # where NumPy computes on bool
 _BOOL = {"add": "({0} || {1})", "multiply": "({0} && {1})", "maximum": "({0} || {1})", "minimum": "({0} && {1})",
          "bitwise_and": "({0} && {1})", "bitwise_or": "({0} || {1})", "bitwise_xor": "({0} != {1})",
          "invert": "not({0})", "absolute": "{0}", "positive": "{0}", "less": "(not({0}) && {1})",
          "greater": "({0} && not({1}))", "less_equal": "(not({0}) || {1})", "greater_equal": "({0} || not({1}))"}
+_COMPLEX = {  # where it computes on complex numbers
+    "add", "subtract", "multiply", "divide", "power", "float_power", "negative", "positive", "absolute", "sign", "exp", "exp2", "log",
+    "log2", "log10", "sqrt", "square", "reciprocal", "sin", "cos", "tan", "sinh", "cosh", "tanh", "equal", "not_equal", "isnan",
+    "isinf", "isfinite", "conjugate"}
 _WHOLE = {"floor": "{0}", "ceil": "{0}", "trunc": "{0}", "isnan": "false", "isinf": "false", "isfinite": "true"}
 _TRUTH = {"logical_and", "logical_or", "logical_not", "logical_xor"}  # of whatever they get
 _CONSTANTS = {"one": 1, "zero": 0, "ln2": math.log(2), "ln10": math.log(10), "radian": math.pi / 180}
@@ -52,30 +57,44 @@ def is_known(name):
 
 
 def type_of(value):
-    """What NumPy's promotion sees: a dtype, or int or float for a number of Python's."""
+    """What NumPy's promotion sees: a dtype, or int, float or complex for a number of Python's."""
     if isinstance(value, (bool, np.bool_)):
         return np.dtype(bool)
     if isinstance(value, Index) or type(value) is int:
         return int
-    if type(value) is float:
-        return float
+    if type(value) in (float, complex):
+        return type(value)
     return getattr(value, "weak", None) or np.dtype(value.dtype)
 
 
 def concrete(kind):
     """The dtype of a number of Python's where nothing else decides."""
-    return {int: np.dtype(np.int64), float: np.dtype(np.float64)}.get(kind, kind)
+    return {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}.get(kind, kind)
+
+
+def is_number(value):
+    """Is it a number that arrays are computed with, besides indices?"""
+    return isinstance(value, (float, complex, bool, np.generic))
+
+
+def weakest(kinds):
+    """The type of Python's that a number computed of such numbers has; None where one is no such number."""
+    if not all(isinstance(k, type) for k in kinds):  # a dtype of NumPy's equals a type of Python's
+        return None
+    return next(k for k in (complex, float, int) if k in kinds)
 
 
 def resolve(name, operands):
     """(types of operands, type of the result, weak type of the result or None)."""
     kinds = [type_of(v) for v in operands]
     ufunc = getattr(np, name)
-    if all(k in (int, float) for k in kinds):
+    if weakest(kinds):
         types = ufunc.resolve_dtypes((*map(concrete, kinds), *[None] * ufunc.nout))
-        weak = {"i": int, "f": float}.get(types[-1].kind)
+        weak = {"i": int, "f": float, "c": complex}.get(types[-1].kind)
     else:
         types, weak = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout)), None
+    if types[0].kind == "c" and name not in _COMPLEX | _TRUTH:
+        raise TypeError(f"{name} of complex numbers is not understood; write it for their parts, x.real and x.imag")
     return types[:ufunc.nin], types[ufunc.nin], weak
 
 

@@ -25,7 +25,8 @@ _MODULES = {"math", "np", "numpy", "dace", "dcml", "cmath", "torch"}
 _CONSTANTS = {"pi": repr(math.pi), "e": repr(math.e), "inf": "inf", "nan": "nan", "tau": repr(math.tau)}
 _ALIASES = {"fabs": "abs", "absolute": "abs", "power": "pow", "maximum": "max", "minimum": "min", "Max": "max", "Min": "min",
             "fmax": "max", "fmin": "min", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh",
-            "arccosh": "acosh", "arctanh": "atanh", "rint": "round", "logical_not": "not", "invert": "bnot", "Abs": "abs",
+            "arccosh": "acosh", "arctanh": "atanh", "rint": "round", "conjugate": "conj",
+            "logical_not": "not", "invert": "bnot", "Abs": "abs",
             "bitwise_and": "band", "bitwise_or": "bor", "bitwise_xor": "bxor", "left_shift": "shl", "right_shift": "shr"}
 _WRITTEN = {  # functions that are expressions of others
     "where": "({0} ? {1} : {2})", "select": "({0} ? {1} : {2})", "ITE": "({0} ? {1} : {2})", "reciprocal": "(1.0 / {0})",
@@ -229,6 +230,8 @@ class _Run:
             return _Value(str(value))
         if isinstance(value, float):
             return _Value("inf" if value == math.inf else repr(value))
+        if isinstance(value, complex) and math.isfinite(value.imag):  # a literal has no real part
+            return _Value(f"complex(0.0, {value.imag!r})")
         raise self.fail(f"{value!r} is no number that an element can have", node)
 
     def at_Name(self, node):
@@ -252,6 +255,8 @@ class _Run:
     def at_Attribute(self, node):
         if isinstance(node.value, ast.Name) and node.value.id in _MODULES and node.attr in _CONSTANTS:
             return _Value(_CONSTANTS[node.attr])
+        if node.attr in ("real", "imag") and not self.is_module(node.value):
+            return _Value(f"{node.attr}({self.text(node.value)})")
         raise self.fail(f"{ast.unparse(node)!r} is no constant", node)
 
     def at_Subscript(self, node):
@@ -300,7 +305,13 @@ class _Run:
     def choice(condition, yes, no):
         return _Value(f"({condition} ? {yes.text} : {no.text})", truth=yes.truth and no.truth)
 
+    def is_module(self, node):
+        return isinstance(node, ast.Name) and node.id in _MODULES and node.id not in self.inputs and node.id not in self.values
+
     def at_Call(self, node):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("conj", "conjugate") and not node.args \
+                and not self.is_module(node.func.value):
+            return _Value(f"conj({self.text(node.func.value)})")
         name = self.function(node.func)
         if node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
             raise self.fail(f"{name}: expected arguments without names", node)

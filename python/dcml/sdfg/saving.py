@@ -15,8 +15,6 @@ def save(sdfg, path):
     """Writes the text form; for a path ending in .onnx the ONNX form, in .json JSON."""
     graph = sdfg.graph
     if str(path).endswith(".onnx"):
-        graph = graph.clone()
-        graph.run_pass("infer")  # a file states the types of its outputs
         with open(path, "wb") as file:
             file.write(graph.to_onnx())
         return
