@@ -27,8 +27,8 @@ static bool is_long(const search *s) {
   for (uint32_t k = 0; k < s->reduce.n_params; k++) {
     dc_parameter range = pool->params.v[s->reduce.params[k]];
     int64_t begin, end, step;
-    if (!dc_ex_is_int(pool, range.begin, &begin) || !dc_ex_is_int(pool, range.end, &end) || !dc_ex_is_int(pool, range.step, &step)) return false;
-    if (begin >= end || step != 1) return false;
+    if (!dc_ex_is_int(pool, range.begin, &begin) || !dc_ex_is_int(pool, range.end, &end)) return false;
+    if (begin >= end || !dc_ex_is_int(pool, range.step, &step) || step != 1) return false;
     trips = end - begin > s->graph->machine.unrolled_trips ? INT32_MAX : trips * (end - begin);
   }
   return trips > s->graph->machine.unrolled_trips;
@@ -70,7 +70,8 @@ static dc_nid single_term(const search *s) {
   const dc_node *node = dc_node_at(s->graph, s->reduce.body.v[0]);
   if (node->kind != DC_NODE_TASKLET || node->tasklet.wcr != DC_WCR_SUM || node->tasklet.guard) return 0;
   dc_dtype type = (dc_dtype)dc_cont(s->graph, node->tasklet.out)->dtype;
-  if ((type != DC_F32 && type != DC_F64) || dc_ex_dtype(&s->graph->pool, node->tasklet.value) != type) return 0; /* small floats would overflow */
+  bool is_wide = type == DC_F32 || type == DC_F64; /* small floats would overflow */
+  if (!is_wide || dc_ex_dtype(&s->graph->pool, node->tasklet.value) != type) return 0;
   for (uint32_t d = 0; d < node->tasklet.rank; d++)
     if (!is_invariant(s, node->tasklet.index[d])) return 0;
   return s->reduce.body.v[0];
