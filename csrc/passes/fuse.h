@@ -40,6 +40,7 @@ typedef struct {
   uint64_t reads, writes; /* roots, hashed to bits: for quick answers */
   uint32_t n_tasklets;
   bool fixed;             /* stays as it is */
+  bool merged;            /* of several */
   bool compute_bound;     /* a product of matrices and the like: more work than data, left to kernels of its own */
 } dc_group;
 
@@ -56,6 +57,7 @@ typedef struct {
   uint32_t n_outer;
   bool parallel_outside;  /* an enclosing map already gives the threads their work */
   bool in_reduce;
+  bool growing;           /* the map around may still merge with others */
   const dc_fuse_options *options;
   dc_fuse_counts *counts;
   const dc_use_count *users;  /* of dc_fuse_count_users, kept up to date; NULL inside maps */

@@ -403,7 +403,15 @@ static bool stores_all(const contraction *c, const dc_access *store, dc_nid home
   return true;
 }
 
-/* The only tasklet that touches `result` in this node, if nothing of `root` is used after it and it
+/* Reads what the store has just written, in the same iteration. */
+static bool reads_back(const contraction *c, const dc_access *a, const dc_access *store) {
+  dc_tasklet t = tasklet_of(c, store);
+  dc_ex stored = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, store->container)->dtype, store->container, t.index, t.rank);
+  return !a->writes && is_tasklet(c, a) && a->element == stored && c->t->parent[a->node] == c->t->parent[store->node] &&
+         c->t->order[a->node] > c->t->order[store->node];
+}
+
+/* The only tasklet that touches `result` in this node, but for what reads it back, if nothing of `root` is used after it and it
  * reads of root just the element that it writes. */
 static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) {
   dc_tasklet t = tasklet_of(c, store);
@@ -414,7 +422,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
   if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !stores_all(c, store, home)) return false;
   DC_EACH_SITE(c->t, store->root, k)
-    if (at(c, k) != store) return false;
+    if (at(c, k) != store && !reads_back(c, at(c, k), store)) return false;
   DC_EACH_SITE(c->t, root, k) {
     const dc_access *a = at(c, k);
     if (a->node == store->node ? a->element != same : c->t->order[a->node] >= c->t->order[loop]) return false;

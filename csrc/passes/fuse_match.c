@@ -236,12 +236,17 @@ static bool same_order(const matcher *m, const dc_match *match) {
   return true;
 }
 
-static bool moves_inside(const matcher *m, const dc_access *a, const dc_match *match, bool first) {
+/* Does an index, or a list of them, change while the shared loops of a node stand? */
+static bool index_moves_inside(const matcher *m, dc_ex index, const dc_match *match, bool first) {
   dc_param fixed[DC_MAX_LOOPS];
   uint32_t n = 0;
   for (; n < m->scope->n_outer; n++) fixed[n] = m->scope->outer[n];
   for (uint32_t k = 0; k < match->n; k++) fixed[n++] = first ? match->pairs[k].p : match->pairs[k].q;
-  return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, fixed, n);
+  return dc_access_uses_other_param(&m->graph->pool, index, fixed, n);
+}
+
+static bool moves_inside(const matcher *m, const dc_access *a, const dc_match *match, bool first) {
+  return a->element && index_moves_inside(m, a->element, match, first);
 }
 
 /* Both work on many elements of one buffer per shared iteration: the second time from cache. */
@@ -349,6 +354,24 @@ static bool accumulators_meet(const matcher *m) {
   return false;
 }
 
+/* Does a loop inside the parallel map go across memory along which the map itself goes?  Vectors then run along the map, with
+ * the loops inside, as long as it does not become a reduction. */
+static bool goes_across(const matcher *m, const dc_group *g, const dc_match *match) {
+  const dc_pool *pool = &m->graph->pool;
+  bool first = g == m->a;
+  for (uint32_t x = 0; x < g->accesses.n; x++) {
+    const dc_access *a = &g->accesses.v[x];
+    if (!moves_inside(m, a, match, first)) continue;
+    uint32_t d = dc_contiguous_dimension(m->graph, a->container);
+    if (d >= dc_ex_node(pool, a->element)->nargs) continue;
+    dc_ex index = dc_ex_arg(pool, a->element, d);
+    bool along = false, inside = dc_ex_uses_op(pool, index, DC_EX_READ);
+    for (uint32_t k = 0; k < match->n; k++) along |= dc_ex_uses_param(pool, index, first ? match->pairs[k].p : match->pairs[k].q);
+    if (along && !inside && !index_moves_inside(m, index, match, first)) return true;
+  }
+  return false;
+}
+
 /* Reductions merge whole or not at all. */
 static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole) {
   bool first = m->first.schedule == DC_MAP_REDUCE, second = m->second.schedule == DC_MAP_REDUCE;
@@ -356,6 +379,7 @@ static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole
   const dc_group *parallel = !first ? m->a : !second ? m->b : NULL;
   if (parallel && (accumulates_outside_reduce(parallel) || !inner_results_are_read(m, parallel))) return 0;
   if (parallel && !m->scope->parallel_outside && !writes_stay(m, parallel)) return 0;
+  if (parallel && !m->graph->machine.teams && goes_across(m, parallel, match)) return 0;
   match->schedule = DC_MAP_REDUCE;
   return 1000 + 100 * m->depends;
 }

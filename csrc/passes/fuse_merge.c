@@ -234,8 +234,11 @@ static void join_dependences(fuser *f, uint32_t a, uint32_t b) {
 static void merge(fuser *f, uint32_t a, uint32_t b, const dc_match *match) {
   count_down(f, &f->groups[a], &f->groups[b]);
   dc_nid merged = merged_map(&f->scope, f->groups[a].node, f->groups[b].node, match);
-  fuse_body(&f->scope, merged);
+  dc_fuse_scope growing = f->scope;
+  growing.growing = true;
+  fuse_body(&growing, merged);
   describe(f, a, merged);
+  f->groups[a].merged = true;
   f->scope.counts->merged++;
   f->groups[b].node = 0;
   reorder(f, a, b);
@@ -335,14 +338,17 @@ static dc_scope fuse_part(const dc_fuse_scope *scope, const dc_scope *in, dc_use
   f.scope.arena = &arena;
   build(&f, in);
   sweep(&f, false);
-  sweep(&f, true);
+  if (!scope->growing) sweep(&f, true);
+  for (uint32_t k = 0; k < f.n_order && !scope->growing; k++)
+    if (f.groups[f.order[k]].merged) fuse_body(&f.scope, f.groups[f.order[k]].node);
   dc_scope out = {0};
   for (uint32_t k = 0; k < f.n_order; k++) dc_scope_push(scope->graph, &out, f.groups[f.order[k]].node);
   dc_arena_free(&arena);
   return out;
 }
 
-/* Long scopes are fused in parts, to bound the time. */
+/* What only reads the same waits, in a map that may still take in others, for what depends on it: a value that is summed and
+ * written is written once it is whole.  Long scopes are fused in parts, to bound the time. */
 static dc_scope fuse_scope(const dc_fuse_scope *scope, dc_scope in, dc_use_count *users) {
   dc_scope out = {0};
   uint32_t n_maps = 0;

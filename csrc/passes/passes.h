@@ -63,6 +63,7 @@ DC_MUST_USE dc_status dc_pass_sink(dc_graph *graph);
 /* Puts blocks of a batch around a sequential loop.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_split(dc_graph *graph);
+DC_MUST_USE dc_status dc_pass_factor(dc_graph *graph);
 /* Copies operands of products that lie across the columns of the result.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
@@ -80,7 +81,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 21 };
+enum { DC_PIPELINE_LENGTH = 22 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);
