@@ -73,7 +73,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   const bool few = (double)c->job.lines * (double)c->job.size < WORK_FOR_THREADS;
   const int threads = omp_in_parallel() || few ? 1 : c->threads;
   const int64_t made = c->job.lines * c->job.out.count * c->job.out.lane;
-  if (c->job.size < 1) return memset(buffers[c->y], 0, (size_t)made * (c->wide ? 8 : 4)), DC_OK;
+  if (c->job.size < 1 && made > 0) memset(buffers[c->y], 0, (size_t)made * (c->wide ? 8 : 4));
+  if (c->job.size < 1) return DC_OK;
   if (c->row_plan) run_lines(c, buffers[c->x], buffers[c->y], scratch, threads);
   else run_tiles(c, &c->job, buffers[c->x], buffers[c->y], scratch, threads);
   return DC_OK;
@@ -218,7 +219,7 @@ static dc_cid input(const dc_library *lib, uint32_t k) { return k < inputs_of(li
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *x = dc_cont(graph, lib->in[0]);
-  dc_ex known;
+  dc_ex known = 0;
   int64_t value;
   (void)handle;
   if (strcmp(dc_name_text(&graph->names, lib->op), "DFT") != 0 || lib->wrt > 1) return "not a Fourier transform";
