@@ -107,7 +107,9 @@ CONTRACTIONS = [
     case("ConvTranspose", (1, 4, 3, 4), (4, 2, 3, 2), (4,), strides=[2, 3], pads=[1, 0, 1, 1], output_padding=[1, 0], group=2),
     case("ConvTranspose", (1, 2, 4), (2, 3, 3), output_shape=[9], strides=[2]), case("ConvTranspose", (1, 2, 4), (2, 3, 3), dilations=[2], auto_pad="SAME_LOWER"),
     case("DeformConv", (1, 2, 5, 5), (2, 2, 2, 2), unit(1, 8, 4, 4), (2,), unit(1, 4, 4, 4)), case("DeformConv", (1, 4, 5, 4), (4, 2, 2, 2), unit(1, 16, 2, 3), group=2, offset_group=2, strides=[2, 1]),
-    case("Col2Im", (1, 8, 6), index(4, 3), index(2, 2)), case("Col2Im", (1, 4, 9), index(5, 5), index(2, 2), strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 1])]
+    case("Col2Im", (1, 8, 6), index(4, 3), index(2, 2)), case("Col2Im", (1, 4, 9), index(5, 5), index(2, 2), strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 1]),
+    case("Col2Im", (1, 4, 4), index(7, 8), index(2, 2), strides=[4, 4], pads=[1, 1, 0, 0]),
+    *(case("Im2Col", (2, 2, 7, 6), opset=1, domain="dcml", kernel_shape=[3, 2], strides=s, dilations=[1, 2], pads=[1, 0, 2, 1]) for s in ([1, 1], [2, 3], [4, 3]))]
 POOLS = [
     case("MaxPool", IMAGE, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]), case("MaxPool", IMAGE, kernel_shape=[3, 3], dilations=[2, 1], ceil_mode=1, strides=[2, 2]),
     case("MaxPool", (1, 2, 9), kernel_shape=[3], auto_pad="SAME_LOWER", strides=[2]), case("MaxPool", IMAGE, opset=1, kernel_shape=[2, 2]),

@@ -1,4 +1,4 @@
-"""DFT by factors against NumPy: lengths of one factor and of many, padded, cut, inverse and of one side."""
+"""The row of DFT, by factors, against NumPy: lengths of one factor and of many, padded, cut, inverse and of one side."""
 import numpy as np
 import pytest
 
@@ -17,7 +17,7 @@ def transform(shape, axis, length, result, **attributes):
   temp Y: f64[{out}]
   outputs Y
   state main {{ Y = DFT@20(X, n, a) {{{said}}} }}
-}}"""), backend="interp")
+}}"""), backend="interp", natives="none")
 
 
 def parts(z):

@@ -60,6 +60,7 @@ typedef struct {
 DC_MUST_USE dc_status dc_autodiff_border(dc_graph *graph, dc_nid node, dc_border *border);
 /* Where nothing is differentiated: such operators become the identities that they are. */
 void dc_autodiff_forget_borders(dc_graph *graph);
+bool dc_own_is(const dc_graph *graph, dc_nid node); /* is it one of those operators? */
 
 /* Tables by container that many expansions share, so that one costs what its operator does: zero between them. */
 typedef struct {

@@ -13,11 +13,17 @@ bool dc_linear_is(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   return row && lib->n_fwd_out == 1 && dc_row_is_linear(row, lib->wrt - 1);
 }
 
+/* What is only added has a gradient; whole numbers say what is to be done. */
+static bool is_added(const dc_graph *graph, dc_cid c) { return !c || dc_dtype_is_float((dc_dtype)dc_cont(graph, c)->dtype); }
+
 /* The operator's inputs with V in the place of the one that was differentiated; what is only added is left out. */
 static dc_cid *operands(dc_reverse *r, const dc_library *lib, dc_cid v) {
   dc_cid *in = DC_NEW_ARRAY(&r->graph->arena, dc_cid, lib->n_fwd_in + 2);
   const dc_row *row = dc_ops_row_of(r->ops, r->graph, lib);
-  for (uint32_t k = 0; k < lib->n_fwd_in; k++) in[k] = k == lib->wrt - 1 ? v : dc_row_is_linear(row, k) ? lib->in[k] : 0;
+  for (uint32_t k = 0; k < lib->n_fwd_in; k++) {
+    bool stays = dc_row_is_linear(row, k) || !is_added(r->graph, lib->in[k]);
+    in[k] = k == lib->wrt - 1 ? v : stays ? lib->in[k] : 0;
+  }
   return in;
 }
 

@@ -194,9 +194,17 @@ dc_status dc_reverse_node(dc_reverse *r, dc_nid id) {
 /* ---- activity ---- */
 
 typedef struct {
+  dc_cid c;
+  dc_nid by, node;
+} written_part;
+
+enum { MAX_PARTS = 256 /* of what was written that are looked at for one write more */ };
+
+typedef struct {
   dc_reverse *r;
   bool reads_active, mark, last; /* last: of the two looks at a node */
   dc_nid node;
+  DC_VEC(written_part) parts;
 } activity;
 
 typedef struct {
@@ -225,6 +233,31 @@ static bool again_in_loop(dc_graph *graph, dc_nid node, dc_nid by) {
   return s.again;
 }
 
+/* Do tasklets of two nodes write different elements, since one stays below the other in some dimension?  Their loops run
+ * independently of each other, and for all values of symbols. */
+static bool writes_apart(dc_graph *graph, const written_part *a, const written_part *b) {
+  if (a->node == b->node || dc_node_at(graph, a->by)->kind != DC_NODE_TASKLET || dc_node_at(graph, b->by)->kind != DC_NODE_TASKLET) return false;
+  const dc_tasklet x = dc_node_at(graph, a->by)->tasklet, y = dc_node_at(graph, b->by)->tasklet;
+  bool apart = false;
+  for (uint32_t d = 0; d < x.rank && x.rank == y.rank && !apart; d++) {
+    dc_ex above = dc_ix_sub(&graph->pool, x.index[d], y.index[d]), below = dc_ix_sub(&graph->pool, y.index[d], x.index[d]);
+    apart = dc_ix_proves_ge(&graph->pool, above, 1) || dc_ix_proves_ge(&graph->pool, below, 1);
+  }
+  return apart;
+}
+
+/* May an element that was written be written again?  Of what is written without a node, as arguments are, every one. */
+static bool overwrites(activity *a, dc_cid c, dc_nid by) {
+  const written_part part = {c, by, a->node};
+  bool found = false, apart = a->parts.n <= MAX_PARTS;
+  for (uint32_t k = 0; k < a->parts.n && a->r->written[c] && apart; k++) {
+    if (a->parts.v[k].c != c) continue;
+    found = true, apart = writes_apart(a->r->graph, &a->parts.v[k], &part);
+  }
+  DC_PUSH(&a->r->arena, &a->parts, part);
+  return a->r->written[c] && !(found && apart);
+}
+
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   activity *a = context;
   if (c >= a->r->n) return;
@@ -233,7 +266,7 @@ static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (a->mark && use == DC_USE_WRITE) {
     bool real = dc_dtype_is_float((dc_dtype)dc_cont(a->r->graph, c)->dtype);
     if (a->reads_active && real) a->r->active[c] = true;
-    if (a->last && (a->r->written[c] || again_in_loop(a->r->graph, a->node, by))) a->r->rewritten[c] = true;
+    if (a->last && (overwrites(a, c, by) || again_in_loop(a->r->graph, a->node, by))) a->r->rewritten[c] = true;
     a->r->written[c] |= a->last;
   }
 }

@@ -15,7 +15,7 @@ typedef struct {
   dc_scope *prologue; /* where zero fills go that must precede a sequential loop; NULL outside one */
   dc_cid *grad;       /* by forward container */
   bool *active;       /* by forward container: depends on what is differentiated for */
-  bool *rewritten;    /* by forward container: an earlier node writes it too */
+  bool *rewritten;    /* by forward container: an earlier node may write the same elements too */
   bool *written;      /* by forward container, while activity is found: a node so far does */
   uint32_t n;         /* forward containers */
   dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
@@ -66,7 +66,6 @@ DC_MUST_USE dc_status dc_reverse_node(dc_reverse *r, dc_nid node);
 /* own.c: gradients that the graph states itself.  is: one of the operators that do so.  prepare: takes what belongs to the
  * backward pass out of `nodes`.  reverse: the adjoint of such an operator; false if the node is none.  computes: is a
  * container's value one of the backward pass? */
-bool dc_own_is(const dc_graph *graph, dc_nid node);
 void dc_own_prepare(dc_reverse *r, dc_scope *nodes);
 bool dc_own_reverse(dc_reverse *r, dc_nid node);
 bool dc_own_gives(const dc_reverse *r, dc_nid node); /* does it state the gradient of something active? */

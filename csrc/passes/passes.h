@@ -21,6 +21,8 @@ DC_MUST_USE dc_status dc_pass_gradient(const dc_pass_context *context, dc_graph 
 DC_MUST_USE dc_status dc_pass_complexes(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and identities.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
+/* Computes equal operators once.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_share(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
 /* Makes one operator of attention that is spelled out, where a library runs it, and states its gradient. */

@@ -49,11 +49,12 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
   return DC_OK;
 }
 
-/* Groups of operators that a library runs as one, and operators that it runs in parts. */
+/* Groups of operators that a library runs as one, and operators that it runs in parts; then what stands twice. */
 static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_attention(&p->passes, graph));
   DC_TRY(dc_pass_convolutions(&p->passes, graph));
-  return dc_pass_products(&p->passes, graph);
+  DC_TRY(dc_pass_products(&p->passes, graph));
+  return dc_pass_share(p->passes.ops, graph);
 }
 
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {

@@ -302,16 +302,9 @@ def _(b, n, x, axis, size, step):
 def _(b, n, x, kernel, dilation, padding, stride):
     if rank(x) != 4:
         raise Decline("unfold of a tensor that is not NCHW")
-    channels, *space = static_dims(x, 1)
-    name = b.op("Pad", b(x), b.const([0, 0, *padding] * 2)) if any(padding) else b(x)
-    counts = []
-    for k in range(2):
-        count = (space[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) // stride[k] + 1
-        index = np.arange(kernel[k])[:, None] * dilation[k] + np.arange(count) * stride[k]
-        name = b.op("Gather", name, b.const(index), axis=2 + 2 * k)
-        counts.append(count)
-    name = b.transpose(name, [0, 1, 2, 4, 3, 5])  # N C kh kw oh ow
-    return b.reshape(name, [-1, channels * kernel[0] * kernel[1], counts[0] * counts[1]])
+    static_dims(x, 1)
+    return b.op("Im2Col", b(x), domain="dcml", kernel_shape=list(kernel), dilations=list(dilation), pads=list(padding) * 2,
+                strides=list(stride))
 
 
 @row("col2im.default")
