@@ -1,6 +1,7 @@
 """One operator by itself: _core.infer, _core.eager and what the host adds."""
 import gc
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -211,3 +212,18 @@ def test_a_lane_outside_is_an_error_that_names_its_index():
     indices[37] = 9
     with pytest.raises(dcml.Error, match="index 9 is out of range for dimension 0"):
         run("Gather", np.ones(4, np.float32), indices)
+
+
+def test_a_small_call_takes_a_fraction_of_the_reference_evaluator():
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+    a, node = np.ones(16, np.float32), onnx.helper.make_node("Add", ["a", "a"], ["c"])
+    infos = [onnx.helper.make_tensor_value_info(name, F32, [16]) for name in "ac"]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:1], infos[1:]), opset_imports=[onnx.helper.make_opsetid("", 18)])
+    times = {"ours": [], "theirs": []}
+    for _ in range(200):
+        for name, call in (("ours", lambda: _core.eager("Add", "", 18, (a, a), None, 1)), ("theirs", lambda: ReferenceEvaluator(model).run(None, {"a": a}))):
+            begin = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - begin)
+    assert min(times["ours"]) < 0.12 * min(times["theirs"])  # 0.06; 0.11 without what is prepared once
