@@ -1,6 +1,7 @@
 """One operator by itself: _core.infer, _core.eager and what the host adds."""
 import gc
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -187,3 +188,42 @@ def test_the_same_arrays_give_the_same_bits_at_every_call(extent):
     first = eager("Softmax", "", 13, [x])[0]
     for _ in range(300):
         np.testing.assert_array_equal(eager("Softmax", "", 13, [x])[0].view(np.int32), first.view(np.int32))
+
+
+# -- lanes: independent iterations are interpreted some at a time -------------------------------------------
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 200])
+def test_every_iteration_has_its_lane(n, dtype):
+    rng = np.random.default_rng(n)
+    a, b = (rng.integers(0, 2 if dtype == "bool" else 5, (3, n)).astype(dtype) for _ in range(2))
+    column = b[:, :1]
+    np.testing.assert_array_equal(run("Where", a == b, a, b)[0], np.where(a == b, a, b))
+    np.testing.assert_array_equal(run("Cast", a, to=F32)[0], a.astype(np.float32))
+    np.testing.assert_array_equal(run("Transpose", a)[0], a.T)
+    np.testing.assert_array_equal(run("Concat", a, b, axis=1)[0], np.concatenate([a, b], 1))
+    if dtype != "bool":
+        np.testing.assert_array_equal(run("Max", a, column)[0], np.maximum(a, column) if n else np.zeros((3, 0), dtype))
+        np.testing.assert_array_equal(run("Add", a, b)[0], a + b)
+        np.testing.assert_array_equal(run("Gather", a, np.array([2, 0, -1]), axis=0)[0], a[[2, 0, -1]])
+
+
+def test_a_lane_outside_is_an_error_that_names_its_index():
+    indices = np.zeros(40, np.int64)
+    indices[37] = 9
+    with pytest.raises(dcml.Error, match="index 9 is out of range for dimension 0"):
+        run("Gather", np.ones(4, np.float32), indices)
+
+
+def test_a_small_call_takes_a_fraction_of_the_reference_evaluator():
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+    a, node = np.ones(16, np.float32), onnx.helper.make_node("Add", ["a", "a"], ["c"])
+    infos = [onnx.helper.make_tensor_value_info(name, F32, [16]) for name in "ac"]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:1], infos[1:]), opset_imports=[onnx.helper.make_opsetid("", 18)])
+    times = {"ours": [], "theirs": []}
+    for _ in range(200):
+        for name, call in (("ours", lambda: _core.eager("Add", "", 18, (a, a), None, 1)), ("theirs", lambda: ReferenceEvaluator(model).run(None, {"a": a}))):
+            begin = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - begin)
+    assert min(times["ours"]) < 0.12 * min(times["theirs"])  # 0.06; 0.11 without what is prepared once

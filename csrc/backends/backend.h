@@ -78,7 +78,11 @@ DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const d
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
 
-/* The interpreter: runs one node (map, tasklet) on buffers indexed by container id. */
+/* The interpreter: runs one node (map, tasklet) on buffers indexed by container id.  What is prepared lies in the arena, reads the
+ * graph, takes room for all its expressions, and may be run by several threads at once. */
+typedef struct dc_interp dc_interp;
+DC_MUST_USE dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena, dc_interp **out);
+DC_MUST_USE dc_status dc_interp_run(const dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols);
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
 
 /* Programs. */

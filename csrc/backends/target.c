@@ -3,6 +3,8 @@
 
 #include "backends/cpu/c.h"
 
+enum { MOST_PREPARED = 1 << 20 }; /* steps times all that a graph has, where they are prepared once */
+
 /* ---- steps ---- */
 
 static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream); }
@@ -12,6 +14,8 @@ static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   return dc_interp_node(f->graph, f->node, f->by_container, f->symbols);
 }
 
+static dc_status run_prepared(const dc_step_frame *f, const void *prepared) { return dc_interp_run(prepared, f->by_container, f->symbols); }
+
 static dc_status run_nothing(const dc_step_frame *f, const void *context) {
   (void)f, (void)context;
   return DC_OK;
@@ -20,10 +24,18 @@ static dc_status run_nothing(const dc_step_frame *f, const void *context) {
 dc_step_call dc_step_native(const dc_native_call *call, const char *by) { return (dc_step_call){run_native, call, by}; }
 const dc_step_call dc_step_interpreted = {run_interpreted, NULL, "interpreted"}, dc_step_empty = {run_nothing, NULL, "nothing"};
 
+/* Nodes of a large graph are prepared for each run: room for all expressions at each node would be quadratic. */
 static dc_status prepare_interpreted(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
                                      dc_step_call *calls, void **state) {
-  (void)target, (void)graph, (void)nodes, (void)arena, (void)state;
-  for (uint32_t k = 0; k < n; k++) calls[k] = dc_step_interpreted;
+  (void)target, (void)state;
+  bool small = (uint64_t)n * (graph->pool.nodes.n + graph->containers.n + graph->nodes.n) <= MOST_PREPARED;
+  for (uint32_t k = 0; k < n; k++) {
+    dc_interp *prepared;
+    calls[k] = dc_step_interpreted;
+    if (!small) continue;
+    DC_TRY(dc_interp_prepare(graph, nodes[k], arena, &prepared));
+    calls[k] = (dc_step_call){run_prepared, prepared, dc_step_interpreted.by};
+  }
   return DC_OK;
 }
 

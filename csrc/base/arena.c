@@ -29,15 +29,17 @@ static dc_arena_block *add_block(dc_arena *arena, size_t need_bytes) {
   return arena->head = block;
 }
 
-void *dc_arena_alloc(dc_arena *arena, size_t size_bytes) {
+void *dc_arena_raw(dc_arena *arena, size_t size_bytes) {
   size_t size = (size_bytes + 15) & ~(size_t)15;
   if (size < size_bytes) checked(NULL);
   dc_arena_block *block = arena->head;
   if (!block || block->size_bytes - block->used_bytes < size) block = add_block(arena, size);
   void *memory = block->data + block->used_bytes;
   block->used_bytes += size;
-  return memset(memory, 0, size_bytes);
+  return memory;
 }
+
+void *dc_arena_alloc(dc_arena *arena, size_t size_bytes) { return memset(dc_arena_raw(arena, size_bytes), 0, size_bytes); }
 
 void *dc_arena_copy(dc_arena *arena, const void *source, size_t size_bytes) {
   void *memory = dc_arena_alloc(arena, size_bytes);

@@ -16,6 +16,7 @@ typedef struct {
 
 /* Zeroed memory, aligned to 16 bytes; size 0 gives a valid pointer. */
 void *dc_arena_alloc(dc_arena *arena, size_t size_bytes);
+void *dc_arena_raw(dc_arena *arena, size_t size_bytes); /* the same, not zeroed */
 void *dc_arena_copy(dc_arena *arena, const void *source, size_t size_bytes);
 char *dc_arena_strdup(dc_arena *arena, const char *text);
 char *dc_arena_printf(dc_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -154,6 +154,17 @@ static bool reads_own(const contraction *c, const dc_access *w) {
   return false;
 }
 
+/* What leaves every value as it is, the zero with a sign too. */
+static double neutral(dc_wcr wcr, dc_dtype type) { return wcr == DC_WCR_SUM && dc_dtype_is_float(type) ? -0.0 : dc_wcr_identity(wcr, type); }
+
+/* a op b, or a where the guard does not hold.  a stands twice in it only if it is short: a chain of updates would double it at each. */
+static dc_ex guarded_update(dc_pool *pool, const dc_tasklet *q, dc_dtype type, dc_ex a, dc_ex b) {
+  dc_op op = dc_wcr_prim((dc_wcr)q->wcr);
+  if (!q->guard) return dc_ex_prim2(pool, op, a, b);
+  if (is_simple(pool, a)) return dc_ex_select(pool, q->guard, dc_ex_prim2(pool, op, a, b), a);
+  return dc_ex_prim2(pool, op, a, dc_ex_select(pool, q->guard, b, dc_ex_const(pool, type, neutral((dc_wcr)q->wcr, type))));
+}
+
 /* T = a; T op= b  becomes  T = a op b;  T op= a; T op= b  becomes  T op= a op b. */
 static bool combine_updates(contraction *c, const dc_access *w, const dc_access *next) {
   dc_pool *pool = &c->graph->pool;
@@ -162,8 +173,7 @@ static bool combine_updates(contraction *c, const dc_access *w, const dc_access 
   if (!q.wcr || p.guard || (p.wcr && (p.wcr != q.wcr || q.guard)) || type == DC_BOOL || reads_own(c, next)) return false;
   if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
   dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, p.value));
-  dc_ex sum = dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)q.wcr), a, dc_ex_cast(pool, wide, q.value));
-  if (q.guard) sum = dc_ex_select(pool, q.guard, sum, a);
+  dc_ex sum = guarded_update(pool, &q, wide, a, dc_ex_cast(pool, wide, q.value));
   dc_tasklet *out = &dc_node_at(c->graph, next->node)->tasklet;
   out->value = sum, out->wcr = p.wcr, out->guard = 0;
   remove_node(c, w->node);

@@ -64,6 +64,9 @@ typedef DC_VEC(dc_attr) attr_list;
 typedef DC_VEC(dc_cid) cid_list;
 int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out);
 
+/* tree_key.c: what tells op-trees apart. */
+PyObject *core_tree_key(PyObject *module, PyObject *args);
+
 /* infer.c and eager.c: one operator by itself. */
 PyObject *core_infer(PyObject *module, PyObject *args);
 PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n);

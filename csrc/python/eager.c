@@ -4,12 +4,13 @@
  * inputs; extents are symbols, but for those of 1, which may be broadcast and are part of the key.  What is little work is
  * interpreted, which starts at once, always, so that the same arrays give the same bits at every call; more is compiled, and
  * what a native library may serve is its from the first call on. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "python/function.h"
 
-enum { SETS = 256, WAYS = 4 };
+enum { SETS = 256, WAYS = 4, FEW_VIEWS = 4 };
 static const double LITTLE = 1024;               /* element operations, tens of us of interpreting, that are not worth compiling for */
 static const Py_ssize_t LARGEST_KEY = 1 << 16;   /* bytes; functions of larger ones are not kept */
 
@@ -164,8 +165,11 @@ typedef struct {
   long opset, outputs; /* -1: those that are never left out */
   PyObject *inputs, *attributes; /* a tuple; a dictionary or None */
   Py_ssize_t n;
+  tensor_view *views; /* of the inputs that are given */
+  uint32_t n_views;
   uint64_t elements; /* of all inputs */
   dc_text key;
+  tensor_view few[FEW_VIEWS]; /* the last: it is not cleared */
 } call;
 
 static const dc_row *row_of(call *c) {
@@ -188,19 +192,19 @@ static void blame_input(call *c, Py_ssize_t k) {
 static int look_at_inputs(call *c) {
   for (Py_ssize_t k = 0; k < c->n; k++) {
     PyObject *item = PyTuple_GET_ITEM(c->inputs, k);
-    tensor_view view;
     look seen;
     memset(&seen, 0, sizeof seen); /* padding too, which is in the key */
     if (item != Py_None) {
-      if (view_tensor(c->state, item, &view)) return blame_input(c, k), -1;
+      tensor_view *view = &c->views[c->n_views];
+      if (view_tensor(c->state, item, view)) return blame_input(c, k), -1;
+      c->n_views++;
       uint64_t elements = 1;
-      seen.type = (uint8_t)view.array.dtype, seen.rank = (uint8_t)view.array.rank;
-      for (uint32_t d = 0; d < view.array.rank; d++) {
-        elements *= (uint64_t)view.array.dims[d];
-        if (view.array.dims[d] == 1) seen.ones |= (uint64_t)1 << d;
+      seen.type = (uint8_t)view->array.dtype, seen.rank = (uint8_t)view->array.rank;
+      for (uint32_t d = 0; d < view->array.rank; d++) {
+        elements *= (uint64_t)view->array.dims[d];
+        if (view->array.dims[d] == 1) seen.ones |= (uint64_t)1 << d;
       }
       c->elements += elements;
-      release_view(&view);
     }
     put(&c->key, &seen, sizeof seen);
   }
@@ -260,17 +264,6 @@ static PyObject *make_function(call *c, const char *looks, bool compiled, bool n
   return function;
 }
 
-static PyObject *run(call *c, PyObject *function) {
-  PyObject *few[16], **given = c->n <= 16 ? few : PyMem_Calloc((size_t)c->n, sizeof *given);
-  size_t n = 0;
-  if (!given) return PyErr_NoMemory();
-  for (Py_ssize_t k = 0; k < c->n; k++)
-    if (PyTuple_GET_ITEM(c->inputs, k) != Py_None) given[n++] = PyTuple_GET_ITEM(c->inputs, k);
-  PyObject *results = PyObject_Vectorcall(function, given, n, NULL);
-  if (given != few) PyMem_Free(given);
-  return results;
-}
-
 /* The first call of a function: where the operator cannot work with symbols, shapes are compiled as they are. */
 static PyObject *run_first(call *c, const char *looks, bool compiled, PyObject **function) {
   PyObject *results = NULL;
@@ -278,7 +271,7 @@ static PyObject *run_first(call *c, const char *looks, bool compiled, PyObject *
     if (exact && !PyErr_ExceptionMatches(c->state->errors[0])) break;
     PyErr_Clear();
     Py_XSETREF(*function, make_function(c, looks, compiled, !exact));
-    results = *function ? run(c, *function) : NULL;
+    results = *function ? function_run_views(*function, c->views, c->n_views) : NULL;
   }
   if (!results) Py_CLEAR(*function);
   return results;
@@ -302,7 +295,7 @@ static PyObject *run_kept(call *c, const char *looks) {
   for (int compiled = e->native || (double)c->elements > LITTLE; compiled < 2; compiled++) {
     PyObject *function = is_of(e, c, hash) ? Py_XNewRef(e->functions[compiled]) : NULL;
     bool first = !function;
-    Py_XSETREF(results, first ? run_first(c, looks, compiled, &function) : run(c, function));
+    Py_XSETREF(results, first ? run_first(c, looks, compiled, &function) : function_run_views(function, c->views, c->n_views));
     if (first && function && is_of(e, c, hash)) Py_XSETREF(e->functions[compiled], Py_NewRef(function));
     Py_XDECREF(function);
     if (results != Py_NotImplemented) break;
@@ -329,14 +322,18 @@ static int parse_call(call *c, PyObject *const *args, Py_ssize_t n) {
   c->inputs = PySequence_Tuple(args[3]); /* a list could change while others run */
   c->n = c->inputs ? PyTuple_GET_SIZE(c->inputs) : 0;
   if (c->inputs && c->n > 1 << 16) return PyErr_Format(c->state->errors[DC_ERR_VALUE], "%s cannot have %zd inputs", c->op, c->n), -1;
-  return c->inputs ? 0 : -1;
+  if (c->inputs && c->n > FEW_VIEWS) c->views = PyMem_Malloc((size_t)c->n * sizeof *c->views);
+  if (!c->views) PyErr_NoMemory();
+  return c->inputs && c->views ? 0 : -1;
 }
 
 /* eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays.
  * arrays: numpy's or torch's; None: absent.  outputs: how many; None: those that are never left out. */
 PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-  call c = {.state = PyModule_GetState(module)};
+  call c;
   PyObject *results = NULL;
+  memset(&c, 0, offsetof(call, few));
+  c.state = PyModule_GetState(module), c.views = c.few;
   if (!parse_call(&c, args, n)) {
     long numbers[3] = {c.opset, c.outputs, (long)c.n};
     put(&c.key, numbers, sizeof numbers);
@@ -346,6 +343,8 @@ PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     const char *looks = failed ? NULL : c.key.s + at;
     if (looks) results = c.key.n > (size_t)LARGEST_KEY ? run_once(&c, looks) : run_kept(&c, looks);
   }
+  for (uint32_t k = 0; k < c.n_views; k++) release_view(&c.views[k]);
+  if (c.views != c.few) PyMem_Free(c.views);
   Py_XDECREF(c.inputs);
   dc_text_free(&c.key);
   return results;

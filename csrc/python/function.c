@@ -240,7 +240,7 @@ static bool is_like_last(const FunctionObject *self, uint32_t k) {
 static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool *torch) {
   module_state *state = state_of((PyObject *)self);
   uint32_t n = self->n_inputs, total = n + self->n_params;
-  tensor_view *views = PyMem_Calloc(total + 1, sizeof *views);
+  tensor_view *views = PyMem_Malloc((total + 1) * sizeof *views);
   *torch = self->torch;
   for (uint32_t k = 0; views && k < total; k++) {
     if (k < n ? view_argument(self, k, inputs[k], &views[k]) : view_anywhere(state, PyTuple_GET_ITEM(self->params, k - n), &views[k])) {
@@ -260,7 +260,7 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool
 }
 
 dc_array *arrays_of(const tensor_view *views, uint32_t n) {
-  dc_array *arrays = PyMem_Calloc(n + 1, sizeof *arrays);
+  dc_array *arrays = PyMem_Malloc((n + 1) * sizeof *arrays);
   for (uint32_t k = 0; arrays && k < n; k++) arrays[k] = views[k].array;
   return arrays;
 }
@@ -331,16 +331,13 @@ static PyObject *run_forward(module_state *state, dc_call *call, bool torch, con
   return NULL;
 }
 
-/* The outputs for as many inputs as the graph has; *record is what a backward pass needs, NULL without training. */
-static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_t *symbols, PyObject **record) {
+/* The outputs for views of all inputs and weights; *record is what a backward pass needs, which takes the views, NULL without training. */
+static PyObject *run_viewed(FunctionObject *self, tensor_view *views, bool torch, const int64_t *symbols, PyObject **record) {
   module_state *state = state_of((PyObject *)self);
-  bool torch;
   uint32_t n = self->n_inputs + self->n_params;
-  tensor_view *views = view_all(self, inputs, &torch);
   call_place place;
   *record = NULL;
-  if (!views) return NULL;
-  if (place_call(self, views, n, &place)) return release_views(views, n), NULL;
+  if (place_call(self, views, n, &place)) return NULL;
   dc_array *arrays = arrays_of(views, n);
   dc_call call;
   void *saved = NULL;
@@ -359,8 +356,25 @@ static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_
   if (saved || !status) give_block(state, &place, saved, saved_bytes);
   if (!status) dc_call_end(&call);
   end_place(&place);
-  release_views(views, n);
   return outputs;
+}
+
+static PyObject *run(FunctionObject *self, PyObject *const *inputs, const int64_t *symbols, PyObject **record) {
+  bool torch;
+  tensor_view *views = view_all(self, inputs, &torch);
+  *record = NULL;
+  PyObject *outputs = views ? run_viewed(self, views, torch, symbols, record) : NULL;
+  if (views && !*record) release_views(views, self->n_inputs + self->n_params);
+  return outputs;
+}
+
+PyObject *function_run_views(PyObject *function, tensor_view *views, uint32_t n) {
+  FunctionObject *self = (FunctionObject *)function;
+  bool torch = false;
+  PyObject *record;
+  if (check_counts(self, n)) return NULL;
+  for (uint32_t k = 0; k < n; k++) torch |= views[k].is_torch;
+  return run_viewed(self, views, torch, NULL, &record);
 }
 
 /* _run(inputs) -> (outputs, Call or None): no autograd. */

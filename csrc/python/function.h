@@ -61,6 +61,9 @@ PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *v
 const char *argument_name(FunctionObject *function, uint32_t k); /* of an input, or of a weight, which come behind them */
 PyObject *call_backward(PyObject *call, PyObject *grads);
 
+/* The outputs of a function made without wrt and without weights for views of its inputs, which stay the caller's. */
+PyObject *function_run_views(PyObject *function, tensor_view *views, uint32_t n);
+
 /* Sets most_work, in element operations, of a function made without wrt. */
 void function_limit(PyObject *function, double most_work);
 

@@ -199,6 +199,8 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                    "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
                                   {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
                                    "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
+                                  {"tree_key", core_tree_key, METH_VARARGS,
+                                   "tree_key(trees, slot, slots, types) -> (key, numbers, has_gradient): what tells op-trees apart."},
                                   {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
                                   {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},

@@ -272,10 +272,10 @@ def states(*shape):
 
 _LSTM = {"state_size": 4, "num_layers": 1, "mode": "lstm"}
 CASES += [
-    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(60.0), one(128.0)], _LSTM, quantized_rnn, **_NO),
-    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(-1.0), one(2.0)], _LSTM, quantized_rnn, name="by ends", **_NO),
+    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(60.0), one(128.0)], _LSTM, quantized_rnn, gradients=(2, 3)),
+    Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 1, 1), *states(1, 2, 4), one(-1.0), one(2.0)], _LSTM, quantized_rnn, name="by ends", gradients=(2, 3)),
     Case("quantized_rnn", [unsigned(3, 2, 5), vector(5, 4, 2, 2), *states(4, 2, 4), one(60.0), one(128.0)],
-         {**_LSTM, "num_layers": 2, "bidirectional": True, "state_outputs": True}, quantized_rnn, **_NO),
+         {**_LSTM, "num_layers": 2, "bidirectional": True, "state_outputs": True}, quantized_rnn, gradients=(2, 3)),
     Case("quantized_reshape", [_A, *_RANGE], {"newshape": (2, -1)}, lambda x, a, b, newshape: (x.reshape(2, -1), a, b), **_NO),
     Case("quantized_reshape", [_C, *_RANGE], {"newshape": (-6, 1, 3, -4)}, lambda x, a, b, newshape: (x.reshape(1, 3, 4), a, b), **_NO),
 ]

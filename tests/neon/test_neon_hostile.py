@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import dcml
+from dcml import _core
 from dcml.neon.backends import Autodiff, gen_backend
 from dcml.neon.backends.backend import Backend, OpTreeNode, Tensor
 
@@ -46,3 +47,21 @@ def test_any_call_returns_or_says_what_is_wrong(seed):
         except Exception as error:
             raise AssertionError(f"{name}({', '.join(map(repr, arguments))})") from error
     assert returned > 50
+
+
+@pytest.mark.parametrize("given", [(), ((), None, {}, (1, 2, 3)), ((), None, {}, (int, int, int)), ([], None, {}, (tuple, int, int)),
+                                   ((3, None, (1, 2)), None, {}, (tuple, int, int)), (("a",), lambda x: "z", {}, (tuple, int, str)),
+                                   (({},), None, {}, (tuple, int, 3)), ((1, (2, 3, 4)), None, {}, (tuple, int, int))], ids=range(8))
+def test_keys_of_what_are_no_trees_are_errors(given):
+    with pytest.raises(TypeError):
+        _core.tree_key(*given)
+
+
+def test_a_key_of_many_nodes_numbers_each_once():
+    class Node(tuple):
+        pass
+    x = 3.0
+    for _ in range(5000):
+        x = Node(({"op": "add", "shape": 1}, x, Node(({"op": "pow", "shape": 1}, x, 2))))
+    key, numbers, has_gradient = _core.tree_key((x,), None, {}, (Node, int, str))
+    assert len(key) == 20002 and numbers == [3.0, 3.0] and not has_gradient and key[:3] == [1, "add", "add"]

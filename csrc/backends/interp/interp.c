@@ -3,7 +3,8 @@
  * A node is prepared once: its expressions are copied into one flat array in which every entry
  * knows at which loop depth it changes.  Evaluation is by demand and remembered until a
  * parameter of that depth moves, so that a SELECT's other side is never computed and index
- * arithmetic leaves the inner loop. */
+ * arithmetic leaves the inner loop.  Where the innermost iterations are independent and read nothing
+ * under a condition, an operation is done for some of them at a time: its lanes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "backends/interp/value.h"
 #include "ir/work.h"
 
+enum { LANES = 32 };
 enum { VOLATILE = DC_MAX_LOOPS + 1 }; /* the level of what holds a READ: deeper than any loop */
 
 typedef struct {
@@ -26,25 +28,44 @@ typedef struct {
   uint64_t version;
 } slot;
 
+/* A loop over one tasklet that is run in lanes. */
 typedef struct {
+  dc_nid map;
+  const dc_tasklet *tasklet;
+  uint32_t *v, n, cap; /* entries that change with the loop, operands first */
+} lane_plan;
+
+/* What holds for every run of a node. */
+struct dc_interp {
   const dc_graph *graph;
-  const int64_t *symbols;
-  void *const *buffers;
-  void **registers; /* by container: storage of REGISTER containers, or NULL */
-  double **sums;    /* by container: before rounding, what memory holds of a sum; NULL until there is one */
-  dc_arena arena;
+  dc_nid node;
   entry *entries;
-  slot *slots;
   uint32_t n_entries;
   uint32_t *args;
   uint32_t *of_ex;    /* expression id -> entry + 1 */
   uint16_t *level_of; /* parameter -> depth */
   uint32_t deepest;   /* of them */
+  DC_VEC(dc_nid) maps; /* all inside, itself included */
+  DC_VEC(dc_cid) used; /* containers, each once */
+  DC_VEC(lane_plan) lanes;
+  uint32_t *lanes_of; /* by node: 1 + its place in lanes, or 0 */
+};
+
+/* A run of it. */
+typedef struct {
+  dc_interp p;
+  const int64_t *symbols;
+  void *const *buffers;
+  void **registers; /* by container: storage of REGISTER containers, or NULL */
+  double **sums;    /* by container: before rounding, what memory holds of a sum; NULL until there is one */
+  dc_arena arena;
+  slot *slots;
+  dc_scalar (*lanes)[LANES]; /* by entry; NULL where no loop is run in lanes */
   int64_t *params;    /* current values by parameter */
-  int64_t **dims, **strides; /* by container, filled on first use */
+  int64_t **dims, **strides; /* by container, of those that are used */
   DC_VEC(dc_nid) idle; /* maps that run nothing */
-  uint64_t versions[VOLATILE + 1]; /* bumped when a parameter of that depth moves */
-  dc_cid complex; /* a container of complex numbers; 0: there is none */
+  uint64_t *versions;  /* by level, up to deepest, bumped when a parameter of that depth moves ... */
+  uint64_t moment;     /* ... and of VOLATILE */
 } interp;
 
 /* ---- preparation ---- */
@@ -52,37 +73,76 @@ typedef struct {
 typedef DC_VEC(entry) entry_list;
 typedef DC_VEC(uint32_t) index_list;
 typedef struct {
-  interp *in;
+  dc_interp *p;
+  dc_arena *arena;
   entry_list entries;
   index_list args;
+  bool *seen;       /* by container */
+  uint32_t *noted;  /* by expression: the last loop that was found to have it, 1 is the first */
+  uint32_t n_loops;
 } builder;
 
 static void add_entry(void *context, const dc_pool *pool, dc_ex e) {
   builder *b = context;
-  if (b->in->of_ex[e]) return;
+  if (b->p->of_ex[e]) return;
   const dc_exnode *node = dc_ex_node(pool, e);
   entry made = {.op = node->op, .dtype = node->dtype, .nargs = node->nargs, .args = b->args.n, .ref = node->ref};
-  if (node->op == DC_EX_PARAM) made.level = b->in->level_of[node->ref];
+  if (node->op == DC_EX_PARAM) made.level = b->p->level_of[node->ref];
   if (node->op == DC_EX_READ) made.level = VOLATILE;
   if (node->op == DC_EX_FLOAT) made.value.f = node->f;
   if (node->op == DC_EX_INT || node->op == DC_EX_LINEAR) made.value.i = node->i;
   for (uint32_t k = 0; k < node->nargs; k++) {
-    uint32_t child = b->in->of_ex[dc_ex_arg(pool, e, k)] - 1;
-    DC_PUSH(&b->in->arena, &b->args, child);
+    uint32_t child = b->p->of_ex[dc_ex_arg(pool, e, k)] - 1;
+    DC_PUSH(b->arena, &b->args, child);
     if (b->entries.v[child].level > made.level) made.level = b->entries.v[child].level;
     if (k == 0) made.arg_dtype = b->entries.v[child].dtype;
   }
   if (node->op == DC_EX_SELECT) made.arg_dtype = made.dtype;
-  DC_PUSH(&b->in->arena, &b->entries, made);
-  b->in->of_ex[e] = b->entries.n;
+  DC_PUSH(b->arena, &b->entries, made);
+  b->p->of_ex[e] = b->entries.n;
 }
 
 static void add_ex(builder *b, dc_ex e) {
-  if (e) dc_ex_walk(&b->in->graph->pool, e, add_entry, b);
+  if (e) dc_ex_walk(&b->p->graph->pool, e, add_entry, b);
+}
+
+typedef struct {
+  builder *b;
+  lane_plan *plan;
+  uint32_t level, number;
+} lane_search;
+
+static void note_lane(void *context, const dc_pool *pool, dc_ex e) {
+  lane_search *s = context;
+  uint32_t at = s->b->p->of_ex[e] - 1;
+  const entry *n = &s->b->entries.v[at];
+  bool conditional = n->op == DC_EX_SELECT || n->op == DC_AND || n->op == DC_OR;
+  for (uint32_t k = 1; conditional && k < n->nargs; k++)
+    if (s->b->entries.v[s->b->args.v[n->args + k]].level == VOLATILE) s->plan->map = 0;
+  (void)pool;
+  if (s->b->noted[e] == s->number || (n->level != VOLATILE && n->level != s->level)) return;
+  s->b->noted[e] = s->number;
+  DC_PUSH(s->b->arena, s->plan, at);
+}
+
+/* A loop over iterations that are independent, of one tasklet that neither combines nor is skipped. */
+static void add_lanes(builder *b, dc_nid id, uint32_t depth) {
+  const dc_graph *g = b->p->graph;
+  const dc_map *m = &dc_node_at(g, id)->map;
+  if (m->schedule != DC_MAP_PARALLEL || !m->n_params || m->body.n != 1 || dc_node_at(g, m->body.v[0])->kind != DC_NODE_TASKLET) return;
+  const dc_tasklet *t = &dc_node_at(g, m->body.v[0])->tasklet;
+  if (t->wcr || t->guard) return;
+  lane_plan plan = {.map = id, .tasklet = t};
+  lane_search search = {b, &plan, depth, ++b->n_loops};
+  dc_ex_walk(&g->pool, t->value, note_lane, &search);
+  for (uint32_t d = 0; d < t->rank; d++) dc_ex_walk(&g->pool, t->index[d], note_lane, &search);
+  if (!plan.map) return;
+  DC_PUSH(b->arena, &b->p->lanes, plan);
+  b->p->lanes_of[id] = b->p->lanes.n;
 }
 
 static dc_status add_node(builder *b, dc_nid id, uint32_t depth) {
-  const dc_graph *g = b->in->graph;
+  const dc_graph *g = b->p->graph;
   dc_node node = *dc_node_at(g, id);
   if (node.kind == DC_NODE_LIBRARY) return dc_error(DC_ERR_UNSUPPORTED, "a library node inside a map cannot be interpreted");
   if (node.kind == DC_NODE_TASKLET) {
@@ -91,70 +151,113 @@ static dc_status add_node(builder *b, dc_nid id, uint32_t depth) {
     add_ex(b, node.tasklet.value);
     return DC_OK;
   }
-  if (dc_map_is_idle(g, id, b->in->symbols)) DC_PUSH(&b->in->arena, &b->in->idle, id);
+  DC_PUSH(b->arena, &b->p->maps, id);
   for (uint32_t k = 0; k < node.map.n_params; k++, depth++) {
     if (depth == DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "maps are nested too deeply: more than %d loops", DC_MAX_LOOPS);
     dc_parameter p = g->pool.params.v[node.map.params[k]];
     add_ex(b, p.begin);
     add_ex(b, p.end);
-    b->in->level_of[node.map.params[k]] = (uint16_t)(depth + 1);
+    b->p->level_of[node.map.params[k]] = (uint16_t)(depth + 1);
   }
-  if (depth > b->in->deepest) b->in->deepest = depth;
+  if (depth > b->p->deepest) b->p->deepest = depth;
   for (uint32_t k = 0; k < node.map.body.n; k++) DC_TRY(add_node(b, node.map.body.v[k], depth));
+  add_lanes(b, id, depth);
   return DC_OK;
 }
 
+static void note_container(void *context, dc_cid c, dc_use use, dc_nid by) {
+  builder *b = context;
+  (void)use, (void)by;
+  if (!b->seen[c]) DC_PUSH(b->arena, &b->p->used, c);
+  b->seen[c] = true;
+}
+
+/* The name of the operator or node, for messages from the middle of a run. */
+static const char *origin(const dc_graph *graph, dc_nid id) {
+  const dc_node *n = dc_node_at(graph, id);
+  const char *name = dc_name_text(&graph->names, n->name);
+  return *name ? name : n->tag_op ? dc_name_text(&graph->names, n->tag_op) : n->kind == DC_NODE_MAP ? "map" : "tasklet";
+}
+
+dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena, dc_interp **out) {
+  dc_interp *p = DC_NEW(arena, dc_interp);
+  builder b = {.p = p, .arena = arena, .seen = DC_NEW_ARRAY(arena, bool, graph->containers.n), .noted = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n)};
+  p->graph = graph, p->node = node;
+  p->of_ex = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n);
+  p->level_of = DC_NEW_ARRAY(arena, uint16_t, graph->pool.params.n);
+  p->lanes_of = DC_NEW_ARRAY(arena, uint32_t, graph->nodes.n);
+  dc_status status = add_node(&b, node, 0);
+  if (status) return dc_error_at(status, "node '%s'", origin(graph, node));
+  p->entries = b.entries.v, p->n_entries = b.entries.n, p->args = b.args.v;
+  dc_node_uses(graph, node, note_container, &b);
+  for (uint32_t k = 0; k < p->used.n; k++)
+    if (dc_dtype_is_complex((dc_dtype)dc_cont(graph, p->used.v[k])->dtype))
+      return dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(graph, p->used.v[k]));
+  return *out = p, DC_OK;
+}
+
 static void describe_container(interp *in, dc_cid c) {
-  const dc_container *k = dc_cont(in->graph, c);
-  int64_t *dims = DC_NEW_ARRAY(&in->arena, int64_t, k->rank), *strides = DC_NEW_ARRAY(&in->arena, int64_t, k->rank), stride = 1;
+  const dc_graph *g = in->p.graph;
+  const dc_container *k = dc_cont(g, c);
+  int64_t *dims = DC_NEW_ARRAY(&in->arena, int64_t, 2 * k->rank), *strides = dims + k->rank, stride = 1;
   for (uint32_t d = k->rank; d-- > 0;) {
-    dims[d] = dc_ix_eval(&in->graph->pool, k->shape[d], in->symbols, NULL);
-    strides[d] = k->strides ? dc_ix_eval(&in->graph->pool, k->strides[d], in->symbols, NULL) : stride;
+    dims[d] = dc_ix_eval(&g->pool, k->shape[d], in->symbols, NULL);
+    strides[d] = k->strides ? dc_ix_eval(&g->pool, k->strides[d], in->symbols, NULL) : stride;
     stride *= dims[d];
   }
   in->dims[c] = dims, in->strides[c] = strides;
   if (k->storage == DC_STORE_REGISTER) in->registers[c] = dc_arena_alloc(&in->arena, (size_t)stride * (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
 }
 
-static void visit_container(void *context, dc_cid c, dc_use use, dc_nid by) {
-  interp *in = context;
-  (void)use, (void)by;
-  if (!in->dims[c]) describe_container(in, c);
-  if (dc_dtype_is_complex((dc_dtype)dc_cont(in->graph, c)->dtype)) in->complex = c;
-}
-
-static dc_status prepare(interp *in, dc_nid node) {
-  const dc_graph *g = in->graph;
-  in->of_ex = DC_NEW_ARRAY(&in->arena, uint32_t, g->pool.nodes.n);
-  in->level_of = DC_NEW_ARRAY(&in->arena, uint16_t, g->pool.params.n);
+/* What depends on the values of symbols. */
+static void take_symbols(interp *in) {
+  const dc_graph *g = in->p.graph;
+  uint32_t n = g->containers.n;
+  void **by_container = DC_NEW_ARRAY(&in->arena, void *, 4 * (size_t)n);
+  in->registers = by_container, in->sums = (double **)by_container + n;
+  in->dims = (int64_t **)by_container + 2 * n, in->strides = (int64_t **)by_container + 3 * n;
   in->params = DC_NEW_ARRAY(&in->arena, int64_t, g->pool.params.n);
-  in->registers = DC_NEW_ARRAY(&in->arena, void *, g->containers.n);
-  in->sums = DC_NEW_ARRAY(&in->arena, double *, g->containers.n);
-  in->dims = DC_NEW_ARRAY(&in->arena, int64_t *, g->containers.n);
-  in->strides = DC_NEW_ARRAY(&in->arena, int64_t *, g->containers.n);
-  builder b = {.in = in};
-  DC_TRY(add_node(&b, node, 0));
-  in->entries = b.entries.v, in->n_entries = b.entries.n, in->args = b.args.v;
-  in->slots = DC_NEW_ARRAY(&in->arena, slot, in->n_entries);
-  for (uint32_t k = 0; k <= VOLATILE; k++) in->versions[k] = 1;
-  dc_node_uses(g, node, visit_container, in);
-  if (!in->complex) return DC_OK;
-  return dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(g, in->complex));
+  in->slots = DC_NEW_ARRAY(&in->arena, slot, in->p.n_entries);
+  if (in->p.lanes.n) in->lanes = dc_arena_raw(&in->arena, in->p.n_entries * sizeof *in->lanes);
+  in->versions = DC_NEW_ARRAY(&in->arena, uint64_t, in->p.deepest + 1);
+  for (uint32_t k = 0; k <= in->p.deepest; k++) in->versions[k] = 1;
+  in->moment = 1;
+  for (uint32_t k = 0; k < in->p.maps.n; k++)
+    if (dc_map_is_idle(g, in->p.maps.v[k], in->symbols)) DC_PUSH(&in->arena, &in->idle, in->p.maps.v[k]);
+  for (uint32_t k = 0; k < in->p.used.n; k++) describe_container(in, in->p.used.v[k]);
 }
 
 /* ---- evaluation ---- */
 
-static dc_status evaluate(interp *in, uint32_t e, dc_scalar *out);
+static dc_status evaluate_compound(interp *in, const entry *n, dc_scalar *out);
+
+static inline dc_status evaluate(interp *in, uint32_t e, dc_scalar *out) {
+  const entry *n = &in->p.entries[e];
+  slot *s = &in->slots[e];
+  if (n->op == DC_EX_PARAM) return out->i = in->params[n->ref], DC_OK;
+  if (n->op == DC_EX_INT || n->op == DC_EX_FLOAT) return *out = n->value, DC_OK;
+  if (n->op == DC_EX_SYM) return out->i = in->symbols[n->ref], DC_OK;
+  uint64_t version = n->level == VOLATILE ? in->moment : in->versions[n->level];
+  if (s->version == version) return *out = s->value, DC_OK;
+  DC_TRY(evaluate_compound(in, n, out));
+  s->value = *out, s->version = version;
+  return DC_OK;
+}
+
+static dc_status fail_index(const interp *in, dc_cid c, uint32_t d, int64_t index) {
+  return dc_error(DC_ERR_VALUE, "index %lld is out of range for dimension %u of '%s', which has %lld elements", (long long)index, d,
+                  dc_cont_name(in->p.graph, c), (long long)in->dims[c][d]);
+}
 
 static dc_status locate(interp *in, dc_cid c, const uint32_t *index, int64_t *out) {
+  const int64_t *dims = in->dims[c], *strides = in->strides[c];
+  uint32_t rank = dc_cont(in->p.graph, c)->rank;
   int64_t at = 0;
-  for (uint32_t d = 0; d < dc_cont(in->graph, c)->rank; d++) {
+  for (uint32_t d = 0; d < rank; d++) {
     dc_scalar i;
     DC_TRY(evaluate(in, index[d], &i));
-    if (i.i < 0 || i.i >= in->dims[c][d])
-      return dc_error(DC_ERR_VALUE, "index %lld is out of range for dimension %u of '%s', which has %lld elements", (long long)i.i, d,
-                      dc_cont_name(in->graph, c), (long long)in->dims[c][d]);
-    at += i.i * in->strides[c][d];
+    if (i.i < 0 || i.i >= dims[d]) return fail_index(in, c, d, i.i);
+    at += i.i * strides[d];
   }
   return *out = at, DC_OK;
 }
@@ -165,8 +268,8 @@ static dc_status evaluate_linear(interp *in, const entry *n, dc_scalar *out) {
   uint64_t total = (uint64_t)n->value.i;
   for (uint32_t k = 0; k < n->nargs; k += 2) {
     dc_scalar term;
-    DC_TRY(evaluate(in, in->args[n->args + k], &term));
-    total += (uint64_t)term.i * (uint64_t)in->entries[in->args[n->args + k + 1]].value.i;
+    DC_TRY(evaluate(in, in->p.args[n->args + k], &term));
+    total += (uint64_t)term.i * (uint64_t)in->p.entries[in->p.args[n->args + k + 1]].value.i;
   }
   return out->i = (int64_t)total, DC_OK;
 }
@@ -176,25 +279,25 @@ static dc_status evaluate_compound(interp *in, const entry *n, dc_scalar *out) {
   int64_t at;
   switch (n->op) {
     case DC_EX_READ:
-      DC_TRY(locate(in, n->ref, in->args + n->args, &at));
+      DC_TRY(locate(in, n->ref, in->p.args + n->args, &at));
       return *out = dc_scalar_load((dc_dtype)n->dtype, storage(in, n->ref), at), DC_OK;
     case DC_EX_LINEAR: return evaluate_linear(in, n, out);
     case DC_EX_PRODUCT:
       out->i = 1;
       for (uint32_t k = 0; k < n->nargs; k++) {
-        DC_TRY(evaluate(in, in->args[n->args + k], &a));
+        DC_TRY(evaluate(in, in->p.args[n->args + k], &a));
         out->i = (int64_t)((uint64_t)out->i * (uint64_t)a.i);
       }
       return DC_OK;
     case DC_EX_SELECT:
-      DC_TRY(evaluate(in, in->args[n->args], &a));
-      return evaluate(in, in->args[n->args + (a.i ? 1 : 2)], out);
+      DC_TRY(evaluate(in, in->p.args[n->args], &a));
+      return evaluate(in, in->p.args[n->args + (a.i ? 1 : 2)], out);
     default: break;
   }
-  DC_TRY(evaluate(in, in->args[n->args], &a));
+  DC_TRY(evaluate(in, in->p.args[n->args], &a));
   if (n->op == DC_AND && !a.i) return out->i = 0, DC_OK;
   if (n->op == DC_OR && a.i) return out->i = 1, DC_OK;
-  if (n->nargs > 1) DC_TRY(evaluate(in, in->args[n->args + 1], &b));
+  if (n->nargs > 1) DC_TRY(evaluate(in, in->p.args[n->args + 1], &b));
   switch (n->op) {
     case DC_EX_CAST: return *out = dc_scalar_convert((dc_dtype)n->arg_dtype, (dc_dtype)n->dtype, a), DC_OK;
     case DC_EX_BITS: return *out = dc_scalar_bits((dc_dtype)n->arg_dtype, (dc_dtype)n->dtype, a), DC_OK;
@@ -206,36 +309,24 @@ static dc_status evaluate_compound(interp *in, const entry *n, dc_scalar *out) {
   }
 }
 
-static dc_status evaluate(interp *in, uint32_t e, dc_scalar *out) {
-  const entry *n = &in->entries[e];
-  slot *s = &in->slots[e];
-  if (n->op == DC_EX_INT || n->op == DC_EX_FLOAT) return *out = n->value, DC_OK;
-  if (n->op == DC_EX_PARAM) return out->i = in->params[n->ref], DC_OK;
-  if (n->op == DC_EX_SYM) return out->i = in->symbols[n->ref], DC_OK;
-  if (s->version == in->versions[n->level]) return *out = s->value, DC_OK;
-  DC_TRY(evaluate_compound(in, n, out));
-  s->value = *out, s->version = in->versions[n->level];
-  return DC_OK;
-}
-
-static dc_status evaluate_ex(interp *in, dc_ex e, dc_scalar *out) { return evaluate(in, in->of_ex[e] - 1, out); }
+static dc_status evaluate_ex(interp *in, dc_ex e, dc_scalar *out) { return evaluate(in, in->p.of_ex[e] - 1, out); }
 
 /* ---- execution ---- */
 
 static dc_status tasklet_position(interp *in, const dc_tasklet *t, int64_t *out) {
   uint32_t index[DC_MAX_RANK];
-  for (uint32_t d = 0; d < t->rank; d++) index[d] = in->of_ex[t->index[d]] - 1;
+  for (uint32_t d = 0; d < t->rank; d++) index[d] = in->p.of_ex[t->index[d]] - 1;
   return locate(in, t->out, index, out);
 }
 
 /* Adds to a sum of a type narrower than double without rounding in between: as long as memory holds what the sum so far
  * rounds to, the terms went on from there. */
 static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
-  dc_dtype type = (dc_dtype)dc_cont(in->graph, c)->dtype;
+  dc_dtype type = (dc_dtype)dc_cont(in->p.graph, c)->dtype;
   void *data = storage(in, c);
   if (!in->sums[c]) {
     int64_t size = 1;
-    for (uint32_t d = 0; d < dc_cont(in->graph, c)->rank; d++) size += (in->dims[c][d] - 1) * in->strides[c][d];
+    for (uint32_t d = 0; d < dc_cont(in->p.graph, c)->rank; d++) size += (in->dims[c][d] - 1) * in->strides[c][d];
     in->sums[c] = calloc((size_t)size, sizeof **in->sums);
     if (!in->sums[c]) return dc_error(DC_ERR_MEMORY, "out of memory");
   }
@@ -248,15 +339,15 @@ static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
 }
 
 static dc_status run_tasklet(interp *in, dc_nid id) {
-  const dc_tasklet *t = &dc_node_at(in->graph, id)->tasklet;
+  const dc_tasklet *t = &dc_node_at(in->p.graph, id)->tasklet;
   dc_scalar guard = {.i = 1}, value;
   int64_t at;
-  in->versions[VOLATILE]++; /* an earlier tasklet may have written what this one reads */
+  in->moment++; /* an earlier tasklet may have written what this one reads */
   if (t->guard) DC_TRY(evaluate_ex(in, t->guard, &guard));
   if (!guard.i) return DC_OK;
   DC_TRY(evaluate_ex(in, t->value, &value));
   DC_TRY(tasklet_position(in, t, &at));
-  dc_dtype from = dc_ex_dtype(&in->graph->pool, t->value), to = (dc_dtype)dc_cont(in->graph, t->out)->dtype, wide = dc_dtype_compute(to);
+  dc_dtype from = dc_ex_dtype(&in->p.graph->pool, t->value), to = (dc_dtype)dc_cont(in->p.graph, t->out)->dtype, wide = dc_dtype_compute(to);
   void *data = storage(in, t->out);
   value = dc_scalar_convert(from, t->wcr ? wide : to, value);
   if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(to) && to != DC_F64) return add_term(in, t->out, at, value);
@@ -276,18 +367,18 @@ static bool is_idle(const interp *in, dc_nid map) {
 }
 
 static dc_status clear_body(interp *in, dc_nid map) {
-  for (uint32_t k = 0; k < dc_node_at(in->graph, map)->map.body.n; k++) {
-    dc_nid child = dc_node_at(in->graph, map)->map.body.v[k];
-    const dc_node *n = dc_node_at(in->graph, child);
+  for (uint32_t k = 0; k < dc_node_at(in->p.graph, map)->map.body.n; k++) {
+    dc_nid child = dc_node_at(in->p.graph, map)->map.body.v[k];
+    const dc_node *n = dc_node_at(in->p.graph, child);
     if (n->kind == DC_NODE_MAP) {
       if (n->map.schedule != DC_MAP_REDUCE && !is_idle(in, child)) DC_TRY(clear_accumulators(in, child, 0));
       continue;
     }
     if (n->kind != DC_NODE_TASKLET || !n->tasklet.wcr) continue;
     int64_t at;
-    in->versions[VOLATILE]++;
+    in->moment++;
     DC_TRY(tasklet_position(in, &n->tasklet, &at));
-    dc_dtype type = (dc_dtype)dc_cont(in->graph, n->tasklet.out)->dtype;
+    dc_dtype type = (dc_dtype)dc_cont(in->p.graph, n->tasklet.out)->dtype;
     double identity = dc_wcr_identity((dc_wcr)n->tasklet.wcr, type);
     dc_scalar_store(type, storage(in, n->tasklet.out), at, dc_scalar_convert(DC_F64, type, (dc_scalar){.f = identity}));
   }
@@ -297,25 +388,25 @@ static dc_status clear_body(interp *in, dc_nid map) {
 static void set_param(interp *in, dc_param p, int64_t value) {
   in->params[p] = value;
   /* deeper values depend on this one as well */
-  for (uint32_t level = in->level_of[p]; level <= in->deepest; level++) in->versions[level]++;
-  in->versions[VOLATILE]++;
+  for (uint32_t level = in->p.level_of[p]; level <= in->p.deepest; level++) in->versions[level]++;
+  in->moment++;
 }
 
 static dc_status range(interp *in, dc_param p, int64_t *begin, int64_t *end, int64_t *step) {
   dc_scalar b, e;
-  dc_parameter r = in->graph->pool.params.v[p];
-  in->versions[VOLATILE]++;
+  dc_parameter r = in->p.graph->pool.params.v[p];
+  in->moment++;
   DC_TRY(evaluate_ex(in, r.begin, &b));
   DC_TRY(evaluate_ex(in, r.end, &e));
   *begin = b.i, *end = e.i, *step = 1;
-  dc_ex_is_int(&in->graph->pool, r.step, step);
+  dc_ex_is_int(&in->p.graph->pool, r.step, step);
   return DC_OK;
 }
 
 /* Sets the elements that a REDUCE map combines into to the identity.  Only the maps inside it
  * move: its own parameters stand at their beginning, for accumulators do not depend on them. */
 static dc_status clear_accumulators(interp *in, dc_nid map, uint32_t k) {
-  const dc_map *m = &dc_node_at(in->graph, map)->map;
+  const dc_map *m = &dc_node_at(in->p.graph, map)->map;
   if (k == m->n_params) return clear_body(in, map);
   int64_t begin, end, step;
   DC_TRY(range(in, m->params[k], &begin, &end, &step));
@@ -330,14 +421,134 @@ static dc_status clear_accumulators(interp *in, dc_nid map, uint32_t k) {
   return DC_OK;
 }
 
+/* ---- lanes ---- */
+
+/* An operand: its lanes, or the one value that all have. */
+typedef struct {
+  const dc_scalar *v;
+  uint32_t step;
+  dc_scalar one;
+} operand;
+
+static dc_status operand_of(interp *in, uint32_t e, uint32_t level, operand *out) {
+  const entry *n = &in->p.entries[e];
+  if (n->level == VOLATILE || n->level == level) return *out = (operand){.v = in->lanes[e], .step = 1}, DC_OK;
+  *out = (operand){.v = &out->one};
+  return evaluate(in, e, &out->one);
+}
+
+/* Where in a container the lanes lie. */
+static dc_status locate_lanes(interp *in, dc_cid c, const uint32_t *index, uint32_t level, uint32_t n, int64_t *at) {
+  uint32_t rank = dc_cont(in->p.graph, c)->rank;
+  memset(at, 0, n * sizeof *at);
+  for (uint32_t d = 0; d < rank; d++) {
+    operand i;
+    int64_t extent = in->dims[c][d], stride = in->strides[c][d];
+    DC_TRY(operand_of(in, index[d], level, &i));
+    for (uint32_t j = 0; j < n; j++) {
+      int64_t value = i.v[j * i.step].i;
+      if (value < 0 || value >= extent) return fail_index(in, c, d, value);
+      at[j] += value * stride;
+    }
+  }
+  return DC_OK;
+}
+
+static dc_status read_lanes(interp *in, const entry *e, uint32_t level, uint32_t n, dc_scalar *out) {
+  int64_t at[LANES];
+  const void *data = storage(in, e->ref);
+  DC_TRY(locate_lanes(in, e->ref, in->p.args + e->args, level, n, at));
+  if (e->dtype == DC_F32)
+    for (uint32_t j = 0; j < n; j++) out[j].f = ((const float *)data)[at[j]];
+  else
+    for (uint32_t j = 0; j < n; j++) out[j] = dc_scalar_load((dc_dtype)e->dtype, data, at[j]);
+  return DC_OK;
+}
+
+static dc_status linear_lanes(interp *in, const entry *e, uint32_t level, uint32_t n, dc_scalar *out) {
+  bool product = e->op == DC_EX_PRODUCT;
+  for (uint32_t j = 0; j < n; j++) out[j].i = product ? 1 : e->value.i;
+  for (uint32_t k = 0; k < e->nargs; k += product ? 1 : 2) {
+    operand a;
+    uint64_t factor = product ? 1 : (uint64_t)in->p.entries[in->p.args[e->args + k + 1]].value.i;
+    DC_TRY(operand_of(in, in->p.args[e->args + k], level, &a));
+    for (uint32_t j = 0; j < n; j++) {
+      uint64_t value = (uint64_t)a.v[j * a.step].i, before = (uint64_t)out[j].i;
+      out[j].i = (int64_t)(product ? before * value : before + factor * value);
+    }
+  }
+  return DC_OK;
+}
+
+static dc_scalar apply(const entry *e, dc_scalar a, dc_scalar b, dc_scalar c) {
+  switch (e->op) {
+    case DC_EX_SELECT: return a.i ? b : c;
+    case DC_EX_CAST: return dc_scalar_convert((dc_dtype)e->arg_dtype, (dc_dtype)e->dtype, a);
+    case DC_EX_BITS: return dc_scalar_bits((dc_dtype)e->arg_dtype, (dc_dtype)e->dtype, a);
+    case DC_EX_IDIV: return dc_scalar_prim(DC_FLOORDIV, DC_I64, a, b);
+    case DC_EX_IMOD: return dc_scalar_prim(DC_MOD, DC_I64, a, b);
+    case DC_EX_IMIN: return dc_scalar_prim(DC_MIN, DC_I64, a, b);
+    case DC_EX_IMAX: return dc_scalar_prim(DC_MAX, DC_I64, a, b);
+    default: return dc_scalar_prim((dc_op)e->op, (dc_dtype)e->arg_dtype, a, b);
+  }
+}
+
+/* value + k * step, where an entry is the loop's own parameter. */
+static dc_status evaluate_lanes(interp *in, uint32_t at, uint32_t level, int64_t value, int64_t step, uint32_t n) {
+  const entry *e = &in->p.entries[at];
+  dc_scalar *out = in->lanes[at];
+  operand x[3] = {{.v = &(dc_scalar){.i = 0}}, {.v = &(dc_scalar){.i = 0}}, {.v = &(dc_scalar){.i = 0}}};
+  if (e->op == DC_EX_READ) return read_lanes(in, e, level, n, out);
+  if (e->op == DC_EX_LINEAR || e->op == DC_EX_PRODUCT) return linear_lanes(in, e, level, n, out);
+  if (e->op == DC_EX_PARAM) {
+    for (uint32_t j = 0; j < n; j++) out[j].i = value + j * step;
+    return DC_OK;
+  }
+  for (uint32_t k = 0; k < e->nargs; k++) DC_TRY(operand_of(in, in->p.args[e->args + k], level, &x[k]));
+  for (uint32_t j = 0; j < n; j++) out[j] = apply(e, x[0].v[j * x[0].step], x[1].v[j * x[1].step], x[2].v[j * x[2].step]);
+  return DC_OK;
+}
+
+static dc_status store_lanes(interp *in, const dc_tasklet *t, uint32_t level, uint32_t n) {
+  int64_t at[LANES];
+  uint32_t index[DC_MAX_RANK];
+  operand value;
+  dc_dtype from = dc_ex_dtype(&in->p.graph->pool, t->value), to = (dc_dtype)dc_cont(in->p.graph, t->out)->dtype;
+  void *data = storage(in, t->out);
+  for (uint32_t d = 0; d < t->rank; d++) index[d] = in->p.of_ex[t->index[d]] - 1;
+  DC_TRY(locate_lanes(in, t->out, index, level, n, at));
+  DC_TRY(operand_of(in, in->p.of_ex[t->value] - 1, level, &value));
+  if (from == DC_F32 && to == DC_F32)
+    for (uint32_t j = 0; j < n; j++) ((float *)data)[at[j]] = (float)value.v[j * value.step].f;
+  else
+    for (uint32_t j = 0; j < n; j++) dc_scalar_store(to, data, at[j], dc_scalar_convert(from, to, value.v[j * value.step]));
+  return DC_OK;
+}
+
+static dc_status run_lanes(interp *in, const lane_plan *plan, dc_param p, int64_t begin, int64_t end, int64_t step) {
+  uint32_t level = in->p.level_of[p];
+  while (begin < end) {
+    int64_t left = (end - begin - 1) / step + 1;
+    uint32_t n = left < LANES ? (uint32_t)left : LANES;
+    set_param(in, p, begin);
+    for (uint32_t k = 0; k < plan->n; k++) DC_TRY(evaluate_lanes(in, plan->v[k], level, begin, step, n));
+    DC_TRY(store_lanes(in, plan->tasklet, level, n));
+    if (n == left) break;
+    begin += n * step;
+  }
+  return DC_OK;
+}
+
 static dc_status run_loop(interp *in, dc_nid map, uint32_t k) {
-  const dc_map *m = &dc_node_at(in->graph, map)->map;
+  const dc_map *m = &dc_node_at(in->p.graph, map)->map;
   if (k == m->n_params) {
     for (uint32_t j = 0; j < m->body.n; j++) DC_TRY(run_node(in, m->body.v[j]));
     return DC_OK;
   }
   int64_t begin, end, step;
   DC_TRY(range(in, m->params[k], &begin, &end, &step));
+  uint32_t lanes = k + 1 == m->n_params ? in->p.lanes_of[map] : 0;
+  if (lanes) return run_lanes(in, &in->p.lanes.v[lanes - 1], m->params[k], begin, end, step);
   for (int64_t i = begin; i < end; i += step) {
     set_param(in, m->params[k], i);
     DC_TRY(run_loop(in, map, k + 1));
@@ -346,28 +557,27 @@ static dc_status run_loop(interp *in, dc_nid map, uint32_t k) {
 }
 
 static dc_status run_node(interp *in, dc_nid id) {
-  const dc_node *n = dc_node_at(in->graph, id);
+  const dc_node *n = dc_node_at(in->p.graph, id);
   if (n->kind == DC_NODE_TASKLET) return run_tasklet(in, id);
   if (n->map.schedule == DC_MAP_REDUCE) DC_TRY(clear_accumulators(in, id, 0));
   if (is_idle(in, id)) return DC_OK;
   return run_loop(in, id, 0);
 }
 
-/* The name of the operator or node, for messages from the middle of a run. */
-static const char *origin(const dc_graph *graph, dc_nid id) {
-  const dc_node *n = dc_node_at(graph, id);
-  const char *name = dc_name_text(&graph->names, n->name);
-  return *name ? name : n->tag_op ? dc_name_text(&graph->names, n->tag_op) : n->kind == DC_NODE_MAP ? "map" : "tasklet";
+dc_status dc_interp_run(const dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols) {
+  interp in = {.p = *prepared, .symbols = symbols, .buffers = buffers_by_cid};
+  take_symbols(&in);
+  dc_status status = run_node(&in, prepared->node);
+  for (uint32_t k = 0; k < in.p.used.n; k++) free(in.sums[in.p.used.v[k]]);
+  dc_arena_free(&in.arena);
+  return dc_error_at(status, "node '%s'", origin(prepared->graph, prepared->node));
 }
 
 dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols) {
-  interp *in = calloc(1, sizeof *in);
-  if (!in) return dc_error(DC_ERR_MEMORY, "out of memory");
-  in->graph = graph, in->symbols = symbols, in->buffers = buffers_by_cid;
-  dc_status status = prepare(in, node);
-  if (!status) status = run_node(in, node);
-  for (dc_cid c = 1; in->sums && c < graph->containers.n; c++) free(in->sums[c]);
-  dc_arena_free(&in->arena);
-  free(in);
-  return dc_error_at(status, "node '%s'", origin(graph, node));
+  dc_arena arena = {0};
+  dc_interp *prepared;
+  dc_status status = dc_interp_prepare(graph, node, &arena, &prepared);
+  if (!status) status = dc_interp_run(prepared, buffers_by_cid, symbols);
+  dc_arena_free(&arena);
+  return status;
 }

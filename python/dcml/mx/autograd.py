@@ -7,7 +7,7 @@ import numpy as onp
 
 from .. import _core
 from . import tape
-from .array import ndarray, as_array
+from .array import as_array, cast, ndarray
 from .tape import state
 
 __all__ = ["backward", "grad", "is_recording", "is_training", "mark_variables", "pause", "predict_mode", "record", "set_recording",
@@ -104,7 +104,7 @@ def _list(name, arrays):
 
 
 def _head_gradients(heads, given):
-    """NumPy's arrays, of the types and shapes of heads."""
+    """Arrays, of the types and shapes of heads."""
     given = [None] * len(heads) if given is None else [given] if isinstance(given, ndarray) else list(given)
     if len(given) != len(heads):
         raise _core.ValueError_(f"{len(heads)} heads have {len(given)} gradients")
@@ -113,12 +113,12 @@ def _head_gradients(heads, given):
         if tape.types.of(head.dtype) not in tape._FLOATS:
             raise _core.DTypeError(f"backward: only arrays of floats have gradients, this one is of {head.dtype}")
         if gradient is None:
-            made.append(onp.ones(head.shape, head.dtype))
+            made.append(ndarray(onp.ones(head.shape, head.dtype)))
             continue
-        data = as_array(gradient)._value()
-        if data.shape != head.shape:
-            raise _core.ShapeError(f"backward: a head of shape {head.shape} is given a gradient of shape {data.shape}")
-        made.append(data.astype(head.dtype, copy=False))
+        array = as_array(gradient)
+        if array.shape != head.shape:
+            raise _core.ShapeError(f"backward: a head of shape {head.shape} is given a gradient of shape {array.shape}")
+        made.append(cast(array, head.dtype))
     return made
 
 
@@ -128,14 +128,19 @@ def _release(heads, retain_graph):
         head._tape = None
 
 
+def _gradients(heads, head_grads):
+    """Those of leaves by their ids, as NumPy's arrays."""
+    found = tape.gradients(heads, [g._value() for g in _head_gradients(heads, head_grads)])
+    return {key: (leaf, onp.zeros(leaf.shape, leaf.dtype) if g is None else g) for key, (leaf, g) in found.items()}
+
+
 def backward(heads, head_grads=None, retain_graph=False, train_mode=True):
     """Computes the gradients of heads by every leaf they were computed from, and stores them in the leaves' ``grad``.
 
     heads: arrays; head_grads: their gradients, None: ones.  Without retain_graph the heads' history is given up.
     Raises ValueError_ for a head without history, ShapeError for a gradient of another shape."""
     heads = _list("heads", heads)
-    found = tape.gradients(heads, _head_gradients(heads, head_grads))
-    for leaf, gradient in found.values():
+    for leaf, gradient in _gradients(heads, head_grads).values():
         if leaf._grad_req == "add":
             gradient = leaf._grad._value() + gradient
         leaf._grad._adopt(ndarray(gradient))
@@ -146,14 +151,19 @@ def grad(heads, variables, head_grads=None, retain_graph=None, create_graph=Fals
     """The gradients of heads by variables, as new arrays; the variables' ``grad`` stays.
 
     variables: an array or a list; arrays with attach_grad().  Returns an array, or a list of them.
-    Raises ValueError_ for variables that are no leaves; UnsupportedOpError for create_graph."""
-    if create_graph:
-        raise _core.UnsupportedOpError("grad: gradients of gradients (create_graph=True) are not recorded")
+    create_graph: the gradients are recorded, so that they may be differentiated in turn, in the leaves and in head_grads;
+    the history of heads then stays unless retain_graph is False.
+    Raises ValueError_ for variables that are no leaves; UnsupportedOpError for operators whose gradients have none."""
     heads, wanted = _list("heads", heads), _list("variables", variables)
     for k, variable in enumerate(wanted):
         if variable._grad_req is None:
             raise _core.ValueError_(f"grad: variable {k} has no attach_grad()")
-    found = tape.gradients(heads, _head_gradients(heads, head_grads))
-    _release(heads, bool(retain_graph))
-    made = [ndarray(found[id(v)][1] if id(v) in found else onp.zeros(v.shape, v.dtype)) for v in wanted]
+    if create_graph:
+        with record(state.training):
+            found = tape.gradients(heads, _head_gradients(heads, head_grads), True)
+    else:
+        found = {key: (leaf, ndarray(g)) for key, (leaf, g) in _gradients(heads, head_grads).items()}
+    _release(heads, create_graph if retain_graph is None else bool(retain_graph))
+    made = [found.get(id(v), (v, None))[1] for v in wanted]
+    made = [ndarray(onp.zeros(v.shape, v.dtype)) if g is None else g for v, g in zip(wanted, made)]
     return made[0] if isinstance(variables, ndarray) else made

@@ -175,18 +175,54 @@ class Segment:
             array._data, array._look = results[self.outputs[value]], None
             if self.states and value in self.states:
                 array._tape = None
-        self.nodes = self.holders = None
-        self.buffers = None
-        self.places = None
+        self.nodes = self.holders = self.places = None
+        if self.call is None:  # else it holds them, too
+            self.buffers = None
 
     def backward(self, given):
         """(leaf's position, gradient or None) of gradients by value."""
         if self.call is None:
             return [(k, None) for k in self.wrt]
+        return zip(self.wrt, self.call.backward(self._by_output(given)))
+
+    def derive(self, given):
+        """The same of arrays, as arrays with a history: outputs of a segment that has run, of this one's leaves and of what is given."""
+        if self.call is None:
+            return [(k, None) for k in self.wrt]
+        grads = self._by_output(given)
+        function, kinds = self.call.derivative(tuple([None if g is None else _Seed(g) for g in grads]), (True, ) * len(self.wrt))
+        if function is None:
+            return [(k, None) for k in self.wrt]
+        seeds = [g for g in grads if g is not None]
+        made = Segment()
+        made.leaves, made.sources = self.leaves + seeds, self.sources + [g._tape for g in seeds]
+        made.buffers = self.buffers + [g._value() for g in seeds]
+        made.wrt, made.pending, made.nodes = function.wrt_positions, False, None
+        results, made.call = function._run(tuple(made.buffers))
+        made.outputs = {k: k for k in range(len(results))}
+        arrays = iter([_on_tape(type(seeds[0]), data, made, k) for k, data in enumerate(results)])
+        return [(k, next(arrays) if kind else None) for k, kind in zip(self.wrt, kinds)]
+
+    def _by_output(self, given):
         grads = [None] * len(self.outputs)
         for value, gradient in given.items():
             grads[self.outputs[value]] = gradient
-        return zip(self.wrt, self.call.backward(tuple(grads)))
+        return tuple(grads)
+
+
+class _Seed:
+    """What the core asks of a gradient that a derivative is to be given: whether it is differentiated, too."""
+
+    __slots__ = ("requires_grad", )
+
+    def __init__(self, array):
+        self.requires_grad = array._tape is not None or array._grad_req is not None
+
+
+def _on_tape(ndarray, data, segment, value):
+    array = ndarray(data)
+    array._tape = segment, value
+    return array
 
 
 _functions = {}
@@ -271,8 +307,9 @@ def leave(array):
 
 
 # -- gradients ----------------------------------------------------------------------------------------------
-def gradients(heads, given):
-    """{id of a leaf: (leaf, gradient)} of arrays with gradients of theirs (NumPy's arrays).
+def gradients(heads, given, create_graph=False):
+    """{id of a leaf: (leaf, gradient)} of arrays with gradients of theirs: NumPy's arrays, or, with create_graph, arrays, which have
+    a history then; the thread records.
 
     Raises ValueError_ for a head that no recorded operator made and that is no leaf."""
     todo, by_segment, found = [], {}, {}
@@ -286,7 +323,8 @@ def gradients(heads, given):
             _give(todo, by_segment, head._tape, gradient)
     while todo:
         _, segment = heapq.heappop(todo)
-        for k, gradient in segment.backward(by_segment.pop(segment.serial)):
+        asked = by_segment.pop(segment.serial)
+        for k, gradient in segment.derive(asked) if create_graph else segment.backward(asked):
             if segment.sources[k] is not None:
                 if gradient is not None:
                     _give(todo, by_segment, segment.sources[k], gradient)
@@ -298,8 +336,8 @@ def gradients(heads, given):
 def _add(found, leaf, gradient):
     """Adds to a leaf's gradient; None: nothing, but the leaf was read, so that its gradient is at least zeros."""
     old = found.get(id(leaf))
-    if old is None:
-        found[id(leaf)] = (leaf, onp.zeros(leaf.shape, leaf.dtype) if gradient is None else gradient)
+    if old is None or old[1] is None:
+        found[id(leaf)] = (leaf, gradient)
     elif gradient is not None:
         found[id(leaf)] = (leaf, old[1] + gradient)
 

@@ -19,6 +19,7 @@ from .tree import Operand, OpTreeNode
 KEPT = 1024  # structures
 LITTLE = 1 << 12  # steps, about 0.1 ms of interpreting, that are not worth compiling
 
+_KINDS = OpTreeNode, Tensor, Operand
 _cache, _lock = OrderedDict(), Lock()  # the lock is held for looking up, not for compiling or running
 
 
@@ -53,40 +54,7 @@ class _Call:
     def walk(self, pairs):
         """The structure of trees as a list, operators before operands, as short as telling them apart allows: an operator
         without options by its name, a node that was met by its number, a tensor by -1 - its slot, a number by its type."""
-        key, left, seen, slots = [len(pairs)], [value for _, value in reversed(pairs)], {}, self.slots
-        while left:
-            x = left.pop()
-            kind = type(x)
-            if kind is OpTreeNode:
-                at = id(x)
-                if at in seen:
-                    key.append(seen[at])
-                    continue
-                seen[at] = len(seen)
-                operator, a, b = x
-                op = operator["op"]
-                if len(operator) == 2 and "shape" in operator:
-                    key.append(op)
-                else:
-                    key.append(tuple(operator.items()))
-                    self.has_gradient |= op == "grad"
-                if op == "pow" and (type(b) is float or type(b) is int):
-                    key.append((type(b), b))
-                else:
-                    left.append(b)
-                left.append(a)
-            elif kind is Tensor:
-                k = slots.get(id(x))
-                key.append(-1 - (self.slot(x) if k is None else k))
-            elif x is None:
-                key.append(None)
-            elif kind is float or kind is int:
-                key.append(kind)
-                self.numbers.append(x)
-            elif isinstance(x, Operand):
-                key.append(-1 - self.slot(x))
-            else:
-                raise TypeError(f"an op-tree has {kind.__name__} as an operand")
+        key, self.numbers, self.has_gradient = _core.tree_key(tuple([value for _, value in pairs]), self.slot, self.slots, _KINDS)
         return key
 
 
