@@ -7,7 +7,8 @@
 
 #include "backends/native/library.h"
 
-enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
+enum { DNN_MAX_DIMS = 12, DNN_BF16 = 2, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
+enum { DNN_ISA_BF16 = 0x80 }; /* the bit of instructions on bf16 in the sets of x86 */
 enum { DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST, DNN_Q_SCRATCHPAD = 136 };
 enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_SCRATCHPAD = 80, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
 
@@ -32,9 +33,11 @@ typedef struct dnn_packed {
 typedef struct {
   void *handle, *engine, *stream;
   dnn_packed *packed;
+  bool multiplies_bf16;    /* by instructions of the processor: without them f32 is quicker */
   pthread_mutex_t packing; /* guards the list and its data */
   void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
+  int (*isa)(void);
   int (*engine_create)(void **, int, size_t);
   int (*engine_destroy)(void *);
   int (*stream_create)(void **, void *, unsigned);
@@ -86,6 +89,7 @@ typedef struct {
 enum { DNN_MAX_OPERANDS = 4 };
 typedef struct {
   dnn_library *lib;
+  int type; /* of elements */
   dnn_step main;
   void *hint;
   dnn_operand operands[DNN_MAX_OPERANDS];

@@ -11,7 +11,7 @@ dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_
 /* strides NULL: any layout. */
 static void *describe_memory(dnn_call *call, int n, const int64_t *dims, const int64_t *strides) {
   void *desc = NULL;
-  int code = strides ? call->lib->desc_strided(&desc, n, dims, DNN_F32, strides) : call->lib->desc_tagged(&desc, n, dims, DNN_F32, DNN_TAG_ANY);
+  int code = strides ? call->lib->desc_strided(&desc, n, dims, call->type, strides) : call->lib->desc_tagged(&desc, n, dims, call->type, DNN_TAG_ANY);
   if (!code) call->temp_descs[call->n_temp_descs++] = desc;
   return code ? NULL : desc;
 }
@@ -26,10 +26,15 @@ static void row_major(const shape *s, int64_t *strides) {
   for (int d = s->rank - 1; d >= 0; d--) strides[d] = stride, stride *= s->dims[d];
 }
 
+static bool has_bias(const dc_library *lib) { return !lib->wrt && lib->n_in > 2 && lib->in[2]; }
+
 const char *dc_onednn_refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle;
-  if (dc_problem_type(graph, node) != DC_F32) return "a type other than f32";
-  return dc_problem_refuses(graph, node);
+  const dnn_library *lib = handle;
+  dc_dtype type = dc_problem_type(graph, node);
+  const char *why = type == DC_F32 || type == DC_BF16 ? dc_problem_refuses(graph, node) : "a type other than f32 and bf16";
+  if (why || type == DC_F32) return why;
+  if (!lib->multiplies_bf16) return "this processor does not multiply bf16";
+  return dc_problem_op_is(graph, node, "ConvTranspose") && has_bias(&dc_node_at(graph, node)->lib) ? "an added bias" : NULL;
 }
 
 /* ---- matrix products ---- */
@@ -172,6 +177,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
 }
 
 dc_status dc_onednn_build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  call->type = dc_problem_type(graph, node) == DC_BF16 ? DNN_BF16 : DNN_F32;
   if (dc_problem_is_conv(graph, node)) return build_conv(call, dc_problem_read_conv(graph, node, symbols));
   dc_problem_product product = dc_problem_read_product(graph, node, symbols);
   return build_product(call, &product);
