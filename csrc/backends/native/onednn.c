@@ -40,6 +40,8 @@ static bool load_symbols(dnn_library *lib) {
       {"dnnl_primitive_create", (void **)&lib->primitive_create},
       {"dnnl_primitive_destroy", (void **)&lib->primitive_destroy},
       {"dnnl_primitive_desc_destroy", (void **)&lib->primitive_desc_destroy},
+      {"dnnl_primitive_desc_next_impl", (void **)&lib->next_implementation},
+      {"dnnl_primitive_desc_query", (void **)&lib->query_any},
       {"dnnl_primitive_desc_query_md", (void **)&lib->query},
       {"dnnl_primitive_execute", (void **)&lib->execute},
   };

@@ -149,6 +149,30 @@ static dc_status describe_gradient(dnn_call *call, const dc_problem_conv *c) {
   return DC_OK;
 }
 
+static bool is_depthwise(const dnn_library *lib, const void *desc) {
+  const char *name = NULL;
+  return !lib->query_any(desc, DNN_Q_IMPLEMENTATION, 0, &name) && name && strstr(name, "dw");
+}
+
+static dc_status describe_main(dnn_call *call, const dc_problem_conv *c) {
+  layouts l;
+  return c->wanted == DC_CONV_Y ? describe(call, c, &l, &call->main.desc) : describe_gradient(call, c);
+}
+
+/* For one filter for each channel the library may offer a product of blocks of channels, which leaves most of a block empty:
+ * an implementation of its own for such filters, further down its list, is taken where there is one. */
+static dc_status describe_depthwise(dnn_call *call, const dc_problem_conv *c) {
+  const dnn_library *lib = call->lib;
+  bool more = true;
+  DC_TRY(describe_main(call, c));
+  while (more && !is_depthwise(lib, call->main.desc)) more = !lib->next_implementation(call->main.desc);
+  if (more) return DC_OK;
+  lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
+  if (call->hint) lib->primitive_desc_destroy(call->hint);
+  call->main.desc = call->hint = NULL, call->n_operands = 0;
+  return describe_main(call, c);
+}
+
 /* The names of x, w and y as arguments and queries of the primitive that finds each of them. */
 static const struct {
   int x, qx, w, qw, y, qy;
@@ -159,7 +183,6 @@ static const struct {
 };
 
 static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
-  layouts l;
   shape result;
   call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->channels = result.dims[1];
   int64_t pixels = call->channels ? dc_problem_elements(&result) / call->channels : 0;
@@ -168,7 +191,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
   if (call->empty) return DC_OK;
   to_onednn(&c);
-  DC_TRY(c.wanted == DC_CONV_Y ? describe(call, &c, &l, &call->main.desc) : describe_gradient(call, &c));
+  DC_TRY(c.groups > 1 && c.w.dims[1] == 1 && c.w.dims[2] == 1 ? describe_depthwise(call, &c) : describe_main(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
   add_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, given_desc(call, &c.x), roles[c.wanted].qx);
   add_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
