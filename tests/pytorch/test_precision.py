@@ -94,7 +94,8 @@ def test_an_unknown_precision_is_refused():
 
 
 NORMS = {"layer": lambda: (nn.Linear(6, 8), nn.LayerNorm(8)), "rms": lambda: (nn.Linear(6, 8), nn.RMSNorm(8)),
-         "group": lambda: (nn.Conv1d(6, 8, 1), nn.GroupNorm(2, 8)), "instance": lambda: (nn.Conv1d(6, 8, 1), nn.InstanceNorm1d(8, affine=True))}
+         "group": lambda: (nn.Conv1d(6, 8, 1), nn.GroupNorm(2, 8)),
+         "instance": lambda: (nn.Conv1d(6, 8, 1), nn.InstanceNorm1d(8, affine=True))}
 
 
 @pytest.mark.parametrize("name", NORMS)
