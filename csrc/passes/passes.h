@@ -31,6 +31,8 @@ DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph
 DC_MUST_USE dc_status dc_pass_products(const dc_pass_context *context, dc_graph *graph);
 /* Takes a bias and uneven padding off convolutions that a library runs only without.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph);
+/* Runs products and convolutions of 16-bit floats in f32, where a library runs them only so.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_widen(const dc_pass_context *context, dc_graph *graph);
 /* Asks for each library node that bears no stamp which native library runs it (dc_library.by). */
 void dc_pass_natives(const dc_pass_context *context, dc_graph *graph);
 /* Expands every library node that no native library runs. */

@@ -53,6 +53,7 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
 static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_attention(&p->passes, graph));
   DC_TRY(dc_pass_convolutions(&p->passes, graph));
+  DC_TRY(dc_pass_widen(&p->passes, graph));
   DC_TRY(dc_pass_products(&p->passes, graph));
   return dc_pass_share(p->passes.ops, graph);
 }

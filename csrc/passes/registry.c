@@ -21,6 +21,7 @@ static dc_status attention(const dc_pass_context *context, dc_graph *graph) { re
 static dc_status products(const dc_pass_context *context, dc_graph *graph) { return dc_pass_products(context, graph); }
 static dc_status convolutions(const dc_pass_context *context, dc_graph *graph) { return dc_pass_convolutions(context, graph); }
 static dc_status share(const dc_pass_context *context, dc_graph *graph) { return dc_pass_share(context->ops, graph); }
+static dc_status widen(const dc_pass_context *context, dc_graph *graph) { return dc_pass_widen(context, graph); }
 static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
 static dc_status natives(const dc_pass_context *context, dc_graph *graph) { return dc_pass_natives(context, graph), DC_OK; }
 static dc_status expand(const dc_pass_context *context, dc_graph *graph) { return dc_pass_expand(context->ops, graph); }

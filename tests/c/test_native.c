@@ -12,6 +12,11 @@ static void check_library(const dc_native_library *which) {
   }
   convolutions_equal_the_loops();
   products_equal_the_loops();
+  meets.type = DC_BF16, meets.tolerance = 8e-3;
+  meets.refusals = "this processor does not multiply bf16; a type other than f32 and f64";
+  convolutions_equal_the_loops();
+  products_equal_the_loops();
+  memset(&meets, 0, sizeof meets);
   calls_run_in_threads_that_did_not_bind_them();
   library->close(handle);
 }
@@ -66,7 +71,7 @@ static void a_choice_is_stamped_with_its_reason(void) {
     symbols[1] = 4; /* which is not what a window of 3 leaves of 5 */
     CHECK_ERROR(dc_native_bind(all, g, 1, symbols, &call), DC_ERR_DEVICE, "onednn accepted the operator, but not with these sizes");
     check_stamp(stamped(all, ops, "f32", NULL), "Conv@11(X, W) : onednn @first");
-    check_stamp(stamped(all, ops, "f64", "onednn"), "Conv@11(X, W) : none (\"onednn: a type other than f32; openblas: not asked for\") @first");
+    check_stamp(stamped(all, ops, "f64", "onednn"), "Conv@11(X, W) : none (\"onednn: a type other than f32 and bf16; openblas: not asked for\") @first");
   }
   dc_graph_destroy(g);
   dc_natives_destroy(all);

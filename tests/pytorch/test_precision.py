@@ -91,3 +91,32 @@ def test_it_survives_pickling_and_the_decorator_has_it():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(dcml.ValueError_, match="precision='fp8': expected None or 'bf16'"):
         DaceModule(nn.Linear(3, 3), precision="fp8")
+
+
+NORMS = {"layer": lambda: (nn.Linear(6, 8), nn.LayerNorm(8)), "rms": lambda: (nn.Linear(6, 8), nn.RMSNorm(8)),
+         "group": lambda: (nn.Conv1d(6, 8, 1), nn.GroupNorm(2, 8)),
+         "instance": lambda: (nn.Conv1d(6, 8, 1), nn.InstanceNorm1d(8, affine=True))}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_normalisation_whose_weights_stay_wide_gives_what_autocast_gives(name):
+    torch.manual_seed(0)
+    module, x = nn.Sequential(*NORMS[name]()), torch.randn(3, 6) if name in ("layer", "rms") else torch.randn(3, 6, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = module(x)
+    wanted.float().square().sum().backward()
+    gradients = [p.grad.clone() for p in module.parameters()]
+    module.zero_grad()
+    result = DaceModule(module, backward=True, precision="bf16")(x)
+    result.float().square().sum().backward()
+    assert result.dtype == wanted.dtype == torch.bfloat16
+    torch.testing.assert_close(result, wanted, rtol=1e-2, atol=1e-2)
+    for ours, eager in zip(module.parameters(), gradients):
+        assert (ours.grad - eager).norm() <= 0.05 * eager.norm() + 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_what_rms_norm_adds_by_itself_is_small_in_short_types_too(dtype):
+    x = torch.full((2, 8), 1e-2, dtype=dtype)
+    module = nn.RMSNorm(8, dtype=dtype)
+    torch.testing.assert_close(DaceModule(module)(x), module(x), rtol=1e-2, atol=1e-2)

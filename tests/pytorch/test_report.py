@@ -82,4 +82,4 @@ def test_explain_says_why_another_library_runs_a_step():
     text = module.explain()
     if " openblas " not in text:
         pytest.skip("OpenBLAS is not installed")
-    assert "is run by openblas (onednn: a type other than f32)" in text
+    assert "is run by openblas (onednn: a type other than f32 and bf16)" in text

@@ -33,13 +33,25 @@ static void judge_loop(strides *s, const dc_loop *l) {
   if (extent >= 0 && extent < s->k->graph->machine.few_iterations && !dc_loop_has_loops(l)) s->bad_near += 2;
 }
 
-/* Loops inside must not depend on the lane, and nothing inside may collide. */
-static bool is_legal(const dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
+static strides judged(dc_kernel *k, const dc_loop *inside, dc_param far) {
+  strides s = {.k = k, .far = far};
+  for (uint32_t j = 0; j < inside->body.n; j++)
+    if (inside->body.v[j].loop) judge_loop(&s, inside->body.v[j].loop);
+  return s;
+}
+
+/* Would what runs as lanes of a loop inside rather run as those of this one? */
+static bool is_better(dc_kernel *k, const dc_loop *lane, const dc_loop *inner) {
+  return judged(k, inner, lane->param).bad_far < judged(k, inner, inner->param).bad_far;
+}
+
+/* Loops inside must not depend on the lane, nor be lanes that are as good, and nothing inside may collide. */
+static bool is_legal(dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_loop *inner = l->body.v[j].loop;
     if (!inner) continue;
     bool data = dc_ex_uses_op(k->pool, inner->begin, DC_EX_READ) || dc_ex_uses_op(k->pool, inner->end, DC_EX_READ); /* of each lane */
-    if (inner->lanes || inner->schedule == DC_MAP_SCATTER || data || dc_ex_uses_param(k->pool, inner->begin, lane->param) ||
+    if ((inner->lanes && !is_better(k, lane, inner)) || inner->schedule == DC_MAP_SCATTER || data || dc_ex_uses_param(k->pool, inner->begin, lane->param) ||
         dc_ex_uses_param(k->pool, inner->end, lane->param) || !is_legal(k, lane, inner)) return false;
   }
   return true;
@@ -89,6 +101,14 @@ static uint32_t strip_of(int64_t extent, int64_t widest, int64_t line) {
   return (uint32_t)((lanes + line - 1) / line * line);
 }
 
+static void drop_lanes(dc_loop *l) {
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    if (!l->body.v[j].loop) continue;
+    l->body.v[j].loop->lanes = 0;
+    drop_lanes(l->body.v[j].loop);
+  }
+}
+
 static void find_lanes(dc_kernel *k, dc_loop *l) {
   const dc_machine *m = &k->graph->machine;
   int64_t extent = dc_loop_extent(k, l);
@@ -96,12 +116,11 @@ static void find_lanes(dc_kernel *k, dc_loop *l) {
   for (uint32_t j = 0; j < l->body.n; j++) loops |= l->body.v[j].loop != NULL;
   if (l->schedule != DC_MAP_PARALLEL || l->step != 1 || !loops || goes_on(l) || has_product(l) || dc_loop_is_sum(l)) return;
   if (l->parent->product || (extent >= 0 && extent < m->few_iterations)) return;
-  strides s = {.k = k, .far = l->param};
-  for (uint32_t j = 0; j < l->body.n; j++)
-    if (l->body.v[j].loop) judge_loop(&s, l->body.v[j].loop);
+  strides s = judged(k, l, l->param);
   if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
   bool is_short = extent >= 0 && extent < 2 * (int64_t)m->long_strip_lanes;
   int64_t widest = is_short || !reads_once(k, l, l) ? m->strip_lanes : m->long_strip_lanes;
+  drop_lanes(l);
   l->lanes = strip_of(extent, widest, m->strip_lanes / STRIP_LINES);
 }
 

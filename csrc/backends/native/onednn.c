@@ -16,6 +16,7 @@ static bool load_symbols(dnn_library *lib) {
     void **to;
   } symbols[] = {
       {"dnnl_version", (void **)&lib->version},
+      {"dnnl_get_effective_cpu_isa", (void **)&lib->isa},
       {"dnnl_engine_create", (void **)&lib->engine_create},
       {"dnnl_engine_destroy", (void **)&lib->engine_destroy},
       {"dnnl_stream_create", (void **)&lib->stream_create},
@@ -39,6 +40,8 @@ static bool load_symbols(dnn_library *lib) {
       {"dnnl_primitive_create", (void **)&lib->primitive_create},
       {"dnnl_primitive_destroy", (void **)&lib->primitive_destroy},
       {"dnnl_primitive_desc_destroy", (void **)&lib->primitive_desc_destroy},
+      {"dnnl_primitive_desc_next_impl", (void **)&lib->next_implementation},
+      {"dnnl_primitive_desc_query", (void **)&lib->query_any},
       {"dnnl_primitive_desc_query_md", (void **)&lib->query},
       {"dnnl_primitive_execute", (void **)&lib->execute},
   };
@@ -84,6 +87,7 @@ static const char *open_onednn(const char *folder, const void *place, void **out
     close_onednn(lib);
     return why;
   }
+  lib->multiplies_bf16 = lib->isa() & DNN_ISA_BF16;
   *out = lib;
   return NULL;
 }
@@ -273,7 +277,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   (void)stream;
   const dnn_call *call = opaque;
   if (call->empty) {
-    dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], call->outer, call->channels, call->inner);
+    size_t bytes = call->type == DNN_F32 ? sizeof(float) : sizeof(uint16_t);
+    dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], bytes, call->outer, call->channels, call->inner);
     return DC_OK;
   }
   memories m = {{0}, {0}};

@@ -7,8 +7,9 @@
 
 #include "backends/native/library.h"
 
-enum { DNN_MAX_DIMS = 12, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
-enum { DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST, DNN_Q_SCRATCHPAD = 136 };
+enum { DNN_MAX_DIMS = 12, DNN_BF16 = 2, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
+enum { DNN_ISA_BF16 = 0x80 }; /* the bit of instructions on bf16 in the sets of x86 */
+enum { DNN_Q_IMPLEMENTATION = 8, DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST, DNN_Q_SCRATCHPAD = 136 };
 enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_SCRATCHPAD = 80, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
 
 typedef int64_t dnn_dims[DNN_MAX_DIMS];
@@ -32,9 +33,11 @@ typedef struct dnn_packed {
 typedef struct {
   void *handle, *engine, *stream;
   dnn_packed *packed;
+  bool multiplies_bf16;    /* by instructions of the processor: without them f32 is quicker */
   pthread_mutex_t packing; /* guards the list and its data */
   void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
+  int (*isa)(void);
   int (*engine_create)(void **, int, size_t);
   int (*engine_destroy)(void *);
   int (*stream_create)(void **, void *, unsigned);
@@ -61,6 +64,8 @@ typedef struct {
   int (*primitive_create)(void **, const void *);
   int (*primitive_destroy)(void *);
   int (*primitive_desc_destroy)(void *);
+  int (*next_implementation)(void *);
+  int (*query_any)(const void *, int, int, void *);
   const void *(*query)(const void *, int, int);
   int (*execute)(const void *, void *, int, const dnn_arg *);
 } dnn_library;
@@ -86,12 +91,13 @@ typedef struct {
 enum { DNN_MAX_OPERANDS = 4 };
 typedef struct {
   dnn_library *lib;
+  int type; /* of elements */
   dnn_step main;
   void *hint;
   dnn_operand operands[DNN_MAX_OPERANDS];
   int n_operands;
   size_t scratch_bytes, pad_bytes; /* reordered copies, then one scratchpad for all steps: they run in turn */
-  void *temp_descs[12];
+  void *temp_descs[16];
   int n_temp_descs;
   /* Nothing to sum up: the result is the bias, or zero, at [outer, channels, inner]. */
   bool empty;

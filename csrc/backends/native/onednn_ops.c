@@ -11,7 +11,7 @@ dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_
 /* strides NULL: any layout. */
 static void *describe_memory(dnn_call *call, int n, const int64_t *dims, const int64_t *strides) {
   void *desc = NULL;
-  int code = strides ? call->lib->desc_strided(&desc, n, dims, DNN_F32, strides) : call->lib->desc_tagged(&desc, n, dims, DNN_F32, DNN_TAG_ANY);
+  int code = strides ? call->lib->desc_strided(&desc, n, dims, call->type, strides) : call->lib->desc_tagged(&desc, n, dims, call->type, DNN_TAG_ANY);
   if (!code) call->temp_descs[call->n_temp_descs++] = desc;
   return code ? NULL : desc;
 }
@@ -26,10 +26,15 @@ static void row_major(const shape *s, int64_t *strides) {
   for (int d = s->rank - 1; d >= 0; d--) strides[d] = stride, stride *= s->dims[d];
 }
 
+static bool has_bias(const dc_library *lib) { return !lib->wrt && lib->n_in > 2 && lib->in[2]; }
+
 const char *dc_onednn_refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle;
-  if (dc_problem_type(graph, node) != DC_F32) return "a type other than f32";
-  return dc_problem_refuses(graph, node);
+  const dnn_library *lib = handle;
+  dc_dtype type = dc_problem_type(graph, node);
+  const char *why = type == DC_F32 || type == DC_BF16 ? dc_problem_refuses(graph, node) : "a type other than f32 and bf16";
+  if (why || type == DC_F32) return why;
+  if (!lib->multiplies_bf16) return "this processor does not multiply bf16";
+  return dc_problem_op_is(graph, node, "ConvTranspose") && has_bias(&dc_node_at(graph, node)->lib) ? "an added bias" : NULL;
 }
 
 /* ---- matrix products ---- */
@@ -144,6 +149,30 @@ static dc_status describe_gradient(dnn_call *call, const dc_problem_conv *c) {
   return DC_OK;
 }
 
+static bool is_depthwise(const dnn_library *lib, const void *desc) {
+  const char *name = NULL;
+  return !lib->query_any(desc, DNN_Q_IMPLEMENTATION, 0, &name) && name && strstr(name, "dw");
+}
+
+static dc_status describe_main(dnn_call *call, const dc_problem_conv *c) {
+  layouts l;
+  return c->wanted == DC_CONV_Y ? describe(call, c, &l, &call->main.desc) : describe_gradient(call, c);
+}
+
+/* For one filter for each channel the library may offer a product of blocks of channels, which leaves most of a block empty:
+ * an implementation of its own for such filters, further down its list, is taken where there is one. */
+static dc_status describe_depthwise(dnn_call *call, const dc_problem_conv *c) {
+  const dnn_library *lib = call->lib;
+  bool more = true;
+  DC_TRY(describe_main(call, c));
+  while (more && !is_depthwise(lib, call->main.desc)) more = !lib->next_implementation(call->main.desc);
+  if (more) return DC_OK;
+  lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
+  if (call->hint) lib->primitive_desc_destroy(call->hint);
+  call->main.desc = call->hint = NULL, call->n_operands = 0;
+  return describe_main(call, c);
+}
+
 /* The names of x, w and y as arguments and queries of the primitive that finds each of them. */
 static const struct {
   int x, qx, w, qw, y, qy;
@@ -154,7 +183,6 @@ static const struct {
 };
 
 static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
-  layouts l;
   shape result;
   call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->channels = result.dims[1];
   int64_t pixels = call->channels ? dc_problem_elements(&result) / call->channels : 0;
@@ -163,7 +191,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
   if (call->empty) return DC_OK;
   to_onednn(&c);
-  DC_TRY(c.wanted == DC_CONV_Y ? describe(call, &c, &l, &call->main.desc) : describe_gradient(call, &c));
+  DC_TRY(c.groups > 1 && c.w.dims[1] == 1 && c.w.dims[2] == 1 ? describe_depthwise(call, &c) : describe_main(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
   add_operand(call, roles[c.wanted].x, c.at_x, c.wanted == DC_CONV_X, given_desc(call, &c.x), roles[c.wanted].qx);
   add_operand(call, roles[c.wanted].w, c.at_w, c.wanted == DC_CONV_W, plain_desc(call, &c.w), roles[c.wanted].qw);
@@ -172,6 +200,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
 }
 
 dc_status dc_onednn_build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  call->type = dc_problem_type(graph, node) == DC_BF16 ? DNN_BF16 : DNN_F32;
   if (dc_problem_is_conv(graph, node)) return build_conv(call, dc_problem_read_conv(graph, node, symbols));
   dc_problem_product product = dc_problem_read_product(graph, node, symbols);
   return build_product(call, &product);

@@ -263,7 +263,7 @@ static dc_status run_conv(const blas_call *call, void *const *buffers, float *un
   if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
   bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
   int64_t inner = c->wanted == DC_CONV_Y ? u.outputs : c->wanted == DC_CONV_X ? u.plane : u.window;
-  if (empty || c->bias >= 0 || c->wanted == DC_CONV_X) dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], result.dims[0], result.dims[1], inner);
+  if (empty || c->bias >= 0 || c->wanted == DC_CONV_X) dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], sizeof(float), result.dims[0], result.dims[1], inner);
   if (empty) return DC_OK;
   for (int64_t image = 0; image < c->x.dims[0]; image++)
     for (int64_t group = 0; group < c->groups; group++) run_group(call, &u, image, group, unfolded, buffers);

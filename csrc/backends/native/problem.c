@@ -47,10 +47,19 @@ static double elements(const dc_problem_shape *s) {
   return n;
 }
 
-void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {
-  if (inner == 0) return;
-  for (int64_t row = 0; row < outer * channels; row++)
-    for (int64_t k = 0; k < inner; k++) result[row * inner + k] = bias ? bias[row % channels] : 0;
+/* n elements, each as the first is already: those that are there are copied behind themselves. */
+static void repeat(char *first, size_t bytes, size_t n) {
+  for (size_t done = 1; done < n; done *= 2) memcpy(first + done * bytes, first, (done < n - done ? done : n - done) * bytes);
+}
+
+void dc_problem_fill(void *result, const void *bias, size_t bytes, int64_t outer, int64_t channels, int64_t inner) {
+  char *to = result;
+  size_t line = (size_t)inner * bytes, rows = (size_t)(outer * channels);
+  if (!bias && line && rows) memset(to, 0, rows * line);
+  for (size_t row = 0; bias && line && row < rows; row++) {
+    memcpy(to + row * line, (const char *)bias + row % (size_t)channels * bytes, bytes);
+    repeat(to + row * line, bytes, (size_t)inner);
+  }
 }
 
 void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner) {

@@ -56,8 +56,8 @@ bool dc_problem_is_last(const dc_problem_shape *shape);
 int64_t dc_problem_elements(const dc_problem_shape *shape);
 /* Where a convolution's result goes, and its extents. */
 int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape);
-/* result[outer, channels, inner] = bias[channels], or 0 without one: what a sum of nothing leaves. */
-void dc_problem_fill(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
+/* result[outer, channels, inner] = bias[channels], or 0 without one: what a sum of nothing leaves.  bytes: of an element. */
+void dc_problem_fill(void *result, const void *bias, size_t bytes, int64_t outer, int64_t channels, int64_t inner);
 void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
 
 #endif

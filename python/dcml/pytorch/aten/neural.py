@@ -198,7 +198,8 @@ def _(b, n, x, weight, bias, mean, var, use_input_stats, momentum, eps, *_):
     scale, shift = _affine(b, x, weight, bias, channels)
     if mean is not None:  # export does not report that these change
         _instance_statistics(b, x, mean, var, momentum)
-    return b.op("InstanceNormalization", b(x), scale, shift, epsilon=eps)
+    dtype = _statistics_type(x, weight)
+    return b.cast(b.op("InstanceNormalization", b(x, dtype), scale, shift, epsilon=eps), dtype, meta(x).dtype)
 
 
 def _instance_statistics(b, x, mean, var, momentum):
@@ -214,36 +215,47 @@ def _instance_statistics(b, x, mean, var, momentum):
             b.mutated[b.fqn[node]] = _blend(b, b(node), value, c)
 
 
+def _statistics_type(x, weight):
+    """Autocast leaves weights wide: then it is their type that a narrow x is normalised in, and rounded after."""
+    return meta(x).dtype if weight is None else meta(weight).dtype
+
+
 @row("layer_norm.default", "native_layer_norm.default")
 def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
     _no_statistics(n)
-    scale = b(weight) if weight is not None else b.const(np.ones(shape), meta(x).dtype)
-    y = b.op("LayerNormalization", b(x), scale, b(bias), axis=-len(shape), epsilon=eps)
+    dtype = _statistics_type(x, weight)
+    scale = b(weight) if weight is not None else b.const(np.ones(shape), dtype)
+    y = b.op("LayerNormalization", b(x, dtype), scale, b(bias, dtype), axis=-len(shape), epsilon=eps)
+    y = b.cast(y, dtype, meta(x).dtype)
     return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
 
 
 @row("rms_norm.default", "_fused_rms_norm.default")
 def _(b, n, x, shape, weight=None, eps=None):
-    scale = b(weight) if weight is not None else b.const(np.ones(shape), meta(x).dtype)
-    eps = torch.finfo(meta(x).dtype).eps if eps is None else eps
-    y = b.op("RMSNormalization", b(x), scale, axis=-len(shape), epsilon=eps)
+    dtype = _statistics_type(x, weight)
+    scale = b(weight) if weight is not None else b.const(np.ones(shape), dtype)
+    eps = torch.finfo(torch.promote_types(meta(x).dtype, torch.float32)).eps if eps is None else eps
+    y = b.cast(b.op("RMSNormalization", b(x, dtype), scale, axis=-len(shape), epsilon=eps), dtype, meta(x).dtype)
     return [y, None] if isinstance(meta(n), (tuple, list)) else y
 
 
 @row("group_norm.default")
 def _(b, n, x, groups, weight=None, bias=None, eps=1e-5, *_):
-    scale, shift = _affine(b, x, weight, bias, dims(x)[1])
-    if rank(x) > 2:
-        return b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps)
-    y = b.op("GroupNormalization", b.unsqueeze(b(x), 2), scale, shift, num_groups=groups, epsilon=eps)
-    return b.squeeze(y, 2)
+    y = _group_norm(b, x, weight, bias, dims(x)[1], groups, eps)
+    return y if rank(x) > 2 else b.squeeze(y, 2)
+
+
+def _group_norm(b, x, weight, bias, channels, groups, eps):
+    scale, shift = _affine(b, x, weight, bias, channels)
+    dtype = _statistics_type(x, weight)
+    image = b(x, dtype) if rank(x) > 2 else b.unsqueeze(b(x, dtype), 2)
+    return b.cast(b.op("GroupNormalization", image, scale, shift, num_groups=groups, epsilon=eps), dtype, meta(x).dtype)
 
 
 @row("native_group_norm.default")
 def _(b, n, x, weight, bias, batch, channels, space, groups, eps):
     _no_statistics(n)
-    scale, shift = _affine(b, x, weight, bias, channels)
-    return [b.op("GroupNormalization", b(x), scale, shift, num_groups=groups, epsilon=eps), None, None]
+    return [_group_norm(b, x, weight, bias, channels, groups, eps), None, None]
 
 
 # -- softmax and losses ----------------------------------------------------------------------------
