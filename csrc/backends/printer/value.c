@@ -269,7 +269,7 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
 /* Of what a pack holds; NULL: it is in memory. */
 static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
   for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].c == c && p->packs[k].address == address) return dc_arena_printf(p->arena, "x%u[l]", p->next_pack + k);
+    if (p->packs[k].c == c && p->packs[k].address == address) return dc_print_pack_lane(p, k);
   return NULL;
 }
 
