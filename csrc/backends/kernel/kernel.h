@@ -199,6 +199,7 @@ void dc_kernel_threads(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
+void dc_kernel_reciprocals(dc_kernel *k);
 void dc_kernel_rows(dc_kernel *k);
 /* packs.c: are the elements of an access, which is evaluated freely, side by side in the iterations of l, in places that are multiples of n? */
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n);
