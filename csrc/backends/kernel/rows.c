@@ -7,7 +7,9 @@
  * later one combines into goes to memory once, from the last of them. */
 #include "backends/kernel/kernel.h"
 
-enum { MAX_LOOPS = 16, MAX_PLACES = 16, MOST_TURNS = 16, THREAD_WORDS = 64, BLOCK_WORDS = 32 << 10 };
+enum { MAX_LOOPS = 16, MAX_PLACES = 16, MOST_TURNS = 16 };
+/* Registers: of a thread for rows, at most; of a multiprocessor; of a thread beside rows. */
+enum { MOST_WORDS = 64, REGISTERS = 64 << 10, OTHERS = 24 };
 
 /* An element of memory for each iteration. */
 typedef struct {
@@ -192,8 +194,9 @@ static void hold(row *r, place *p) {
 }
 
 static void hold_best(row *r) {
-  uint32_t most = BLOCK_WORDS / r->k->grid.team, used = 0;
-  if (most > THREAD_WORDS) most = THREAD_WORDS;
+  const uint32_t of_thread = REGISTERS / 2 / r->k->grid.block; /* two blocks at once, of which one loads while the other computes */
+  const uint32_t most = of_thread > MOST_WORDS + OTHERS ? MOST_WORDS : of_thread > OTHERS ? of_thread - OTHERS : 0;
+  uint32_t used = 0;
   for (uint32_t uses = r->n; uses >= 2; uses--)
     for (uint32_t j = 0; j < r->n_places; j++) {
       place *p = &r->places[j];
