@@ -99,7 +99,7 @@ static bool lie_alike(const dc_container *a, const dc_container *b) {
 
 static bool is_temporary(const walk *w, dc_cid c) {
   const dc_container *k = dc_cont(w->graph, c);
-  return k->role == DC_ROLE_TEMP && !k->alias_of && !k->is_host && !w->shared[c];
+  return k->role == DC_ROLE_TEMP && !k->alias_of && !k->is_host && !k->known && !w->shared[c];
 }
 
 /* A result that is a copy of a temporary takes its place from the start. */
