@@ -44,12 +44,6 @@ static const char *first_lane(dc_printer *p, const dc_loop *l, uint32_t x) {
   return l->turns ? dc_arena_printf(p->arena, "x%u + turn%u * %u", x, l->param, l->pack) : dc_arena_printf(p->arena, "x%u", x);
 }
 
-const char *dc_print_pack_lane(dc_printer *p, uint32_t k) {
-  const dc_loop *l = p->packed;
-  uint32_t x = p->next_pack + k;
-  return l->turns ? dc_arena_printf(p->arena, "x%u[turn%u * %u + l]", x, l->param, l->pack) : dc_arena_printf(p->arena, "x%u[l]", x);
-}
-
 static void put_arrays(dc_printer *p, const dc_loop *l) {
   for (uint32_t k = 0; k < p->n_packs; k++) {
     const char *type = p->dialect->types[dc_cont(p->k->graph, p->packs[k].c)->dtype].storage;

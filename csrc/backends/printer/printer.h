@@ -140,7 +140,6 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
 /* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
-const char *dc_print_pack_lane(dc_printer *p, uint32_t k); /* the element of p->packs[k] in the lane that is printed */
 /* Of a loop that takes turns, all packs are loaded before the first is used: in a loop of its own, if there are any. */
 bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l);
 void dc_print_pack_loads(dc_printer *p, const dc_loop *l);
