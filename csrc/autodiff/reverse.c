@@ -12,11 +12,15 @@
 
 /* ---- preparing the forward graph ---- */
 
+/* On a device, whose memory is slow beside its arithmetic: a result of the caller's would be written twice. */
+static bool would_copy(const dc_graph *graph, const dc_library *lib) { return graph->machine.teams && dc_cont(graph, lib->out[0])->is_output; }
+
 static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_row *row = dc_ops_row_of(ops, graph, lib);
   if (dc_own_is(graph, node)) return true;
   if (lib->wrt) return lib->by && dc_linear_is(ops, graph, node);
+  if (row && !lib->by && dc_row_grad_keeps(row) && would_copy(graph, lib)) return false;
   return row && (dc_row_has_grad(row) || dc_row_is_alias(row) || lib->by);
 }
 

@@ -109,6 +109,7 @@ struct dc_row {
   const dc_constraint *constraints;
   const char **native, **linear;
   dc_block body, grad;
+  bool grad_keeps; /* grad stands in for the body's own gradient, where an output that it reads need not be copied */
 };
 
 /* parse.c: rows and macros from one logical row's text. */

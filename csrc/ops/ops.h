@@ -52,6 +52,7 @@ uint32_t dc_row_inputs(const dc_row *row, const dc_row_arg **args);
 uint32_t dc_row_outputs(const dc_row *row, const dc_row_arg **args);
 uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs);
 bool dc_row_has_grad(const dc_row *row);
+bool dc_row_grad_keeps(const dc_row *row); /* the body's own gradient is as good, and keeps no copy of outputs that are the caller's */
 /* True if an argument of that type variable or type may hold elements of `dtype`. */
 bool dc_row_accepts(const dc_row *row, const char *type, dc_dtype dtype);
 /* True if some input of the row may hold complex numbers. */

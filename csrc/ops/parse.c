@@ -607,13 +607,14 @@ static dc_status names_behind(parser *p, const char *keyword, const char ***out,
   return DC_OK;
 }
 
-/* ": statements [grad: statements] [natives names] [linear names]" */
+/* ": statements [grad [kept]: statements] [natives names] [linear names]" */
 static dc_status body(parser *p, dc_row *row) {
   bool took;
   DC_TRY(expect(p, ":"));
   DC_TRY(block(p, &row->body));
   DC_TRY(accept(p, "grad", &took));
   if (took) {
+    DC_TRY(accept(p, "kept", &row->grad_keeps));
     DC_TRY(expect(p, ":"));
     DC_TRY(block(p, &row->grad));
   }

@@ -202,6 +202,7 @@ uint32_t dc_row_inputs(const dc_row *row, const dc_row_arg **args) { return *arg
 uint32_t dc_row_outputs(const dc_row *row, const dc_row_arg **args) { return *args = row->out, row->n_out; }
 uint32_t dc_row_attrs(const dc_row *row, const dc_row_attr **attrs) { return *attrs = row->attr, row->n_attr; }
 bool dc_row_has_grad(const dc_row *row) { return row->grad.n > 0; }
+bool dc_row_grad_keeps(const dc_row *row) { return row->grad_keeps; }
 bool dc_row_is_native(const dc_row *row) { return row->body.n == 1 && row->body.v[0]->kind == STMT_NATIVE; }
 const char *dc_row_native(const dc_row *row, uint32_t k) { return k < row->n_native ? row->native[k] : NULL; }
 bool dc_row_is_linear(const dc_row *row, uint32_t input) {

@@ -40,5 +40,8 @@ bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent);
 /* The dimension whose neighbours lie next to one another; the rank if none is known to. */
 uint32_t dc_contiguous_dimension(const dc_graph *graph, dc_cid c);
 bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
+/* Is it one unguarded write of every element, dimension `skip` apart, in the order of the map's parameters?  Symbols: every element, because ranges and
+ * extents are the same expressions; with an extent of 0 there is none. */
+bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip);
 
 #endif

@@ -8,7 +8,7 @@
 #include "ir/work.h"
 #include "passes/fuse.h"
 
-enum { MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20 };
+enum { MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20, BATCH = 32 };
 
 /* ---- description ---- */
 
@@ -276,16 +276,20 @@ static bool shares_columns(const matcher *m, const dc_match *match) {
 }
 
 /* The shared loops alone must give threads something to do, unless all is small.  Symbols: loops over one are long, both
- * where they are shared and where they are work. */
+ * where they are shared and where they are work; but beside columns of a device, where apart both run along memory, not
+ * longer than a batch of images. */
 static bool starves_threads(const matcher *m, const dc_match *match) {
   const dc_machine *machine = &m->graph->machine;
   double shared = 1;
   dc_nid nodes[] = {m->a->node, m->b->node};
   dc_work work[2];
   if (m->scope->parallel_outside) return false;
-  double few = machine->few_tasks;
-  if (machine->teams && shares_columns(m, match)) few *= machine->team_columns;
-  for (uint32_t k = 0; k < match->n; k++) shared *= fmin(dc_param_trips(&m->graph->pool, match->pairs[k].p), few);
+  const bool columns = machine->teams && shares_columns(m, match);
+  const double few = machine->few_tasks * (columns ? (double)machine->team_columns : 1);
+  for (uint32_t k = 0; k < match->n; k++) {
+    double trips = dc_param_trips(&m->graph->pool, match->pairs[k].p);
+    shared *= fmin(columns && trips >= DC_WORK_MOST ? BATCH : trips, few);
+  }
   if (shared >= few) return false;
   dc_work_count(m->graph, nodes, 2, NULL, false, work);
   return work[0].work > machine->serial_work || work[1].work > machine->serial_work;

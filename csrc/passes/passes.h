@@ -51,6 +51,7 @@ DC_MUST_USE dc_status dc_pass_rewrite(dc_graph *graph);
 /* Puts the loop that walks memory contiguously last. */
 DC_MUST_USE dc_status dc_pass_order(dc_graph *graph);
 /* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
+DC_MUST_USE dc_status dc_pass_traffic(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
 DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
@@ -85,7 +86,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 22 };
+enum { DC_PIPELINE_LENGTH = 23 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

@@ -20,26 +20,6 @@ typedef struct {
 
 /* ---- what fills ---- */
 
-/* One unguarded write of every element in the order of the parameters.  Symbols: every element, because ranges and
- * extents are the same expressions; with an extent of 0 there is none. */
-static bool is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip) {
-  const dc_pool *pool = &graph->pool;
-  uint32_t seen = 0;
-  if (t->guard) return false;
-  for (uint32_t d = 0; d < t->rank; d++) {
-    const dc_exnode *index = dc_ex_node(pool, t->index[d]);
-    int64_t one;
-    dc_ex extent = dc_cont(graph, t->out)->shape[d];
-    if (d == skip || (index->op == DC_EX_INT && index->i == 0 && dc_ex_is_int(pool, extent, &one) && one == 1)) continue;
-    if (index->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, index->ref)) return false;
-    if (!dc_access_covers(pool, index->ref, extent)) return false;
-    for (uint32_t j = 0; j < d; j++)
-      if (t->index[j] == t->index[d]) return false;
-    seen++;
-  }
-  return seen == map->n_params;
-}
-
 static bool is_fill(sink *s, dc_nid id) {
   const dc_node *node = dc_node_at(s->graph, id);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return false;
@@ -47,7 +27,7 @@ static bool is_fill(sink *s, dc_nid id) {
   if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr || dc_ex_uses_op(&s->graph->pool, inner->tasklet.value, DC_EX_READ)) return false;
   const dc_container *c = dc_cont(s->graph, inner->tasklet.out);
   s->fill = id, s->written = inner->tasklet, s->container = inner->tasklet.out;
-  return c->role == DC_ROLE_TEMP && !c->is_output && !c->alias_of && is_whole(s->graph, &node->map, &inner->tasklet, UINT32_MAX);
+  return c->role == DC_ROLE_TEMP && !c->is_output && !c->alias_of && dc_access_is_whole(s->graph, &node->map, &inner->tasklet, UINT32_MAX);
 }
 
 /* ---- where it goes ---- */
@@ -101,7 +81,7 @@ static bool writes_instead(const sink *s, dc_nid user, uint32_t dim) {
   uint32_t times = 0;
   for (uint32_t j = 0; j < own.n; j++) times += own.v[j].root == s->container;
   dc_arena_free(&arena);
-  if (times != 1 || !is_whole(s->graph, &node->map, &last->tasklet, dim)) return false;
+  if (times != 1 || !dc_access_is_whole(s->graph, &node->map, &last->tasklet, dim)) return false;
   dc_node_at(s->graph, node->map.body.v[node->map.body.n - 1])->tasklet.wcr = DC_WCR_NONE;
   return true;
 }

@@ -15,6 +15,8 @@ static const char prelude[] =
     "FN u64 bits_f64(double x) { return (u64)__double_as_longlong(x); }\n"
     "FN double from_f64(u64 u) { return __longlong_as_double((i64)u); }\n"
     "FN float ratio(float a, float b) { return __fdividef(a, b); }\n" /* b is neither tiny nor huge */
+    "FN float min_f32(float a, float b) { float x; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(x) : \"f\"(a), \"f\"(b)); return x; }\n"
+    "FN float max_f32(float a, float b) { float x; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(x) : \"f\"(a), \"f\"(b)); return x; }\n"
     "FN float f16_to_f32(u16 h) { float x; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h)); return x; }\n"
     "FN u16 f32_to_f16(float x) { u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }\n"
     "FN float bf16_to_f32(u16 h) { return from_f32((u32)h << 16); }\n"
@@ -26,6 +28,8 @@ static const char prelude[] =
     "FN u64 bits_f64(double x) { u64 u; __builtin_memcpy(&u, &x, 8); return u; }\n"
     "FN double from_f64(u64 u) { double x; __builtin_memcpy(&x, &u, 8); return x; }\n"
     "FN float ratio(float a, float b) { return a / b; }\n"
+    "FN float min_f32(float a, float b) { return (a < b) | (a != a) ? a : b; }\n"
+    "FN float max_f32(float a, float b) { return (a > b) | (a != a) ? a : b; }\n"
     "FN float f16_to_f32(u16 h) {\n"
     "  u32 magnitude = (u32)(h & 0x7fff) << 13, sign = (u32)(h & 0x8000) << 16;\n"
     "  return from_f32(sign | (magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : bits_f32(from_f32(magnitude) * 0x1p112f)));\n"

@@ -69,46 +69,21 @@ static dc_ex replace(void *context, dc_pool *pool, dc_ex leaf) {
   return is_before(c, leaf) ? c->carried : leaf;
 }
 
-static dc_cid add_register(dc_kernel *k, dc_dtype type) {
-  dc_graph *g = k->graph;
-  dc_cid made = dc_container_add(g, "carry", type, 0, NULL, DC_ROLE_TEMP);
-  dc_cont(g, made)->storage = DC_STORE_REGISTER;
-  uint64_t *bits = DC_NEW_ARRAY(k->arena, uint64_t, g->containers.n);
-  for (dc_cid c = 1; c < made; c++) bits[c] = k->bits[c];
-  bits[made] = (uint64_t)1 << (made < 63 ? made : 63);
-  k->bits = bits;
-  return made;
-}
-
-static dc_write *add_write(dc_kernel *k, dc_loop *parent, dc_ex element, dc_ex value) {
-  dc_write *w = DC_NEW(k->arena, dc_write);
-  *w = (dc_write){.out = dc_ex_node(k->pool, element)->ref, .ordinal = k->writes.n, .parent = parent, .element = element, .value = value};
-  DC_PUSH(k->arena, &k->writes, w);
-  return w;
-}
-
-/* Puts a write into the body, before position `at`. */
-static void insert(dc_kernel *k, dc_loop *l, uint32_t at, dc_write *w) {
-  DC_PUSH(k->arena, &l->body, ((dc_item){0}));
-  for (uint32_t j = l->body.n - 1; j > at; j--) l->body.v[j] = l->body.v[j - 1];
-  l->body.v[at] = (dc_item){.write = w};
-}
-
 static void keep(carry *c) {
   dc_kernel *k = c->k;
   dc_loop *l = c->loop, *outer = l->parent;
   dc_dtype type = (dc_dtype)dc_cont(k->graph, c->write->out)->dtype;
   dc_ex address = dc_ex_int(k->pool, 0), value = c->write->element;
-  c->carried = dc_ex_read(k->pool, type, add_register(k, type), &address, 1);
+  c->carried = dc_ex_read(k->pool, type, dc_kernel_add_register(k, "carry", type, 0, NULL), &address, 1);
   for (uint32_t j = 0; j < l->body.n; j++) {
     dc_write *w = l->body.v[j].write;
     w->value = dc_ex_rewrite(k->pool, w->value, replace, c);
     if (w->guard) w->guard = dc_ex_rewrite(k->pool, w->guard, replace, c);
   }
-  insert(k, l, l->body.n, add_write(k, l, c->carried, value));
+  dc_kernel_add_write(k, l, l->body.n, c->carried, value);
   uint32_t at = 0;
   while (outer->body.v[at].loop != l) at++;
-  insert(k, outer, at, add_write(k, outer, c->carried, dc_ex_const(k->pool, type, 0)));
+  dc_kernel_add_write(k, outer, at, c->carried, dc_ex_const(k->pool, type, 0));
 }
 
 static void find_carries(dc_kernel *k, dc_loop *l) {

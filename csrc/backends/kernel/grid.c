@@ -6,7 +6,7 @@
  * among the threads, in an order of its own, when it ends. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14 };
 
 /* ---- what a team may share ---- */
 
@@ -130,9 +130,10 @@ static uint32_t power_in(int64_t wanted, uint32_t least, uint32_t most) {
   return n;
 }
 
-static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations, int64_t longest) {
+/* surely: iterations where a loop over a symbol is no longer than a batch. */
+static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations, int64_t surely, int64_t longest) {
   const dc_grid alone = {.block = column ? BLOCK : 1, .team = 1};
-  bool many = iterations >= MANY;
+  bool many = surely >= MANY;
   if (has_shared(k) || !column) {
     uint32_t n = power_in(longest, DC_WARP, MOST);
     return (dc_grid){.block = n, .team = n};
@@ -167,17 +168,18 @@ static bool has_array(const dc_kernel *k, int64_t most) {
 
 void dc_kernel_grid(dc_kernel *k) {
   dc_loop *column = NULL;
-  int64_t iterations = 1;
+  int64_t iterations = 1, surely = 1;
   for (dc_loop *l = dc_loop_only(k->root); l && is_shared(k, l); l = dc_loop_only(l)) {
     int64_t extent = dc_loop_extent(k, l);
     l->on_grid = true, column = l;
-    iterations *= extent < 0 ? UNKNOWN : extent;
+    iterations *= extent < 0 ? UNKNOWN : extent, surely *= extent < 0 ? BATCH : extent;
     if (iterations > INT32_MAX) iterations = INT32_MAX;
+    if (surely > INT32_MAX) surely = INT32_MAX;
   }
   team_plan t = {.k = k, .longest = 1};
   plan_body(&t, column ? column : k->root);
   k->grid = (dc_grid){.block = column ? BLOCK : 1, .team = 1};
-  if (!t.fails && t.loops && !has_array(k, 32 << 10)) k->grid = shape_of(k, column, iterations, t.longest);
+  if (!t.fails && t.loops && !has_array(k, 32 << 10)) k->grid = shape_of(k, column, iterations, surely, t.longest);
   if (k->grid.team == 1) {
     dc_kernel_each_loop(k, k->root, clear_team);
     dc_kernel_sums(k);

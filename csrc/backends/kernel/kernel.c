@@ -6,6 +6,7 @@
 bool dc_kernel_is_register(const dc_kernel *k, dc_cid c) { return dc_cont(k->graph, c)->storage == DC_STORE_REGISTER; }
 
 bool dc_kernel_is_shared(const dc_kernel *k, dc_cid c) {
+  if (dc_kernel_is_own(k, c)) return false;
   for (uint32_t j = 0; j < k->writes.n && dc_kernel_is_register(k, c); j++) {
     const dc_write *w = k->writes.v[j];
     for (const dc_loop *l = w->parent; w->out == c && !w->accumulator && l && l != k->homes.v[c]; l = l->parent)
@@ -145,6 +146,29 @@ dc_loop *dc_loop_new(dc_kernel *k, const char *name, dc_ex begin, dc_ex end, int
   while (k->loop_of.n <= l->param) DC_PUSH(k->arena, &k->loop_of, NULL);
   k->loop_of.v[l->param] = l;
   return l;
+}
+
+/* ---- growing a kernel ---- */
+
+dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape) {
+  dc_graph *g = k->graph;
+  dc_cid made = dc_container_add(g, name, type, rank, shape, DC_ROLE_TEMP);
+  dc_cont(g, made)->storage = DC_STORE_REGISTER;
+  uint64_t *bits = DC_NEW_ARRAY(k->arena, uint64_t, g->containers.n);
+  for (dc_cid c = 1; c < made; c++) bits[c] = k->bits[c];
+  bits[made] = (uint64_t)1 << (made < 63 ? made : 63);
+  k->bits = bits;
+  while (k->own.n <= made) DC_PUSH(k->arena, &k->own, false);
+  return made;
+}
+
+void dc_kernel_add_write(dc_kernel *k, dc_loop *body, uint32_t at, dc_ex element, dc_ex value) {
+  dc_write *w = DC_NEW(k->arena, dc_write);
+  *w = (dc_write){.out = dc_ex_node(k->pool, element)->ref, .ordinal = k->writes.n, .parent = body, .element = element, .value = value};
+  DC_PUSH(k->arena, &k->writes, w);
+  DC_PUSH(k->arena, &body->body, ((dc_item){0}));
+  for (uint32_t j = body->body.n - 1; j > at; j--) body->body.v[j] = body->body.v[j - 1];
+  body->body.v[at] = (dc_item){.write = w};
 }
 
 /* ---- what follows from the tree ---- */

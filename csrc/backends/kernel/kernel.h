@@ -31,11 +31,13 @@
  *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
  *   team             its iterations are dealt to the threads that run one iteration of the grid together       [grid]
  *   pack(n)          a thread takes n iterations at once, whose elements lie side by side in memory            [packs]
+ *   turns(n)         a thread takes iterations, or packs, in n turns at most: registers of its own hold what is theirs [rows]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
  * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
- * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations. */
+ * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations.  Of a register that is
+ * `own` each thread of a team has the elements of the iterations that it takes. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -115,6 +117,7 @@ struct dc_loop {
   bool collides, is_vector, is_ordered;
   bool on_grid, on_team;
   uint32_t pack; /* 0: iterations are taken one by one */
+  uint32_t turns; /* 0: as many as there are */
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
@@ -157,6 +160,7 @@ typedef struct {
   DC_VEC(dc_loop *) homes;   /* by container: the loop that holds all uses of a register */
   DC_VEC(dc_dependence) dependences; /* by expression, filled on demand */
   uint64_t *bits; /* by container: itself and all its views */
+  DC_VEC(bool) own; /* by container: a register whose elements are shared out with the iterations of loops that take turns */
   DC_VEC(uint32_t) marks; /* by expression: equals the stamp once a traversal has been there */
   uint32_t stamp;
 } dc_kernel;
@@ -195,6 +199,8 @@ void dc_kernel_threads(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
+void dc_kernel_reciprocals(dc_kernel *k);
+void dc_kernel_rows(dc_kernel *k);
 /* packs.c: are the elements of an access, which is evaluated freely, side by side in the iterations of l, in places that are multiples of n? */
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n);
 
@@ -215,6 +221,9 @@ void dc_kernel_open(dc_kernel *k); /* a kernel without loops, over the container
 void dc_kernel_settle(dc_kernel *k); /* after a change of the tree: depths, levels, writes, homes */
 dc_loop *dc_loop_new(dc_kernel *k, const char *name, dc_ex begin, dc_ex end, int64_t step);
 dc_dependence dc_kernel_dependence(dc_kernel *k, dc_ex x);
+/* Both before dc_kernel_settle: a register; a write at that position of a body. */
+dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape);
+void dc_kernel_add_write(dc_kernel *k, dc_loop *body, uint32_t at, dc_ex element, dc_ex value);
 static inline dc_ex dc_read_address(const dc_kernel *k, dc_ex read) { return dc_ex_arg(k->pool, read, 0); }
 dc_ex dc_read_check(const dc_kernel *k, dc_ex read); /* 0: the indices do not depend on data */
 /* A traversal of shared expressions: begin, then first(x) is true once for each x. */
@@ -223,6 +232,7 @@ bool dc_kernel_first(dc_kernel *k, dc_ex x);
 bool dc_kernel_is_register(const dc_kernel *k, dc_cid c);
 /* A register that a loop of a team inside its home fills: its threads share it. */
 bool dc_kernel_is_shared(const dc_kernel *k, dc_cid c);
+static inline bool dc_kernel_is_own(const dc_kernel *k, dc_cid c) { return c < k->own.n && k->own.v[c]; }
 bool dc_kernel_is_true(const dc_kernel *k, dc_ex x);
 bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
 /* The loop that a body consists of, or NULL. */

@@ -60,6 +60,9 @@ static dc_status read_container(reader *r, bool is_register) {
   dc_cid c = dc_container_add(g, name, type, shape.n, shape.v, DC_ROLE_TEMP);
   dc_cont(g, c)->storage = is_register ? DC_STORE_REGISTER : DC_STORE_HEAP;
   r->k->n_buffers += !is_register;
+  if (is_register) DC_TRY(accept(r, "own", &took));
+  while (is_register && r->k->own.n <= c) DC_PUSH(&g->arena, &r->k->own, false);
+  if (is_register && took) return r->k->own.v[c] = true, DC_OK;
   DC_TRY(accept(r, "view", &took));
   if (!took) return DC_OK;
   DC_TRY(dc_parser_name(&r->lexer, &base));
@@ -163,8 +166,8 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team", "pack"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -192,6 +195,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case GRID: l->on_grid = true; break;
     case TEAM: l->on_team = true; break;
     case PACK: DC_TRY(numbers(r, 1, 16, v)); l->pack = (uint32_t)v[0]; break;
+    case TURNS: DC_TRY(numbers(r, 1, 1 << 10, v)); l->turns = (uint32_t)v[0]; break;
     default: break;
   }
   return DC_OK;

@@ -28,6 +28,8 @@ const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"grid", "deals the iterations of loops to the threads of a device", dc_kernel_grid},
     {"packs", "takes iterations together whose elements lie side by side", dc_kernel_packs},
+    {"reciprocals", "divides by what a loop does not change before it", dc_kernel_reciprocals},
+    {"rows", "keeps what loops of a team use of a row in registers of its threads", dc_kernel_rows},
     {NULL, NULL, NULL},
 };
 

@@ -26,6 +26,7 @@ static void put_container(writer *w, dc_cid c) {
     dc_text_puts(w->out, " view ");
     dc_name_print(dc_cont_name(w->k->graph, k->alias_of), w->out);
   }
+  if (dc_kernel_is_own(w->k, c)) dc_text_puts(w->out, " own");
   dc_text_puts(w->out, "\n");
 }
 
@@ -73,6 +74,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (l->on_grid) dc_text_puts(w->out, " grid");
   if (l->on_team) dc_text_puts(w->out, " team");
   if (l->pack) dc_text_printf(w->out, " pack(%u)", l->pack);
+  if (l->turns) dc_text_printf(w->out, " turns(%u)", l->turns);
   if (l->threads) {
     dc_text_printf(w->out, " threads(%u, %" PRId64 ", ", l->threads->n, l->threads->block);
     put_ex(w, l->threads->cost);

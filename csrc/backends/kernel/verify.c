@@ -6,6 +6,7 @@ typedef struct {
   const dc_loop *loop; /* under test, or NULL */
   const dc_write *write;
   bool *open; /* by parameter: its loop is around */
+  const dc_loop **dealt; /* by container: a loop that takes turns and uses it */
   bool threads_outside;
   const char *broken;
 } checker;
@@ -20,6 +21,15 @@ static void require(checker *c, bool holds, const char *rule) {
 
 /* ---- expressions ---- */
 
+/* Elements of a register that is a thread's own are those of the iterations that it takes, of whatever loop. */
+static void check_own(checker *c, dc_cid of, dc_ex address) {
+  const dc_exnode *node = dc_ex_node(c->k->pool, address);
+  const dc_loop *l = node->op == DC_EX_PARAM ? c->k->loop_of.v[node->ref] : NULL, *first = c->dealt[of];
+  require(c, l && l->turns, "a thread's own elements are those of a loop that takes turns");
+  require(c, !first || c->broken || (l->turns == first->turns && l->pack == first->pack && dc_loop_extent(c->k, l) == dc_loop_extent(c->k, first)), "loops that share a thread's own elements deal them alike");
+  if (!c->broken) c->dealt[of] = l;
+}
+
 static void check_node(void *context, const dc_pool *pool, dc_ex x) {
   checker *c = context;
   const dc_exnode *node = dc_ex_node(pool, x);
@@ -28,6 +38,7 @@ static void check_node(void *context, const dc_pool *pool, dc_ex x) {
   require(c, node->ref && node->ref < c->k->graph->containers.n, "an access names a buffer or a register of the kernel");
   bool good = (node->nargs == 1 || node->nargs == 2) && dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) == DC_I64;
   require(c, good && (node->nargs == 1 || dc_ex_dtype(pool, dc_ex_arg(pool, x, 1)) == DC_BOOL), "an access has an i64 address and perhaps a check");
+  if (!c->broken && dc_kernel_is_own(c->k, node->ref)) check_own(c, node->ref, dc_read_address(c->k, x));
 }
 
 static void check_ex(checker *c, dc_ex x, dc_dtype type, const char *rule) {
@@ -125,6 +136,13 @@ static void check_pack(checker *c, const dc_loop *l) {
   }
 }
 
+static void check_turns(checker *c, const dc_loop *l) {
+  dc_kernel *k = c->k;
+  int64_t extent = dc_loop_extent(k, l), taken = (int64_t)k->grid.team * (l->pack ? l->pack : 1);
+  bool plain = l->on_team && l->is_entry && !dc_loop_has_loops(l) && l->step == 1 && dc_kernel_is_number(k, l->begin, 0) && !k->grid.across;
+  require(c, plain && extent > 0 && (extent + taken - 1) / taken == l->turns, "turns are of a team's innermost loop of known length");
+}
+
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
   require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
@@ -141,6 +159,7 @@ static void check_annotations(checker *c, const dc_loop *l) {
   if (l->threads && !c->broken) check_threads(c, l);
   if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
   if (l->pack && !c->broken) check_pack(c, l);
+  if (l->turns && !c->broken) check_turns(c, l);
 }
 
 static void check_loop(checker *c, const dc_loop *l) {
@@ -165,7 +184,7 @@ static void check_loop(checker *c, const dc_loop *l) {
 }
 
 dc_status dc_kernel_verify(dc_kernel *k) {
-  checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n)};
+  checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n), .dealt = DC_NEW_ARRAY(k->arena, const dc_loop *, k->graph->containers.n)};
   for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
   const dc_grid *g = &k->grid;

@@ -74,16 +74,36 @@ void dc_print_grid_end(dc_printer *p, uint32_t mark) {
 
 /* ---- teams ---- */
 
+static void open_turns(dc_printer *p, const dc_loop *l, const char *type, const char *n) {
+  const bool whole = dc_loop_extent(p->k, l) == (int64_t)l->turns * p->k->grid.team * (l->pack ? l->pack : 1);
+  dc_text_puts(p->out, "#pragma unroll\n");
+  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", l->param, l->param, l->turns, l->param));
+  dc_print_line(p, "const %s rest = me + turn%u * %u;", type, l->param, p->k->grid.team);
+  if (!whole) dc_print_line(p, "if (rest >= %s) continue;", n);
+}
+
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const dc_loop *last = l;
   while (dc_loop_only(last) && dc_loop_only(last)->on_team && !dc_loop_only(last)->is_entry) last = dc_loop_only(last);
   dc_ex all = dc_ex_int(p->pool, 1);
   for (const dc_loop *at = last; at != l->parent; at = at->parent) all = dc_ix_mul(p->pool, all, extent_of(p, at));
   const char *n = dc_print_value(p, all), *type = dc_print_index_type(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
-  dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
-  dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param, p->k->grid.team));
+  if (l->turns) {
+    if (l->pack && dc_print_packs_ahead(p, l)) {
+      open_turns(p, l, type, n);
+      *mark = dc_print_scope(p);
+      put_params(p, l, last, type);
+      dc_print_pack_loads(p, l);
+      dc_print_scope_end(p, *mark);
+      dc_print_close(p);
+    }
+    open_turns(p, l, type, n);
+  } else {
+    dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
+    dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param, p->k->grid.team));
+  }
   *mark = dc_print_scope(p);
-  dc_print_line(p, "%s rest = own%u;", type, l->param);
+  if (!l->turns) dc_print_line(p, "%s rest = own%u;", type, l->param);
   put_params(p, l, last, type);
   p->uniform = false;
   return last;

@@ -39,23 +39,56 @@ static const char *count_of(dc_printer *p, const dc_loop *l) {
   return extent >= 0 && extent % l->pack == 0 ? dc_arena_printf(p->arena, "%u", l->pack) : "count";
 }
 
+/* Where the elements of a pack are among those of all turns. */
+static const char *first_lane(dc_printer *p, const dc_loop *l, uint32_t x) {
+  return l->turns ? dc_arena_printf(p->arena, "x%u + turn%u * %u", x, l->param, l->pack) : dc_arena_printf(p->arena, "x%u", x);
+}
+
+static void put_arrays(dc_printer *p, const dc_loop *l) {
+  for (uint32_t k = 0; k < p->n_packs; k++) {
+    const char *type = p->dialect->types[dc_cont(p->k->graph, p->packs[k].c)->dtype].storage;
+    dc_print_line(p, "%s x%u[%u];", type, p->next_pack + k, l->pack * (l->turns ? l->turns : 1));
+  }
+}
+
+/* Addresses of the packs' first elements, and, if asked, what they hold. */
+static void put_places(dc_printer *p, const dc_loop *l, bool loads, const char *count) {
+  for (uint32_t k = 0; k < p->n_packs; k++) {
+    struct dc_pack *x = &p->packs[k];
+    if (loads ? !x->loaded : !x->stored) continue;
+    p->aligned |= (uint64_t)1 << (x->c < 63 ? x->c : 63);
+    x->place = dc_arena_printf(p->arena, "&b%u[%s]", x->c, dc_print_value(p, x->address));
+    if (loads) dc_print_line(p, "load_pack<%u>(%s, %s, aligned, %s);", l->pack, first_lane(p, l, p->next_pack + k), x->place, count);
+  }
+}
+
+bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l) {
+  bool loads = false;
+  collect(p, l);
+  put_arrays(p, l);
+  for (uint32_t k = 0; k < p->n_packs; k++) loads |= p->packs[k].loaded;
+  return loads;
+}
+
+void dc_print_pack_loads(dc_printer *p, const dc_loop *l) {
+  const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param));
+  dc_print_line(p, "const %s j%u = base%u;", type, l->param, l->param);
+  put_places(p, l, true, count_of(p, l));
+}
+
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param)), *count = count_of(p, l);
-  collect(p, l);
+  if (!l->turns) collect(p, l);
   if (count[0] == 'c') {
     const char *end = dc_print_value(p, l->end);
     dc_print_line(p, "const int count = %s - base%u < %u ? (int)(%s - base%u) : %u;", end, l->param, l->pack, end, l->param, l->pack);
   }
   dc_print_line(p, "const %s j%u = base%u;", type, l->param, l->param);
   *mark = dc_print_scope(p);
-  for (uint32_t k = 0; k < p->n_packs; k++) {
-    struct dc_pack *x = &p->packs[k];
-    p->aligned |= (uint64_t)1 << (x->c < 63 ? x->c : 63);
-    x->place = dc_arena_printf(p->arena, "&b%u[%s]", x->c, dc_print_value(p, x->address));
-    dc_print_line(p, "%s x%u[%u];", p->dialect->types[dc_cont(p->k->graph, x->c)->dtype].storage, p->next_pack + k, l->pack);
-    if (x->loaded) dc_print_line(p, "load_pack(x%u, %s, aligned, %s);", p->next_pack + k, x->place, count);
-  }
+  if (!l->turns) put_arrays(p, l), put_places(p, l, true, count);
+  put_places(p, l, false, count);
   dc_print_scope_end(p, *mark); /* of the first element only */
+  p->packed = l;
   dc_text_puts(p->out, "#pragma unroll\n");
   dc_print_open(p, dc_arena_printf(p->arena, "for (int l = 0; l < %u; l++)", l->pack));
   if (count[0] == 'c') dc_print_line(p, "if (l >= count) continue;");
@@ -67,7 +100,7 @@ void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark) {
   dc_print_scope_end(p, mark);
   dc_print_close(p);
   for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].stored) dc_print_line(p, "store_pack(%s, x%u, aligned, %s);", p->packs[k].place, p->next_pack + k, count);
+    if (p->packs[k].stored) dc_print_line(p, "store_pack<%u>(%s, %s, aligned, %s);", l->pack, p->packs[k].place, first_lane(p, l, p->next_pack + k), count);
   p->next_pack += p->n_packs;
   p->n_packs = 0;
 }

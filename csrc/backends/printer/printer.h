@@ -50,6 +50,7 @@ typedef struct {
     const char *place;     /* of its first element in memory */
   } *packs;                /* whose elements are in arrays of a thread, x0 and so on, while a pack is printed */
   uint32_t n_packs, next_pack;
+  const dc_loop *packed;   /* the loop of the packs */
   uint64_t aligned;        /* by container: whether its address is aligned is asked */
   bool scratch;            /* memory that a team combines values in is needed */
   uint32_t ordinal;        /* of the tasklet that is printed */
@@ -139,6 +140,9 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
 /* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
+/* Of a loop that takes turns, all packs are loaded before the first is used: in a loop of its own, if there are any. */
+bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l);
+void dc_print_pack_loads(dc_printer *p, const dc_loop *l);
 void dc_print_team_end(dc_printer *p, uint32_t mark);
 void dc_print_team_combine(dc_printer *p, const dc_loop *home); /* what each thread has in accumulators of a loop */
 void dc_print_team_wait(dc_printer *p); /* threads of a team wait for one another */

@@ -266,16 +266,25 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
   return NULL;
 }
 
-/* Of what a pack holds; NULL: it is in memory. */
+/* Of what a pack holds, in the lane that is printed; NULL: it is in memory. */
 static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const dc_loop *l = p->packed;
   for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].c == c && p->packs[k].address == address) return dc_arena_printf(p->arena, "x%u[l]", p->next_pack + k);
+    if (p->packs[k].c == c && p->packs[k].address == address)
+      return dc_arena_printf(p->arena, l->turns ? "x%u[turn%u * %u + l]" : "x%u[l]", p->next_pack + k, l->param, l->pack);
   return NULL;
+}
+
+/* The address is the parameter of a loop that takes turns. */
+static const char *own_element(dc_printer *p, dc_cid c, dc_ex address) {
+  const dc_loop *l = p->k->loop_of.v[dc_ex_node(p->pool, address)->ref];
+  return dc_arena_printf(p->arena, l->pack ? "r%u[turn%u * %u + l]" : "r%u[turn%u]", c, l->param, l->pack);
 }
 
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
   const char *in_pack = pack_element(p, c, address);
   if (in_pack) return in_pack;
+  if (dc_kernel_is_own(p->k, c)) return own_element(p, c, address);
   const char *at = dc_print_value(p, address);
   if (!dc_kernel_is_register(p->k, c)) return dc_arena_printf(p->arena, "b%u[%s]", c, at);
   const char *in_block = dc_print_block_element(p, c);

@@ -160,6 +160,15 @@ void dc_print_run(dc_printer *p, const dc_loop *l, const char *begin, const char
 
 /* ---- registers ---- */
 
+/* Elements that a thread of a team takes. */
+static int64_t own_size(const dc_printer *p, dc_cid c) {
+  for (uint32_t k = 0; k < p->k->writes.n; k++) {
+    const dc_loop *l = p->k->writes.v[k]->parent;
+    if (p->k->writes.v[k]->out == c) return (int64_t)l->turns * (l->pack ? l->pack : 1);
+  }
+  return 1;
+}
+
 void dc_print_registers(dc_printer *p, const dc_loop *l) {
   for (dc_cid c = 1; c < p->k->homes.n; c++) {
     if (!dc_kernel_is_register(p->k, c) || p->k->homes.v[c] != l || dc_print_block_element(p, c)) continue;
@@ -168,6 +177,7 @@ void dc_print_registers(dc_printer *p, const dc_loop *l) {
     int64_t size = 1, extent = 1;
     for (uint32_t d = 0; d < k->rank; d++)
       if (dc_ex_is_int(p->pool, k->shape[d], &extent)) size *= extent;
+    if (dc_kernel_is_own(p->k, c)) size = own_size(p, c);
     if (dc_kernel_is_shared(p->k, c)) dc_print_line(p, "__shared__ %s r%u[%lld];", type, c, (long long)(size ? size : 1));
     else if (p->lane) dc_print_line(p, "%s r%u[%lld];", type, c, (long long)size * p->lane->lanes);
     else if (k->rank == 0) dc_print_line(p, "%s r%u;", type, c);
