@@ -86,14 +86,20 @@ def page():
         text += f"| {dtype} | {len(some)} | {count} | {count - refused - wrong} | {refused} |\n"
     text += "\nNo module of `module_db` is refused (`tests/pytorch/test_module_db.py`).\n\n"
     text += "| operator | types | samples refused | why |\n|---|---|---|---|\n"
+    text += "".join(lines(all_rows, "refused"))
+    wrong = "".join(lines(all_rows, "wrong"))
+    return text + ("\n## What differs\n\n| operator | types | samples | how |\n|---|---|---|---|\n" + wrong if wrong else "")
+
+
+def lines(all_rows, kind):
+    """A line of a table for each operator and reason."""
     table = {}
     for row in all_rows:
-        for why, count in row["refused"].items():
+        for why, count in row[kind].items():
             table.setdefault((row["name"], why), []).append((row["dtype"], count, row["samples"] - row["torch"]))
     for (name, why), entries in sorted(table.items()):
         types = ", ".join(entry[0] for entry in entries)
-        text += f"| `{name}` | {types} | {sum(e[1] for e in entries)} of {sum(e[2] for e in entries)} | {why} |\n"
-    return text
+        yield f"| `{name}` | {types} | {sum(e[1] for e in entries)} of {sum(e[2] for e in entries)} | {why} |\n"
 
 
 def main():
