@@ -50,6 +50,7 @@ def reason(text):
     """What a message says, without the line and the ways out."""
     text = re.sub(r" \((?:/|[A-Z]:).*\)$", "", text.strip().splitlines()[0])
     text = re.sub(r": torch\.compile\(model.*", "", text)
+    text = re.sub(r"(nothing computes it of) .*", r"\1 these arguments", text)
     return re.sub(r"0x[0-9a-f]+", "", text).replace("|", "\\|")[:160]
 
 
