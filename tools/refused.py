@@ -17,7 +17,8 @@ HEAD = """# What is refused of PyTorch
 Written by `tools/refused.py` from runs of torch's own databases of operators (`op_db`) and modules (`module_db`); do not edit.
 A sample follows eager PyTorch, in results and gradients, or is refused by a `dcml.Error` with the line and the reason.
 `torch.compile(model, backend="dcml")` splits the graph at what depends on values, and around functions under
-`torch.compiler.disable`; everything else may move out of `forward`.
+`torch.compiler.disable`; everything else may move out of `forward`.  How many samples were run stands below; operators that are
+not compared stand in `EXCEPT` of `tests/pytorch/operators_db.py`.
 
 """
 
