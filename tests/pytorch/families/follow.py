@@ -41,9 +41,10 @@ def trained(module, batches, wrap):
         optimizer.step()
         yield {"result": floats(result), "gradient": gradients, "state": {k: t.clone() for k, t in module.state_dict().items()}}
     called.eval()
-    with torch.no_grad():
-        for args in batches[1:]:
-            yield {"result in eval mode": floats(called(*args))}
+    for args in batches[1:]:
+        with torch.no_grad():  # not around the yield, behind which others run
+            result = called(*args)
+        yield {"result in eval mode": floats(result)}
 
 
 def error(got, exact, scale):
