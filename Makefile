@@ -42,6 +42,9 @@ test: setup            ## run every test, C and Python
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 test-parallel: setup   ## the Python tests, on every core, a file in one process
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --dist loadfile tests
+test-all: setup        ## what takes a night: all families, every sample of torch's databases of operators and modules in four types
+	DCML_MODULE_DB=0 OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --all tests/pytorch/families tests/pytorch/test_module_db.py tests/pytorch/test_operators_db.py
+	$(PYTHON) tools/refused.py
 test-gpu: setup        ## the Python tests that a GPU is for, and those of the CUDA target on it
 	$(PYTHON) -m pytest -q --gpu -m gpu --ignore=tests/cuda tests
 	$(PYTHON) -m pytest -q --gpu tests/cuda
@@ -120,5 +123,5 @@ build/fuzz/seeds/.ready: tests/fuzz/seeds.py
 	$(PYTHON) tests/fuzz/seeds.py $(dir $@)
 	@touch $@
 
-.PHONY: help setup install current demo test test-parallel test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench bench-ops bench-cuda lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
+.PHONY: help setup install current demo test test-parallel test-all test-gpu doc doctest check-formatting check-formatting-names wheel wheel-test bench bench-ops bench-cuda lib ctest asan fuzz fuzzed fuzz-passes passes-fuzzed check clean
 -include $(OBJ:.o=.d)

@@ -1,7 +1,8 @@
 """Fixtures, markers and options for all tests, which verify the graph after each pass.
 
 Argument ``gpu`` of a test: it runs with False and, given --gpu, with True.  Argument ``default_implementation``: it runs with
-"pure" and "onnxruntime" as the default of operators, as do tests marked ``pure`` or ``ort``.  Tests marked ``gpu`` want --gpu.
+"pure" and "onnxruntime" as the default of operators, as do tests marked ``pure`` or ``ort``.  Tests marked ``gpu`` want --gpu,
+those marked ``all`` --all.
 """
 import importlib.util
 import os
@@ -18,6 +19,7 @@ _IMPLEMENTATIONS = {"pure": "pure", "ort": "onnxruntime"}  # marker -> implement
 
 def pytest_addoption(parser):
     parser.addoption("--gpu", action="store_true", help="also run what wants a GPU")
+    parser.addoption("--all", action="store_true", help="also run what takes hours: tests marked all, every sample of torch's databases")
     parser.addoption("--cuda-all", action="store_true", help="run every case of tests/cuda on the fake GPU, not some of them")
 
 
@@ -31,10 +33,13 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     no_gpu = pytest.mark.skip(reason="needs --gpu")
+    not_all = pytest.mark.skip(reason="needs --all")
     no_runtime = pytest.mark.skip(reason="needs the package onnxruntime")
     for item in items:
         if item.get_closest_marker("gpu") and not config.getoption("--gpu"):
             item.add_marker(no_gpu)
+        if item.get_closest_marker("all") and not config.getoption("--all"):
+            item.add_marker(not_all)
         if item.get_closest_marker("ort") and not importlib.util.find_spec("onnxruntime"):
             item.add_marker(no_runtime)
 

@@ -95,6 +95,15 @@ def test_bincount(what):
         torch.testing.assert_close(compiled(i, w), COUNTS[what](i, w))
 
 
+def test_a_count_whose_length_what_follows_tells():
+    """torch then takes the length for known, though it is found at run time."""
+    plain = Calls(lambda fc, i, x: fc(x) / torch.bincount(i, minlength=x.shape[0]).clamp(min=1).unsqueeze(1))
+    compiled = DaceModule(plain, backward=True)
+    for n in (3, 3, 4):
+        i, x = torch.randint(0, n, (9,)), torch.randn(n, 4)
+        torch.testing.assert_close(compiled(i, x), plain(i, x))
+
+
 def test_bincount_refuses_what_torch_refuses():
     compiled = DaceModule(Calls(lambda fc, i: torch.bincount(i, minlength=3)))
     assert compiled(torch.zeros(0, dtype=torch.int64)).tolist() == [0, 0, 0]

@@ -234,6 +234,7 @@ class Builder:
     def learn(self, node):
         """Notes where numbers that values tell are found in a node's results: extents, or the number itself."""
         made, held = node.meta.get("val"), self.env[node]
+        self.counted |= torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())  # though what follows may tell torch the extent
         if isinstance(made, (torch.SymInt, torch.SymFloat)) and isinstance(held, Symbolic):
             self.symbols.setdefault(str(made.node.expr), held)
         pairs = zip(made, held) if isinstance(made, (list, tuple)) and isinstance(held, (list, tuple)) else [(made, held)]

@@ -38,6 +38,31 @@ def _at(x, axis, index, keepdim):
     return (value, index) if keepdim else (value.squeeze(axis), index.squeeze(axis))
 
 
+# -- products of groups of rows --------------------------------------------------------------------
+@of("_grouped_mm.default")
+def _grouped_product(x, weight, offs=None, bias=None, out_dtype=None):
+    """Rows with the matrix of their group; each group's product has all rows, those of others as zeros, since their number is
+    known at run time only."""
+    if x.dim() != 2 or weight.dim() != 3 or offs is None or bias is not None:
+        return NotImplemented
+    row = torch.arange(x.shape[0]).unsqueeze(0)
+    begin = torch.cat([torch.zeros_like(offs[:1]), offs[:-1]])
+    own = ((row >= begin.unsqueeze(1)) & (row < offs.unsqueeze(1))).unsqueeze(-1)
+    y = (torch.where(own, x, 0) @ weight).sum(0)
+    return y if out_dtype is None else y.to(out_dtype)
+
+
+DECOMPOSED["transformers.grouped_mm_fallback.default"] = DECOMPOSED["aten._grouped_mm.default"]  # what that package gives compilers
+
+
+# -- statistics of a normalisation -----------------------------------------------------------------
+@of("native_layer_norm.default")
+def _layer_norm(*args):
+    """torch's own decomposition; but the statistics carry no gradient."""
+    y, mean, scale = torch._decomp.decomposition_table[aten.native_layer_norm.default](*args)
+    return y, mean.detach(), scale.detach()
+
+
 # -- order statistics ------------------------------------------------------------------------------
 def _chosen(x, axis, keepdim, choose):
     """(value, index) at a position in the order, which choose(sorted values) gives with an extent of 1."""

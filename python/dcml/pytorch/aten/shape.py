@@ -298,6 +298,27 @@ def _(b, n, x, axis, size, step):
     return b.transpose(name, [a for a in range(r) if a != axis + 1] + [axis + 1])
 
 
+@row("as_strided.default", "as_strided_copy.default")
+def _(b, n, x, sizes, strides, offset=None):
+    """By where torch's own tensor, which has no gaps, keeps each element."""
+    owner = x
+    while owner.op == "call_function" and getattr(owner.target, "is_view", False):
+        owner = owner.args[0]
+    if offset is not None and owner.op == "placeholder":
+        raise Decline("its storage_offset counts from where the memory of an argument begins, which another call may have elsewhere")
+    start = 0 if offset is None else offset - meta(x).storage_offset()
+    shape, wanted = static_dims(x), static_dims(n)
+    lies = sorted(range(rank(x)), key=lambda axis: -meta(x).stride(axis))
+    if not meta(x).permute(lies).is_contiguous():
+        raise Decline("of a tensor with gaps in its memory")
+    place = np.full(wanted, start)
+    for axis, (extent, stride) in enumerate(zip(wanted, strides)):
+        place += (np.arange(extent) * stride).reshape([-1] + [1] * (len(wanted) - 1 - axis))
+    if place.size and not (0 <= place.min() and place.max() < np.prod(shape, dtype=int)):
+        raise Decline("it reads memory that is not its argument's")
+    return b.op("Gather", b.reshape(b.transpose(b(x), lies), [-1] if 0 not in shape else [0]), b.const(place), axis=0)
+
+
 @row("im2col.default")
 def _(b, n, x, kernel, dilation, padding, stride):
     if rank(x) != 4:

@@ -22,9 +22,14 @@ def lower(program, conditions, start, result):
     tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
     orders = output_orders(program)
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
+    left = []
     for _ in range(_ROUNDS):
+        before, left = left, [n.target for n in _calls(program.graph_module) if not served(n)]
         unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
         reasons = {target: "it has no row" for target in unknown}
+        if left and left == before:  # a decomposition that serves some of its arguments only
+            target, node = next(iter(unknown.items()))
+            raise unsupported(node, f"nothing computes it of {_said(node)}")
         if not unknown:
             lowering = start(program)
             lowering.output_shapes, lowering.output_orders, lowering.output_tapes = shapes, orders, tapes
@@ -46,6 +51,14 @@ def lower(program, conditions, start, result):
         with quiet():
             program = decomposed(program, table, conditions)
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
+
+
+def _said(node):
+    """'float32[3, 4], pivot=False': the arguments of a node."""
+    def one(value):
+        value = value.meta.get("val", value) if isinstance(value, torch.fx.Node) else value
+        return f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, torch.Tensor) else str(value)
+    return ", ".join([*map(one, node.args), *[f"{name}={one(value)}" for name, value in node.kwargs.items()]])
 
 
 def _freed(program, result):

@@ -8,6 +8,8 @@ from ... import _core
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
+DISABLED = (': torch.compile(model, backend="dcml") splits the graph around a function with the line under '
+            "@torch.compiler.disable, or move the line out of forward")  # dynamo breaks by itself at what depends on values only
 
 
 class Declined(Exception):
@@ -21,7 +23,7 @@ class Declined(Exception):
 def unsupported(node, reason):
     """The error for a node that cannot be captured."""
     by_values = torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())
-    out = WAYS_OUT if by_values else ""
+    out = WAYS_OUT if by_values else DISABLED
     return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{out}{source(node)}")
 
 
