@@ -64,8 +64,11 @@ static uint64_t node_hash(const sharing *s, dc_nid id) {
   for (uint32_t k = 0; k < lib->n_attr; k++) {
     const dc_attr *a = &lib->attr[k];
     h = dc_hash_bytes(h, &a->name, sizeof a->name);
-    if (a->kind == DC_ATTR_INT) h = dc_hash_bytes(h, &a->i, sizeof a->i);
+    if (a->kind == DC_ATTR_INT || a->kind == DC_ATTR_TENSOR || a->kind == DC_ATTR_GRAPH) h = dc_hash_bytes(h, &a->i, sizeof a->i);
+    if (a->kind == DC_ATTR_FLOAT) h = dc_hash_bytes(h, &a->f, sizeof a->f);
     if (a->kind == DC_ATTR_INTS) h = dc_hash_bytes(h, a->ints, a->n * sizeof *a->ints);
+    if (a->kind == DC_ATTR_FLOATS) h = dc_hash_bytes(h, a->floats, a->n * sizeof *a->floats);
+    if (a->kind == DC_ATTR_STRING) h = dc_hash_bytes(h, a->s, a->n);
   }
   return h;
 }
