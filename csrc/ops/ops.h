@@ -22,6 +22,8 @@ DC_MUST_USE dc_status dc_ops_add(dc_ops *ops, const char *text);
 const dc_row *dc_ops_find(dc_ops *ops, const char *domain, const char *op, int opset);
 /* That of a library node; NULL if there is none. */
 const dc_row *dc_ops_row_of(dc_ops *ops, const dc_graph *graph, const dc_library *lib);
+/* Gives random operators without a seed one each, so that two of them draw different numbers. */
+void dc_ops_seed(dc_ops *ops, dc_graph *graph);
 /* The same, and why a row does not parse: DC_ERR_VALUE with line and column. */
 DC_MUST_USE dc_status dc_ops_lookup(dc_ops *ops, const char *domain, const char *op, int opset, const dc_row **out);
 /* The k-th row without parsing it; false behind the last. */

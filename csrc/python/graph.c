@@ -630,10 +630,12 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
   const char *base_dir = NULL;
   int as_params = 0;
   dc_graph *graph;
-  if (!PyArg_ParseTuple(args, "y*|zp", &bytes, &base_dir, &as_params)) return NULL;
+  dc_session *session = session_of(state);
+  if (!session || !PyArg_ParseTuple(args, "y*|zp", &bytes, &base_dir, &as_params)) return NULL;
   dc_status status = dc_onnx_import(bytes.buf, (uint64_t)bytes.len, base_dir, as_params, &graph);
   PyBuffer_Release(&bytes);
   RAISE_IF(state, status);
+  dc_ops_seed(session->ops, graph);
   return wrap_graph(state, graph, NULL);
 }
 
