@@ -88,7 +88,7 @@ SHARED = ones(9)
         ({"Z": ones(5)}, dcml.ShapeError, "'Z': dimension 0 is 5, expected 6"),
         ({"X": SHARED[:6], "Z": SHARED[3:]}, dcml.ValueError_, "'Z'.*overlaps that of 'X'"),
         ({"a": "2"}, dcml.ValueError_, "'a'"),
-        ({"a": 1 + 2j}, dcml.ValueError_, "'a'"),
+        ({"a": 1 + 2j}, dcml.DTypeError, "'a'"),
         ({"K": 1.5}, dcml.ValueError_, "'K' takes a whole number"),
         ({"K": -1}, dcml.ValueError_, "'K' is -1, expected at least 0"),
         ({"N": 7}, dcml.ShapeError, "'X': dimension 0 is 6, expected 7"),

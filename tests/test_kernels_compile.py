@@ -54,7 +54,7 @@ def _file_graph(path):
 
 def _kernels(graph, differentiated):
     """Texts of the kernels of a graph after all passes, for cuda."""
-    for name in ["infer", *["differentiate"] * differentiated, *stages.pipeline()]:
+    for name in ["infer", "complexes", *["differentiate"] * differentiated, *stages.pipeline()]:
         graph.run_pass(name)
     for state in range(graph.n_states):
         for node, kind, *_ in graph.nodes(state):

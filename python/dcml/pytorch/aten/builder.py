@@ -126,6 +126,13 @@ def used_outputs(node):
     return {user.args[1] for user in node.users if user.target is operator.getitem}
 
 
+def _has_counted_extent(node):
+    """Do values decide how many elements a call gives? What follows may have told torch: then its fake tensor does not say so."""
+    if node.target is torch.ops.aten.index.Tensor:
+        return any(i is not None and meta(i).dtype in (torch.bool, torch.uint8) for i in node.args[1])
+    return torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())
+
+
 class Builder:
     """Appends nodes to ``graph``, remembering the value name of each fx node."""
 
@@ -234,7 +241,7 @@ class Builder:
     def learn(self, node):
         """Notes where numbers that values tell are found in a node's results: extents, or the number itself."""
         made, held = node.meta.get("val"), self.env[node]
-        self.counted |= torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ())  # though what follows may tell torch the extent
+        self.counted |= _has_counted_extent(node)
         if isinstance(made, (torch.SymInt, torch.SymFloat)) and isinstance(held, Symbolic):
             self.symbols.setdefault(str(made.node.expr), held)
         pairs = zip(made, held) if isinstance(made, (list, tuple)) and isinstance(held, (list, tuple)) else [(made, held)]
