@@ -43,7 +43,7 @@ def _page(rows, most):
              "`make bench` measures and writes this page. `keep` is eager mode whose allocator retains freed memory; *memory* is the peak",
              "of what a training step or call adds to the process against eager's; *first call* is against `torch.compile`'s with empty",
              "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy.", "",
-             f"Float32, {os.cpu_count()} processors, {most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
+             f"Float32 where a row does not say otherwise, {os.cpu_count()} processors, {most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
              "![ratios](performance.svg)", "",
              "| workload | dcml | strongest opponent | ratio | of minima | memory | first call | of the limit |",
              "|---|---|---|---|---|---|---|---|"]
@@ -61,7 +61,7 @@ def _chart(rows):
     """Bars of ratios, and a line where both take as long."""
     height = _ROW * len(rows) + 50
     even = _LEFT + _WIDE / _MOST
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDE + 130}" height="{height}" '
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDE + 150}" height="{height}" '
              'font-family="system-ui, sans-serif" font-size="13">',
              "<style>text{fill:#24292f}.o{fill:#57606a}.w{fill:#1a7f64}.l{fill:#b35900}.e{stroke:#8c959f;stroke-dasharray:4 3}"
              "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.o{fill:#9198a1}.w{fill:#3fb950}.l{fill:#db8b3a}}</style>",
@@ -73,7 +73,7 @@ def _chart(rows):
                   f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 8}" rx="2"'
                   f' class="{"w" if row["ratio"] <= 1 else "l"}"/>',
                   f'<text x="{_LEFT + wide + 6:.1f}" y="{y + 15}">{row["ratio"]:.2f}</text>',
-                  f'<text x="{_LEFT + _WIDE + 120}" y="{y + 15}" text-anchor="end" class="o">{html.escape(row["best"])}</text>']
+                  f'<text x="{_LEFT + _WIDE + 140}" y="{y + 15}" text-anchor="end" class="o">{html.escape(row["best"])}</text>']
     parts += [f'<line x1="{even}" x2="{even}" y1="26" y2="{height - 18}" class="e"/>',
               f'<text x="{even}" y="{height - 4}" text-anchor="middle" class="o">1</text>', "</svg>"]
     return "\n".join(parts) + "\n"
