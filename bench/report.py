@@ -43,7 +43,8 @@ def _page(rows, most):
              "`make bench` measures and writes this page. `keep` is eager mode whose allocator retains freed memory; *memory* is the peak",
              "of what a training step or call adds to the process against eager's; *first call* is against `torch.compile`'s with empty",
              "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy.", "",
-             f"Float32 where a row does not say otherwise, {os.cpu_count()} processors, {most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
+             f"Float32 where a row does not say otherwise, {os.cpu_count()} processors, "
+             f"{most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
              "![ratios](performance.svg)", "",
              "| workload | dcml | strongest opponent | ratio | of minima | memory | first call | of the limit |",
              "|---|---|---|---|---|---|---|---|"]

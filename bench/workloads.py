@@ -297,7 +297,8 @@ WORKLOADS = [
     Workload("ResNet-18 224², N=1, inference", lambda: resnet18(1), False, 1.0, True),
     Workload("ResNet-18 224², N=8, training step", lambda: resnet18(8), True, 0.75, True, goal_of_memory=0.9),
     Workload("ResNet-18 224², N=8, training step, memory=\"min\"", lambda: resnet18(8), True, 1.0, True, {"memory": "min"}, 0.5),
-    Workload("ResNet-18 224², N=8, training step, bf16", lambda: resnet18(8), True, 0.8, True, BF16, tolerance=0.9),  # each is 0.4 off what float64 gives
+    # gradients in bfloat16 are 0.4 off those in float64, eager mode's and ours
+    Workload("ResNet-18 224², N=8, training step, bf16", lambda: resnet18(8), True, 0.8, True, BF16, tolerance=0.9),
     Workload("MobileNetV2 blocks, training", mobilenet, True, 0.5, True, goal_of_memory=0.9),
     Workload("MobileNetV2 blocks, training, memory=\"min\"", mobilenet, True, 1.0, True, {"memory": "min"}, 0.5),
     Workload("MBConv with swish and SE, training", mbconv, True, 0.5, True),
