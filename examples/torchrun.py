@@ -2,11 +2,15 @@
 
     torchrun --nproc-per-node 2 torchrun.py [steps]
 
+Started by itself it does that.
+
 DistributedDataParallel is torch's own, around a DaceModule; ``no_sync`` keeps the gradients of all but the last batch of a
 step in each process.  With fully_shard (FSDP2) around the same module, each process holds a part of each weight.
 """
 import contextlib
 import gc
+import os
+import subprocess
 import sys
 
 import torch
@@ -60,4 +64,7 @@ def main(steps=40):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if "RANK" in os.environ:
+        main(*map(int, sys.argv[1:]))
+    else:
+        sys.exit(subprocess.call([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *sys.argv]))
