@@ -2,10 +2,9 @@
 
 Calls are measured in turns in one process: from process to process the same code may differ by half.
 """
-import json
 import statistics
-import subprocess
-import sys
+
+from turns import answer_of
 
 _CALLS = """
 import json, time, torch
@@ -30,13 +29,9 @@ print(json.dumps([forward, medians([training(DaceModule(Small(), backward=True))
 _IMPORT = "import json, time, torch; begin = time.perf_counter(); import dcml; print(json.dumps(time.perf_counter() - begin))"
 
 
-def _run(program):
-    return json.loads(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-
-
 def lines():
-    forward, both = _run(_CALLS)
-    loaded = statistics.median(_run(_IMPORT) for _ in range(3))
+    forward, both = answer_of(_CALLS)
+    loaded = statistics.median(answer_of(_IMPORT) for _ in range(3))
     return [f"{title:<56} {ours / theirs:.2f} of eager: {1e6 * ours:.2f} against {1e6 * theirs:.2f} µs"
             for title, (ours, theirs) in (("a call of 16 floats, forward", forward), ("a call of 16 floats, forward and backward", both))] \
         + [f"{'import of dcml beyond torch':<56} {loaded * 1e3:.2f} ms"]

@@ -3,14 +3,12 @@
 dcml is measured with empty caches, and as in each process after the first.
 """
 import importlib.util
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+from turns import answer_of
+
 _EXPORT = """
 import sys, torch, workloads
 torch.manual_seed(0)
@@ -33,23 +31,17 @@ y = session.run(None, {session.get_inputs()[0].name: x})[0]""")
 _ROUNDS = 5
 
 
-def _run(program, path, **environment):
-    out = subprocess.run([sys.executable, "-c", program, path], check=True, capture_output=True, text=True, cwd=_HERE,
-                         env={**os.environ, "PYTHONWARNINGS": "ignore", **environment}).stdout
-    return json.loads(out.splitlines()[-1]) if out.strip() else None
-
-
 def lines():
     if not importlib.util.find_spec("onnxruntime"):
         return []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "net.onnx")
-        _run(_EXPORT, path)
-        cold = [_run(_DCML, path, DCML_CACHE=os.path.join(folder, f"cache{k}")) for k in range(_ROUNDS)]
+        answer_of(_EXPORT, path)
+        cold = [answer_of(_DCML, path, DCML_CACHE=os.path.join(folder, f"cache{k}")) for k in range(_ROUNDS)]
         theirs, warm = [], []
         for _ in range(_ROUNDS):
-            theirs.append(_run(_ONNXRUNTIME, path))
-            warm.append(_run(_DCML, path, DCML_CACHE=os.path.join(folder, "cache0")))
+            theirs.append(answer_of(_ONNXRUNTIME, path))
+            warm.append(answer_of(_DCML, path, DCML_CACHE=os.path.join(folder, "cache0")))
     sums = {round(total / theirs[0][1], 3) for _, total in [*cold, *theirs, *warm]}
     if sums != {1.0}:
         return [f"{'ONNX ResNet-18, load and first run':<56} the results differ: {sums}"]

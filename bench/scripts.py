@@ -4,10 +4,9 @@ Who is installed is measured.  Calls run in turns in one process; Gelu in a proc
 wait for work beside the other's; imports in processes of their own, in turns.
 """
 import importlib.util
-import json
 import statistics
-import subprocess
-import sys
+
+from turns import answer_of
 
 _CALL = """
 import json, sys, time, numpy as np, onnx
@@ -57,11 +56,6 @@ print(json.dumps(sorted(times[10:])[25]))
 _IMPORT = "import json, time; begin = time.perf_counter(); {}; print(json.dumps(time.perf_counter() - begin))"
 
 
-def _run(program, *words):
-    done = subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def _in_turns(run, contenders, rounds):
     """The median of each contender's rounds."""
     found = {name: [] for name in contenders}
@@ -73,7 +67,7 @@ def _in_turns(run, contenders, rounds):
 
 def _import(name):
     package = {"dcml": "dcml.script", "onnxscript": "onnxscript"}[name]
-    return _run(_IMPORT.format(f"from {package} import script, graph, opset18, FLOAT"))
+    return answer_of(_IMPORT.format(f"from {package} import script, graph, opset18, FLOAT"))
 
 
 def _is_here(name):
@@ -89,8 +83,8 @@ def _line(title, found, scale, unit):
 def lines():
     script = ["onnxscript"] if _is_here("onnxscript") else []
     runtime = ["onnxruntime"] if _is_here("onnxruntime") else []
-    calls = _run(_CALL, *script)
-    gelu = _in_turns(lambda name: _run(_GELU, name), ["dcml", *runtime], 5)
+    calls = answer_of(_CALL, *script)
+    gelu = _in_turns(lambda name: answer_of(_GELU, name), ["dcml", *runtime], 5)
     loaded = _in_turns(_import, ["dcml", *script], 5)
     return [_line("op.Add of 16 floats, by itself", calls, 1e6, "µs"), _line("Gelu of a script as a model, [2048, 1024]", gelu, 1e3, "ms"),
             _line("import of dcml.script with an opset", loaded, 1e3, "ms")]

@@ -86,6 +86,15 @@ static uint32_t vector_bytes(void) {
 #endif
 }
 
+uint32_t dc_machine_built_vectors(uint32_t most) {
+#if defined(__x86_64__)
+  if (most >= 64 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return 64;
+  if (most >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 32;
+#endif
+  (void)most;
+  return 0;
+}
+
 /* What the system says, down to a power of two; `otherwise` where it says nothing or nothing sensible. */
 static uint32_t cache_bytes(int which, uint32_t least, uint32_t most, uint32_t otherwise) {
   long found = sysconf(which);

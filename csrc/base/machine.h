@@ -43,6 +43,9 @@ typedef struct {
 extern const dc_machine dc_machine_typical;
 /* A typical device of many threads, by the same rule. */
 extern const dc_machine dc_machine_cuda_typical;
+/* Of the routines that are built for AVX-512, for AVX2 and for any processor: the bytes of a vector in those that may run here,
+ * `most` at most; 64, 32 or 0. */
+uint32_t dc_machine_built_vectors(uint32_t most);
 /* The processor that runs this, where it is asked for what it differs in: vectors and caches. */
 void dc_machine_read(dc_machine *out);
 

@@ -50,8 +50,9 @@ DC_MUST_USE dc_status dc_pass_contract(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_rewrite(dc_graph *graph);
 /* Puts the loop that walks memory contiguously last. */
 DC_MUST_USE dc_status dc_pass_order(dc_graph *graph);
-/* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
+/* On a device: sums compute what they add to, results take the place of temporaries that they copy.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_traffic(dc_graph *graph);
+/* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
 DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
@@ -67,14 +68,15 @@ DC_MUST_USE dc_status dc_pass_gather(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_sink(dc_graph *graph);
 /* Puts blocks of a batch around a sequential loop.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
+/* Splits long reductions with few results, where a device runs them.  Runs before fusion, as does factor. */
 DC_MUST_USE dc_status dc_pass_split(dc_graph *graph);
+/* Multiplies what all terms of a sum are multiplied by once, behind the sum. */
 DC_MUST_USE dc_status dc_pass_factor(dc_graph *graph);
 /* Copies operands of products that lie across the columns of the result.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
-/* Splits long reductions with few results, where a device runs them. */
 
 /* ---- by name ---- */
 

@@ -2,7 +2,6 @@
  *
  * Rows are functions of what they read, random numbers included, so that equal nodes have equal results.  Constants count
  * by their contents.  The second node's readers read the first one's results; tidy drops it. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "autodiff/autodiff.h"
@@ -174,15 +173,15 @@ static void share_nodes(sharing *s, dc_ops *ops, const dc_scope *scope) {
 dc_status dc_pass_share(dc_ops *ops, dc_graph *graph) {
   if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
   const uint32_t n = graph->containers.n, entries = n > graph->nodes.n ? n : graph->nodes.n;
+  dc_arena arena = {0};
   sharing s = {.graph = graph, .cap = 16};
   while (s.cap < 2 * entries) s.cap *= 2;
-  s.source = calloc(n, sizeof *s.source), s.pinned = calloc(n, sizeof *s.pinned), s.writers = calloc(n, sizeof *s.writers);
-  s.slots = calloc(s.cap, sizeof *s.slots);
-  if (!s.source || !s.pinned || !s.writers || !s.slots) abort();
+  s.source = DC_NEW_ARRAY(&arena, dc_cid, n), s.pinned = DC_NEW_ARRAY(&arena, bool, n), s.writers = DC_NEW_ARRAY(&arena, dc_writers, n);
+  s.slots = DC_NEW_ARRAY(&arena, uint32_t, s.cap);
   dc_graph_writers(graph, s.writers);
   look(&s);
   share_constants(&s);
   for (uint32_t k = 0; k < graph->states.n; k++) share_nodes(&s, ops, &graph->states.v[k].scope);
-  free(s.source), free(s.pinned), free(s.writers), free(s.slots);
+  dc_arena_free(&arena);
   return dc_pass_tidy(ops, graph);
 }

@@ -81,10 +81,9 @@ typedef struct {
 
 static const attention_routines *choose(bool wide, uint32_t vector_bytes) {
 #ifdef __x86_64__
-  bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-  if (vector_bytes >= 64 && has_avx512) return wide ? &avx512_f64_routines : &avx512_f32_routines;
-  bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (vector_bytes >= 32 && has_avx2) return wide ? &avx2_f64_routines : &avx2_f32_routines;
+  uint32_t built = dc_machine_built_vectors(vector_bytes);
+  if (built == 64) return wide ? &avx512_f64_routines : &avx512_f32_routines;
+  if (built == 32) return wide ? &avx2_f64_routines : &avx2_f32_routines;
 #endif
   (void)vector_bytes;
   return wide ? &plain_f64_routines : &plain_f32_routines;
