@@ -23,7 +23,7 @@ typedef struct {
   PyObject *torch_empty, *torch_types[DC_DTYPE_COUNT], *torch_devices; /* torch.empty, its types, devices by number */
   PyObject *empty_names; /* ("dtype", "device") */
   PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
-  PyObject *requires_grad, *apply;            /* names */
+  PyObject *requires_grad, *apply, *op, *shape, *move_to_end; /* names */
   struct eager_cache *eager;                  /* functions of single operators */
 } module_state;
 
@@ -64,8 +64,9 @@ typedef DC_VEC(dc_attr) attr_list;
 typedef DC_VEC(dc_cid) cid_list;
 int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out);
 
-/* tree_key.c: what tells op-trees apart. */
+/* tree_key.c: what tells op-trees apart, and runs what was kept for them. */
 PyObject *core_tree_key(PyObject *module, PyObject *args);
+PyObject *core_run_trees(PyObject *module, PyObject *const *args, Py_ssize_t n);
 
 /* infer.c and eager.c: one operator by itself. */
 PyObject *core_infer(PyObject *module, PyObject *args);
@@ -181,7 +182,7 @@ PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_launches(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
-extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec;
+extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);

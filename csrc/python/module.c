@@ -200,7 +200,9 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
                                    "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
                                   {"tree_key", core_tree_key, METH_VARARGS,
-                                   "tree_key(trees, slot, slots, types) -> (key, numbers, has_gradient): what tells op-trees apart."},
+                                   "tree_key(pairs, types) -> (key, operands, numbers, has_gradient): what tells op-trees apart."},
+                                  {"run_trees", (PyCFunction)(void (*)(void))core_run_trees, METH_FASTCALL,
+                                   "run_trees(kept, pairs, types, name) -> whether something was kept for these op-trees, and ran."},
                                   {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
                                   {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
@@ -259,11 +261,17 @@ static int core_exec(PyObject *module) {
   state->backward_type = add_type(module, &backward_spec);
   state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->values_type = add_type(module, &values_spec);
+  PyTypeObject *tree_operator = add_type(module, &tree_operator_spec);
+  Py_XDECREF(tree_operator);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
+  state->op = PyUnicode_InternFromString("op");
+  state->shape = PyUnicode_InternFromString("shape");
+  state->move_to_end = PyUnicode_InternFromString("move_to_end");
+  bool names = state->requires_grad && state->apply && state->op && state->shape && state->move_to_end;
   state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
   bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  return state->pool && types && state->values_type && state->requires_grad && state->apply && state->empty_names ? 0 : -1;
+  return state->pool && types && tree_operator && state->values_type && names && state->empty_names ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -309,6 +317,9 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);
   Py_CLEAR(state->apply);
+  Py_CLEAR(state->op);
+  Py_CLEAR(state->shape);
+  Py_CLEAR(state->move_to_end);
   eager_cache_clear(state->eager);
   return 0;
 }

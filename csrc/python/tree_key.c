@@ -1,4 +1,4 @@
-/* tree_key(): what tells op-trees apart, found by one walk.
+/* tree_key() and run_trees(): what tells op-trees apart, found by one walk, and what was kept for them, run.
  *
  * The one idea: a front end whose expressions are tuples (dictionary of the operator, left, right) keeps what was compiled by a
  * key of structure; the walk that makes the key is most of a small call, so it is here.  Must not know: operators, tensors. */
@@ -9,30 +9,29 @@
 
 enum { FEW = 64 };
 
-/* From a node to its number, in the order of the walk. */
+/* From an object to its number, in the order in which they were met. */
 typedef struct {
   PyObject **keys, *few_keys[FEW];
   uint32_t *numbers, few_numbers[FEW], n, capacity;
-} seen_nodes;
+} numbered;
 
 typedef struct {
   PyObject **v, *few[FEW];
   size_t n, capacity;
-} stack;
+} objects;
 
 typedef struct {
-  PyObject *slot, *slots;                   /* callable: an operand -> its number; dictionary: id -> number */
   PyObject *node_type, *tensor_type, *operand_type;
-  PyObject *op, *shape;                     /* names */
-  PyObject *key, *numbers;                  /* lists */
-  bool has_gradient;
-  seen_nodes seen;
-  stack left; /* all borrowed: the trees hold them */
+  const module_state *state; /* for names */
+  objects key, numbers, operands; /* owned */
+  bool has_gradient, only_tensors;
+  numbered nodes, slots;
+  objects left; /* all borrowed: the trees hold them */
 } walk;
 
 /* ---- memory ---- */
 
-static int push(stack *s, PyObject *x) {
+static int push(objects *s, PyObject *x) {
   if (s->n == s->capacity) {
     PyObject **grown = PyMem_Malloc(2 * s->capacity * sizeof *grown);
     if (!grown) return PyErr_NoMemory(), -1;
@@ -43,14 +42,26 @@ static int push(stack *s, PyObject *x) {
   return s->v[s->n++] = x, 0;
 }
 
-static uint32_t place_of(const seen_nodes *s, PyObject *x) {
+/* Takes the reference. */
+static int keep(objects *s, PyObject *x) {
+  if (x && push(s, x) == 0) return 0;
+  Py_XDECREF(x);
+  return -1;
+}
+
+static void drop(objects *s) {
+  for (size_t k = 0; k < s->n; k++) Py_DECREF(s->v[k]);
+  if (s->v != s->few) PyMem_Free(s->v);
+}
+
+static uint32_t place_of(const numbered *s, PyObject *x) {
   uint32_t at = (uint32_t)((uintptr_t)x >> 4) * 2654435769u & (s->capacity - 1);
   while (s->keys[at] && s->keys[at] != x) at = (at + 1) & (s->capacity - 1);
   return at;
 }
 
-static int grow(seen_nodes *s) {
-  seen_nodes old = *s;
+static int grow(numbered *s) {
+  numbered old = *s;
   PyObject **keys = s->keys;
   uint32_t *numbers = s->numbers;
   s->capacity *= 4;
@@ -63,81 +74,189 @@ static int grow(seen_nodes *s) {
   return s->keys && s->numbers ? 0 : (PyErr_NoMemory(), -1);
 }
 
-/* ---- the walk ---- */
-
-static int append(walk *w, PyObject *item) {
-  int failed = !item || PyList_Append(w->key, item) ? -1 : 0;
-  Py_XDECREF(item);
-  return failed;
+/* 1 if the object is met for the first time, 0 if not, -1 with an exception. */
+static int number_of(numbered *s, PyObject *x, uint32_t *number) {
+  uint32_t at = place_of(s, x);
+  if (s->keys[at]) return *number = s->numbers[at], 0;
+  s->keys[at] = x, *number = s->numbers[at] = s->n++;
+  return 2 * s->n < s->capacity || grow(s) == 0 ? 1 : -1;
 }
+
+static void begin_objects(objects *s) { s->v = s->few, s->n = 0, s->capacity = FEW; }
+
+static void begin_numbered(numbered *s) {
+  memset(s->few_keys, 0, sizeof s->few_keys);
+  s->keys = s->few_keys, s->numbers = s->few_numbers, s->n = 0, s->capacity = FEW;
+}
+
+static int begin_walk(walk *w, PyObject *module, PyObject *types) {
+  begin_objects(&w->key), begin_objects(&w->numbers), begin_objects(&w->operands), begin_objects(&w->left);
+  begin_numbered(&w->nodes), begin_numbered(&w->slots);
+  w->has_gradient = false, w->only_tensors = true;
+  w->state = PyModule_GetState(module);
+  if (!PyArg_ParseTuple(types, "OOO", &w->node_type, &w->tensor_type, &w->operand_type)) return -1;
+  if (PyType_Check(w->node_type) && PyType_IsSubtype((PyTypeObject *)w->node_type, &PyTuple_Type)) return 0;
+  return PyErr_SetString(PyExc_TypeError, "nodes of op-trees are of a type of tuples"), -1;
+}
+
+static void end_numbered(numbered *s) {
+  if (s->keys != s->few_keys) PyMem_Free(s->keys), PyMem_Free(s->numbers);
+}
+
+static void end_walk(walk *w) {
+  drop(&w->key), drop(&w->numbers), drop(&w->operands);
+  if (w->left.v != w->left.few) PyMem_Free(w->left.v);
+  end_numbered(&w->nodes), end_numbered(&w->slots);
+}
+
+/* ---- the walk ---- */
 
 /* An operator without options is its name. */
 static int append_operator(walk *w, PyObject *operator, PyObject *op) {
-  if (PyDict_GET_SIZE(operator) == 2 && PyDict_Contains(operator, w->shape) == 1) return append(w, Py_NewRef(op));
+  if (PyDict_GET_SIZE(operator) == 2 && PyDict_Contains(operator, w->state->shape) == 1) return keep(&w->key, Py_NewRef(op));
   PyObject *items = PyDict_Items(operator), *all = items ? PyList_AsTuple(items) : NULL;
   Py_XDECREF(items);
   if (PyUnicode_Check(op) && PyUnicode_CompareWithASCIIString(op, "grad") == 0) w->has_gradient = true;
-  return append(w, all);
+  return keep(&w->key, all);
 }
 
 static bool is_number(PyObject *x) { return PyFloat_CheckExact(x) || PyLong_CheckExact(x); }
 
 static int visit_node(walk *w, PyObject *x) {
-  uint32_t at = place_of(&w->seen, x);
-  if (w->seen.keys[at]) return append(w, PyLong_FromUnsignedLong(w->seen.numbers[at]));
-  w->seen.keys[at] = x, w->seen.numbers[at] = w->seen.n++;
-  if (2 * w->seen.n >= w->seen.capacity && grow(&w->seen)) return -1;
+  uint32_t number;
+  int first = number_of(&w->nodes, x, &number);
+  if (first <= 0) return first ? -1 : keep(&w->key, PyLong_FromUnsignedLong(number));
   bool whole = PyTuple_GET_SIZE(x) == 3 && PyDict_Check(PyTuple_GET_ITEM(x, 0));
-  PyObject *op = whole ? PyDict_GetItemWithError(PyTuple_GET_ITEM(x, 0), w->op) : NULL;
+  PyObject *op = whole ? PyDict_GetItemWithError(PyTuple_GET_ITEM(x, 0), w->state->op) : NULL;
   if (!op) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_TypeError, "a node of an op-tree has an operator and two operands"), -1);
   PyObject *a = PyTuple_GET_ITEM(x, 1), *b = PyTuple_GET_ITEM(x, 2);
   if (append_operator(w, PyTuple_GET_ITEM(x, 0), op)) return -1;
   if (is_number(b) && PyUnicode_Check(op) && PyUnicode_CompareWithASCIIString(op, "pow") == 0) { /* exponents are part of the structure */
-    if (append(w, PyTuple_Pack(2, (PyObject *)Py_TYPE(b), b))) return -1;
+    if (keep(&w->key, PyTuple_Pack(2, (PyObject *)Py_TYPE(b), b))) return -1;
   } else if (push(&w->left, b)) return -1;
   return push(&w->left, a);
 }
 
-static int visit_operand(walk *w, PyObject *x) {
-  PyObject *id = PyLong_FromVoidPtr(x), *known = id ? PyDict_GetItemWithError(w->slots, id) : NULL;
-  PyObject *number = known ? Py_NewRef(known) : PyErr_Occurred() ? NULL : PyObject_CallOneArg(w->slot, x);
-  long k = number ? PyLong_AsLong(number) : -1;
-  Py_XDECREF(number);
-  Py_XDECREF(id);
-  return PyErr_Occurred() ? -1 : append(w, PyLong_FromLong(-1 - k));
+static int visit_operand(walk *w, PyObject *x, uint32_t *slot) {
+  int first = number_of(&w->slots, x, slot);
+  return first < 0 || (first && keep(&w->operands, Py_NewRef(x))) ? -1 : 0;
 }
 
 static int visit(walk *w, PyObject *x) {
   PyObject *type = (PyObject *)Py_TYPE(x);
+  uint32_t slot;
   if (type == w->node_type) return visit_node(w, x);
-  if (type == w->tensor_type) return visit_operand(w, x);
-  if (x == Py_None) return append(w, Py_NewRef(x));
-  if (is_number(x)) return PyList_Append(w->numbers, x) || append(w, Py_NewRef(type)) ? -1 : 0;
-  int is_operand = PyObject_IsInstance(x, w->operand_type);
-  if (is_operand > 0) return visit_operand(w, x);
+  if (x == Py_None) return keep(&w->key, Py_NewRef(x));
+  if (is_number(x)) return keep(&w->numbers, Py_NewRef(x)) || keep(&w->key, Py_NewRef(type)) ? -1 : 0;
+  int is_operand = type == w->tensor_type ? 1 : PyObject_IsInstance(x, w->operand_type);
+  w->only_tensors &= type == w->tensor_type;
+  if (is_operand > 0) return visit_operand(w, x, &slot) ? -1 : keep(&w->key, PyLong_FromLong(-1 - (long)slot));
   if (!is_operand) PyErr_Format(PyExc_TypeError, "an op-tree has %s as an operand", Py_TYPE(x)->tp_name);
   return -1;
 }
 
-/* tree_key(trees, slot, slots, (node type, tensor type, operand type)) -> (key, numbers, whether a node is "grad").
- * trees: a tuple.  slot: gives the number of an operand that slots, a dictionary by id, does not have. */
+/* pairs: a tuple of (target, tree).  The key has the number of trees, their structures and the slots of targets. */
+static int walk_pairs(walk *w, PyObject *pairs) {
+  Py_ssize_t n = PyTuple_GET_SIZE(pairs);
+  uint32_t slot = 0;
+  if (keep(&w->key, PyLong_FromSsize_t(n))) return -1;
+  for (Py_ssize_t k = n; k-- > 0;) {
+    PyObject *pair = PyTuple_GET_ITEM(pairs, k);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) return PyErr_SetString(PyExc_TypeError, "expected pairs of a target and an op-tree"), -1;
+    if (push(&w->left, PyTuple_GET_ITEM(pair, 1))) return -1;
+  }
+  while (w->left.n)
+    if (visit(w, w->left.v[--w->left.n])) return -1;
+  for (Py_ssize_t k = 0; k < n; k++) {
+    PyObject *target = PyTuple_GET_ITEM(PyTuple_GET_ITEM(pairs, k), 0);
+    w->only_tensors &= (PyObject *)Py_TYPE(target) == w->tensor_type;
+    if (visit_operand(w, target, &slot) || keep(&w->key, PyLong_FromUnsignedLong(slot))) return -1;
+  }
+  return 0;
+}
+
+static PyObject *list_of(const objects *s) {
+  PyObject *list = PyList_New((Py_ssize_t)s->n);
+  for (size_t k = 0; list && k < s->n; k++) PyList_SET_ITEM(list, (Py_ssize_t)k, Py_NewRef(s->v[k]));
+  return list;
+}
+
+/* tree_key(pairs, (node type, tensor type, operand type)) -> (key, operands by slot, numbers, whether a node is "grad"). */
 PyObject *core_tree_key(PyObject *module, PyObject *args) {
-  walk w = {0};
-  PyObject *trees, *out = NULL;
-  (void)module;
-  if (!PyArg_ParseTuple(args, "O!OO!(OOO)", &PyTuple_Type, &trees, &w.slot, &PyDict_Type, &w.slots, &w.node_type, &w.tensor_type, &w.operand_type)) return NULL;
-  if (!PyType_Check(w.node_type) || !PyType_IsSubtype((PyTypeObject *)w.node_type, &PyTuple_Type))
-    return PyErr_Format(PyExc_TypeError, "tree_key(): nodes are of a type of tuples");
-  w.seen.keys = w.seen.few_keys, w.seen.numbers = w.seen.few_numbers, w.seen.capacity = FEW;
-  w.left.v = w.left.few, w.left.capacity = FEW;
-  w.op = PyUnicode_InternFromString("op"), w.shape = PyUnicode_InternFromString("shape");
-  w.key = PyList_New(0), w.numbers = PyList_New(0);
-  int failed = !w.op || !w.shape || !w.key || !w.numbers || append(&w, PyLong_FromSsize_t(PyTuple_GET_SIZE(trees)));
-  for (Py_ssize_t k = PyTuple_GET_SIZE(trees); !failed && k-- > 0;) failed = push(&w.left, PyTuple_GET_ITEM(trees, k));
-  while (!failed && w.left.n) failed = visit(&w, w.left.v[--w.left.n]);
-  if (!failed) out = Py_BuildValue("(OOO)", w.key, w.numbers, w.has_gradient ? Py_True : Py_False);
-  if (w.left.v != w.left.few) PyMem_Free(w.left.v);
-  if (w.seen.keys != w.seen.few_keys) PyMem_Free(w.seen.keys), PyMem_Free(w.seen.numbers);
-  Py_XDECREF(w.op), Py_XDECREF(w.shape), Py_XDECREF(w.key), Py_XDECREF(w.numbers);
+  walk w;
+  PyObject *pairs, *types, *out = NULL;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &pairs, &PyTuple_Type, &types)) return NULL;
+  if (begin_walk(&w, module, types) == 0 && walk_pairs(&w, pairs) == 0)
+    out = Py_BuildValue("(NNNO)", list_of(&w.key), list_of(&w.operands), list_of(&w.numbers), w.has_gradient ? Py_True : Py_False);
+  end_walk(&w);
   return out;
+}
+
+/* ---- what was kept ---- */
+
+/* Appends the layouts of operands to the key, and puts their arrays into their places; 0 where one has none yet, or where a
+ * target's memory is another operand's too: that takes a closer look. */
+static int view_operands(walk *w, PyObject *name, size_t n_targets) {
+  PyObject *roots[FEW];
+  size_t n = w->operands.n, first_slot = w->key.n - n_targets;
+  if (n > FEW) return 0;
+  for (size_t k = 0; k < n; k++) {
+    PyObject *view = PyObject_GetAttr(w->operands.v[k], name);
+    bool seen = view && PyTuple_CheckExact(view) && PyTuple_GET_SIZE(view) == 3 && PyTuple_GET_ITEM(view, 0) != Py_None;
+    if (!seen) return Py_XDECREF(view), view ? 0 : -1;
+    roots[k] = PyTuple_GET_ITEM(view, 2); /* only compared */
+    Py_SETREF(w->operands.v[k], Py_NewRef(PyTuple_GET_ITEM(view, 0)));
+    int failed = keep(&w->key, Py_NewRef(PyTuple_GET_ITEM(view, 1)));
+    Py_DECREF(view);
+    if (failed) return -1;
+  }
+  for (size_t t = 0; t < n_targets; t++) {
+    long target = PyLong_AsLong(w->key.v[first_slot + t]);
+    for (size_t k = 0; k < n; k++)
+      if ((long)k != target && roots[k] == roots[target]) return 0;
+  }
+  return 1;
+}
+
+/* entry: (function, positions among operands and then numbers of what it is given) */
+static int run_entry(walk *w, PyObject *entry) {
+  PyObject *given[2 * FEW], *function, *picks;
+  if (!PyArg_ParseTuple(entry, "OO!", &function, &PyTuple_Type, &picks)) return -1;
+  size_t n = (size_t)PyTuple_GET_SIZE(picks), known = w->operands.n + w->numbers.n;
+  if (n > 2 * FEW) return 0;
+  for (size_t k = 0; k < n; k++) {
+    size_t at = PyLong_AsSize_t(PyTuple_GET_ITEM(picks, (Py_ssize_t)k));
+    if (at >= known) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_IndexError, "run_trees(): no such argument"), -1);
+    given[k] = at < w->operands.n ? w->operands.v[at] : w->numbers.v[at - w->operands.n];
+  }
+  PyObject *result = PyObject_Vectorcall(function, given, n, NULL);
+  Py_XDECREF(result);
+  return result ? 1 : -1;
+}
+
+static int run_kept(walk *w, PyObject *kept, PyObject *pairs, PyObject *name) {
+  if (walk_pairs(w, pairs)) return -1;
+  int plain = w->only_tensors && !w->has_gradient ? view_operands(w, name, (size_t)PyTuple_GET_SIZE(pairs)) : 0;
+  if (plain <= 0) return plain;
+  PyObject *key = PyTuple_New((Py_ssize_t)w->key.n);
+  if (!key) return -1;
+  for (size_t k = 0; k < w->key.n; k++) PyTuple_SET_ITEM(key, (Py_ssize_t)k, Py_NewRef(w->key.v[k]));
+  PyObject *entry = Py_XNewRef(PyDict_GetItemWithError(kept, key)), *moved = entry ? PyObject_CallMethodOneArg(kept, w->state->move_to_end, key) : NULL;
+  int served = moved ? run_entry(w, entry) : PyErr_Occurred() ? -1 : 0;
+  Py_XDECREF(moved);
+  Py_XDECREF(entry);
+  Py_DECREF(key);
+  return served;
+}
+
+/* run_trees(kept, pairs, types, name) -> whether something was kept for these trees, and ran.
+ * kept: an OrderedDict by key, as of tree_key() followed by layouts.  name: of the attribute of a tensor that has its view:
+ * (array, layout, owner of the memory). */
+PyObject *core_run_trees(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  walk w;
+  if (n != 4 || !PyDict_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]) || !PyUnicode_Check(args[3]))
+    return PyErr_SetString(PyExc_TypeError, "run_trees() takes a dictionary, pairs, types and a name"), NULL;
+  int served = begin_walk(&w, module, args[2]) ? -1 : run_kept(&w, args[0], args[1], args[3]);
+  end_walk(&w);
+  return served < 0 ? NULL : PyBool_FromLong(served);
 }

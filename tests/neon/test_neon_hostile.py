@@ -8,6 +8,7 @@ import dcml
 from dcml import _core
 from dcml.neon.backends import Autodiff, gen_backend
 from dcml.neon.backends.backend import Backend, OpTreeNode, Tensor
+from dcml.neon.backends.nervanacpu import NervanaCPU
 
 CHANGE_THE_BACKEND = {"gen_rng", "rng_set_state", "set_caffe_compat", "cleanup_backend", "allocate_backend", "tensor_cls"}
 METHODS = sorted(n for n in dir(Backend) if not n.startswith("_") and callable(getattr(Backend, n)) and n not in CHANGE_THE_BACKEND)
@@ -49,9 +50,11 @@ def test_any_call_returns_or_says_what_is_wrong(seed):
     assert returned > 50
 
 
-@pytest.mark.parametrize("given", [(), ((), None, {}, (1, 2, 3)), ((), None, {}, (int, int, int)), ([], None, {}, (tuple, int, int)),
-                                   ((3, None, (1, 2)), None, {}, (tuple, int, int)), (("a",), lambda x: "z", {}, (tuple, int, str)),
-                                   (({},), None, {}, (tuple, int, 3)), ((1, (2, 3, 4)), None, {}, (tuple, int, int))], ids=range(8))
+KINDS = tuple, int, int
+
+
+@pytest.mark.parametrize("given", [(), ((), (1, 2, 3)), ((), (int, int, int)), ([], KINDS), ((3,), KINDS), (((3, (1, 2)),), KINDS), (((3, "a"),), KINDS),
+                                   (((3, {}),), (tuple, int, 3)), (((3, 1), (3, (2, 3, 4))), KINDS), (((3, 1, 1),), KINDS)], ids=range(10))
 def test_keys_of_what_are_no_trees_are_errors(given):
     with pytest.raises(TypeError):
         _core.tree_key(*given)
@@ -60,8 +63,35 @@ def test_keys_of_what_are_no_trees_are_errors(given):
 def test_a_key_of_many_nodes_numbers_each_once():
     class Node(tuple):
         pass
-    x = 3.0
+    x, target = 3.0, object()
     for _ in range(5000):
         x = Node(({"op": "add", "shape": 1}, x, Node(({"op": "pow", "shape": 1}, x, 2))))
-    key, numbers, has_gradient = _core.tree_key((x,), None, {}, (Node, int, str))
-    assert len(key) == 20002 and numbers == [3.0, 3.0] and not has_gradient and key[:3] == [1, "add", "add"]
+    key, operands, numbers, has_gradient = _core.tree_key(((target, x),), (Node, int, str))
+    assert len(key) == 20003 and numbers == [3.0, 3.0] and not has_gradient and key[:3] == [1, "add", "add"]
+    assert operands == [target] and key[-1] == 0
+
+
+@pytest.mark.parametrize("kept, pairs, types, name", [([], (), KINDS, "a"), ({}, [], KINDS, "a"), ({}, (), 3, "a"), ({}, (), KINDS, 1),
+                                                      ({}, ((3, 1),), KINDS, "a")], ids=range(5))
+def test_what_cannot_be_run_as_trees_is_an_error(kept, pairs, types, name):
+    with pytest.raises((TypeError, AttributeError)):
+        _core.run_trees(kept, pairs, types, name)
+
+
+@pytest.mark.parametrize("given", [(), ("add", None, int, int, 0, 2), ("add", None, tuple, int, 2, 1), ("add", None, tuple, int, 0, 3),
+                                   ("neg", None, tuple, int, 0, 1, True), (3, None, tuple, int, 0, 1)], ids=range(6))
+def test_operators_of_trees_say_what_they_take(given):
+    with pytest.raises((TypeError, ValueError)):
+        _core.TreeOperator(*given)
+
+
+def test_an_operator_of_trees_leaves_what_it_cannot_serve_to_the_method():
+    asked = []
+    make = _core.TreeOperator("add", lambda *given, **named: asked.append((given, named)), OpTreeNode, Tensor, 0, 2)
+    x, y = NervanaCPU().ones((2, 3)), NervanaCPU().ones((3, 2))
+    assert isinstance(make(x, 1), OpTreeNode) and isinstance(make(2.5, x), OpTreeNode) and isinstance(make(x, x), OpTreeNode) and not asked
+    for given in ((x, y), (x, True), (1, 2), (x, None), (x,), (x, x, x)):
+        assert make(*given) is None
+    assert make(x, b=x) is None and len(asked) == 7
+
+

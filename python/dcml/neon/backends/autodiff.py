@@ -65,7 +65,7 @@ class Autodiff:
         if len(self._check(tensors)) != len(self._check(gradients)):
             raise _core.ValueError_(f"back_prop_grad(): {len(tensors)} tensors and {len(gradients)} gradients")
         if tensors:
-            assign(list(zip(gradients, self.get_grad_op_tree(tensors))))
+            assign(tuple(zip(gradients, self.get_grad_op_tree(tensors))))
 
     def cleanup(self):
         """Lets go of the tree and its tensors."""

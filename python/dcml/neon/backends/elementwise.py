@@ -8,7 +8,7 @@ import numpy as np
 from ... import _core
 from .run import Draws
 from .tensor import Tensor
-from .tree import OpTreeNode, assigned, axes_of, binary, dot, is_number, operand, reduce, shape_of, unary
+from .tree import OpTreeNode, as_method, assigned, axes_of, binary, dot, is_number, operand, reduce, shape_of, unary
 
 _UNARY = {
     "absolute": ("abs", "The absolute values"), "fabs": ("abs", "The absolute values"), "negative": ("neg", "The negated elements"),
@@ -41,18 +41,14 @@ def checked_binary(method, op, a, b, **kwargs):
 
 def _one(method, op):
     def call(self, a, out=None):
-        node = unary(op, a)
-        return node if out is None else assigned(node, out)
-    return call
+        return assigned(unary(op, a), out)
+    return as_method(op, call, 1, 1)
 
 
 def _two(method, op):
     def call(self, a, b, out=None):
-        node = binary(op, a, b)
-        if node is NotImplemented:
-            node = checked_binary(method, op, a, b)
-        return node if out is None else assigned(node, out)
-    return call
+        return assigned(checked_binary(method, op, a, b), out)
+    return as_method(op, call, 1, 2)
 
 
 class Elementwise:

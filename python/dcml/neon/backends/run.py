@@ -36,65 +36,62 @@ class Draws(Operand):
 
 
 class _Call:
-    """What one assignment of trees is given, found by one walk over them."""
+    """What one assignment of trees is given, found by one walk over them.
 
-    __slots__ = ("tensors", "slots", "numbers", "has_gradient")
+    key: the structure as a list, operators before operands, as short as telling trees apart allows: an operator without
+    options by its name, a node that was met by its number, a tensor by -1 - its slot, a number by its type; then the slots
+    of the targets.
+    """
 
-    def __init__(self):
-        self.tensors, self.slots, self.numbers, self.has_gradient = [], {}, [], False
+    __slots__ = ("key", "tensors", "slots", "numbers", "has_gradient")
 
-    def slot(self, x):
-        """The place of a tensor among the tensors."""
-        k = self.slots.get(id(x))
-        if k is None:
-            k = self.slots[id(x)] = len(self.tensors)
-            self.tensors.append(x if isinstance(x, Tensor) else x.draw())
-        return k
-
-    def walk(self, pairs):
-        """The structure of trees as a list, operators before operands, as short as telling them apart allows: an operator
-        without options by its name, a node that was met by its number, a tensor by -1 - its slot, a number by its type."""
-        key, self.numbers, self.has_gradient = _core.tree_key(tuple([value for _, value in pairs]), self.slot, self.slots, _KINDS)
-        return key
+    def __init__(self, pairs):
+        self.key, operands, self.numbers, self.has_gradient = _core.tree_key(pairs, _KINDS)
+        self.slots = {id(x): k for k, x in enumerate(operands)}
+        self.tensors = [x if isinstance(x, Tensor) else x.draw() for x in operands]
 
 
 def assign(pairs):
     """Computes the values of all trees, then writes each into its tensor.
 
-    pairs: (Tensor, OpTreeNode, Tensor or number).  Raises ShapeError where a value does not fit its tensor.
+    pairs: a tuple of (Tensor, OpTreeNode, Tensor or number).  Raises ShapeError where a value does not fit its tensor.
     """
-    call = _Call()
-    key = call.walk(pairs)
-    targets = [call.slot(target) for target, _ in pairs]
-    key += targets
+    if not _core.run_trees(_cache, pairs, _KINDS, "_argument"):
+        _assign_anew(pairs)
+
+
+def _assign_anew(pairs):
+    """assign(), of trees for which nothing is kept, or in which tensors share memory."""
+    call = _Call(pairs)
+    key, targets = call.key, call.key[-len(pairs):]
     found = [x._argument or x.argument() for x in call.tensors]
     written = {id(found[k][2]) for k in targets}
-    arrays, in_written, gaps = [], 0, False
+    arrays, in_written = [], 0
     for array, layout, root in found:
         arrays.append(array)
         key.append(layout)
         in_written += id(root) in written
-        gaps |= array is None
     groups = _grouped(call, targets) if in_written > len(written) or call.has_gradient else ()
     for slots, array, layouts in groups:
         key.append((tuple(slots), tuple(layouts)))
         arrays[slots[0]] = array
-    if gaps:
-        for k, array in enumerate(arrays):
-            if array is None and not any(k in slots for slots, _, _ in groups):
-                arrays[k] = call.tensors[k].array()
+    for k, array in enumerate(arrays):
+        if array is None and not any(k in slots for slots, _, _ in groups):
+            arrays[k] = call.tensors[k].array()
     key = tuple(key)
     with _lock:
         entry = _cache.get(key)
         if entry is not None:
             _cache.move_to_end(key)
     if entry is None:
-        entry = _Entry(pairs, call, targets, found, groups)
+        entry = _compiled(pairs, call, targets, found, groups)
         with _lock:
             _cache[key] = entry
             while len(_cache) > KEPT:
                 _cache.popitem(last=False)
-    entry.run(arrays + call.numbers)
+    function, picks = entry
+    given = arrays + call.numbers
+    function(*[given[k] for k in picks])
 
 
 def _grouped(call, targets):
@@ -144,24 +141,17 @@ def _steps(pairs):
     return total
 
 
-class _Entry:
-    """What was compiled for one structure."""
-
-    __slots__ = ("function", "picks")
-
-    def __init__(self, pairs, call, targets, found, groups):
-        e = Emitter(_Sources(pairs, call, found, groups))
-        values = [e.tree(value) for _, value in pairs]
-        if len(values) > 1:  # what is read only when it is written may be written before
-            values = [e.value("Identity", x.dtype, x) for x in values]
-        for slot, x in zip(targets, values):
-            e.write(slot, x)
-        places = {f"a{k}": k for k in range(len(found))} | {f"n{k}": len(found) + k for k in range(len(call.numbers))}
-        self.picks = [places[name] for name in e.graph.inputs]
-        self.function = _core.Function(e.graph, backend="interp" if _steps(pairs) <= LITTLE else "auto")
-
-    def run(self, given):
-        self.function(*[given[k] for k in self.picks])
+def _compiled(pairs, call, targets, found, groups):
+    """A function for one structure, and the positions among tensors and then numbers of what it is given."""
+    e = Emitter(_Sources(pairs, call, found, groups))
+    values = [e.tree(value) for _, value in pairs]
+    if len(values) > 1:  # what is read only when it is written may be written before
+        values = [e.value("Identity", x.dtype, x) for x in values]
+    for slot, x in zip(targets, values):
+        e.write(slot, x)
+    places = {f"a{k}": k for k in range(len(found))} | {f"n{k}": len(found) + k for k in range(len(call.numbers))}
+    function = _core.Function(e.graph, backend="interp" if _steps(pairs) <= LITTLE else "auto")
+    return function, tuple(places[name] for name in e.graph.inputs)
 
 
 class _Sources:

@@ -3,18 +3,12 @@
 The one idea: a node knows its operator and the shape of its value, and nothing else; nothing runs before a tree is
 assigned to a tensor.  Must not know: how operators are computed (operators.py), where tensors lie (tensor.py).
 """
+from functools import update_wrapper
+
 from ... import _core
 
 REDUCTIONS = frozenset(("sum", "max", "min", "argmax", "argmin"))
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
-
-
-def _binary(op):
-    return lambda self, other: binary(op, self, other)
-
-
-def _reflected(op):
-    return lambda self, other: binary(op, other, self)
 
 
 class Operand:
@@ -23,26 +17,11 @@ class Operand:
     __slots__ = ()
     __array_ufunc__ = None  # numpy's scalars leave arithmetic to us
 
-    __add__, __radd__ = _binary("add"), _reflected("add")
-    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
-    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
-    __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
-    __div__, __rdiv__ = __truediv__, __rtruediv__
-    __pow__, __rpow__ = _binary("pow"), _reflected("pow")
-    __eq__, __ne__ = _binary("eq"), _binary("ne")
-    __lt__, __le__ = _binary("lt"), _binary("le")
-    __gt__, __ge__ = _binary("gt"), _binary("ge")
     __hash__ = object.__hash__
 
     def __array__(self, dtype=None, copy=None):
         """The value as a new array, for functions of numpy that take arrays."""
         return self.get() if dtype is None else self.get().astype(dtype)
-
-    def __neg__(self):
-        return unary("neg", self)
-
-    def __abs__(self):
-        return unary("abs", self)
 
 
 class OpTreeNode(Operand, tuple):
@@ -256,6 +235,35 @@ def binary(op, a, b, **kwargs):
     else:
         return NotImplemented
     return _new(OpTreeNode, ({"op": op, "shape": shape, **kwargs} if kwargs else {"op": op, "shape": shape}, a, b))
+
+
+def as_method(op, otherwise, first, operands, reflected=False):
+    """A method that makes nodes of one or two operands, which its arguments from ``first`` on are.
+
+    The core serves calls with operands of one shape, or with a plain number; ``otherwise``, the method in Python, all others.
+    """
+    return update_wrapper(_core.TreeOperator(op, otherwise, OpTreeNode, Operand, first, operands, reflected), otherwise)
+
+
+def _add_arithmetic():
+    """Gives operands the operators of Python."""
+    def one(op):
+        return lambda self: unary(op, self)
+
+    def two(op, reflected=False):
+        return (lambda self, other: binary(op, other, self)) if reflected else lambda self, other: binary(op, self, other)
+    methods = {f"__{op}__": as_method(op, one(op), 0, 1) for op in ("neg", "abs")}
+    for op, name in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "truediv"), ("div", "div"), ("pow", "pow")):
+        methods[f"__{name}__"] = as_method(op, two(op), 0, 2)
+        methods[f"__r{name}__"] = as_method(op, two(op, True), 0, 2, True)
+    for op in ("eq", "ne", "lt", "le", "gt", "ge"):
+        methods[f"__{op}__"] = as_method(op, two(op), 0, 2)
+    for name, method in methods.items():
+        method.__name__, method.__qualname__ = name, f"Operand.{name}"
+        setattr(Operand, name, method)
+
+
+_add_arithmetic()
 
 
 def axes_of(axis, rank, op):
