@@ -202,7 +202,7 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"tree_key", core_tree_key, METH_VARARGS,
                                    "tree_key(pairs, types) -> (key, operands, numbers, has_gradient): what tells op-trees apart."},
                                   {"run_trees", (PyCFunction)(void (*)(void))core_run_trees, METH_FASTCALL,
-                                   "run_trees(kept, pairs, types, name) -> whether something was kept for these op-trees, and ran."},
+                                   "run_trees(kept, many, pairs, types, name) -> whether something was kept for these op-trees, and ran."},
                                   {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
                                   {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
                                   {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},

@@ -234,29 +234,32 @@ static int run_entry(walk *w, PyObject *entry) {
   return result ? 1 : -1;
 }
 
-static int run_kept(walk *w, PyObject *kept, PyObject *pairs, PyObject *name) {
+static int run_kept(walk *w, PyObject *kept, Py_ssize_t many, PyObject *pairs, PyObject *name) {
   if (walk_pairs(w, pairs)) return -1;
   int plain = w->only_tensors && !w->has_gradient ? view_operands(w, name, (size_t)PyTuple_GET_SIZE(pairs)) : 0;
   if (plain <= 0) return plain;
   PyObject *key = PyTuple_New((Py_ssize_t)w->key.n);
   if (!key) return -1;
   for (size_t k = 0; k < w->key.n; k++) PyTuple_SET_ITEM(key, (Py_ssize_t)k, Py_NewRef(w->key.v[k]));
-  PyObject *entry = Py_XNewRef(PyDict_GetItemWithError(kept, key)), *moved = entry ? PyObject_CallMethodOneArg(kept, w->state->move_to_end, key) : NULL;
-  int served = moved ? run_entry(w, entry) : PyErr_Occurred() ? -1 : 0;
+  PyObject *entry = Py_XNewRef(PyDict_GetItemWithError(kept, key)), *moved = NULL;
+  if (entry && PyDict_GET_SIZE(kept) >= many) moved = PyObject_CallMethodOneArg(kept, w->state->move_to_end, key);
+  int served = PyErr_Occurred() ? -1 : entry ? run_entry(w, entry) : 0;
   Py_XDECREF(moved);
   Py_XDECREF(entry);
   Py_DECREF(key);
   return served;
 }
 
-/* run_trees(kept, pairs, types, name) -> whether something was kept for these trees, and ran.
- * kept: an OrderedDict by key, as of tree_key() followed by layouts.  name: of the attribute of a tensor that has its view:
- * (array, layout, owner of the memory). */
+/* run_trees(kept, many, pairs, types, name) -> whether something was kept for these trees, and ran.
+ * kept: an OrderedDict by key, as of tree_key() followed by layouts; where it has ``many`` entries, what runs becomes the last.
+ * name: of the attribute of a tensor that has its view: (array, layout, owner of the memory). */
 PyObject *core_run_trees(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   walk w;
-  if (n != 4 || !PyDict_Check(args[0]) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]) || !PyUnicode_Check(args[3]))
-    return PyErr_SetString(PyExc_TypeError, "run_trees() takes a dictionary, pairs, types and a name"), NULL;
-  int served = begin_walk(&w, module, args[2]) ? -1 : run_kept(&w, args[0], args[1], args[3]);
+  if (n != 5 || !PyDict_Check(args[0]) || !PyLong_Check(args[1]) || !PyTuple_Check(args[2]) || !PyTuple_Check(args[3]) || !PyUnicode_Check(args[4]))
+    return PyErr_SetString(PyExc_TypeError, "run_trees() takes a dictionary, a number, pairs, types and a name"), NULL;
+  Py_ssize_t many = PyLong_AsSsize_t(args[1]);
+  if (many == -1 && PyErr_Occurred()) return NULL;
+  int served = begin_walk(&w, module, args[3]) ? -1 : run_kept(&w, args[0], many, args[2], args[4]);
   end_walk(&w);
   return served < 0 ? NULL : PyBool_FromLong(served);
 }

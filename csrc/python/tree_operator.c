@@ -15,6 +15,7 @@ typedef struct {
   PyTypeObject *node_type, *operand_type;
   PyObject *op_name, *shape_name; /* "op", "shape" */
   PyObject *attributes;
+  PyObject *last;                      /* the dictionary of an operator with the extents of the last call, to be copied; or NULL */
   Py_ssize_t first, operands;          /* where operands begin among the arguments, and how many there are */
   int reflected;
 } TreeOperatorObject;
@@ -39,11 +40,19 @@ static PyObject *common_shape(const TreeOperatorObject *self, PyObject *a, PyObj
   return shape;
 }
 
+/* A dictionary of its own for a node; nearly every call has the extents of the one before. */
+static PyObject *operator_of(TreeOperatorObject *self, PyObject *shape) {
+  if (!self->last || PyDict_GetItemWithError(self->last, self->shape_name) != shape) {
+    PyObject *made = PyDict_New();
+    if (!made || PyDict_SetItem(made, self->op_name, self->op) || PyDict_SetItem(made, self->shape_name, shape)) return Py_XDECREF(made), NULL;
+    Py_XSETREF(self->last, made);
+  }
+  return PyDict_Copy(self->last);
+}
+
 /* Takes the shape. */
-static PyObject *node_of(const TreeOperatorObject *self, PyObject *shape, PyObject *a, PyObject *b) {
-  PyObject *operator = PyDict_New();
-  int failed = !operator || PyDict_SetItem(operator, self->op_name, self->op) || PyDict_SetItem(operator, self->shape_name, shape);
-  PyObject *node = failed ? NULL : self->node_type->tp_alloc(self->node_type, 3);
+static PyObject *node_of(TreeOperatorObject *self, PyObject *shape, PyObject *a, PyObject *b) {
+  PyObject *operator = operator_of(self, shape), *node = operator ? self->node_type->tp_alloc(self->node_type, 3) : NULL;
   Py_DECREF(shape);
   if (!node) return Py_XDECREF(operator), NULL;
   PyTuple_SET_ITEM(node, 0, operator);
@@ -95,6 +104,7 @@ static int tree_operator_traverse(TreeOperatorObject *self, visitproc visit, voi
   Py_VISIT(self->node_type);
   Py_VISIT(self->operand_type);
   Py_VISIT(self->attributes);
+  Py_VISIT(self->last);
   return 0;
 }
 
@@ -103,6 +113,7 @@ static int tree_operator_clear(TreeOperatorObject *self) {
   Py_CLEAR(self->node_type);
   Py_CLEAR(self->operand_type);
   Py_CLEAR(self->attributes);
+  Py_CLEAR(self->last);
   return 0;
 }
 

@@ -75,7 +75,7 @@ def test_a_key_of_many_nodes_numbers_each_once():
                                                       ({}, ((3, 1),), KINDS, "a")], ids=range(5))
 def test_what_cannot_be_run_as_trees_is_an_error(kept, pairs, types, name):
     with pytest.raises((TypeError, AttributeError)):
-        _core.run_trees(kept, pairs, types, name)
+        _core.run_trees(kept, 8, pairs, types, name)
 
 
 @pytest.mark.parametrize("given", [(), ("add", None, int, int, 0, 2), ("add", None, tuple, int, 2, 1), ("add", None, tuple, int, 0, 3),

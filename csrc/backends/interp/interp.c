@@ -28,11 +28,13 @@ typedef struct {
   uint64_t version;
 } slot;
 
-/* A loop over one tasklet that is run in lanes. */
+typedef DC_VEC(uint32_t) index_list;
+
+/* A map over one tasklet whose innermost loop is run in lanes, or, where that is short, its two innermost ones. */
 typedef struct {
   dc_nid map;
   const dc_tasklet *tasklet;
-  uint32_t *v, n, cap; /* entries that change with the loop, operands first */
+  index_list one, two; /* entries that change with the loop, or with either, operands first; two is empty where only one is run so */
 } lane_plan;
 
 /* What holds for every run of a node. */
@@ -71,7 +73,6 @@ typedef struct {
 /* ---- preparation ---- */
 
 typedef DC_VEC(entry) entry_list;
-typedef DC_VEC(uint32_t) index_list;
 typedef struct {
   dc_interp *p;
   dc_arena *arena;
@@ -109,6 +110,7 @@ static void add_ex(builder *b, dc_ex e) {
 typedef struct {
   builder *b;
   lane_plan *plan;
+  index_list *found;
   uint32_t level, number;
 } lane_search;
 
@@ -120,10 +122,20 @@ static void note_lane(void *context, const dc_pool *pool, dc_ex e) {
   for (uint32_t k = 1; conditional && k < n->nargs; k++)
     if (s->b->entries.v[s->b->args.v[n->args + k]].level == VOLATILE) s->plan->map = 0;
   (void)pool;
-  if (s->b->noted[e] == s->number || (n->level != VOLATILE && n->level != s->level)) return;
+  if (s->b->noted[e] == s->number || n->level < s->level) return;
   s->b->noted[e] = s->number;
-  DC_PUSH(s->b->arena, s->plan, at);
+  DC_PUSH(s->b->arena, s->found, at);
 }
+
+static void note_lanes(builder *b, lane_plan *plan, index_list *found, uint32_t level) {
+  const dc_tasklet *t = plan->tasklet;
+  const dc_pool *pool = &b->p->graph->pool;
+  lane_search search = {b, plan, found, level, ++b->n_loops};
+  dc_ex_walk(pool, t->value, note_lane, &search);
+  for (uint32_t d = 0; d < t->rank; d++) dc_ex_walk(pool, t->index[d], note_lane, &search);
+}
+
+static uint32_t level_of_ex(const builder *b, dc_ex e) { return e ? b->entries.v[b->p->of_ex[e] - 1].level : 0; }
 
 /* A loop over iterations that are independent, of one tasklet that neither combines nor is skipped. */
 static void add_lanes(builder *b, dc_nid id, uint32_t depth) {
@@ -133,10 +145,10 @@ static void add_lanes(builder *b, dc_nid id, uint32_t depth) {
   const dc_tasklet *t = &dc_node_at(g, m->body.v[0])->tasklet;
   if (t->wcr || t->guard) return;
   lane_plan plan = {.map = id, .tasklet = t};
-  lane_search search = {b, &plan, depth, ++b->n_loops};
-  dc_ex_walk(&g->pool, t->value, note_lane, &search);
-  for (uint32_t d = 0; d < t->rank; d++) dc_ex_walk(&g->pool, t->index[d], note_lane, &search);
+  note_lanes(b, &plan, &plan.one, depth);
   if (!plan.map) return;
+  dc_parameter inner = g->pool.params.v[m->params[m->n_params - 1]];
+  if (m->n_params > 1 && level_of_ex(b, inner.begin) < depth - 1 && level_of_ex(b, inner.end) < depth - 1) note_lanes(b, &plan, &plan.two, depth - 1);
   DC_PUSH(b->arena, &b->p->lanes, plan);
   b->p->lanes_of[id] = b->p->lanes.n;
 }
@@ -432,7 +444,7 @@ typedef struct {
 
 static dc_status operand_of(interp *in, uint32_t e, uint32_t level, operand *out) {
   const entry *n = &in->p.entries[e];
-  if (n->level == VOLATILE || n->level == level) return *out = (operand){.v = in->lanes[e], .step = 1}, DC_OK;
+  if (n->level >= level) return *out = (operand){.v = in->lanes[e], .step = 1}, DC_OK;
   *out = (operand){.v = &out->one};
   return evaluate(in, e, &out->one);
 }
@@ -493,19 +505,31 @@ static dc_scalar apply(const entry *e, dc_scalar a, dc_scalar b, dc_scalar c) {
   }
 }
 
-/* value + k * step, where an entry is the loop's own parameter. */
-static dc_status evaluate_lanes(interp *in, uint32_t at, uint32_t level, int64_t value, int64_t step, uint32_t n) {
+/* The iterations that lanes go through: those of one loop, or of two, as one row after the other. */
+typedef struct {
+  dc_param outer, inner;
+  int64_t begin[2], step[2], n[2]; /* of the outer one, which has one iteration where there is none, and the inner one */
+} turns;
+
+static void param_lanes(const turns *t, dc_param p, int64_t first, uint32_t n, dc_scalar *out) {
+  int64_t row = first / t->n[1], column = first % t->n[1];
+  for (uint32_t j = 0; j < n; j++) {
+    out[j].i = p == t->inner ? t->begin[1] + column * t->step[1] : t->begin[0] + row * t->step[0];
+    if (++column == t->n[1]) column = 0, row++;
+  }
+}
+
+static dc_status evaluate_lanes(interp *in, uint32_t at, uint32_t level, const turns *t, int64_t first, uint32_t n) {
   const entry *e = &in->p.entries[at];
   dc_scalar *out = in->lanes[at];
   operand x[3] = {{.v = &(dc_scalar){.i = 0}}, {.v = &(dc_scalar){.i = 0}}, {.v = &(dc_scalar){.i = 0}}};
   if (e->op == DC_EX_READ) return read_lanes(in, e, level, n, out);
   if (e->op == DC_EX_LINEAR || e->op == DC_EX_PRODUCT) return linear_lanes(in, e, level, n, out);
-  if (e->op == DC_EX_PARAM) {
-    for (uint32_t j = 0; j < n; j++) out[j].i = value + j * step;
-    return DC_OK;
-  }
+  if (e->op == DC_EX_PARAM) return param_lanes(t, e->ref, first, n, out), DC_OK;
   for (uint32_t k = 0; k < e->nargs; k++) DC_TRY(operand_of(in, in->p.args[e->args + k], level, &x[k]));
-  for (uint32_t j = 0; j < n; j++) out[j] = apply(e, x[0].v[j * x[0].step], x[1].v[j * x[1].step], x[2].v[j * x[2].step]);
+  if (e->op < DC_PRIM_COUNT) dc_scalar_prims((dc_op)e->op, (dc_dtype)e->arg_dtype, x[0].v, x[0].step, x[1].v, x[1].step, n, out);
+  else
+    for (uint32_t j = 0; j < n; j++) out[j] = apply(e, x[0].v[j * x[0].step], x[1].v[j * x[1].step], x[2].v[j * x[2].step]);
   return DC_OK;
 }
 
@@ -525,18 +549,37 @@ static dc_status store_lanes(interp *in, const dc_tasklet *t, uint32_t level, ui
   return DC_OK;
 }
 
-static dc_status run_lanes(interp *in, const lane_plan *plan, dc_param p, int64_t begin, int64_t end, int64_t step) {
-  uint32_t level = in->p.level_of[p];
-  while (begin < end) {
-    int64_t left = (end - begin - 1) / step + 1;
-    uint32_t n = left < LANES ? (uint32_t)left : LANES;
-    set_param(in, p, begin);
-    for (uint32_t k = 0; k < plan->n; k++) DC_TRY(evaluate_lanes(in, plan->v[k], level, begin, step, n));
+static dc_status run_lanes(interp *in, const lane_plan *plan, const index_list *entries, uint32_t level, const turns *t) {
+  int64_t total = t->n[0] * t->n[1];
+  for (int64_t first = 0; first < total; first += LANES) {
+    uint32_t n = total - first < LANES ? (uint32_t)(total - first) : LANES;
+    set_param(in, entries == &plan->two ? t->outer : t->inner, 0);
+    for (uint32_t k = 0; k < entries->n; k++) DC_TRY(evaluate_lanes(in, entries->v[k], level, t, first, n));
     DC_TRY(store_lanes(in, plan->tasklet, level, n));
-    if (n == left) break;
-    begin += n * step;
   }
   return DC_OK;
+}
+
+static int64_t count(int64_t begin, int64_t end, int64_t step) { return begin < end ? (end - begin - 1) / step + 1 : 0; }
+
+/* Runs the loops from the k-th on in lanes, where that is possible and worth while. */
+static dc_status try_lanes(interp *in, dc_nid map, uint32_t k, bool *ran) {
+  const dc_map *m = &dc_node_at(in->p.graph, map)->map;
+  uint32_t at = in->p.lanes_of[map], loops = m->n_params - k;
+  const lane_plan *plan = at ? &in->p.lanes.v[at - 1] : NULL;
+  *ran = false;
+  if (!plan || loops > 2 || (loops == 2 && !plan->two.n)) return DC_OK;
+  turns t = {.outer = m->params[k], .inner = m->params[m->n_params - 1], .n = {1, 0}};
+  int64_t end;
+  DC_TRY(range(in, t.inner, &t.begin[1], &end, &t.step[1]));
+  t.n[1] = count(t.begin[1], end, t.step[1]);
+  if (loops == 2) {
+    if (t.n[1] > LANES / 2) return DC_OK;
+    DC_TRY(range(in, t.outer, &t.begin[0], &end, &t.step[0]));
+    t.n[0] = count(t.begin[0], end, t.step[0]);
+  }
+  *ran = true;
+  return run_lanes(in, plan, loops == 2 ? &plan->two : &plan->one, in->p.level_of[t.outer], &t);
 }
 
 static dc_status run_loop(interp *in, dc_nid map, uint32_t k) {
@@ -545,10 +588,11 @@ static dc_status run_loop(interp *in, dc_nid map, uint32_t k) {
     for (uint32_t j = 0; j < m->body.n; j++) DC_TRY(run_node(in, m->body.v[j]));
     return DC_OK;
   }
+  bool ran;
+  DC_TRY(try_lanes(in, map, k, &ran));
+  if (ran) return DC_OK;
   int64_t begin, end, step;
   DC_TRY(range(in, m->params[k], &begin, &end, &step));
-  uint32_t lanes = k + 1 == m->n_params ? in->p.lanes_of[map] : 0;
-  if (lanes) return run_lanes(in, &in->p.lanes.v[lanes - 1], m->params[k], begin, end, step);
   for (int64_t i = begin; i < end; i += step) {
     set_param(in, m->params[k], i);
     DC_TRY(run_loop(in, map, k + 1));

@@ -56,7 +56,7 @@ def assign(pairs):
 
     pairs: a tuple of (Tensor, OpTreeNode, Tensor or number).  Raises ShapeError where a value does not fit its tensor.
     """
-    if not _core.run_trees(_cache, pairs, _KINDS, "_argument"):
+    if not _core.run_trees(_cache, KEPT // 2, pairs, _KINDS, "_argument"):
         _assign_anew(pairs)
 
 
@@ -81,7 +81,7 @@ def _assign_anew(pairs):
     key = tuple(key)
     with _lock:
         entry = _cache.get(key)
-        if entry is not None:
+        if entry is not None:  # moved as run_trees() does, which leaves the order alone while there is much room
             _cache.move_to_end(key)
     if entry is None:
         entry = _compiled(pairs, call, targets, found, groups)

@@ -142,10 +142,11 @@ class Tensor(Operand):
         return self.set(value)
 
     def __setitem__(self, index, value):
-        if type(index) is slice and index == _EVERYTHING:
-            self._assign(value)
+        target = self if type(index) is slice and index == _EVERYTHING else self[index]
+        if isinstance(value, Operand):
+            self.backend._assign(target, value)
         else:
-            self[index]._assign(value)
+            target._assign(value)
 
     # -- views -------------------------------------------------------------------------------------
     def __getitem__(self, index):
