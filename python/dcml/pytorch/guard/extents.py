@@ -18,7 +18,7 @@ class Guard:
     def __init__(self, program, conditions, shapes):
         """conditions: of torch.export as text, of decompositions as (expression in symbols, value)."""
         self.shapes = shapes  # per graph input: list of int | symbol name
-        ranges = {str(k): v for k, v in program.range_constraints.items()}
+        ranges = {str(k): v for k, v in program.ranges.items()}
         symbols = {s for shape in shapes for s in shape if isinstance(s, str)}
         self._ranges = {s: (int(ranges[s].lower), _upper(ranges[s])) if s in ranges else (2, None) for s in symbols}
         self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]

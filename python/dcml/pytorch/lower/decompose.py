@@ -1,7 +1,7 @@
-"""From an exported program to a Graph: what has no row is decomposed, and the walk starts again.
+"""From a program to a Graph: what has no row is decomposed, and the walk starts again.
 
 The one idea: torch itself decomposes exactly those overloads that no row serves, and no others.
-Must not know: what a row is, or how a program is exported.
+Must not know: what a row is, or how a module is traced.
 """
 import contextlib
 
@@ -9,6 +9,7 @@ import torch
 
 from ... import _core
 from ..aten import decompositions, served
+from .functional import decomposed
 from .quiet import quiet
 from .tape import freed, output_orders, output_shapes, tapes_of
 from .refusal import Declined, unsupported
@@ -24,8 +25,8 @@ def lower(program, conditions, start, result):
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
     left = []
     for _ in range(_ROUNDS):
-        before, left = left, [n.target for n in _calls(program.graph_module) if not served(n)]
-        unknown = {n.target: n for n in _calls(program.graph_module) if not served(n)}
+        before, left = left, [n.target for n in _calls(program.region) if not served(n)]
+        unknown = {n.target: n for n in _calls(program.region) if not served(n)}
         reasons = {target: "it has no row" for target in unknown}
         if left and left == before:  # a decomposition that serves some of its arguments only
             target, node = next(iter(unknown.items()))
@@ -49,7 +50,7 @@ def lower(program, conditions, start, result):
             table.update(found)
         tried.update(unknown)
         with quiet():
-            program = decomposed(program, table, conditions)
+            program = noting(program, conditions, lambda program: decomposed(program, table))
     raise _core.UnsupportedOpError(f"decomposing {', '.join(map(str, tried))} does not end")
 
 
@@ -63,26 +64,26 @@ def _said(node):
 
 def _freed(program, result):
     """{value: position} of the results that are leaves in eager mode, though forward computes them."""
-    given = dict(zip(program.graph_signature.user_inputs, result.requires))
+    given = dict(zip(program.user_inputs, result.requires))
 
     def is_flagged(spec):
         if not result.tape:
             return False
         if spec.kind.name == "USER_INPUT":
-            return given.get(spec.arg.name)
-        return spec.kind.name == "PARAMETER" and program.state_dict[spec.target].requires_grad
+            return given.get(spec.target)
+        return spec.kind.name == "PARAMETER" and program.tensors[spec.target].requires_grad
     return freed(program, result.freed, is_flagged) if result.freed else {}
 
 
-def decomposed(program, table, conditions):
-    """The program with overloads replaced.  After the export torch notes nowhere what it decides by symbolic extents, so
-    (expression, value) of each decision goes into ``conditions``; raises UnsupportedOpError where one cannot be seen."""
+def noting(program, conditions, rewrite):
+    """rewrite(program).  Once a module is traced torch notes nowhere what it decides by symbolic extents, so (expression, value)
+    of each decision goes into ``conditions``; raises UnsupportedOpError where one cannot be seen."""
     scope = _scope(program)
     if scope is None:
-        return program.run_decompositions(table)
+        return rewrite(program)
     met, before = [], scope.counter["ignored_backward_guard"]
     with _told_of_decisions(scope, met):
-        result = program.run_decompositions(table)
+        result = rewrite(program)
     if scope.counter["ignored_backward_guard"] - before > len(met):
         raise _core.UnsupportedOpError("decomposing the program decides by symbolic extents")
     conditions += [one for one in met if one not in conditions]
@@ -116,13 +117,13 @@ def _scope(program):
     return None
 
 
-def _calls(graph_module):
+def _calls(region):
     """The calls of a graph and of the branches inside it."""
-    for node in graph_module.graph.nodes:
+    for node in region.graph.nodes:
         if node.op == "call_function":
             yield node
-        elif node.op == "get_attr" and isinstance(inner := getattr(graph_module, node.target), torch.fx.GraphModule):
-            yield from _calls(inner)
+        elif node.op == "get_attr":
+            yield from _calls(region.inner[node.target])
 
 
 def _decomposition(target):

@@ -1,4 +1,4 @@
-"""What an exported program takes and gives, and which results depend on which inputs by operations that torch
+"""What a program takes and gives, and which results depend on which inputs by operations that torch
 differentiates.
 
 The one idea: autograd's tape is the path from floating-point value to floating-point value; a gradient that is zero all
@@ -19,22 +19,13 @@ _STATISTICS = ("aten.native_batch_norm", "aten._native_batch_norm_legit", "aten.
 
 
 def placeholders(program):
-    """{placeholder: its specification} of an exported program, but for tokens, which order effects."""
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    return {n: s for n, s in zip(nodes, program.graph_signature.input_specs) if s.kind.name != "TOKEN"}
+    """{placeholder: its Spec} of a program."""
+    return dict(zip(program.graph.find_nodes(op="placeholder"), program.inputs))
 
 
 def outputs(program):
-    """[(specification, value)], likewise."""
-    values = next(n for n in program.graph.nodes if n.op == "output").args[0]
-    return [(s, v) for s, v in zip(program.graph_signature.output_specs, values) if s.kind.name != "TOKEN"]
-
-
-def rename_output(program, old, new):
-    """Tells a program that another node gives a result."""
-    for spec in program.graph_signature.output_specs:
-        if getattr(spec.arg, "name", None) == old:
-            spec.arg.name = new
+    """[(Spec, value)], likewise."""
+    return list(zip(program.outputs, next(iter(program.graph.find_nodes(op="output"))).args[0]))
 
 
 def output_shapes(program):

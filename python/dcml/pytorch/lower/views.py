@@ -1,4 +1,4 @@
-"""Which results of an exported program are views of its arguments, and in which order the axes of others lie.
+"""Which results of a program are views of its arguments, and in which order the axes of others lie.
 
 The one idea: a chain of operators that only look at an argument's memory runs as it is, on the argument of each call.
 Must not know: graphs of the core.

@@ -1,7 +1,7 @@
 """From a functional program to a Graph: one walk over it through the table of rows.
 
 The one idea: the program has qualified names for all weights, so the walk only asks the table for each overload.
-Must not know: how a program is exported, or how a graph is differentiated, compiled or called.
+Must not know: how a module is traced, or how a graph is differentiated, compiled or called.
 """
 import math
 import operator
@@ -22,7 +22,7 @@ from .views import view_of
 
 
 class Lowering:
-    """One pass over an exported program, appending to a fresh graph."""
+    """One pass over a program, appending to a fresh graph."""
 
     def __init__(self, module, entry, found, name, cumulative, program):
         self.module, self.program = module, program
@@ -47,15 +47,13 @@ class Lowering:
         """Raises Declined for a node that no row serves."""
         self._placeholders()
         self._freed_inputs()
-        self._nodes(self.program.graph_module)
+        self._nodes(self.program.region)
         self._collect_outputs()
 
-    def _nodes(self, graph_module):
-        for node in graph_module.graph.nodes:
+    def _nodes(self, region):
+        for node in region.graph.nodes:
             if node.op == "get_attr":
-                self.b.env[node] = getattr(graph_module, node.target)
-                if not isinstance(self.b.env[node], torch.fx.GraphModule):
-                    raise unsupported(node, "a tensor that is no parameter, buffer or constant")
+                self.b.env[node] = region.inner[node.target]
             if node.op != "call_function":
                 continue
             if isinstance(made := node.meta.get("val"), torch.Tensor) and made.device.type not in ("cpu", "cuda"):
@@ -72,18 +70,18 @@ class Lowering:
                 error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{source(node)}",)
                 raise
 
-    def _inline(self, graph_module, values):
+    def _inline(self, region, values):
         """Names of a branch's results; values stand for its placeholders."""
-        nodes = list(graph_module.graph.nodes)
+        nodes = list(region.graph.nodes)
         self.b.env.update(zip([node for node in nodes if node.op == "placeholder"], values))
-        self._nodes(graph_module)
+        self._nodes(region)
         results = nodes[-1].args[0]
         return [None if r is None else self.b(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 
     # inputs
     def _placeholders(self):
-        signature = self.program.graph_signature
-        user = list(signature.user_inputs)
+        user = self.program.user_inputs
+        changed = {spec.target for spec in self.program.outputs if spec.kind.name == "BUFFER_MUTATION"}
         self.leaf_of = {n: i for i, n in enumerate(user) if isinstance(n, str)}
         first_name = {}  # identity of a parameter -> its value, so that tied weights are one
         for node, spec in placeholders(self.program).items():
@@ -99,7 +97,7 @@ class Lowering:
                 continue
             self.b.fqn[node] = target
             if id(tensor) not in first_name:
-                if not node.users and target not in signature.buffers_to_mutate.values():
+                if not node.users and target not in changed:
                     continue
                 name = self.graph.add_param(target, *_form(tensor, target))
                 first_name[id(tensor)] = Pair(self.b, whole=name) if tensor.is_complex() else name
@@ -155,7 +153,7 @@ class Lowering:
     def _constant(self, node, target):
         tensor = self.program.constants.get(target)
         if tensor is None:
-            tensor = self.program.state_dict[target]
+            tensor = self.program.tensors[target]
         tensor = tensor.detach().cpu()
         if tensor.dtype == torch.bfloat16:
             return self.b.const(tensor.float().numpy(), torch.bfloat16)

@@ -23,10 +23,10 @@ from ..guard.attributes import Attributes
 from ..guard.lock import LOCK
 from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
-from ..lower.decompose import decomposed, lower
+from ..lower.decompose import lower, noting
+from ..lower.functional import functional
 from ..lower.quiet import quiet
 from ..lower.refusal import unsupported
-from ..lower.tape import rename_output
 from ..lower.walk import Lowering
 from .changes import Changed, refuse_changes
 from .entry import Entry
@@ -167,7 +167,7 @@ def _export(module, entry, args, kwargs, shapes, code, asks):
         _mark_no_grad(program)
         literals = _literals(program)
         conditions = list(getattr(program, "_guards_code", None) or [])
-        return decomposed(program, {}, conditions), conditions, literals, silent
+        return noting(program, conditions, lambda program: functional(program, literals)), conditions, literals, silent
 
 
 def _literals(program):
@@ -198,8 +198,6 @@ def _mark_no_grad(program):
                 stopped = graph.call_function(torch.ops.aten.detach.default, (get,))
             stopped.meta = dict(get.meta)
             get.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
-            rename_output(program, get.name, stopped.name)
-    program.graph_module.recompile()
 
 
 def _sized_by_symbols(program):
@@ -212,6 +210,6 @@ def _sized_by_symbols(program):
 
 
 def _user_tensors(program):
-    names = {n for n in program.graph_signature.user_inputs if isinstance(n, str)}
+    names = {n for n in program.user_inputs if isinstance(n, str)}
     return {n.name: n.meta["val"] for n in program.graph.nodes
             if n.op == "placeholder" and n.name in names and isinstance(n.meta.get("val"), torch.Tensor)}

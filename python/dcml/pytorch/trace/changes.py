@@ -63,8 +63,13 @@ def _repeats(module, args, kwargs):
 
 
 def _text(program, result):
-    parts = [m.code for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    return [*parts, str(program.graph_signature), str(result.shape), repr(result.leaves), *sorted(program.constants)]
+    specs = [(spec.kind.name, spec.target) for spec in [*program.inputs, *program.outputs]]
+    return [*_graphs(program.region), str(specs), str(result.shape), repr(result.leaves), *sorted(program.constants)]
+
+
+def _graphs(region):
+    """Texts of a graph and of the branches inside it."""
+    return [str(region.graph), *[text for inner in region.inner.values() for text in _graphs(inner)]]
 
 
 def _constants(program):

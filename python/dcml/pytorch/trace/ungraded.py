@@ -9,7 +9,6 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
-from ..lower.tape import placeholders, rename_output
 from .own_gradient import straight_through
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -28,7 +27,8 @@ def keep_gradients(program, refuse):
 class _Changes:
     def __init__(self, program, refuse):
         self.program, self.refuse = program, refuse
-        self.taped = {n for n, spec in placeholders(program).items() if spec.kind.name != "BUFFER" and _is_float(n)}
+        places = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs)
+        self.taped = {n for n, spec in places if spec.kind.name != "BUFFER" and _is_float(n)}
         self.root = {}   # node -> the node that made its memory
         self.same = {}   # node -> the node that first named this very tensor
         self.fixed = {}  # tensor -> what reads of it get, once it was changed behind the tape's back
@@ -111,8 +111,6 @@ class _Changes:
             for user in later[n]:
                 if user.target is not _NO_GRAD:
                     user.replace_input_with(n, fixed)
-                if user.op == "output":
-                    rename_output(self.program, n.name, fixed.name)
         self.fixed[tensor] = fixed
         self.root[fixed], self.same[fixed] = self.root[tensor], tensor
         self.taped.add(fixed)

@@ -1,0 +1,85 @@
+"""One call of an overload as calls of others: what torch's own code does, written down by running it on the call's fake
+tensors.
+
+The one idea: only such calls are traced again that no row serves, or that may look at memory or change it in ways that
+their schemas do not tell; everything else stays as the one pass of tracing has recorded it.
+Must not know: programs, rows, or what is done with the calls.
+"""
+import contextlib
+import functools
+
+import torch
+from torch._subclasses import FakeTensor
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+_AUTOCAST = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+def fake(value):
+    """The fake tensor or number that stands for an fx node; others stand for themselves."""
+    return value.meta["val"] if isinstance(value, torch.fx.Node) else value
+
+
+def expanded(function, args, kwargs):
+    """(a GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and others."""
+    leaves, spec = pytree.tree_flatten((_plain(args), _plain(kwargs)))
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
+
+    def run(*values):
+        filled = list(leaves)
+        for k, value in zip(places, values):
+            filled[k] = value
+        given, named = pytree.tree_unflatten(filled, spec)
+        with torch._C.DisableTorchFunction():
+            return tuple(pytree.tree_leaves(function(*given, **named)))
+    values = [fake(leaves[k]) for k in places]
+    with _mode_of(values):
+        return make_fx(run, pre_dispatch=True)(*values), [leaves[k] for k in places]
+
+
+def _plain(value):
+    """Lists and dictionaries of an fx node, which refuse changes, as those that any code gets."""
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple)([_plain(one) for one in value])
+    return {name: _plain(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def result_of(function, args, kwargs):
+    """What a call gives for the fake tensors of its arguments; unseen by torch.autocast."""
+    args, kwargs = torch.fx.map_arg((args, kwargs), fake)
+    with torch._C._DisableAutocast(), _mode_of(pytree.tree_leaves((args, kwargs))):
+        return function(*args, **kwargs)
+
+
+def _mode_of(values):
+    """The mode of the fake tensors among these."""
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), contextlib.nullcontext())
+
+
+@functools.cache
+def is_composite(overload):
+    """Is it made of others, before autograd sees it?"""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), _COMPOSITE) or _COMPOSITE in overload.py_kernels
+
+
+@functools.cache
+def is_opaque(overload):
+    """Is it a composite that may look at the memory of its arguments or change it?  What it does there is seen in its parts."""
+    if not is_composite(overload):
+        return False
+    schema = overload._schema
+    return (torch.Tag.maybe_aliasing_or_mutating in overload.tags or schema.is_mutable
+            or any(argument.alias_info is not None for argument in schema.arguments))
+
+
+def autocast_key(device):
+    """The dispatch key of torch.autocast for a device, None where it is off."""
+    return _AUTOCAST.get(device) if device in _AUTOCAST and torch.is_autocast_enabled(device) else None
+
+
+@functools.cache
+def casts(overload, key):
+    """Does torch.autocast convert arguments of this overload?"""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key)
