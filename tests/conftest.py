@@ -13,6 +13,7 @@ import dcml.onnx
 from dcml.library import change_default
 
 os.environ.setdefault("DCML_VERIFY", "1")
+os.environ.setdefault("DCML_KEEP_CAPTURES", "0")  # so that each test traces what it calls
 
 _IMPLEMENTATIONS = {"pure": "pure", "ort": "onnxruntime"}  # marker -> implementation
 

@@ -95,7 +95,8 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "call": ["guard", "look.profile"],
     "lower": ["aten", "guard.extents", "call.results"],
     "trace": ["lower", "aten", "guard", "call.trees"],
-    "": ["trace", "guard", "call", "look"],
+    "kept": ["guard", "call", "lower.captured"],
+    "": ["trace", "kept", "guard", "call", "look"],
 }
 NAMES_BELOW = {"_core", "_torch_node", "torch_node", "arguments", "library", "verbose", "onnx", "report", "sdfg"}  # of dcml itself
 

@@ -19,6 +19,7 @@ from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
 from .guard.lock import LOCK
 from .guard.state import ModuleState
+from .kept.store import Kept
 
 PRECISIONS = {"bf16": torch.bfloat16}
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -31,8 +32,7 @@ class Captures:
     """Those of ``owner.model``, with the owner's options.  len() counts captures, iteration gives them."""
 
     def __init__(self, owner):
-        from .trace.capture import capture  # with torch.export, which takes long to load: neither at import nor in a call
-        self._owner, self._trace = owner, capture
+        self._owner = owner
         self._recipes = {}     # quick key -> Recipe
         self._captures = {}    # slow key -> [Compiled]
         self._values = {}      # slow key without numbers -> {kind with numbers: types of its results}
@@ -124,7 +124,12 @@ class Captures:
     def _capture(self, args, kwargs, dynamic):
         owner, begin = self._owner, time.perf_counter()
         with _precision(owner, args, kwargs):
-            made = self._trace(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+            kept = Kept(owner, args, kwargs, dynamic)
+            made = kept.find()
+            if made is None:
+                from .trace.capture import capture  # with torch.export, which takes long to load
+                made = capture(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+                kept.keep(made)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")

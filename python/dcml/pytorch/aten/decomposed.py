@@ -137,6 +137,17 @@ def _least(dtype):
 
 
 # -- gathers and scatters --------------------------------------------------------------------------
+@of("as_strided_scatter.default")
+def _as_strided_scatter(x, source, size, stride, offset=None):
+    """Of a tensor without gaps: elements are found by their places in memory."""
+    if not x.is_contiguous() or x.storage_offset() != 0:
+        return NotImplemented
+    place = torch.full([], offset or 0, dtype=torch.int64)
+    for extent, step in zip(size, stride):
+        place = place.unsqueeze(-1) + torch.arange(extent) * step
+    return x.reshape(-1).index_put((place.reshape(-1),), source.reshape(-1)).reshape(x.shape)
+
+
 @of("diagonal_scatter.default")
 def _diagonal_scatter(x, source, offset=0, axis1=0, axis2=1):
     full = x.movedim((axis1, axis2), (-2, -1))

@@ -7,9 +7,12 @@ import contextlib
 import math
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ... import _core
+
+
+class Doubt(Exception):
+    """Something that cannot be said in a file; the message says what."""
 
 
 class Guard:
@@ -22,6 +25,7 @@ class Guard:
         symbols = {s for shape in shapes for s in shape if isinstance(s, str)}
         self._ranges = {s: (int(ranges[s].lower), _upper(ranges[s])) if s in ranges else (2, None) for s in symbols}
         self._conditions = [(compile(text, "<guard>", "eval"), text) for text in conditions if isinstance(text, str)]
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # with sympy, which a kept capture does not need
         # by a number that values tell, torch decides only what always holds
         self._decisions = [one for one in conditions if isinstance(one, tuple) and one[0].free_symbols
                            and not free_unbacked_symbols(one[0])]
@@ -29,6 +33,19 @@ class Guard:
         if unknown:
             raise _core.UnsupportedOpError(f"decomposing the program decides by {unknown[0]}, which no extent tells")
         self.symbolic = bool(self._ranges)
+
+    @classmethod
+    def known(cls, shapes, ranges):
+        """Of extents and ranges that ``told`` gave."""
+        made = cls.__new__(cls)
+        made.shapes, made._ranges, made._conditions, made._decisions, made.symbolic = shapes, ranges, [], [], bool(ranges)
+        return made
+
+    def told(self):
+        """(extents, {symbol: (lowest, highest or None)}); raises Doubt where there are conditions besides."""
+        if self._conditions or self._decisions:
+            raise Doubt("conditions between extents")
+        return self.shapes, self._ranges
 
     def __str__(self):
         return ", ".join(f"[{', '.join(map(str, shape))}]" for shape in self.shapes)

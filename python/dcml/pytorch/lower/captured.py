@@ -33,6 +33,7 @@ class Capture:
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
+    redone: the first call changed what later ones read of Python.
     devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
@@ -61,3 +62,4 @@ class Capture:
     orders: dict = field(default_factory=dict)
     counted: bool = False
     devices: list = field(default_factory=list)
+    redone: bool = False

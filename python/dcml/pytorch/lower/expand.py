@@ -23,7 +23,8 @@ def fake(value):
 
 
 def expanded(function, args, kwargs):
-    """(a GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and others."""
+    """(a GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and others;
+    None where it says that it makes none (NotImplemented)."""
     leaves, spec = pytree.tree_flatten((_plain(args), _plain(kwargs)))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
 
@@ -33,10 +34,14 @@ def expanded(function, args, kwargs):
             filled[k] = value
         given, named = pytree.tree_unflatten(filled, spec)
         with torch._C.DisableTorchFunction():
-            return tuple(pytree.tree_leaves(function(*given, **named)))
+            made = function(*given, **named)
+        declined.append(made is NotImplemented)
+        return () if declined[-1] else tuple(pytree.tree_leaves(made))
+    declined = []
     values = [fake(leaves[k]) for k in places]
     with _mode_of(values):
-        return make_fx(run, pre_dispatch=True)(*values), [leaves[k] for k in places]
+        made = make_fx(run, pre_dispatch=True)(*values)
+    return None if any(declined) else (made, [leaves[k] for k in places])
 
 
 def _plain(value):

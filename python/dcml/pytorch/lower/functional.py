@@ -171,7 +171,8 @@ class _Rewriter:
     def _call(self, overload, args, kwargs, like, name=None):
         """A new node; like: what it gives."""
         new = self.graph.create_node("call_function", overload, tuple(args), dict(kwargs), name=name)
-        new.meta = {key: value for key, value in self.made_for.meta.items() if key in ("stack_trace", "nn_module_stack")}
+        about = {} if self.made_for is None else self.made_for.meta  # None: results that are looked at last
+        new.meta = {key: about[key] for key in ("stack_trace", "nn_module_stack") if key in about}
         new.meta["val"] = like
         return new
 
@@ -225,7 +226,8 @@ class _Rewriter:
         if key is not None and casts(overload, key):
             return self._expanded(node, lambda *args, **kwargs: overload._op_dk(key, *args, **kwargs), torch._C._DisableAutocast())
         if overload in self.table:
-            return self._expanded(node, self.table[overload])
+            if (made := expanded(self.table[overload], node.args, node.kwargs)) is not None:
+                return self._placed(node, *made)
         if overload is aten.batch_norm.default:
             return self._batch_norm(node)
         if is_opaque(overload):
@@ -247,9 +249,12 @@ class _Rewriter:
 
     def _expanded(self, node, function, surroundings=contextlib.nullcontext()):
         """What is held for a call, which becomes those that a function makes of it."""
-        made, operands = expanded(function, node.args, node.kwargs)
+        made = expanded(function, node.args, node.kwargs)
         with surroundings:
-            results = self._inline(made, operands)
+            return self._placed(node, *made)
+
+    def _placed(self, node, made, operands):
+        results = self._inline(made, operands)
         return results if isinstance(node.meta.get("val"), (list, tuple)) else results[0]
 
     def _batch_norm(self, node):

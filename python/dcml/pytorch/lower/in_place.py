@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .expand import fake
+from .expand import fake, result_of
 
 aten = torch.ops.aten
 
@@ -60,8 +60,18 @@ def _taking(packets, name, arguments):
 def undone(call, overload, base, value, args, kwargs, part):
     """The fx node of ``base`` after its view, overload(base, *args, **kwargs)[part], got ``value``; None where that cannot be
     said.  call(overload, args, kwargs, like) makes a node."""
-    inverse = _INVERSE.get(overload)
-    return None if inverse is None else inverse(call, base, value, args, kwargs, part)
+    made = _INVERSE[overload](call, base, value, args, kwargs, part) if overload in _INVERSE else None
+    return made if made is not None or part is not None else _by_strides(call, overload, base, value, args, kwargs)
+
+
+def _by_strides(call, overload, base, value, args, kwargs):
+    """Of any view of memory without gaps: the elements that it looks at."""
+    seen = result_of(overload, (base, *args), kwargs)
+    numbers = [*seen.shape, *seen.stride(), seen.storage_offset(), *fake(base).shape]
+    if not fake(base).is_contiguous() or fake(base).storage_offset() != 0 or not all(isinstance(n, int) for n in numbers):
+        return None
+    place = list(seen.shape), list(seen.stride()), seen.storage_offset()
+    return call(aten.as_strided_scatter.default, (base, value, *place), {}, fake(base))
 
 
 def _same(call, base, value, args, kwargs, part):

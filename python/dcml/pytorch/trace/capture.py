@@ -58,7 +58,9 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         except Changed as first:  # what the first call fills or sets does not change again
             try:
                 first.redo(module, args, kwargs or {})
-                return _capture(*given, again=first)
+                made = _capture(*given, again=first)
+                made.redone = True
+                return made
             except _core.Error:
                 first.undo()
                 raise

@@ -1,0 +1,1 @@
+"""Captures on disk, for processes that call the same module again."""

@@ -1,0 +1,145 @@
+"""Changes in place, views and torch.autocast in a module that is traced once: values and gradients are eager's."""
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dcml.pytorch import DaceModule
+
+
+def rows(x):
+    y = x * 1
+    y[1:3].mul_(2)
+    y[:, 0] = y[:, 1]
+    return y
+
+
+def chain(x):
+    y = x * 1
+    y.view(2, 2, 6).transpose(1, 2)[0].add_(1)
+    return y
+
+
+def looked_at_before(x):
+    y = x * 1
+    z, w = y.t(), y.flatten()
+    w[5:9] = 0
+    return z, w * 2, y
+
+
+def pieces(x):
+    y = x.detach() * 1
+    a, b = y.chunk(2, 1)
+    first, *_ = y.unbind(0)
+    a.sin_()
+    first.zero_()
+    return a, b, y * x
+
+
+def windows(x):
+    y = x * 1
+    y.unfold(1, 2, 3).mul_(2)
+    return y
+
+
+def diagonal(x):
+    y = x[:, :4] * 1
+    y.diagonal().fill_(3.0)
+    return y @ x
+
+
+def of_another_type(x):
+    y = (x * 4).int()
+    y.add_(1)
+    z = x.half()
+    z.mul_(torch.ones(6))
+    return y, z.float()
+
+
+def unsqueezed(x):
+    y = x * 1
+    y.unsqueeze_(0).add_(1)
+    y.transpose_(0, 1)
+    return y
+
+
+def out(x):
+    y = torch.empty(4, 6)
+    torch.add(x.detach(), 1, out=y)
+    return y * x
+
+
+def masked(x):
+    y = x * 1
+    y.masked_fill_(x > 0, 0.5).clamp_(max=0.25)
+    y.index_put_((torch.tensor([0, 2]),), torch.ones(2, 6), accumulate=True)
+    return y
+
+
+def through_detach(x):
+    y = x * 1
+    y.detach().mul_(2)
+    return y * 3
+
+
+@pytest.mark.parametrize("function", (rows, chain, looked_at_before, pieces, windows, diagonal, of_another_type, unsqueezed, out, masked,
+                                      through_detach))
+def test_changes_of_parts_are_seen_by_all_who_look(function):
+    class Module(nn.Module):
+        def forward(self, x):
+            return function(x)
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, requires_grad=True)
+    results = []
+    for module in (Module(), DaceModule(Module(), backward=True)):
+        got = module(x)
+        got = got if isinstance(got, tuple) else (got,)
+        root = sum((y * y).sum() for y in got if y.requires_grad)
+        results.append([*[y.detach() for y in got], torch.autograd.grad(root, x)[0]])
+    torch.testing.assert_close(results[1], results[0])
+
+
+class Changing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(2, 3))
+
+    def forward(self, x):
+        self.seen[0] += x.sum(0)
+        self.seen.t()[1].mul_(2)
+        x.add_(self.seen[0])
+        return x.view(-1), self.seen * 1
+
+
+def test_buffers_and_arguments_change_as_in_eager_mode():
+    plain, compiled = Changing(), DaceModule(Changing())
+    for _ in range(3):
+        x = torch.arange(6.0).reshape(2, 3)
+        y = x.clone()
+        torch.testing.assert_close(compiled(y), plain(x))
+        torch.testing.assert_close((y, compiled.seen), (x, plain.seen))
+
+
+class Cast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.a(x).tanh()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = self.a(y)
+            z = torch.einsum("ij,kj->ik", y, y)
+            with torch.autocast("cpu", enabled=False):
+                w = x @ x.T
+        return y, z, w, F.softmax(z, -1)
+
+
+@pytest.mark.parametrize("around", (False, True))
+def test_types_are_those_that_autocast_gives(around):
+    torch.manual_seed(0)
+    module, x = Cast(), torch.randn(4, 8)
+    with torch.autocast("cpu", torch.bfloat16, enabled=around), torch.no_grad():
+        want, got = module(x), DaceModule(module)(x)
+    assert [t.dtype for t in got] == [t.dtype for t in want]
+    torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
