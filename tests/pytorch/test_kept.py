@@ -1,0 +1,207 @@
+"""Captures on disk: what another module of the same kind finds, and what is traced again or never kept."""
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from _pytest import logging
+from torch import nn
+
+from dcml import _core
+from dcml.pytorch import DaceModule
+from dcml.pytorch.kept import portable
+from dcml.pytorch.trace import capture
+
+FACTOR = 2.0
+
+
+class Holder:
+    value = 1
+
+
+HOLDER = Holder()
+
+
+def helper(x):
+    return x * FACTOR
+
+
+class Net(nn.Module):
+    bias = 0.5
+
+    def __init__(self, width=4, power=2):
+        super().__init__()
+        self.fc, self.norm, self.power, self.extra = nn.Linear(width, width), nn.BatchNorm1d(width), power, None
+
+    def forward(self, x):
+        return F.relu(self.norm(self.fc(helper(x)))) ** self.power + self.bias + math.pi
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tracer():
+    """What the first trace of a process imports goes through pytest's own functions, which would be noted too."""
+    DaceModule(nn.Linear(1, 1))(torch.ones(1, 1))
+
+
+@pytest.fixture
+def traces(monkeypatch, tmp_path):
+    """How often a module was traced, as the length of a list; captures lie in a folder of the test's own."""
+    made, original = [], capture.capture
+
+    def counted(*args, **kwargs):
+        made.append(args)
+        return original(*args, **kwargs)
+    monkeypatch.setattr(capture, "capture", counted)
+    monkeypatch.setattr(_core, "toolchain", lambda: (None, str(tmp_path), True))
+    monkeypatch.setenv("DCML_KEEP_CAPTURES", "1")
+    beside = portable._files_of_finders() | {logging.__file__}  # pytest's handlers, which run where torch logs
+    monkeypatch.setattr(portable, "_files_of_finders", lambda: beside)
+    return made
+
+
+def outcome(module, x):
+    y = module(x)
+    (y * y).sum().backward()
+    return [y.detach(), *[p.grad for p in module.parameters()], *[b.clone() for b in module.buffers()]]
+
+
+def net(**options):
+    torch.manual_seed(0)
+    return Net(**options)
+
+
+def test_a_module_of_the_same_kind_is_not_traced_and_computes_the_same_bits(traces):
+    x = torch.randn(3, 4)
+    first, second = (outcome(DaceModule(net(), backward=True), x) for _ in range(2))
+    assert len(traces) == 1
+    assert all(map(torch.equal, first, second))
+    torch.testing.assert_close(second, outcome(net(), x))
+
+
+def test_other_extents_of_a_batch_are_served_by_what_was_found(traces):
+    DaceModule(net())(torch.randn(3, 4))
+    found, plain = DaceModule(net()), net()
+    for n in (3, 5, 7):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(found(x), plain(x))
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("change", ("attribute", "global", "function", "class", "width", "type", "mode", "flag", "tie", "child", "closure"))
+def test_what_forward_reads_decides(traces, monkeypatch, change):
+    x = torch.randn(3, 4)
+    DaceModule(net())(x)
+    other = net(power=3) if change == "attribute" else net(width=5) if change == "width" else net()
+    if change == "global":
+        monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    elif change == "function":
+        monkeypatch.setitem(globals(), "helper", lambda x: x - 1)
+    elif change == "class":
+        monkeypatch.setattr(Net, "bias", 0.25)
+    elif change == "mode":
+        other.eval()
+    elif change == "flag":
+        other.norm.eps = 1e-2
+    elif change == "tie":
+        other.norm.weight = other.fc.bias
+    elif change == "child":
+        other.norm = nn.Identity()
+    elif change == "type":
+        other, x = other.double(), x.double()
+    elif change == "closure":
+        monkeypatch.setattr(Net, "forward", (lambda shift: lambda self, x: self.fc(x) + shift)(2))
+    x = torch.randn(3, 5) if change == "width" else x
+    compiled = DaceModule(other)
+    got = compiled(x)
+    assert len(traces) == 2
+    torch.testing.assert_close(got, other(x))
+
+
+def test_a_change_after_capture_was_found_is_seen(traces):
+    x = torch.randn(3, 4)
+    DaceModule(net())(x)
+    found = DaceModule(net())
+    found(x)
+    found.power = 3
+    torch.testing.assert_close(found(x), found.model(x))
+    assert len(traces) == 2
+
+
+def environment(self, x):
+    return x * float(os.environ.get("DCML_TEST_FACTOR", "1"))
+
+
+def threads(self, x):
+    return x * torch.get_num_threads()
+
+
+def own_object(self, x):
+    return x * HOLDER.value
+
+
+def of_another_module(self, x):
+    return x * sys.getrecursionlimit()
+
+
+def imported(self, x):
+    import math as m
+    return x * m.e
+
+
+def a_file(self, x):
+    with open(os.devnull):
+        return x * 1
+
+
+@pytest.mark.parametrize("forward", (environment, threads, own_object, of_another_module, imported, a_file), ids=lambda f: f.__name__)
+def test_a_doubt_keeps_nothing(traces, monkeypatch, tmp_path, forward):
+    monkeypatch.setattr(Net, "forward", forward)
+    x = torch.randn(3, 4)
+    for k in range(2):
+        torch.testing.assert_close(DaceModule(net())(x), net()(x))
+        assert len(traces) == k + 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("doubt", ("hook", "patched", "object", "mode"))
+def test_surroundings_that_cannot_be_said_are_not_looked_up(traces, monkeypatch, doubt):
+    x = torch.randn(3, 4)
+    DaceModule(net())(x)
+    other = net()
+    if doubt == "hook":
+        other.fc.register_forward_hook(lambda m, args, y: y + 1)
+    elif doubt == "patched":
+        monkeypatch.setattr(F, "batch_norm", lambda x, *args: x + 1)
+    elif doubt == "object":
+        other.power = torch.nn.Parameter(torch.tensor(2.0))
+    want = outcome(other, x)[0]
+    with torch.device("cpu") if doubt == "mode" else torch.enable_grad():
+        torch.testing.assert_close(DaceModule(other)(x).detach(), want)
+    assert len(traces) == 2
+
+
+def test_a_damaged_file_is_not_read(traces, tmp_path):
+    x = torch.randn(3, 4)
+    want = DaceModule(net())(x)
+    path, = tmp_path.iterdir()
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"Relu", b"Tanh"))
+    assert path.read_bytes() != text
+    assert torch.equal(DaceModule(net())(x), want)
+    assert len(traces) == 2
+
+
+def test_another_process_finds_it_and_loads_no_tracer(tmp_path):
+    script = ("import sys, torch; from torch import nn; from dcml.pytorch import DaceModule; torch.manual_seed(0); "
+              "m = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)); y = DaceModule(m, backward=True)(torch.ones(5, 3)); "
+              "y.sum().backward(); print(y.detach().double().sum().item().hex(), m[0].weight.grad.double().sum().item().hex(), "
+              "'torch.export._trace' in sys.modules)")
+    environment = {**os.environ, "DCML_CACHE": str(tmp_path), "DCML_KEEP_CAPTURES": "1"}
+    tmp_path.chmod(0o700)
+    first, second = [subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout.split()
+                     for _ in range(2)]
+    assert first[:2] == second[:2]
+    assert (first[2], second[2]) == ("True", "False")
