@@ -40,12 +40,6 @@ class Net(nn.Module):
         return F.relu(self.norm(self.fc(helper(x)))) ** self.power + self.bias + math.pi
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _tracer():
-    """What the first trace of a process imports goes through pytest's own functions, which would be noted too."""
-    DaceModule(nn.Linear(1, 1))(torch.ones(1, 1))
-
-
 @pytest.fixture
 def traces(monkeypatch, tmp_path):
     """How often a module was traced, as the length of a list; captures lie in a folder of the test's own."""
@@ -71,6 +65,12 @@ def outcome(module, x):
 def net(**options):
     torch.manual_seed(0)
     return Net(**options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tracer():
+    """What the first trace of a process imports goes through pytest's own functions, which would be noted too."""
+    DaceModule(net())(torch.randn(3, 4))
 
 
 def test_a_module_of_the_same_kind_is_not_traced_and_computes_the_same_bits(traces):
