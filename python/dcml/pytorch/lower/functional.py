@@ -228,6 +228,8 @@ class _Rewriter:
         if overload in self.table:
             if (made := expanded(self.table[overload], node.args, node.kwargs)) is not None:
                 return self._placed(node, *made)
+        if overload is aten._linalg_check_errors.default:  # of codes that compiled functions do not give
+            return None
         if overload is aten.batch_norm.default:
             return self._batch_norm(node)
         if is_opaque(overload):
