@@ -94,15 +94,9 @@ def _(b, n, condition, message="an assertion of the module failed", *_):
     b.checks.append((b(condition, torch.bool), message))
 
 
-def _with_effects(b, n, token, overload, *args, **_):
-    """The checks of matrices, which eager torch raises LinAlgError for."""
-    if str(overload) != "aten._linalg_check_errors.default":
-        raise Decline(f"{overload}, which has effects")
-    info, name = args[:2]
+@row("_linalg_check_errors.default")
+def _(b, n, info, name, **_):
+    """What eager torch raises LinAlgError for."""
     good = b.op("Equal", b(info), b.const(0, torch.int32))
     b.checks.append((b.op("Equal", b.op("ReduceSum", b.cast(b.op("Not", good), torch.bool, torch.int32), keepdims=0),
                           b.const(0, torch.int32)), f"{name}: a matrix is singular or not positive-definite"))
-    return [None]
-
-
-TABLE["with_effects"] = _with_effects

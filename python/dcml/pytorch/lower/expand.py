@@ -22,9 +22,9 @@ def fake(value):
     return value.meta["val"] if isinstance(value, torch.fx.Node) else value
 
 
-def expanded(function, args, kwargs):
+def expanded(function, args, kwargs, seen=lambda tensor: tensor):
     """(a GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and others;
-    None where it says that it makes none (NotImplemented)."""
+    None where it says that it makes none (NotImplemented).  ``function`` gets seen(tensor) of tensors."""
     leaves, spec = pytree.tree_flatten((_plain(args), _plain(kwargs)))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
 
@@ -38,10 +38,21 @@ def expanded(function, args, kwargs):
         declined.append(made is NotImplemented)
         return () if declined[-1] else tuple(pytree.tree_leaves(made))
     declined = []
-    values = [fake(leaves[k]) for k in places]
+    values = pytree.tree_map_only(torch.Tensor, seen, [fake(leaves[k]) for k in places])
     with _mode_of(values):
         made = make_fx(run, pre_dispatch=True)(*values)
     return None if any(declined) else (made, [leaves[k] for k in places])
+
+
+def settled(tensor):
+    """The fake tensor as values have it: torch's marks for what is to be conjugated or negated are calls in a program."""
+    if not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    with _mode_of([tensor]), torch.no_grad():
+        tensor = tensor.detach()
+    torch._C._set_conj(tensor, False)
+    torch._C._set_neg(tensor, False)
+    return tensor
 
 
 def _plain(value):

@@ -9,8 +9,9 @@ import contextlib
 import operator
 
 import torch
+from torch.utils import _pytree as pytree
 
-from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of
+from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of, settled
 from .in_place import counterpart, effect, undone
 from .program import Kind, Program, Region, Spec
 from .refusal import unsupported
@@ -41,6 +42,11 @@ def decomposed(program, table):
     region, _ = rewriter.whole(program.graph, program.region.inner.__getitem__)
     return Program(region, program.inputs + rewriter.lifted, program.outputs, program.user_inputs, program.constants,
                    program.literals, program.tensors, program.ranges)
+
+
+def _is_check(node):
+    """Is it there for what it does, not for what it gives?"""
+    return node.op == "call_function" and (node.is_impure() or node.meta.get("val") is None)
 
 
 class _Memory:
@@ -138,7 +144,7 @@ class _Rewriter:
 
     def _eliminate_dead(self):
         for node in reversed(self.graph.nodes):
-            if not node.users and not (node.op == "call_function" and node.is_impure()) and node.op not in ("placeholder", "output"):
+            if not node.users and node.op not in ("placeholder", "output") and not _is_check(node):
                 self.graph.erase_node(node)
 
     # -- values ---------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ class _Rewriter:
         new = self.graph.create_node("call_function", overload, tuple(args), dict(kwargs), name=name)
         about = {} if self.made_for is None else self.made_for.meta  # None: results that are looked at last
         new.meta = {key: about[key] for key in ("stack_trace", "nn_module_stack") if key in about}
-        new.meta["val"] = like
+        new.meta["val"] = like if like is None else pytree.tree_map_only(torch.Tensor, settled, like)
         return new
 
     def _look(self, step, base):
@@ -226,10 +232,8 @@ class _Rewriter:
         if key is not None and casts(overload, key):
             return self._expanded(node, lambda *args, **kwargs: overload._op_dk(key, *args, **kwargs), torch._C._DisableAutocast())
         if overload in self.table:
-            if (made := expanded(self.table[overload], node.args, node.kwargs)) is not None:
+            if (made := expanded(self.table[overload], node.args, node.kwargs, settled)) is not None:
                 return self._placed(node, *made)
-        if overload is aten._linalg_check_errors.default:  # of codes that compiled functions do not give
-            return None
         if overload is aten.batch_norm.default:
             return self._batch_norm(node)
         if is_opaque(overload):
