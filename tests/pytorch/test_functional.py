@@ -82,8 +82,46 @@ def through_detach(x):
     return y * 3
 
 
-@pytest.mark.parametrize("function", (rows, chain, looked_at_before, pieces, windows, diagonal, of_another_type, unsqueezed, out, masked,
-                                      through_detach))
+def broadcast(x):
+    y = x * 1
+    loss = F.mse_loss(y, x.cos())  # which hands out its very arguments
+    y.mul_(2)
+    return loss, y
+
+
+def summed_over_nothing(x):
+    y = x * 1
+    torch.einsum("ij->ji", y)[0] = 5
+    return y
+
+
+def at_least(x):
+    y = x * 1
+    torch.atleast_2d(y, y[0])[1].add_(1)
+    return y
+
+
+def before_and_after(x):
+    y = x.detach() * 1
+    z = y * 1
+    y[:1] = 3.0
+    return torch.logaddexp(y, z), torch.dist(y, z) * x, torch.where(y > z, y, z)
+
+
+def with_strides_of_before(x):
+    y = (x * 1).reshape(1, 2, 3, 4).clone(memory_format=torch.channels_last)
+    y.copy_(x.reshape(1, 2, 3, 4).cos())
+    return y.as_strided((6,), (2,), 1)
+
+
+def conjugated(x):
+    z = torch.complex(x, x.sin())
+    return (z.mH @ z).abs(), z.conj().resolve_conj().mul_(2).real, z.real
+
+
+@pytest.mark.parametrize("function", (broadcast, summed_over_nothing, at_least, before_and_after, with_strides_of_before, conjugated, rows,
+                                      chain, looked_at_before, pieces, windows, diagonal, of_another_type, unsqueezed, out,
+                                      masked, through_detach))
 def test_changes_of_parts_are_seen_by_all_who_look(function):
     class Module(nn.Module):
         def forward(self, x):
@@ -143,3 +181,13 @@ def test_types_are_those_that_autocast_gives(around):
         want, got = module(x), DaceModule(module)(x)
     assert [t.dtype for t in got] == [t.dtype for t in want]
     torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
+
+
+def test_a_result_and_its_copy_in_another_format_are_both_right():
+    class Both(nn.Module):
+        def forward(self, x):
+            y = x * 1
+            return y, y.contiguous(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 4, 5)
+    for result in DaceModule(Both())(x):
+        assert torch.equal(result, x)

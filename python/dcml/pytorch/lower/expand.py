@@ -38,10 +38,19 @@ def expanded(function, args, kwargs, seen=lambda tensor: tensor):
         declined.append(made is NotImplemented)
         return () if declined[-1] else tuple(pytree.tree_leaves(made))
     declined = []
-    values = pytree.tree_map_only(torch.Tensor, seen, [fake(leaves[k]) for k in places])
+    values = [fake(leaves[k]) for k in places]
     with _mode_of(values):
-        made = make_fx(run, pre_dispatch=True)(*values)
+        values = [seen(value) if isinstance(value, torch.Tensor) else value for value in values]
+        made = make_fx(run, pre_dispatch=True)(*_distinct([leaves[k] for k in places], values))
     return None if any(declined) else (made, [leaves[k] for k in places])
+
+
+def _distinct(nodes, values):
+    """The values of nodes, of which no two have the same tensor, since torch takes nodes apart by their tensors."""
+    first = {}
+    with torch.no_grad():
+        return [value.detach() if isinstance(value, torch.Tensor) and first.setdefault(id(value), node) is not node else value
+                for node, value in zip(nodes, values)]
 
 
 def settled(tensor):
@@ -88,6 +97,13 @@ def is_opaque(overload):
     schema = overload._schema
     return (torch.Tag.maybe_aliasing_or_mutating in overload.tags or schema.is_mutable
             or any(argument.alias_info is not None for argument in schema.arguments))
+
+
+def shares_memory(node):
+    """Does a result of an fx node lie in the memory of an argument, as it was traced?  Schemas of composites need not say so."""
+    given, made = [{leaf.untyped_storage()._cdata for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+                   for values in ([one.meta.get("val") for one in node.all_input_nodes], node.meta.get("val"))]
+    return not given.isdisjoint(made)
 
 
 def autocast_key(device):

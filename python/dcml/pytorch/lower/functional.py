@@ -11,7 +11,7 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
-from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of, settled
+from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of, settled, shares_memory
 from .in_place import counterpart, effect, undone
 from .program import Kind, Program, Region, Spec
 from .refusal import unsupported
@@ -236,7 +236,7 @@ class _Rewriter:
                 return self._placed(node, *made)
         if overload is aten.batch_norm.default:
             return self._batch_norm(node)
-        if is_opaque(overload):
+        if is_opaque(overload) or is_composite(overload) and shares_memory(node):
             return self._expanded(node, overload.decompose)
         if key is not None and is_composite(overload):
             made = expanded(overload.decompose, node.args, node.kwargs)[0]
@@ -334,6 +334,12 @@ class _Rewriter:
         tensor.steps, tensor.node, tensor.version = view.steps, view.node, view.version
         return tensor
 
+    def _lying(self, value, like):
+        """A new value of a memory, whose elements lie where they lay."""
+        if fake(value).stride() != like.stride():
+            value.meta["val"] = like
+        return value
+
     def _write(self, tensor, value):
         """The memory that a tensor looks at changes so that the tensor has this value."""
         old, new = fake(self._value(tensor)), fake(value)
@@ -341,12 +347,12 @@ class _Rewriter:
             value = self._call(aten._to_copy.default, (value,), {"dtype": old.dtype}, old)
         if len(new.shape) != len(old.shape):
             raise unsupported(self.made_for, f"it writes {list(new.shape)} to {list(old.shape)}")
-        written, bases = value, [tensor.memory.node]
+        written, bases = self._lying(value, old), [tensor.memory.node]
         for step in tensor.steps[:-1]:
             bases.append(self._look(step, bases[-1]))
         for step, base in zip(reversed(tensor.steps), reversed(bases)):
             value = undone(self._call, step.overload, base, value, step.args, step.kwargs, step.part)
             if value is None:
                 raise unsupported(self.made_for, f"it changes what {step.overload} looks at")
-        tensor.memory.node, tensor.memory.version = value, tensor.memory.version + 1
+        tensor.memory.node, tensor.memory.version = self._lying(value, fake(tensor.memory.node)), tensor.memory.version + 1
         tensor.node, tensor.version = written, tensor.memory.version

@@ -256,13 +256,14 @@ class Lowering:
     def result(self, debug):
         guard = Guard(self.program, self.conditions, self.shapes)
         transients = self._transients() if debug else []
+        orders = self._orders(transients)  # which takes some back
         return Capture(graph=self.graph, out_spec=self.out_spec,
                        inputs=[*self.inputs, *range(self.n_leaves, self.n_leaves + len(self.freed))],
                        params=self.params, outputs=self.outputs, mutated=self.mutated,
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named,
-                       orders=self._orders(transients), counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
+                       orders=orders, counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
 
 
 def _ties(module, params):
