@@ -3,7 +3,7 @@ import operator
 
 import torch
 
-from .builder import TABLE, Decline, Symbolic, meta, row
+from .builder import TABLE, Symbolic, meta, row
 
 
 def _scalar_op(kind):
