@@ -1,8 +1,11 @@
 """Captures on disk: what another module of the same kind finds, and what is traced again or never kept."""
+import functools
+import json
 import math
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from torch import nn
 
 from dcml import _core
 from dcml.pytorch import DaceModule
-from dcml.pytorch.kept import portable
+from dcml.pytorch.kept import portable, store
 from dcml.pytorch.trace import capture
 
 FACTOR = 2.0
@@ -20,6 +23,9 @@ FACTOR = 2.0
 
 class Holder:
     value = 1
+
+    def __call__(self, x, **_):
+        return x
 
 
 HOLDER = Holder()
@@ -183,6 +189,56 @@ def test_surroundings_that_cannot_be_said_are_not_looked_up(traces, monkeypatch,
     assert len(traces) == 2
 
 
+@pytest.mark.parametrize("owner, name, other", (
+    (torch, "relu", torch.sigmoid), (F, "gelu", F.silu), (nn.Linear, "forward", nn.Identity.forward),
+    (F, "batch_norm", functools.partial(F.batch_norm, eps=0.5)), (F, "relu", Holder())), ids=lambda value: getattr(value, "__name__", value))
+def test_a_function_of_torch_in_the_place_of_another_is_seen(traces, monkeypatch, owner, name, other):
+    DaceModule(net())(torch.randn(3, 4))
+    monkeypatch.setattr(owner, name, other)
+    if isinstance(other, (Holder, functools.partial)):
+        with pytest.raises(portable.Doubt):
+            portable.Portable(net(), (), ())
+    else:
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(DaceModule(net())(x), net()(x))
+        assert len(traces) == 2
+
+
+def test_tensors_that_share_memory_or_have_attributes_are_no_others(traces):
+    def looked_at(model):
+        return portable.Portable(model, (), ()).text
+    plain, shared, flagged = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+    memory = torch.zeros(20)
+    shared.weight, shared.bias = (nn.Parameter(part) for part in (memory[:16].view(4, 4), memory[12:16]))
+    assert looked_at(plain) == looked_at(nn.Linear(4, 4)) != looked_at(shared)
+    flagged.weight.flag = True
+    with pytest.raises(portable.Doubt, match="weight"):
+        looked_at(flagged)
+
+
+def test_an_argument_that_is_a_parameter_is_not_looked_up(traces, monkeypatch, tmp_path):
+    monkeypatch.setattr(Net, "forward", lambda self, x, w: x @ w * 2 if w is self.fc.weight else x @ w)
+    x, module = torch.randn(3, 4), net()
+    DaceModule(module)(x, nn.Parameter(torch.randn(4, 4)))
+    DaceModule(module)(x, module.fc.weight)
+    assert len(traces) == 2 and len(list(tmp_path.iterdir())) == 1
+
+
+def all_attributes(self, x):
+    return x * len(self.__dict__)
+
+
+def own_operator(self, x):
+    return torch.ops.dcml_test_kept.twice(x)
+
+
+@pytest.mark.parametrize("forward", (all_attributes, own_operator), ids=lambda f: f.__name__)
+def test_what_names_do_not_tell_is_a_doubt(monkeypatch, forward):
+    monkeypatch.setattr(Net, "forward", forward)
+    with pytest.raises(portable.Doubt):
+        portable.Portable(net(), (), [portable.identity(forward.__code__)])
+
+
 def test_a_damaged_file_is_not_read(traces, tmp_path):
     x = torch.randn(3, 4)
     want = DaceModule(net())(x)
@@ -192,6 +248,64 @@ def test_a_damaged_file_is_not_read(traces, tmp_path):
     assert path.read_bytes() != text
     assert torch.equal(DaceModule(net())(x), want)
     assert len(traces) == 2
+    path.write_bytes(text[:len(text) // 2])
+    assert torch.equal(DaceModule(net())(x), want)
+    assert len(traces) == 3
+
+
+_OTHER_DATA = ({"outputs": [99]}, {"outputs": [["Passed", -1]]}, {"params": []}, {"params": [["nobody", False]]}, {"inputs": [7]},
+               {"graph": "graph x {"}, {"out_spec": ["tuple", [], ["*", "*"]]}, {"checks": [[5, "text"]]}, {"mutated": [[9, "norm.weight"]]},
+               {"devices": ["nowhere"]}, {"shapes": [[1]]}, {"ranges": 3}, {"ran": None})
+
+
+@pytest.mark.parametrize("text", ("", "{", "[]", "null", '{"reads": 1}', "\xff", "[" * 100000, *_OTHER_DATA),
+                         ids=lambda text: "-".join(text) if isinstance(text, dict) else text[:12] or "empty")
+def test_a_whole_file_that_says_nonsense_is_a_miss(traces, tmp_path, text):
+    x = torch.randn(3, 4)
+    want = DaceModule(net())(x)
+    path, = tmp_path.iterdir()
+    if isinstance(text, dict):
+        text = json.dumps({**json.loads(path.read_bytes().splitlines()[0]), **text})
+    scratch = tmp_path / "scratch"
+    scratch.write_bytes(text.encode("latin-1") + b"\n")
+    _core.seal(str(scratch), str(path))
+    assert torch.equal(DaceModule(net())(x), want)
+    assert len(traces) == 2
+
+
+def test_the_least_used_of_too_many_gives_way(traces, tmp_path, monkeypatch):
+    x = torch.randn(3, 4)
+    monkeypatch.setattr(store, "_VARIANTS", 2)
+    for power in (1, 2, 3):
+        DaceModule(net(power=power))(x)
+    assert len(traces) == 3 and len(list(tmp_path.iterdir())) == 2
+    for power in (3, 2, 1):
+        torch.testing.assert_close(DaceModule(net(power=power))(x), net(power=power)(x))
+    assert len(traces) == 4
+
+
+def test_many_that_keep_at_once_leave_whole_files(traces, tmp_path):
+    x = torch.randn(3, 4)
+    modules = [DaceModule(net()) for _ in range(4)]
+    threads = [threading.Thread(target=module, args=(x,)) for module in modules]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {path.name[:7] for path in tmp_path.iterdir()} == {"capture"}
+    assert all(_core.is_sealed(str(path)) for path in tmp_path.iterdir())
+    before = len(traces)
+    assert torch.equal(DaceModule(net())(x), modules[0](x))
+    assert len(traces) == before
+
+
+def test_numbers_of_forward_are_kept_to_the_last_bit(traces, monkeypatch):
+    numbers = torch.tensor([1 / 3, math.pi, -0.0, 1e-310, math.inf], dtype=torch.float64)
+    monkeypatch.setattr(Net, "forward", lambda self, x: x + torch.tensor([1 / 3, math.pi, -0.0, 1e-310, math.inf], dtype=x.dtype))
+    for _ in range(2):
+        got = DaceModule(net())(torch.full((2, 5), -0.0, dtype=torch.float64))
+        assert torch.equal(got.view(torch.int64), numbers.expand(2, 5).contiguous().view(torch.int64))
+    assert len(traces) == 1
 
 
 def test_another_process_finds_it_and_loads_no_tracer(tmp_path):

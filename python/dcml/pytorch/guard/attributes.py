@@ -18,7 +18,7 @@ from .watch import VALUES
 
 _MODULES_OF_TORCH = tuple(os.path.join(os.path.dirname(torch.__file__), *part, "") for part in (["nn"], ["ao", "nn"]))
 _TENSORS = ("_parameters", "_buffers", "_modules")
-_READS_ALL = {"__dict__", "__getattribute__", "attrgetter"}
+READS_ALL = {"__dict__", "__getattribute__", "attrgetter"}
 _NOTHING = object()
 
 
@@ -70,7 +70,7 @@ class Attributes:
     def note(self, code, frame):
         """Of a user's function that is about to run, in this frame or inside it."""
         self.read.update(code.co_names)
-        if not _READS_ALL.isdisjoint(code.co_names) and any(isinstance(v, torch.nn.Module) for v in frame.f_locals.values()):
+        if not READS_ALL.isdisjoint(code.co_names) and any(isinstance(v, torch.nn.Module) for v in frame.f_locals.values()):
             self._read_all()
 
     def note_set(self, name, file, line):

@@ -16,6 +16,7 @@ import types
 
 import torch
 
+from ..guard.attributes import READS_ALL
 from ..guard.extents import Doubt
 from ..guard.state import GLOBAL_HOOKS, TABLES
 from ..guard.watch import VALUES, foreign_file, is_foreign
@@ -34,10 +35,12 @@ _OF_THE_PROCESS = {"load", "save", "from_file", "get_num_threads", "get_num_inte
 _UNSEEN = {"open", "input", "exec", "eval", "compile", "__import__", "globals", "locals", "vars", "id", "hash", "dir", "breakpoint"}
 _NOT_READ = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__qualname__", "__firstlineno__",
              "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__", "__parameters__", "__orig_bases__"}
-_CALLED_BY_ALL = (torch, torch.nn.functional, torch.functional, torch.Tensor, torch.nn.Module)
+_CALLED_BY_ALL = (torch, torch._C._nn, type(torch._C._VariableFunctions), torch.nn.functional,
+                  torch.functional, torch.Tensor, torch.nn.Module)
 _HOOKS = [name for name in vars(torch.nn.Module()) if "hooks" in name]
 _BOUND = (types.MethodType, staticmethod, classmethod, property, functools.partial)
 _PARTS = ("__func__", "__self__", "func", "args", "keywords", "fget", "fset", "fdel")
+_CALLED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType)
 
 
@@ -68,7 +71,7 @@ class Portable:
     def __init__(self, model, reads, ran):
         self._reads, self._ran = {*reads, "forward", "_compiled_call_impl", "training"}, set(map(tuple, ran))
         self.codes, self._met, self._numbers = {}, {}, itertools.count()
-        self._paths, self._tensors = {}, {}
+        self._paths, self._tensors, self._memories = {}, {}, {}
         modules = list(model.named_modules(remove_duplicate=False))
         for path, m in modules:
             self._paths.setdefault(id(m), path)
@@ -77,9 +80,8 @@ class Portable:
                     self._tensors.setdefault(id(tensor), f"{path}.{name}")
         if any(GLOBAL_HOOKS):
             raise Doubt("hooks of all modules")
-        for owner in _CALLED_BY_ALL:
-            _refuse_patched(owner)
-        self.text = digest([self._module(path, m) for path, m in modules])
+        patched = [_patched(owner) for owner in _CALLED_BY_ALL]
+        self.text = digest((patched, [self._module(path, m) for path, m in modules]))
         missing = self._ran - {tuple(identity(code)) for code in self.codes.values()}
         missing = [one for one in missing if one[0] not in _files_of_finders()]
         if missing:
@@ -100,7 +102,10 @@ class Portable:
     def _form(self, name, tensor):
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided or tensor.device.type != "cpu":
             raise Doubt(f"the tensor {name}")
-        return (self._tensors[id(tensor)], type(tensor).__name__, str(tensor.dtype), tuple(tensor.shape), tensor.stride(),
+        if vars(tensor):
+            raise Doubt(f"attributes of the tensor {name}")
+        memory = self._memories.setdefault(address_of(tensor), name), tensor.storage_offset()
+        return (memory, self._tensors[id(tensor)], type(tensor).__name__, str(tensor.dtype), tuple(tensor.shape), tensor.stride(),
                 tensor.requires_grad, tensor.is_conj(), tensor.is_neg(), tensor.is_inference())
 
     # -- values ---------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ class Portable:
             return self._class(value)
         if kind in _BOUND:
             return kind.__name__, [self._value(getattr(value, part)) for part in _PARTS if hasattr(value, part)]
-        if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and str(value).startswith("aten."):
             return "operator", str(value)
         if isinstance(value, _BUILT_IN):
             return self._built_in(value)
@@ -158,9 +163,8 @@ class Portable:
         if is_foreign(kind.__module__):
             if _by_name(kind.__module__, kind.__qualname__) is not kind or not _is_pure(kind.__module__, kind.__name__):
                 raise Doubt(f"the class {kind.__module__}.{kind.__qualname__}")
-            for base in kind.__mro__ if issubclass(kind, torch.nn.Module) else ():
-                _refuse_patched(base)
-            return "class", kind.__module__, kind.__qualname__
+            bases = kind.__mro__ if issubclass(kind, torch.nn.Module) else ()
+            return "class", kind.__module__, kind.__qualname__, [_patched(base) for base in bases]
         if type(kind) is not type or "__slots__" in vars(kind):
             raise Doubt(f"the class {kind.__qualname__} of a kind of its own")
         items = [(name, self._value(value)) for name, value in sorted(vars(kind).items()) if name not in _NOT_READ]
@@ -179,6 +183,8 @@ class Portable:
             return "function that does not run", identity(code)
         for part in _with_nested(code):
             self.codes[id(part)] = part
+            if not READS_ALL.isdisjoint(part.co_names):
+                raise Doubt(f"{function.__qualname__} looks at all that an object has")
         if vars(function):
             raise Doubt(f"attributes of the function {function.__qualname__}")
         cells = [self._value(_content(cell, function)) for cell in function.__closure__ or ()]
@@ -191,7 +197,7 @@ class Portable:
             if name in _UNSEEN or not hasattr(builtins, name):
                 raise Doubt(f"the name {name!r} in {function.__qualname__}")
             value = getattr(builtins, name)
-            if getattr(value, "__module__", None) != "builtins":
+            if getattr(value, "__module__", None) != "builtins" or getattr(value, "__name__", None) != name:
                 raise Doubt(f"the builtin {name!r}, which is not Python's")
             return name, "builtin"
         if not isinstance(table[name], types.ModuleType):
@@ -223,11 +229,37 @@ def _by_name(module, qualname):
     return found
 
 
-def _refuse_patched(owner):
-    """A class or a module of torch in which a function of somebody else stands."""
+@functools.lru_cache(maxsize=None)
+def _home(value):
+    """(module, name) that a function gives itself; raises Doubt if it is somebody else's."""
+    if isinstance(value, types.FunctionType) and not foreign_file(value.__code__.co_filename):
+        raise Doubt(f"{value.__qualname__} in the place of a function of torch")
+    return getattr(value, "__module__", None), value.__qualname__
+
+
+def _patched(owner):
+    """What a class or a module of torch holds that is no function under its own name: the same in all processes but where somebody
+    puts something in a function's place."""
+    of_class, found = isinstance(owner, type), []
+    package, prefix = (owner.__module__, f"{owner.__qualname__}.") if of_class else (owner.__name__, "")
     for name, value in list(vars(owner).items()):
-        if isinstance(value, types.FunctionType) and not foreign_file(value.__code__.co_filename):
-            raise Doubt(f"{owner.__name__}.{name}, which is not torch's")
+        if isinstance(value, _CALLED):
+            if (home := _home(value)) != (package, prefix + name) and home[0] is not None:
+                found.append((name, home))
+            elif home[0] is None and value.__name__ != name:
+                found.append((name, home))
+        elif callable(value) and not isinstance(value, type):
+            if isinstance(value, functools.partial) or not is_foreign(type(value).__module__) and type(value) is not types.GenericAlias:
+                raise Doubt(f"{name} of {owner.__name__} is an object of type {type(value).__qualname__}")
+            found.append((name, type(value).__qualname__))
+    return found
+
+
+def address_of(tensor):
+    """Of the memory that a plain tensor looks at; raises Doubt for others."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        raise Doubt(f"a tensor of type {type(tensor).__name__} and layout {tensor.layout}")
+    return tensor.untyped_storage().data_ptr()
 
 
 def _is_pure(package, name):

@@ -5,10 +5,12 @@ capture had built in is the same here, in words (portable.py), and a doubt about
 Must not know: how a module is traced, or how a call runs.
 """
 import builtins
+import contextlib
 import functools
 import json
 import os
 import platform
+import secrets
 import sys
 import types
 
@@ -25,13 +27,15 @@ from ..guard.extents import Guard
 from ..guard.state import frozen
 from ..guard.watch import VALUES
 from ..lower.captured import Capture
-from .portable import Doubt, Portable, digest, identity, shape_of
+from .portable import Doubt, Portable, address_of, digest, identity, shape_of
 
 _FORMAT = 2
 _VARIANTS = 8  # captures of one kind of module and arguments, told apart by what forward reads
 _KINDS = {kind.__name__: kind for kind in (Fixed, Passed, Number, Ordered)}
 _PLAIN = ("inputs", "seed", "checks", "refused_dynamic", "asks", "asks_attributes")
 _EMPTY = ("transients", "outside", "flagged", "freed", "counted")  # captures that have these are not kept
+# What comes of a file that cannot be read or says what no file of ours says, or of a module that is not imported here.
+_DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, RuntimeError)
 _CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
 
 
@@ -50,8 +54,12 @@ class Kept:
     def _key(self, args, kwargs, dynamic):
         """Where files for such calls lie, without their endings; None where there is no folder that lasts."""
         leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
+        self._leaves = leaves
         if trees.first_places(leaves) != list(range(len(leaves))):
             raise Doubt("an argument that is given twice")
+        own = {address_of(tensor) for tensor in (*self._owner.model.parameters(), *self._owner.model.buffers())} - {0}
+        if not own.isdisjoint([address_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]):
+            raise Doubt("an argument that is the module's own")
         if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
             raise Doubt("a mode of torch is active")
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -74,10 +82,12 @@ class Kept:
                     data = json.loads(file.readline())  # behind it stands the seal
                 seen = Portable(self._owner.model, data["reads"], data["ran"])
                 if seen.text == data["seen"]:
+                    made = self._capture(data, seen.codes)
+                    self._refuse_misfits(made)
                     os.utime(path)  # what was used last is deleted last
-                    return self._capture(data, seen.codes)
-            except (Doubt, OSError, KeyError):  # KeyError: of a module that is not imported here
-                continue
+                    return made
+            except (Doubt, _core.Error, *_DAMAGED) as reason:
+                say("capture", f"{self._owner.sdfg_name}: {path} does not serve: {type(reason).__name__}: {reason}")
         return None
 
     def _capture(self, data, codes):
@@ -95,6 +105,26 @@ class Kept:
                        orders={int(k): tuple(order) for k, order in data["orders"].items()},
                        devices=[None if d is None else torch.device(d) for d in data["devices"]], **held)
 
+    def _refuse_misfits(self, made):
+        """Raises Doubt where a capture speaks of results, arguments or parameters that are not there."""
+        results, leaves = range(len(made.graph.outputs)), range(len(self._leaves))
+        indices = [getattr(one, "index", one) for one in made.outputs if not isinstance(one, (Fixed, Passed))]
+        indices += [index for index, *_ in [*made.mutated, *made.changed_inputs, *made.checks]] + list(made.orders)
+        given = [one.leaf for one in made.outputs if isinstance(one, Passed)]
+        given += made.inputs + [leaf for _, leaf, _ in made.changed_inputs]
+        named = {name for name, _ in self._owner.model.named_parameters(remove_duplicate=False)}
+        named |= {name for name, _ in self._owner.model.named_buffers(remove_duplicate=False)}
+        mentioned = {name for name, _ in made.params} | {name for _, name in made.mutated} | {name for tie in made.ties for name in tie}
+        tensors = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
+        fits = (made.guard.refusal(tensors, dict) is None
+                and all(index in results for index in indices) and all(leaf in leaves for leaf in given) and mentioned <= named
+                and [name for name, _ in made.params] == list(made.graph.params)
+                and len(made.inputs) == len(made.guard.shapes) == len(made.graph.inputs)
+                and made.out_spec.num_leaves == len(made.outputs) == len(made.devices)
+                and (made.tape is None or len(made.tape) == len(results)))
+        if not fits:
+            raise Doubt("the file speaks of what is not there")
+
     # -- keeping --------------------------------------------------------------------------------
     def keep(self, made):
         """Writes a capture that was just made, if all of it can be said."""
@@ -106,12 +136,17 @@ class Kept:
             say("capture", f"{self._owner.sdfg_name}: not kept on disk: {reason}")
 
     def _write(self, text):
-        free = next((path for path in [f"{self._stem}-{k}.json" for k in range(_VARIANTS)] if not os.path.exists(path)), None)
-        if free is not None:
-            scratch = os.path.join(os.path.dirname(free), f"tmp-{os.getpid()}-{os.path.basename(free)}")
-            with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        """Into the first free place, or that which was used least lately."""
+        path = min([f"{self._stem}-{k}.json" for k in range(_VARIANTS)], key=_used)
+        scratch = os.path.join(os.path.dirname(path), f"tmp-{secrets.token_hex(8)}")
+        try:
+            with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(text + "\n")
-            _core.seal(scratch, free)
+            _core.seal(scratch, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)
+            raise
 
     def _told(self, made):
         for name in _EMPTY:
@@ -139,6 +174,14 @@ class Kept:
                 "devices": [None if d is None else str(d) for d in made.devices], **{name: getattr(made, name) for name in _PLAIN}}
 
 
+def _used(path):
+    """When a file was last used; 0: there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 # -- what keys are made of -------------------------------------------------------------------------
 @functools.cache
 def _versions():
@@ -156,7 +199,8 @@ def _settings():
     """Switches of torch that decide which operators run."""
     return (str(surroundings()), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), str(torch.get_default_device()),
             torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(), torch.cuda.is_available(),
-            torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled, builtins.__debug__)
+            torch.backends.mha.get_fastpath_enabled(),
+            torch._C._get_flash_sdp_enabled(), torch._C._get_math_sdp_enabled(), torch.backends.mkldnn.enabled, builtins.__debug__)
 
 
 def _form(spec):
