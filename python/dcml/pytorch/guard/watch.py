@@ -36,6 +36,7 @@ def foreign_file(path):
     return packages[2].startswith(tuple(n + end for n in _FOREIGN for end in ("/", ".py"))) if packages[1] else path.startswith(_STDLIB)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_foreign(module):
     """Is a module of this name Python's, torch's or of what torch is made of?"""
     root = (module or "").partition(".")[0]

@@ -4,6 +4,7 @@ The one idea: torch itself decomposes exactly those overloads that no row serves
 Must not know: what a row is, or how a module is traced.
 """
 import contextlib
+import functools
 
 import torch
 
@@ -23,7 +24,7 @@ def lower(program, conditions, start, result):
     tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
     orders = output_orders(program)
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
-    left = []
+    left, of_torch = [], functools.cache(torch.export.default_decompositions)  # which takes long to make
     for _ in range(_ROUNDS):
         before, left = left, [n.target for n in _calls(program.region) if not served(n)]
         unknown = {n.target: n for n in _calls(program.region) if not served(n)}
@@ -43,7 +44,7 @@ def lower(program, conditions, start, result):
                 unknown, reasons = {node.target: node}, {node.target: declined.reason}
         table = {}
         for target, node in unknown.items():
-            function = None if target in tried else _decomposition(target)
+            function = None if target in tried else _decomposition(target, of_torch)
             found = decompositions(node) or ({} if function is None else {target: function})
             if not found:
                 raise unsupported(node, reasons[target])
@@ -126,11 +127,11 @@ def _calls(region):
             yield from _calls(region.inner[node.target])
 
 
-def _decomposition(target):
-    """torch's decomposition of one overload, or None."""
+def _decomposition(target, of_torch):
+    """torch's decomposition of one overload, or None.  of_torch(): its table of those that export takes."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
     try:
-        return torch.export.default_decompositions()[target]
+        return of_torch()[target]
     except KeyError:
         return torch._decomp.decomposition_table.get(target)
