@@ -30,6 +30,7 @@ from ..lower.captured import Capture
 from .portable import Doubt, Portable, address_of, digest, identity, shape_of
 
 _FORMAT = 2
+_MOST_BYTES = 1 << 24
 _VARIANTS = 8  # captures of one kind of module and arguments, told apart by what forward reads
 _KINDS = {kind.__name__: kind for kind in (Fixed, Passed, Number, Ordered)}
 _PLAIN = ("inputs", "seed", "checks", "refused_dynamic", "asks", "asks_attributes")
@@ -131,7 +132,10 @@ class Kept:
         if self._stem is None:
             return
         try:
-            self._write(json.dumps(self._told(made)))
+            text = json.dumps(self._told(made))
+            if len(text) > _MOST_BYTES:
+                raise Doubt(f"{len(text)} bytes are too many")
+            self._write(text)
         except (Doubt, OSError, _core.Error) as reason:  # the call itself goes on
             say("capture", f"{self._owner.sdfg_name}: not kept on disk: {reason}")
 
