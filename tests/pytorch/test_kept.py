@@ -204,6 +204,15 @@ def test_a_function_of_torch_in_the_place_of_another_is_seen(traces, monkeypatch
         assert len(traces) == 2
 
 
+def test_a_helper_of_a_module_of_torch_that_is_not_torchs_is_a_doubt(monkeypatch):
+    layer = nn.TransformerEncoderLayer(8, 2, 8)
+    seen = [portable.Portable(layer, (), ()).text for _ in range(2)]
+    assert seen[0] == seen[1]
+    monkeypatch.setattr(nn.modules.transformer, "_get_seq_len", lambda *args: None)
+    with pytest.raises(portable.Doubt, match="place of a function of torch"):
+        portable.Portable(layer, (), ())
+
+
 def test_tensors_that_share_memory_or_have_attributes_are_no_others(traces):
     def looked_at(model):
         return portable.Portable(model, (), ()).text

@@ -163,8 +163,9 @@ class Portable:
         if is_foreign(kind.__module__):
             if _by_name(kind.__module__, kind.__qualname__) is not kind or not _is_pure(kind.__module__, kind.__name__):
                 raise Doubt(f"the class {kind.__module__}.{kind.__qualname__}")
-            bases = kind.__mro__ if issubclass(kind, torch.nn.Module) else ()
-            return "class", kind.__module__, kind.__qualname__, [_patched(base) for base in bases]
+            bases = [base for base in kind.__mro__ if issubclass(kind, torch.nn.Module) and base.__module__.startswith("torch.")]
+            owners = dict.fromkeys([*bases, *[sys.modules[base.__module__] for base in bases]])
+            return "class", kind.__module__, kind.__qualname__, [_patched(owner) for owner in owners]
         if type(kind) is not type or "__slots__" in vars(kind):
             raise Doubt(f"the class {kind.__qualname__} of a kind of its own")
         items = [(name, self._value(value)) for name, value in sorted(vars(kind).items()) if name not in _NOT_READ]
