@@ -7,9 +7,36 @@ static bool has_own_element(const dc_kernel *k, const dc_loop *l, const dc_write
   return dc_ix_split(k->pool, dc_read_address(k, w->element), l->param, &step, &rest) && dc_kernel_is_number(k, step, 1);
 }
 
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *l;
+  bool found;
+} name_search;
+
+static dc_cid memory_of(const dc_kernel *k, dc_cid c) { return dc_cont(k->graph, c)->alias_of ? dc_cont(k->graph, c)->alias_of : c; }
+
+/* Is it a read of what the loop writes under another name? */
+static void visit_name(void *context, const dc_pool *pool, dc_ex x) {
+  name_search *s = context;
+  dc_cid c = dc_ex_node(pool, x)->ref;
+  for (uint32_t j = 0; j < s->l->body.n; j++) {
+    const dc_write *w = s->l->body.v[j].write;
+    if (w && w->out != c && memory_of(s->k, w->out) == memory_of(s->k, c)) s->found = true;
+  }
+}
+
+/* A compiler that is told that iterations are independent believes that of two pointers too, within an iteration as well. */
+static bool has_two_names(const dc_kernel *k, const dc_loop *l) {
+  name_search s = {k, l, false};
+  for (uint32_t j = 0; j < l->body.n; j++)
+    if (l->body.v[j].write) dc_kernel_each_read(k, l->body.v[j].write->value, visit_name, &s);
+  return s.found;
+}
+
 /* Vectors may run the iterations of an innermost loop unless they collide. */
 static bool may_vectorise(const dc_kernel *k, const dc_loop *l) {
   if (dc_loop_has_loops(l) || l->schedule == DC_MAP_SEQUENTIAL || l->collides || dc_loop_strip(l) || dc_loop_is_sum(l)) return false;
+  if (has_two_names(k, l)) return false;
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_write *w = l->body.v[j].write;
     if (w && !w->accumulator && dc_kernel_is_register(k, w->out) && k->homes.v[w->out] != l && !has_own_element(k, l, w)) return false;
