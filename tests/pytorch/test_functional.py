@@ -191,3 +191,13 @@ def test_a_result_and_its_copy_in_another_format_are_both_right():
     x = torch.randn(2, 3, 4, 5)
     for result in DaceModule(Both())(x):
         assert torch.equal(result, x)
+
+
+def test_a_result_and_a_view_of_a_view_of_it_are_both_right():
+    class Views(nn.Module):
+        def forward(self, x):
+            y = (x * 2).flatten() * 2
+            return y.view(2, 4, 1, 4, 4).view(2, 4, 4, 4), y
+    x = torch.randn(2, 4, 4, 4)
+    for result in DaceModule(Views())(x):
+        assert torch.equal(result.flatten(), x.flatten() * 4)
