@@ -1,0 +1,307 @@
+/* Bands: sums down the columns of what a map works on row by row, taken in bands of rows by that map.
+ *
+ *     map a in 0:N { reduce r { s[] sum= X[a, r] } map r { Y[a, r] = X[a, r] * s[] } }
+ *     map x in 0:C { reduce a in 0:N { D[x] sum= X[a, x] } }   becomes
+ *
+ *     map p in 0:(N + 63) // 64 {
+ *       reduce a in 64*p:min(64*p + 64, N) {
+ *         reduce r { s[] sum= X[a, r] } map r { Y[a, r] = X[a, r] * s[] }
+ *         map x in 0:C { T[p, x] sum= X[a, x] }
+ *       }
+ *     }
+ *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
+ *
+ * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  Runs
+ * between two rounds of fusion: the first makes the maps of rows, the second joins the loops of a row.  Does nothing where
+ * machine->teams is 1 or more: a device splits such sums (split.c). */
+#include "passes/access.h"
+#include "passes/passes.h"
+
+enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
+
+/* A map of rows, and a map of sums over the same rows. */
+typedef struct {
+  dc_graph *graph;
+  dc_scope *scope;
+  uint32_t at_rows, at_sums; /* in the scope */
+  dc_map rows, sums, terms;  /* terms: the reduction, which is the first node of sums */
+  dc_accesses of_rows, of_sums;
+  dc_param_pair pairs[DC_MAX_RANK]; /* by parameter of rows: p, and q of terms */
+} search;
+
+/* ---- the shape of the two ---- */
+
+static bool is_plain(const dc_pool *pool, dc_param p) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
+         !dc_ex_uses_op(pool, range.end, DC_EX_PARAM) && !dc_ex_uses_op(pool, range.end, DC_EX_READ);
+}
+
+static bool are_plain(const dc_graph *graph, const dc_map *map) {
+  for (uint32_t k = 0; k < map->n_params; k++)
+    if (!is_plain(&graph->pool, map->params[k])) return false;
+  return map->n_params && map->n_params <= DC_MAX_MAP_PARAMS;
+}
+
+/* Loops inside, with or without others.  A map without is merged with sums by fusion. */
+static bool has_rows(const search *s) {
+  for (uint32_t k = 0; k < s->rows.body.n; k++)
+    if (dc_node_at(s->graph, s->rows.body.v[k])->kind == DC_NODE_MAP) return true;
+  return false;
+}
+
+static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
+  for (uint32_t k = 0; k < map->n_params; k++)
+    if (dc_ex_uses_param(pool, e, map->params[k])) return true;
+  return false;
+}
+
+/* Elements that the outer loops choose, of which each is a sum over all terms. */
+static bool has_sums(const search *s) {
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    const dc_node *node = dc_node_at(s->graph, s->terms.body.v[k]);
+    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr || node->tasklet.guard) return false;
+    for (uint32_t d = 0; d < node->tasklet.rank; d++)
+      if (uses_any(&s->graph->pool, node->tasklet.index[d], &s->terms)) return false;
+  }
+  return s->terms.body.n;
+}
+
+static bool find_terms(search *s) {
+  if (s->sums.schedule != DC_MAP_PARALLEL || !s->sums.body.n) return false;
+  const dc_node *first = dc_node_at(s->graph, s->sums.body.v[0]);
+  if (first->kind != DC_NODE_MAP || first->map.schedule != DC_MAP_REDUCE) return false;
+  s->terms = first->map;
+  return s->terms.n_params == s->rows.n_params && are_plain(s->graph, &s->sums) && are_plain(s->graph, &s->terms) && has_sums(s) &&
+         s->sums.n_params + s->rows.n_params <= DC_MAX_RANK;
+}
+
+/* ---- the rows of one are those of the other ---- */
+
+/* Both have an element of one container that moves with all loops of the rows, and with one across them: the dimensions say
+ * which loop is which. */
+static bool pairs_by(search *s, dc_ex of_rows, dc_ex of_sums) {
+  const dc_pool *pool = &s->graph->pool;
+  if (!uses_any(pool, of_sums, &s->sums) || !dc_access_uses_other_param(pool, of_rows, s->rows.params, s->rows.n_params)) return false;
+  for (uint32_t k = 0; k < s->rows.n_params; k++) {
+    const dc_param p = s->rows.params[k];
+    bool found = false;
+    for (uint32_t d = 0; d < dc_ex_node(pool, of_rows)->nargs && !found; d++) {
+      const dc_exnode *x = dc_ex_node(pool, dc_ex_arg(pool, of_rows, d)), *y = dc_ex_node(pool, dc_ex_arg(pool, of_sums, d));
+      if (x->op != DC_EX_PARAM || x->ref != p || y->op != DC_EX_PARAM) continue;
+      found = dc_access_in_set(s->terms.params, s->terms.n_params, y->ref) && pool->params.v[p].end == pool->params.v[y->ref].end;
+      for (uint32_t j = 0; j < k && found; j++) found = s->pairs[j].q != y->ref;
+      s->pairs[k] = (dc_param_pair){p, y->ref};
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+static bool find_pairs(search *s) {
+  for (uint32_t x = 0; x < s->of_rows.n; x++)
+    for (uint32_t y = 0; y < s->of_sums.n; y++) {
+      const dc_access *a = &s->of_rows.v[x], *b = &s->of_sums.v[y];
+      if (a->container == b->container && a->element && b->element && pairs_by(s, a->element, b->element)) return true;
+    }
+  return false;
+}
+
+/* ---- legality ---- */
+
+static bool meet_in_one_row(const search *s, const dc_access *a, const dc_access *b) {
+  if (dc_access_disjoint(s->graph, a, b)) return true;
+  dc_param_pair proven[DC_MAX_RANK];
+  uint32_t n = 0;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (uint32_t k = 0; k < s->rows.n_params; k++) {
+      bool known = false;
+      for (uint32_t j = 0; j < n; j++) known |= proven[j].p == s->pairs[k].p;
+      if (known || !dc_access_forces_equal(s->graph, a, b, &s->pairs[k], proven, n)) continue;
+      proven[n++] = s->pairs[k];
+      progress = true;
+    }
+  }
+  return n == s->rows.n_params;
+}
+
+static bool reads(const dc_accesses *accesses, dc_cid root) {
+  for (uint32_t k = 0; k < accesses->n; k++)
+    if (accesses->v[k].reads && accesses->v[k].root == root) return true;
+  return false;
+}
+
+/* In a reduction what a map adds to would begin anew, and what one inside comes to is read there. */
+static bool fits_in_reduction(const search *s) {
+  for (uint32_t k = 0; k < s->of_rows.n; k++) {
+    const dc_access *a = &s->of_rows.v[k];
+    if ((a->reads && a->writes) || (a->initialised && !reads(&s->of_rows, a->root))) return false;
+  }
+  return true;
+}
+
+/* May the terms stand where the rows are?  Nothing between the two writes what they read. */
+static bool may_move(const search *s) {
+  for (uint32_t x = 0; x < s->of_rows.n; x++)
+    for (uint32_t y = 0; y < s->of_sums.n; y++)
+      if (dc_access_conflicts(&s->of_rows.v[x], &s->of_sums.v[y]) && !meet_in_one_row(s, &s->of_rows.v[x], &s->of_sums.v[y])) return false;
+  for (uint32_t k = s->at_rows + 1; k < s->at_sums; k++)
+    for (uint32_t y = 0; y < s->of_sums.n; y++)
+      if (dc_node_touches_one(s->graph, s->scope->v[k], DC_USE_WRITE | (s->of_sums.v[y].writes ? DC_USE_READ : 0), s->of_sums.v[y].root)) return false;
+  return true;
+}
+
+/* ---- profit ---- */
+
+/* Bytes of the sums of a band, 0 where that is not known. */
+static int64_t bytes_of_sums(const search *s) {
+  int64_t bytes = 0, extent;
+  for (uint32_t k = 0; k < s->terms.body.n; k++)
+    bytes += dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.out)->dtype));
+  for (uint32_t k = 0; k < s->sums.n_params; k++)
+    bytes = bytes && dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[k]].end, &extent) ? bytes * extent : 0;
+  return bytes;
+}
+
+/* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over one is long, which
+ * is a guess about time only.  n_params: there are too few rows. */
+static uint32_t cut_of(const search *s, int64_t *size) {
+  const dc_pool *pool = &s->graph->pool;
+  int64_t rows = 1, inside = 1, extent = 1;
+  for (uint32_t k = 0; k < s->rows.n_params && rows < FEW_ROWS; k++)
+    rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : FEW_ROWS;
+  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return s->rows.n_params;
+  int64_t band = BAND;
+  for (uint32_t k = s->rows.n_params; k-- > 0; inside *= extent) {
+    bool known = dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent);
+    while (!k && known && band > MIN_BAND && extent * inside / band < s->graph->machine.few_tasks) band /= 2;
+    *size = band > inside ? band / inside : 1;
+    if (!k || !known || extent > *size) return k;
+  }
+  return s->rows.n_params;
+}
+
+/* ---- the change ---- */
+
+typedef struct {
+  dc_param loops[DC_MAX_RANK]; /* of the map over bands */
+  dc_ex extents[DC_MAX_RANK];
+  uint32_t n;
+  dc_nid reduce; /* the rows of a band */
+} bands;
+
+static const char *name_of(const search *s, dc_param p) { return dc_name_text(&s->graph->names, s->graph->pool.params.v[p].name); }
+
+static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
+  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
+  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
+}
+
+/* Makes the map of rows one over bands. */
+static bands cut(search *s, uint32_t at, int64_t size) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  const dc_nid id = s->scope->v[s->at_rows];
+  const dc_param old = s->rows.params[at];
+  bands b = {.n = at + 1};
+  dc_ex end = pool->params.v[old].end, by = dc_ex_int(pool, size);
+  for (uint32_t k = 0; k < at; k++) b.loops[k] = s->rows.params[k], b.extents[k] = pool->params.v[s->rows.params[k]].end;
+  b.extents[at] = dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, size - 1)), by);
+  b.loops[at] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b.extents[at], 0);
+  dc_ex begin = dc_ix_mul(pool, dc_ex_par(pool, b.loops[at]), by), limit = dc_ix_add(pool, begin, by);
+  int64_t rows;
+  if (!dc_ex_is_int(pool, end, &rows) || rows % size) limit = dc_ix_min(pool, limit, end);
+  dc_param row = dc_param_new(pool, name_of(s, old), begin, limit, 0);
+  dc_node_substitute(graph, id, old, dc_ex_par(pool, row));
+  dc_param inside[DC_MAX_RANK];
+  inside[0] = row;
+  for (uint32_t k = at + 1; k < s->rows.n_params; k++) inside[k - at] = s->rows.params[k];
+  b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - at);
+  take_origin(graph, b.reduce, id);
+  dc_node_at(graph, b.reduce)->map.body = s->rows.body;
+  dc_nid outer = dc_node_map(graph, DC_MAP_PARALLEL, b.loops, b.n);
+  take_origin(graph, outer, id);
+  dc_scope body = {0};
+  dc_scope_push(graph, &body, b.reduce);
+  dc_node_at(graph, outer)->map.body = body;
+  s->scope->v[s->at_rows] = outer;
+  s->pairs[at].p = row;
+  return b;
+}
+
+/* The terms go to the bands, of which the sums are those of parts. */
+static void move_terms(search *s, const bands *b) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  const uint32_t n = s->sums.n_params, rank = b->n + n;
+  dc_param columns[DC_MAX_RANK], parts[DC_MAX_RANK], from[2 * DC_MAX_RANK];
+  dc_ex to[2 * DC_MAX_RANK], shape[DC_MAX_RANK], written[DC_MAX_RANK], read[DC_MAX_RANK];
+  for (uint32_t k = 0; k < b->n; k++) {
+    parts[k] = dc_param_new(pool, name_of(s, b->loops[k]), dc_ex_int(pool, 0), b->extents[k], 0);
+    shape[k] = b->extents[k], written[k] = dc_ex_par(pool, b->loops[k]), read[k] = dc_ex_par(pool, parts[k]);
+  }
+  for (uint32_t k = 0; k < n; k++) {
+    const dc_ex end = pool->params.v[s->sums.params[k]].end;
+    columns[k] = dc_param_new(pool, name_of(s, s->sums.params[k]), dc_ex_int(pool, 0), end, 0);
+    from[k] = s->sums.params[k], to[k] = dc_ex_par(pool, columns[k]);
+    shape[b->n + k] = end, written[b->n + k] = to[k], read[b->n + k] = dc_ex_par(pool, from[k]);
+  }
+  for (uint32_t k = 0; k < s->rows.n_params; k++) from[n + k] = s->pairs[k].q, to[n + k] = dc_ex_par(pool, s->pairs[k].p);
+  dc_nid map = dc_node_map(graph, DC_MAP_PARALLEL, columns, n);
+  dc_scope body = {0};
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    const dc_nid id = s->terms.body.v[k];
+    dc_tasklet t = dc_node_at(graph, id)->tasklet;
+    dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
+    const char *name = dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out));
+    dc_cid part = dc_container_add(graph, name, type, rank, shape, DC_ROLE_TEMP);
+    dc_nid term = dc_node_tasklet(graph, part, (dc_wcr)t.wcr, written, rank, 0, dc_ex_subst(pool, t.value, from, to, n + s->rows.n_params));
+    take_origin(graph, term, id);
+    dc_scope_push(graph, &body, term);
+    dc_node_at(graph, id)->tasklet.value = dc_ex_read(pool, type, part, read, rank);
+  }
+  dc_node_at(graph, map)->map.body = body;
+  take_origin(graph, map, s->scope->v[s->at_sums]);
+  dc_scope_push(graph, &dc_node_at(graph, b->reduce)->map.body, map);
+  dc_nid second = dc_node_map(graph, DC_MAP_REDUCE, parts, b->n), first = s->sums.body.v[0];
+  take_origin(graph, second, first);
+  dc_node_at(graph, second)->map.body = s->terms.body;
+  dc_node_at(graph, s->scope->v[s->at_sums])->map.body.v[0] = second;
+}
+
+/* ---- the pass ---- */
+
+static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
+  search s = {.graph = graph, .scope = scope, .at_rows = at};
+  bands b = {0};
+  const dc_node *node = dc_node_at(graph, scope->v[at]);
+  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) return;
+  s.rows = node->map;
+  if (!are_plain(graph, &s.rows) || !has_rows(&s)) return;
+  dc_access_collect(graph, arena, scope->v[at], false, &s.of_rows);
+  if (!fits_in_reduction(&s)) return;
+  for (s.at_sums = at + 1; s.at_sums < scope->n; s.at_sums++) {
+    int64_t size = 0;
+    const dc_node *other = dc_node_at(graph, scope->v[s.at_sums]);
+    if (other->kind != DC_NODE_MAP) continue;
+    s.sums = other->map, s.of_sums.n = 0;
+    if (!find_terms(&s)) continue;
+    dc_access_collect(graph, arena, scope->v[s.at_sums], false, &s.of_sums);
+    if (!find_pairs(&s) || !may_move(&s)) continue;
+    uint32_t cut_at = cut_of(&s, &size);
+    if (cut_at == s.rows.n_params) continue;
+    if (!b.n) b = cut(&s, cut_at, size);
+    else s.pairs[b.n - 1].p = dc_node_at(graph, b.reduce)->map.params[0];
+    move_terms(&s, &b);
+  }
+}
+
+dc_status dc_pass_bands(dc_graph *graph) {
+  dc_arena arena = {0};
+  for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
+    for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++) visit(graph, &arena, &graph->states.v[state].scope, k);
+  dc_arena_free(&arena);
+  return DC_OK;
+}
