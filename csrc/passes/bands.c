@@ -11,8 +11,8 @@
  *     }
  *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
  *
- * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  Runs
- * between two rounds of fusion: the first makes the maps of rows, the second joins the loops of a row.  Does nothing where
+ * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
+ * map of sums computes for each element besides goes along.  Runs between two rounds of fusion: the first makes the maps of rows, the second joins the loops of a row.  Does nothing where
  * machine->teams is 1 or more: a device splits such sums (split.c). */
 #include "passes/access.h"
 #include "passes/passes.h"
@@ -57,15 +57,17 @@ static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
   return false;
 }
 
-/* Elements that the outer loops choose, of which each is a sum over all terms. */
+/* Elements that the outer loops choose, of which each is a sum over all terms; and perhaps plain writes. */
 static bool has_sums(const search *s) {
+  uint32_t n = 0;
   for (uint32_t k = 0; k < s->terms.body.n; k++) {
     const dc_node *node = dc_node_at(s->graph, s->terms.body.v[k]);
-    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr || node->tasklet.guard) return false;
-    for (uint32_t d = 0; d < node->tasklet.rank; d++)
+    if (node->kind != DC_NODE_TASKLET || node->tasklet.guard) return false;
+    n += node->tasklet.wcr != DC_WCR_NONE;
+    for (uint32_t d = 0; d < node->tasklet.rank && node->tasklet.wcr; d++)
       if (uses_any(&s->graph->pool, node->tasklet.index[d], &s->terms)) return false;
   }
-  return s->terms.body.n;
+  return n;
 }
 
 static bool find_terms(search *s) {
@@ -133,23 +135,33 @@ static bool reads(const dc_accesses *accesses, dc_cid root) {
   return false;
 }
 
-/* In a reduction what a map adds to would begin anew, and what one inside comes to is read there. */
+/* What a reduction inside another comes to is read there. */
 static bool fits_in_reduction(const search *s) {
-  for (uint32_t k = 0; k < s->of_rows.n; k++) {
-    const dc_access *a = &s->of_rows.v[k];
-    if ((a->reads && a->writes) || (a->initialised && !reads(&s->of_rows, a->root))) return false;
-  }
+  for (uint32_t k = 0; k < s->of_rows.n; k++)
+    if (s->of_rows.v[k].initialised && !reads(&s->of_rows, s->of_rows.v[k].root)) return false;
   return true;
 }
 
-/* May the terms stand where the rows are?  Nothing between the two writes what they read. */
+/* No scattered sums: threads would meet in them. */
+static bool may_add_plainly(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_MAP || node->map.schedule == DC_MAP_REDUCE) return true;
+  bool may = node->map.schedule != DC_MAP_SCATTER;
+  for (uint32_t k = 0; k < node->map.body.n && may; k++) may = may_add_plainly(graph, node->map.body.v[k]);
+  return may;
+}
+
+/* May the terms stand beside the rows?  Nothing between the two meets what they use. */
 static bool may_move(const search *s) {
+  const bool first = s->at_sums < s->at_rows;
   for (uint32_t x = 0; x < s->of_rows.n; x++)
     for (uint32_t y = 0; y < s->of_sums.n; y++)
       if (dc_access_conflicts(&s->of_rows.v[x], &s->of_sums.v[y]) && !meet_in_one_row(s, &s->of_rows.v[x], &s->of_sums.v[y])) return false;
-  for (uint32_t k = s->at_rows + 1; k < s->at_sums; k++)
-    for (uint32_t y = 0; y < s->of_sums.n; y++)
-      if (dc_node_touches_one(s->graph, s->scope->v[k], DC_USE_WRITE | (s->of_sums.v[y].writes ? DC_USE_READ : 0), s->of_sums.v[y].root)) return false;
+  for (uint32_t k = (first ? s->at_sums : s->at_rows) + 1; k < (first ? s->at_rows : s->at_sums); k++)
+    for (uint32_t y = 0; y < s->of_sums.n; y++) {
+      unsigned how = DC_USE_WRITE | (s->of_sums.v[y].writes ? DC_USE_READ : 0);
+      if (dc_node_touches_one(s->graph, s->scope->v[k], how, s->of_sums.v[y].root)) return false;
+    }
   return true;
 }
 
@@ -158,8 +170,10 @@ static bool may_move(const search *s) {
 /* Bytes of the sums of a band, 0 where that is not known. */
 static int64_t bytes_of_sums(const search *s) {
   int64_t bytes = 0, extent;
-  for (uint32_t k = 0; k < s->terms.body.n; k++)
-    bytes += dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.out)->dtype));
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    const dc_tasklet *t = &dc_node_at(s->graph, s->terms.body.v[k])->tasklet;
+    if (t->wcr) bytes += dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, t->out)->dtype));
+  }
   for (uint32_t k = 0; k < s->sums.n_params; k++)
     bytes = bytes && dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[k]].end, &extent) ? bytes * extent : 0;
   return bytes;
@@ -199,6 +213,21 @@ static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
   node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
 }
 
+/* In a reduction what a map adds to would begin anew: it reads and writes it instead. */
+static void add_plainly(dc_graph *graph, dc_nid id) {
+  dc_pool *pool = &graph->pool;
+  const dc_node node = *dc_node_at(graph, id);
+  if (node.kind == DC_NODE_MAP && node.map.schedule != DC_MAP_REDUCE)
+    for (uint32_t k = 0; k < node.map.body.n; k++) add_plainly(graph, node.map.body.v[k]);
+  if (node.kind != DC_NODE_TASKLET || !node.tasklet.wcr) return;
+  const dc_tasklet t = node.tasklet;
+  const dc_dtype type = (dc_dtype)dc_cont(graph, t.out)->dtype, compute = dc_dtype_compute(type);
+  dc_ex before = dc_ex_cast(pool, compute, dc_ex_read(pool, type, t.out, t.index, t.rank));
+  dc_ex value = dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)t.wcr), before, dc_ex_cast(pool, compute, t.value));
+  dc_node_at(graph, id)->tasklet.value = value;
+  dc_node_at(graph, id)->tasklet.wcr = DC_WCR_NONE;
+}
+
 /* Makes the map of rows one over bands. */
 static bands cut(search *s, uint32_t at, int64_t size) {
   dc_graph *graph = s->graph;
@@ -214,13 +243,14 @@ static bands cut(search *s, uint32_t at, int64_t size) {
   int64_t rows;
   if (!dc_ex_is_int(pool, end, &rows) || rows % size) limit = dc_ix_min(pool, limit, end);
   dc_param row = dc_param_new(pool, name_of(s, old), begin, limit, 0);
+  add_plainly(graph, id);
   dc_node_substitute(graph, id, old, dc_ex_par(pool, row));
   dc_param inside[DC_MAX_RANK];
   inside[0] = row;
   for (uint32_t k = at + 1; k < s->rows.n_params; k++) inside[k - at] = s->rows.params[k];
   b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - at);
   take_origin(graph, b.reduce, id);
-  dc_node_at(graph, b.reduce)->map.body = s->rows.body;
+  dc_node_at(graph, b.reduce)->map.body = dc_node_at(graph, id)->map.body;
   dc_nid outer = dc_node_map(graph, DC_MAP_PARALLEL, b.loops, b.n);
   take_origin(graph, outer, id);
   dc_scope body = {0};
@@ -231,47 +261,116 @@ static bands cut(search *s, uint32_t at, int64_t size) {
   return b;
 }
 
-/* The terms go to the bands, of which the sums are those of parts. */
-static void move_terms(search *s, const bands *b) {
-  dc_graph *graph = s->graph;
-  dc_pool *pool = &graph->pool;
-  const uint32_t n = s->sums.n_params, rank = b->n + n;
-  dc_param columns[DC_MAX_RANK], parts[DC_MAX_RANK], from[2 * DC_MAX_RANK];
-  dc_ex to[2 * DC_MAX_RANK], shape[DC_MAX_RANK], written[DC_MAX_RANK], read[DC_MAX_RANK];
+/* Parameters of the sums become those of the rows, or columns of their own. */
+typedef struct {
+  dc_param from[2 * DC_MAX_RANK], columns[DC_MAX_RANK], parts[DC_MAX_RANK];
+  dc_ex to[2 * DC_MAX_RANK];
+  dc_ex shape[DC_MAX_RANK], written[DC_MAX_RANK], read[DC_MAX_RANK]; /* of parts of sums: by bands, then columns */
+  uint32_t n, rank;
+} places;
+
+static places places_of(search *s, const bands *b) {
+  dc_pool *pool = &s->graph->pool;
+  const uint32_t n = s->sums.n_params;
+  places p = {.n = n + s->rows.n_params, .rank = b->n + n};
   for (uint32_t k = 0; k < b->n; k++) {
-    parts[k] = dc_param_new(pool, name_of(s, b->loops[k]), dc_ex_int(pool, 0), b->extents[k], 0);
-    shape[k] = b->extents[k], written[k] = dc_ex_par(pool, b->loops[k]), read[k] = dc_ex_par(pool, parts[k]);
+    p.parts[k] = dc_param_new(pool, name_of(s, b->loops[k]), dc_ex_int(pool, 0), b->extents[k], 0);
+    p.shape[k] = b->extents[k], p.written[k] = dc_ex_par(pool, b->loops[k]), p.read[k] = dc_ex_par(pool, p.parts[k]);
   }
   for (uint32_t k = 0; k < n; k++) {
     const dc_ex end = pool->params.v[s->sums.params[k]].end;
-    columns[k] = dc_param_new(pool, name_of(s, s->sums.params[k]), dc_ex_int(pool, 0), end, 0);
-    from[k] = s->sums.params[k], to[k] = dc_ex_par(pool, columns[k]);
-    shape[b->n + k] = end, written[b->n + k] = to[k], read[b->n + k] = dc_ex_par(pool, from[k]);
+    p.columns[k] = dc_param_new(pool, name_of(s, s->sums.params[k]), dc_ex_int(pool, 0), end, 0);
+    p.from[k] = s->sums.params[k], p.to[k] = dc_ex_par(pool, p.columns[k]);
+    p.shape[b->n + k] = end, p.written[b->n + k] = p.to[k], p.read[b->n + k] = dc_ex_par(pool, p.from[k]);
   }
-  for (uint32_t k = 0; k < s->rows.n_params; k++) from[n + k] = s->pairs[k].q, to[n + k] = dc_ex_par(pool, s->pairs[k].p);
-  dc_nid map = dc_node_map(graph, DC_MAP_PARALLEL, columns, n);
-  dc_scope body = {0};
-  for (uint32_t k = 0; k < s->terms.body.n; k++) {
-    const dc_nid id = s->terms.body.v[k];
-    dc_tasklet t = dc_node_at(graph, id)->tasklet;
+  for (uint32_t k = 0; k < s->rows.n_params; k++) p.from[n + k] = s->pairs[k].q, p.to[n + k] = dc_ex_par(pool, s->pairs[k].p);
+  return p;
+}
+
+/* A term, or a plain write, as an iteration of the rows computes it.  Of a term the sum takes the parts from now on. */
+static dc_nid moved(search *s, const places *p, dc_nid id) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  const dc_tasklet t = dc_node_at(graph, id)->tasklet;
+  dc_ex value = dc_ex_subst(pool, t.value, p->from, p->to, p->n), index[DC_MAX_RANK];
+  dc_nid made;
+  if (t.wcr) {
     dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
     const char *name = dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out));
-    dc_cid part = dc_container_add(graph, name, type, rank, shape, DC_ROLE_TEMP);
-    dc_nid term = dc_node_tasklet(graph, part, (dc_wcr)t.wcr, written, rank, 0, dc_ex_subst(pool, t.value, from, to, n + s->rows.n_params));
-    take_origin(graph, term, id);
-    dc_scope_push(graph, &body, term);
-    dc_node_at(graph, id)->tasklet.value = dc_ex_read(pool, type, part, read, rank);
+    dc_cid part = dc_container_add(graph, name, type, p->rank, p->shape, DC_ROLE_TEMP);
+    made = dc_node_tasklet(graph, part, (dc_wcr)t.wcr, p->written, p->rank, 0, value);
+    dc_node_at(graph, id)->tasklet.value = dc_ex_read(pool, type, part, p->read, p->rank);
+  } else {
+    for (uint32_t d = 0; d < t.rank; d++) index[d] = dc_ex_subst(pool, t.index[d], p->from, p->to, p->n);
+    made = dc_node_tasklet(graph, t.out, DC_WCR_NONE, index, t.rank, 0, value);
   }
+  take_origin(graph, made, id);
+  return made;
+}
+
+/* The terms go to the bands, of which the sums are those of parts. */
+static void move_terms(search *s, const bands *b) {
+  dc_graph *graph = s->graph;
+  const places p = places_of(s, b);
+  const dc_nid sums = s->scope->v[s->at_sums];
+  dc_nid map = dc_node_map(graph, DC_MAP_PARALLEL, p.columns, s->sums.n_params);
+  dc_nid second = dc_node_map(graph, DC_MAP_REDUCE, p.parts, b->n);
+  dc_scope body = {0}, parts = {0}, rows = {0};
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    dc_nid id = s->terms.body.v[k];
+    dc_scope_push(graph, &body, moved(s, &p, id));
+    if (dc_node_at(graph, id)->tasklet.wcr) dc_scope_push(graph, &parts, id);
+  }
+  take_origin(graph, map, sums);
   dc_node_at(graph, map)->map.body = body;
-  take_origin(graph, map, s->scope->v[s->at_sums]);
-  dc_scope_push(graph, &dc_node_at(graph, b->reduce)->map.body, map);
-  dc_nid second = dc_node_map(graph, DC_MAP_REDUCE, parts, b->n), first = s->sums.body.v[0];
-  take_origin(graph, second, first);
-  dc_node_at(graph, second)->map.body = s->terms.body;
-  dc_node_at(graph, s->scope->v[s->at_sums])->map.body.v[0] = second;
+  const dc_scope before = dc_node_at(graph, b->reduce)->map.body;
+  if (s->at_sums < s->at_rows) dc_scope_push(graph, &rows, map);
+  for (uint32_t k = 0; k < before.n; k++) dc_scope_push(graph, &rows, before.v[k]);
+  if (s->at_sums > s->at_rows) dc_scope_push(graph, &rows, map);
+  dc_node_at(graph, b->reduce)->map.body = rows;
+  take_origin(graph, second, s->sums.body.v[0]);
+  dc_node_at(graph, second)->map.body = parts;
+  dc_node_at(graph, sums)->map.body.v[0] = second;
+}
+
+/* Sums that stood before the rows stand behind them. */
+static void move_sums(search *s) {
+  const dc_nid sums = s->scope->v[s->at_sums];
+  for (uint32_t k = s->at_sums; k < s->at_rows; k++) s->scope->v[k] = s->scope->v[k + 1];
+  s->scope->v[s->at_rows--] = sums;
 }
 
 /* ---- the pass ---- */
+
+/* What an iteration of the rows does from now on. */
+static void take_accesses(search *s, dc_arena *arena) {
+  dc_ex to[DC_MAX_RANK];
+  dc_param from[DC_MAX_RANK];
+  for (uint32_t k = 0; k < s->rows.n_params; k++) from[k] = s->pairs[k].q, to[k] = dc_ex_par(&s->graph->pool, s->pairs[k].p);
+  for (uint32_t k = 0; k < s->of_sums.n; k++) {
+    dc_access a = s->of_sums.v[k];
+    if (a.element) a.element = dc_ex_subst(&s->graph->pool, a.element, from, to, s->rows.n_params);
+    DC_PUSH(arena, &s->of_rows, a);
+  }
+}
+
+/* Takes the sums at a place along, if that can be and pays. */
+static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
+  int64_t size = 0;
+  const dc_node *other = dc_node_at(s->graph, s->scope->v[at]);
+  if (other->kind != DC_NODE_MAP) return false;
+  s->at_sums = at, s->sums = other->map, s->of_sums.n = 0;
+  if (!find_terms(s)) return false;
+  dc_access_collect(s->graph, arena, s->scope->v[at], false, &s->of_sums);
+  if (!find_pairs(s) || !may_move(s)) return false;
+  uint32_t cut_at = cut_of(s, &size);
+  if (cut_at == s->rows.n_params) return false;
+  take_accesses(s, arena);
+  if (!b->n) *b = cut(s, cut_at, size);
+  else s->pairs[b->n - 1].p = dc_node_at(s->graph, b->reduce)->map.params[0];
+  move_terms(s, b);
+  return true;
+}
 
 static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
   search s = {.graph = graph, .scope = scope, .at_rows = at};
@@ -279,23 +378,12 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
   const dc_node *node = dc_node_at(graph, scope->v[at]);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) return;
   s.rows = node->map;
-  if (!are_plain(graph, &s.rows) || !has_rows(&s)) return;
+  if (!are_plain(graph, &s.rows) || !has_rows(&s) || !may_add_plainly(graph, scope->v[at])) return;
   dc_access_collect(graph, arena, scope->v[at], false, &s.of_rows);
   if (!fits_in_reduction(&s)) return;
-  for (s.at_sums = at + 1; s.at_sums < scope->n; s.at_sums++) {
-    int64_t size = 0;
-    const dc_node *other = dc_node_at(graph, scope->v[s.at_sums]);
-    if (other->kind != DC_NODE_MAP) continue;
-    s.sums = other->map, s.of_sums.n = 0;
-    if (!find_terms(&s)) continue;
-    dc_access_collect(graph, arena, scope->v[s.at_sums], false, &s.of_sums);
-    if (!find_pairs(&s) || !may_move(&s)) continue;
-    uint32_t cut_at = cut_of(&s, &size);
-    if (cut_at == s.rows.n_params) continue;
-    if (!b.n) b = cut(&s, cut_at, size);
-    else s.pairs[b.n - 1].p = dc_node_at(graph, b.reduce)->map.params[0];
-    move_terms(&s, &b);
-  }
+  for (uint32_t k = at; k-- > 0;)
+    if (take(&s, arena, k, &b)) move_sums(&s);
+  for (uint32_t k = s.at_rows + 1; k < scope->n; k++) take(&s, arena, k, &b);
 }
 
 dc_status dc_pass_bands(dc_graph *graph) {
