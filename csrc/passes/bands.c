@@ -12,8 +12,8 @@
  *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
  *
  * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
- * map of sums computes for each element besides goes along.  Runs between two rounds of fusion: the first makes the maps of rows, the second joins the loops of a row.  Does nothing where
- * machine->teams is 1 or more: a device splits such sums (split.c). */
+ * map of sums computes for each element besides goes along.  Runs between two rounds of fusion: the first makes the maps of
+ * rows, the second joins the loops of a row.  Does nothing where machine->teams is 1 or more: a device splits such sums (split.c). */
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -179,8 +179,8 @@ static int64_t bytes_of_sums(const search *s) {
   return bytes;
 }
 
-/* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over one is long, which
- * is a guess about time only.  n_params: there are too few rows. */
+/* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over
+ * one is long, which is a guess about time only.  n_params: there are too few rows. */
 static uint32_t cut_of(const search *s, int64_t *size) {
   const dc_pool *pool = &s->graph->pool;
   int64_t rows = 1, inside = 1, extent = 1;
