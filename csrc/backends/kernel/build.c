@@ -61,18 +61,16 @@ static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
   return all;
 }
 
-/* Do different values of p write different elements, whatever the other parameters are? */
+/* Do different values of p write different elements, whatever the other parameters are?  One dimension that says so is enough,
+ * though data that p chooses give the index in another. */
 static bool separates(dc_pool *pool, dc_param p, const dc_tasklet *t) {
-  uint32_t alone = 0;
   for (uint32_t d = 0; d < t->rank; d++) {
     dc_ex factor, rest;
-    if (!dc_ex_uses_param(pool, t->index[d], p)) continue;
     int64_t constant;
-    if (!dc_ix_split(pool, t->index[d], p, &factor, &rest) || !dc_ex_is_int(pool, factor, &constant) || !constant) return false;
-    if (!dc_ex_is_int(pool, rest, &constant)) return false;
-    alone++;
+    bool linear = dc_ex_uses_param(pool, t->index[d], p) && dc_ix_split(pool, t->index[d], p, &factor, &rest);
+    if (linear && dc_ex_is_int(pool, factor, &constant) && constant && dc_ex_is_int(pool, rest, &constant)) return true;
   }
-  return alone > 0;
+  return false;
 }
 
 static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
