@@ -105,7 +105,7 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
   }
 }
 
-/* The reduction writes one element by WCR in each tasklet. */
+/* The reduction writes one element by WCR in each tasklet, which no other writes. */
 static bool is_of_sums(const dc_graph *graph, const dc_map *map) {
   for (uint32_t k = 0; k < map->body.n; k++) {
     const dc_node *node = dc_node_at(graph, map->body.v[k]);
@@ -113,6 +113,8 @@ static bool is_of_sums(const dc_graph *graph, const dc_map *map) {
     for (uint32_t d = 0; d < node->tasklet.rank; d++)
       for (uint32_t p = 0; p < map->n_params; p++)
         if (dc_ex_uses_param(&graph->pool, node->tasklet.index[d], map->params[p])) return false;
+    for (uint32_t j = 0; j < k; j++)
+      if (dc_node_at(graph, map->body.v[j])->tasklet.out == node->tasklet.out) return false;
   }
   return map->schedule == DC_MAP_REDUCE;
 }
