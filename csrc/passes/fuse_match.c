@@ -249,12 +249,25 @@ static bool moves_inside(const matcher *m, const dc_access *a, const dc_match *m
   return a->element && index_moves_inside(m, a->element, match, first);
 }
 
+/* Do the shared loops take both accesses to the same elements?  What a value read chooses is anywhere. */
+static bool walk_together(matcher *m, const dc_access *a, const dc_access *b, const dc_match *match) {
+  for (uint32_t k = 0; k < match->n; k++) {
+    dc_param p = match->pairs[k].p, q = match->pairs[k].q;
+    bool both = dc_ex_uses_param(&m->graph->pool, a->element, p) && dc_ex_uses_param(&m->graph->pool, b->element, q);
+    if (both && !same_place(m, a, b, p, q)) return false;
+  }
+  return true;
+}
+
 /* Both work on many elements of one buffer per shared iteration: the second time from cache. */
-static bool reuses_much(const matcher *m, const dc_match *match) {
+static bool reuses_much(matcher *m, const dc_match *match) {
   for (uint32_t x = 0; x < m->a->accesses.n; x++) {
-    if (!moves_inside(m, &m->a->accesses.v[x], match, true)) continue;
-    for (uint32_t y = 0; y < m->b->accesses.n; y++)
-      if (m->a->accesses.v[x].root == m->b->accesses.v[y].root && moves_inside(m, &m->b->accesses.v[y], match, false)) return true;
+    const dc_access *a = &m->a->accesses.v[x];
+    if (!moves_inside(m, a, match, true)) continue;
+    for (uint32_t y = 0; y < m->b->accesses.n; y++) {
+      const dc_access *b = &m->b->accesses.v[y];
+      if (a->root == b->root && moves_inside(m, b, match, false) && walk_together(m, a, b, match)) return true;
+    }
   }
   return false;
 }
@@ -388,11 +401,12 @@ static uint32_t worth_of_reduction(const matcher *m, dc_match *match, bool whole
   return 1000 + 100 * m->depends;
 }
 
-static uint32_t worth_of_maps(const matcher *m, dc_match *match, bool whole) {
+static uint32_t worth_of_maps(matcher *m, dc_match *match, bool whole) {
   match->schedule = DC_MAP_PARALLEL;
   if (!match->n) return 0;
   if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->compute_bound && !m->b->compute_bound ? 1000 : 0;
   if (m->a->compute_bound || m->b->compute_bound || starves_threads(m, match)) return 0;
+  if (!m->depends && !m->graph->machine.teams && shares_columns(m, match)) return 0; /* apart, both run along memory */
   bool much = reuses_much(m, match);
   if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
   return 10 * match->n + 5 * m->depends + much;

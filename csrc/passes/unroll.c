@@ -1,7 +1,9 @@
 /* Unrolling, so that vectors run along the loop outside:
  *   - a parameter p that appears as p // c or p % c becomes c * q + r with a copy of the body for each r;
- *   - a reduction of a few iterations becomes one expression.
- * Pooling windows, their gradients and nearest upsampling become straight code over strided loads. */
+ *   - a reduction of a few iterations becomes one expression;
+ *   - so does an inner loop of a reduction or a scatter whose parameter only chooses (t == 0 ? 1 - x : x).
+ * Pooling windows, their gradients and nearest upsampling become straight code over strided loads; the neighbours between
+ * which one interpolates, code without branches. */
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -103,20 +105,28 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
   }
 }
 
-/* The reduction writes one element by WCR in each tasklet, and moves in short steps with the lane. */
+/* The reduction writes one element by WCR in each tasklet, which no other writes. */
+static bool is_of_sums(const dc_graph *graph, const dc_map *map) {
+  for (uint32_t k = 0; k < map->body.n; k++) {
+    const dc_node *node = dc_node_at(graph, map->body.v[k]);
+    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr || dc_cont(graph, node->tasklet.out)->dtype == DC_BOOL) return false;
+    for (uint32_t d = 0; d < node->tasklet.rank; d++)
+      for (uint32_t p = 0; p < map->n_params; p++)
+        if (dc_ex_uses_param(&graph->pool, node->tasklet.index[d], map->params[p])) return false;
+    for (uint32_t j = 0; j < k; j++)
+      if (dc_node_at(graph, map->body.v[j])->tasklet.out == node->tasklet.out) return false;
+  }
+  return map->schedule == DC_MAP_REDUCE;
+}
+
+/* It also moves in short steps with the lane. */
 static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   dc_map map = dc_node_at(graph, id)->map;
   int64_t trips = reduction_trips(graph, &map);
-  if (map.schedule != DC_MAP_REDUCE || trips < 1 || trips > graph->machine.unrolled_trips) return false;
+  if (!is_of_sums(graph, &map) || trips < 1 || trips > graph->machine.unrolled_trips) return false;
   stride_search s = {.graph = graph, .lane = lane};
   for (uint32_t k = 0; k < map.body.n; k++) {
-    const dc_node *node = dc_node_at(graph, map.body.v[k]);
-    if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr) return false;
-    dc_tasklet t = node->tasklet;
-    if (dc_cont(graph, t.out)->dtype == DC_BOOL) return false;
-    for (uint32_t d = 0; d < t.rank; d++)
-      for (uint32_t p = 0; p < map.n_params; p++)
-        if (dc_ex_uses_param(&graph->pool, t.index[d], map.params[p])) return false;
+    dc_tasklet t = dc_node_at(graph, map.body.v[k])->tasklet;
     dc_ex_walk(&graph->pool, t.value, judge_read, &s);
     if (t.guard) dc_ex_walk(&graph->pool, t.guard, judge_read, &s);
   }
@@ -155,6 +165,95 @@ static void unroll_reduction(dc_graph *graph, dc_nid id, dc_scope *out) {
   }
 }
 
+/* ---- choices ---- */
+
+typedef struct {
+  dc_pool *pool;
+  dc_param param;
+  bool found;
+} choice_search;
+
+static bool is_constant_beside(dc_pool *pool, dc_ex e, dc_param p) {
+  dc_ex factor, rest;
+  int64_t constant;
+  return dc_ex_is_int(pool, e, &constant) ||
+         (dc_ex_uses_param(pool, e, p) && dc_ix_split(pool, e, p, &factor, &rest) && dc_ex_is_int(pool, factor, &constant) &&
+          dc_ex_is_int(pool, rest, &constant));
+}
+
+/* A comparison of the parameter with constants. */
+static void find_choice(void *context, const dc_pool *pool, dc_ex e) {
+  choice_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  if (s->found || node->op >= DC_PRIM_COUNT || dc_prims[node->op].kind != DC_PRIM_TEST || node->nargs != 2) return;
+  dc_ex a = dc_ex_arg(pool, e, 0), b = dc_ex_arg(pool, e, 1);
+  bool uses = dc_ex_uses_param(pool, a, s->param) || dc_ex_uses_param(pool, b, s->param);
+  s->found = uses && is_constant_beside(s->pool, a, s->param) && is_constant_beside(s->pool, b, s->param);
+}
+
+static bool chooses(dc_graph *graph, const dc_map *map, dc_param param) {
+  choice_search s = {&graph->pool, param, false};
+  for (uint32_t k = 0; k < map->body.n && !s.found; k++) {
+    dc_tasklet t = dc_node_at(graph, map->body.v[k])->tasklet;
+    dc_ex_walk(&graph->pool, t.value, find_choice, &s);
+    if (t.guard) dc_ex_walk(&graph->pool, t.guard, find_choice, &s);
+  }
+  return s.found;
+}
+
+/* The map's parameters from here on become copies: the first of them chooses, and together they have few values. */
+static uint32_t first_choice(dc_graph *graph, const dc_map *map) {
+  int64_t trips = 1;
+  uint32_t first = map->n_params;
+  for (uint32_t k = map->n_params; k-- > 0;) {
+    int64_t extent = constant_trips(&graph->pool, map->params[k]);
+    if (extent < 1 || extent > graph->machine.unrolled_trips / trips) break;
+    trips *= extent;
+    if (chooses(graph, map, map->params[k])) first = k;
+  }
+  return first;
+}
+
+static void copy_choices(dc_graph *graph, dc_nid id, uint32_t first) {
+  dc_map map = dc_node_at(graph, id)->map;
+  dc_scope body = map.body;
+  for (uint32_t p = first; p < map.n_params; p++) {
+    dc_scope copies = {0};
+    for (uint32_t k = 0; k < body.n; k++)
+      for (int64_t i = 0; i < constant_trips(&graph->pool, map.params[p]); i++) {
+        dc_nid copy = dc_node_clone(graph, body.v[k]);
+        dc_node_substitute(graph, copy, map.params[p], dc_ex_int(&graph->pool, i));
+        dc_scope_push(graph, &copies, copy);
+      }
+    body = copies;
+  }
+  dc_node_at(graph, id)->map.n_params = first;
+  dc_node_at(graph, id)->map.body = body;
+}
+
+static void sum_choices(dc_graph *graph, dc_nid id, uint32_t first) {
+  dc_map map = dc_node_at(graph, id)->map, inner = map;
+  inner.params += first, inner.n_params -= first;
+  for (uint32_t k = 0; k < map.body.n; k++) {
+    dc_tasklet t = dc_node_at(graph, map.body.v[k])->tasklet;
+    dc_ex value = unrolled_value(graph, &inner, &t, reduction_trips(graph, &inner));
+    dc_node_at(graph, map.body.v[k])->tasklet.value = value;
+    dc_node_at(graph, map.body.v[k])->tasklet.guard = 0;
+  }
+  dc_node_at(graph, id)->map.n_params = first;
+}
+
+/* A scatter of one tasklet keeps the order in which it adds; a reduction has none. */
+static void unroll_choices(dc_graph *graph, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  bool scatters = map.schedule == DC_MAP_SCATTER && map.body.n == 1 && dc_node_at(graph, map.body.v[0])->kind == DC_NODE_TASKLET;
+  if (!scatters && !is_of_sums(graph, &map)) return;
+  uint32_t first = first_choice(graph, &map);
+  if (first == 0 || first == map.n_params) return;
+  if (scatters) copy_choices(graph, id, first);
+  else sum_choices(graph, id, first);
+}
+
 /* ---- the pass ---- */
 
 static bool holds_only_tasklets(const dc_graph *graph, const dc_map *map) {
@@ -163,13 +262,21 @@ static bool holds_only_tasklets(const dc_graph *graph, const dc_map *map) {
   return map->body.n > 0;
 }
 
+static bool is_one_expression(dc_graph *graph, const dc_map *outside, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  if (outside->schedule != DC_MAP_PARALLEL || !outside->n_params) return false;
+  if (is_unrollable(graph, id, outside->params[outside->n_params - 1])) return true;
+  return is_of_sums(graph, &map) && (reduction_trips(graph, &map) == 1 || first_choice(graph, &map) == 0);
+}
+
 static dc_status unroll_map(dc_graph *graph, dc_nid id) {
+  unroll_choices(graph, id);
   dc_map map = dc_node_at(graph, id)->map;
   dc_scope body = {0};
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_nid inner = map.body.v[k];
     bool is_map = dc_node_at(graph, inner)->kind == DC_NODE_MAP;
-    if (is_map && map.schedule == DC_MAP_PARALLEL && map.n_params && is_unrollable(graph, inner, map.params[map.n_params - 1])) {
+    if (is_map && is_one_expression(graph, &map, inner)) {
       unroll_reduction(graph, inner, &body);
       continue;
     }

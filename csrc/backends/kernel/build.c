@@ -8,6 +8,8 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/extract.h"
 
+enum { MAX_CONDITIONS = 16 };
+
 /* ---- addresses ---- */
 
 /* Of an image whose neighbouring channels lie next to one another, a read that the program would not make, such as one of
@@ -46,7 +48,49 @@ static dc_ex flatten_read(void *context, dc_pool *pool, dc_ex x) {
   return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, args, sure ? 1 : 2);
 }
 
-static dc_ex flat(dc_kernel *k, dc_ex x) { return x ? dc_ex_rewrite(k->pool, x, flatten_read, k) : 0; }
+/* A condition, and others that hold where it does. */
+typedef struct {
+  dc_ex v[MAX_CONDITIONS];
+  uint32_t n;
+} conditions;
+
+static void add_conditions(const dc_pool *pool, dc_ex e, conditions *out) {
+  if (dc_ex_node(pool, e)->op == DC_AND) {
+    add_conditions(pool, dc_ex_arg(pool, e, 0), out);
+    add_conditions(pool, dc_ex_arg(pool, e, 1), out);
+  } else if (out->n < MAX_CONDITIONS) {
+    out->v[out->n++] = e;
+  }
+}
+
+static dc_ex is_known(void *context, dc_pool *pool, dc_ex x) {
+  const conditions *known = context;
+  for (uint32_t j = 0; j < known->n; j++)
+    if (known->v[j] == x) return dc_ex_bool(pool, true);
+  return x;
+}
+
+/* x, which is only evaluated where the condition holds. */
+static dc_ex under(dc_pool *pool, dc_ex condition, dc_ex x) {
+  int64_t constant;
+  conditions known = {.n = 0};
+  if (!condition || !x || dc_ex_is_int(pool, condition, &constant)) return x;
+  add_conditions(pool, condition, &known);
+  return dc_ex_transform(pool, x, is_known, &known);
+}
+
+/* What a choice has asked, its first side does not ask again: an index that was found in range is checked once. */
+static dc_ex ask_once(void *context, dc_pool *pool, dc_ex x) {
+  (void)context;
+  const dc_exnode node = *dc_ex_node(pool, x);
+  if (node.op != DC_EX_SELECT) return x;
+  dc_ex condition = dc_ex_arg(pool, x, 0), a = dc_ex_arg(pool, x, 1), b = dc_ex_arg(pool, x, 2);
+  return dc_ex_uses_op(pool, a, DC_EX_READ) ? dc_ex_select(pool, condition, under(pool, condition, a), b) : x;
+}
+
+static dc_ex flat(dc_kernel *k, dc_ex x) {
+  return x ? dc_ex_transform(k->pool, dc_ex_rewrite(k->pool, x, flatten_read, k), ask_once, NULL) : 0;
+}
 
 /* ---- writes ---- */
 
@@ -61,18 +105,16 @@ static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
   return all;
 }
 
-/* Do different values of p write different elements, whatever the other parameters are? */
+/* Do different values of p write different elements, whatever the other parameters are?  One dimension that says so is enough,
+ * though data that p chooses give the index in another. */
 static bool separates(dc_pool *pool, dc_param p, const dc_tasklet *t) {
-  uint32_t alone = 0;
   for (uint32_t d = 0; d < t->rank; d++) {
     dc_ex factor, rest;
-    if (!dc_ex_uses_param(pool, t->index[d], p)) continue;
     int64_t constant;
-    if (!dc_ix_split(pool, t->index[d], p, &factor, &rest) || !dc_ex_is_int(pool, factor, &constant) || !constant) return false;
-    if (!dc_ex_is_int(pool, rest, &constant)) return false;
-    alone++;
+    bool linear = dc_ex_uses_param(pool, t->index[d], p) && dc_ix_split(pool, t->index[d], p, &factor, &rest);
+    if (linear && dc_ex_is_int(pool, factor, &constant) && constant && dc_ex_is_int(pool, rest, &constant)) return true;
   }
-  return alone > 0;
+  return false;
 }
 
 static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
@@ -80,6 +122,8 @@ static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
   dc_write *w = DC_NEW(k->arena, dc_write);
   *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent, .guard = flat(k, t.guard), .value = flat(k, t.value)};
   w->element = flat(k, dc_ex_read(k->pool, (dc_dtype)dc_cont(k->graph, t.out)->dtype, t.out, t.index, t.rank));
+  w->value = under(k->pool, w->guard, w->value);
+  if (!is_in_reduction(parent)) w->element = under(k->pool, w->guard, w->element); /* a sum is stored though no iteration was */
   if (w->wcr && is_in_reduction(parent)) w->inside = flat(k, in_bounds(k, &t));
   for (const dc_loop *l = parent; l->parent; l = l->parent) {
     bool may = l->schedule == DC_MAP_SCATTER || (l->schedule == DC_MAP_REDUCE && w->wcr);
