@@ -96,7 +96,11 @@ static bool lies_with(const DLTensor *t, const dc_array *array) {
   return array->device == DC_HOST ? t->device.type == DL_CPU : t->device.type == DL_CUDA && t->device.id == array->ordinal;
 }
 
-bool is_like(module_state *state, PyObject *object, const dc_array *want) {
+static bool has_strides(const DLTensor *t, const int64_t *strides) {
+  return strides ? t->strides && memcmp(t->strides, strides, (size_t)t->ndim * sizeof *strides) == 0 : contiguous(t);
+}
+
+bool is_like(module_state *state, PyObject *object, const dc_array *want, const int64_t *strides) {
   DLTensor t;
   const DLExchange *api = exchange_of(state, Py_TYPE(object));
   if (!api) return false;
@@ -104,7 +108,23 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want) {
   int k = type_of(&t);
   if (t.dtype.code == DL_COMPLEX) return false; /* it may be a conjugate view, which nothing here says */
   return lies_with(&t, want) && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
-         memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
+         memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && has_strides(&t, strides);
+}
+
+int note_layout(module_state *state, PyObject *object, dc_array *like, int64_t **strides) {
+  tensor_view v;
+  DLTensor t;
+  const DLExchange *api = exchange_of(state, Py_TYPE(object));
+  if (!api) return PyErr_SetString(state->errors[DC_ERR_VALUE], "expected a tensor"), -1;
+  if (view_anywhere(state, object, &v)) return -1;
+  *like = v.array, like->data = NULL;
+  release_view(&v);
+  if (api->borrow(object, &t)) return -1;
+  if (contiguous(&t)) return 0;
+  size_t bytes = (size_t)t.ndim * sizeof **strides;
+  if (!(*strides = PyMem_Malloc(bytes))) return PyErr_NoMemory(), -1;
+  memcpy(*strides, t.strides, bytes);
+  return 0;
 }
 
 static int fail(module_state *state, dc_code code, const char *text) {
