@@ -17,7 +17,8 @@ class Workload:
     goal: dcml's time over the strongest opponent's.  images: arguments are images, which may lie channels-last.
     options: dcml's; where they ask for bfloat16, opponents run under autocast.
     through: (what runs the module, arguments) -> the loss, where that holds derivatives of the module; arguments then require
-    gradients only where `make` says so.  goal_of_memory: dcml's peak over eager's.  tolerance: largest difference, as a share of a tensor's norm: gradients of deep
+    gradients only where `make` says so.
+    goal_of_memory: dcml's peak over eager's.  tolerance: largest difference, as a share of a tensor's norm: gradients of deep
     networks differ by the order of sums, and where a ReLU flips."""
     title: str
     make: Callable
