@@ -47,6 +47,7 @@ class Lowering:
         """Raises Declined for a node that no row serves."""
         self._placeholders()
         self._freed_inputs()
+        self.b.kept = {value for spec, value in outputs(self.program) if spec.kind.name == "BUFFER_MUTATION"}
         self._nodes(self.program.region)
         self._collect_outputs()
 
@@ -185,7 +186,7 @@ class Lowering:
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
-        self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
+        self.mutated = [(self._stopped_output(name, f"{fqn}.after"), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf, None if silent else name not in self.b.stopped)
                         for name, leaf, silent in changed]
         for (index, _, _), tape in zip(self.changed, tapes_of_changed):
@@ -223,6 +224,10 @@ class Lowering:
             return self._output(self.b.reshape(self.b(value), shape))
         index = self._output(self.b(value))
         return index if order is None or self.orders.setdefault(index, order) != order else Ordered(index, order)
+
+    def _stopped_output(self, name, wanted):
+        self.b.call_after(wanted)
+        return self._output(self.b.stop(name))
 
     def _output(self, name):
         """Index of a graph output; a value that is no node's result, or is already one, is not marked twice."""
