@@ -91,7 +91,7 @@ class DaceModule(Hooks, Wrapper):
     def reset_sdfg(self):
         """Forgets all captures and compiled functions, so that hooks apply again at the next call."""
         self._captures = Captures(self)
-        self._repeats = ()     # (RepeatedCall, Recipe, function) of calls that come again, the last one first
+        self._repeats = ()     # (RepeatedCall, Recipe, function) of calls that come again, the latest first
         self._hooked = None    # the graph that a post_onnx hook is looking at
         self.transients = []
 
@@ -99,15 +99,13 @@ class DaceModule(Hooks, Wrapper):
     def __call__(self, *args, **kwargs):
         """As that of any module; where a call is like an earlier one and nothing hooks into it, in a third of the time."""
         if self._repeats and not torch.compiler.is_compiling():
-            for found in self._repeats:
-                repeat, recipe, _ = found
+            for repeat, recipe, function in self._repeats:
                 try:
                     results = repeat(*args, **kwargs)
                 except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
                     break
                 if results is not NotImplemented:
-                    if found is not self._repeats[0]:
-                        self._note(found)
+                    self._captures.last, recipe.compiled.last_function = recipe.compiled, function
                     return recipe.finish(results, args if recipe.single or recipe.inputs is None else repeat.leaves(args, kwargs))
         return _call_module(self, *args, **kwargs)
 
@@ -133,13 +131,7 @@ class DaceModule(Hooks, Wrapper):
     def _repeated(self, recipe, function, args, kwargs):
         repeat = repeated_call(self, DaceModule.forward, self._captures, recipe, function, args, kwargs)
         if repeat is not None:
-            self._note((repeat, recipe, function))
-
-    def _note(self, found):
-        """The next call is first compared with this one."""
-        _, recipe, function = found
-        self.__dict__["_repeats"] = (found, *[other for other in self._repeats if other is not found][:_REPEATS - 1])
-        self._captures.last, recipe.compiled.last_function = recipe.compiled, function
+            self.__dict__["_repeats"] = ((repeat, recipe, function), *self._repeats[:_REPEATS - 1])  # past the attributes of a module
 
     # -- state ----------------------------------------------------------------------------------
     def __setattr__(self, name, value):
