@@ -155,7 +155,7 @@ class Builder:
         self._hint, self._site, self._result = "t", "", "t"
         self._made = []        # names of what the ops of this node gave
         self._times = {}       # name of a result -> how many wanted it
-        self.kept = ()         # fx nodes whose values buffers hold after a call
+        self.kept = {}         # fx node whose value a buffer holds after a call -> what the value is called
 
     def enter(self, node):
         """Results of the following ops are named after ``node``."""
@@ -170,13 +170,13 @@ class Builder:
         """Results are named after the module; values that led to them keep their names."""
         held = self.env[node]
         if isinstance(held, str):
-            self.env[node] = held if node in self.kept else self._renamed(held)
+            self.env[node] = self._renamed(held, self.kept.get(node, self._result))
         elif isinstance(held, list):
             used = {u.args[1]: u for u in node.users if u.target is operator.getitem}
-            self.env[node] = [self._renamed(name) if k in used and used[k] not in self.kept else name for k, name in enumerate(held)]
+            stays = {k for k, user in used.items() if user in self.kept}
+            self.env[node] = [self._renamed(name, self._result) if k in used and k not in stays else name for k, name in enumerate(held)]
 
-    def _renamed(self, name):
-        wanted = self._result
+    def _renamed(self, name, wanted):
         if wanted == self._hint or name not in self._made or name in self.stopped or name in self.mutated.values():
             return name
         self._times[wanted] = times = self._times.get(wanted, 0) + 1
