@@ -252,12 +252,21 @@ static void copy_strided(char *to, const char *from, const DLTensor *t, size_t i
   }
 }
 
+/* Do the elements in memory stand for their negatives? */
+static bool is_negated(PyObject *tensor) {
+  PyObject *flag = PyObject_CallMethod(tensor, "is_neg", NULL);
+  bool set = flag != Py_False;
+  if (!flag) PyErr_Clear();
+  Py_XDECREF(flag);
+  return set;
+}
+
 /* A contiguous copy of a tensor. */
 static PyObject *contiguous_copy(module_state *state, const DLTensor *t, PyObject *object) {
   int k = type_of(t);
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++) elements *= t->shape[d];
-  if (t->device.type != DL_CPU || k == DL_TYPES || elements > SMALL_COPY) return PyObject_CallMethod(object, "contiguous", NULL);
+  if (t->device.type != DL_CPU || k == DL_TYPES || elements > SMALL_COPY || is_negated(object)) return PyObject_CallMethod(object, "contiguous", NULL);
   void *data;
   dc_array shape = {.dtype = dl_types[k].type, .rank = (uint32_t)t->ndim};
   memcpy(shape.dims, t->shape, (size_t)t->ndim * sizeof *t->shape);
