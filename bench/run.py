@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import calls
+import distributed
 import loading
 import npx
 import optrees
@@ -151,7 +152,8 @@ def main():
         rows.append(summary(workload, measure(workload, order, arguments.rounds), most))
         print(report.line(rows[-1]), flush=True)
     if not arguments.only:
-        print("\n".join([*calls.lines(), *loading.lines(), *steps.lines(), *scripts.lines(), *npx.lines(), *optrees.lines()]))
+        print("\n".join([*calls.lines(), *loading.lines(), *steps.lines(), *scripts.lines(), *npx.lines(), *optrees.lines(),
+                         *distributed.lines()]))
     print(f"{time.time() - begin:.0f} s")
     if arguments.write:
         report.write(arguments.write, rows, most)

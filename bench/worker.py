@@ -29,7 +29,8 @@ class Session:
         self.workload = next(w for w in workloads.WORKLOADS if w.title == workload)
         module, arguments = self.workload.make()
         self.module = module.train(self.workload.training)
-        self.arguments = tuple(a.requires_grad_() if self.workload.training and a.is_floating_point() else a for a in arguments)
+        learns = self.workload.training and not self.workload.through
+        self.arguments = tuple(a.requires_grad_() if learns and a.is_floating_point() else a for a in arguments)
         self.before = _resident("VmRSS")
         self.run, self.arguments = contenders.CONTENDERS[contender].start(self.module, self.arguments, self.workload, folder)
         self.leaves = [a for a in self.arguments if getattr(a, "requires_grad", False)]
@@ -39,10 +40,10 @@ class Session:
     def step(self):
         if not self.workload.training:
             with self.torch.no_grad():
-                return self.run(*self.arguments)
+                return self.workload.call(self.run, self.arguments)
         for leaf in self.leaves:
             leaf.grad = None
-        result = self.run(*self.arguments)
+        result = self.workload.call(self.run, self.arguments)
         if self.cotangent is None:
             generator = self.torch.Generator().manual_seed(1)
             self.cotangent = self.torch.randn(result.shape, generator=generator).to(result.dtype)

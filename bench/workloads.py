@@ -2,6 +2,7 @@
 
 Each workload is made from a seed, so that all contenders, which run in processes of their own, get the same one.
 """
+import math
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -15,6 +16,8 @@ class Workload:
     """title: of the row.  make: () -> (module, arguments).  training: forward and backward, else inference.
     goal: dcml's time over the strongest opponent's.  images: arguments are images, which may lie channels-last.
     options: dcml's; where they ask for bfloat16, opponents run under autocast.
+    through: (what runs the module, arguments) -> the loss, where that holds derivatives of the module; arguments then require
+    gradients only where `make` says so.
     goal_of_memory: dcml's peak over eager's.  tolerance: largest difference, as a share of a tensor's norm: gradients of deep
     networks differ by the order of sums, and where a ReLU flips."""
     title: str
@@ -23,12 +26,16 @@ class Workload:
     goal: float
     images: bool = False
     options: dict = field(default_factory=dict)
+    through: Callable | None = None
     goal_of_memory: float | None = None
     tolerance: float = 1e-2
 
     @property
     def autocasts(self):
         return "precision" in self.options
+
+    def call(self, run, arguments):
+        return self.through(run, arguments) if self.through else run(*arguments)
 
 
 # -- element-wise and by rows ----------------------------------------------------------------------
@@ -284,6 +291,73 @@ def gpt():
     return GPT(), (torch.randint(0, 4096, (4, 256)),)
 
 
+# -- second derivatives ----------------------------------------------------------------------------
+class Critic(nn.Module):
+    """DCGAN's critic for images of 32 x 32, without normalisation, as the penalty wants it."""
+
+    def __init__(self):
+        super().__init__()
+        layers = []
+        for before, after in ((3, 32), (32, 64), (64, 128)):
+            layers += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(0.2)]
+        self.layers = nn.Sequential(*layers, nn.Conv2d(128, 1, 4))
+
+    def forward(self, x):
+        return self.layers(x).flatten(1)
+
+
+def critic():
+    real, fake = torch.randn(16, 3, 32, 32), torch.randn(16, 3, 32, 32)
+    share = torch.rand(16, 1, 1, 1)
+    return Critic(), (real, fake, (share * real + (1 - share) * fake).requires_grad_())
+
+
+def penalty(run, arguments):
+    """The critic's loss with a penalty on the slope at points between real and made images (Gulrajani et al., 2017)."""
+    real, fake, between = arguments
+    slope, = torch.autograd.grad(run(between).sum(), between, create_graph=True)
+    return run(fake).mean() - run(real).mean() + 10 * (slope.flatten(1).norm(2, 1) - 1).square().mean()
+
+
+def field_of(points):
+    layers = [nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)]
+    return nn.Sequential(*layers), (torch.linspace(-1, 1, points)[:, None].requires_grad_(),)
+
+
+def residual(run, arguments):
+    """u'' = -pi^2 sin(pi x) at the points, as a physics-informed network learns it (Raissi et al., 2019)."""
+    x, = arguments
+    slope, = torch.autograd.grad(run(x).sum(), x, create_graph=True)
+    curvature, = torch.autograd.grad(slope.sum(), x, create_graph=True)
+    return (curvature + math.pi ** 2 * torch.sin(math.pi * x)).square().mean()
+
+
+class Waves(nn.Module):
+    """A perceptron for several tasks at once, whose weights are arguments: x [tasks, points, 1] -> [tasks, points, 1]."""
+
+    def forward(self, x, weights):
+        for k in range(0, len(weights), 2):
+            x = x @ weights[k] + weights[k + 1].unsqueeze(-2)
+            x = x.tanh() if k + 2 < len(weights) else x
+        return x
+
+
+def waves(tasks=25, points=10, width=40):
+    sizes = [1, width, width, 1]
+    weights = [w for a, b in zip(sizes, sizes[1:]) for w in (torch.randn(a, b) / math.sqrt(a), torch.zeros(b))]
+    height, phase = torch.rand(tasks, 1, 1) * 4.9 + 0.1, torch.rand(tasks, 1, 1) * math.pi
+    xs = [torch.rand(tasks, points, 1) * 10 - 5 for _ in range(2)]
+    return Waves(), (*xs, *[height * torch.sin(x + phase) for x in xs], *[w.requires_grad_() for w in weights])
+
+
+def after_a_step(run, arguments, rate=0.02):
+    """The loss after an inner step of gradient descent, which is differentiated through it (Finn et al., 2017)."""
+    x, x_new, y, y_new, *weights = arguments
+    own = [w.expand(len(x), *w.shape) for w in weights]
+    slopes = torch.autograd.grad((run(x, own) - y).square().mean((1, 2)).sum(), own, create_graph=True)
+    return (run(x_new, [w - rate * slope for w, slope in zip(own, slopes)]) - y_new).square().mean()
+
+
 BF16 = {"precision": "bf16"}
 WORKLOADS = [
     Workload("nn.Mish 8×32×224², training step", mish, True, 0.2),
@@ -312,4 +386,8 @@ WORKLOADS = [
     Workload("BERT layer (768, 12 heads, 128 tokens, N=8), training, bf16", bert, True, 0.8, options=BF16, tolerance=0.1),
     Workload("two GPT blocks (384, causal, 256 tokens, N=4), training", gpt, True, 0.8),
     Workload("LSTM 256, N=16, 64 steps, training", lstm, True, 0.8),
+    Workload("WGAN-GP, a critic's step, 32², N=16", critic, True, 0.7, through=penalty),
+    Workload("physics-informed MLP 1-64-64-64-1, 1,024 points", lambda: field_of(1024), True, 0.7, through=residual),
+    Workload("physics-informed MLP 1-64-64-64-1, 64 points", lambda: field_of(64), True, 0.7, through=residual),
+    Workload("MAML, 25 tasks of sine waves, an inner step", waves, True, 0.7, through=after_a_step),
 ]

@@ -102,8 +102,10 @@ int view_in_place(module_state *state, PyObject *object, tensor_view *out); /* o
 int view_flat(module_state *state, PyObject *object, tensor_view *out);
 void release_view(tensor_view *view);
 bool is_array(module_state *state, PyObject *object); /* of numpy's own class, or of torch's */
-/* Is it a contiguous torch tensor of this type and these extents, on this device?  Nothing is held or copied. */
-bool is_like(module_state *state, PyObject *object, const dc_array *want);
+/* Is it a torch tensor of this type, these extents and these strides (NULL: contiguous), on this device?  Nothing is held or copied. */
+bool is_like(module_state *state, PyObject *object, const dc_array *want, const int64_t *strides);
+/* What is_like compares a torch tensor with, without data; 0, or -1 with an exception.  *strides is for PyMem_Free. */
+int note_layout(module_state *state, PyObject *object, dc_array *like, int64_t **strides);
 /* A new array of the kind of the inputs, on the device that the shape names; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);

@@ -2,13 +2,15 @@
  * the last one.  A call compares and runs; where anything differs it returns NotImplemented, and Python decides. */
 #include <string.h>
 
-#include "python/binding.h"
+#include "python/function.h"
 
+/* A leaf of the arguments that is a tensor. */
 typedef struct {
-  dc_array like; /* without data */
-  bool needs_grad;
+  dc_array like;     /* without data */
+  int64_t *strides;  /* NULL: contiguous */
+  bool needs_grad, is_tensor;
   Py_ssize_t first; /* where the same tensor stands first */
-} expected_input;
+} expected_leaf;
 
 /* A container, and the version at which it last held what it has to. */
 typedef struct {
@@ -19,33 +21,120 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   PyObject *function, *params; /* the tuple that the function has */
+  PyObject *form;              /* (args, kwargs) with ... for each tensor, or None where args are the leaves */
+  PyObject *taken;             /* tuple: which leaves are the function's inputs, or None for all */
   PyObject *slots;             /* tuple of (dict, key): where each parameter is found */
   PyObject *watched;           /* tuple of observations (watch.c): modules' attributes and all else that was built in */
   PyObject *last;              /* callable that makes the last input, or None */
   PyObject *probes;            /* tuple of callables without arguments ... */
   PyObject *answers;           /* ... and the objects that they returned */
-  expected_input *inputs;
+  expected_leaf *leaves;
   place *places;    /* of watched and then of slots */
   bool *needs_grad; /* by parameter */
-  Py_ssize_t n_inputs;
+  Py_ssize_t n_leaves;
   bool watches_grad;
 } RepeatedCallObject;
 
+/* ---- leaves ---- */
+
+/* Leaves as they are met: a tuple of n, of which `at` are there. */
+typedef struct {
+  PyObject *tuple;
+  Py_ssize_t at, n;
+} leaf_list;
+
+static bool add_leaf(leaf_list *out, PyObject *leaf) {
+  if (out->at == out->n) return false;
+  PyTuple_SET_ITEM(out->tuple, out->at++, Py_NewRef(leaf));
+  return true;
+}
+
+/* A number, a text or None that stands where it stood before. */
+static bool same_value(PyObject *form, PyObject *value) {
+  if (form == value) return true;
+  bool plain = PyLong_CheckExact(form) || PyUnicode_CheckExact(form);
+  return plain && Py_TYPE(form) == Py_TYPE(value) && PyObject_RichCompareBool(form, value, Py_EQ) == 1;
+}
+
+static bool take_leaves(PyObject *form, PyObject *value, leaf_list *out);
+
+static bool take_leaves_of_dict(PyObject *form, PyObject *value, leaf_list *out) {
+  Py_ssize_t at[2] = {0};
+  PyObject *key[2], *held[2];
+  bool same = PyDict_GET_SIZE(form) == PyDict_GET_SIZE(value);
+  while (same && PyDict_Next(form, &at[0], &key[0], &held[0]))
+    same = PyDict_Next(value, &at[1], &key[1], &held[1]) && same_value(key[0], key[1]) && take_leaves(held[0], held[1], out);
+  return same;
+}
+
+/* The leaves of what has this form; false for what has not. */
+static bool take_leaves(PyObject *form, PyObject *value, leaf_list *out) {
+  if (form == Py_Ellipsis) return add_leaf(out, value);
+  if (!PyTuple_CheckExact(form) && !PyList_CheckExact(form) && !PyDict_CheckExact(form)) return same_value(form, value) && add_leaf(out, value);
+  if (Py_TYPE(form) != Py_TYPE(value) || Py_EnterRecursiveCall("")) return PyErr_Clear(), false;
+  bool same;
+  if (PyDict_CheckExact(form)) same = take_leaves_of_dict(form, value, out);
+  else {
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(form);
+    same = n == PySequence_Fast_GET_SIZE(value);
+    for (Py_ssize_t k = 0; same && k < n; k++) same = take_leaves(PySequence_Fast_GET_ITEM(form, k), PySequence_Fast_GET_ITEM(value, k), out);
+  }
+  Py_LeaveRecursiveCall();
+  return same;
+}
+
+/* A tuple of the leaves of arguments, or NULL, without an exception where they have another form. */
+static PyObject *leaves_of(const RepeatedCallObject *self, PyObject *args, PyObject *kwargs) {
+  if (kwargs && !PyDict_GET_SIZE(kwargs)) kwargs = NULL;
+  if (self->form == Py_None) return !kwargs && PyTuple_GET_SIZE(args) == self->n_leaves ? Py_NewRef(args) : NULL;
+  PyObject *forms[2] = {PyTuple_GET_ITEM(self->form, 0), PyTuple_GET_ITEM(self->form, 1)};
+  leaf_list out = {PyTuple_New(self->n_leaves), 0, self->n_leaves};
+  bool same = out.tuple && take_leaves(forms[0], args, &out);
+  same = same && (kwargs ? take_leaves(forms[1], kwargs, &out) : PyDict_GET_SIZE(forms[1]) == 0) && out.at == out.n;
+  if (!same) Py_CLEAR(out.tuple);
+  return out.tuple;
+}
+
+/* The function's inputs among leaves. */
+static PyObject *inputs_of(const RepeatedCallObject *self, PyObject *leaves) {
+  if (self->taken == Py_None) return Py_NewRef(leaves);
+  PyObject *inputs = PyTuple_New(PyTuple_GET_SIZE(self->taken));
+  for (Py_ssize_t k = 0; inputs && k < PyTuple_GET_SIZE(self->taken); k++)
+    PyTuple_SET_ITEM(inputs, k, Py_NewRef(PyTuple_GET_ITEM(leaves, PyLong_AsSsize_t(PyTuple_GET_ITEM(self->taken, k)))));
+  return inputs;
+}
+
 /* ---- creation ---- */
 
-static Py_ssize_t first_place(PyObject *inputs, Py_ssize_t k) {
+static Py_ssize_t first_place(PyObject *leaves, Py_ssize_t k) {
   Py_ssize_t first = 0;
-  while (PyTuple_GET_ITEM(inputs, first) != PyTuple_GET_ITEM(inputs, k)) first++;
+  while (PyTuple_GET_ITEM(leaves, first) != PyTuple_GET_ITEM(leaves, k)) first++;
   return first;
 }
 
-static int note_input(module_state *state, PyObject *inputs, Py_ssize_t k, expected_input *out) {
-  tensor_view view;
-  PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
-  if (view_anywhere(state, tensor, &view)) return -1;
-  *out = (expected_input){view.array, requires_grad(state, tensor), first_place(inputs, k)};
-  release_view(&view);
-  return 0;
+static int note_leaf(module_state *state, PyObject *leaves, Py_ssize_t k, expected_leaf *out) {
+  PyObject *leaf = PyTuple_GET_ITEM(leaves, k);
+  out->first = first_place(leaves, k);
+  if (!is_array(state, leaf)) return 0;
+  out->is_tensor = true, out->needs_grad = requires_grad(state, leaf);
+  return note_layout(state, leaf, &out->like, &out->strides);
+}
+
+static int note_leaves(module_state *state, RepeatedCallObject *self, PyObject *args, PyObject *kwargs) {
+  self->leaves = PyMem_Calloc((size_t)self->n_leaves + 1, sizeof *self->leaves);
+  if (!self->leaves) return PyErr_NoMemory(), -1;
+  PyObject *leaves = leaves_of(self, args, kwargs);
+  if (!leaves) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_ValueError, "the arguments have another form"), -1);
+  int failed = 0;
+  for (Py_ssize_t k = 0; !failed && k < self->n_leaves; k++) failed = note_leaf(state, leaves, k, &self->leaves[k]);
+  Py_ssize_t n = self->taken == Py_None ? 0 : PyTuple_GET_SIZE(self->taken);
+  for (Py_ssize_t k = 0; !failed && k < n; k++) {
+    Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(self->taken, k));
+    if (at < 0 || at >= self->n_leaves || !self->leaves[at].is_tensor) failed = -1;
+    if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an input is no tensor among the leaves");
+  }
+  Py_DECREF(leaves);
+  return failed;
 }
 
 static int note_answers(RepeatedCallObject *self) {
@@ -78,24 +167,31 @@ static int note_places(RepeatedCallObject *self) {
   return self->places ? 0 : (PyErr_NoMemory(), -1);
 }
 
-/* RepeatedCall(function, inputs, slots, watched, probes, watches_grad, last) */
-static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+static int check_form(RepeatedCallObject *self) {
+  bool plain = self->form == Py_None, pair = PyTuple_CheckExact(self->form) && PyTuple_GET_SIZE(self->form) == 2;
+  pair = pair && PyTuple_CheckExact(PyTuple_GET_ITEM(self->form, 0)) && PyDict_CheckExact(PyTuple_GET_ITEM(self->form, 1));
+  if ((plain || pair) && (self->taken == Py_None || PyTuple_CheckExact(self->taken))) return 0;
+  return PyErr_SetString(PyExc_TypeError, "expected a form (tuple, dictionary) or None, and a tuple of places or None"), -1;
+}
+
+/* RepeatedCall(function, args, kwargs, form, n_leaves, taken, slots, watched, probes, watches_grad, last) */
+static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject *unused) {
   module_state *state = PyType_GetModuleState(type);
-  PyObject *function, *inputs, *slots, *watched, *probes, *last;
+  PyObject *function, *given, *kwargs, *form, *taken, *slots, *watched, *probes, *last;
+  Py_ssize_t n_leaves;
   int watches_grad;
-  (void)kwargs;
-  if (!PyArg_ParseTuple(args, "O!O!OOO!pO", state->function_type, &function, &PyTuple_Type, &inputs, &slots, &watched, &PyTuple_Type, &probes,
-                        &watches_grad, &last))
+  (void)unused;
+  if (!PyArg_ParseTuple(args, "O!O!O!OnOOOO!pO", state->function_type, &function, &PyTuple_Type, &given, &PyDict_Type, &kwargs, &form, &n_leaves, &taken,
+                        &slots, &watched, &PyTuple_Type, &probes, &watches_grad, &last))
     return NULL;
+  if (n_leaves < 0) return PyErr_SetString(PyExc_ValueError, "expected a number of leaves"), NULL;
   RepeatedCallObject *self = (RepeatedCallObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
+  self->form = Py_NewRef(form), self->taken = Py_NewRef(taken), self->n_leaves = n_leaves;
   self->watched = PySequence_Tuple(watched);
-  self->inputs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(inputs) + 1, sizeof *self->inputs);
-  int failed = !self->watched || check_observations(self->watched) || !self->inputs || note_params(state, self, slots) ||
-               note_places(self) || note_answers(self);
-  for (; !failed && self->n_inputs < PyTuple_GET_SIZE(inputs); self->n_inputs++)
-    failed = note_input(state, inputs, self->n_inputs, &self->inputs[self->n_inputs]);
+  int failed = !self->watched || check_form(self) || check_observations(self->watched) || note_params(state, self, slots) || note_places(self) ||
+               note_answers(self) || note_leaves(state, self, given, kwargs);
   if (!failed) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
@@ -105,6 +201,8 @@ static int repeated_call_traverse(RepeatedCallObject *self, visitproc visit, voi
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->function);
   Py_VISIT(self->params);
+  Py_VISIT(self->form);
+  Py_VISIT(self->taken);
   Py_VISIT(self->slots);
   Py_VISIT(self->watched);
   Py_VISIT(self->probes);
@@ -115,6 +213,8 @@ static int repeated_call_traverse(RepeatedCallObject *self, visitproc visit, voi
 static int repeated_call_clear(RepeatedCallObject *self) {
   Py_CLEAR(self->function);
   Py_CLEAR(self->params);
+  Py_CLEAR(self->form);
+  Py_CLEAR(self->taken);
   Py_CLEAR(self->slots);
   Py_CLEAR(self->watched);
   Py_CLEAR(self->probes);
@@ -127,7 +227,8 @@ static void repeated_call_dealloc(RepeatedCallObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   repeated_call_clear(self);
-  PyMem_Free(self->inputs);
+  for (Py_ssize_t k = 0; self->leaves && k < self->n_leaves; k++) PyMem_Free(self->leaves[k].strides);
+  PyMem_Free(self->leaves);
   PyMem_Free(self->places);
   PyMem_Free(self->needs_grad);
   type->tp_free((PyObject *)self);
@@ -136,11 +237,12 @@ static void repeated_call_dealloc(RepeatedCallObject *self) {
 
 /* ---- calling ---- */
 
-static bool same_input(module_state *state, const RepeatedCallObject *self, PyObject *inputs, Py_ssize_t k) {
-  PyObject *tensor = PyTuple_GET_ITEM(inputs, k);
-  const expected_input *want = &self->inputs[k];
-  bool same = first_place(inputs, k) == want->first && is_like(state, tensor, &want->like);
-  return same && (!self->watches_grad || requires_grad(state, tensor) == want->needs_grad);
+static bool same_leaf(module_state *state, const RepeatedCallObject *self, PyObject *leaves, Py_ssize_t k) {
+  PyObject *leaf = PyTuple_GET_ITEM(leaves, k);
+  const expected_leaf *want = &self->leaves[k];
+  if (!want->is_tensor) return true; /* its form has the value */
+  bool same = first_place(leaves, k) == want->first && is_like(state, leaf, &want->like, want->strides);
+  return same && (!self->watches_grad || requires_grad(state, leaf) == want->needs_grad);
 }
 
 /* The k-th place holds what it has to; a dictionary that nobody touched since is not looked into. */
@@ -160,6 +262,8 @@ static bool same_place(const RepeatedCallObject *self, Py_ssize_t k) {
 }
 
 static bool same_params(module_state *state, const RepeatedCallObject *self) {
+  PyObject *now = ((FunctionObject *)self->function)->params; /* another call may have set others */
+  if ((now ? now : Py_None) != self->params) return false;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->slots); k++) {
     if (!same_place(self, PyTuple_GET_SIZE(self->watched) + k)) return false;
     if (self->watches_grad && requires_grad(state, PyTuple_GET_ITEM(self->params, k)) != self->needs_grad[k]) return false;
@@ -180,28 +284,50 @@ static bool same_surroundings(const RepeatedCallObject *self) {
   return true;
 }
 
-static PyObject *with_last(const RepeatedCallObject *self, PyObject *args) {
-  Py_ssize_t n = PyTuple_GET_SIZE(args);
+static PyObject *with_last(const RepeatedCallObject *self, PyObject *inputs) {
+  Py_ssize_t n = PyTuple_GET_SIZE(inputs);
   PyObject *all = PyTuple_New(n + 1), *last = all ? PyObject_CallNoArgs(self->last) : NULL;
   if (!last) return Py_XDECREF(all), NULL;
-  for (Py_ssize_t k = 0; k < n; k++) PyTuple_SET_ITEM(all, k, Py_NewRef(PyTuple_GET_ITEM(args, k)));
+  for (Py_ssize_t k = 0; k < n; k++) PyTuple_SET_ITEM(all, k, Py_NewRef(PyTuple_GET_ITEM(inputs, k)));
   PyTuple_SET_ITEM(all, n, last);
   return all;
 }
 
-/* call(*inputs) -> outputs or NotImplemented */
-static PyObject *repeated_call_call(RepeatedCallObject *self, PyObject *args, PyObject *kwargs) {
-  module_state *state = state_of((PyObject *)self);
-  bool same = !kwargs && PyTuple_GET_SIZE(args) == self->n_inputs && same_surroundings(self) && same_params(state, self);
-  for (Py_ssize_t k = 0; same && k < self->n_inputs; k++) same = same_input(state, self, args, k);
-  if (!same) Py_RETURN_NOTIMPLEMENTED;
-  PyObject *all = self->last == Py_None ? Py_NewRef(args) : with_last(self, args);
-  PyObject *outputs = all ? PyObject_Call(self->function, all, NULL) : NULL;
-  Py_XDECREF(all);
+static PyObject *run_again(const RepeatedCallObject *self, PyObject *leaves) {
+  PyObject *inputs = inputs_of(self, leaves);
+  if (inputs && self->last != Py_None) Py_SETREF(inputs, with_last(self, inputs));
+  PyObject *outputs = inputs ? PyObject_Call(self->function, inputs, NULL) : NULL;
+  Py_XDECREF(inputs);
   return outputs;
 }
 
+/* call(*args, **kwargs) -> outputs or NotImplemented */
+static PyObject *repeated_call_call(RepeatedCallObject *self, PyObject *args, PyObject *kwargs) {
+  module_state *state = state_of((PyObject *)self);
+  PyObject *leaves = leaves_of(self, args, kwargs), *outputs = NULL;
+  bool same = leaves != NULL;
+  for (Py_ssize_t k = 0; same && k < self->n_leaves; k++) same = same_leaf(state, self, leaves, k);
+  same = same && same_surroundings(self) && same_params(state, self);
+  if (same) outputs = run_again(self, leaves);
+  Py_XDECREF(leaves);
+  if (same || PyErr_Occurred()) return outputs;
+  Py_RETURN_NOTIMPLEMENTED;
+}
+
+/* leaves(args, kwargs) -> tuple, of arguments of which the call has just been made */
+static PyObject *repeated_call_leaves(RepeatedCallObject *self, PyObject *both) {
+  PyObject *args, *kwargs;
+  if (!PyArg_ParseTuple(both, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return NULL;
+  PyObject *leaves = leaves_of(self, args, kwargs);
+  if (!leaves && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the arguments have another form");
+  return leaves;
+}
+
+static PyMethodDef repeated_call_methods[] = {
+    {"leaves", (PyCFunction)repeated_call_leaves, METH_VARARGS, "leaves(args, kwargs) -> the leaves of arguments like those of the call."}, {NULL, NULL, 0, NULL}};
+
 static PyType_Slot repeated_call_slots[] = {{Py_tp_new, repeated_call_new},         {Py_tp_dealloc, repeated_call_dealloc}, {Py_tp_traverse, repeated_call_traverse},
                                    {Py_tp_clear, repeated_call_clear},     {Py_tp_call, repeated_call_call},
-                                   {Py_tp_doc, "RepeatedCall(function, inputs, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
+                                   {Py_tp_methods, repeated_call_methods},
+                                   {Py_tp_doc, "RepeatedCall(function, args, kwargs, form, n_leaves, taken, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
 PyType_Spec repeated_call_spec = {"dcml._core.RepeatedCall", sizeof(RepeatedCallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, repeated_call_slots};

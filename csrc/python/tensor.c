@@ -96,7 +96,11 @@ static bool lies_with(const DLTensor *t, const dc_array *array) {
   return array->device == DC_HOST ? t->device.type == DL_CPU : t->device.type == DL_CUDA && t->device.id == array->ordinal;
 }
 
-bool is_like(module_state *state, PyObject *object, const dc_array *want) {
+static bool has_strides(const DLTensor *t, const int64_t *strides) {
+  return strides ? t->strides && memcmp(t->strides, strides, (size_t)t->ndim * sizeof *strides) == 0 : contiguous(t);
+}
+
+bool is_like(module_state *state, PyObject *object, const dc_array *want, const int64_t *strides) {
   DLTensor t;
   const DLExchange *api = exchange_of(state, Py_TYPE(object));
   if (!api) return false;
@@ -104,7 +108,23 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want) {
   int k = type_of(&t);
   if (t.dtype.code == DL_COMPLEX) return false; /* it may be a conjugate view, which nothing here says */
   return lies_with(&t, want) && k < DL_TYPES && dl_types[k].type == want->dtype && (uint32_t)t.ndim == want->rank &&
-         memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && contiguous(&t);
+         memcmp(t.shape, want->dims, want->rank * sizeof *t.shape) == 0 && has_strides(&t, strides);
+}
+
+int note_layout(module_state *state, PyObject *object, dc_array *like, int64_t **strides) {
+  tensor_view v;
+  DLTensor t;
+  const DLExchange *api = exchange_of(state, Py_TYPE(object));
+  if (!api) return PyErr_SetString(state->errors[DC_ERR_VALUE], "expected a tensor"), -1;
+  if (view_anywhere(state, object, &v)) return -1;
+  *like = v.array, like->data = NULL;
+  release_view(&v);
+  if (api->borrow(object, &t)) return -1;
+  if (contiguous(&t)) return 0;
+  size_t bytes = (size_t)t.ndim * sizeof **strides;
+  if (!(*strides = PyMem_Malloc(bytes))) return PyErr_NoMemory(), -1;
+  memcpy(*strides, t.strides, bytes);
+  return 0;
 }
 
 static int fail(module_state *state, dc_code code, const char *text) {
@@ -166,36 +186,6 @@ static int resolve(module_state *state, const DLExchange *api, bool in_place, Py
   return same ? 0 : api->borrow(whole, t) ? -1 : 0;
 }
 
-static int view_torch(module_state *state, const DLExchange *api, PyObject *object, view_kind how, tensor_view *out) {
-  DLTensor t;
-  bool in_place = how == IN_PLACE;
-  if (api->borrow(object, &t)) return not_plain(state, object);
-  out->is_torch = true;
-  out->owner = Py_NewRef(object);
-  if (t.dtype.code == DL_COMPLEX && resolve(state, api, in_place, &out->owner, &t)) return -1;
-  if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA)) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
-  bool empty = false;
-  for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
-  if (!t.data && !empty) return not_plain(state, object);
-  if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
-  if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
-  if (how != FLAT && !contiguous(&t)) {
-    if (in_place) return fail_gaps(state);
-    PyObject *copy = PyObject_CallMethod(out->owner, "contiguous", NULL);
-    if (!copy) return -1;
-    Py_SETREF(out->owner, copy);
-    if (api->borrow(copy, &t)) return -1;
-  }
-  int k = type_of(&t);
-  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a tensor has a type that dcml does not know");
-  out->array.dtype = dl_types[k].type;
-  out->array.rank = (uint32_t)t.ndim;
-  memcpy(out->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
-  out->array.data = (char *)t.data + t.byte_offset;
-  out->array.device = t.device.type == DL_CUDA ? DC_CUDA : DC_HOST, out->array.ordinal = t.device.type == DL_CUDA ? t.device.id : 0;
-  return how == FLAT ? flatten(state, &t, out) : 0;
-}
-
 typedef struct {
   DLManaged managed;
   dc_buffer_pool *pool;
@@ -236,6 +226,83 @@ static PyObject *new_pooled(module_state *state, const dc_array *shape, void **d
   }
   *data = buffer;
   return object;
+}
+
+enum { SMALL_COPY = 1 << 16 }; /* elements: torch takes longer to describe a copy than to make it */
+
+static void copy_row(char *to, const char *from, int64_t n, int64_t stride, size_t item) {
+  for (int64_t k = 0; k < n; k++) memcpy(to + (size_t)k * item, from + k * stride * (int64_t)item, item);
+}
+
+/* The elements of a strided tensor one after the other. */
+static void copy_strided(char *to, const char *from, const DLTensor *t, size_t item) {
+  int64_t at[DC_MAX_RANK] = {0}, run = 1, rows = 1, step = 1;
+  int outer = t->ndim;
+  while (outer > 0 && (t->shape[outer - 1] == 1 || t->strides[outer - 1] == run)) run *= t->shape[--outer];
+  if (run == 1 && outer > 0) run = t->shape[--outer], step = t->strides[outer];
+  for (int d = 0; d < outer; d++) rows *= t->shape[d];
+  for (int64_t row = 0; row < rows; row++, to += (size_t)run * item) {
+    int64_t offset = 0;
+    for (int d = 0; d < outer; d++) offset += at[d] * t->strides[d];
+    const char *first = from + offset * (int64_t)item;
+    if (step == 1) memcpy(to, first, (size_t)run * item);
+    else if (item == sizeof(float)) copy_row(to, first, run, step, sizeof(float)); /* so that the compiler knows the size */
+    else copy_row(to, first, run, step, item);
+    for (int d = outer; d-- > 0 && ++at[d] == t->shape[d];) at[d] = 0;
+  }
+}
+
+/* Do the elements in memory stand for their negatives? */
+static bool is_negated(PyObject *tensor) {
+  PyObject *flag = PyObject_CallMethod(tensor, "is_neg", NULL);
+  bool set = flag != Py_False;
+  if (!flag) PyErr_Clear();
+  Py_XDECREF(flag);
+  return set;
+}
+
+/* A contiguous copy of a tensor. */
+static PyObject *contiguous_copy(module_state *state, const DLTensor *t, PyObject *object) {
+  int k = type_of(t);
+  int64_t elements = 1;
+  for (int d = 0; d < t->ndim; d++) elements *= t->shape[d];
+  if (t->device.type != DL_CPU || k == DL_TYPES || elements > SMALL_COPY || is_negated(object)) return PyObject_CallMethod(object, "contiguous", NULL);
+  void *data;
+  dc_array shape = {.dtype = dl_types[k].type, .rank = (uint32_t)t->ndim};
+  memcpy(shape.dims, t->shape, (size_t)t->ndim * sizeof *t->shape);
+  PyObject *copy = new_pooled(state, &shape, &data);
+  if (copy) copy_strided(data, (const char *)t->data + t->byte_offset, t, dc_dtype_bytes(shape.dtype));
+  return copy;
+}
+
+static int view_torch(module_state *state, const DLExchange *api, PyObject *object, view_kind how, tensor_view *out) {
+  DLTensor t;
+  bool in_place = how == IN_PLACE;
+  if (api->borrow(object, &t)) return not_plain(state, object);
+  out->is_torch = true;
+  out->owner = Py_NewRef(object);
+  if (t.dtype.code == DL_COMPLEX && resolve(state, api, in_place, &out->owner, &t)) return -1;
+  if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA)) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
+  bool empty = false;
+  for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
+  if (!t.data && !empty) return not_plain(state, object);
+  if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
+  if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
+  if (how != FLAT && !contiguous(&t)) {
+    if (in_place) return fail_gaps(state);
+    PyObject *copy = contiguous_copy(state, &t, out->owner);
+    if (!copy) return -1;
+    Py_SETREF(out->owner, copy);
+    if (api->borrow(copy, &t)) return -1;
+  }
+  int k = type_of(&t);
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a tensor has a type that dcml does not know");
+  out->array.dtype = dl_types[k].type;
+  out->array.rank = (uint32_t)t.ndim;
+  memcpy(out->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
+  out->array.data = (char *)t.data + t.byte_offset;
+  out->array.device = t.device.type == DL_CUDA ? DC_CUDA : DC_HOST, out->array.ordinal = t.device.type == DL_CUDA ? t.device.id : 0;
+  return how == FLAT ? flatten(state, &t, out) : 0;
 }
 
 /* Borrowed: torch's object for a type, and for a GPU. */

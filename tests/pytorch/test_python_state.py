@@ -365,7 +365,7 @@ def test_calls_with_tied_weights_are_checked_in_the_core():
     module, x = DaceModule(TiedLayers()), torch.ones(2, 3)
     for _ in range(3):
         module(x)
-    assert module._recent.repeat is not None
+    assert module._repeats
     module.b.weight = nn.Parameter(torch.ones(3, 3))
     torch.testing.assert_close(module(x), module.model(x), rtol=1e-4, atol=1e-5)
 

@@ -83,3 +83,9 @@ def test_explain_says_why_another_library_runs_a_step():
     if " openblas " not in text:
         pytest.skip("OpenBLAS is not installed")
     assert "is run by openblas (onednn: a type other than f32 and bf16)" in text
+
+
+def test_an_outer_product_is_compiled():
+    module = DaceModule(nn.Linear(1, 24))
+    module(torch.ones(8, 1))
+    assert not {"onednn", "openblas"} & {step["by"] for step in module._function().report()[0]["steps"]}

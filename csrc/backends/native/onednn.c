@@ -32,6 +32,7 @@ static bool load_symbols(dnn_library *lib) {
       {"dnnl_memory_desc_get_size", (void **)&lib->desc_size},
       {"dnnl_memory_create", (void **)&lib->memory_create},
       {"dnnl_memory_destroy", (void **)&lib->memory_destroy},
+      {"dnnl_memory_set_data_handle", (void **)&lib->memory_move},
       {"dnnl_convolution_forward_primitive_desc_create", (void **)&lib->conv_forward},
       {"dnnl_convolution_backward_data_primitive_desc_create", (void **)&lib->conv_data},
       {"dnnl_convolution_backward_weights_primitive_desc_create", (void **)&lib->conv_weights},
@@ -177,9 +178,39 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
   return DC_OK;
 }
 
+/* ---- memory objects ---- */
+
+/* Those of a run, which the next one finds again: to make one costs as much as a small product. */
+struct dnn_memories {
+  void *user[DNN_MAX_OPERANDS], *copy[DNN_MAX_OPERANDS], *pad[DNN_MAX_OPERANDS + 1]; /* the last pad is the primitive's */
+};
+
+static int bind(const dnn_library *lib, void **memory, const void *desc, void *data) {
+  return *memory ? lib->memory_move(*memory, data) : lib->memory_create(memory, desc, lib->engine, data);
+}
+
+/* Those that no other thread uses now. */
+static dnn_memories *take_memories(dnn_call *call) {
+  dnn_memories *found = atomic_exchange(&call->spare, NULL);
+  return found ? found : calloc(1, sizeof *found);
+}
+
+static void drop_memories(const dnn_call *call, dnn_memories *m) {
+  for (int k = 0; m && k < call->n_operands; k++) {
+    if (m->user[k]) call->lib->memory_destroy(m->user[k]);
+    if (m->copy[k]) call->lib->memory_destroy(m->copy[k]);
+    if (m->pad[k]) call->lib->memory_destroy(m->pad[k]);
+  }
+  if (m && m->pad[DNN_MAX_OPERANDS]) call->lib->memory_destroy(m->pad[DNN_MAX_OPERANDS]);
+  free(m);
+}
+
+static void keep_memories(dnn_call *call, dnn_memories *m) { drop_memories(call, atomic_exchange(&call->spare, m)); }
+
 static void destroy_call(void *opaque) {
   dnn_call *call = opaque;
   dnn_library *lib = call->lib;
+  drop_memories(call, atomic_load(&call->spare));
   for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder), drop_packed(lib, call->operands[k].packed);
   drop_step(lib, &call->main);
   if (call->hint) lib->primitive_desc_destroy(call->hint);
@@ -199,32 +230,20 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 /* ---- running ---- */
 
-typedef struct {
-  void *user[DNN_MAX_OPERANDS], *copy[DNN_MAX_OPERANDS];
-} memories;
-
-static void drop(const dnn_call *call, memories *m) {
-  for (int k = 0; k < call->n_operands; k++) {
-    if (m->user[k]) call->lib->memory_destroy(m->user[k]);
-    if (m->copy[k]) call->lib->memory_destroy(m->copy[k]);
-  }
-}
-
 /* args has room for one more: the scratchpad. */
-static int perform(const dnn_call *call, const dnn_step *step, char *scratch, dnn_arg *args, int n) {
+static int perform(const dnn_call *call, const dnn_step *step, char *scratch, void **pad, dnn_arg *args, int n) {
   const dnn_library *lib = call->lib;
-  void *pad = NULL;
-  int code = step->pad ? lib->memory_create(&pad, step->pad, lib->engine, scratch + call->scratch_bytes) : 0;
+  int code = step->pad ? bind(lib, pad, step->pad, scratch + call->scratch_bytes) : 0;
   if (code) return code;
-  if (pad) args[n++] = (dnn_arg){DNN_SCRATCHPAD, pad};
-  code = lib->execute(step->primitive, lib->stream, n, args);
-  if (pad) lib->memory_destroy(pad);
-  return code;
+  if (step->pad) args[n++] = (dnn_arg){DNN_SCRATCHPAD, *pad};
+  return lib->execute(step->primitive, lib->stream, n, args);
 }
 
-static int move(const dnn_call *call, const dnn_operand *o, char *scratch, void *from, void *to) {
-  dnn_arg args[3] = {{DNN_SRC, from}, {DNN_DST, to}};
-  return perform(call, &o->reorder, scratch, args, 2);
+/* The k-th operand, into the layout of the primitive or out of it. */
+static int move(const dnn_call *call, int k, char *scratch, dnn_memories *m) {
+  const dnn_operand *o = &call->operands[k];
+  dnn_arg args[3] = {{DNN_SRC, o->output ? m->copy[k] : m->user[k]}, {DNN_DST, o->output ? m->user[k] : m->copy[k]}};
+  return perform(call, &o->reorder, scratch, &m->pad[k], args, 2);
 }
 
 /* Packs the constant in the first run of all; *first: this is it. */
@@ -235,35 +254,36 @@ static dc_status hold_packed(const dnn_call *call, dnn_packed *p, bool *first) {
   return p->data ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
 }
 
-static dc_status use_packed(const dnn_call *call, const dnn_operand *o, char *scratch, memories *m, int k) {
+static dc_status use_packed(const dnn_call *call, int k, char *scratch, dnn_memories *m) {
   dnn_library *lib = call->lib;
+  const dnn_operand *o = &call->operands[k];
   bool first;
   pthread_mutex_lock(&lib->packing);
   dc_status status = hold_packed(call, o->packed, &first);
-  int code = status ? 0 : lib->memory_create(&m->copy[k], o->wanted, lib->engine, o->packed->data);
-  if (!status && !code && first) code = move(call, o, scratch, m->user[k], m->copy[k]);
+  int code = status ? 0 : bind(lib, &m->copy[k], o->wanted, o->packed->data);
+  if (!status && !code && first) code = move(call, k, scratch, m);
   if (code && first) free(o->packed->data), o->packed->data = NULL;
   pthread_mutex_unlock(&lib->packing);
   if (code) return dc_onednn_failed(code, "packing a constant");
   return status;
 }
 
-static dc_status execute(const dnn_call *call, void *const *buffers, char *scratch, memories *m) {
+static dc_status execute(const dnn_call *call, void *const *buffers, char *scratch, dnn_memories *m) {
   const dnn_library *lib = call->lib;
   dnn_arg args[DNN_MAX_OPERANDS + 1];
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
-    DNN_TRY(lib->memory_create(&m->user[k], o->plain, lib->engine, buffers[o->buffer]), "binding memory");
+    DNN_TRY(bind(lib, &m->user[k], o->plain, buffers[o->buffer]), "binding memory");
     bool copied = o->reorder.primitive && !o->packed;
-    if (o->packed) DC_TRY(use_packed(call, o, scratch, m, k));
-    if (copied) DNN_TRY(lib->memory_create(&m->copy[k], o->wanted, lib->engine, scratch + o->offset), "binding memory");
-    if (copied && !o->output) DNN_TRY(move(call, o, scratch, m->user[k], m->copy[k]), "a reorder");
+    if (o->packed) DC_TRY(use_packed(call, k, scratch, m));
+    if (copied) DNN_TRY(bind(lib, &m->copy[k], o->wanted, scratch + o->offset), "binding memory");
+    if (copied && !o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
     args[k] = (dnn_arg){o->arg, o->reorder.primitive ? m->copy[k] : m->user[k]};
   }
-  DNN_TRY(perform(call, &call->main, scratch, args, call->n_operands), "a primitive");
+  DNN_TRY(perform(call, &call->main, scratch, &m->pad[DNN_MAX_OPERANDS], args, call->n_operands), "a primitive");
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
-    if (o->reorder.primitive && o->output) DNN_TRY(move(call, o, scratch, m->copy[k], m->user[k]), "a reorder");
+    if (o->reorder.primitive && o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
   }
   return DC_OK;
 }
@@ -275,15 +295,16 @@ static uint64_t scratch_of(const void *opaque) {
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   (void)stream;
-  const dnn_call *call = opaque;
+  dnn_call *call = opaque;
   if (call->empty) {
     size_t bytes = call->type == DNN_F32 ? sizeof(float) : sizeof(uint16_t);
     dc_problem_fill(buffers[call->result], call->bias < 0 ? NULL : buffers[call->bias], bytes, call->outer, call->channels, call->inner);
     return DC_OK;
   }
-  memories m = {{0}, {0}};
-  dc_status status = execute(call, buffers, scratch, &m);
-  drop(call, &m);
+  dnn_memories *m = take_memories(call);
+  if (!m) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = execute(call, buffers, scratch, m);
+  keep_memories(call, m);
   if (!status && call->adds_bias) dc_problem_add(buffers[call->result], buffers[call->bias], call->outer, call->channels, call->inner);
   return status;
 }

@@ -4,6 +4,7 @@
 #define DCML_BACKENDS_NATIVE_ONEDNN_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "backends/native/library.h"
 
@@ -53,6 +54,7 @@ typedef struct {
   size_t (*desc_size)(const void *);
   int (*memory_create)(void **, const void *, void *, void *);
   int (*memory_destroy)(void *);
+  int (*memory_move)(void *, void *); /* to other data */
   int (*conv_forward)(void **, void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
                       const int64_t *, const void *);
   int (*conv_data)(void **, void *, int, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *, const int64_t *,
@@ -89,8 +91,10 @@ typedef struct {
 } dnn_operand;
 
 enum { DNN_MAX_OPERANDS = 4 };
+typedef struct dnn_memories dnn_memories; /* onednn.c */
 typedef struct {
   dnn_library *lib;
+  _Atomic(dnn_memories *) spare; /* memory objects that no run uses now, or NULL */
   int type; /* of elements */
   dnn_step main;
   void *hint;

@@ -161,8 +161,18 @@ static bool is_row_major(const dc_graph *graph, dc_nid node) {
   return !strided;
 }
 
+/* Does a product add up nothing?  As a map it is computed where it is read. */
+static bool is_outer(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_container *b = dc_cont(graph, lib->in[1]);
+  int64_t extent;
+  return b->rank >= 2 && dc_ex_is_int(&graph->pool, b->shape[b->rank - (int_attr(graph, node, "transB", 0) ? 1 : 2)], &extent) && extent == 1;
+}
+
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
   if (!dc_problem_is_conv(graph, node) && !is_row_major(graph, node)) return "an operand that is not row-major";
+  if (!dc_problem_is_conv(graph, node) && lib->n_in > 1 && is_outer(graph, node)) return "an outer product";
   if (dc_problem_op_is(graph, node, "MatMul") || dc_problem_op_is(graph, node, "Product")) return refuses_matmul(graph, node);
   if (dc_problem_op_is(graph, node, "Gemm")) return refuses_gemm(graph, node);
   return dc_problem_is_conv(graph, node) ? refuses_conv(graph, node) : "the operator is not served";

@@ -48,9 +48,6 @@ class Captures:
     def __iter__(self):
         return (one for group in self._captures.values() for one in group)
 
-    def recipes(self):
-        return self._recipes.values()
-
     def find(self, args, kwargs):
         """The recipe for these arguments."""
         key = (quick_key(args, kwargs), self.state.key(), surroundings(), self._flags(args, kwargs))

@@ -17,6 +17,7 @@ from .look.profile import page
 from .repeat import OWN_CALL, repeated_call
 from .wrapper import Wrapper
 
+_REPEATS = 6  # calls that a call is compared with
 _call_module = torch.nn.Module.__call__  # torch.export patches it in the class, for all threads
 
 
@@ -90,23 +91,23 @@ class DaceModule(Hooks, Wrapper):
     def reset_sdfg(self):
         """Forgets all captures and compiled functions, so that hooks apply again at the next call."""
         self._captures = Captures(self)
-        self._recent = None    # the Recipe used last
+        self._repeats = ()     # (RepeatedCall, Recipe, function) of calls that come again, the latest first
         self._hooked = None    # the graph that a post_onnx hook is looking at
         self.transients = []
 
     # -- calling --------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):
-        """As that of any module; where a call is like the last one and nothing hooks into it, in a third of the time."""
-        recent = self._recent
-        if recent is None or recent.repeat is None or kwargs or torch.compiler.is_compiling():
-            return _call_module(self, *args, **kwargs)
-        try:
-            results = recent.repeat(*args)
-        except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
-            results = NotImplemented
-        if results is NotImplemented:
-            return _call_module(self, *args, **kwargs)
-        return recent.finish(results, args)
+        """As that of any module; where a call is like an earlier one and nothing hooks into it, in a third of the time."""
+        if self._repeats and not torch.compiler.is_compiling():
+            for repeat, recipe, function in self._repeats:
+                try:
+                    results = repeat(*args, **kwargs)
+                except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
+                    break
+                if results is not NotImplemented:
+                    self._captures.last, recipe.compiled.last_function = recipe.compiled, function
+                    return recipe.finish(results, args if recipe.single or recipe.inputs is None else repeat.leaves(args, kwargs))
+        return _call_module(self, *args, **kwargs)
 
     def forward(self, *args, **kwargs):
         """Runs the module; the arguments and the result are those of the wrapped module."""
@@ -124,21 +125,22 @@ class DaceModule(Hooks, Wrapper):
 
     def _run(self, args, kwargs):
         recipe = self._captures.find(args, kwargs)
-        again = recipe is self._recent
-        self.__dict__["_recent"] = recipe  # past the attributes of a module, which cost a microsecond
+        again, recipe.ran = recipe.ran, True
         return recipe.run(args, kwargs, self._repeated if again else None)
 
-    def _repeated(self, recipe, function, args):
-        return repeated_call(self, DaceModule.forward, self._captures, recipe, function, args)
+    def _repeated(self, recipe, function, args, kwargs):
+        repeat = repeated_call(self, DaceModule.forward, self._captures, recipe, function, args, kwargs)
+        if repeat is not None:
+            self.__dict__["_repeats"] = ((repeat, recipe, function), *self._repeats[:_REPEATS - 1])  # past the attributes of a module
 
     # -- state ----------------------------------------------------------------------------------
     def __setattr__(self, name, value):
-        for recipe in self._captures.recipes() if name in OWN_CALL else ():
-            recipe.repeat = None
+        if name in OWN_CALL:
+            self.__dict__["_repeats"] = ()
         super().__setattr__(name, value)
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_captures": None, "_recent": None, "_hooked": None}
+        return {**super().__getstate__(), "_captures": None, "_repeats": (), "_hooked": None}
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -1,4 +1,4 @@
-"""When a call need not be looked at by Python, because it is like the last one.
+"""When a call need not be looked at by Python, because it is like an earlier one.
 
 The one idea: all that a call depends on is either compared by the core in microseconds, or forbids this.
 Must not know: what a call computes.
@@ -8,7 +8,7 @@ import functools
 import torch
 
 from .. import _core
-from .call import node
+from .call import node, trees
 from .call.device import draw_seed
 from .call.recipe import profiling
 from .guard.state import GLOBAL_HOOKS, HOOKS
@@ -16,7 +16,7 @@ from .guard.state import GLOBAL_HOOKS, HOOKS
 OWN_CALL = {"forward", "_compiled_call_impl"}  # attributes of an instance that decide what a call of it does
 
 
-def repeated_call(module, forward, captures, recipe, function, args):
+def repeated_call(module, forward, captures, recipe, function, args, kwargs):
     """The core's check for calls of a DaceModule like this one, which has just run; None where Python has to look at the
     arguments.  forward: of the class itself."""
     compiled = recipe.compiled
@@ -30,7 +30,8 @@ def repeated_call(module, forward, captures, recipe, function, args):
         return None
     if any(GLOBAL_HOOKS) or any(hooks.values()) or any(table[key].is_complex() for table, key in compiled.slots):
         return None
-    if not all(tensor.is_contiguous() for tensor in args):
+    form, leaves = (None, args) if recipe.inputs is None else (_form((args, kwargs)), trees.flatten((args, kwargs))[0])
+    if form is _OTHER or not all(isinstance(leaves[i], torch.Tensor) for i in recipe.inputs or ()):
         return None
     if torch._C._is_any_autocast_enabled() or node.forward_level() >= 0 or profiling():
         return None
@@ -38,5 +39,24 @@ def repeated_call(module, forward, captures, recipe, function, args):
     unhooked = [*[(held, *item) for item in hooks.items()], *[(table, ()) for table in hooks.values()]]
     unsettled = [] if node.is_final() else [(vars(node), "modes", node.modes)]
     watched = (*captures.state.watched(), *ties, *unhooked, *unsettled)
-    return _core.RepeatedCall(function, args, compiled.slots, watched, node.modes,
-                      module.backward or captures.asks, functools.partial(draw_seed, compiled.device) if recipe.seed else None)
+    taken = None if recipe.inputs is None else tuple(recipe.inputs)
+    return _core.RepeatedCall(function, args, kwargs, form, len(leaves), taken, compiled.slots, watched, node.modes,
+                              module.backward or captures.asks, functools.partial(draw_seed, compiled.device) if recipe.seed else None)
+
+
+_OTHER = object()  # a form that the core does not compare
+
+
+def _form(value):
+    """A value with ... for each tensor, or _OTHER where it holds more than these, numbers, texts and containers of them."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        return ...
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind not in (tuple, list, dict):
+        return _OTHER
+    forms = list(map(_form, value.values() if kind is dict else value))
+    if any(form is _OTHER for form in forms):
+        return _OTHER
+    return dict(zip(value, forms)) if kind is dict else kind(forms)

@@ -7,13 +7,14 @@ Must not know: how a module is captured, or what happens to the graph afterwards
 """
 import functools
 import operator
-import re
 
 import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-_FUNCTIONAL_FORM = re.compile(r"_native_batch_norm_legit(_functional|_no_training)?")  # what batch_norm is called when traced
+from ... import _core
+from .naming import names_of
+
 OPSET = 26  # CumProd is the newest operator that the rows use
 
 ONNX_DTYPE = {torch.float32: 1, torch.uint8: 2, torch.int8: 3, torch.uint16: 4, torch.int16: 5, torch.int32: 6,
@@ -151,14 +152,41 @@ class Builder:
         self.seed = None       # name of the random seed input, once asked for
         self._streams = 0
         self._consts = {}
-        self._hint, self._site = "t", ""
+        self._hint, self._site, self._result = "t", "", "t"
+        self._made = []        # names of what the ops of this node gave
+        self._times = {}       # name of a result -> how many wanted it
+        self.kept = {}         # fx node whose value a buffer holds after a call -> what the value is called
 
     def enter(self, node):
         """Results of the following ops are named after ``node``."""
-        self._hint = _FUNCTIONAL_FORM.sub("batch_norm", node.name)
-        stack = node.meta.get("nn_module_stack")
-        path = list(stack.values())[-1][0] if stack else ""
-        self._site = f"{path}/{node.name}" if path and not path.startswith("_empty") else node.name
+        self._site, self._hint, self._result = names_of(node)
+        self._made = []
+
+    def call_after(self, name):
+        """Results of the following ops are named ``name``."""
+        self._site, self._hint, self._made = name, name, []
+
+    def _name_results(self, node):
+        """Results are named after the module; values that led to them keep their names."""
+        held = self.env[node]
+        if isinstance(held, str):
+            self.env[node] = self._renamed(held, self.kept.get(node, self._result))
+        elif isinstance(held, list):
+            used = {u.args[1]: u for u in node.users if u.target is operator.getitem}
+            stays = {k for k, user in used.items() if user in self.kept}
+            self.env[node] = [self._renamed(name, self._result) if k in used and k not in stays else name for k, name in enumerate(held)]
+
+    def _renamed(self, name, wanted):
+        if wanted == self._hint or name not in self._made or name in self.stopped or name in self.mutated.values():
+            return name
+        self._times[wanted] = times = self._times.get(wanted, 0) + 1
+        new = wanted if times == 1 else f"{wanted}_{times}"
+        try:
+            self.graph.rename(name, new)
+        except _core.ValueError_:  # a parameter is called so
+            return name
+        self._made.remove(name)
+        return new
 
     # -- values ---------------------------------------------------------------------------------
     def op(self, kind, *inputs, outs=1, domain="", **attrs):
@@ -168,6 +196,7 @@ class Builder:
             if _is_computed(value):
                 raise Decline(f"{name} must be known when the module is captured")
         names = self.graph.add_node(kind, list(inputs), [self._hint] * outs, attrs, domain, self._site)
+        self._made += names
         return names[0] if outs == 1 else names
 
     def const(self, value, dtype=torch.int64):
@@ -240,6 +269,7 @@ class Builder:
 
     def learn(self, node):
         """Notes where numbers that values tell are found in a node's results: extents, or the number itself."""
+        self._name_results(node)
         made, held = node.meta.get("val"), self.env[node]
         self.counted |= _has_counted_extent(node)
         if isinstance(made, (torch.SymInt, torch.SymFloat)) and isinstance(held, Symbolic):

@@ -31,7 +31,8 @@ class Recipe:
 
     def __init__(self, owner, compiled, args, kwargs, floats):
         capture = compiled.capture
-        self.compiled, self.seed, self.repeat, self.floats = compiled, capture.seed, None, floats
+        self.compiled, self.seed, self.floats = compiled, capture.seed, floats
+        self.ran = False
         tensors = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if tensors and capture.inputs == list(range(len(args))) else capture.inputs
         self.mutated = [(index, *slot(owner.model, name)) for index, name in capture.mutated]
@@ -48,7 +49,7 @@ class Recipe:
                        and not self.checks and not self.extra and self.named is None and not self.returned)
 
     def run(self, args, kwargs, repeated=None):
-        """Runs.  repeated(recipe, function, args) makes ``repeat``; given where calls like this one are frequent."""
+        """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent."""
         leaves = args if self.inputs is None else trees.flatten((args, kwargs))[0]
         for k, flag in self.flagged:
             leaves[k].requires_grad_(flag)
@@ -78,8 +79,8 @@ class Recipe:
             results = self._run_on_copies(function, inputs, copied)
         else:
             results = self._call(function, inputs)
-            if repeated is not None and self.inputs is None:  # there is none, or it failed
-                self.repeat = repeated(self, function, args)
+            if repeated is not None:  # there was none, or it failed
+                repeated(self, function, args, kwargs)
         return self.finish(results, leaves)
 
     def _call(self, function, inputs):

@@ -47,6 +47,8 @@ class Lowering:
         """Raises Declined for a node that no row serves."""
         self._placeholders()
         self._freed_inputs()
+        self.b.kept = {value: f"{spec.target}.{'new' if _is_graded(value) else 'after'}" for spec, value in outputs(self.program)
+                       if spec.kind.name == "BUFFER_MUTATION" and isinstance(value, torch.fx.Node)}
         self._nodes(self.program.region)
         self._collect_outputs()
 
@@ -164,7 +166,7 @@ class Lowering:
 
     # outputs
     def _collect_outputs(self):
-        mutated, changed, tapes_of_changed = dict(self.b.mutated), [], []
+        mutated, changed, tapes_of_changed, counts = dict(self.b.mutated), [], [], set()
         self.itself = {value: self.leaf_of[spec.target] for spec, value in outputs(self.program)
                        if spec.kind.name == "USER_INPUT_MUTATION"}  # after the call, an input holds this value
         changed_names = {spec.target for spec, _ in outputs(self.program) if spec.kind.name == "USER_INPUT_MUTATION"}
@@ -179,13 +181,14 @@ class Lowering:
                 self.devices.append(value.meta["val"].device if computed else None)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 mutated[spec.target] = self.b.real_form(value)
+                counts.update(() if _is_graded(value) else [spec.target])
             elif kind == "USER_INPUT_MUTATION":
                 changed.append((self.b.real_form(value), self.leaf_of[spec.target], spec.target in self.silent))
                 tapes_of_changed.append(tape)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
         # torch passes no gradient through statistics either
-        self.mutated = [(self._output(self.b.stop(name)), fqn) for fqn, name in mutated.items()]
+        self.mutated = [(self._output(name if fqn in counts else self._stopped(name, fqn)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf, None if silent else name not in self.b.stopped)
                         for name, leaf, silent in changed]
         for (index, _, _), tape in zip(self.changed, tapes_of_changed):
@@ -223,6 +226,10 @@ class Lowering:
             return self._output(self.b.reshape(self.b(value), shape))
         index = self._output(self.b(value))
         return index if order is None or self.orders.setdefault(index, order) != order else Ordered(index, order)
+
+    def _stopped(self, name, fqn):
+        self.b.call_after(f"{fqn}.after")
+        return self.b.stop(name)
 
     def _output(self, name):
         """Index of a graph output; a value that is no node's result, or is already one, is not marked twice."""
@@ -275,6 +282,12 @@ def _ties(module, params):
     groups = {group[0]: group for group in names.values() if len(group) > 1}
     return [(name, other) for name, _ in params for group in groups.values() if name in group
             for other in group if other != name]
+
+
+def _is_graded(node):
+    """Is a value of a type that has gradients?"""
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex()
 
 
 def _attribute(module, path):
