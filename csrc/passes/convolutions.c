@@ -130,8 +130,8 @@ static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d) {
 static int64_t side_of_windows(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_attr *shape = dc_node_attr(graph, node, "output_shape"), *group = dc_node_attr(graph, node, "group");
-  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
-  if (!turned || dc_cont(graph, lib->in[0])->rank != 4 || (shape && shape->kind == DC_ATTR_INTS && shape->n) || (group && group->i != 1)) return 0;
+  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0, shaped = shape && shape->kind == DC_ATTR_INTS && shape->n;
+  if (!turned || shaped || dc_cont(graph, lib->in[0])->rank != 4 || (group && group->i != 1)) return 0;
   int64_t side = extent(graph, lib->in[1], 2);
   bool whole = side > 1 && extent(graph, lib->in[1], 0) && extent(graph, lib->in[1], 1) && strcmp(mode_of(graph, node), "NOTSET") == 0;
   for (int d = 0; d < 2; d++) {
@@ -149,7 +149,8 @@ static dc_cid filters_as_rows(dc_graph *graph, dc_cid filters, int64_t side, dc_
   dc_ex turned[] = {old[2], old[3], to, from}, rows[] = {dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, side * side), to), from, one, one};
   dc_cid t = container_like(graph, filters, "turned", 4, turned), flat = container_like(graph, filters, "flat", 2, rows);
   dc_cid made = container_like(graph, filters, "rows", 4, rows);
-  dc_attr transpose = dc_attr_ints(graph, "perm", perm, 4), flatten = dc_attr_int(graph, "axis", 3), unsqueeze = dc_attr_ints(graph, "axes", axes, 2);
+  dc_attr transpose = dc_attr_ints(graph, "perm", perm, 4), flatten = dc_attr_int(graph, "axis", 3);
+  dc_attr unsqueeze = dc_attr_ints(graph, "axes", axes, 2);
   dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", 1, &filters, 1, &t, 1, &transpose, 1));
   dc_scope_push(graph, scope, dc_node_library(graph, "Flatten", "", 1, &t, 1, &flat, 1, &flatten, 1));
   dc_scope_push(graph, scope, dc_node_library(graph, "Unsqueeze", "", 1, &flat, 1, &made, 1, &unsqueeze, 1));
@@ -177,14 +178,51 @@ static bool multiply(const dc_pass_context *context, dc_graph *graph, dc_nid nod
   return true;
 }
 
+/* ---- a bias beside products ---- */
+
+static bool is_single_pixel(const dc_graph *graph, dc_nid node, const padding *p) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_attr *group = dc_node_attr(graph, node, "group");
+  bool single = !group || (group->kind == DC_ATTR_INT && group->i == 1);
+  for (int d = 0; d < p->n; d++) {
+    single &= extent(graph, lib->in[1], 2 + (uint32_t)d) == 1 && int_at(graph, node, "strides", d, 1) == 1;
+    single &= p->left[d] == 0 && p->right[d] == 0;
+  }
+  return single;
+}
+
+/* Is the bias better added by what reads the result?  oneDNN takes an image's rows as they lie only without one. */
+static bool is_bias_of_pixels(const dc_pass_context *context, dc_graph *graph, dc_nid node, const bool *in_library) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  dc_cid result = lib->out[0];
+  padding p;
+  bool joins = context->stamp && !in_library[result] && !dc_cont(graph, result)->is_output;
+  if (!joins || strcmp(dc_name_text(&graph->names, lib->op), "Conv") != 0) return false;
+  if (!read_padding(graph, node, &p) || !is_single_pixel(graph, node, &p) || !dc_operator_is_served(context, graph, node)) return false;
+  return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), "onednn") == 0;
+}
+
+/* By container: does a library read it? */
+static bool *read_by_libraries(const dc_pass_context *context, dc_graph *graph) {
+  bool *read = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  for (uint32_t s = 0; s < graph->states.n && context->stamp; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid node = graph->states.v[s].scope.v[k];
+      if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY || !dc_operator_is_served(context, graph, node)) continue;
+      for (uint32_t j = 0; j < dc_node_at(graph, node)->lib.n_in; j++) read[dc_node_at(graph, node)->lib.in[j]] = true;
+    }
+  return read;
+}
+
 /* Pushes what stands for the node; false: it stays as it is. */
-static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, const bool *in_library, dc_scope *scope) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
   dc_cid image = lib->in[0], bias = lib->n_in > 2 ? lib->in[2] : 0, wider = 0;
   padding p;
   bool uneven = !turned && read_padding(graph, node, &p) && !is_even(&p);
-  if ((!bias && !uneven) || (context->stamp && dc_operator_is_served(context, graph, node))) return false;
+  bool apart = bias && is_bias_of_pixels(context, graph, node, in_library);
+  if ((!bias && !uneven) || (!apart && context->stamp && dc_operator_is_served(context, graph, node))) return false;
   dc_nid made = bias ? without(graph, node, image, NULL) : 0, pad = 0;
   if (!made || (uneven && !context->stamp) || !dc_operator_is_served(context, graph, made)) {
     if (!uneven) return false;
@@ -208,10 +246,11 @@ static bool is_convolution(const dc_graph *graph, dc_nid id) {
 
 dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) {
   if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
+  const bool *in_library = read_by_libraries(context, graph);
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope old = graph->states.v[s].scope, new = {0};
     for (uint32_t k = 0; k < old.n; k++) {
-      bool done = is_convolution(graph, old.v[k]) && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], &new));
+      bool done = is_convolution(graph, old.v[k]) && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], in_library, &new));
       if (!done) dc_scope_push(graph, &new, old.v[k]);
     }
     graph->states.v[s].scope = new;

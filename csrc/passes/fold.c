@@ -43,7 +43,9 @@ static int64_t int_of(const dc_graph *graph, dc_nid node, const char *name, int6
   return a && a->kind == DC_ATTR_INT ? a->i : fallback;
 }
 
-static bool is_row_of(const dc_graph *graph, const constant *c, int64_t channels) { return c->at->rank == 1 && count(graph, c->at) == channels; }
+static bool is_row_of(const dc_graph *graph, const constant *c, int64_t channels) {
+  return c->at->rank == 1 && count(graph, c->at) == channels;
+}
 
 /* Does the node normalise by constants, with one result?  Before version 9 it had other modes. */
 static bool normalises(const dc_graph *graph, dc_nid norm) {
@@ -60,7 +62,8 @@ static bool read_folding(const dc_graph *graph, dc_nid conv, dc_nid norm, foldin
   *f = (folding){.has_bias = bias != 0, .turned = strcmp(dc_name_text(&graph->names, c->op), "ConvTranspose") == 0,
                  .groups = int_of(graph, conv, "group", 1), .epsilon = epsilon && epsilon->kind == DC_ATTR_FLOAT ? epsilon->f : 1e-5};
   constant *const rows[] = {&f->scale, &f->shift, &f->mean, &f->variance};
-  if (!read_constant(graph, c->in[1], &f->filters) || f->filters.at->rank < 3 || !count(graph, f->filters.at) || f->groups < 1) return false;
+  if (!read_constant(graph, c->in[1], &f->filters) || f->filters.at->rank < 3 || f->groups < 1) return false;
+  if (!count(graph, f->filters.at)) return false;
   if (!dc_ex_is_int(&graph->pool, f->filters.at->shape[f->turned], &f->channels)) return false;
   if (f->turned) f->channels *= f->groups;
   for (uint32_t k = 0; k < 4; k++)
@@ -102,7 +105,8 @@ static dc_nid folded(dc_graph *graph, dc_nid conv, dc_nid norm) {
   dc_cid in[] = {lib.in[0], constant_like(graph, &filters, name, w), 0};
   in[2] = constant_like(graph, &row, dc_arena_printf(&graph->arena, "%s_bias", name), b);
   if (!in[1] || !in[2]) return 0;
-  dc_nid made = dc_node_library(graph, dc_name_text(&graph->names, lib.op), "", lib.since, in, 3, dc_node_at(graph, norm)->lib.out, 1, lib.attr, lib.n_attr);
+  const char *op = dc_name_text(&graph->names, lib.op);
+  dc_nid made = dc_node_library(graph, op, "", lib.since, in, 3, dc_node_at(graph, norm)->lib.out, 1, lib.attr, lib.n_attr);
   dc_node_at(graph, made)->name = dc_node_at(graph, conv)->name;
   return made;
 }

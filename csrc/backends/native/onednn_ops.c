@@ -194,9 +194,9 @@ static bool has_windows_of_a_pixel(const dc_problem_conv *c) {
 static dc_problem_product pixels_as_rows(const dc_problem_conv *c) {
   int64_t from = c->x.dims[1], to = c->y.dims[1], pixels = dc_problem_elements(&c->x) / from;
   shape x = {.rank = 2, .dims = {pixels, from}}, w = {.rank = 2, .dims = {to, from}}, y = {.rank = 2, .dims = {pixels, to}};
-  dc_problem_matrix left = c->wanted == DC_CONV_Y ? (dc_problem_matrix){c->at_x, x, false} : (dc_problem_matrix){c->at_y, y, c->wanted == DC_CONV_W};
-  dc_problem_matrix right = c->wanted == DC_CONV_W ? (dc_problem_matrix){c->at_x, x, false} : (dc_problem_matrix){c->at_w, w, c->wanted == DC_CONV_Y};
-  return (dc_problem_product){left, right, c->bias, c->wanted == DC_CONV_Y ? c->at_y : c->wanted == DC_CONV_X ? c->at_x : c->at_w};
+  dc_problem_matrix X = {c->at_x, x, false}, W = {c->at_w, w, c->wanted == DC_CONV_Y}, Y = {c->at_y, y, c->wanted == DC_CONV_W};
+  if (c->wanted == DC_CONV_Y) return (dc_problem_product){X, W, c->bias, c->at_y};
+  return c->wanted == DC_CONV_X ? (dc_problem_product){Y, W, c->bias, c->at_x} : (dc_problem_product){Y, X, c->bias, c->at_w};
 }
 
 static bool is_row_major(const shape *s) {
@@ -229,7 +229,8 @@ static dc_status build_product_per_image(dnn_call *call, const dc_problem_conv *
   void *x = stack_desc(call, n, from, pixels, sums), *y = stack_desc(call, n, to, pixels, false);
   void *w = sums ? stack_desc(call, n, to, from, false) : stack_desc(call, 1, to, from, c->wanted == DC_CONV_X);
   void *left = sums ? y : w, *right = c->wanted == DC_CONV_X ? y : x, *made = sums ? w : c->wanted == DC_CONV_X ? x : y;
-  DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, left, right, NULL, made, call->lib->attr), "describing a product of images");
+  int code = call->lib->matmul(&call->main.desc, call->lib->engine, left, right, NULL, made, call->lib->attr);
+  DNN_TRY(code, "describing a product of images");
   add_operand(call, DNN_SRC, sums ? c->at_y : c->at_w, false, left, 0);
   add_operand(call, DNN_WEIGHTS, c->wanted == DC_CONV_X ? c->at_y : c->at_x, false, right, 0);
   add_operand(call, DNN_DST, sums ? c->at_w : c->wanted == DC_CONV_X ? c->at_x : c->at_y, true, made, 0);
