@@ -130,7 +130,8 @@ static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d) {
 static int64_t side_of_windows(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_attr *shape = dc_node_attr(graph, node, "output_shape"), *group = dc_node_attr(graph, node, "group");
-  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0, shaped = shape && shape->kind == DC_ATTR_INTS && shape->n;
+  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
+  bool shaped = shape && shape->kind == DC_ATTR_INTS && shape->n;
   if (!turned || shaped || dc_cont(graph, lib->in[0])->rank != 4 || (group && group->i != 1)) return 0;
   int64_t side = extent(graph, lib->in[1], 2);
   bool whole = side > 1 && extent(graph, lib->in[1], 0) && extent(graph, lib->in[1], 1) && strcmp(mode_of(graph, node), "NOTSET") == 0;
@@ -250,7 +251,8 @@ dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) 
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope old = graph->states.v[s].scope, new = {0};
     for (uint32_t k = 0; k < old.n; k++) {
-      bool done = is_convolution(graph, old.v[k]) && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], in_library, &new));
+      bool done = is_convolution(graph, old.v[k]);
+      done = done && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], in_library, &new));
       if (!done) dc_scope_push(graph, &new, old.v[k]);
     }
     graph->states.v[s].scope = new;

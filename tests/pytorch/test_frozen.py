@@ -10,7 +10,8 @@ from dcml.pytorch import DaceModule
 def _network():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 1), nn.BatchNorm2d(32),
-                        nn.SiLU(), nn.Conv2d(32, 32, 3, groups=32), nn.BatchNorm2d(32, affine=False), nn.ConvTranspose2d(32, 16, 3, 2, groups=2),
+                        nn.SiLU(), nn.Conv2d(32, 32, 3, groups=32), nn.BatchNorm2d(32, affine=False),
+                        nn.ConvTranspose2d(32, 16, 3, 2, groups=2),
                         nn.BatchNorm2d(16),
                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4))
     for child in net:

@@ -34,7 +34,8 @@ class Joined(nn.Module):
 
 CASES = {
     "joined": (Joined, (2, 3, 12, 10)),
-    "pixels by themselves": (lambda: nn.Sequential(nn.Conv2d(6, 18, 1, bias=False), nn.ReLU(), nn.Conv2d(18, 4, 1, bias=False)), (2, 6, 9, 7)),
+    "pixels by themselves": (lambda: nn.Sequential(nn.Conv2d(6, 18, 1, bias=False), nn.ReLU(), nn.Conv2d(18, 4, 1, bias=False)),
+                             (2, 6, 9, 7)),
     "windows": (lambda: nn.Sequential(nn.Conv2d(3, 32, 3), nn.MaxPool2d(3, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 3, 2, 1, groups=32), nn.BatchNorm2d(32),
                                       nn.SiLU(), nn.AvgPool2d(3, 2, 1), nn.Conv2d(32, 20, 1)), (2, 3, 23, 25)),
     "transposed": (lambda: nn.Sequential(nn.Conv2d(20, 24, 3), nn.ConvTranspose2d(24, 48, 3, 2, 1, 1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2),
