@@ -3,8 +3,13 @@
  *     Y = Conv(X, W, B) {pads = [0, 0, 1, 1]}
  *     becomes   P = Pad(X) {pads = [0, 0, 0, 0, 0, 0, 1, 1]}   C = Conv(P, W)   R = Unsqueeze(B)   Y = Add(C, R)
  *
- * where a library runs the convolution so, and none as it was: the sum then joins what follows, which no library has.  Runs
- * before differentiation, so that gradients of the convolution are those of one that the library takes. */
+ * where a library runs the convolution so, and none as it was: the sum then joins what follows, which no library has.  A
+ * transposed convolution whose windows lie side by side is a product of each pixel's channels with all filters:
+ *
+ *     Y = ConvTranspose(X, W) {strides = kernel_shape = [2, 2]}
+ *     becomes   F = filters of W as rows   C = Conv(X, F) with windows of one pixel   Y = DepthToSpace(C)
+ *
+ * Runs before differentiation, so that gradients of the convolution are those of one that the library takes. */
 #include <string.h>
 
 #include "passes/operators.h"
@@ -98,7 +103,7 @@ static dc_nid padded(dc_graph *graph, dc_cid image, const padding *p, dc_cid *ou
   return dc_node_library(graph, "Pad", "", 2, &image, 1, out, 1, &attr, 1);
 }
 
-/* The bias along the channels of the result, added to what the convolution makes from now on. */
+/* The bias along the channels of the result, added to what the node makes from now on. */
 static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope *scope) {
   dc_cid *made = dc_node_at(graph, convolution)->lib.out, result = *made;
   uint32_t rank = dc_cont(graph, result)->rank;
@@ -114,14 +119,111 @@ static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope 
   dc_scope_push(graph, scope, dc_node_library(graph, "Add", "", 14, in, 2, &result, 1, NULL, 0));
 }
 
+/* ---- windows side by side ---- */
+
+static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d) {
+  int64_t n;
+  return dc_ex_is_int(&graph->pool, dc_cont(graph, c)->shape[d], &n) ? n : 0;
+}
+
+/* The side of the square windows of a transposed convolution that neither overlap nor leave gaps; 0: it is another. */
+static int64_t side_of_windows(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_attr *shape = dc_node_attr(graph, node, "output_shape"), *group = dc_node_attr(graph, node, "group");
+  bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
+  bool shaped = shape && shape->kind == DC_ATTR_INTS && shape->n;
+  if (!turned || shaped || dc_cont(graph, lib->in[0])->rank != 4 || (group && group->i != 1)) return 0;
+  int64_t side = extent(graph, lib->in[1], 2);
+  bool whole = side > 1 && extent(graph, lib->in[1], 0) && extent(graph, lib->in[1], 1) && strcmp(mode_of(graph, node), "NOTSET") == 0;
+  for (int d = 0; d < 2; d++) {
+    whole &= extent(graph, lib->in[1], 2 + (uint32_t)d) == side && int_at(graph, node, "strides", d, 1) == side;
+    whole &= int_at(graph, node, "dilations", d, 1) == 1 && int_at(graph, node, "output_padding", d, 0) == 0;
+    whole &= int_at(graph, node, "pads", d, 0) == 0 && int_at(graph, node, "pads", 2 + d, 0) == 0;
+  }
+  return whole ? side : 0;
+}
+
+/* The filters [from, to, side, side] as [side * side * to, from, 1, 1]. */
+static dc_cid filters_as_rows(dc_graph *graph, dc_cid filters, int64_t side, dc_scope *scope) {
+  static const int64_t perm[] = {2, 3, 1, 0}, axes[] = {2, 3};
+  const dc_ex *old = dc_cont(graph, filters)->shape, one = dc_ex_int(&graph->pool, 1), from = old[0], to = old[1];
+  dc_ex turned[] = {old[2], old[3], to, from}, rows[] = {dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, side * side), to), from, one, one};
+  dc_cid t = container_like(graph, filters, "turned", 4, turned), flat = container_like(graph, filters, "flat", 2, rows);
+  dc_cid made = container_like(graph, filters, "rows", 4, rows);
+  dc_attr transpose = dc_attr_ints(graph, "perm", perm, 4), flatten = dc_attr_int(graph, "axis", 3);
+  dc_attr unsqueeze = dc_attr_ints(graph, "axes", axes, 2);
+  dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", 1, &filters, 1, &t, 1, &transpose, 1));
+  dc_scope_push(graph, scope, dc_node_library(graph, "Flatten", "", 1, &t, 1, &flat, 1, &flatten, 1));
+  dc_scope_push(graph, scope, dc_node_library(graph, "Unsqueeze", "", 1, &flat, 1, &made, 1, &unsqueeze, 1));
+  return made;
+}
+
+/* oneDNN searches each window for what meets it, which takes several times as long as the product. */
+static bool multiply(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+  const dc_library lib = dc_node_at(graph, node)->lib;
+  int64_t side = side_of_windows(graph, node);
+  if (!side || !dc_operator_is_served(context, graph, node)) return false;
+  if (context->stamp && strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), "onednn") != 0) return false;
+  dc_cid rows = filters_as_rows(graph, lib.in[1], side, scope);
+  dc_ex shape[4];
+  memcpy(shape, dc_cont(graph, lib.in[0])->shape, sizeof shape);
+  shape[1] = dc_cont(graph, rows)->shape[0];
+  dc_cid all = container_like(graph, lib.out[0], "windows", 4, shape), in[] = {lib.in[0], rows};
+  dc_nid made = dc_node_library(graph, "Conv", "", 1, in, 2, &all, 1, NULL, 0);
+  dc_attr attr = dc_attr_int(graph, "blocksize", side);
+  dc_nid spread = dc_node_library(graph, "DepthToSpace", "", 1, &all, 1, lib.out, 1, &attr, 1);
+  dc_node_at(graph, made)->name = dc_node_at(graph, spread)->name = dc_node_at(graph, node)->name;
+  dc_scope_push(graph, scope, made);
+  if (lib.n_in > 2 && lib.in[2]) add_bias(graph, spread, lib.in[2], scope);
+  else dc_scope_push(graph, scope, spread);
+  return true;
+}
+
+/* ---- a bias beside products ---- */
+
+static bool is_single_pixel(const dc_graph *graph, dc_nid node, const padding *p) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const dc_attr *group = dc_node_attr(graph, node, "group");
+  bool single = !group || (group->kind == DC_ATTR_INT && group->i == 1);
+  for (int d = 0; d < p->n; d++) {
+    single &= extent(graph, lib->in[1], 2 + (uint32_t)d) == 1 && int_at(graph, node, "strides", d, 1) == 1;
+    single &= p->left[d] == 0 && p->right[d] == 0;
+  }
+  return single;
+}
+
+/* Is the bias better added by what reads the result?  oneDNN takes an image's rows as they lie only without one. */
+static bool is_bias_of_pixels(const dc_pass_context *context, dc_graph *graph, dc_nid node, const bool *in_library) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  dc_cid result = lib->out[0];
+  padding p;
+  bool joins = context->stamp && !in_library[result] && !dc_cont(graph, result)->is_output;
+  if (!joins || strcmp(dc_name_text(&graph->names, lib->op), "Conv") != 0) return false;
+  if (!read_padding(graph, node, &p) || !is_single_pixel(graph, node, &p) || !dc_operator_is_served(context, graph, node)) return false;
+  return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), "onednn") == 0;
+}
+
+/* By container: does a library read it? */
+static bool *read_by_libraries(const dc_pass_context *context, dc_graph *graph) {
+  bool *read = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  for (uint32_t s = 0; s < graph->states.n && context->stamp; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid node = graph->states.v[s].scope.v[k];
+      if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY || !dc_operator_is_served(context, graph, node)) continue;
+      for (uint32_t j = 0; j < dc_node_at(graph, node)->lib.n_in; j++) read[dc_node_at(graph, node)->lib.in[j]] = true;
+    }
+  return read;
+}
+
 /* Pushes what stands for the node; false: it stays as it is. */
-static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, const bool *in_library, dc_scope *scope) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   bool turned = strcmp(dc_name_text(&graph->names, lib->op), "ConvTranspose") == 0;
   dc_cid image = lib->in[0], bias = lib->n_in > 2 ? lib->in[2] : 0, wider = 0;
   padding p;
   bool uneven = !turned && read_padding(graph, node, &p) && !is_even(&p);
-  if ((!bias && !uneven) || (context->stamp && dc_operator_is_served(context, graph, node))) return false;
+  bool apart = bias && is_bias_of_pixels(context, graph, node, in_library);
+  if ((!bias && !uneven) || (!apart && context->stamp && dc_operator_is_served(context, graph, node))) return false;
   dc_nid made = bias ? without(graph, node, image, NULL) : 0, pad = 0;
   if (!made || (uneven && !context->stamp) || !dc_operator_is_served(context, graph, made)) {
     if (!uneven) return false;
@@ -145,10 +247,14 @@ static bool is_convolution(const dc_graph *graph, dc_nid id) {
 
 dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) {
   if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
+  const bool *in_library = read_by_libraries(context, graph);
   for (uint32_t s = 0; s < graph->states.n; s++) {
     dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++)
-      if (!is_convolution(graph, old.v[k]) || !split(context, graph, old.v[k], &new)) dc_scope_push(graph, &new, old.v[k]);
+    for (uint32_t k = 0; k < old.n; k++) {
+      bool done = is_convolution(graph, old.v[k]);
+      done = done && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], in_library, &new));
+      if (!done) dc_scope_push(graph, &new, old.v[k]);
+    }
     graph->states.v[s].scope = new;
   }
   return dc_pass_tidy(context->ops, graph);

@@ -3,9 +3,9 @@
  *     temp Y: f32[8, 64, 56, 56]   becomes   temp Y: f32[8, 64, 56, 56] strides [200704, 1, 3584, 64]
  *
  * The library runs such images without a copy of its own, and maps take every element where it lies.  Images that one
- * map reads and writes are taken together, so that its vectors find all of them in one order.  Arrays of callers, results
- * and buffers that somebody views in another shape stay row-major: whoever uses them meets the border.  Runs after
- * expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory.
+ * map reads and writes are taken together, of any number of channels, so that its vectors find all of them in one order.
+ * Arrays of callers, results and buffers that somebody views in another shape stay row-major: whoever uses them meets the
+ * border.  Runs after expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory.
  *
  * A library that makes no copies of its own wants all operands of a convolution in one order, filters too.  What only one
  * such convolution uses then lies so, and the rest is copied by maps:
@@ -107,7 +107,7 @@ static void note_image(void *context, dc_cid c, dc_use use, dc_nid by) {
 static void unite(search *s, dc_cid a, dc_cid b) {
   dc_cid x = find(s, a), y = find(s, b);
   const dc_container *k = dc_cont(s->graph, a), *l = dc_cont(s->graph, b);
-  if (x == y || k->rank != l->rank || k->shape[1] != l->shape[1]) return;
+  if (x == y || k->rank != l->rank) return;
   s->set[y] = x;
   s->wanted[x] |= s->wanted[y];
 }

@@ -29,6 +29,8 @@ DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph);
 /* Takes transposed operands and an added row into products that a library runs.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_products(const dc_pass_context *context, dc_graph *graph);
+/* Takes normalisations by constants into filters.  Differentiation may not follow. */
+DC_MUST_USE dc_status dc_pass_fold(const dc_pass_context *context, dc_graph *graph);
 /* Takes a bias and uneven padding off convolutions that a library runs only without.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph);
 /* Runs products and convolutions of 16-bit floats in f32, where a library runs them only so.  Differentiation may follow. */

@@ -19,6 +19,7 @@ static dc_status complexes(const dc_pass_context *context, dc_graph *graph) { re
 static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
 static dc_status attention(const dc_pass_context *context, dc_graph *graph) { return dc_pass_attention(context, graph); }
 static dc_status products(const dc_pass_context *context, dc_graph *graph) { return dc_pass_products(context, graph); }
+static dc_status fold(const dc_pass_context *context, dc_graph *graph) { return dc_pass_fold(context, graph); }
 static dc_status convolutions(const dc_pass_context *context, dc_graph *graph) { return dc_pass_convolutions(context, graph); }
 static dc_status share(const dc_pass_context *context, dc_graph *graph) { return dc_pass_share(context->ops, graph); }
 static dc_status widen(const dc_pass_context *context, dc_graph *graph) { return dc_pass_widen(context, graph); }

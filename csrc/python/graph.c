@@ -157,6 +157,17 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* A weight becomes a constant with these contents. */
+static PyObject *graph_fix(GraphObject *self, PyObject *args) {
+  const char *name;
+  PyObject *value;
+  if (!PyArg_ParseTuple(args, "sO", &name, &value)) return NULL;
+  PyObject *done = graph_set_data(self, args);
+  dc_cid c = done ? find(self, name) : 0;
+  if (c && dc_cont(self->graph, c)->data) dc_cont(self->graph, c)->role = DC_ROLE_CONST;
+  return done;
+}
+
 static PyObject *names_where(GraphObject *self, bool (*wanted)(const dc_container *)) {
   PyObject *list = PyList_New(0);
   for (dc_cid c = 1; list && c < self->graph->containers.n; c++) {
@@ -653,6 +664,7 @@ static PyMethodDef methods[] = {
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
+    {"fix", (PyCFunction)graph_fix, METH_VARARGS, "fix(name, array): a weight becomes a constant of these contents, which are copied."},
     {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS, "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
     {"layout", (PyCFunction)graph_layout, METH_O, "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
     {"device", (PyCFunction)graph_device, METH_O, "device(name) -> \"cpu\" or \"cuda\": where an array lies."},

@@ -19,7 +19,23 @@ class Flattened(nn.Module):
         return self.next(torch.relu(self.norm(y))).mean((2, 3)), (rows * rows).sum(1), y
 
 
+class Joined(nn.Module):
+    """A transposed convolution without overlaps beside what it was made from, and pixels by themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.down, self.up = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 2, 2), nn.ConvTranspose2d(32, 16, 2, 2)
+        self.mix, self.last = nn.Conv2d(32, 24, 1), nn.Conv2d(24, 4, 3, padding=1)
+
+    def forward(self, x):
+        y = torch.relu(self.first(x))
+        return self.last(torch.relu(self.mix(torch.cat([self.up(self.down(y)), y], 1))))
+
+
 CASES = {
+    "joined": (Joined, (2, 3, 12, 10)),
+    "pixels by themselves": (lambda: nn.Sequential(nn.Conv2d(6, 18, 1, bias=False), nn.ReLU(), nn.Conv2d(18, 4, 1, bias=False)),
+                             (2, 6, 9, 7)),
     "windows": (lambda: nn.Sequential(nn.Conv2d(3, 32, 3), nn.MaxPool2d(3, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 3, 2, 1, groups=32), nn.BatchNorm2d(32),
                                       nn.SiLU(), nn.AvgPool2d(3, 2, 1), nn.Conv2d(32, 20, 1)), (2, 3, 23, 25)),
     "transposed": (lambda: nn.Sequential(nn.Conv2d(20, 24, 3), nn.ConvTranspose2d(24, 48, 3, 2, 1, 1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2),

@@ -175,6 +175,8 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
   if (call->empty) return DC_OK;
   DC_TRY(make_step(call, &call->main, "creating a primitive"));
   for (int k = 0; k < call->n_operands; k++) DC_TRY(make_reorder(call, &call->operands[k]));
+  call->parts_at = call->scratch_bytes;
+  call->scratch_bytes += aligned((size_t)(call->parts * call->part) * sizeof(float));
   return DC_OK;
 }
 
@@ -273,7 +275,8 @@ static dc_status execute(const dnn_call *call, void *const *buffers, char *scrat
   dnn_arg args[DNN_MAX_OPERANDS + 1];
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
-    DNN_TRY(bind(lib, &m->user[k], o->plain, buffers[o->buffer]), "binding memory");
+    void *at = o->output && call->parts ? scratch + call->parts_at : buffers[o->buffer];
+    DNN_TRY(bind(lib, &m->user[k], o->plain, at), "binding memory");
     bool copied = o->reorder.primitive && !o->packed;
     if (o->packed) DC_TRY(use_packed(call, k, scratch, m));
     if (copied) DNN_TRY(bind(lib, &m->copy[k], o->wanted, scratch + o->offset), "binding memory");
@@ -293,6 +296,18 @@ static uint64_t scratch_of(const void *opaque) {
   return call->empty ? 0 : call->scratch_bytes + call->pad_bytes;
 }
 
+enum { FEW_NUMBERS = 1 << 14 };
+
+static void sum_parts(const dnn_call *call, const float *parts, float *sum) {
+  const int64_t n = call->part, all = call->parts;
+#pragma omp parallel for simd if (n * all > FEW_NUMBERS)
+  for (int64_t k = 0; k < n; k++) {
+    float x = parts[k];
+    for (int64_t j = 1; j < all; j++) x += parts[j * n + k];
+    sum[k] = x;
+  }
+}
+
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   (void)stream;
   dnn_call *call = opaque;
@@ -305,6 +320,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   if (!m) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_status status = execute(call, buffers, scratch, m);
   keep_memories(call, m);
+  if (!status && call->parts) sum_parts(call, (const float *)((const char *)scratch + call->parts_at), buffers[call->result]);
   if (!status && call->adds_bias) dc_problem_add(buffers[call->result], buffers[call->bias], call->outer, call->channels, call->inner);
   return status;
 }

@@ -108,6 +108,9 @@ typedef struct {
   bool adds_bias; /* the primitive takes none */
   int result, bias; /* buffers; bias < 0: none */
   int64_t outer, channels, inner;
+  /* parts > 0: the primitive makes so many results, of `part` numbers each, in the scratch block; their sum is wanted. */
+  int64_t parts, part;
+  size_t parts_at;
 } dnn_call;
 
 /* onednn_ops.c */

@@ -182,6 +182,62 @@ static const struct {
     [DC_CONV_W] = {DNN_SRC, DNN_Q_SRC, DNN_DIFF_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_DIFF_DST, DNN_Q_DIFF_DST},
 };
 
+/* ---- convolutions with windows of one pixel ---- */
+
+static bool has_windows_of_a_pixel(const dc_problem_conv *c) {
+  bool each = c->groups == 1;
+  for (int d = 0; d < c->n; d++) each &= c->w.dims[2 + d] == 1 && c->strides[d] == 1 && c->left[d] == 0 && c->right[d] == 0;
+  return each;
+}
+
+/* Where channels lie side by side, all pixels are the rows of one matrix. */
+static dc_problem_product pixels_as_rows(const dc_problem_conv *c) {
+  int64_t from = c->x.dims[1], to = c->y.dims[1], pixels = dc_problem_elements(&c->x) / from;
+  shape x = {.rank = 2, .dims = {pixels, from}}, w = {.rank = 2, .dims = {to, from}}, y = {.rank = 2, .dims = {pixels, to}};
+  dc_problem_matrix X = {c->at_x, x, false}, W = {c->at_w, w, c->wanted == DC_CONV_Y}, Y = {c->at_y, y, c->wanted == DC_CONV_W};
+  if (c->wanted == DC_CONV_Y) return (dc_problem_product){X, W, c->bias, c->at_y};
+  return c->wanted == DC_CONV_X ? (dc_problem_product){Y, W, c->bias, c->at_x} : (dc_problem_product){Y, X, c->bias, c->at_w};
+}
+
+static bool is_row_major(const shape *s) {
+  dnn_dims rows;
+  row_major(s, rows);
+  for (int d = 0; d < s->rank; d++)
+    if (s->dims[d] != 1 && s->strides[d] != rows[d]) return false;
+  return true;
+}
+
+/* Where the pixels of a channel do, each image is a matrix of its own.  Those of a gradient of filters are summed up at the
+ * end, in f32, which must not be more work than reading the images. */
+static bool is_product_per_image(const dnn_call *call, const dc_problem_conv *c) {
+  bool rows = is_row_major(&c->x) && is_row_major(&c->y) && c->bias < 0;
+  double sums = (double)c->x.dims[0] * (double)dc_problem_elements(&c->w);
+  double images = (double)dc_problem_elements(&c->x) + (double)dc_problem_elements(&c->y);
+  return rows && (c->wanted != DC_CONV_W || (call->type == DNN_F32 && sums <= images));
+}
+
+/* n matrices that lie behind one another; n 1: the same one for all. */
+static void *stack_desc(dnn_call *call, int64_t n, int64_t rows, int64_t columns, bool transposed) {
+  dnn_dims dims = {n, transposed ? columns : rows, transposed ? rows : columns};
+  dnn_dims strides = {rows * columns, transposed ? 1 : columns, transposed ? columns : 1};
+  return describe_memory(call, 3, dims, strides);
+}
+
+static dc_status build_product_per_image(dnn_call *call, const dc_problem_conv *c) {
+  int64_t n = c->x.dims[0], from = c->x.dims[1], to = c->y.dims[1], pixels = dc_problem_elements(&c->x) / (n * from);
+  bool sums = c->wanted == DC_CONV_W;
+  void *x = stack_desc(call, n, from, pixels, sums), *y = stack_desc(call, n, to, pixels, false);
+  void *w = sums ? stack_desc(call, n, to, from, false) : stack_desc(call, 1, to, from, c->wanted == DC_CONV_X);
+  void *left = sums ? y : w, *right = c->wanted == DC_CONV_X ? y : x, *made = sums ? w : c->wanted == DC_CONV_X ? x : y;
+  int code = call->lib->matmul(&call->main.desc, call->lib->engine, left, right, NULL, made, call->lib->attr);
+  DNN_TRY(code, "describing a product of images");
+  add_operand(call, DNN_SRC, sums ? c->at_y : c->at_w, false, left, 0);
+  add_operand(call, DNN_WEIGHTS, c->wanted == DC_CONV_X ? c->at_y : c->at_x, false, right, 0);
+  add_operand(call, DNN_DST, sums ? c->at_w : c->wanted == DC_CONV_X ? c->at_x : c->at_y, true, made, 0);
+  if (sums) call->parts = n, call->part = to * from;
+  return DC_OK;
+}
+
 static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   shape result;
   call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->channels = result.dims[1];
@@ -190,6 +246,11 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   call->outer = is_last ? pixels : result.dims[0], call->inner = !call->outer ? 0 : is_last ? 1 : pixels / call->outer;
   call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
   if (call->empty) return DC_OK;
+  if (has_windows_of_a_pixel(&c) && dc_problem_is_last(&c.x) && dc_problem_is_last(&c.y)) {
+    dc_problem_product product = pixels_as_rows(&c);
+    return build_product(call, &product);
+  }
+  if (has_windows_of_a_pixel(&c) && is_product_per_image(call, &c)) return build_product_per_image(call, &c);
   to_onednn(&c);
   DC_TRY(c.groups > 1 && c.w.dims[1] == 1 && c.w.dims[2] == 1 ? describe_depthwise(call, &c) : describe_main(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;

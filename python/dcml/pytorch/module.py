@@ -42,6 +42,8 @@ class DaceModule(Hooks, Wrapper):
     memory: "min" keeps for the backward pass only what segments of the forward pass hand on, and computes the rest again,
         segment by segment (Chen et al., 2016): a training step takes up to a third longer and the least memory.
         None: what costs less time than to keep is computed again.
+    frozen: for inference: parameters and buffers are constants, copied at the first call, which libraries keep in layouts of
+        their own and convolutions take normalisations into.  What changes in them later counts after ``refreeze()``.
     compile_torch_extension: use the autograd node in C++ where there is one; False uses the one in Python.
 
     A capture is made again when a child, a parameter, a hook or a mode changes, or what forward reads of Python: an
@@ -53,7 +55,7 @@ class DaceModule(Hooks, Wrapper):
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of
     input (types, extents up to the batch, values of non-tensors) is captured once.
     Raises DeviceError for cuda=True without a GPU, and for arguments that lie on several devices; UnsupportedOpError, DTypeError,
-    ModelError when capture fails.
+    ModelError when capture fails; ValueError_ for frozen=True with backward=True, or in training mode.
 
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
     >>> compiled = DaceModule(module)
@@ -63,7 +65,7 @@ class DaceModule(Hooks, Wrapper):
 
     def __init__(self, module, dummy_inputs=None, cuda=None, training=None, backward=False, apply_strict=True,
                  auto_optimize=True, debug_transients=False, sdfg_name=None, *, simplify=None, onnx_simplify=True,
-                 inputs_to_skip=None, compile_torch_extension=True, precision=None, memory=None):
+                 inputs_to_skip=None, compile_torch_extension=True, precision=None, memory=None, frozen=False):
         super().__init__()
         if not isinstance(module, torch.nn.Module):
             raise _core.ValueError_(f"expected an nn.Module to compile, got {type(module).__name__}")
@@ -73,10 +75,12 @@ class DaceModule(Hooks, Wrapper):
             raise _core.ValueError_(f"precision={precision!r}: expected None or {', '.join(map(repr, PRECISIONS))}")
         if memory not in (None, "min"):
             raise _core.ValueError_(f"memory={memory!r}: expected None or 'min'")
+        if frozen and backward:
+            raise _core.ValueError_("frozen=True with backward=True: constants have no gradients")
         self._wrap(module.cuda() if cuda else module)
         self._without_hooks()
         self.cuda_enabled = cuda
-        self.precision, self.memory = precision, memory
+        self.precision, self.memory, self.frozen = precision, memory, frozen
         self.backward, self.auto_optimize, self.onnx_simplify = backward, auto_optimize, onnx_simplify
         self.apply_strict = self.simplify = apply_strict if simplify is None else simplify
         self.inputs_to_skip, self.compile_torch_extension = frozenset(inputs_to_skip or ()), compile_torch_extension
@@ -94,6 +98,15 @@ class DaceModule(Hooks, Wrapper):
         self._repeats = ()     # (RepeatedCall, Recipe, function) of calls that come again, the latest first
         self._hooked = None    # the graph that a post_onnx hook is looking at
         self.transients = []
+
+    def refreeze(self):
+        """Takes parameters and buffers as constants anew, as they are at the next call, which captures the module again.
+
+        Raises ValueError_ for a module that is not frozen.
+        """
+        if not self.frozen:
+            raise _core.ValueError_(f"{self.sdfg_name} is not frozen: its calls find parameters as they are")
+        self.reset_sdfg()
 
     # -- calling --------------------------------------------------------------------------------
     def __call__(self, *args, **kwargs):

@@ -37,6 +37,9 @@ class Compiled:
         self.moved = frozenset(k for k, i in enumerate(capture.inputs) if i < len(leaves) and isinstance(leaves[i], torch.Tensor)
                                and is_apart(leaves[i], self.device))
         self.ties = [(slot(owner.model, a), slot(owner.model, b)) for a, b in capture.ties]
+        self.fixed = self._fixed() if owner.frozen else []
+        if owner.frozen:
+            self.slots, self.kinds = [], []
 
     def _find_device(self, leaves):
         """Where calls run: as the capture's leaves and the parameters lie."""
@@ -44,6 +47,17 @@ class Compiled:
                  if i < len(leaves) and isinstance(leaves[i], torch.Tensor)]
         named += [(f"parameter '{name}'", table[key]) for (name, _), (table, key) in zip(self.capture.params, self.slots)]
         return device_of_call(named, self.owner.cuda_enabled)
+
+    def _fixed(self):
+        """(name, dictionary, key) of parameters and buffers that functions take as constants."""
+        owner, capture = self.owner, self.capture
+        training = next((name or "the module" for name, m in owner.model.named_modules() if m.training), None)
+        if training is not None:
+            raise _core.ValueError_(f"{owner.sdfg_name} is frozen, which is for inference, but {training} is in training mode: call eval()")
+        if capture.mutated or capture.counted:
+            what = f"changes {capture.mutated[0][1]!r} in a call" if capture.mutated else "has extents that depend on values of tensors"
+            raise _core.UnsupportedOpError(f"{owner.sdfg_name} {what}, which frozen=True excludes")
+        return [(name, *at) for (name, _), at in zip(capture.params, self.slots)]
 
     def _positions(self, names):
         inputs = self.capture.graph.inputs
@@ -60,6 +74,8 @@ class Compiled:
             follow_switches()
         params = [table[key] for table, key in self.slots]
         flags = None
+        if self.owner.backward and self.owner.frozen:
+            raise _core.ValueError_(f"{self.owner.sdfg_name} is frozen: its results have no gradients, so backward=True is not for it")
         if self.owner.backward and torch.is_grad_enabled():
             flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
             if self.skipped:
@@ -97,6 +113,10 @@ class _Function:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
         graph = _ordered(capture.graph, capture.orders)
+        if compiled.fixed:
+            graph = graph.clone()
+        for name, table, key in compiled.fixed:
+            graph.fix(name, real_form(table[key].detach()).cpu().contiguous())
         device = compiled.device
         options = {"optimize": owner.auto_optimize, "keep": "least" if owner.memory else "auto", **core_options(device),
                    **implementation(device.type == "cuda", **owner.hooks_of_core())}
