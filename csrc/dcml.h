@@ -112,7 +112,8 @@ DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given,
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them; after one that `spoils` saved, there is no
- * other: what it computes may lie where saved values were.  grad_outputs[k] for each floating output in order; arrays as given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
+ * other: what it computes may lie where saved values were.  grad_outputs[k] for each floating output in order; arrays as
+ * given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
  * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again.
  * stream: the pass's own, of the device of the call. */
 typedef struct dc_backward_run dc_backward_run;

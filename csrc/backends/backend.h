@@ -160,7 +160,8 @@ typedef struct {
   double seconds;    /* spent in it while timing was on ... */
   uint64_t runs;     /* ... in that many runs */
 } dc_step_report;
-typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place; /* LENT: for a while in the saved block */
+/* LENT: for a while in the saved block. */
+typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place;
 const dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
 uint32_t dc_program_report(const dc_program *program, dc_step_report *out, uint32_t capacity); /* returns the number of steps */
 dc_place dc_binding_place(const dc_binding *binding, dc_cid c, uint64_t *offset);

@@ -213,7 +213,8 @@ static bool place_in_block(calendar *t, uint64_t bytes, block *b, const block **
   return enter_life(t, b), true;
 }
 
-static void place(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const uint64_t *scratch, dc_arena *arena, dc_plan *plan) {
+static void place(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const uint64_t *scratch, dc_arena *arena,
+                  dc_plan *plan) {
   block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
   const block *neighbours[MAX_NEIGHBOURS + 1];
   calendar in_arena, in_block;
@@ -263,8 +264,9 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, const livenes
 dc_status dc_plan_make(dc_graph *graph, const dc_plan_task *task, const uint64_t *scratch, dc_arena *arena, dc_plan *out) {
   uint32_t n = graph->containers.n, n_steps = task->n_steps;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
-                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n), .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps),
-                   .in_block = DC_NEW_ARRAY(arena, bool, n), .scratch_in_block = DC_NEW_ARRAY(arena, bool, n_steps)};
+                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n),
+                   .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps), .in_block = DC_NEW_ARRAY(arena, bool, n),
+                   .scratch_in_block = DC_NEW_ARRAY(arena, bool, n_steps)};
   for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, task->symbols, &out->bytes[c]));
   DC_TRY(resolve_views(graph, task->symbols, out));
   liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};

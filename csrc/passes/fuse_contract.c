@@ -517,7 +517,8 @@ static bool over_updates(contraction *c) {
 
 static bool contract_once(contraction *c) {
   return over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) || over_temporaries(c, try_scalar) ||
-         over_temporaries(c, try_recompute) || over_buffers(c, try_defer) || over_temporaries(c, try_share) || over_temporaries(c, try_array) || over_temporaries(c, try_slice);
+         over_temporaries(c, try_recompute) || over_buffers(c, try_defer) || over_temporaries(c, try_share) ||
+         over_temporaries(c, try_array) || over_temporaries(c, try_slice);
 }
 
 static void contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool registers_only) {

@@ -77,7 +77,8 @@ DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
-/* One slice of a temporary for all iterations of a loop that each thread runs by itself.  Runs last, for nothing merges with such a loop. */
+/* One slice of a temporary for all iterations of a loop that each thread runs by itself.  Runs last: nothing merges with
+ * such a loop. */
 DC_MUST_USE dc_status dc_pass_slices(dc_graph *graph);
 
 /* ---- by name ---- */

@@ -125,7 +125,8 @@ static bool try_slice(slicing *s, dc_cid root) {
   if (!is_private(s, root)) return false;
   for (dc_nid loop = dc_sites_home(s->t, root); loop && s->t->parent[loop]; loop = s->t->parent[loop]) {
     const dc_map *map = &dc_node_at(s->graph, loop)->map;
-    bool in_turn = map->n_params == 1 && (map->schedule == DC_MAP_PARALLEL || map->schedule == DC_MAP_SEQUENTIAL) && holds_loops(s->graph, map);
+    bool in_order = map->schedule == DC_MAP_PARALLEL || map->schedule == DC_MAP_SEQUENTIAL;
+    bool in_turn = in_order && map->n_params == 1 && holds_loops(s->graph, map);
     uint32_t d = in_turn ? dimension_of(s, root, map->params[0]) : dc_cont(s->graph, root)->rank;
     if (d == dc_cont(s->graph, root)->rank || !stays_dense(s, root, d) || walks_along(s, loop, map->params[0])) continue;
     drop(s, root, d);

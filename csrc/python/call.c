@@ -34,7 +34,8 @@ PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *v
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
-  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = false, self->torch = torch, self->place = *place;
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = false;
+  self->torch = torch, self->place = *place;
   return (PyObject *)self;
 }
 
@@ -160,7 +161,8 @@ static PyObject *begin_pass(CallObject *self, PyObject *grads, bool is_last) {
   if (out && renew_views(self)) Py_CLEAR(out);
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
-  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last, out->place.stream, &out->run);
+  if (!status && !PyErr_Occurred())
+    status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
@@ -340,7 +342,7 @@ static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, ME
                                       "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
                                      {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
                                      {"start_last", (PyCFunction)call_start_last, METH_O,
-                                      "start_last(grads) -> Backward, after which there is no other: it may work in the memory of saved values."},
+                                      "start_last(grads) -> Backward, after which there is no other: it may work where saved values lie."},
                                      {NULL, NULL, 0, NULL}};
 static PyGetSetDef call_properties[] = {
     {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads)", NULL},

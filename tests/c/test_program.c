@@ -48,8 +48,9 @@ static void temporaries_share_memory_when_their_lives_do_not_meet(void) {
 
 /* A and B are the backward's, S and T values that a forward has saved in a block of 8192 bytes. */
 static const char lent_text[] =
-    "graph back { input X: f32[1024] saved S: f32[1024] saved T: f32[1024] temp A: f32[1024] temp B: f32[1024] temp Y: f32[1024] outputs Y state s {"
-    " map i in 0:1024 { A[i] = X[i] * S[i] } map i in 0:1024 { B[i] = A[1023 - i] + T[i] } map i in 0:1024 { Y[i] = B[1023 - i] + 1.0f } } }";
+    "graph back { input X: f32[1024] saved S: f32[1024] saved T: f32[1024] temp A: f32[1024] temp B: f32[1024]"
+    " temp Y: f32[1024] outputs Y state s { map i in 0:1024 { A[i] = X[i] * S[i] } map i in 0:1024 { B[i] = A[1023 - i] + T[i] }"
+    " map i in 0:1024 { Y[i] = B[1023 - i] + 1.0f } } }";
 
 static void what_is_read_for_the_last_time_makes_room(void) {
   static float x[1024], block[2048], kept[2048], y[1024], again[1024];
@@ -64,7 +65,8 @@ static void what_is_read_for_the_last_time_makes_room(void) {
   CHECK_OK(dc_program_bind(p, symbols, &lent, &b));
   CHECK_OK(dc_program_bind(p, symbols, &other, &c));
   CHECK(c != b && dc_binding_arena_bytes(b) == 4096); /* A: S is still read when it is written */
-  CHECK(dc_binding_place(b, find(p, "A"), &offset) == DC_PLACE_ARENA && dc_binding_place(b, find(p, "B"), &offset) == DC_PLACE_LENT && offset == 0);
+  CHECK(dc_binding_place(b, find(p, "A"), &offset) == DC_PLACE_ARENA);
+  CHECK(dc_binding_place(b, find(p, "B"), &offset) == DC_PLACE_LENT && offset == 0);
   buffers[find(p, "X")] = x, buffers[find(p, "S")] = block, buffers[find(p, "T")] = block + 1024, buffers[find(p, "Y")] = y;
   CHECK_OK(dc_program_run(p, b, NULL, buffers, NULL));
   CHECK(!memcmp(block, kept, sizeof block) && y[0] == x[0] * kept[0] + kept[2047] + 1);
@@ -77,8 +79,9 @@ static void what_is_read_for_the_last_time_makes_room(void) {
 
 static void what_is_saved_later_leaves_room_until_then(void) {
   static float x[1024], y[1024], saved[1024];
-  dc_program *p = make("graph g { input X: f32[1024] temp A: f32[1024] saved S: f32[1024] temp B: f32[1024] temp Y: f32[1024] outputs Y state s {"
-                       " map i in 0:1024 { A[i] = X[i] + 1.0f } map i in 0:1024 { B[i] = A[1023 - i] } map i in 0:1024 { S[i] = B[1023 - i] * 2.0f }"
+  dc_program *p = make("graph g { input X: f32[1024] temp A: f32[1024] saved S: f32[1024] temp B: f32[1024] temp Y: f32[1024] outputs Y"
+                       " state s { map i in 0:1024 { A[i] = X[i] + 1.0f } map i in 0:1024 { B[i] = A[1023 - i] }"
+                       " map i in 0:1024 { S[i] = B[1023 - i] * 2.0f }"
                        " map i in 0:1024 { Y[i] = S[1023 - i] } } }", DC_BACKEND_INTERP);
   int64_t symbols[] = {0};
   uint64_t offset;

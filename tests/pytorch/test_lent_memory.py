@@ -61,7 +61,8 @@ def test_no_pass_follows_the_last():
 
 def test_a_thousand_steps_hold_what_a_hundred_do():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * 64, 10))
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(16 * 64, 10))
     module, x = DaceModule(model, backward=True), torch.randn(32, 3, 16, 16)
     held = []
     for k in range(1100):
