@@ -66,10 +66,11 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   l->last[root] = l->step + 1;
 }
 
+/* Of one size in the order of time, in which they need no more room than lives at once. */
 static int larger_first(const void *a, const void *b) {
   const block *x = a, *y = b;
   if (x->bytes != y->bytes) return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-  return x->cid != y->cid ? (x->cid > y->cid) - (x->cid < y->cid) : (x->first > y->first) - (x->first < y->first);
+  return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->cid > y->cid) - (x->cid < y->cid);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -207,7 +208,7 @@ static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, cons
 }
 
 static bool place_in_block(calendar *t, uint64_t bytes, block *b, const block **neighbours) {
-  if (b->bytes > bytes) return false;
+  if (!bytes || b->bytes > bytes) return false;
   b->offset = best_offset(t, b, neighbours);
   if (b->offset > bytes - b->bytes) return false;
   return enter_life(t, b), true;
