@@ -214,7 +214,7 @@ struct dc_backward_run {
   void *buffers[]; /* by backward container */
 };
 
-dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *stream,
+dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, bool spoils, void *stream,
                             dc_backward_run **out) {
   const dc_plan_handle *plan = call->plan;
   const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
@@ -229,7 +229,7 @@ dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *c
     bool is_constant = plan->gpu && plan->back_arg[c] >= 0 && call->function->by_value[plan->back_arg[c]]; /* it decided shapes */
     if (plan->back_arg[c] >= 0 && !is_constant) run->buffers[c] = arrays[plan->back_arg[c]].data;
   }
-  dc_status status = dc_run_begin(plan->backward, call->backward, stream, &run->run);
+  dc_status status = dc_run_begin(plan->backward, call->backward, stream, spoils ? saved : NULL, &run->run);
   if (status) free(run);
   else *out = run;
   return status;
@@ -255,7 +255,7 @@ static uint32_t next_copy(const dc_backward_run *run, uint32_t end) {
 
 dc_status dc_backward_next(dc_backward_run *run) {
   uint32_t end = run->call->plan->part_end[run->part++];
-  dc_run_place(&run->run, run->buffers, NULL);
+  dc_run_place(&run->run, run->buffers);
   while (run->run.step < end) {
     uint32_t stop = next_copy(run, end);
     DC_TRY(dc_run_until(&run->run, stop));

@@ -111,13 +111,14 @@ uint32_t dc_call_derivative_kind(const dc_call *call);
 DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
-/* One backward pass; a call may have several, also at once, and outlives them.  grad_outputs[k] for each floating output
- * in order; arrays as given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
+/* One backward pass; a call may have several, also at once, and outlives them; after one that `spoils` saved, there is no
+ * other: what it computes may lie where saved values were.  grad_outputs[k] for each floating output in order; arrays as
+ * given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
  * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again.
  * stream: the pass's own, of the device of the call. */
 typedef struct dc_backward_run dc_backward_run;
-DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, void *stream,
-                                        dc_backward_run **out);
+DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, bool spoils,
+                                        void *stream, dc_backward_run **out);
 bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */

@@ -418,6 +418,22 @@ static int64_t *symbol_room(const dc_graph *graph, int64_t *few) {
   return graph->pool.symbols.n <= FEW_SYMBOLS ? few : calloc(graph->pool.symbols.n, sizeof *few);
 }
 
+/* Where the backward pass finds what it reads of the saved block.  It may work in a block that is worth it. */
+enum { LENT_BYTES = 1 << 20 };
+
+static dc_lent lend_block(const dc_call *call, dc_arena *arena) {
+  const dc_graph *forward = dc_program_graph(call->plan->forward), *backward = dc_program_graph(call->plan->backward);
+  dc_lent lent = {dc_binding_saved_bytes(call->forward), 0, NULL};
+  if (lent.bytes < LENT_BYTES) return (dc_lent){0};
+  lent.v = DC_NEW_ARRAY(arena, struct dc_lent_value, backward->containers.n);
+  for (dc_cid c = 1; c < backward->containers.n; c++) {
+    dc_cid source = call->plan->back_feed[c];
+    if (!source || dc_cont(forward, source)->role != DC_ROLE_SAVED) continue;
+    lent.v[lent.n].c = c, lent.v[lent.n++].offset = dc_binding_saved_offset(call->forward, source);
+  }
+  return lent;
+}
+
 /* The backward graph has the forward's symbols, perhaps under other numbers. */
 static dc_status bind_backward(dc_call *call, const int64_t *symbols) {
   const dc_graph *backward = dc_program_graph(call->plan->backward);
@@ -425,7 +441,10 @@ static dc_status bind_backward(dc_call *call, const int64_t *symbols) {
   if (!own) return dc_error(DC_ERR_MEMORY, "out of memory");
   own[0] = symbols[0];
   for (dc_sym s = 1; s < backward->pool.symbols.n; s++) own[s] = call->plan->back_symbol[s] ? symbols[call->plan->back_symbol[s]] : 0;
-  dc_status status = dc_program_bind(call->plan->backward, own, &call->backward);
+  dc_arena arena = {0};
+  dc_lent lent = lend_block(call, &arena);
+  dc_status status = dc_program_bind(call->plan->backward, own, lent.bytes ? &lent : NULL, &call->backward);
+  dc_arena_free(&arena);
   if (own != few) free(own);
   return status;
 }
@@ -437,7 +456,7 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, const int64_t
   if (!symbols) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_status status = solve_symbols(f, forward, arrays, given, symbols);
   *fits = !status && equalities_hold(forward, symbols);
-  if (*fits) status = dc_program_bind(out->plan->forward, symbols, &out->forward);
+  if (*fits) status = dc_program_bind(out->plan->forward, symbols, NULL, &out->forward);
   if (*fits && !status && out->plan->backward) status = bind_backward(out, symbols);
   if (symbols != few) free(symbols);
   return status;

@@ -103,9 +103,20 @@ DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph
 void dc_program_destroy(dc_program *program);
 dc_graph *dc_program_graph(const dc_program *program);
 
-/* Plans memory and binds natives for symbol values (indexed by dc_sym); cached. */
+/* The block that a forward program has filled, as the program of its backward pass sees it: where the containers lie that
+ * the latter reads.  What it has read for the last time makes room for what it computes. */
+typedef struct {
+  uint64_t bytes;
+  uint32_t n;
+  struct dc_lent_value {
+    dc_cid c;
+    uint64_t offset;
+  } *v;
+} dc_lent;
+
+/* Plans memory and binds natives for symbol values (indexed by dc_sym) and what is lent, or NULL; cached. */
 typedef struct dc_binding dc_binding;
-DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, dc_binding **out);
+DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, const dc_lent *lent, dc_binding **out);
 /* Each bind is paired with a release; a binding without users may be evicted. */
 void dc_binding_release(dc_binding *binding);
 uint64_t dc_binding_bytes(const dc_binding *binding, dc_cid c); /* size of a container */
@@ -120,7 +131,8 @@ uint64_t dc_binding_saved_bytes(const dc_binding *binding);
 uint64_t dc_binding_saved_offset(const dc_binding *binding, dc_cid c);
 /* Runs.  buffers: by container id, for INPUT, PARAM, CONST (filled by the program when NULL) and outputs;
  * SAVED containers of a forward program are set by the program to saved + offset; for a backward
- * program the caller sets them.  stream: of the target's device, on which all is put in order; NULL: its default one, and
+ * program the caller sets them.  saved: the block; for a backward program the one that is lent, which the run spoils, or NULL
+ * to leave it as it is.  stream: of the target's device, on which all is put in order; NULL: its default one, and
  * on the host.  Thread-safe: each run takes an arena from the program's pool. */
 DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, void *stream, void **buffers, void *saved);
 
@@ -130,10 +142,11 @@ DC_MUST_USE dc_status dc_program_run(dc_program *program, dc_binding *binding, v
 typedef struct {
   dc_binding *binding;
   struct dc_run_state *state;
+  void *saved;
   uint32_t step;
 } dc_run;
-DC_MUST_USE dc_status dc_run_begin(dc_program *program, dc_binding *binding, void *stream, dc_run *out);
-void dc_run_place(dc_run *run, void *const *buffers, void *saved);
+DC_MUST_USE dc_status dc_run_begin(dc_program *program, dc_binding *binding, void *stream, void *saved, dc_run *out);
+void dc_run_place(dc_run *run, void *const *buffers);
 DC_MUST_USE dc_status dc_run_until(dc_run *run, uint32_t end);
 void dc_run_end(dc_run *run);
 
@@ -147,7 +160,8 @@ typedef struct {
   double seconds;    /* spent in it while timing was on ... */
   uint64_t runs;     /* ... in that many runs */
 } dc_step_report;
-typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW } dc_place;
+/* LENT: for a while in the saved block. */
+typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place;
 const dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
 uint32_t dc_program_report(const dc_program *program, dc_step_report *out, uint32_t capacity); /* returns the number of steps */
 dc_place dc_binding_place(const dc_binding *binding, dc_cid c, uint64_t *offset);

@@ -1,4 +1,5 @@
-/* Memory planning: liveness over the step list, then best fit of the largest first. */
+/* Memory planning: liveness over the step list, then best fit of the largest first, in gaps of the saved block and then in
+ * the arena. */
 #include "backends/plan.h"
 
 #include <stdio.h>
@@ -65,10 +66,11 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   l->last[root] = l->step + 1;
 }
 
+/* Of one size in the order of time, in which they need no more room than lives at once. */
 static int larger_first(const void *a, const void *b) {
   const block *x = a, *y = b;
   if (x->bytes != y->bytes) return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-  return x->cid != y->cid ? (x->cid > y->cid) - (x->cid < y->cid) : (x->first > y->first) - (x->first < y->first);
+  return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->cid > y->cid) - (x->cid < y->cid);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -178,26 +180,60 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
   return n;
 }
 
-static dc_status place(const dc_graph *graph, const liveness *l, const uint64_t *scratch, dc_arena *arena, dc_plan *plan) {
-  block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
-  const block *neighbours[MAX_NEIGHBOURS + 1];
-  calendar t;
-  uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
-  qsort(blocks, n, sizeof *blocks, larger_first);
-  calendar_init(&t, arena, l->step);
-  for (uint32_t k = 0; k < n; k++) {
-    blocks[k].offset = best_offset(&t, &blocks[k], neighbours);
-    enter_life(&t, &blocks[k]);
-    *(blocks[k].cid ? &plan->offset[blocks[k].cid] : &plan->scratch[blocks[k].first - 1]) = blocks[k].offset;
-    uint64_t end = blocks[k].offset + blocks[k].bytes;
-    if (end > plan->arena_bytes) plan->arena_bytes = end;
-  }
+/* Saved values lie one after the other. */
+static void place_saved(const dc_graph *graph, dc_plan *plan) {
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     if (!plan->saved[c] || plan->root[c] != c) continue;
     plan->offset[c] = plan->saved_bytes;
     plan->saved_bytes += aligned(plan->bytes[c]);
   }
-  return DC_OK;
+}
+
+/* When the saved block holds what: from the first write on, or, in a block that is lent, until the last read. */
+static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, calendar *t) {
+  const dc_lent *lent = task->lent;
+  for (uint32_t k = 0; lent && k < lent->n; k++) {
+    dc_cid c = lent->v[k].c;
+    block *b = DC_NEW(t->arena, block);
+    *b = (block){c, aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
+    if (l->last[c]) enter_life(t, b);
+  }
+  for (dc_cid c = 1; c < graph->containers.n && task->fills_block; c++) {
+    if (!plan->saved[c] || plan->root[c] != c) continue;
+    block *b = DC_NEW(t->arena, block);
+    *b = (block){c, aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
+    enter_life(t, b);
+  }
+  return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
+}
+
+static bool place_in_block(calendar *t, uint64_t bytes, block *b, const block **neighbours) {
+  if (!bytes || b->bytes > bytes) return false;
+  b->offset = best_offset(t, b, neighbours);
+  if (b->offset > bytes - b->bytes) return false;
+  return enter_life(t, b), true;
+}
+
+static void place(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const uint64_t *scratch, dc_arena *arena,
+                  dc_plan *plan) {
+  block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
+  const block *neighbours[MAX_NEIGHBOURS + 1];
+  calendar in_arena, in_block;
+  uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
+  qsort(blocks, n, sizeof *blocks, larger_first);
+  calendar_init(&in_arena, arena, l->step);
+  calendar_init(&in_block, arena, l->step);
+  place_saved(graph, plan);
+  uint64_t room = open_block(graph, task, l, plan, &in_block);
+  for (uint32_t k = 0; k < n; k++) {
+    block *b = &blocks[k];
+    bool fits = place_in_block(&in_block, room, b, neighbours);
+    if (!fits) b->offset = best_offset(&in_arena, b, neighbours), enter_life(&in_arena, b);
+    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->first - 1]) = b->offset;
+    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->first - 1]) = fits;
+    if (fits) plan->block_bytes = room;
+    else plan->arena_bytes = larger(plan->arena_bytes, b->offset + b->bytes);
+  }
 }
 
 /* Results, intermediate and saved values against the memory that there is, and that sense allows. */
@@ -226,15 +262,16 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, const livenes
   return first ? dc_error_at(status, "%s", dc_node_describe(graph, steps[first - 1])) : status;
 }
 
-dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const uint64_t *scratch, const int64_t *symbols, dc_arena *arena,
-                       dc_plan *out) {
-  uint32_t n = graph->containers.n;
+dc_status dc_plan_make(dc_graph *graph, const dc_plan_task *task, const uint64_t *scratch, dc_arena *arena, dc_plan *out) {
+  uint32_t n = graph->containers.n, n_steps = task->n_steps;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
-                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n), .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps)};
-  for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, symbols, &out->bytes[c]));
-  DC_TRY(resolve_views(graph, symbols, out));
+                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n),
+                   .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps), .in_block = DC_NEW_ARRAY(arena, bool, n),
+                   .scratch_in_block = DC_NEW_ARRAY(arena, bool, n_steps)};
+  for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, task->symbols, &out->bytes[c]));
+  DC_TRY(resolve_views(graph, task->symbols, out));
   liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};
-  for (; l.step < n_steps; l.step++) dc_node_uses(graph, steps[l.step], note_use, &l);
-  DC_TRY(place(graph, &l, scratch, arena, out));
-  return check_total(graph, steps, &l, out);
+  for (; l.step < n_steps; l.step++) dc_node_uses(graph, task->steps[l.step], note_use, &l);
+  place(graph, task, &l, scratch, arena, out);
+  return check_total(graph, task->steps, &l, out);
 }

@@ -2,7 +2,7 @@
 #ifndef DCML_BACKENDS_PLAN_H
 #define DCML_BACKENDS_PLAN_H
 
-#include "ir/graph.h"
+#include "backends/backend.h"
 
 typedef struct {
   uint64_t arena_bytes, saved_bytes;
@@ -11,13 +11,24 @@ typedef struct {
   uint64_t *offset;   /* by container: into the arena (TEMP) or the saved block (SAVED, if written) */
   dc_cid *root;       /* by container: the container whose buffer it is */
   int64_t *view;      /* by container: bytes from the root's start */
-  bool *planned;      /* TEMP roots that live in the arena */
+  bool *planned;      /* TEMP roots that live in the arena, or ... */
+  bool *in_block;     /* ... by container: in a part of the saved block that holds nothing at that time; `offset` is into it */
   bool *saved;        /* SAVED containers that this graph writes */
-  uint64_t *scratch;  /* by step: into the arena, what it has for itself while it runs */
+  uint64_t *scratch;  /* by step: what it has for itself while it runs, into the arena or ... */
+  bool *scratch_in_block; /* ... by step: into the saved block */
+  uint64_t block_bytes;   /* of the saved block, if anything planned lies in it; else 0 */
 } dc_plan;
 
-/* Steps are the nodes of all states in order.  scratch: bytes that each wants for itself; NULL: none.  Allocates in `arena`. */
-DC_MUST_USE dc_status dc_plan_make(dc_graph *graph, const dc_nid *steps, uint32_t n_steps, const uint64_t *scratch, const int64_t *symbols,
-                                   dc_arena *arena, dc_plan *out);
+/* What a plan is made for. */
+typedef struct {
+  const dc_nid *steps; /* the nodes of all states in order */
+  uint32_t n_steps;
+  const int64_t *symbols;
+  bool fills_block;    /* what is planned may lie in the saved block, where values that steps write are still to come */
+  const dc_lent *lent; /* or where they are no longer read; NULL: there is none */
+} dc_plan_task;
+
+/* scratch: bytes that each step wants for itself; NULL: none.  Allocates in `arena`. */
+DC_MUST_USE dc_status dc_plan_make(dc_graph *graph, const dc_plan_task *task, const uint64_t *scratch, dc_arena *arena, dc_plan *out);
 
 #endif

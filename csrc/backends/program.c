@@ -34,6 +34,7 @@ typedef struct {
 typedef struct dc_run_state {
   struct dc_run_state *next;
   dc_work_block arena; /* none while the state is idle, if the program shares its memory */
+  dc_work_block block; /* in place of a saved block that must not be changed; none while the state is idle */
   void **table;    /* by container */
   void **pointers; /* of all steps, each with a leading slot */
   void *stream;    /* of the device that steps run on; NULL on the host */
@@ -44,6 +45,7 @@ struct dc_binding {
   struct dc_binding *next; /* most recently used first */
   uint32_t users, modes; /* modes: what libraries were allowed when it was made */
   int64_t *symbols;
+  dc_lent lent; /* bytes 0: nothing is */
   dc_arena arena;
   dc_plan plan;
   dc_native_call **natives; /* by step */
@@ -191,6 +193,13 @@ static void take_arena(const dc_binding *b, dc_run_state *s) {
   if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
 }
 
+static void give_block(const dc_binding *b, dc_run_state *s) {
+  dc_workspace *workspace = b->program->target.workspace;
+  if (workspace) dc_workspace_give(workspace, s->block);
+  else b->program->memory->give(b->program->memory->self, s->block.data, s->block.bytes, NULL);
+  s->block = (dc_work_block){NULL, 0};
+}
+
 static void give_arena(const dc_binding *b, dc_run_state *s) {
   const dc_allocator *memory = b->program->memory;
   if (workspace_of(b)) dc_workspace_give(workspace_of(b), s->arena);
@@ -200,6 +209,7 @@ static void give_arena(const dc_binding *b, dc_run_state *s) {
 
 static void destroy_state(const dc_binding *b, dc_run_state *s) {
   give_arena(b, s);
+  give_block(b, s);
   free(s->table);
   free(s->pointers);
   free(s);
@@ -356,7 +366,7 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
 }
 
 /* Libraries are asked only for sizes that have been judged; what they want for themselves is then planned with the rest. */
-static dc_status bind_natives(dc_binding *b, const dc_nid *nodes) {
+static dc_status bind_natives(dc_binding *b, const dc_plan_task *task) {
   const dc_program *p = b->program;
   uint64_t *scratch = DC_NEW_ARRAY(&b->arena, uint64_t, p->n_steps), most = 0;
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
@@ -366,28 +376,30 @@ static dc_status bind_natives(dc_binding *b, const dc_nid *nodes) {
     scratch[k] = b->calls[k] == &dc_step_empty ? 0 : dc_native_scratch(b->natives[k]);
     if (scratch[k] > most) most = scratch[k];
   }
-  return most ? dc_plan_make(p->graph, nodes, p->n_steps, scratch, b->symbols, &b->arena, &b->plan) : DC_OK;
+  return most ? dc_plan_make(p->graph, task, scratch, &b->arena, &b->plan) : DC_OK;
 }
 
 /* Libraries work on the device that is the thread's. */
-static dc_status enter_and_bind_natives(dc_binding *b, const dc_nid *nodes) {
+static dc_status enter_and_bind_natives(dc_binding *b, const dc_plan_task *task) {
   bool entered;
   DC_TRY(enter(b->program, &entered));
-  dc_status status = bind_natives(b, nodes);
+  dc_status status = bind_natives(b, task);
   leave(b->program, entered);
   return status;
 }
 
-static dc_status make_binding(dc_program *p, const int64_t *symbols, dc_binding **out) {
+static dc_status make_binding(dc_program *p, const int64_t *symbols, const dc_lent *lent, dc_binding **out) {
   dc_binding *b = calloc(1, sizeof *b);
   if (!b) return dc_error(DC_ERR_MEMORY, "out of memory");
   b->program = p;
   b->symbols = dc_arena_copy(&b->arena, symbols, p->graph->pool.symbols.n * sizeof *symbols);
   dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
-  dc_status status = dc_plan_make(p->graph, nodes, p->n_steps, NULL, b->symbols, &b->arena, &b->plan);
+  if (lent) b->lent = (dc_lent){lent->bytes, lent->n, dc_arena_copy(&b->arena, lent->v, lent->n * sizeof *lent->v)};
+  dc_plan_task task = {nodes, p->n_steps, b->symbols, keeps_arenas(p), lent ? &b->lent : NULL};
+  dc_status status = dc_plan_make(p->graph, &task, NULL, &b->arena, &b->plan);
   if (!status) status = weigh(p, b, nodes);
-  if (!status && p->n_natives) status = enter_and_bind_natives(b, nodes);
+  if (!status && p->n_natives) status = enter_and_bind_natives(b, &task);
   if (status) destroy_binding(b);
   else *out = b;
   return status;
@@ -410,9 +422,9 @@ static void evict(dc_program *p) {
 static uint32_t modes_of(const dc_program *p) { return p->row->device && p->n_natives ? p->row->device->modes(&p->target) : 0; }
 
 /* Libraries read the modes themselves, which another thread may change meanwhile. */
-static dc_status make_in_one_mode(dc_program *p, const int64_t *symbols, uint32_t modes, dc_binding **out) {
+static dc_status make_in_one_mode(dc_program *p, const int64_t *symbols, const dc_lent *lent, uint32_t modes, dc_binding **out) {
   for (;;) {
-    DC_TRY(make_binding(p, symbols, out));
+    DC_TRY(make_binding(p, symbols, lent, out));
     (*out)->modes = modes_of(p);
     if ((*out)->modes == modes) return DC_OK;
     modes = (*out)->modes;
@@ -420,16 +432,23 @@ static dc_status make_in_one_mode(dc_program *p, const int64_t *symbols, uint32_
   }
 }
 
-dc_status dc_program_bind(dc_program *p, const int64_t *symbols, dc_binding **out) {
+static bool is_for(const dc_binding *b, uint32_t modes, const int64_t *symbols, const dc_lent *lent) {
+  if (b->modes != modes || memcmp(b->symbols, symbols, b->program->graph->pool.symbols.n * sizeof *symbols)) return false;
+  bool same = b->lent.bytes == (lent ? lent->bytes : 0) && b->lent.n == (lent ? lent->n : 0);
+  for (uint32_t k = 0; k < b->lent.n && same; k++) same = b->lent.v[k].c == lent->v[k].c && b->lent.v[k].offset == lent->v[k].offset;
+  return same;
+}
+
+dc_status dc_program_bind(dc_program *p, const int64_t *symbols, const dc_lent *lent, dc_binding **out) {
   uint32_t modes = modes_of(p);
-  size_t bytes = p->graph->pool.symbols.n * sizeof *symbols;
   dc_status status = DC_OK;
+  if (!keeps_arenas(p)) lent = NULL;
   pthread_mutex_lock(&p->lock);
   dc_binding **at = &p->bindings;
-  while (*at && ((*at)->modes != modes || memcmp((*at)->symbols, symbols, bytes))) at = &(*at)->next;
+  while (*at && !is_for(*at, modes, symbols, lent)) at = &(*at)->next;
   dc_binding *b = *at;
   if (b) *at = b->next;
-  else status = make_in_one_mode(p, symbols, modes, &b);
+  else status = make_in_one_mode(p, symbols, lent, modes, &b);
   if (!status) {
     b->next = p->bindings, p->bindings = b;
     b->users++;
@@ -482,7 +501,16 @@ static dc_status ensure_arena(const dc_binding *b, dc_run_state *s) {
   return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)b->plan.arena_bytes);
 }
 
-static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
+/* What lies in a saved block that must stay as it is gets memory of its own. */
+static dc_status ensure_block(const dc_binding *b, dc_run_state *s) {
+  uint64_t bytes = b->plan.block_bytes;
+  const dc_allocator *memory = b->program->memory;
+  dc_workspace *workspace = b->program->target.workspace;
+  s->block = workspace ? dc_workspace_take(workspace, bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
+  return s->block.data ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for intermediate results", (unsigned long long)bytes);
+}
+
+static dc_status take_state(dc_binding *b, void *stream, bool spoils, dc_run_state **out) {
   pthread_mutex_lock(&b->program->lock);
   *out = b->idle;
   if (b->idle) b->idle = b->idle->next, b->n_idle--;
@@ -491,11 +519,13 @@ static dc_status take_state(dc_binding *b, void *stream, dc_run_state **out) {
   (*out)->stream = stream;
   if (!keeps_arenas(b->program)) return DC_OK; /* until it is known that steps run one by one */
   dc_status status = ensure_arena(b, *out);
+  if (!status && b->plan.block_bytes && !spoils) status = ensure_block(b, *out);
   if (status) destroy_state(b, *out), *out = NULL;
   return status;
 }
 
 static void give_state(dc_binding *b, dc_run_state *s) {
+  if (s->block.data) give_block(b, s);
   if (workspace_of(b) || !keeps_arenas(b->program)) give_arena(b, s);
   pthread_mutex_lock(&b->program->lock);
   bool keep = b->n_idle < MAX_IDLE_STATES;
@@ -504,14 +534,18 @@ static void give_state(dc_binding *b, dc_run_state *s) {
   if (!keep) destroy_state(b, s);
 }
 
+/* block: the saved one, which is filled or may be spoilt. */
+static char *block_of(const dc_run_state *s, void *saved) { return saved ? saved : s->block.data; }
+
 static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given, char *saved) {
   const dc_program *p = b->program;
   const dc_plan *plan = &b->plan;
   for (dc_cid c = 1; c < p->graph->containers.n; c++) {
     dc_cid root = plan->root[c];
     char *base = given[root];
-    if (plan->planned[root]) {
-      s->table[c] = (char *)((uintptr_t)s->arena.data + plan->offset[root] + (uintptr_t)plan->view[c]); /* of an arena that may come later */
+    if (plan->planned[root]) { /* of an arena that may come later */
+      uintptr_t start = (uintptr_t)(plan->in_block[root] ? block_of(s, saved) : s->arena.data);
+      s->table[c] = (char *)(start + plan->offset[root] + (uintptr_t)plan->view[c]);
       continue;
     }
     if (plan->saved[root] && !dc_cont(p->graph, root)->is_output) base = saved + plan->offset[root];
@@ -538,18 +572,21 @@ static uint64_t nanoseconds(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static dc_status run_step(const dc_binding *b, const dc_run_state *s, uint32_t k) {
+static dc_status run_step(const dc_run *run, uint32_t k) {
+  const dc_binding *b = run->binding;
+  const dc_run_state *s = run->state;
   const dc_program *p = b->program;
   const step *st = &p->steps[k];
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
-  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, s->arena.data + b->plan.scratch[k], s->stream};
+  char *scratch = b->plan.scratch_in_block[k] ? block_of(s, run->saved) : s->arena.data;
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, scratch + b->plan.scratch[k], s->stream};
   return b->calls[k]->run(&frame, b->calls[k]->context);
 }
 
 static dc_status run_steps(dc_run *run, uint32_t end) {
   dc_status status = DC_OK;
-  for (; run->step < end && !status; run->step++) status = run_step(run->binding, run->state, run->step);
+  for (; run->step < end && !status; run->step++) status = run_step(run, run->step);
   return status;
 }
 
@@ -560,14 +597,15 @@ typedef struct {
   void *from, *to;
 } marked_step;
 
-static dc_status time_step(const dc_binding *b, const dc_run_state *s, uint32_t k, marked_step *marks) {
-  const dc_program *p = b->program;
+static dc_status time_step(const dc_run *run, uint32_t k, marked_step *marks) {
+  const dc_program *p = run->binding->program;
+  const dc_run_state *s = run->state;
   const dc_device_row *device = p->row->device;
   step *st = &p->steps[k];
   if (p->observer) p->observer(p->observer_context, p->graph, st->node, true);
   if (marks) marks->from = device->mark(&p->target, s->stream);
   uint64_t begin = nanoseconds();
-  dc_status status = run_step(b, s, k);
+  dc_status status = run_step(run, k);
   if (!device) __atomic_add_fetch(&st->nanoseconds, nanoseconds() - begin, __ATOMIC_RELAXED);
   if (marks) marks->to = device->mark(&p->target, s->stream);
   __atomic_add_fetch(&st->runs, 1, __ATOMIC_RELAXED);
@@ -580,7 +618,7 @@ static dc_status time_steps(dc_run *run, uint32_t end) {
   uint32_t from = run->step, n = end > from ? end - from : 0;
   marked_step *marks = p->row->device && p->timing ? calloc(n + 1, sizeof *marks) : NULL;
   dc_status status = DC_OK;
-  for (; run->step < end && !status; run->step++) status = time_step(run->binding, run->state, run->step, marks ? &marks[run->step - from] : NULL);
+  for (; run->step < end && !status; run->step++) status = time_step(run, run->step, marks ? &marks[run->step - from] : NULL);
   for (uint32_t k = 0; marks && k < n; k++) {
     double spent = p->row->device->between(&p->target, marks[k].from, marks[k].to);
     __atomic_add_fetch(&p->steps[from + k].nanoseconds, (uint64_t)spent, __ATOMIC_RELAXED);
@@ -656,19 +694,19 @@ static dc_status replay(dc_run *run, bool *done) {
 
 /* ---- running, from outside ---- */
 
-dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, dc_run *out) {
-  *out = (dc_run){.binding = b};
+dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, void *saved, dc_run *out) {
+  *out = (dc_run){.binding = b, .saved = saved};
   bool entered;
   DC_TRY(enter(p, &entered));
   dc_status status = ensure_prepared(p);
   if (!status) status = ensure_sized(p, b);
   if (!status && p->row->device) status = p->row->device->complaint(p->state);
-  if (!status) status = take_state(b, stream, &out->state);
+  if (!status) status = take_state(b, stream, saved != NULL, &out->state);
   leave(p, entered);
   return status;
 }
 
-void dc_run_place(dc_run *run, void *const *buffers, void *saved) { fill_table(run->binding, run->state, buffers, saved); }
+void dc_run_place(dc_run *run, void *const *buffers) { fill_table(run->binding, run->state, buffers, run->saved); }
 
 dc_status dc_run_until(dc_run *run, uint32_t end) {
   const dc_program *p = run->binding->program;
@@ -696,8 +734,8 @@ void dc_run_end(dc_run *run) {
 
 dc_status dc_program_run(dc_program *p, dc_binding *b, void *stream, void **buffers, void *saved) {
   dc_run run;
-  DC_TRY(dc_run_begin(p, b, stream, &run));
-  dc_run_place(&run, buffers, saved);
+  DC_TRY(dc_run_begin(p, b, stream, saved, &run));
+  dc_run_place(&run, buffers);
   dc_status status = dc_run_until(&run, p->n_steps);
   dc_run_end(&run);
   return status;
@@ -729,7 +767,7 @@ dc_place dc_binding_place(const dc_binding *b, dc_cid c, uint64_t *offset) {
   dc_cid root = b->plan.root[c];
   *offset = b->plan.offset[root] + (uint64_t)b->plan.view[c];
   if (root != c) return DC_PLACE_VIEW;
-  return b->plan.planned[c] ? DC_PLACE_ARENA : b->plan.saved[c] ? DC_PLACE_SAVED : DC_PLACE_CALLER;
+  return b->plan.in_block[c] ? DC_PLACE_LENT : b->plan.planned[c] ? DC_PLACE_ARENA : b->plan.saved[c] ? DC_PLACE_SAVED : DC_PLACE_CALLER;
 }
 
 void dc_program_time(dc_program *p, bool on) {

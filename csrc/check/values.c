@@ -254,7 +254,7 @@ static dc_status interpret(dc_ops *ops, const dc_graph *graph, const int64_t *sy
 
 static dc_status run_program(dc_program *program, dc_values *v) {
   dc_binding *binding;
-  DC_TRY(dc_program_bind(program, v->symbols, &binding));
+  DC_TRY(dc_program_bind(program, v->symbols, NULL, &binding));
   uint64_t bytes = dc_binding_saved_bytes(binding);
   char *saved = calloc(1, bytes + 8);
   dc_status status = dc_program_run(program, binding, NULL, v->buffers, saved);

@@ -94,10 +94,15 @@ static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid 
 }
 /* Is any of the containers that e reads written by an access with from < order < to? */
 bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
+/* The innermost map around all accesses to a buffer; 0: none. */
+dc_nid dc_sites_home(const dc_site_table *t, dc_cid root);
 void dc_scope_remove(dc_scope *scope, dc_nid node);
 
 /* Computes a cheap value where it is read, inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
+/* What the access `w`, a plain tasklet's, writes to the element that is read or written as `at`: false if that is not a function of the
+ * indices of the element, too dear to compute there, or has changed before `until`. */
+bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_ex *out);
 /* Size as a tree, as it prints; stops counting at the limit. */
 uint32_t dc_fuse_tree_size(const dc_pool *pool, dc_ex e, uint32_t limit);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */

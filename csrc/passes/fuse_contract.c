@@ -207,17 +207,6 @@ static bool try_update(contraction *c, const dc_access *w) {
 
 /* ---- shrinking ---- */
 
-static dc_nid home_of(const contraction *c, dc_cid root) {
-  dc_nid home = 0;
-  bool first = true;
-  DC_EACH_SITE(c->t, root, k) {
-    const dc_access *a = at(c, k);
-    if (first) home = c->t->parent[a->node], first = false;
-    while (home && !dc_site_is_under(c->t, a->node, home)) home = c->t->parent[home];
-  }
-  return home;
-}
-
 typedef struct {
   dc_param v[DC_MAX_LOOPS];
   uint32_t n;
@@ -312,7 +301,7 @@ static bool is_read_after_write(const contraction *c, dc_cid root) {
 static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
   bool dropped[DC_MAX_RANK] = {false};
   const dc_container *k = dc_cont(c->graph, root);
-  dc_nid home = home_of(c, root);
+  dc_nid home = dc_sites_home(c->t, root);
   int64_t elements = 1, extent;
   if (!home || k->storage == DC_STORE_REGISTER || !is_read_after_write(c, root)) return false;
   bool carried = carries_over(c, home);
@@ -357,7 +346,7 @@ static bool is_step(const contraction *c, dc_cid root, dc_nid home, uint32_t d, 
 static bool try_slice(contraction *c, dc_cid root) {
   bool dropped[DC_MAX_RANK] = {false}, any = false;
   const dc_container *k = dc_cont(c->graph, root);
-  dc_nid home = home_of(c, root);
+  dc_nid home = dc_sites_home(c->t, root);
   dc_ex element = 0;
   if (!home || k->storage == DC_STORE_REGISTER || k->strides || k->known) return false;
   DC_EACH_SITE(c->t, root, j) {
@@ -427,7 +416,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   dc_tasklet t = tasklet_of(c, store);
   if (t.guard || t.wcr || !same_shape(c->graph, root, store->container) || store->container != store->root) return false;
   dc_ex same = dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, root, t.index, t.rank);
-  dc_nid loop = store->node, home = home_of(c, root);
+  dc_nid loop = store->node, home = dc_sites_home(c->t, root);
   while (c->t->parent[loop] && c->t->parent[loop] != home) loop = c->t->parent[loop];
   if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
   if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !stores_all(c, store, home)) return false;
@@ -452,6 +441,50 @@ static bool try_share(contraction *c, dc_cid root) {
     DC_EACH_SITE(c->t, root, j) /* what is written by a view, too */
       if (at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = to;
     return true;
+  }
+  return false;
+}
+
+/* ---- updates far from what they update ---- */
+
+/* Each element is written once, by a plain tasklet, and in a later loop of the same map updated once: the two accesses. */
+static bool is_written_then_updated(const contraction *c, dc_cid root, const dc_access **w, const dc_access **update) {
+  *w = *update = NULL;
+  DC_EACH_SITE(c->t, root, k) {
+    const dc_access *a = at(c, k);
+    if (!a->writes || a->container != root || !is_tasklet(c, a) || a->initialised || tasklet_of(c, a).guard || *update) return false;
+    *(a->reads ? update : w) = a;
+    if (!*w) return false;
+  }
+  dc_nid home = dc_sites_home(c->t, root);
+  return *update && home && stores_all(c, *w, home) && stores_all(c, *update, home);
+}
+
+/* for p { T[p] = a(p) } ... for q { T[q] += b(q) }  becomes  for q { T[q] = a(q) + b(q) }: memory is written once. */
+static bool try_defer(contraction *c, dc_cid root) {
+  dc_pool *pool = &c->graph->pool;
+  const dc_access *w, *update;
+  dc_ex value;
+  if (dc_cont(c->graph, root)->storage != DC_STORE_HEAP || c->users[root].writers != 1) return false;
+  if (!is_written_then_updated(c, root, &w, &update) || in_reduce(c, update->node)) return false;
+  dc_nid home = dc_sites_home(c->t, root), loop = update->node;
+  while (c->t->parent[loop] != home) loop = c->t->parent[loop];
+  if (loop == update->node || !dc_fuse_value_at(c->t, w, update->element, c->t->end[loop], &value)) return false;
+  dc_tasklet q = tasklet_of(c, update);
+  dc_dtype type = (dc_dtype)dc_cont(c->graph, root)->dtype, wide = dc_dtype_compute(type);
+  if (type == DC_BOOL || carries_over(c, c->t->parent[update->node])) return false;
+  dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, value));
+  dc_ex sum = guarded_update(pool, &q, wide, a, dc_ex_cast(pool, wide, q.value));
+  dc_tasklet *out = &dc_node_at(c->graph, update->node)->tasklet;
+  out->value = sum, out->wcr = DC_WCR_NONE;
+  remove_node(c, w->node);
+  return true;
+}
+
+static bool over_buffers(contraction *c, bool (*attempt)(contraction *, dc_cid)) {
+  for (uint32_t k = 0; k < c->t->accesses.n; k++) {
+    dc_access a = *at(c, k);
+    if (a.writes && a.container == a.root && a.element && attempt(c, a.root)) return rebuild(c), true;
   }
   return false;
 }
@@ -484,7 +517,8 @@ static bool over_updates(contraction *c) {
 
 static bool contract_once(contraction *c) {
   return over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) || over_temporaries(c, try_scalar) ||
-         over_temporaries(c, try_recompute) || over_temporaries(c, try_share) || over_temporaries(c, try_array) || over_temporaries(c, try_slice);
+         over_temporaries(c, try_recompute) || over_buffers(c, try_defer) || over_temporaries(c, try_share) ||
+         over_temporaries(c, try_array) || over_temporaries(c, try_slice);
 }
 
 static void contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool registers_only) {

@@ -48,18 +48,6 @@ static dc_nid binder_of(const dc_site_table *t, dc_nid node, dc_param p) {
   return 0;
 }
 
-/* Innermost map around all accesses of the container; 0: none. */
-static dc_nid common_map(const dc_site_table *t, dc_cid c) {
-  dc_nid common = 0;
-  bool first = true;
-  DC_EACH_SITE(t, c, k) {
-    const dc_access *a = &t->accesses.v[k];
-    if (first) common = t->parent[a->node], first = false;
-    while (common && !dc_site_is_under(t, a->node, common)) common = t->parent[common];
-  }
-  return common;
-}
-
 static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
   const dc_access *writer = NULL;
   DC_EACH_SITE(t, c, k) {
@@ -74,13 +62,12 @@ static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
 
 /* Parameters bound inside `common` that v uses must be indices by themselves.  Symbols: no extent matters, for whoever
  * reads an element that no iteration wrote has no right to a value. */
-static bool make_function(const dc_site_table *t, dc_cid c, dc_nid common, function *f) {
+static bool make_function(const dc_site_table *t, const dc_access *w, dc_nid common, function *f) {
   const dc_pool *pool = &t->graph->pool;
-  const dc_access *w = only_writer(t, c);
   if (!w || dc_node_at(t->graph, w->node)->kind != DC_NODE_TASKLET) return false;
   dc_tasklet tasklet = dc_node_at(t->graph, w->node)->tasklet;
   if (tasklet.guard || dc_ex_uses_op(pool, tasklet.value, DC_RAND)) return false;
-  *f = (function){.container = c, .writer = w->node, .element = w->element, .value = tasklet.value};
+  *f = (function){.container = w->container, .writer = w->node, .element = w->element, .value = tasklet.value};
   for (uint32_t d = 0; d < tasklet.rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);
     bool moves = index->op == DC_EX_PARAM && !dc_access_in_set(f->params, f->n, index->ref);
@@ -109,7 +96,7 @@ static void look_at_register(void *context, const dc_pool *pool, dc_ex e) {
   register_search *s = context;
   const dc_exnode *node = dc_ex_node(pool, e);
   if (node->op != DC_EX_READ || dc_cont(s->t->graph, node->ref)->storage != DC_STORE_REGISTER) return;
-  dc_nid home = common_map(s->t, node->ref);
+  dc_nid home = dc_sites_home(s->t, node->ref);
   s->escapes |= !s->common || !dc_site_is_under(s->t, s->common, home);
 }
 
@@ -148,6 +135,28 @@ static policy policy_of_recomputation(const dc_machine *machine, dc_value_work w
   return w.cost <= machine->cached_ns && w.reads <= 3 && !w.by_data ? IF_READ_ONCE : NEVER;
 }
 
+typedef struct {
+  const function *f;
+  uint32_t n;
+} read_count;
+
+static void count_moving(void *context, const dc_pool *pool, dc_ex e) {
+  read_count *c = context;
+  if (dc_ex_node(pool, e)->op != DC_EX_READ) return;
+  for (uint32_t k = 0; k < c->f->n; k++)
+    if (dc_ex_uses_param(pool, e, c->f->params[k])) {
+      c->n++;
+      return;
+    }
+}
+
+/* Reads that differ between elements; the others stay in registers. */
+static uint32_t moving_reads(const dc_pool *pool, const function *f) {
+  read_count c = {f, 0};
+  dc_ex_walk(pool, f->value, count_moving, &c);
+  return c.n;
+}
+
 /* Memory takes as much more for wide elements as arithmetic does. */
 static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
   dc_value_work w = dc_ex_work(pool, value);
@@ -158,9 +167,10 @@ static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
 
 static bool inline_container(const dc_site_table *t, dc_cid c, bool cached, const bool *dirty) {
   function f;
-  dc_nid common = common_map(t, c);
-  if (!make_function(t, c, common, &f) || leaves_register(t, f.value, common)) return false;
+  dc_nid common = dc_sites_home(t, c);
+  if (!make_function(t, only_writer(t, c), common, &f) || leaves_register(t, f.value, common)) return false;
   dc_value_work work = work_of(&t->graph->pool, f.value);
+  if (cached) work.reads = moving_reads(&t->graph->pool, &f);
   policy p = cached ? policy_of_recomputation(&t->graph->machine, work) : policy_of_copy(work);
   uint32_t last = t->order[f.writer], n_reads = 0;
   if (p == NEVER || (dirty && dirty[f.writer])) return false;
@@ -211,6 +221,19 @@ bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
   if (!w || !inline_container(t, c, true, NULL)) return false;
   (void)remove_writer(t, w->node);
   return true;
+}
+
+bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_ex *out) {
+  dc_pool *pool = &t->graph->pool;
+  dc_nid common = dc_sites_home(t, w->root);
+  function f;
+  if (!make_function(t, w, common, &f) || leaves_register(t, f.value, common) || !fits(pool, &f, at)) return false;
+  dc_value_work work = work_of(pool, f.value);
+  if (work.by_data || work.cost > 2 * t->graph->machine.cached_ns || moving_reads(pool, &f) > 3) return false;
+  if (dc_sites_overwrite(t, f.value, t->order[f.writer], until)) return false;
+  dc_ex to[DC_MAX_RANK];
+  for (uint32_t k = 0; k < f.n; k++) to[k] = dc_ex_arg(pool, at, f.dims[k]);
+  return *out = dc_ex_subst(pool, f.value, f.params, to, f.n), true;
 }
 
 static uint32_t count_tops(const dc_site_table *t, dc_cid root) {

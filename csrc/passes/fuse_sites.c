@@ -39,6 +39,17 @@ void dc_sites_build(dc_graph *graph, dc_arena *arena, const dc_nid *nodes, uint3
   }
 }
 
+dc_nid dc_sites_home(const dc_site_table *t, dc_cid root) {
+  dc_nid home = 0;
+  bool first = true;
+  DC_EACH_SITE(t, root, k) {
+    const dc_access *a = &t->accesses.v[k];
+    if (first) home = t->parent[a->node], first = false;
+    while (home && !dc_site_is_under(t, a->node, home)) home = t->parent[home];
+  }
+  return home;
+}
+
 void dc_scope_remove(dc_scope *scope, dc_nid node) {
   uint32_t kept = 0;
   for (uint32_t k = 0; k < scope->n; k++)

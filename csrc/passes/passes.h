@@ -81,6 +81,9 @@ DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
  * outside.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_unroll(dc_graph *graph);
+/* One slice of a temporary for all iterations of a loop that each thread runs by itself.  Runs last: nothing merges with
+ * such a loop. */
+DC_MUST_USE dc_status dc_pass_slices(dc_graph *graph);
 
 /* ---- by name ---- */
 
@@ -92,7 +95,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 24 };
+enum { DC_PIPELINE_LENGTH = 25 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

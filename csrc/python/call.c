@@ -34,7 +34,8 @@ PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *v
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
-  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->torch = torch, self->place = *place;
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = false;
+  self->torch = torch, self->place = *place;
   return (PyObject *)self;
 }
 
@@ -150,9 +151,9 @@ static int renew_views(CallObject *self) {
   return 0;
 }
 
-/* start(grads) -> Backward: one gradient or None for each output. */
-static PyObject *call_start(CallObject *self, PyObject *grads) {
+static PyObject *begin_pass(CallObject *self, PyObject *grads, bool is_last) {
   module_state *state = state_of((PyObject *)self);
+  if (self->spoilt) return PyErr_Format(state->errors[DC_ERR_VALUE], "the last backward pass of this call has begun");
   void *small[32], **data = self->call.n_outputs <= 32 ? small : PyMem_Calloc(self->call.n_outputs, sizeof *data);
   PyObject *items = PySequence_Tuple(grads);
   BackwardObject *out = items && data ? new_backward(self) : NULL;
@@ -160,16 +161,22 @@ static PyObject *call_start(CallObject *self, PyObject *grads) {
   if (out && renew_views(self)) Py_CLEAR(out);
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
-  if (!status && !PyErr_Occurred()) status = dc_backward_begin(&self->call, arrays, data, self->saved, out->place.stream, &out->run);
+  if (!status && !PyErr_Occurred())
+    status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
   if (PyErr_Occurred()) Py_CLEAR(out);
+  self->spoilt = out && is_last;
   if (data != small) PyMem_Free(data);
   PyMem_Free(arrays);
   Py_XDECREF(items);
   return (PyObject *)out;
 }
+
+/* start(grads) -> Backward: one gradient or None for each output. */
+static PyObject *call_start(CallObject *self, PyObject *grads) { return begin_pass(self, grads, false); }
+static PyObject *call_start_last(CallObject *self, PyObject *grads) { return begin_pass(self, grads, true); }
 
 static dc_status finish_gradient(BackwardObject *self, uint32_t k) {
   dc_array shape;
@@ -334,6 +341,8 @@ static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, ME
                                      {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
                                       "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
                                      {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
+                                     {"start_last", (PyCFunction)call_start_last, METH_O,
+                                      "start_last(grads) -> Backward, after which there is no other: it may work where saved values lie."},
                                      {NULL, NULL, 0, NULL}};
 static PyGetSetDef call_properties[] = {
     {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads)", NULL},

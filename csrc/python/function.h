@@ -52,6 +52,7 @@ typedef struct {
   tensor_view *views;
   uint32_t n_views;
   void *saved;
+  bool spoilt; /* a pass may have changed it */
   bool torch;
   call_place place;
 } CallObject;

@@ -23,7 +23,7 @@ static dc_program *make(const char *text, dc_backend_kind backend) {
 static dc_binding *bind(dc_program *p, int64_t n) {
   int64_t symbols[4] = {0, n, n, n};
   dc_binding *b = NULL;
-  CHECK_OK(dc_program_bind(p, symbols, &b));
+  CHECK_OK(dc_program_bind(p, symbols, NULL, &b));
   return b;
 }
 
@@ -46,14 +46,66 @@ static void temporaries_share_memory_when_their_lives_do_not_meet(void) {
   dc_program_destroy(p);
 }
 
+/* A and B are the backward's, S and T values that a forward has saved in a block of 8192 bytes. */
+static const char lent_text[] =
+    "graph back { input X: f32[1024] saved S: f32[1024] saved T: f32[1024] temp A: f32[1024] temp B: f32[1024]"
+    " temp Y: f32[1024] outputs Y state s { map i in 0:1024 { A[i] = X[i] * S[i] } map i in 0:1024 { B[i] = A[1023 - i] + T[i] }"
+    " map i in 0:1024 { Y[i] = B[1023 - i] + 1.0f } } }";
+
+static void what_is_read_for_the_last_time_makes_room(void) {
+  static float x[1024], block[2048], kept[2048], y[1024], again[1024];
+  dc_program *p = make(lent_text, DC_BACKEND_INTERP);
+  struct dc_lent_value at[] = {{find(p, "S"), 0}, {find(p, "T"), 4096}};
+  dc_lent lent = {8192, 2, at}, other = {4096, 1, at};
+  dc_binding *b = NULL, *c = NULL;
+  int64_t symbols[] = {0};
+  uint64_t offset;
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  for (int i = 0; i < 2048; i++) x[i / 2] = (float)i, block[i] = kept[i] = (float)(3 * i);
+  CHECK_OK(dc_program_bind(p, symbols, &lent, &b));
+  CHECK_OK(dc_program_bind(p, symbols, &other, &c));
+  CHECK(c != b && dc_binding_arena_bytes(b) == 4096); /* A: S is still read when it is written */
+  CHECK(dc_binding_place(b, find(p, "A"), &offset) == DC_PLACE_ARENA);
+  CHECK(dc_binding_place(b, find(p, "B"), &offset) == DC_PLACE_LENT && offset == 0);
+  buffers[find(p, "X")] = x, buffers[find(p, "S")] = block, buffers[find(p, "T")] = block + 1024, buffers[find(p, "Y")] = y;
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, NULL));
+  CHECK(!memcmp(block, kept, sizeof block) && y[0] == x[0] * kept[0] + kept[2047] + 1);
+  buffers[find(p, "Y")] = again;
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, block));
+  CHECK(memcmp(block, kept, sizeof block / 2) && !memcmp(y, again, sizeof y));
+  dc_binding_release(b), dc_binding_release(c);
+  dc_program_destroy(p);
+}
+
+static void what_is_saved_later_leaves_room_until_then(void) {
+  static float x[1024], y[1024], saved[1024];
+  dc_program *p = make("graph g { input X: f32[1024] temp A: f32[1024] saved S: f32[1024] temp B: f32[1024] temp Y: f32[1024] outputs Y"
+                       " state s { map i in 0:1024 { A[i] = X[i] + 1.0f } map i in 0:1024 { B[i] = A[1023 - i] }"
+                       " map i in 0:1024 { S[i] = B[1023 - i] * 2.0f }"
+                       " map i in 0:1024 { Y[i] = S[1023 - i] } } }", DC_BACKEND_INTERP);
+  int64_t symbols[] = {0};
+  uint64_t offset;
+  dc_binding *b = NULL;
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  for (int i = 0; i < 1024; i++) x[i] = (float)i;
+  CHECK_OK(dc_program_bind(p, symbols, NULL, &b));
+  CHECK(dc_binding_saved_bytes(b) == 4096 && dc_binding_arena_bytes(b) == 4096); /* of A and B one lies where S will */
+  CHECK(dc_binding_place(b, find(p, "S"), &offset) == DC_PLACE_SAVED);
+  buffers[find(p, "X")] = x, buffers[find(p, "Y")] = y;
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, saved));
+  CHECK(saved[5] == 2 * (x[5] + 1) && y[0] == saved[1023]);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
 static void sizes_that_cannot_be_are_errors(void) {
   dc_binding *b;
   int64_t symbols[] = {0, -3}, huge[] = {0, (int64_t)1 << 39};
   dc_program *p = make(chain, DC_BACKEND_INTERP);
-  CHECK_ERROR(dc_program_bind(p, symbols, &b), DC_ERR_SHAPE, "'X': dimension 0 is -3");
-  CHECK_ERROR(dc_program_bind(p, huge, &b), DC_ERR_MEMORY, "memory are available");
+  CHECK_ERROR(dc_program_bind(p, symbols, NULL, &b), DC_ERR_SHAPE, "'X': dimension 0 is -3");
+  CHECK_ERROR(dc_program_bind(p, huge, NULL, &b), DC_ERR_MEMORY, "memory are available");
   huge[1] = INT64_MAX / 2;
-  CHECK_ERROR(dc_program_bind(p, huge, &b), DC_ERR_MEMORY, "'X' is too large");
+  CHECK_ERROR(dc_program_bind(p, huge, NULL, &b), DC_ERR_MEMORY, "'X' is too large");
   b = bind(p, 5); /* and the program still works */
   dc_binding_release(b);
   dc_program_destroy(p);
@@ -76,7 +128,7 @@ static dc_status run(dc_program *p, int64_t n, const float *x, float *y, void *s
   void *buffers[MAX_CONTAINERS] = {NULL};
   int64_t symbols[] = {0, n};
   dc_binding *b;
-  DC_TRY(dc_program_bind(p, symbols, &b));
+  DC_TRY(dc_program_bind(p, symbols, NULL, &b));
   if (find(p, "X")) buffers[find(p, "X")] = (void *)(uintptr_t)x;
   buffers[find(p, "Y")] = y;
   dc_status status = dc_program_run(p, b, NULL, buffers, saved);
@@ -144,12 +196,12 @@ static void a_run_goes_on_where_it_stopped(void) {
   buffers[find(p, "X")] = x, buffers[find(p, "Y")] = y;
   dc_binding *b = bind(p, 0);
   dc_run run;
-  CHECK_OK(dc_run_begin(p, b, NULL, &run));
-  dc_run_place(&run, buffers, NULL);
+  CHECK_OK(dc_run_begin(p, b, NULL, NULL, &run));
+  dc_run_place(&run, buffers);
   CHECK_OK(dc_run_until(&run, 1));
   CHECK(y[0] == 2 && y[1] == 3 && z[0] == 0);
   buffers[find(p, "Z")] = z; /* needed from here on */
-  dc_run_place(&run, buffers, NULL);
+  dc_run_place(&run, buffers);
   CHECK_OK(dc_run_until(&run, 2));
   CHECK(z[0] == 2 && z[1] == 6);
   dc_run_end(&run);
@@ -248,6 +300,8 @@ int main(void) {
   if (!mkdtemp(folder)) return 1;
   CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
+  what_is_read_for_the_last_time_makes_room();
+  what_is_saved_later_leaves_room_until_then();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();
   every_backend_computes_the_same();

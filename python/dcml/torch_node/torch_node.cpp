@@ -1,7 +1,7 @@
 /* The autograd nodes of a compiled function, against ATen: the same as pytorch/call/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, call/autograd.py
- * serves.  It knows a function by _run and params, a call by parts and start(grads), a backward pass by next().
+ * serves.  It knows a function by _run and params, a call by parts, start(grads) and start_last(grads), a backward pass by next().
  *
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
@@ -49,6 +49,7 @@ class Reference {
 struct Names {
   PyObject *run = PyUnicode_InternFromString("_run"), *params = PyUnicode_InternFromString("params");
   PyObject *parts = PyUnicode_InternFromString("parts"), *start = PyUnicode_InternFromString("start");
+  PyObject* start_last = PyUnicode_InternFromString("start_last");
   PyObject *next = PyUnicode_InternFromString("next"), *tape = PyUnicode_InternFromString("differentiable");
 };
 
@@ -213,7 +214,7 @@ class CompiledBackward : public torch::autograd::Node {
 
   PyObject* start(const variable_list& grads) {
     THPObjectPtr tuple(given(grads));
-    return tuple ? PyObject_CallMethodOneArg(call_.get(), names().start, tuple) : nullptr;
+    return tuple ? PyObject_CallMethodOneArg(call_.get(), is_last_run_ ? names().start_last : names().start, tuple) : nullptr;
   }
 
   /* The gradients that a part of the pass completes. */

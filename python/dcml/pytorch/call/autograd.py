@@ -38,13 +38,21 @@ class _Node(torch.autograd.Function):
             arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
             run = gradients(ctx.function, ctx.call, arguments, [True] * len(arguments), grads)
         else:
-            run = ctx.call.start(grads) if ctx.part == 0 else _pass_of(grads[0])
+            run = _start(ctx.call, grads) if ctx.part == 0 else _pass_of(grads[0])
         if isinstance(run, list):  # of gradients with history
             found = [run[p] for p in completes]
         else:
             with torch.no_grad():
                 found = run.next()
         return (None, None, None, None, None, None if ctx.last else _token(ctx.device, run), *found)
+
+
+# does the engine keep the graph that it walks, in this thread?
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def _start(call, grads):
+    return call.start(grads) if _keeps_graph() else call.start_last(grads)
 
 
 def _arguments(ctx, reads):
