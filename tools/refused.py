@@ -1,8 +1,8 @@
 """Writes docs/refused.md: what of torch's own databases dcml refuses.  refused.py [--samples N] [--types float32,...] [TARGET]
 
-What was found so far lies in build/refused.jsonl, so that a run goes on where another was interrupted or ended after --seconds; an
-operator that crashes the process that runs it is left behind.  --page only writes the page again.  Ends with 1 where a sample differs
-from eager PyTorch, or an operator is refused that the page did not list.
+What was found so far lies in build/refused.jsonl, so that a run goes on where another was interrupted or ended after --seconds; one
+that has finished begins again.  An operator that crashes the process that runs it is left behind.  --page only writes the page again.
+Ends with 1 where a sample differs from eager PyTorch, or an operator is refused that the page did not list.
 """
 import argparse
 import gc
@@ -22,8 +22,16 @@ HEAD = """# What is refused of PyTorch
 Written by `tools/refused.py` from runs of torch's own databases of operators (`op_db`) and modules (`module_db`); do not edit.
 A sample follows eager PyTorch, in results and gradients, or is refused by a `dcml.Error` with the line and the reason.
 `torch.compile(model, backend="dcml")` splits the graph at what depends on values, and around functions under
-`torch.compiler.disable`; everything else may move out of `forward`.  How many samples were run stands below; operators that are
-not compared stand in `EXCEPT` of `tests/pytorch/operators_db.py`.
+`torch.compiler.disable`; everything else may move out of `forward`.  How many samples were run, of how many there are, stands below;
+operators that are not compared stand in `EXCEPT` of `tests/pytorch/operators_db.py`.
+
+What stays refused, and why:
+
+- what answers a Python `bool` that values tell (`equal`, `allclose`), and extents that torch itself cannot trace (`narrow` from a tensor);
+- what counts from where an argument's memory begins, or changes its size (`as_strided`, `resize_`): the next call may have it elsewhere;
+- sparse tensors, as arguments or results;
+- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`, LU of matrices that are not square), histograms with edges;
+- special functions and orthogonal polynomials that neither ONNX nor a row of ours has.
 
 """
 
@@ -64,10 +72,9 @@ def found(dtype, samples, deadline, share):
 
 def trouble():
     """Operators that would keep others from being captured beside them."""
-    page = ROOT / "docs" / "refused.md"
-    lines = journal()
-    return {row["name"] for row in lines if row.get("refused") or row.get("wrong")} | {name for row in lines for name in row.get("alone", ())} \
-        | (listed(page.read_text()) if page.exists() else set())
+    lines, page = journal(), ROOT / "docs" / "refused.md"
+    met = {row["name"] for row in lines if row.get("refused") or row.get("wrong")}
+    return met.union(listed(page.read_text()) if page.exists() else (), *[row.get("alone", ()) for row in lines])
 
 
 def is_done(row, samples):
@@ -119,6 +126,17 @@ def reason(error):
     text = re.sub(r": torch\.compile\(model.*", "", text)
     text = re.sub(r"(nothing computes it of) .*", r"\1 these arguments", text)
     return re.sub(r"0x[0-9a-f]+", "", text).replace("|", "\\|")[:160]
+
+
+def sweep(types, samples, deadline, jobs):
+    """What is left to run of some types, or all of it where nothing is."""
+    finished = {"finished": types, "samples": samples}
+    if journal()[-1:] == [finished]:
+        JOURNAL.unlink()
+    for dtype in types:
+        run(dtype, samples, deadline, jobs)
+    if time.time() < deadline:
+        append(finished)
 
 
 def run(dtype, samples, deadline, jobs):
@@ -202,9 +220,8 @@ def main():
         dtype, samples, deadline, *share = given.child
         found(dtype, int(samples) or None, float(deadline), [int(k) for k in share])
         return
-    deadline = time.time() + given.seconds
-    for dtype in [] if given.page else given.types.split(","):
-        run(dtype, given.samples, deadline, given.jobs)
+    if not given.page:
+        sweep(given.types.split(","), given.samples, time.time() + given.seconds, given.jobs)
     before = listed(given.target.read_text()) if given.target.exists() else set()
     given.target.write_text(page())
     wrong, new = (sorted({row["name"] for row in rows() if row[kind]}) for kind in ("wrong", "refused"))

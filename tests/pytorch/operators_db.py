@@ -17,6 +17,8 @@ ANY_VALUE = {"bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "em
              "nn.functional.multi_head_attention_forward",  # with dropout
              "nn.functional.rrelu", "new_empty", "new_empty_strided", "normal", "pca_lowrank", "rand_like", "randint", "randint_like",
              "randn", "randn_like", "svd_lowrank", "uniform"}
+# what chooses among equal elements, where torch says of none that it is first
+ANY_PLACE = {"argsort", "mode", "msort", "sort"}
 # what torch.nn and torch.nn.functional never call, and why it is not compared
 _RUNNING = "running statistics that are arguments, not buffers, change with a history here and without one in eager"
 EXCEPT = {"native_batch_norm": _RUNNING, "_native_batch_norm_legit": _RUNNING, "_batch_norm_with_update": _RUNNING}
@@ -137,6 +139,8 @@ def _compare(case, got, want):
     tolerance = max((TOLERANCES[t.dtype] for t in [*case.given, *[w for w in want[0] if isinstance(w, torch.Tensor)]] if t.dtype in TOLERANCES),
                     default=TOLERANCES[torch.float32])
     any_value = case.name in ANY_VALUE
+    if case.name in ANY_PLACE and any(t.is_floating_point() and t.unique().numel() < t.numel() for t in case.given):
+        got, want = (([t for t in results if t.is_floating_point()], None) for results, _ in (got, want))
     assert (got[1] is None) == (want[1] is None) or any_value, "only one of the two has a gradient"
     exact = functools.cache(lambda: _eager(case, torch.float64) or (None, None))
     _same("result", got[0], want[0], lambda: exact()[0], any_value, tolerance)
