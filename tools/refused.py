@@ -36,6 +36,7 @@ What stays refused, and why:
 """
 
 
+TYPES = ["float64", "float32", "bfloat16", "float16"]
 TOGETHER, SECONDS = 32, 600  # samples in a graph; what a process may take for some operators
 
 
@@ -177,7 +178,7 @@ def page():
     """The text of the page."""
     all_rows = rows()
     text = HEAD + "| type | operators | samples | of | as in eager | refused |\n|---|---|---|---|---|---|\n"
-    for dtype in dict.fromkeys(row["dtype"] for row in all_rows):
+    for dtype in sorted({row["dtype"] for row in all_rows}, key=TYPES.index):
         some = [row for row in all_rows if row["dtype"] == dtype]
         count, everything = sum(row["samples"] - row["torch"] for row in some), sum(row["of"] for row in some)
         refused, wrong = (sum(sum(row[kind].values()) for row in some) for kind in ("refused", "wrong"))
@@ -196,7 +197,7 @@ def lines(all_rows, kind):
         for why, count in row[kind].items():
             table.setdefault((row["name"], why), []).append((row["dtype"], count, row["samples"] - row["torch"]))
     for (name, why), entries in sorted(table.items()):
-        types = ", ".join(entry[0] for entry in entries)
+        types = "all four" if len(entries) == len(TYPES) else ", ".join(sorted((entry[0] for entry in entries), key=TYPES.index))
         yield f"| `{name}` | {types} | {sum(e[1] for e in entries)} of {sum(e[2] for e in entries)} | {why} |\n"
 
 
@@ -208,7 +209,7 @@ def listed(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=0, help="of each operator at most; 0: all")
-    parser.add_argument("--types", default="float64,float32,bfloat16,float16")
+    parser.add_argument("--types", default=",".join(TYPES))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no operator is begun")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--page", action="store_true")
