@@ -160,7 +160,9 @@ def _cholesky_inverse(factor, upper=False):
 
 @of("linalg_matrix_exp.default")
 def _matrix_exp(x):
-    """Taylor's series of x / 2^s, whose norm is below a half, then s squarings, at most 16."""
+    """Taylor's series of x / 2^s, whose norm is below a half, then s squarings, at most 16; of halves in float32."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return _matrix_exp(x.float()).to(x.dtype)
     norm = x.abs().sum(-1).amax(-1)
     s = torch.log2(norm.clamp(0.25)).ceil().clamp(0, 15) + 1
     small = x / torch.exp2(s)[..., None, None]
