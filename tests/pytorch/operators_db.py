@@ -8,7 +8,6 @@ from modules import DTYPES, TOLERANCES
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-import dcml
 from dcml.pytorch import DaceModule
 
 # what draws numbers, or returns memory as it was found: only types and extents can be compared
@@ -18,6 +17,8 @@ ANY_VALUE = {"bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "em
              "nn.functional.multi_head_attention_forward",  # with dropout
              "nn.functional.rrelu", "new_empty", "new_empty_strided", "normal", "pca_lowrank", "rand_like", "randint", "randint_like",
              "randn", "randn_like", "svd_lowrank", "uniform"}
+# what chooses among equal elements, where torch says of none that it is first
+ANY_PLACE = {"argsort", "mode", "msort", "sort"}
 # what torch.nn and torch.nn.functional never call, and why it is not compared
 _RUNNING = "running statistics that are arguments, not buffers, change with a history here and without one in eager"
 EXCEPT = {"native_batch_norm": _RUNNING, "_native_batch_norm_legit": _RUNNING, "_batch_norm_with_update": _RUNNING}
@@ -36,7 +37,7 @@ class Case(torch.nn.Module):
     """A sample of an operator, its tensors as arguments and everything else built in."""
     def __init__(self, op, sample):
         super().__init__()
-        self.op, self.whole, self.finish = op.op, op.gradcheck_wrapper, sample.output_process_fn_grad or (lambda y: y)
+        self.name, self.op, self.whole, self.finish = op.name, op.op, op.gradcheck_wrapper, sample.output_process_fn_grad or (lambda y: y)
         leaves, self.spec = pytree.tree_flatten((sample.input, *sample.args, sample.kwargs))
         self.places = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         self.kept = [None if is_tensor else leaf for is_tensor, leaf in zip(self.places, leaves)]
@@ -54,7 +55,7 @@ class Cases(torch.nn.Module):
     """Several as one, which is traced in less time."""
     def __init__(self, members):
         super().__init__()
-        self.members, self.given = members, [t for case in members for t in case.given]
+        self.members = members
 
     def forward(self, *tensors):
         tensors = iter(tensors)
@@ -72,26 +73,82 @@ def cases(op, dtype, limit=None):
         yield k, Case(op, samples[k])
 
 
-def run(function, tensors, dtype=None):
-    """(results, gradients or None) of a call; floats become dtype before it."""
-    leaves = [t.detach().clone() for t in tensors]
-    leaves = [t.to(dtype) if dtype and t.is_floating_point() else t for t in leaves]
-    leaves = [t.requires_grad_(old.requires_grad) for t, old in zip(leaves, tensors)]
-    results = pytree.tree_leaves(function(*leaves))
-    wanted = [t for t in leaves if t.requires_grad]
-    roots = [t for t in results if isinstance(t, torch.Tensor) and t.requires_grad]
-    if not roots or not wanted:
-        return results, None
+def run(module, some, dtype=None):
+    """[(results, gradients or None)] of cases, which the module computes in one call; floats become dtype before it."""
+    leaves = [[t.detach().clone() for t in case.given] for case in some]
+    leaves = [[t.to(dtype) if dtype and t.is_floating_point() else t for t in own] for own in leaves]
+    leaves = [[t.requires_grad_(old.requires_grad) for t, old in zip(own, case.given)] for own, case in zip(leaves, some)]
+    results = [pytree.tree_leaves(result) for result in module(*[t for own in leaves for t in own])]
+    wanted = [[t for t in own if t.requires_grad] for own in leaves]
+    roots = [[t for t in own if isinstance(t, torch.Tensor) and t.requires_grad] if given else [] for own, given in zip(results, wanted)]
+    if not any(roots):
+        return [(own, None) for own in results]
+    found = iter(torch.autograd.grad(sum(roots, []), [t for own, given in zip(roots, wanted) if own for t in given],
+                                     sum(map(_seeds, roots), []), allow_unused=True))
+    return [(own, [next(found) for _ in given] if tops else None) for own, given, tops in zip(results, wanted, roots)]
+
+
+def _seeds(roots):
+    """Gradients of results, the same whatever is computed beside them."""
     noise = torch.Generator().manual_seed(1)
-    seeds = [torch.randn(t.shape, generator=noise, dtype=torch.complex128 if t.is_complex() else torch.float64).to(t.dtype) for t in roots]
-    return results, torch.autograd.grad(roots, wanted, seeds, allow_unused=True)
+    return [torch.randn(t.shape, generator=noise, dtype=torch.complex128 if t.is_complex() else torch.float64).to(t.dtype) for t in roots]
 
 
-def _close(got, want, tolerance):
-    torch.testing.assert_close(got, want, rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
+def judged(some):
+    """What becomes of each case: None where it follows eager, "" where eager itself refuses it, dcml.Error where dcml does;
+    AssertionError where it differs, any other exception where dcml raises it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = [_eager(case) for case in some]
+        became = _together([pair for pair in zip(some, wanted) if pair[1]])
+        return [next(became) if want else "" for want in wanted]
 
 
-def _compare(what, got, want, exact, any_value, tolerance):
+def _eager(case, dtype=None):
+    """(results, gradients or None) of eager PyTorch; None where it has none, whatever it raises."""
+    try:
+        return run(Cases([case]), [case], dtype)[0]
+    except Exception:
+        return None
+
+
+def _together(pairs):
+    """What becomes of (case, what eager made of it), as few graphs as tell it: halves where not all are captured."""
+    if not pairs:
+        return
+    some = [case for case, _ in pairs]
+    try:
+        got = run(DaceModule(Cases(some), backward=True), some)
+    except Exception as error:
+        if len(some) == 1:
+            yield error
+            return
+        half = len(some) // 2
+        yield from _together(pairs[:half])
+        yield from _together(pairs[half:])
+        return
+    for (case, want), ours in zip(pairs, got):
+        try:
+            _compare(case, ours, want)
+            yield None
+        except AssertionError as error:
+            yield error
+
+
+def _compare(case, got, want):
+    tolerance = max((TOLERANCES[t.dtype] for t in [*case.given, *[w for w in want[0] if isinstance(w, torch.Tensor)]] if t.dtype in TOLERANCES),
+                    default=TOLERANCES[torch.float32])
+    any_value = case.name in ANY_VALUE
+    if case.name in ANY_PLACE and any(t.is_floating_point() and t.unique().numel() < t.numel() for t in case.given):
+        got, want = (([t for t in results if t.is_floating_point()], None) for results, _ in (got, want))
+    assert (got[1] is None) == (want[1] is None) or any_value, "only one of the two has a gradient"
+    exact = functools.cache(lambda: _eager(case, torch.float64) or (None, None))
+    _same("result", got[0], want[0], lambda: exact()[0], any_value, tolerance)
+    if want[1] is not None and not any_value:
+        _same("gradient", got[1], want[1], lambda: exact()[1], any_value, tolerance)
+
+
+def _same(what, got, want, exact, any_value, tolerance):
     assert len(got) == len(want), f"{len(got)} {what}s, of eager {len(want)}"
     for k, (g, w) in enumerate(zip(got, want)):
         if not isinstance(w, torch.Tensor):
@@ -101,55 +158,8 @@ def _compare(what, got, want, exact, any_value, tolerance):
         assert g.dtype == w.dtype and (any_value or g.shape == w.shape), f"{what} {k}: {g.dtype} {g.shape}, of eager {w.dtype} {w.shape}"
         try:
             if not any_value:
-                _close(g, w, tolerance)
+                torch.testing.assert_close(g, w, rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
         except AssertionError as error:
             better = exact()
             if better is None or not modules.no_worse(g, w, better[k]):
                 raise AssertionError(f"{what} {k}: {error}") from error
-
-
-def judged(op, dtype, limit=None, together=16):
-    """(k, what became of it: see judge, or the exception that is no refusal) of an operator's samples."""
-    found = list(cases(op, dtype, limit))
-    for begin in range(0, len(found), together):
-        some = found[begin:begin + together]
-        try:
-            alone = len(some) < 2 or judge(op, Cases([case for _, case in some])) is not None
-        except Exception:  # said below, of the one that it is
-            alone = True
-        for k, case in some:
-            try:
-                yield k, judge(op, case) if alone else None
-            except Exception as error:
-                yield k, error
-
-
-def judge(op, case):
-    """None where a case follows eager, "" where eager itself refuses it, dcml.Error where dcml refuses; AssertionError where it differs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            want = run(case, case.given)
-        except Exception:  # whatever it is, it is torch's
-            return ""
-        try:
-            got = run(DaceModule(case, backward=True), case.given)
-        except dcml.Error as error:
-            return error
-    tolerance = max((TOLERANCES[t.dtype] for t in [*case.given, *[w for w in want[0] if isinstance(w, torch.Tensor)]] if t.dtype in TOLERANCES),
-                    default=TOLERANCES[torch.float32])
-    any_value = op.name in ANY_VALUE
-    assert (got[1] is None) == (want[1] is None) or any_value, "only one of the two has a gradient"
-    exact = functools.cache(lambda: _exact(case))
-    _compare("result", got[0], want[0], lambda: exact()[0], any_value, tolerance)
-    if want[1] is not None and not any_value:
-        _compare("gradient", got[1], want[1], lambda: exact()[1], any_value, tolerance)
-    return None
-
-
-def _exact(case):
-    """What eager computes in float64, where it does."""
-    try:
-        return run(case, case.given, torch.float64)
-    except Exception:  # whatever it is, it is torch's
-        return None, None

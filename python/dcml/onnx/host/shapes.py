@@ -1,4 +1,6 @@
 """Operators whose result's extents depend on data: NonZero, Unique, Compress, NonMaxSuppression."""
+import math
+
 import numpy as np
 
 from ... import _core
@@ -45,7 +47,7 @@ def unique(node, x):
         rows = moved.reshape(-1, 1)
     else:
         moved = np.moveaxis(array, v.axis_of(axis, array.ndim), 0)
-        rows = moved.reshape(len(moved), -1)
+        rows = moved.reshape(len(moved), math.prod(moved.shape[1:]))
     order = _order(rows)
     ranked = rows[order]
     fresh = np.ones(len(rows), bool)

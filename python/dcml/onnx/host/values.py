@@ -69,7 +69,13 @@ def as_value(value):
 
 
 def as_numpy(value):
-    return value.detach().cpu().resolve_conj().resolve_neg().numpy() if is_torch(value) else np.asarray(value)
+    if not is_torch(value):
+        return np.asarray(value)
+    value, code = value.detach().cpu().resolve_conj().resolve_neg(), code_of(value)
+    if code and dtype_of(code).kind == "V":  # a type that torch has and numpy has not
+        import torch
+        return value.contiguous().view(getattr(torch, f"uint{8 * value.element_size()}")).numpy().view(dtype_of(code))
+    return value.numpy()
 
 
 def scalar(value):

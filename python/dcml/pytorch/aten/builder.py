@@ -110,10 +110,10 @@ def norm_axis(axis, n):
 
 
 def norm_axes(axes, n):
-    """None and [] mean all axes; returns sorted non-negative axes."""
+    """None and [] mean all axes; returns sorted non-negative axes.  A number has none, though torch takes 0 and -1 for it."""
     if isinstance(axes, int):
         axes = [axes]
-    return sorted(norm_axis(a, n) for a in axes) if axes else list(range(n))
+    return sorted(norm_axis(a, n) for a in axes) if axes and n else list(range(n))
 
 
 def spread(value, n):
@@ -212,7 +212,12 @@ class Builder:
         return self._consts[key]
 
     def cast(self, name, have, want):
-        return name if have == want else self.op("Cast", name, to=ONNX_DTYPE[want])
+        if have == want:
+            return name
+        made = self.op("Cast", name, to=ONNX_DTYPE[want])
+        if name in self.stopped:
+            self.stopped.add(made)
+        return made
 
     def __call__(self, value, dtype=None):
         """The name of a tensor node or scalar, converted to ``dtype`` if given."""

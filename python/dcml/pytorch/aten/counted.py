@@ -10,28 +10,32 @@ from .builder import INT64_MAX, Decline, Symbolic, dims, meta, norm_axis, rank, 
 
 
 def places_of(b, mask):
-    """Indices [count, rank] of the elements that are not zero, in row-major order."""
+    """Indices [count, rank] of the elements that are not zero, in row-major order; of a number [count, 1]."""
     flags = b(mask, torch.bool)
     return b.transpose(b.op("NonZero", flags if rank(mask) else b.unsqueeze(flags, 0)), [1, 0])
 
 
 @row("nonzero.default")
 def _(b, n, x):
-    if rank(x) == 0:
-        raise Decline("nonzero of a 0-dimensional tensor")
-    return places_of(b, x)
+    places = _few_or_none(b, x)
+    return places if rank(x) else b.slice(places, 0, 0, 1)
+
+
+def _few_or_none(b, mask):
+    """Of a tensor without elements torch knows the count: it is no symbol."""
+    return b.const(np.zeros((0, rank(mask)), np.int64)) if 0 in dims(mask) else places_of(b, mask)
 
 
 @row("where.default", "nonzero_numpy.default")
 def _(b, n, mask):
-    places = places_of(b, mask)
+    places = _few_or_none(b, mask)
     return [b.op("Gather", places, b.const(axis), axis=1) for axis in range(len(meta(n)))]
 
 
 @row("masked_select.default")
 def _(b, n, x, mask):
     if rank(x) == rank(mask) == 0:
-        raise Decline("masked_select of a number")
+        return b.op("Gather", b.unsqueeze(b(x), 0), b.op("Reshape", places_of(b, mask), b.const([-1])), axis=0)
     if dims(x) == dims(mask):
         return select_masked(b, n, x, mask, 0)
     shape = b.ints(torch.broadcast_shapes(meta(x).shape, meta(mask).shape))

@@ -305,6 +305,13 @@ def _log_normal(x, mean=1.0, std=2.0, *, generator=None):
     return (mean + std * torch.randn_like(x)).exp()
 
 
+def _normal_numbers(shape, *, mean, std, dtype, device, requires_grad=False, generator=None):
+    return mean + std * torch.randn(shape, dtype=dtype, device=device)
+
+
+DECOMPOSED["prims.normal.default"] = _normal_numbers
+
+
 @of("normal.Tensor_float", "normal.Tensor_Tensor")
 def _normal_around(mean, std=1.0, *, generator=None):
     return mean + std * torch.randn_like(mean + 0 * std)
@@ -380,6 +387,29 @@ def _fractional_max_pool(x, window, output, samples):
     shape = [*batched.shape[:2], *output]
     value, where = flat.gather(2, where).reshape(shape), where.reshape(shape)
     return (value, where) if x.dim() == k + 2 else (value.squeeze(0), where.squeeze(0))
+
+
+# -- places and distances ---------------------------------------------------------------------------
+@of("nonzero_static.default")
+def _nonzero_static(x, *, size, fill_value=-1):
+    """The first places that are not zero, of which a stable order of the flags tells."""
+    flat = (x != 0).reshape(-1)
+    first = torch.sort(flat, descending=True, stable=True)[1][:size]
+    first = torch.cat([first, first.new_zeros(size - first.shape[0])])
+    inside = torch.arange(size) < flat.sum()
+    places = []
+    for extent in reversed(x.shape):
+        places.append(torch.where(inside, first % max(extent, 1), fill_value))
+        first = torch.div(first, max(extent, 1), rounding_mode="floor")
+    return torch.stack(places[::-1], 1) if places else torch.zeros(size, 0, dtype=torch.int64)
+
+
+@of("_pdist_forward.default")
+def _pdist(x, p=2.0):
+    """Distances between rows, each pair once; torch takes 0 for the gradient where rows are equal."""
+    n = x.shape[0]
+    first, second = torch.triu_indices(n, n, 1)
+    return torch.linalg.vector_norm(x.index_select(0, first) - x.index_select(0, second), p, dim=-1)
 
 
 # -- statistics of samples, and others -------------------------------------------------------------

@@ -122,7 +122,7 @@ def _lu_solve(factors, swaps, x, *, left=True, adjoint=False):
 @of("linalg_solve_triangular.default")
 def _solve_triangular(a, x, *, upper, left=True, unitriangular=False):
     if not left:
-        return _solve_triangular(a.mT, x.mT, upper=not upper, unitriangular=unitriangular).mT
+        return torch.linalg.solve_triangular(a.mT, x.mT, upper=not upper, unitriangular=unitriangular).mT
     batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-2])
     if batch == a.shape[:-2] == x.shape[:-2]:
         return NotImplemented
@@ -160,7 +160,9 @@ def _cholesky_inverse(factor, upper=False):
 
 @of("linalg_matrix_exp.default")
 def _matrix_exp(x):
-    """Taylor's series of x / 2^s, whose norm is below a half, then s squarings, at most 16."""
+    """Taylor's series of x / 2^s, whose norm is below a half, then s squarings, at most 16; of halves in float32."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return _matrix_exp(x.float()).to(x.dtype)
     norm = x.abs().sum(-1).amax(-1)
     s = torch.log2(norm.clamp(0.25)).ceil().clamp(0, 15) + 1
     small = x / torch.exp2(s)[..., None, None]
@@ -355,7 +357,7 @@ def lstsq(a, x, rcond=None, *, driver=None):
     none = a.new_zeros(0)
     residuals, s, rank = none, none, torch.zeros(0, dtype=torch.int64)
     if driver != "gels":
-        s = torch.linalg.svdvals(a)
+        s = torch.linalg.svdvals(a.detach())  # without a gradient, as in eager
         small = torch.finfo(a.dtype).eps * max(rows, columns) if rcond is None else rcond
         rank = (s > small * s[..., :1]).sum(-1)
         s = none if driver in (None, "gelsy") else s

@@ -80,11 +80,13 @@ def _average_pool(k):
         stride, padding = spread(stride or kernel, k), spread(padding, k)
         name, unbatch = _batched(b, x, k)
         if divisor is not None:
-            if ceil_mode:
-                raise Decline("average pooling with a divisor and ceil_mode")
             # zeros made explicit, so that every window has the same count
-            name = b.op("Pad", name, b.const(([0, 0] + padding) * 2)) if any(padding) else name
-            padding = [0] * k
+            behind = padding
+            if ceil_mode:
+                given, made = static_dims(x, rank(x) - k), static_dims(n, rank(n) - k)
+                behind = [max((m - 1) * s + w - g - p, 0) for m, s, w, g, p in zip(made, stride, kernel, given, padding)]
+            name = b.op("Pad", name, b.const([0, 0, *padding, 0, 0, *behind])) if any(padding + behind) else name
+            padding, ceil_mode = [0] * k, False
         y = b.op("AveragePool", name, kernel_shape=kernel, strides=stride, pads=padding * 2,
                  ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad))
         if divisor is not None:

@@ -243,14 +243,17 @@ def safe_softmax(b, scores, axis, dtype):
 # -- attention -------------------------------------------------------------------------------------
 @row("scaled_dot_product_attention.default")
 def _(b, n, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gqa=False):
-    dtype = meta(n).dtype
+    """Of halves in float32, as eager keeps the scores: rounded to eight bits, large ones would choose other keys.  Not on a GPU,
+    whose fast products are of halves."""
+    own = meta(n).dtype
+    dtype = own if meta(n).device.type == "cuda" else torch.promote_types(own, torch.float32)
     scale = dims(q)[-1] ** -0.5 if scale is None else scale
-    key, value = b(k), b(v)
+    key, value = b(k, dtype), b(v, dtype)
     if enable_gqa and dims(q)[-3] != dims(k)[-3]:
         key, value = _repeat_heads(b, q, k, key), _repeat_heads(b, q, v, value)
     perm = list(range(rank(k)))
     perm[-1], perm[-2] = perm[-2], perm[-1]
-    scores = b.op("MatMul", b.op("Mul", b(q), b.const(scale, dtype)), b.transpose(key, perm))
+    scores = b.op("MatMul", b.op("Mul", b(q, dtype), b.const(scale, dtype)), b.transpose(key, perm))
     if causal:
         scores = b.op("Where", _causal_mask(b, q, k), scores, b.const(float("-inf"), dtype))
     if mask is not None:
@@ -262,7 +265,7 @@ def _(b, n, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gq
     if dropout > 0:
         keep = b.op("GreaterOrEqual", b.uniform(b.op("Shape", weights)), b.const(dropout, torch.float32))
         weights = b.op("Where", keep, b.op("Mul", weights, b.const(1 / (1 - dropout), dtype)), b.const(0, dtype))
-    return b.op("MatMul", weights, value)
+    return b.cast(b.op("MatMul", weights, value), dtype, own)
 
 
 def _causal_mask(b, q, k):
