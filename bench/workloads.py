@@ -369,6 +369,7 @@ WORKLOADS = [
     Workload("MLP 784-128-64-10 GELU, batch 64, training", mlp, True, 0.6),
     Workload("LeNet, batch 8, training", lenet, True, 0.4, True),
     Workload("ResNet-18 224², N=1, inference", lambda: resnet18(1), False, 1.0, True),
+    Workload("ResNet-18 224², N=1, inference, frozen=True", lambda: resnet18(1), False, 1.0, True, {"frozen": True}),
     Workload("ResNet-18 224², N=8, training step", lambda: resnet18(8), True, 0.75, True, goal_of_memory=0.9),
     Workload("ResNet-18 224², N=8, training step, memory=\"min\"", lambda: resnet18(8), True, 1.0, True, {"memory": "min"}, 0.5),
     # gradients in bfloat16 are 0.4 off those in float64, eager mode's and ours
@@ -380,6 +381,7 @@ WORKLOADS = [
     Workload("ConvNeXt block 96ch 56², N=4, inference", convnext, False, 1.0, True),
     Workload("U-Net 16-64ch 96², N=4, training", unet, True, 0.7, True),
     Workload("U-Net 16-64ch 96², N=4, inference", unet, False, 1.0, True),
+    Workload("U-Net 16-64ch 96², N=4, inference, frozen=True", unet, False, 1.0, True, {"frozen": True}),
     Workload("DCGAN generator 64², N=16, training", dcgan, True, 1.0, True),
     Workload("BERT layer (768, 12 heads, 128 tokens, N=8), inference", bert, False, 0.97),
     Workload("BERT layer (768, 12 heads, 128 tokens, N=8), training", bert, True, 0.9),

@@ -119,6 +119,9 @@ static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope 
   dc_scope_push(graph, scope, dc_node_library(graph, "Add", "", 14, in, 2, &result, 1, NULL, 0));
 }
 
+/* A bias that is added afterwards is added to what was rounded, which only wide types can afford. */
+static bool is_wide(const dc_graph *graph, dc_cid c) { return dc_dtype_bytes((dc_dtype)dc_cont(graph, c)->dtype) >= 4; }
+
 /* ---- windows side by side ---- */
 
 static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d) {
@@ -162,7 +165,8 @@ static dc_cid filters_as_rows(dc_graph *graph, dc_cid filters, int64_t side, dc_
 static bool multiply(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
   const dc_library lib = dc_node_at(graph, node)->lib;
   int64_t side = side_of_windows(graph, node);
-  if (!side || !dc_operator_is_served(context, graph, node)) return false;
+  bool adds = lib.n_in > 2 && lib.in[2];
+  if (!side || (adds && !is_wide(graph, lib.out[0])) || !dc_operator_is_served(context, graph, node)) return false;
   if (context->stamp && strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), "onednn") != 0) return false;
   dc_cid rows = filters_as_rows(graph, lib.in[1], side, scope);
   dc_ex shape[4];
@@ -174,7 +178,7 @@ static bool multiply(const dc_pass_context *context, dc_graph *graph, dc_nid nod
   dc_nid spread = dc_node_library(graph, "DepthToSpace", "", 1, &all, 1, lib.out, 1, &attr, 1);
   dc_node_at(graph, made)->name = dc_node_at(graph, spread)->name = dc_node_at(graph, node)->name;
   dc_scope_push(graph, scope, made);
-  if (lib.n_in > 2 && lib.in[2]) add_bias(graph, spread, lib.in[2], scope);
+  if (adds) add_bias(graph, spread, lib.in[2], scope);
   else dc_scope_push(graph, scope, spread);
   return true;
 }
@@ -197,7 +201,7 @@ static bool is_bias_of_pixels(const dc_pass_context *context, dc_graph *graph, d
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   dc_cid result = lib->out[0];
   padding p;
-  bool joins = context->stamp && !in_library[result] && !dc_cont(graph, result)->is_output;
+  bool joins = context->stamp && !in_library[result] && !dc_cont(graph, result)->is_output && is_wide(graph, result);
   if (!joins || strcmp(dc_name_text(&graph->names, lib->op), "Conv") != 0) return false;
   if (!read_padding(graph, node, &p) || !is_single_pixel(graph, node, &p) || !dc_operator_is_served(context, graph, node)) return false;
   return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), "onednn") == 0;

@@ -93,5 +93,3 @@ def test_an_operator_of_trees_leaves_what_it_cannot_serve_to_the_method():
     for given in ((x, y), (x, True), (1, 2), (x, None), (x,), (x, x, x)):
         assert make(*given) is None
     assert make(x, b=x) is None and len(asked) == 7
-
-
