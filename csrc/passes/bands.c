@@ -18,6 +18,7 @@
 #include "passes/passes.h"
 
 enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
+enum { REACH = 64 }; /* nodes between rows and sums: bounds the time that a long scope takes */
 
 /* A map of rows, and a map of sums over the same rows. */
 typedef struct {
@@ -381,9 +382,9 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
   if (!are_plain(graph, &s.rows) || !has_rows(&s) || !may_add_plainly(graph, scope->v[at])) return;
   dc_access_collect(graph, arena, scope->v[at], false, &s.of_rows);
   if (!fits_in_reduction(&s)) return;
-  for (uint32_t k = at; k-- > 0;)
+  for (uint32_t k = at, last = at > REACH ? at - REACH : 0; k-- > last;)
     if (take(&s, arena, k, &b)) move_sums(&s);
-  for (uint32_t k = s.at_rows + 1; k < scope->n; k++) take(&s, arena, k, &b);
+  for (uint32_t k = s.at_rows + 1; k < scope->n && k <= s.at_rows + REACH; k++) take(&s, arena, k, &b);
 }
 
 dc_status dc_pass_bands(dc_graph *graph) {
