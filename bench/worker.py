@@ -55,7 +55,7 @@ class Session:
         result = self.step()
         first = time.perf_counter() - begin
         path = os.path.join(self.folder, f"{self.name}.pt")
-        found = [self.torch.as_tensor(result).detach(), *[x.grad for x in self.leaves if x.grad is not None]]
+        found = [self.torch.as_tensor(result).detach(), *[self.torch.zeros_like(x) if x.grad is None else x.grad for x in self.leaves]]
         self.torch.save([t.float().clone() for t in found], path)
         for _ in range(3):
             self.step()
