@@ -199,6 +199,17 @@ const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name
   return NULL;
 }
 
+bool dc_map_holds_maps(const dc_graph *graph, const dc_map *map) {
+  for (uint32_t k = 0; k < map->body.n; k++)
+    if (dc_node_at(graph, map->body.v[k])->kind == DC_NODE_MAP) return true;
+  return false;
+}
+
+int64_t dc_node_attr_int(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
+}
+
 bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr) { return strncmp(dc_name_text(&graph->names, attr->name), "__", 2) == 0; }
 
 const char *dc_node_wish(const dc_graph *graph, dc_nid node) {

@@ -226,11 +226,13 @@ dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a fir
 dc_state *dc_state_add(dc_graph *graph, const char *name);
 /* Deep copy of a node into the same graph with fresh parameters. */
 dc_nid dc_node_clone(dc_graph *graph, dc_nid node);
+bool dc_map_holds_maps(const dc_graph *graph, const dc_map *map); /* directly */
 /* "node 'conv1' (Conv)" into the graph's arena, for messages. */
 const char *dc_node_describe(dc_graph *graph, dc_nid node);
 
 /* Attributes of a library node. */
 const dc_attr *dc_node_attr(const dc_graph *graph, dc_nid node, const char *name); /* NULL if absent */
+int64_t dc_node_attr_int(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback);
 /* Attributes whose names begin with __ are wishes how the node be run: operators do not know them, files do not hold them. */
 bool dc_attr_is_wish(const dc_graph *graph, const dc_attr *attr);
 /* Who is to run the node ("pure", "native" or a library), NULL: nobody said.  Of a gradient node, who is to run that. */

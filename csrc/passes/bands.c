@@ -45,13 +45,6 @@ static bool are_plain(const dc_graph *graph, const dc_map *map) {
   return map->n_params && map->n_params <= DC_MAX_MAP_PARAMS;
 }
 
-/* Loops inside, with or without others.  A map without is merged with sums by fusion. */
-static bool has_rows(const search *s) {
-  for (uint32_t k = 0; k < s->rows.body.n; k++)
-    if (dc_node_at(s->graph, s->rows.body.v[k])->kind == DC_NODE_MAP) return true;
-  return false;
-}
-
 static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
   for (uint32_t k = 0; k < map->n_params; k++)
     if (dc_ex_uses_param(pool, e, map->params[k])) return true;
@@ -378,8 +371,8 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
   bands b = {0};
   const dc_node *node = dc_node_at(graph, scope->v[at]);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) return;
-  s.rows = node->map;
-  if (!are_plain(graph, &s.rows) || !has_rows(&s) || !may_add_plainly(graph, scope->v[at])) return;
+  s.rows = node->map; /* one without loops inside is merged with sums by fusion */
+  if (!are_plain(graph, &s.rows) || !dc_map_holds_maps(graph, &s.rows) || !may_add_plainly(graph, scope->v[at])) return;
   dc_access_collect(graph, arena, scope->v[at], false, &s.of_rows);
   if (!fits_in_reduction(&s)) return;
   for (uint32_t k = at, last = at > REACH ? at - REACH : 0; k-- > last;)

@@ -38,11 +38,6 @@ typedef struct {
   double epsilon;
 } folding;
 
-static int64_t int_of(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
-  const dc_attr *a = dc_node_attr(graph, node, name);
-  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
-}
-
 static bool is_row_of(const dc_graph *graph, const constant *c, int64_t channels) {
   return c->at->rank == 1 && count(graph, c->at) == channels;
 }
@@ -50,7 +45,7 @@ static bool is_row_of(const dc_graph *graph, const constant *c, int64_t channels
 /* Does the node normalise by constants, with one result?  Before version 9 it had other modes. */
 static bool normalises(const dc_graph *graph, dc_nid norm) {
   const dc_library *lib = &dc_node_at(graph, norm)->lib;
-  bool one = lib->n_in == 5 && lib->n_out > 0 && lib->since >= 9 && !int_of(graph, norm, "training_mode", 0);
+  bool one = lib->n_in == 5 && lib->n_out > 0 && lib->since >= 9 && !dc_node_attr_int(graph, norm, "training_mode", 0);
   for (uint32_t k = 1; k < lib->n_out; k++) one &= !lib->out[k];
   return one;
 }
@@ -60,7 +55,7 @@ static bool read_folding(const dc_graph *graph, dc_nid conv, dc_nid norm, foldin
   const dc_attr *epsilon = dc_node_attr(graph, norm, "epsilon");
   dc_cid bias = c->n_in > 2 ? c->in[2] : 0;
   *f = (folding){.has_bias = bias != 0, .turned = strcmp(dc_name_text(&graph->names, c->op), "ConvTranspose") == 0,
-                 .groups = int_of(graph, conv, "group", 1), .epsilon = epsilon && epsilon->kind == DC_ATTR_FLOAT ? epsilon->f : 1e-5};
+                 .groups = dc_node_attr_int(graph, conv, "group", 1), .epsilon = epsilon && epsilon->kind == DC_ATTR_FLOAT ? epsilon->f : 1e-5};
   constant *const rows[] = {&f->scale, &f->shift, &f->mean, &f->variance};
   if (!read_constant(graph, c->in[1], &f->filters) || f->filters.at->rank < 3 || f->groups < 1) return false;
   if (!count(graph, f->filters.at)) return false;

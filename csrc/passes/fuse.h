@@ -96,6 +96,8 @@ static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid 
 bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
 /* The innermost map around all accesses to a buffer; 0: none. */
 dc_nid dc_sites_home(const dc_site_table *t, dc_cid root);
+/* Takes dimensions out of a buffer, and out of all accesses to it under `top`. */
+void dc_sites_drop_dims(const dc_site_table *t, dc_nid top, dc_cid root, const bool *dropped);
 void dc_scope_remove(dc_scope *scope, dc_nid node);
 
 /* Computes a cheap value where it is read, inside one node that is fused already. */

@@ -255,40 +255,6 @@ static bool carries_over(const contraction *c, dc_nid home) {
   return false;
 }
 
-typedef struct {
-  dc_cid container;
-  const bool *dropped;
-} shrink;
-
-static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const shrink *s = context;
-  dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[DC_MAX_RANK];
-  uint32_t n = 0;
-  if (node.op != DC_EX_READ || node.ref != s->container) return leaf;
-  for (uint32_t d = 0; d < node.nargs; d++)
-    if (!s->dropped[d]) index[n++] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, n);
-}
-
-static void drop_dims(contraction *c, dc_cid root, const bool *dropped) {
-  shrink s = {root, dropped};
-  dc_node_rewrite(c->graph, c->top, shrink_read, &s);
-  DC_EACH_SITE(c->t, root, k) {
-    if (!at(c, k)->writes) continue;
-    dc_tasklet *t = &dc_node_at(c->graph, at(c, k)->node)->tasklet;
-    uint32_t n = 0;
-    for (uint32_t d = 0; d < t->rank; d++)
-      if (!dropped[d]) t->index[n++] = t->index[d];
-    t->rank = n;
-  }
-  dc_container *k = dc_cont(c->graph, root);
-  uint32_t n = 0;
-  for (uint32_t d = 0; d < k->rank; d++)
-    if (!dropped[d]) k->shape[n++] = k->shape[d];
-  k->rank = n, k->strides = NULL;
-}
-
 /* Written first and read then, as the verifier wants of a register; of what nobody reads nothing says so. */
 static bool is_read_after_write(const contraction *c, dc_cid root) {
   const dc_access *first = at(c, c->t->first[root] - 1);
@@ -314,8 +280,8 @@ static bool shrink_to(contraction *c, dc_cid root, int64_t limit) {
     elements *= extent;
     if (elements > limit) return false;
   }
-  drop_dims(c, root, dropped);
-  dc_cont(c->graph, root)->storage = DC_STORE_REGISTER;
+  dc_sites_drop_dims(c->t, c->top, root, dropped);
+  dc_cont(c->graph, root)->storage = DC_STORE_REGISTER, dc_cont(c->graph, root)->strides = NULL;
   return true;
 }
 
@@ -354,7 +320,7 @@ static bool try_slice(contraction *c, dc_cid root) {
     element = at(c, j)->element;
   }
   for (uint32_t d = 0; d < k->rank; d++) any |= dropped[d] = is_step(c, root, home, d, dc_ex_arg(&c->graph->pool, element, d));
-  if (any) drop_dims(c, root, dropped);
+  if (any) dc_sites_drop_dims(c->t, c->top, root, dropped);
   return any;
 }
 

@@ -1,4 +1,4 @@
-/* Where accesses stand in a tree of maps. */
+/* Where accesses stand in a tree of maps, and what changes all of one buffer at once. */
 #include "passes/fuse.h"
 
 /* ---- places ---- */
@@ -80,6 +80,45 @@ bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t
   hazard h = {t, from, to, false};
   if (e) dc_ex_walk(&t->graph->pool, e, look_for_writer, &h);
   return h.hit;
+}
+
+/* ---- dimensions that go ---- */
+
+typedef struct {
+  dc_cid container;
+  const bool *dropped;
+} shrink;
+
+static uint32_t without(const dc_ex *list, uint32_t n, const bool *dropped, dc_ex *out) {
+  uint32_t left = 0;
+  for (uint32_t d = 0; d < n; d++)
+    if (!dropped[d]) out[left++] = list[d];
+  return left;
+}
+
+static dc_ex shrink_read(void *context, dc_pool *pool, dc_ex leaf) {
+  const shrink *s = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  dc_ex index[DC_MAX_RANK];
+  uint32_t n = 0;
+  if (node.op != DC_EX_READ || node.ref != s->container) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++)
+    if (!s->dropped[d]) index[n++] = dc_ex_arg(pool, leaf, d);
+  return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, n);
+}
+
+void dc_sites_drop_dims(const dc_site_table *t, dc_nid top, dc_cid root, const bool *dropped) {
+  dc_graph *graph = t->graph;
+  dc_node_rewrite(graph, top, shrink_read, &(shrink){root, dropped});
+  DC_EACH_SITE(t, root, k) {
+    if (!t->accesses.v[k].writes) continue;
+    dc_tasklet *write = &dc_node_at(graph, t->accesses.v[k].node)->tasklet;
+    write->rank = without(write->index, write->rank, dropped, write->index);
+  }
+  dc_container *k = dc_cont(graph, root);
+  dc_ex *lists = DC_NEW_ARRAY(&graph->arena, dc_ex, 2 * k->rank), *strides = lists + k->rank;
+  if (k->strides) without(k->strides, k->rank, dropped, strides), k->strides = strides;
+  k->rank = without(k->shape, k->rank, dropped, lists), k->shape = lists;
 }
 
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid id) {

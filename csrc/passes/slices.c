@@ -76,60 +76,18 @@ static bool walks_along(const slicing *s, dc_nid loop, dc_param p) {
   return false;
 }
 
-static bool holds_loops(const dc_graph *graph, const dc_map *map) {
-  for (uint32_t k = 0; k < map->body.n; k++)
-    if (dc_node_at(graph, map->body.v[k])->kind == DC_NODE_MAP) return true;
-  return false;
-}
-
-typedef struct {
-  dc_cid container;
-  uint32_t dropped;
-} shortening;
-
-static dc_ex shorten_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const shortening *s = context;
-  dc_exnode node = *dc_ex_node(pool, leaf);
-  dc_ex index[DC_MAX_RANK];
-  uint32_t n = 0;
-  if (node.op != DC_EX_READ || node.ref != s->container) return leaf;
-  for (uint32_t d = 0; d < node.nargs; d++)
-    if (d != s->dropped) index[n++] = dc_ex_arg(pool, leaf, d);
-  return dc_ex_read(pool, (dc_dtype)node.dtype, node.ref, index, n);
-}
-
-static dc_ex *without(dc_graph *graph, const dc_ex *list, uint32_t n, uint32_t d) {
-  dc_ex *out = DC_NEW_ARRAY(&graph->arena, dc_ex, n);
-  for (uint32_t j = 0, at = 0; j < n; j++)
-    if (j != d) out[at++] = list[j];
-  return out;
-}
-
-static void drop(slicing *s, dc_cid root, uint32_t d) {
-  dc_graph *graph = s->graph;
-  DC_EACH_SITE(s->t, root, k) {
-    if (!s->t->accesses.v[k].writes) continue;
-    dc_tasklet *t = &dc_node_at(graph, s->t->accesses.v[k].node)->tasklet;
-    for (uint32_t j = d; j + 1 < t->rank; j++) t->index[j] = t->index[j + 1];
-    t->rank--;
-  }
-  dc_node_rewrite(graph, s->top, shorten_read, &(shortening){root, d});
-  dc_container *k = dc_cont(graph, root);
-  k->shape = without(graph, k->shape, k->rank, d);
-  if (k->strides) k->strides = without(graph, k->strides, k->rank, d);
-  k->rank--;
-}
-
 /* The loops around all uses of a container, but for the outermost. */
 static bool try_slice(slicing *s, dc_cid root) {
   if (!is_private(s, root)) return false;
   for (dc_nid loop = dc_sites_home(s->t, root); loop && s->t->parent[loop]; loop = s->t->parent[loop]) {
     const dc_map *map = &dc_node_at(s->graph, loop)->map;
     bool in_order = map->schedule == DC_MAP_PARALLEL || map->schedule == DC_MAP_SEQUENTIAL;
-    bool in_turn = in_order && map->n_params == 1 && holds_loops(s->graph, map);
+    bool in_turn = in_order && map->n_params == 1 && dc_map_holds_maps(s->graph, map);
     uint32_t d = in_turn ? dimension_of(s, root, map->params[0]) : dc_cont(s->graph, root)->rank;
     if (d == dc_cont(s->graph, root)->rank || !stays_dense(s, root, d) || walks_along(s, loop, map->params[0])) continue;
-    drop(s, root, d);
+    bool dropped[DC_MAX_RANK] = {false};
+    dropped[d] = true;
+    dc_sites_drop_dims(s->t, s->top, root, dropped);
     return dc_node_at(s->graph, loop)->map.schedule = DC_MAP_SEQUENTIAL, true;
   }
   return false;

@@ -66,6 +66,7 @@ int parse_attrs(GraphObject *self, PyObject *dict, attr_list *out);
 
 /* tree_key.c: what tells op-trees apart, and runs what was kept for them. */
 PyObject *core_tree_key(PyObject *module, PyObject *args);
+static inline bool is_tree_number(PyObject *x) { return PyFloat_CheckExact(x) || PyLong_CheckExact(x); }
 PyObject *core_run_trees(PyObject *module, PyObject *const *args, Py_ssize_t n);
 
 /* infer.c and eager.c: one operator by itself. */

@@ -120,8 +120,6 @@ static int append_operator(walk *w, PyObject *operator, PyObject *op) {
   return keep(&w->key, all);
 }
 
-static bool is_number(PyObject *x) { return PyFloat_CheckExact(x) || PyLong_CheckExact(x); }
-
 static int visit_node(walk *w, PyObject *x) {
   uint32_t number;
   int first = number_of(&w->nodes, x, &number);
@@ -131,7 +129,7 @@ static int visit_node(walk *w, PyObject *x) {
   if (!op) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_TypeError, "a node of an op-tree has an operator and two operands"), -1);
   PyObject *a = PyTuple_GET_ITEM(x, 1), *b = PyTuple_GET_ITEM(x, 2);
   if (append_operator(w, PyTuple_GET_ITEM(x, 0), op)) return -1;
-  if (is_number(b) && PyUnicode_Check(op) && PyUnicode_CompareWithASCIIString(op, "pow") == 0) { /* exponents are part of the structure */
+  if (is_tree_number(b) && PyUnicode_Check(op) && PyUnicode_CompareWithASCIIString(op, "pow") == 0) { /* exponents are part of the structure */
     if (keep(&w->key, PyTuple_Pack(2, (PyObject *)Py_TYPE(b), b))) return -1;
   } else if (push(&w->left, b)) return -1;
   return push(&w->left, a);
@@ -147,7 +145,7 @@ static int visit(walk *w, PyObject *x) {
   uint32_t slot;
   if (type == w->node_type) return visit_node(w, x);
   if (x == Py_None) return keep(&w->key, Py_NewRef(x));
-  if (is_number(x)) return keep(&w->numbers, Py_NewRef(x)) || keep(&w->key, Py_NewRef(type)) ? -1 : 0;
+  if (is_tree_number(x)) return keep(&w->numbers, Py_NewRef(x)) || keep(&w->key, Py_NewRef(type)) ? -1 : 0;
   int is_operand = type == w->tensor_type ? 1 : PyObject_IsInstance(x, w->operand_type);
   w->only_tensors &= type == w->tensor_type;
   if (is_operand > 0) return visit_operand(w, x, &slot) ? -1 : keep(&w->key, PyLong_FromLong(-1 - (long)slot));

@@ -27,13 +27,11 @@ static PyObject *shape_of(const TreeOperatorObject *self, PyObject *x) {
   return PyObject_TypeCheck(x, self->operand_type) ? PyObject_GetAttr(x, self->shape_name) : NULL;
 }
 
-static bool is_number(PyObject *x) { return PyFloat_CheckExact(x) || PyLong_CheckExact(x); }
-
 /* The extents of the value where both operands have the same, or one is a number; NULL, maybe with an exception, where not. */
 static PyObject *common_shape(const TreeOperatorObject *self, PyObject *a, PyObject *b) {
-  if (b && is_number(a)) return shape_of(self, b);
-  PyObject *shape = shape_of(self, a), *other = !shape || !b || is_number(b) ? NULL : shape_of(self, b);
-  if (!shape || !b || is_number(b)) return shape;
+  if (b && is_tree_number(a)) return shape_of(self, b);
+  PyObject *shape = shape_of(self, a), *other = !shape || !b || is_tree_number(b) ? NULL : shape_of(self, b);
+  if (!shape || !b || is_tree_number(b)) return shape;
   int same = !other ? 0 : shape == other ? 1 : PyTuple_CheckExact(shape) && PyTuple_CheckExact(other) ? PyObject_RichCompareBool(shape, other, Py_EQ) : 0;
   Py_XDECREF(other);
   if (same <= 0) Py_CLEAR(shape);
@@ -76,6 +74,7 @@ static PyObject *call(PyObject *callable, PyObject *const *args, size_t flagged,
 
 /* TreeOperator(op, otherwise, node_type, operand_type, first, operands, reflected=False) */
 static PyObject *tree_operator_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  const module_state *state = PyType_GetModuleState(type);
   PyObject *op, *otherwise;
   PyTypeObject *node_type, *operand_type;
   Py_ssize_t first, operands;
@@ -91,11 +90,9 @@ static PyObject *tree_operator_new(PyTypeObject *type, PyObject *args, PyObject 
   if (!self) return NULL;
   self->vectorcall = call, self->op = Py_NewRef(op), self->otherwise = Py_NewRef(otherwise);
   self->node_type = (PyTypeObject *)Py_NewRef(node_type), self->operand_type = (PyTypeObject *)Py_NewRef(operand_type);
-  self->op_name = PyUnicode_InternFromString("op"), self->shape_name = PyUnicode_InternFromString("shape");
+  self->op_name = Py_NewRef(state->op), self->shape_name = Py_NewRef(state->shape);
   self->first = first, self->operands = operands, self->reflected = reflected;
-  if (self->op_name && self->shape_name) return (PyObject *)self;
-  Py_DECREF(self);
-  return NULL;
+  return (PyObject *)self;
 }
 
 static int tree_operator_traverse(TreeOperatorObject *self, visitproc visit, void *arg) {

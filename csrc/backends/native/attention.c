@@ -126,11 +126,6 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   return mask->dtype != DC_BOOL && mask->dtype != q->dtype ? "a mask of another type" : NULL;
 }
 
-static int64_t attribute(const dc_graph *graph, dc_nid node, const char *name) {
-  const dc_attr *a = dc_node_attr(graph, node, name);
-  return a && a->kind == DC_ATTR_INT ? a->i : 0;
-}
-
 static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d, const int64_t *symbols) {
   return dc_ix_eval(&graph->pool, dc_cont(graph, c)->shape[d], symbols, NULL);
 }
@@ -162,7 +157,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   for (uint32_t d = 0; d < row; d++) call->heads *= call->batch[d] = extent(graph, lib->in[Q], d, symbols);
   call->head = (attention_head){.queries = extent(graph, lib->in[Q], row, symbols), .keys = extent(graph, lib->in[K], row, symbols),
                                 .width = extent(graph, lib->in[Q], column, symbols), .values = extent(graph, lib->in[V], column, symbols),
-                                .is_causal = attribute(graph, node, "is_causal"), .is_safe = attribute(graph, node, "safe"),
+                                .is_causal = dc_node_attr_int(graph, node, "is_causal", 0), .is_safe = dc_node_attr_int(graph, node, "safe", 0),
                                 .scale = scale && scale->kind == DC_ATTR_FLOAT ? scale->f : 1};
   if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
   call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);

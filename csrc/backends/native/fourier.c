@@ -231,11 +231,6 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   return NULL;
 }
 
-static int64_t attribute(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
-  const dc_attr *a = dc_node_attr(graph, node, name);
-  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
-}
-
 /* Of an array whose lines run along an axis, the last one being the parts of a number. */
 static fourier_view view_of(const dc_graph *graph, dc_cid c, uint32_t axis, const int64_t *symbols, int64_t *lines, int64_t *inner) {
   const dc_container *k = dc_cont(graph, c);
@@ -275,8 +270,8 @@ static void describe(fourier_call *c, bool gradient, bool inverse, bool onesided
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *x = dc_cont(graph, lib->in[0]);
-  const bool inverse = attribute(graph, node, "inverse", 0), onesided = attribute(graph, node, "onesided", 0);
-  const int64_t usual = lib->since < 20 ? attribute(graph, node, "axis", 1) : (int64_t)x->rank - 2;
+  const bool inverse = dc_node_attr_int(graph, node, "inverse", 0), onesided = dc_node_attr_int(graph, node, "onesided", 0);
+  const int64_t usual = lib->since < 20 ? dc_node_attr_int(graph, node, "axis", 1) : (int64_t)x->rank - 2;
   const int64_t axis = input(lib, 2) ? value_of(graph, input(lib, 2), symbols) : usual;
   const uint32_t at = (uint32_t)(axis < 0 ? axis + x->rank : axis);
   fourier_call *c = calloc(1, sizeof *c);

@@ -68,11 +68,6 @@ void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t cha
     for (int64_t k = 0; k < inner; k++) result[row * inner + k] += bias[row % channels];
 }
 
-static int64_t int_attr(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
-  const dc_attr *a = dc_node_attr(graph, node, name);
-  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
-}
-
 static double float_attr(const dc_graph *graph, dc_nid node, const char *name, double fallback) {
   const dc_attr *a = dc_node_attr(graph, node, name);
   return a && a->kind == DC_ATTR_FLOAT ? a->f : fallback;
@@ -114,7 +109,7 @@ static const char *refuses_matmul(const dc_graph *graph, dc_nid node) {
   const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
   if (a->rank < 2 || b->rank < 2 || a->rank > 6) return "a one-dimensional operand";
   if (lib->wrt == 3) return "the gradient of the added row is a plain sum";
-  if (b->rank == 2 && (a->rank == 2 || !int_attr(graph, node, "transA", 0))) return NULL;
+  if (b->rank == 2 && (a->rank == 2 || !dc_node_attr_int(graph, node, "transA", 0))) return NULL;
   if (a->rank != b->rank) return "operands of different ranks";
   for (uint32_t d = 0; d + 2 < a->rank; d++)
     if (a->shape[d] != b->shape[d]) return "a broadcast batch";
@@ -128,7 +123,7 @@ static const char *refuses_gemm(const dc_graph *graph, dc_nid node) {
   dc_cid c = lib->n_in > 2 && !lib->wrt ? lib->in[2] : 0;
   if (!c) return NULL;
   const dc_container *bias = dc_cont(graph, c), *b = dc_cont(graph, lib->in[1]);
-  dc_ex width = b->shape[int_attr(graph, node, "transB", 0) ? 0 : 1];
+  dc_ex width = b->shape[dc_node_attr_int(graph, node, "transB", 0) ? 0 : 1];
   return bias->rank == 1 && bias->shape[0] == width ? NULL : "an added matrix that is no row";
 }
 
@@ -166,7 +161,7 @@ static bool is_outer(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *b = dc_cont(graph, lib->in[1]);
   int64_t extent;
-  return b->rank >= 2 && dc_ex_is_int(&graph->pool, b->shape[b->rank - (int_attr(graph, node, "transB", 0) ? 1 : 2)], &extent) && extent == 1;
+  return b->rank >= 2 && dc_ex_is_int(&graph->pool, b->shape[b->rank - (dc_node_attr_int(graph, node, "transB", 0) ? 1 : 2)], &extent) && extent == 1;
 }
 
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
@@ -189,7 +184,7 @@ static dc_problem_shape flattened(const dc_problem_shape *s) {
 
 dc_problem_product dc_problem_read_product(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  bool ta = int_attr(graph, node, "transA", 0), tb = int_attr(graph, node, "transB", 0);
+  bool ta = dc_node_attr_int(graph, node, "transA", 0), tb = dc_node_attr_int(graph, node, "transB", 0);
   dc_problem_shape a = shape_of(graph, lib->in[0], symbols), b = shape_of(graph, lib->in[1], symbols);
   if (b.rank == 2) a = flattened(&a);
   dc_problem_matrix A = {0, a, ta}, B = {1, b, tb};
@@ -236,7 +231,7 @@ dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const i
   bool turned = dc_problem_op_is(graph, node, "ConvTranspose");
   int64_t pads[2 * DC_PROBLEM_DIMS];
   int made = (int)lib->n_in, input = lib->wrt == 1 ? made : 0, output = lib->wrt ? (int)(lib->n_fwd_in + lib->n_fwd_out) : made;
-  dc_problem_conv c = {.groups = int_attr(graph, node, "group", 1), .wanted = wanted[turned][lib->wrt], .at_x = turned ? output : input,
+  dc_problem_conv c = {.groups = dc_node_attr_int(graph, node, "group", 1), .wanted = wanted[turned][lib->wrt], .at_x = turned ? output : input,
                        .at_w = lib->wrt == 2 ? made : 1, .at_y = turned ? input : output, .bias = !lib->wrt && lib->n_in > 2 && lib->in[2] ? 2 : -1};
   c.x = operand(graph, lib, c.at_x, symbols), c.w = operand(graph, lib, c.at_w, symbols), c.y = operand(graph, lib, c.at_y, symbols);
   c.n = c.x.rank - 2;

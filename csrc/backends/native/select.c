@@ -159,20 +159,15 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   return whole || type == DC_F16 || type == DC_BF16 || type == DC_F32 || type == DC_F64 ? NULL : "a type of other than 8 to 64 bits";
 }
 
-static int64_t attribute(const dc_graph *graph, dc_nid node, const char *name, int64_t fallback) {
-  const dc_attr *a = dc_node_attr(graph, node, name);
-  return a && a->kind == DC_ATTR_INT ? a->i : fallback;
-}
-
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *x = dc_cont(graph, lib->in[0]);
-  const int64_t axis = attribute(graph, node, "axis", -1);
+  const int64_t axis = dc_node_attr_int(graph, node, "axis", -1);
   const uint32_t at = (uint32_t)(axis < 0 ? axis + x->rank : axis);
   selection *s = calloc(1, sizeof *s);
   (void)handle;
   if (!s) return dc_error(DC_ERR_MEMORY, "out of memory");
-  *s = (selection){.type = (dc_dtype)x->dtype, .largest = attribute(graph, node, "largest", 1) != 0, .values = -1, .indices = -1, .outer = 1, .inner = 1};
+  *s = (selection){.type = (dc_dtype)x->dtype, .largest = dc_node_attr_int(graph, node, "largest", 1) != 0, .values = -1, .indices = -1, .outer = 1, .inner = 1};
   for (uint32_t d = 0; d < x->rank; d++) {
     int64_t extent = dc_ix_eval(&graph->pool, x->shape[d], symbols, NULL);
     *(d < at ? &s->outer : d == at ? &s->n : &s->inner) *= d == at ? 1 : extent;
