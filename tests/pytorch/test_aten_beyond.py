@@ -53,6 +53,7 @@ COMPLEX = {
     "rotary": lambda v: torch.view_as_real(torch.view_as_complex(v[..., :4].unflatten(-1, (2, 2)).contiguous())
                                            * torch.polar(torch.ones(2), torch.arange(2.0))).flatten(2),
     "results": lambda v: (pair(v), pair(v).conj()),
+    "a conjugate's parts": lambda v: pair(v).conj().imag * pair(v).conj().real,
 }
 FOURIER = {
     "fft": lambda v: torch.view_as_real(torch.fft.fft(v)),

@@ -97,3 +97,32 @@ def test_a_view_of_an_argument_that_forward_changes_shows_the_change():
         x = torch.zeros(2, 3)
         flat, double = module(x)
         assert flat.tolist() == [1] * 6 and double.tolist() == [[2] * 3] * 2 and x.tolist() == [[1] * 3] * 2
+
+
+APART = {
+    "a clone": lambda y: (y, y.clone(), y.clone()),
+    "a copy": lambda y: (y, y.to(y.dtype, copy=True), y.detach().clone()),
+    "the same": lambda y: (y, y.contiguous(), y.to(y.dtype)),
+    "no dropout": lambda y: (y, torch.nn.functional.dropout(y, 0.5, False), torch.nn.functional.alpha_dropout(y, 0.0, True)),
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_results_that_eager_mode_gives_apart_share_no_memory(what):
+    plain = Calls(lambda conv, x: APART[what](x * 2))
+    x = torch.randn(3, 4)
+    for m in (plain, DaceModule(plain)):
+        results = m(x)
+        results[0].add_(1)
+        assert [torch.equal(r, x * 2 + 1) for r in results] == [what in ("the same", "no dropout") or k == 0 for k in range(3)]
+
+
+@pytest.mark.parametrize("name", ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"))
+def test_what_a_dropout_outside_of_training_gives_is_changed_with_its_argument(name):
+    def forward(conv, x):
+        y = x.sin()
+        z = getattr(torch, name)(y, 0.5, False)
+        z.mul_(y + 1)
+        return y, z.cos()
+    x = torch.randn(3, 4, 5)
+    torch.testing.assert_close(DaceModule(Calls(forward))(x), forward(None, x))

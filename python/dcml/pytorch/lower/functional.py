@@ -17,6 +17,7 @@ from .program import Kind, Program, Region, Spec
 from .refusal import unsupported
 
 aten = torch.ops.aten
+_DROPOUTS = {aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default, aten.feature_alpha_dropout.default}
 _GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 _NEW = {"PARAMETER": Kind.PARAMETER_MUTATION, "BUFFER": Kind.BUFFER_MUTATION, "CONSTANT_TENSOR": Kind.BUFFER_MUTATION,
@@ -234,6 +235,8 @@ class _Rewriter:
         if overload in self.table:
             if (made := expanded(self.table[overload], node.args, node.kwargs, settled)) is not None:
                 return self._placed(node, *made)
+        if overload in _DROPOUTS and not (self._argument(node, "train") and self._argument(node, "p")):
+            return self._held(node.args[0])  # the tensor itself, where torch's own code for a trace makes a copy
         if overload is aten.batch_norm.default:
             return self._batch_norm(node)
         if is_opaque(overload) or is_composite(overload) and shares_memory(node):

@@ -39,6 +39,7 @@ class Lowering:
         self.outputs, self.mutated, self.changed, self.devices = [], [], [], []
         self.position = {}   # value name -> graph output index
         self.orders = {}     # graph output index -> order in which its axes lie
+        self.memory = {}     # value name -> storage of the result that it was first
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
         self.tape = {}      # graph output index -> names of graph inputs and params
@@ -224,8 +225,13 @@ class Lowering:
             if any(not isinstance(d, int) for d in [*shape, *have]) or math.prod(shape) != math.prod(have):
                 raise unsupported(value, f"its decomposition has extents {have} instead of {shape}")
             return self._output(self.b.reshape(self.b(value), shape))
-        index = self._output(self.b(value))
+        index = self._output(self._apart(value))
         return index if order is None or self.orders.setdefault(index, order) != order else Ordered(index, order)
+
+    def _apart(self, value):
+        """The name of a result; results that the module gives as tensors apart (a value and its clone) share no memory."""
+        name, memory = self.b(value), value.meta["val"].untyped_storage()._cdata
+        return name if self.memory.setdefault(name, memory) == memory else self.b.op("Identity", name)
 
     def _stopped(self, name, fqn):
         self.b.call_after(f"{fqn}.after")
