@@ -213,7 +213,7 @@ def test_names_may_be_access_nodes():
         def __init__(self, data):
             self.data = data
     g = graph(XZ, "map i in 0:N { Z[i] = X[i] * X[i] }")
-    add_backward_pass(sdfg=SDFG(g), state=SDFG(g).node(0), outputs=[Access("Z")], inputs=[Access("X")])
+    add_backward_pass(sdfg=SDFG(g), state=SDFG(g).node(0), outputs=[Access("Z")], inputs=[Access("X"), Access("X")])
     assert g.inputs == ["X", "Z", "gradient_Z", "gradient_X"]
     with pytest.raises(dcml.ValueError_, match="'X' is named twice"):
         add_backward_pass(SDFG(g), SDFG(g).node(0), ["Z"], ["X", "X"])

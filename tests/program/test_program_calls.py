@@ -176,7 +176,7 @@ def test_programs_sdfgs_and_modules_are_called(f32):
         return A * a, B.sum()
 
     sdfg = inner.to_sdfg()
-    module = dcml.DaceModule(torch.nn.Linear(4, 2))
+    module = dcml.DaceModule(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)))  # its result is named "1"
 
     @dace.program
     def f(X: dtypes.float32[5, 4], Z: dtypes.float32[6, 4], W: dtypes.float32[K, 4]):

@@ -136,3 +136,17 @@ def test_an_array_with_strides_is_read_and_written_where_it_lies(make):
     A.flags.writeable = False
     sdfg(A, B=B)
     np.testing.assert_allclose(B, 4 * A)
+
+
+def test_an_array_of_one_element_serves_as_a_scalar():
+    @dace.program
+    def total(A: dace.float64[3]):
+        s = dace.define_local_scalar(dace.float64)
+        s[:] = np.sum(A) + 1
+        return s[0]
+    sdfg, A, out = total.to_sdfg(), np.arange(3.0), np.zeros(1)
+    assert sdfg(A) == 4 and sdfg(A, __return=out) is None and out == [4]
+    dcml.autodiff.add_backward_pass(sdfg, sdfg.node(0), ["__return"], ["A"])
+    slope = np.zeros(3)
+    sdfg(A, gradient___return=np.full(1, 2.0), gradient_A=slope)
+    np.testing.assert_array_equal(slope, [2, 2, 2])

@@ -145,7 +145,7 @@ def add_backward_pass(sdfg, state, outputs, inputs):
     ValueError_ for unknown names, DTypeError for values that are not floating point; the program is then as before.
     """
     graph = sdfg.graph
-    names = [[_name(value) for value in values] for values in (outputs, inputs)]
+    names = [_names(values) for values in (outputs, inputs)]
     trial = defined(graph.clone())  # a failure leaves the program as it was
     try:
         if any_registered():
@@ -190,6 +190,11 @@ def make_backward_function(model, apply_strict=False):
     return forward, backward, result, {n: backward.arrays[n] for n in backward.graph.inputs if n not in ours}
 
 
-def _name(value):
-    """Of an array, from a string, an access node or a descriptor."""
-    return value if isinstance(value, str) else getattr(value, "data", None) or value.name
+def _names(values):
+    """Of arrays, from strings, access nodes or descriptors; several access nodes of an array name it once."""
+    names = []
+    for value in values:
+        name = value if isinstance(value, str) else getattr(value, "data", None) or value.name
+        if isinstance(value, str) or name not in names:
+            names.append(name)
+    return names

@@ -235,7 +235,9 @@ def _gathered(item, index):
 
 
 def _spread(array, items):
-    """Ellipsis written out, with a slice for each dimension that is not named."""
+    """Ellipsis written out, with a slice for each dimension that is not named; a scalar's only element may be named as in DaCe."""
+    if not array.ndim and len(items) == 1 and isinstance(items[0], (slice, int)) and items[0] in (slice(None), 0):
+        return []
     named = sum(i is not None and i is not Ellipsis for i in items)
     if items.count(Ellipsis) > 1 if not any(isinstance(i, Array) for i in items) else sum(i is Ellipsis for i in items) > 1:
         raise _core.ValueError_("an index with two '...'")

@@ -56,8 +56,8 @@ class Emitter:
         return atom(name)
 
     def new_name(self, base):
-        """A name that no container has."""
-        base = re.sub(r"\W", "_", base) or "t"
+        """A name that no container has, as texts take it without quotes."""
+        base = re.sub(r"\W|^(?=\d)", "_", base, flags=re.ASCII) or "t"
         name, k = base, 1
         while name in self.declared or name in self.constants or name in self.reserved:
             k += 1

@@ -17,6 +17,7 @@ class CompiledSDFG:
         self.sdfg, self._optimize, self._function = sdfg, optimize, None
         self._results, self._inputs, self._version = tuple(graph.outputs), tuple(graph.inputs), graph.version
         self._strided = {name for name in self._inputs if graph.layout(name)[0] is not None}
+        self._single = {name for name in (*self._inputs, *self._results) if graph.info(name)[1] == ()}
         self._written = {n for k in range(graph.n_states) for node in graph.nodes(k) for n in node[4]} if self._strided else ()
 
     def prepare(self):
@@ -36,12 +37,15 @@ class CompiledSDFG:
         """Runs it.
 
         args: arrays, tensors and numbers in the order of ``sdfg.arglist()``; kwargs: by name, symbols too.
-        Arrays that the program writes are changed in place, without copies.
+        Arrays that the program writes are changed in place, without copies; one of a single element serves as a scalar.
         Returns the array ``__return``, a tuple of ``__return_0``, ``__return_1``, ..., or None.
         Raises ValueError_ for missing and unknown arguments, DTypeError and ShapeError for wrong ones.
         """
         if self._function is None:
             self.prepare()
+        if self._single:
+            args = [_element(a) if name in self._single else a for name, a in zip(self._inputs, args)] + list(args[len(self._inputs):])
+            kwargs = {name: _element(a) if name in self._single else a for name, a in kwargs.items()}
         if self._strided:
             return self._call_in_rows(args, kwargs)
         return self._call(args, kwargs)
@@ -81,6 +85,11 @@ class CompiledSDFG:
 
     def __repr__(self):
         return f"CompiledSDFG({self.sdfg.name!r})"
+
+
+def _element(value):
+    """An array of shape (1,), which is how DaCe holds scalars, as a view without dimensions; others as they are."""
+    return value.reshape(()) if getattr(value, "shape", None) == (1,) else value
 
 
 class _Host:
