@@ -16,6 +16,7 @@ _SUBMODULES = frozenset(("autodiff", "dtypes", "library", "mx", "neon", "onnx", 
                          "sdfg", "spox", "testing", "torch", "transformation", "util"))
 _ELSEWHERE = {"data": "dcml.sdfg.data", "memlet": "dcml.sdfg.memlet", "nodes": "dcml.sdfg.nodes", "subsets": "dcml.sdfg.subset",
               "symbolic": "dcml.sdfg.symbolic"}  # modules that DaCe has at the top
+_SPELLED = {"bool": "bool_"}  # DaCe's names that are not among those of a star import
 _ERRORS = {"Error": "Error", "ModelError": "ModelError", "UnsupportedOpError": "UnsupportedOpError",
            "ShapeError": "ShapeError", "DTypeError": "DTypeError", "CompileError": "CompileError",
            "DeviceError": "DeviceError", "ValueError_": "ValueError_"}
@@ -36,6 +37,8 @@ def __getattr__(name):
         return importlib.import_module(_ELSEWHERE[name])
     if name in _ERRORS:
         value = getattr(importlib.import_module("dcml._core"), _ERRORS[name])
+    elif name in _SPELLED:
+        value = __getattr__(_SPELLED[name])
     elif name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     else:

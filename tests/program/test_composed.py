@@ -21,6 +21,10 @@ LINES = {
     "dstack": ("np.dstack((a, b))", (3, 4), (3, 4)),
     "column_stack": ("np.column_stack((a, b))", (4,), (4, 2)),
     "split": ("np.split(a, 2, axis=1)[1] + np.split(a, [2])[0][:, :2]", (2, 4)),
+    "splits": ("np.vsplit(a, 2)[1] + np.split(np.hsplit(a, [4])[1], 2)[0]", (4, 5)),
+    "array_split": ("np.concatenate(np.array_split(a, 3)[::-1])", (8,)),
+    "einsum with advice": ("np.einsum('ij,jk->ik', a, b, optimize='greedy')", (2, 3), (3, 2)),
+    "transpose by name": ("np.transpose(a, axes=(2, 0, 1))", (2, 3, 4)),
     "tile": ("np.tile(a, (2, 3))", (4,)),
     "repeat": ("np.repeat(a, 3, axis=1)", (2, 4)),
     "repeat all": ("np.repeat(a, 2)", (2, 4)),
@@ -67,9 +71,9 @@ def test_what_an_operator_computes_may_stand_in_a_map():
 
 
 @pytest.mark.parametrize("body, text", [
-    ("np.split(a, 3)", "4 elements in 3 equal parts"), ("np.pad(a, 1, mode='edge')", "the mode 'edge'"),
+    ("np.split(a, 3)", "4 elements in 3 equal parts"), ("np.dsplit(a, 2)", "axis 2 of an array with 2 dimensions"), ("np.pad(a, 1, mode='edge')", "the mode 'edge'"),
     ("np.linalg.norm(a, 'nuc')", "the order 'nuc'"), ("np.tensordot(a, a, ([0], [0, 1]))", "1 axes of the first operand, 2")],
-    ids=["split", "pad", "norm", "tensordot"])
+    ids=["split", "dsplit", "pad", "norm", "tensordot"])
 def test_what_is_not_understood_is_said(body, text, tmp_path):
     with pytest.raises(dcml.Error, match=text):
         program_of(tmp_path, body, "a")(np.ones((4, 4)))

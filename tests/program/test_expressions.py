@@ -239,3 +239,28 @@ def test_local_scalars_have_a_type_and_are_written():
             total[...] += A[k]
         return total
     assert f(np.float32([1, 2, 3, 4])) == 11 and f(np.zeros(4, np.float32)).dtype == np.float64
+
+
+@pytest.mark.parametrize("name", ("fmax", "fmin", "copysign", "heaviside", "arctan2", "logaddexp2", "cbrt", "degrees", "radians", "signbit"))
+@pytest.mark.parametrize("dtype", (np.float64, np.float32), ids=("f64", "f32"))
+def test_a_function_of_special_values_gives_what_numpys_gives(name, dtype):
+    ufunc, a = getattr(np, name), np.array([-2.5, -0.0, 0.0, 1, 27, np.nan, np.inf, -np.inf, -8], dtype)
+
+    @dace.program
+    def one(a):
+        return ufunc(a)
+
+    @dace.program
+    def two(a, b):
+        return ufunc(a, b)
+    got, want = (one(a), ufunc(a)) if ufunc.nin == 1 else (two(a, a[::-1].copy()), ufunc(a, a[::-1]))
+    np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == np.float32 else 1e-14)
+    np.testing.assert_array_equal(np.signbit(1 / got)[want == 0], np.signbit(1 / want)[want == 0])
+
+
+def test_pythons_sum_adds_along_the_first_axis():
+    def total(A):
+        return sum(A), sum(A[0]), sum(A, A[0]), sum([A[0], A[1]])
+    A = np.random.default_rng(0).random((3, 4))
+    for got, want in zip(dace.program(total)(A), total(A)):
+        np.testing.assert_allclose(got, want, rtol=1e-14)

@@ -51,18 +51,38 @@ def _column_stack(t, tup):
 
 
 @serves(np.split)
-def _split(t, ary, indices_or_sections, axis=0):
+def _split(t, ary, indices_or_sections, axis=0, equal=True):
     a, = _arrays(t, ary)
     axis, = _axes(axis, a.ndim)
     where, extent = indices_or_sections, a.shape[axis]
     if is_index(where):
         if isinstance(extent, Index):
             raise NeedsValue(f"the extent {extent} that is split")
-        if isinstance(where, Index) or where < 1 or extent % where:
-            raise _core.ShapeError(f"{extent} elements in {where} equal parts")
-        where = [extent // where * k for k in range(1, where)]
+        if isinstance(where, Index) or where < 1 or equal and extent % where:
+            raise _core.ShapeError(f"{extent} elements in {where} {'equal ' * equal}parts")
+        where = [extent // where * k + min(k, extent % where) for k in range(1, where)]
     ends = [*where, None]
     return [subscript(a, [_ALL] * axis + [slice(b, e)], t.out) for b, e in zip([0, *where], ends)]
+
+
+@serves(np.array_split)
+def _array_split(t, ary, indices_or_sections, axis=0):
+    return _split(t, ary, indices_or_sections, axis, False)
+
+
+@serves(np.vsplit)
+def _vsplit(t, ary, indices_or_sections):
+    return _split(t, ary, indices_or_sections, 0)
+
+
+@serves(np.hsplit)
+def _hsplit(t, ary, indices_or_sections):
+    return _split(t, ary, indices_or_sections, min(1, _arrays(t, ary)[0].ndim - 1))
+
+
+@serves(np.dsplit)
+def _dsplit(t, ary, indices_or_sections):
+    return _split(t, ary, indices_or_sections, 2)
 
 
 @serves(np.tile)

@@ -4,6 +4,7 @@ The one idea: a row of ``_SERVED`` is a Python function whose parameters are Num
 function to read as part of the program, or, where no array takes part, called.
 Must not know: statements of Python.
 """
+import functools
 import types
 
 import numpy as np
@@ -327,12 +328,21 @@ def _named(name, *functions):
         return value if out is None else out
 
 
-_named("add", np.sum, sum)
+_named("add", np.sum)
 _named("multiply", np.prod)
 _named("maximum", np.max, np.amax)
 _named("minimum", np.min, np.amin)
 _named("logical_or", np.any)
 _named("logical_and", np.all)
+
+
+@serves(sum)
+def _python_sum(t, values, start=0):
+    """Python's own, which adds up what an array holds along its first axis."""
+    if not isinstance(values, Array):
+        return functools.reduce(lambda a, b: t.ufunc(None, "add", a, b), values, start)
+    value = reduction(t, "add", values, 0)
+    return value if is_index(start) and start == 0 else t.ufunc(None, "add", start, value)
 
 
 def _count(a, axis):
@@ -412,6 +422,15 @@ def _cumsum(t, a, axis=None, dtype=None):
     return operator(t, "CumSum", [t.out.settle(cast(a, result)), axis], a.shape, result, {}, 14)
 
 
+@serves(np.arctan2)
+def _arctan2(t, y, x):
+    from .library import operator
+    operands = _arrays(t, y, x)
+    dtype = ufuncs.resolve("arctan2", operands)[1]
+    return operator(t, "dcml::Atan2", [t.out.settle(cast(a, dtype)) for a in operands],
+                    broadcast([a.shape for a in operands], t.out.same), dtype, {}, 1)
+
+
 # -- products --------------------------------------------------------------------------------------
 @serves(np.matmul)
 def _matmul(t, a, b, out=None):
@@ -436,17 +455,18 @@ def _outer(t, a, b):
 
 
 @serves(np.einsum)
-def _einsum(t, subscripts, *operands):
+def _einsum(t, subscripts, *operands, optimize=False):
+    """optimize: the order in which NumPy multiplies, which the result does not depend on."""
     from .library import einsum
     return einsum(t, subscripts, _arrays(t, *operands))
 
 
 # -- shapes ----------------------------------------------------------------------------------------
 @serves(np.transpose, np.permute_dims)
-def _transpose(t, a, *axes):
+def _transpose(t, a, *order, axes=None):
     a, = _arrays(t, a)
-    axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
-    axes = range(a.ndim)[::-1] if axes is None else axes
+    order = order[0] if len(order) == 1 and not isinstance(order[0], int) else order or axes
+    axes = range(a.ndim)[::-1] if order is None else order
     if sorted(x % max(a.ndim, 1) for x in axes) != list(range(a.ndim)):
         raise _core.ShapeError(f"axes {tuple(axes)} of an array with {a.ndim} dimensions")
     return transposed(a, axes)

@@ -5,6 +5,7 @@ Must not know: how a program is called.
 """
 import ast
 import contextlib
+import math
 
 import numpy as np
 
@@ -225,6 +226,8 @@ class Translator(Scopes, Expressions):
         fits = like is not None and isinstance(kind, type) and (kind is not complex or np.dtype(like).kind == "c")
         dtype = like if fits else concrete(kind)
         if like is not None and isinstance(value, float) and np.dtype(dtype).kind in "iu":
+            if not math.isfinite(value):
+                raise self.error(node, f"{value} as {np.dtype(dtype).name}", _core.ValueError_)
             value = int(value)
         elif like is not None and np.dtype(dtype).kind == "b":
             value = bool(value)

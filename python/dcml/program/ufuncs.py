@@ -22,11 +22,16 @@ _ROWS = {
     "sin": "sin({0})", "cos": "cos({0})", "tan": "tan({0})", "arcsin": "asin({0})", "arccos": "acos({0})",
     "arctan": "atan({0})", "sinh": "sinh({0})", "cosh": "cosh({0})", "tanh": "tanh({0})", "arcsinh": "asinh({0})",
     "arccosh": "acosh({0})", "arctanh": "atanh({0})", "hypot": "sqrt({0} * {0} + {1} * {1})",
-    "deg2rad": "({0} * {radian})", "rad2deg": "({0} / {radian})",
+    **dict.fromkeys(("deg2rad", "radians"), "({0} * {radian})"), **dict.fromkeys(("rad2deg", "degrees"), "({0} / {radian})"),
+    "cbrt": "(sign({0}) * pow(abs({0}), {third}))",
+    "fmax": "(isnan({0}) ? {1} : isnan({1}) ? {0} : max({0}, {1}))", "fmin": "(isnan({0}) ? {1} : isnan({1}) ? {0} : min({0}, {1}))",
+    "heaviside": "({0} < {zero} ? {zero} : {0} == {zero} ? {1} : {0} > {zero} ? {one} : {0})",
+    "copysign": "(({1} == {zero} ? {one} / {1} : {1}) < {zero} ? -abs({0}) : abs({0}))",
     "logaddexp": "(max({0}, {1}) + log1p(exp(-(abs({0} - {1})))))",
+    "logaddexp2": "(max({0}, {1}) + log1p(exp(-(abs({0} - {1}) * {ln2}))) / {ln2})",
     "greater": "({0} > {1})", "greater_equal": "({0} >= {1})", "less": "({0} < {1})", "less_equal": "({0} <= {1})",
     "equal": "({0} == {1})", "not_equal": "({0} != {1})", "isnan": "isnan({0})", "isinf": "isinf({0})",
-    "isfinite": "not(isnan({0}) || isinf({0}))", "signbit": "({0} < {zero})",
+    "isfinite": "not(isnan({0}) || isinf({0}))", "signbit": "(({0} == {zero} ? {one} / {0} : {0}) < {zero})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "not({0})", "logical_xor": "({0} != {1})",
     "bitwise_and": "band({0}, {1})", "bitwise_or": "bor({0}, {1})", "bitwise_xor": "bxor({0}, {1})",
     "conjugate": "conj({0})",
@@ -40,9 +45,11 @@ _COMPLEX = {  # where it computes on complex numbers
     "add", "subtract", "multiply", "divide", "power", "float_power", "negative", "positive", "absolute", "sign", "exp", "exp2", "log",
     "log2", "log10", "sqrt", "square", "reciprocal", "sin", "cos", "tan", "sinh", "cosh", "tanh", "equal", "not_equal", "isnan",
     "isinf", "isfinite", "conjugate"}
-_WHOLE = {"floor": "{0}", "ceil": "{0}", "trunc": "{0}", "isnan": "false", "isinf": "false", "isfinite": "true"}
+_WHOLE = {"floor": "{0}", "ceil": "{0}", "trunc": "{0}", "isnan": "false", "isinf": "false", "isfinite": "true", "fmax": "max({0}, {1})",
+          "fmin": "min({0}, {1})"}
 _TRUTH = {"logical_and", "logical_or", "logical_not", "logical_xor"}  # of whatever they get
-_CONSTANTS = {"one": 1, "zero": 0, "ln2": math.log(2), "ln10": math.log(10), "radian": math.pi / 180}
+_CONSTANTS = {"one": 1, "zero": 0, "ln2": math.log(2), "ln10": math.log(10), "radian": math.pi / 180,
+              "third": 1 / 3}
 BEYOND = {"erf": "erf({0})"}  # functions of math that are no ufuncs; of one float
 
 OPERATORS = {"Add": "add", "Sub": "subtract", "Mult": "multiply", "Div": "divide", "FloorDiv": "floor_divide",
