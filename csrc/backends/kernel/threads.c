@@ -109,7 +109,7 @@ static double write_cost(dc_kernel *k, const dc_loop *l, const dc_write *w) {
 static dc_ex trips(dc_kernel *k, const dc_loop *l, uint32_t depth) {
   double extent = likely_extent(k, l);
   dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
-  bool known = begin.level < depth && end.level < depth && begin.safe && end.safe;
+  bool known = begin.level < depth && end.level < depth && !(begin.reads | end.reads); /* what is read may be written on the way */
   if (extent >= 0 || !known) return dc_ex_const(k->pool, DC_F64, extent >= 0 ? extent : UNKNOWN_TRIPS);
   return dc_ex_cast(k->pool, DC_F64, dc_ix_sub(k->pool, l->end, l->begin));
 }
