@@ -264,3 +264,29 @@ def test_pythons_sum_adds_along_the_first_axis():
     A = np.random.default_rng(0).random((3, 4))
     for got, want in zip(dace.program(total)(A), total(A)):
         np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_identity_with_true_or_false_is_that_of_the_value():
+    @dace.program
+    def f(A: dace.float32[4], flag: dace.bool):
+        B = np.zeros_like(A)
+        if flag is False:
+            B[:] = A
+        if flag is not False:
+            B[:] = 2 * A
+        return B
+    A = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(f(A, False), A)
+    np.testing.assert_array_equal(f(A, True), 2 * A)
+
+
+def test_a_tasklet_may_say_its_language():
+    @dace.program
+    def f(A: dace.float32[4]):
+        with dace.tasklet(dace.Language.Python):
+            a << A[1]
+            b >> A[0]
+            b = a * 10
+    A = np.arange(4, dtype=np.float32)
+    f(A)
+    assert A[0] == 10

@@ -137,3 +137,14 @@ def test_a_stencil_with_symbolic_extents(agree, f32):
 
     agree(f, f32(9), f32(9), 3)
     assert "min(" not in str(f.to_sdfg())
+
+
+def test_bounds_that_a_map_reads_itself():
+    @dace.program
+    def clear(A: dace.float64[20, 10], bounds: dace.int32[4]):
+        for i in dace.map[0:2]:
+            first, last = bounds[2 * i], bounds[2 * i + 1]
+            A[first:last] = 0
+    A = np.ones((20, 10))
+    clear(A, np.array([2, 5, 13, 14], np.int32))
+    assert np.flatnonzero(A[:, 0] == 0).tolist() == [2, 3, 4, 13]

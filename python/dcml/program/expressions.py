@@ -263,6 +263,8 @@ class Expressions:
         left, out = self.expr(node.left), None
         for operator, right in zip(node.ops, map(self.expr, node.comparators)):
             name = type(operator).__name__
+            if isinstance(right, bool) and is_array(left) and not left.ndim and left.dtype == bool:  # "flag is False" means its value
+                name = {"Is": "Eq", "IsNot": "NotEq"}.get(name, name)
             if is_array(left) and name in ("Is", "IsNot", "Eq", "NotEq") and right is None:
                 part = name in ("IsNot", "NotEq")
             elif not is_runtime(left) and not is_runtime(right) or name not in ufuncs.OPERATORS or _structured(left, right):

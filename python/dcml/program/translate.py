@@ -362,6 +362,15 @@ class Translator(Scopes, Expressions):
         except _core.Error:
             return False
 
+    def is_tasklet(self, node):
+        """Is it dcml.tasklet, or a call of it?  A call may say the language, of which there is one, and a device."""
+        called = isinstance(node, ast.Call)
+        if not self.is_marker(node.func if called else node, markers.tasklet):
+            return False
+        for given in [*node.args, *[k.value for k in node.keywords]] if called else []:
+            self.expr(given)  # which raises for others
+        return True
+
     def static_items(self, node):
         """The items of a tuple, list, range, zip or enumerate that is known now."""
         value = self.expr(node)
@@ -382,7 +391,7 @@ class Translator(Scopes, Expressions):
     def _do_functiondef(self, node):
         if not node.decorator_list:
             self.frame.names[node.name] = LocalFunction(node, self.frame)
-        elif self.is_marker(node.decorator_list[0], markers.tasklet):
+        elif self.is_tasklet(node.decorator_list[0]):
             with self.tasklet():
                 self.statements(node.body)
         else:
@@ -390,7 +399,7 @@ class Translator(Scopes, Expressions):
 
     def _do_with(self, node):
         for item in node.items:
-            if not self.is_marker(item.context_expr, markers.tasklet):
+            if not self.is_tasklet(item.context_expr):
                 raise self.error(node, f"with {ast.unparse(item.context_expr)}; blocks are with dcml.tasklet:")
         with self.tasklet():
             self.statements(node.body)
