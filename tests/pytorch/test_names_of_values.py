@@ -78,6 +78,14 @@ def test_no_name_has_torch_numbers_where_there_is_a_module():
     assert not any(re.search(r"_native_batch_norm|getitem", name) for name in found)
 
 
+def test_short_constants_are_named_by_what_is_in_them():
+    class Pooled(nn.Module):
+        def forward(self, x):
+            return (x * 0.5).mean((2, 3)) + torch.arange(7.0)
+    compiled, found = names(Pooled(), torch.randn(2, 7, 4, 4, requires_grad=True))
+    assert {"0.5", "[2, 3]"} <= set(found) and not any(name.startswith("c_") for name in found)
+
+
 def test_a_message_names_the_layer():
     compiled, _ = names(Network(), torch.randn(2, 2, 4, 4))
     assert "layer1.0.conv1.out" in compiled.explain()

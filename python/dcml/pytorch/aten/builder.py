@@ -13,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ... import _core
-from .naming import names_of
+from .naming import constant_name, names_of
 
 OPSET = 26  # CumProd is the newest operator that the rows use
 
@@ -208,7 +208,7 @@ class Builder:
         array = np.asarray(value).astype(_dtype_of(dtype))
         key = (array.tobytes(), array.shape, str(array.dtype))
         if key not in self._consts:
-            self._consts[key] = self.graph.add_const("c", array)
+            self._consts[key] = self.graph.add_const(constant_name(array), array)
         return self._consts[key]
 
     def cast(self, name, have, want):

@@ -22,6 +22,13 @@ def names_of(node):
     return f"{path}/{kind}", f"{path}.{short}", f"{path}.out" if _leaves(node, path) else f"{path}.{short}"
 
 
+def constant_name(array):
+    """Of a NumPy array: what is in it, where that is short."""
+    if array.ndim == 0:
+        return str(array[()])
+    return f"[{', '.join(map(str, array))}]" if array.ndim == 1 and array.size <= 6 else "c"
+
+
 def path_of(node):
     """'layer1.0.bn1': the innermost module in whose forward an fx node was made; '' for the outermost."""
     stack = node.meta.get("nn_module_stack")
