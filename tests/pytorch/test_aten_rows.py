@@ -289,6 +289,8 @@ IMAGES = {
     "bilinear size": lambda a: F.interpolate(a, size=(4, 10), mode="bilinear"),
     "bicubic": lambda a: F.interpolate(a, scale_factor=2, mode="bicubic"),
     "bilinear antialias": lambda a: F.interpolate(a, size=(3, 9), mode="bilinear", antialias=True),
+    "antialias by factors": lambda a: F.interpolate(a, scale_factor=(1.3, 0.7), mode="bilinear", antialias=True),
+    "antialias by one factor": lambda a: torch.ops.aten._upsample_bilinear2d_aa(a, (3, 10), False, None, 1.3),
     "bicubic antialias": lambda a: F.interpolate(a, scale_factor=0.6, mode="bicubic", antialias=True),
     "pixel_shuffle": lambda a: F.pixel_shuffle(a.repeat(1, 4, 1, 1), 2),
     "pixel_unshuffle": lambda a: F.pixel_unshuffle(a, 2),

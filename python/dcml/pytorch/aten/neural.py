@@ -444,25 +444,46 @@ def _(b, n, x, y, weight=None, pos_weight=None, reduction=1):
 
 
 # -- resizing --------------------------------------------------------------------------------------
+def _factors(args, extents, result):
+    """The factors that a call gives, as a list or one by one at its end, where None leaves one to the extents; or None."""
+    if args and isinstance(args[-1], (list, tuple)):
+        return args[-1]
+    last = args[-len(extents):]
+    if len(last) < len(extents) or not any(isinstance(f, float) for f in last):
+        return None
+    if None in last and not all(isinstance(e, int) for e in [*extents, *result]):
+        raise Decline(f"factors {last} for symbolic extents")
+    return [r / e if f is None else f for f, e, r in zip(last, extents, result)]
+
+
+def _fitting(factor, extent, result):
+    """The float32 nearest to a factor by which an extent becomes the result, rounded down; None where it does not."""
+    nearest = np.float32(factor)
+    near = (nearest, *[np.nextafter(nearest, np.float32(end)) for end in (np.inf, 0)])
+    return next((float(f) for f in near if math.floor(float(f) * extent) == result), None)
+
+
 def _resize(k, mode, coordinates, **attrs):
     def resize(b, n, x, output, *args):
         align = args[0] if coordinates is None else False
         if align and "antialias" in attrs:
             raise Decline("antialias with align_corners has no ONNX form")
-        factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         extents, result = dims(x)[rank(x) - k:], dims(n)[rank(x) - k:]
+        factors = _factors(args, extents, result)
         double, given = meta(n).dtype == torch.float64, factors is not None
         known = all(isinstance(e, int) for e in [*extents, *result])
         if known and not given:
             factors = [r / e for r, e in zip(result, extents)]
         how = coordinates or ("align_corners" if align else "half_pixel")
         if known:
-            exact = all(math.floor(float(np.float32(f)) * e) == r for f, e, r in zip(factors, extents, result))
+            fitting = [_fitting(f, e, r) for f, e, r in zip(factors, extents, result)]
+            exact = None not in fitting
         else:  # few bits: the product with an extent is exact
-            exact = given and all(f * 256 == int(f * 256) for f in factors)
-            if given and not exact:
-                raise Decline(f"factors {factors} for symbolic extents")
+            exact, fitting = given and all(f * 256 == int(f * 256) for f in factors), factors
+        if given and not exact and not align:
+            raise Decline(f"factors {factors} for extents {extents} of which {result} shall be made")
         if exact and not align and (given or not double):
+            factors = fitting
             if double and "antialias" not in attrs and any(float(np.float32(f)) != f for f in factors):
                 raise Decline("a factor that is no float32")  # torch decomposes it
             scales = b.const(np.array([1.0, 1.0, *factors]), torch.float32)
@@ -477,8 +498,8 @@ def _nearest(k, shift, how):
     by_operator = _resize(k, "nearest", *how[:1], nearest_mode=how[1])
 
     def nearest(b, n, x, output, *args):
-        factors = args[-1] if args and isinstance(args[-1], (list, tuple)) else None
         pairs = list(zip(dims(x)[rank(x) - k:], dims(n)[rank(x) - k:]))
+        factors = _factors(args, *zip(*pairs))
         known = all(isinstance(e, int) for pair in pairs for e in pair)
         if all(f == int(f) for f in factors) if factors else known and all(e and r % e == 0 for e, r in pairs):
             return by_operator(b, n, x, output, *args)
