@@ -179,6 +179,7 @@ SHAPES = {
     "index apart": lambda a: a[torch.tensor([1, 0]), :, torch.tensor([2, 3])],
     "index broadcast": lambda a: a[:, torch.tensor([[0], [1]]), torch.tensor([1, 2, 3])],
     "index_select": lambda a: a.index_select(2, torch.tensor([3, 1])),
+    "gather of a scalar": lambda a: a.sum().gather(0, torch.tensor([0, 0, 0])[:1]) + a[0, 0].gather(0, torch.tensor(2)),
     "gather": lambda a: a.gather(1, torch.tensor([[[0, 1, 2, 0]], [[2, 2, 0, 1]]])),
     "take_along_dim": lambda a: torch.take_along_dim(a, a.argsort(1), 1),
     "scatter": lambda a: a.scatter(1, torch.tensor([[[0, 1, 2, 0]], [[2, 2, 0, 1]]]), 7.0),

@@ -356,9 +356,11 @@ def _(b, n, x, axis, index):
 
 @row("gather.default")
 def _(b, n, x, axis, index, **_):
-    if rank(x) == 0:
-        return b(x)
-    return b.op("GatherElements", b(x), b(index, torch.int64), axis=norm_axis(axis, rank(x)))
+    source, places = b(x), b(index, torch.int64)
+    if rank(x) and rank(index):
+        return b.op("GatherElements", source, places, axis=norm_axis(axis, rank(x)))
+    found = b.op("GatherElements", *[v if rank(t) else b.reshape(v, [1]) for t, v in ((x, source), (index, places))], axis=0)
+    return found if rank(index) else b.reshape(found, [])
 
 
 @row("take_along_dim.default")
