@@ -77,3 +77,34 @@ def test_zeros_or_none_as_in_eager(what, node):
             assert (a is None) == (b is None)
             if a is not None:
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3))
+        self.large = nn.Parameter(torch.ones(700, 700))  # its gradient ends a part of the backward pass
+
+    def forward(self, x):
+        y = x * self.weight
+        return y * 2 + (x.sum() * self.large).mean(), y.sqrt(), y.log()
+
+
+@pytest.mark.parametrize("given", ([0], [1], [2], [0, 1]), ids=str)
+def test_a_result_that_gives_no_gradient_adds_no_infinity_times_zero(given):
+    plain = Several()
+    module, x = DaceModule(plain, backward=True), torch.ones(2, 3, requires_grad=True)
+    for _ in range(2):
+        found = []
+        for m in (plain, module):
+            results = m(x)
+            tensors = [x, plain.weight, plain.large]
+            found.append(torch.autograd.grad(sum(results[k].sum() for k in given), tensors, allow_unused=True))
+            for t in tensors:
+                t.grad = None
+            m(x)[given[0]].sum().backward()
+            found[-1] += tuple(t.grad for t in tensors)
+        zeros = [[torch.zeros(()) if t is None else t for t in one] for one in found]
+        for want, got in zip(*zeros):
+            torch.testing.assert_close(got.expand_as(want), want, equal_nan=True)
+    assert any(bool(t.isnan().any()) for t in zeros[1]) == (given != [0])

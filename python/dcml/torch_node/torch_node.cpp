@@ -17,7 +17,9 @@
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <type_traits>
@@ -192,10 +194,15 @@ class CompiledBackward : public torch::autograd::Node {
     TORCH_CHECK(call_.get(), torch::autograd::ERR_BACKWARD_TWICE);
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
     bool keeps_history = function_ && at::GradMode::is_enabled();
-    variable_list arguments = keeps_history ? all_arguments() : variable_list();
+    bool some = function_ && !keeps_history && device_.is_cpu() && lacks_one(grads);
+    variable_list arguments = keeps_history || (some && !others_changed()) ? all_arguments() : variable_list();
     Gil gil;
-    THPObjectPtr pass(keeps_history ? find_with_history(arguments, grads) : function_ ? start(grads) : pass_of(grads));
+    THPObjectPtr pass(keeps_history ? by_function("gradients", arguments, grads)
+                      : some        ? find_some(arguments, grads)
+                      : function_   ? start(grads)
+                                    : pass_of(grads));
     if (!pass) rethrow();
+    if (some && is_last_run_) call_.reset();
     variable_list results = PyList_Check(pass.get()) ? pick(pass.get()) : run(pass.get());
     if (later_) results.push_back(token_of(pass.release(), device_));
     return results;
@@ -228,7 +235,16 @@ class CompiledBackward : public torch::autograd::Node {
     return results;
   }
 
-  /* ---- gradients with history (call/twice.py) ---- */
+  /* ---- gradients by a function of their own (call/twice.py) ---- */
+
+  static bool lacks_one(const variable_list& grads) {
+    return std::any_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return !grad.defined(); });
+  }
+
+  bool others_changed() const {
+    auto changed = [](const Held& other) { return other.tensor.defined() && other.tensor._version() != other.version; };
+    return std::any_of(others_.begin(), others_.end(), changed);
+  }
 
   variable_list all_arguments() {
     variable_list out(others_.size());
@@ -244,24 +260,65 @@ class CompiledBackward : public torch::autograd::Node {
     return out;
   }
 
-  /* A list of gradients by argument: those that this pass of the engine asks for, of all parts. */
-  PyObject* find_with_history(const variable_list& arguments, const variable_list& grads) {
-    THPObjectPtr module(PyImport_ImportModule("dcml.pytorch.call.twice"));
-    THPObjectPtr tensors(PyTuple_New((Py_ssize_t)arguments.size())), wanted(PyList_New((Py_ssize_t)arguments.size())), tuple(given(grads));
-    if (!module || !tensors || !wanted || !tuple) return nullptr;
-    for (size_t k = 0; k < arguments.size(); k++) {
-      PyTuple_SET_ITEM(tensors.get(), k, THPVariable_Wrap(arguments[k]));
-      PyList_SET_ITEM(wanted.get(), k, Py_NewRef(Py_False));
-    }
-    for (auto* node = this; node; node = node->later_)
-      for (size_t k = 0; k < node->completes_.size(); k++)
-        if (node->task_should_compute_output(k)) PyList_SetItem(wanted.get(), (Py_ssize_t)node->completes_[k], Py_NewRef(Py_True));
-    return PyObject_CallMethod(module.get(), "gradients", "OOOOO", function_->get(), call_.get(), tensors.get(), wanted.get(), tuple.get());
+  static PyObject* twice() { return PyImport_ImportModule("dcml.pytorch.call.twice"); }
+
+  static PyObject* tuple_of(const variable_list& tensors) {
+    PyObject* tuple = PyTuple_New((Py_ssize_t)tensors.size());
+    for (size_t k = 0; tuple && k < tensors.size(); k++) PyTuple_SET_ITEM(tuple, k, THPVariable_Wrap(tensors[k]));
+    return tuple;
   }
 
+  /* By argument: does this pass of the engine ask for its gradient, in any part? */
+  PyObject* wanted() const {
+    PyObject* list = PyList_New((Py_ssize_t)others_.size());
+    for (size_t k = 0; list && k < others_.size(); k++) PyList_SET_ITEM(list, k, Py_NewRef(Py_False));
+    for (auto* node = this; list && node; node = node->later_)
+      for (size_t k = 0; k < node->completes_.size(); k++)
+        if (node->task_should_compute_output(k)) PyList_SetItem(list, (Py_ssize_t)node->completes_[k], Py_NewRef(Py_True));
+    return list;
+  }
+
+  /* twice.name(function, call, arguments, wanted, grads[, found]): a list of gradients by argument. */
+  PyObject* by_function(const char* name, const variable_list& arguments, const variable_list& grads, PyObject* found = nullptr) {
+    THPObjectPtr module(twice()), tensors(tuple_of(arguments)), asked(wanted()), tuple(given(grads));
+    if (!module || !tensors || !asked || !tuple) return nullptr;
+    return PyObject_CallMethod(module.get(), name, found ? "OOOOOO" : "OOOOO", function_->get(), call_.get(), tensors.get(), asked.get(),
+                               tuple.get(), found);
+  }
+
+  /* The same where some results gave no gradient, for which a pass takes zeros: zero times an infinite derivative is NaN where
+   * eager mode has no product at all, and then the function is asked.  arguments: empty if one was changed in place since. */
+  PyObject* find_some(const variable_list& arguments, const variable_list& grads) {
+    THPObjectPtr pass(start(grads)), list(PyList_New((Py_ssize_t)others_.size()));
+    if (!pass || !list) return nullptr;
+    for (size_t k = 0; k < others_.size(); k++) PyList_SET_ITEM(list.get(), k, Py_NewRef(Py_None));
+    variable_list found;
+    for (auto* node = this; node; node = node->later_) {
+      THPObjectPtr made(PyObject_CallMethodNoArgs(pass.get(), names().next));
+      if (!made) return nullptr;
+      for (size_t k = 0; k < node->completes_.size(); k++) {
+        PyObject* gradient = PyTuple_GET_ITEM(made.get(), k);
+        if (gradient != Py_None && THPVariable_Unpack(gradient).numel()) found.push_back(THPVariable_Unpack(gradient));
+        PyList_SetItem(list.get(), (Py_ssize_t)node->completes_[k], Py_NewRef(gradient));
+      }
+    }
+    return arguments.empty() || !has_nan(found) ? list.release() : by_function("of_some", arguments, grads, list.get());
+  }
+
+  static bool has_nan(const variable_list& tensors) {
+    if (tensors.empty()) return false;
+    at::AutoGradMode off(false);
+    auto sizes = at::_foreach_norm(tensors);
+    return std::any_of(sizes.begin(), sizes.end(), [](const at::Tensor& size) { return std::isnan(size.item<double>()); });
+  }
+
+  /* Each is handed over, so that .grad may be that very tensor. */
   variable_list pick(PyObject* found) const {
     variable_list out(completes_.size());
-    for (size_t k = 0; k < out.size(); k++) out[k] = tensor_or_none(PyList_GET_ITEM(found, completes_[k]));
+    for (size_t k = 0; k < out.size(); k++) {
+      out[k] = tensor_or_none(PyList_GET_ITEM(found, completes_[k]));
+      PyList_SetItem(found, (Py_ssize_t)completes_[k], Py_NewRef(Py_None));
+    }
     return out;
   }
 

@@ -11,7 +11,7 @@ Must not know: plans, graphs or modules.
 """
 import torch
 
-from .twice import gradients
+from .twice import at_once, gradients, of_some
 
 
 class _Node(torch.autograd.Function):
@@ -24,6 +24,7 @@ class _Node(torch.autograd.Function):
         ctx.device = results[0].device if results else torch.device("cpu")
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outside)
+        ctx.graded = [k for k, result in enumerate(results) if all(result is not other for other in outside)]
         # the first node has what all parts read; the others must stay as they are only for a derivative of higher order
         ctx.reads = sorted({p for _, reads in (call.parts[part:] if part == 0 else call.parts[part:part + 1]) for p in reads})
         ctx.others = [None if p in ctx.reads else (t, t._version) for p, t in enumerate(tensors)] if part == 0 else None
@@ -37,10 +38,15 @@ class _Node(torch.autograd.Function):
         if ctx.part == 0 and torch.is_grad_enabled():
             arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
             run = gradients(ctx.function, ctx.call, arguments, [True] * len(arguments), grads)
+        elif ctx.part == 0 and ctx.device.type == "cpu" and any(grads[k] is None for k in ctx.graded):
+            run, unclear = at_once(ctx.call, len(ctx.others), tuple(grads), not _keeps_graph())
+            if unclear and not any(other and other[0]._version != other[1] for other in ctx.others):
+                arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
+                run = of_some(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, run)
         else:
             run = _start(ctx.call, grads) if ctx.part == 0 else _pass_of(grads[0])
-        if isinstance(run, list):  # of gradients with history
-            found = [run[p] for p in completes]
+        if isinstance(run, list):  # of gradients by argument, each of which is handed over, so that .grad may be that very tensor
+            found, run[:] = [run[p] for p in completes], [None if p in completes else g for p, g in enumerate(run)]
         else:
             with torch.no_grad():
                 found = run.next()

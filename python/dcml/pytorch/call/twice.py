@@ -1,4 +1,4 @@
-"""Gradients of a call that are to be differentiated in turn.
+"""Gradients of a call by a function of their own: those that are to be differentiated in turn, or of some results only.
 
 The one idea: the gradients are a function like any other, of the call's arguments and of what it was given; the core
 derives that function when it is first asked for, and it carries autograd nodes of its own, so that derivatives of any
@@ -42,6 +42,34 @@ def gradients(function, call, arguments, wanted, grads):
     out = [None] * len(arguments)
     for position, gradient in zip(positions, found):
         out[position] = gradient
+    return out
+
+
+def at_once(call, n_arguments, grads, is_last):
+    """(gradients by argument, is one NaN?) of an ordinary pass, all parts of it, to which some results gave no gradient.
+
+    The pass takes zeros for those, and zero times an infinite derivative is NaN where eager mode has no product at all: the
+    caller then asks ``of_some``.
+    """
+    run, found = call.start_last(grads) if is_last else call.start(grads), [None] * n_arguments
+    with torch.no_grad():
+        for completes, _ in call.parts:
+            for position, gradient in zip(completes, run.next()):
+                found[position] = gradient
+        sizes = torch._foreach_norm([g for g in found if g is not None and g.numel()])
+    return found, any(size != size for size in map(float, sizes))
+
+
+def of_some(function, call, arguments, wanted, grads, found):
+    """The gradients of those results alone that gave one; ``found`` by the pass where the core cannot derive them."""
+    positions, out = function.wrt_positions, list(found)
+    try:
+        with torch.no_grad():
+            derived = _derived(function, call, arguments, tuple([wanted[p] and found[p] is not None for p in positions]), tuple(grads))
+    except _core.UnsupportedOpError:
+        return out
+    for position, gradient in zip(positions, derived):
+        out[position] = found[position] if gradient is None else gradient
     return out
 
 
