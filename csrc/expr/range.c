@@ -1,7 +1,7 @@
 /* Where the values of a scalar expression lie, from what its functions may give: tanh is in [-1, 1], abs is not negative.
  *
- * Rounding keeps order, so that bounds found in double hold for what is computed in a narrower type, and they are numbers of that
- * type or are compared with such.  NaN is in no range and always possible.  Everything is conservative. */
+ * What rounds may leave the bounds of the exact result by as much as its type rounds.  NaN is in no range and always possible.
+ * Everything is conservative. */
 #include <math.h>
 
 #include "expr/expr.h"
@@ -13,9 +13,10 @@ static const dc_range anything = {-INFINITY, INFINITY};
 static double least(double a, double b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* What is too large for the type is infinite there. */
-static dc_range within(dc_dtype type, dc_range r) {
-  const double max = dc_dtype_max(type);
+/* Of results of the type, whose exact values are in r; what is too large for it is infinite there. */
+static dc_range rounded(dc_dtype type, dc_range r) {
+  const double max = dc_dtype_max(type), step = dc_dtype_bytes(type) >= 8 ? 0x1p-52 : dc_dtype_bytes(type) == 4 ? 0x1p-23 : 0x1p-2;
+  r.lo -= fabs(r.lo) * step, r.hi += fabs(r.hi) * step;
   return (dc_range){r.lo < -max ? -INFINITY : r.lo > max ? max : r.lo, r.hi > max ? INFINITY : r.hi < -max ? -max : r.hi};
 }
 
@@ -40,18 +41,20 @@ static dc_range of_real(const dc_pool *pool, dc_ex x, int depth) {
   const dc_exnode node = *dc_ex_node(pool, x);
   const dc_ex left = dc_ex_arg(pool, x, 0), right = node.nargs > 1 ? dc_ex_arg(pool, x, 1) : 0;
   const dc_range a = of(pool, left, depth), b = right ? of(pool, right, depth) : anything;
+  const dc_dtype type = (dc_dtype)node.dtype;
   switch (node.op) {
     case DC_TANH: case DC_ERF: case DC_SIN: case DC_COS: case DC_SIGN: return (dc_range){-1, 1};
     case DC_SIGMOID: case DC_RAND: return (dc_range){0, 1};
     case DC_EXP: case DC_SOFTPLUS: case DC_SQRT: case DC_COSH: return (dc_range){0, INFINITY};
     case DC_ABS: return (dc_range){most(most(a.lo, -a.hi), 0), most(-a.lo, a.hi)};
     case DC_NEG: return (dc_range){-a.hi, -a.lo};
-    case DC_ADD: return sum(a, b);
-    case DC_SUB: return sum(a, (dc_range){-b.hi, -b.lo});
-    case DC_MUL: return product(a, b, left == right);
+    case DC_ADD: return rounded(type, sum(a, b));
+    case DC_SUB: return rounded(type, sum(a, (dc_range){-b.hi, -b.lo}));
+    case DC_MUL: return rounded(type, product(a, b, left == right));
     case DC_MIN: return (dc_range){least(a.lo, b.lo), least(a.hi, b.hi)};
     case DC_MAX: return (dc_range){most(a.lo, b.lo), most(a.hi, b.hi)};
-    case DC_STOP: case DC_EX_CAST: return a;
+    case DC_EX_CAST: return rounded(type, a);
+    case DC_STOP: return a;
     default: return anything;
   }
 }
@@ -64,7 +67,7 @@ static dc_range of(const dc_pool *pool, dc_ex x, int depth) {
   if (dc_dtype_is_integer(type) || type == DC_BOOL) return (dc_range){dc_dtype_min(type), dc_dtype_max(type)}; /* arithmetic wraps */
   const bool computed = node.op < DC_PRIM_COUNT || node.op == DC_EX_SELECT || node.op == DC_EX_CAST;
   if (!dc_dtype_is_float(type) || !computed || depth == MAX_DEPTH) return anything;
-  if (node.op != DC_EX_SELECT) return within(type, of_real(pool, x, depth + 1));
+  if (node.op != DC_EX_SELECT) return of_real(pool, x, depth + 1);
   const dc_range yes = of(pool, dc_ex_arg(pool, x, 1), depth + 1), no = of(pool, dc_ex_arg(pool, x, 2), depth + 1);
   return (dc_range){least(yes.lo, no.lo), most(yes.hi, no.hi)};
 }
