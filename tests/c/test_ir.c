@@ -1,4 +1,6 @@
 /* Expressions, containers and the text form. */
+#include <math.h>
+
 #include "check.h"
 
 static char *text_of(const dc_graph *g) {
@@ -215,6 +217,37 @@ static void scalar_constants_fold_safely(void) {
   dc_graph_destroy(g);
 }
 
+static void lies_in(dc_pool *p, dc_ex x, double lo, double hi) {
+  const dc_range r = dc_ex_range(p, x);
+  char got[80];
+  snprintf(got, sizeof got, "%a .. %a", r.lo, r.hi);
+  check_result(r.lo == lo && r.hi == hi, __FILE__, __LINE__, "the range of an expression", got);
+}
+
+static void ranges_come_from_functions(void) {
+  dc_graph *g = dc_graph_create("g");
+  dc_pool *p = &g->pool;
+  dc_ex x = dc_ex_read(p, DC_F32, 1, NULL, 0), tanh = dc_ex_prim1(p, DC_TANH, x), abs = dc_ex_prim1(p, DC_ABS, x);
+  dc_ex two = dc_ex_const(p, DC_F32, 2), huge = dc_ex_const(p, DC_F32, 0x1p100);
+  const double step = 0x1p-23; /* that a float may be off */
+  lies_in(p, x, -INFINITY, INFINITY);
+  lies_in(p, dc_ex_prim1(p, DC_NEG, tanh), -1, 1);
+  lies_in(p, dc_ex_prim1(p, DC_NEG, abs), -INFINITY, 0);
+  lies_in(p, dc_ex_prim2(p, DC_MIN, x, two), -INFINITY, 2);
+  lies_in(p, dc_ex_prim2(p, DC_MAX, dc_ex_prim2(p, DC_MIN, x, two), tanh), -1, 2);
+  lies_in(p, dc_ex_prim2(p, DC_MUL, x, x), 0, INFINITY);
+  lies_in(p, dc_ex_prim2(p, DC_MUL, tanh, x), -INFINITY, INFINITY); /* 0 times an infinity is NaN, which tells nothing of the rest */
+  lies_in(p, dc_ex_prim2(p, DC_ADD, tanh, two), 1 - step, 3 + 3 * step);
+  dc_ex large = dc_ex_prim2(p, DC_MUL, tanh, huge);
+  lies_in(p, dc_ex_prim2(p, DC_MUL, large, large), 0, INFINITY); /* 2^200 is no float */
+  lies_in(p, dc_ex_select(p, dc_ex_prim2(p, DC_LT, x, two), two, dc_ex_prim1(p, DC_SIGMOID, x)), 0, 2);
+  lies_in(p, dc_ex_cast(p, DC_F32, dc_ex_read(p, DC_BOOL, 2, NULL, 0)), 0, 1 + step);
+  dc_ex deep = tanh;
+  for (int k = 0; k < 40; k++) deep = dc_ex_prim2(p, DC_MAX, deep, dc_ex_prim1(p, DC_NEG, deep));
+  lies_in(p, deep, -INFINITY, INFINITY); /* beyond where anybody looks */
+  dc_graph_destroy(g);
+}
+
 static void clones_of_nodes_bind_their_own_parameters(void) {
   dc_graph *g = NULL;
   CHECK_OK(dc_graph_parse("graph g { input X: f32[4] temp Y: f32[4] state s { map i in 0:4 { reduce k in 0:i { Y[i] sum= X[k] } } } }", &g));
@@ -303,6 +336,7 @@ int main(void) {
   reductions_are_whole();
   index_expressions_normalise();
   scalar_constants_fold_safely();
+  ranges_come_from_functions();
   clones_of_nodes_bind_their_own_parameters();
   return check_report();
 }

@@ -1,4 +1,6 @@
 /* C, for the system's compiler. */
+#include <math.h>
+
 #include "backends/cpu/c.h"
 
 static const dc_type_spelling types[DC_DTYPE_COUNT] = {
@@ -26,11 +28,18 @@ static const dc_prim_spelling prims[DC_PRIM_COUNT] = {
     [DC_ISINF] = {"abs_$k($a) == __builtin_inf()", "0"},
 };
 
+static const dc_ranged_spelling ranged[] = {
+    {DC_EXP, {-87, 88}, "exp_narrow($)"},
+    {DC_EXP, {-INFINITY, 43}, "exp_low($)"},
+    {.spelling = NULL},
+};
+
 const dc_dialect dc_c_dialect = {
     .name = "C",
     .suffix = "c",
     .types = types,
     .prims = prims,
+    .ranged = ranged,
     .boolean_accumulator = "u8", /* OpenMP has no reductions of _Bool by | and & */
     .function = "static __attribute__((noinline))",
     .no_alias = "restrict",

@@ -17,10 +17,18 @@ typedef struct {
   const char *real, *integer;
 } dc_prim_spelling;
 
+/* A function of floats of 32 bits, cheaper where its argument is NaN or lies between two numbers. */
+typedef struct {
+  dc_op prim;
+  dc_range range;
+  const char *spelling;
+} dc_ranged_spelling;
+
 typedef struct {
   const char *name, *suffix; /* of files */
   const dc_type_spelling *types;  /* by dc_dtype */
   const dc_prim_spelling *prims;  /* by dc_op */
+  const dc_ranged_spelling *ranged; /* the first that fits, before those of prims; ends with one without a spelling; or NULL */
   const char *boolean_accumulator; /* a type that reductions of vectors take for bool */
   const char *function;           /* qualifiers of a function of the kernel's own */
   const char *no_alias;           /* of a pointer that nothing else reaches */

@@ -343,6 +343,18 @@ static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const c
   return picked(p, x, false, dc_arena_printf(p->arena, op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)", a, b, a, a), a, b);
 }
 
+static const char *ranged(dc_printer *p, dc_ex x, dc_ex a) {
+  const dc_ranged_spelling *row = p->dialect->ranged;
+  const dc_op op = (dc_op)dc_ex_node(p->pool, x)->op;
+  if (!row || dc_dtype_compute(dc_ex_dtype(p->pool, a)) != DC_F32) return NULL;
+  for (; row->spelling; row++) {
+    if (row->prim != op) continue;
+    const dc_range of = dc_ex_range(p->pool, a);
+    if (of.lo >= row->range.lo && of.hi <= row->range.hi) return row->spelling;
+  }
+  return NULL;
+}
+
 static const char *scalar(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
   dc_ex a = dc_ex_arg(p->pool, x, 0), b = node.nargs > 1 ? dc_ex_arg(p->pool, x, 1) : 0;
@@ -353,7 +365,9 @@ static const char *scalar(dc_printer *p, dc_ex x) {
   const char *left = dc_print_value(p, a), *right = b ? dc_print_value(p, b) : "";
   const dc_prim_spelling *row = &p->dialect->prims[node.op];
   const char *text = picked_extreme(p, x, left, right);
-  if (!text) text = fill(p, dc_dtype_is_float(type) ? row->real : row->integer, left, right, &p->dialect->types[type]);
+  const char *spelling = ranged(p, x, a);
+  if (!spelling) spelling = dc_dtype_is_float(type) ? row->real : row->integer;
+  if (!text) text = fill(p, spelling, left, right, &p->dialect->types[type]);
   bool narrow = node.dtype == type && !dc_dtype_is_float(type) && dc_dtype_compute(type) != type; /* fewer than 8 bits */
   return define(p, x, narrow ? dc_print_cast(p, type, DC_I32, dc_arena_printf(p->arena, "(%s)", text)) : text);
 }
