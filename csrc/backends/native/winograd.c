@@ -5,7 +5,7 @@
  *     y = A' [sum over channels of (G g G') (B' d B)] A
  *
  * and the gradient of filters is the adjoint of that.  Errors are those of a direct sum; an infinite pixel becomes NaN in the
- * results that it reaches.  What is computed does not depend on the number of threads.
+ * results that it reaches.  Only gradients of small filters depend on the number of threads, in their last bits.
  *
  * It stands in for the library that a convolution is stamped with, where sizes promise that it takes less time. */
 #include <omp.h>
@@ -20,6 +20,7 @@
 /* Blocks of channels of the result whose products are kept at a time; tiles of a task, and of the sums of a gradient. */
 enum { WINOGRAD_BLOCKS = 4, POINTS = 16, LINE = 16, MAX_THREADS = 1024 };
 enum { TASK_TILES = 48, SUM_TILES = 192, FEW_TILES = 8 };
+enum { SMALL_SUMS = 64 * 64, CACHED_FLOATS = 3 << 16 }; /* pairs of channels; what is spread of a range, in the second cache */
 
 typedef struct {
   int64_t n, height, width, channels;
@@ -101,7 +102,7 @@ typedef struct {
   int threads;
   bool by_panels;            /* tasks are panels of the result's channels, else ranges of tiles */
   int64_t tasks, task_tiles; /* task_tiles: of a range */
-  int64_t parts, part_tiles; /* of a panel, ranges of tiles that threads share */
+  int64_t parts, part_tiles; /* of a panel, ranges of tiles that threads share; of a gradient's tiles, with sums for each, if any */
   int64_t room_u, room_v, room_m; /* floats */
   uint64_t floats;                /* of scratch */
   bool fixed;                     /* filters are the same in all calls: */
@@ -186,6 +187,17 @@ static void divide_panels(winograd_call *call) {
   call->floats = (uint64_t)(call->room_v + call->threads * (call->room_u + call->room_m));
 }
 
+/* Sums that are small are kept by each thread, for as many ranges of tiles as there are threads. */
+static void divide_small_sums(winograd_call *call) {
+  int64_t tiles = call->grid.tiles, channels = call->filters.from + call->filters.to;
+  int64_t room = CACHED_FLOATS / (POINTS * channels);
+  call->parts = call->threads, call->part_tiles = quotient_up(tiles, call->parts);
+  call->task_tiles = room < FEW_TILES ? FEW_TILES : room > SUM_TILES ? SUM_TILES : room;
+  call->room_u = POINTS * apart(call->filters.from * call->filters.to);
+  call->room_v = POINTS * apart(call->filters.from * call->task_tiles), call->room_m = POINTS * apart(call->filters.to * call->task_tiles);
+  call->floats = (uint64_t)(call->parts * (call->room_u + call->room_v + call->room_m));
+}
+
 static void divide_sums(winograd_call *call) {
   int64_t tiles = call->grid.tiles, lanes = call->routines->lanes;
   call->by_panels = tiles <= call->filters.to;
@@ -197,7 +209,9 @@ static void divide_sums(winograd_call *call) {
 }
 
 static void divide(winograd_call *call) {
-  if (call->wanted == DC_CONV_W) divide_sums(call);
+  bool small = call->filters.from * call->filters.to <= SMALL_SUMS && call->grid.tiles >= call->threads * SUM_TILES;
+  if (call->wanted == DC_CONV_W && small) divide_small_sums(call);
+  else if (call->wanted == DC_CONV_W) divide_sums(call);
   else if (!call->fixed && call->grid.tiles <= call->filters.to) divide_panels(call);
   else divide_tiles(call);
 }
@@ -369,6 +383,38 @@ static void sum_ranges(const winograd_call *call, void *const *buffers, const fl
   }
 }
 
+/* The sums of part `part` of the tiles; those of no tiles are zero. */
+static void sum_part(const winograd_call *call, int64_t part, void *const *buffers, const float *zeros, float *s, float *v) {
+  const winograd_routines *r = call->routines;
+  int64_t begin = part * call->part_tiles, rest = call->grid.tiles - begin;
+  int64_t end = rest < call->part_tiles ? call->grid.tiles : begin + call->part_tiles;
+  float *d = v + call->room_v;
+  if (begin >= end) memset(s, 0, (size_t)call->room_u * sizeof(float));
+  for (int64_t t = begin; t < end; t += call->task_tiles) {
+    winograd_span span = range_of(call, t, end);
+    r->spread(&call->in, &call->grid, buffers[call->at_in], zeros, span, v);
+    r->spread_result(&call->out, &call->grid, buffers[call->at_out], zeros, span, d);
+    for (int k = 0; k < POINTS; k++)
+      for (int64_t b = 0; b * r->lanes < call->filters.to; b += 2) r->sums(&call->filters, span, v, d, k, b, t > begin, s);
+  }
+}
+
+static void sum_parts(const winograd_call *call, void *const *buffers, const float *zeros, float *s) {
+  float *own = s + call->parts * call->room_u;
+#pragma omp parallel num_threads(call->threads)
+  {
+#pragma omp for schedule(static, 1)
+    for (int64_t p = 0; p < call->parts; p++)
+      sum_part(call, p, buffers, zeros, s + p * call->room_u, own + p * (call->room_v + call->room_m));
+#pragma omp for schedule(static)
+    for (int64_t k = 0; k < call->room_u; k++)
+      for (int64_t p = 1; p < call->parts; p++) s[k] += s[p * call->room_u + k];
+#pragma omp for schedule(static)
+    for (int64_t b = 0; b < call->filters.to / call->routines->lanes; b++)
+      call->routines->narrow(&call->filters, s, b, buffers[call->at_w]);
+  }
+}
+
 /* Of few tiles, a thread takes all sums of a panel of the result's channels, and makes filters of them at once. */
 static void sum_panels(const winograd_call *call, void *const *buffers, const float *zeros, float *v) {
   const winograd_routines *r = call->routines;
@@ -397,6 +443,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   if (call->wanted != DC_CONV_W && !call->by_panels) return convolve_ranges(call, buffers, zeros, own);
   if (call->wanted != DC_CONV_W) convolve_panels(call, buffers, zeros, own);
   else if (call->by_panels) sum_panels(call, buffers, zeros, own);
+  else if (call->parts) sum_parts(call, buffers, zeros, own);
   else sum_ranges(call, buffers, zeros, own);
   return DC_OK;
 }
