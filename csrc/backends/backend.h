@@ -40,6 +40,7 @@ DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph,
                                      dc_native_call **out);
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
+const char *dc_native_name(const dc_native_call *call); /* of the library that runs it: another than stamped where that is faster */
 uint64_t dc_native_scratch(const dc_native_call *call); /* bytes of memory of its own that a run wants */
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch, void *stream);
 void dc_native_call_destroy(dc_native_call *call);

@@ -361,7 +361,7 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
   DC_TRY(dc_native_bind(p->target.natives, p->graph, p->steps[k].node, b->symbols, &b->natives[k]));
   if (b->calls[k] == &dc_step_empty) return DC_OK;
   dc_step_call *call = DC_NEW(&b->arena, dc_step_call);
-  *call = dc_step_native(b->natives[k], dc_name_text(&p->graph->names, dc_node_at(p->graph, p->steps[k].node)->lib.by));
+  *call = dc_step_native(b->natives[k], dc_native_name(b->natives[k]));
   return b->calls[k] = call, DC_OK;
 }
 
@@ -753,7 +753,7 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
   for (uint32_t k = 0; k < p->n_steps && k < capacity; k++) {
     const step *st = &p->steps[k];
     const dc_node *n = dc_node_at(p->graph, st->node);
-    const char *by = !st->native ? st->call.by : dc_name_text(&p->graph->names, n->lib.by);
+    const char *by = !st->native ? st->call.by : b->natives[k] ? dc_native_name(b->natives[k]) : dc_name_text(&p->graph->names, n->lib.by);
     const char *why = st->native ? dc_name_text(&p->graph->names, n->lib.why) : "";
     double operations = dc_node_operations(p->target.ops, copy, st->node, b->symbols);
     out[k] = (dc_step_report){st->node, by ? by : dc_step_interpreted.by, why, operations,

@@ -17,7 +17,10 @@ static void *handle;
 /* How a library meets the numbers, which the loops read as floats. */
 static struct {
   dc_dtype type;   /* 0: f32 */
-  bool last;       /* images and filters lie channels-last */
+  bool last;       /* images and filters lie channels-last ... */
+  bool rows;       /* ... but filters row-major */
+  uint32_t vector_bytes; /* of the machine; 0: a typical one */
+  bool stands_in;  /* the library refuses to be chosen, and binds where it is faster */
   int shift;       /* bytes by which buffers miss an alignment */
   double tolerance; /* 0: that of f32 */
   const char *refusals; /* reasons that a library may give, in one text; NULL: none */
@@ -53,15 +56,20 @@ typedef struct {
   shape shapes[MAX_IN + 1];
   int n_in;
   int64_t n_out;
+  uint32_t wrt;
   bool refused;
 } bound;
 
 static dc_dtype met_type(void) { return meets.type ? meets.type : DC_F32; }
 
-/* Where element k of a tensor lies. */
+static bool lies_last(const bound *b, int buffer, const shape *s) {
+  bool is_filter = buffer == 1 || (buffer == b->n_in && b->wrt == 2);
+  return meets.last && s->rank >= 3 && !(meets.rows && is_filter);
+}
+
+/* Where element k of a channels-last tensor lies. */
 static int64_t place_of(const shape *s, int64_t k) {
   int64_t index[6], at = 0;
-  if (!meets.last || s->rank < 3) return k;
   for (int d = s->rank - 1; d >= 0; d--) index[d] = k % s->dims[d], k /= s->dims[d];
   at = index[0];
   for (int d = 2; d < s->rank; d++) at = at * s->dims[d] + index[d];
@@ -88,8 +96,10 @@ static void move_element(bool out, float *number, char *at) {
 /* From the floats to what the library meets, or back. */
 static void move_buffer(bound *b, int k, bool out) {
   int bytes = dc_dtype_bytes(met_type());
-  for (int64_t j = 0; b->buffers[k] && j < count(&b->shapes[k]); j++)
-    move_element(out, (float *)b->buffers[k] + j, b->blocks[k] + meets.shift + place_of(&b->shapes[k], j) * bytes);
+  const shape *s = &b->shapes[k];
+  bool last = lies_last(b, k, s);
+  for (int64_t j = 0; b->buffers[k] && j < count(s); j++)
+    move_element(out, (float *)b->buffers[k] + j, b->blocks[k] + meets.shift + (last ? place_of(s, j) : j) * bytes);
 }
 
 static void make_buffer(bound *b, int k, const shape *s) {
@@ -102,7 +112,6 @@ static void make_buffer(bound *b, int k, const shape *s) {
 
 static void lay(dc_graph *g, dc_cid c, const shape *s) {
   dc_ex strides[6], stride = dc_ex_const(&g->pool, DC_I64, (double)s->dims[1]);
-  if (!meets.last || s->rank < 3) return;
   strides[1] = dc_ex_const(&g->pool, DC_I64, 1);
   for (int d = s->rank - 1; d >= 2; d--) strides[d] = stride, stride = dc_ix_mul(&g->pool, stride, dc_cont(g, c)->shape[d]);
   strides[0] = stride;
@@ -111,14 +120,16 @@ static void lay(dc_graph *g, dc_cid c, const shape *s) {
 
 static bound make(const char *op, const dc_attr *attr, uint32_t n_attr, const shape *in, int n_in, int n_fwd, const shape *out, uint32_t wrt,
                   dc_graph *g) {
-  bound b = {.graph = g, .n_in = n_in, .n_out = count(out)};
+  bound b = {.graph = g, .n_in = n_in, .n_out = count(out), .wrt = wrt};
   dc_cid ids[MAX_IN + 1];
+  if (meets.vector_bytes) g->machine.vector_bytes = meets.vector_bytes;
   for (int k = 0; k <= n_in; k++) {
     const shape *s = k < n_in ? &in[k] : out;
     dc_ex dims[6];
     for (int d = 0; d < s->rank; d++) dims[d] = dc_ex_const(&g->pool, DC_I64, (double)s->dims[d]);
     ids[k] = s->rank < 0 ? 0 : dc_container_add(g, "t", met_type(), (uint32_t)s->rank, dims, k < n_in ? DC_ROLE_INPUT : DC_ROLE_TEMP);
-    if (ids[k]) make_buffer(&b, k, s), lay(g, ids[k], s);
+    if (ids[k]) make_buffer(&b, k, s);
+    if (ids[k] && lies_last(&b, k, s)) lay(g, ids[k], s);
   }
   b.node = dc_node_library(g, op, "", 13, ids, (uint32_t)n_in, &ids[n_in], 1, attr, n_attr);
   dc_library *lib = &dc_node_at(g, b.node)->lib;
@@ -128,7 +139,7 @@ static bound make(const char *op, const dc_attr *attr, uint32_t n_attr, const sh
 
 static void *bind_it(void *opaque) {
   bound *b = opaque;
-  const char *why = library->refuses(handle, b->graph, b->node);
+  const char *why = meets.stands_in ? NULL : library->refuses(handle, b->graph, b->node);
   b->refused = why && meets.refusals && strstr(meets.refusals, why);
   if (b->refused) return NULL;
   if (why) puts(why);
@@ -250,18 +261,22 @@ static bound make_conv(const conv *c, uint32_t wrt, shape *y) {
   return make("Conv", attr, 4, in, wrt ? 5 : 3, 3, !wrt ? y : wrt == 1 ? &x : &w, wrt, g);
 }
 
+/* The convolution and its gradients. */
+static void one_equals_the_loops(const conv *c) {
+  for (uint32_t wrt = 0; wrt < 3; wrt++) {
+    shape y;
+    char what[80];
+    bound b = make_conv(c, wrt, &y);
+    double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
+    conv_reference(c, (int)wrt, b.buffers, &y, wanted);
+    snprintf(what, sizeof what, "Conv, %s, wrt %u", c->name, wrt);
+    run_and_compare(&b, wanted, what);
+    free(wanted);
+  }
+}
+
 static void convolutions_equal_the_loops(void) {
-  for (size_t k = 0; k < sizeof convs / sizeof *convs; k++)
-    for (uint32_t wrt = 0; wrt < 3; wrt++) {
-      shape y;
-      char what[80];
-      bound b = make_conv(&convs[k], wrt, &y);
-      double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
-      conv_reference(&convs[k], (int)wrt, b.buffers, &y, wanted);
-      snprintf(what, sizeof what, "Conv, %s, wrt %u", convs[k].name, wrt);
-      run_and_compare(&b, wanted, what);
-      free(wanted);
-    }
+  for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) one_equals_the_loops(&convs[k]);
 }
 
 /* ---- products ---- */

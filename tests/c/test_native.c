@@ -21,6 +21,73 @@ static void check_library(const dc_native_library *which) {
   library->close(handle);
 }
 
+/* ---- Winograd's form, which stands in for the libraries ---- */
+
+/* Odd extents, all paddings, three blocks of channels, many tiles for few filters and few for many. */
+static const conv squares[] = {
+    {"ranges of tiles", "", 2, 2, 32, 48, 1, {13, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"padded by 0 and 2", "", 2, 3, 64, 32, 1, {9, 10}, {3, 3}, {1, 1}, {1, 1}, {0, 2}, {0, 2}, false},
+    {"asymmetric pads", "", 2, 2, 32, 64, 1, {16, 12}, {3, 3}, {1, 1}, {1, 1}, {0, 1}, {2, 0}, false},
+    {"sums of each thread", "", 2, 2, 16, 32, 1, {29, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"panels of filters", "", 2, 2, 64, 112, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+};
+
+static void it_takes(const conv *c) {
+  for (uint32_t wrt = 0; wrt < 3; wrt++) {
+    shape y;
+    bound b = make_conv(c, wrt, &y);
+    bind_it(&b);
+    CHECK(b.call);
+    finish(&b);
+  }
+}
+
+static void it_leaves_to_others(const conv *c) {
+  shape y;
+  bound b = make_conv(c, 0, &y);
+  bind_it(&b);
+  CHECK(!b.call);
+  finish(&b);
+}
+
+static void check_winograd(void) {
+  static const uint32_t widths[] = {16, 32, 64};
+  library = &dc_native_winograd;
+  CHECK(!library->open(NULL, NULL, &handle));
+  meets.stands_in = true;
+  it_leaves_to_others(&squares[0]); /* of images that lie row-major */
+  meets.last = meets.rows = true;
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    meets.vector_bytes = widths[w];
+    for (size_t k = 0; k < sizeof squares / sizeof *squares; k++) {
+      it_takes(&squares[k]);
+      one_equals_the_loops(&squares[k]);
+    }
+    for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) it_leaves_to_others(&convs[k]);
+  }
+  memset(&meets, 0, sizeof meets);
+}
+
+static const char square_text[] = "graph g { input X: f32[4, 64, 16, 16] strides [16384, 1, 1024, 64] input W: f32[64, 64, 3, 3]"
+                                  " temp Y: f32[4, 64, 14, 14] strides [12544, 1, 896, 64] outputs Y state s { Y = Conv@11(X, W) : openblas } }";
+
+static void it_stands_in_unless_it_is_not_asked_for(void) {
+  const dc_native_library *const list[] = {&dc_native_openblas, &dc_native_winograd, NULL};
+  for (int asked = 0; asked < 2; asked++) {
+    dc_natives *natives;
+    dc_native_call *call = NULL;
+    dc_graph *g;
+    CHECK_OK(dc_natives_create(list, asked ? NULL : "openblas", getenv("DCML_LIBRARIES"), NULL, &natives));
+    CHECK_OK(dc_graph_parse(square_text, &g));
+    dc_status status = dc_native_bind(natives, g, 1, NULL, &call);
+    if (!status) CHECK_TEXT(dc_native_name(call), asked ? "winograd" : "openblas");
+    dc_status_free(status); /* openblas is not here */
+    dc_native_call_destroy(call);
+    dc_graph_destroy(g);
+    dc_natives_destroy(natives);
+  }
+}
+
 /* ---- the choice ---- */
 
 static const char conv_text[] = "graph g { symbol N >= 1 input X: %s[1, 2, 5, 5] input W: %s[2, 2, 3, 3] temp Y: %s[1, 2, N, N] outputs Y"
@@ -83,5 +150,7 @@ int main(void) {
   a_choice_is_stamped_with_its_reason();
   check_library(&dc_native_onednn);
   check_library(&dc_native_openblas);
+  check_winograd();
+  it_stands_in_unless_it_is_not_asked_for();
   return check_report();
 }

@@ -121,14 +121,6 @@ static void row_major(dc_problem_shape *s) {
   for (int d = s->rank - 1; d >= 0; d--) s->strides[d] = stride, stride *= s->dims[d];
 }
 
-static bool is_row_major(const dc_problem_shape *s) {
-  dc_problem_shape rows = *s;
-  row_major(&rows);
-  for (int d = 0; d < s->rank; d++)
-    if (s->dims[d] != 1 && s->strides[d] != rows.strides[d]) return false;
-  return true;
-}
-
 /* The library knows no convolution of one dimension: that is one of two, the first of extent 1. */
 static dc_problem_shape with_two(dc_problem_shape s) {
   if (s.rank > 3) return s;
@@ -147,11 +139,11 @@ static void widen(dc_problem_conv *c) {
 /* Strides along extents of 1 say which layout is meant: that of the others. */
 static void settle_layouts(dn_call *call) {
   bool last = true, in_rows = true;
-  for (int k = 0; k < DN_OPERANDS; k++) last &= dc_problem_is_last(&call->operands[k].given), in_rows &= is_row_major(&call->operands[k].given);
+  for (int k = 0; k < DN_OPERANDS; k++) last &= dc_problem_is_last(&call->operands[k].given), in_rows &= dc_problem_is_row_major(&call->operands[k].given);
   for (int k = 0; k < DN_OPERANDS; k++) {
     dc_problem_shape *s = &call->operands[k].given;
     if (last && !in_rows) dc_problem_last(s, s->strides);
-    else if (is_row_major(s)) row_major(s);
+    else if (dc_problem_is_row_major(s)) row_major(s);
     else dc_problem_last(s, s->strides);
     call->operands[k].used = *s;
   }
@@ -174,7 +166,7 @@ static dc_status move_into_rows(dn_call *call) {
   for (int k = 0; k < DN_OPERANDS; k++) {
     dn_operand *o = &call->operands[k];
     row_major(&o->used);
-    if (is_row_major(&o->given)) continue; /* of one channel, say */
+    if (dc_problem_is_row_major(&o->given)) continue; /* of one channel, say */
     o->moved = true, o->offset = call->moved_bytes;
     call->moved_bytes += aligned((uint64_t)dc_problem_elements(&o->used) * (uint64_t)dc_dtype_bytes(call->type));
     DC_TRY(describe_layout(call, &o->given, &o->given_layout));

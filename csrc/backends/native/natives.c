@@ -120,6 +120,18 @@ struct dc_native_call {
   void *call;
 };
 
+/* One that is asked first, when sizes are known, for what others were chosen for: bind leaves the call NULL where it would be slower. */
+static bool stands_in(const dc_native_library *library) { return library == &dc_native_winograd; }
+
+static dc_status bind_faster(const dc_natives *natives, const dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call *call) {
+  for (uint32_t k = 0; k < natives->n && !call->call; k++) {
+    if (!stands_in(natives->list[k])) continue;
+    call->library = natives->list[k];
+    DC_TRY(call->library->bind(natives->handle[k], graph, node, symbols, &call->call));
+  }
+  return DC_OK;
+}
+
 dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call **out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const char *by = dc_name_text(&graph->names, lib->by);
@@ -130,13 +142,18 @@ dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node
   if (k < 0) return dc_error(DC_ERR_UNSUPPORTED, "%s is to be run by %s, which is not loaded", dc_node_describe(graph, node), by);
   dc_native_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
-  call->library = natives->list[k];
-  dc_status status = call->library->bind(natives->handle[k], graph, node, symbols, &call->call);
+  dc_status status = bind_faster(natives, graph, node, symbols, call);
+  if (!status && !call->call) {
+    call->library = natives->list[k];
+    status = call->library->bind(natives->handle[k], graph, node, symbols, &call->call);
+  }
   if (!status) return *out = call, DC_OK;
   free(call);
   status = dc_error_at(status, "%s accepted the operator, but not with these sizes", by);
   return dc_error_at(status, "%s", dc_node_describe(graph, node));
 }
+
+const char *dc_native_name(const dc_native_call *call) { return call->library->name; }
 
 uint64_t dc_native_scratch(const dc_native_call *call) { return call->library->scratch(call->call); }
 

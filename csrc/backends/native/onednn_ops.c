@@ -199,18 +199,10 @@ static dc_problem_product pixels_as_rows(const dc_problem_conv *c) {
   return c->wanted == DC_CONV_X ? (dc_problem_product){Y, W, c->bias, c->at_x} : (dc_problem_product){Y, X, c->bias, c->at_w};
 }
 
-static bool is_row_major(const shape *s) {
-  dnn_dims rows;
-  row_major(s, rows);
-  for (int d = 0; d < s->rank; d++)
-    if (s->dims[d] != 1 && s->strides[d] != rows[d]) return false;
-  return true;
-}
-
 /* Where the pixels of a channel do, each image is a matrix of its own.  Those of a gradient of filters are summed up at the
  * end, in f32, which must not be more work than reading the images. */
 static bool is_product_per_image(const dnn_call *call, const dc_problem_conv *c) {
-  bool rows = is_row_major(&c->x) && is_row_major(&c->y) && c->bias < 0;
+  bool rows = dc_problem_is_row_major(&c->x) && dc_problem_is_row_major(&c->y) && c->bias < 0;
   double sums = (double)c->x.dims[0] * (double)dc_problem_elements(&c->w);
   double images = (double)dc_problem_elements(&c->x) + (double)dc_problem_elements(&c->y);
   return rows && (c->wanted != DC_CONV_W || (call->type == DNN_F32 && sums <= images));

@@ -34,6 +34,13 @@ bool dc_problem_is_last(const dc_problem_shape *s) {
   return true;
 }
 
+bool dc_problem_is_row_major(const dc_problem_shape *s) {
+  int64_t stride = 1;
+  bool rows = true;
+  for (int d = s->rank - 1; d >= 0; d--) rows &= s->dims[d] == 1 || s->strides[d] == stride, stride *= s->dims[d];
+  return rows;
+}
+
 int64_t dc_problem_elements(const dc_problem_shape *s) {
   int64_t n = 1;
   for (int d = 0; d < s->rank; d++) n *= s->dims[d];

@@ -53,6 +53,7 @@ dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const i
 /* An image, dense, whose channels lie next to one another: the strides of such, and is it one? */
 void dc_problem_last(const dc_problem_shape *shape, int64_t *strides);
 bool dc_problem_is_last(const dc_problem_shape *shape);
+bool dc_problem_is_row_major(const dc_problem_shape *shape);
 int64_t dc_problem_elements(const dc_problem_shape *shape);
 /* Where a convolution's result goes, and its extents. */
 int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape);
