@@ -37,8 +37,8 @@ static const char *const flags[] = {
  * over the lanes of a long strip stay loops.  All are known to gcc 7; clang, zig's too, refuses some. */
 static const char *const gcc_flags[] = {
     "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fno-split-loops", "-fno-unswitch-loops", "-fno-split-paths",
-    "-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-tree-partial-pre", "-fno-gcse", "-fno-gcse-after-reload",
-    "--param=max-completely-peel-times=8",
+    "-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-tree-partial-pre", "-fno-gcse",
+    "-fno-gcse-after-reload", "--param=max-completely-peel-times=8",
 };
 
 enum { FLAGS = sizeof flags / sizeof *flags, GCC_FLAGS = sizeof gcc_flags / sizeof *gcc_flags };

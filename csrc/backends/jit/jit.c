@@ -338,7 +338,10 @@ static void spell_family(batch *b, family *f) {
   }
   const dc_loose **members = DC_NEW_ARRAY(&b->arena, const dc_loose *, f->n);
   const char **names = DC_NEW_ARRAY(&b->arena, const char *, f->n);
-  for (uint32_t s = f->first, n = 0; s; s = b->sources[s - 1].alike, n++) members[n] = &b->sources[s - 1].loose, names[n] = b->sources[s - 1].name;
+  for (uint32_t s = f->first, n = 0; s; s = b->sources[s - 1].alike, n++) {
+    members[n] = &b->sources[s - 1].loose;
+    names[n] = b->sources[s - 1].name;
+  }
   dc_loose_spell(b->jit->language->dialect, members, names, f->n, f->name, &f->text);
 }
 
@@ -460,8 +463,8 @@ static dc_status build(batch *b) {
     pthread_mutex_unlock(&b->jit->lock);
   }
   if (is_verbose() && b->n_sources)
-    fprintf(stderr, "dcml: compile: %u kernels, %u functions, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_families, b->n_files, hits,
-            milliseconds() - begin);
+    fprintf(stderr, "dcml: compile: %u kernels, %u functions, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_families,
+            b->n_files, hits, milliseconds() - begin);
   return status;
 }
 

@@ -23,7 +23,10 @@ const char *dc_print_loose(dc_printer *p, dc_dtype type, int64_t bits, const cha
   uint32_t k = 0;
   while (k < loose->numbers.n && (loose->numbers.v[k].type != type || loose->numbers.v[k].bits != bits)) k++;
   if (k == MOST) return literal;
-  if (k == loose->numbers.n) DC_PUSH(&loose->arena, &loose->numbers, ((dc_loose_number){type, bits, dc_arena_strdup(&loose->arena, literal)}));
+  if (k == loose->numbers.n) {
+    dc_loose_number made = {type, bits, dc_arena_strdup(&loose->arena, literal)};
+    DC_PUSH(&loose->arena, &loose->numbers, made);
+  }
   return dc_arena_printf(p->arena, "e%u", k);
 }
 
@@ -57,7 +60,8 @@ static void name_number(const dc_dialect *dialect, const dc_loose_number *number
     dc_text_printf(out, "  const %s e%u = %s;\n", type, k, number->literal);
     return;
   }
-  const char *pattern = number->type == DC_F32 ? dialect->from_f32 : number->type == DC_F64 ? dialect->from_f64 : "$", *dollar = strchr(pattern, '$');
+  const char *pattern = number->type == DC_F32 ? dialect->from_f32 : number->type == DC_F64 ? dialect->from_f64 : "$";
+  const char *dollar = strchr(pattern, '$');
   dc_text_printf(out, "  const %s e%u = %.*ssymbols[%" PRId64 "]%s;\n", type, k, (int)(dollar - pattern), pattern, slot, dollar + 1);
 }
 
@@ -73,7 +77,8 @@ static void put_member(const dc_loose *one, const bool *shared, const char *fami
   dc_text_printf(out, "}; %s(buffers, given); }\n", family);
 }
 
-void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family, dc_text *out) {
+void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family,
+                    dc_text *out) {
   dc_arena arena = {0};
   dc_text prologue = {0};
   bool *shared = DC_NEW_ARRAY(&arena, bool, members[0]->numbers.n + 1);

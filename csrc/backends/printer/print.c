@@ -442,7 +442,8 @@ static const char *initialisers(const dc_printer *p, dc_arena *arena) {
 
 static void spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_loose *loose, dc_launches *launches, dc_text *out) {
   dc_text functions = {0}, body = {0};
-  dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body, .functions = &functions, .loose = loose};
+  dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body,
+                  .functions = &functions, .loose = loose};
   p.sums = (void *)DC_NEW_ARRAY(p.arena, char, (kernel->accumulators.n + 1) * sizeof *p.sums);
   dc_text_puts(&functions, "");
   if (kernel->grid.block) spell_on_grid(&p, launches, out);

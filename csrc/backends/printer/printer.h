@@ -33,7 +33,8 @@ void dc_kernel_spell_loose(dc_kernel *kernel, const dc_dialect *dialect, const c
 bool dc_loose_alike(const dc_loose *a, const dc_loose *b); /* do they differ in nothing but their numbers? */
 /* One function `family`, the name that the loose texts have, which are alike, and for each of its members a function under its
  * own name. */
-void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family, dc_text *out);
+void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family,
+                    dc_text *out);
 void dc_loose_free(dc_loose *loose);
 
 /* ---- inside the printer ---- */

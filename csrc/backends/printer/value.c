@@ -367,7 +367,8 @@ static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const c
 
 /* It is no slower where the compiler does not know the right operand. */
 static bool takes_any(uint8_t op) {
-  return op == DC_ADD || op == DC_SUB || op == DC_MUL || op == DC_MIN || op == DC_MAX || op == DC_LT || op == DC_LE || op == DC_GT || op == DC_GE;
+  bool compares = op == DC_LT || op == DC_LE || op == DC_GT || op == DC_GE;
+  return compares || op == DC_ADD || op == DC_SUB || op == DC_MUL || op == DC_MIN || op == DC_MAX;
 }
 
 static const char *scalar(dc_printer *p, dc_ex x) {
