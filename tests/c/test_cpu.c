@@ -100,7 +100,7 @@ static void matches_interpreter(dc_jit *jit, const example *x) {
   if (!compiled || getenv("DCML_TEST_TEXT")) {
     dc_text text = {0};
     dc_launches *launches;
-    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_emit_node(&dc_c_language, g, scope->v[k], "kernel", &text, &launches));
+    for (uint32_t k = 0; k < scope->n; k++) dc_status_free(dc_emit_node(&dc_c_language, g, scope->v[k], "kernel", &text, &launches, NULL));
     printf("--- %s\n%s\n", x->name, text.s ? text.s : "");
     dc_text_free(&text);
   }
@@ -363,13 +363,43 @@ static void a_sum_under_many_loops_matches(dc_jit *jit) {
   dc_text_free(&t), dc_text_free(&at);
 }
 
+/* In a graph of two nodes: one function serves both, or not. */
+static void two_nodes_share_a_function(dc_jit *jit, const char *name, const char *text, bool expected) {
+  dc_graph *g = NULL;
+  dc_loose loose[2] = {{.numbers = {0}}, {.numbers = {0}}};
+  CHECK_OK(dc_graph_parse(text, &g));
+  for (int k = 0; g && k < 2; k++) {
+    dc_text plain = {0};
+    dc_launches *launches;
+    CHECK_OK(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[k], "kernel", &plain, &launches, &loose[k]));
+    dc_text_free(&plain);
+  }
+  check_result(g && dc_loose_alike(&loose[0], &loose[1]) == expected, __FILE__, __LINE__, name, NULL);
+  dc_loose_free(&loose[0]), dc_loose_free(&loose[1]);
+  dc_graph_destroy(g);
+  matches_interpreter(jit, &(example){name, text, {3}, 1e-6});
+}
+
+static void kernels_that_differ_in_large_numbers_share_a_function(dc_jit *jit) {
+  two_nodes_share_a_function(jit, "extents and strides", "graph g { symbol N >= 1 input X: f32[N, 64, 48] input U: f32[N, 128, 96] temp Y: f32[64, N, 48] temp V: f32[128, N, 96]"
+    " outputs Y, V state s { map j in 0:64, i in 0:N, k in 0:48 { Y[j, i, k] = X[i, j, k] + 1.0f } map j in 0:128, i in 0:N, k in 0:96 { V[j, i, k] = U[i, j, k] + 1.0f } } }", true);
+  two_nodes_share_a_function(jit, "factors of sums", "graph g { symbol N >= 1 input X: f64[N, 512] input U: f64[N, 768] temp Y: f64[N] temp V: f64[N]"
+    " outputs Y, V state s { map i in 0:N { reduce k in 0:512 { Y[i] sum= X[i, k] * 0.3 } } map i in 0:N { reduce k in 0:768 { V[i] sum= U[i, k] * 0.7 } } } }", true);
+  two_nodes_share_a_function(jit, "float and whole numbers", "graph g { input X: f32[320] input U: f32[640] temp Y: f32[320] temp V: f32[640]"
+    " outputs Y, V state s { map i in 0:320 { Y[i] = X[i] * 0.125f + f32(i * 100) } map i in 0:640 { V[i] = U[i] * -0.3f + f32(i * 300) } } }", true);
+  two_nodes_share_a_function(jit, "divisors", "graph g { input X: f32[1000] input U: f32[1000] temp Y: f32[1000] temp V: f32[1000]"
+    " outputs Y, V state s { map i in 0:1000 { Y[i] = X[i // 40] / 3.0f } map i in 0:1000 { V[i] = U[i // 50] / 5.0f } } }", false);
+  two_nodes_share_a_function(jit, "small extents", "graph g { input X: f32[100, 3] input U: f32[100, 5] temp Y: f32[100, 3] temp V: f32[100, 5]"
+    " outputs Y, V state s { map i in 0:100, k in 0:3 { Y[i, k] = X[99 - i, k] + 1.0f } map i in 0:100, k in 0:5 { V[i, k] = U[99 - i, k] + 1.0f } } }", false);
+}
+
 static void nodes_with_types_that_c_lacks_have_no_kernel(dc_jit *jit) {
   dc_graph *g = NULL;
   dc_compiled kernel = {0};
   CHECK_OK(dc_graph_parse("graph g { input X: f8e5m2[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = f32(X[i]) } } }", &g));
   dc_text text = {0};
   dc_launches *launches;
-  if (g) CHECK_ERROR(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[0], "kernel", &text, &launches), DC_ERR_UNSUPPORTED, "f8e5m2");
+  if (g) CHECK_ERROR(dc_emit_node(&dc_c_language, g, dc_graph_scope(g)->v[0], "kernel", &text, &launches, NULL), DC_ERR_UNSUPPORTED, "f8e5m2");
   if (g) CHECK_OK(dc_jit_compile(jit, g, dc_graph_scope(g)->v, 1, &kernel));
   CHECK(kernel.function == NULL);
   dc_text_free(&text);
@@ -388,6 +418,7 @@ int main(void) {
   }
   kernels_match_the_interpreter(jit);
   a_sum_under_many_loops_matches(jit);
+  kernels_that_differ_in_large_numbers_share_a_function(jit);
   nodes_with_types_that_c_lacks_have_no_kernel(jit);
   dc_jit_destroy(jit);
   snprintf(other, sizeof other, "%s/one", folder);

@@ -43,7 +43,7 @@ static const char *name_of(const dc_graph *graph, dc_nid node, dc_arena *arena) 
 static dc_status unsupported(const dc_graph *graph, dc_nid node, const char *name) {
   dc_text text = {0};
   dc_launches *launches = NULL;
-  dc_status status = dc_emit_node(dc_target_cuda.language, graph, node, "kernel", &text, &launches);
+  dc_status status = dc_emit_node(dc_target_cuda.language, graph, node, "kernel", &text, &launches, NULL);
   dc_launches_destroy(launches);
   dc_text_free(&text);
   if (!status) status = dc_error(DC_ERR_COMPILE, "a kernel was not compiled");

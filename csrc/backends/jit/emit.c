@@ -35,12 +35,14 @@ static dc_status spell(const dc_language *language, const dc_graph *graph, dc_ni
   return dc_dump_text(name, n_stages + 1, "printed", language->dialect->suffix, out->s);
 }
 
-dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out, dc_launches **launches) {
+dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out, dc_launches **launches,
+                       dc_loose *loose) {
   dc_kernel kernel;
   *launches = NULL;
   DC_TRY(dc_kernel_build(graph, node, &kernel));
   if (language->launches) *launches = dc_launches_create();
   dc_status status = spell(language, graph, node, &kernel, name, out, *launches);
+  if (loose && !status && !language->launches) dc_kernel_spell_loose(&kernel, language->dialect, name, loose);
   dc_kernel_free(&kernel);
   if (status) dc_launches_destroy(*launches), *launches = NULL;
   return status;

@@ -14,9 +14,10 @@ typedef struct dc_language {
 } dc_language;
 
 /* One node as a function or several, without the library.  DC_ERR_UNSUPPORTED: the language lacks one of its types.
- * *launches: how they are launched, the caller's; NULL where the language has one function that is called. */
+ * *launches: how they are launched, the caller's; NULL where the language has one function that is called.  loose: NULL, or
+ * empty; then its loose text is made too, where the language has one function that is called. */
 DC_MUST_USE dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out,
-                                   dc_launches **launches);
+                                   dc_launches **launches, dc_loose *loose);
 /* A kernel as it is, with the library.  launches: NULL, or made empty by the caller. */
 DC_MUST_USE dc_status dc_emit_kernel(const dc_language *language, dc_kernel *kernel, const char *name, dc_launches *launches, dc_text *out);
 

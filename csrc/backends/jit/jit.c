@@ -1,8 +1,9 @@
 /* Kernels from text to function pointers.
  *
  * Each kernel's text names its function by the hash of the text, so that equal kernels compile
- * once per process; the rest of a batch is dealt to a few files, compiled side by side and kept
- * in the cache by the hash of file, compiler, flags and processor. */
+ * once per process; kernels of a batch that differ in larger numbers only share one function.  They are
+ * dealt to a few files, compiled side by side and kept in the cache by the hash of file, compiler, flags
+ * and processor. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,8 +135,16 @@ typedef struct {
   char name[NAME_LENGTH + 1];
   dc_text text;
   dc_launches *launches; /* until it is loaded */
-  uint32_t file, next; /* next: 1 + the next kernel of that file, 0 at the end */
+  dc_loose loose;
+  uint32_t next, alike; /* 1 + the next kernel of its file, and of its family; 0 at the end */
 } source;
+
+/* Kernels with equal loose texts, or one kernel. */
+typedef struct {
+  char name[NAME_LENGTH + 1]; /* of the function that they share */
+  uint32_t first, last, n; /* 1 + sources */
+  dc_text text;
+} family;
 
 typedef struct {
   dc_text text;
@@ -153,6 +162,8 @@ typedef struct {
   uint32_t n_files;
   dc_arena arena;
   name_table known; /* of sources */
+  family *families;
+  uint32_t n_families;
 } batch;
 
 /* Finds the functions of a kernel in its module; false: one is missing. */
@@ -254,39 +265,84 @@ static dc_status compile_files(batch *b) {
 
 /* ---- batches ---- */
 
-static void name_kernel(source *s) {
+/* Of what the text says, which stands in it wherever the function is named. */
+static void name_function(dc_text *text, uint64_t seed, char *name) {
   static const char placeholder[] = "k________________";
-  uint64_t hash = dc_hash_bytes(dc_launches_hash(s->launches), s->text.s, s->text.n);
-  snprintf(s->name, sizeof s->name, "k%016llx", (unsigned long long)hash);
-  for (char *at = strstr(s->text.s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, s->name, NAME_LENGTH);
+  uint64_t hash = dc_hash_bytes(seed, text->s, text->n);
+  snprintf(name, NAME_LENGTH + 1, "k%016llx", (unsigned long long)hash);
+  for (char *at = strstr(text->s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, name, NAME_LENGTH);
+}
+
+static void free_source(source *s) {
+  dc_text_free(&s->text);
+  dc_loose_free(&s->loose);
+  dc_launches_destroy(s->launches);
 }
 
 static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
   for (uint32_t k = 0; k < n; k++) {
-    source s = {.file = 0};
-    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text, &s.launches);
+    source s = {.next = 0};
+    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text, &s.launches, &s.loose);
     if (status) {
+      free_source(&s);
       bool unsupported = dc_status_code(status) == DC_ERR_UNSUPPORTED;
       if (!unsupported) return dc_error_at(status, "kernel %u", k);
       dc_status_free(status);
       names[k][0] = 0;
       continue;
     }
-    name_kernel(&s);
+    name_function(&s.text, dc_launches_hash(s.launches), s.name);
     memcpy(names[k], s.name, sizeof s.name);
     pthread_mutex_lock(&b->jit->lock);
     bool known = find_kernel(b->jit, s.name).function != NULL;
     pthread_mutex_unlock(&b->jit->lock);
     known = known || (b->known.size && *slot_of(&b->known, b->sources, sizeof s, s.name));
     if (known) {
-      dc_text_free(&s.text);
-      dc_launches_destroy(s.launches);
+      free_source(&s);
       continue;
     }
     b->sources[b->n_sources++] = s;
     enter_name(&b->arena, &b->known, b->sources, sizeof s);
   }
   return DC_OK;
+}
+
+/* Puts kernels with equal loose texts together, in the order of their first ones, and makes the text of each family. */
+static void find_families(batch *b) {
+  enum { LOOSE = 0x100 }; /* the names of families are no kernels' */
+  name_table known = {0};
+  b->families = calloc(b->n_sources ? b->n_sources : 1, sizeof *b->families);
+  if (!b->families) abort();
+  for (uint32_t k = 0; k < b->n_sources; k++) {
+    source *s = &b->sources[k];
+    family one = {.first = k + 1, .last = k + 1, .n = 1};
+    if (s->loose.text.n) name_function(&s->loose.text, LOOSE, one.name);
+    else memcpy(one.name, s->name, sizeof one.name);
+    uint32_t at = known.size ? *slot_of(&known, b->families, sizeof one, one.name) : 0;
+    family *same = at ? &b->families[at - 1] : NULL;
+    if (same && dc_loose_alike(&b->sources[same->first - 1].loose, &s->loose)) {
+      b->sources[same->last - 1].alike = k + 1;
+      same->last = k + 1, same->n++;
+      continue;
+    }
+    if (same) memcpy(one.name, s->name, sizeof one.name);
+    b->families[b->n_families++] = one;
+    enter_name(&b->arena, &known, b->families, sizeof one);
+  }
+}
+
+static void spell_family(batch *b, family *f) {
+  if (f->n == 1) {
+    dc_text_puts(&f->text, b->sources[f->first - 1].text.s);
+    return;
+  }
+  const dc_loose **members = DC_NEW_ARRAY(&b->arena, const dc_loose *, f->n);
+  const char **names = DC_NEW_ARRAY(&b->arena, const char *, f->n);
+  for (uint32_t s = f->first, n = 0; s; s = b->sources[s - 1].alike, n++) {
+    members[n] = &b->sources[s - 1].loose;
+    names[n] = b->sources[s - 1].name;
+  }
+  dc_loose_spell(b->jit->language->dialect, members, names, f->n, f->name, &f->text);
 }
 
 /* The shorter of two files comes first, of equal ones that of the lower number. */
@@ -304,27 +360,58 @@ static void sink_top(uint32_t *heap, uint32_t n, const dc_text *parts) {
   }
 }
 
-/* Deals the kernels to files, each to the shortest so far. */
+/* As many as there are processors, or a multiple of that, so that they end together. */
+static uint32_t count_files(uint32_t n_families) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  uint32_t processors = online > 1 ? (uint32_t)online : 1, n = (n_families + KERNELS_PER_FILE - 1) / KERNELS_PER_FILE;
+  if (n_families < 4) return n;
+  if (n < processors) return processors < n_families / 2 ? processors : n_families / 2;
+  uint32_t even = (n + processors - 1) / processors * processors;
+  return even < n_families ? even : n;
+}
+
+typedef struct {
+  size_t length;
+  uint32_t family;
+} portion;
+
+static int longer_first(const void *a, const void *b) {
+  const portion *x = a, *y = b;
+  if (x->length != y->length) return x->length < y->length ? 1 : -1;
+  return (x->family > y->family) - (x->family < y->family);
+}
+
+/* Deals the families to files, the longest first, each to the shortest file so far. */
+static void deal_families(batch *b, dc_text *parts) {
+  uint32_t *heap = DC_NEW_ARRAY(&b->arena, uint32_t, b->n_files);
+  portion *order = DC_NEW_ARRAY(&b->arena, portion, b->n_families);
+  for (uint32_t f = 0; f < b->n_files; f++) heap[f] = f;
+  for (uint32_t k = 0; k < b->n_families; k++) {
+    spell_family(b, &b->families[k]);
+    order[k] = (portion){b->families[k].text.n, k};
+  }
+  if (b->n_families) qsort(order, b->n_families, sizeof *order, longer_first);
+  for (uint32_t k = 0; k < b->n_families; k++) {
+    family *one = &b->families[order[k].family];
+    source_file *file = &b->files[heap[0]];
+    b->sources[one->last - 1].alike = 0;
+    for (uint32_t s = one->first, next; s; s = next) {
+      next = b->sources[s - 1].alike;
+      b->sources[s - 1].next = file->first, file->first = s;
+    }
+    dc_text_puts(&parts[heap[0]], one->text.s);
+    sink_top(heap, b->n_files, parts);
+    dc_text_free(&one->text);
+  }
+}
+
 static void deal(batch *b) {
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  uint32_t n = (b->n_sources + KERNELS_PER_FILE - 1) / KERNELS_PER_FILE;
-  if (n < (uint32_t)processors && b->n_sources >= 4) n = (uint32_t)processors < b->n_sources / 2 ? (uint32_t)processors : b->n_sources / 2;
-  b->n_files = n;
+  find_families(b);
+  uint32_t n = b->n_files = count_files(b->n_families);
   b->files = calloc(n ? n : 1, sizeof *b->files);
-  if (!b->files) abort();
   dc_text *parts = calloc(n ? n : 1, sizeof *parts);
-  if (!parts) abort();
-  uint32_t *heap = DC_NEW_ARRAY(&b->arena, uint32_t, n);
-  for (uint32_t f = 0; f < n; f++) heap[f] = f;
-  for (uint32_t k = 0; k < b->n_sources; k++) {
-    b->sources[k].file = heap[0];
-    dc_text_puts(&parts[heap[0]], b->sources[k].text.s);
-    sink_top(heap, n, parts);
-  }
-  for (uint32_t k = b->n_sources; k-- > 0;) {
-    source_file *file = &b->files[b->sources[k].file];
-    b->sources[k].next = file->first, file->first = k + 1;
-  }
+  if (!b->files || !parts) abort();
+  deal_families(b, parts);
   for (uint32_t f = 0; f < n; f++) {
     b->jit->language->library(parts[f].s, &b->files[f].text);
     dc_text_puts(&b->files[f].text, parts[f].s);
@@ -376,7 +463,8 @@ static dc_status build(batch *b) {
     pthread_mutex_unlock(&b->jit->lock);
   }
   if (is_verbose() && b->n_sources)
-    fprintf(stderr, "dcml: compile: %u kernels, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_files, hits, milliseconds() - begin);
+    fprintf(stderr, "dcml: compile: %u kernels, %u functions, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_families,
+            b->n_files, hits, milliseconds() - begin);
   return status;
 }
 
@@ -390,9 +478,10 @@ dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes
   pthread_mutex_lock(&jit->lock);
   for (uint32_t k = 0; k < n && !status; k++) kernels[k] = names[k][0] ? find_kernel(jit, names[k]) : (dc_compiled){NULL, NULL};
   pthread_mutex_unlock(&jit->lock);
-  for (uint32_t k = 0; k < b.n_sources; k++) dc_text_free(&b.sources[k].text), dc_launches_destroy(b.sources[k].launches);
+  for (uint32_t k = 0; k < b.n_sources; k++) free_source(&b.sources[k]);
   for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);
   free(b.sources);
+  free(b.families);
   free(b.files);
   dc_arena_free(&b.arena);
   free(names);

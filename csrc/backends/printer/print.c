@@ -430,13 +430,33 @@ static void spell_on_processor(dc_printer *p, dc_text *out) {
   dc_text_puts(out, " }\n");
 }
 
-void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_launches *launches, dc_text *out) {
+static const char *initialisers(const dc_printer *p, dc_arena *arena) {
+  const bool *used = dc_print_symbols(p);
+  dc_text list = {0};
+  dc_text_puts(&list, "0"); /* there is no symbol 0 */
+  for (dc_sym s = 1; s < p->pool->symbols.n; s++) dc_text_printf(&list, used[s] ? ", symbols[%u]" : ", 0", s);
+  const char *text = dc_arena_strdup(arena, list.s);
+  dc_text_free(&list);
+  return text;
+}
+
+static void spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_loose *loose, dc_launches *launches, dc_text *out) {
   dc_text functions = {0}, body = {0};
-  dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body, .functions = &functions};
+  dc_printer p = {.k = kernel, .pool = kernel->pool, .arena = kernel->arena, .dialect = dialect, .name = name, .out = &body,
+                  .functions = &functions, .loose = loose};
   p.sums = (void *)DC_NEW_ARRAY(p.arena, char, (kernel->accumulators.n + 1) * sizeof *p.sums);
   dc_text_puts(&functions, "");
   if (kernel->grid.block) spell_on_grid(&p, launches, out);
   else spell_on_processor(&p, out);
+  if (loose) loose->symbols = initialisers(&p, &loose->arena), loose->n_symbols = p.pool->symbols.n > 1 ? p.pool->symbols.n : 1;
   dc_text_free(&functions);
   dc_text_free(&body);
+}
+
+void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_launches *launches, dc_text *out) {
+  spell(kernel, dialect, name, NULL, launches, out);
+}
+
+void dc_kernel_spell_loose(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_loose *loose) {
+  spell(kernel, dialect, name, loose, NULL, &loose->text);
 }

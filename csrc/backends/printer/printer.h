@@ -15,6 +15,28 @@
  * the library; grows the kernel's expressions.  launches may be NULL. */
 void dc_kernel_spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_launches *launches, dc_text *out);
 
+/* loose.c: the text of a kernel with names for its larger numbers. */
+typedef struct {
+  dc_dtype type; /* DC_I64, DC_F32 or DC_F64 */
+  int64_t bits;
+  const char *literal;
+} dc_loose_number;
+typedef struct {
+  dc_arena arena;
+  dc_text text;
+  DC_VEC(dc_loose_number) numbers;
+  uint32_t n_symbols;
+  const char *symbols; /* as a list of initialisers */
+} dc_loose;
+/* loose: made empty by the caller.  The kernel runs on no grid. */
+void dc_kernel_spell_loose(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_loose *loose);
+bool dc_loose_alike(const dc_loose *a, const dc_loose *b); /* do they differ in nothing but their numbers? */
+/* One function `family`, the name that the loose texts have, which are alike, and for each of its members a function under its
+ * own name. */
+void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family,
+                    dc_text *out);
+void dc_loose_free(dc_loose *loose);
+
 /* ---- inside the printer ---- */
 
 typedef struct {
@@ -54,6 +76,7 @@ typedef struct {
   uint64_t aligned;        /* by container: whether its address is aligned is asked */
   bool scratch;            /* memory that a team combines values in is needed */
   uint32_t ordinal;        /* of the tasklet that is printed */
+  dc_loose *loose;         /* where numbers go that get names; NULL: all are literals */
 } dc_printer;
 
 /* Text that is printed before what must stand above it is known. */
@@ -85,6 +108,11 @@ const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char 
 const char *dc_print_constant(dc_printer *p, dc_dtype type, double value);
 const char *dc_print_combine(dc_printer *p, dc_wcr wcr, dc_dtype type, const char *a, const char *b);
 const char *dc_print_around(dc_printer *p, const char *pattern, const char *atom); /* a pattern with one $ */
+
+/* loose.c */
+bool dc_print_is_loose(const dc_printer *p, dc_dtype type, int64_t bits); /* has the number a name? */
+const char *dc_print_loose(dc_printer *p, dc_dtype type, int64_t bits, const char *literal); /* the name, or the literal again */
+void dc_print_loose_names(dc_printer *p); /* at the head of a function */
 
 /* write.c */
 void dc_print_write(dc_printer *p, const dc_write *w);
@@ -126,6 +154,7 @@ typedef struct {
   int indent;
   uint32_t mark;
 } dc_task;
+bool *dc_print_symbols(const dc_printer *p); /* by dc_sym: which the kernel uses */
 void dc_print_function(dc_printer *p, const char *suffix, const char *params);
 void dc_print_function_end(dc_printer *p);
 void dc_print_call(dc_printer *p, const char *suffix, const char *args, dc_text *out);

@@ -15,12 +15,18 @@ bool dc_print_may_overlap(const dc_printer *p, dc_cid c) {
   return false;
 }
 
-static void put_symbols(dc_printer *p) {
-  bool *used = DC_NEW_ARRAY(p->arena, bool, p->pool->symbols.n);
+bool *dc_print_symbols(const dc_printer *p) {
+  bool *used = DC_NEW_ARRAY(p->arena, bool, p->pool->symbols.n + 1);
   for (dc_ex x = 1; x < p->pool->nodes.n; x++)
     if (dc_ex_node(p->pool, x)->op == DC_EX_SYM) used[dc_ex_node(p->pool, x)->ref] = true;
+  return used;
+}
+
+static void put_symbols(dc_printer *p) {
+  const bool *used = dc_print_symbols(p);
   for (dc_sym s = 1; s < p->pool->symbols.n; s++)
     if (used[s]) dc_print_line(p, "const i64 s%u = symbols[%u];", s, s);
+  dc_print_loose_names(p);
 }
 
 void dc_print_function(dc_printer *p, const char *suffix, const char *params) {

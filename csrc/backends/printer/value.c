@@ -77,6 +77,28 @@ const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char 
   return fill(p, pattern, atom, "", &p->dialect->types[to]);
 }
 
+/* A number of the kernel's: under a name of its own in a loose text. */
+static const char *number(dc_printer *p, dc_dtype type, int64_t value) {
+  const char *literal = integer_literal(p, type, value);
+  return dc_print_is_loose(p, type, value) ? dc_print_loose(p, type, value, literal) : literal;
+}
+
+static const char *real_number(dc_printer *p, dc_dtype type, double value) {
+  const char *literal = float_literal(p, type, value);
+  float narrow = (float)value;
+  int64_t bits = 0;
+  if (type == DC_F64) memcpy(&bits, &value, sizeof value);
+  else memcpy(&bits, &narrow, sizeof narrow);
+  return isfinite(value) && isfinite(narrow) && dc_print_is_loose(p, type, bits) ? dc_print_loose(p, type, bits, literal) : literal;
+}
+
+/* An operand that the compiler should know, as what divides. */
+static const char *known_value(dc_printer *p, dc_ex x) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  if (node.op == DC_EX_INT) return integer_literal(p, (dc_dtype)node.dtype, node.i);
+  return node.op == DC_EX_FLOAT ? float_literal(p, (dc_dtype)node.dtype, node.f) : dc_print_value(p, x);
+}
+
 /* The element as it lies in memory, read as another type of the same width. */
 static const char *bits_of(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom) {
   const dc_dialect *d = p->dialect;
@@ -216,9 +238,9 @@ static const char *linear(dc_printer *p, dc_ex x) {
     if (!narrow) value = wide(p, term, value);
     if (t.n) dc_text_puts(&t, " + ");
     if (c == 1) dc_text_puts(&t, value);
-    else dc_text_printf(&t, "%s * %s", value, integer_literal(p, DC_I64, c));
+    else dc_text_printf(&t, "%s * %s", value, number(p, DC_I64, c));
   }
-  if (!split && node.i) dc_text_printf(&t, " + %s", integer_literal(p, DC_I64, node.i));
+  if (!split && node.i) dc_text_printf(&t, " + %s", number(p, DC_I64, node.i));
   const char *out = dc_arena_strdup(p->arena, t.s);
   dc_text_free(&t);
   return out;
@@ -239,7 +261,7 @@ static const char *product(dc_printer *p, dc_ex x) {
 
 static const char *index_pair(dc_printer *p, dc_ex x, uint8_t op) {
   dc_ex left = dc_ex_arg(p->pool, x, 0), right = dc_ex_arg(p->pool, x, 1);
-  const char *a = dc_print_value(p, left), *b = dc_print_value(p, right);
+  const char *a = dc_print_value(p, left), *b = op == DC_EX_IMIN || op == DC_EX_IMAX ? dc_print_value(p, right) : known_value(p, right);
   if (op == DC_EX_IMIN) return fill(p, "$a < $b ? $a : $b", a, b, NULL);
   if (op == DC_EX_IMAX) return fill(p, "$a > $b ? $a : $b", a, b, NULL);
   bool plain = dc_ix_proves_ge(p->pool, left, 0) && dc_ix_proves_ge(p->pool, right, 1);
@@ -355,6 +377,12 @@ static const char *ranged(dc_printer *p, dc_ex x, dc_ex a) {
   return NULL;
 }
 
+/* It is no slower where the compiler does not know the right operand. */
+static bool takes_any(uint8_t op) {
+  bool compares = op == DC_LT || op == DC_LE || op == DC_GT || op == DC_GE;
+  return compares || op == DC_ADD || op == DC_SUB || op == DC_MUL || op == DC_MIN || op == DC_MAX;
+}
+
 static const char *scalar(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
   dc_ex a = dc_ex_arg(p->pool, x, 0), b = node.nargs > 1 ? dc_ex_arg(p->pool, x, 1) : 0;
@@ -362,7 +390,7 @@ static const char *scalar(dc_printer *p, dc_ex x) {
   if (node.op == DC_STOP) return dc_print_value(p, a);
   if (node.op == DC_AND && !is_free(p, b)) return branches(p, x, a, b, dc_ex_bool(p->pool, false));
   if (node.op == DC_OR && !is_free(p, b)) return branches(p, x, a, dc_ex_bool(p->pool, true), b);
-  const char *left = dc_print_value(p, a), *right = b ? dc_print_value(p, b) : "";
+  const char *left = dc_print_value(p, a), *right = !b ? "" : takes_any(node.op) ? dc_print_value(p, b) : known_value(p, b);
   const dc_prim_spelling *row = &p->dialect->prims[node.op];
   const char *text = picked_extreme(p, x, left, right);
   const char *spelling = ranged(p, x, a);
@@ -379,8 +407,8 @@ const char *dc_print_value(dc_printer *p, dc_ex x) {
   if (node.op < DC_PRIM_COUNT) return scalar(p, x);
   dc_ex a = node.nargs ? dc_ex_arg(p->pool, x, 0) : 0;
   switch (node.op) {
-    case DC_EX_INT: return integer_literal(p, (dc_dtype)node.dtype, node.i);
-    case DC_EX_FLOAT: return float_literal(p, (dc_dtype)node.dtype, node.f);
+    case DC_EX_INT: return number(p, (dc_dtype)node.dtype, node.i);
+    case DC_EX_FLOAT: return real_number(p, (dc_dtype)node.dtype, node.f);
     case DC_EX_SYM:
       if (p->used_symbols) p->used_symbols[node.ref] = true;
       return dc_arena_printf(p->arena, "s%u", node.ref);

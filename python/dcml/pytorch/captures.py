@@ -5,6 +5,8 @@ captures made for arguments of that kind are asked whether one serves these exte
 Must not know: how a call runs, or how a module is traced.
 """
 import contextlib
+import gc
+import importlib
 import time
 import warnings
 
@@ -124,8 +126,7 @@ class Captures:
             kept = Kept(owner, args, kwargs, dynamic)
             made = kept.find()
             if made is None:
-                from .trace.capture import capture  # with torch.export, which takes long to load
-                made = capture(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+                made = _tracer()(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
                 kept.keep(made)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
@@ -152,6 +153,20 @@ class Captures:
             same = [t for t in self.state.tensors() if t is alias or t.data_ptr() == alias.data_ptr() and alias.numel()
                     and (t.shape, t.stride(), t.dtype) == (alias.shape, alias.stride(), alias.dtype)]
             made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
+
+
+def _tracer():
+    """What captures, with torch.export, which takes long to load: a third of that goes into looking for garbage among
+    modules, which stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        importlib.import_module("torch.export._trace")
+        from .trace.capture import capture
+    finally:
+        if collects:
+            gc.enable()
+    return capture
 
 
 def _precision(owner, args, kwargs):
