@@ -55,8 +55,38 @@ bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm) 
   return true;
 }
 
+/* ---- libraries ---- */
+
+enum { SMALL_MATRIX = 1 << 12 /* elements */, SMALL_PRODUCT = 1 << 15 /* multiplications for each of a batch */ };
+
+static bool is_product(const dc_graph *graph, const dc_library *lib) {
+  const char *op = dc_name_text(&graph->names, lib->op);
+  return lib->n_in > 1 && (strcmp(op, "MatMul") == 0 || strcmp(op, "Gemm") == 0 || strcmp(op, "Product") == 0);
+}
+
+static bool is_whole(int64_t extent, int64_t lanes) { return extent == 1 || (lanes > 1 && extent % lanes == 0); }
+
+/* Is it the product with a matrix of few whole vectors in either direction, or one of a batch of few multiplications each?  A
+ * call of a library then costs more than it gains, and maps take up what stands around them.  An unknown extent may be large. */
+static bool is_small_product(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (graph->machine.multiprocessors || !is_product(graph, lib) || dc_node_wish(graph, node)) return false;
+  const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
+  int64_t rows, k, n, lanes = graph->machine.vector_bytes / (int64_t)sizeof(float);
+  if (a->dtype != DC_F32 || b->dtype != DC_F32 || a->rank < 2 || b->rank < 2 || dc_node_attr_int(graph, node, "transA", 0)) return false;
+  if (!dc_ex_is_int(&graph->pool, b->shape[b->rank - 2], &k) || !dc_ex_is_int(&graph->pool, b->shape[b->rank - 1], &n)) return false;
+  if (k > SMALL_MATRIX || n > SMALL_MATRIX || k * n > SMALL_MATRIX) return false;
+  if (is_whole(k, lanes) && is_whole(n, lanes)) return true;
+  return b->rank > 2 && dc_ex_is_int(&graph->pool, a->shape[a->rank - 2], &rows) && rows <= SMALL_PRODUCT && rows * k * n <= SMALL_PRODUCT;
+}
+
+void dc_operator_choose(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
+  if (is_small_product(graph, node)) dc_node_at(graph, node)->lib.why = dc_name_intern(&graph->names, "a small product");
+  else if (context->stamp) context->stamp(context->stamp_context, graph, node);
+}
+
 bool dc_operator_is_served(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
   if (!context->stamp) return true;
-  context->stamp(context->stamp_context, graph, node);
+  dc_operator_choose(context, graph, node);
   return dc_node_at(graph, node)->lib.by != 0;
 }
