@@ -409,8 +409,9 @@ static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32
   if (cut_at == s.rows.n_params) return false;
   dc_param rows[DC_MAX_RANK];
   for (uint32_t k = 0; k < s.rows.n_params; k++) {
-    rows[k] = dc_param_new(&graph->pool, name_of(&s, s.rows.params[k]), dc_ex_int(&graph->pool, 0), graph->pool.params.v[s.rows.params[k]].end, 0);
-    s.pairs[k] = (dc_param_pair){rows[k], s.rows.params[k]};
+    const dc_param old = s.rows.params[k];
+    rows[k] = dc_param_new(&graph->pool, name_of(&s, old), dc_ex_int(&graph->pool, 0), graph->pool.params.v[old].end, 0);
+    s.pairs[k] = (dc_param_pair){rows[k], old};
   }
   dc_access_collect(graph, arena, terms, false, &s.of_sums);
   take_accesses(&s, arena);

@@ -32,8 +32,8 @@ static bool takes_rows(const dc_graph *graph, const dc_library *slice, uint32_t 
 /* Slicing the operand, whose rows are no longer than those of the result, moves no more than slicing the result. */
 static bool has_short_rows(const dc_graph *graph, const dc_container *operand, const dc_container *result) {
   int64_t before, after;
-  bool known = dc_ex_is_int(&graph->pool, operand->shape[operand->rank - 1], &before) && dc_ex_is_int(&graph->pool, result->shape[result->rank - 1], &after);
-  return known && before <= after;
+  const dc_ex width = operand->shape[operand->rank - 1], columns = result->shape[result->rank - 1];
+  return dc_ex_is_int(&graph->pool, width, &before) && dc_ex_is_int(&graph->pool, columns, &after) && before <= after;
 }
 
 /* The Slice at a place becomes one of the left operand of the MatMul before it, where nobody else reads the result. */
@@ -53,7 +53,8 @@ static void slice_operand(const dc_operators *o, dc_scope *scope, uint32_t at) {
   if (!takes_rows(graph, &slice.lib, rank) || !has_short_rows(graph, x, y)) return;
   dc_ex shape[DC_MAX_RANK];
   for (uint32_t d = 0; d < rank; d++) shape[d] = d + 1 < rank ? y->shape[d] : x->shape[d];
-  dc_cid rows = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_rows", dc_cont_name(graph, product)), (dc_dtype)x->dtype, rank, shape, DC_ROLE_TEMP);
+  const char *name = dc_arena_printf(&graph->arena, "%s_rows", dc_cont_name(graph, product));
+  dc_cid rows = dc_container_add(graph, name, (dc_dtype)x->dtype, rank, shape, DC_ROLE_TEMP);
   dc_cid *in = dc_arena_copy(&graph->arena, slice.lib.in, slice.lib.n_in * sizeof *in), operands[] = {rows, old.lib.in[1]};
   in[0] = old.lib.in[0];
   dc_nid first = dc_node_library(graph, "Slice", "", slice.lib.since, in, slice.lib.n_in, &rows, 1, slice.lib.attr, slice.lib.n_attr);
