@@ -676,7 +676,8 @@ static dc_status index_vector(dc_inst *in, const dc_ast *call, const dc_tensor *
 }
 
 static dc_status has(dc_inst *in, const dc_ast *name, dc_value *out) {
-  dc_tensor *t = dc_inst_tensor(in, name->name, -1);
+  dc_tensor *t = name->kind == AST_NAME ? dc_inst_tensor(in, name->name, -1) : NULL;
+  if (name->kind == AST_ITEM) DC_TRY(dc_inst_tensor_ref(in, name, &t));
   if (t) return *out = dc_val_bool(in, t->present), DC_OK;
   dc_value v;
   bool found;
@@ -687,7 +688,7 @@ static dc_status has(dc_inst *in, const dc_ast *name, dc_value *out) {
 dc_status dc_builtin_tensor(dc_inst *in, const dc_ast *call, dc_value *out, bool *found) {
   static const char *const names[] = {"rank", "shape", "size", "dtof", "isfloat", "issigned", "dtmin", "dtmax", "ndidx"};
   uint32_t which = 0;
-  *found = strcmp(call->name, "has") == 0 && call->n == 1 && call->items[0]->kind == AST_NAME;
+  *found = strcmp(call->name, "has") == 0 && call->n == 1 && (call->items[0]->kind == AST_NAME || call->items[0]->kind == AST_ITEM);
   if (*found) return has(in, call->items[0], out);
   while (which < 9 && strcmp(names[which], call->name)) which++;
   *found = which < 9;

@@ -12,7 +12,8 @@
  *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
  *
  * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
- * map of sums computes for each element besides goes along.  Runs between two rounds of fusion: the first makes the maps of
+ * map of sums computes for each element besides goes along; sums that write elements besides, and meet no map of rows, get one
+ * of their own, for otherwise they would walk memory across its rows.  Runs between two rounds of fusion: the first makes the maps of
  * rows, the second joins the loops of a row.  Does nothing where machine->teams is 1 or more: a device splits such sums (split.c). */
 #include "passes/access.h"
 #include "passes/passes.h"
@@ -366,6 +367,66 @@ static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
   return true;
 }
 
+/* ---- sums that meet no rows ---- */
+
+/* What is written besides lies along the columns, and nothing reads a sum before it is complete. */
+static bool writes_along_columns(const search *s) {
+  const dc_param column = s->sums.params[s->sums.n_params - 1];
+  bool along = false;
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    const dc_tasklet *t = &dc_node_at(s->graph, s->terms.body.v[k])->tasklet;
+    if (t->wcr) continue;
+    uint32_t d = dc_contiguous_dimension(s->graph, t->out);
+    if (d >= t->rank || t->index[d] != dc_ex_par(&s->graph->pool, column)) return false;
+    along = true;
+  }
+  return along;
+}
+
+/* May bands of rows take turns?  Rows of one column meet in no element but the sums, which nothing else touches. */
+static bool are_rows_apart(const search *s) {
+  for (uint32_t x = 0; x < s->of_rows.n; x++)
+    for (uint32_t y = 0; y < s->of_sums.n; y++) {
+      const dc_access *a = &s->of_rows.v[x], *b = &s->of_sums.v[y];
+      if (!dc_access_conflicts(a, b) || (a->initialised && b->initialised)) continue;
+      if (a->initialised || b->initialised || !meet_in_one_row(s, a, b)) return false;
+    }
+  return true;
+}
+
+/* Gives the sums at a place rows of their own, which take all that is done for each element. */
+static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
+  search s = {.graph = graph, .scope = scope, .at_rows = at, .at_sums = at + 1};
+  const dc_node *node = dc_node_at(graph, scope->v[at]);
+  int64_t size = 0;
+  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || !node->map.body.n) return false;
+  const dc_node *first = dc_node_at(graph, node->map.body.v[0]);
+  if (first->kind != DC_NODE_MAP || first->map.n_params > DC_MAX_MAP_PARAMS) return false;
+  const dc_nid terms = node->map.body.v[0];
+  s.sums = node->map, s.rows = first->map;
+  if (!find_terms(&s) || !writes_along_columns(&s)) return false;
+  uint32_t cut_at = cut_of(&s, &size);
+  if (cut_at == s.rows.n_params) return false;
+  dc_param rows[DC_MAX_RANK];
+  for (uint32_t k = 0; k < s.rows.n_params; k++) {
+    const dc_param old = s.rows.params[k];
+    rows[k] = dc_param_new(&graph->pool, name_of(&s, old), dc_ex_int(&graph->pool, 0), graph->pool.params.v[old].end, 0);
+    s.pairs[k] = (dc_param_pair){rows[k], old};
+  }
+  dc_access_collect(graph, arena, terms, false, &s.of_sums);
+  take_accesses(&s, arena);
+  if (!are_rows_apart(&s)) return false;
+  const dc_nid map = dc_node_map(graph, DC_MAP_PARALLEL, rows, s.rows.n_params);
+  take_origin(graph, map, scope->v[at]);
+  s.rows = dc_node_at(graph, map)->map;
+  dc_scope_push(graph, scope, 0);
+  for (uint32_t k = scope->n - 1; k > at; k--) scope->v[k] = scope->v[k - 1];
+  scope->v[at] = map;
+  bands b = cut(&s, cut_at, size);
+  move_terms(&s, &b);
+  return true;
+}
+
 static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
   search s = {.graph = graph, .scope = scope, .at_rows = at};
   bands b = {0};
@@ -384,6 +445,9 @@ dc_status dc_pass_bands(dc_graph *graph) {
   dc_arena arena = {0};
   for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
     for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++) visit(graph, &arena, &graph->states.v[state].scope, k);
+  for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
+    for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++)
+      if (take_alone(graph, &arena, &graph->states.v[state].scope, k)) k++;
   dc_arena_free(&arena);
   return DC_OK;
 }

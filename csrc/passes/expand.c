@@ -1,6 +1,6 @@
 /* Library nodes: each is given to a native library, or replaced by the maps and tasklets of its row. */
 #include "autodiff/autodiff.h"
-#include "passes/passes.h"
+#include "passes/operators.h"
 
 static dc_status expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
@@ -46,11 +46,11 @@ static void release_registers(dc_graph *graph) {
 }
 
 void dc_pass_natives(const dc_pass_context *context, dc_graph *graph) {
-  for (uint32_t s = 0; s < graph->states.n && context->stamp; s++)
+  for (uint32_t s = 0; s < graph->states.n; s++)
     for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
       dc_nid id = graph->states.v[s].scope.v[k];
       const dc_node *node = dc_node_at(graph, id);
-      if (node->kind == DC_NODE_LIBRARY && !node->lib.by && !node->lib.why) context->stamp(context->stamp_context, graph, id);
+      if (node->kind == DC_NODE_LIBRARY && !node->lib.by && !node->lib.why) dc_operator_choose(context, graph, id);
     }
 }
 

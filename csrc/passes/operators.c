@@ -1,7 +1,10 @@
 /* See operators.h. */
 #include "passes/operators.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "ir/work.h"
 
 static void count(void *context, dc_cid c, dc_use use, dc_nid by) {
   (void)by;
@@ -55,8 +58,51 @@ bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm) 
   return true;
 }
 
+/* ---- libraries ---- */
+
+enum { SMALL_MATRIX = 1 << 12 /* elements */ };
+static const double SMALL_WORK = 1 << 21; /* multiplications: many times what a call costs */
+
+static bool is_product(const dc_graph *graph, const dc_library *lib) {
+  const char *op = dc_name_text(&graph->names, lib->op);
+  return lib->n_in > 1 && (strcmp(op, "MatMul") == 0 || strcmp(op, "Gemm") == 0 || strcmp(op, "Product") == 0);
+}
+
+static bool is_whole(int64_t extent, int64_t lanes) { return extent == 1 || (lanes > 1 && extent % lanes == 0); }
+
+/* Rows of the left operand, those of a batch included; an unknown extent is guessed, for the choice is about time only. */
+static double rows_of(const dc_graph *graph, dc_cid c) {
+  dc_arena scratch = {0};
+  int64_t *symbols = DC_NEW_ARRAY(&scratch, int64_t, graph->pool.symbols.n + 1);
+  dc_work_guess(&graph->pool, symbols);
+  const dc_container *k = dc_cont(graph, c);
+  double elements = dc_container_elements(graph, c, symbols);
+  double width = (double)dc_ix_eval(&graph->pool, k->shape[k->rank - 1], symbols, NULL);
+  dc_arena_free(&scratch);
+  return elements / fmax(width, 1);
+}
+
+/* Is it the product of not too many rows with one matrix of few whole vectors in either direction?  A call of a library then costs
+ * more than it gains, and maps take up what stands around them; of a single column they always are as good.  The gradient of the
+ * matrix sums over all rows, and products for each of a batch gain from a library that keeps small tiles in registers. */
+static bool is_small_product(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (graph->machine.multiprocessors || !is_product(graph, lib) || lib->wrt == 2 || dc_node_wish(graph, node)) return false;
+  const dc_container *a = dc_cont(graph, lib->in[0]), *b = dc_cont(graph, lib->in[1]);
+  int64_t k, n, lanes = graph->machine.vector_bytes / (int64_t)sizeof(float);
+  if (a->dtype != DC_F32 || b->dtype != DC_F32 || a->rank < 1 || b->rank != 2 || dc_node_attr_int(graph, node, "transA", 0)) return false;
+  if (!dc_ex_is_int(&graph->pool, b->shape[0], &k) || !dc_ex_is_int(&graph->pool, b->shape[1], &n)) return false;
+  if (k > SMALL_MATRIX || n > SMALL_MATRIX || k * n > SMALL_MATRIX || !is_whole(k, lanes) || !is_whole(n, lanes)) return false;
+  return k == 1 || n == 1 || rows_of(graph, lib->in[0]) * (double)(k * n) <= SMALL_WORK;
+}
+
+void dc_operator_choose(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
+  if (is_small_product(graph, node)) dc_node_at(graph, node)->lib.why = dc_name_intern(&graph->names, "a small product");
+  else if (context->stamp) context->stamp(context->stamp_context, graph, node);
+}
+
 bool dc_operator_is_served(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
   if (!context->stamp) return true;
-  context->stamp(context->stamp_context, graph, node);
+  dc_operator_choose(context, graph, node);
   return dc_node_at(graph, node)->lib.by != 0;
 }

@@ -19,6 +19,8 @@ dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *
 dc_cid dc_operator_input(const dc_operators *o, dc_nid node, uint32_t k); /* 0 where there is none */
 /* A Transpose's permutation; false if the node is none that states it. */
 bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm);
+/* Says on a node which library runs it, or why none does. */
+void dc_operator_choose(const dc_pass_context *context, dc_graph *graph, dc_nid node);
 /* Would a library run the node?  Of a pass that is run by itself everything is assumed of libraries. */
 bool dc_operator_is_served(const dc_pass_context *context, dc_graph *graph, dc_nid node);
 
