@@ -37,7 +37,8 @@
  *
  * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
  * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations.  Of a register that is
- * `own` each thread of a team has the elements of the iterations that it takes. */
+ * `own` each thread of a team has the elements of the iterations that it takes.  `slices(n)`: each iteration of the grid is run
+ * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -132,12 +133,14 @@ struct dc_loop {
 };
 
 enum { DC_WARP = 32 }; /* threads of a device that run side by side */
+enum { DC_MOST_SLICES = 1 << 10 };
 
 /* How a kernel runs on a device. */
 typedef struct {
   uint32_t block; /* threads of a block; 0: it runs on a processor */
   uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
   bool across;    /* ... or those of one column of a block of DC_WARP columns, whose iterations follow one another in memory */
+  uint32_t slices; /* threads that run one iteration, each for what it owns of the elements that iterations meet in; 0: one */
 } dc_grid;
 
 /* Of an expression. */
@@ -240,6 +243,8 @@ static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? 
 dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */
 /* grid.c: may the threads of a team share the iterations of a map, whose outermost loop this is? */
 bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry);
+/* Does w add floats to an element that several iterations may meet in, so that their order shows? */
+bool dc_write_is_ordered(const dc_kernel *k, const dc_write *w);
 bool dc_write_meets(const dc_write *w, const dc_loop *l);
 bool dc_loop_has_loops(const dc_loop *l); /* apart from those of a product's sums */
 bool dc_loop_is_sum(const dc_loop *l);    /* of a product */

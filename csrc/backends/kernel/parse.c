@@ -278,7 +278,11 @@ static dc_status read_grid(reader *r) {
   if (!took) return DC_OK;
   DC_TRY(numbers(r, 2, 1024, v));
   r->k->grid = (dc_grid){.block = (uint32_t)v[0], .team = (uint32_t)v[1]};
-  return accept(r, "across", &r->k->grid.across);
+  DC_TRY(accept(r, "across", &r->k->grid.across));
+  DC_TRY(accept(r, "slices", &took));
+  if (took) DC_TRY(numbers(r, 1, DC_MOST_SLICES, v));
+  if (took) r->k->grid.slices = (uint32_t)v[0];
+  return DC_OK;
 }
 
 static dc_status read_kernel(reader *r) {

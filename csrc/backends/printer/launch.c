@@ -50,6 +50,8 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   const dc_loop *last = last_of(l);
   const dc_grid *g = &p->k->grid;
   dc_ex all = iterations(p, l);
+  const char *once = dc_print_value(p, all);
+  if (g->slices) all = dc_ix_mul(p->pool, all, dc_ex_int(p->pool, g->slices));
   const char *total = dc_print_value(p, all), *type = dc_print_index_type(p, all);
   const unsigned teams = g->block / g->team;
   const char *first = g->across ? "" : g->team == 1 ? " + threadIdx.x" : is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
@@ -60,6 +62,10 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
     dc_print_line(p, "const bool active = at + threadIdx.x %% %u < %s;", teams, total);
     dc_print_line(p, "const bool leader = me == 0 && active;");
     dc_print_line(p, "%s rest = active ? at + threadIdx.x %% %u : at;", type, teams);
+  } else if (g->slices) {
+    const char *natural = !strcmp(type, "i64") ? "u64" : "u32";
+    dc_print_line(p, "const u32 slice = (u32)((%s)at / (%s)%s);", natural, natural, once);
+    dc_print_line(p, "%s rest = (%s)((%s)at %% (%s)%s);", type, type, natural, natural, once);
   } else {
     dc_print_line(p, "%s rest = at;", type);
   }
@@ -158,7 +164,9 @@ static void fill(dc_printer *p, dc_launches *out) {
   for (dc_sym s = 1; s < p->pool->symbols.n; s++)
     if (p->used_symbols[s]) DC_PUSH(&out->arena, &out->symbols, s);
   const dc_loop *l = dc_loop_only(p->k->root);
-  dc_ex total = l && l->on_grid ? iterations(p, l) : dc_ex_int(p->pool, 1), at_once = dc_ex_int(p->pool, p->k->grid.block / p->k->grid.team);
+  dc_ex total = l && l->on_grid ? iterations(p, l) : dc_ex_int(p->pool, 1);
+  if (p->k->grid.slices) total = dc_ix_mul(p->pool, total, dc_ex_int(p->pool, p->k->grid.slices));
+  dc_ex at_once = dc_ex_int(p->pool, p->k->grid.block / p->k->grid.team);
   dc_ex blocks = dc_ix_div(p->pool, dc_ix_add(p->pool, total, dc_ix_sub(p->pool, at_once, dc_ex_int(p->pool, 1))), at_once);
   dc_launch_add(out, "", p->k->grid.block, p->pool, dc_ix_min(p->pool, blocks, dc_ex_int(p->pool, MOST_BLOCKS)), 0);
   out->checks = p->flagged;
@@ -184,6 +192,8 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
   else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
   put_alignment(p, out);
+  if (g->slices && !(dc_loop_only(p->k->root) && dc_loop_only(p->k->root)->on_grid))
+    dc_text_printf(out, "  const u32 slice = blockIdx.x * %u + threadIdx.x;\n  if (slice >= %u) return;\n", g->block, g->slices);
   dc_text_puts(out, body);
   if (p->flagged) dc_text_puts(out, "  if (bad) atomicCAS((u64 *)error, (u64)0, (u64)bad);\n");
   dc_text_puts(out, "}\n");
