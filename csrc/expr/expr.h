@@ -152,6 +152,10 @@ bool dc_ix_bounds(dc_pool *pool, dc_ex a, int64_t *lo, int64_t *hi);
 /* Iterations of these loops never name the same element: each loop moves an index that no other loop moves. */
 bool dc_ix_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n);
 
+/* Do different values of p name different elements, whatever the other parameters are?  One dimension that says so is enough,
+ * though data that p chooses give the index in another. */
+bool dc_ix_separates(dc_pool *pool, const dc_ex *index, uint32_t rank, dc_param p);
+
 /* a = *coefficient * p + *rest with p absent from both; false if a is not linear in p. */
 bool dc_ix_split(dc_pool *pool, dc_ex a, dc_param p, dc_ex *coefficient, dc_ex *rest);
 

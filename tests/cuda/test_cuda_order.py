@@ -53,3 +53,50 @@ def test_scattered_sums_have_the_same_bits_in_any_order_of_threads(fake, name):
         again, _ = operator_cases.run(graph, arrays, backend="cuda", natives="none")
         for got, want in zip(again, first):
             np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8), f"{name}, seed {seed}")
+
+
+LONG = {
+    "one dimension": ("ScatterElements", [_floats(40), _indices(40, 20000), _floats(20000)], {"reduction": "add"}),
+    "doubles": ("ScatterElements", [_floats(40, dtype="float64"), _indices(40, 20000), _floats(20000, dtype="float64")], {"reduction": "add"}),
+    "halves": ("ScatterElements", [_floats(4000, dtype="float16"), _indices(4000, 20000), _floats(20000, dtype="float16")], {"reduction": "add"}),
+    "elements of columns": ("GatherElements", [_floats(700, 3), _indices(700, 17000, 3)], {"axis": 0}),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_where_many_iterations_meet_sums_are_of_whole_numbers(fake, name):
+    op, arrays, attributes = LONG[name]
+    graph = _core.import_onnx(_model(op, arrays, **attributes).SerializeToString())
+    results = []
+    for seed in (1, 2):
+        fake.set(SEED=seed)
+        results.append(operator_cases.run(graph, arrays, backend="cuda", natives="none")[0])
+    for got, want in zip(*results):
+        np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+    if op == "GatherElements":  # the gradient of what was taken
+        seeds = operator_cases._seeds(results[0][:1])[0].astype(np.float64)
+        want = np.zeros(arrays[0].shape)
+        np.add.at(want, (arrays[1], np.arange(3)), seeds)
+        np.testing.assert_allclose(results[0][1], want, rtol=2e-7, atol=1e-7)
+        return
+    want = arrays[0].astype(np.longdouble)
+    np.add.at(want, arrays[1], arrays[2].astype(np.longdouble))
+    epsilon = np.finfo(arrays[0].dtype).eps
+    np.testing.assert_allclose(results[0][0].astype(np.longdouble), want, rtol=2 * epsilon, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_whole_numbers_keep_what_is_not_finite_and_what_is_tiny(fake, dtype):
+    n, tiny = 20000, np.finfo(dtype).tiny
+    terms, index, start = np.zeros(n, dtype), np.arange(n) % 7, np.zeros(7, dtype)
+    terms[index == 0] = np.where(np.arange(n)[index == 0] < 70, np.inf, 1)
+    terms[7 * 5 + 1], terms[7 * 6 + 1] = np.inf, -np.inf
+    terms[7 * 5 + 2], terms[7 * 6 + 2] = -np.inf, 3
+    terms[7 * 5 + 3], terms[7 * 6 + 3] = np.nan, np.inf
+    terms[7 * 5 + 4], terms[7 * 6 + 4] = tiny / 8, tiny / 4
+    terms[7 * 5 + 5], terms[7 * 6 + 5], terms[7 * 7 + 5] = np.finfo(dtype).max, -np.finfo(dtype).max, 1
+    start[6] = 5
+    graph = _core.import_onnx(_model("ScatterElements", [start, index, terms], reduction="add").SerializeToString())
+    (got,) = _core.Function(graph, backend="cuda", natives="none")(start, index, terms)
+    np.testing.assert_array_equal(got, np.array([np.inf, np.nan, -np.inf, np.nan, tiny / 8 + tiny / 4, got[5], 5], dtype))
+    assert np.isfinite(got[5])
