@@ -31,6 +31,8 @@
  *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
  *   team             its iterations are dealt to the threads that run one iteration of the grid together       [grid]
  *   pack(n)          a thread takes n iterations at once, whose elements lie side by side in memory            [packs]
+ *   tile(n)          runs with the innermost loop of the grid in tiles of n by n: what lies side by side along this loop,
+ *                    and apart along that one, goes through memory that a block shares                          [crossings]
  *   turns(n)         a thread takes iterations, or packs, in n turns at most: registers of its own hold what is theirs [rows]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
@@ -119,6 +121,7 @@ struct dc_loop {
   bool on_grid, on_team;
   uint32_t pack; /* 0: iterations are taken one by one */
   uint32_t turns; /* 0: as many as there are */
+  uint32_t tile;  /* 0, or DC_TILE */
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
@@ -134,6 +137,7 @@ struct dc_loop {
 
 enum { DC_WARP = 32 }; /* threads of a device that run side by side */
 enum { DC_MOST_SLICES = 1 << 10 };
+enum { DC_TILE = 32, DC_TILE_THREADS = 256 }; /* iterations of each loop in a tile; threads that share one */
 
 /* How a kernel runs on a device. */
 typedef struct {
@@ -201,9 +205,13 @@ void dc_kernel_join(dc_kernel *k);
 void dc_kernel_threads(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
+void dc_kernel_crossings(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
 void dc_kernel_reciprocals(dc_kernel *k);
 void dc_kernel_rows(dc_kernel *k);
+/* crossings.c: is it read freely, side by side along `tile` and apart along `last`?  May the two run in tiles? */
+bool dc_read_is_crossing(const dc_kernel *k, const dc_loop *tile, const dc_loop *last, dc_ex read);
+bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last);
 /* packs.c: are the elements of an access, which is evaluated freely, side by side in the iterations of l, in places that are multiples of n? */
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n);
 

@@ -109,6 +109,7 @@ static bool is_long(dc_kernel *k, const dc_loop *l, uint32_t n) {
 
 static void pack(dc_kernel *k, dc_loop *l) {
   bool last = (l->on_grid && k->grid.team == 1) || (l->on_team && !k->grid.across);
+  for (const dc_loop *at = l; at; at = at->parent) last = last && !at->tile;
   if (!last || dc_loop_has_loops(l) || !l->body.n) return;
   uint32_t n = lanes_of(k, l);
   if (n && is_long(k, l, n)) l->pack = n;

@@ -166,8 +166,8 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, TILE, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -195,6 +195,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case GRID: l->on_grid = true; break;
     case TEAM: l->on_team = true; break;
     case PACK: DC_TRY(numbers(r, 1, 16, v)); l->pack = (uint32_t)v[0]; break;
+    case TILE: DC_TRY(numbers(r, 1, DC_TILE, v)); l->tile = (uint32_t)v[0]; break;
     case TURNS: DC_TRY(numbers(r, 1, 1 << 10, v)); l->turns = (uint32_t)v[0]; break;
     default: break;
   }

@@ -75,6 +75,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (l->on_team) dc_text_puts(w->out, " team");
   if (l->pack) dc_text_printf(w->out, " pack(%u)", l->pack);
   if (l->turns) dc_text_printf(w->out, " turns(%u)", l->turns);
+  if (l->tile) dc_text_printf(w->out, " tile(%u)", l->tile);
   if (l->threads) {
     dc_text_printf(w->out, " threads(%u, %" PRId64 ", ", l->threads->n, l->threads->block);
     put_ex(w, l->threads->cost);

@@ -143,6 +143,14 @@ static void check_turns(checker *c, const dc_loop *l) {
   require(c, plain && extent > 0 && (extent + taken - 1) / taken == l->turns, "turns are of a team's innermost loop of known length");
 }
 
+static void check_tile(checker *c, const dc_loop *l) {
+  const dc_loop *last = l;
+  while (dc_loop_only(last) && dc_loop_only(last)->on_grid) last = dc_loop_only(last);
+  bool one = true;
+  for (const dc_loop *at = l->parent; at; at = at->parent) one = one && !at->tile;
+  require(c, l->tile == DC_TILE && c->k->grid.block == DC_TILE_THREADS && one && dc_kernel_may_tile(c->k, l, last), "tiles are of two loops of a grid whose writes lie along the inner one");
+}
+
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
   require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
@@ -160,6 +168,7 @@ static void check_annotations(checker *c, const dc_loop *l) {
   if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
   if (l->pack && !c->broken) check_pack(c, l);
   if (l->turns && !c->broken) check_turns(c, l);
+  if (l->tile && !c->broken) check_tile(c, l);
 }
 
 static void check_loop(checker *c, const dc_loop *l) {

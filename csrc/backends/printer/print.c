@@ -330,7 +330,11 @@ static void print_grid(dc_printer *p, const dc_loop *l) {
   const dc_loop *last = dc_print_grid_begin(p, l, &mark);
   p->uniform = p->k->grid.team > 1;
   p->dirty = p->touched = 0;
+  const dc_loop *tile = dc_print_tile_of(p);
+  uint32_t inner;
+  if (tile) dc_print_tile_begin(p, tile, last, &inner);
   print_iteration(p, last);
+  if (tile) dc_print_tile_end(p, inner);
   if (p->uniform && shares_memory(p)) dc_print_team_wait(p);
   p->uniform = false;
   dc_print_grid_end(p, mark);
