@@ -21,7 +21,8 @@
 /* Iterations that one thread takes in their order while others do so for elements of theirs, and for neighbours in a row; elements for
  * each term; elements of a row. */
 enum { FEW_TERMS = 1 << 14, FEW_ROWS = 1 << 17, MOST_ELEMENTS = 4, LONG_ROW = 32 };
-enum { UNKNOWN_BITS = 32, SUM_BITS = 62, MOST_BITS = 51, COUNT_BITS = 32 }; /* of how many terms there are; of a sum; of a term; of infinities of one sign */
+/* Of how many terms there are; of a sum; of a term; of infinities of one sign. */
+enum { UNKNOWN_BITS = 32, SUM_BITS = 62, MOST_BITS = 51, COUNT_BITS = 32 };
 
 /* What is added up in one container. */
 typedef struct {
@@ -61,7 +62,8 @@ static bool is_fit(const dc_graph *graph, const dc_map *map) {
   read_search s = {.graph = graph, .map = map};
   for (uint32_t k = 0; k < map->body.n; k++) {
     const dc_node *node = dc_node_at(graph, map->body.v[k]);
-    if (node->kind != DC_NODE_TASKLET || node->tasklet.wcr != DC_WCR_SUM || !dc_dtype_is_float((dc_dtype)dc_cont(graph, node->tasklet.out)->dtype)) return false;
+    if (node->kind != DC_NODE_TASKLET || node->tasklet.wcr != DC_WCR_SUM) return false;
+    if (!dc_dtype_is_float((dc_dtype)dc_cont(graph, node->tasklet.out)->dtype)) return false;
   }
   for (uint32_t k = 0; k < map->body.n; k++) {
     const dc_tasklet *t = &dc_node_at(graph, map->body.v[k])->tasklet;
@@ -90,7 +92,8 @@ static bool runs_along_rows(const search *s, dc_param p) {
   for (uint32_t k = 0; k < s->map.body.n; k++) {
     const dc_tasklet *t = &dc_node_at(s->graph, s->map.body.v[k])->tasklet;
     const uint32_t last = dc_contiguous_dimension(s->graph, t->out);
-    if (last >= t->rank || !dc_ix_separates(s->pool, &t->index[last], 1, p) || (t->guard && dc_ex_uses_param(s->pool, t->guard, p))) return false;
+    if (last >= t->rank || !dc_ix_separates(s->pool, &t->index[last], 1, p)) return false;
+    if (t->guard && dc_ex_uses_param(s->pool, t->guard, p)) return false;
     for (uint32_t d = 0; d < t->rank; d++)
       if (d != last && dc_ex_uses_param(s->pool, t->index[d], p)) return false;
   }
@@ -156,8 +159,8 @@ static dc_ex counted(const search *s, const sum *x, dc_ex value) {
 static dc_ex sum_of_counted(const search *s, dc_ex units) {
   dc_ex up = dc_ex_prim2(s->pool, DC_GE, units, dc_ex_int(s->pool, (int64_t)1 << COUNT_BITS));
   dc_ex low = dc_ex_prim2(s->pool, DC_BAND, units, dc_ex_int(s->pool, ((int64_t)1 << COUNT_BITS) - 1));
-  dc_ex down = dc_ex_prim2(s->pool, DC_NE, low, dc_ex_int(s->pool, 0)), none = f64(s, 0);
-  return dc_ex_prim2(s->pool, DC_SUB, dc_ex_select(s->pool, up, f64(s, INFINITY), none), dc_ex_select(s->pool, down, f64(s, INFINITY), none));
+  dc_ex down = dc_ex_prim2(s->pool, DC_NE, low, dc_ex_int(s->pool, 0)), none = f64(s, 0), most = f64(s, INFINITY);
+  return dc_ex_prim2(s->pool, DC_SUB, dc_ex_select(s->pool, up, most, none), dc_ex_select(s->pool, down, most, none));
 }
 
 /* ---- maps ---- */
@@ -261,7 +264,8 @@ static void add_up(search *s, const sum *x, dc_scope *out, dc_nid origin) {
 
 static dc_cid add_container(search *s, dc_cid like, const char *suffix, dc_dtype type) {
   dc_container k = *dc_cont(s->graph, like);
-  return dc_container_add(s->graph, dc_arena_printf(&s->graph->arena, "%s_%s", dc_cont_name(s->graph, like), suffix), type, k.rank, k.shape, DC_ROLE_TEMP);
+  const char *name = dc_arena_printf(&s->graph->arena, "%s_%s", dc_cont_name(s->graph, like), suffix);
+  return dc_container_add(s->graph, name, type, k.rank, k.shape, DC_ROLE_TEMP);
 }
 
 static void find_sums(search *s) {

@@ -25,14 +25,15 @@ def _indices(most, *shape):
     return rng.integers(0, most, shape)
 
 
+ADDS = {"reduction": "add"}
 CASES = {
     "rows of a table": ("Gather", [_floats(50, 96), _indices(50, 4, 64)], {}),
     "few rows of a table": ("Gather", [_floats(3, 40), _indices(3, 100)], {}),
     "elements of rows": ("GatherElements", [_floats(6, 40), _indices(40, 6, 90)], {"axis": 1}),
     "elements of columns": ("GatherElements", [_floats(40, 6), _indices(40, 90, 6)], {"axis": 0}),
     "sums along rows": ("ScatterElements", [_floats(4, 30), _indices(30, 4, 200), _floats(4, 200)], {"axis": 1, "reduction": "add"}),
-    "sums of doubles": ("ScatterElements", [_floats(30, dtype="float64"), _indices(30, 300), _floats(300, dtype="float64")], {"reduction": "add"}),
-    "sums of halves": ("ScatterElements", [_floats(9, dtype="float16"), _indices(9, 60), _floats(60, dtype="float16")], {"reduction": "add"}),
+    "sums of doubles": ("ScatterElements", [_floats(30, dtype="float64"), _indices(30, 300), _floats(300, dtype="float64")], ADDS),
+    "sums of halves": ("ScatterElements", [_floats(9, dtype="float16"), _indices(9, 60), _floats(60, dtype="float16")], ADDS),
     "products": ("ScatterElements", [_floats(9), _indices(9, 60), 1 + 0.1 * rng.random(60).astype("float32")], {"reduction": "mul"}),
     "one dimension": ("ScatterElements", [_floats(1000), _indices(1000, 5000), _floats(5000)], {"reduction": "add"}),
     "points": ("ScatterND", [_floats(7, 5), _indices(5, 80, 2), _floats(80)], {"reduction": "add"}),
@@ -57,8 +58,8 @@ def test_scattered_sums_have_the_same_bits_in_any_order_of_threads(fake, name):
 
 LONG = {
     "one dimension": ("ScatterElements", [_floats(40), _indices(40, 20000), _floats(20000)], {"reduction": "add"}),
-    "doubles": ("ScatterElements", [_floats(40, dtype="float64"), _indices(40, 20000), _floats(20000, dtype="float64")], {"reduction": "add"}),
-    "halves": ("ScatterElements", [_floats(4000, dtype="float16"), _indices(4000, 20000), _floats(20000, dtype="float16")], {"reduction": "add"}),
+    "doubles": ("ScatterElements", [_floats(40, dtype="float64"), _indices(40, 20000), _floats(20000, dtype="float64")], ADDS),
+    "halves": ("ScatterElements", [_floats(4000, dtype="float16"), _indices(4000, 20000), _floats(20000, dtype="float16")], ADDS),
     "elements of columns": ("GatherElements", [_floats(700, 3), _indices(700, 17000, 3)], {"axis": 0}),
 }
 

@@ -10,13 +10,15 @@ enum { SHORT = 16, NEAR = 8 }; /* iterations that do not pay for a tile; element
 
 static bool steps_by(const dc_kernel *k, dc_ex address, const dc_loop *l, int64_t *step) {
   dc_ex factor, rest;
-  return dc_ex_uses_param(k->pool, address, l->param) && dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_ex_is_int(k->pool, factor, step);
+  if (!dc_ex_uses_param(k->pool, address, l->param)) return false;
+  return dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_ex_is_int(k->pool, factor, step);
 }
 
 bool dc_read_is_crossing(const dc_kernel *k, const dc_loop *tile, const dc_loop *last, dc_ex read) {
   const dc_exnode *node = dc_ex_node(k->pool, read);
   int64_t along = 0, across = INT64_MAX;
-  if (node->op != DC_EX_READ || node->nargs > 1 || dc_kernel_is_register(k, node->ref) || (k->bits[node->ref] & k->root->writes)) return false;
+  if (node->op != DC_EX_READ || node->nargs > 1) return false;
+  if (dc_kernel_is_register(k, node->ref) || (k->bits[node->ref] & k->root->writes)) return false;
   dc_ex address = dc_read_address(k, read);
   if (dc_ex_uses_op(k->pool, address, DC_EX_READ) || !dc_ex_uses_param(k->pool, address, last->param)) return false;
   (void)steps_by(k, address, last, &across); /* by a symbol: far */
@@ -51,7 +53,8 @@ static bool is_long(dc_kernel *k, const dc_loop *l) {
 
 bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last) {
   int64_t step;
-  if (k->grid.team != 1 || k->grid.slices || tile == last || !tile->on_grid || !last->on_grid || dc_loop_has_loops(last) || last->pack) return false;
+  if (k->grid.team != 1 || k->grid.slices || tile == last || !tile->on_grid || !last->on_grid) return false;
+  if (dc_loop_has_loops(last) || last->pack) return false;
   if (!is_long(k, tile) || !is_long(k, last) || !dc_loop_is_inside(last, tile)) return false;
   for (uint32_t j = 0; j < k->writes.n; j++) {
     const dc_write *w = k->writes.v[j];

@@ -154,8 +154,18 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
 /* ---- sums in the order of iterations ---- */
 
 bool dc_write_is_ordered(const dc_kernel *k, const dc_write *w) {
-  bool shows = w->wcr == DC_WCR_SUM || w->wcr == DC_WCR_PROD;
-  return shows && w->meets.n && !w->accumulator && !dc_kernel_is_register(k, w->out) && dc_dtype_is_float((dc_dtype)dc_cont(k->graph, w->out)->dtype);
+  bool shows = (w->wcr == DC_WCR_SUM || w->wcr == DC_WCR_PROD) && dc_dtype_is_float((dc_dtype)dc_cont(k->graph, w->out)->dtype);
+  return shows && w->meets.n && !w->accumulator && !dc_kernel_is_register(k, w->out);
+}
+
+/* Threads of one iteration of the grid share its elements out by the part of the address that the iteration does not say: then
+ * neighbouring threads, which run neighbouring iterations, own alike. */
+dc_ex dc_write_owned_by(const dc_kernel *k, const dc_write *w) {
+  dc_ex place = dc_read_address(k, w->element), factor, rest;
+  int64_t step;
+  for (const dc_loop *l = w->parent; l->parent; l = l->parent)
+    if (l->on_grid && dc_ix_split(k->pool, place, l->param, &factor, &rest) && dc_ex_is_int(k->pool, factor, &step)) place = rest;
+  return place;
 }
 
 static bool is_ordered(const dc_kernel *k, const dc_loop *l) {
@@ -193,20 +203,34 @@ static void move_ordered_inside(dc_kernel *k) {
   dc_kernel_settle(k);
 }
 
+/* Do writes to one buffer move alike in the loops of the grid, so that one element has one owner? */
+static bool move_alike(const dc_kernel *k) {
+  for (uint32_t j = 0; j < k->writes.n; j++)
+    for (uint32_t i = 0; i < j; i++) {
+      const dc_write *v = k->writes.v[i], *w = k->writes.v[j];
+      if (!dc_write_is_ordered(k, v) || !dc_write_is_ordered(k, w) || !(k->bits[v->out] & k->bits[w->out])) continue;
+      dc_ex a = dc_read_address(k, v->element), b = dc_read_address(k, w->element);
+      dc_ex moved_a = dc_ix_sub(k->pool, a, dc_write_owned_by(k, v)), moved_b = dc_ix_sub(k->pool, b, dc_write_owned_by(k, w));
+      if (moved_a != moved_b || v->parent != w->parent) return false;
+    }
+  return true;
+}
+
 /* Threads for each iteration of the grid, of which there are so many: 0 where one does. */
 static uint32_t slices_of(dc_kernel *k, const dc_loop *column, int64_t iterations) {
   int64_t met = 1;
-  for (const dc_loop *l = column ? dc_loop_only(column) : dc_loop_only(k->root); l && is_known(k, l) && is_ordered(k, l); l = dc_loop_only(l)) {
+  for (const dc_loop *l = dc_loop_only(column ? column : k->root); l && is_known(k, l) && is_ordered(k, l); l = dc_loop_only(l)) {
     met *= dc_loop_extent(k, l) < 0 ? UNKNOWN : dc_loop_extent(k, l);
     if (met > INT32_MAX) met = INT32_MAX;
   }
   for (uint32_t j = 0; j < k->writes.n; j++) {
     const dc_write *w = k->writes.v[j];
-    const dc_ex all[] = {w->value, w->guard, w->element ? dc_read_address(k, w->element) : 0, w->element ? dc_read_check(k, w->element) : 0};
+    const dc_ex all[] = {w->value, w->guard, dc_read_address(k, w->element), dc_read_check(k, w->element)};
     for (int i = 0; i < 4; i++)
       for (dc_cid c = 1; all[i] && c <= k->n_buffers; c++)
         if (k->bits[c] & k->root->writes & dc_kernel_dependence(k, all[i]).reads) return 0;
   }
+  if (!move_alike(k)) return 0;
   int64_t wanted = BUSY / (iterations ? iterations : 1) < met / FEW ? BUSY / (iterations ? iterations : 1) : met / FEW;
   uint32_t n = 1;
   while (2 * n <= wanted && n < DC_MOST_SLICES) n *= 2;

@@ -253,6 +253,7 @@ dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map arou
 bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry);
 /* Does w add floats to an element that several iterations may meet in, so that their order shows? */
 bool dc_write_is_ordered(const dc_kernel *k, const dc_write *w);
+dc_ex dc_write_owned_by(const dc_kernel *k, const dc_write *w); /* what decides which slice of a grid's iteration its element is in */
 bool dc_write_meets(const dc_write *w, const dc_loop *l);
 bool dc_loop_has_loops(const dc_loop *l); /* apart from those of a product's sums */
 bool dc_loop_is_sum(const dc_loop *l);    /* of a product */

@@ -148,7 +148,8 @@ static void check_tile(checker *c, const dc_loop *l) {
   while (dc_loop_only(last) && dc_loop_only(last)->on_grid) last = dc_loop_only(last);
   bool one = true;
   for (const dc_loop *at = l->parent; at; at = at->parent) one = one && !at->tile;
-  require(c, l->tile == DC_TILE && c->k->grid.block == DC_TILE_THREADS && one && dc_kernel_may_tile(c->k, l, last), "tiles are of two loops of a grid whose writes lie along the inner one");
+  bool fits = l->tile == DC_TILE && c->k->grid.block == DC_TILE_THREADS;
+  require(c, fits && one && dc_kernel_may_tile(c->k, l, last), "tiles are of two loops of a grid whose writes lie along the inner one");
 }
 
 static void check_annotations(checker *c, const dc_loop *l) {

@@ -28,7 +28,9 @@ static collector collect(dc_printer *p, const dc_loop *tile, const dc_loop *last
   return c;
 }
 
-static const dc_type_spelling *type_of(const dc_printer *p, dc_ex read) { return &p->dialect->types[dc_cont(p->k->graph, dc_ex_node(p->pool, read)->ref)->dtype]; }
+static const dc_type_spelling *type_of(const dc_printer *p, dc_ex read) {
+  return &p->dialect->types[dc_cont(p->k->graph, dc_ex_node(p->pool, read)->ref)->dtype];
+}
 
 /* A loop over the parts of a tile that its threads take in turn; `of_tile` is what the place in a row counts, `of_last` the other, or
  * the other way round. */
@@ -51,7 +53,8 @@ static void load(dc_printer *p, const collector *c) {
   open_part(p, c, "side", "down + part", &mark);
   for (uint32_t k = 0; k < c->n; k++) {
     dc_cid of = dc_ex_node(p->pool, c->reads[k])->ref;
-    dc_print_line(p, "tile%u[(down + part) * %d + side] = b%u[%s];", k, DC_TILE + 1, of, dc_print_value(p, dc_read_address(p->k, c->reads[k])));
+    const char *address = dc_print_value(p, dc_read_address(p->k, c->reads[k]));
+    dc_print_line(p, "tile%u[(down + part) * %d + side] = b%u[%s];", k, DC_TILE + 1, of, address);
   }
   dc_print_scope_end(p, mark);
   dc_print_close(p);
@@ -60,7 +63,8 @@ static void load(dc_printer *p, const collector *c) {
 
 void dc_print_tile_begin(dc_printer *p, const dc_loop *tile, const dc_loop *last, uint32_t *mark) {
   collector c = collect(p, tile, last);
-  for (uint32_t k = 0; k < c.n; k++) dc_print_line(p, "__shared__ %s tile%u[%d];", type_of(p, c.reads[k])->storage, k, DC_TILE * (DC_TILE + 1)); /* a column more: rows begin in different banks */
+  for (uint32_t k = 0; k < c.n; k++) /* a column more: rows begin in different banks */
+    dc_print_line(p, "__shared__ %s tile%u[%d];", type_of(p, c.reads[k])->storage, k, DC_TILE * (DC_TILE + 1));
   load(p, &c);
   open_part(p, &c, "down + part", "side", mark);
   for (uint32_t k = 0; k < c.n; k++) {

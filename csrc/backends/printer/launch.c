@@ -68,7 +68,8 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   const char *total = dc_print_value(p, all), *type = dc_print_index_type(p, all);
   const bool tiled = dc_print_tile_of(p) != NULL;
   const unsigned teams = tiled ? 1 : g->block / g->team;
-  const char *first = g->across || tiled ? "" : g->team == 1 ? " + threadIdx.x" : is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
+  const char *of_team = is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
+  const char *first = g->across || tiled ? "" : g->team == 1 ? " + threadIdx.x" : of_team;
   const char *head = "for (%s at = (%s)blockIdx.x * %u%s; at < %s; at += (%s)gridDim.x * %u)";
   dc_print_open(p, dc_arena_printf(p->arena, head, type, type, teams, first, total, type, teams));
   *mark = dc_print_scope(p);
@@ -205,7 +206,8 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   if (p->scratch) dc_text_printf(out, "  __shared__ u64 scratch[%u];\n", g->across ? g->block : DC_WARP);
   if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
   else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
-  if (dc_print_tile_of(p)) dc_text_printf(out, "  const int side = (int)threadIdx.x %% %d, down = (int)threadIdx.x / %d;\n", DC_TILE, DC_TILE);
+  if (dc_print_tile_of(p))
+    dc_text_printf(out, "  const int side = (int)threadIdx.x %% %d, down = (int)threadIdx.x / %d;\n", DC_TILE, DC_TILE);
   put_alignment(p, out);
   if (g->slices && !(dc_loop_only(p->k->root) && dc_loop_only(p->k->root)->on_grid))
     dc_text_printf(out, "  const u32 slice = blockIdx.x * %u + threadIdx.x;\n  if (slice >= %u) return;\n", g->block, g->slices);

@@ -98,7 +98,7 @@ void dc_print_write(dc_printer *p, const dc_write *w) {
   }
   if (p->k->grid.slices && !w->accumulator && !dc_kernel_is_register(p->k, w->out)) {
     bool ordered = dc_write_is_ordered(p->k, w);
-    const char *place = ordered ? dc_print_value(p, dc_read_address(p->k, w->element)) : "";
+    const char *place = ordered ? dc_print_value(p, dc_write_owned_by(p->k, w)) : "";
     open_if(p, ordered ? dc_arena_printf(p->arena, "slice_of<%u>(%s) == slice", p->k->grid.slices, place) : "slice == 0");
     if (!blocks) mark = dc_print_scope(p);
     blocks++;
