@@ -18,9 +18,9 @@
 #include "passes/access.h"
 #include "passes/passes.h"
 
-/* Iterations that one thread takes in their order while others do so for elements of theirs, and for neighbours in a row; elements for
- * each term; elements of a row. */
-enum { FEW_TERMS = 1 << 14, FEW_ROWS = 1 << 17, MOST_ELEMENTS = 4, LONG_ROW = 32 };
+/* Iterations that one thread takes in their order while others do so for elements of theirs, and the same of rows, whose elements
+ * threads take side by side; elements of memory for each term; elements of a row. */
+enum { FEW_TERMS = 1 << 14, FEW_ROWS = 1 << 17, MOST_ELEMENTS = 16, MOST_OF_ROWS = 4, LONG_ROW = 32 };
 /* Of how many terms there are; of a sum; of a term; of infinities of one sign. */
 enum { UNKNOWN_BITS = 32, SUM_BITS = 62, MOST_BITS = 51, COUNT_BITS = 32 };
 
@@ -107,7 +107,7 @@ static bool is_worth_it(const search *s) {
   double met = trips_of(s, true), terms = trips_of(s, false) * s->map.body.n, elements = 0;
   if (met <= (rows ? FEW_ROWS : FEW_TERMS) || (rows && met >= DC_WORK_MOST)) return false;
   for (uint32_t k = 0; k < s->n; k++) elements += dc_container_elements(s->graph, s->sums[k].out, s->guess);
-  return elements <= terms * MOST_ELEMENTS;
+  return elements <= terms * (rows ? MOST_OF_ROWS : MOST_ELEMENTS);
 }
 
 /* Bits that terms leave of a sum when all of them meet in one element. */

@@ -220,7 +220,8 @@ static bool move_alike(const dc_kernel *k) {
 static uint32_t slices_of(dc_kernel *k, const dc_loop *column, int64_t iterations) {
   int64_t met = 1;
   for (const dc_loop *l = dc_loop_only(column ? column : k->root); l && is_known(k, l) && is_ordered(k, l); l = dc_loop_only(l)) {
-    met *= dc_loop_extent(k, l) < 0 ? UNKNOWN : dc_loop_extent(k, l);
+    int64_t extent = dc_loop_extent(k, l);
+    met *= extent < 0 ? UNKNOWN : extent < INT32_MAX ? extent : INT32_MAX;
     if (met > INT32_MAX) met = INT32_MAX;
   }
   for (uint32_t j = 0; j < k->writes.n; j++) {
@@ -259,6 +260,7 @@ void dc_kernel_grid(dc_kernel *k) {
   move_ordered_inside(k);
   for (dc_loop *l = dc_loop_only(k->root); l && is_shared(k, l); l = dc_loop_only(l)) {
     int64_t extent = dc_loop_extent(k, l);
+    if (extent > INT32_MAX) extent = INT32_MAX; /* which is enough for all that is decided here */
     l->on_grid = true, column = l;
     iterations *= extent < 0 ? UNKNOWN : extent, surely *= extent < 0 ? BATCH : extent;
     if (iterations > INT32_MAX) iterations = INT32_MAX;
