@@ -100,6 +100,14 @@ def _problem(nvrtc, text, architecture):
     return log.value.decode() if failed else ""
 
 
+def test_no_kernel_adds_or_multiplies_floats_in_the_order_in_which_threads_come(kernels):
+    _, codes = kernels
+    for code in codes:
+        assert not re.search(r"atomic_update\(.*\((float|double) was\).*( \+ | \* |fma_)", code), code
+        for buffer in re.findall(r"atomicAdd\(&(b\d+)\[", code):
+            assert not re.search(rf"(float|double) \*(__restrict__ )?{buffer}\b", code), code
+
+
 @pytest.mark.parametrize("architecture, every", [("sm_80", 5), ("sm_90", 1), ("sm_100", 5)])
 def test_kernels_compile_for(architecture, every, kernels):
     nvrtc = _nvrtc()

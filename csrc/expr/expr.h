@@ -158,6 +158,10 @@ typedef struct {
 } dc_range;
 dc_range dc_ex_range(const dc_pool *pool, dc_ex x);
 
+/* Do different values of p name different elements, whatever the other parameters are?  One dimension that says so is enough,
+ * though data that p chooses give the index in another. */
+bool dc_ix_separates(dc_pool *pool, const dc_ex *index, uint32_t rank, dc_param p);
+
 /* a = *coefficient * p + *rest with p absent from both; false if a is not linear in p. */
 bool dc_ix_split(dc_pool *pool, dc_ex a, dc_param p, dc_ex *coefficient, dc_ex *rest);
 

@@ -149,6 +149,16 @@ bool dc_ix_proves_ge(dc_pool *pool, dc_ex a, int64_t bound) {
   return false;
 }
 
+bool dc_ix_separates(dc_pool *pool, const dc_ex *index, uint32_t rank, dc_param p) {
+  for (uint32_t d = 0; d < rank; d++) {
+    dc_ex factor, rest;
+    int64_t constant;
+    bool linear = dc_ex_uses_param(pool, index[d], p) && dc_ix_split(pool, index[d], p, &factor, &rest);
+    if (linear && dc_ex_is_int(pool, factor, &constant) && constant && dc_ex_is_int(pool, rest, &constant)) return true;
+  }
+  return false;
+}
+
 bool dc_ix_apart(dc_pool *pool, const dc_ex *index, uint32_t rank, const dc_param *loops, uint32_t n) {
   for (uint32_t k = 0; k < n; k++) {
     bool found = false;

@@ -54,6 +54,8 @@ DC_MUST_USE dc_status dc_pass_bands(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_rewrite(dc_graph *graph);
 /* Puts the loop that walks memory contiguously last. */
 DC_MUST_USE dc_status dc_pass_order(dc_graph *graph);
+/* On a device: sums of floats at places that data choose become sums of whole numbers, whose order does not show.  Runs after gather. */
+DC_MUST_USE dc_status dc_pass_exact(dc_graph *graph);
 /* On a device: sums compute what they add to, results take the place of temporaries that they copy.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_traffic(dc_graph *graph);
 /* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
@@ -95,7 +97,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 25 };
+enum { DC_PIPELINE_LENGTH = 26 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

@@ -102,6 +102,27 @@ def gradients_come_with_zeros_where_none_is_given():
 
 
 @case
+def a_call_of_one_kernel_is_one_launch():
+    text = "graph g opset 21 {\n input x: f32[16]\n temp z: f32[16]\n outputs z\n state main {\n map i in 0:16 { z[i] = x[i] + 1.0f } } }"
+    f = _core.Function(_core.parse(text), torch=True, backend="cuda", ordinal=0, wrt=["x"])
+    a, log = d.put(np.ones(16, np.float32)), os.path.join(sys.argv[2], "one")
+    f._run((a,))[1].backward((a,))
+    d.Memory.call("cuCtxPushCurrent_v2", d.Memory.contexts[0])  # as torch leaves it
+    os.environ["FAKE_CUDA_LOG"] = log
+    try:
+        outputs, call = f._run((a,))
+        call.backward((a,))
+    finally:
+        del os.environ["FAKE_CUDA_LOG"]
+        d.Memory.call("cuCtxPopCurrent_v2", None)
+    with open(log) as file:
+        names = [line.split(" ")[0] for line in file]
+    allocator = {"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemAllocAsync", "cuMemFreeAsync"}
+    assert [name for name in names if name not in allocator | {"cuCtxGetCurrent"}] == ["cuLaunchKernel"]
+    assert names.count("cuCtxGetCurrent") <= 6 and names.count("cuMemAllocAsync") <= 2
+
+
+@case
 def programs_work_in_the_memory_of_torch_on_its_stream():
     stream = ctypes.c_void_p()
     d.Memory.inside("cuStreamCreate", ctypes.byref(stream), 1)

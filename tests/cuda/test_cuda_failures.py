@@ -134,9 +134,12 @@ def _run(**environment):
     ({"FAKE_CUDA_DEVICES": "0"}, "no GPU"),
     ({"FAKE_CUDA_VERSION": "11080"}, "CUDA 12"),
     ({"FAKE_CUDA_ARCH": "52"}, "compute capability 5.2"),
+    ({"FAKE_CUDA_ARCH": "70"}, "does not compile for compute capability 7.0.*pip install nvidia-cuda-nvrtc-cu12"),
+    ({"FAKE_CUDA_ARCH": "130"}, "does not compile for compute capability 13.0.*newer one"),
     ({"FAKE_CUDA_FAIL": "cuInit:1:804"}, "cannot|not start"),
     ({"FAKE_CUDA_FAIL": "cuDevicePrimaryCtxRetain:1:101"}, "cuda:0"),
-], ids=["no driver", "no compiler", "no device", "an old driver", "an old device", "a driver that refuses", "a device that refuses"])
+], ids=["no driver", "no compiler", "no device", "an old driver", "an old device", "a device before the compiler",
+        "a device after the compiler", "a driver that refuses", "a device that refuses"])
 def test_a_machine_that_cannot_run_it_is_told_why(fake, environment, why):
     said = _run(**environment)
     assert said.startswith("DeviceError:") and re.search(why, said), said

@@ -175,7 +175,7 @@ static dc_status keep_memory(dc_gpu *gpu) {
 
 static dc_status open_tools(dc_gpu *gpu, const char *folder) {
   const char *why;
-  DC_TRY(dc_nvrtc_open(&gpu->driver, folder, &gpu->arena, &gpu->nvrtc));
+  DC_TRY(dc_nvrtc_open(&gpu->driver, folder, 10 * gpu->major + gpu->minor, &gpu->arena, &gpu->nvrtc));
   DC_TRY(dc_jit_create(dc_target_cuda.language, dc_target_cuda.toolchain, gpu, NULL, NULL, &gpu->jit));
   if (!dc_jit_available(gpu->jit, &why)) return dc_error(DC_ERR_DEVICE, "%s", why);
   bool entered;

@@ -32,13 +32,13 @@ static const dc_prim_spelling prims[DC_PRIM_COUNT] = {
     [DC_ISINF] = {"abs_$k($a) == inf_$k()", "0"},
 };
 
-static const char *const atomic_sums[DC_DTYPE_COUNT] = {
-    [DC_F32] = "atomicAdd(&%s, %s);",
-    [DC_F64] = "atomicAdd(&%s, %s);",
-    [DC_I32] = "atomicAdd(&%s, %s);",
-    [DC_U32] = "atomicAdd(&%s, %s);",
-    [DC_I64] = "atomicAdd((u64 *)&%s, (u64)%s);",
-    [DC_U64] = "atomicAdd(&%s, %s);",
+/* Of whole numbers: the order of floats would show. */
+#define WORDS(function) [DC_I32] = function, [DC_U32] = function, [DC_U64] = function
+static const char *const atomics[][DC_DTYPE_COUNT] = {
+    [DC_WCR_SUM] = {WORDS("atomicAdd(&%s, %s);"), [DC_I64] = "atomicAdd((u64 *)&%s, (u64)%s);"},
+    [DC_WCR_PROD] = {NULL},
+    [DC_WCR_MIN] = {WORDS("atomicMin(&%s, %s);"), [DC_I64] = "atomicMin(&%s, %s);"},
+    [DC_WCR_MAX] = {WORDS("atomicMax(&%s, %s);"), [DC_I64] = "atomicMax(&%s, %s);"},
 };
 
 const dc_dialect dc_cuda_dialect = {
@@ -58,7 +58,7 @@ const dc_dialect dc_cuda_dialect = {
     .inf_f32 = "inf_f32()", .inf_f64 = "inf_f64()", .nan_f32 = "nan_f32()", .nan_f64 = "nan_f64()",
     .narrow_index = "i32",
     .atomic = "atomic_update(&%s, [=](%s was) { return %s; });",
-    .atomic_sums = atomic_sums,
+    .atomics = atomics,
 };
 
 const dc_language dc_cuda_language = {.passes = dc_kernel_passes_grid, .dialect = &dc_cuda_dialect, .library = dc_cuda_library, .launches = true};

@@ -73,12 +73,13 @@ dc_status dc_driver_open(dc_driver *out) {
 
 /* ---- the compiler ---- */
 
-static void *open_nvrtc(const char *folder) {
+/* A driver runs code of compilers up to its own version: where several are installed, an older one serves. */
+static void *open_nvrtc(const char *folder, int version) {
   static const char *const packages[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", NULL};
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-  void *library = NULL;
-  for (size_t k = 0; k < sizeof names / sizeof *names && !library; k++) library = dc_cuda_shared_open("DCML_NVRTC", folder, packages, names[k]);
-  return library;
+  const size_t first = version < 13000;
+  void *library = dc_cuda_shared_open("DCML_NVRTC", folder, packages, names[first]);
+  return library ? library : dc_cuda_shared_open("DCML_NVRTC", folder, packages, names[1 - first]);
 }
 
 /* Of the file that a function of the library lies in. */
@@ -89,21 +90,38 @@ static const char *path_of(const dc_nvrtc *nvrtc, dc_arena *arena) {
   return dladdr(function, &info) && info.dli_fname ? dc_arena_strdup(arena, info.dli_fname) : "NVRTC";
 }
 
-static dc_status use_nvrtc(const dc_driver *driver, void *library, dc_nvrtc *out) {
-  int version = 0;
+/* What it compiles for, and whether that is for the device. */
+static dc_status check_architecture(const dc_nvrtc *nvrtc, int architecture) {
+  enum { MOST = 256 };
+  int n = 0, known[MOST], newest = 0;
+  bool told = nvrtc->nvrtcGetNumSupportedArchs(&n) == 0 && n > 0 && n <= MOST && nvrtc->nvrtcGetSupportedArchs(known) == 0;
+  if (!told) return DC_OK; /* it will say so itself */
+  for (int k = 0; k < n; k++) {
+    if (known[k] == architecture) return DC_OK;
+    if (known[k] > newest) newest = known[k];
+  }
+  static const char *const advice[] = {"an older one: `pip install nvidia-cuda-nvrtc-cu12`", "a newer one: `pip install -U nvidia-cuda-nvrtc`"};
+  const int a = architecture;
+  return dc_error(DC_ERR_DEVICE, "NVRTC %d.%d does not compile for compute capability %d.%d, which this GPU has, but for others up to %d.%d; install %s",
+                  nvrtc->major, nvrtc->minor, a / 10, a % 10, newest / 10, newest % 10, advice[a > newest]);
+}
+
+static dc_status use_nvrtc(void *library, int version, dc_nvrtc *out) {
   const char *missing = dc_cuda_shared_symbols(library, nvrtc_symbols, NVRTC_SYMBOLS, out);
   if (missing) return dc_error(DC_ERR_DEVICE, "NVRTC is too old for dcml: it lacks %s; `pip install 'dcml[cuda]'` brings one", missing);
   if (out->nvrtcVersion(&out->major, &out->minor)) return dc_error(DC_ERR_DEVICE, "NVRTC does not tell its version");
-  DC_TRY(dc_driver_status(driver, driver->cuDriverGetVersion(&version), "the CUDA driver does not tell its version"));
   if (out->major <= version / 1000) return DC_OK;
   return dc_error(DC_ERR_DEVICE, "the driver is for CUDA %d.%d, too old for code of NVRTC %d.%d: update NVIDIA's driver, or `pip install nvidia-cuda-nvrtc-cu%d`",
                   version / 1000, version % 1000 / 10, out->major, out->minor, version / 1000);
 }
 
-dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, dc_arena *arena, dc_nvrtc *out) {
-  void *library = open_nvrtc(folder);
+dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, int architecture, dc_arena *arena, dc_nvrtc *out) {
+  int version = 0;
+  DC_TRY(dc_driver_status(driver, driver->cuDriverGetVersion(&version), "the CUDA driver does not tell its version"));
+  void *library = open_nvrtc(folder, version);
   if (!library) return not_found("DCML_NVRTC", "CUDA cannot be used: NVRTC, which compiles kernels, was not found; `pip install 'dcml[cuda]'` brings it");
-  dc_status status = use_nvrtc(driver, library, out);
+  dc_status status = use_nvrtc(library, version, out);
+  if (!status) status = check_architecture(out, architecture);
   if (status) (void)dlclose(library);
   else out->path = path_of(out, arena);
   return status;

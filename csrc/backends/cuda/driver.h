@@ -123,6 +123,8 @@ enum { CU_CAPTURE_GLOBAL = 0, CU_CAPTURE_THREAD_LOCAL = 1, CU_CAPTURE_RELAXED = 
   X(nvrtcGetProgramLog, (nvrtcProgram program, char *log))                                                                  \
   X(nvrtcGetCUBINSize, (nvrtcProgram program, size_t *bytes))                                                               \
   X(nvrtcGetCUBIN, (nvrtcProgram program, char *cubin))                                                                     \
+  X(nvrtcGetNumSupportedArchs, (int *n))                                                                                    \
+  X(nvrtcGetSupportedArchs, (int *architectures))                                                                           \
   X(nvrtcDestroyProgram, (nvrtcProgram *program))
 
 typedef struct {
@@ -143,7 +145,8 @@ typedef struct {
 /* $DCML_CUDA_DRIVER or the system's, started.  DC_ERR_DEVICE says what is missing and what to do about it. */
 DC_MUST_USE dc_status dc_driver_open(dc_driver *out);
 /* $DCML_NVRTC, what the process has loaded, a package's under the folder, the system's.  Its path is put into the arena. */
-DC_MUST_USE dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, dc_arena *arena, dc_nvrtc *out);
+/* architecture: 10 * major + minor of the device that it is to compile for. */
+DC_MUST_USE dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, int architecture, dc_arena *arena, dc_nvrtc *out);
 /* DC_OK, or an error: what could not be done, and what the driver says of it.  DC_ERR_MEMORY where memory is short. */
 DC_MUST_USE dc_status dc_driver_status(const dc_driver *driver, CUresult result, const char *format, ...) DC_PRINTF(3, 4);
 

@@ -105,18 +105,6 @@ static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
   return all;
 }
 
-/* Do different values of p write different elements, whatever the other parameters are?  One dimension that says so is enough,
- * though data that p chooses give the index in another. */
-static bool separates(dc_pool *pool, dc_param p, const dc_tasklet *t) {
-  for (uint32_t d = 0; d < t->rank; d++) {
-    dc_ex factor, rest;
-    int64_t constant;
-    bool linear = dc_ex_uses_param(pool, t->index[d], p) && dc_ix_split(pool, t->index[d], p, &factor, &rest);
-    if (linear && dc_ex_is_int(pool, factor, &constant) && constant && dc_ex_is_int(pool, rest, &constant)) return true;
-  }
-  return false;
-}
-
 static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
   dc_tasklet t = dc_node_at(k->graph, node)->tasklet;
   dc_write *w = DC_NEW(k->arena, dc_write);
@@ -127,7 +115,7 @@ static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
   if (w->wcr && is_in_reduction(parent)) w->inside = flat(k, in_bounds(k, &t));
   for (const dc_loop *l = parent; l->parent; l = l->parent) {
     bool may = l->schedule == DC_MAP_SCATTER || (l->schedule == DC_MAP_REDUCE && w->wcr);
-    if (may && !separates(k->pool, l->param, &t)) DC_PUSH(k->arena, &w->meets, l->param);
+    if (may && !dc_ix_separates(k->pool, t.index, t.rank, l->param)) DC_PUSH(k->arena, &w->meets, l->param);
   }
   DC_PUSH(k->arena, &k->writes, w);
   DC_PUSH(k->arena, &parent->body, ((dc_item){.write = w}));

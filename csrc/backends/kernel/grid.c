@@ -3,10 +3,13 @@
  * The loops from the outermost one on, as far as their extents are known before the kernel starts, are flattened: a grid
  * takes their iterations in turn.  Where an iteration has long loops of its own, a team of threads runs it: all its threads
  * do what stands outside of those loops, and each takes a part of their iterations.  What a reduction combines is combined
- * among the threads, in an order of its own, when it ends. */
+ * among the threads, in an order of its own, when it ends.
+ *
+ * Iterations of a scatter that may meet in an element, to which they add floats, are one thread's, one after the other: the same
+ * data give the same bits.  So that more threads have work, each owns a slice of the elements, and skips what belongs to others. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14, BUSY = 1 << 16 };
 
 /* ---- what a team may share ---- */
 
@@ -148,12 +151,97 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
   return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};
 }
 
+/* ---- sums in the order of iterations ---- */
+
+bool dc_write_is_ordered(const dc_kernel *k, const dc_write *w) {
+  bool shows = (w->wcr == DC_WCR_SUM || w->wcr == DC_WCR_PROD) && dc_dtype_is_float((dc_dtype)dc_cont(k->graph, w->out)->dtype);
+  return shows && w->meets.n && !w->accumulator && !dc_kernel_is_register(k, w->out);
+}
+
+/* Threads of one iteration of the grid share its elements out by the part of the address that the iteration does not say: then
+ * neighbouring threads, which run neighbouring iterations, own alike. */
+dc_ex dc_write_owned_by(const dc_kernel *k, const dc_write *w) {
+  dc_ex place = dc_read_address(k, w->element), factor, rest;
+  int64_t step;
+  for (const dc_loop *l = w->parent; l->parent; l = l->parent)
+    if (l->on_grid && dc_ix_split(k->pool, place, l->param, &factor, &rest) && dc_ex_is_int(k->pool, factor, &step)) place = rest;
+  return place;
+}
+
+static bool is_ordered(const dc_kernel *k, const dc_loop *l) {
+  for (uint32_t j = 0; j < k->writes.n; j++) {
+    const dc_write *w = k->writes.v[j];
+    if (l->schedule == DC_MAP_SCATTER && dc_loop_is_inside(w->parent, l) && dc_write_is_ordered(k, w) && dc_write_meets(w, l)) return true;
+  }
+  return false;
+}
+
+static bool is_known(dc_kernel *k, const dc_loop *l) {
+  dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
+  return !begin.level && !end.level && !begin.reads && !end.reads;
+}
+
+/* Loops trade places by what they run over; their bodies stay. */
+static void exchange(dc_kernel *k, dc_loop *a, dc_loop *b) {
+  dc_loop was = *a;
+  a->param = b->param, a->begin = b->begin, a->end = b->end, a->step = b->step, a->collides = b->collides;
+  b->param = was.param, b->begin = was.begin, b->end = was.end, b->step = was.step, b->collides = was.collides;
+  k->loop_of.v[a->param] = a, k->loop_of.v[b->param] = b;
+}
+
+/* Of a scatter whose loops stand in one another, those in which iterations meet go inside, in the order that they have. */
+static void move_ordered_inside(dc_kernel *k) {
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (dc_loop *l = dc_loop_only(k->root), *inner; l && is_known(k, l) && (inner = dc_loop_only(l)); l = inner) {
+      bool one_map = l->schedule == DC_MAP_SCATTER && !inner->is_entry && is_known(k, inner);
+      if (!one_map || !is_ordered(k, l) || is_ordered(k, inner)) continue;
+      exchange(k, l, inner), moved = true;
+    }
+  }
+  dc_kernel_settle(k);
+}
+
+/* Do writes to one buffer move alike in the loops of the grid, so that one element has one owner? */
+static bool move_alike(const dc_kernel *k) {
+  for (uint32_t j = 0; j < k->writes.n; j++)
+    for (uint32_t i = 0; i < j; i++) {
+      const dc_write *v = k->writes.v[i], *w = k->writes.v[j];
+      if (!dc_write_is_ordered(k, v) || !dc_write_is_ordered(k, w) || !(k->bits[v->out] & k->bits[w->out])) continue;
+      dc_ex a = dc_read_address(k, v->element), b = dc_read_address(k, w->element);
+      dc_ex moved_a = dc_ix_sub(k->pool, a, dc_write_owned_by(k, v)), moved_b = dc_ix_sub(k->pool, b, dc_write_owned_by(k, w));
+      if (moved_a != moved_b || v->parent != w->parent) return false;
+    }
+  return true;
+}
+
+/* Threads for each iteration of the grid, of which there are so many: 0 where one does. */
+static uint32_t slices_of(dc_kernel *k, const dc_loop *column, int64_t iterations) {
+  int64_t met = 1;
+  for (const dc_loop *l = dc_loop_only(column ? column : k->root); l && is_known(k, l) && is_ordered(k, l); l = dc_loop_only(l)) {
+    int64_t extent = dc_loop_extent(k, l);
+    met *= extent < 0 ? UNKNOWN : extent < INT32_MAX ? extent : INT32_MAX;
+    if (met > INT32_MAX) met = INT32_MAX;
+  }
+  for (uint32_t j = 0; j < k->writes.n; j++) {
+    const dc_write *w = k->writes.v[j];
+    const dc_ex all[] = {w->value, w->guard, dc_read_address(k, w->element), dc_read_check(k, w->element)};
+    for (int i = 0; i < 4; i++)
+      for (dc_cid c = 1; all[i] && c <= k->n_buffers; c++)
+        if (k->bits[c] & k->root->writes & dc_kernel_dependence(k, all[i]).reads) return 0;
+  }
+  if (!move_alike(k)) return 0;
+  int64_t wanted = BUSY / (iterations ? iterations : 1) < met / FEW ? BUSY / (iterations ? iterations : 1) : met / FEW;
+  uint32_t n = 1;
+  while (2 * n <= wanted && n < DC_MOST_SLICES) n *= 2;
+  return n > 1 ? n : 0;
+}
+
 /* ---- the pass ---- */
 
 static bool is_shared(dc_kernel *k, const dc_loop *l) {
-  dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
-  bool known = !begin.level && !end.level && !begin.reads && !end.reads;
-  return known && (l->schedule == DC_MAP_PARALLEL || l->schedule == DC_MAP_SCATTER);
+  return is_known(k, l) && (l->schedule == DC_MAP_PARALLEL || l->schedule == DC_MAP_SCATTER) && !is_ordered(k, l);
 }
 
 static bool has_array(const dc_kernel *k, int64_t most) {
@@ -169,8 +257,10 @@ static bool has_array(const dc_kernel *k, int64_t most) {
 void dc_kernel_grid(dc_kernel *k) {
   dc_loop *column = NULL;
   int64_t iterations = 1, surely = 1;
+  move_ordered_inside(k);
   for (dc_loop *l = dc_loop_only(k->root); l && is_shared(k, l); l = dc_loop_only(l)) {
     int64_t extent = dc_loop_extent(k, l);
+    if (extent > INT32_MAX) extent = INT32_MAX; /* which is enough for all that is decided here */
     l->on_grid = true, column = l;
     iterations *= extent < 0 ? UNKNOWN : extent, surely *= extent < 0 ? BATCH : extent;
     if (iterations > INT32_MAX) iterations = INT32_MAX;
@@ -183,5 +273,7 @@ void dc_kernel_grid(dc_kernel *k) {
   if (k->grid.team == 1) {
     dc_kernel_each_loop(k, k->root, clear_team);
     dc_kernel_sums(k);
+    k->grid.slices = slices_of(k, column, iterations);
+    if (k->grid.slices) k->grid.block = BLOCK;
   }
 }

@@ -31,13 +31,16 @@
  *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
  *   team             its iterations are dealt to the threads that run one iteration of the grid together       [grid]
  *   pack(n)          a thread takes n iterations at once, whose elements lie side by side in memory            [packs]
+ *   tile(n)          runs with the innermost loop of the grid in tiles of n by n: what lies side by side along this loop,
+ *                    and apart along that one, goes through memory that a block shares                          [crossings]
  *   turns(n)         a thread takes iterations, or packs, in n turns at most: registers of its own hold what is theirs [rows]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
  * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
  * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations.  Of a register that is
- * `own` each thread of a team has the elements of the iterations that it takes. */
+ * `own` each thread of a team has the elements of the iterations that it takes.  `slices(n)`: each iteration of the grid is run
+ * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -118,6 +121,7 @@ struct dc_loop {
   bool on_grid, on_team;
   uint32_t pack; /* 0: iterations are taken one by one */
   uint32_t turns; /* 0: as many as there are */
+  uint32_t tile;  /* 0, or DC_TILE */
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
@@ -132,12 +136,15 @@ struct dc_loop {
 };
 
 enum { DC_WARP = 32 }; /* threads of a device that run side by side */
+enum { DC_MOST_SLICES = 1 << 10 };
+enum { DC_TILE = 32, DC_TILE_THREADS = 256 }; /* iterations of each loop in a tile; threads that share one */
 
 /* How a kernel runs on a device. */
 typedef struct {
   uint32_t block; /* threads of a block; 0: it runs on a processor */
   uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
   bool across;    /* ... or those of one column of a block of DC_WARP columns, whose iterations follow one another in memory */
+  uint32_t slices; /* threads that run one iteration, each for what it owns of the elements that iterations meet in; 0: one */
 } dc_grid;
 
 /* Of an expression. */
@@ -198,9 +205,13 @@ void dc_kernel_join(dc_kernel *k);
 void dc_kernel_threads(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
+void dc_kernel_crossings(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
 void dc_kernel_reciprocals(dc_kernel *k);
 void dc_kernel_rows(dc_kernel *k);
+/* crossings.c: is it read freely, side by side along `tile` and apart along `last`?  May the two run in tiles? */
+bool dc_read_is_crossing(const dc_kernel *k, const dc_loop *tile, const dc_loop *last, dc_ex read);
+bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last);
 /* packs.c: are the elements of an access, which is evaluated freely, side by side in the iterations of l, in places that are multiples of n? */
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n);
 
@@ -240,6 +251,9 @@ static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? 
 dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */
 /* grid.c: may the threads of a team share the iterations of a map, whose outermost loop this is? */
 bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry);
+/* Does w add floats to an element that several iterations may meet in, so that their order shows? */
+bool dc_write_is_ordered(const dc_kernel *k, const dc_write *w);
+dc_ex dc_write_owned_by(const dc_kernel *k, const dc_write *w); /* what decides which slice of a grid's iteration its element is in */
 bool dc_write_meets(const dc_write *w, const dc_loop *l);
 bool dc_loop_has_loops(const dc_loop *l); /* apart from those of a product's sums */
 bool dc_loop_is_sum(const dc_loop *l);    /* of a product */

@@ -109,9 +109,36 @@ static bool is_long(dc_kernel *k, const dc_loop *l, uint32_t n) {
 
 static void pack(dc_kernel *k, dc_loop *l) {
   bool last = (l->on_grid && k->grid.team == 1) || (l->on_team && !k->grid.across);
+  for (const dc_loop *at = l; at; at = at->parent) last = last && !at->tile;
   if (!last || dc_loop_has_loops(l) || !l->body.n) return;
   uint32_t n = lanes_of(k, l);
   if (n && is_long(k, l, n)) l->pack = n;
 }
 
-void dc_kernel_packs(dc_kernel *k) { dc_kernel_each_loop(k, k->root, pack); }
+/* ---- loops over one row ---- */
+
+static uint64_t used_by(dc_kernel *k, const dc_loop *l) {
+  uint64_t all = 0;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_write *w = l->body.v[j].write;
+    all |= dc_kernel_dependence(k, w->value).reads | k->bits[w->out];
+    if (w->guard) all |= dc_kernel_dependence(k, w->guard).reads;
+  }
+  return all;
+}
+
+/* Loops of a team that use one row take packs of one size, so that each thread has the same elements of it in all of them. */
+static void agree(dc_kernel *k, dc_loop *body) {
+  for (uint32_t j = 0; j < body->body.n; j++)
+    for (uint32_t i = 0; i < body->body.n; i++) {
+      dc_loop *l = body->body.v[j].loop, *m = body->body.v[i].loop;
+      bool packed = l && m && l->pack && m->pack > l->pack && l->on_team && m->on_team;
+      if (packed && dc_loop_extent(k, l) == dc_loop_extent(k, m) && (used_by(k, l) & used_by(k, m))) m->pack = l->pack;
+    }
+}
+
+void dc_kernel_packs(dc_kernel *k) {
+  dc_kernel_each_loop(k, k->root, pack);
+  dc_kernel_each_loop(k, k->root, agree);
+  agree(k, k->root);
+}

@@ -166,8 +166,10 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear",
+                                      "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, TILE,
+         WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -195,6 +197,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case GRID: l->on_grid = true; break;
     case TEAM: l->on_team = true; break;
     case PACK: DC_TRY(numbers(r, 1, 16, v)); l->pack = (uint32_t)v[0]; break;
+    case TILE: DC_TRY(numbers(r, 1, DC_TILE, v)); l->tile = (uint32_t)v[0]; break;
     case TURNS: DC_TRY(numbers(r, 1, 1 << 10, v)); l->turns = (uint32_t)v[0]; break;
     default: break;
   }
@@ -278,7 +281,11 @@ static dc_status read_grid(reader *r) {
   if (!took) return DC_OK;
   DC_TRY(numbers(r, 2, 1024, v));
   r->k->grid = (dc_grid){.block = (uint32_t)v[0], .team = (uint32_t)v[1]};
-  return accept(r, "across", &r->k->grid.across);
+  DC_TRY(accept(r, "across", &r->k->grid.across));
+  DC_TRY(accept(r, "slices", &took));
+  if (took) DC_TRY(numbers(r, 1, DC_MOST_SLICES, v));
+  if (took) r->k->grid.slices = (uint32_t)v[0];
+  return DC_OK;
 }
 
 static dc_status read_kernel(reader *r) {

@@ -27,6 +27,7 @@ const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"grid", "deals the iterations of loops to the threads of a device", dc_kernel_grid},
+    {"crossings", "reads what lies across the threads of a grid by tiles", dc_kernel_crossings},
     {"packs", "takes iterations together whose elements lie side by side", dc_kernel_packs},
     {"reciprocals", "divides by what a loop does not change before it", dc_kernel_reciprocals},
     {"rows", "keeps what loops of a team use of a row in registers of its threads", dc_kernel_rows},

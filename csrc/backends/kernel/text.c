@@ -75,6 +75,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (l->on_team) dc_text_puts(w->out, " team");
   if (l->pack) dc_text_printf(w->out, " pack(%u)", l->pack);
   if (l->turns) dc_text_printf(w->out, " turns(%u)", l->turns);
+  if (l->tile) dc_text_printf(w->out, " tile(%u)", l->tile);
   if (l->threads) {
     dc_text_printf(w->out, " threads(%u, %" PRId64 ", ", l->threads->n, l->threads->block);
     put_ex(w, l->threads->cost);
@@ -118,6 +119,7 @@ void dc_kernel_print(const dc_kernel *kernel, dc_text *out) {
   dc_text_puts(out, "kernel");
   if (kernel->grid.block) dc_text_printf(out, " grid(%u, %u)", kernel->grid.block, kernel->grid.team);
   if (kernel->grid.across) dc_text_puts(out, " across");
+  if (kernel->grid.slices) dc_text_printf(out, " slices(%u)", kernel->grid.slices);
   dc_text_puts(out, " {\n");
   for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
     dc_text_puts(out, "  symbol ");

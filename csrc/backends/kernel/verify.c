@@ -143,6 +143,15 @@ static void check_turns(checker *c, const dc_loop *l) {
   require(c, plain && extent > 0 && (extent + taken - 1) / taken == l->turns, "turns are of a team's innermost loop of known length");
 }
 
+static void check_tile(checker *c, const dc_loop *l) {
+  const dc_loop *last = l;
+  while (dc_loop_only(last) && dc_loop_only(last)->on_grid) last = dc_loop_only(last);
+  bool one = true;
+  for (const dc_loop *at = l->parent; at; at = at->parent) one = one && !at->tile;
+  bool fits = l->tile == DC_TILE && c->k->grid.block == DC_TILE_THREADS;
+  require(c, fits && one && dc_kernel_may_tile(c->k, l, last), "tiles are of two loops of a grid whose writes lie along the inner one");
+}
+
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
   require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
@@ -160,6 +169,7 @@ static void check_annotations(checker *c, const dc_loop *l) {
   if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
   if (l->pack && !c->broken) check_pack(c, l);
   if (l->turns && !c->broken) check_turns(c, l);
+  if (l->tile && !c->broken) check_tile(c, l);
 }
 
 static void check_loop(checker *c, const dc_loop *l) {
@@ -183,6 +193,20 @@ static void check_loop(checker *c, const dc_loop *l) {
   if (l != c->k->root) c->open[l->param] = false;
 }
 
+/* What is run for each slice sees nothing of what another one has done. */
+static void check_slices(checker *c) {
+  dc_kernel *k = c->k;
+  for (uint32_t j = 0; j < k->writes.n && !c->broken; j++) {
+    const dc_write *w = k->writes.v[j];
+    const dc_ex all[] = {w->value, w->guard, dc_read_address(k, w->element), dc_read_check(k, w->element)};
+    uint64_t reads = 0;
+    for (int i = 0; i < 4; i++)
+      if (all[i]) reads |= dc_kernel_dependence(k, all[i]).reads;
+    for (dc_cid b = 1; b <= k->n_buffers; b++)
+      if (k->bits[b] & k->root->writes) require(c, !(reads & k->bits[b]), "a kernel in slices reads nothing that it writes");
+  }
+}
+
 dc_status dc_kernel_verify(dc_kernel *k) {
   checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n), .dealt = DC_NEW_ARRAY(k->arena, const dc_loop *, k->graph->containers.n)};
   for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
@@ -191,7 +215,10 @@ dc_status dc_kernel_verify(dc_kernel *k) {
   bool power = (g->block & (g->block - 1)) == 0 && g->block <= 1024 && (g->block == 1 || g->block >= DC_WARP);
   bool known = g->across ? g->team * DC_WARP == g->block : g->team == 1 || g->team == DC_WARP || g->team == g->block;
   require(&c, !g->block || (power && known), "a team is a thread, a warp, a block or a column of one");
+  bool sliced = g->slices >= 2 && g->slices <= DC_MOST_SLICES && (g->slices & (g->slices - 1)) == 0;
+  require(&c, !g->slices || (sliced && g->team == 1 && g->block > 1), "slices are a power of two, each of a thread");
   if (!c.broken) check_loop(&c, k->root);
+  if (!c.broken && g->slices) check_slices(&c);
   if (!c.broken) return DC_OK;
   const char *at = c.loop && c.loop != k->root ? dc_name_text(&k->graph->names, k->pool->params.v[c.loop->param].name) : "the kernel";
   if (c.write) return dc_error(DC_ERR_MODEL, "in loop '%s', write %u: the rule is that %s", at, c.write->ordinal, c.broken);

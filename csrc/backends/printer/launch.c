@@ -15,9 +15,21 @@ static const dc_loop *last_of(const dc_loop *l) {
   return l;
 }
 
-/* Iterations, or packs of them. */
+const dc_loop *dc_print_tile_of(const dc_printer *p) {
+  const dc_loop *l = dc_loop_only(p->k->root);
+  while (l && l->on_grid && !l->tile) l = dc_loop_only(l);
+  return l && l->on_grid ? l : NULL;
+}
+
+/* Does it run in tiles, with the loop that says so or as that? */
+static bool is_tiled(const dc_printer *p, const dc_loop *l) {
+  const dc_loop *tile = l->on_grid ? dc_print_tile_of(p) : NULL;
+  return tile && (l == tile || l == last_of(tile));
+}
+
+/* Iterations, or packs or tiles of them. */
 static dc_ex extent_of(dc_printer *p, const dc_loop *l) {
-  return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, l->pack ? (int64_t)l->pack : l->step));
+  return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, l->pack ? (int64_t)l->pack : is_tiled(p, l) ? DC_TILE : l->step));
 }
 
 static dc_ex iterations(dc_printer *p, const dc_loop *l) {
@@ -38,9 +50,10 @@ static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last, con
       of = dc_arena_printf(p->arena, "at%u", at->param);
     }
     if (at->pack) of = dc_arena_printf(p->arena, "%s * %u", of, at->pack);
+    if (is_tiled(p, at)) of = dc_arena_printf(p->arena, "%s * %d", of, DC_TILE);
     if (at->step != 1) of = dc_arena_printf(p->arena, "%s * %lld", of, (long long)at->step);
     if (!dc_kernel_is_number(p->k, at->begin, 0)) of = dc_arena_printf(p->arena, "%s + %s", dc_print_value(p, at->begin), of);
-    dc_print_line(p, "const %s %s%u = (%s)(%s);", index, at->pack ? "base" : "j", at->param, index, of);
+    dc_print_line(p, "const %s %s%u = (%s)(%s);", index, at->pack ? "base" : is_tiled(p, at) ? "first" : "j", at->param, index, of);
   }
 }
 
@@ -50,9 +63,13 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   const dc_loop *last = last_of(l);
   const dc_grid *g = &p->k->grid;
   dc_ex all = iterations(p, l);
+  const char *once = dc_print_value(p, all);
+  if (g->slices) all = dc_ix_mul(p->pool, all, dc_ex_int(p->pool, g->slices));
   const char *total = dc_print_value(p, all), *type = dc_print_index_type(p, all);
-  const unsigned teams = g->block / g->team;
-  const char *first = g->across ? "" : g->team == 1 ? " + threadIdx.x" : is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
+  const bool tiled = dc_print_tile_of(p) != NULL;
+  const unsigned teams = tiled ? 1 : g->block / g->team;
+  const char *of_team = is_block(p) ? "" : dc_arena_printf(p->arena, " + threadIdx.x / %u", g->team);
+  const char *first = g->across || tiled ? "" : g->team == 1 ? " + threadIdx.x" : of_team;
   const char *head = "for (%s at = (%s)blockIdx.x * %u%s; at < %s; at += (%s)gridDim.x * %u)";
   dc_print_open(p, dc_arena_printf(p->arena, head, type, type, teams, first, total, type, teams));
   *mark = dc_print_scope(p);
@@ -60,6 +77,10 @@ const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
     dc_print_line(p, "const bool active = at + threadIdx.x %% %u < %s;", teams, total);
     dc_print_line(p, "const bool leader = me == 0 && active;");
     dc_print_line(p, "%s rest = active ? at + threadIdx.x %% %u : at;", type, teams);
+  } else if (g->slices) {
+    const char *natural = !strcmp(type, "i64") ? "u64" : "u32";
+    dc_print_line(p, "const u32 slice = (u32)((%s)at / (%s)%s);", natural, natural, once);
+    dc_print_line(p, "%s rest = (%s)((%s)at %% (%s)%s);", type, type, natural, natural, once);
   } else {
     dc_print_line(p, "%s rest = at;", type);
   }
@@ -158,7 +179,9 @@ static void fill(dc_printer *p, dc_launches *out) {
   for (dc_sym s = 1; s < p->pool->symbols.n; s++)
     if (p->used_symbols[s]) DC_PUSH(&out->arena, &out->symbols, s);
   const dc_loop *l = dc_loop_only(p->k->root);
-  dc_ex total = l && l->on_grid ? iterations(p, l) : dc_ex_int(p->pool, 1), at_once = dc_ex_int(p->pool, p->k->grid.block / p->k->grid.team);
+  dc_ex total = l && l->on_grid ? iterations(p, l) : dc_ex_int(p->pool, 1);
+  if (p->k->grid.slices) total = dc_ix_mul(p->pool, total, dc_ex_int(p->pool, p->k->grid.slices));
+  dc_ex at_once = dc_ex_int(p->pool, dc_print_tile_of(p) ? 1 : p->k->grid.block / p->k->grid.team);
   dc_ex blocks = dc_ix_div(p->pool, dc_ix_add(p->pool, total, dc_ix_sub(p->pool, at_once, dc_ex_int(p->pool, 1))), at_once);
   dc_launch_add(out, "", p->k->grid.block, p->pool, dc_ix_min(p->pool, blocks, dc_ex_int(p->pool, MOST_BLOCKS)), 0);
   out->checks = p->flagged;
@@ -183,7 +206,11 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   if (p->scratch) dc_text_printf(out, "  __shared__ u64 scratch[%u];\n", g->across ? g->block : DC_WARP);
   if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
   else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
+  if (dc_print_tile_of(p))
+    dc_text_printf(out, "  const int side = (int)threadIdx.x %% %d, down = (int)threadIdx.x / %d;\n", DC_TILE, DC_TILE);
   put_alignment(p, out);
+  if (g->slices && !(dc_loop_only(p->k->root) && dc_loop_only(p->k->root)->on_grid))
+    dc_text_printf(out, "  const u32 slice = blockIdx.x * %u + threadIdx.x;\n  if (slice >= %u) return;\n", g->block, g->slices);
   dc_text_puts(out, body);
   if (p->flagged) dc_text_puts(out, "  if (bad) atomicCAS((u64 *)error, (u64)0, (u64)bad);\n");
   dc_text_puts(out, "}\n");

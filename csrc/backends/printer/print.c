@@ -115,6 +115,8 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   close_iteration(p, mark);
   bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
   bool in_order = !vectors && !dc_loop_has_loops(l) && !p->lane;
+  /* indices of several iterations are on their way at once */
+  if (p->k->grid.slices && !dc_loop_has_loops(l)) dc_text_puts(text.outer, "#pragma unroll 4\n");
   dc_text_indent(text.outer, p->indent);
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param));
   dc_text_printf(text.outer, "for (%s j%u = %s; j%u < %s; j%u += %lld) {%s%s\n", type, l->param, begin, l->param, end, l->param, (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
@@ -330,7 +332,11 @@ static void print_grid(dc_printer *p, const dc_loop *l) {
   const dc_loop *last = dc_print_grid_begin(p, l, &mark);
   p->uniform = p->k->grid.team > 1;
   p->dirty = p->touched = 0;
+  const dc_loop *tile = dc_print_tile_of(p);
+  uint32_t inner;
+  if (tile) dc_print_tile_begin(p, tile, last, &inner);
   print_iteration(p, last);
+  if (tile) dc_print_tile_end(p, inner);
   if (p->uniform && shares_memory(p)) dc_print_team_wait(p);
   p->uniform = false;
   dc_print_grid_end(p, mark);

@@ -172,6 +172,10 @@ void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
 /* Of a loop that takes turns, all packs are loaded before the first is used: in a loop of its own, if there are any. */
 bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l);
 void dc_print_pack_loads(dc_printer *p, const dc_loop *l);
+/* crossings.c: what stands around the body of the innermost loop of a grid that runs in tiles. */
+void dc_print_tile_begin(dc_printer *p, const dc_loop *tile, const dc_loop *last, uint32_t *mark);
+void dc_print_tile_end(dc_printer *p, uint32_t mark);
+const dc_loop *dc_print_tile_of(const dc_printer *p); /* launch.c: the loop with a tile, or NULL */
 void dc_print_team_end(dc_printer *p, uint32_t mark);
 void dc_print_team_combine(dc_printer *p, const dc_loop *home); /* what each thread has in accumulators of a loop */
 void dc_print_team_wait(dc_printer *p); /* threads of a team wait for one another */

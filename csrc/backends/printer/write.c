@@ -44,8 +44,9 @@ static void write_atomically(dc_printer *p, const dc_write *w) {
   const dc_type_spelling *spelling = &p->dialect->types[type];
   const char *value = dc_print_value(p, w->value), *element = dc_print_element(p, w->out, dc_read_address(p->k, w->element));
   const char *more = dc_print_local(p, compute, dc_print_cast(p, compute, dc_ex_dtype(p->pool, w->value), value));
-  if (w->wcr == DC_WCR_SUM && p->dialect->atomic_sums[type]) {
-    dc_print_line(p, p->dialect->atomic_sums[type], element, more);
+  const char *at_once = p->dialect->atomics[w->wcr][type];
+  if (at_once) {
+    dc_print_line(p, at_once, element, more);
   } else {
     const char *was = dc_print_around(p, spelling->load, "was");
     const char *sum = dc_arena_printf(p->arena, "(%s)", dc_print_combine(p, (dc_wcr)w->wcr, compute, was, more));
@@ -92,6 +93,13 @@ void dc_print_write(dc_printer *p, const dc_write *w) {
   }
   if (p->uniform && w->wcr && !w->accumulator && (!dc_kernel_is_register(p->k, w->out) || dc_kernel_is_shared(p->k, w->out))) {
     open_if(p, "leader");
+    if (!blocks) mark = dc_print_scope(p);
+    blocks++;
+  }
+  if (p->k->grid.slices && !w->accumulator && !dc_kernel_is_register(p->k, w->out)) {
+    bool ordered = dc_write_is_ordered(p->k, w);
+    const char *place = ordered ? dc_print_value(p, dc_write_owned_by(p->k, w)) : "";
+    open_if(p, ordered ? dc_arena_printf(p->arena, "slice_of<%u>(%s) == slice", p->k->grid.slices, place) : "slice == 0");
     if (!blocks) mark = dc_print_scope(p);
     blocks++;
   }

@@ -146,8 +146,9 @@ bool compile(Program *p, int arch, const std::vector<std::string> &defines) {
 } // namespace
 
 API int nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 0, 0; }
-API int nvrtcGetNumSupportedArchs(int *n) { return *n = 3, 0; }
-API int nvrtcGetSupportedArchs(int *archs) { return archs[0] = 80, archs[1] = 90, archs[2] = 100, 0; }
+static const int architectures[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+API int nvrtcGetNumSupportedArchs(int *n) { return *n = sizeof architectures / sizeof *architectures, 0; }
+API int nvrtcGetSupportedArchs(int *archs) { return memcpy(archs, architectures, sizeof architectures), 0; }
 
 API const char *nvrtcGetErrorString(int code) {
   const char *names[] = {"NVRTC_SUCCESS", "NVRTC_ERROR_OUT_OF_MEMORY", "NVRTC_ERROR_PROGRAM_CREATION_FAILURE", "NVRTC_ERROR_INVALID_INPUT",
