@@ -56,7 +56,7 @@ def _binary():
     yield "where to a number", lambda x: torch.where(x > 0, x, 0.0), [SQUARE]
     yield "remainder", lambda x, y: x.remainder(y.abs() + 0.5), [SQUARE, SQUARE]
     yield "fmod", lambda x, y: x.fmod(y.abs() + 0.5), [SQUARE, SQUARE]
-    yield "floor_divide", lambda x, y: x // (y.abs() + 0.5), [SQUARE, SQUARE]
+    yield "floor_divide", lambda x, y: x.detach() // (y.detach().abs() + 0.5), [SQUARE, SQUARE]
     for name in ("eq", "gt", "logical_and", "hypot", "logaddexp", "copysign", "fmax"):
         yield name, getattr(torch, name), [SQUARE, SQUARE]
     yield "lerp", lambda x, y: x.lerp(y, 0.3), [SQUARE, SQUARE]
@@ -130,7 +130,9 @@ def _shapes():
 
 
 _ROWS, _PLACES, _CLASSES, _PIXELS = _seeds(4096, 4096), _seeds(1024, 1024, 1024), _seeds(1024, 1024), _seeds(64, 16, 32, 32)
+_LABELS = 1 + _seeds(60, 32, 20)
 _COLUMNS, _BAGS, _WHOLE, _SIDES = _seeds(1024, 1024), _seeds(4096, 1024, 16), _seeds(1 << 20, 1024, 1024), 2.0 * _seeds(2, 1024, 1024) - 1
+_EDGES = torch.linspace(-3, 3, 64)
 _ORDERS = torch.rand(1024, 1024, generator=torch.Generator().manual_seed(4)).argsort(1)  # permutations, which scatter writes once
 
 
@@ -180,18 +182,18 @@ def _sums():
     yield "topk of half", lambda x: x.topk(512, 1)[0], [SQUARE]
     yield "sort", lambda x: x.sort(1)[0], [SQUARE]
     yield "sort of columns", lambda x: x.sort(0)[0], [SQUARE]
-    yield "sort of a vector", lambda x: x.sort()[0], [FLAT]
+    yield "sort of a vector", lambda x: x.detach().sort()[0], [FLAT]  # equal elements share a gradient as the sort likes
     yield "sort of short rows", lambda x: x.sort(1)[0], [(1 << 16, 16)]
     yield "sort, falling", lambda x: x.sort(1, descending=True)[0], [SQUARE]
     yield "sort of integers", lambda x: _WHOLE.sort(1)[0], [(1,)]
-    yield "argsort", lambda x: x.argsort(1), [SQUARE]
+    yield "argsort", lambda x: x.argsort(stable=True, dim=1), [SQUARE]
     yield "kthvalue", lambda x: x.kthvalue(100, 1)[0], [SQUARE]
     yield "quantile", lambda x: x.quantile(0.3, 1), [SQUARE]
     yield "unique", lambda x: _WHOLE.unique(), [(1,)]
     yield "bincount", lambda x: torch.bincount(_PLACES.flatten(), minlength=1024), [(1,)]
     yield "histc", lambda x: x.histc(64, -3, 3), [FLAT]
-    yield "searchsorted", lambda s, x: torch.searchsorted(s.cumsum(0), x), [(1024,), FLAT]
-    yield "bucketize", lambda x: torch.bucketize(x, torch.linspace(-3, 3, 64)), [FLAT]
+    yield "searchsorted", lambda s, x: torch.searchsorted(s.abs().cumsum(0), x), [(1024,), FLAT]
+    yield "bucketize", lambda x: torch.bucketize(x, _EDGES), [FLAT]
 
 
 def _norms():
@@ -217,7 +219,7 @@ def _norms():
     yield "local_response_norm", lambda x: F.local_response_norm(x, 5), [IMAGES]
     yield "cross_entropy", lambda x: F.cross_entropy(x, _CLASSES), [SQUARE]
     yield "cross_entropy of pixels", lambda x: F.cross_entropy(x, _PIXELS), [IMAGES]
-    yield "cross_entropy, smoothed", lambda x, w: F.cross_entropy(x, _CLASSES, w.abs(), label_smoothing=0.1), [SQUARE, (1024,)]
+    yield "cross_entropy, smoothed", lambda x, w: F.cross_entropy(x, _CLASSES, w.detach().abs(), label_smoothing=0.1), [SQUARE, (1024,)]
     yield "cross_entropy of shares", lambda x, y: F.cross_entropy(x, y.softmax(1)), [SQUARE, SQUARE]
     yield "cross_entropy of ten", lambda x: F.cross_entropy(x, _WHOLE.view(-1)[:1 << 17] % 10), [(1 << 17, 10)]
     yield "nll_loss", lambda x: F.nll_loss(x, _CLASSES), [SQUARE]
@@ -242,7 +244,7 @@ def _norms():
     yield "cdist", torch.cdist, [(1024, 64), (1024, 64)]
     yield "cdist 1", lambda x, y: torch.cdist(x, y, 1), [(256, 64), (256, 64)]
     yield "pdist", F.pdist, [(512, 64)]
-    yield "ctc_loss", lambda x: F.ctc_loss(x.log_softmax(2), _seeds(60, 32, 20) + 1, (128,) * 32, (20,) * 32), [(128, 32, 64)]
+    yield "ctc_loss", lambda x: F.ctc_loss(x.log_softmax(2), _LABELS, (128,) * 32, (20,) * 32), [(128, 32, 64)]
 
 
 def _products():
