@@ -117,7 +117,7 @@ static dc_ex improve(const row_index *rows, dc_pool *pool, dc_ex e) {
   return e;
 }
 
-/* ---- constants that rows and compilers ask for: exponents, and what whole numbers are divided by ---- */
+/* ---- exponents: rows ask which number it is; other constants stay in memory, so that kernels are alike whatever they are ---- */
 
 typedef struct {
   const dc_graph *graph;
@@ -129,23 +129,18 @@ static dc_ex number_of(void *context, dc_pool *pool, dc_ex e) {
   const dc_exnode *node = dc_ex_node(pool, e);
   const dc_container *k = node->op == DC_EX_READ && !node->nargs ? dc_cont(s->graph, node->ref) : NULL;
   if (!k || k->role != DC_ROLE_CONST || !k->data || k->data_bytes != (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype)) return e;
-  double real;
-  float single;
-  int64_t whole;
-  switch (k->dtype) {
-    case DC_F32: return memcpy(&single, k->data, sizeof single), dc_ex_const(pool, DC_F32, single);
-    case DC_F64: return memcpy(&real, k->data, sizeof real), dc_ex_const(pool, DC_F64, real);
-    case DC_I64: return memcpy(&whole, k->data, sizeof whole), dc_ex_int(pool, whole);
-    default: return e;
-  }
+  double real = 0;
+  float single = 0;
+  if (k->dtype == DC_F32) return memcpy(&single, k->data, sizeof single), dc_ex_const(pool, DC_F32, single);
+  if (k->dtype == DC_F64) return memcpy(&real, k->data, sizeof real), dc_ex_const(pool, DC_F64, real);
+  return e;
 }
 
-static dc_ex state_numbers(void *context, dc_pool *pool, dc_ex e) {
+static dc_ex state_exponent(void *context, dc_pool *pool, dc_ex e) {
   dc_exnode node = *dc_ex_node(pool, e);
-  bool divides = (node.op == DC_FLOORDIV || node.op == DC_MOD) && node.dtype == DC_I64;
-  if (node.op == DC_POW || divides) {
-    dc_ex by = dc_ex_arg(pool, e, 1), number = dc_ex_transform(pool, by, number_of, context);
-    if (number != by) e = dc_ex_prim2(pool, (dc_op)node.op, dc_ex_arg(pool, e, 0), number);
+  if (node.op == DC_POW && dc_dtype_is_float((dc_dtype)node.dtype)) {
+    dc_ex exponent = dc_ex_arg(pool, e, 1), number = dc_ex_transform(pool, exponent, number_of, context);
+    if (number != exponent) e = dc_ex_prim2(pool, DC_POW, dc_ex_arg(pool, e, 0), number);
   }
   return improve(((const number_search *)context)->rows, pool, e);
 }
@@ -165,7 +160,7 @@ static void rewrite_scope(dc_graph *graph, row_index *rows, const dc_scope *scop
     dc_node *node = dc_node_at(graph, scope->v[k]);
     if (node->kind == DC_NODE_MAP) rewrite_scope(graph, rows, &node->map.body);
     if (node->kind != DC_NODE_TASKLET) continue;
-    node->tasklet.value = dc_ex_transform(&graph->pool, node->tasklet.value, state_numbers, &(number_search){graph, rows});
+    node->tasklet.value = dc_ex_transform(&graph->pool, node->tasklet.value, state_exponent, &(number_search){graph, rows});
   }
 }
 

@@ -341,8 +341,10 @@ static const char *picked(dc_printer *p, dc_ex x, bool fixed, const char *test, 
 static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const char *b) {
   uint8_t op = dc_ex_node(p->pool, x)->op;
   if (op != DC_MIN && op != DC_MAX) return NULL;
-  bool loads = dc_ex_node(p->pool, dc_ex_arg(p->pool, x, 0))->op == DC_EX_READ && dc_ex_node(p->pool, dc_ex_arg(p->pool, x, 1))->op == DC_EX_READ;
-  return picked(p, x, loads, dc_arena_printf(p->arena, op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)", a, b, a, a), a, b);
+  bool loads = true;
+  for (uint32_t k = 0; k < 2; k++) loads = loads && dc_ex_node(p->pool, dc_ex_arg(p->pool, x, k))->op == DC_EX_READ;
+  const char *pattern = op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)";
+  return picked(p, x, loads, dc_arena_printf(p->arena, pattern, a, b, a, a), a, b);
 }
 
 static const char *scalar(dc_printer *p, dc_ex x) {
