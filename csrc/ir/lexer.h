@@ -22,6 +22,12 @@ typedef struct {
 
 /* What a name stands for besides parameters, symbols and containers: *out stays 0 if it is none; n_index < 0: it has no brackets. */
 typedef struct dc_parser dc_parser;
+
+/* A view that is declared before what it views. */
+typedef struct {
+  dc_cid view;
+  const char *base;
+} dc_parser_early_view;
 typedef struct {
   dc_status (*find)(void *context, dc_parser *p, const char *name, const dc_ex *index, int n_index, dc_ex *out);
   void *context;
@@ -36,6 +42,7 @@ struct dc_parser {
   uint32_t n_params;
   dc_param params[DC_MAX_LOOPS]; /* in scope, innermost last */
   DC_VEC(dc_parser_let) lets;    /* of the statement at hand */
+  DC_VEC(dc_parser_early_view) early;
   int depth;
   bool is_flat; /* an access is an address and perhaps a check, as in kernels */
   bool is_loose; /* operands are converted to one type: a constant takes the other's, else the wider of the two wins */

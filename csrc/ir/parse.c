@@ -106,9 +106,10 @@ static dc_status parse_traits(dc_parser *p, dc_cid id) {
   }
   DC_TRY(dc_parser_accept(p, "view", &took));
   if (took) {
-    dc_cid base;
-    DC_TRY(parse_container(p, &base));
-    dc_cont(p->graph, id)->alias_of = base;
+    char *base;
+    DC_TRY(dc_parser_name(p, &base));
+    dc_cont(p->graph, id)->alias_of = dc_container_find(p->graph, base);
+    if (!dc_cont(p->graph, id)->alias_of) DC_PUSH(p->scratch, &p->early, ((dc_parser_early_view){id, base}));
     DC_TRY(dc_parser_accept(p, "at", &took));
     dc_ex offset = 0;
     if (took) DC_TRY(dc_parser_expr(p, &offset));
@@ -144,6 +145,15 @@ static dc_status parse_declaration(dc_parser *p, dc_role role) {
   dc_cid id = dc_container_add(p->graph, name, type, shape.n, shape.v, role);
   if (!shaped) dc_cont(p->graph, id)->shape = NULL;
   return parse_traits(p, id);
+}
+
+static dc_status resolve_early_views(dc_parser *p) {
+  for (uint32_t k = 0; k < p->early.n; k++) {
+    dc_cid base = dc_container_find(p->graph, p->early.v[k].base);
+    if (!base) return dc_error_at(dc_parser_fail(p, "a declared container"), "'%s'", p->early.v[k].base);
+    dc_cont(p->graph, p->early.v[k].view)->alias_of = base;
+  }
+  return p->early.n = 0, DC_OK;
 }
 
 /* ---- nodes ---- */
@@ -498,6 +508,7 @@ static dc_status parse_item(dc_parser *p) {
     DC_TRY(dc_parser_name(p, &name));
     DC_TRY(dc_parser_expect(p, "{"));
     dc_scope scope = {0};
+    DC_TRY(resolve_early_views(p));
     dc_state_add(p->graph, name);
     DC_TRY(parse_scope(p, &scope));
     *dc_graph_scope(p->graph) = scope;
@@ -529,7 +540,7 @@ static dc_status parse_graph_body(dc_parser *p) {
     DC_TRY(parse_item(p));
     DC_TRY(dc_parser_accept(p, "}", &done));
   }
-  return DC_OK;
+  return resolve_early_views(p);
 }
 
 /* Declarations, equal extents and statements, in any order, to the end of the text. */
@@ -551,7 +562,7 @@ static dc_status parse_addition(dc_parser *p, dc_scope *scope) {
     }
     if (!took) DC_TRY(parse_statement(p, scope));
   }
-  return DC_OK;
+  return resolve_early_views(p);
 }
 
 dc_status dc_graph_append(dc_graph *graph, uint32_t state, const char *text) {

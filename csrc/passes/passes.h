@@ -25,6 +25,8 @@ DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_share(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
+/* Puts what a result is a reshape of where the result lies: a view of the result.  Differentiation may not follow. */
+DC_MUST_USE dc_status dc_pass_results(dc_ops *ops, dc_graph *graph);
 /* Makes one operator of attention that is spelled out, where a library runs it, and states its gradient. */
 DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph);
 /* Takes transposed operands and an added row into products that a library runs.  Differentiation may follow. */
@@ -97,7 +99,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 26 };
+enum { DC_PIPELINE_LENGTH = 27 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

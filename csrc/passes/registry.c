@@ -24,6 +24,7 @@ static dc_status convolutions(const dc_pass_context *context, dc_graph *graph) {
 static dc_status share(const dc_pass_context *context, dc_graph *graph) { return dc_pass_share(context->ops, graph); }
 static dc_status widen(const dc_pass_context *context, dc_graph *graph) { return dc_pass_widen(context, graph); }
 static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
+static dc_status results(const dc_pass_context *context, dc_graph *graph) { return dc_pass_results(context->ops, graph); }
 static dc_status natives(const dc_pass_context *context, dc_graph *graph) { return dc_pass_natives(context, graph), DC_OK; }
 static dc_status expand(const dc_pass_context *context, dc_graph *graph) { return dc_pass_expand(context->ops, graph); }
 
@@ -52,8 +53,8 @@ enum {
 };
 
 /* Merging again finds sums that contraction has made one value. */
-static const uint8_t order[] = {P_simplify, P_natives, P_expand, P_layout, P_exchange, P_fission, P_gather, P_sink, P_exact, P_traffic,
-                                P_loops, P_factor, P_split, P_inline, P_merge, P_contract, P_bands, P_merge, P_contract,
+static const uint8_t order[] = {P_simplify, P_results, P_natives, P_expand, P_layout, P_exchange, P_fission, P_gather, P_sink, P_exact,
+                                P_traffic, P_loops, P_factor, P_split, P_inline, P_merge, P_contract, P_bands, P_merge, P_contract,
                                 P_rewrite, P_order, P_columns, P_batches, P_unroll, P_slices, P_simplify};
 _Static_assert(sizeof order == DC_PIPELINE_LENGTH, "passes.h states how many passes the pipeline has");
 

@@ -117,6 +117,34 @@ static dc_ex improve(const row_index *rows, dc_pool *pool, dc_ex e) {
   return e;
 }
 
+/* ---- exponents: rows ask which number it is; other constants stay in memory, so that kernels are alike whatever they are ---- */
+
+typedef struct {
+  const dc_graph *graph;
+  const row_index *rows;
+} number_search;
+
+static dc_ex number_of(void *context, dc_pool *pool, dc_ex e) {
+  const number_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, e);
+  const dc_container *k = node->op == DC_EX_READ && !node->nargs ? dc_cont(s->graph, node->ref) : NULL;
+  if (!k || k->role != DC_ROLE_CONST || !k->data || k->data_bytes != (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype)) return e;
+  double real = 0;
+  float single = 0;
+  if (k->dtype == DC_F32) return memcpy(&single, k->data, sizeof single), dc_ex_const(pool, DC_F32, single);
+  if (k->dtype == DC_F64) return memcpy(&real, k->data, sizeof real), dc_ex_const(pool, DC_F64, real);
+  return e;
+}
+
+static dc_ex state_exponent(void *context, dc_pool *pool, dc_ex e) {
+  dc_exnode node = *dc_ex_node(pool, e);
+  if (node.op == DC_POW && dc_dtype_is_float((dc_dtype)node.dtype)) {
+    dc_ex exponent = dc_ex_arg(pool, e, 1), number = dc_ex_transform(pool, exponent, number_of, context);
+    if (number != exponent) e = dc_ex_prim2(pool, DC_POW, dc_ex_arg(pool, e, 0), number);
+  }
+  return improve(((const number_search *)context)->rows, pool, e);
+}
+
 static dc_ex improve_part(void *rows, dc_pool *pool, dc_ex e) { return improve(rows, pool, e); }
 
 dc_ex dc_rewrite(dc_pool *pool, dc_ex e) {
@@ -131,7 +159,8 @@ static void rewrite_scope(dc_graph *graph, row_index *rows, const dc_scope *scop
   for (uint32_t k = 0; k < scope->n; k++) {
     dc_node *node = dc_node_at(graph, scope->v[k]);
     if (node->kind == DC_NODE_MAP) rewrite_scope(graph, rows, &node->map.body);
-    if (node->kind == DC_NODE_TASKLET) node->tasklet.value = dc_ex_transform(&graph->pool, node->tasklet.value, improve_part, rows);
+    if (node->kind != DC_NODE_TASKLET) continue;
+    node->tasklet.value = dc_ex_transform(&graph->pool, node->tasklet.value, state_exponent, &(number_search){graph, rows});
   }
 }
 

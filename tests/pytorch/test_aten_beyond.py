@@ -72,6 +72,7 @@ ORDER = {
     "median": lambda v: tuple(v.median(1)),
     "median of all": lambda v: v.relu().median(),
     "nanmedian": lambda v: v.nanmedian(-1, keepdim=True)[0],
+    "cdist of itself": lambda v: torch.cdist(v, v),
     "cdist 3": lambda v: torch.cdist(v, v.flip(1), 3.0),
     "cdist inf": lambda v: torch.cdist(v, v.flip(1), float("inf")),
     "mode": lambda v: tuple(v.round().mode(1)),

@@ -169,6 +169,8 @@ SHAPES = {
     "diagonal": lambda a: a.diagonal(0, 1, 2),
     "diagonal below": lambda a: a.diagonal(-1, 1, 2),
     "unfold": lambda a: a.unfold(2, 2, 1),
+    "unfold windows with gaps": lambda a: a.unfold(2, 2, 3),
+    "unfold windows that overlap and leave a rest": lambda a: a.flatten().unfold(0, 5, 3),
     "broadcast_tensors": lambda a: torch.broadcast_tensors(a, a[:, :1])[1],
     "numpy_T": lambda a: a[0].T,
     "to_copy": lambda a: a.double(),

@@ -17,8 +17,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* IN_ORDER marks a loop that no vectors may run.  gcc 12 would make vectors of a sum in order, and gets it wrong where
  * its terms depend on conditions; it leaves loops with assembly alone. */
 /* USUALLY(name, rare, usual, always) is a function of a float x: `always`, and `usual` unless `rare`, which gives the same bits
- * then.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector ABI has for them: they look
- * whether any lane is rare.  Elsewhere it is `always`. */
+ * then; USUALLY_OF_TWO one of x and y.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector
+ * ABI has for them: they look whether any lane is rare.  Elsewhere it is `always`. */
 static const char prelude[] =
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
     "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
@@ -40,11 +40,26 @@ static const char prelude[] =
     "#ifdef __AVX512F__\n#define OF_LONG(...) OF_VECTORS(e, 16, __VA_ARGS__)\n#else\n#define OF_LONG(...)\n#endif\n"
     "#ifdef __AVX2__\n#define OF_MIDDLE(...) OF_VECTORS(d, 8, __VA_ARGS__)\n#elif defined(__AVX__)\n"
     "#define OF_MIDDLE(...) OF_VECTORS(c, 8, __VA_ARGS__)\n#else\n#define OF_MIDDLE(...)\n#endif\n"
+    "#define OF_TWO(abi, n, name, rare, usual) \\\n"
+    "  typedef float name##_##abi __attribute__((vector_size(4 * n))); \\\n"
+    "  HIDDEN name##_##abi _ZGV##abi##N##n##vv_dc_##name(name##_##abi v, name##_##abi w) { \\\n"
+    "    float a[n], b[n], out[n]; u32 found = 0; __builtin_memcpy(a, &v, sizeof a); __builtin_memcpy(b, &w, sizeof b); \\\n"
+    "    _Pragma(\"omp simd reduction(|:found)\") for (int l = 0; l < n; l++) { float x = a[l], y = b[l]; out[l] = usual; found |= rare; } \\\n"
+    "    if (__builtin_expect(found != 0, 0)) for (int l = 0; l < n; l++) out[l] = name##_one(a[l], b[l]); \\\n"
+    "    __builtin_memcpy(&v, out, sizeof out); return v; }\n"
+    "#ifdef __AVX512F__\n#define OF_LONG_TWO(...) OF_TWO(e, 16, __VA_ARGS__)\n#else\n#define OF_LONG_TWO(...)\n#endif\n"
+    "#ifdef __AVX2__\n#define OF_MIDDLE_TWO(...) OF_TWO(d, 8, __VA_ARGS__)\n#elif defined(__AVX__)\n"
+    "#define OF_MIDDLE_TWO(...) OF_TWO(c, 8, __VA_ARGS__)\n#else\n#define OF_MIDDLE_TWO(...)\n#endif\n"
+    "#define USUALLY_OF_TWO(name, rare, usual, always) \\\n"
+    "  float name(float, float) __asm__(\"dc_\" #name) __attribute__((simd(\"notinbranch\"), const, nothrow, visibility(\"hidden\"))); \\\n"
+    "  HIDDEN float name##_one(float, float) __asm__(\"dc_\" #name); float name##_one(float x, float y) { return always; } \\\n"
+    "  OF_LONG_TWO(name, rare, usual) OF_MIDDLE_TWO(name, rare, usual) OF_TWO(b, 4, name, rare, usual)\n"
     "#define USUALLY(name, rare, usual, always) \\\n"
     "  float name(float) __asm__(\"dc_\" #name) __attribute__((simd(\"notinbranch\"), const, nothrow, visibility(\"hidden\"))); \\\n"
     "  HIDDEN float name##_one(float) __asm__(\"dc_\" #name); float name##_one(float x) { return always; } \\\n"
     "  OF_LONG(name, rare, usual) OF_MIDDLE(name, rare, usual) OF_VECTORS(b, 4, name, rare, usual)\n"
-    "#else\n#define USUALLY(name, rare, usual, always) static inline float name(float x) { return always; }\n#endif\n"
+    "#else\n#define USUALLY(name, rare, usual, always) static inline float name(float x) { return always; }\n"
+    "#define USUALLY_OF_TWO(name, rare, usual, always) static inline float name(float x, float y) { return always; }\n#endif\n"
     "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
     "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
 

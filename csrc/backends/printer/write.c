@@ -56,11 +56,25 @@ static void write_atomically(dc_printer *p, const dc_write *w) {
   dc_print_forget(p, p->k->bits[w->out]);
 }
 
+/* A store of 16-bit floats rounds: what is stored need not be rounded before. */
+static bool store_rounds(const dc_printer *p, dc_cid c) {
+  dc_dtype type = (dc_dtype)dc_cont(p->k->graph, c)->dtype;
+  return (type == DC_F16 || type == DC_BF16) && !dc_kernel_is_register(p->k, c);
+}
+
+static dc_ex without_rounding(const dc_printer *p, dc_ex value, dc_dtype type) {
+  const dc_exnode *node = dc_ex_node(p->pool, value);
+  dc_ex from = node->op == DC_EX_CAST && node->dtype == type ? dc_ex_arg(p->pool, value, 0) : value;
+  return dc_ex_dtype(p->pool, from) == DC_F32 ? from : value;
+}
+
 static void write_memory(dc_printer *p, const dc_write *w, bool certain) {
   dc_dtype type = (dc_dtype)dc_cont(p->k->graph, w->out)->dtype, compute = dc_dtype_compute(type);
   dc_ex address = dc_read_address(p->k, w->element);
-  dc_dtype from = dc_ex_dtype(p->pool, w->value);
-  const char *value = dc_print_value(p, w->value);
+  bool rounds = store_rounds(p, w->out);
+  dc_ex unrounded = rounds && !w->wcr ? without_rounding(p, w->value, type) : w->value;
+  dc_dtype from = dc_ex_dtype(p->pool, unrounded);
+  const char *value = dc_print_value(p, unrounded);
   if (w->wcr) {
     const char *element = dc_print_element(p, w->out, address);
     const char *more = dc_print_local(p, compute, dc_print_cast(p, compute, from, value));
@@ -69,7 +83,7 @@ static void write_memory(dc_printer *p, const dc_write *w, bool certain) {
     from = compute;
   }
   const char *atom = from == type ? value : dc_print_local(p, type, dc_print_cast(p, type, from, value));
-  dc_print_store(p, w->out, address, atom);
+  dc_print_store(p, w->out, address, rounds && from == DC_F32 ? value : atom);
   dc_print_forget(p, p->k->bits[w->out]);
   if (certain) dc_print_remember(p, w->element, atom);
 }

@@ -247,7 +247,8 @@ def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, s
     if scale_grad_by_freq:
         return NotImplemented
     n_bags = offsets.shape[0] - int(include_last_offset)
-    bag = torch.searchsorted(offsets[:n_bags], torch.arange(indices.shape[0]), right=True) - 1
+    begins = torch.zeros(indices.shape[0] + 1, dtype=torch.int64).index_add(0, offsets[:n_bags], torch.ones_like(offsets[:n_bags]))
+    bag = begins.cumsum(0)[:-1] - 1  # an empty bag begins where the next one does, the last ones perhaps behind all
     rows = weight.index_select(0, indices)
     counted = (indices != padding_idx).unsqueeze(1)
     rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(1)
@@ -258,7 +259,7 @@ def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, s
         result = empty.index_reduce(0, bag, rows, "amax", include_self=False)
         result = torch.where(counts == 0, 0, result)
     else:
-        result = empty.index_add(0, bag, torch.where(counted, rows, 0))
+        result = empty.index_add(0, bag, torch.where(counted, rows, 0) if padding_idx >= 0 else rows)
         result = result / counts.clamp(1) if mode == 1 else result
     return result, bag, counts.squeeze(1).to(torch.int64), indices.new_zeros(0)
 

@@ -229,6 +229,8 @@ def _(b, n, x, y, weight, bias=None):
 
 @row("cdist.default", "_cdist_forward.default")
 def _(b, n, x, y, p=2.0, mode=None):
+    if p == 2 and dims(x)[:-2] == dims(y)[:-2] and meta(n).dtype in (torch.float32, torch.float64):
+        return b.op("Distance", b(x), b(y), domain="dcml")
     gap = b.op("Sub", b.unsqueeze(b(x), rank(x) - 1), b.unsqueeze(b(y), rank(y) - 2))
     return _norm(b, gap, p, [rank(n)], False, meta(n).dtype)
 

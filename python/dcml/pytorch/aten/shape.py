@@ -290,12 +290,15 @@ def _(b, n, x, groups):
 def _(b, n, x, axis, size, step):
     if rank(x) == 0 and size == 1:
         return b.reshape(b(x), [1])
-    axis = norm_axis(axis, rank(x))
-    count = (static_dims(x, axis)[0] - size) // step + 1
-    index = np.arange(count)[:, None] * step + np.arange(size)
-    name = b.op("Gather", b(x), b.const(index), axis=axis)  # ..., count, size, ...
-    r = rank(x) + 1
-    return b.transpose(name, [a for a in range(r) if a != axis + 1] + [axis + 1])
+    return b.op("Windows", b(x), domain="dcml", axis=norm_axis(axis, rank(x)), size=size, step=step)
+
+
+def _is_windows(x, shape, wanted, strides):
+    """Windows of the last axis of x, whose memory has no gaps, behind all the others."""
+    own = meta(x).stride()
+    return (shape and len(wanted) == len(shape) + 1 and meta(x).is_contiguous() and list(wanted[:-2]) == list(shape[:-1])
+            and list(strides[:-2]) == list(own[:-1]) and strides[-1] == 1 and strides[-2] > 0 and min(wanted) > 0
+            and (wanted[-2] - 1) * strides[-2] + wanted[-1] <= shape[-1])
 
 
 @row("as_strided.default", "as_strided_copy.default")
@@ -311,6 +314,9 @@ def _(b, n, x, sizes, strides, offset=None):
     lies = sorted(range(rank(x)), key=lambda axis: -meta(x).stride(axis))
     if not meta(x).permute(lies).is_contiguous():
         raise Decline("of a tensor with gaps in its memory")
+    if start == 0 and _is_windows(x, shape, wanted, strides):
+        name = b.op("Windows", b(x), domain="dcml", axis=rank(x) - 1, size=wanted[-1], step=strides[-2])
+        return name if (shape[-1] - wanted[-1]) // strides[-2] + 1 == wanted[-2] else b.slice(name, 0, wanted[-2], rank(x) - 1)
     place = np.full(wanted, start)
     for axis, (extent, stride) in enumerate(zip(wanted, strides)):
         place += (np.arange(extent) * stride).reshape([-1] + [1] * (len(wanted) - 1 - axis))
