@@ -178,6 +178,23 @@ def test_what_was_taken_for_granted_of_a_number_is_checked():
         DaceModule(Calls(lambda fc, n: torch.repeat_interleave(n)))(torch.tensor([1, -1]))
 
 
+@pytest.mark.parametrize("check", (lambda x: torch._check_tensor_all(x < 9, lambda: "too large"), lambda x: torch._check((x < 9).all().item())),
+                         ids=["of each element", "of an item"])
+def test_what_forward_asserts_of_a_tensor_is_checked_at_each_call(check):
+    compiled = DaceModule(Calls(lambda fc, x: (check(x), fc(x))[1]))
+    x = torch.ones(2, 4)
+    assert torch.allclose(compiled(x), compiled.model(x))
+    with pytest.raises(ValueError, match="asserts of a tensor does not hold.*test_counted.py"):
+        compiled(10 * x)
+
+
+def test_a_boolean_that_a_tensor_tells_is_a_number():
+    module = Calls(lambda fc, x: fc(x) * (x > 0).any().item() + torch.full((4,), (x > 0).all().item()) * int((x > 0.9).any()))
+    compiled = DaceModule(module)
+    for x in (torch.rand(3, 4), -torch.rand(3, 4)):
+        torch.testing.assert_close(compiled(x), module(x))
+
+
 @pytest.mark.parametrize("function, what", ((lambda fc, x: [x for _ in range(int(x.sum()))], "branches on values"),
                                             (lambda fc, x: x * 2 if (x > 0).any() else x, "branches on values")))
 def test_what_values_decide_otherwise_is_refused_with_two_ways_out(function, what):

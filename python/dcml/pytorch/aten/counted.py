@@ -70,7 +70,8 @@ def _(b, n, x, weights=None, minlength=0):
 @row("item.default", "_local_scalar_dense.default")
 def _(b, n, x):
     """A number that a value tells; without a gradient."""
-    dtype = torch.float64 if meta(x).dtype.is_floating_point else torch.int64
+    have = meta(x).dtype
+    dtype = have if have == torch.bool else torch.float64 if have.is_floating_point else torch.int64
 
     def number():
         name = b(x, dtype)

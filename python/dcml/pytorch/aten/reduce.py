@@ -34,14 +34,14 @@ def _ordinary(dtype):  # max and min are not defined for booleans before opset 2
     return torch.uint8 if dtype == torch.bool else dtype
 
 
-@row("any.default", "any.dim", "any.dims")
+@row("any.default", "any.dim", "any.dims", "_is_any_true.default")
 def _(b, n, x, axes=None, keepdim=False):
     flags = b.cast(b(x, torch.bool), torch.bool, torch.int64)  # a sum, since the greatest of none is undefined
     count = reduce(b, "ReduceSum", flags, norm_axes(axes, rank(x)), keepdim)
     return b.op("Greater", count, b.const(0))
 
 
-@row("all.default", "all.dim", "all.dims")
+@row("all.default", "all.dim", "all.dims", "_is_all_true.default")
 def _(b, n, x, axes=None, keepdim=False):
     flags = b.cast(b(x, torch.bool), torch.bool, torch.int32)
     return b.cast(reduce(b, "ReduceMin", flags, norm_axes(axes, rank(x)), keepdim), torch.int32, torch.bool)

@@ -73,15 +73,33 @@ TABLE[str(operator.ne)] = lambda b, n, x, y: Symbolic(lambda: b.op("Not", _compa
 TABLE[str(operator.getitem)] = lambda b, n, x, i: b.env[x][i]
 
 
+def _told_by_a_value(condition):
+    """Whether a condition without symbols is one on a number of a tensor: torch puts in what an equation that is asserted says of it."""
+    seen, rest = set(), [condition]
+    while rest:
+        node = rest.pop()
+        if not isinstance(node, torch.fx.Node) or node in seen:
+            continue
+        if str(node.target) in ("aten.item.default", "aten._local_scalar_dense.default"):
+            return True
+        seen.add(node)
+        rest += [] if isinstance(meta(node), torch.Tensor) else node.args
+    return False
+
+
 @row("sym_constrain_range_for_size.default", "_assert_scalar.default")
 def _(b, n, condition, message="", *_, **__):
     """What torch took for granted of a number that a value tells, each call has to find true."""
-    expression = getattr(getattr(meta(condition), "node", None), "expr", None)
-    if "_assert_scalar" not in str(n.target) or not any(isinstance(b.symbols.get(str(s)), Symbolic)
-                                                        for s in getattr(expression, "free_symbols", ())):
+    if "_assert_scalar" not in str(n.target):
         return
-    b.checks.append((b(condition), message if not message.startswith("Runtime assertion") else
-                     f"a number that values tell does not fit: {expression}{b.line(n)}"))
+    expression = getattr(getattr(meta(condition), "node", None), "expr", meta(condition))
+    symbols = getattr(expression, "free_symbols", ())
+    if not any(isinstance(b.symbols.get(str(s)), Symbolic) for s in symbols) and (symbols or not _told_by_a_value(condition)):
+        return
+    if message.startswith("Runtime assertion"):
+        message = f"a number that values tell does not fit: {expression}" if symbols else "what forward asserts of a tensor does not hold"
+        message += b.line(n)
+    b.checks.append((b(condition), message))
 
 
 for _check in ("aten._assert_tensor_metadata.default",
