@@ -20,6 +20,7 @@ static struct {
   bool last;       /* images and filters lie channels-last */
   int shift;       /* bytes by which buffers miss an alignment */
   double tolerance; /* 0: that of f32 */
+  uint32_t vector_bytes; /* 0: a typical machine's */
   const char *refusals; /* reasons that a library may give, in one text; NULL: none */
 } meets;
 
@@ -112,6 +113,7 @@ static void lay(dc_graph *g, dc_cid c, const shape *s) {
 static bound make(const char *op, const dc_attr *attr, uint32_t n_attr, const shape *in, int n_in, int n_fwd, const shape *out, uint32_t wrt,
                   dc_graph *g) {
   bound b = {.graph = g, .n_in = n_in, .n_out = count(out)};
+  if (meets.vector_bytes) g->machine.vector_bytes = meets.vector_bytes;
   dc_cid ids[MAX_IN + 1];
   for (int k = 0; k <= n_in; k++) {
     const shape *s = k < n_in ? &in[k] : out;
@@ -250,19 +252,21 @@ static bound make_conv(const conv *c, uint32_t wrt, shape *y) {
   return make("Conv", attr, 4, in, wrt ? 5 : 3, 3, !wrt ? y : wrt == 1 ? &x : &w, wrt, g);
 }
 
-static void convolutions_equal_the_loops(void) {
-  for (size_t k = 0; k < sizeof convs / sizeof *convs; k++)
+static void convolutions_of(const conv *list, size_t n) {
+  for (size_t k = 0; k < n; k++)
     for (uint32_t wrt = 0; wrt < 3; wrt++) {
       shape y;
       char what[80];
-      bound b = make_conv(&convs[k], wrt, &y);
+      bound b = make_conv(&list[k], wrt, &y);
       double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
-      conv_reference(&convs[k], (int)wrt, b.buffers, &y, wanted);
-      snprintf(what, sizeof what, "Conv, %s, wrt %u", convs[k].name, wrt);
+      conv_reference(&list[k], (int)wrt, b.buffers, &y, wanted);
+      snprintf(what, sizeof what, "Conv, %s, wrt %u", list[k].name, wrt);
       run_and_compare(&b, wanted, what);
       free(wanted);
     }
 }
+
+static void convolutions_equal_the_loops(void) { convolutions_of(convs, sizeof convs / sizeof *convs); }
 
 /* ---- products ---- */
 
