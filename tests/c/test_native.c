@@ -50,7 +50,7 @@ static void routines_for_single_channels_equal_the_loops(void) {
   CHECK(!library->open(NULL, NULL, &handle));
   for (int k = 0; k < 3; k++) {
     memset(&meets, 0, sizeof meets);
-    meets.vector_bytes = vectors[k];
+    meets.vector_bytes = vectors[k], meets.insists = true;
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
     meets.shift = sizeof(float);
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);

@@ -13,7 +13,7 @@
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
 
-enum { MAX_STRIDE = DEPTHWISE_PHASES, MAX_REACH = 1 << 12, MAX_THREADS = 1024, LINE = DEPTHWISE_LINE };
+enum { MAX_STRIDE = DEPTHWISE_PHASES, WIDE_FILTER = 25 /* taps */, MAX_REACH = 1 << 12, MAX_THREADS = 1024, LINE = DEPTHWISE_LINE };
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 static const double MAX_ROOM = 1 << 28;       /* bytes of a thread */
 
@@ -36,26 +36,55 @@ static int64_t int_at(const dc_graph *graph, dc_nid node, const char *name, int 
   return a && a->kind == DC_ATTR_INTS && (int)a->n > at ? a->ints[at] : fallback;
 }
 
+static bool is_depthwise(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t filters, each;
+  if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return false;
+  if (dc_cont(graph, lib->in[0])->rank > 4) return false;
+  if (!known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[1], 1, &each) || each != 1) return false;
+  return filters == dc_node_attr_int(graph, node, "group", 1) && dc_cont(graph, lib->in[0])->shape[1] == dc_cont(graph, lib->in[1])->shape[0];
+}
+
+static bool is_row_major(const dc_graph *graph, const dc_library *lib) {
+  bool strided = false;
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) {
+    dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in];
+    strided |= c && dc_cont(graph, c)->strides;
+  }
+  return !strided;
+}
+
+/* Where oneDNN, whose vectors are of channels, is as quick or quicker: it has no gradient of wide filters of its own, though. */
+static const char *is_better_elsewhere(const dc_graph *graph, dc_nid node, int64_t taps) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const bool turned = dc_problem_op_is(graph, node, "ConvTranspose"), makes_y = lib->wrt == (turned ? 1 : 0);
+  const dc_cid y = turned ? lib->in[0] : lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : lib->out[0];
+  const uint32_t rank = dc_cont(graph, y)->rank;
+  int64_t width, stride = 1;
+  if (lib->wrt == 2 && taps >= WIDE_FILTER) return NULL;
+  for (uint32_t d = 0; d + 2 < rank; d++)
+    if (int_at(graph, node, "strides", (int)d, 1) > stride) stride = int_at(graph, node, "strides", (int)d, 1);
+  if (stride > (makes_y ? 2 : 1)) return "a stride";
+  if (makes_y && rank == 4 && int_at(graph, node, "dilations", 0, 1) > 1) return "rows that lie apart";
+  bool narrow = known(graph, y, rank - 1, &width) && width < graph->machine.vector_bytes / (int64_t)sizeof(float);
+  return narrow ? "rows of less than a vector" : NULL;
+}
+
 /* "": another kind of convolution. */
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  int64_t filters, each, taps;
+  int64_t taps, all = 1;
   (void)handle;
-  if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return "";
-  const dc_container *x = dc_cont(graph, lib->in[0]), *w = dc_cont(graph, lib->in[1]);
-  if (x->rank > 4 || !known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[1], 1, &each)) return "";
-  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) {
-    dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in];
-    if (c && dc_cont(graph, c)->strides) return "an operand that is not row-major";
-  }
-  if (each != 1 || filters != dc_node_attr_int(graph, node, "group", 1) || x->shape[1] != w->shape[0]) return "";
-  for (int d = 0; d + 2 < (int)x->rank; d++) {
+  if (!is_depthwise(graph, node)) return "";
+  if (!is_row_major(graph, lib)) return "an operand that is not row-major";
+  for (int d = 0; d + 2 < (int)dc_cont(graph, lib->in[0])->rank; d++) {
     int64_t dilation = int_at(graph, node, "dilations", d, 1), stride = int_at(graph, node, "strides", d, 1);
     if (stride < 1 || stride > MAX_STRIDE) return "a great stride";
     if (!known(graph, lib->in[1], 2 + (uint32_t)d, &taps) || taps > MAX_REACH || dilation < 1 || dilation > MAX_REACH) return "a wide filter";
     if (taps * dilation > MAX_REACH) return "a wide filter";
+    all *= taps;
   }
-  return NULL;
+  return is_better_elsewhere(graph, node, all);
 }
 
 /* ---- geometry ---- */
@@ -104,18 +133,17 @@ static int64_t add_runs(depthwise_planes *job, int64_t n, int64_t at, const int6
   return n;
 }
 
-static int64_t add_column(depthwise_planes *job, int64_t n, int64_t phase, int64_t offset, int64_t column, int64_t *taps) {
+/* Of one residue of rows. */
+static int64_t add_column(depthwise_planes *job, int64_t n, int64_t phase, int64_t residue, int64_t offset, int64_t column, int64_t *taps) {
   const depthwise_axis *y = &job->y, *x = &job->x;
-  for (int64_t q = 0; q < y->step; q++) {
-    int64_t from = offset - x->low, at, plane = q * x->step + from % x->step;
-    for (int64_t k = 0; k <= y->span; k++) taps[k] = -1;
-    for (int64_t k = 0; k < y->taps; k++)
-      if (depthwise_offset(y, phase, k, &at) && (at - y->low) % y->step == q) taps[(at - y->low) / y->step] = k;
-    n = add_runs(job, n, plane * job->plane_length + from / x->step, taps, column);
-  }
-  return n;
+  int64_t from = offset - x->low, at, plane = residue * x->step + from % x->step;
+  for (int64_t k = 0; k <= y->span; k++) taps[k] = -1;
+  for (int64_t k = 0; k < y->taps; k++)
+    if (depthwise_offset(y, phase, k, &at) && (at - y->low) % y->step == residue) taps[(at - y->low) / y->step] = k;
+  return add_runs(job, n, plane * job->plane_length + from / x->step, taps, column);
 }
 
+/* Columns of one residue follow one another: their groups are alike. */
 static dc_status make_groups(depthwise_planes *job) {
   const int64_t py = depthwise_phases(&job->y), px = depthwise_phases(&job->x);
   int64_t n = 0, offset, *first = calloc((size_t)(py * px) + 1, sizeof *first), *taps = calloc((size_t)job->y.span + 1, sizeof *taps);
@@ -126,8 +154,9 @@ static dc_status make_groups(depthwise_planes *job) {
   }
   for (int64_t p = 0; p < py * px; p++) {
     first[p] = n;
-    for (int64_t k = 0; k < job->x.taps; k++)
-      if (depthwise_offset(&job->x, p % px, k, &offset)) n = add_column(job, n, p / px, offset, k, taps);
+    for (int64_t residue = 0; residue < job->y.step; residue++)
+      for (int64_t k = 0; k < job->x.taps; k++)
+        if (depthwise_offset(&job->x, p % px, k, &offset)) n = add_column(job, n, p / px, residue, offset, k, taps);
   }
   first[py * px] = job->n_groups = n;
   free(taps);
@@ -154,7 +183,7 @@ static dc_status lay_planes(depthwise_call *call, uint32_t l1_bytes) {
   job->shift = job->x.low < 0 ? (LINE - (job->x.step - 1 - job->x.low) / job->x.step % LINE) % LINE : 0;
   job->pitch = (columns + job->x.span + LINE - 1) / LINE * LINE;
   const int64_t given = c->wanted == DC_CONV_W ? columns : 0; /* lies beside it */
-  const int64_t line = (job->y.step * job->x.step * job->pitch + given) * (int64_t)sizeof(float), fitting = l1_bytes / line - job->y.span;
+  const int64_t line = (job->y.step * job->x.step * job->pitch + given) * (int64_t)sizeof(float), fitting = l1_bytes / (given ? 2 : 1) / line - job->y.span;
   job->band = fitting >= rows ? rows : fitting < 2 * DEPTHWISE_ROWS ? 2 * DEPTHWISE_ROWS : fitting / DEPTHWISE_ROWS * DEPTHWISE_ROWS;
   job->bands = (rows + job->band - 1) / job->band;
   job->plane_length = (job->band + job->y.span + DEPTHWISE_ROWS - 1) * job->pitch;

@@ -4,8 +4,10 @@ typedef float NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof
 typedef int32_t NAME(lane) __attribute__((vector_size(VECTOR_BYTES)));
 enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(float) };
 typedef float NAME(half) __attribute__((vector_size(VECTOR_BYTES / 2), aligned(sizeof(float)), may_alias));
+typedef float NAME(quarter) __attribute__((vector_size(VECTOR_BYTES / 4), aligned(sizeof(float)), may_alias));
 #define VEC NAME(vec)
 #define HALF NAME(half)
+#define QUARTER NAME(quarter)
 #define LANES NAME(LANES)
 #define ROWS DEPTHWISE_ROWS
 #define INLINE TARGET static inline __attribute__((always_inline))
@@ -23,6 +25,9 @@ INLINE void NAME(copy)(const float *from, float *to, int64_t n) {
   } else if (n >= LANES / 2) {
     HALF begin = *(const HALF *)from, end = *(const HALF *)(from + n - LANES / 2);
     *(HALF *)to = begin, *(HALF *)(to + n - LANES / 2) = end;
+  } else if (n >= LANES / 4) {
+    QUARTER begin = *(const QUARTER *)from, end = *(const QUARTER *)(from + n - LANES / 4);
+    *(QUARTER *)to = begin, *(QUARTER *)(to + n - LANES / 4) = end;
   } else {
     for (; i < n; i++) to[i] = from[i];
   }
@@ -36,33 +41,47 @@ INLINE void NAME(pick)(const depthwise_axis *a, const float *row, int64_t begin,
     }
 }
 
+/* Rows of one or two vectors, every other place: the lanes of two loads that the residues want, and which of them there are. */
+typedef struct {
+  bool is_short;
+  NAME(lane) from[2], there[2];
+} NAME(picks);
+
+TARGET static void NAME(choose_picks)(const depthwise_axis *a, NAME(picks) *p) {
+  p->is_short = a->step == 2 && a->read >= LANES && a->read <= 2 * LANES && (a->read - a->low + 1) / 2 <= LANES;
+  for (int q = 0; q < 2 && p->is_short; q++) {
+    NAME(lane) at = NAME(numbers) * 2 + (int32_t)(q + a->low);
+    p->there[q] = (at >= 0) & (at < (int32_t)a->read);
+    p->from[q] = at + ((at >= LANES) & (int32_t)(2 * LANES - a->read));
+  }
+}
+
 INLINE void NAME(part)(const float *from, float *evens, float *odds) {
   NAME(lane) even = NAME(numbers) * 2, odd = even + 1;
   VEC left = *(const VEC *)from, right = *(const VEC *)(from + LANES);
   *(VEC *)evens = __builtin_shuffle(left, right, even), *(VEC *)odds = __builtin_shuffle(left, right, odd);
 }
 
-/* Pairs of which both are there, and how many are done.  The last vector may do some again. */
+/* Pairs of which both are there, from `begin` on, and how far it came.  The last vector may do some again. */
 INLINE int64_t NAME(part_row)(const depthwise_axis *a, const float *row, int64_t begin, int64_t end, float *to, int64_t length) {
   int64_t i = begin, whole = (a->read - a->low) / 2 < end ? (a->read - a->low) / 2 : end;
-  if (a->low <= 0 && whole - begin < LANES && a->read - a->low <= 2 * LANES) { /* and zeros in front and behind */
-    float line[2 * LANES] = {0};
-    NAME(copy)(row, line - a->low, a->read);
-    NAME(part)(line, to, to + length);
-    return end;
-  }
   while (whole - i >= LANES) {
     NAME(part)(row + 2 * i + a->low, to + i, to + length + i);
     i += LANES;
-    if (whole - i > 0 && whole - i < LANES) i = whole - LANES;
+    if (whole - i > 0 && whole - i < LANES && whole - begin >= LANES) i = whole - LANES;
   }
   return i;
 }
 
 /* A row, its residues apart.  All of `begin` to `end` read something, places beside them perhaps. */
-INLINE void NAME(spread)(const depthwise_axis *a, const float *row, int64_t begin, int64_t end, float *to, int64_t length) {
+INLINE void NAME(spread)(const depthwise_axis *a, const NAME(picks) *picks, const float *row, int64_t begin, int64_t end, float *to, int64_t length) {
   if (a->step == 1) {
     if (begin < end) NAME(copy)(row + begin + a->low, to + begin, end - begin);
+    return;
+  }
+  if (picks->is_short) {
+    VEC left = *(const VEC *)row, right = *(const VEC *)(row + a->read - LANES);
+    for (int q = 0; q < 2; q++) *(VEC *)(to + q * length) = (VEC)((NAME(lane))__builtin_shuffle(left, right, picks->from[q]) & picks->there[q]);
     return;
   }
   int64_t done = a->step == 2 ? NAME(part_row)(a, row, begin, end, to, length) : begin;
@@ -74,20 +93,22 @@ INLINE void NAME(spread)(const depthwise_axis *a, const float *row, int64_t begi
 TARGET static void NAME(open)(const depthwise_planes *job, const float *plane, int64_t first, int64_t rows, float *to) {
   const depthwise_axis *y = &job->y, *x = &job->x;
   int64_t begin = x->low < 0 ? (x->step - 1 - x->low) / x->step : 0, end = (x->read - x->low + x->step - 1) / x->step;
+  NAME(picks) picks;
+  NAME(choose_picks)(x, &picks);
   if (end > job->pitch) end = job->pitch;
   for (int64_t q = 0; q < y->step; q++) {
     float *at = to + q * x->step * job->plane_length;
     int64_t row = first * y->step + q + y->low;
     for (int64_t k = 0; k < rows + y->span; k++, row += y->step, at += job->pitch) {
-      if (row >= 0 && row < y->read) NAME(spread)(x, plane + row * x->read, begin, end, at, job->plane_length);
-      else
+      if (row >= 0 && row < y->read) NAME(spread)(x, &picks, plane + row * x->read, begin, end, at, job->plane_length);
+      else if (job->bands > 1) /* else it is zero still */
         for (int64_t r = 0; r < x->step; r++) memset(at + r * job->plane_length, 0, (size_t)job->pitch * sizeof(float));
     }
   }
 }
 
 INLINE void NAME(pair)(const float *even, const float *odd, float *to) {
-  NAME(lane) low = NAME(numbers) / 2 + NAME(numbers) % 2 * LANES, high = low + LANES / 2;
+  NAME(lane) low = (NAME(numbers) >> 1) + (NAME(numbers) & 1) * LANES, high = low + LANES / 2;
   VEC a = *(const VEC *)even, b = *(const VEC *)odd;
   *(VEC *)to = __builtin_shuffle(a, b, low), *(VEC *)(to + LANES) = __builtin_shuffle(a, b, high);
 }
@@ -96,9 +117,17 @@ INLINE void NAME(pair_row)(const float *even, const float *odd, float *row, int6
   int64_t i = 0;
   for (; i + 2 * LANES <= n; i += 2 * LANES) NAME(pair)(even + i / 2, odd + i / 2, row + i);
   if (i == n) return;
-  float rest[2 * LANES];
-  NAME(pair)(even + i / 2, odd + i / 2, rest);
-  NAME(copy)(rest, row + i, n - i);
+  VEC a = *(const VEC *)(even + i / 2), b = *(const VEC *)(odd + i / 2);
+  NAME(lane) low = (NAME(numbers) >> 1) + (NAME(numbers) & 1) * LANES, behind = NAME(numbers) + (int32_t)(n - i - LANES);
+  VEC begin = __builtin_shuffle(a, b, low);
+  if (n - i >= LANES) {
+    *(VEC *)(row + i) = begin;
+    *(VEC *)(row + n - LANES) = __builtin_shuffle(a, b, (behind >> 1) + (behind & 1) * LANES);
+  } else {
+    float rest[LANES];
+    *(VEC *)rest = begin;
+    NAME(copy)(rest, row + i, n - i);
+  }
 }
 
 /* Phases, `length` apart, into a row of n places. */
@@ -226,64 +255,95 @@ TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, void *r
 
 /* ---- gradient of weights ---- */
 
+/* Some groups of m taps, whose sums are in registers: of one group two for each tap, as each waits for the last addition. */
+typedef struct {
+  const depthwise_group *groups;
+  const float *spread, *given;
+  int64_t pitch, line, rows, n;
+} NAME(strips);
+
 /* s += some rows of what is given times the m rows that begin with each.  In the last vector of a row only `mask` counts. */
-INLINE void NAME(multiply)(VEC (*s)[2], int m, int rows, bool is_masked, NAME(lane) mask, const float *x, int64_t pitch, const float *g, int64_t line) {
+INLINE void NAME(multiply)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, int rows, bool is_masked, NAME(lane) mask, const depthwise_group *groups,
+                           const float *x, int64_t pitch, const float *g, int64_t line) {
   VEC given[ROWS];
   UNROLL for (int r = 0; r < rows; r++) given[r] = *(const VEC *)(g + r * line);
-  UNROLL for (int k = 0; k < rows + m - 1; k++) {
-    VEC read = *(const VEC *)(x + k * pitch);
-    if (is_masked) read = (VEC)((NAME(lane))read & mask);
-    UNROLL for (int r = 0; r < rows; r++)
-      if (k >= r && k - r < m) s[k - r][r % 2] += read * given[r];
-  }
+  UNROLL for (int c = 0; c < columns; c++)
+    UNROLL for (int k = 0; k < rows + m - 1; k++) {
+      VEC read = *(const VEC *)(x + groups[c].at + k * pitch);
+      if (is_masked) read = (VEC)((NAME(lane))read & mask);
+      UNROLL for (int r = 0; r < rows; r++)
+        if (k >= r && k - r < m) s[c][k - r][columns == 1 ? r % 2 : 0] += read * given[r];
+    }
 }
 
-INLINE void NAME(strip)(VEC (*s)[2], int m, bool is_masked, NAME(lane) mask, const float *x, int64_t pitch, const float *g, int64_t line, int64_t rows) {
+INLINE void NAME(strip)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, bool is_masked, NAME(lane) mask, const NAME(strips) *all, int64_t i) {
+  const float *x = all->spread + i, *g = all->given + i;
   int64_t r = 0;
-  for (; r + ROWS <= rows; r += ROWS) NAME(multiply)(s, m, ROWS, is_masked, mask, x + r * pitch, pitch, g + r * line, line);
-  for (; r < rows; r++) NAME(multiply)(s, m, 1, is_masked, mask, x + r * pitch, pitch, g + r * line, line);
+  for (; r + ROWS <= all->rows; r += ROWS)
+    NAME(multiply)(s, columns, m, ROWS, is_masked, mask, all->groups, x + r * all->pitch, all->pitch, g + r * all->line, all->line);
+  for (; r < all->rows; r++)
+    NAME(multiply)(s, columns, m, 1, is_masked, mask, all->groups, x + r * all->pitch, all->pitch, g + r * all->line, all->line);
 }
 
-INLINE void NAME(sum_group)(int m, const int32_t *weight, const float *x, int64_t pitch, const float *g, int64_t line, int64_t rows, int64_t n, float *to) {
-  VEC s[DEPTHWISE_RUN][2];
-  NAME(lane) mask = NAME(numbers) < (int32_t)(n % LANES);
-  UNROLL for (int k = 0; k < m; k++) s[k][0] = s[k][1] = (VEC){0};
+INLINE void NAME(sum_groups)(int columns, int m, const NAME(strips) *all, float *to) {
+  VEC s[DEPTHWISE_COLUMNS][DEPTHWISE_RUN][2];
+  NAME(lane) mask = NAME(numbers) < (int32_t)(all->n % LANES);
+  UNROLL for (int c = 0; c < columns; c++)
+    UNROLL for (int k = 0; k < m; k++) s[c][k][0] = s[c][k][1] = (VEC){0};
   int64_t i = 0;
-  if (m == 1 && rows == 1) { /* pieces of a row take the places of rows */
-    int64_t piece = n / (ROWS * LANES) * LANES;
-    for (; i < piece; i += LANES) NAME(multiply)(s, m, ROWS, false, mask, x + i, piece, g + i, piece);
+  if (m == 1 && all->rows == 1) { /* pieces of a row take the places of rows */
+    int64_t piece = all->n / (ROWS * LANES) * LANES;
+    for (; i < piece; i += LANES) NAME(multiply)(s, columns, m, ROWS, false, mask, all->groups, all->spread + i, piece, all->given + i, piece);
     i = ROWS * piece;
   }
-  for (; i + LANES <= n; i += LANES) NAME(strip)(s, m, false, mask, x + i, pitch, g + i, line, rows);
-  if (n % LANES) NAME(strip)(s, m, true, mask, x + n - n % LANES, pitch, g + n - n % LANES, line, rows);
-  UNROLL for (int k = 0; k < m; k++) {
-    VEC all = s[k][0] + s[k][1];
-    float part[LANES];
-    memcpy(part, &all, sizeof part);
-    UNROLL for (int h = LANES / 2; h; h /= 2)
-      UNROLL for (int j = 0; j < h; j++) part[j] += part[j + h];
-    to[weight[k]] = part[0];
+  for (; i + LANES <= all->n; i += LANES) NAME(strip)(s, columns, m, false, mask, all, i);
+  if (i < all->n) NAME(strip)(s, columns, m, true, mask, all, i);
+  UNROLL for (int c = 0; c < columns; c++)
+    UNROLL for (int k = 0; k < m; k++) {
+      VEC sum = s[c][k][0] + s[c][k][1];
+      UNROLL for (int h = LANES / 2; h; h /= 2) {
+        NAME(lane) turned = (NAME(numbers) + h) % LANES;
+        sum += __builtin_shuffle(sum, turned);
+      }
+      to[all->groups[c].weight[k]] = sum[0];
+    }
+}
+
+/* Those of the first groups; how many groups. */
+TARGET static int64_t NAME(sum_some)(const NAME(strips) *all, int64_t n, float *to) {
+  const depthwise_group *g = all->groups;
+  if (n >= DEPTHWISE_COLUMNS && g[0].n <= 3 && g[0].n == g[1].n && g[0].n == g[2].n) {
+    if (g[0].n == 1) NAME(sum_groups)(DEPTHWISE_COLUMNS, 1, all, to);
+    else if (g[0].n == 2) NAME(sum_groups)(DEPTHWISE_COLUMNS, 2, all, to);
+    else NAME(sum_groups)(DEPTHWISE_COLUMNS, 3, all, to);
+    return DEPTHWISE_COLUMNS;
   }
+  switch (g[0].n) {
+    case 1: NAME(sum_groups)(1, 1, all, to); break;
+    case 2: NAME(sum_groups)(1, 2, all, to); break;
+    case 3: NAME(sum_groups)(1, 3, all, to); break;
+    case 4: NAME(sum_groups)(1, 4, all, to); break;
+    case 5: NAME(sum_groups)(1, 5, all, to); break;
+    default: NAME(sum_groups)(1, DEPTHWISE_RUN, all, to);
+  }
+  return 1;
 }
 
 TARGET static void NAME(sum)(const depthwise_planes *job, int64_t unit, void *room) {
   const depthwise_axis *y = &job->y, *x = &job->x;
-  int64_t plane = unit / job->bands, first = unit % job->bands * job->band, line = NAME(line)(job), pitch = job->pitch, n = x->made;
-  int64_t rows = y->made - first < job->band ? y->made - first : job->band;
+  const int64_t plane = unit / job->bands, band = unit % job->bands, first = band * job->band, line = NAME(line)(job), n = x->made;
+  const int64_t rows = y->made - first < job->band ? y->made - first : job->band, read_size = y->read * x->read, made_size = y->made * n;
   float *spread = (float *)room + job->shift, *g = (float *)room + NAME(spread_length)(job), *to = job->parts + unit * y->taps * x->taps;
-  const float *given = job->given + (plane * y->made + first) * n;
-  NAME(open)(job, job->read + plane * y->read * x->read, first, rows, spread);
+  const float *read = job->read + plane * read_size, *given = job->given + plane * made_size + first * n;
+  int64_t read_step = read_size / job->bands / job->n_groups, given_step = made_size / job->bands / job->n_groups;
+  if (plane + 1 == job->planes) read_step = given_step = 0;
+  NAME(open)(job, read, first, rows, spread);
   for (int64_t r = 0; r < rows; r++) NAME(copy)(given + r * n, g + r * line, n);
-  for (int64_t k = 0; k < job->n_groups; k++) {
-    const depthwise_group *group = &job->groups[k];
-    switch (group->n) {
-      case 1: NAME(sum_group)(1, group->weight, spread + group->at, pitch, g, line, rows, n, to); break;
-      case 2: NAME(sum_group)(2, group->weight, spread + group->at, pitch, g, line, rows, n, to); break;
-      case 3: NAME(sum_group)(3, group->weight, spread + group->at, pitch, g, line, rows, n, to); break;
-      case 4: NAME(sum_group)(4, group->weight, spread + group->at, pitch, g, line, rows, n, to); break;
-      case 5: NAME(sum_group)(5, group->weight, spread + group->at, pitch, g, line, rows, n, to); break;
-      default: NAME(sum_group)(DEPTHWISE_RUN, group->weight, spread + group->at, pitch, g, line, rows, n, to);
-    }
+  for (int64_t k = 0, some; k < job->n_groups; k += some) {
+    NAME(strips) all = {job->groups + k, spread, g, job->pitch, line, rows, n};
+    some = NAME(sum_some)(&all, job->n_groups - k, to);
+    NAME(fetch)(read + read_size + read_size * band / job->bands + k * read_step, some * read_step);
+    NAME(fetch)(given + made_size + k * given_step, some * given_step);
   }
 }
 
@@ -291,6 +351,7 @@ static const depthwise_routines NAME(routines) = {LANES, NAME(room), NAME(make),
 
 #undef VEC
 #undef HALF
+#undef QUARTER
 #undef LANES
 #undef ROWS
 #undef INLINE
