@@ -28,7 +28,7 @@ typedef struct {
   dc_graph *graph;
   dc_cid *set;   /* by buffer: union-find; 0: it stays row-major */
   bool *wanted;  /* by set: some of it lies so already */
-  bool *in_rows; /* by set: a routine reads or writes some of it that takes rows alone, and maps of both orders are slow */
+  bool *in_rows; /* by set: a routine of rows reads or writes some of it, and maps between both orders are slow */
   double *multiplications, *elements; /* by set: of its convolutions, for each pixel */
   dc_cid *images; /* of the node at hand */
   uint32_t n_images;
@@ -86,7 +86,9 @@ static bool wants_one_order(const dc_graph *graph, const dc_library *lib) {
   return wants && is_convolution(graph, lib);
 }
 
-static bool takes_rows(const dc_graph *graph, const dc_library *lib) { return lib->by && strcmp(dc_name_text(&graph->names, lib->by), "depthwise") == 0; }
+static bool takes_rows(const dc_graph *graph, const dc_library *lib) {
+  return lib->by && strcmp(dc_name_text(&graph->names, lib->by), "depthwise") == 0;
+}
 
 /* Operands 1 and 2 are filters and bias; so is what a gradient with respect to them makes. */
 static void visit_library(search *s, const dc_library *lib) {

@@ -29,7 +29,9 @@ typedef struct {
 
 /* ---- what it takes ---- */
 
-static bool known(const dc_graph *graph, dc_cid c, uint32_t d, int64_t *out) { return dc_ex_is_int(&graph->pool, dc_cont(graph, c)->shape[d], out); }
+static bool known(const dc_graph *graph, dc_cid c, uint32_t d, int64_t *out) {
+  return dc_ex_is_int(&graph->pool, dc_cont(graph, c)->shape[d], out);
+}
 
 static int64_t int_at(const dc_graph *graph, dc_nid node, const char *name, int at, int64_t fallback) {
   const dc_attr *a = dc_node_attr(graph, node, name);
@@ -42,7 +44,8 @@ static bool is_depthwise(const dc_graph *graph, dc_nid node) {
   if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return false;
   if (dc_cont(graph, lib->in[0])->rank > 4) return false;
   if (!known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[1], 1, &each) || each != 1) return false;
-  return filters == dc_node_attr_int(graph, node, "group", 1) && dc_cont(graph, lib->in[0])->shape[1] == dc_cont(graph, lib->in[1])->shape[0];
+  const dc_container *x = dc_cont(graph, lib->in[0]), *w = dc_cont(graph, lib->in[1]);
+  return filters == dc_node_attr_int(graph, node, "group", 1) && x->shape[1] == w->shape[0];
 }
 
 static bool is_row_major(const dc_graph *graph, const dc_library *lib) {
@@ -80,8 +83,8 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   for (int d = 0; d + 2 < (int)dc_cont(graph, lib->in[0])->rank; d++) {
     int64_t dilation = int_at(graph, node, "dilations", d, 1), stride = int_at(graph, node, "strides", d, 1);
     if (stride < 1 || stride > MAX_STRIDE) return "a great stride";
-    if (!known(graph, lib->in[1], 2 + (uint32_t)d, &taps) || taps > MAX_REACH || dilation < 1 || dilation > MAX_REACH) return "a wide filter";
-    if (taps * dilation > MAX_REACH) return "a wide filter";
+    if (!known(graph, lib->in[1], 2 + (uint32_t)d, &taps) || taps > MAX_REACH) return "a wide filter";
+    if (dilation < 1 || dilation > MAX_REACH || taps * dilation > MAX_REACH) return "a wide filter";
     all *= taps;
   }
   return is_better_elsewhere(graph, node, all);
@@ -183,11 +186,13 @@ static dc_status lay_planes(depthwise_call *call, uint32_t l1_bytes) {
   job->shift = job->x.low < 0 ? (LINE - (job->x.step - 1 - job->x.low) / job->x.step % LINE) % LINE : 0;
   job->pitch = (columns + job->x.span + LINE - 1) / LINE * LINE;
   const int64_t given = c->wanted == DC_CONV_W ? columns : 0; /* lies beside it */
-  const int64_t line = (job->y.step * job->x.step * job->pitch + given) * (int64_t)sizeof(float), fitting = l1_bytes / (given ? 2 : 1) / line - job->y.span;
+  const int64_t line = (job->y.step * job->x.step * job->pitch + given) * (int64_t)sizeof(float);
+  const int64_t fitting = l1_bytes / (given ? 2 : 1) / line - job->y.span;
   job->band = fitting >= rows ? rows : fitting < 2 * DEPTHWISE_ROWS ? 2 * DEPTHWISE_ROWS : fitting / DEPTHWISE_ROWS * DEPTHWISE_ROWS;
   job->bands = (rows + job->band - 1) / job->band;
   job->plane_length = (job->band + job->y.span + DEPTHWISE_ROWS - 1) * job->pitch;
-  if ((double)line * (double)(job->band + job->y.span) > MAX_ROOM) return dc_error(DC_ERR_UNSUPPORTED, "a row with its padding takes too much memory");
+  if ((double)line * (double)(job->band + job->y.span) > MAX_ROOM)
+    return dc_error(DC_ERR_UNSUPPORTED, "a row with its padding takes too much memory");
   return make_groups(job);
 }
 
@@ -270,7 +275,12 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-static const char *open_depthwise(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
+static const char *open_depthwise(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
+  return *handle = NULL, NULL;
+}
+
 static void close_depthwise(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_depthwise = {"depthwise", open_depthwise, close_depthwise, refuses, bind_call, scratch_of, run_call, destroy};
+const dc_native_library dc_native_depthwise = {"depthwise", open_depthwise, close_depthwise, refuses,
+                                               bind_call,   scratch_of,     run_call,        destroy};

@@ -4,7 +4,13 @@
 
 #include "backends/backend.h"
 
-enum { DEPTHWISE_LINE = 16 /* numbers of a line of cache */, DEPTHWISE_PHASES = 8, DEPTHWISE_COLUMNS = 3 /* groups that are summed up at a time */, DEPTHWISE_RUN = 7 /* taps of a group */, DEPTHWISE_ROWS = 4 /* that are made at a time */ };
+enum {
+  DEPTHWISE_LINE = 16,  /* numbers of a line of cache */
+  DEPTHWISE_PHASES = 8, /* strides at most */
+  DEPTHWISE_RUN = 7,    /* taps of a group */
+  DEPTHWISE_COLUMNS = 3, /* groups that are summed up at a time */
+  DEPTHWISE_ROWS = 4,   /* that are made at a time */
+};
 
 /* Along one dimension: place `phase + phases * j` of what is made sums what is read at `j * step + offset` for some taps.
  * A convolution has one phase and steps of its stride; the gradient of its images has a phase for each residue, and steps of 1. */

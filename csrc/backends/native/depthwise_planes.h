@@ -74,14 +74,18 @@ INLINE int64_t NAME(part_row)(const depthwise_axis *a, const float *row, int64_t
 }
 
 /* A row, its residues apart.  All of `begin` to `end` read something, places beside them perhaps. */
-INLINE void NAME(spread)(const depthwise_axis *a, const NAME(picks) *picks, const float *row, int64_t begin, int64_t end, float *to, int64_t length) {
+INLINE void NAME(spread)(const depthwise_axis *a, const NAME(picks) *picks, const float *row, int64_t begin, int64_t end, float *to,
+                         int64_t length) {
   if (a->step == 1) {
     if (begin < end) NAME(copy)(row + begin + a->low, to + begin, end - begin);
     return;
   }
   if (picks->is_short) {
     VEC left = *(const VEC *)row, right = *(const VEC *)(row + a->read - LANES);
-    for (int q = 0; q < 2; q++) *(VEC *)(to + q * length) = (VEC)((NAME(lane))__builtin_shuffle(left, right, picks->from[q]) & picks->there[q]);
+    for (int q = 0; q < 2; q++) {
+      VEC residue = __builtin_shuffle(left, right, picks->from[q]);
+      *(VEC *)(to + q * length) = (VEC)((NAME(lane))residue & picks->there[q]);
+    }
     return;
   }
   int64_t done = a->step == 2 ? NAME(part_row)(a, row, begin, end, to, length) : begin;
@@ -151,8 +155,8 @@ INLINE void NAME(add)(VEC (*s)[2], int m, int vectors, int64_t apart, const floa
     }
 }
 
-INLINE void NAME(tile)(const depthwise_group *g, int64_t n, const float *w, const float *at, int64_t pitch, float bias, int vectors, int64_t apart,
-                       float *to, int64_t to_row, int64_t rows) {
+INLINE void NAME(tile)(const depthwise_group *g, int64_t n, const float *w, const float *at, int64_t pitch, float bias, int vectors,
+                       int64_t apart, float *to, int64_t to_row, int64_t rows) {
   VEC s[ROWS][2];
   UNROLL for (int r = 0; r < ROWS; r++)
     UNROLL for (int v = 0; v < vectors; v++) s[r][v] = (VEC){0} + bias;
@@ -174,8 +178,8 @@ INLINE void NAME(tile)(const depthwise_group *g, int64_t n, const float *w, cons
 
 /* Some rows of n places each; is_padded: there is room behind them, else they are no shorter than a vector, and the last one
  * does some places again. */
-TARGET static void NAME(rows)(const depthwise_group *g, int64_t n_groups, const float *w, const float *at, int64_t pitch, float bias, float *to,
-                              int64_t to_row, int64_t rows, int64_t n, bool is_padded, bool is_row) {
+TARGET static void NAME(rows)(const depthwise_group *g, int64_t n_groups, const float *w, const float *at, int64_t pitch, float bias,
+                              float *to, int64_t to_row, int64_t rows, int64_t n, bool is_padded, bool is_row) {
   int64_t i = 0;
   if (is_row) { /* alone: pieces of it take the places of rows */
     int64_t piece = n / (ROWS * LANES) * LANES;
@@ -220,11 +224,12 @@ INLINE void NAME(phase)(const NAME(unit) *u, int64_t p, int64_t row, const int64
   const depthwise_axis *y = &u->job->y, *x = &u->job->x;
   const int64_t phases = depthwise_phases(x), rows = u->last - row < ROWS ? u->last - row : ROWS, *first = u->job->first + p * phases;
   const bool is_direct = x->phases == 1 && x->made >= LANES;
+  const float *at = u->spread + (row - u->first) * u->job->pitch;
   float *to = u->made + (p + row * y->phases) * x->made;
   for (int64_t q = 0; q < phases; q++)
-    NAME(rows)(u->job->groups + first[q], first[q + 1] - first[q], u->w + first[q] * DEPTHWISE_RUN, u->spread + (row - u->first) * u->job->pitch,
-               u->job->pitch, u->bias, is_direct ? to : u->woven + q * ROWS * u->line, is_direct ? y->phases * x->made : u->line, rows, places[q],
-               !is_direct, y->made == 1 && y->taps == 1);
+    NAME(rows)(u->job->groups + first[q], first[q + 1] - first[q], u->w + first[q] * DEPTHWISE_RUN, at, u->job->pitch, u->bias,
+               is_direct ? to : u->woven + q * ROWS * u->line, is_direct ? y->phases * x->made : u->line, rows, places[q], !is_direct,
+               y->made == 1 && y->taps == 1);
   for (int64_t r = 0; !is_direct && r < rows; r++)
     NAME(weave)(u->woven + r * u->line, x->phases, ROWS * u->line, to + r * y->phases * x->made, x->made);
 }
@@ -233,8 +238,8 @@ TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, void *r
   const depthwise_axis *y = &job->y, *x = &job->x;
   const int64_t plane = unit / job->bands, channel = plane % job->channels, size = y->read * x->read, n_groups = job->n_groups;
   const float *weights = job->weights + channel * y->taps * x->taps, *read = job->read + plane * size;
-  NAME(unit) u = {.job = job, .spread = (float *)room + job->shift, .made = job->made + plane * y->made * x->made, .bias = job->bias ? job->bias[channel] : 0,
-                  .line = NAME(line)(job), .first = unit % job->bands * job->band};
+  NAME(unit) u = {.job = job, .spread = (float *)room + job->shift, .made = job->made + plane * y->made * x->made,
+                  .bias = job->bias ? job->bias[channel] : 0, .line = NAME(line)(job), .first = unit % job->bands * job->band};
   int64_t places[DEPTHWISE_PHASES], most = depthwise_places(y, 0) - u.first, fetched = size * (unit % job->bands) / job->bands, step = 0;
   u.woven = (float *)room + NAME(spread_length)(job), u.w = u.woven + depthwise_phases(x) * ROWS * u.line;
   for (int64_t k = 0; k < n_groups; k++)
@@ -263,8 +268,8 @@ typedef struct {
 } NAME(strips);
 
 /* s += some rows of what is given times the m rows that begin with each.  In the last vector of a row only `mask` counts. */
-INLINE void NAME(multiply)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, int rows, bool is_masked, NAME(lane) mask, const depthwise_group *groups,
-                           const float *x, int64_t pitch, const float *g, int64_t line) {
+INLINE void NAME(multiply)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, int rows, bool is_masked, NAME(lane) mask,
+                           const depthwise_group *groups, const float *x, int64_t pitch, const float *g, int64_t line) {
   VEC given[ROWS];
   UNROLL for (int r = 0; r < rows; r++) given[r] = *(const VEC *)(g + r * line);
   UNROLL for (int c = 0; c < columns; c++)
@@ -276,7 +281,8 @@ INLINE void NAME(multiply)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, int r
     }
 }
 
-INLINE void NAME(strip)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, bool is_masked, NAME(lane) mask, const NAME(strips) *all, int64_t i) {
+INLINE void NAME(strip)(VEC (*s)[DEPTHWISE_RUN][2], int columns, int m, bool is_masked, NAME(lane) mask, const NAME(strips) *all,
+                        int64_t i) {
   const float *x = all->spread + i, *g = all->given + i;
   int64_t r = 0;
   for (; r + ROWS <= all->rows; r += ROWS)
@@ -293,7 +299,8 @@ INLINE void NAME(sum_groups)(int columns, int m, const NAME(strips) *all, float 
   int64_t i = 0;
   if (m == 1 && all->rows == 1) { /* pieces of a row take the places of rows */
     int64_t piece = all->n / (ROWS * LANES) * LANES;
-    for (; i < piece; i += LANES) NAME(multiply)(s, columns, m, ROWS, false, mask, all->groups, all->spread + i, piece, all->given + i, piece);
+    for (; i < piece; i += LANES)
+      NAME(multiply)(s, columns, m, ROWS, false, mask, all->groups, all->spread + i, piece, all->given + i, piece);
     i = ROWS * piece;
   }
   for (; i + LANES <= all->n; i += LANES) NAME(strip)(s, columns, m, false, mask, all, i);
