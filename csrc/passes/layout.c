@@ -28,6 +28,7 @@ typedef struct {
   dc_graph *graph;
   dc_cid *set;   /* by buffer: union-find; 0: it stays row-major */
   bool *wanted;  /* by set: some of it lies so already */
+  bool *in_rows; /* by set: a routine of rows reads or writes some of it, and maps between both orders are slow */
   double *multiplications, *elements; /* by set: of its convolutions, for each pixel */
   dc_cid *images; /* of the node at hand */
   uint32_t n_images;
@@ -85,6 +86,10 @@ static bool wants_one_order(const dc_graph *graph, const dc_library *lib) {
   return wants && is_convolution(graph, lib);
 }
 
+static bool takes_rows(const dc_graph *graph, const dc_library *lib) {
+  return lib->by && strcmp(dc_name_text(&graph->names, lib->by), "depthwise") == 0;
+}
+
 /* Operands 1 and 2 are filters and bias; so is what a gradient with respect to them makes. */
 static void visit_library(search *s, const dc_library *lib) {
   bool convolves = is_convolution(s->graph, lib);
@@ -93,7 +98,8 @@ static void visit_library(search *s, const dc_library *lib) {
     dc_cid c = dc_container_root(s->graph, k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in]);
     bool is_filter = (k >= 1 && k < n_filters) || (k >= lib->n_in && lib->wrt > 1);
     if (!c || !s->set[c]) continue;
-    if (!convolves || is_filter) s->set[c] = 0;
+    if (takes_rows(s->graph, lib) && !is_filter) s->in_rows[c] = true;
+    else if (!convolves || is_filter) s->set[c] = 0;
   }
 }
 
@@ -109,7 +115,7 @@ static void unite(search *s, dc_cid a, dc_cid b) {
   const dc_container *k = dc_cont(s->graph, a), *l = dc_cont(s->graph, b);
   if (x == y || k->rank != l->rank) return;
   s->set[y] = x;
-  s->wanted[x] |= s->wanted[y];
+  s->wanted[x] |= s->wanted[y], s->in_rows[x] |= s->in_rows[y];
 }
 
 static void visit_map(search *s, dc_nid id) {
@@ -162,6 +168,10 @@ static void add_price(search *s, const dc_library *lib) {
   dc_cid gradient = lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : 0;
   dc_cid filter = lib->in[1], images[] = {lib->in[0], gradient ? gradient : lib->out[0]};
   double moved = extent_of(s->graph, images[0], true) + extent_of(s->graph, images[1], true);
+  for (int k = 0; k < 2; k++) { /* one image in each order is worse than two in rows */
+    dc_cid root = dc_container_root(s->graph, lib->wrt == 1 && k == 0 ? lib->out[0] : images[k]);
+    if (s->set[root] && s->in_rows[find(s, root)]) return;
+  }
   for (int k = 0; k < 2; k++) {
     dc_cid image = lib->wrt == 1 && k == 0 ? lib->out[0] : images[k], root = dc_container_root(s->graph, image);
     if (!s->set[root]) continue;
@@ -172,6 +182,7 @@ static void add_price(search *s, const dc_library *lib) {
 }
 
 static bool pays(const search *s, dc_cid set) {
+  if (s->in_rows[set]) return false;
   return s->wanted[set] || (s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set]);
 }
 
@@ -281,7 +292,7 @@ static void put_in_one_order(dc_graph *graph) {
 dc_status dc_pass_layout(dc_graph *graph) {
   uint32_t n = graph->containers.n;
   dc_arena *arena = &graph->arena;
-  search s = {.graph = graph, .set = DC_NEW_ARRAY(arena, dc_cid, n), .wanted = DC_NEW_ARRAY(arena, bool, n), .images = DC_NEW_ARRAY(arena, dc_cid, n),
+  search s = {.graph = graph, .set = DC_NEW_ARRAY(arena, dc_cid, n), .wanted = DC_NEW_ARRAY(arena, bool, n), .in_rows = DC_NEW_ARRAY(arena, bool, n), .images = DC_NEW_ARRAY(arena, dc_cid, n),
               .multiplications = DC_NEW_ARRAY(arena, double, n), .elements = DC_NEW_ARRAY(arena, double, n)};
   list_images(&s);
   visit_all(&s, DC_NODE_LIBRARY);

@@ -19,10 +19,10 @@ static struct {
   dc_dtype type;   /* 0: f32 */
   bool last;       /* images and filters lie channels-last ... */
   bool rows;       /* ... but filters row-major */
-  uint32_t vector_bytes; /* of the machine; 0: a typical one */
-  bool stands_in;  /* the library refuses to be chosen, and binds where it is faster */
   int shift;       /* bytes by which buffers miss an alignment */
   double tolerance; /* 0: that of f32 */
+  uint32_t vector_bytes; /* 0: a typical machine's */
+  bool insists;          /* what is refused is bound all the same */
   const char *refusals; /* reasons that a library may give, in one text; NULL: none */
 } meets;
 
@@ -139,7 +139,7 @@ static bound make(const char *op, const dc_attr *attr, uint32_t n_attr, const sh
 
 static void *bind_it(void *opaque) {
   bound *b = opaque;
-  const char *why = meets.stands_in ? NULL : library->refuses(handle, b->graph, b->node);
+  const char *why = meets.insists ? NULL : library->refuses(handle, b->graph, b->node);
   b->refused = why && meets.refusals && strstr(meets.refusals, why);
   if (b->refused) return NULL;
   if (why) puts(why);
@@ -275,9 +275,11 @@ static void one_equals_the_loops(const conv *c) {
   }
 }
 
-static void convolutions_equal_the_loops(void) {
-  for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) one_equals_the_loops(&convs[k]);
+static void convolutions_of(const conv *list, size_t n) {
+  for (size_t k = 0; k < n; k++) one_equals_the_loops(&list[k]);
 }
+
+static void convolutions_equal_the_loops(void) { convolutions_of(convs, sizeof convs / sizeof *convs); }
 
 /* ---- products ---- */
 

@@ -54,7 +54,7 @@ static void check_winograd(void) {
   static const uint32_t widths[] = {16, 32, 64};
   library = &dc_native_winograd;
   CHECK(!library->open(NULL, NULL, &handle));
-  meets.stands_in = true;
+  meets.insists = true;
   it_leaves_to_others(&squares[0]); /* of images that lie row-major */
   meets.last = meets.rows = true;
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
@@ -86,6 +86,44 @@ static void it_stands_in_unless_it_is_not_asked_for(void) {
     dc_graph_destroy(g);
     dc_natives_destroy(natives);
   }
+}
+
+/* ---- a filter for each channel ---- */
+
+static const conv depthwise[] = {
+    {"narrower than a vector", "", 2, 2, 3, 3, 3, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"wider than two", "", 2, 2, 5, 5, 5, {9, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"stride 2, narrow", "", 2, 2, 4, 4, 4, {13, 14}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"stride 2, wide", "", 2, 2, 3, 3, 3, {10, 75}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"stride 2, even filter, nothing in front", "", 2, 1, 3, 3, 3, {40, 80}, {2, 4}, {2, 2}, {1, 1}, {0, 0}, {1, 3}, false},
+    {"stride 3 and 1, dilation 1 and 2", "", 2, 2, 2, 2, 2, {17, 41}, {5, 3}, {3, 1}, {1, 2}, {2, 2}, {1, 0}, true},
+    {"stride beyond the filter", "", 2, 2, 3, 3, 3, {21, 19}, {1, 2}, {3, 5}, {1, 1}, {0, 1}, {0, 0}, true},
+    {"7x7", "", 2, 2, 3, 3, 3, {14, 33}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, false},
+    {"9x6 in more padding than image", "", 2, 1, 2, 2, 2, {3, 2}, {9, 6}, {1, 2}, {1, 1}, {8, 7}, {8, 4}, true},
+    {"4x8, dilation 3 and 2", "", 2, 1, 2, 2, 2, {30, 50}, {4, 8}, {1, 1}, {3, 2}, {4, 7}, {5, 7}, false},
+    {"bands", "", 2, 1, 2, 2, 2, {97, 150}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}, true},
+    {"bands of every other row", "", 2, 1, 2, 2, 2, {150, 203}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"a line", "", 1, 3, 4, 4, 4, {300}, {4}, {1}, {1}, {3}, {0}, true},
+    {"a line, every third", "", 1, 2, 3, 3, 3, {301}, {5}, {3}, {2}, {4}, {1}, false},
+    {"one channel", "", 2, 3, 1, 1, 1, {12, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"one pixel", "", 2, 2, 5, 5, 5, {1, 1}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"SAME_LOWER", "SAME_LOWER", 2, 1, 3, 3, 3, {7, 36}, {2, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 1}, false},
+    {"no images", "", 2, 0, 3, 3, 3, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+};
+
+static void routines_for_single_channels_equal_the_loops(void) {
+  static const uint32_t vectors[] = {16, 32, 64}; /* of those, what this processor has */
+  library = &dc_native_depthwise;
+  CHECK(!library->open(NULL, NULL, &handle));
+  for (int k = 0; k < 3; k++) {
+    memset(&meets, 0, sizeof meets);
+    meets.vector_bytes = vectors[k], meets.insists = true;
+    convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
+    meets.shift = sizeof(float);
+    convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
+  }
+  memset(&meets, 0, sizeof meets);
+  library->close(handle);
 }
 
 /* ---- the choice ---- */
@@ -152,5 +190,6 @@ int main(void) {
   check_library(&dc_native_openblas);
   check_winograd();
   it_stands_in_unless_it_is_not_asked_for();
+  routines_for_single_channels_equal_the_loops();
   return check_report();
 }

@@ -9,7 +9,7 @@ struct dc_native_library {
   /* Looks in folder too; place as in dc_natives_create.  NULL, or why it cannot be used. */
   const char *(*open)(const char *folder, const void *place, void **handle);
   void (*close)(void *handle);
-  /* NULL if it takes the node, else the reason.  Shapes may be symbolic. */
+  /* NULL if it takes the node, else the reason; "", which nobody is told: it is of another kind.  Shapes may be symbolic. */
   const char *(*refuses)(void *handle, const dc_graph *graph, dc_nid node);
   dc_status (*bind)(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **call);
   uint64_t (*scratch)(const void *call); /* bytes of memory of its own that a run wants */
@@ -18,6 +18,7 @@ struct dc_native_library {
   void (*destroy)(void *call);
 };
 
-extern const dc_native_library dc_native_onednn, dc_native_winograd, dc_native_openblas, dc_native_ours, dc_native_select, dc_native_fourier;
+extern const dc_native_library dc_native_onednn, dc_native_openblas, dc_native_winograd, dc_native_depthwise, dc_native_ours, dc_native_select,
+                               dc_native_fourier;
 
 #endif

@@ -70,7 +70,7 @@ static bool is_foreign(const dc_natives *natives, const char *name) {
   return !known;
 }
 
-/* NULL if this library takes the node, else why it does not. */
+/* NULL if this library takes the node, else why it does not; "": it is no business of the library. */
 static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
   if (only && !in_mask(only, name)) return "not asked for";
   int k = find(natives, name);
@@ -93,7 +93,7 @@ static const char *mask_of(const char *wish, const dc_row *row, const char *only
 static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only, dc_text *why) {
   if (is_foreign(natives, name)) return NULL;
   const char *reason = refusal(natives, graph, node, name, only);
-  if (reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);
+  if (reason && *reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);
   return reason ? NULL : name;
 }
 

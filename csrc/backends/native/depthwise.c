@@ -1,0 +1,286 @@
+/* Convolutions with one filter for each channel, and their gradients, as routines of our own for the processor at hand: such a
+ * convolution is a few multiplications for each number that is read, so that what counts is how often memory and caches are.
+ *
+ * Threads share planes.  The gradient of weights sums those of planes and bands in the order in which they lie, so that
+ * nothing depends on how many threads there are. */
+#include "backends/native/depthwise.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/allocator.h"
+#include "backends/native/library.h"
+#include "backends/native/problem.h"
+
+enum { MAX_STRIDE = DEPTHWISE_PHASES, WIDE_FILTER = 25 /* taps */, MAX_REACH = 1 << 12, MAX_THREADS = 1024, LINE = DEPTHWISE_LINE };
+static const double WORK_FOR_THREADS = 200e3; /* multiplications */
+static const double MAX_ROOM = 1 << 28;       /* bytes of a thread */
+
+typedef struct {
+  const depthwise_routines *routines;
+  depthwise_planes planes;
+  dc_problem_conv conv;
+  dc_problem_shape made;
+  int result, threads;
+  int64_t units, room; /* room: bytes of scratch of a thread */
+  double work;
+} depthwise_call;
+
+/* ---- what it takes ---- */
+
+static bool known(const dc_graph *graph, dc_cid c, uint32_t d, int64_t *out) {
+  return dc_ex_is_int(&graph->pool, dc_cont(graph, c)->shape[d], out);
+}
+
+static int64_t int_at(const dc_graph *graph, dc_nid node, const char *name, int at, int64_t fallback) {
+  const dc_attr *a = dc_node_attr(graph, node, name);
+  return a && a->kind == DC_ATTR_INTS && (int)a->n > at ? a->ints[at] : fallback;
+}
+
+static bool is_depthwise(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t filters, each;
+  if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return false;
+  if (dc_cont(graph, lib->in[0])->rank > 4) return false;
+  if (!known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[1], 1, &each) || each != 1) return false;
+  const dc_container *x = dc_cont(graph, lib->in[0]), *w = dc_cont(graph, lib->in[1]);
+  return filters == dc_node_attr_int(graph, node, "group", 1) && x->shape[1] == w->shape[0];
+}
+
+static bool is_row_major(const dc_graph *graph, const dc_library *lib) {
+  bool strided = false;
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) {
+    dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in];
+    strided |= c && dc_cont(graph, c)->strides;
+  }
+  return !strided;
+}
+
+/* Where oneDNN, whose vectors are of channels, is as quick or quicker: it has no gradient of wide filters of its own, though. */
+static const char *is_better_elsewhere(const dc_graph *graph, dc_nid node, int64_t taps) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  const bool turned = dc_problem_op_is(graph, node, "ConvTranspose"), makes_y = lib->wrt == (turned ? 1 : 0);
+  const dc_cid y = turned ? lib->in[0] : lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : lib->out[0];
+  const uint32_t rank = dc_cont(graph, y)->rank;
+  int64_t width, stride = 1;
+  if (lib->wrt == 2 && taps >= WIDE_FILTER) return NULL;
+  for (uint32_t d = 0; d + 2 < rank; d++)
+    if (int_at(graph, node, "strides", (int)d, 1) > stride) stride = int_at(graph, node, "strides", (int)d, 1);
+  if (stride > (makes_y ? 2 : 1)) return "a stride";
+  if (makes_y && rank == 4 && int_at(graph, node, "dilations", 0, 1) > 1) return "rows that lie apart";
+  bool narrow = known(graph, y, rank - 1, &width) && width < graph->machine.vector_bytes / (int64_t)sizeof(float);
+  return narrow ? "rows of less than a vector" : NULL;
+}
+
+/* "": another kind of convolution. */
+static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t taps, all = 1;
+  (void)handle;
+  if (!is_depthwise(graph, node)) return "";
+  if (!is_row_major(graph, lib)) return "an operand that is not row-major";
+  for (int d = 0; d + 2 < (int)dc_cont(graph, lib->in[0])->rank; d++) {
+    int64_t dilation = int_at(graph, node, "dilations", d, 1), stride = int_at(graph, node, "strides", d, 1);
+    if (stride < 1 || stride > MAX_STRIDE) return "a great stride";
+    if (!known(graph, lib->in[1], 2 + (uint32_t)d, &taps) || taps > MAX_REACH) return "a wide filter";
+    if (dilation < 1 || dilation > MAX_REACH || taps * dilation > MAX_REACH) return "a wide filter";
+    all *= taps;
+  }
+  return is_better_elsewhere(graph, node, all);
+}
+
+/* ---- geometry ---- */
+
+bool depthwise_offset(const depthwise_axis *a, int64_t phase, int64_t tap, int64_t *offset) {
+  int64_t at = phase + a->left - tap * a->dilation;
+  *offset = a->is_turned ? at / a->phases : tap * a->dilation - a->left;
+  return !a->is_turned || at % a->phases == 0;
+}
+
+/* Where there is one place, steps do not matter. */
+static depthwise_axis axis_of(const dc_problem_conv *c, int d) {
+  depthwise_axis a = {.made = 1, .read = 1, .taps = 1, .phases = 1, .step = 1, .dilation = 1};
+  bool turned = c->wanted == DC_CONV_X;
+  if (d >= 0) {
+    int64_t y = c->y.dims[2 + d], x = c->x.dims[2 + d], step = turned || y == 1 ? 1 : c->strides[d];
+    a = (depthwise_axis){.made = turned ? x : y, .read = turned ? y : x, .taps = c->w.dims[2 + d], .phases = turned ? c->strides[d] : 1,
+                         .step = step, .dilation = c->dilations[d], .left = c->left[d], .is_turned = turned};
+  }
+  int64_t high = INT64_MIN, offset;
+  a.low = INT64_MAX;
+  for (int64_t p = 0; p < a.phases; p++)
+    for (int64_t k = 0; k < a.taps; k++) {
+      if (!depthwise_offset(&a, p, k, &offset)) continue;
+      if (offset < a.low) a.low = offset;
+      if (offset > high) high = offset;
+    }
+  a.span = (high - a.low) / a.step;
+  return a;
+}
+
+static int longest(int64_t n) { return n >= DEPTHWISE_RUN ? DEPTHWISE_RUN : n == 6 ? 5 : (int)n; }
+
+/* Taps of one column and one residue of rows, by the row they read; -1: none. */
+static int64_t add_runs(depthwise_planes *job, int64_t n, int64_t at, const int64_t *taps, int64_t column) {
+  depthwise_group *groups = (depthwise_group *)job->groups;
+  for (int64_t row = 0, end; row <= job->y.span; row = end) {
+    for (end = row; end <= job->y.span && taps[end] >= 0; end++) continue;
+    for (int64_t k = row; k < end; n++) {
+      depthwise_group *g = &groups[n];
+      *g = (depthwise_group){.at = at + k * job->pitch, .n = longest(end - k)};
+      for (int r = 0; r < g->n; r++, k++) g->weight[r] = (int32_t)(taps[k] * job->x.taps + column);
+    }
+    if (end == row) end++;
+  }
+  return n;
+}
+
+/* Of one residue of rows. */
+static int64_t add_column(depthwise_planes *job, int64_t n, int64_t phase, int64_t residue, int64_t offset, int64_t column, int64_t *taps) {
+  const depthwise_axis *y = &job->y, *x = &job->x;
+  int64_t from = offset - x->low, at, plane = residue * x->step + from % x->step;
+  for (int64_t k = 0; k <= y->span; k++) taps[k] = -1;
+  for (int64_t k = 0; k < y->taps; k++)
+    if (depthwise_offset(y, phase, k, &at) && (at - y->low) % y->step == residue) taps[(at - y->low) / y->step] = k;
+  return add_runs(job, n, plane * job->plane_length + from / x->step, taps, column);
+}
+
+/* Columns of one residue follow one another: their groups are alike. */
+static dc_status make_groups(depthwise_planes *job) {
+  const int64_t py = depthwise_phases(&job->y), px = depthwise_phases(&job->x);
+  int64_t n = 0, offset, *first = calloc((size_t)(py * px) + 1, sizeof *first), *taps = calloc((size_t)job->y.span + 1, sizeof *taps);
+  job->groups = calloc((size_t)(job->y.taps * job->x.taps), sizeof *job->groups), job->first = first;
+  if (!job->groups || !first || !taps) {
+    free(taps);
+    return dc_error(DC_ERR_MEMORY, "out of memory");
+  }
+  for (int64_t p = 0; p < py * px; p++) {
+    first[p] = n;
+    for (int64_t residue = 0; residue < job->y.step; residue++)
+      for (int64_t k = 0; k < job->x.taps; k++)
+        if (depthwise_offset(&job->x, p % px, k, &offset)) n = add_column(job, n, p / px, residue, offset, k, taps);
+  }
+  first[py * px] = job->n_groups = n;
+  free(taps);
+  return DC_OK;
+}
+
+/* ---- binding ---- */
+
+static void destroy(void *opaque) {
+  depthwise_call *call = opaque;
+  free((void *)call->planes.groups);
+  free((void *)call->planes.first);
+  free(call);
+}
+
+/* Bands of rows whose spread planes stay in the first cache. */
+static dc_status lay_planes(depthwise_call *call, uint32_t l1_bytes) {
+  depthwise_planes *job = &call->planes;
+  const dc_problem_conv *c = &call->conv;
+  const int lanes = call->routines->lanes;
+  job->y = axis_of(c, c->n - 2), job->x = axis_of(c, c->n - 1);
+  job->planes = c->x.dims[0] * c->x.dims[1], job->channels = c->x.dims[1];
+  const int64_t columns = (depthwise_places(&job->x, 0) + lanes - 1) / lanes * lanes, rows = depthwise_places(&job->y, 0);
+  job->shift = job->x.low < 0 ? (LINE - (job->x.step - 1 - job->x.low) / job->x.step % LINE) % LINE : 0;
+  job->pitch = (columns + job->x.span + LINE - 1) / LINE * LINE;
+  const int64_t given = c->wanted == DC_CONV_W ? columns : 0; /* lies beside it */
+  const int64_t line = (job->y.step * job->x.step * job->pitch + given) * (int64_t)sizeof(float);
+  const int64_t fitting = l1_bytes / (given ? 2 : 1) / line - job->y.span;
+  job->band = fitting >= rows ? rows : fitting < 2 * DEPTHWISE_ROWS ? 2 * DEPTHWISE_ROWS : fitting / DEPTHWISE_ROWS * DEPTHWISE_ROWS;
+  job->bands = (rows + job->band - 1) / job->band;
+  job->plane_length = (job->band + job->y.span + DEPTHWISE_ROWS - 1) * job->pitch;
+  if ((double)line * (double)(job->band + job->y.span) > MAX_ROOM)
+    return dc_error(DC_ERR_UNSUPPORTED, "a row with its padding takes too much memory");
+  return make_groups(job);
+}
+
+static dc_status prepare(depthwise_call *call, const dc_graph *graph) {
+  const dc_problem_conv *c = &call->conv;
+  const bool sums = c->wanted == DC_CONV_W;
+  DC_TRY(lay_planes(call, graph->machine.l1_bytes));
+  static const float some;
+  if (sums) call->planes.given = &some;
+  call->units = call->planes.planes * call->planes.bands;
+  call->room = (call->routines->room(&call->planes) + DC_MEMORY_ALIGN - 1) & ~(int64_t)(DC_MEMORY_ALIGN - 1);
+  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  if (call->units < call->threads) call->threads = (int)call->units;
+  call->work = (double)dc_problem_elements(&c->y) * (double)(c->w.dims[2] * (c->n > 1 ? c->w.dims[3] : 1));
+  return DC_OK;
+}
+
+static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+  depthwise_call *call = calloc(1, sizeof *call);
+  (void)handle;
+  if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
+  call->conv = dc_problem_read_conv(graph, node, symbols), call->routines = depthwise_choose(graph->machine.vector_bytes);
+  call->result = dc_problem_conv_result(&call->conv, &call->made);
+  const dc_problem_conv *c = &call->conv;
+  bool empty = dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0;
+  dc_status status = empty ? DC_OK : prepare(call, graph);
+  if (status) destroy(call);
+  else *out = call;
+  return status;
+}
+
+static uint64_t scratch_of(const void *opaque) {
+  const depthwise_call *call = opaque;
+  int64_t parts = call->conv.wanted == DC_CONV_W ? call->units * call->planes.y.taps * call->planes.x.taps : 0;
+  return (uint64_t)(call->room * call->threads + parts * (int64_t)sizeof(float));
+}
+
+/* ---- running ---- */
+
+static void run_planes(const depthwise_call *call, const depthwise_planes *job, char *scratch) {
+  const bool sums = job->given;
+#pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
+  {
+    const int64_t of = omp_get_num_threads(), thread = omp_get_thread_num();
+    void *room = scratch + thread * call->room;
+    memset(room, 0, (size_t)call->room);
+    for (int64_t unit = call->units * thread / of; unit < call->units * (thread + 1) / of; unit++)
+      (sums ? call->routines->sum : call->routines->make)(job, unit, room);
+  }
+}
+
+/* Bands and images one after the other. */
+static void add_parts(const depthwise_planes *job, int64_t images) {
+  const int64_t taps = job->y.taps * job->x.taps, of_channel = job->bands * taps, of_image = job->channels * of_channel;
+  for (int64_t c = 0; c < job->channels; c++)
+    for (int64_t k = 0; k < taps; k++) {
+      float s = 0;
+      for (int64_t n = 0; n < images; n++)
+        for (int64_t b = 0; b < job->bands; b++) s += job->parts[n * of_image + c * of_channel + b * taps + k];
+      job->made[c * taps + k] = s;
+    }
+}
+
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  const depthwise_call *call = opaque;
+  const dc_problem_conv *c = &call->conv;
+  depthwise_planes job = call->planes;
+  (void)stream;
+  job.made = buffers[call->result], job.bias = c->bias >= 0 ? buffers[c->bias] : NULL;
+  if (!call->units) {
+    const int64_t *dims = call->made.dims, lines = dims[0] * dims[1];
+    dc_problem_fill(job.made, job.bias, sizeof(float), dims[0], dims[1], lines ? dc_problem_elements(&call->made) / lines : 0);
+    return DC_OK;
+  }
+  job.read = buffers[c->wanted == DC_CONV_X ? c->at_y : c->at_x];
+  job.weights = c->wanted == DC_CONV_W ? NULL : buffers[c->at_w], job.given = c->wanted == DC_CONV_W ? buffers[c->at_y] : NULL;
+  job.parts = (float *)((char *)scratch + call->room * call->threads);
+  run_planes(call, &job, scratch);
+  if (job.given) add_parts(&job, c->x.dims[0]);
+  return DC_OK;
+}
+
+static const char *open_depthwise(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
+  return *handle = NULL, NULL;
+}
+
+static void close_depthwise(void *handle) { (void)handle; }
+
+const dc_native_library dc_native_depthwise = {"depthwise", open_depthwise, close_depthwise, refuses,
+                                               bind_call,   scratch_of,     run_call,        destroy};
