@@ -108,3 +108,14 @@ def test_a_result_that_gives_no_gradient_adds_no_infinity_times_zero(given):
         for want, got in zip(*zeros):
             torch.testing.assert_close(got.expand_as(want), want, equal_nan=True)
     assert any(bool(t.isnan().any()) for t in zeros[1]) == (given != [0])
+
+
+@pytest.mark.parametrize("order", (0.5, -1, -2, 1.5, 3))
+def test_a_norm_has_no_slope_where_an_element_is_zero(order):
+    class Norm(nn.Module):
+        def forward(self, x):
+            return torch.linalg.norm(x, order, dim=-1)
+    x = torch.tensor([[0.0, 4, 1], [2, -3, 0.5], [0, 0, 0]], requires_grad=True)
+    want, got = (m(x) for m in (Norm(), DaceModule(Norm(), backward=True)))
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*(torch.autograd.grad(norm.sum(), x)[0] for norm in (got, want)))

@@ -139,7 +139,7 @@ static bool fits(const dc_problem_conv *c, int64_t lanes) {
 }
 
 /* Does it take less time than the direct form?  Counted in multiplications of a product, as measured on cores with vectors of
- * 32 and 64 bytes: each element that is spread or collected takes as long as MOVE of them, each of the filters' as long as TURN,
+ * 64 bytes: each element that is spread or collected takes as long as MOVE of them, each of the filters' as long as TURN,
  * or READ where it comes from memory, turned before. */
 static bool pays(const winograd_call *call, const dc_problem_conv *c) {
   enum { MOVE = 7, TURN = 21, READ = 12 };

@@ -129,11 +129,15 @@ def _norm(b, name, order, axes, keepdim, dtype):
     if order == 0:
         flags = b.cast(b.op("Not", b.op("Equal", name, zero)), torch.bool, dtype)
         return reduce(b, "ReduceSum", flags, axes, keepdim)
-    total = reduce(b, "ReduceSum", b.op("Pow", size, b.const(order, dtype)), axes, keepdim)
-    if order < 0:
-        return b.op("Pow", total, b.const(1 / order, dtype))
-    none = b.op("Equal", total, zero)  # where the gradient is 0
-    some = b.op("Where", none, b.const(1, dtype), total)
+    one, of_zero = b.const(1, dtype), zero if order > 0 else b.const(np.inf, dtype)
+    if order < 1:  # the power of a zero has no slope, and counts as one of 0
+        is_zero = b.op("Equal", name, zero)
+        powers = b.op("Where", is_zero, of_zero, b.op("Pow", b.op("Where", is_zero, one, size), b.const(order, dtype)))
+    else:
+        powers = b.op("Pow", size, b.const(order, dtype))
+    total = reduce(b, "ReduceSum", powers, axes, keepdim)
+    none = b.op("Equal", total, of_zero)  # a norm of 0, whose gradient is 0
+    some = b.op("Where", none, one, total)
     return b.op("Where", none, zero, b.op("Pow", some, b.const(1 / order, dtype)))
 
 
