@@ -123,9 +123,9 @@ def _install(package):
 # ---- libraries ----
 
 _PRODUCT = """graph doctor opset 13 {
-  input A: f32[64, 64]
-  input B: f32[64, 64]
-  temp C: f32[64, 64]
+  input A: f32[128, 128]
+  input B: f32[128, 128]
+  temp C: f32[128, 128]
   outputs C
   state main {
     C = MatMul@13(A, B)
@@ -139,9 +139,9 @@ def _served_by(library):
     import numpy as np
     from .. import _core
     function = _core.Function(_core.parse(_PRODUCT), backend="interp", natives=library)
-    ones = np.ones((64, 64), np.float32)
+    ones = np.ones((128, 128), np.float32)
     result, = function(ones, ones)
-    return function.report()[0]["steps"][0]["by"] == library and result[0, 0] == 64
+    return function.report()[0]["steps"][0]["by"] == library and result[0, 0] == 128
 
 
 def _loaded(part):

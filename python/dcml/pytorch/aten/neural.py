@@ -483,10 +483,9 @@ def _resize(k, mode, coordinates, **attrs):
         if given and not exact and not align:
             raise Decline(f"factors {factors} for extents {extents} of which {result} shall be made")
         if exact and not align and (given or not double):
-            factors = fitting
             if double and "antialias" not in attrs and any(float(np.float32(f)) != f for f in factors):
                 raise Decline("a factor that is no float32")  # torch decomposes it
-            scales = b.const(np.array([1.0, 1.0, *factors]), torch.float32)
+            scales = b.const(np.array([1.0, 1.0, *fitting]), torch.float32)
             return b.op("Resize", b(x), None, scales, mode=mode, coordinate_transformation_mode=how, **attrs)
         sizes = b.ints([*dims(x)[:rank(x) - k], *result])
         return b.op("Resize", b(x), None, None, sizes, mode=mode, coordinate_transformation_mode=how, **attrs)
