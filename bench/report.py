@@ -42,7 +42,8 @@ def _page(rows, most):
              "Time of a step as a share of the strongest opponent's on the same machine, in the same minutes: less than 1 is faster.",
              "`make bench` measures and writes this page. `keep` is eager mode whose allocator retains freed memory; *memory* is the peak",
              "of what a training step or call adds to the process against eager's; *first call* is against `torch.compile`'s with empty",
-             "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy.", "",
+             "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy: above 1 where a convolution",
+             "takes fewer multiplications than its definition, or where a cache serves.", "",
              f"Float32 where a row does not say otherwise, {os.cpu_count()} processors, "
              f"{most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
              "![ratios](performance.svg)", "",
