@@ -259,6 +259,8 @@ typedef struct {
   uint32_t n, last;
 } dc_writers;
 void dc_graph_writers(const dc_graph *graph, dc_writers *out);
+/* What nobody uses views nothing: a buffer that becomes smaller leaves no view that is larger. */
+void dc_graph_drop_unused_views(dc_graph *graph);
 bool dc_graph_writes_inputs(dc_graph *graph); /* in place, that is: into arrays of the caller's */
 /* A library node may write what it reads (as two of its operands, or by a view): then a copy of its own is what it
  * writes, and a map behind it copies that.  Operators may write their results before they have read all operands. */

@@ -117,6 +117,24 @@ bool dc_graph_writes_inputs(dc_graph *g) {
   return any;
 }
 
+static void mark_used(void *context, dc_cid c, dc_use use, dc_nid by) {
+  (void)use, (void)by;
+  ((bool *)context)[c] = true;
+}
+
+void dc_graph_drop_unused_views(dc_graph *graph) {
+  bool *used = calloc(graph->containers.n, sizeof *used), *seen = calloc(graph->containers.n, sizeof *seen); /* itself; through views too */
+  if (!used || !seen) abort();
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_uses(graph, graph->states.v[s].scope.v[k], mark_used, used);
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    for (dc_cid at = used[c] || dc_cont(graph, c)->is_output ? c : 0; at && !seen[at]; at = dc_cont(graph, at)->alias_of) seen[at] = true;
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    if (!seen[c]) dc_cont(graph, c)->alias_of = 0, dc_cont(graph, c)->alias_offset = 0;
+  free(used);
+  free(seen);
+}
+
 static dc_status tasklets(const dc_graph *graph, dc_nid id, dc_tasklet_fn visit, void *context, dc_nid *maps, uint32_t depth) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind == DC_NODE_TASKLET) return visit(context, id, maps, depth);

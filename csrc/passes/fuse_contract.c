@@ -510,6 +510,7 @@ void dc_fuse_contract(dc_graph *graph, const dc_fuse_options *options) {
     }
     scope->n = kept;
   }
+  dc_graph_drop_unused_views(graph);
   dc_arena_free(&arena);
 }
 

@@ -63,20 +63,6 @@ static void pin(void *context, dc_cid c, dc_use use, dc_nid by) {
   ((bool *)context)[c] = true;
 }
 
-/* What nobody uses views nothing: the buffer may have become smaller meanwhile. */
-static void drop_unused_views(dc_graph *graph) {
-  bool *used = calloc(graph->containers.n, sizeof *used), *seen = calloc(graph->containers.n, sizeof *seen); /* itself; through views too */
-  if (!used || !seen) abort();
-  for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_uses(graph, graph->states.v[s].scope.v[k], pin, used);
-  for (dc_cid c = 1; c < graph->containers.n; c++)
-    for (dc_cid at = used[c] || dc_cont(graph, c)->is_output ? c : 0; at && !seen[at]; at = dc_cont(graph, at)->alias_of) seen[at] = true;
-  for (dc_cid c = 1; c < graph->containers.n; c++)
-    if (!seen[c]) dc_cont(graph, c)->alias_of = 0, dc_cont(graph, c)->alias_offset = 0;
-  free(used);
-  free(seen);
-}
-
 /* Operators read an identity's input instead of its output; what maps read stays. */
 static void forward_identities(dc_graph *graph) {
   bool *pinned = calloc(graph->containers.n, sizeof *pinned);
@@ -126,6 +112,6 @@ dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph) {
   }
   free(writers);
   drop_dead(graph);
-  drop_unused_views(graph);
+  dc_graph_drop_unused_views(graph);
   return DC_OK;
 }

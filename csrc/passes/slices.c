@@ -113,6 +113,7 @@ dc_status dc_pass_slices(dc_graph *graph) {
       bool shared = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.n_params;
       while (shared && slice_once(&s)) {}
     }
+  dc_graph_drop_unused_views(graph);
   dc_arena_free(&arena);
   return DC_OK;
 }
