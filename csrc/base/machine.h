@@ -46,6 +46,13 @@ extern const dc_machine dc_machine_cuda_typical;
 /* Of the routines that are built for AVX-512, for AVX2 and for any processor: the bytes of a vector in those that may run here,
  * `most` at most; 64, 32 or 0. */
 uint32_t dc_machine_built_vectors(uint32_t most);
+/* Of three builds of one routine the one that those vectors mean; elsewhere than on x86 there is only the plain one. */
+#ifdef __x86_64__
+#define DC_BUILT(most, plain, avx2, avx512) \
+  (dc_machine_built_vectors(most) == 64 ? (avx512) : dc_machine_built_vectors(most) == 32 ? (avx2) : (plain))
+#else
+#define DC_BUILT(most, plain, avx2, avx512) ((void)(most), (plain))
+#endif
 /* The processor that runs this, where it is asked for what it differs in: vectors and caches. */
 void dc_machine_read(dc_machine *out);
 

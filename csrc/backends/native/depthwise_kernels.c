@@ -23,11 +23,5 @@
 #endif
 
 const depthwise_routines *depthwise_choose(uint32_t vector_bytes) {
-#ifdef __x86_64__
-  uint32_t built = dc_machine_built_vectors(vector_bytes);
-  if (built == 64) return &avx512_routines;
-  if (built == 32) return &avx2_routines;
-#endif
-  (void)vector_bytes;
-  return &plain_routines;
+  return DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines);
 }

@@ -81,13 +81,7 @@ static inline int64_t apart(int64_t n) { return ((n + LINE - 1) / LINE | 1) * LI
 #endif
 
 static const winograd_routines *choose(uint32_t vector_bytes) {
-#ifdef __x86_64__
-  uint32_t built = dc_machine_built_vectors(vector_bytes);
-  if (built == 64) return &avx512_routines;
-  if (built == 32) return &avx2_routines;
-#endif
-  (void)vector_bytes;
-  return &plain_routines;
+  return DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines);
 }
 
 /* ---- calls ---- */
