@@ -192,6 +192,20 @@ static PyObject *core_passes(PyObject *module, PyObject *unused) {
   return list;
 }
 
+/* Names of what may serve operators of a processor and of a GPU, whether it is found here or not. */
+static PyObject *core_libraries(PyObject *module, PyObject *unused) {
+  const dc_target_row *rows[] = {&dc_target_cpu, &dc_target_cuda};
+  PyObject *list = PyList_New(0);
+  (void)module, (void)unused;
+  for (uint32_t r = 0; list && r < 2; r++)
+    for (uint32_t k = 0; list && rows[r]->natives[k]; k++) {
+      PyObject *name = PyUnicode_FromString(rows[r]->natives[k]->name);
+      if (!name || PyList_Append(list, name)) Py_CLEAR(list);
+      Py_XDECREF(name);
+    }
+  return list;
+}
+
 static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
                                   {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
                                   {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
@@ -223,6 +237,7 @@ static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> 
                                   {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
                                   {"primitives", core_primitives, METH_NOARGS, "primitives() -> {name: number of arguments} of the scalar functions."},
                                   {"type_names", core_type_names, METH_NOARGS, "type_names() -> names of the element types, by number."},
+                                  {"libraries", core_libraries, METH_NOARGS, "libraries() -> names of the native libraries that may serve operators."},
                                   {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
                                   {NULL, NULL, 0, NULL}};
 

@@ -5,8 +5,6 @@ import os
 from . import files, inputs, sizes
 from .problems import BadInput
 
-LIBRARIES = {"all": "native", "none": "pure", **{name: name for name in ("onednn", "openblas", "cublas", "cudnn")}}
-
 
 def add_arguments(parser):
     """The model, its inputs, and who runs it."""
@@ -15,19 +13,23 @@ def add_arguments(parser):
     parser.add_argument("--backend", choices=("compiled", "interpreter"), default="compiled",
                         help="who runs what no library serves (default: compiled)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where it runs (default: cpu)")
-    parser.add_argument("--libraries", choices=tuple(LIBRARIES), default="all",
-                        help="which may serve operators (default: all that are found)")
+    parser.add_argument("--libraries", default="all", metavar="NAME",
+                        help="which may serve operators: all, none, or one, as onednn (default: all that are found)")
 
 
 @contextlib.contextmanager
 def _implementation(args):
     import dcml.onnx
+    from .. import _core
     from ..library import change_default
+    served = {"all": "native", "none": "pure", **{name: name for name in _core.libraries()}}
     if args.backend == "interpreter" and args.libraries != "all":
         raise BadInput("--libraries is for --backend compiled")
+    if args.libraries not in served:
+        raise BadInput(f"--libraries {args.libraries}: there are {', '.join(served)}")
     if args.backend == "interpreter" and args.device != "cpu":
         raise BadInput("--backend interpreter is for --device cpu")
-    with change_default(dcml.onnx, "interpreted" if args.backend == "interpreter" else LIBRARIES[args.libraries]):
+    with change_default(dcml.onnx, "interpreted" if args.backend == "interpreter" else served[args.libraries]):
         yield
 
 

@@ -10,7 +10,7 @@ from .. import _core
 from ..verbose import say
 
 MASKS = {"native": None, "pure": "none", "interpreted": None,  # natives of _core.Function
-         **{name: name for name in ("onednn", "openblas", "cublas", "cudnn")}}
+         **{name: name for name in _core.libraries()}}
 _WISH = "__implementation"
 _DEEPEST = 16  # implementations that give nodes which have implementations
 
