@@ -107,7 +107,8 @@ def test_names_of_a_model_are_no_markup(dcml, tmp_path):
     (["--dim", "N=0"], "at least 1"), (["--dim", "M=3"], "no symbol 'M'"), (["--dim", "N=x"], "NAME=NUMBER"),
     (["--dim", "N=99999999999999999999"], "NAME=NUMBER"), (["--dim", "N=1000000000000"], "GiB"), (["--seed", "-1"], "--seed"),
     (["-i", "nowhere.npy"], "nowhere.npy: No such file"), (["-i", "."], "Is a directory"),
-    (["--libraries", "none", "--backend", "interpreter"], "--libraries"), (["--libraries", "fast"], "there are all, none, onednn"), (["--backend", "fast"], "invalid choice")])
+    (["--libraries", "none", "--backend", "interpreter"], "--libraries"), (["--libraries", "fast"], "there are all, none, onednn"),
+    (["--backend", "fast"], "invalid choice")])
 def test_wrong_arguments_are_said_on_one_line(dcml, arguments, expected):
     code, _, problem = dcml("run", MISH, *arguments)
     assert code == 2 and expected in problem and problem.count("\n") == 1
