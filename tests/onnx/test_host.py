@@ -509,9 +509,9 @@ def test_a_loop_of_endless_trips_that_stops_at_once_is_immediate():
                  [tensor("k", I64, []), tensor("again", BOOL, []), tensor("v", F64, [1])], [tensor("more", BOOL, []), tensor("w", F64, [1])])
     proto = model([node("Loop", "trips again x", "y", body=body)], [tensor("again", BOOL, []), tensor("x", F64, [1])],
                   [tensor("y", F64, [1])], [("trips", 1 << 62)])
-    start = time.perf_counter()
+    start = time.process_time()
     assert ONNXModel("m", proto)(np.array(False), np.array([3.0])) == 3
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("nodes, inputs, constants, error, part", [

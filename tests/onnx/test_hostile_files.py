@@ -134,10 +134,10 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 def test_a_run_that_needs_too_much_memory_is_an_error(name):
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(dcml.Error):
         _run(HUGE[name].SerializeToString())
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18
 
 

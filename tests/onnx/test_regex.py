@@ -29,16 +29,16 @@ def test_patterns_match_what_python_matches():
 
 
 def test_patterns_that_backtrack_for_ever_do_not_here():
-    start = time.perf_counter()
+    start = time.process_time()
     assert not Pattern("(a+)+b").full_match("a" * 3000)
     assert not Pattern("(a|aa)*c").full_match("a" * 3000)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("text", [r"(a)\1", "(?=a)a", "(", "(?:a{1000}){1000}", "((){20000}){20000}", "(" * 50000,
                                   "(?:" * 3000 + "a" + ")" * 3000])
 def test_patterns_that_cannot_run_are_errors(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(re.error):
         Pattern(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
