@@ -18,11 +18,18 @@ static void connect_symbols(dc_plan_handle *plan, const dc_graph *forward, const
   }
 }
 
+static int32_t output_of(const dc_graph *forward, dc_cid c) {
+  uint32_t k = 0;
+  while (k < forward->outputs.n && forward->outputs.v[k] != c) k++;
+  return k < forward->outputs.n ? (int32_t)k : -1;
+}
+
 /* Where each backward container gets its contents from. */
 static void connect_containers(const dc_function *f, dc_plan_handle *plan, const dc_graph *forward, const dc_graph *backward) {
   plan->back_feed = DC_NEW_ARRAY(&plan->arena, dc_cid, backward->containers.n);
   plan->back_grad = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
   plan->back_arg = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
+  plan->back_result = DC_NEW_ARRAY(&plan->arena, int32_t, backward->containers.n);
   uint32_t n_grads = 0, position = 0;
   for (uint32_t k = 0; k < forward->outputs.n; k++) n_grads += dc_dtype_is_float((dc_dtype)dc_cont(forward, forward->outputs.v[k])->dtype);
   int32_t *arg_of = DC_NEW_ARRAY(&plan->arena, int32_t, forward->containers.n); /* by forward container */
@@ -35,6 +42,7 @@ static void connect_containers(const dc_function *f, dc_plan_handle *plan, const
     if (plan->back_grad[c] < 0 && (role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_SAVED))
       plan->back_feed[c] = dc_container_find(forward, dc_cont_name(backward, c));
     plan->back_arg[c] = plan->back_feed[c] ? arg_of[plan->back_feed[c]] : -1;
+    plan->back_result[c] = role == DC_ROLE_SAVED && plan->back_feed[c] ? output_of(forward, plan->back_feed[c]) : -1;
   }
 }
 
@@ -44,7 +52,7 @@ typedef struct {
   uint32_t *first, *last; /* by buffer: steps that touch it, from 1 on; 0: none */
   dc_nid *node;           /* by step */
   const dc_plan_handle *plan;
-  uint32_t part, n_args;
+  uint32_t part, n_args, n_outputs;
 } visit;
 
 static void each_step(visit *v, void (*visit_step)(visit *v, dc_nid node)) {
@@ -72,9 +80,11 @@ static void note_touch(void *context, dc_cid c, dc_use use, dc_nid by) {
 
 static void note_read(void *context, dc_cid c, dc_use use, dc_nid by) {
   visit *v = context;
-  int32_t arg = v->plan->back_arg[dc_container_root(v->graph, c)];
+  dc_cid root = dc_container_root(v->graph, c);
+  int32_t arg = v->plan->back_arg[root], result = v->plan->back_result[root];
   (void)by;
   if (use == DC_USE_READ && arg >= 0) v->plan->part_reads[v->part * v->n_args + (uint32_t)arg] = true;
+  if (use == DC_USE_READ && result >= 0) v->plan->part_results[v->part * v->n_outputs + (uint32_t)result] = true;
 }
 
 static void touches_of(visit *v, dc_nid node) {
@@ -153,7 +163,7 @@ static void find_copies(const dc_function *f, dc_plan_handle *plan, const visit 
 }
 
 static void find_parts(const dc_function *f, dc_plan_handle *plan, const dc_graph *backward) {
-  visit v = {.graph = backward, .plan = plan, .n_args = f->n_args};
+  visit v = {.graph = backward, .plan = plan, .n_args = f->n_args, .n_outputs = f->graph->outputs.n};
   v.first = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
   v.last = DC_NEW_ARRAY(&plan->arena, uint32_t, backward->containers.n);
   v.node = DC_NEW_ARRAY(&plan->arena, dc_nid, count_steps(backward) + 1);
@@ -167,6 +177,7 @@ static void find_parts(const dc_function *f, dc_plan_handle *plan, const dc_grap
     plan->first_part[k] = part_of(plan, v.first[root]), plan->ready_part[k] = part_of(plan, v.last[root]);
   }
   plan->part_reads = DC_NEW_ARRAY(&plan->arena, bool, (size_t)plan->n_parts * f->n_args);
+  plan->part_results = DC_NEW_ARRAY(&plan->arena, bool, (size_t)plan->n_parts * v.n_outputs);
   each_step(&v, reads_of);
 }
 
@@ -198,6 +209,8 @@ bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg) {
   return call->plan->part_reads[part * call->function->n_args + arg];
 }
 
+bool dc_call_reads_result(const dc_call *call, uint32_t part, uint32_t k) { return call->plan->part_results[part * call->n_outputs + k]; }
+
 bool dc_function_backward_reads(const dc_function *f, uint32_t arg) {
   bool found = false;
   for (uint32_t part = 0; f->last && arg < f->n_args && part < f->last->n_parts; part++) found |= f->last->part_reads[part * f->n_args + arg];
@@ -214,8 +227,8 @@ struct dc_backward_run {
   void *buffers[]; /* by backward container */
 };
 
-dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, bool spoils, void *stream,
-                            dc_backward_run **out) {
+dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *results, void *const *grad_outputs, void *saved,
+                            bool spoils, void *stream, dc_backward_run **out) {
   const dc_plan_handle *plan = call->plan;
   const dc_graph *backward = dc_program_graph(plan->backward), *forward = dc_program_graph(plan->forward);
   dc_backward_run *run = calloc(1, sizeof *run + backward->containers.n * sizeof *run->buffers);
@@ -226,6 +239,7 @@ dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *c
     if (plan->back_grad[c] >= 0) run->buffers[c] = grad_outputs[plan->back_grad[c]];
     if (!source) continue;
     if (dc_cont(forward, source)->role == DC_ROLE_SAVED) run->buffers[c] = (char *)saved + dc_binding_saved_offset(call->forward, source);
+    if (plan->back_result[c] >= 0) run->buffers[c] = results[plan->back_result[c]];
     bool is_constant = plan->gpu && plan->back_arg[c] >= 0 && call->function->by_value[plan->back_arg[c]]; /* it decided shapes */
     if (plan->back_arg[c] >= 0 && !is_constant) run->buffers[c] = arrays[plan->back_arg[c]].data;
   }

@@ -41,6 +41,7 @@ uint64_t dc_array_bytes(const dc_array *array); /* of its contents */
 typedef struct {
   bool training;            /* differentiate */
   bool as_expanded;         /* no fusion and no exchange of loops */
+  bool results_stay;        /* the caller keeps results for the backward pass: those that it reads are not copied */
   const char *const *wrt;   /* names of inputs and parameters */
   uint32_t n_wrt;
   dc_keep keep;
@@ -102,6 +103,8 @@ uint32_t dc_call_plan(const dc_call *call);
 uint32_t dc_call_parts(const dc_call *call);
 uint32_t dc_call_ready(const dc_call *call, uint32_t k);
 bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
+/* ... and of the k-th result, which then has to stay as it was. */
+bool dc_call_reads_result(const dc_call *call, uint32_t part, uint32_t k);
 /* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
 int32_t dc_call_copied(const dc_call *call, uint32_t k);
 /* Calls of one kind share the graph of dc_call_derivative. */
@@ -113,12 +116,12 @@ void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them; after one that `spoils` saved, there is no
  * other: what it computes may lie where saved values were.  grad_outputs[k] for each floating output in order; arrays as
- * given to dc_call_begin.  Before each part: give a buffer for every gradient k that `needs` names.
+ * given to dc_call_begin; results[k]: those of the call, where a part reads them.  Before each part: give a buffer for every gradient k that `needs` names.
  * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again.
  * stream: the pass's own, of the device of the call. */
 typedef struct dc_backward_run dc_backward_run;
-DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *grad_outputs, void *saved, bool spoils,
-                                        void *stream, dc_backward_run **out);
+DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *results, void *const *grad_outputs, void *saved,
+                                        bool spoils, void *stream, dc_backward_run **out);
 bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */

@@ -16,11 +16,13 @@ struct dc_plan_s {
   dc_cid *outputs;    /* of the forward graph, in order */
   dc_cid *back_feed;  /* by backward container: forward container that feeds it, 0 otherwise */
   int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
+  int32_t *back_result; /* by backward container: the output that feeds it, -1 otherwise */
   int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
   dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
   uint32_t n_parts, *part_end; /* the step before which each part of the backward pass ends */
   uint32_t *first_part, *ready_part; /* by wrt: the part that touches its gradient first, and last */
   bool *part_reads; /* by part and argument: it reads its contents */
+  bool *part_results; /* ... and by part and output */
   uint32_t *copy_step; /* by wrt: the step, from 1 on, that only copies the gradient of an output; 0: none */
   uint32_t *next_copy; /* by steps done: the next such step, 0: none */
   int32_t *copy_of;    /* by wrt: that output, among the floating ones */

@@ -24,13 +24,14 @@ typedef struct {
 uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t n, dc_cid *out);
 
 /* Differentiates `outputs` of `forward` with respect to `wrt` (INPUT or PARAM containers).
- * Changes `forward`: containers that the backward needs become SAVED (or are outputs already).
+ * Changes `forward`: containers that the backward needs become SAVED; outputs are copied to such, or, where they `stay`, are
+ * read themselves: they are SAVED under their own name in the backward graph, and the caller has them still.
  * Library nodes are differentiated in this order: .grad of the row; a tagged gradient node if
  * a native library runs the node; the adjoint of the row's expansion (the node is expanded in place).
  * Errors: DC_ERR_DTYPE names a wrt or output that is not floating point; DC_ERR_UNSUPPORTED
  * names an operator that has no gradient. */
 DC_MUST_USE dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs,
-                                  const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, dc_backward *out);
+                                  const dc_cid *wrt, uint32_t n_wrt, dc_keep keep, bool stay, dc_backward *out);
 
 /* Adds the adjoint of one state to the graph itself, as a state behind all others: an input "gradient_<name>" for each
  * of `outputs`, and an input of that name, written in place, for each of `wrt`; one that is there already is used.  Any

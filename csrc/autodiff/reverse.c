@@ -131,9 +131,13 @@ static void mark_gradients(dc_reverse *r, const dc_graph *forward, const dc_cid 
   }
 }
 
-/* The forward keeps c for the backward: a result of the caller's gets a copy of ours. */
-static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c) {
+/* The forward keeps c for the backward: a result of the caller's gets a copy of ours, if it does not stay. */
+static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c, bool stay) {
   dc_cid kept = c;
+  if (dc_cont(forward, c)->is_output && stay) {
+    dc_cont(r->graph, c)->role = DC_ROLE_SAVED;
+    return;
+  }
   if (dc_cont(forward, c)->is_output) {
     dc_container k = *dc_cont(forward, c);
     kept = dc_container_add(forward, dc_arena_printf(&r->arena, "saved_%s", dc_cont_name(forward, c)), (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_SAVED);
@@ -184,7 +188,7 @@ static void place_again(dc_reverse *r, const dc_keep_problem *p, const bool *aga
   }
 }
 
-static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites) {
+static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites, bool stay) {
   bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
     uint8_t role = dc_cont(r->graph, dc_container_root(r->graph, c))->role;
@@ -195,12 +199,12 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
   for (dc_cid c = 1; c < r->n; c++)
     if (store[c]) store[dc_container_root(r->graph, c)] = true;
   for (dc_cid c = 1; c < r->n; c++)
-    if (store[c] && !dc_cont(r->graph, c)->alias_of) store_value(r, forward, c);
+    if (store[c] && !dc_cont(r->graph, c)->alias_of) store_value(r, forward, c, stay);
   place_again(r, &problem, again);
 }
 
 static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
-                               dc_keep keep, bool overwrites, dc_backward *out) {
+                               dc_keep keep, bool overwrites, bool stay, dc_backward *out) {
   dc_scope nodes = all_nodes(r->graph), adjoint = {0};
   dc_graph *backward = r->graph;
   backward->states.n = 0;
@@ -212,7 +216,7 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
   DC_TRY(sweep(r, &nodes));
   out->wrt = DC_NEW_ARRAY(&backward->arena, dc_grad_pair, n_wrt);
   mark_gradients(r, forward, wrt, n_wrt, out->wrt);
-  keep_values(r, forward, &nodes, &adjoint, keep, overwrites);
+  keep_values(r, forward, &nodes, &adjoint, keep, overwrites, stay);
   return dc_graph_verify(backward);
 }
 
@@ -225,7 +229,7 @@ static bool may_overwrite(dc_graph *graph) {
 }
 
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
-                      dc_backward *out) {
+                      bool stay, dc_backward *out) {
   DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
   bool overwrites = may_overwrite(forward);
   for (uint32_t s = 0; s < forward->states.n && overwrites; s++) {
@@ -238,7 +242,7 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
   dc_reverse r;
   init(&r, ops, backward, NULL);
-  dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, overwrites, out);
+  dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, overwrites, stay, out);
   dc_arena_free(&r.arena);
   if (status) dc_graph_destroy(backward);
   else out->backward = backward;

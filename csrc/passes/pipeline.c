@@ -67,7 +67,7 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
   if (!n_outputs && dc_graph_writes_inputs(graph))
     return dc_error(DC_ERR_UNSUPPORTED, "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
-  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, &made));
+  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->results_stay, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
 }

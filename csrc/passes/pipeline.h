@@ -19,6 +19,7 @@ typedef struct {
   uint32_t n_wrt;
   dc_graph_hook post_onnx, post_autodiff; /* NULL: none */
   void *hook_context;
+  bool results_stay; /* the caller keeps results as they are for the backward pass */
   bool as_expanded; /* leave maps as operators expand to them: no fusion, no exchange of loops */
 } dc_pipeline;
 

@@ -15,7 +15,7 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type;
+  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type, *memory_type;
   struct torch_memory *torch_memory; /* of GPUs */
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
@@ -109,6 +109,7 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want, const 
 int note_layout(module_state *state, PyObject *object, dc_array *like, int64_t **strides);
 /* A new array of the kind of the inputs, on the device that the shape names; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
+PyObject *new_memory(module_state *state, uint64_t bytes, void **data); /* memory.c: an object of dcml._core.Memory */
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 
 extern const dc_native_library host_library; /* host_library.c; its handle is the module_state */
@@ -185,7 +186,7 @@ PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_launches(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
-extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec;
+extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec, memory_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);

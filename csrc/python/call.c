@@ -17,10 +17,17 @@ typedef struct {
   void *data, *host; /* where the program writes it, and where it goes from there, or NULL */
 } made_gradient;
 
+/* What the caller gives back of the call's results, where the pass reads it. */
+typedef struct {
+  tensor_view view;
+  PyObject *item; /* NULL: it is not read */
+} given_result;
+
 typedef struct {
   PyObject_HEAD
   CallObject *call;
   given_gradient *given;
+  given_result *results; /* by output */
   uint32_t n_given;
   made_gradient *made; /* by wrt */
   bool *reached;   /* by wrt: it has a gradient, if only of zeros */
@@ -121,14 +128,44 @@ static dc_status read_gradients(BackwardObject *self, PyObject *grads, void **da
   return DC_OK;
 }
 
+static bool reads_result(const dc_call *call, uint32_t k) {
+  bool reads = false;
+  for (uint32_t part = 0; part < dc_call_parts(call) && !reads; part++) reads = dc_call_reads_result(call, part, k);
+  return reads;
+}
+
+/* Reads results[k], where a part reads the k-th result of the call; an exception may be set instead of a status. */
+static dc_status read_results(BackwardObject *self, PyObject *results, void **data) {
+  module_state *state = state_of((PyObject *)self);
+  const dc_call *call = &self->call->call;
+  bool given = results && PyTuple_Check(results) && PyTuple_GET_SIZE(results) == (Py_ssize_t)call->n_outputs;
+  for (uint32_t k = 0; k < call->n_outputs; k++) {
+    given_result *r = &self->results[k];
+    dc_array want;
+    if (!reads_result(call, k)) continue;
+    PyObject *item = given ? PyTuple_GET_ITEM(results, k) : Py_None;
+    if (item == Py_None) return dc_error(DC_ERR_VALUE, "the backward pass reads output '%s', which is to be given to it", output_name(call, k));
+    if (view_anywhere(state, item, &r->view)) return blame(state, "output", output_name(call, k)), DC_OK;
+    r->item = Py_NewRef(item);
+    dc_call_output(call, k, &want);
+    const dc_array *a = &r->view.array;
+    bool same = a->dtype == want.dtype && a->rank == want.rank && !memcmp(a->dims, want.dims, want.rank * sizeof *want.dims);
+    if (!same || !is_there(&self->place, a))
+      return dc_error(DC_ERR_VALUE, "output '%s' has another type, shape or place than when the function was called", output_name(call, k));
+    data[k] = a->data;
+  }
+  return DC_OK;
+}
+
 static BackwardObject *new_backward(CallObject *call) {
   BackwardObject *self = PyObject_New(BackwardObject, state_of((PyObject *)call)->backward_type);
   if (!self) return NULL;
   self->place = call->place, self->place.staged = NULL;
   self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->shares_given = call->torch;
   size_t n_out = call->call.n_outputs, n_wrt = call->function->n_wrt;
-  self->given = PyMem_Calloc(1, n_out * sizeof *self->given + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
-  self->made = (made_gradient *)(self->given + n_out);
+  self->given = PyMem_Calloc(1, n_out * (sizeof *self->given + sizeof *self->results) + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
+  self->results = (given_result *)(self->given + n_out);
+  self->made = (made_gradient *)(self->results + n_out);
   self->reached = (bool *)(self->made + n_wrt);
   if (self->given) return self;
   Py_DECREF(self);
@@ -151,18 +188,22 @@ static int renew_views(CallObject *self) {
   return 0;
 }
 
-static PyObject *begin_pass(CallObject *self, PyObject *grads, bool is_last) {
+static PyObject *begin_pass(CallObject *self, PyObject *const *args, Py_ssize_t n, bool is_last) {
   module_state *state = state_of((PyObject *)self);
   if (self->spoilt) return PyErr_Format(state->errors[DC_ERR_VALUE], "the last backward pass of this call has begun");
-  void *small[32], **data = self->call.n_outputs <= 32 ? small : PyMem_Calloc(self->call.n_outputs, sizeof *data);
-  PyObject *items = PySequence_Tuple(grads);
+  if (n < 1 || n > 2) return PyErr_Format(PyExc_TypeError, "expected gradients, and results or None, got %zd arguments", n);
+  void *small[64], **data = self->call.n_outputs <= 32 ? small : PyMem_Calloc(2 * (size_t)self->call.n_outputs, sizeof *data);
+  void **results = data ? data + self->call.n_outputs : NULL;
+  PyObject *items = PySequence_Tuple(args[0]);
   BackwardObject *out = items && data ? new_backward(self) : NULL;
   if (out && find_stream(state, &out->place)) Py_CLEAR(out);
   if (out && renew_views(self)) Py_CLEAR(out);
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
   if (!status && !PyErr_Occurred())
-    status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last, out->place.stream, &out->run);
+    status = read_results(out, n > 1 ? args[1] : NULL, results);
+  if (!status && !PyErr_Occurred())
+    status = dc_backward_begin(&self->call, arrays, results, data, self->saved, is_last, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
@@ -174,9 +215,9 @@ static PyObject *begin_pass(CallObject *self, PyObject *grads, bool is_last) {
   return (PyObject *)out;
 }
 
-/* start(grads) -> Backward: one gradient or None for each output. */
-static PyObject *call_start(CallObject *self, PyObject *grads) { return begin_pass(self, grads, false); }
-static PyObject *call_start_last(CallObject *self, PyObject *grads) { return begin_pass(self, grads, true); }
+/* start(grads, results=None) -> Backward: one gradient or None for each output, and the results that the pass reads. */
+static PyObject *call_start(CallObject *self, PyObject *const *args, Py_ssize_t n) { return begin_pass(self, args, n, false); }
+static PyObject *call_start_last(CallObject *self, PyObject *const *args, Py_ssize_t n) { return begin_pass(self, args, n, true); }
 
 static dc_status finish_gradient(BackwardObject *self, uint32_t k) {
   dc_array shape;
@@ -195,6 +236,10 @@ static void backward_dealloc(BackwardObject *self) {
     release_view(&self->given[k].view);
     Py_XDECREF(self->given[k].item);
     if (self->given[k].own) give_block(state, &self->place, self->given[k].own, self->given[k].bytes);
+  }
+  for (uint32_t k = 0; self->given && k < self->call->call.n_outputs; k++) {
+    if (self->results[k].item) release_view(&self->results[k].view);
+    Py_XDECREF(self->results[k].item);
   }
   for (uint32_t k = 0; self->given && k < self->call->function->n_wrt; k++) {
     if (self->made[k].host) dc_status_free(finish_gradient(self, k));
@@ -284,11 +329,11 @@ static PyObject *backward_next(BackwardObject *self, PyObject *unused) {
   return NULL;
 }
 
-/* backward(grads): all parts at once; one gradient for each wrt. */
-PyObject *call_backward(PyObject *call, PyObject *grads) {
+/* backward(grads, results=None): all parts at once; one gradient for each wrt. */
+PyObject *call_backward(PyObject *call, PyObject *const *args, Py_ssize_t n) {
   CallObject *self = (CallObject *)call;
   uint32_t n_wrt = self->function->n_wrt, at = 0;
-  PyObject *run = call_start(self, grads), *out = run ? PyTuple_New(n_wrt) : NULL;
+  PyObject *run = call_start(self, args, n), *out = run ? PyTuple_New(n_wrt) : NULL;
   for (uint32_t part = 0; out && part < dc_call_parts(&self->call); part++, at = 0) {
     PyObject *found = backward_next((BackwardObject *)run, NULL);
     for (uint32_t k = 0; found && k < n_wrt; k++)
@@ -306,15 +351,18 @@ static int append(PyObject *list, PyObject *item) {
   return failed;
 }
 
-/* (positions of what a part completes, positions of what it reads), both among inputs and parameters. */
+/* (positions of what a part completes, positions of what it reads, both among inputs and parameters; of results that it reads). */
 static PyObject *describe_part(const CallObject *self, uint32_t part) {
-  PyObject *completes = PyList_New(0), *reads = PyList_New(0), *out = NULL;
-  int failed = !completes || !reads;
+  PyObject *completes = PyList_New(0), *reads = PyList_New(0), *results = PyList_New(0), *out = NULL;
+  int failed = !completes || !reads || !results;
   for (uint32_t k = 0; !failed && k < self->function->n_wrt; k++)
     if (dc_call_ready(&self->call, k) == part) failed = PyList_Append(completes, PyTuple_GET_ITEM(self->function->positions, k));
   for (uint32_t k = 0; !failed && k < self->n_views; k++)
     if (dc_call_reads(&self->call, part, k)) failed = append(reads, PyLong_FromUnsignedLong(k));
-  if (!failed) out = Py_BuildValue("(NN)", PyList_AsTuple(completes), PyList_AsTuple(reads));
+  for (uint32_t k = 0; !failed && k < self->call.n_outputs; k++)
+    if (dc_call_reads_result(&self->call, part, k)) failed = append(results, PyLong_FromUnsignedLong(k));
+  if (!failed) out = Py_BuildValue("(NNN)", PyList_AsTuple(completes), PyList_AsTuple(reads), PyList_AsTuple(results));
+  Py_XDECREF(results);
   Py_XDECREF(completes);
   Py_XDECREF(reads);
   return out;
@@ -337,15 +385,15 @@ static PyObject *call_parts(CallObject *self, void *unused) {
   return out;
 }
 
-static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."},
+static PyMethodDef call_methods[] = {{"backward", (PyCFunction)(void (*)(void))call_backward, METH_FASTCALL, "backward(grads, results=None) -> gradients by wrt, None where zero."},
                                      {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
                                       "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
-                                     {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
-                                     {"start_last", (PyCFunction)call_start_last, METH_O,
-                                      "start_last(grads) -> Backward, after which there is no other: it may work where saved values lie."},
+                                     {"start", (PyCFunction)(void (*)(void))call_start, METH_FASTCALL, "start(grads, results=None) -> Backward, a pass in parts."},
+                                     {"start_last", (PyCFunction)(void (*)(void))call_start_last, METH_FASTCALL,
+                                      "start_last(grads, results=None) -> Backward, after which there is no other: it may work where saved values lie."},
                                      {NULL, NULL, 0, NULL}};
 static PyGetSetDef call_properties[] = {
-    {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads)", NULL},
+    {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads, results that it reads)", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {Py_tp_getset, call_properties}, {0, NULL}};
 PyType_Spec call_spec = {"dcml._core.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};

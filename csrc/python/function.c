@@ -131,18 +131,19 @@ static int use_gpu(module_state *state, int32_t ordinal, bool torch, dc_function
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", "ordinal", NULL};
+  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", "ordinal", "results_stay", NULL};
   static const char *const keeps[] = {"auto", "store", "recompute", "least", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda", NULL};
   PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
-  int optimize = 1, torch = 0, flat = 0, ordinal = -1;
+  int optimize = 1, torch = 0, flat = 0, ordinal = -1, stay = 0;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOpi", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch, &tape, &flat, &ordinal))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOpip", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
+                                   &natives, &optimize, &torch, &tape, &flat, &ordinal, &stay))
     return NULL;
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   if (keep_index < 0 || backend_index < 0 || !session_of(state)) return NULL;
-  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize};
+  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize,
+                                 .results_stay = stay};
   const char **list = NULL;
   if (torch && use_torch(state)) return NULL;
   bool cuda = options.backend == DC_BACKEND_CUDA;
@@ -460,7 +461,7 @@ static PyObject *function_vjp(FunctionObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OO", &inputs, &grads)) return NULL;
   if (!self->training) return PyErr_Format(state->errors[DC_ERR_VALUE], "the function was made without wrt");
   PyObject *tuple = PySequence_Tuple(inputs), *pair = tuple ? function_run(self, tuple) : NULL;
-  PyObject *gradients = pair ? call_backward(PyTuple_GET_ITEM(pair, 1), grads) : NULL;
+  PyObject *gradients = pair ? call_backward(PyTuple_GET_ITEM(pair, 1), (PyObject *[]){grads, PyTuple_GET_ITEM(pair, 0)}, 2) : NULL;
   PyObject *out = gradients ? Py_BuildValue("(ON)", PyTuple_GET_ITEM(pair, 0), gradients) : NULL;
   Py_XDECREF(tuple);
   Py_XDECREF(pair);

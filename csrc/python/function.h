@@ -60,7 +60,7 @@ typedef struct {
 /* A forward whose backward may follow; owns what it was given. */
 PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch, const call_place *place);
 const char *argument_name(FunctionObject *function, uint32_t k); /* of an input, or of a weight, which come behind them */
-PyObject *call_backward(PyObject *call, PyObject *grads);
+PyObject *call_backward(PyObject *call, PyObject *const *args, Py_ssize_t n); /* gradients, and results or None */
 
 /* The outputs of a function made without wrt and without weights for views of its inputs, which stay the caller's. */
 PyObject *function_run_views(PyObject *function, tensor_view *views, uint32_t n);

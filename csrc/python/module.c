@@ -276,6 +276,7 @@ static int core_exec(PyObject *module) {
   state->backward_type = add_type(module, &backward_spec);
   state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->values_type = add_type(module, &values_spec);
+  state->memory_type = add_type(module, &memory_spec);
   PyTypeObject *tree_operator = add_type(module, &tree_operator_spec);
   Py_XDECREF(tree_operator);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
@@ -286,7 +287,7 @@ static int core_exec(PyObject *module) {
   bool names = state->requires_grad && state->apply && state->op && state->shape && state->move_to_end;
   state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
   bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
-  return state->pool && types && tree_operator && state->values_type && names && state->empty_names ? 0 : -1;
+  return state->pool && types && tree_operator && state->values_type && state->memory_type && names && state->empty_names ? 0 : -1;
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -299,6 +300,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->backward_type);
   Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->values_type);
+  Py_VISIT(state->memory_type);
   Py_VISIT(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->torch_types[k]);
@@ -321,6 +323,7 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->backward_type);
   Py_CLEAR(state->repeated_call_type);
   Py_CLEAR(state->values_type);
+  Py_CLEAR(state->memory_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);

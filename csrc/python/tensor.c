@@ -516,15 +516,35 @@ static PyObject *type_object(module_state *state, dc_dtype type) {
   return state->numpy_types[type];
 }
 
+static int find_numpy(module_state *state) {
+  if (state->numpy_empty && state->numpy_array) return 0;
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  if (numpy) Py_XSETREF(state->numpy_empty, PyObject_GetAttrString(numpy, "empty"));
+  if (numpy) Py_XSETREF(state->numpy_array, PyObject_GetAttrString(numpy, "ndarray"));
+  Py_XDECREF(numpy);
+  return state->numpy_empty && state->numpy_array ? 0 : -1;
+}
+
+/* What is worth more than numpy's own memory, which costs less to ask for. */
+static const uint64_t POOLED_BYTES = 1 << 12;
+
+static PyObject *pooled_numpy(module_state *state, PyObject *dims, PyObject *type, uint64_t bytes, void **data) {
+  PyObject *memory = dims && type ? new_memory(state, bytes, data) : NULL;
+  PyObject *array = memory ? PyObject_Vectorcall(state->numpy_array, (PyObject *[]){dims, type, memory}, 3, NULL) : NULL;
+  Py_XDECREF(memory);
+  return array;
+}
+
 static PyObject *new_numpy(module_state *state, const dc_array *shape, void **data) {
-  if (!state->numpy_empty) {
-    PyObject *numpy = PyImport_ImportModule("numpy");
-    state->numpy_empty = numpy ? PyObject_GetAttrString(numpy, "empty") : NULL;
-    Py_XDECREF(numpy);
-    if (!state->numpy_empty) return NULL;
-  }
+  if (find_numpy(state)) return NULL;
   PyObject *dims = PyTuple_New(shape->rank), *type = type_object(state, shape->dtype);
   for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));
+  uint64_t in_all = dc_array_bytes(shape);
+  if (in_all >= POOLED_BYTES) {
+    PyObject *array = pooled_numpy(state, dims, type, in_all, data);
+    Py_XDECREF(dims);
+    return array;
+  }
   PyObject *array = dims && type ? PyObject_Vectorcall(state->numpy_empty, (PyObject *[]){dims, type}, 2, NULL) : NULL;
   bool extended = is_extended(shape->dtype);
   PyObject *bytes = array ? extended ? PyObject_CallMethod(array, "view", "s", "uint8") : Py_NewRef(array) : NULL;

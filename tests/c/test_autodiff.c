@@ -132,7 +132,7 @@ static bool differentiate(dc_graph *forward, dc_keep keep, bool libraries, const
   uint32_t n_outputs = floats(forward, forward->outputs.v, forward->outputs.n, outputs);
   *n_wrt = floats(forward, forward->inputs.v, forward->inputs.n, wrt);
   if (libraries) dc_pass_natives(&(dc_pass_context){.stamp = give_to_a_library}, forward);
-  dc_status status = dc_autodiff(ops, forward, outputs, n_outputs, wrt, *n_wrt, keep, made);
+  dc_status status = dc_autodiff(ops, forward, outputs, n_outputs, wrt, *n_wrt, keep, false, made);
   take_back(forward);
   if (!status) take_back(made->backward);
   if (!status) status = dc_pass_expand(ops, forward);
@@ -298,7 +298,7 @@ static void small_floats_add_up_in_wide_ones(void) {
   dc_graph *forward = inferred("graph g opset 21 { input X: f16[2] input I: i64[4096] temp Y: none outputs Y state main { Y = Gather@13(X, I) } }", "f16");
   dc_backward made = {0};
   dc_cid x = dc_container_find(forward, "X"), y = dc_container_find(forward, "Y");
-  CHECK_OK(dc_autodiff(ops, forward, &y, 1, &x, 1, DC_KEEP_AUTO, &made));
+  CHECK_OK(dc_autodiff(ops, forward, &y, 1, &x, 1, DC_KEEP_AUTO, false, &made));
   machine b = start(made.backward);
   memset(*find(&b, "I"), 0, 4096 * 8);
   uint16_t *weights = *find(&b, "gradient_Y");
@@ -314,12 +314,12 @@ static void errors_name_the_culprit(void) {
   dc_graph *g = inferred("graph g opset 21 { input K: i64[3] " X "[3] temp Y: none temp Z: none outputs Y, Z state main { Y = Exp@13(X) Z = Abs@13(K) } }", "types");
   dc_backward made;
   dc_cid y = dc_container_find(g, "Y"), z = dc_container_find(g, "Z"), k = dc_container_find(g, "K"), x = dc_container_find(g, "X");
-  CHECK_ERROR(dc_autodiff(ops, g, &z, 1, &x, 1, DC_KEEP_AUTO, &made), DC_ERR_DTYPE, "'Z'");
-  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &k, 1, DC_KEEP_AUTO, &made), DC_ERR_DTYPE, "'K'");
+  CHECK_ERROR(dc_autodiff(ops, g, &z, 1, &x, 1, DC_KEEP_AUTO, false, &made), DC_ERR_DTYPE, "'Z'");
+  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &k, 1, DC_KEEP_AUTO, false, &made), DC_ERR_DTYPE, "'K'");
   dc_graph_destroy(g);
   g = inferred("graph g opset 21 { " X "[3] temp Y: f64[1] outputs Y state main { Y[0] = 1.0 scatter i in 0:3 { Y[0] prod= X[i] #Odd } } }", "prod");
   y = dc_container_find(g, "Y"), x = dc_container_find(g, "X");
-  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &x, 1, DC_KEEP_AUTO, &made), DC_ERR_UNSUPPORTED, "Odd");
+  CHECK_ERROR(dc_autodiff(ops, g, &y, 1, &x, 1, DC_KEEP_AUTO, false, &made), DC_ERR_UNSUPPORTED, "Odd");
   dc_graph_destroy(g);
 }
 

@@ -322,7 +322,7 @@ static void gradients_are_replayed_too(dc_gpu *gpu) {
     CHECK_OK(dc_call_begin(f, &in, 1, NULL, NULL, &call));
     CHECK(dc_call_saved_bytes(&call) <= dc_array_bytes(&saved));
     CHECK_OK(dc_call_run(&call, (void *[]){out.data}, saved.data));
-    CHECK_OK(dc_backward_begin(&call, &in, (void *[]){given.data}, saved.data, false, NULL, &run));
+    CHECK_OK(dc_backward_begin(&call, &in, NULL, (void *[]){given.data}, saved.data, false, NULL, &run));
     dc_backward_give(run, 0, gradient.data);
     while (run && !dc_backward_done(run)) CHECK_OK(dc_backward_next(run));
     dc_backward_end(run);

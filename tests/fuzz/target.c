@@ -109,7 +109,7 @@ static void free_buffers(void **buffers, uint32_t n) {
 static dc_status run_backward(const dc_call *call, const dc_array *arrays, void *saved, uint32_t n_wrt) {
   void **of_outputs = make_buffers(call->n_outputs), **gradients = make_buffers(n_wrt);
   dc_backward_run *run = NULL;
-  dc_status status = dc_backward_begin(call, arrays, of_outputs, saved, true, NULL, &run);
+  dc_status status = dc_backward_begin(call, arrays, NULL, of_outputs, saved, true, NULL, &run);
   while (!status && !dc_backward_done(run)) {
     for (uint32_t k = 0; k < n_wrt; k++)
       if (dc_backward_needs(run, k)) dc_backward_give(run, k, gradients[k]);

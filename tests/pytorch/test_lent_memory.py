@@ -54,9 +54,9 @@ def test_no_pass_follows_the_last():
     function = module._function()
     result, call = function._run((x,))
     gradient = (torch.ones_like(result[0]),)
-    call.start_last(gradient)
+    call.start_last(gradient, tuple(result))
     with pytest.raises(dcml.Error, match="last backward pass"):
-        call.start(gradient)
+        call.start(gradient, tuple(result))
 
 
 def test_a_thousand_steps_hold_what_a_hundred_do():

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as onp
 
-from .. import _core
+from .. import _core, memory
 from . import tape
 from .tape import state, types
 
@@ -99,7 +99,7 @@ class ndarray:
             raise _core.DTypeError(f"attach_grad: only arrays of floats have gradients, this one is of {data.dtype}")
         self._tape = None
         self._grad_req = None if grad_req == "null" else grad_req
-        self._grad = None if grad_req == "null" else ndarray(onp.zeros_like(data))
+        self._grad = None if grad_req == "null" else ndarray(memory.full(data.shape, 0, data.dtype))
 
     def drop_grad(self):
         """Takes the gradient away."""

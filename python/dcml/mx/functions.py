@@ -7,7 +7,7 @@ import builtins
 
 import numpy as onp
 
-from .. import _core
+from .. import _core, memory
 from .array import as_array, binary, cast, default_dtype, invoke, joint, ndarray, operands, power
 from .array import floor_divide as _floor_divide
 from .tape import dtype_of, number_of, types
@@ -45,7 +45,7 @@ def array(object, dtype=None, device=None, ctx=None):
     if dtype is None and not hasattr(object, "dtype"):
         dtype = default_dtype()
     try:
-        data = onp.array(object, dtype=dtype, order="C")
+        data = memory.copy(object, dtype)
         types.of(data.dtype)
     except (ValueError, TypeError) as error:
         raise TypeError(f"array: {error}") from None
@@ -60,31 +60,31 @@ def _bare(item):
     return item.asnumpy() if isinstance(item, ndarray) else [_bare(i) for i in item] if isinstance(item, (list, tuple)) else item
 
 
-def _filled(maker, shape, dtype, *more):
+def _filled(value, shape, dtype):
     shape = (shape, ) if isinstance(shape, (int, onp.integer)) else tuple(int(n) for n in shape)
     if builtins.any(n < 0 for n in shape):
         raise _core.ShapeError(f"expected extents that are not negative, got {shape}")
-    return ndarray(maker(shape, *more, dtype=default_dtype() if dtype is None else _dtype(dtype)))
+    return ndarray(memory.full(shape, value, default_dtype() if dtype is None else _dtype(dtype)))
 
 
 def zeros(shape, dtype=None, order="C", device=None, ctx=None):
     """Zeros."""
-    return _filled(onp.zeros, shape, dtype)
+    return _filled(0, shape, dtype)
 
 
 def ones(shape, dtype=None, order="C", device=None, ctx=None):
     """Ones."""
-    return _filled(onp.ones, shape, dtype)
+    return _filled(1, shape, dtype)
 
 
 def empty(shape, dtype=None, order="C", device=None, ctx=None):
     """Zeros too, so that nothing depends on what memory held."""
-    return _filled(onp.zeros, shape, dtype)
+    return _filled(0, shape, dtype)
 
 
 def full(shape, fill_value, dtype=None, order="C", device=None, ctx=None, out=None):
     """One value everywhere."""
-    return _finish(_filled(onp.full, shape, dtype, fill_value if not isinstance(fill_value, ndarray) else fill_value.item()), out)
+    return _finish(_filled(fill_value if not isinstance(fill_value, ndarray) else fill_value.item(), shape, dtype), out)
 
 
 def _like(a, dtype):

@@ -7,6 +7,7 @@ import threading
 
 import numpy as onp
 
+from .. import memory
 from .array import default_dtype, ndarray
 
 __all__ = ["seed", "normal", "uniform", "randint", "randn", "rand", "permutation", "shuffle", "choice"]
@@ -30,7 +31,7 @@ def draw_seed():
 def _drawn(draw, shape, dtype):
     shape = () if shape is None else shape
     with _lock:
-        return ndarray(onp.asarray(draw(_source[0], shape), dtype=dtype or default_dtype()))
+        return ndarray(memory.copy(draw(_source[0], shape), dtype or default_dtype()))
 
 
 def _of(value):

@@ -1,7 +1,7 @@
 /* The autograd nodes of a compiled function, against ATen: the same as pytorch/call/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, call/autograd.py
- * serves.  It knows a function by _run and params, a call by parts, start(grads) and start_last(grads), a backward pass by next().
+ * serves.  It knows a function by _run and params, a call by parts, start(grads, results) and start_last(grads, results), a backward pass by next().
  *
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
@@ -140,6 +140,17 @@ struct Held {
   uint32_t version;
 };
 
+/* A result of a call as it was then.  Its history is left out, for it is the node itself. */
+struct Result {
+  size_t position;
+  at::Tensor data;
+  c10::VariableVersion counter;
+  uint32_t version;
+
+  Result(size_t at, const at::Tensor& output)
+      : position(at), data(output.tensor_data()), counter(torch::autograd::impl::version_counter(output)), version(counter.current_version()) {}
+  bool changed() const { return counter.current_version() != version; }
+};
 
 class CompiledBackward : public torch::autograd::Node {
  public:
@@ -172,6 +183,11 @@ class CompiledBackward : public torch::autograd::Node {
     if (has_gradient_.back()) torch::autograd::set_history(output, self);
   }
 
+  /* What this part reads of the results. */
+  void hold(PyObject* positions, PyObject* outputs) {
+    for (size_t position : positions_of(positions)) results_.emplace_back(position, THPVariable_Unpack(PyTuple_GET_ITEM(outputs, position)));
+  }
+
   void follow() { add_input_metadata(token_of(nullptr, device_)); }
 
   std::string name() const override { return "CompiledBackward"; }
@@ -185,6 +201,7 @@ class CompiledBackward : public torch::autograd::Node {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& variable : saved_) variable.reset_data();
     others_.clear();
+    results_.clear();
     call_.reset();
   }
 
@@ -195,14 +212,17 @@ class CompiledBackward : public torch::autograd::Node {
     for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
     bool keeps_history = function_ && at::GradMode::is_enabled();
     bool some = function_ && !keeps_history && device_.is_cpu() && lacks_one(grads);
-    variable_list arguments = keeps_history || (some && !others_changed()) ? all_arguments() : variable_list();
+    bool changed = results_changed(), anew = changed && function_ && !keeps_history;
+    variable_list arguments = keeps_history || anew || (some && !others_changed()) ? all_arguments() : variable_list();
     Gil gil;
     THPObjectPtr pass(keeps_history ? by_function("gradients", arguments, grads)
+                      : anew        ? by_function("anew", arguments, grads)
                       : some        ? find_some(arguments, grads)
                       : function_   ? start(grads)
                                     : pass_of(grads));
     if (!pass) rethrow();
-    if (some && is_last_run_) call_.reset();
+    TORCH_CHECK(!changed || PyList_Check(pass.get()), changed_result);
+    if ((some || anew) && is_last_run_) call_.reset();
     variable_list results = PyList_Check(pass.get()) ? pick(pass.get()) : run(pass.get());
     if (later_) results.push_back(token_of(pass.release(), device_));
     return results;
@@ -220,9 +240,34 @@ class CompiledBackward : public torch::autograd::Node {
   }
 
   PyObject* start(const variable_list& grads) {
-    THPObjectPtr tuple(given(grads));
-    return tuple ? PyObject_CallMethodOneArg(call_.get(), is_last_run_ ? names().start_last : names().start, tuple) : nullptr;
+    THPObjectPtr tuple(given(grads)), kept(results());
+    if (!tuple || !kept) return nullptr;
+    return PyObject_CallMethodObjArgs(call_.get(), is_last_run_ ? names().start_last : names().start, tuple.get(), kept.get(), nullptr);
   }
+
+  /* By output, those that some part reads, else None; or None, if there are none. */
+  PyObject* results() const {
+    bool any = false;
+    for (auto* node = this; node && !any; node = node->later_) any = !node->results_.empty();
+    PyObject* tuple = any ? PyTuple_New((Py_ssize_t)has_gradient_.size()) : Py_NewRef(Py_None);
+    for (size_t k = 0; any && tuple && k < has_gradient_.size(); k++) PyTuple_SET_ITEM(tuple, k, Py_NewRef(Py_None));
+    for (auto* node = this; any && tuple && node; node = node->later_)
+      for (const auto& result : node->results_) PyTuple_SetItem(tuple, (Py_ssize_t)result.position, THPVariable_Wrap(result.data));
+    return tuple;
+  }
+
+  /* Was a result changed in place since, that this part, or, if it is the first, any part reads? */
+  bool results_changed() const {
+    auto changed = [](const Result& result) { return result.changed(); };
+    bool any = std::any_of(results_.begin(), results_.end(), changed);
+    for (auto* node = function_ ? later_ : nullptr; node && !any; node = node->later_)
+      any = std::any_of(node->results_.begin(), node->results_.end(), changed);
+    return any;
+  }
+
+  static constexpr const char* changed_result =
+      "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a compiled function, "
+      "while its backward pass ran";
 
   /* The gradients that a part of the pass completes. */
   variable_list run(PyObject* pass) {
@@ -278,12 +323,11 @@ class CompiledBackward : public torch::autograd::Node {
     return list;
   }
 
-  /* twice.name(function, call, arguments, wanted, grads[, found]): a list of gradients by argument. */
+  /* twice.name(function, call, arguments, wanted, grads, found, or the results if they are as they were): a list of gradients by argument. */
   PyObject* by_function(const char* name, const variable_list& arguments, const variable_list& grads, PyObject* found = nullptr) {
-    THPObjectPtr module(twice()), tensors(tuple_of(arguments)), asked(wanted()), tuple(given(grads));
-    if (!module || !tensors || !asked || !tuple) return nullptr;
-    return PyObject_CallMethod(module.get(), name, found ? "OOOOOO" : "OOOOO", function_->get(), call_.get(), tensors.get(), asked.get(),
-                               tuple.get(), found);
+    THPObjectPtr module(twice()), tensors(tuple_of(arguments)), asked(wanted()), tuple(given(grads)), last(found ? Py_NewRef(found) : results_changed() ? Py_NewRef(Py_None) : results());
+    if (!module || !tensors || !asked || !tuple || !last) return nullptr;
+    return PyObject_CallMethod(module.get(), name, "OOOOOO", function_->get(), call_.get(), tensors.get(), asked.get(), tuple.get(), last.get());
   }
 
   /* The same where some results gave no gradient, for which a pass takes zeros: zero times an infinite derivative is NaN where
@@ -334,15 +378,18 @@ class CompiledBackward : public torch::autograd::Node {
   std::vector<bool> has_gradient_; /* by output: does it hang on the node? */
   std::vector<torch::autograd::SavedVariable> saved_; /* by reads_ */
   std::vector<Held> others_; /* by argument: what no part reads */
+  std::vector<Result> results_; /* that this part reads */
 };
 
 /* The chain of nodes of a call, from the last part to the first, which is returned. */
-PointerTo<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments, at::Device device) {
+PointerTo<CompiledBackward> make_nodes(PyObject* function, PyObject* call, PyObject* parts, const Arguments& arguments, PyObject* outputs,
+                                         at::Device device) {
   PointerTo<CompiledBackward> later;
   for (Py_ssize_t k = PyTuple_GET_SIZE(parts); k-- > 0;) {
     PyObject* part = PyTuple_GET_ITEM(parts, k);
     auto node = make_node<CompiledBackward>(Py_NewRef(call), arguments, positions_of(PyTuple_GET_ITEM(part, 0)),
                                                       positions_of(PyTuple_GET_ITEM(part, 1)), later, device);
+    node->hold(PyTuple_GET_ITEM(part, 2), outputs);
     if (k > 0) node->follow();
     else node->lead(Py_NewRef(function), arguments);
     later = std::move(node);
@@ -371,7 +418,7 @@ PyObject* apply(PyObject*, PyObject* const* args, Py_ssize_t n_args) {
   THPObjectPtr tape(PyObject_GetAttr(args[0], names().tape));
   if (!parts || !tape) return nullptr;
   auto device = PyTuple_GET_SIZE(outputs) ? THPVariable_Unpack(PyTuple_GET_ITEM(outputs, 0)).device() : at::Device(at::kCPU);
-  auto node = make_nodes(args[0], call, parts, {args[1], params.get()}, device);
+  auto node = make_nodes(args[0], call, parts, {args[1], params.get()}, outputs, device);
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs); k++)
     node->own(THPVariable_Unpack(PyTuple_GET_ITEM(outputs, k)), is_on(tape, k), node);
   return Py_NewRef(outputs);

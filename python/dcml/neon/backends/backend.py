@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ... import _core
+from ... import _core, memory
 from .elementwise import Elementwise
 from .network import Network
 from .run import assign
@@ -101,7 +101,7 @@ class Backend(Elementwise, Network):
         The others concern devices that dcml does not have.
         """
         ary = ary._tensor if isinstance(ary, Tensor) else ary
-        return self._made(np.array(ary, self.default_dtype if dtype is None else dtype, order="C"), dtype, name, persist_values)
+        return self._made(memory.copy(ary, self.default_dtype if dtype is None else dtype), dtype, name, persist_values)
 
     def empty(self, shape, dtype=None, name=None, persist_values=True, parallel=False, distributed=False):
         """A new Tensor; its elements are 0, which nobody may rely on.  Keywords as of array()."""
@@ -109,11 +109,11 @@ class Backend(Elementwise, Network):
 
     def zeros(self, shape, dtype=None, name=None, persist_values=True, parallel=False, distributed=False):
         """A new Tensor of zeros.  shape: extents, or one.  Keywords as of array().  Raises ShapeError for what is no shape."""
-        return self._made(np.zeros(extents_from(shape), self.default_dtype if dtype is None else dtype), dtype, name, persist_values)
+        return self._made(memory.full(extents_from(shape), 0, self.default_dtype if dtype is None else dtype), dtype, name, persist_values)
 
     def ones(self, shape, dtype=None, name=None, persist_values=True, parallel=False, distributed=False):
         """A new Tensor of ones, as zeros()."""
-        return self._made(np.ones(extents_from(shape), self.default_dtype if dtype is None else dtype), dtype, name, persist_values)
+        return self._made(memory.full(extents_from(shape), 1, self.default_dtype if dtype is None else dtype), dtype, name, persist_values)
 
     def empty_like(self, other_ary, name=None, persist_values=True, *, dtype=None):
         """A new Tensor of another one's shape, and of the backend's type if none is given."""

@@ -5,7 +5,7 @@ they see views (layout.py).
 """
 import numpy as np
 
-from ... import _core
+from ... import _core, memory
 from .layout import argument_of, in_whole_elements, stretched
 from .tree import Operand, assigned, is_number
 
@@ -30,9 +30,9 @@ class Tensor(Operand):
         if dtype not in _TYPES:
             raise _core.DTypeError(f"tensor: type {dtype} is none of {', '.join(sorted(map(str, _TYPES)))}")
         if ary is None:
-            ary = np.zeros(extents_from(shape), dtype)
+            ary = memory.full(extents_from(shape), 0, dtype)
         if type(ary) is not np.ndarray or ary.dtype != dtype:
-            ary = np.array(ary, dtype, order="C")
+            ary = memory.copy(ary, dtype)
         if not in_whole_elements(ary):
             ary = ary.copy()
         self._take(backend, ary.reshape(ary.shape + (1,) * (2 - ary.ndim)) if ary.ndim < 2 else ary, base)

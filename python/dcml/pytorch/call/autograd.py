@@ -11,14 +11,15 @@ Must not know: plans, graphs or modules.
 """
 import torch
 
-from .twice import at_once, gradients, of_some
+from .twice import anew, at_once, gradients, of_some
 
 
 class _Node(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, call, part, results, outside, arguments, later, *completes):
+    def forward(ctx, call, part, results, outside, arguments, kept, later, *completes):
         """results: what hangs on this node, except those of ``outside``; arguments: all of the call's, and its function;
-        later: the next part's token, or None; completes: the tensors whose gradients this part completes."""
+        kept: (position, tensor) of the call's results that it, or, of the first, any part reads; later: the next part's
+        token, or None; completes: the tensors whose gradients this part completes."""
         function, tensors = arguments
         ctx.call, ctx.function, ctx.part, ctx.last = call, function, part, later is None
         ctx.device = results[0].device if results else torch.device("cpu")
@@ -26,8 +27,10 @@ class _Node(torch.autograd.Function):
         ctx.mark_non_differentiable(*outside)
         ctx.graded = [k for k, result in enumerate(results) if all(result is not other for other in outside)]
         # the first node has what all parts read; the others must stay as they are only for a derivative of higher order
-        ctx.reads = sorted({p for _, reads in (call.parts[part:] if part == 0 else call.parts[part:part + 1]) for p in reads})
+        ctx.reads = sorted({p for _, reads, _ in (call.parts[part:] if part == 0 else call.parts[part:part + 1]) for p in reads})
         ctx.others = [None if p in ctx.reads else (t, t._version) for p, t in enumerate(tensors)] if part == 0 else None
+        ctx.n_results = len(results)
+        ctx.results = tuple([(k, t.detach(), t._version) for k, t in kept])  # without their history, which is this node
         ctx.save_for_backward(torch.empty(0), *[tensors[p] for p in ctx.reads])  # one at least, so that a second backward is noticed
         return tuple(results)
 
@@ -35,30 +38,45 @@ class _Node(torch.autograd.Function):
     def backward(ctx, *grads):
         _, *saved = ctx.saved_tensors  # raises if the graph was freed or a tensor changed in place
         completes = ctx.call.parts[ctx.part][0]
-        if ctx.part == 0 and torch.is_grad_enabled():
+        changed = any(t._version != version for _, t, version in ctx.results)
+        if ctx.part == 0 and (changed or torch.is_grad_enabled()):
             arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
-            run = gradients(ctx.function, ctx.call, arguments, [True] * len(arguments), grads)
+            derive = gradients if torch.is_grad_enabled() else anew
+            run = derive(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, None if changed else _results(ctx))
         elif ctx.part == 0 and ctx.device.type == "cpu" and any(grads[k] is None for k in ctx.graded):
-            run, unclear = at_once(ctx.call, len(ctx.others), tuple(grads), not _keeps_graph())
+            run, unclear = at_once(ctx.call, len(ctx.others), tuple(grads), not _keeps_graph(), _results(ctx))
             if unclear and not any(other and other[0]._version != other[1] for other in ctx.others):
                 arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
                 run = of_some(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, run)
         else:
-            run = _start(ctx.call, grads) if ctx.part == 0 else _pass_of(grads[0])
+            run = _start(ctx.call, grads, _results(ctx)) if ctx.part == 0 else _pass_of(grads[0])
+        if changed and not isinstance(run, list):
+            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a result "
+                               "of a compiled function, while its backward pass ran")
         if isinstance(run, list):  # of gradients by argument, each of which is handed over, so that .grad may be that very tensor
             found, run[:] = [run[p] for p in completes], [None if p in completes else g for p, g in enumerate(run)]
         else:
             with torch.no_grad():
                 found = run.next()
-        return (None, None, None, None, None, None if ctx.last else _token(ctx.device, run), *found)
+        return (None, None, None, None, None, None, None if ctx.last else _token(ctx.device, run), *found)
 
 
 # does the engine keep the graph that it walks, in this thread?
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
-def _start(call, grads):
-    return call.start(grads) if _keeps_graph() else call.start_last(grads)
+def _start(call, grads, results):
+    return (call.start if _keeps_graph() else call.start_last)(grads, results)
+
+
+def _results(ctx):
+    """By output, those that the backward pass reads; None without any."""
+    if not ctx.results:
+        return None
+    found = [None] * ctx.n_results
+    for k, t, _ in ctx.results:
+        found[k] = t
+    return tuple(found)
 
 
 def _arguments(ctx, reads):
@@ -93,8 +111,10 @@ def apply_in_python(function, inputs):
     tape = function.differentiable or [True] * len(results)
     outside = [r for r, on_tape in zip(results, tape) if not on_tape or not r.dtype.is_floating_point]
     later, device = None, results[0].device if results else torch.device("cpu")
-    for part, (completes, _) in reversed(list(enumerate(call.parts))):
+    for part, (completes, _, _) in reversed(list(enumerate(call.parts))):
         hanging = [_token(device)] if part else results
-        made = _Node.apply(call, part, hanging, () if part else outside, (function, tensors), later, *[tensors[p] for p in completes])
+        reads = {k for _, _, reads in (call.parts[part:part + 1] if part else call.parts) for k in reads}
+        kept = [(k, results[k]) for k in sorted(reads)]
+        made = _Node.apply(call, part, hanging, () if part else outside, (function, tensors), kept, later, *[tensors[p] for p in completes])
         later = made[0] if part else None
     return made

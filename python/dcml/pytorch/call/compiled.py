@@ -127,7 +127,7 @@ class _Function:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
             self.core = Hosted(graph, wrt, capture.tape, options)
         else:
-            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=capture.tape, **options)
+            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=capture.tape, results_stay=device.type == "cpu", **options)
         self.params = None
 
 

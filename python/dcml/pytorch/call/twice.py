@@ -24,36 +24,55 @@ class _Refused(torch.autograd.Function):
         raise _core.UnsupportedOpError(f"the gradients of a compiled function cannot be differentiated: {ctx.why}")
 
 
-def gradients(function, call, arguments, wanted, grads):
+def gradients(function, call, arguments, wanted, grads, results):
     """The gradients of a call, with history.
 
     function: the core function; call: its record of the call; arguments: the call's inputs and parameters, with their
-    history; wanted: by argument, whether its gradient is asked for; grads: by output, a gradient or None.
+    history; wanted: by argument, whether its gradient is asked for; grads: by output, a gradient or None; results: by output,
+    what the backward pass reads of them; None if it reads none, or they were changed since.
     Returns a list by argument: tensors, None where there is no gradient.
     """
-    positions = function.wrt_positions
     try:
-        found = _derived(function, call, arguments, tuple([wanted[p] for p in positions]), tuple(grads))
+        found = _derived(function, call, arguments, tuple([wanted[p] for p in function.wrt_positions]), tuple(grads))
     except _core.UnsupportedOpError as error:
         with torch.no_grad():
-            found = call.backward(tuple(grads))
+            found = call.backward(tuple(grads), results)
         sources = [t for t in (*arguments, *grads) if t is not None and t.requires_grad]
         found = _Refused.apply(str(error), found, *sources)
+    return _by_argument(function, arguments, found)
+
+
+def anew(function, call, arguments, wanted, grads, results):
+    """The gradients, without history, from the arguments alone: a result that the backward pass would read was changed in place.
+
+    Eager mode refuses that where an operator keeps its result, and allows it where it keeps its operands.  Raises RuntimeError
+    where the core cannot derive the gradients.
+    """
+    try:
+        with torch.no_grad():
+            found = _derived(function, call, arguments, tuple([wanted[p] for p in function.wrt_positions]), tuple(grads))
+    except _core.UnsupportedOpError as error:
+        raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
+                           f"compiled function, whose gradients cannot be computed without it: {error}") from None
+    return _by_argument(function, arguments, found)
+
+
+def _by_argument(function, arguments, found):
     out = [None] * len(arguments)
-    for position, gradient in zip(positions, found):
+    for position, gradient in zip(function.wrt_positions, found):
         out[position] = gradient
     return out
 
 
-def at_once(call, n_arguments, grads, is_last):
+def at_once(call, n_arguments, grads, is_last, results):
     """(gradients by argument, is one NaN?) of an ordinary pass, all parts of it, to which some results gave no gradient.
 
     The pass takes zeros for those, and zero times an infinite derivative is NaN where eager mode has no product at all: the
     caller then asks ``of_some``.
     """
-    run, found = call.start_last(grads) if is_last else call.start(grads), [None] * n_arguments
+    run, found = (call.start_last if is_last else call.start)(grads, results), [None] * n_arguments
     with torch.no_grad():
-        for completes, _ in call.parts:
+        for completes, _, _ in call.parts:
             for position, gradient in zip(completes, run.next()):
                 found[position] = gradient
         sizes = torch._foreach_norm([g for g in found if g is not None and g.numel()])
