@@ -7,7 +7,7 @@
  * onto zeros outside of loops becomes a write as well, and sums onto parts that together are the slice, as gates are.
  * What the loop copies such a slice to, when it is done with it, is the same thing:
  *
- *     sequential t { map n { D[t, n] = f(n) } .. map n { E[t, n] = D[t, n] } .. }   reads D for E.  */
+ *     sequential t { map n { D[t, n] = f(n) } .. map n { E[t, n] = D[t, n] } .. }   reads D for E. */
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -95,7 +95,8 @@ static bool writes_instead(const sink *s, dc_nid user, uint32_t dim) {
   for (uint32_t j = 0; j + 1 < node->map.body.n; j++)
     if (uses(s->graph, node->map.body.v[j], s->container)) return false;
   if (last->kind != DC_NODE_TASKLET || last->tasklet.out != s->container || last->tasklet.wcr != DC_WCR_SUM) return false;
-  if (!meets_once(s, node->map.body.v[node->map.body.n - 1]) || !dc_access_is_whole(s->graph, &node->map, &last->tasklet, dim)) return false;
+  if (!meets_once(s, node->map.body.v[node->map.body.n - 1])) return false;
+  if (!dc_access_is_whole(s->graph, &node->map, &last->tasklet, dim)) return false;
   dc_node_at(s->graph, node->map.body.v[node->map.body.n - 1])->tasklet.wcr = DC_WCR_NONE;
   return true;
 }
@@ -107,7 +108,7 @@ enum { MAX_PARTS = 8 };
 typedef struct {
   int64_t begin[MAX_PARTS], end[MAX_PARTS], extent;
   dc_tasklet *sum[MAX_PARTS];
-  uint32_t dim, n; /* dim: along which the parts lie; rank + 1: not known yet */
+  uint32_t dim, n; /* dim: along which the parts lie, where there are any */
 } parts;
 
 /* An index that runs from `begin` to `end`, both known, with the parameter of a loop. */
@@ -117,8 +118,9 @@ static bool is_range(dc_pool *pool, const dc_map *map, dc_ex index, dc_param *p,
   for (uint32_t k = 0; k < map->n_params; k++) {
     const dc_parameter range = pool->params.v[*p = map->params[k]];
     if (!dc_ex_uses_param(pool, index, *p) || !dc_ix_split(pool, index, *p, &coefficient, &rest)) continue;
-    if (!dc_ex_is_int(pool, coefficient, &slope) || !dc_ex_is_int(pool, rest, &shift) || slope != 1 || shift < 0 || shift > INT32_MAX) return false;
-    if (!dc_ex_is_int(pool, range.begin, begin) || !dc_ex_is_int(pool, range.end, end) || !dc_ex_is_int(pool, range.step, &step)) return false;
+    if (!dc_ex_is_int(pool, coefficient, &slope) || !dc_ex_is_int(pool, rest, &shift)) return false;
+    if (slope != 1 || shift < 0 || shift > INT32_MAX || !dc_ex_is_int(pool, range.step, &step)) return false;
+    if (!dc_ex_is_int(pool, range.begin, begin) || !dc_ex_is_int(pool, range.end, end)) return false;
     if (step != 1 || *begin < 0 || *end <= *begin || *end > INT32_MAX) return false;
     return *begin += shift, *end += shift, true;
   }
@@ -131,7 +133,8 @@ static bool take_part(const sink *s, dc_nid user, parts *found) {
   const dc_node *node = dc_node_at(s->graph, user);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1 || found->n == MAX_PARTS) return false;
   dc_node *inner = dc_node_at(s->graph, node->map.body.v[0]);
-  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.out != s->container || inner->tasklet.wcr != DC_WCR_SUM || inner->tasklet.guard) return false;
+  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.out != s->container) return false;
+  if (inner->tasklet.wcr != DC_WCR_SUM || inner->tasklet.guard) return false;
   if (!meets_once(s, node->map.body.v[0])) return false;
   const dc_ex *shape = dc_cont(s->graph, s->container)->shape;
   uint32_t seen = 0, along = DC_MAX_RANK;
@@ -140,9 +143,10 @@ static bool take_part(const sink *s, dc_nid user, parts *found) {
     const dc_ex index = inner->tasklet.index[d];
     const dc_exnode *x = dc_ex_node(pool, index);
     if (d == s->dim) continue;
-    bool covers = x->op == DC_EX_PARAM && dc_access_in_set(node->map.params, node->map.n_params, x->ref) && dc_access_covers(pool, x->ref, shape[d]);
-    if (covers) used[seen] = x->ref;
-    else if (along < DC_MAX_RANK || !is_range(pool, &node->map, index, &used[seen], &found->begin[found->n], &found->end[found->n])) return false;
+    bool covers = x->op == DC_EX_PARAM && dc_access_in_set(node->map.params, node->map.n_params, x->ref);
+    int64_t *begin = &found->begin[found->n], *end = &found->end[found->n];
+    if (covers && dc_access_covers(pool, x->ref, shape[d])) used[seen] = x->ref;
+    else if (along < DC_MAX_RANK || !is_range(pool, &node->map, index, &used[seen], begin, end)) return false;
     else along = d;
     if (dc_access_in_set(used, seen, used[seen])) return false;
     seen++;
@@ -212,8 +216,10 @@ static void drop_copy(const sink *s) {
     }
     if (!stays) continue;
     for (body->n--; k < body->n; k++) body->v[k] = body->v[k + 1];
-    for (uint32_t state = 0; state < graph->states.n; state++)
-      for (uint32_t j = 0; j < graph->states.v[state].scope.n; j++) dc_node_rename(graph, graph->states.v[state].scope.v[j], to, s->container);
+    for (uint32_t state = 0; state < graph->states.n; state++) {
+      const dc_scope *scope = &graph->states.v[state].scope;
+      for (uint32_t j = 0; j < scope->n; j++) dc_node_rename(graph, scope->v[j], to, s->container);
+    }
     return;
   }
 }
