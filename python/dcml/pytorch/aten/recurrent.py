@@ -54,7 +54,8 @@ def _layer(kind, activation=None):
         out, *last = _node(b, kind, b.transpose(b(x), r) if batch_first else b(x), parts, hidden, [b(s) for s in states],
                            activation, b(lengths, torch.int32))
         # [T, D, N, H] -> [T, N, D H]
-        y = b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(parts) * hidden]))
+        y = b.squeeze(out, 1) if len(parts) == 1 else \
+            b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(parts) * hidden]))
         return [b.transpose(y, r) if batch_first else y, *last]
     return kinds, layer
 
