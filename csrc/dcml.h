@@ -49,6 +49,8 @@ typedef struct {
   const char *natives; /* libraries that may serve operators, as in dc_natives_stamp; NULL: all */
   dc_graph_hook post_onnx, post_autodiff, post_compile;
   void *hook_context;
+  const dc_given_value *given; /* values of the graph that some of its inputs hold */
+  uint32_t n_given;
 } dc_function_options;
 
 typedef struct dc_function dc_function;
@@ -105,10 +107,18 @@ bool dc_call_reads(const dc_call *call, uint32_t part, uint32_t arg);
 /* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
 int32_t dc_call_copied(const dc_call *call, uint32_t k);
 /* Calls of one kind share the graph of dc_call_derivative. */
-uint32_t dc_call_derivative_kind(const dc_call *call);
+uint32_t dc_call_derivative_kind(const dc_call *call, bool shares);
 /* The gradients of the call as a graph: its inputs are the function's, then the gradients of the outputs that are `given`
- * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt. */
-DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out);
+ * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt.
+ * shares: values that the call has saved are inputs too, behind all others: the last n_shared of out->given. */
+typedef struct {
+  dc_graph *graph;
+  const dc_given_value *given; /* in the graph's memory, or the function's */
+  uint32_t n_given, n_shared;
+} dc_derivative;
+DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, bool shares, dc_derivative *out);
+/* Where the saved block has a value, by its name in the function's graph: type, dims and offset. */
+void dc_call_saved(const dc_call *call, dc_cid c, dc_array *out, uint64_t *offset);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them; after one that `spoils` saved, there is no

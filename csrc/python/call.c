@@ -34,7 +34,7 @@ PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *v
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
-  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = false;
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = self->shared = false;
   self->torch = torch, self->place = *place;
   return (PyObject *)self;
 }
@@ -162,7 +162,7 @@ static PyObject *begin_pass(CallObject *self, PyObject *grads, bool is_last) {
   dc_array *arrays = out ? arrays_of(self->views, self->n_views) : NULL;
   dc_status status = arrays ? read_gradients(out, items, data) : PyErr_Occurred() ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
   if (!status && !PyErr_Occurred())
-    status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last, out->place.stream, &out->run);
+    status = dc_backward_begin(&self->call, arrays, data, self->saved, is_last && !self->shared, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
@@ -339,7 +339,7 @@ static PyObject *call_parts(CallObject *self, void *unused) {
 
 static PyMethodDef call_methods[] = {{"backward", (PyCFunction)call_backward, METH_O, "backward(grads) -> gradients by wrt, None where zero."},
                                      {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
-                                      "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
+                                      "derivative(grads, wanted) -> (Function or None, kinds, shared): the gradients as a function, see call/twice.py."},
                                      {"start", (PyCFunction)call_start, METH_O, "start(grads) -> Backward, a pass in parts."},
                                      {"start_last", (PyCFunction)call_start_last, METH_O,
                                       "start_last(grads) -> Backward, after which there is no other: it may work where saved values lie."},

@@ -159,15 +159,17 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   return (PyObject *)self;
 }
 
-PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const *wrt, uint32_t n_wrt) {
+PyObject *function_derive(FunctionObject *f, const dc_derivative *made, const char *const *wrt, uint32_t n_wrt) {
   PyTypeObject *type = Py_TYPE(f);
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
-  if (!self) return dc_graph_destroy(graph), NULL;
+  if (!self) return dc_graph_destroy(made->graph), NULL;
+  self->shared = PyMem_Calloc(made->n_shared + 1, sizeof *self->shared), self->n_shared = self->shared ? made->n_shared : 0;
+  for (uint32_t k = 0; k < self->n_shared; k++) self->shared[k] = made->given[made->n_given - made->n_shared + k].value;
   self->torch = f->torch, self->on_gpu = f->on_gpu, self->on_host = f->on_host, self->ordinal = f->ordinal;
   self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff), self->post_compile = Py_XNewRef(f->post_compile);
   dc_function_options options = *dc_function_get_options(f->function);
-  options.wrt = wrt, options.n_wrt = n_wrt;
-  if (function_init(state_of((PyObject *)f), self, graph, &options, Py_None)) Py_CLEAR(self);
+  options.wrt = wrt, options.n_wrt = n_wrt, options.given = made->given, options.n_given = made->n_given;
+  if (function_init(state_of((PyObject *)f), self, made->graph, &options, Py_None)) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -202,6 +204,7 @@ static void function_dealloc(FunctionObject *self) {
   PyObject_GC_UnTrack(self);
   function_clear(self);
   PyMem_Free(self->tape);
+  PyMem_Free(self->shared);
   dc_function_destroy(self->function);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);
