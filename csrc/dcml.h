@@ -66,6 +66,8 @@ const dc_graph *dc_function_backward(const dc_function *function);
 const dc_graph *dc_function_graph(const dc_function *function); /* as given, before passes */
 dc_program *dc_function_program(const dc_function *function, bool backward);
 const dc_pass_times *dc_function_pass_times(const dc_function *function, bool backward); /* of that plan */
+/* By argument: does one of the outputs depend on it?  outputs: by output of dc_function_graph. */
+void dc_function_influences(const dc_function *function, const bool *outputs, bool *args);
 /* Does the backward pass of the plan that ran last read the contents of this argument? */
 bool dc_function_backward_reads(const dc_function *function, uint32_t arg);
 uint32_t dc_function_plans(const dc_function *function);

@@ -126,3 +126,30 @@ dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool 
   else out->given = call->function->options.given, out->n_given = call->function->options.n_given;
   return DC_OK;
 }
+
+/* As maps: of an operator's results, not each depends on all that it reads.  NULL where that cannot be said yet. */
+static dc_graph *expanded(const dc_function *f) {
+  const dc_pass_context context = {.ops = f->session.ops};
+  dc_graph *graph = dc_graph_clone(f->graph);
+  dc_cid blocked = 0;
+  dc_status status = graph->subgraphs.n ? dc_error(DC_ERR_UNSUPPORTED, "captures are read, too") : dc_pass_infer(context.ops, graph, &blocked);
+  if (!status && !blocked) status = dc_pass_gradient(&context, graph);
+  if (!status && !blocked) status = dc_pass_expand(context.ops, graph);
+  if (!status && !blocked) return graph;
+  dc_status_free(status);
+  dc_graph_destroy(graph);
+  return NULL;
+}
+
+void dc_function_influences(const dc_function *f, const bool *outputs, bool *args) {
+  dc_graph *graph = expanded(f);
+  bool *wanted = graph ? DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n) : NULL;
+  for (uint32_t k = 0; graph && k < graph->outputs.n; k++) wanted[dc_container_root(graph, graph->outputs.v[k])] |= outputs[k];
+  for (uint32_t s = graph ? graph->states.n : 0; s-- > 0;)
+    for (uint32_t k = graph->states.v[s].scope.n; k-- > 0;) {
+      dc_nid node = graph->states.v[s].scope.v[k];
+      if (dc_node_touches(graph, node, DC_USE_WRITE, wanted)) dc_node_mark(graph, node, DC_USE_READ, wanted);
+    }
+  for (uint32_t k = 0; k < f->n_args; k++) args[k] = !graph || wanted[f->args[k]];
+  dc_graph_destroy(graph);
+}

@@ -196,6 +196,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->positions);
   Py_CLEAR(self->parts);
   Py_CLEAR(self->differentiable);
+  Py_CLEAR(self->influences);
   return 0;
 }
 
@@ -489,6 +490,20 @@ static PyObject *get_differentiable(FunctionObject *self, void *unused) {
   return (void)unused, Py_NewRef(self->differentiable ? self->differentiable : Py_None);
 }
 
+/* Found when it is first asked for: most functions are differentiated once. */
+static PyObject *get_influences(FunctionObject *self, void *unused) {
+  uint32_t n = dc_function_graph(self->function)->outputs.n;
+  (void)unused;
+  if (self->influences) return Py_NewRef(self->influences);
+  bool *outputs = PyMem_Calloc(n + 1, sizeof *outputs);
+  PyObject *bytes = outputs ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)self->n_inputs + self->n_params) : PyErr_NoMemory();
+  for (uint32_t k = 0; bytes && k < n; k++)
+    outputs[k] = !self->differentiable || k >= PyTuple_GET_SIZE(self->differentiable) || PyTuple_GET_ITEM(self->differentiable, k) == Py_True;
+  if (bytes) dc_function_influences(self->function, outputs, (bool *)PyBytes_AS_STRING(bytes));
+  PyMem_Free(outputs);
+  return Py_XNewRef(self->influences = bytes);
+}
+
 static PyObject *get_positions(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->positions); }
 
 /* What an observer raises is no reason to stop half-way through a program. */
@@ -544,6 +559,7 @@ static PyGetSetDef properties[] = {{"arguments", (getter)get_names, NULL, "names
                                    {"symbols", (getter)get_symbols, NULL, "names of the symbols, which a call may be given too", NULL},
                                    {"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
                                    {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
+                                   {"influences", (getter)get_influences, NULL, "bytes by input and parameter: does what has gradients depend on it?", NULL},
                                    {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
                                    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
                                    {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},

@@ -25,6 +25,7 @@ typedef struct {
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
   PyObject *differentiable; /* by output, if tapes are known: does it lie on the tape of a wrt? */
+  PyObject *influences; /* bytes, by argument: does an output on a tape depend on it? */
   bool *tape;              /* [output][wrt]: does it lie on its tape?  NULL: all do */
   uint32_t n_inputs, n_params, n_wrt;
   dc_cid *shared;      /* of a derivative: the saved values of the call before that its last inputs are */
