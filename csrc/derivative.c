@@ -82,7 +82,8 @@ static void give_gradients(const dc_function *f, dc_graph *graph, const bool *wa
 /* Is it, in the saved block as in the graph, the value that one operator makes? */
 static bool is_shared(const dc_graph *forward, const dc_graph *graph, const dc_writers *writers, dc_cid c) {
   const dc_container *saved = dc_cont(forward, c), *value = dc_cont(graph, c);
-  if (saved->role != DC_ROLE_SAVED || saved->strides || saved->alias_of || saved->is_output || strcmp(dc_cont_name(forward, c), dc_cont_name(graph, c))) return false;
+  bool same = strcmp(dc_cont_name(forward, c), dc_cont_name(graph, c)) == 0;
+  if (!same || saved->role != DC_ROLE_SAVED || saved->strides || saved->alias_of || saved->is_output) return false;
   return value->role == DC_ROLE_TEMP && !value->alias_of && value->shape && writers[c].n == 1 && saved->dtype == value->dtype &&
          saved->rank == value->rank && dc_dtype_is_float((dc_dtype)value->dtype);
 }
@@ -132,7 +133,9 @@ static dc_graph *expanded(const dc_function *f) {
   const dc_pass_context context = {.ops = f->session.ops};
   dc_graph *graph = dc_graph_clone(f->graph);
   dc_cid blocked = 0;
-  dc_status status = graph->subgraphs.n ? dc_error(DC_ERR_UNSUPPORTED, "captures are read, too") : dc_pass_infer(context.ops, graph, &blocked);
+  dc_status status = DC_OK;
+  if (graph->subgraphs.n) status = dc_error(DC_ERR_UNSUPPORTED, "captures are read, too");
+  else status = dc_pass_infer(context.ops, graph, &blocked);
   if (!status && !blocked) status = dc_pass_gradient(&context, graph);
   if (!status && !blocked) status = dc_pass_expand(context.ops, graph);
   if (!status && !blocked) return graph;

@@ -1,7 +1,8 @@
 /* The autograd nodes of a compiled function, against ATen: the same as pytorch/call/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, call/autograd.py
- * serves.  It knows a function by _run, params, differentiable and influences, a call by parts, start(grads) and start_last(grads), a backward pass by next().
+ * serves.  It knows a function by _run, params, differentiable and influences, a call by parts, start(grads) and
+ * start_last(grads), a backward pass by next().
  *
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
