@@ -50,6 +50,8 @@ typedef struct {
   const char *natives; /* libraries that may serve operators, as in dc_natives_stamp; NULL: all */
   dc_graph_hook post_onnx, post_autodiff, post_compile;
   void *hook_context;
+  const dc_given_value *given; /* values of the graph that some of its inputs hold */
+  uint32_t n_given;
 } dc_function_options;
 
 typedef struct dc_function dc_function;
@@ -65,6 +67,8 @@ const dc_graph *dc_function_backward(const dc_function *function);
 const dc_graph *dc_function_graph(const dc_function *function); /* as given, before passes */
 dc_program *dc_function_program(const dc_function *function, bool backward);
 const dc_pass_times *dc_function_pass_times(const dc_function *function, bool backward); /* of that plan */
+/* By argument: does one of the outputs depend on it?  outputs: by output of dc_function_graph. */
+void dc_function_influences(const dc_function *function, const bool *outputs, bool *args);
 /* Does the backward pass of the plan that ran last read the contents of this argument? */
 bool dc_function_backward_reads(const dc_function *function, uint32_t arg);
 uint32_t dc_function_plans(const dc_function *function);
@@ -108,10 +112,18 @@ bool dc_call_reads_result(const dc_call *call, uint32_t part, uint32_t k);
 /* The floating output whose gradient is the k-th gradient, element for element; -1: none. */
 int32_t dc_call_copied(const dc_call *call, uint32_t k);
 /* Calls of one kind share the graph of dc_call_derivative. */
-uint32_t dc_call_derivative_kind(const dc_call *call);
+uint32_t dc_call_derivative_kind(const dc_call *call, bool shares);
 /* The gradients of the call as a graph: its inputs are the function's, then the gradients of the outputs that are `given`
- * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt. */
-DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, dc_graph **out);
+ * one, its parameters the function's, its outputs the `wanted` gradients.  given: by output; wanted: by wrt.
+ * shares: values that the call has saved are inputs too, behind all others: the last n_shared of out->given. */
+typedef struct {
+  dc_graph *graph;
+  const dc_given_value *given; /* in the graph's memory, or the function's */
+  uint32_t n_given, n_shared;
+} dc_derivative;
+DC_MUST_USE dc_status dc_call_derivative(const dc_call *call, const bool *given, const bool *wanted, bool shares, dc_derivative *out);
+/* Where the saved block has a value, by its name in the function's graph: type, dims and offset. */
+void dc_call_saved(const dc_call *call, dc_cid c, dc_array *out, uint64_t *offset);
 void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
 
 /* One backward pass; a call may have several, also at once, and outlives them; after one that `spoils` saved, there is no

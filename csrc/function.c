@@ -57,6 +57,7 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
   const char **wrt = DC_NEW_ARRAY(&f->arena, const char *, options->n_wrt);
   for (uint32_t k = 0; k < options->n_wrt; k++) wrt[k] = dc_arena_strdup(&f->arena, options->wrt[k]);
   f->options.wrt = wrt;
+  f->options.given = dc_arena_copy(&f->arena, options->given, options->n_given * sizeof *options->given);
   f->options.natives = options->natives ? dc_arena_strdup(&f->arena, options->natives) : NULL;
   f->args = DC_NEW_ARRAY(&f->arena, dc_cid, graph->containers.n);
   for (uint32_t k = 0; k < graph->inputs.n; k++) f->args[f->n_args++] = graph->inputs.v[k];
@@ -372,7 +373,8 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
   dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
-                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.results_stay, f->options.as_expanded};
+                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.results_stay, f->options.as_expanded,
+                          f->options.given, f->options.n_given};
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);

@@ -11,6 +11,11 @@
 
 typedef dc_status (*dc_graph_hook)(void *context, dc_graph *forward, dc_graph *backward); /* backward may be NULL */
 
+/* A value of a graph that the caller has from an earlier run: `given`, an input of the same type and shape, holds it. */
+typedef struct {
+  dc_cid value, given;
+} dc_given_value;
+
 typedef struct {
   dc_pass_context passes;
   dc_keep keep;
@@ -21,6 +26,8 @@ typedef struct {
   void *hook_context;
   bool results_stay; /* the caller keeps results as they are for the backward pass */
   bool as_expanded; /* leave maps as operators expand to them: no fusion, no exchange of loops */
+  const dc_given_value *given; /* what makes these is differentiated, but not run */
+  uint32_t n_given;
 } dc_pipeline;
 
 /* Seconds by place in the pipeline; negative: left out. */
@@ -38,6 +45,9 @@ typedef struct {
 /* Takes the graph: on success it is out->forward, on failure it is destroyed.  All '#' inputs
  * must be known (dc_pass_infer has left nothing blocked). */
 DC_MUST_USE dc_status dc_pipeline_run(const dc_pipeline *pipeline, dc_graph *graph, dc_scheduled *out);
+
+/* Both graphs of a differentiated one read the given values where they lie, and what makes them goes (given.c). */
+void dc_pipeline_take_given(dc_graph *forward, dc_graph *backward, const dc_given_value *values, uint32_t n);
 
 /* The same up to differentiation, of a graph that stays the caller's: then both are programs whose arrays the caller gives.
  * Saved values and weights are inputs of both; the backward graph has an input gradient_<name> for each floating output,

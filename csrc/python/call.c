@@ -41,7 +41,7 @@ PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *v
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
-  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = false;
+  self->call = *call, self->views = views, self->n_views = n_views, self->saved = saved, self->spoilt = self->shared = false;
   self->torch = torch, self->place = *place;
   return (PyObject *)self;
 }
@@ -203,7 +203,7 @@ static PyObject *begin_pass(CallObject *self, PyObject *const *args, Py_ssize_t 
   if (!status && !PyErr_Occurred())
     status = read_results(out, n > 1 ? args[1] : NULL, results);
   if (!status && !PyErr_Occurred())
-    status = dc_backward_begin(&self->call, arrays, results, data, self->saved, is_last, out->place.stream, &out->run);
+    status = dc_backward_begin(&self->call, arrays, results, data, self->saved, is_last && !self->shared, out->place.stream, &out->run);
   if (out && out->run && out->shares_given) dc_backward_share_given(out->run);
   if (PyErr_Occurred()) dc_status_free(status);
   else if (status) raise_status(state, status);
@@ -387,7 +387,7 @@ static PyObject *call_parts(CallObject *self, void *unused) {
 
 static PyMethodDef call_methods[] = {{"backward", (PyCFunction)(void (*)(void))call_backward, METH_FASTCALL, "backward(grads, results=None) -> gradients by wrt, None where zero."},
                                      {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
-                                      "derivative(grads, wanted) -> (Function or None, kinds): the gradients as a function, see call/twice.py."},
+                                      "derivative(grads, wanted) -> (Function or None, kinds, shared): the gradients as a function, see call/twice.py."},
                                      {"start", (PyCFunction)(void (*)(void))call_start, METH_FASTCALL, "start(grads, results=None) -> Backward, a pass in parts."},
                                      {"start_last", (PyCFunction)(void (*)(void))call_start_last, METH_FASTCALL,
                                       "start_last(grads, results=None) -> Backward, after which there is no other: it may work where saved values lie."},

@@ -13,13 +13,16 @@ typedef struct {
   size_t bytes;
 } question;
 
+/* Is what the call has saved there, and as it was? */
+static bool may_share(const CallObject *self) { return self->saved && !self->spoilt && self->torch && !self->place.gpu; }
+
 static int read_question(CallObject *self, PyObject *grads, PyObject *wanted, question *q) {
   module_state *state = state_of((PyObject *)self);
   const FunctionObject *f = self->function;
   uint32_t n_out = self->call.n_outputs, n_wrt = f->n_wrt;
   if (PyTuple_GET_SIZE(grads) != (Py_ssize_t)n_out || PyTuple_GET_SIZE(wanted) != (Py_ssize_t)n_wrt)
     return PyErr_Format(state->errors[DC_ERR_VALUE], "expected gradients of %u outputs and flags of %u wrt", n_out, n_wrt), -1;
-  uint32_t kind = dc_call_derivative_kind(&self->call);
+  uint32_t kind = dc_call_derivative_kind(&self->call, may_share(self));
   q->bytes = 2 * (size_t)n_out + 2 * (size_t)n_wrt + sizeof kind;
   if (!(q->all = PyMem_Calloc(q->bytes + 1, 1))) return PyErr_NoMemory(), -1;
   q->given = (bool *)q->all, q->through = q->given + n_out, q->wanted = q->through + n_out, q->kind = (uint8_t *)(q->wanted + n_wrt);
@@ -59,11 +62,11 @@ static const char **names_of(const CallObject *self, const question *q, const dc
 
 static PyObject *make(CallObject *self, const question *q) {
   uint32_t n;
-  dc_graph *graph;
-  RAISE_IF(state_of((PyObject *)self), dc_call_derivative(&self->call, q->given, q->wanted, &graph));
-  const char **names = names_of(self, q, graph, &n);
-  PyObject *made = names ? function_derive(self->function, graph, names, n) : PyErr_NoMemory();
-  if (!names) dc_graph_destroy(graph);
+  dc_derivative derivative;
+  RAISE_IF(state_of((PyObject *)self), dc_call_derivative(&self->call, q->given, q->wanted, may_share(self), &derivative));
+  const char **names = names_of(self, q, derivative.graph, &n);
+  PyObject *made = names ? function_derive(self->function, &derivative, names, n) : PyErr_NoMemory();
+  if (!names) dc_graph_destroy(derivative.graph);
   PyMem_Free(names);
   return made;
 }
@@ -82,8 +85,25 @@ static PyObject *find(CallObject *self, const question *q) {
   return found;
 }
 
-/* derivative(grads, wanted) -> (Function or None, kinds): grads, by output, a tensor or None; wanted, by wrt; kinds, by wrt: 0 for
- * None, 1 for zeros, 2 for an output of the function, whose inputs are those of the call and then the tensors of grads. */
+/* The saved values that the derivative takes, where they lie. */
+static PyObject *shared_values(CallObject *self, const FunctionObject *derivative) {
+  module_state *state = state_of((PyObject *)self);
+  PyObject *out = PyTuple_New(derivative ? derivative->n_shared : 0);
+  for (uint32_t k = 0; out && derivative && k < derivative->n_shared; k++) {
+    dc_array value;
+    uint64_t offset;
+    dc_call_saved(&self->call, derivative->shared[k], &value, &offset);
+    value.data = (char *)self->saved + offset;
+    PyObject *tensor = tensor_inside(state, (PyObject *)self, &value);
+    if (tensor) PyTuple_SET_ITEM(out, k, tensor);
+    else Py_CLEAR(out);
+    self->shared = true;
+  }
+  return out;
+}
+
+/* derivative(grads, wanted) -> (Function or None, kinds, shared): grads, by output, a tensor or None; wanted, by wrt; kinds, by wrt: 0 for
+ * None, 1 for zeros, 2 for an output of the function, whose inputs are those of the call, the tensors of grads and then shared. */
 PyObject *call_derivative(PyObject *object, PyObject *args) {
   CallObject *self = (CallObject *)object;
   PyObject *grads, *wanted, *out = NULL;
@@ -94,7 +114,9 @@ PyObject *call_derivative(PyObject *object, PyObject *args) {
     for (uint32_t w = 0; w < self->function->n_wrt; w++) any |= q.wanted[w];
     PyObject *function = any ? find(self, &q) : Py_NewRef(Py_None);
     PyObject *kinds = function ? PyBytes_FromStringAndSize((const char *)q.kind, self->function->n_wrt) : NULL;
-    out = kinds ? Py_BuildValue("(OO)", function, kinds) : NULL;
+    PyObject *shared = kinds ? shared_values(self, any ? (FunctionObject *)function : NULL) : NULL;
+    out = shared ? Py_BuildValue("(OOO)", function, kinds, shared) : NULL;
+    Py_XDECREF(shared);
     Py_XDECREF(function);
     Py_XDECREF(kinds);
   }

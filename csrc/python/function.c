@@ -160,15 +160,17 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   return (PyObject *)self;
 }
 
-PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const *wrt, uint32_t n_wrt) {
+PyObject *function_derive(FunctionObject *f, const dc_derivative *made, const char *const *wrt, uint32_t n_wrt) {
   PyTypeObject *type = Py_TYPE(f);
   FunctionObject *self = (FunctionObject *)type->tp_alloc(type, 0);
-  if (!self) return dc_graph_destroy(graph), NULL;
+  if (!self) return dc_graph_destroy(made->graph), NULL;
+  self->shared = PyMem_Calloc(made->n_shared + 1, sizeof *self->shared), self->n_shared = self->shared ? made->n_shared : 0;
+  for (uint32_t k = 0; k < self->n_shared; k++) self->shared[k] = made->given[made->n_given - made->n_shared + k].value;
   self->torch = f->torch, self->on_gpu = f->on_gpu, self->on_host = f->on_host, self->ordinal = f->ordinal;
   self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff), self->post_compile = Py_XNewRef(f->post_compile);
   dc_function_options options = *dc_function_get_options(f->function);
-  options.wrt = wrt, options.n_wrt = n_wrt;
-  if (function_init(state_of((PyObject *)f), self, graph, &options, Py_None)) Py_CLEAR(self);
+  options.wrt = wrt, options.n_wrt = n_wrt, options.given = made->given, options.n_given = made->n_given;
+  if (function_init(state_of((PyObject *)f), self, made->graph, &options, Py_None)) Py_CLEAR(self);
   return (PyObject *)self;
 }
 
@@ -195,6 +197,7 @@ static int function_clear(FunctionObject *self) {
   Py_CLEAR(self->positions);
   Py_CLEAR(self->parts);
   Py_CLEAR(self->differentiable);
+  Py_CLEAR(self->influences);
   return 0;
 }
 
@@ -203,6 +206,7 @@ static void function_dealloc(FunctionObject *self) {
   PyObject_GC_UnTrack(self);
   function_clear(self);
   PyMem_Free(self->tape);
+  PyMem_Free(self->shared);
   dc_function_destroy(self->function);
   type->tp_free((PyObject *)self);
   Py_DECREF(type);
@@ -487,6 +491,20 @@ static PyObject *get_differentiable(FunctionObject *self, void *unused) {
   return (void)unused, Py_NewRef(self->differentiable ? self->differentiable : Py_None);
 }
 
+/* Found when it is first asked for: most functions are differentiated once. */
+static PyObject *get_influences(FunctionObject *self, void *unused) {
+  uint32_t n = dc_function_graph(self->function)->outputs.n;
+  (void)unused;
+  if (self->influences) return Py_NewRef(self->influences);
+  bool *outputs = PyMem_Calloc(n + 1, sizeof *outputs);
+  PyObject *bytes = outputs ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)self->n_inputs + self->n_params) : PyErr_NoMemory();
+  for (uint32_t k = 0; bytes && k < n; k++)
+    outputs[k] = !self->differentiable || k >= PyTuple_GET_SIZE(self->differentiable) || PyTuple_GET_ITEM(self->differentiable, k) == Py_True;
+  if (bytes) dc_function_influences(self->function, outputs, (bool *)PyBytes_AS_STRING(bytes));
+  PyMem_Free(outputs);
+  return Py_XNewRef(self->influences = bytes);
+}
+
 static PyObject *get_positions(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->positions); }
 
 /* What an observer raises is no reason to stop half-way through a program. */
@@ -542,6 +560,7 @@ static PyGetSetDef properties[] = {{"arguments", (getter)get_names, NULL, "names
                                    {"symbols", (getter)get_symbols, NULL, "names of the symbols, which a call may be given too", NULL},
                                    {"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
                                    {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
+                                   {"influences", (getter)get_influences, NULL, "bytes by input and parameter: does what has gradients depend on it?", NULL},
                                    {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
                                    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
                                    {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},

@@ -25,8 +25,11 @@ typedef struct {
   PyObject *parts;     /* what Call.parts gives for the plan `parts_of`, or NULL */
   uint32_t parts_of;
   PyObject *differentiable; /* by output, if tapes are known: does it lie on the tape of a wrt? */
+  PyObject *influences; /* bytes, by argument: does an output on a tape depend on it? */
   bool *tape;              /* [output][wrt]: does it lie on its tape?  NULL: all do */
   uint32_t n_inputs, n_params, n_wrt;
+  dc_cid *shared;      /* of a derivative: the saved values of the call before that its last inputs are */
+  uint32_t n_shared;
   double most_work; /* a call with more is not run, and gives NotImplemented; 0: any is */
   int training;
   bool torch; /* results are tensors whatever the inputs are */
@@ -53,6 +56,7 @@ typedef struct {
   uint32_t n_views;
   void *saved;
   bool spoilt; /* a pass may have changed it */
+  bool shared; /* a derivative reads it */
   bool torch;
   call_place place;
 } CallObject;
@@ -71,7 +75,9 @@ void function_limit(PyObject *function, double most_work);
 /* derivative.c: the gradients of a call as a function. */
 PyObject *call_derivative(PyObject *call, PyObject *args);
 /* A function of the graph, which it takes, with the options and hooks of f. */
-PyObject *function_derive(FunctionObject *f, dc_graph *graph, const char *const *wrt, uint32_t n_wrt);
+PyObject *function_derive(FunctionObject *f, const dc_derivative *made, const char *const *wrt, uint32_t n_wrt);
+/* A tensor of torch's that lies in memory of the owner, which it keeps. */
+PyObject *tensor_inside(module_state *state, PyObject *owner, const dc_array *array);
 
 /* Does the output depend on the k-th wrt by operations that a caller's autograd records? */
 bool function_reaches(const FunctionObject *function, uint32_t output, uint32_t k);

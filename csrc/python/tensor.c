@@ -198,6 +198,16 @@ static void drop_pooled(DLManaged *self) {
   free(p);
 }
 
+/* Shape, then strides. */
+static void lay_out(const dc_array *shape, int64_t *dims) {
+  int64_t stride = 1;
+  for (uint32_t d = shape->rank; d-- > 0;) {
+    dims[d] = shape->dims[d];
+    dims[shape->rank + d] = stride;
+    stride *= shape->dims[d];
+  }
+}
+
 static PyObject *new_pooled(module_state *state, const dc_array *shape, void **data) {
   const DLExchange *api = state->exchange;
   uint64_t bytes = dc_array_bytes(shape);
@@ -211,12 +221,7 @@ static PyObject *new_pooled(module_state *state, const dc_array *shape, void **d
     dc_buffer_give(state->pool, buffer);
     return PyErr_Format(state->errors[DC_ERR_MEMORY], "cannot get %llu bytes", (unsigned long long)bytes);
   }
-  int64_t stride = 1;
-  for (uint32_t d = shape->rank; d-- > 0;) {
-    p->dims[d] = shape->dims[d];
-    p->dims[shape->rank + d] = stride;
-    stride *= shape->dims[d];
-  }
+  lay_out(shape, p->dims);
   p->pool = state->pool;
   p->managed = (DLManaged){.version = {1, 0}, .context = p, .deleter = drop_pooled};
   p->managed.tensor = (DLTensor){buffer, {DL_CPU, 0}, (int32_t)shape->rank, {dl_types[k].code, dl_types[k].bits, 1}, p->dims, p->dims + shape->rank, 0};
@@ -226,6 +231,38 @@ static PyObject *new_pooled(module_state *state, const dc_array *shape, void **d
   }
   *data = buffer;
   return object;
+}
+
+typedef struct {
+  DLManaged managed;
+  PyObject *owner;
+  int64_t dims[]; /* shape, then strides */
+} borrowed;
+
+static void drop_borrowed(DLManaged *self) {
+  if (Py_IsInitialized()) { /* in whichever thread */
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF(((borrowed *)self)->owner);
+    PyGILState_Release(gil);
+  }
+  free(self);
+}
+
+PyObject *tensor_inside(module_state *state, PyObject *owner, const dc_array *array) {
+  const DLExchange *api = state->exchange;
+  void *object = NULL;
+  int k = 0;
+  while (k < DL_TYPES && dl_types[k].type != array->dtype) k++;
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a saved value has a type that torch cannot take over"), NULL;
+  borrowed *b = calloc(1, sizeof *b + 2 * array->rank * sizeof(int64_t));
+  if (!b) return PyErr_NoMemory();
+  lay_out(array, b->dims);
+  b->owner = Py_NewRef(owner);
+  b->managed = (DLManaged){.version = {1, 0}, .context = b, .deleter = drop_borrowed};
+  b->managed.tensor = (DLTensor){array->data, {DL_CPU, 0}, (int32_t)array->rank, {dl_types[k].code, dl_types[k].bits, 1}, b->dims, b->dims + array->rank, 0};
+  if (!api->to_object(&b->managed, &object)) return object;
+  drop_borrowed(&b->managed);
+  return NULL;
 }
 
 enum { SMALL_COPY = 1 << 16 }; /* elements: torch takes longer to describe a copy than to make it */

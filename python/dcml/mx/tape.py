@@ -190,7 +190,7 @@ class Segment:
         if self.call is None:
             return [(k, None) for k in self.wrt]
         grads = self._by_output(given)
-        function, kinds = self.call.derivative(tuple([None if g is None else _Seed(g) for g in grads]), (True, ) * len(self.wrt))
+        function, kinds, _ = self.call.derivative(tuple([None if g is None else _Seed(g) for g in grads]), (True, ) * len(self.wrt))
         if function is None:
             return [(k, None) for k in self.wrt]
         seeds = [g for g in grads if g is not None]

@@ -1,7 +1,8 @@
 /* The autograd nodes of a compiled function, against ATen: the same as pytorch/call/autograd.py in a fraction of the time.
  *
  * An extension of its own, because it fits only the torch that it was built for; where that differs, call/autograd.py
- * serves.  It knows a function by _run and params, a call by parts, start(grads, results) and start_last(grads, results), a backward pass by next().
+ * serves.  It knows a function by _run, params, differentiable and influences, a call by parts, start(grads, results) and
+ * start_last(grads, results), a backward pass by next().
  *
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
@@ -53,6 +54,7 @@ struct Names {
   PyObject *parts = PyUnicode_InternFromString("parts"), *start = PyUnicode_InternFromString("start");
   PyObject* start_last = PyUnicode_InternFromString("start_last");
   PyObject *next = PyUnicode_InternFromString("next"), *tape = PyUnicode_InternFromString("differentiable");
+  PyObject* influences = PyUnicode_InternFromString("influences");
 };
 
 const Names& names() {
@@ -286,9 +288,23 @@ class CompiledBackward : public torch::autograd::Node {
     return std::any_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return !grad.defined(); });
   }
 
+  /* Does a derivative want what the argument was?  Statistics that a call only updates may change. */
+  bool matters(size_t position) const {
+    Gil gil;
+    THPObjectPtr found(PyObject_GetAttr(function_->get(), names().influences));
+    if (!found) rethrow();
+    return PyBytes_AS_STRING(found.get())[position];
+  }
+
+  bool has_changed(size_t position) const {
+    const Held& other = others_[position];
+    return other.tensor.defined() && other.tensor._version() != other.version && matters(position);
+  }
+
   bool others_changed() const {
-    auto changed = [](const Held& other) { return other.tensor.defined() && other.tensor._version() != other.version; };
-    return std::any_of(others_.begin(), others_.end(), changed);
+    bool any = false;
+    for (size_t k = 0; k < others_.size() && !any; k++) any = has_changed(k);
+    return any;
   }
 
   variable_list all_arguments() {
@@ -297,7 +313,7 @@ class CompiledBackward : public torch::autograd::Node {
       for (size_t k = 0; k < node->reads_.size(); k++) out[node->reads_[k]] = node->saved_[k].unpack();
     for (size_t k = 0; k < out.size(); k++) {
       if (out[k].defined()) continue;
-      TORCH_CHECK(others_[k].tensor._version() == others_[k].version, "a second derivative needs a tensor that has been modified by an ",
+      TORCH_CHECK(!has_changed(k), "a second derivative needs a tensor that has been modified by an ",
                   "inplace operation since the compiled function was called: it is at version ", others_[k].tensor._version(),
                   "; expected version ", others_[k].version, " instead");
       out[k] = others_[k].tensor;

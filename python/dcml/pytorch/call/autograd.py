@@ -45,7 +45,7 @@ class _Node(torch.autograd.Function):
             run = derive(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, None if changed else _results(ctx))
         elif ctx.part == 0 and ctx.device.type == "cpu" and any(grads[k] is None for k in ctx.graded):
             run, unclear = at_once(ctx.call, len(ctx.others), tuple(grads), not _keeps_graph(), _results(ctx))
-            if unclear and not any(other and other[0]._version != other[1] for other in ctx.others):
+            if unclear and not any(_has_changed(ctx, p) for p in range(len(ctx.others))):
                 arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
                 run = of_some(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, run)
         else:
@@ -79,10 +79,16 @@ def _results(ctx):
     return tuple(found)
 
 
+def _has_changed(ctx, position):
+    """Is an argument no longer what a derivative wants?  Statistics that a call only updates may change."""
+    other = ctx.others[position]
+    return other is not None and other[0]._version != other[1] and bool(ctx.function.influences[position])
+
+
 def _arguments(ctx, reads):
     """All arguments of the call, as they were."""
-    for other in ctx.others:
-        if other and other[0]._version != other[1]:
+    for p, other in enumerate(ctx.others):
+        if _has_changed(ctx, p):
             raise RuntimeError("a second derivative needs a tensor that has been modified by an inplace operation since the compiled "
                                f"function was called: it is at version {other[0]._version}; expected version {other[1]} instead")
     return tuple([reads[p] if other is None else other[0] for p, other in enumerate(ctx.others)])

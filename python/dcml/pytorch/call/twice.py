@@ -93,12 +93,12 @@ def of_some(function, call, arguments, wanted, grads, found):
 
 
 def _derived(function, call, arguments, wanted, grads):
-    derivative, kinds = call.derivative(grads, wanted)
+    derivative, kinds, shared = call.derivative(grads, wanted)
     results = iter(())
     if derivative is not None:
         n = len(arguments) - len(function.params or ())
         derivative.set_params(arguments[n:])
         seeds = [g for g in grads if g is not None and g.dtype.is_floating_point]
-        results = iter(derivative(*arguments[:n], *seeds))
+        results = iter(derivative(*arguments[:n], *seeds, *shared))
     of = [arguments[p] for p in function.wrt_positions]
     return [None if kind == _NONE else torch.zeros_like(x) if kind == _ZEROS else next(results) for kind, x in zip(kinds, of)]
