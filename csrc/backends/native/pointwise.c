@@ -53,12 +53,21 @@ static bool pays(const pointwise_job *job, int lanes) {
   return job->pixels >= 2 * lanes && job->images * job->pixels >= 256;
 }
 
-static void choose_blocks(pointwise_call *call, uint32_t l2_bytes) {
+/* Pixels of a unit: a quarter of the second cache holds them where they are packed.  For sums, half of the first cache holds those of
+ * the rows of a tile, and a quarter of the second one those of a few channels. */
+static int64_t pixels_of_unit(const pointwise_job *job, bool sums, const dc_machine *machine, int64_t strip) {
+  const int64_t channels = !sums || job->depth < POINTWISE_SUMMED ? job->depth : POINTWISE_SUMMED;
+  const int64_t cached = machine->l2_bytes / 4 / (int64_t)sizeof(float) / channels;
+  const int64_t most = sums ? machine->l1_bytes / 2 / POINTWISE_TALL / (int64_t)sizeof(float) : MAX_WIDE;
+  const int64_t fitting = cached < most ? cached : most;
+  return fitting < 2 * strip ? 2 * strip : fitting;
+}
+
+static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
   pointwise_job *job = &call->job;
-  const int lanes = call->routines->lanes, strip = 2 * lanes;
+  const int64_t strip = 2 * call->routines->lanes;
   const bool sums = call->conv.wanted == DC_CONV_W;
-  const int64_t cached = l2_bytes / (sums ? 2 : 4) / (int64_t)sizeof(float) / (sums ? job->rows + job->depth : job->depth);
-  int64_t fitting = cached > MAX_WIDE && !sums ? MAX_WIDE : cached < 2 * strip ? 2 * strip : cached;
+  int64_t fitting = pixels_of_unit(job, sums, machine, strip);
   const int64_t share = quotient_up(job->images * job->pixels, call->threads); /* so that all threads have some */
   if (fitting > share) fitting = share;
   job->blocks = quotient_up(job->pixels, fitting);
@@ -66,13 +75,14 @@ static void choose_blocks(pointwise_call *call, uint32_t l2_bytes) {
   job->blocks = quotient_up(job->pixels, job->wide);
   job->group = sums && job->blocks == 1 && fitting > job->pixels ? fitting / job->pixels : 1;
   call->units = quotient_up(job->images, job->group) * job->blocks;
+  job->fetches = (job->rows + job->depth) * job->wide * job->group * (int64_t)sizeof(float) <= machine->l2_bytes / 2;
 }
 
-static void lay_out(pointwise_call *call, uint32_t l2_bytes) {
+static void lay_out(pointwise_call *call, const dc_machine *machine) {
   const dc_problem_conv *c = &call->conv;
   pointwise_job *job = &call->job;
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
-  choose_blocks(call, l2_bytes);
+  choose_blocks(call, machine);
   if (call->units < call->threads) call->threads = (int)call->units;
   if (c->wanted == DC_CONV_W) call->sums = call->routines->sums(job);
   else call->room = in_lines(call->routines->room(job)), call->panels = in_lines(call->routines->panels(job));
@@ -97,7 +107,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   pointwise_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   *call = (pointwise_call){.routines = routines, .job = job, .conv = c};
-  lay_out(call, graph->machine.l2_bytes);
+  lay_out(call, &graph->machine);
   *out = call;
   return DC_OK;
 }
@@ -155,4 +165,5 @@ static const char *open_pointwise(const char *folder, const void *place, void **
 
 static void close_pointwise(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_pointwise = {"pointwise", open_pointwise, close_pointwise, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_pointwise = {"pointwise", open_pointwise, close_pointwise, refuses,
+                                               bind_call,   scratch_of,     run_call,        free};

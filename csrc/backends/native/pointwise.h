@@ -4,7 +4,11 @@
 
 #include "backends/backend.h"
 
-enum { POINTWISE_LINE = 16 /* numbers of a line of cache */ };
+enum {
+  POINTWISE_LINE = 16,   /* numbers of a line of cache */
+  POINTWISE_TALL = 4,    /* rows of a tile of sums at most */
+  POINTWISE_SUMMED = 32, /* channels whose tiles of sums follow one another */
+};
 
 /* Images whose pixels lie one behind another, channel by channel, in blocks of pixels.
  *
@@ -14,6 +18,7 @@ typedef struct {
   int64_t images, pixels, rows, depth;
   int64_t wide, blocks; /* pixels of a block; blocks of an image */
   int64_t group;        /* images of a unit of a gradient of filters, where a block is all of an image */
+  bool fetches;         /* the next unit of a gradient of filters finds room in the second cache beside this one */
   const float *read, *given;
   float *made;
   const float *panels; /* of filters */

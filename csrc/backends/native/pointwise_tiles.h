@@ -25,7 +25,8 @@ static int64_t NAME(height)(const pointwise_job *job, int64_t panel) {
 static int64_t NAME(panel_at)(const pointwise_job *job, int64_t panel) { return panel * ROWS * (job->depth + 1); }
 static int64_t NAME(panels)(const pointwise_job *job) { return NAME(panel_at)(job, NAME(count)(job)); }
 
-static void NAME(pack)(const pointwise_job *job, const float *filters, int64_t a, int64_t b, const float *bias, int64_t panel, float *panels) {
+static void NAME(pack)(const pointwise_job *job, const float *filters, int64_t a, int64_t b, const float *bias, int64_t panel,
+                       float *panels) {
   const int64_t first = panel * ROWS, m = NAME(height)(job, panel), rows = job->rows - first < m ? job->rows - first : m;
   float *to = panels + NAME(panel_at)(job, panel);
   for (int64_t r = 0; r < m; r++) {
@@ -57,8 +58,8 @@ typedef struct {
 } NAME(ahead);
 
 /* m rows of n pixels, of which `rows` are wanted. */
-INLINE void NAME(tile)(int m, int vectors, const float *a, const float *b, int64_t depth, float *to, int64_t to_row, int64_t rows, int64_t n,
-                       NAME(ahead) next) {
+INLINE void NAME(tile)(int m, int vectors, const float *a, const float *b, int64_t depth, float *to, int64_t to_row, int64_t rows,
+                       int64_t n, NAME(ahead) next) {
   VEC s[ROWS][2];
   UNROLL for (int r = 0; r < m; r++)
     UNROLL for (int v = 0; v < vectors; v++) s[r][v] = (VEC){0} + a[r];
@@ -167,25 +168,30 @@ TARGET static void NAME(add_tile)(const pointwise_job *job, const float **g, con
 }
 
 /* A row of what the next unit reads for each tile of sums, as far as they go. */
-static const float *NAME(row_ahead)(const pointwise_job *job, int64_t following, int64_t tile) {
-  const int64_t image = following / job->blocks * job->group, first = following % job->blocks * job->wide;
+static const float *NAME(row_ahead)(const pointwise_job *job, int64_t unit, int64_t tile) {
+  const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide;
   const int64_t row = tile % (job->rows + job->depth);
   if (row < job->depth) return job->read + (image * job->depth + row) * job->pixels + first;
   return job->given + (image * job->rows + row - job->depth) * job->pixels + first;
 }
 
+/* Tiles of a few channels of what is read, which stay in the second cache while the others go by. */
 TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t following, float *sums) {
-  const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide;
+  const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide, broad = NAME(broad)(job);
   const int64_t n = job->pixels - first < job->wide ? job->pixels - first : job->wide;
   const int64_t images = job->images - image < job->group ? job->images - image : job->group;
   const float *given = job->given + image * job->rows * job->pixels, *read = job->read + image * job->depth * job->pixels;
-  for (int64_t r = 0; r < NAME(tall)(job); r++)
-    for (int64_t c = 0; c < NAME(broad)(job); c++, sums += LANES) {
-      const float *g[TALL], *x[BROAD];
-      NAME(choose_rows)(given, job->pixels, r * TALL, job->rows, TALL, g);
-      NAME(choose_rows)(read, job->pixels, c * BROAD, job->depth, BROAD, x);
-      NAME(add_tile)(job, g, x, first, n, images, NAME(row_ahead)(job, following, r * NAME(broad)(job) + c), sums);
-    }
+  int64_t tile = 0;
+  for (int64_t some = 0; some < broad; some += POINTWISE_SUMMED / BROAD) {
+    const int64_t end = broad - some < POINTWISE_SUMMED / BROAD ? broad : some + POINTWISE_SUMMED / BROAD;
+    for (int64_t r = 0; r < NAME(tall)(job); r++)
+      for (int64_t c = some; c < end; c++, tile++) {
+        const float *g[TALL], *x[BROAD], *ahead = NAME(row_ahead)(job, job->fetches ? following : unit, tile);
+        NAME(choose_rows)(given, job->pixels, r * TALL, job->rows, TALL, g);
+        NAME(choose_rows)(read, job->pixels, c * BROAD, job->depth, BROAD, x);
+        NAME(add_tile)(job, g, x, first, n, images, ahead, sums + (r * broad + c) * LANES);
+      }
+  }
 }
 
 static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, float *to) {
