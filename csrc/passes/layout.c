@@ -28,7 +28,8 @@ typedef struct {
   dc_graph *graph;
   dc_cid *set;   /* by buffer: union-find; 0: it stays row-major */
   bool *wanted;  /* by set: some of it lies so already */
-  bool *in_rows; /* by set: a routine of rows reads or writes some of it, and maps between both orders are slow */
+  bool *in_rows; /* by set: a routine of rows reads or writes some of it, and maps between both orders are slow; by buffer without
+                    a set: a forward graph saved it so, and it will not lie otherwise */
   double *multiplications, *elements; /* by set: of its convolutions, for each pixel */
   dc_cid *images; /* of the node at hand */
   uint32_t n_images;
@@ -61,6 +62,7 @@ static void list_images(search *s) {
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     bool lies = dc_cont(graph, c)->strides != NULL; /* as a forward graph saved it */
     s->set[c] = (lies || writers[c].n) && is_image(graph, c) ? c : 0, s->wanted[c] = lies;
+    s->in_rows[c] = !lies && !writers[c].n && dc_cont(graph, c)->role == DC_ROLE_SAVED && is_image(graph, c);
   }
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
@@ -170,7 +172,7 @@ static void add_price(search *s, const dc_library *lib) {
   double moved = extent_of(s->graph, images[0], true) + extent_of(s->graph, images[1], true);
   for (int k = 0; k < 2; k++) { /* one image in each order is worse than two in rows */
     dc_cid root = dc_container_root(s->graph, lib->wrt == 1 && k == 0 ? lib->out[0] : images[k]);
-    if (s->set[root] && s->in_rows[find(s, root)]) return;
+    if (s->in_rows[s->set[root] ? find(s, root) : root]) return;
   }
   for (int k = 0; k < 2; k++) {
     dc_cid image = lib->wrt == 1 && k == 0 ? lib->out[0] : images[k], root = dc_container_root(s->graph, image);

@@ -68,6 +68,51 @@ static void check_winograd(void) {
   memset(&meets, 0, sizeof meets);
 }
 
+/* ---- windows of one pixel, of images that lie row-major ---- */
+
+/* Panels of all heights, the last strip of one vector or less, several blocks, several images in a unit. */
+static const conv pixels[] = {
+    {"whole vectors", "", 2, 2, 24, 24, 1, {16, 16}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"odd extents", "", 2, 3, 7, 17, 1, {13, 11}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"a dilation of nothing", "", 2, 4, 41, 33, 1, {10, 15}, {1, 1}, {1, 1}, {3, 2}, {0, 0}, {0, 0}, true},
+    {"one channel", "", 2, 2, 1, 1, 1, {15, 17}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"many filters", "", 2, 1, 3, 80, 1, {19, 30}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"blocks", "", 2, 1, 200, 5, 1, {37, 41}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"small images together", "", 2, 11, 6, 9, 1, {5, 7}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"a line", "", 1, 2, 5, 14, 1, {333}, {1}, {1}, {1}, {0}, {0}, true},
+    {"a volume", "", 3, 2, 5, 4, 1, {5, 6, 7}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, true},
+};
+static const conv no_pixels[] = {
+    {"few pixels", "", 2, 2, 24, 24, 1, {5, 5}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"a stride", "", 2, 2, 24, 24, 1, {32, 32}, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"padding", "", 2, 2, 24, 24, 1, {32, 32}, {1, 1}, {1, 1}, {1, 1}, {1, 0}, {0, 1}, false},
+    {"groups", "", 2, 2, 24, 24, 2, {32, 32}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"windows", "", 2, 2, 24, 24, 1, {32, 32}, {1, 2}, {1, 1}, {1, 1}, {0, 0}, {0, 1}, false},
+    {"no images", "", 2, 0, 24, 24, 1, {32, 32}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+};
+
+static void check_pointwise(void) {
+  static const uint32_t widths[] = {32, 64};
+  library = &dc_native_pointwise;
+  CHECK(!library->open(NULL, NULL, &handle));
+  meets.insists = true, meets.vector_bytes = 16;
+  it_leaves_to_others(&pixels[0]); /* of short vectors */
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    meets.vector_bytes = widths[w];
+    for (size_t k = 0; k < sizeof pixels / sizeof *pixels; k++) {
+      it_takes(&pixels[k]);
+      one_equals_the_loops(&pixels[k]);
+    }
+    meets.shift = sizeof(float);
+    convolutions_of(pixels, sizeof pixels / sizeof *pixels);
+    meets.shift = 0;
+    for (size_t k = 0; k < sizeof no_pixels / sizeof *no_pixels; k++) it_leaves_to_others(&no_pixels[k]);
+  }
+  meets.last = true;
+  it_leaves_to_others(&pixels[0]);
+  memset(&meets, 0, sizeof meets);
+}
+
 static const char square_text[] = "graph g { input X: f32[4, 64, 16, 16] strides [16384, 1, 1024, 64] input W: f32[64, 64, 3, 3]"
                                   " temp Y: f32[4, 64, 14, 14] strides [12544, 1, 896, 64] outputs Y state s { Y = Conv@11(X, W) : openblas } }";
 
@@ -189,6 +234,7 @@ int main(void) {
   check_library(&dc_native_onednn);
   check_library(&dc_native_openblas);
   check_winograd();
+  check_pointwise();
   it_stands_in_unless_it_is_not_asked_for();
   routines_for_single_channels_equal_the_loops();
   return check_report();

@@ -67,7 +67,7 @@ static const char *is_better_elsewhere(const dc_graph *graph, dc_nid node, int64
   if (lib->wrt == 2 && taps >= WIDE_FILTER) return NULL;
   for (uint32_t d = 0; d + 2 < rank; d++)
     if (int_at(graph, node, "strides", (int)d, 1) > stride) stride = int_at(graph, node, "strides", (int)d, 1);
-  if (stride > (makes_y ? 2 : 1)) return "a stride";
+  if (stride > 2) return "a stride";
   if (makes_y && rank == 4 && int_at(graph, node, "dilations", 0, 1) > 1) return "rows that lie apart";
   bool narrow = known(graph, y, rank - 1, &width) && width < graph->machine.vector_bytes / (int64_t)sizeof(float);
   return narrow ? "rows of less than a vector" : NULL;

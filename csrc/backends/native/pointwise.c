@@ -1,0 +1,169 @@
+/* Convolutions by windows of one pixel, and their gradients, where the pixels of a channel lie side by side: each image is a
+ * matrix of channels by pixels, and a filter a row of another.  Blocks of pixels that stay in the second cache are multiplied
+ * by all filters, or by the gradient of the result, where that of filters is wanted.
+ *
+ * Sums of pixels are added in one order for any number of threads; gradients of filters depend on it in their last bits.
+ * It stands in for the library that a convolution is stamped with, where sizes promise that it takes less time. */
+#include "backends/native/pointwise.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/allocator.h"
+#include "backends/native/library.h"
+#include "backends/native/problem.h"
+
+enum { MAX_THREADS = 1024, MAX_WIDE = 512 };
+static const double WORK_FOR_THREADS = 200e3; /* multiplications */
+
+typedef struct {
+  const pointwise_routines *routines;
+  pointwise_job job;
+  dc_problem_conv conv;
+  int threads;
+  int64_t units, room, panels, sums; /* room, panels, sums: numbers of scratch, the first two in whole lines */
+  double work;
+} pointwise_call;
+
+static int64_t in_lines(int64_t n) { return (n + POINTWISE_LINE - 1) / POINTWISE_LINE * POINTWISE_LINE; }
+static int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
+  (void)handle, (void)graph, (void)node;
+  return "it only stands in for other libraries, where sizes are known";
+}
+
+/* ---- binding ---- */
+
+/* Sizes that disagree are left to libraries that say so. */
+static bool fits(const dc_problem_conv *c) {
+  bool fit = c->groups == 1 && c->x.dims[0] == c->y.dims[0] && c->w.dims[0] == c->y.dims[1] && c->w.dims[1] == c->x.dims[1];
+  for (int d = 0; d < c->n; d++) {
+    fit &= c->w.dims[2 + d] == 1 && c->strides[d] == 1 && c->left[d] == 0 && c->right[d] == 0;
+    fit &= c->x.dims[2 + d] == c->y.dims[2 + d];
+  }
+  if (!fit || dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0) return false;
+  if (c->bias >= 0 && c->wanted == DC_CONV_W) return false;
+  return dc_problem_is_row_major(&c->x) && dc_problem_is_row_major(&c->y) && dc_problem_is_row_major(&c->w);
+}
+
+/* Few pixels do not pay for packing filters; an image of less than a vector leaves lanes empty. */
+static bool pays(const pointwise_job *job, int lanes) {
+  return job->pixels >= 2 * lanes && job->images * job->pixels >= 256;
+}
+
+/* Pixels of a unit: a quarter of the second cache holds them where they are packed.  For sums, half of the first cache holds those of
+ * the rows of a tile, and a quarter of the second one those of a few channels. */
+static int64_t pixels_of_unit(const pointwise_job *job, bool sums, const dc_machine *machine, int64_t strip) {
+  const int64_t channels = !sums || job->depth < POINTWISE_SUMMED ? job->depth : POINTWISE_SUMMED;
+  const int64_t cached = machine->l2_bytes / 4 / (int64_t)sizeof(float) / channels;
+  const int64_t most = sums ? machine->l1_bytes / 2 / POINTWISE_TALL / (int64_t)sizeof(float) : MAX_WIDE;
+  const int64_t fitting = cached < most ? cached : most;
+  return fitting < 2 * strip ? 2 * strip : fitting;
+}
+
+static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
+  pointwise_job *job = &call->job;
+  const int64_t strip = 2 * call->routines->lanes;
+  const bool sums = call->conv.wanted == DC_CONV_W;
+  int64_t fitting = pixels_of_unit(job, sums, machine, strip);
+  const int64_t share = quotient_up(job->images * job->pixels, call->threads); /* so that all threads have some */
+  if (fitting > share) fitting = share;
+  job->blocks = quotient_up(job->pixels, fitting);
+  job->wide = quotient_up(quotient_up(job->pixels, job->blocks), strip) * strip;
+  job->blocks = quotient_up(job->pixels, job->wide);
+  job->group = sums && job->blocks == 1 && fitting > job->pixels ? fitting / job->pixels : 1;
+  call->units = quotient_up(job->images, job->group) * job->blocks;
+  job->fetches = (job->rows + job->depth) * job->wide * job->group * (int64_t)sizeof(float) <= machine->l2_bytes / 2;
+}
+
+static void lay_out(pointwise_call *call, const dc_machine *machine) {
+  const dc_problem_conv *c = &call->conv;
+  pointwise_job *job = &call->job;
+  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  choose_blocks(call, machine);
+  if (call->units < call->threads) call->threads = (int)call->units;
+  if (c->wanted == DC_CONV_W) call->sums = call->routines->sums(job);
+  else call->room = in_lines(call->routines->room(job)), call->panels = in_lines(call->routines->panels(job));
+  call->work = (double)job->images * (double)job->pixels * (double)job->rows * (double)job->depth;
+}
+
+static pointwise_job job_of(const dc_problem_conv *c) {
+  const int64_t from = c->x.dims[1], to = c->y.dims[1], images = c->x.dims[0], pixels = dc_problem_elements(&c->x) / images / from;
+  const bool back = c->wanted == DC_CONV_X;
+  return (pointwise_job){.images = images, .pixels = pixels, .rows = back ? from : to, .depth = back ? to : from, .group = 1};
+}
+
+static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+  (void)handle;
+  *out = NULL;
+  if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return DC_OK;
+  const dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
+  const pointwise_routines *routines = pointwise_choose(graph->machine.vector_bytes);
+  if (!routines || !fits(&c)) return DC_OK;
+  const pointwise_job job = job_of(&c);
+  if (!pays(&job, routines->lanes)) return DC_OK;
+  pointwise_call *call = calloc(1, sizeof *call);
+  if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
+  *call = (pointwise_call){.routines = routines, .job = job, .conv = c};
+  lay_out(call, &graph->machine);
+  *out = call;
+  return DC_OK;
+}
+
+static uint64_t scratch_of(const void *opaque) {
+  const pointwise_call *call = opaque;
+  return (uint64_t)(call->panels + call->threads * (call->room + call->sums)) * sizeof(float);
+}
+
+/* ---- running ---- */
+
+static void convolve(const pointwise_call *call, const pointwise_job *job, const float *filters, const float *bias, float *panels) {
+  const bool back = call->conv.wanted == DC_CONV_X;
+  const int64_t a = back ? 1 : job->depth, b = back ? job->rows : 1;
+  float *own = panels + call->panels;
+#pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
+  {
+#pragma omp for schedule(static)
+    for (int64_t p = 0; p < call->routines->count(job); p++) call->routines->pack(job, filters, a, b, bias, p, panels);
+    const int64_t of = omp_get_num_threads(), thread = omp_get_thread_num(), end = call->units * (thread + 1) / of;
+    for (int64_t unit = call->units * thread / of; unit < end; unit++)
+      call->routines->make(job, unit, unit + 1 < end ? unit + 1 : unit, own + thread * call->room);
+  }
+}
+
+static void sum_up(const pointwise_call *call, const pointwise_job *job, float *filters, float *sums) {
+  const int64_t parts = call->threads;
+#pragma omp parallel for num_threads(call->threads) schedule(static, 1) if (call->work > WORK_FOR_THREADS)
+  for (int64_t p = 0; p < parts; p++) {
+    float *own = sums + p * call->sums;
+    memset(own, 0, (size_t)call->sums * sizeof *own);
+    for (int64_t unit = call->units * p / parts, end = call->units * (p + 1) / parts; unit < end; unit++)
+      call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, own);
+  }
+  call->routines->collect(job, sums, parts, filters);
+}
+
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  const pointwise_call *call = opaque;
+  const dc_problem_conv *c = &call->conv;
+  pointwise_job job = call->job;
+  (void)stream;
+  job.read = buffers[c->wanted == DC_CONV_X ? c->at_y : c->at_x];
+  job.given = c->wanted == DC_CONV_W ? buffers[c->at_y] : NULL;
+  if (job.given) return sum_up(call, &job, buffers[c->at_w], scratch), DC_OK;
+  job.made = buffers[c->wanted == DC_CONV_X ? c->at_x : c->at_y], job.panels = scratch;
+  convolve(call, &job, buffers[c->at_w], c->bias >= 0 ? buffers[c->bias] : NULL, scratch);
+  return DC_OK;
+}
+
+static const char *open_pointwise(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
+  return *handle = NULL, NULL;
+}
+
+static void close_pointwise(void *handle) { (void)handle; }
+
+const dc_native_library dc_native_pointwise = {"pointwise", open_pointwise, close_pointwise, refuses,
+                                               bind_call,   scratch_of,     run_call,        free};
