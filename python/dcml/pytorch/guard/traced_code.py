@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ... import _core
+from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
 from .watch import Observer, foreign_file, foreign_module, is_foreign
 
@@ -136,7 +137,8 @@ class TracedCode:
         _core.tell_of_code(self.tell, torch.is_grad_enabled, asked.around_is_grad_enabled, asked.INFERENCE_MODE,
                            asked.leave_inference_mode)
         try:
-            yield
+            with uncollected():
+                yield
         finally:
             _core.tell_of_code()
             _give_builtins({})
