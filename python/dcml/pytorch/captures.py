@@ -19,7 +19,7 @@ from .call.compiled import Compiled
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
-from .guard.garbage import grow_old, uncollected
+from .guard.garbage import loading
 from .guard.lock import LOCK
 from .guard.state import ModuleState
 from .kept.store import Kept
@@ -158,13 +158,10 @@ class Captures:
 
 def _tracer():
     """What captures, with torch.export, which takes long to load: a third of that would go into looking for garbage among
-    modules, which stay."""
-    with uncollected():
-        loads = "torch.export._trace" not in sys.modules
+    modules."""
+    with contextlib.nullcontext() if "torch.export._trace" in sys.modules else loading():
         importlib.import_module("torch.export._trace")
         from .trace.capture import capture
-        if loads:
-            grow_old()
     return capture
 
 

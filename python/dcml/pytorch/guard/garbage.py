@@ -1,7 +1,8 @@
-"""No search for garbage while a module is traced.
+"""No search for garbage while a module is traced, or while what traces it is loaded.
 
-The one idea: what such a search runs, finalisers and callbacks of gc, may be anybody's code, and would count as what forward does.
-Must not know: modules or captures.
+The one idea: what such a search runs, finalisers and callbacks of gc, may be anybody's code, and would count as what forward does;
+and modules that are loaded stay, so that nobody has to find it out.
+Must not know: modules of torch or captures.
 """
 import contextlib
 import gc
@@ -19,8 +20,15 @@ def uncollected():
             gc.enable()
 
 
-def grow_old():
-    """What there is belongs to the oldest generation, where searches seldom look, and none has to find that it stays."""
-    if not gc.get_freeze_count():  # else the caller has frozen objects, which this would thaw
-        gc.freeze()
-        gc.unfreeze()
+@contextlib.contextmanager
+def loading():
+    """What is made meanwhile belongs to the oldest generation at once, where searches seldom look."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.collect(1)  # of what was young before, only what is in use grows old
+    with uncollected():
+        yield
+        if not gc.get_freeze_count():  # else the caller has frozen objects, which this would thaw
+            gc.freeze()
+            gc.unfreeze()
