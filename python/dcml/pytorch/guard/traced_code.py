@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ... import _core
+from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
 from .watch import Observer, foreign_file, foreign_module, is_foreign
 
@@ -131,20 +132,21 @@ class TracedCode:
     @contextlib.contextmanager
     def recording(self, asked):
         """Tells of what runs in this context and thread; asked: an Asked, told of what has no names."""
-        before = sys.getprofile()
-        sys.setprofile(None)
-        _core.tell_of_code(self.tell, torch.is_grad_enabled, asked.around_is_grad_enabled, asked.INFERENCE_MODE,
-                           asked.leave_inference_mode)
-        try:
-            yield
-        finally:
-            _core.tell_of_code()
-            _give_builtins({})
-            self.forget_results()
-            if hasattr(before, "enable"):  # a profiler in C
-                before.enable()
-            else:
-                sys.setprofile(before)
+        with uncollected():
+            before = sys.getprofile()
+            sys.setprofile(None)
+            _core.tell_of_code(self.tell, torch.is_grad_enabled, asked.around_is_grad_enabled, asked.INFERENCE_MODE,
+                               asked.leave_inference_mode)
+            try:
+                yield
+            finally:
+                _core.tell_of_code()
+                _give_builtins({})
+                self.forget_results()
+                if hasattr(before, "enable"):  # a profiler in C
+                    before.enable()
+                else:
+                    sys.setprofile(before)
 
 
 def _code(function):
