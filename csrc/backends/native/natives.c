@@ -8,7 +8,7 @@
 
 #include "backends/native/library.h"
 
-enum { MAX_LIBRARIES = 8 };
+enum { MAX_LIBRARIES = 16 };
 
 struct dc_natives {
   const dc_native_library *list[MAX_LIBRARIES];
