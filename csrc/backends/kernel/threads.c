@@ -3,7 +3,7 @@
 #include "backends/kernel/kernel.h"
 #include "ir/work.h"
 
-enum { MAX_CHAIN = 16, UNKNOWN_TRIPS = 16 };
+enum { MAX_CHAIN = 16, UNKNOWN_TRIPS = 16, SHORT = 64 };
 
 /* ---- which loops ---- */
 
@@ -53,6 +53,15 @@ static bool is_closed(dc_kernel *k, const dc_loop *l, const dc_loop *at) {
     }
   }
   return true;
+}
+
+/* An innermost loop of few iterations stays whole within one of the loop around it: its ends are numbers then, of which the
+ * compiler makes straight code, and no block begins with it. */
+static void keep_short_whole(dc_kernel *k, chain *c) {
+  if (c->n < 2 || c->sliced) return;
+  const dc_loop *last = c->at[c->n - 1];
+  const int64_t extent = dc_loop_extent(k, last);
+  if (!last->product && !last->lanes && !dc_loop_has_loops(last) && extent > 0 && extent <= SHORT) c->n--;
 }
 
 /* No register from outside is used inside; accumulators of l itself are handled apart. */
@@ -147,6 +156,7 @@ static void share(dc_kernel *k, dc_loop *l) {
   if (l != k->root && l->is_entry && !dc_loop_strip(l->parent) && l->schedule != DC_MAP_SEQUENTIAL) {
     find_chain(k, l, &c);
     if (c.n && !is_tiny(k, &c) && is_closed(k, l, l) && !needs_outer_register(k, l)) {
+      keep_short_whole(k, &c);
       const dc_loop *last = c.at[c.n - 1];
       l->threads = DC_NEW(k->arena, dc_threads);
       *l->threads = (dc_threads){.n = c.n, .block = block_of(k, &c), .sliced = c.sliced, .slice = c.sliced ? c.at[0] : NULL};

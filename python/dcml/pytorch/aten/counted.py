@@ -81,8 +81,30 @@ def _(b, n, x):
 
 
 # -- distinct elements, and repeated ones ----------------------------------------------------------
+def _begins(b, rows, axis, others, size):
+    """1 where a row differs from the one before it, and at the first one; a row lies along the axes ``others``."""
+    before, behind = (b.slice(rows, start, end, axis) for start, end in ((0, -1), (1, INT64_MAX)))
+    differs = b.cast(b.op("Not", b.op("Equal", before, behind)), torch.bool, torch.int64)
+    if others:
+        differs = b.op("ReduceMax", differs, b.const(others), keepdims=0)
+    first = b.op("Expand", b.const(1), b.op("Min", size, b.const([1])))  # none of an empty tensor
+    return b.op("Concat", first, differs, axis=0)
+
+
+def _places_of_ones(b, flags):
+    return b.op("Reshape", b.op("NonZero", flags), b.const([-1]))
+
+
 @row("_unique2.default")
 def _(b, n, x, ordered=True, inverse=False, counts=False):
+    if not inverse and not counts:  # torch gives empty ones
+        dtype, none = meta(x).dtype, b.const(np.zeros(0, np.int64))
+        number = torch.uint8 if dtype == torch.bool else dtype
+        flat = b.op("Reshape", b(x, number), b.const([-1]))
+        size = b.op("Reshape", b.extent(flat, 0), b.const([1]))
+        values = b.op("TopK", flat, size, outs=2, axis=0, largest=0, sorted=1)[0]
+        places = _places_of_ones(b, _begins(b, values, 0, [], size))
+        return [b.stop(b.cast(b.op("Gather", values, places, axis=0), number, dtype)), none, none]
     y, _, places, often = b.op("Unique", b(x), outs=4, sorted=1)
     return [b.stop(y), b.op("Reshape", places, b.shape(x)), often]
 
@@ -99,15 +121,10 @@ def _(b, n, x, inverse=False, counts=False, axis=None):
     rows = b.op("Reshape", b(x), b.const([-1])) if axis is None else b(x)
     axis = 0 if axis is None else norm_axis(axis, rank(x))
     flat = 1 if rank(x) < 2 else None
-    before, behind = (b.slice(rows, start, end, axis) for start, end in ((0, -1), (1, INT64_MAX)))
-    differs = b.cast(b.op("Not", b.op("Equal", before, behind)), torch.bool, torch.int64)
     others = [k for k in range(rank(x)) if k != axis] if flat is None and rank(meta(n)[0]) > 1 else []
-    if others:
-        differs = b.op("ReduceMax", differs, b.const(others), keepdims=0)
     size = b.op("Reshape", b.extent(rows, axis), b.const([1]))
-    first = b.op("Expand", b.const(1), b.op("Min", size, b.const([1])))  # none of an empty tensor
-    first = b.op("Concat", first, differs, axis=0)
-    places = b.op("Reshape", b.op("NonZero", first), b.const([-1]))
+    first = _begins(b, rows, axis, others, size)
+    places = _places_of_ones(b, first)
     number = b.op("Sub", b.op("CumSum", first, b.const(0)), b.const(1))
     ends = b.op("Concat", b.slice(places, 1, INT64_MAX, 0), size, axis=0)
     often = b.op("Sub", b.slice(ends, 0, INT64_MAX, 0), places)

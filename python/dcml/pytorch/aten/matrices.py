@@ -12,7 +12,7 @@ from .decomposed import of
 def _inverted(x):
     """x^-1 without a history, and how often it divided by zero."""
     lower, upper, pivots = torch.ops.dcml.lu(x.detach())
-    turned = torch.eye(x.shape[-1], dtype=x.dtype).expand(x.shape).gather(-2, _rows(pivots, x))
+    turned = (pivots.unsqueeze(-1) == torch.arange(x.shape[-1])).to(x.dtype)
     lower = lower.gather(-2, _rows(pivots, x))
     first = torch.linalg.solve_triangular(lower, turned, upper=False)
     failures = (lower.diagonal(0, -2, -1) == 0).sum(-1, dtype=torch.int32)

@@ -99,6 +99,13 @@ def _(b, n, a, x, *, upper, left=True, unitriangular=False):
     return b.op("SolveTriangular", b(a), b(x), domain="dcml", unit=int(unitriangular), upper=int(upper))
 
 
+@row("linalg_cross.default")
+def _(b, n, x, y, *, dim=-1):
+    sizes, dtype = b.ints(meta(n).shape), meta(n).dtype
+    x, y = (b(v, dtype) if dims(v) == dims(n) else b.op("Expand", b(v, dtype), sizes) for v in (x, y))
+    return b.op("Cross", x, y, domain="dcml", axis=norm_axis(dim, rank(n)))
+
+
 @row("linalg_cholesky_ex.default", "cholesky.default")
 def _(b, n, x, upper=False, check_errors=False):
     """Of the triangle that torch reads; as for torch, the gradient is that of a symmetric matrix."""

@@ -552,11 +552,13 @@ def _(b, n, x, y, *, out_int32=False, right=False, side=None, sorter=None):
     if sorter is not None:
         name = b.op("GatherElements", name, b(sorter), axis=-1)
     many = isinstance(values, torch.fx.Node)
-    if many and rank(edges) > 1:  # a row of edges for each row of values
-        name = b.unsqueeze(name, rank(edges) - 1)
-    given = b.unsqueeze(b(values, dtype), -1) if many else b.const([values], dtype)
-    below = b.op("LessOrEqual" if right or side == "right" else "Less", name, given)
-    return b.op("ReduceSum", b.cast(below, torch.bool, meta(n).dtype), b.const([-1]), keepdims=0)
+    given = b(values, dtype) if many else b.const([values], dtype)
+    if rank(edges) == 1 and many:  # one line of edges for all values
+        given = b.op("Reshape", given, b.const([-1]))
+    places = b.op("SearchSorted", name, given, domain="dcml", right=int(right or side == "right"))
+    if rank(edges) == 1:
+        places = b.op("Reshape", places, b.ints(meta(n).shape))
+    return b.cast(places, torch.int64, meta(n).dtype)
 
 
 # -- creation --------------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""Decompositions of many matrices side by side and of one alone, searches in ordered lines, distinct numbers: as in eager."""
+import pytest
+import torch
+
+from dcml.pytorch import DaceModule
+
+INF, NAN = float("inf"), float("nan")
+
+
+class Of(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def same(function, *inputs, tolerance=0.0):
+    with torch.no_grad():
+        torch.testing.assert_close(DaceModule(Of(function))(*inputs), function(*inputs), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def matrices(*shape):
+    """Well away from singular, and not in an order in which pivots are on the diagonal."""
+    generator = torch.Generator().manual_seed(7)
+    n = shape[-1]
+    x = torch.randn(shape, dtype=torch.float64, generator=generator) + 3 * n**0.5 * torch.eye(n, dtype=torch.float64).flip(0)
+    return x
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (3, 3, 3), (2, 16, 5, 5), (0, 4, 4)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_decompositions_are_those_of_eager_whatever_the_number_of_matrices(shape, dtype):
+    *batch, _, n = shape
+    x = matrices(*batch, n, n).to(dtype)
+    y = torch.linspace(-1, 1, x.shape[:-2].numel() * n * 2, dtype=dtype).reshape(*batch, n, 2)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    same(lambda x, y: (torch.linalg.inv(x), torch.linalg.solve(x, y), torch.linalg.slogdet(x)[0]), x, y, tolerance=tolerance)
+    same(lambda x: torch.linalg.cholesky(x @ x.mT), x, tolerance=tolerance * 10)
+    same(lambda x, y: torch.linalg.solve_triangular(x.triu() + torch.eye(n, dtype=dtype), y, upper=True), x.abs(), y, tolerance=tolerance)
+
+
+def test_a_large_matrix_is_worked_on_alone_and_its_columns_in_pieces():
+    x = matrices(2, 70, 70)
+    y = torch.linspace(-1, 1, 2 * 70 * 130, dtype=torch.float64).reshape(2, 70, 130)
+    same(lambda x, y: (torch.linalg.solve(x, y), torch.linalg.cholesky(x @ x.mT)), x, y, tolerance=1e-9)
+    lower = x.tril() / 10 + torch.eye(70, dtype=torch.float64)
+    for unit in (False, True):
+        same(lambda a, y: torch.linalg.solve_triangular(a, y, upper=False, unitriangular=unit), lower / 20, y, tolerance=1e-9)
+
+
+def test_a_matrix_has_the_same_bits_wherever_it_stands():
+    x = matrices(1, 6, 6).float().expand(37, 6, 6).contiguous()
+    with torch.no_grad():
+        y = DaceModule(Of(lambda x: torch.linalg.cholesky(x @ x.mT)))(x)
+    assert torch.equal(y, y[:1].expand(y.shape))
+
+
+def test_singular_matrices_and_nan_stay_among_themselves():
+    x = matrices(20, 4, 4)
+    x[3], x[5, 1, 1] = 1.0, NAN
+    same(torch.linalg.det, x, tolerance=1e-9)
+
+
+def test_a_gradient_goes_through_decompositions_of_many_matrices():
+    x, z = matrices(20, 5, 5).requires_grad_(), matrices(20, 5, 5).requires_grad_()
+
+    def function(x):
+        return torch.linalg.det(x) + torch.linalg.inv(x).sum((1, 2)) + torch.linalg.cholesky(x @ x.mT).sum((1, 2))
+    DaceModule(Of(function), backward=True)(x).sum().backward()
+    function(z).sum().backward()
+    torch.testing.assert_close(x.grad, z.grad, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [0, 17, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64], ids=str)
+def test_places_in_an_ordered_line_are_those_of_eager(n, dtype):
+    generator = torch.Generator().manual_seed(n)
+    edges = (10 * torch.randn(n, generator=generator)).round().sort()[0].to(dtype)
+    values = (10 * torch.randn(5, 107, generator=generator)).round()
+    if dtype.is_floating_point:
+        values[0, :3] = torch.tensor([INF, -INF, NAN])
+    same(lambda e, v: (torch.searchsorted(e, v, right=True), torch.bucketize(v, e, out_int32=True)), edges, values.to(dtype))
+
+
+def test_each_line_of_edges_is_searched_for_its_own_values():
+    generator = torch.Generator().manual_seed(1)
+    edges, values = torch.randn(3, 4, 50, generator=generator).sort(-1)[0], torch.randn(3, 4, 700, generator=generator)
+    same(torch.searchsorted, edges, values)
+
+
+@pytest.mark.parametrize("x", [torch.tensor([3, 1, 3, -2, 1, 7]), torch.tensor([3.0, NAN, 1.0, NAN, 3.0, INF, -INF]), torch.zeros(0),
+                               torch.tensor([[True, False], [True, True]]), torch.tensor([[2, 1], [1, 9]], dtype=torch.uint8)], ids=range(5))
+def test_distinct_numbers_are_those_of_eager(x):
+    same(torch.unique, x)
+
+
+@pytest.mark.parametrize("axis,dtype", [(-1, torch.int64), (0, torch.float64), (1, torch.complex128)], ids=str)
+def test_cross_products_along_any_axis(axis, dtype):
+    generator = torch.Generator().manual_seed(2)
+    x, y = ((10 * torch.randn(3, 3, 3, dtype=torch.float64, generator=generator)).to(dtype) for _ in range(2))
+    same(lambda x, y: torch.linalg.cross(x, y, dim=axis), x, y, tolerance=1e-10)
+    same(lambda x, y: torch.linalg.cross(x[:1] if axis != 0 else x, y, dim=axis), x, y, tolerance=1e-10)
+
+
+def test_the_gradient_of_a_cross_product_is_eagers():
+    given = [matrices(7, 3, 3).requires_grad_(), matrices(7, 3, 3).mT.contiguous().requires_grad_()]
+    theirs = [x.detach().clone().requires_grad_() for x in given]
+    weight = torch.linspace(-1, 1, 63, dtype=torch.float64).reshape(7, 3, 3)
+    for axis in (1, 2):
+        (DaceModule(Of(lambda x, y: torch.linalg.cross(x, y, dim=axis)), backward=True)(*given) * weight).sum().backward()
+        (torch.linalg.cross(*theirs, dim=axis) * weight).sum().backward()
+    for ours, other in zip(given, theirs):
+        torch.testing.assert_close(ours.grad, other.grad)
+
+
+def test_distances_of_pairs_are_exact_far_from_zero_and_flat_where_rows_are_equal():
+    x = 1000 + 0.01 * matrices(9, 9)
+    x[4] = x[2]
+    given, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    same(torch.nn.functional.pdist, x, tolerance=1e-9)
+    weight = torch.linspace(-1, 1, 36, dtype=torch.float64)
+    (DaceModule(Of(torch.nn.functional.pdist), backward=True)(given) * weight).sum().backward()
+    (torch.nn.functional.pdist(theirs) * weight).sum().backward()
+    torch.testing.assert_close(given.grad, theirs.grad, rtol=1e-6, atol=1e-6)
