@@ -567,6 +567,13 @@ def test_sparse_tensors_and_objects_are_refused_by_name():
         compiled(object())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif("none" == torch.backends.quantized.engine, reason="torch has no quantised kernels here")
+def test_quantised_parts_are_refused_by_name():
+    with pytest.raises(dcml.Error, match="'0.*packed: wrap the module as it was before"):
+        wrap(nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(3, 4)))(torch.ones(2, 3))
+
+
 def test_lazily_negated_tensors_are_read_negated():
     x = torch.complex(torch.ones(2, 3), torch.ones(2, 3)).conj().imag
     assert x.is_neg()
