@@ -92,6 +92,17 @@ def alias_of_detached(self, x):
     return y * y
 
 
+def detached_twice(self, x):
+    self.fc.weight.data.mul_(0.5)
+    self.fc.weight.data[1] = 1
+    self.fc.weight[0].detach().add_(1)
+    y = x * 2
+    y.detach().mul_(0.5)
+    first, rest = y[:1], y[1:]
+    rest.detach().t().add_(1)
+    return self.fc(y) * y, first * rest
+
+
 def detached_in_place(self, x):
     y = x * 2
     y.detach_()
@@ -123,15 +134,33 @@ def gradient_without_graph(self, x):
     return x * 2, torch.autograd.grad(y, self.fc.weight)[0]
 
 
+def at_places(self, x, k, last):
+    y = torch.stack([x, x * 2], 1)
+    y[k, :, last] = x[0, :2]
+    y[None, 0, ..., k] = 3
+    y[:, k % 2] += x[:1]
+    y[k] = y[last].double()
+    self.mean[k] += 1
+    return y.sin() * self.mean
+
+
+def normed_rows(self, places):
+    y = nn.functional.embedding(places, self.fc.weight, max_norm=0.5, norm_type=2.5)
+    return y, nn.functional.embedding_bag(places + 1, self.fc.weight, max_norm=0.3)
+
+
 AUTOGRAD = {
     "data": (through_data, lambda k: (given(),)),
     "changes without gradient": (under_no_grad, lambda k: (given(),)),
     "a leaf changed without gradient": (changes_argument, lambda k: (given(),)),
     "an argument changed without gradient": (changes_argument, lambda k: (given() * 1,)),
     "a detached alias changed": (alias_of_detached, lambda k: (given(),)),
+    "detached aliases changed one after the other": (detached_twice, lambda k: (given(),)),
     "detach_": (detached_in_place, lambda k: (given(),)),
     "inference mode inside": (in_inference_mode, lambda k: (given(),)),
     "a gradient without graph": (gradient_without_graph, lambda k: (given(),)),
+    "numbers in tensors as indices": (at_places, lambda k: (given(), torch.tensor(k), torch.tensor(-1, dtype=torch.int32))),
+    "rows of at most a norm": (normed_rows, lambda k: (torch.tensor([[0, k], [2, 1]]),)),
     "views of what changes": (seen_by_views, lambda k: (given(),)),
     "does an argument require a gradient": (lambda self, x: x * 2 if x.requires_grad else x * 3,
                                             lambda k: (given().requires_grad_(k % 2 == 0),)),

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+import dcml
 from dcml.pytorch import DaceModule
 
 
@@ -74,3 +75,8 @@ def test_lengths_that_torch_refuses_are_refused(lengths):
     compiled(torch.rand(3, 6, 3), torch.tensor([5, 3, 2]))
     with pytest.raises(ValueError, match="(?i)length"):
         compiled(torch.rand(3, 6, 3), torch.tensor(lengths))
+
+
+def test_packed_arguments_are_refused_with_the_way_out():
+    with pytest.raises(dcml.Error, match="PackedSequence.*pack_padded_sequence in forward"):
+        DaceModule(nn.GRU(3, 4))(pack_padded_sequence(torch.rand(4, 2, 3), [4, 2]))

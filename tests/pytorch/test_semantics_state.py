@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from small import TiedLayers
 from torch import nn
+from torch.nn.utils import prune
 
 import dcml
 from dcml.pytorch import DaceModule
@@ -155,6 +156,45 @@ def test_parametrized_and_weight_normed_modules():
     close(compiled.result, plain.result)
     for (name, a), b in zip(compiled.named_parameters(), plain.parameters()):
         close(a.grad, b.grad)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("put", [nn.utils.weight_norm, nn.utils.spectral_norm, lambda layer: prune.l1_unstructured(layer, "weight", 0.5)],
+                         ids=["weight_norm", "spectral_norm", "pruning"])
+def test_weights_that_hooks_of_torch_make_are_those_of_the_last_call(put):
+    modules = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh())
+        put(module[0])
+        modules.append(module)
+    modules[0] = wrap(modules[0])
+    for k in range(3):
+        x = torch.randn(5, 3, generator=torch.Generator().manual_seed(k))
+        for module in modules:
+            module.zero_grad()
+            (module(x).sum() + module[0].weight.square().sum()).backward()
+            torch.optim.SGD(module.parameters(), 0.5).step()
+        compiled, plain = modules
+        close(compiled[0].weight, plain[0].weight)
+        for a, b in zip(compiled.parameters(), plain.parameters(), strict=True):
+            close(a.grad, b.grad)
+
+
+def test_pruning_again_after_steps_chooses_by_the_trained_weights():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+    compiled = wrap(copy.deepcopy(plain))
+    masks = []
+    for module in (compiled, plain):
+        for _ in range(3):
+            prune.l1_unstructured(module[0], "weight", 0.3)
+            for k in range(2):
+                module.zero_grad()
+                (module(torch.arange(12.).reshape(2, 6) / 12) - 1).square().sum().backward()
+                torch.optim.SGD(module.parameters(), 0.5).step()
+        masks.append(module[0].weight_mask)
+    assert torch.equal(*masks)
 
 
 class _Symmetric(nn.Module):
@@ -525,6 +565,13 @@ def test_sparse_tensors_and_objects_are_refused_by_name():
         compiled(mode.from_tensor(torch.ones(2, 3)))
     with pytest.raises(dcml.Error, match="object"):
         compiled(object())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif("none" == torch.backends.quantized.engine, reason="torch has no quantised kernels here")
+def test_quantised_parts_are_refused_by_name():
+    with pytest.raises(dcml.Error, match="'0.*packed: wrap the module as it was before"):
+        wrap(nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(3, 4)))(torch.ones(2, 3))
 
 
 def test_lazily_negated_tensors_are_read_negated():

@@ -517,24 +517,26 @@ def _(b, n, x, axis, index, source, alpha=1):
 @row("slice_scatter.default")
 def _(b, n, x, source, axis=0, start=None, end=None, step=1):
     axis = norm_axis(axis, rank(x))
+    if not isinstance(start, (int, type(None))) or not isinstance(end, (int, type(None))):
+        steps = b.const(np.arange(static_dims(source, axis)[0]) * step)  # as many as there are rows to put
+        return _put_rows(b, x, axis, b.op("Add", b.ints([0 if start is None else start]), steps), b(source, meta(x).dtype))
     extent = static_dims(x, axis)[0]
     positions = list(range(*slice(start, end, step).indices(extent)))
     if positions == list(range(extent)):
         return b(source)
-    return _put_rows(b, x, axis, positions, b(source, meta(x).dtype))
+    return _put_rows(b, x, axis, b.const(positions, torch.int64), b(source, meta(x).dtype))
 
 
 @row("select_scatter.default")
 def _(b, n, x, source, axis, index):
     axis = norm_axis(axis, rank(x))
-    return _put_rows(b, x, axis, [index], b.unsqueeze(b(source, meta(x).dtype), axis))
+    return _put_rows(b, x, axis, b.ints([index]), b.unsqueeze(b(source, meta(x).dtype), axis))
 
 
 def _put_rows(b, x, axis, positions, update):
-    """x with the slices at ``positions`` of one axis replaced."""
+    """x with the slices at the positions along one axis replaced that a value of one dimension holds."""
     perm = [axis] + [a for a in range(rank(x)) if a != axis]
-    index = b.const(np.array(positions, np.int64).reshape(-1, 1))
-    y = b.op("ScatterND", b.transpose(b(x), perm), index, b.transpose(update, perm))
+    y = b.op("ScatterND", b.transpose(b(x), perm), b.unsqueeze(positions, 1), b.transpose(update, perm))
     return b.transpose(y, [perm.index(a) for a in range(rank(x))])
 
 

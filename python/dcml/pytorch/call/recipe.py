@@ -45,8 +45,9 @@ class Recipe:
         leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
+        self.sets = [(owner.model.get_submodule(path), name) for path, name in capture.sets]
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.checks and not self.extra and self.named is None and not self.returned)
+                       and not self.checks and not self.extra and self.named is None and not self.returned and not self.sets)
 
     def run(self, args, kwargs, repeated=None):
         """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent."""
@@ -121,6 +122,8 @@ class Recipe:
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
         for k, device in self.returned:
             values[k] = values[k].to(device)
+        for module, name in reversed(self.sets):
+            vars(module)[name] = values.pop()
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:

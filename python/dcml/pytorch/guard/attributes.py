@@ -58,11 +58,14 @@ class Attributes:
     """What happens to attributes of ``module`` and those inside it while they are traced.
 
     read: names of those that forward may have read.
+    tensors: (path of a module, name, tensor) of those that torch's own functions set, as hooks of old weight normalisation and of
+        pruning do.
     """
 
     def __init__(self, module):
-        self.read = set()
-        self._modules = list(module.modules())
+        self.read, self.tensors = set(), []
+        self._paths = {path: m for path, m in module.named_modules()}
+        self._modules = list(self._paths.values())
         self._set = {}      # name -> (file, line) of code that sets it
         self._written = {}  # (id of a dictionary, name) -> Written
 
@@ -125,6 +128,9 @@ class Attributes:
         finally:
             for table, was, held in before:
                 self._compare(table, was, held, _held(table))
+            self.tensors = [(path, name, value) for path, (table, was, _) in zip(self._paths, before)
+                            for name, value in table.items() if isinstance(value, torch.Tensor)
+                            and value is not was.get(name) and name not in self._set]
 
     def _compare(self, table, was, held, now):
         for name in [name for name in {**held, **now} if name in self._set]:  # by a user's code

@@ -31,6 +31,7 @@ class Capture:
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
+    sets: (path of a module, name) of attributes that are set to the last ``outputs``.
     orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
     redone: the first call changed what later ones read of Python.
@@ -59,6 +60,7 @@ class Capture:
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)
     named: Any = None
+    sets: list = field(default_factory=list)
     orders: dict = field(default_factory=dict)
     counted: bool = False
     devices: list = field(default_factory=list)

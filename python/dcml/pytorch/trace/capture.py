@@ -28,6 +28,7 @@ from ..lower.functional import functional
 from ..lower.quiet import quiet
 from ..lower.refusal import unsupported
 from ..lower.walk import Lowering
+from . import packed
 from .changes import Changed, refuse_changes
 from .entry import Entry
 from .export_errors import export_error, is_of_forward
@@ -70,6 +71,7 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), prepared(module, train) as cumulative, \
             _traced(module, grad) as (attributes, code, asks):
+        packed.refuse_arguments(module, tuple(args), dict(kwargs or {}))
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)

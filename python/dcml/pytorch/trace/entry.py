@@ -21,9 +21,10 @@ class Result:
     forward called requires_grad_(); flagged: [(position among the arguments' leaves, flag that forward sets)];
     requires: which of these require a gradient; tape: does the call run with gradients on?
     named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
-    the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list."""
+    the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list.
+    sets: (path of a module, name) of attributes that torch's own hooks set to tensors, which are the last leaves of the result."""
     shape = leaves = None
-    freed, flagged, requires, tape, named = (), (), (), True, None
+    freed, flagged, requires, tape, named, sets = (), (), (), True, None, ()
 
 
 class Entry(torch.nn.Module):
@@ -58,14 +59,15 @@ class Entry(torch.nn.Module):
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
-            return self._take_apart(module, result, arguments, values)
+            self.result.sets = [(path, name) for path, name, _ in attributes.tensors]
+            return self._take_apart(module, result, arguments, values, [tensor for *_, tensor in attributes.tensors])
         try:
             forward.__signature__ = inspect.signature(module.forward)
         except (TypeError, ValueError):  # of what is no function of Python
             pass
         return forward
 
-    def _take_apart(self, module, result, arguments, values):
+    def _take_apart(self, module, result, arguments, values, behind_all):
         leaves, shape = trees.flatten(result)
         results = [k for k, leaf in enumerate(leaves) if _is_named(leaf) and all(leaf is not values[j] for j in arguments)]
         if arguments or results:
@@ -74,6 +76,7 @@ class Entry(torch.nn.Module):
             self.result.named = arguments, results, form, len(leaves)
             leaves = [*leaves, *behind]
             trees.forget_values(form)
+        leaves = [*leaves, *behind_all]
         given = [isinstance(leaf, (torch.Tensor, _SYMBOLIC)) for leaf in leaves]
         for leaf, symbolic in zip(leaves, given):
             held = []

@@ -6,6 +6,18 @@ Must not know: graphs or operators.
 """
 import torch
 import torch.nn.functional as F
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils import _pytree as pytree
+
+from ... import _core
+
+
+def refuse_arguments(module, args, kwargs):
+    """How many sequences a packed argument holds lies in its values, and its elements tell no lengths."""
+    leaves = pytree.tree_leaves((args, kwargs), lambda value: isinstance(value, PackedSequence))
+    if any(isinstance(leaf, PackedSequence) for leaf in leaves):
+        raise _core.UnsupportedOpError(f"an argument of {type(module).__name__} is a PackedSequence: hand over the padded tensor and "
+                                       "the lengths, and call pack_padded_sequence in forward")
 
 
 def pack(x, lengths, batch_first):

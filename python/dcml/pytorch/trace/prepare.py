@@ -17,6 +17,7 @@ def prepared(module, train):
     batch norms with momentum=None, as {running statistic: call counter}."""
     _refuse_uninitialised(module)
     _refuse_backward_hooks(module)
+    _refuse_quantised(module)
     replaced = _replace_unusual_parameters(module)
     flags = [(m, m.training) for m in module.modules()] if train is not None else []
     cumulative = {}
@@ -54,6 +55,14 @@ def _refuse_backward_hooks(module):
             what = f"the part {path!r}" if path else "the wrapped module"
             raise _core.UnsupportedOpError(f"backward hooks of {what} ({type(m).__name__}) do not run in a compiled "
                                            "module: register them on the compiled module itself")
+
+
+def _refuse_quantised(module):
+    """Weights that torch.ao has packed are no tensors."""
+    for path, m in module.named_modules():
+        if type(m).__module__.startswith("torch.ao.nn.") and any(isinstance(v, torch.ScriptObject) for v in vars(m).values()):
+            raise _core.UnsupportedOpError(f"the part {path!r} ({type(m).__name__}) holds weights that torch.ao has quantised and packed: "
+                                           "wrap the module as it was before torch.ao converted it")
 
 
 def _replace_unusual_parameters(module):

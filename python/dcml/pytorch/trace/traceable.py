@@ -166,7 +166,29 @@ def _is_counted(tensor):
     return any(isinstance(e, torch.SymInt) and free_unbacked_symbols(e) for e in extents)
 
 
+def _is_place(index):
+    return isinstance(index, torch.Tensor) and index.dim() == 0 and index.dtype != torch.bool
+
+
+def _set_at_places(tensor, index, value):
+    """As tensor[index] = value, where torch takes indices of no dimension, which it would read as numbers."""
+    view = _GETITEM(tensor, tuple([slice(None) if _is_place(one) else one for one in index]))
+    taken = sum(isinstance(one, (int, slice)) or _is_place(one) for one in index)
+    axes = [tensor.dim() - taken if one is ... else 0 if type(one) is int else 1 for one in index]  # of the view
+    places = [None] * view.dim()
+    for k, one in enumerate(index):
+        if _is_place(one):
+            places[sum(axes[:k])] = one
+    value = torch.as_tensor(value, dtype=tensor.dtype, device=tensor.device)
+    while value.dim() > view.dim() - sum(map(_is_place, index)) and value.shape[0] == 1:
+        value = value[0]
+    torch.ops.aten.index_put_(view, places, value)
+
+
 def _setitem(tensor, index, value):
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(map(_is_place, parts)) and all(_is_place(one) or one is None or one is ... or type(one) in (int, slice) for one in parts):
+        return _set_at_places(tensor, parts, value)
     _SETITEM(tensor, _unmasked(index) if _is_counted(value) and _has_mask(index) else index, value)
 
 
@@ -183,6 +205,26 @@ def _class_loss(function):
         each = -scores.gather(1, named.unsqueeze(1)).squeeze(1) * scale
         return each if reduction == "none" else each.sum() if reduction == "sum" else each.sum() / scale.sum()
     return loss
+
+
+def _bounded(weight, places, most, kind):
+    """Gives rows of a table that are looked up at most this norm, in place, as torch.embedding_renorm_ does."""
+    weight = weight.detach()
+    norms = torch.linalg.vector_norm(weight, kind, 1, keepdim=True)
+    named = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device).index_fill(0, places.reshape(-1), True)
+    weight.mul_(torch.where(named.unsqueeze(1) & (norms > most), most / (norms + 1e-7), 1))
+
+
+def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        _bounded(weight, input, max_norm, norm_type)
+    return F.embedding(input, weight, padding_idx, None, norm_type, scale_grad_by_freq, sparse)
+
+
+def _embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, *args, **kwargs):
+    if max_norm is not None:
+        _bounded(weight, input, max_norm, norm_type)
+    return F.embedding_bag(input, weight, offsets, None, norm_type, *args, **kwargs)
 
 
 def _one_hot(tensor, num_classes=-1):
@@ -242,7 +284,7 @@ _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) 
               torch.Tensor.register_hook: hooked, torch.cov: _cov, torch.Tensor.cov: _cov, torch.corrcoef: _corrcoef,
               torch.Tensor.corrcoef: _corrcoef, _GETITEM: _getitem, _SETITEM: _setitem,
               F.cross_entropy: _class_loss(F.cross_entropy), F.nll_loss: _class_loss(F.nll_loss),
-              F.one_hot: _one_hot,
+              F.one_hot: _one_hot, F.embedding: _embedding, F.embedding_bag: _embedding_bag,
               torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad,
               torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: on_device_of_first(matrices.lstsq),

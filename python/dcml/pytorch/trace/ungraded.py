@@ -28,9 +28,11 @@ class _Changes:
     def __init__(self, program, refuse):
         self.program, self.refuse = program, refuse
         places = zip(program.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs)
-        self.taped = {n for n, spec in places if spec.kind.name != "BUFFER" and _is_float(n)}
+        self.taped = {n for n, spec in places if _may_be_taped(program, spec) and _is_float(n)}
         self.root = {}   # node -> the node that made its memory
         self.same = {}   # node -> the node that first named this very tensor
+        self.stands = {}  # what such reads get -> the memory that they stand for
+        self.apart = set()  # detached tensors that look at what stands for another, which has changed since
         self.fixed = {}  # tensor -> what reads of it get, once it was changed behind the tape's back
         self.written = set()       # roots changed with the tape's knowledge
         self.placeholders = set()
@@ -46,6 +48,12 @@ class _Changes:
             if self.root[node.args[0]].op == "placeholder":
                 raise self.refuse(node, "an argument would lose its history")
             node.target = _DETACH
+        if node.op == "call_function" and node.target is _DETACH:  # which may be changed
+            memory = self._memory(node.args[0], node)
+            if memory is None:
+                self.apart.add(node)
+            elif memory is not node.args[0]:
+                node.replace_input_with(node.args[0], memory)
         self.root[node] = self.same[node] = node
         inputs = [n for n in node.all_input_nodes if n in self.taped]
         if node.op != "call_function":
@@ -55,10 +63,15 @@ class _Changes:
         viewed, written = _aliases(node)
         if viewed in self.root and (node.target is not operator.getitem or self.root[viewed] is not viewed):
             self.root[node] = self.root[viewed]
+            if viewed in self.apart:
+                self.apart.add(node)
             if viewed in written:
                 self.same[node] = self.same.get(viewed, viewed)
         for other in written:
-            if other in self.taped or node in self.taped:
+            lost = node not in self.taped and other not in self.taped
+            if other in self.apart or not lost and other not in self.taped and self.root[other] in map(self.root.get, self.fixed):
+                raise self.refuse(node, "it changes without a gradient what also changes with one")
+            if not lost:
                 self.written.add(self.root[other])
             else:
                 self._lost(node, other, node)
@@ -97,6 +110,25 @@ class _Changes:
         for tensor in tensors:
             self._replace(node, tensor, later)
 
+    def _memory(self, seen, before):
+        """The memory that a tensor looks at, where it looks at what stands for another; None where that has changed since."""
+        path, source, changed = [], seen, False
+        while source not in self.stands:
+            path.append(source)
+            source, written = _aliases(source)
+            if source is None:
+                return seen
+            changed = changed or source in written
+        if changed:
+            return None
+        source = self.stands[source]
+        with self.program.graph_module.graph.inserting_before(before):
+            for view in reversed(path):
+                viewed, base = _aliases(view)[0], source
+                source = self.program.graph_module.graph.node_copy(view, lambda n, viewed=viewed, base=base: base if n is viewed else n)
+                self.root[source], self.same[source] = self.root[base], source
+        return source
+
     def _written_later(self, later, tensors, silent):
         """Is the memory written again with the tape's knowledge, while others look at it?"""
         users = {u for n, users in later.items() if self.same[n] in tensors for u in users}
@@ -106,12 +138,15 @@ class _Changes:
 
     def _replace(self, node, tensor, later):
         """What reads a tensor after ``node`` gets its new value with its old history."""
-        fixed = straight_through(self.program.graph_module.graph, node, tensor, self.fixed.get(tensor, tensor))
+        memory = self._memory(tensor, node)
+        if memory is None:
+            raise self.refuse(node, "it changes without a gradient what also changes with one")
+        fixed = straight_through(self.program.graph_module.graph, node, memory, self.fixed.get(tensor, tensor))
         for n in [n for n in later if self.same[n] is tensor]:
             for user in later[n]:
                 if user.target is not _NO_GRAD:
                     user.replace_input_with(n, fixed)
-        self.fixed[tensor] = fixed
+        self.fixed[tensor], self.stands[fixed] = fixed, memory
         self.root[fixed], self.same[fixed] = self.root[tensor], tensor
         self.taped.add(fixed)
 
@@ -133,6 +168,12 @@ def _aliases(node):
         if any(result.alias_info is not None for result in schema.returns):
             viewed = given
     return viewed, written
+
+
+def _may_be_taped(program, spec):
+    if spec.kind.name == "CONSTANT_TENSOR":
+        return getattr(program.constants[spec.target], "requires_grad", True)
+    return spec.kind.name != "BUFFER"
 
 
 def _is_float(node):
