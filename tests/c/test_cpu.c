@@ -381,8 +381,8 @@ static void two_nodes_share_a_function(dc_jit *jit, const char *name, const char
 }
 
 static void kernels_that_differ_in_large_numbers_share_a_function(dc_jit *jit) {
-  two_nodes_share_a_function(jit, "extents and strides", "graph g { symbol N >= 1 input X: f32[N, 64, 48] input U: f32[N, 128, 96] temp Y: f32[64, N, 48] temp V: f32[128, N, 96]"
-    " outputs Y, V state s { map j in 0:64, i in 0:N, k in 0:48 { Y[j, i, k] = X[i, j, k] + 1.0f } map j in 0:128, i in 0:N, k in 0:96 { V[j, i, k] = U[i, j, k] + 1.0f } } }", true);
+  two_nodes_share_a_function(jit, "extents and strides", "graph g { symbol N >= 1 input X: f32[N, 64, 96] input U: f32[N, 128, 192] temp Y: f32[64, N, 96] temp V: f32[128, N, 192]"
+    " outputs Y, V state s { map j in 0:64, i in 0:N, k in 0:96 { Y[j, i, k] = X[i, j, k] + 1.0f } map j in 0:128, i in 0:N, k in 0:192 { V[j, i, k] = U[i, j, k] + 1.0f } } }", true);
   two_nodes_share_a_function(jit, "factors of sums", "graph g { symbol N >= 1 input X: f64[N, 512] input U: f64[N, 768] temp Y: f64[N] temp V: f64[N]"
     " outputs Y, V state s { map i in 0:N { reduce k in 0:512 { Y[i] sum= X[i, k] * 0.3 } } map i in 0:N { reduce k in 0:768 { V[i] sum= U[i, k] * 0.7 } } } }", true);
   two_nodes_share_a_function(jit, "float and whole numbers", "graph g { input X: f32[320] input U: f32[640] temp Y: f32[320] temp V: f32[640]"
