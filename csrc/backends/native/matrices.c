@@ -51,7 +51,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
 static const struct {
   const char *op;
   matrices_kind kind;
-} KINDS[] = {{"LU", MATRICES_LU}, {"Cholesky", MATRICES_CHOLESKY}}; /* triangular systems: not yet */
+} KINDS[] = {{"LU", MATRICES_LU}, {"Cholesky", MATRICES_CHOLESKY}, {"SolveTriangular", MATRICES_TRIANGULAR}};
 
 static int kind_of(const dc_graph *graph, const dc_library *lib) {
   for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
