@@ -54,7 +54,8 @@ void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, 
 dc_cid dc_gradient_owned(dc_reverse *r, dc_cid c) {
   dc_cid given = r->grad[c];
   const dc_container *k = dc_cont(r->graph, given);
-  if (k->role == DC_ROLE_TEMP && !k->alias_of) return given;
+  bool ours = given >= r->fresh || given == r->target;
+  if (ours && k->role == DC_ROLE_TEMP && !k->alias_of) return given;
   r->grad[c] = dc_gradient_new(r, c);
   dc_emit_fill(r, r->prologue ? r->prologue : r->out, r->grad[c], given, DC_WCR_NONE);
   return r->grad[c];

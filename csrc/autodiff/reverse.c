@@ -457,7 +457,7 @@ static dc_status expand_gradient(dc_reverse *r, const dc_library *lib, const dc_
   r->out = &adjoint;
   r->tag_wrt = lib->wrt;
   r->active[input] = true;
-  r->wanted = input, r->target = lib->out[0];
+  r->wanted = input, r->target = lib->out[0], r->fresh = r->n; /* the gradient of another input reads the same operands */
   for (uint32_t j = 0; j < lib->n_fwd_out; j++)
     if (outputs[j]) r->grad[outputs[j]] = lib->in[lib->n_fwd_in + lib->n_fwd_out + j];
   DC_TRY(sweep(r, forward));

@@ -19,6 +19,7 @@ typedef struct {
   bool *written;      /* by forward container, while activity is found: a node so far does */
   uint32_t n;         /* forward containers */
   dc_cid wanted, target; /* the gradient of `wanted` goes to `target`; 0: to a new container */
+  dc_cid fresh;          /* containers from here on are the sweep's own, as is `target`; 0: every temp is */
   dc_name tag_op;
   uint32_t tag_wrt;
   struct dc_own *own; /* NULL: no gradient is the graph's own */

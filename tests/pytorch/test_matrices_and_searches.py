@@ -73,6 +73,53 @@ def test_a_gradient_goes_through_decompositions_of_many_matrices():
     torch.testing.assert_close(x.grad, z.grad, rtol=1e-8, atol=1e-8)
 
 
+def gradients_are_eagers(function, *inputs, tolerance=1e-8):
+    given, theirs = ([x.clone().requires_grad_() for x in inputs] for _ in range(2))
+    weight = torch.linspace(-1, 2, function(*inputs).numel(), dtype=torch.float64)
+    for f, leaves in ((DaceModule(Of(function), backward=True), given), (function, theirs)):
+        (f(*leaves).flatten() * weight).sum().backward()
+    for ours, other in zip(given, theirs):
+        torch.testing.assert_close(ours.grad, other.grad, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("upper", [False, True], ids=["lower", "upper"])
+@pytest.mark.parametrize("unit", [False, True], ids=["divided", "unit"])
+@pytest.mark.parametrize("shape", [(4, 3), (20, 4, 3), (20, 5, 1), (70, 66)], ids=str)
+def test_both_gradients_of_triangular_systems_are_those_of_eager(shape, unit, upper):
+    *batch, n, columns = shape
+    a = matrices(*batch, n, n) / n + 4 * torch.eye(n, dtype=torch.float64)
+    x = torch.linspace(-1, 1, a.shape[:-2].numel() * n * columns, dtype=torch.float64).cos().reshape(shape)
+    gradients_are_eagers(lambda a, x: torch.linalg.solve_triangular(a, x, upper=upper, unitriangular=unit), a, x)
+
+
+def test_gradients_go_through_systems_whose_operands_are_views_and_that_are_read_again():
+    a, x = matrices(20, 4, 4) / 4 + 4 * torch.eye(4, dtype=torch.float64), matrices(20, 4, 4)
+
+    def function(a, x):
+        lower = a.mT.tril()
+        y = torch.linalg.solve_triangular(lower, x[:, :, 1:], upper=False)
+        z = torch.linalg.solve_triangular(lower.mT, y.flip(0), upper=True)
+        return y * 2 + z + x[:, :, 1:] + torch.cholesky_solve(y, lower)
+    gradients_are_eagers(function, a, x)
+
+
+@pytest.mark.parametrize("n", [12, 16])
+def test_the_gradient_of_a_determinant_takes_the_pivots_of_its_value(n):
+    """Among numbers of equal size the pivot is a matter of rounding, which differs where it is computed again."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 2, (400, n, n), generator=generator).double() * 2 - 1
+    x = x[torch.linalg.det(x).abs() > 0.5][:64]
+    gradients_are_eagers(lambda x: torch.linalg.slogdet(x)[1], x)
+
+
+def test_a_singular_matrix_has_the_gradient_of_its_cofactors():
+    x = torch.tensor([[[1.0, 2, 3], [2, 5, 1], [4, 10, 2]], [[2.0, 0, 1], [0, 3, 0], [1, 0, 4]]], dtype=torch.float64).repeat(10, 1, 1)
+    leaf = x.clone().requires_grad_()
+    DaceModule(Of(torch.linalg.det), backward=True)(leaf).sum().backward()
+    cofactors = torch.tensor([[[0.0, 0, 0], [26, -10, -2], [-13, 5, 1]], [[12.0, 0, -3], [0, 7, 0], [-3, 0, 6]]], dtype=torch.float64)
+    torch.testing.assert_close(leaf.grad, cofactors.repeat(10, 1, 1))
+
+
 @pytest.mark.parametrize("n", [0, 17, 1000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64], ids=str)
 def test_places_in_an_ordered_line_are_those_of_eager(n, dtype):

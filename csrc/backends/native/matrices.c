@@ -9,6 +9,7 @@
 #include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/matrices.h"
+#include "backends/native/problem.h"
 
 enum { TILE_BYTES = 256 << 10 /* of a tile, that the second cache holds */, COLUMNS = 64 /* of right-hand sides that a thread takes */ };
 static const double WORK_FOR_THREADS = 20e3; /* multiplications */
@@ -35,6 +36,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   const matrices_call *c = opaque;
   matrices_job job = c->job;
   (void)stream;
+  if (job.batch == 0) return DC_OK;
   job.a = buffer(buffers, c->a), job.x = buffer(buffers, c->x), job.y = buffer(buffers, c->y), job.u = buffer(buffers, c->u);
   job.pivots = buffer(buffers, c->pivots);
   const double work = (double)job.batch * (double)job.n * (double)job.n * (double)(job.kind == MATRICES_TRIANGULAR ? job.columns : job.n);
@@ -51,7 +53,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
 static const struct {
   const char *op;
   matrices_kind kind;
-} KINDS[] = {{"LU", MATRICES_LU}, {"Cholesky", MATRICES_CHOLESKY}}; /* triangular systems: not yet */
+} KINDS[] = {{"LU", MATRICES_LU}, {"Cholesky", MATRICES_CHOLESKY}, {"SolveTriangular", MATRICES_TRIANGULAR}};
 
 static int kind_of(const dc_graph *graph, const dc_library *lib) {
   for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
@@ -81,41 +83,60 @@ static void choose_form(matrices_call *c, uint64_t size) {
   c->tiled = 2 * c->job.batch >= lanes && numbers(&c->job, true) * (uint64_t)lanes * size <= TILE_BYTES;
   c->pieces = c->tiled || c->job.kind != MATRICES_TRIANGULAR ? 1 : (c->job.columns + COLUMNS - 1) / COLUMNS;
   c->tasks = c->tiled ? (c->job.batch + lanes - 1) / lanes : c->job.batch * c->pieces;
-  c->threads = (int)(c->tasks < 1 ? 1 : c->tasks < most ? c->tasks : most);
-  c->own = (numbers(&c->job, c->tiled) * (c->tiled ? (uint64_t)lanes : 1) * size + DC_MEMORY_ALIGN - 1) / DC_MEMORY_ALIGN * DC_MEMORY_ALIGN;
+  c->threads = (int)(c->tasks < most ? c->tasks : most);
+  c->own = numbers(&c->job, c->tiled) * (c->tiled ? (uint64_t)lanes : 1) * size;
+  c->own = (c->own + DC_MEMORY_ALIGN - 1) / DC_MEMORY_ALIGN * DC_MEMORY_ALIGN;
 }
 
-static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+/* Right-hand sides are as many rows for each matrix as it has. */
+static dc_status bind_sides(matrices_call *c, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_cid x = dc_node_at(graph, node)->lib.in[1];
+  const uint32_t rank = dc_cont(graph, x)->rank;
+  const int64_t rows = dc_ix_eval(&graph->pool, dc_cont(graph, x)->shape[rank - 2], symbols, NULL);
+  c->x = 1, c->job.columns = dc_ix_eval(&graph->pool, dc_cont(graph, x)->shape[rank - 1], symbols, NULL);
+  c->job.upper = dc_node_attr_int(graph, node, "upper", 0) != 0, c->job.unit = dc_node_attr_int(graph, node, "unit", 0) != 0;
+  const int64_t batch = dc_problem_lines(graph, x, rank - 2, symbols);
+  if (c->job.n == 0 || c->job.columns == 0) c->job.batch = 0;
+  if (rows == c->job.n && batch == c->job.batch) return DC_OK;
+  return dc_error(DC_ERR_SHAPE, "%lld times %lld rows of right-hand sides do not go with %lld matrices of %lld rows", (long long)batch,
+                  (long long)rows, (long long)c->job.batch, (long long)c->job.n);
+}
+
+static dc_status bind_job(matrices_call *c, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *a = dc_cont(graph, lib->in[0]);
-  const uint32_t rank = a->rank;
-  const int64_t rows = dc_ix_eval(&graph->pool, a->shape[rank - 2], symbols, NULL);
-  matrices_call *c = calloc(1, sizeof *c);
-  (void)handle;
-  if (!c) return dc_error(DC_ERR_MEMORY, "out of memory");
-  c->job = (matrices_job){.kind = (matrices_kind)kind_of(graph, lib), .batch = 1, .n = dc_ix_eval(&graph->pool, a->shape[rank - 1], symbols, NULL)};
-  if (rows != c->job.n) {
-    dc_status status = dc_error(DC_ERR_SHAPE, "a matrix of %lld rows and %lld columns is not square", (long long)rows, (long long)c->job.n);
-    free(c);
-    return status;
-  }
-  for (uint32_t d = 0; d + 2 < rank; d++) c->job.batch *= dc_ix_eval(&graph->pool, a->shape[d], symbols, NULL);
+  const int64_t rows = dc_ix_eval(&graph->pool, a->shape[a->rank - 2], symbols, NULL);
+  c->job.kind = (matrices_kind)kind_of(graph, lib), c->job.n = dc_ix_eval(&graph->pool, a->shape[a->rank - 1], symbols, NULL);
+  if (rows != c->job.n)
+    return dc_error(DC_ERR_SHAPE, "a matrix of %lld rows and %lld columns is not square", (long long)rows, (long long)c->job.n);
+  c->job.batch = dc_problem_lines(graph, lib->in[0], a->rank - 2, symbols);
   c->a = 0, c->x = -1, c->y = wanted(lib, 0), c->u = wanted(lib, 1), c->pivots = wanted(lib, 2);
-  if (c->job.kind == MATRICES_TRIANGULAR) {
-    const dc_container *x = dc_cont(graph, lib->in[1]);
-    c->x = 1, c->job.columns = dc_ix_eval(&graph->pool, x->shape[x->rank - 1], symbols, NULL);
-    c->job.upper = dc_node_attr_int(graph, node, "upper", 0) != 0, c->job.unit = dc_node_attr_int(graph, node, "unit", 0) != 0;
-  }
+  if (c->job.kind == MATRICES_TRIANGULAR) DC_TRY(bind_sides(c, graph, node, symbols));
   c->routines = matrices_choose(a->dtype == DC_F64, graph->machine.vector_bytes);
-  choose_form(c, (uint64_t)dc_dtype_bytes((dc_dtype)a->dtype));
-  if (c->job.n == 0 || (c->job.kind == MATRICES_TRIANGULAR && c->job.columns == 0)) c->tasks = 0;
-  *out = c;
+  if (c->job.batch) choose_form(c, (uint64_t)dc_dtype_bytes((dc_dtype)a->dtype));
   return DC_OK;
 }
 
-static uint64_t scratch_of(const void *call) { return (uint64_t)((const matrices_call *)call)->threads * ((const matrices_call *)call)->own; }
+static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
+  matrices_call *c = calloc(1, sizeof *c);
+  (void)handle;
+  if (!c) return dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status = bind_job(c, graph, node, symbols);
+  if (status) free(c);
+  else *out = c;
+  return status;
+}
 
-static const char *open_matrices(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
+static uint64_t scratch_of(const void *opaque) {
+  const matrices_call *c = opaque;
+  return (uint64_t)c->threads * c->own;
+}
+
+static const char *open_matrices(const char *folder, const void *place, void **handle) {
+  (void)folder, (void)place;
+  return *handle = NULL, NULL;
+}
+
 static void close_matrices(void *handle) { (void)handle; }
 
 const dc_native_library dc_native_matrices = {"matrices", open_matrices, close_matrices, refuses, bind_call, scratch_of, run_call, free};

@@ -273,3 +273,12 @@ double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol
   dc_problem_product p = dc_problem_read_product(graph, node, symbols);
   return elements(&p.a.stored) * (double)p.b.stored.dims[p.b.stored.rank - (p.b.transposed ? 2 : 1)];
 }
+
+int64_t dc_problem_lines(const dc_graph *graph, dc_cid c, uint32_t n, const int64_t *symbols) {
+  const dc_container *k = dc_cont(graph, c);
+  int64_t lines = 1;
+  for (uint32_t d = 0; d < k->rank; d++)
+    if (dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL) == 0) return 0;
+  for (uint32_t d = 0; d < n; d++) lines *= dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL);
+  return lines;
+}

@@ -61,4 +61,7 @@ int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape)
 void dc_problem_fill(void *result, const void *bias, size_t bytes, int64_t outer, int64_t channels, int64_t inner);
 void dc_problem_add(float *result, const float *bias, int64_t outer, int64_t channels, int64_t inner);
 
+/* The product of a container's first n extents; 0 where it has no element, since its other extents may then be beyond all bounds. */
+int64_t dc_problem_lines(const dc_graph *graph, dc_cid c, uint32_t n, const int64_t *symbols);
+
 #endif

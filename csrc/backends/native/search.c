@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/native/library.h"
+#include "backends/native/problem.h"
 
 enum { BLOCK = 256 /* searches side by side */, FEW = 16 /* edges, which are compared one by one */ };
 static const double WORK_FOR_THREADS = 5e3; /* searches */
@@ -86,6 +87,7 @@ static void run_task(const search_call *c, void *const *buffers, int64_t task, i
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   const search_call *c = opaque;
   (void)scratch, (void)stream;
+  if (c->lines == 0) return DC_OK;
   const int threads = omp_in_parallel() || (double)c->lines * (double)c->count < WORK_FOR_THREADS ? 1 : c->threads;
   const int64_t pieces = c->lines < threads ? threads : 1;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -112,12 +114,16 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   search_call *c = calloc(1, sizeof *c);
   (void)handle;
   if (!c) return dc_error(DC_ERR_MEMORY, "out of memory");
-  *c = (search_call){.lines = 1, .size = dc_dtype_bytes(type), .threads = omp_get_max_threads()};
+  *c = (search_call){.size = dc_dtype_bytes(type), .threads = omp_get_max_threads()};
   c->line = routine(type, dc_node_attr_int(graph, node, "right", 0) != 0, graph->machine.vector_bytes);
-  for (uint32_t d = 0; d + 1 < edges->rank; d++) c->lines *= dc_ix_eval(&graph->pool, edges->shape[d], symbols, NULL);
+  c->lines = dc_problem_lines(graph, lib->in[1], values->rank - 1, symbols);
   c->n = dc_ix_eval(&graph->pool, edges->shape[edges->rank - 1], symbols, NULL);
   c->count = dc_ix_eval(&graph->pool, values->shape[values->rank - 1], symbols, NULL);
-  dc_status status = c->n > INT32_MAX ? dc_error(DC_ERR_SHAPE, "SearchSorted of %lld edges: at most 2147483647", (long long)c->n) : DC_OK;
+  const int64_t given = dc_problem_lines(graph, lib->in[0], edges->rank - 1, symbols);
+  dc_status status = DC_OK;
+  if (c->n > INT32_MAX) status = dc_error(DC_ERR_SHAPE, "SearchSorted of %lld edges: at most 2147483647", (long long)c->n);
+  else if (c->lines && c->n && given != c->lines)
+    status = dc_error(DC_ERR_SHAPE, "SearchSorted of %lld lines of values among %lld of edges", (long long)c->lines, (long long)given);
   if (status) free(c);
   else *out = c;
   return status;
