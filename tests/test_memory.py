@@ -21,6 +21,12 @@ def test_results_and_arrays_begin_at_a_line_of_the_cache(shape):
         assert place(made._value()) == 0 and made._value().flags.writeable
 
 
+def test_large_results_begin_pages():
+    for extent in (1 << 18, 300_000, 1 << 20, (1 << 20) + 1, 1 << 18):
+        one = _core.eager("Mul", "", 14, [np.ones(extent, "float32"), np.ones(extent, "float32")], None, 1)[0]
+        assert one.ctypes.data % 4096 == 0 and (one == 1).all()
+
+
 def test_results_that_are_held_keep_their_values():
     held = [_core.eager("Mul", "", 14, [np.full(2048, k, "float32"), np.ones(2048, "float32")], None, 1)[0] for k in range(8)]
     views = [one[::2] for one in held]

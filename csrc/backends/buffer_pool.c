@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { CLASSES = 96, HEADER = DC_MEMORY_ALIGN };
+enum { CLASSES = 96, HEADER = DC_MEMORY_ALIGN, PAGE = 4096, LARGE = 1 << 20 };
 
 typedef struct header {
   struct header *next;
@@ -38,15 +38,21 @@ static uint32_t class_of(uint64_t bytes, uint64_t *rounded) {
   return k;
 }
 
+/* Bytes before the buffer, the header last.  A large buffer begins a page: behind the beginnings of NumPy's and torch's large arrays,
+ * 16 and 64 bytes into theirs, the processor would take each store for one that the next load of such an operand waits for. */
+static uint64_t lead_of(uint64_t rounded) { return rounded < LARGE ? HEADER : PAGE; }
+
 void *dc_buffer_take(dc_buffer_pool *pool, uint64_t bytes) {
   uint64_t rounded;
   if (bytes > (uint64_t)1 << 46) return NULL;
   uint32_t k = class_of(bytes + HEADER, &rounded);
+  if (rounded >= LARGE) k = class_of(bytes + PAGE, &rounded);
   pthread_mutex_lock(&pool->lock);
   header *h = pool->idle[k];
   if (h) pool->idle[k] = h->next, pool->idle_bytes -= h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (!h) h = pool->memory->take(pool->memory->self, rounded, NULL);
+  char *block = h ? NULL : pool->memory->take(pool->memory->self, rounded, NULL);
+  if (block) h = (header *)(block + lead_of(rounded) - HEADER);
   if (!h) return NULL;
   h->bytes = rounded, h->class = k;
   return (char *)h + HEADER;
@@ -59,5 +65,5 @@ void dc_buffer_give(dc_buffer_pool *pool, void *buffer) {
   int keep = pool->idle_bytes + h->bytes <= pool->limit_bytes;
   if (keep) h->next = pool->idle[h->class], pool->idle[h->class] = h, pool->idle_bytes += h->bytes;
   pthread_mutex_unlock(&pool->lock);
-  if (!keep) pool->memory->give(pool->memory->self, h, h->bytes, NULL);
+  if (!keep) pool->memory->give(pool->memory->self, (char *)buffer - lead_of(h->bytes), h->bytes, NULL);
 }
