@@ -7,7 +7,7 @@ import itertools
 
 
 from . import types
-from .build import OLDEST, initializer
+from .model import OLDEST, initializer
 from .control import fact_of
 from .convert import convert_model
 from .var import LAZY, Node, Var, make
