@@ -60,6 +60,9 @@ static const char prelude[] =
     "  OF_LONG(name, rare, usual) OF_MIDDLE(name, rare, usual) OF_VECTORS(b, 4, name, rare, usual)\n"
     "#else\n#define USUALLY(name, rare, usual, always) static inline float name(float x) { return always; }\n"
     "#define USUALLY_OF_TWO(name, rare, usual, always) static inline float name(float x, float y) { return always; }\n#endif\n"
+    "#if defined(HIDDEN) && defined(__F16C__) && defined(__AVX2__)\n#define WITH_F16C(...) __VA_ARGS__\n#define WITHOUT_F16C(...)\n"
+    "#else\n#define WITH_F16C(...)\n#define WITHOUT_F16C(...) __VA_ARGS__\n#endif\n"
+    "#ifdef __AVX512F__\n#define WITH_AVX512_F16C WITH_F16C\n#else\n#define WITH_AVX512_F16C(...)\n#endif\n"
     "/* Runs tasks 0..n on at most `parts` threads; returns how many took part.  Set by the loader. */\n"
     "i64 (*dc_kernel_run)(void (*task)(const i64 *v, i64 lo, i64 hi, i64 part), const i64 *v, i64 n, i64 parts);\n";
 
