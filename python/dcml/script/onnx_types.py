@@ -98,7 +98,8 @@ class TensorType(metaclass=_Kind):
     def to_ir_type_and_shape(cls):
         """An onnx_ir.TypeAndShape; needs the package onnx_ir."""
         import onnx_ir
-        return onnx_ir.TypeAndShape(onnx_ir.TensorType(onnx_ir.DataType(cls.dtype)), None if cls.shape is ... else onnx_ir.Shape(cls.shape or ()))
+        shape = None if cls.shape is ... else onnx_ir.Shape(cls.shape or ())
+        return onnx_ir.TypeAndShape(onnx_ir.TensorType(onnx_ir.DataType(cls.dtype)), shape)
 
     @classmethod
     def to_string(cls):
@@ -111,7 +112,8 @@ for _code, (_name, _text) in _NAMES.items():
     globals()[_name] = _Kind.__new__(_Kind, _name, (TensorType,), _fields, dtype=DataType(_code))
 
 ONNXType = TensorType
-__all__ = ["DataType", "ONNXType", "TensorType", "onnx_type_to_onnxscript_repr", "tensor_type_registry", *(cls.__name__ for cls in tensor_type_registry.values())]
+__all__ = ["DataType", "ONNXType", "TensorType", "onnx_type_to_onnxscript_repr", "tensor_type_registry",
+           *(cls.__name__ for cls in tensor_type_registry.values())]
 
 
 def onnx_type_to_onnxscript_repr(onnx_type, *, reversible=True):
