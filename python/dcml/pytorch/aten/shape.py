@@ -362,7 +362,7 @@ def _(b, n, x, axis, index):
 
 @row("gather.default")
 def _(b, n, x, axis, index, **_):
-    if 0 in dims(index):  # which may have any rank then
+    if any(isinstance(d, int) and d == 0 for d in dims(index)):  # which may have any rank then
         return b.fill(0, dims(index), meta(n).dtype)
     source, places = b(x), b(index, torch.int64)
     if rank(x) and rank(index):

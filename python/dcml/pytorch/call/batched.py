@@ -30,8 +30,9 @@ def one_after_another(derive):
             lines = [g if g is None else taken_apart(g) for g in grads]
             size = max(len(line) for line in lines if line is not None)
             lines = [[None] * size if line is None else line if len(line) == size else line * size for line in lines]
-            rows = [found(function, call, arguments, wanted, row, results) for row in zip(*lines)]
-            columns = [None if column[0] is None else torch.stack(column) for column in zip(*rows)]
+            rows = list(zip(*lines)) or [[None if g is None else torch.zeros(g.shape, dtype=g.dtype, device=g.device) for g in grads]]
+            each = [found(function, call, arguments, wanted, tuple(row), results) for row in rows]
+            columns = [None if column[0] is None else torch.stack(column)[:size] for column in zip(*each)]
         return [None if column is None else put_together(column) for column in columns]
     return found
 
