@@ -32,7 +32,7 @@ from . import packed
 from .changes import Changed, refuse_changes
 from .entry import Entry
 from .export_errors import export_error, is_of_forward
-from .own_gradient import BUILTINS, define_border
+from .own_gradient import BUILTINS, captured_functions, define_border
 from .prepare import hooks_inside, prepared, same_attributes
 from .traceable import traceable
 from .ungraded import keep_gradients
@@ -112,7 +112,7 @@ def _traced(module, grad):
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
     define_border()
-    with torch.enable_grad(), unhooked, traceable(), hooks_inside(module), asked(grad) as asks:
+    with torch.enable_grad(), unhooked, traceable(), captured_functions(), hooks_inside(module), asked(grad) as asks:
         code = TracedCode(reachable(module), attributes, BUILTINS)
         try:
             yield attributes, code, asks
