@@ -116,7 +116,7 @@ static bool is_chosen(const dc_graph *graph, dc_nid node) {
 }
 
 /* Vectors of 32 bytes: oneDNN 3.2 has but one kernel for them, which copies both operands whole; this library's are faster,
- * twice where one of the extents is small. */
+ * twice where one of the extents is small.  */
 static bool is_faster(void *handle, const dc_graph *graph, dc_nid node) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx2")) return false;
