@@ -114,7 +114,7 @@ def _scope(program):
         value = node.meta.get("val")
         for number in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(number, torch.SymInt):
-                return number.node.shape_env
+                return getattr(number.node, "shape_env", None)
     return None
 
 
