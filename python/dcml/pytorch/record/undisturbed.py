@@ -41,26 +41,35 @@ class _Shapes:
     """Functions of torch's module of symbolic extents, of numbers; others are torch's own."""
     sym_eq, sym_and, sym_or = map(staticmethod, (_equal, _all, _any))
     guard_or_false = guard_or_true = guard_size_oblivious = statically_known_true = expect_true = staticmethod(bool)
-    guard_int = staticmethod(operator.index)
+    guard_int = guarding_hint_or_throw = staticmethod(operator.index)
+    has_guarding_hint, is_nested_int, free_unbacked_symbols = map(staticmethod, (lambda x: True, lambda x: False, lambda x: set()))
 
     def __getattr__(self, name):
         return getattr(__import__(_SHAPES, fromlist=("*",)), name)
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
-    if name == _SHAPES and fromlist and name not in sys.modules:
-        return _SHAPES_OF_NUMBERS
+    if name in _STAND_INS and name not in sys.modules:
+        return _STAND_INS[name]
     return __import__(name, globals, locals, fromlist, level)
 
 
-_SHAPES_OF_NUMBERS = _Shapes()
+class _Sympy:
+    """Of which no expression exists as long as it is not loaded."""
+    Basic = type("Basic", (), {})
+
+
+_STAND_INS = {_SHAPES: _Shapes(), "sympy": _Sympy}
+_TORCH = torch.__file__.removesuffix("__init__.py")
 _OF_WRAPPER = {**vars(builtins), "getattr": _of_kept}
 _OF_OTHERS = {**vars(builtins), "__import__": _import}
 
 
 def builtins_of(code):
     """The builtins for frames of a code of torch, None for their own."""
-    return _OF_WRAPPER if code is _WRAPPER else _OF_OTHERS if _SHAPES in code.co_names else None
+    if code is _WRAPPER:
+        return _OF_WRAPPER
+    return _OF_OTHERS if not _STAND_INS.keys().isdisjoint(code.co_names) and code.co_filename.startswith(_TORCH) else None
 
 
 def _nothing(frame):
