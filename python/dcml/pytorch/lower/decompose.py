@@ -109,12 +109,14 @@ def _told_of_decisions(scope, met):
 
 
 def _scope(program):
-    """torch's record of symbols and conditions, if the program has symbols."""
+    """torch's record of symbols and conditions, if the program has symbols of torch's."""
+    if program.worlds is not None:
+        return None
     for node in program.graph.nodes:
         value = node.meta.get("val")
         for number in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(number, torch.SymInt):
-                return getattr(number.node, "shape_env", None)
+                return number.node.shape_env
     return None
 
 

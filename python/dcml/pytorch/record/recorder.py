@@ -14,19 +14,13 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .stand_in import StandIn
-from .symbols import Beyond
+from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+_DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
 aten = torch.ops.aten
-
-
-class Merge(Beyond):
-    """Symbols that must be one, in all calls that this recording serves."""
-
-    def __init__(self, symbols):
-        super().__init__(f"{' and '.join(sorted(symbols))} are one")
-        self.symbols = symbols
 
 
 class Frames:
@@ -85,22 +79,34 @@ class Telling(TorchDispatchMode):
             except Exception as error:
                 if k == 0:
                     raise Beyond(f"{function}: {error}") from error
-                raise self._not_for_all(function, given) from error
+                raise self._not_for_all(function, given, spec) from error
         return made
 
-    def _not_for_all(self, function, given):
-        symbols = set().union(*[_symbols_of(leaf) for leaf in given])
-        by_hint = {}
-        for s in sorted(symbols):
-            by_hint.setdefault(self.worlds.hints[s], set()).add(s)
-        alike = [group for group in by_hint.values() if len(group) > 1]
-        return Merge(alike[0]) if alike else Beyond(f"{function} takes not all {symbols}")
+    def _not_for_all(self, function, given, spec):
+        """Why a call is one of the recorded call's extents only."""
+        symbols = set().union(*map(_symbols_of, given))
+        if alike := self.worlds.alike(symbols):
+            return Merge(alike)
+        reason = f"{function} takes not all {', '.join(sorted(symbols))}"
+        others = [*self.worlds.values[1:], *[{s: v * k for s, v in self.worlds.hints.items()} for k in (2, 3)]]
+        return Beyond(reason) if any(self._works(function, given, spec, values) for values in others) else Fixed(symbols, reason)
+
+    def _works(self, function, given, spec, values):
+        """Does a call give something where the symbols are these values?"""
+        leaves = [leaf.like(values) if isinstance(leaf, StandIn) else self._at(values, leaf) for leaf in given]
+        args, kwargs = pytree.tree_unflatten(leaves, spec)
+        try:
+            _run(function, args, kwargs)
+        except Exception:  # of whatever kind
+            return False
+        return True
 
     def _in_world(self, k, leaf):
-        if isinstance(leaf, StandIn):
-            return leaf.metas[k]
+        return leaf.metas[k] if isinstance(leaf, StandIn) else self._at(self.worlds.values[k], leaf)
+
+    def _at(self, values, leaf):
         if isinstance(leaf, torch.SymInt):
-            return leaf.node.expr.at(self.worlds.values[k])
+            return leaf.node.expr.at(values)
         return torch.device("meta") if isinstance(leaf, torch.device) else leaf
 
     def _stand_ins(self, made, owners, device):
@@ -208,11 +214,14 @@ class Recorder(Telling):
     # -- calls --------------------------------------------------------------------------------------
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        _refuse(function)
         if function is aten.lift_fresh.default and not isinstance(args[0], StandIn):
             function = aten.lift_fresh_copy.default
+        if function in _DETACH and self._is_made_anew(args[0]):
+            return args[0]  # at the end of torch.tensor, torch.zeros and others
+        _refuse(function)
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        self._note_modes()
+        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            self._note_modes()
         written = function._schema.is_mutable
         if written and not self._graded:
             raise Beyond(f"{function} changes a tensor without a gradient")
@@ -232,6 +241,11 @@ class Recorder(Telling):
         if written:
             self._tell_of_changes(function, args, kwargs)
         return result
+
+    def _is_made_anew(self, tensor):
+        node = self.node(tensor)
+        return node.target is aten.lift_fresh_copy.default or node.op == "call_function" and not any(
+            isinstance(one.meta["val"], torch.Tensor) for one in node.all_input_nodes)
 
     def _call(self, function, args, kwargs, value):
         packet = function.overloadpacket if isinstance(function, torch._ops.OpOverload) else function
@@ -301,7 +315,8 @@ def _takes_device(function):
 def _refusal(function):
     if not isinstance(function, torch._ops.OpOverload):
         return "an operator of operators"
-    if not _BY_VALUES.isdisjoint(function.tags):
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), _COMPOSITE)  # whose parts are asked
+    if not _BY_VALUES.isdisjoint(function.tags) and not composite and function is not aten.index.Tensor:  # of which a mask is refused
         return "values of tensors"
     if torch.Tag.inplace_view in function.tags:
         return "a tensor changes its extents"

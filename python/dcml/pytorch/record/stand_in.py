@@ -44,6 +44,12 @@ class StandIn(torch.Tensor):
         metas = [_meta_of(tensor, [values.get(size, size) for size in sizes]) for values in worlds.values]
         return cls(metas, worlds, tensor.device, tensor.requires_grad, parameter)
 
+    def like(self, values):
+        """A tensor on device "meta" of its extents and strides where the symbols are these values."""
+        sizes, strides = ([n.node.expr.at(values) if isinstance(n, torch.SymInt) else n for n in told]
+                          for told in (self.shape, self.stride()))
+        return torch.empty_strided(sizes, strides, dtype=self.dtype, device="meta")
+
 
 def _meta_of(tensor, sizes):
     """A tensor of these extents, whose elements lie in the order of the tensor's."""

@@ -7,6 +7,7 @@ Must not know: tensors, graphs, or who records.
 """
 import torch
 
+_NO_EXTENT = 1 << 62
 LEAST = 2  # of what a symbol stands for: 0 and 1 are extents of their own
 _LARGE = ((10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079),
           (1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121))
@@ -15,6 +16,22 @@ MOST_SYMBOLS = len(_LARGE[0])
 
 class Beyond(Exception):
     """What runs cannot be written down here; the message says why."""
+
+
+class Merge(Beyond):
+    """Symbols that are one, in all calls that this recording serves."""
+
+    def __init__(self, symbols):
+        super().__init__(f"{' and '.join(sorted(symbols))} are one")
+        self.symbols = symbols
+
+
+class Fixed(Beyond):
+    """Symbols that are numbers, in all calls that this recording serves."""
+
+    def __init__(self, symbols, reason):
+        super().__init__(reason)
+        self.symbols = symbols
 
 
 class Polynomial:
@@ -52,17 +69,18 @@ class Polynomial:
         """What it is for {symbol: value}."""
         return sum(c * _product([values[s] for s in symbols]) for symbols, c in self.coefficients.items())
 
-    def sign(self):
-        """1, 0 or -1 where it is so for all values of the symbols; None where it is not, or cannot be told."""
+    def signs(self):
+        """Those of -1, 0 and 1 that it may have for values of the symbols."""
         above = number(0)
         for symbols, c in self.coefficients.items():  # in what the symbols are above the least
             above += _product([Polynomial({(s,): 1, (): LEAST}) for s in symbols], number(c))
-        found = above.coefficients
-        if not found:
-            return 0
-        if found.get((), 0) and all((c > 0) == (found[()] > 0) for c in found.values()):
-            return 1 if found[()] > 0 else -1
-        return None
+        first, rest = above.coefficients.get((), 0), {c > 0 for symbols, c in above.coefficients.items() if symbols}
+        sign = (first > 0) - (first < 0)
+        if not rest or abs(first) > _NO_EXTENT:  # x[k:] ends there
+            return {sign}
+        if len(rest) == 1 and (first == 0 or rest == {first > 0}):
+            return {sign, 1 if rest == {True} else -1}
+        return {-1, 0, 1}
 
     # as expressions of sympy, which torch.export has here, are asked
     is_number = property(lambda self: self.coefficients.keys() <= {()})
@@ -120,6 +138,13 @@ class Worlds:
     def __len__(self):
         return len(self.values)
 
+    def alike(self, symbols):
+        """Two or more of these symbols that are the same number in the call, or none."""
+        groups = {}
+        for s in symbols:
+            groups.setdefault(self.hints[s], set()).add(s)
+        return next((group for group in groups.values() if len(group) > 1), set())
+
     def int_of(self, polynomial):
         """An int or torch.SymInt."""
         if polynomial.is_number:
@@ -151,10 +176,12 @@ def _decided(positive, zero, negative):
     """A comparison of two numbers, by the sign of their difference."""
     def compare(self, other):
         difference = self.expr - other.expr
-        sign = difference.sign()
-        if sign is None:
-            raise Beyond(f"Python code asks for the sign of {difference}")
-        return Truth((negative, zero, positive)[sign + 1])
+        found = {(negative, zero, positive)[sign + 1] for sign in difference.signs()}
+        if len(found) > 1:
+            worlds = self.worlds or other.worlds
+            alike = worlds.alike(difference.free_symbols) if difference.at(worlds.hints) == 0 else ()
+            raise Merge(alike) if alike else Beyond(f"Python code asks for the sign of {difference}")
+        return Truth(found.pop())
     return compare
 
 

@@ -49,7 +49,7 @@ class _Shapes:
 
 
 def _import(name, globals=None, locals=None, fromlist=(), level=0):
-    if name in _STAND_INS and name not in sys.modules:
+    if name == _SHAPES and fromlist or name in _STAND_INS and name not in sys.modules:
         return _STAND_INS[name]
     return __import__(name, globals, locals, fromlist, level)
 

@@ -24,12 +24,12 @@ from ..guard.traced_code import TracedCode
 from ..lower.decompose import lower
 from ..lower.walk import Lowering
 from ..record.symbols import Beyond
-from ..record.undisturbed import builtins_of, undisturbed
+from ..record.undisturbed import undisturbed
 from . import exported, packed, recorded
 from .changes import Changed, refuse_changes
 from .entry import Entry
 from .export_errors import export_error, is_of_forward
-from .own_gradient import BUILTINS, define_border
+from .own_gradient import define_border
 from .prepare import hooks_inside, prepared
 from .traceable import traceable
 
@@ -76,7 +76,7 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
     """way: recorded or exported."""
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), prepared(module, train) as cumulative, \
-            _traced(module, grad, way.stand_ins()) as (attributes, code, asks):
+            _traced(module, grad, way) as (attributes, code, asks):
         packed.refuse_arguments(module, tuple(args), dict(kwargs or {}))
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
@@ -111,16 +111,16 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
 
 
 @contextlib.contextmanager
-def _traced(module, grad, kind):
-    """Surroundings of a trace with stand-ins of this class: a gradient may be wanted later, so regions without one must be seen
+def _traced(module, grad, way):
+    """Surroundings of a trace, recorded or exported: a gradient may be wanted later, so regions without one must be seen
     even if this call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
     draws, alone = (random.getstate(), np.random.get_state()), threading.active_count() == 1
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
     define_border()
-    with torch.enable_grad(), unhooked, traceable(), hooks_inside(module), asked(grad, kind) as asks:
-        code = TracedCode(reachable(module), attributes, lambda code: BUILTINS.get(code) or builtins_of(code))
+    with torch.enable_grad(), unhooked, traceable(), hooks_inside(module), asked(grad, way.stand_ins()) as asks:
+        code = TracedCode(reachable(module), attributes, way.builtins_of)
         try:
             yield attributes, code, asks
         except BaseException:

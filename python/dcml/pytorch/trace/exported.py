@@ -15,8 +15,11 @@ from ..lower.decompose import noting
 from ..lower.functional import functional
 from ..lower.quiet import quiet
 from ..lower.refusal import unsupported
+from .own_gradient import BUILTINS
 from .prepare import same_attributes
 from .ungraded import keep_gradients
+
+builtins_of = BUILTINS.get  # for frames of a code
 
 
 def stand_ins():

@@ -18,10 +18,11 @@ from ..guard.traced_code import barred
 from ..lower.functional import functional
 from ..lower.program import Kind, Region
 from ..lower.refusal import unsupported
-from ..record.recorder import Beyond, Merge, Recorder, above_autograd
+from ..record.recorder import Recorder, above_autograd
 from ..record.stand_in import StandIn
-from ..record.symbols import MOST_SYMBOLS, Worlds
-from ..record.undisturbed import undisturbed
+from ..record import undisturbed
+from ..record.symbols import MOST_SYMBOLS, Beyond, Fixed, Merge, Worlds
+from .own_gradient import BUILTINS
 from .prepare import same_attributes
 from .ungraded import keep_gradients
 
@@ -49,6 +50,11 @@ def stand_ins():
     return StandIn
 
 
+def builtins_of(code):
+    """For frames of a code."""
+    return BUILTINS.get(code) or undisturbed.builtins_of(code)
+
+
 def attempts(args, kwargs, dynamic, given):
     """What to record for, one after the other: {position among the leaves: name of the symbol that is its first extent}."""
     if isinstance(dynamic, dict):
@@ -64,11 +70,14 @@ def attempts(args, kwargs, dynamic, given):
 def trace(module, entry, args, kwargs, symbols, code, asks):
     """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
     placeholders that are changed without the tape's knowledge)."""
-    while True:
+    symbols = symbols or {}
+    while True:  # with less symbols each time
         try:
-            return _Recording(module, entry, args, kwargs, symbols or {}).trace(code, asks)
+            return _Recording(module, entry, args, kwargs, symbols).trace(code, asks)
         except Merge as two:
             symbols = {k: min(two.symbols) if s in two.symbols else s for k, s in symbols.items()}
+        except Fixed as some:
+            symbols = {k: s for k, s in symbols.items() if s not in some.symbols}
 
 
 class _Recording:
@@ -102,7 +111,10 @@ class _Recording:
         program = SimpleNamespace(
             graph=graph, graph_module=Region(graph), constants=self.constants, state_dict=tensors, range_constraints={},
             graph_signature=SimpleNamespace(input_specs=self.inputs, output_specs=outputs, user_inputs=self.user_inputs))
-        with undisturbed():
+        fresh = torch.ops.aten.lift_fresh_copy.default
+        self.literals.update([name for name, tensor in self.constants.items()
+                              if all(user.target is fresh for user in self.nodes[id(tensor)].users)])
+        with undisturbed.undisturbed():
             silent = keep_gradients(program, unsupported)
             return functional(program, self.literals, self.worlds), [], self.literals, silent
 
