@@ -109,8 +109,8 @@ def _told_of_decisions(scope, met):
 
 
 def _scope(program):
-    """torch's record of symbols and conditions, if the program has symbols of torch's."""
-    if program.worlds is not None:
+    """torch's record of symbols and conditions, if a program has symbols of torch's."""
+    if getattr(program, "worlds", None) is not None:
         return None
     for node in program.graph.nodes:
         value = node.meta.get("val")

@@ -18,6 +18,7 @@ from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
+_FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
 aten = torch.ops.aten
@@ -61,19 +62,20 @@ class Telling(TorchDispatchMode):
     def _told(self, function, leaves, given, spec):
         """What a call gives: arguments where it is them, and new stand-ins.  given: stand-ins for the tensors among the leaves."""
         args, kwargs = pytree.tree_unflatten(given, spec)
-        device, made = _device_of(function, args, kwargs, given), self._in_worlds(function, given, spec)
+        device = _device_of(function, args, kwargs, given)
+        made = self._in_worlds(function, given, spec, _of_device(function, device))
         owners = {id(leaf.metas[0]): (original, leaf.metas) for leaf, original in zip(given, leaves) if isinstance(leaf, StandIn)}
         return self._stand_ins(made, owners, device)
 
-    def _in_worlds(self, function, given, spec):
-        """What the call gives in each world."""
+    def _in_worlds(self, function, given, spec, run):
+        """What the call gives in each world; run: what tells it."""
         made = []
         anew = _takes_device(function) and not any(isinstance(leaf, torch.Tensor) for leaf in given)
         for k in range(len(self.worlds)):
             args, kwargs = pytree.tree_unflatten([self._in_world(k, leaf) for leaf in given], spec)
             kwargs = {**kwargs, "device": "meta"} if anew else kwargs
             try:
-                made.append(_run(function, args, kwargs))
+                made.append(_run(run, args, kwargs))
             except Beyond:
                 raise
             except Exception as error:
@@ -299,6 +301,23 @@ def _autocasts():
 def _symbols_of(leaf):
     numbers = [*leaf.shape, *leaf.stride()] if isinstance(leaf, StandIn) else [leaf]
     return set().union(*[n.node.expr.free_symbols for n in numbers if isinstance(n, torch.SymInt)])
+
+
+def _of_device(function, device):
+    """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
+    if function is not aten.scaled_dot_product_attention.default:
+        return function
+    if device.type != "cpu":
+        raise Beyond(f"{function} on {device}")
+    return _attention_on_cpu
+
+
+def _attention_on_cpu(*args, **kwargs):
+    made = aten.scaled_dot_product_attention.default(*args, **kwargs)
+    like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
+    if torch._fused_sdp_choice(*like, **kwargs) == _FLASH:  # by extents and types, no values
+        made = made.new_empty(made.transpose(1, 2).shape).transpose(1, 2)
+    return made
 
 
 def _run(function, args, kwargs):

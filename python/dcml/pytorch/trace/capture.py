@@ -24,7 +24,6 @@ from ..guard.traced_code import TracedCode
 from ..lower.decompose import lower
 from ..lower.walk import Lowering
 from ..record.symbols import Beyond
-from ..record.undisturbed import undisturbed
 from . import exported, packed, recorded
 from .changes import Changed, refuse_changes
 from .entry import Entry
@@ -90,7 +89,7 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
                 refuse_changes(module, attributes, code, (program, entry.result), again)
                 if _sized_by_symbols(program):
                     start = functools.partial(Lowering, module, entry, found, name, cumulative)
-                    with undisturbed():
+                    with way.lowering():
                         made = lower(program, found[0], start, entry.result).result(debug)
                     made.reads, made.refused_dynamic = attributes.read, shapes is None and len(attempts) > 1
                     made.code, made.asks, made.asks_attributes = code, asks.any, asks.attributes

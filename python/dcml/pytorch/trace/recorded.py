@@ -11,6 +11,8 @@ import re
 from types import SimpleNamespace
 
 import torch
+from torch._functorch import eager_transforms as transforms
+from torch._functorch import vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -26,12 +28,15 @@ from .own_gradient import BUILTINS
 from .prepare import same_attributes
 from .ungraded import keep_gradients
 
+lowering = undisturbed.undisturbed  # what a program of stand_ins() is lowered in
 _TENSOR = torch._C.TensorBase
 _LOOKS_AT_MEMORY = {getattr(torch.Tensor, name) for name in (
     "numpy", "tolist", "data_ptr", "backward", "set_", "storage", "untyped_storage", "__array__", "__dlpack__", "__deepcopy__",
     "__reduce_ex__")}
 _OF_AUTOGRAD = {torch.autograd.grad, torch.autograd.backward, _TENSOR.grad_fn.__get__, _TENSOR._version.__get__}
-_BARRED = {torch.compile.__code__, torch._ops.HigherOrderOperator.__call__.__code__}
+_BARRED = {function.__code__ for function in (
+    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.grad_and_value_impl, transforms._vjp_with_argnums,
+    transforms._jvp_with_argnums, transforms.functionalize, transforms.linearize, vmap.vmap_impl)}
 
 
 class _Barred(TorchFunctionMode):
@@ -64,7 +69,8 @@ def attempts(args, kwargs, dynamic, given):
              and not isinstance(given[k], torch.nn.Parameter)] if dynamic else []
     if len(first) > MOST_SYMBOLS:
         raise Beyond(f"{len(first)} first extents")
-    return [*([{k: f"s{n}" for n, k in enumerate(first)}] if first else []), None]
+    names = {}  # of one tensor given twice, one
+    return [*([{k: names.setdefault(id(given[k]), f"s{len(names)}") for k in first}] if first else []), None]
 
 
 def trace(module, entry, args, kwargs, symbols, code, asks):
