@@ -71,7 +71,8 @@ class Telling(TorchDispatchMode):
         """What the call gives in each world; run: what tells it."""
         made = []
         anew = _takes_device(function) and not any(isinstance(leaf, torch.Tensor) for leaf in given)
-        for k in range(len(self.worlds)):
+        same = all(leaf.is_same_everywhere if isinstance(leaf, StandIn) else not isinstance(leaf, torch.SymInt) for leaf in given)
+        for k in range(1 if same else len(self.worlds)):
             args, kwargs = pytree.tree_unflatten([self._in_world(k, leaf) for leaf in given], spec)
             kwargs = {**kwargs, "device": "meta"} if anew else kwargs
             try:
@@ -82,7 +83,7 @@ class Telling(TorchDispatchMode):
                 if k == 0:
                     raise Beyond(f"{function}: {error}") from error
                 raise self._not_for_all(function, given, spec) from error
-        return made
+        return made * len(self.worlds) if same else made
 
     def _not_for_all(self, function, given, spec):
         """Why a call is one of the recorded call's extents only."""
@@ -309,15 +310,15 @@ def _of_device(function, device):
         return function
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
-    return _attention_on_cpu
+    chosen = []  # in the first world, for all: the memory of large tensors is not asked for
 
-
-def _attention_on_cpu(*args, **kwargs):
-    made = aten.scaled_dot_product_attention.default(*args, **kwargs)
-    like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
-    if torch._fused_sdp_choice(*like, **kwargs) == _FLASH:  # by extents and types, no values
-        made = made.new_empty(made.transpose(1, 2).shape).transpose(1, 2)
-    return made
+    def attention(*args, **kwargs):
+        made = function(*args, **kwargs)
+        if not chosen:
+            like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
+            chosen.append(torch._fused_sdp_choice(*like, **kwargs))  # by extents and types, no values
+        return made.new_empty(made.transpose(1, 2).shape).transpose(1, 2) if chosen[0] == _FLASH else made
+    return attention
 
 
 def _run(function, args, kwargs):

@@ -41,8 +41,15 @@ class StandIn(torch.Tensor):
     def of(cls, tensor, worlds, sizes=None, parameter=False):
         """For a tensor whose extents are these, ints or symbols' names."""
         sizes = list(tensor.shape) if sizes is None else sizes
-        metas = [_meta_of(tensor, [values.get(size, size) for size in sizes]) for values in worlds.values]
+        if not any(isinstance(size, str) for size in sizes):
+            metas = [_meta_of(tensor, sizes)] * len(worlds)
+        else:
+            metas = [_meta_of(tensor, [values.get(size, size) for size in sizes]) for values in worlds.values]
         return cls(metas, worlds, tensor.device, tensor.requires_grad, parameter)
+
+    @property
+    def is_same_everywhere(self):
+        return self.metas[0] is self.metas[-1]
 
     def like(self, values):
         """A tensor on device "meta" of its extents and strides where the symbols are these values."""
