@@ -173,3 +173,19 @@ def test_a_first_call_loads_neither_sympy_nor_dynamo(tmp_path):
     told = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True,
                           env={**os.environ, "DCML_CACHE": str(tmp_path)})
     assert told.stdout.strip() == "[]"
+
+
+def test_what_forward_changed_before_it_went_beyond_is_as_it_was():
+    cache = {}
+
+    def remembers(self, x):
+        if "table" not in cache:
+            cache["table"] = torch.ones(4)
+        try:
+            return x * 2 * cache["table"] if x.shape[0] > 4 else -x
+        except Exception:  # what recording ends with is not an error of forward
+            return x
+
+    with pytest.raises(Beyond):
+        captured(recorded, Forward(remembers), torch.ones(6, 4))
+    assert not cache

@@ -14,8 +14,8 @@ _LARGE = ((10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079),
 MOST_SYMBOLS = len(_LARGE[0])
 
 
-class Beyond(Exception):
-    """What runs cannot be written down here; the message says why."""
+class Beyond(BaseException):
+    """What runs cannot be written down here; the message says why.  No error of what runs, which may catch its own."""
 
 
 class Merge(Beyond):

@@ -21,6 +21,7 @@ from ..guard.attributes import Attributes
 from ..guard.lock import LOCK
 from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
+from ..guard.watch import restore
 from ..lower.decompose import lower
 from ..lower.walk import Lowering
 from ..record.symbols import Beyond
@@ -122,8 +123,12 @@ def _traced(module, grad, way):
         code = TracedCode(reachable(module), attributes, way.builtins_of)
         try:
             yield attributes, code, asks
-        except BaseException:
+        except BaseException as error:
             attributes.undo()
+            if isinstance(error, Beyond):  # and what forward has changed is as it was, for it runs again
+                restore(code.changed())
+                random.setstate(draws[0])
+                np.random.set_state(draws[1])
             raise
     drawn = random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]
     if drawn and (code.may_draw or alone):

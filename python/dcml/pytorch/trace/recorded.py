@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from ..guard.traced_code import barred
+from ..guard.watch import restore
 from ..lower.functional import functional
 from ..lower.program import Kind, Region
 from ..lower.refusal import unsupported
@@ -81,8 +82,10 @@ def trace(module, entry, args, kwargs, symbols, code, asks):
         try:
             return _Recording(module, entry, args, kwargs, symbols).trace(code, asks)
         except Merge as two:
+            restore(code.changed())
             symbols = {k: min(two.symbols) if s in two.symbols else s for k, s in symbols.items()}
         except Fixed as some:
+            restore(code.changed())
             symbols = {k: s for k, s in symbols.items() if s not in some.symbols}
 
 
@@ -164,7 +167,7 @@ class _Recording:
         return pytree.tree_unflatten(values, spec)
 
     def _real(self, tensor):
-        """The node of a tensor that forward has not from its arguments: a parameter by another way, or a constant."""
+        """The node of a tensor that is no stand-in: a parameter that forward reached by another way, or a constant."""
         if id(tensor) in self.nodes:
             return self.nodes[id(tensor)]
         _refuse_unusual(tensor)
