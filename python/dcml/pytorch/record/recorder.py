@@ -6,6 +6,7 @@ Must not know: modules, rows of operators, or what is done with the graph.
 """
 import contextlib
 import functools
+import linecache
 import operator
 import sys
 
@@ -25,7 +26,7 @@ aten = torch.ops.aten
 
 
 class Frames:
-    """The lines that led to a call, as text where it is asked for."""
+    """The lines that led to a call, down to one of a forward, as text where it is asked for."""
 
     def __init__(self, frame, last):
         self._lines = []
@@ -34,9 +35,9 @@ class Frames:
             frame = frame.f_back
 
     def __str__(self):
-        import linecache
+        inside = next((k for k, (*_, name) in enumerate(self._lines) if name == "forward"), 0)
         return "".join([f'  File "{file}", line {line}, in {name}\n    {linecache.getline(file, line).strip()}\n'
-                        for file, line, name in reversed(self._lines)])
+                        for file, line, name in reversed(self._lines[inside:])])
 
 
 class Telling(TorchDispatchMode):
@@ -353,15 +354,13 @@ def _refuse(function):
 
 def _device_of(function, args, kwargs, given):
     """Where the results of a call lie."""
+    devices = {leaf.device for leaf in given if isinstance(leaf, torch.Tensor)}
     for k, argument in enumerate(function._schema.arguments):
-        if argument.name == "device":
-            asked = args[k] if k < len(args) else kwargs.get("device")
-            if asked is not None:
-                return torch.device(asked)
-    tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
-    devices = {t.device for t in tensors}
+        asked = (args[k] if k < len(args) else kwargs.get("device")) if argument.name == "device" else None
+        if asked is not None:
+            devices.add(torch.device(asked))
     if any(d.type not in ("cpu", "cuda") for d in devices) or len(devices) > 1:
-        raise Beyond(f"{function} on {' and '.join(map(str, devices))}")
+        raise Beyond(f"{function} on {' and '.join(sorted(map(str, devices)))}")
     return devices.pop() if devices else torch.get_default_device()
 
 
@@ -375,3 +374,13 @@ def above_autograd(recorder):
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)
+
+
+def _tell(function, args, kwargs):
+    """What a call gives outside of any recording."""
+    worlds = next(leaf.worlds for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, StandIn))
+    with above_autograd(Telling(worlds)):
+        return function(*args, **kwargs)
+
+
+StandIn.tell = staticmethod(_tell)
