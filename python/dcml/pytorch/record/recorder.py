@@ -249,7 +249,7 @@ class Recorder(Telling):
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
         return node.target is aten.lift_fresh_copy.default or node.op == "call_function" and not any(
-            isinstance(one.meta["val"], torch.Tensor) for one in node.all_input_nodes)
+            isinstance(one.meta["val"], (torch.Tensor, list, tuple)) for one in node.all_input_nodes)
 
     def _call(self, function, args, kwargs, value):
         packet = function.overloadpacket if isinstance(function, torch._ops.OpOverload) else function
