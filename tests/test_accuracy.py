@@ -109,6 +109,16 @@ def test_gradients_of_parameters_are_as_accurate_as_eagers(name):
     assert own <= max(2 * eager, FLOOR), f"error {own:.1e}, eager's is {eager:.1e}"
 
 
+def test_the_gradient_of_a_normalisation_is_rounded_to_bfloat16_once():
+    torch.manual_seed(0)
+    norm = nn.BatchNorm2d(8)
+    compiled = DaceModule(norm, backward=True)
+    x, dy = (torch.randn(4, 8, 12, 12).bfloat16() for _ in range(2))
+    eager, own, exact = (torch.autograd.grad(m(x), x, dy)[0].double() for m, x, dy in (
+        (norm, x.requires_grad_(), dy), (compiled, x, dy), (nn.BatchNorm2d(8).double(), x.detach().double().requires_grad_(), dy.double())))
+    assert _error(own, exact) <= 1.2 * _error(eager, exact)
+
+
 class Block(nn.Module):
     """Of a residual network: values near zero decide which way a ReLU goes, and with it whole gradients."""
 

@@ -32,12 +32,13 @@ static uint32_t *slot_of(const sweep *s, dc_ex e) {
   return &s->slots[at];
 }
 
+/* Gradients of small floats are of the compute type until a container rounds them: they are sums of many terms. */
 static void add_path(sweep *s, dc_ex e, dc_ex coefficient, dc_ex guard) {
   dc_pool *pool = &s->r->graph->pool;
   dc_dtype type = dc_ex_dtype(pool, e);
   if (!dc_dtype_is_float(type)) return;
   paths *list = &s->adjoint[*slot_of(s, e) - 1];
-  coefficient = dc_ex_cast(pool, type, coefficient);
+  coefficient = dc_ex_cast(pool, dc_dtype_compute(type), coefficient);
   for (uint32_t k = 0; k < list->n; k++)
     if (list->v[k].guard == guard) {
       list->v[k].coefficient = dc_ex_prim2(pool, DC_ADD, list->v[k].coefficient, coefficient);
@@ -85,7 +86,7 @@ static dc_status through(sweep *s, dc_ex e, path p) {
 static dc_partial merged(dc_pool *pool, dc_ex read, const paths *list) {
   dc_partial out = {read, list->v[0].coefficient, list->v[0].guard};
   if (list->n == 1) return out;
-  dc_ex zero = dc_ex_const(pool, dc_ex_dtype(pool, read), 0), total = 0, any = dc_ex_bool(pool, false);
+  dc_ex zero = dc_ex_const(pool, dc_ex_dtype(pool, out.coefficient), 0), total = 0, any = dc_ex_bool(pool, false);
   for (uint32_t k = 0; k < list->n; k++) {
     dc_ex term = list->v[k].guard ? dc_ex_select(pool, list->v[k].guard, list->v[k].coefficient, zero) : list->v[k].coefficient;
     total = total ? dc_ex_prim2(pool, DC_ADD, total, term) : term;

@@ -98,7 +98,7 @@ uint16_t dc_f32_to_f16(float value) {
   uint32_t bits = float_bits(value);
   uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
   uint32_t magnitude = bits & 0x7FFFFFFFu;
-  if (magnitude > 0x7F800000u) return sign | 0x7E00; /* NaN */
+  if (magnitude > 0x7F800000u) return sign | 0x7E00 | (uint16_t)(magnitude >> 13 & 0x3FF); /* NaN: quiet, as instructions do it */
   if (magnitude >= 0x477FF000u) return sign | 0x7C00; /* rounds beyond 65504 */
   if (magnitude < 0x38800000u) /* below the smallest normal: the sum's rounding does the work */
     return sign | (uint16_t)(float_bits(bits_float(magnitude) + 0.5f) - float_bits(0.5f));

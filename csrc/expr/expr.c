@@ -378,6 +378,13 @@ static dc_ex cast_pair(dc_pool *pool, dc_dtype type, dc_ex re, dc_ex im) {
   return dc_dtype_is_complex(type) ? dc_ex_prim2(pool, DC_COMPLEX, a, dc_ex_cast(pool, dc_dtype_part(type), im)) : a;
 }
 
+/* A choice among constants, `depth` choices deep at most. */
+static bool of_constants(const dc_pool *pool, dc_ex e, int depth) {
+  double value;
+  if (dc_ex_node(pool, e)->op != DC_EX_SELECT) return dc_ex_is_const(pool, e, &value);
+  return depth > 0 && of_constants(pool, dc_ex_arg(pool, e, 1), depth - 1) && of_constants(pool, dc_ex_arg(pool, e, 2), depth - 1);
+}
+
 dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   const dc_exnode *node = dc_ex_node(pool, a);
   dc_dtype from = (dc_dtype)node->dtype;
@@ -390,6 +397,10 @@ dc_ex dc_ex_cast(dc_pool *pool, dc_dtype type, dc_ex a) {
   if (node->op == DC_EX_CAST) { /* back to where a widening cast came from */
     dc_ex inner = dc_ex_arg(pool, a, 0);
     if (dc_ex_dtype(pool, inner) == type && widens(type, from)) return inner;
+  }
+  if (node->op == DC_EX_SELECT && of_constants(pool, a, 4)) { /* a choice of converted ones needs no conversion, which few vectors have */
+    dc_ex yes = dc_ex_cast(pool, type, dc_ex_arg(pool, a, 1)), no = dc_ex_cast(pool, type, dc_ex_arg(pool, a, 2));
+    return dc_ex_select(pool, dc_ex_arg(pool, a, 0), yes, no);
   }
   return dc_pool_op(pool, DC_EX_CAST, type, 1, &a);
 }

@@ -19,19 +19,31 @@ static bool is_invariant(const search *s, dc_ex e) {
   return true;
 }
 
-/* More terms than unrolling makes one expression of.  Symbols: an extent that is one may be 0, where the factor must not
- * count, for it may be infinite. */
+/* More terms than unrolling makes one expression of, whatever symbols are: an extent that is one counts as 1. */
 static bool is_long(const search *s) {
   dc_pool *pool = &s->graph->pool;
+  const int64_t enough = s->graph->machine.unrolled_trips + 1;
   int64_t trips = 1;
   for (uint32_t k = 0; k < s->reduce.n_params; k++) {
     dc_parameter range = pool->params.v[s->reduce.params[k]];
-    int64_t begin, end, step;
-    if (!dc_ex_is_int(pool, range.begin, &begin) || !dc_ex_is_int(pool, range.end, &end)) return false;
-    if (begin >= end || !dc_ex_is_int(pool, range.step, &step) || step != 1) return false;
-    trips = end - begin > s->graph->machine.unrolled_trips ? INT32_MAX : trips * (end - begin);
+    int64_t extent;
+    if (!dc_ex_is_int(pool, dc_ix_extent(pool, range.begin, range.end, range.step), &extent)) continue;
+    if (extent <= 0) return false;
+    trips = extent > enough || trips * extent > enough ? enough : trips * extent;
   }
-  return trips > s->graph->machine.unrolled_trips;
+  return trips >= enough;
+}
+
+/* The sum of no terms is 0, whatever the factor is: it may be infinite.  0: there is always a term. */
+static dc_ex has_terms(const search *s) {
+  dc_pool *pool = &s->graph->pool;
+  dc_ex all = 0;
+  for (uint32_t k = 0; k < s->reduce.n_params; k++) {
+    dc_parameter range = pool->params.v[s->reduce.params[k]];
+    dc_ex extent = dc_ix_extent(pool, range.begin, range.end, range.step);
+    if (!dc_ix_proves_ge(pool, extent, 1)) all = dc_ex_and(pool, dc_ex_prim2(pool, DC_LT, dc_ex_int(pool, 0), extent), all);
+  }
+  return all;
 }
 
 /* The factors of e that stay the same while the sum runs, multiplied with *factor (0: none yet); returns what is left, 0 where
@@ -94,6 +106,8 @@ static dc_nid take_out(dc_graph *graph, dc_nid reduce) {
   if (!factor || !rest) return 0;
   dc_cid terms = terms_of(graph, t.out);
   dc_ex value = dc_ex_prim2(pool, DC_MUL, factor, dc_ex_read(pool, dc_ex_dtype(pool, rest), terms, t.index, t.rank));
+  dc_ex some = has_terms(&s);
+  if (some) value = dc_ex_select(pool, some, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0));
   dc_nid whole = dc_node_tasklet(graph, t.out, DC_WCR_NONE, t.index, t.rank, 0, value);
   dc_nid sum = dc_node_tasklet(graph, terms, DC_WCR_SUM, t.index, t.rank, 0, rest);
   dc_node origin = *dc_node_at(graph, term);

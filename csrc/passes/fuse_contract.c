@@ -165,6 +165,12 @@ static dc_ex guarded_update(dc_pool *pool, const dc_tasklet *q, dc_dtype type, d
   return dc_ex_prim2(pool, op, a, dc_ex_select(pool, q->guard, b, dc_ex_const(pool, type, neutral((dc_wcr)q->wcr, type))));
 }
 
+/* What is updated next, as the container holds it; small floats are rounded once, after the update. */
+static dc_ex before_update(dc_pool *pool, dc_dtype type, dc_ex value) {
+  dc_dtype wide = dc_dtype_compute(type);
+  return dc_ex_cast(pool, wide, dc_dtype_is_float(type) ? value : dc_ex_cast(pool, type, value));
+}
+
 /* T = a; T op= b  becomes  T = a op b;  T op= a; T op= b  becomes  T op= a op b. */
 static bool combine_updates(contraction *c, const dc_access *w, const dc_access *next) {
   dc_pool *pool = &c->graph->pool;
@@ -172,8 +178,7 @@ static bool combine_updates(contraction *c, const dc_access *w, const dc_access 
   dc_dtype type = (dc_dtype)dc_cont(c->graph, w->container)->dtype, wide = dc_dtype_compute(type);
   if (!q.wcr || p.guard || (p.wcr && (p.wcr != q.wcr || q.guard)) || type == DC_BOOL || reads_own(c, next)) return false;
   if (dc_sites_overwrite(c->t, p.value, c->t->order[w->node], c->t->order[next->node])) return false;
-  dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, p.value));
-  dc_ex sum = guarded_update(pool, &q, wide, a, dc_ex_cast(pool, wide, q.value));
+  dc_ex sum = guarded_update(pool, &q, wide, before_update(pool, type, p.value), dc_ex_cast(pool, wide, q.value));
   dc_tasklet *out = &dc_node_at(c->graph, next->node)->tasklet;
   out->value = sum, out->wcr = p.wcr, out->guard = 0;
   remove_node(c, w->node);
@@ -439,8 +444,7 @@ static bool try_defer(contraction *c, dc_cid root) {
   dc_tasklet q = tasklet_of(c, update);
   dc_dtype type = (dc_dtype)dc_cont(c->graph, root)->dtype, wide = dc_dtype_compute(type);
   if (type == DC_BOOL || carries_over(c, c->t->parent[update->node])) return false;
-  dc_ex a = dc_ex_cast(pool, wide, dc_ex_cast(pool, type, value));
-  dc_ex sum = guarded_update(pool, &q, wide, a, dc_ex_cast(pool, wide, q.value));
+  dc_ex sum = guarded_update(pool, &q, wide, before_update(pool, type, value), dc_ex_cast(pool, wide, q.value));
   dc_tasklet *out = &dc_node_at(c->graph, update->node)->tasklet;
   out->value = sum, out->wcr = DC_WCR_NONE;
   remove_node(c, w->node);

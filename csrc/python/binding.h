@@ -109,6 +109,7 @@ bool is_like(module_state *state, PyObject *object, const dc_array *want, const 
 int note_layout(module_state *state, PyObject *object, dc_array *like, int64_t **strides);
 /* A new array of the kind of the inputs, on the device that the shape names; *data is where to write. */
 PyObject *new_tensor(module_state *state, const dc_array *shape, bool torch, void **data);
+enum { POOLED_BYTES = 1 << 12 }; /* from here on an array is worth memory of the pool; NumPy's own costs less to ask for */
 PyObject *new_memory(module_state *state, uint64_t bytes, void **data); /* memory.c: an object of dcml._core.Memory */
 int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **out, uint32_t *rank);
 

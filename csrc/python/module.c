@@ -266,6 +266,7 @@ static int core_exec(PyObject *module) {
   failed |= add_error(module, state, DC_ERR_DEVICE, "DeviceError", PyExc_RuntimeError, "A device is missing or refuses.");
   failed |= add_error(module, state, DC_ERR_VALUE, "ValueError_", PyExc_ValueError, "An argument out of its domain.");
   state->errors[DC_ERR_MEMORY] = Py_XNewRef(state->errors[0]);
+  failed |= PyModule_AddIntMacro(module, POOLED_BYTES);
   if (failed) return -1;
   state->pool = dc_buffer_pool_create(dc_target_cpu.memory, IDLE_RESULT_BYTES);
   if (!(state->eager = eager_cache_create())) return PyErr_NoMemory(), -1;

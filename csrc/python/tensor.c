@@ -186,17 +186,12 @@ static int resolve(module_state *state, const DLExchange *api, bool in_place, Py
   return same ? 0 : api->borrow(whole, t) ? -1 : 0;
 }
 
+/* Memory that torch looks at, and whom it goes back to when torch is done with it. */
 typedef struct {
   DLManaged managed;
-  dc_buffer_pool *pool;
+  void *owner;
   int64_t dims[]; /* shape, then strides */
-} pooled;
-
-static void drop_pooled(DLManaged *self) {
-  pooled *p = (pooled *)self;
-  dc_buffer_give(p->pool, self->tensor.data);
-  free(p);
-}
+} handed_over;
 
 /* Shape, then strides. */
 static void lay_out(const dc_array *shape, int64_t *dims) {
@@ -208,61 +203,53 @@ static void lay_out(const dc_array *shape, int64_t *dims) {
   }
 }
 
-static PyObject *new_pooled(module_state *state, const dc_array *shape, void **data) {
+/* A tensor of torch's over an array of the host; `drop` is told when torch lets go of it.  NULL: the owner still has it. */
+static PyObject *hand_over(module_state *state, const dc_array *array, void *owner, void (*drop)(DLManaged *)) {
   const DLExchange *api = state->exchange;
-  uint64_t bytes = dc_array_bytes(shape);
+  void *object = NULL;
   int k = 0;
-  while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
-  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch cannot take over"), NULL;
-  pooled *p = calloc(1, sizeof *p + 2 * shape->rank * sizeof(int64_t));
-  void *buffer = dc_buffer_take(state->pool, bytes), *object = NULL;
-  if (!p || !buffer) {
-    free(p);
-    dc_buffer_give(state->pool, buffer);
-    return PyErr_Format(state->errors[DC_ERR_MEMORY], "cannot get %llu bytes", (unsigned long long)bytes);
-  }
-  lay_out(shape, p->dims);
-  p->pool = state->pool;
-  p->managed = (DLManaged){.version = {1, 0}, .context = p, .deleter = drop_pooled};
-  p->managed.tensor = (DLTensor){buffer, {DL_CPU, 0}, (int32_t)shape->rank, {dl_types[k].code, dl_types[k].bits, 1}, p->dims, p->dims + shape->rank, 0};
-  if (api->to_object(&p->managed, &object)) {
-    drop_pooled(&p->managed);
-    return NULL;
-  }
-  *data = buffer;
+  while (k < DL_TYPES && dl_types[k].type != array->dtype) k++;
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a result has a type that torch cannot take over"), NULL;
+  handed_over *h = calloc(1, sizeof *h + 2 * array->rank * sizeof(int64_t));
+  if (!h) return PyErr_NoMemory();
+  lay_out(array, h->dims);
+  h->owner = owner;
+  h->managed = (DLManaged){.version = {1, 0}, .context = h, .deleter = drop};
+  h->managed.tensor = (DLTensor){.data = array->data, .device = {DL_CPU, 0}, .ndim = (int32_t)array->rank,
+                                 .dtype = {dl_types[k].code, dl_types[k].bits, 1}, .shape = h->dims, .strides = h->dims + array->rank};
+  if (api->to_object(&h->managed, &object)) free(h);
   return object;
 }
 
-typedef struct {
-  DLManaged managed;
-  PyObject *owner;
-  int64_t dims[]; /* shape, then strides */
-} borrowed;
+static void drop_pooled(DLManaged *self) {
+  dc_buffer_give(((handed_over *)self)->owner, self->tensor.data);
+  free(self);
+}
+
+static PyObject *new_pooled(module_state *state, const dc_array *shape, void **data) {
+  uint64_t bytes = dc_array_bytes(shape);
+  dc_array array = *shape;
+  array.data = dc_buffer_take(state->pool, bytes);
+  if (!array.data) return PyErr_Format(state->errors[DC_ERR_MEMORY], "cannot get %llu bytes", (unsigned long long)bytes);
+  PyObject *tensor = hand_over(state, &array, state->pool, drop_pooled);
+  if (tensor) *data = array.data;
+  else dc_buffer_give(state->pool, array.data);
+  return tensor;
+}
 
 static void drop_borrowed(DLManaged *self) {
   if (Py_IsInitialized()) { /* in whichever thread */
     PyGILState_STATE gil = PyGILState_Ensure();
-    Py_DECREF(((borrowed *)self)->owner);
+    Py_DECREF((PyObject *)((handed_over *)self)->owner);
     PyGILState_Release(gil);
   }
   free(self);
 }
 
 PyObject *tensor_inside(module_state *state, PyObject *owner, const dc_array *array) {
-  const DLExchange *api = state->exchange;
-  void *object = NULL;
-  int k = 0;
-  while (k < DL_TYPES && dl_types[k].type != array->dtype) k++;
-  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a saved value has a type that torch cannot take over"), NULL;
-  borrowed *b = calloc(1, sizeof *b + 2 * array->rank * sizeof(int64_t));
-  if (!b) return PyErr_NoMemory();
-  lay_out(array, b->dims);
-  b->owner = Py_NewRef(owner);
-  b->managed = (DLManaged){.version = {1, 0}, .context = b, .deleter = drop_borrowed};
-  b->managed.tensor = (DLTensor){array->data, {DL_CPU, 0}, (int32_t)array->rank, {dl_types[k].code, dl_types[k].bits, 1}, b->dims, b->dims + array->rank, 0};
-  if (!api->to_object(&b->managed, &object)) return object;
-  drop_borrowed(&b->managed);
-  return NULL;
+  PyObject *tensor = hand_over(state, array, owner, drop_borrowed);
+  if (tensor) Py_INCREF(owner);
+  return tensor;
 }
 
 enum { SMALL_COPY = 1 << 16 }; /* elements: torch takes longer to describe a copy than to make it */
@@ -561,9 +548,6 @@ static int find_numpy(module_state *state) {
   Py_XDECREF(numpy);
   return state->numpy_empty && state->numpy_array ? 0 : -1;
 }
-
-/* What is worth more than numpy's own memory, which costs less to ask for. */
-static const uint64_t POOLED_BYTES = 1 << 12;
 
 static PyObject *pooled_numpy(module_state *state, PyObject *dims, PyObject *type, uint64_t bytes, void **data) {
   PyObject *memory = dims && type ? new_memory(state, bytes, data) : NULL;

@@ -9,8 +9,7 @@ import numpy as onp
 
 from . import _core
 
-_SMALL = 1 << 12    # bytes: less is NumPy's own, which costs less to ask for
-_MOST = 1 << 46     # bytes: what is more, NumPy refuses, and says so
+_MOST = 1 << 46  # bytes: what is more, NumPy refuses, and says so
 
 
 def empty(shape, dtype):
@@ -20,7 +19,7 @@ def empty(shape, dtype):
     """
     dtype = onp.dtype(dtype)
     count = math.prod(shape) * dtype.itemsize
-    return onp.ndarray(shape, dtype, _core.Memory(count)) if _SMALL <= count <= _MOST else onp.empty(shape, dtype)
+    return onp.ndarray(shape, dtype, _core.Memory(count)) if _core.POOLED_BYTES <= count <= _MOST else onp.empty(shape, dtype)
 
 
 def full(shape, value, dtype):
@@ -33,7 +32,7 @@ def full(shape, value, dtype):
 def copy(data, dtype=None):
     """A copy in the order of C, in another type if one is given, as ``numpy.array`` makes it."""
     data = onp.asarray(data, dtype)
-    if data.nbytes < _SMALL or data.dtype.hasobject:
+    if data.nbytes < _core.POOLED_BYTES or data.dtype.hasobject:
         return onp.array(data, order="C")
     made = empty(data.shape, data.dtype)
     made[...] = data

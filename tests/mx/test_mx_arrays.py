@@ -208,3 +208,7 @@ def test_draws_repeat_with_their_seed():
         assert draw() != first
         seed(7)
         assert draw() == first
+
+
+def test_bool_is_an_element_type_of_np():
+    assert np.array([True, False], dtype=np.bool).dtype == np.bool_ and np.bool is np.bool_

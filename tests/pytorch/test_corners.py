@@ -30,6 +30,10 @@ CASES = {
         (lambda a: F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, divisor_override=2), torch.arange(36.0).reshape(1, 1, 6, 6)),
     "average pooling with a divisor whose last window is dropped":
         (lambda a: F.avg_pool2d(a, 2, 2, 1, ceil_mode=True, divisor_override=3), torch.arange(25.0).reshape(1, 1, 5, 5)),
+    "similarity of numbers": (lambda a, b: F.cosine_similarity(a, b, 0), NUMBER, torch.tensor(-2.0)),
+    "roll of no elements": (lambda a: a.roll(2), NONE),
+    "gather of nothing": (lambda a: a.gather(0, torch.zeros(2, 0, dtype=torch.int64)), NUMBER.expand(5)),
+    "places of no values": (lambda a: torch.bucketize(a.detach(), torch.tensor([0.0, 1.0])), NONE),
     "pdist": (lambda a: F.pdist(a, 1.5), ROWS),
     "renorm of halves": (lambda a: torch.renorm(a, 2, 0, 1.0), ROWS.half()),
     "triangular system from the right": (lambda a, b: torch.linalg.solve_triangular(a, b, upper=True, left=False), SQUARE, ROWS[:2]),
@@ -52,6 +56,38 @@ def test_a_corner_follows_eager(name):
     function, *args = CASES[name]
     for got, want in zip(results(DaceModule(Call(function), backward=True), args), results(function, args), strict=True):
         torch.testing.assert_close(list(got), list(want), rtol=2e-3, atol=1e-5, equal_nan=True)  # some are of halves
+
+
+@pytest.mark.parametrize("x", [torch.ones(2, 3, 4, 4), torch.ones(3, 2, 2, 2, 2), torch.ones(2, 5)], ids=lambda x: f"{x.dim()}-d")
+def test_dropouts_drop_half_of_all_channels_unless_told(x):
+    layer = {2: torch.nn.AlphaDropout, 4: torch.nn.Dropout2d, 5: torch.nn.Dropout3d}[x.dim()]()
+    dropped = DaceModule(layer)(x)
+    if x.dim() == 2:
+        assert len(dropped.unique()) <= 2 and not dropped.equal(x)
+    else:
+        assert {*dropped.flatten().tolist()} <= {0.0, 2.0} and (dropped == dropped[:, :, :1, :1]).all()
+
+
+@pytest.mark.parametrize("sizes", [(4, 0, 4), (0, 4)], ids=str)
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_norm_of_an_empty_batch_leaves_its_statistics(sizes, momentum):
+    plain = torch.nn.BatchNorm1d(3, momentum=momentum)
+    ours = DaceModule(torch.nn.BatchNorm1d(3, momentum=momentum), backward=True)
+    for size in sizes:
+        for module in (plain, ours):
+            module(torch.arange(size * 6.0).reshape(size, 3, 2)).sum().backward()
+        for (name, got), want in zip(ours.named_buffers(), plain.buffers()):
+            torch.testing.assert_close(got, want, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def test_averages_over_all_calls_stay_averages_in_every_capture():
+    plain, module = torch.nn.BatchNorm1d(3, momentum=None), torch.nn.BatchNorm1d(3, momentum=None)
+    ours = DaceModule(module)
+    for shape in ((2, 3, 2), (4, 3), (0, 3, 2), (5, 3, 2)):
+        x = torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape)
+        plain(x), ours(x)
+        torch.testing.assert_close(ours.running_mean, plain.running_mean)
+    assert module.momentum is None
 
 
 def test_numbers_drawn_around_numbers_have_their_extents():

@@ -99,6 +99,71 @@ def test_checkpoint_recomputes(reentrant):
         close(a, b)
 
 
+@pytest.mark.parametrize("make", [Two, lambda: nn.Sequential(*[nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 3)) for _ in range(6)])])
+def test_a_penalty_of_gradients_goes_through_a_checkpoint(make):
+    modules = twins(make)
+    for module in modules:
+        x = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
+        slope, = torch.autograd.grad(checkpoint(module, x, use_reentrant=False).square().sum(), x, create_graph=True)
+        slope.square().sum().backward()
+        module.seen = x.grad
+    close(modules[0].seen, modules[1].seen)
+    for a, b in zip(*map(gradients, modules)):
+        close(a, b)
+
+
+class TwoResults(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+
+    def forward(self, x, z):
+        h = self.a(x)
+        return h.tanh(), (h * z).sum(1), z.sqrt()
+
+
+def batched(results, given):
+    noise = torch.Generator().manual_seed(0)
+    seeds = [torch.randn(5, *r.shape, generator=noise) for r in results]
+    one = [torch.autograd.grad(results[0], given, seeds[0], is_grads_batched=True, allow_unused=True, retain_graph=True)]
+    one += [torch.autograd.grad(results[:2], given, seeds[:2], is_grads_batched=True, retain_graph=True)]
+    own, function = given[1].numel(), torch.vmap(lambda v: torch.autograd.grad(results[1], given[:2], v, retain_graph=True))
+    return *one, function(seeds[1]), function(seeds[1][:0]), torch.vmap(function, in_dims=1, out_dims=1)(torch.stack([seeds[1]] * own, 1))
+
+
+def test_many_gradients_at_once_are_those_of_each():
+    modules = twins(TwoResults)
+    for module in modules:
+        x, z = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_(), torch.zeros(4, 1, requires_grad=True)
+        module.seen = batched(module(x, z), (x, z, *module.parameters()))
+    for got, want in zip(modules[0].seen, modules[1].seen):
+        for a, b in zip(got, want):
+            assert (a is None) == (b is None)
+            if a is not None:
+                close(a, b)
+
+
+def test_jacobians_and_hessians_may_be_asked_for_at_once():
+    modules, x = twins(), torch.linspace(-1, 1, 6).view(2, 3)
+    for function in (lambda m: torch.autograd.functional.jacobian(m, x, vectorize=True),
+                     lambda m: torch.autograd.functional.jacobian(m, x, create_graph=True, vectorize=True).detach(),
+                     lambda m: torch.autograd.functional.hessian(lambda v: m(v).pow(3).sum(), x, vectorize=True)):
+        close(function(modules[0]), function(modules[1]))
+
+
+def test_what_many_gradients_give_is_differentiable():
+    modules = twins()
+    for module in modules:
+        x = torch.linspace(-1, 1, 6).view(2, 3).requires_grad_()
+        seeds = torch.eye(4).view(4, 2, 2)
+        slopes, = torch.autograd.grad(module(x), x, seeds, is_grads_batched=True, create_graph=True)
+        slopes.square().sum().backward()
+        module.seen = x.grad
+    close(modules[0].seen, modules[1].seen)
+    for a, b in zip(*map(gradients, modules)):
+        close(a, b)
+
+
 def test_double_backward_is_that_of_eager():
     for reduce in (lambda y: y.square().sum(), lambda y: y.sum()):
         modules = twins()

@@ -484,3 +484,53 @@ def test_types_are_one_object_for_each_shape_and_have_no_instances():
                          (lambda: FLOAT[1][2], ValueError), (lambda: FLOAT[1.5], TypeError), (lambda: FLOAT[-1], TypeError)):
         with pytest.raises(error):
             wrong()
+
+
+# -- names that ONNX Script's users meet ----------------------------------------------------------------------
+def test_annotated_values_that_branches_and_bodies_give_have_their_types():
+    @script()
+    def absolute(x: DOUBLE["N"]) -> DOUBLE["N"]:
+        if op.ReduceSum(x) > 0.0:
+            y: DOUBLE["N"] = op.Identity(x)
+            z: DOUBLE["N"] = x
+        else:
+            y: DOUBLE["N"] = op.Neg(x)
+            z = y
+        return y + z
+    branches = [a.g for node in absolute.to_function_proto().node if node.op_type == "If" for a in node.attribute]
+    kinds = {g.name: [o.type.tensor_type.elem_type for o in g.output] for g in branches}
+    assert kinds == {"then": [11, 11], "else": [11, 11]}
+    model = absolute.to_model_proto()
+    onnx.checker.check_model(model, full_check=True)
+    assert ONNXModel("m", model)(np.array([-1., -2.])).tolist() == [2, 4]
+
+
+def test_arithmetic_under_an_opset_of_ones_own_is_its_operators_and_constants_are_the_newest_onnxs():
+    mine = Opset("mine.arithmetic", 1)
+
+    @script(default_opset=mine)
+    def shifted(x, by: float):
+        return mine.Shift(x + x, by)
+    proto = shifted.to_function_proto()
+    assert [(node.domain, node.op_type) for node in proto.node][0] == ("mine.arithmetic", "Add")
+    assert {o.domain for o in proto.opset_import} == {"", "mine.arithmetic"}
+
+
+def test_a_traced_function_is_the_python_function_with_an_opset():
+    from dcml.script.values import TracedOnnxFunction
+
+    def twice(x, times: int = 2):
+        return op.Mul(x, times)
+    traced = TracedOnnxFunction(Opset("mine.traced", 1), twice)
+    assert traced.name == "twice" and traced.func is twice and traced.opset.domain == "mine.traced"
+    assert typing.get_type_hints(traced) == {"times": int} and traced(np.int64(3)).value == 6
+
+
+def test_types_are_shown_as_scripts_write_them():
+    from dcml.script.onnx_types import onnx_type_to_onnxscript_repr as shown
+    for kind, text in ((FLOAT, "FLOAT"), (FLOAT[...], "FLOAT[...]"), (FLOAT["N", 3, None], "FLOAT['N',3,None]")):
+        assert shown(kind.to_type_proto()) == text
+    sequence = onnx.helper.make_sequence_type_proto(INT64[2].to_type_proto())
+    assert shown(sequence, reversible=False) == "List[INT64[2]]"
+    with pytest.raises(NotImplementedError, match="no name"):
+        shown(sequence)

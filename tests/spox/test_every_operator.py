@@ -9,7 +9,8 @@ import pytest
 
 from dcml.onnx.eager import eager
 from dcml.spox import Var, argument, types
-from dcml.spox.operators import DOMAINS, Opset, python_name
+from dcml.spox.operators import Opset, python_name
+from dcml.spox.opset.modules import DOMAINS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "onnx"))

@@ -9,7 +9,7 @@ from models import CASES, arrays
 import dcml.spox as spox
 import dcml.spox.opset.ai.onnx.v17 as op
 from dcml.onnx import ONNXModel
-from dcml.spox import BuildError, Tensor, argument, build, inline
+from dcml.spox import BuildError, Sequence, Tensor, argument, build, inline
 
 GIVEN = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 
@@ -199,6 +199,44 @@ def test_inlined_models_of_older_opsets_are_converted():
     assert model.opset_import[0].version == 17
     onnx.checker.check_model(model, full_check=True)
     run(model, x=np.ones((3, 2), "f"))
+
+
+def test_inlined_models_older_than_all_are_converted_also_where_nothing_else_is_newer():
+    info = onnx.helper.make_tensor_value_info
+    squeeze = onnx.helper.make_node("Squeeze", ["a"], ["b"], axes=[0])
+    graph = onnx.helper.make_graph([squeeze], "g", [info("a", 1, [1, "N"])], [info("b", 1, ["N"])])
+    old = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 12)], ir_version=8)
+    x = tensor(1, 4)
+    model = build({"x": x}, {"y": inline(old)(x)["b"]})
+    assert model.opset_import[0].version == 14
+    onnx.checker.check_model(model, full_check=True)
+    assert run(model, x=np.ones((1, 4), "f"))[0].tolist() == [1, 1, 1, 1]
+
+
+def test_an_argument_of_a_body_may_be_used_in_a_body_within_it_alone():
+    for depth in (1, 2):
+        def nested(v, depth=depth):
+            for _ in range(depth):
+                v, = op.if_(op.const(np.array(True)), then_branch=lambda v=v: (v,), else_branch=lambda: (op.const(-1),))
+            return v
+        last, = op.loop(op.const([3]), v_initial=[op.const(5)], body=lambda i, c, a: (op.const(np.array(True)), nested(a)))
+        x = tensor(1)
+        model = build({"x": x}, {"y": last, "z": op.neg(x)})
+        onnx.checker.check_model(model, full_check=True)
+        assert run(model, x=np.zeros(1, "f"))[0] == 5
+
+
+def test_bodies_may_have_arguments_whose_rank_is_not_known():
+    numbers = argument(Sequence(Tensor(np.int64)))
+    squares, = op.sequence_map(numbers, [numbers], body=lambda a, b: (op.mul(a, b),))
+    model = build({"numbers": numbers}, {"squares": squares})
+    assert [v.tolist() for v in run(model, numbers=[np.array([2]), np.array([3, 4])])[0]] == [[4], [9, 16]]
+    with pytest.raises(ValueError, match="needs a type with a shape"):
+        build({"a": (a := argument(Tensor(np.float32)))}, {"b": op.neg(a)})
+
+
+def test_constants_have_numpys_types_of_fixed_width():
+    assert op.const(2**63)._get_value().dtype.type is np.uint64
 
 
 def test_local_functions_are_inlined_too():

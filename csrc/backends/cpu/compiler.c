@@ -34,11 +34,12 @@ static const char *const flags[] = {
 /* Loops stay as they are printed: gcc (12 at least) takes stores of zeros out of a loop as a memset, and puts it before
  * what the loop reads from there.  The passes of -O3 that make several loops of one, which the printer has done where it
  * pays, and the two that look for common values once more take a third of the compiler's time and gain nothing; loops
- * over the lanes of a long strip stay loops.  All are known to gcc 7; clang, zig's too, refuses some. */
+ * over the lanes of a long strip stay loops.  What a choice takes is computed where it is printed: sunk into a branch, a call
+ * keeps the loop from vectors.  All are known to gcc 7; clang, zig's too, refuses some. */
 static const char *const gcc_flags[] = {
     "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fno-split-loops", "-fno-unswitch-loops", "-fno-split-paths",
     "-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-tree-partial-pre", "-fno-gcse",
-    "-fno-gcse-after-reload", "--param=max-completely-peel-times=8",
+    "-fno-gcse-after-reload", "-fno-tree-sink", "--param=max-completely-peel-times=8",
 };
 
 enum { FLAGS = sizeof flags / sizeof *flags, GCC_FLAGS = sizeof gcc_flags / sizeof *gcc_flags };

@@ -22,7 +22,7 @@ typedef struct {
   pointwise_job job;
   dc_problem_conv conv;
   int threads;
-  int64_t units, room, panels, sums; /* room, panels, sums: numbers of scratch, the first two in whole lines */
+  int64_t units, room, panels, sums; /* room, panels, sums: numbers of scratch, in whole lines */
   double work;
 } pointwise_call;
 
@@ -53,29 +53,24 @@ static bool pays(const pointwise_job *job, int lanes) {
   return job->pixels >= 2 * lanes && job->images * job->pixels >= 256;
 }
 
-/* Pixels of a unit: a quarter of the second cache holds them where they are packed.  For sums, half of the first cache holds those of
- * the rows of a tile, and a quarter of the second one those of a few channels. */
-static int64_t pixels_of_unit(const pointwise_job *job, bool sums, const dc_machine *machine, int64_t strip) {
-  const int64_t channels = !sums || job->depth < POINTWISE_SUMMED ? job->depth : POINTWISE_SUMMED;
-  const int64_t cached = machine->l2_bytes / 4 / (int64_t)sizeof(float) / channels;
-  const int64_t most = sums ? machine->l1_bytes / 2 / POINTWISE_TALL / (int64_t)sizeof(float) : MAX_WIDE;
-  const int64_t fitting = cached < most ? cached : most;
+/* Pixels of a unit: a quarter of the second cache holds them where they are packed. */
+static int64_t pixels_of_unit(const pointwise_job *job, const dc_machine *machine, int64_t strip) {
+  const int64_t cached = machine->l2_bytes / 4 / (int64_t)sizeof(float) / job->depth;
+  const int64_t fitting = cached < MAX_WIDE ? cached : MAX_WIDE;
   return fitting < 2 * strip ? 2 * strip : fitting;
 }
 
 static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
   pointwise_job *job = &call->job;
   const int64_t strip = 2 * call->routines->lanes;
-  const bool sums = call->conv.wanted == DC_CONV_W;
-  int64_t fitting = pixels_of_unit(job, sums, machine, strip);
+  int64_t fitting = pixels_of_unit(job, machine, strip);
   const int64_t share = quotient_up(job->images * job->pixels, call->threads); /* so that all threads have some */
   if (fitting > share) fitting = share;
   job->blocks = quotient_up(job->pixels, fitting);
   job->wide = quotient_up(quotient_up(job->pixels, job->blocks), strip) * strip;
   job->blocks = quotient_up(job->pixels, job->wide);
-  job->group = sums && job->blocks == 1 && fitting > job->pixels ? fitting / job->pixels : 1;
+  job->group = call->conv.wanted == DC_CONV_W && job->blocks == 1 && fitting > job->pixels ? fitting / job->pixels : 1;
   call->units = quotient_up(job->images, job->group) * job->blocks;
-  job->fetches = (job->rows + job->depth) * job->wide * job->group * (int64_t)sizeof(float) <= machine->l2_bytes / 2;
 }
 
 static void lay_out(pointwise_call *call, const dc_machine *machine) {
@@ -84,15 +79,16 @@ static void lay_out(pointwise_call *call, const dc_machine *machine) {
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
   choose_blocks(call, machine);
   if (call->units < call->threads) call->threads = (int)call->units;
-  if (c->wanted == DC_CONV_W) call->sums = call->routines->sums(job);
+  if (c->wanted == DC_CONV_W) call->sums = in_lines(call->routines->sums(job)), call->room = in_lines(call->routines->turned(job));
   else call->room = in_lines(call->routines->room(job)), call->panels = in_lines(call->routines->panels(job));
   call->work = (double)job->images * (double)job->pixels * (double)job->rows * (double)job->depth;
 }
 
 static pointwise_job job_of(const dc_problem_conv *c) {
   const int64_t from = c->x.dims[1], to = c->y.dims[1], images = c->x.dims[0], pixels = dc_problem_elements(&c->x) / images / from;
-  const bool back = c->wanted == DC_CONV_X;
-  return (pointwise_job){.images = images, .pixels = pixels, .rows = back ? from : to, .depth = back ? to : from, .group = 1};
+  const bool sums = c->wanted == DC_CONV_W, turned = sums && from > to, back = c->wanted == DC_CONV_X || turned;
+  return (pointwise_job){
+      .images = images, .pixels = pixels, .rows = back ? from : to, .depth = back ? to : from, .group = 1, .is_turned = turned};
 }
 
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
@@ -140,9 +136,9 @@ static void sum_up(const pointwise_call *call, const pointwise_job *job, float *
     float *own = sums + p * call->sums;
     memset(own, 0, (size_t)call->sums * sizeof *own);
     for (int64_t unit = call->units * p / parts, end = call->units * (p + 1) / parts; unit < end; unit++)
-      call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, own);
+      call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, own, sums + parts * call->sums + p * call->room);
   }
-  call->routines->collect(job, sums, parts, filters);
+  call->routines->collect(job, sums, parts, call->sums, filters);
 }
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
@@ -150,8 +146,9 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   const dc_problem_conv *c = &call->conv;
   pointwise_job job = call->job;
   (void)stream;
-  job.read = buffers[c->wanted == DC_CONV_X ? c->at_y : c->at_x];
-  job.given = c->wanted == DC_CONV_W ? buffers[c->at_y] : NULL;
+  const bool back = c->wanted == DC_CONV_X || job.is_turned;
+  job.read = buffers[back ? c->at_y : c->at_x];
+  job.given = c->wanted == DC_CONV_W ? buffers[back ? c->at_x : c->at_y] : NULL;
   if (job.given) return sum_up(call, &job, buffers[c->at_w], scratch), DC_OK;
   job.made = buffers[c->wanted == DC_CONV_X ? c->at_x : c->at_y], job.panels = scratch;
   convolve(call, &job, buffers[c->at_w], c->bias >= 0 ? buffers[c->bias] : NULL, scratch);

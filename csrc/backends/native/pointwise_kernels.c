@@ -8,16 +8,12 @@
 #define VECTOR_BYTES 32
 #define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
 #define ROWS 6
-#define TALL 2
-#define BROAD 4
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) avx2_##x
 #include "backends/native/pointwise_tiles.h"
 #define VECTOR_BYTES 64
 #define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #define ROWS 12
-#define TALL 4
-#define BROAD 4
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
 #define NAME(x) avx512_##x
 #include "backends/native/pointwise_tiles.h"

@@ -1,6 +1,5 @@
 /* Products of filters and images for one instruction set: included for each by pointwise_kernels.c, which defines VECTOR_BYTES,
- * LANE_NUMBERS, ROWS (of sums that registers hold, two vectors each), TALL and BROAD (sums of a gradient of filters that
- * registers hold, as many as a vector has lanes), TARGET and NAME(x). */
+ * LANE_NUMBERS, ROWS (of sums that registers hold, two vectors each), TARGET and NAME(x). */
 typedef float NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 typedef int32_t NAME(lane) __attribute__((vector_size(VECTOR_BYTES)));
 enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(float), NAME(STRIP) = 2 * NAME(LANES) };
@@ -117,96 +116,117 @@ TARGET static void NAME(make)(const pointwise_job *job, int64_t unit, int64_t fo
 
 /* ---- gradient of filters ---- */
 
-static int64_t NAME(tall)(const pointwise_job *job) { return (job->rows + TALL - 1) / TALL; }
-static int64_t NAME(broad)(const pointwise_job *job) { return (job->depth + BROAD - 1) / BROAD; }
-static int64_t NAME(sums)(const pointwise_job *job) { return NAME(tall)(job) * NAME(broad)(job) * LANES; }
+/* Sums lie by rows of whole vectors. */
+static int64_t NAME(across)(const pointwise_job *job) { return (job->depth + LANES - 1) / LANES * LANES; }
+static int64_t NAME(sums)(const pointwise_job *job) { return NAME(count)(job) * ROWS * NAME(across)(job); }
+static int64_t NAME(turned)(const pointwise_job *job) { return job->wide * job->group * NAME(across)(job); }
+
+/* Rows become columns: each step deals the first half of the vectors and the second one out like cards. */
+INLINE void NAME(turn)(VEC *s) {
+  const NAME(lane) low = NAME(numbers) / 2 + NAME(numbers) % 2 * LANES, high = low + LANES / 2;
+  UNROLL for (int n = 1; n < LANES; n *= 2) {
+    VEC dealt[LANES];
+    UNROLL for (int k = 0; k < LANES / 2; k++) {
+      dealt[2 * k] = __builtin_shuffle(s[k], s[k + LANES / 2], low);
+      dealt[2 * k + 1] = __builtin_shuffle(s[k], s[k + LANES / 2], high);
+    }
+    UNROLL for (int k = 0; k < LANES; k++) s[k] = dealt[k];
+  }
+}
+
+/* A vector of `rows` channels for each of n pixels; channels behind the last are 0. */
+TARGET static void NAME(lay)(const float *from, int64_t pixels, int64_t rows, int64_t n, float *to, int64_t step) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    const int64_t some = n - i < LANES ? n - i : LANES;
+    VEC s[LANES];
+    UNROLL for (int r = 0; r < LANES; r++) {
+      s[r] = (VEC){0};
+      if (r < rows && some == LANES) s[r] = *(const VEC *)(from + r * pixels + i);
+      else if (r < rows) memcpy(&s[r], from + r * pixels + i, (size_t)some * sizeof *from);
+    }
+    NAME(turn)(s);
+    UNROLL for (int k = 0; k < LANES; k++)
+      if (k < some) *(VEC *)(to + (i + k) * step) = s[k];
+  }
+}
+
+/* Vectors of a pixel in the strip of channels that begins with `some`. */
+static int64_t NAME(vectors)(const pointwise_job *job, int64_t some) { return NAME(across)(job) - some > LANES ? 2 : 1; }
+
+/* Strips of channels, each of all pixels of a unit. */
+static void NAME(lay_all)(const pointwise_job *job, const float *read, int64_t n, int64_t images, float *room) {
+  for (int64_t c = 0; c < job->depth; c += LANES) {
+    const int64_t strip = c / STRIP * STRIP, step = NAME(vectors)(job, strip) * LANES, rows = job->depth - c;
+    float *to = room + strip * n * images + c - strip;
+    for (int64_t image = 0; image < images; image++, to += n * step)
+      NAME(lay)(read + (image * job->depth + c) * job->pixels, job->pixels, rows, n, to, step);
+  }
+}
+
+/* ROWS rows of n pixels of each image times as many vectors; the rows of the next tile are on their way meanwhile. */
+INLINE void NAME(add_tile)(const pointwise_job *job, int vectors, const float **g, const float *x, int64_t n, int64_t images, float *to) {
+  VEC s[ROWS][2];
+  UNROLL for (int r = 0; r < ROWS; r++)
+    UNROLL for (int v = 0; v < vectors; v++) s[r][v] = (VEC){0};
+  for (int64_t image = 0; image < images; image++) {
+    for (int64_t i = 0; i < n; i += POINTWISE_LINE) {
+      const int64_t end = n - i < POINTWISE_LINE ? n : i + POINTWISE_LINE;
+      UNROLL for (int r = 0; r < ROWS; r++) __builtin_prefetch(g[r] + ROWS * job->pixels + i, 0, 2);
+      for (int64_t k = i; k < end; k++, x += vectors * LANES)
+        UNROLL for (int r = 0; r < ROWS; r++)
+          UNROLL for (int v = 0; v < vectors; v++) s[r][v] += *(const VEC *)(x + v * LANES) * g[r][k];
+    }
+    UNROLL for (int r = 0; r < ROWS; r++) g[r] += job->rows * job->pixels;
+  }
+  UNROLL for (int r = 0; r < ROWS; r++, to += NAME(across)(job))
+    UNROLL for (int v = 0; v < vectors; v++) *(VEC *)(to + v * LANES) += s[r][v];
+}
 
 /* Rows behind the last one are the last one again: their sums are not looked at. */
-static void NAME(choose_rows)(const float *from, int64_t pixels, int64_t first, int64_t n, int count, const float **rows) {
-  for (int k = 0; k < count; k++) rows[k] = from + (first + k < n ? first + k : n - 1) * pixels;
+static void NAME(choose_rows)(const pointwise_job *job, const float *given, int64_t first, const float **rows) {
+  for (int64_t k = 0; k < ROWS; k++) rows[k] = given + (first + k < job->rows ? first + k : job->rows - 1) * job->pixels;
 }
 
-/* The sums of all vectors, side by side: pairs of neighbours are added, until one vector is left. */
-INLINE VEC NAME(sum_each)(VEC *s) {
-  const NAME(lane) even = NAME(numbers) * 2, odd = even + 1;
-  UNROLL for (int n = LANES; n > 1; n /= 2)
-    UNROLL for (int k = 0; k < n / 2; k++)
-      s[k] = __builtin_shuffle(s[2 * k], s[2 * k + 1], even) + __builtin_shuffle(s[2 * k], s[2 * k + 1], odd);
-  return s[0];
+/* The p-th part of the channels that the next unit reads. */
+static void NAME(fetch)(const pointwise_job *job, const float *next, int64_t n, int64_t p) {
+  for (int64_t c = p; c < job->depth; c += NAME(count)(job))
+    for (int64_t i = 0; i < n; i += POINTWISE_LINE) __builtin_prefetch(next + c * job->pixels + i, 0, 2);
 }
 
-INLINE void NAME(multiply)(VEC *s, const float *const *g, const float *const *x, int64_t at, bool is_masked, NAME(lane) mask) {
-  VEC read[BROAD];
-  UNROLL for (int c = 0; c < BROAD; c++) {
-    read[c] = *(const VEC *)(x[c] + at);
-    if (is_masked) read[c] = (VEC)((NAME(lane))read[c] & mask);
-  }
-  UNROLL for (int r = 0; r < TALL; r++) {
-    VEC given = *(const VEC *)(g[r] + at);
-    if (is_masked) given = (VEC)((NAME(lane))given & mask);
-    UNROLL for (int c = 0; c < BROAD; c++) s[r * BROAD + c] += read[c] * given;
-  }
-}
-
-/* Of some images n pixels from `first` on; there are no fewer of an image than a vector has lanes. */
-TARGET static void NAME(add_tile)(const pointwise_job *job, const float **g, const float **x, int64_t first, int64_t n, int64_t images,
-                                  const float *ahead, float *to) {
-  const NAME(lane) mask = NAME(numbers) >= (int32_t)(LANES - n % LANES);
-  VEC s[LANES];
-  UNROLL for (int k = 0; k < LANES; k++) s[k] = (VEC){0};
-  for (int64_t image = 0; image < images; image++) {
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-      __builtin_prefetch(ahead + i, 0, 2);
-      NAME(multiply)(s, g, x, first + i, false, mask);
-    }
-    if (i < n) NAME(multiply)(s, g, x, first + n - LANES, true, mask); /* the vector that ends with the last pixel */
-    UNROLL for (int r = 0; r < TALL; r++) g[r] += job->rows * job->pixels;
-    UNROLL for (int c = 0; c < BROAD; c++) x[c] += job->depth * job->pixels;
-  }
-  *(VEC *)to += NAME(sum_each)(s);
-}
-
-/* A row of what the next unit reads for each tile of sums, as far as they go. */
-static const float *NAME(row_ahead)(const pointwise_job *job, int64_t unit, int64_t tile) {
+/* Some channels' vectors stay in a cache while all rows go by. */
+TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t following, float *sums, float *room) {
   const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide;
-  const int64_t row = tile % (job->rows + job->depth);
-  if (row < job->depth) return job->read + (image * job->depth + row) * job->pixels + first;
-  return job->given + (image * job->rows + row - job->depth) * job->pixels + first;
-}
-
-/* Tiles of a few channels of what is read, which stay in the second cache while the others go by. */
-TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t following, float *sums) {
-  const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide, broad = NAME(broad)(job);
   const int64_t n = job->pixels - first < job->wide ? job->pixels - first : job->wide;
   const int64_t images = job->images - image < job->group ? job->images - image : job->group;
-  const float *given = job->given + image * job->rows * job->pixels, *read = job->read + image * job->depth * job->pixels;
-  int64_t tile = 0;
-  for (int64_t some = 0; some < broad; some += POINTWISE_SUMMED / BROAD) {
-    const int64_t end = broad - some < POINTWISE_SUMMED / BROAD ? broad : some + POINTWISE_SUMMED / BROAD;
-    for (int64_t r = 0; r < NAME(tall)(job); r++)
-      for (int64_t c = some; c < end; c++, tile++) {
-        const float *g[TALL], *x[BROAD], *ahead = NAME(row_ahead)(job, job->fetches ? following : unit, tile);
-        NAME(choose_rows)(given, job->pixels, r * TALL, job->rows, TALL, g);
-        NAME(choose_rows)(read, job->pixels, c * BROAD, job->depth, BROAD, x);
-        NAME(add_tile)(job, g, x, first, n, images, ahead, sums + (r * broad + c) * LANES);
+  const float *given = job->given + image * job->rows * job->pixels + first, *read = job->read + image * job->depth * job->pixels + first;
+  const float *next = job->read + following / job->blocks * job->group * job->depth * job->pixels + following % job->blocks * job->wide;
+  NAME(lay_all)(job, read, n, images, room);
+  for (int64_t some = 0; some < job->depth; some += POINTWISE_SUMMED)
+    for (int64_t p = 0; p < NAME(count)(job); p++) {
+      if (some == 0) NAME(fetch)(job, next, n, p);
+      for (int64_t c = some; c < job->depth && c < some + POINTWISE_SUMMED; c += STRIP) {
+        const float *g[ROWS];
+        float *to = sums + p * ROWS * NAME(across)(job) + c;
+        NAME(choose_rows)(job, given, p * ROWS, g);
+        if (NAME(vectors)(job, c) == 2) NAME(add_tile)(job, 2, g, room + c * n * images, n, images, to);
+        else NAME(add_tile)(job, 1, g, room + c * n * images, n, images, to);
       }
-  }
-}
-
-static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, float *to) {
-  const int64_t all = NAME(sums)(job), broad = NAME(broad)(job);
-  for (int64_t r = 0; r < job->rows; r++)
-    for (int64_t c = 0; c < job->depth; c++) {
-      const float *from = sums + (r / TALL * broad + c / BROAD) * LANES + r % TALL * BROAD + c % BROAD;
-      float sum = from[0];
-      for (int64_t p = 1; p < parts; p++) sum += from[p * all];
-      to[r * job->depth + c] = sum;
     }
 }
 
-static const pointwise_routines NAME(routines) = {LANES,      NAME(panels), NAME(pack), NAME(count),  NAME(room),
-                                                  NAME(make), NAME(sums),   NAME(add),  NAME(collect)};
+static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, float *to) {
+  const int64_t across = NAME(across)(job);
+  for (int64_t r = 0; r < job->rows; r++)
+    for (int64_t c = 0; c < job->depth; c++) {
+      const float *from = sums + r * across + c;
+      float sum = from[0];
+      for (int64_t p = 1; p < parts; p++) sum += from[p * step];
+      to[job->is_turned ? c * job->rows + r : r * job->depth + c] = sum;
+    }
+}
+
+static const pointwise_routines NAME(routines) = {LANES,      NAME(panels), NAME(pack),   NAME(count), NAME(room),
+                                                  NAME(make), NAME(sums),   NAME(turned), NAME(add),   NAME(collect)};
 
 #undef VEC
 #undef LANES
@@ -215,7 +235,5 @@ static const pointwise_routines NAME(routines) = {LANES,      NAME(panels), NAME
 #undef LANE_NUMBERS
 #undef VECTOR_BYTES
 #undef ROWS
-#undef TALL
-#undef BROAD
 #undef TARGET
 #undef NAME

@@ -3,6 +3,8 @@
 The one idea: they are torch's classes, with torch's arguments, parameter groups and state, and only the arithmetic of a step
 is ours.  They must not know how a rule becomes code.
 """
+import operator
+
 import torch
 
 from .. import _core
@@ -65,7 +67,9 @@ class _Compiled:
             except _core.Error:
                 width = len(rule.arrays)
                 _apply_copies(rule, scalars, [tensors[k:k + width] for k in range(0, len(tensors), width)])
-            torch.autograd.graph.increment_version([t for k, t in enumerate(tensors) if k % len(rule.arrays) != 1])
+            changed = tensors[:]
+            del changed[1::len(rule.arrays)]  # gradients are read
+            torch.autograd.graph.increment_version(changed)
         self._finish(group, params, calls)
 
 
@@ -111,29 +115,28 @@ class _AdamStep(_Compiled):
         self._init_group(group, [], [], [], [], [], [])
 
     def _calls(self, group, params):
-        state, names = self.state, ("exp_avg", "exp_avg_sq") + ("max_exp_avg_sq",) * bool(group["amsgrad"])
-        steps = self._steps(group, params).tolist()
+        names = ("exp_avg", "exp_avg_sq") + ("max_exp_avg_sq",) * bool(group["amsgrad"])
+        states = [self.state[p] for p in params]
         calls = {}
-        for p, step in zip(params, steps):
-            s = state[p]
-            calls.setdefault((p.dtype, step), []).extend([p, p.grad, *[s[n] for n in names]])
+        for p, state, step in zip(params, states, self._steps(group, states).tolist()):
+            calls.setdefault((p.dtype, step), []).extend([p, p.grad, *[state[n] for n in names]])
         return calls
 
-    def _steps(self, group, params):
+    def _steps(self, group, states):
         """The numbers of steps, as a vector whose elements the states hold: one addition for all."""
-        steps = [self.state[p]["step"] for p in params]
+        steps = [state["step"] for state in states]
         vector, elements = self._counted.get(id(group), (None, ()))
-        if len(steps) == len(elements) and all(a is b for a, b in zip(steps, elements)):
+        if len(steps) == len(elements) and all(map(operator.is_, steps, elements)):
             return vector
         vector = torch.stack([torch.as_tensor(s) for s in steps])
         elements = list(vector)
-        for p, element in zip(params, elements):
-            self.state[p]["step"] = element
+        for state, element in zip(states, elements):
+            state["step"] = element
         self._counted = {**self._counted, id(group): (vector, elements)}
         return vector
 
     def _finish(self, group, params, calls):
-        self._steps(group, params).add_(1)
+        self._counted[id(group)][0].add_(1)  # which _calls has just found to be that of the states
 
     def _scalars(self, group, step):
         (beta1, beta2), lr = map(float, group["betas"]), float(group["lr"])

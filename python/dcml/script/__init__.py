@@ -6,13 +6,13 @@ import importlib
 
 from . import onnx_opset, onnx_types
 from .decorator import graph, script
-from .values import OnnxFunction
+from .values import OnnxFunction, TracedOnnxFunction
 
 _SUBMODULES = ("tensor", "values")
 _LAZY = {"Tensor": "tensor", "TranslationError": "source"}
 
 globals().update({name: getattr(onnx_types, name) for name in onnx_types.__all__})
-__all__ = ["OnnxFunction", *_LAZY, "graph", "onnx_opset", "onnx_types", "script", *_SUBMODULES,
+__all__ = ["OnnxFunction", "TracedOnnxFunction", *_LAZY, "graph", "onnx_opset", "onnx_types", "script", *_SUBMODULES,
            *onnx_types.__all__]
 
 

@@ -65,6 +65,9 @@ class Function:
     def standard(self):
         """The opset of ai.onnx that constants and control flow are of."""
         found = self._default if self._default is not None and self._default.domain == "" else self._scanned
+        if found is None and self._default is not None:  # of another domain: of ai.onnx the newest, as signs are that run
+            from .onnx_opset import default_opset
+            found = self._scanned = default_opset
         if found is None:
             raise self.fail("it is not said which version of ai.onnx this is: write @script(default_opset=opset18), "
                             "or call an operator of an opset")
@@ -132,7 +135,10 @@ class Context:
     def output(self, value, hint):
         """A value that this graph may give: one of its own nodes that it does not give yet, else a copy."""
         if value.home is not self or value.name in self.given or value.name in self.inputs:
+            kind = self.function.value_infos.get(value.name)
             value, = self.emit("Identity", [value], [hint])
+            if kind is not None:
+                self.function.value_infos[value.name] = kind
         self.given.add(value.name)
         return value
 
@@ -146,10 +152,10 @@ class Context:
         """The GraphProto; outputs: Values that ``output`` gave."""
         import onnx
         proto = onnx.GraphProto(name=name, node=self.nodes)
-        for label, kind in self.inputs.items():
-            info = proto.input.add(name=label)
-            if kind is not None:
-                info.type.CopyFrom(kind.to_type_proto())
-        for value in outputs:
-            proto.output.add(name=value.name)
+        kinds = self.function.value_infos
+        for place, typed in ((proto.input, self.inputs.items()), (proto.output, [(v.name, kinds.get(v.name)) for v in outputs])):
+            for label, kind in typed:
+                info = place.add(name=label)
+                if kind is not None:
+                    info.type.CopyFrom(kind.to_type_proto())
         return proto

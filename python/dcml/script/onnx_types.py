@@ -95,6 +95,13 @@ class TensorType(metaclass=_Kind):
         return proto
 
     @classmethod
+    def to_ir_type_and_shape(cls):
+        """An onnx_ir.TypeAndShape; needs the package onnx_ir."""
+        import onnx_ir
+        shape = None if cls.shape is ... else onnx_ir.Shape(cls.shape or ())
+        return onnx_ir.TypeAndShape(onnx_ir.TensorType(onnx_ir.DataType(cls.dtype)), shape)
+
+    @classmethod
     def to_string(cls):
         """The type of its elements as ONNX writes it: tensor(float)."""
         return f"tensor({_NAMES[cls.dtype][1]})"
@@ -104,7 +111,25 @@ for _code, (_name, _text) in _NAMES.items():
     _fields = {"__module__": __name__, "__qualname__": _name, "__doc__": f"Tensors of {_text}."}
     globals()[_name] = _Kind.__new__(_Kind, _name, (TensorType,), _fields, dtype=DataType(_code))
 
-__all__ = ["DataType", "TensorType", "tensor_type_registry", *(cls.__name__ for cls in tensor_type_registry.values())]
+ONNXType = TensorType
+__all__ = ["DataType", "ONNXType", "TensorType", "onnx_type_to_onnxscript_repr", "tensor_type_registry",
+           *(cls.__name__ for cls in tensor_type_registry.values())]
+
+
+def onnx_type_to_onnxscript_repr(onnx_type, *, reversible=True):
+    """An onnx.TypeProto as scripts write it: FLOAT['N', 3].
+
+    reversible: NotImplementedError for what is no tensor; False: sequences are List[FLOAT[...]].
+    """
+    if onnx_type.HasField("tensor_type"):
+        tensor = onnx_type.tensor_type
+        if tensor.elem_type in _NAMES:
+            name = _NAMES[tensor.elem_type][0]
+            extents = [str(d.dim_value) if d.HasField("dim_value") else repr(d.dim_param or None) for d in tensor.shape.dim]
+            return f"{name}[...]" if not tensor.HasField("shape") else f"{name}[{','.join(extents)}]" if extents else name
+    if onnx_type.HasField("sequence_type") and not reversible:
+        return f"List[{onnx_type_to_onnxscript_repr(onnx_type.sequence_type.elem_type, reversible=False)}]"
+    raise NotImplementedError(f"scripts have no name for the type {onnx_type!r}")
 
 
 def is_type(value):

@@ -149,6 +149,11 @@ class OnnxFunction:
             raise self._translation.error
         return self._translation
 
+    @property
+    def function_ir(self):
+        """What has to_function_proto(): ONNX Script's translation, here the script itself."""
+        return self
+
     def to_function_proto(self):
         """An onnx.FunctionProto, of the script's opset.  Raises TranslationError for what could not be translated."""
         import onnx
@@ -171,6 +176,20 @@ class OnnxFunction:
 
     def __repr__(self):
         return f"OnnxFunction({self.function!r})"
+
+
+class TracedOnnxFunction:
+    """A Python function that calls operators of an opset, and is no ONNX function of its own: opset, func, name."""
+
+    def __init__(self, opset, func):
+        functools.update_wrapper(self, func)
+        self.opset, self.func, self.name = opset, func, func.__name__
+
+    def __call__(self, *args, **kwargs):
+        return self.func(*args, **kwargs)
+
+    def __repr__(self):
+        return f"TracedOnnxFunction({self.func!r})"
 
 
 class OnnxClosure:

@@ -8,7 +8,7 @@ import enum
 import numpy as np
 
 from . import types
-from .build import initializer
+from .model import initializer
 from .infer import _Levels
 from .var import Var, pop_dispatcher, push_dispatcher
 

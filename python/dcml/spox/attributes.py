@@ -55,7 +55,9 @@ def _array(value):
             raise TypeError("an array of objects other than str")
         return array.astype(str)
     types.code_of(array.dtype)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array.view(f"{array.dtype.kind}{array.dtype.itemsize}") if array.dtype.kind in "iu" else array  # C's long long is an int64
 
 
 def _type(value):

@@ -47,7 +47,7 @@ def converted(node, written, version, fresh):
 def convert_model(model, version, name):
     """A model of another ai.onnx version; raises BuildError."""
     from onnx import version_converter
-    from .build import BuildError
+    from .model import BuildError
     try:
         return version_converter.convert_version(model, version)
     except (RuntimeError, ValueError) as error:

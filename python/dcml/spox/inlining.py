@@ -7,7 +7,7 @@ import itertools
 
 
 from . import types
-from .build import OLDEST, initializer
+from .model import OLDEST, initializer
 from .control import fact_of
 from .convert import convert_model
 from .var import LAZY, Node, Var, make
@@ -44,6 +44,7 @@ class _Inlined:
         self._model.CopyFrom(model)
         graph = self._model.graph
         self.inputs, self.outputs = [i.name for i in graph.input], [o.name for o in graph.output]
+        self._version = max((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), default=OLDEST)
         self.requirements = {(i.domain if i.domain != "ai.onnx" else "", i.version) for i in model.opset_import} | {("", OLDEST)}
         self._takes = {i.name: types.from_proto(i.type, symbols=False) for i in graph.input}
         self._gives = [types.from_proto(o.type, symbols=False) for o in graph.output]
@@ -100,9 +101,8 @@ class _Inlined:
 
     def nodes(self, name, given, made, writer):
         """NodeProtos under the names of the graph that they are written into."""
-        own = max((version for domain, version in self.requirements if not domain), default=OLDEST)
         model = self._model
-        if own != writer.versions[""] and any(n.domain in ("", "ai.onnx") for n in model.graph.node):
+        if self._version != writer.versions[""] and any(n.domain in ("", "ai.onnx") for n in model.graph.node):
             model = convert_model(model, writer.versions[""], name)
         renamed = {"": "", **dict(zip(self.outputs, made)), **dict(zip(self.inputs, given))}
         extra = [(i, o) for i, o in zip(self.outputs, made) if i in self.inputs]  # an input that is an output as it is

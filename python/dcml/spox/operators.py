@@ -12,7 +12,6 @@ from .. import _core, opsets
 from . import attributes as attrs
 from .apply import apply
 
-DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ai.onnx.ml"}
 # Words that ONNX writes in two and Python programmers in one.
 _ONE_WORD = {"MatMul": "Matmul", "CumSum": "Cumsum", "IsInf": "Isinf", "IsNaN": "Isnan"}
 

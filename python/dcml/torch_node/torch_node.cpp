@@ -211,21 +211,26 @@ class CompiledBackward : public torch::autograd::Node {
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(call_.get(), torch::autograd::ERR_BACKWARD_TWICE);
-    for (auto& variable : saved_) variable.unpack(); /* raises if one was changed in place */
-    bool keeps_history = function_ && at::GradMode::is_enabled();
+    Gil gil;
+    THPObjectPtr pass(function_ ? nullptr : pass_of(grads));
+    if (pass && PyList_Check(pass.get())) return pick(std::move(pass)); /* the first part has found all */
+    variable_list own = unpacked();
+    bool keeps_history = function_ && at::GradMode::is_enabled(), batched = function_ && any_batched(grads);
     bool some = function_ && !keeps_history && device_.is_cpu() && lacks_one(grads);
     bool changed = results_changed(), anew = changed && function_ && !keeps_history;
-    variable_list arguments = keeps_history || anew || (some && !others_changed()) ? all_arguments() : variable_list();
-    Gil gil;
-    THPObjectPtr pass(keeps_history ? by_function("gradients", arguments, grads)
-                      : anew        ? by_function("anew", arguments, grads)
-                      : some        ? find_some(arguments, grads)
-                      : function_   ? start(grads)
-                                    : pass_of(grads));
+    bool needs_all = keeps_history || anew || batched || (some && !others_changed());
+    variable_list arguments = needs_all ? all_arguments(own) : variable_list();
+    if (function_)
+      pass = keeps_history ? by_function("gradients", arguments, grads)
+             : anew        ? by_function("anew", arguments, grads)
+             : batched     ? by_function("of_each", arguments, grads)
+             : some        ? find_some(arguments, grads)
+                           : start(grads);
     if (!pass) rethrow();
     TORCH_CHECK(!changed || PyList_Check(pass.get()), changed_result);
-    if ((some || anew) && is_last_run_) call_.reset();
-    variable_list results = PyList_Check(pass.get()) ? pick(pass.get()) : run(pass.get());
+    if ((some || anew || batched) && is_last_run_) call_.reset();
+    if (PyList_Check(pass.get())) return pick(std::move(pass));
+    variable_list results = run(pass.get());
     if (later_) results.push_back(token_of(pass.release(), device_));
     return results;
   }
@@ -288,6 +293,13 @@ class CompiledBackward : public torch::autograd::Node {
     return std::any_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return !grad.defined(); });
   }
 
+  /* Does torch.vmap run the backward pass for many gradients at once? */
+  static bool any_batched(const variable_list& grads) {
+    auto keys = c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Batched});
+    auto batched = [&](const at::Tensor& grad) { return grad.defined() && grad.key_set().has_any(keys); };
+    return std::any_of(grads.begin(), grads.end(), batched);
+  }
+
   /* Does a derivative want what the argument was?  Statistics that a call only updates may change. */
   bool matters(size_t position) const {
     Gil gil;
@@ -307,10 +319,20 @@ class CompiledBackward : public torch::autograd::Node {
     return any;
   }
 
-  variable_list all_arguments() {
+  /* What this part reads; raises if one was changed in place.  Who keeps it for us, as checkpoints do, gives it once. */
+  variable_list unpacked() const {
+    variable_list out;
+    for (const auto& variable : saved_) out.push_back(variable.unpack());
+    return out;
+  }
+
+  /* own: what this part reads. */
+  variable_list all_arguments(const variable_list& own) const {
     variable_list out(others_.size());
-    for (auto* node = this; node; node = node->later_)
-      for (size_t k = 0; k < node->reads_.size(); k++) out[node->reads_[k]] = node->saved_[k].unpack();
+    for (auto* node = this; node; node = node->later_) {
+      variable_list reads = node == this ? own : node->unpacked();
+      for (size_t k = 0; k < reads.size(); k++) out[node->reads_[k]] = std::move(reads[k]);
+    }
     for (size_t k = 0; k < out.size(); k++) {
       if (out[k].defined()) continue;
       TORCH_CHECK(!has_changed(k), "a second derivative needs a tensor that has been modified by an ",
@@ -372,13 +394,14 @@ class CompiledBackward : public torch::autograd::Node {
     return std::any_of(sizes.begin(), sizes.end(), [](const at::Tensor& size) { return std::isnan(size.item<double>()); });
   }
 
-  /* Each is handed over, so that .grad may be that very tensor. */
-  variable_list pick(PyObject* found) const {
+  /* What this part completes of the gradients found, each handed over, so that .grad may be that very tensor. */
+  variable_list pick(THPObjectPtr found) const {
     variable_list out(completes_.size());
     for (size_t k = 0; k < out.size(); k++) {
-      out[k] = tensor_or_none(PyList_GET_ITEM(found, completes_[k]));
-      PyList_SetItem(found, (Py_ssize_t)completes_[k], Py_NewRef(Py_None));
+      out[k] = tensor_or_none(PyList_GET_ITEM(found.get(), completes_[k]));
+      PyList_SetItem(found.get(), (Py_ssize_t)completes_[k], Py_NewRef(Py_None));
     }
+    if (later_) out.push_back(token_of(found.release(), device_));
     return out;
   }
 

@@ -534,8 +534,7 @@ def _(b, n, x, grid, mode, padding, align):
 
 @row("cosine_similarity.default")
 def _(b, n, x, y, axis=1, eps=1e-8):
-    dtype, r = meta(n).dtype, rank(n) + 1
-    axes = norm_axes(axis, r)
+    dtype, axes = meta(n).dtype, norm_axes(axis, max(rank(x), rank(y)))
     product = b.op("Mul", b(x, dtype), b(y, dtype))
     common = None if dims(x) == dims(y) else b.op("Shape", product)
     whole = [b(t, dtype) if common is None else b.op("Expand", b(t, dtype), common) for t in (x, y)]

@@ -218,7 +218,7 @@ def _(b, n, x, shifts, axes=()):
         if shift == 0:
             continue
         name = b.op("Concat", b.slice(name, -shift, INT64_MAX, axis), b.slice(name, 0, -shift, axis), axis=axis)
-    return name if axes else b.op("Reshape", name, b.shape(x))
+    return name if axes else b.op("Reshape", name, b.shape(x), allowzero=1)
 
 
 @row("pad.default", "constant_pad_nd.default")
@@ -362,6 +362,8 @@ def _(b, n, x, axis, index):
 
 @row("gather.default")
 def _(b, n, x, axis, index, **_):
+    if any(isinstance(d, int) and d == 0 for d in dims(index)):  # which may have any rank then
+        return b.fill(0, dims(index), meta(n).dtype)
     source, places = b(x), b(index, torch.int64)
     if rank(x) and rank(index):
         return b.op("GatherElements", source, places, axis=norm_axis(axis, rank(x)))
@@ -559,7 +561,7 @@ def _(b, n, x, y, *, out_int32=False, right=False, side=None, sorter=None):
         given = b.op("Reshape", given, b.const([-1]))
     places = b.op("SearchSorted", name, given, domain="dcml", right=int(right or side == "right"))
     if rank(edges) == 1:
-        places = b.op("Reshape", places, b.ints(meta(n).shape))
+        places = b.op("Reshape", places, b.ints(meta(n).shape), allowzero=1)
     return b.cast(places, torch.int64, meta(n).dtype)
 
 

@@ -11,7 +11,8 @@ Must not know: plans, graphs or modules.
 """
 import torch
 
-from .twice import anew, at_once, gradients, of_some
+from .batched import is_batched
+from .twice import anew, at_once, gradients, of_each, of_some
 
 
 class _Node(torch.autograd.Function):
@@ -43,6 +44,9 @@ class _Node(torch.autograd.Function):
             arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
             derive = gradients if torch.is_grad_enabled() else anew
             run = derive(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, None if changed else _results(ctx))
+        elif ctx.part == 0 and is_batched(grads):
+            arguments = _arguments(ctx, dict(zip(ctx.reads, saved)))
+            run = of_each(ctx.function, ctx.call, arguments, [True] * len(arguments), grads, _results(ctx))
         elif ctx.part == 0 and ctx.device.type == "cpu" and any(grads[k] is None for k in ctx.graded):
             run, unclear = at_once(ctx.call, len(ctx.others), tuple(grads), not _keeps_graph(), _results(ctx))
             if unclear and not any(_has_changed(ctx, p) for p in range(len(ctx.others))):

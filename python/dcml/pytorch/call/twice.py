@@ -8,6 +8,7 @@ Must not know: plans, graphs or modules.
 import torch
 
 from ... import _core
+from .batched import one_after_another
 
 _NONE, _ZEROS = 0, 1
 
@@ -24,6 +25,7 @@ class _Refused(torch.autograd.Function):
         raise _core.UnsupportedOpError(f"the gradients of a compiled function cannot be differentiated: {ctx.why}")
 
 
+@one_after_another
 def gradients(function, call, arguments, wanted, grads, results):
     """The gradients of a call, with history.
 
@@ -42,6 +44,7 @@ def gradients(function, call, arguments, wanted, grads, results):
     return _by_argument(function, arguments, found)
 
 
+@one_after_another
 def anew(function, call, arguments, wanted, grads, results):
     """The gradients, without history, from the arguments alone: a result that the backward pass would read was changed in place.
 
@@ -75,8 +78,16 @@ def at_once(call, n_arguments, grads, is_last, results):
         for completes, _, _ in call.parts:
             for position, gradient in zip(completes, run.next()):
                 found[position] = gradient
-        sizes = torch._foreach_norm([g for g in found if g is not None and g.numel()])
+        some = [g for g in found if g is not None and g.numel()]
+        sizes = torch._foreach_norm(some) if some else ()
     return found, any(size != size for size in map(float, sizes))
+
+
+@one_after_another
+def of_each(function, call, arguments, wanted, grads, results):
+    """The gradients, without history, that torch.vmap asks for: an ordinary pass for each."""
+    found, unclear = at_once(call, len(arguments), grads, False, results)
+    return of_some(function, call, arguments, wanted, grads, found) if unclear and any(g is None for g in grads) else found
 
 
 def of_some(function, call, arguments, wanted, grads, found):

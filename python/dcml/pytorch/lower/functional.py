@@ -333,9 +333,7 @@ class _Rewriter:
         overload, first = found
         if (seen := effect(overload)) is not None and seen.viewed is not None:  # of extents alone, as unsqueeze_
             return self._rebind(node, overload)
-        known = {argument.name for argument in overload._schema.arguments}
-        kwargs = {name: value for name, value in node.kwargs.items() if name in known}
-        args, kwargs = self._now(node.args), self._now(kwargs)
+        args, kwargs = self._now(node.args), self._now(_named(node, overload))
         made = self._call(overload, args, kwargs, None, node.name.rstrip("_"))
         made.meta["val"] = result_of(overload, args, kwargs)
         values = [made] if first is None else [self._part(made, first + k) for k in range(len(targets))]
@@ -375,3 +373,11 @@ class _Rewriter:
                 raise unsupported(self.made_for, f"it changes what {step.overload} looks at")
         tensor.memory.node, tensor.memory.version = self._lying(value, fake(tensor.memory.node)), tensor.memory.version + 1
         tensor.node, tensor.version = written, tensor.memory.version
+
+
+def _named(node, overload):
+    """The named arguments of a call as another overload takes them, with what it has no default for."""
+    own, known = node.target._schema.arguments, {argument.name: argument for argument in overload._schema.arguments}
+    left_out = {a.name: a.default_value for a in own[len(node.args):] if a.has_default_value()}
+    wanted = {name: value for name, value in left_out.items() if name in known and not known[name].has_default_value()}
+    return {**wanted, **{name: value for name, value in node.kwargs.items() if name in known}}

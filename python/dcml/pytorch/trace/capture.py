@@ -29,7 +29,7 @@ from . import exported, packed, recorded
 from .changes import Changed, refuse_changes
 from .entry import Entry
 from .export_errors import export_error, is_of_forward
-from .own_gradient import define_border
+from .own_gradient import captured_functions, define_border
 from .prepare import hooks_inside, prepared
 from .traceable import traceable
 
@@ -119,7 +119,7 @@ def _traced(module, grad, way):
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
     define_border()
-    with torch.enable_grad(), unhooked, traceable(), hooks_inside(module), asked(grad, way.stand_ins()) as asks:
+    with torch.enable_grad(), unhooked, traceable(), captured_functions(), hooks_inside(module), asked(grad, way.stand_ins()) as asks:
         code = TracedCode(reachable(module), attributes, way.builtins_of)
         try:
             yield attributes, code, asks

@@ -5,8 +5,10 @@ like any other code; three operators draw the border, and the core moves what li
 Must not know: graphs or the core.
 """
 import builtins
+import contextlib
 import functools
 import sys
+import threading
 import types
 
 import torch
@@ -85,11 +87,15 @@ def _captured_apply(cls, args, kwargs):
 
 
 def _forward(cls, context, args):
-    if cls.setup_context is torch.autograd.function._SingleLevelFunction.setup_context:
+    if _sets_up_in_forward(cls):
         return cls.forward(context, *args)
     results = cls.forward(*args)
     cls.setup_context(context, args, results)
     return results
+
+
+def _sets_up_in_forward(cls):
+    return cls.setup_context is torch.autograd.function._SingleLevelFunction.setup_context
 
 
 def _mark(cls, context, args, inputs, outputs, tracked):
@@ -164,7 +170,7 @@ def _zeros(context, output):
     return torch.zeros_like(output) if context.materialize_grads and isinstance(output, torch.Tensor) else None
 
 
-_APPLY = torch.autograd.Function.__dict__["apply"].__func__
+_APPLY = torch.autograd.Function.__dict__["apply"]
 
 
 def _super():
@@ -173,4 +179,61 @@ def _super():
     return types.SimpleNamespace(apply=lambda *args, **kwargs: _captured_apply(cls, args, kwargs))
 
 
-BUILTINS = {_APPLY.__code__: {**vars(builtins), "super": _super}}  # for frames that are traced, see guard/traced_code.py
+_IN_PYTHON = isinstance(_APPLY, classmethod)  # up to torch 2.13
+# for frames that are traced, see guard/traced_code.py
+BUILTINS = {_APPLY.__func__.__code__: {**vars(builtins), "super": _super}} if _IN_PYTHON else {}
+
+
+@contextlib.contextmanager
+def captured_functions():
+    """While it lasts, ``apply`` of this thread's Functions captures where it is no frame that is traced.
+
+    Under a name given to it before, an apply in C asks the class for ``_backward_cls`` and then, with gradients disabled, for
+    ``forward``: it is given ours.
+    """
+    if _IN_PYTHON:
+        yield
+        return
+    thread, kind = threading.get_ident(), type(torch.autograd.Function)
+    begun, finished = [], []  # (class, are gradients enabled?) that has been asked for no forward yet; classes set up by us
+
+    def run(cls, graded, *args):
+        late = not _sets_up_in_forward(cls)
+        _set_grad_enabled(graded)
+        try:
+            return _captured_apply(cls, args if late else args[1:], {})
+        finally:
+            _set_grad_enabled(False)
+            if late:
+                finished.append(cls)
+
+    def attribute(cls, name):
+        found = type.__getattribute__(cls, name)
+        if threading.get_ident() != thread:
+            return found
+        if name == "apply" and isinstance(found, types.BuiltinMethodType):  # not a user's own
+            return functools.partial(_captured, cls)
+        if name == "_backward_cls":
+            begun.append((cls, torch.is_grad_enabled()))
+        elif name == "forward" and begun and begun[-1][0] is cls:
+            return functools.partial(run, *begun.pop())
+        elif name == "setup_context" and finished and finished[-1] is cls:
+            finished.pop()
+            return lambda context, inputs, output: None
+        return found
+
+    kind.__getattribute__ = attribute
+    try:
+        yield
+    finally:
+        del kind.__getattribute__
+
+
+def _captured(cls, *args, **kwargs):
+    return _captured_apply(cls, args, kwargs)
+
+
+def _set_grad_enabled(enabled):
+    """As torch's, unseen by modes, which would write it into the graph."""
+    with torch._C.DisableTorchFunction():
+        torch._C._set_grad_enabled(enabled)

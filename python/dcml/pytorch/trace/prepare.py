@@ -20,7 +20,7 @@ def prepared(module, train):
     _refuse_quantised(module)
     replaced = _replace_unusual_parameters(module)
     flags = [(m, m.training) for m in module.modules()] if train is not None else []
-    cumulative = {}
+    cumulative, averaging = {}, []
     try:
         if train is not None:
             module.train(train)
@@ -29,9 +29,12 @@ def prepared(module, train):
                 prefix = path + "." if path else ""
                 for statistic in ("running_mean", "running_var"):
                     cumulative[prefix + statistic] = prefix + "num_batches_tracked"
+                averaging.append(m)
                 m.momentum = 1.0
         yield cumulative
     finally:
+        for m in averaging:
+            m.momentum = None
         for table, key, tensor in replaced:
             table[key] = tensor
         for m, flag in flags:

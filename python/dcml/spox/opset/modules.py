@@ -1,18 +1,17 @@
 """Modules without files: an opset module for each version of a domain.
 
 The one idea: a finder on sys.meta_path answers for names like ``dcml.spox.opset.ai.onnx.v17``; the module asks its
-Opset for a constructor when someone asks the module.
+Opset for a constructor when someone asks the module, and importing it imports no more than this file.
 """
+import functools
 import importlib.machinery
 import re
 import sys
 import types
 
-import numpy as np
-
 from ...opsets import newest
-from ..operators import DOMAINS, Opset
 
+DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ai.onnx.ml"}
 _FOLDERS = {}  # name of a package -> (domain, first version)
 
 
@@ -42,9 +41,14 @@ class _Finder:
 class _Module(types.ModuleType):
     def __init__(self, name, domain, version):
         super().__init__(name, f"The operators of {domain} {version}, as functions of variables.")
-        self._opset = Opset(DOMAINS[domain], version)
+        self._domain, self._version = domain, version
         if domain == "ai.onnx":
             self.const = _const_of(self)
+
+    @functools.cached_property
+    def _opset(self):
+        from ..operators import Opset
+        return Opset(DOMAINS[self._domain], self._version)
 
     def __getattr__(self, name):
         if name == "__all__":
@@ -66,6 +70,7 @@ def _const_of(module):
 
         value: what numpy.array takes.  dtype: its element type; None: numpy's choice.
         """
+        import numpy as np
         return module.constant(value=np.array(value, dtype))
     const.__module__ = module.__name__
     return const

@@ -100,7 +100,7 @@ class _Scopes:
         declared = {v._node: graph for graph in graphs for v in graph.arguments}
         self.loose = [node for node in self.arguments if node not in declared]
         for node in self.arguments & declared.keys():
-            if self.of.get(node, declared[node]) is not declared[node] and declared[node] is not main:
+            if node in self.of and all(graph is not declared[node] for graph in self._path(self.of[node])):
                 raise BuildError("an argument of a subgraph is used outside of it; "
                                  "a function given to an operator must not keep what it is given")
         for node in self._order:
@@ -195,7 +195,7 @@ class _Writer:
                 self.names[var._node, 0] = self.fresh(f"{self.numbered(prefix + 'Argument')}_arg")
             inputs = {self.name_of(var): var for var in inputs}
         for label, var in inputs.items():
-            _declare(proto.input, label, var, "input")
+            _declare(proto.input, label, var, "input", graph)
         for node in graph.nodes:
             if node.op is not Argument:
                 self._write_node(node, proto, prefix)
@@ -204,7 +204,7 @@ class _Writer:
             outputs = {self.fresh(f"{last}_outputs_{k}"): var for k, var in enumerate(outputs)}
         for k, (label, var) in enumerate(outputs.items()):
             proto.node.add(op_type="Identity", name=f"{last}_id{k}", input=[self.name_of(var)], output=[label])
-            _declare(proto.output, label, var, "output")
+            _declare(proto.output, label, var, "output", graph)
 
     def _write_node(self, node, proto, prefix):
         name = self.numbered(prefix + node.op.name)
@@ -247,8 +247,9 @@ def _requirements(node):
     return node.op.requirements if hasattr(node.op, "requirements") else ((node.op.domain, node.op.since),)
 
 
-def _declare(place, name, var, what):
-    if var.type is None or (isinstance(var.type, types.Tensor) and var.type.shape is None):
+def _declare(place, name, var, what, graph):
+    """An input or output with its type: a model's have a shape, those of bodies may have any."""
+    if var.type is None or graph.owner is None and isinstance(var.type, types.Tensor) and var.type.shape is None:
         raise ValueError(f"build(): the {what} {name!r} needs a type with a shape, it has {var.type}")
     place.add(name=name).type.CopyFrom(types.to_proto(var.type))
 
