@@ -307,19 +307,46 @@ def _symbols_of(leaf):
 
 def _of_device(function, device):
     """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
-    if function is not aten.scaled_dot_product_attention.default:
+    lays_out = _LAYS_OUT.get(function.overloadpacket)
+    if lays_out is None:
         return function
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
     chosen = []  # in the first world, for all: the memory of large tensors is not asked for
 
-    def attention(*args, **kwargs):
+    def laid_out(*args, **kwargs):
         made = function(*args, **kwargs)
         if not chosen:
             like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
-            chosen.append(torch._fused_sdp_choice(*like, **kwargs))  # by extents and types, no values
-        return made.new_empty(made.transpose(1, 2).shape).transpose(1, 2) if chosen[0] == _FLASH else made
-    return attention
+            chosen.append(lays_out(function, like, kwargs))  # by extents and types, no values
+        return chosen[0](made)
+    return laid_out
+
+
+def _by_attention(function, args, kwargs):
+    if torch._fused_sdp_choice(*args, **kwargs) != _FLASH:
+        return lambda made: made
+    return lambda made: made.new_empty(made.transpose(1, 2).shape).transpose(1, 2)
+
+
+def _by_convolution(function, args, kwargs):
+    given = dict(zip([argument.name for argument in function._schema.arguments], args), **kwargs)
+    x, w = given["input"], given["weight"]
+    n = w.dim() - 2
+    batch = x if x.dim() == w.dim() else x[None]
+    transposed = given.get("transposed", "transpose" in function.name())
+    of = [given.get(name, (1,)) for name in ("stride", "padding", "dilation")]
+    of = [[0] * n if isinstance(value, str) else list(value) * (n if len(value) == 1 else 1) for value in of]
+    if "padding" not in given:
+        of[1] = [0] * n
+    backend = torch._C._select_conv_backend(batch, w, None, *of, transposed, [0] * n, given.get("groups", 1), None)
+    order = torch._C._conv_determine_backend_memory_format(batch, w, backend)
+    return lambda made: made.contiguous(memory_format=order) if made.dim() == n + 2 else made
+
+
+_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys(
+    (aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
+    _by_convolution)}
 
 
 def _run(function, args, kwargs):
