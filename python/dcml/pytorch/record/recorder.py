@@ -19,6 +19,7 @@ from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
+_UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
@@ -84,6 +85,8 @@ class Telling(TorchDispatchMode):
                 if k == 0:
                     raise Beyond(f"{function}: {error}") from error
                 raise self._not_for_all(function, given, spec) from error
+            if isinstance(made[k], (list, tuple)) and len(made[k]) != len(made[0]):  # before a larger world makes a million of them
+                raise Beyond("how many tensors there are depends on an extent")
         return made * len(self.worlds) if same else made
 
     def _not_for_all(self, function, given, spec):
@@ -368,6 +371,8 @@ def _refusal(function):
         return "values of tensors"
     if torch.Tag.inplace_view in function.tags:
         return "a tensor changes its extents"
+    if function.overloadpacket in _UNROLLED:
+        return "torch's own way takes each step by itself"
     return None
 
 
