@@ -7,7 +7,6 @@ import importlib
 import inspect
 import operator
 import sys
-import warnings
 
 import torch
 from torch.utils import _pytree as pytree
@@ -31,9 +30,6 @@ def stand_ins():
     if "torch.export._trace" not in sys.modules:
         with loading():
             importlib.import_module("torch.export._trace")
-            with quiet(), warnings.catch_warnings():  # what an export loads at its first use is no code of forward
-                warnings.simplefilter("ignore")
-                torch.export.export(torch.nn.ReLU(), (torch.zeros(2),), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
     return importlib.import_module("torch._subclasses").FakeTensor
 
 
