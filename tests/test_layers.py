@@ -93,8 +93,9 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "guard": [],
     "look": [],
     "call": ["guard", "look.profile"],
-    "lower": ["aten", "guard.extents", "call.results"],
-    "trace": ["lower", "aten", "guard", "call.trees"],
+    "lower": ["record", "aten", "guard.extents", "call.results"],
+    "record": [],
+    "trace": ["lower", "record", "aten", "guard", "call.trees"],
     "kept": ["guard", "call", "lower.captured"],
     "": ["trace", "kept", "guard", "call", "look"],
 }

@@ -321,7 +321,7 @@ def test_another_process_finds_it_and_loads_no_tracer(tmp_path):
     script = ("import sys, torch; from torch import nn; from dcml.pytorch import DaceModule; torch.manual_seed(0); "
               "m = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)); y = DaceModule(m, backward=True)(torch.ones(5, 3)); "
               "y.sum().backward(); print(y.detach().double().sum().item().hex(), m[0].weight.grad.double().sum().item().hex(), "
-              "'torch.export._trace' in sys.modules)")
+              "'dcml.pytorch.trace.capture' in sys.modules)")
     environment = {**os.environ, "DCML_CACHE": str(tmp_path), "DCML_KEEP_CAPTURES": "1"}
     tmp_path.chmod(0o700)
     first, second = [subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout.split()

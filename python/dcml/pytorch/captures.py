@@ -5,8 +5,6 @@ captures made for arguments of that kind are asked whether one serves these exte
 Must not know: how a call runs, or how a module is traced.
 """
 import contextlib
-import importlib
-import sys
 import time
 import warnings
 
@@ -19,7 +17,6 @@ from .call.compiled import Compiled
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
-from .guard.garbage import loading
 from .guard.lock import LOCK
 from .guard.state import ModuleState
 from .kept.store import Kept
@@ -157,11 +154,8 @@ class Captures:
 
 
 def _tracer():
-    """What captures, with torch.export, which takes long to load: a third of that would go into looking for garbage among
-    modules."""
-    with contextlib.nullcontext() if "torch.export._trace" in sys.modules else loading():
-        importlib.import_module("torch.export._trace")
-        from .trace.capture import capture
+    """What captures; a process whose captures are all kept does not load it."""
+    from .trace.capture import capture
     return capture
 
 

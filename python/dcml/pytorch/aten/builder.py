@@ -10,7 +10,6 @@ import operator
 
 import numpy as np
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ... import _core
 from .naming import constant_name, names_of
@@ -85,6 +84,12 @@ def extent(value):
     if not isinstance(value, int) and value.node.expr.is_number:
         return int(value.node.expr)
     return value
+
+
+def told_by_values(value):
+    """Do values of tensors tell an extent, or one of a tensor's?"""
+    numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return any(str(s).startswith(("u", "zuf")) for n in numbers if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols)
 
 
 def dims(node):
@@ -241,13 +246,13 @@ class Builder:
         return held.whole() if isinstance(held, Pair) else self(value)
 
     def _expression(self, expr):
-        """An expression (of sympy) in the extents of inputs as a 0-d int64 tensor."""
+        """An expression (of sympy, or a Polynomial) in the extents of inputs as a 0-d int64 tensor."""
         if expr.is_Integer:
             return self.const(int(expr))
         if expr.is_Symbol and str(expr) in self.symbols:
             held = self.symbols[str(expr)]
             return held.name() if isinstance(held, Symbolic) else self.extent(*held)
-        kind = _ARITHMETIC.get(type(expr).__name__)
+        kind = _ARITHMETIC.get(getattr(expr, "operation", type(expr).__name__))
         if kind is None:
             raise Decline(f"the extent {expr} is not made of extents of inputs")
         return functools.reduce(lambda a, b: self.op(kind, a, b), map(self._expression, expr.args))
@@ -256,7 +261,7 @@ class Builder:
         """A list of ints and symbolic ints as a 1-d int64 tensor."""
         if all(isinstance(v, int) for v in values):
             return self.const(np.array(values, np.int64))
-        self.counted |= any(isinstance(meta(v), torch.SymInt) and bool(free_unbacked_symbols(meta(v))) for v in values)
+        self.counted |= any(told_by_values(meta(v)) for v in values)
         one = self.const([1])
         parts = [self.const([v]) if isinstance(v, int) else self.op("Reshape", self(v), one) for v in values]
         return self.op("Concat", *parts, axis=0)
@@ -281,7 +286,7 @@ class Builder:
             self.symbols.setdefault(str(made.node.expr), held)
         pairs = zip(made, held) if isinstance(made, (list, tuple)) and isinstance(held, (list, tuple)) else [(made, held)]
         for tensor, name in pairs:
-            if isinstance(tensor, torch.Tensor) and isinstance(name, str) and free_unbacked_symbols(tensor):
+            if isinstance(tensor, torch.Tensor) and isinstance(name, str) and told_by_values(tensor):
                 self.counted = True
                 for axis, size in enumerate(tensor.shape):
                     self.symbols.setdefault(str(size), (name, axis))

@@ -9,7 +9,6 @@ import sys
 import threading
 
 import torch
-from torch._subclasses import FakeTensor
 from torch.autograd import grad_mode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -74,7 +73,7 @@ def _attributes(tensor):
 
 def set_on(stand_in):
     """What forward has set on a tensor while it was traced, {name: value}."""
-    own = {*FakeTensor.__annotations__, "grad", "data"}
+    own = {*getattr(type(stand_in), "__annotations__", ()), "grad", "data"}
     return {name: held for name, held in vars(stand_in).items() if not name.startswith("_") and name not in own}
 
 
@@ -91,11 +90,12 @@ def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fa
 
 
 class Asked(TorchFunctionMode):
-    """grad: does the call run with gradients on?  Afterwards, ``any``: has forward asked?  ``attributes``: for those that
-    users set on arguments?"""
+    """grad: does the call run with gradients on?  kind: the class of stand-ins.  Afterwards, ``any``: has forward asked?
+    ``attributes``: for those that users set on arguments?"""
 
-    def __init__(self, grad):
+    def __init__(self, grad, kind):
         super().__init__()
+        self._kind = kind
         self.grad, self.any, self.attributes = grad, False, False
         self._turned_off = False
 
@@ -123,7 +123,7 @@ class Asked(TorchFunctionMode):
                         one._dcml_requires = True
         if made:
             for read in pytree.tree_leaves((args, kwargs)):
-                if isinstance(read, FakeTensor) and read is not result:
+                if isinstance(read, self._kind) and read is not result:
                     read._dcml_used = True
                 if getattr(read, "_dcml_known", ()) and read is not result:
                     read._dcml_read = True
@@ -213,17 +213,17 @@ _FUNCTIONS = {_TENSOR.data.__get__: torch.Tensor.detach, _TENSOR.data.__set__: _
 
 
 @contextlib.contextmanager
-def asked(grad):
-    """Yields the Asked of what this thread traces meanwhile; one thread may do this at a time."""
-    thread, mode = threading.get_ident(), Asked(grad)
+def asked(grad, kind):
+    """Yields the Asked of what this thread traces meanwhile, with stand-ins of this class; one thread may do this at a time."""
+    thread, mode = threading.get_ident(), Asked(grad, kind)
 
     def attribute(tensor, name):  # called for those that are missing
         if threading.get_ident() == thread and not name.startswith("_"):
             return mode.attribute(tensor, name, sys._getframe(1))
         raise AttributeError(f"{type(tensor).__name__!r} object has no attribute {name!r}")
-    FakeTensor.__getattr__ = attribute
+    kind.__getattr__ = attribute
     try:
         with mode:
             yield mode
     finally:
-        del FakeTensor.__getattr__
+        del kind.__getattr__

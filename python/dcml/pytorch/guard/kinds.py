@@ -10,13 +10,14 @@ import sys
 
 import torch
 
+_STAND_INS = __package__.rpartition(".")[0] + ".record"
 _TYPES = (torch.nn.Parameter, torch.Tensor)
 
 
 class _Kinds(type):
     def __call__(cls, *args, **kwargs):
         kind = type(*args, **kwargs)
-        if len(args) == 1 and issubclass(kind, torch.Tensor) and kind.__module__.startswith("torch._subclasses"):
+        if len(args) == 1 and issubclass(kind, torch.Tensor) and kind.__module__.startswith(("torch._subclasses", _STAND_INS)):
             return next(known for known in _TYPES if isinstance(args[0], known))
         return kind
 

@@ -63,7 +63,7 @@ class TracedCode:
     """The functions that ran while a module was traced, and the values that they could see before they did.
 
     roots: (value, label) of what they can reach.  attributes: an Attributes, told of them.
-    found: {code of torch: dictionary in which its frames find builtins}.
+    found(code of torch): the dictionary in which its frames find builtins, or None.
     """
 
     def __init__(self, roots, attributes, found):
@@ -73,16 +73,20 @@ class TracedCode:
         self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
         self.stored = set()  # keys of globals that they assign
         self.may_draw = False  # from Python's or numpy's own generator of random numbers?
+        self.barred = frozenset()  # code that raises ``refusal`` where it is about to run
+        self.refusal = None
         self._before = Observer(None, self.codes, all_functions=True)
         for value, label in roots:
             self._before.describe(value, label)
 
     def tell(self, code, table):
         """Notes a function that is about to run for the first time; returns builtins for its frames, or None."""
+        if code in self.barred:
+            raise self.refusal(f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} inside forward")
         made = code.co_filename == "<string>" and _made(table.get("__name__"))
         if made or code.co_name == "<module>" or foreign_file(code.co_filename):
             self._attributes.note_of_torch(code)
-            return self._found.get(code)
+            return self._found(code)
         for part in _with_nested(code):
             self.codes[id(part)] = part
             self._attributes.note(part, sys._getframe(1))
@@ -147,6 +151,16 @@ class TracedCode:
                     before.enable()
                 else:
                     sys.setprofile(before)
+
+
+@contextlib.contextmanager
+def barred(code, codes, refusal):
+    """``code``, a TracedCode, raises a refusal where one of these codes is about to run."""
+    code.barred, code.refusal = frozenset(codes), refusal
+    try:
+        yield
+    finally:
+        code.barred = frozenset()
 
 
 def _code(function):

@@ -109,7 +109,9 @@ def _told_of_decisions(scope, met):
 
 
 def _scope(program):
-    """torch's record of symbols and conditions, if the program has symbols."""
+    """torch's record of symbols and conditions, if a program has symbols of torch's."""
+    if getattr(program, "worlds", None) is not None:
+        return None
     for node in program.graph.nodes:
         value = node.meta.get("val")
         for number in value.shape if isinstance(value, torch.Tensor) else (value,):

@@ -9,9 +9,11 @@ import contextlib
 import functools
 
 import torch
-from torch._subclasses import FakeTensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
+
+from ..record.recorder import Recorder, Telling, above_autograd
+from ..record.stand_in import StandIn, memory_of
+from .program import Region
 
 _AUTOCAST = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -22,9 +24,9 @@ def fake(value):
     return value.meta["val"] if isinstance(value, torch.fx.Node) else value
 
 
-def expanded(function, args, kwargs, seen=lambda tensor: tensor):
-    """(a GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and others;
-    None where it says that it makes none (NotImplemented).  ``function`` gets seen(tensor) of tensors."""
+def expanded(function, args, kwargs, worlds, seen=lambda tensor: tensor):
+    """(a Region or GraphModule of the calls that ``function`` makes, its arguments in order) for arguments that are fx nodes and
+    others; None where it says that it makes none (NotImplemented).  ``function`` gets seen(tensor) of tensors.  worlds: a program's."""
     leaves, spec = pytree.tree_flatten((_plain(args), _plain(kwargs)))
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.fx.Node)]
 
@@ -41,8 +43,33 @@ def expanded(function, args, kwargs, seen=lambda tensor: tensor):
     values = [fake(leaves[k]) for k in places]
     with _mode_of(values):
         values = [seen(value) if isinstance(value, torch.Tensor) else value for value in values]
-        made = make_fx(run, pre_dispatch=True)(*_distinct([leaves[k] for k in places], values))
+        values = _distinct([leaves[k] for k in places], values)
+    with _mode_of(values) if worlds is None else contextlib.nullcontext():
+        trace = torch.fx.experimental.proxy_tensor.make_fx(run, pre_dispatch=True) if worlds is None else _recorded(run, worlds)
+        made = trace(*values)
     return None if any(declined) else (made, [leaves[k] for k in places])
+
+
+def _recorded(run, worlds):
+    """As make_fx: from stand-ins to a Region."""
+    def trace(*values):
+        constants = {}
+
+        def constant(tensor):
+            name = f"constant_{len(constants)}"
+            constants[name] = tensor
+            node = recorder.graph.get_attr(name)
+            node.meta["val"] = StandIn.of(tensor, worlds)
+            recorder.name(tensor, node)
+            return node
+        recorder = Recorder(worlds, real=constant)
+        for k, value in enumerate(values):
+            recorder.placeholder(f"value_{k}", value)
+        with above_autograd(recorder):
+            made = run(*values)
+        recorder.graph.output(tuple(map(recorder.node, made)))
+        return Region(recorder.graph, constants)
+    return trace
 
 
 def _distinct(nodes, values):
@@ -79,8 +106,13 @@ def result_of(function, args, kwargs):
 
 
 def _mode_of(values):
-    """The mode of the fake tensors among these."""
-    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), contextlib.nullcontext())
+    """The mode in which operators tell what they give for the stand-ins or fake tensors among these."""
+    for value in values:
+        if isinstance(value, StandIn):
+            return above_autograd(Telling(value.worlds))
+        if hasattr(value, "fake_mode"):
+            return value.fake_mode
+    return contextlib.nullcontext()
 
 
 @functools.cache
@@ -101,7 +133,7 @@ def is_opaque(overload):
 
 def shares_memory(node):
     """Does a result of an fx node lie in the memory of an argument, as it was traced?  Schemas of composites need not say so."""
-    given, made = [{leaf.untyped_storage()._cdata for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+    given, made = [{memory_of(leaf) for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)}
                    for values in ([one.meta.get("val") for one in node.all_input_nodes], node.meta.get("val"))]
     return not given.isdisjoint(made)
 

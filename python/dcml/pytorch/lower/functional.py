@@ -11,6 +11,7 @@ import operator
 import torch
 from torch.utils import _pytree as pytree
 
+from ..record.stand_in import StandIn
 from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of, settled, shares_memory
 from .in_place import counterpart, effect, undone
 from .program import Kind, Program, Region, Spec
@@ -24,25 +25,30 @@ _NEW = {"PARAMETER": Kind.PARAMETER_MUTATION, "BUFFER": Kind.BUFFER_MUTATION, "C
         "USER_INPUT": Kind.USER_INPUT_MUTATION}
 
 
-def functional(traced, literals):
-    """The Program of what torch.export has traced: no node changes a tensor, and regions without gradient or with torch.autocast
-    are calls like others.  literals: names of constants that forward makes itself."""
+def functional(traced, literals, worlds=None):
+    """The Program of what was traced: no node changes a tensor, and regions without gradient or with torch.autocast
+    are calls like others.  literals: names of constants that forward makes itself; worlds: a Program's."""
     signature = traced.graph_signature
     inputs = [Spec(spec.kind, spec.arg.name if spec.kind.name == "USER_INPUT" else spec.target) for spec in signature.input_specs]
-    rewriter = _Rewriter(dict(traced.constants), literals, {})
-    region, changed = rewriter.whole(traced.graph_module.graph, traced.graph_module.get_submodule)
+    rewriter = _Rewriter(dict(traced.constants), literals, {}, worlds)
+    region, changed = rewriter.whole(traced.graph_module.graph, _inner_of(traced.graph_module))
     outputs = [Spec(_NEW[inputs[k].kind.name], inputs[k].target) for k in changed]
     outputs += [Spec(spec.kind, spec.target) for spec in signature.output_specs]
     return Program(region, inputs + rewriter.lifted, outputs, list(signature.user_inputs), rewriter.constants, literals,
-                   traced.state_dict, traced.range_constraints)
+                   traced.state_dict, traced.range_constraints, worlds)
 
 
 def decomposed(program, table):
     """The program with calls of overloads in ``table`` as the calls that its functions make."""
-    rewriter = _Rewriter(program.constants, program.literals, table)
+    rewriter = _Rewriter(program.constants, program.literals, table, program.worlds)
     region, _ = rewriter.whole(program.graph, program.region.inner.__getitem__)
     return Program(region, program.inputs + rewriter.lifted, program.outputs, program.user_inputs, program.constants,
-                   program.literals, program.tensors, program.ranges)
+                   program.literals, program.tensors, program.ranges, program.worlds)
+
+
+def _inner_of(module):
+    """Finds branches and constants of a Region or GraphModule by name."""
+    return module.inner.__getitem__ if isinstance(module, Region) else module.get_submodule
 
 
 def _is_check(node):
@@ -79,8 +85,8 @@ class _Rewriter:
     """Makes a graph of another one.  table: {overload: function that computes it by others}; constants and literals get those
     that these functions make; ``lifted``: Specs of placeholders for them."""
 
-    def __init__(self, constants, literals, table):
-        self.constants, self.literals, self.table = constants, literals, table
+    def __init__(self, constants, literals, table, worlds):
+        self.constants, self.literals, self.table, self.worlds = constants, literals, table, worlds
         self.lifted = []
         self.graph, self.inner = torch.fx.Graph(), {}
         self.held = {}      # node of the other graph -> _Tensor, node or number that stands for it, or list of such
@@ -125,17 +131,20 @@ class _Rewriter:
             name += "_"
         with self.graph.inserting_after(self.first):
             self.first = new = self.graph.placeholder(name)
-        mode = next(one.meta["val"].fake_mode for one in self.graph.nodes if hasattr(one.meta.get("val"), "fake_mode"))
-        new.meta["val"] = mode.from_tensor(found, static_shapes=True)
+        new.meta["val"] = StandIn.of(found, self.worlds) if self.worlds is not None else self._faked(found)
         self.constants[name] = found.detach()
         self.literals.add(name)
         self.lifted.append(Spec(Kind.CONSTANT_TENSOR, name))
         return self._fresh(new)
 
+    def _faked(self, tensor):
+        mode = next(one.meta["val"].fake_mode for one in self.graph.nodes if hasattr(one.meta.get("val"), "fake_mode"))
+        return mode.from_tensor(tensor, static_shapes=True)
+
     def _branch(self, found):
         """The name of a branch in the new graph."""
-        graph, inner_of = (found.graph, found.inner.__getitem__) if isinstance(found, Region) else (found.graph, found.get_submodule)
-        rewriter = _Rewriter(self.constants, self.literals, self.table)
+        graph, inner_of = found.graph, _inner_of(found)
+        rewriter = _Rewriter(self.constants, self.literals, self.table, self.worlds)
         region, changed = rewriter.whole(graph, inner_of)
         if changed or rewriter.lifted:
             raise unsupported(self.made_for, "a branch that changes a tensor or makes a constant")
@@ -191,7 +200,11 @@ class _Rewriter:
     def _node(self, node, inner_of):
         outermost, self.made_for = self.made_for, self.made_for or node
         try:
-            return self._overload(node) if isinstance(node.target, torch._ops.OpOverload) else self._other(node, inner_of)
+            with contextlib.ExitStack() as modes:
+                for device, dtype, enabled in node.meta.get("autocast", ()):
+                    modes.enter_context(torch.autocast(device, dtype, enabled))
+                overload = isinstance(node.target, torch._ops.OpOverload)
+                return self._overload(node) if overload else self._other(node, inner_of)
         finally:
             self.made_for = outermost
 
@@ -220,7 +233,7 @@ class _Rewriter:
         """What is held for the results of a graph on operands of the other graph, or on what is held for such."""
         for place, operand in zip(module.graph.find_nodes(op="placeholder"), operands):
             self.held[place] = self._held(operand)
-        return self._walk(module.graph, module.get_submodule if hasattr(module, "get_submodule") else module.inner.__getitem__)
+        return self._walk(module.graph, _inner_of(module))
 
     def _copied(self, target, args, kwargs, like, name=None):
         new = self._call(target, args, kwargs, like, name)
@@ -233,7 +246,7 @@ class _Rewriter:
         if key is not None and casts(overload, key):
             return self._expanded(node, lambda *args, **kwargs: overload._op_dk(key, *args, **kwargs), torch._C._DisableAutocast())
         if overload in self.table:
-            if (made := expanded(self.table[overload], node.args, node.kwargs, settled)) is not None:
+            if (made := expanded(self.table[overload], node.args, node.kwargs, self.worlds, settled)) is not None:
                 return self._placed(node, *made)
         if overload in _DROPOUTS and not (self._argument(node, "train") and self._argument(node, "p")):
             return self._held(node.args[0])  # the tensor itself, where torch's own code for a trace makes a copy
@@ -242,7 +255,7 @@ class _Rewriter:
         if is_opaque(overload) or is_composite(overload) and shares_memory(node):
             return self._expanded(node, overload.decompose)
         if key is not None and is_composite(overload):
-            made = expanded(overload.decompose, node.args, node.kwargs)[0]
+            made = expanded(overload.decompose, node.args, node.kwargs, self.worlds)[0]
             if any(isinstance(n.target, torch._ops.OpOverload) and casts(n.target, key) for n in made.graph.nodes):
                 return self._expanded(node, overload.decompose)
         seen = effect(overload)
@@ -258,7 +271,7 @@ class _Rewriter:
 
     def _expanded(self, node, function, surroundings=contextlib.nullcontext()):
         """What is held for a call, which becomes those that a function makes of it."""
-        made = expanded(function, node.args, node.kwargs)
+        made = expanded(function, node.args, node.kwargs, self.worlds)
         with surroundings:
             return self._placed(node, *made)
 

@@ -46,6 +46,7 @@ class Program:
     literals: names of those that forward, or a decomposition, makes itself.
     tensors: {name: tensor} of parameters and buffers.
     ranges: {symbol: the range of its values}.
+    worlds: of stand-ins, which the values of nodes are; None where they are fake tensors of torch.
     """
     region: Region
     inputs: list
@@ -55,6 +56,7 @@ class Program:
     literals: set
     tensors: dict
     ranges: dict
+    worlds: Any = None
 
     @property
     def graph(self):

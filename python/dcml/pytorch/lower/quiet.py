@@ -1,8 +1,8 @@
 """Keeps torch.export from telling what it will also raise, in this thread; what others log, warn of and print is theirs."""
 import contextlib
-import importlib
 import logging
 import re
+import sys
 import threading
 import warnings
 
@@ -25,7 +25,10 @@ class _InThread:
 @contextlib.contextmanager
 def quiet():
     """torch.export logs, warns of and prints little that is not raised too."""
-    thread, trace = threading.get_ident(), importlib.import_module("torch.export._trace")
+    thread, trace = threading.get_ident(), sys.modules.get("torch.export._trace")
+    if trace is None:  # nothing of torch's that tells runs before it is there
+        yield
+        return
 
     def of_others(record):
         return record.thread != thread or record.levelno >= logging.CRITICAL

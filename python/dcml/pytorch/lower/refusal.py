@@ -29,7 +29,7 @@ def unsupported(node, reason):
 
 def source(node):
     """' (file:line: code)' of the user's line that made a node."""
-    trace = node.meta.get("stack_trace") or ""
+    trace = str(node.meta.get("stack_trace") or "")
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
     frames = [f for f in frames if not f[0].startswith(_FOLDER)]
     users = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames

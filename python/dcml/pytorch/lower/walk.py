@@ -15,6 +15,7 @@ from ..aten import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, extent
 from ..aten.builder import Pair, dims, meta
 from ..call.results import Complex, Fixed, Freed, Number, Ordered, Passed, View, real_form
 from ..guard.extents import Guard
+from ..record.stand_in import memory_of
 from .captured import Capture
 from .tape import outputs, placeholders
 from .refusal import Declined, source, unsupported
@@ -230,7 +231,7 @@ class Lowering:
 
     def _apart(self, value):
         """The name of a result; results that the module gives as tensors apart (a value and its clone) share no memory."""
-        name, memory = self.b(value), value.meta["val"].untyped_storage()._cdata
+        name, memory = self.b(value), memory_of(value.meta["val"])
         return name if self.memory.setdefault(name, memory) == memory else self.b.op("Identity", name)
 
     def _stopped(self, name, fqn):

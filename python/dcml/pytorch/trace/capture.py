@@ -1,4 +1,4 @@
-"""From an nn.Module to an exported program, and by lower/ to a Graph.
+"""From an nn.Module to a traced program, and by lower/ to a Graph.
 
 The one idea: the module is traced as it stands; what torch.export rejects is made traceable while that lasts, what it
 would forget is refused, and what it read of Python is noted.
@@ -6,16 +6,14 @@ Must not know: rows of operators, or how a graph is differentiated, compiled or 
 """
 import contextlib
 import functools
-import inspect
-import operator
 import random
 import threading
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from ... import _core
+from ...verbose import say
 from ..aten import extent
 from ..call import trees
 from ..guard.asked import asked
@@ -23,19 +21,17 @@ from ..guard.attributes import Attributes
 from ..guard.lock import LOCK
 from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
-from ..lower.decompose import lower, noting
-from ..lower.functional import functional
-from ..lower.quiet import quiet
-from ..lower.refusal import unsupported
+from ..guard.watch import restore
+from ..lower.decompose import lower
 from ..lower.walk import Lowering
-from . import packed
+from ..record.symbols import Beyond
+from . import exported, packed, recorded
 from .changes import Changed, refuse_changes
 from .entry import Entry
 from .export_errors import export_error, is_of_forward
-from .own_gradient import BUILTINS, captured_functions, define_border
-from .prepare import hooks_inside, prepared, same_attributes
+from .own_gradient import captured_functions, define_border
+from .prepare import hooks_inside, prepared
 from .traceable import traceable
-from .ungraded import keep_gradients
 
 
 def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
@@ -67,24 +63,36 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
                 raise
 
 
-def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
+def _capture(*given, again=None):
+    """By writing down what forward calls; by torch.export, which can do more and takes much longer, where that cannot be."""
+    try:
+        return _captured(recorded, *given, again)
+    except Beyond as reason:
+        say("capture", f"{type(given[0]).__name__} is traced by torch.export: {reason}")
+    return _captured(exported, *given, again)
+
+
+def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
+    """way: recorded or exported."""
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), prepared(module, train) as cumulative, \
-            _traced(module, grad) as (attributes, code, asks):
+            _traced(module, grad, way) as (attributes, code, asks):
         packed.refuse_arguments(module, tuple(args), dict(kwargs or {}))
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)
         entry, errors = Entry(module, given, leaves, shape, attributes), []
         entry.result.tape = grad
-        attempts = _attempts(args, kwargs, dynamic, given)
+        attempts = way.attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
-                program, *found = _export(module, entry, args, kwargs, shapes, code, asks)
+                torch.set_grad_enabled(True)  # an attempt that failed may have been inside a region without gradients
+                program, *found = way.trace(module, entry, args, kwargs, shapes, code, asks)
                 refuse_changes(module, attributes, code, (program, entry.result), again)
                 if _sized_by_symbols(program):
                     start = functools.partial(Lowering, module, entry, found, name, cumulative)
-                    made = lower(program, found[0], start, entry.result).result(debug)
+                    with way.lowering():
+                        made = lower(program, found[0], start, entry.result).result(debug)
                     made.reads, made.refused_dynamic = attributes.read, shapes is None and len(attempts) > 1
                     made.code, made.asks, made.asks_attributes = code, asks.any, asks.attributes
                     return made
@@ -92,8 +100,8 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
                 if shapes is None:
                     raise
                 errors.append(error)
-            except Exception as error:  # export raises many kinds; a static capture may still succeed
-                if isinstance(error, (_core.Error, Changed)):
+            except Exception as error:  # tracing raises many kinds; a static capture may still succeed
+                if isinstance(error, (_core.Error, Changed, Beyond)):
                     raise
                 errors.append(error)
                 if shapes is None and is_of_forward(error):
@@ -104,20 +112,24 @@ def _capture(module, args, kwargs, name, dynamic, train, debug, again=None):
 
 
 @contextlib.contextmanager
-def _traced(module, grad):
-    """Surroundings of torch.export: a gradient may be wanted later, so regions without one must be seen even if this
-    call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
+def _traced(module, grad, way):
+    """Surroundings of a trace, recorded or exported: a gradient may be wanted later, so regions without one must be seen
+    even if this call wants none; values saved while tracing are no business of the caller's hooks.  Yields what is recorded."""
     draws, alone = (random.getstate(), np.random.get_state()), threading.active_count() == 1
     hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     unhooked = torch.autograd.graph.saved_tensors_hooks(_same, _same) if hooked else contextlib.nullcontext()
     attributes = Attributes(module)
     define_border()
-    with torch.enable_grad(), unhooked, traceable(), captured_functions(), hooks_inside(module), asked(grad) as asks:
-        code = TracedCode(reachable(module), attributes, BUILTINS)
+    with torch.enable_grad(), unhooked, traceable(), captured_functions(), hooks_inside(module), asked(grad, way.stand_ins()) as asks:
+        code = TracedCode(reachable(module), attributes, way.builtins_of)
         try:
             yield attributes, code, asks
-        except BaseException:
+        except BaseException as error:
             attributes.undo()
+            if isinstance(error, Beyond):  # and what forward has changed is as it was, for it runs again
+                restore(code.changed())
+                random.setstate(draws[0])
+                np.random.set_state(draws[1])
             raise
     drawn = random.getstate() != draws[0] or np.random.get_state()[2] != draws[1][2]
     if drawn and (code.may_draw or alone):
@@ -141,67 +153,6 @@ def _as_exported(leaf):
         raise _core.DeviceError(f"an argument lies on device {str(leaf.device)!r}")
     leaf = leaf.clone() if leaf.is_inference() else leaf
     return leaf.detach() if leaf.requires_grad else leaf
-
-
-# -- torch.export ----------------------------------------------------------------------------------
-def _attempts(args, kwargs, dynamic, given):
-    """What to ask torch.export for, one after the other: symbolic extents by leaf, and None for none.  Parameters, which
-    torch.compile hands over as arguments, keep their extents."""
-    leaves, spec = pytree.tree_flatten((tuple(args), kwargs))
-    first = {k: {0} for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()
-             and not isinstance(given[k], torch.nn.Parameter)}
-    wanted = [{k: axes | dynamic.get(k, set()) for k, axes in first.items()}] if isinstance(dynamic, dict) else []
-    wanted += [first] if dynamic else []
-    attempts = []
-    for axes in wanted:
-        auto = [{a: torch.export.Dim.AUTO for a in sorted(axes.get(k, ())) if leaf.shape[a] > 1} or None
-                if isinstance(leaf, torch.Tensor) else None for k, leaf in enumerate(leaves)]
-        shapes = pytree.tree_unflatten(auto, spec)
-        if any(auto) and shapes not in attempts:
-            attempts.append(shapes)
-    return [*attempts, None]
-
-
-def _export(module, entry, args, kwargs, shapes, code, asks):
-    dynamic = None if shapes is None else _by_parameter(module, shapes)
-    with quiet():
-        with code.recording(asks), same_attributes(module):
-            program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
-        silent = keep_gradients(program, unsupported)
-        _mark_no_grad(program)
-        literals = _literals(program)
-        conditions = list(getattr(program, "_guards_code", None) or [])
-        return noting(program, conditions, lambda program: functional(program, literals)), conditions, literals, silent
-
-
-def _literals(program):
-    """Constants that forward makes itself, as in torch.tensor([1, 2]): of others, only a reference was met."""
-    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
-    fresh = torch.ops.aten.lift_fresh_copy.default
-    return {spec.target for spec in program.graph_signature.input_specs if spec.kind.name == "CONSTANT_TENSOR"
-            and all(user.target is fresh for user in nodes[spec.arg.name].users)}
-
-
-def _by_parameter(module, shapes):
-    """Dynamic shapes by parameter name of forward, arranged as torch.export arranges the arguments."""
-    positional, keyword = shapes
-    return dict(inspect.signature(module.forward).bind(*positional, **keyword).arguments)
-
-
-def _mark_no_grad(program):
-    """Results of torch.no_grad() regions are detached, which inlining the regions would otherwise forget."""
-    wrap = torch.ops.higher_order.wrap_with_set_grad_enabled
-    graph = program.graph_module.graph
-    for node in list(graph.nodes):
-        if node.target is not wrap or node.args[0]:
-            continue
-        for get in [u for u in node.users if u.target is operator.getitem]:
-            if not isinstance(get.meta.get("val"), torch.Tensor) or not get.meta["val"].dtype.is_floating_point:
-                continue
-            with graph.inserting_after(get):
-                stopped = graph.call_function(torch.ops.aten.detach.default, (get,))
-            stopped.meta = dict(get.meta)
-            get.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped: user is not s)
 
 
 def _sized_by_symbols(program):

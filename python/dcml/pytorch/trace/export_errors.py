@@ -66,8 +66,8 @@ def _error_like(error):
 def _traced_line(error):
     """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
-              and (f.name == "_export" or not f.filename.startswith(_FOLDER))]
-    inside = next((k for k, f in enumerate(frames) if f.name == "_export"), -1)
+              and (f.name == "trace" or not f.filename.startswith(_FOLDER))]
+    inside = next((k for k, f in enumerate(frames) if f.name == "trace"), -1)
     users = [f for f in frames[inside + 1:] if not foreign_file(f.filename)]
     users = users or [f for f in frames[inside + 1:] if "/torch/nn/modules/" in f.filename.replace("\\", "/")
                   and f.name == "forward"]

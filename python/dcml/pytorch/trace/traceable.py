@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import distribution
 from torch.nn.modules import transformer
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 
 from ... import _core
 from ..aten import matrices
+from ..aten.builder import told_by_values
 from ..aten.decomposed import on_device_of_first
 from ..guard.asked import calling_code
 from . import packed
@@ -162,8 +162,7 @@ def _getitem(tensor, index):
 
 def _is_counted(tensor):
     """Does an extent depend on values?"""
-    extents = tensor.shape if isinstance(tensor, torch.Tensor) else ()
-    return any(isinstance(e, torch.SymInt) and free_unbacked_symbols(e) for e in extents)
+    return isinstance(tensor, torch.Tensor) and told_by_values(tensor)
 
 
 def _is_place(index):

@@ -1,0 +1,238 @@
+"""From a module to a traced program, by writing down what its forward calls.
+
+The one idea: parameters and arguments are stand-ins while forward runs once below autograd; the calls that they meet are the
+program.  It needs none of what torch.export imports, which takes longer than everything else of a first call; what cannot
+be written down is Beyond, and then torch.export traces the module.
+Must not know: rows of operators, how a program is lowered, or torch.export.
+"""
+import contextlib
+import inspect
+import re
+from types import SimpleNamespace
+
+import torch
+from torch._functorch import eager_transforms as transforms
+from torch._functorch import vmap
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from ..guard.traced_code import barred
+from ..guard.watch import restore
+from ..lower.functional import functional
+from ..lower.program import Kind, Region
+from ..lower.refusal import unsupported
+from ..record.recorder import Recorder, above_autograd
+from ..record.stand_in import StandIn
+from ..record import undisturbed
+from ..record.symbols import MOST_SYMBOLS, Beyond, Fixed, Merge, Worlds
+from .own_gradient import BUILTINS
+from .prepare import same_attributes
+from .ungraded import keep_gradients
+
+lowering = undisturbed.undisturbed  # what a program of stand_ins() is lowered in
+_TENSOR = torch._C.TensorBase
+_LOOKS_AT_MEMORY = {getattr(torch.Tensor, name) for name in (
+    "numpy", "tolist", "data_ptr", "backward", "set_", "storage", "untyped_storage", "__array__", "__dlpack__", "__deepcopy__",
+    "__reduce_ex__")}
+_OF_AUTOGRAD = {torch.autograd.grad, torch.autograd.backward, _TENSOR.grad_fn.__get__, _TENSOR._version.__get__}
+_BARRED = {function.__code__ for function in (
+    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.grad_and_value_impl, transforms._vjp_with_argnums,
+    transforms._jvp_with_argnums, transforms.functionalize, transforms.linearize, vmap.vmap_impl)}
+
+
+class _Barred(TorchFunctionMode):
+    """Functions that are no operators, and need what a stand-in has not."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in _OF_AUTOGRAD:
+            raise Beyond(f"{function.__name__} inside forward")
+        if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
+            raise Beyond(f"{function.__name__} of a tensor")
+        return function(*args, **(kwargs or {}))
+
+
+def stand_ins():
+    """The class of what forward is given for tensors."""
+    return StandIn
+
+
+def builtins_of(code):
+    """For frames of a code."""
+    return BUILTINS.get(code) or undisturbed.builtins_of(code)
+
+
+def attempts(args, kwargs, dynamic, given):
+    """What to record for, one after the other: {position among the leaves: name of the symbol that is its first extent}."""
+    if isinstance(dynamic, dict):
+        raise Beyond("extents other than the first differ from those of an earlier call")
+    leaves = pytree.tree_leaves((tuple(args), kwargs))
+    first = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] > 1
+             and not isinstance(given[k], torch.nn.Parameter)] if dynamic else []
+    if len(first) > MOST_SYMBOLS:
+        raise Beyond(f"{len(first)} first extents")
+    names = {}  # of one tensor given twice, one
+    return [*([{k: names.setdefault(id(given[k]), f"s{len(names)}") for k in first}] if first else []), None]
+
+
+def trace(module, entry, args, kwargs, symbols, code, asks):
+    """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
+    placeholders that are changed without the tape's knowledge)."""
+    symbols = symbols or {}
+    while True:  # with less symbols each time
+        try:
+            return _Recording(module, entry, args, kwargs, symbols).trace(code, asks)
+        except Merge as two:
+            restore(code.changed())
+            symbols = {k: min(two.symbols) if s in two.symbols else s for k, s in symbols.items()}
+        except Fixed as some:
+            restore(code.changed())
+            symbols = {k: s for k, s in symbols.items() if s not in some.symbols}
+
+
+class _Recording:
+    def __init__(self, module, entry, args, kwargs, symbols):
+        self.module, self.entry, self.args, self.kwargs, self.symbols = module, entry, args, kwargs, symbols
+        leaves = pytree.tree_leaves((tuple(args), kwargs))
+        self.worlds = Worlds({s: leaves[k].shape[0] for k, s in symbols.items()})
+        paths = {}
+        for path, m in module.named_modules():
+            paths.setdefault(id(m), path)
+        self.recorder = Recorder(self.worlds, paths, entry.forward.__code__, self._real)
+        self.inputs, self.user_inputs, self.constants, self.literals = [], [], {}, set()
+        self.nodes = {}  # id of a parameter or constant -> its node
+        self.kept = []   # tensors whose ids these are
+        self.last = None  # of the placeholders of constants
+
+    def trace(self, code, asks):
+        with same_attributes(self.module), contextlib.ExitStack() as swapped:
+            tensors = self._parameters(swapped)
+            args, kwargs = self._arguments()
+            held = [dict(table) for table in self._tables()]
+            with swapped, _compiling(), barred(code, _BARRED, Beyond), code.recording(asks), above_autograd(self.recorder), _Barred():
+                results = self.entry.forward(*args, **kwargs)
+                if any(now.get(name) is not was for table, now in zip(held, self._tables()) for name, was in table.items()):
+                    raise Beyond("forward sets a parameter or a buffer")
+        graph = self.recorder.graph
+        with above_autograd(self.recorder):
+            graph.output(tuple(map(self.recorder.node, results)))
+        _mark_no_grad(graph)
+        outputs = [SimpleNamespace(kind=Kind.USER_OUTPUT, target=None) for _ in results]
+        program = SimpleNamespace(
+            graph=graph, graph_module=Region(graph), constants=self.constants, state_dict=tensors, range_constraints={},
+            graph_signature=SimpleNamespace(input_specs=self.inputs, output_specs=outputs, user_inputs=self.user_inputs))
+        fresh = torch.ops.aten.lift_fresh_copy.default
+        self.literals.update([name for name, tensor in self.constants.items()
+                              if all(user.target is fresh for user in self.nodes[id(tensor)].users)])
+        with undisturbed.undisturbed():
+            silent = keep_gradients(program, unsupported)
+            return functional(program, self.literals, self.worlds), [], self.literals, silent
+
+    # -- inputs -------------------------------------------------------------------------------------
+    def _tables(self):
+        return [table for m in self.module.modules() for table in (m._parameters, m._buffers)]
+
+    def _parameters(self, swapped):
+        """Puts stand-ins in the stead of parameters and buffers; gives {name: tensor}."""
+        tensors, stand_ins = {}, {}
+        named = [(n, t, Kind.PARAMETER) for n, t in self.module.named_parameters()]
+        named += [(n, t, Kind.BUFFER) for n, t in self.module.named_buffers()]
+        for name, tensor, kind in named:
+            _refuse_unusual(tensor)
+            tensors[name], stand_ins[id(tensor)] = tensor, StandIn.of(tensor, self.worlds, parameter=kind is Kind.PARAMETER)
+            node = self.recorder.placeholder(f"{kind.value[0]}_{_identifier(name)}", stand_ins[id(tensor)])
+            self.nodes[id(tensor)], self.last = node, node
+            self.inputs.append(SimpleNamespace(kind=kind, target=name))
+        for table in self._tables():
+            for key, tensor in table.items():
+                if tensor is not None:
+                    swapped.callback(table.__setitem__, key, tensor)
+        for table in self._tables():
+            table.update({key: stand_ins[id(tensor)] for key, tensor in table.items() if tensor is not None})
+        return tensors
+
+    def _arguments(self):
+        leaves, spec = pytree.tree_flatten((tuple(self.args), self.kwargs))
+        values = []
+        for k, (leaf, name) in enumerate(zip(leaves, _names(self.entry.forward, self.args, self.kwargs))):
+            if isinstance(leaf, torch.Tensor):
+                _refuse_unusual(leaf)
+                sizes = [self.symbols.get(k, leaf.shape[0]), *leaf.shape[1:]] if leaf.dim() else []
+                leaf = StandIn.of(leaf, self.worlds, sizes)
+                self.recorder.placeholder(name, leaf)
+                self.inputs.append(SimpleNamespace(kind=Kind.USER_INPUT, target=None, arg=SimpleNamespace(name=name)))
+                self.user_inputs.append(name)
+            else:
+                self.user_inputs.append(None)
+            values.append(leaf)
+        return pytree.tree_unflatten(values, spec)
+
+    def _real(self, tensor):
+        """The node of a tensor that is no stand-in: a parameter that forward reached by another way, or a constant."""
+        if id(tensor) in self.nodes:
+            return self.nodes[id(tensor)]
+        _refuse_unusual(tensor)
+        names = (f"{path}.{name}" if path else name for path, m in self.module.named_modules()
+                 for name, value in vars(m).items() if value is tensor)
+        target = next(names, f"lifted_tensor_{len(self.constants)}")
+        graph = self.recorder.graph
+        with graph.inserting_after(self.last) if self.last else graph.inserting_before():
+            self.last = node = self.recorder.placeholder(f"c_{_identifier(target)}", StandIn.of(tensor, self.worlds))
+        place = sum(spec.kind is not Kind.USER_INPUT for spec in self.inputs)
+        self.inputs.insert(place, SimpleNamespace(kind=Kind.CONSTANT_TENSOR, target=target))
+        self.nodes[id(tensor)], self.constants[target] = node, tensor
+        self.kept.append(tensor)
+        return node
+
+
+def _refuse_unusual(tensor):
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or tensor.layout is not torch.strided:
+        raise Beyond(f"a {type(tensor).__name__} of layout {tensor.layout}")
+
+
+def _identifier(name):
+    return re.sub(r"[^a-zA-Z0-9]", "_", name)
+
+
+def _names(forward, args, kwargs):
+    """What torch.export calls the leaves: the parameter and the way to the leaf inside the argument."""
+    try:
+        bound = dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        bound = {"args": tuple(args), **kwargs}
+    names, taken = {}, set()
+    for path, leaf in pytree.tree_flatten_with_path(bound)[0]:
+        keys = [next(getattr(key, kind) for kind in ("key", "idx", "name") if hasattr(key, kind)) for key in path]
+        name = first = _identifier("_".join(map(str, keys))).lower()
+        count = 0
+        while name in taken:
+            count += 1
+            name = f"{first}_{count}"
+        taken.add(name)
+        names.setdefault(id(leaf), []).append(name)
+    return [names[id(leaf)].pop(0) if id(leaf) in names and names[id(leaf)] else f"arg_{k}"
+            for k, leaf in enumerate(pytree.tree_leaves((tuple(args), kwargs)))]
+
+
+@contextlib.contextmanager
+def _compiling():
+    """What code is told that asks torch.compiler whether it is traced, as by torch.export."""
+    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags
+
+
+def _mark_no_grad(graph):
+    """What leaves a region without gradients is detached."""
+    for node in list(graph.nodes):
+        region, value = node.meta.get("region", 0), node.meta.get("val")
+        if region >= 0 or not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+            continue
+        if all(user.meta.get("region") == region for user in node.users):
+            continue
+        with graph.inserting_after(node):
+            stopped = graph.call_function(torch.ops.aten.detach.default, (node,))
+        stopped.meta = {**node.meta, "region": 0}
+        node.replace_all_uses_with(stopped, delete_user_cb=lambda user, s=stopped, r=region: user is not s and user.meta.get("region") != r)

@@ -1,0 +1,191 @@
+"""Modules traced by writing down what forward calls, and when torch.export traces them instead."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from captured import check
+from torch import nn
+
+from dcml.pytorch.record.symbols import Beyond, Fixed, Merge, Number, Polynomial, Worlds, number, symbol
+from dcml.pytorch.trace import capture as tracing
+from dcml.pytorch.trace import exported, recorded
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def captured(way, module, *args):
+    return tracing._captured(way, module, args, None, "graph", True, None, False, None)
+
+
+def text(made):
+    """A graph with symbols numbered as they are met."""
+    names = {}
+    return re.sub(r"\bs\d+\b", lambda found: names.setdefault(found.group(), f"s{len(names)}"), str(made.graph))
+
+
+class Forward(nn.Module):
+    """A layer and a function of it and the arguments."""
+
+    def __init__(self, function):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.function = nn.Linear(4, 4), function
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+def normalised(self, x):
+    return F.relu(F.batch_norm(self.layer(x), self.seen, self.seen + 1, training=False), inplace=True)
+
+
+def changed_in_place(self, x):
+    y = self.layer(x)
+    y[:, 0] = 0
+    self.seen.add_(y.detach().mean(0))
+    return y.view(-1), x.shape[0] * 4
+
+
+def with_a_region_without_gradient(self, x):
+    with torch.no_grad():
+        h = self.layer(x) * 2
+    return self.layer(h)
+
+
+def cast(self, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = F.layer_norm(self.layer(x), (4,))
+        with torch.autocast("cpu", enabled=False):
+            z = self.layer(x)
+    return y + z
+
+
+SAME = {"normalised": normalised, "cast": cast,
+        "attention": lambda self, x: F.scaled_dot_product_attention(*[self.layer(x).view(-1, 2, 2, 1)] * 3),
+        "another batch": lambda self, x: torch.cat([x, x]) @ self.layer.weight,
+        "drawn": lambda self, x: F.dropout(self.layer(x), 0.5)}
+
+
+@pytest.mark.parametrize("function", SAME.values(), ids=SAME)
+def test_recording_gives_the_graph_that_export_gives(function):
+    module, x = Forward(function), torch.randn(6, 4)
+    assert text(captured(recorded, module, x)) == text(captured(exported, module, x))
+
+
+def with_constants(self, x):
+    return x * torch.tensor([1.0, 2.0, 3.0, 4.0]) + torch.arange(4)
+
+
+@pytest.mark.parametrize("function", [normalised, cast, changed_in_place, with_a_region_without_gradient, with_constants])
+def test_what_is_recorded_computes_what_torch_computes(function):
+    check(Forward(function), (torch.randn(6, 4),))
+
+
+BEYOND = {"branches on extents": lambda self, x: x if x.shape[0] > 4 else -x,
+          "divides an extent": lambda self, x: x[:x.shape[0] // 2],
+          "takes an extent for a number": lambda self, x: x * float(x.shape[0]),
+          "at most that many": lambda self, x: x + torch.arange(64.0)[:x.shape[0], None],
+          "not less than that many": lambda self, x: x[:5],
+          "an operator of functions": lambda self, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+          "a tensor that changes its extents": lambda self, x: (x * 2).unsqueeze_(0)}
+
+
+@pytest.mark.parametrize("function", BEYOND.values(), ids=BEYOND)
+def test_what_cannot_be_written_down_is_traced_by_export(function):
+    module, x = Forward(function), torch.randn(6, 4)
+    with pytest.raises(Beyond):
+        captured(recorded, module, x)
+    check(module, (x,))
+    assert all(type(p) is nn.Parameter for p in module.parameters())
+
+
+@pytest.mark.parametrize("function", [
+    lambda self, x: torch.autograd.grad(self.layer(x).sum(), [self.layer.weight])[0], lambda self, x: x[x > 0],
+    lambda self, x: x * x.max().item(), lambda self, x: torch.tensor(x.tolist()),
+    lambda self, x: torch.func.grad(lambda y: y.square().sum())(x)], ids=["gradient", "mask", "item", "list", "transform"])
+def test_gradients_and_values_of_tensors_are_not_written_down(function):
+    with pytest.raises(Beyond):
+        captured(recorded, Forward(function), torch.randn(6, 4))
+
+
+def test_extents_that_must_be_equal_are_one_symbol_and_others_are_not():
+    def shapes(function):
+        return captured(recorded, Forward(function), torch.ones(6, 4), torch.ones(6, 4)).guard.shapes
+    assert shapes(lambda self, x, y: x + y) == [["s0", 4], ["s0", 4]]
+    assert shapes(lambda self, x, y: (x * 2, y * 2)) == [["s0", 4], ["s1", 4]]
+    assert shapes(lambda self, x, y: F.mse_loss(x, y)) == [["s0", 4], ["s0", 4]]
+
+
+def test_an_extent_that_a_constant_tells_is_a_number():
+    def shapes(function):
+        return captured(recorded, Forward(function), torch.ones(6, 4)).guard.shapes
+    table = torch.ones(6, 1)
+    assert shapes(lambda self, x: x + table) == [[6, 4]]
+
+
+def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
+    worlds = Worlds({"s": 6, "t": 6})
+    s, t, eight = (Number(expr, worlds) for expr in (symbol("s"), symbol("t"), number(8)))
+    assert (symbol("s") - number(1)).signs() == {1} and (symbol("s") - number(2)).signs() == {0, 1}
+    assert s.ge(number_node(2)).value and not s.eq(number_node(1)).value and s.mul(t).ne(number_node(0)).value
+    with pytest.raises(Beyond):
+        s.lt(eight)
+    with pytest.raises(Merge):
+        s.eq(t)
+
+
+def number_node(value):
+    return Number(number(value), None)
+
+
+def test_an_extent_is_the_polynomial_that_its_values_tell():
+    worlds = Worlds({"s": 6, "t": 5})
+    for expr in (symbol("s") * number(3) + number(2), symbol("s") * symbol("t"), symbol("t") * symbol("t") * number(4)):
+        assert worlds.fitted(tuple([expr.at(values) for values in worlds.values])).node.expr == expr
+    with pytest.raises(Beyond):
+        worlds.fitted(tuple([values["s"] // 2 for values in worlds.values]))
+    assert str(Polynomial({("s",): 2, (): 1})) == "2*s + 1" and issubclass(Fixed, Beyond)
+
+
+def test_an_error_of_forward_is_raised_as_it_is():
+    def fails(self, x):
+        raise KeyError("mine")
+    with pytest.raises(KeyError, match="mine"):
+        captured(recorded, Forward(fails), torch.ones(6, 4))
+
+
+FIRST_CALL = """
+import sys, torch
+from dcml.pytorch import DaceModule
+layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Mish(), torch.nn.Flatten(), torch.nn.Linear(64, 5)
+model = DaceModule(torch.nn.Sequential(*layers), backward=True)
+torch.nn.functional.cross_entropy(model(torch.randn(2, 3, 6, 6)), torch.tensor([1, 2])).backward()
+print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])
+"""
+
+
+def test_a_first_call_loads_neither_sympy_nor_dynamo(tmp_path):
+    told = subprocess.run([sys.executable, "-c", FIRST_CALL], capture_output=True, text=True, check=True,
+                          env={**os.environ, "DCML_CACHE": str(tmp_path)})
+    assert told.stdout.strip() == "[]"
+
+
+def test_what_forward_changed_before_it_went_beyond_is_as_it_was():
+    cache = {}
+
+    def remembers(self, x):
+        if "table" not in cache:
+            cache["table"] = torch.ones(4)
+        try:
+            return x * 2 * cache["table"] if x.shape[0] > 4 else -x
+        except Exception:  # what recording ends with is not an error of forward
+            return x
+
+    with pytest.raises(Beyond):
+        captured(recorded, Forward(remembers), torch.ones(6, 4))
+    assert not cache
