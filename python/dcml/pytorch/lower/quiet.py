@@ -6,7 +6,8 @@ import sys
 import threading
 import warnings
 
-_LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch._export", "torch._subclasses.fake_tensor", "torch._dynamo")
+_LOGGERS = ("torch.__trace", "torch.fx.experimental.symbolic_shapes", "torch._export", "torch._subclasses.fake_tensor",
+            "torch._dynamo")
 _WARNINGS = ((FutureWarning, ""),  # of torch about its own use of its own functions
              (Warning, "The tensor attribute.*assigned during export"),  # nn.RNN's list of its weights
              (Warning, "A model attribute .* requires gradient"))  # see Capture.outside
