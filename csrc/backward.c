@@ -213,7 +213,8 @@ bool dc_call_reads_result(const dc_call *call, uint32_t part, uint32_t k) { retu
 
 bool dc_function_backward_reads(const dc_function *f, uint32_t arg) {
   bool found = false;
-  for (uint32_t part = 0; f->last && arg < f->n_args && part < f->last->n_parts; part++) found |= f->last->part_reads[part * f->n_args + arg];
+  for (uint32_t part = 0; f->last && arg < f->n_args && part < f->last->n_parts; part++)
+    found |= f->last->part_reads[part * f->n_args + arg];
   return found;
 }
 

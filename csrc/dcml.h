@@ -93,7 +93,8 @@ typedef struct {
 /* Compiles if needed, checks shapes and types (errors name the input), and binds sizes.  symbols: values by symbol of
  * dc_function_graph, DC_UNKNOWN where the extents of the arrays say it; NULL: they say all. */
 #define DC_UNKNOWN INT64_MIN
-DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream, dc_call *out);
+DC_MUST_USE dc_status dc_call_begin(dc_function *function, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream,
+                                    dc_call *out);
 void dc_call_output(const dc_call *call, uint32_t k, dc_array *out); /* type and dims; data NULL */
 uint64_t dc_call_saved_bytes(const dc_call *call);
 /* outputs[k]: buffers for the results; saved: dc_call_saved_bytes bytes. */
@@ -132,8 +133,8 @@ void dc_call_end(dc_call *call); /* releases what dc_call_begin took */
  * After it: the gradients for which dc_call_ready names it are final, and the pass does not touch them again.
  * stream: the pass's own, of the device of the call. */
 typedef struct dc_backward_run dc_backward_run;
-DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *results, void *const *grad_outputs, void *saved,
-                                        bool spoils, void *stream, dc_backward_run **out);
+DC_MUST_USE dc_status dc_backward_begin(const dc_call *call, const dc_array *arrays, void *const *results, void *const *grad_outputs,
+                                        void *saved, bool spoils, void *stream, dc_backward_run **out);
 bool dc_backward_done(const dc_backward_run *run); /* no part is left */
 bool dc_backward_needs(const dc_backward_run *run, uint32_t k);
 uint32_t dc_backward_part(const dc_backward_run *run); /* the one that runs next */

@@ -135,8 +135,10 @@ static dc_status check_args(const dc_function *f, const dc_array *arrays, uint32
     const dc_container *c = dc_cont(f->graph, f->args[k]);
     const char *name = dc_cont_name(f->graph, f->args[k]);
     if (c->dtype != arrays[k].dtype)
-      return dc_error(DC_ERR_DTYPE, "input '%s' has type %s, expected %s", name, dc_dtype_name(arrays[k].dtype), dc_dtype_name((dc_dtype)c->dtype));
-    if (c->shape && c->rank != arrays[k].rank) return dc_error(DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %u", name, arrays[k].rank, c->rank);
+      return dc_error(DC_ERR_DTYPE, "input '%s' has type %s, expected %s", name, dc_dtype_name(arrays[k].dtype),
+                      dc_dtype_name((dc_dtype)c->dtype));
+    if (c->shape && c->rank != arrays[k].rank)
+      return dc_error(DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %u", name, arrays[k].rank, c->rank);
   }
   return DC_OK;
 }
@@ -166,7 +168,8 @@ static dc_status check_overlaps(const dc_function *f, const dc_array *arrays) {
     bool writes = f->writes[v[k].arg];
     const extent *other = v[k].begin < written.end ? &written : writes && v[k].begin < read.end ? &read : NULL;
     if (other)
-      status = dc_error(DC_ERR_VALUE, "'%s' is written in place, but its memory overlaps that of '%s'", dc_cont_name(f->graph, f->args[(writes ? v[k] : *other).arg]),
+      status = dc_error(DC_ERR_VALUE, "'%s' is written in place, but its memory overlaps that of '%s'",
+                        dc_cont_name(f->graph, f->args[(writes ? v[k] : *other).arg]),
                         dc_cont_name(f->graph, f->args[(writes ? *other : v[k]).arg]));
     extent *last = writes ? &written : &read;
     if (v[k].end > last->end) *last = v[k];
@@ -249,7 +252,8 @@ static dc_status check_given(const dc_graph *graph, dc_sym s, int64_t value) {
 }
 
 /* The value of each symbol: given, or from the dimensions that are that symbol alone; the rest are checked. */
-static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, const int64_t *given, int64_t *symbols) {
+static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, const int64_t *given,
+                               int64_t *symbols) {
   uint32_t n = graph->pool.symbols.n, n_given = f->graph->pool.symbols.n;
   for (uint32_t s = 0; s < n; s++) symbols[s] = given && s && s < n_given ? given[s] : DC_UNKNOWN;
   for (uint32_t s = 1; given && s < n_given; s++) DC_TRY(check_given(graph, s, given[s]));
@@ -268,10 +272,11 @@ static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, cons
         }
         int64_t want = dc_ix_eval(&graph->pool, c->shape[d], symbols, NULL);
         if (want != have)
-          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected %lld", dc_cont_name(graph, f->args[k]), d, (long long)have, (long long)want);
+          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected %lld", dc_cont_name(graph, f->args[k]), d,
+                          (long long)have, (long long)want);
         if (e->op == DC_EX_SYM && have < graph->pool.symbols.v[e->ref].min)
-          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected at least %lld", dc_cont_name(graph, f->args[k]), d, (long long)have,
-                          (long long)graph->pool.symbols.v[e->ref].min);
+          return dc_error(DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected at least %lld", dc_cont_name(graph, f->args[k]), d,
+                          (long long)have, (long long)graph->pool.symbols.v[e->ref].min);
       }
     }
   }
@@ -321,7 +326,8 @@ static dc_status resolve(dc_function *f, dc_place_of_call *place, bool exact, dc
       status = dc_error_about(dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
                                        dc_cont_name(graph, blocked)), dc_cont_name(graph, blocked));
     if (!status && f->writes[k])
-      status = dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes, but it is written in place", dc_cont_name(graph, blocked));
+      status = dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes, but it is written in place",
+                        dc_cont_name(graph, blocked));
     dc_graph_destroy(graph);
     if (status) return dc_error_at(status, "graph '%s'", dc_name_text(&f->graph->names, f->graph->name));
     f->by_value[k] = true;
@@ -331,7 +337,8 @@ static dc_status resolve(dc_function *f, dc_place_of_call *place, bool exact, dc
 
 static dc_target target_of(const dc_function *f, dc_gpu *gpu) {
   const dc_session *s = &f->session;
-  if (!gpu) return (dc_target){.ops = s->ops, .natives = s->natives, .jit = s->jit, .backend = f->options.backend, .workspace = s->workspace};
+  if (!gpu)
+    return (dc_target){.ops = s->ops, .natives = s->natives, .jit = s->jit, .backend = f->options.backend, .workspace = s->workspace};
   return (dc_target){.ops = s->ops, .natives = gpu->natives, .jit = gpu->jit, .backend = DC_BACKEND_CUDA,
                      .memory = f->options.memory ? f->options.memory : &gpu->memory, .gpu = gpu};
 }
@@ -372,9 +379,18 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   graph->machine = place->gpu ? place->gpu->machine : f->session.machine;
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
-  dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training}, f->options.keep, f->options.training, wrt, f->options.n_wrt,
-                          f->options.post_onnx, f->options.post_autodiff, f->options.hook_context, f->options.results_stay, f->options.as_expanded,
-                          f->options.given, f->options.n_given};
+  dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training},
+                          f->options.keep,
+                          f->options.training,
+                          wrt,
+                          f->options.n_wrt,
+                          f->options.post_onnx,
+                          f->options.post_autodiff,
+                          f->options.hook_context,
+                          f->options.results_stay,
+                          f->options.as_expanded,
+                          f->options.given,
+                          f->options.n_given};
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);

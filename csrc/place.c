@@ -27,15 +27,16 @@ static bool may_decide_shapes(const dc_function *f, const dc_array *a, uint32_t 
 
 static dc_status disagree(const dc_function *f, const dc_array *arrays, uint32_t a, uint32_t b) {
   dc_arena arena = {0};
-  dc_status status = dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, but '%s' in that of %s", name_of(f, b), device_of(&arena, &arrays[b]),
-                              name_of(f, a), device_of(&arena, &arrays[a]));
+  dc_status status = dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, but '%s' in that of %s", name_of(f, b),
+                              device_of(&arena, &arrays[b]), name_of(f, a), device_of(&arena, &arrays[a]));
   dc_arena_free(&arena);
   return status;
 }
 
 static dc_status misplaced(const dc_function *f, const dc_array *arrays, uint32_t arg, dc_device wanted) {
   dc_arena arena = {0};
-  dc_status status = dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, expected %s", name_of(f, arg), device_of(&arena, &arrays[arg]), dc_device_name(wanted));
+  dc_status status = dc_error(DC_ERR_DEVICE, "input '%s' is in the memory of %s, expected %s", name_of(f, arg),
+                              device_of(&arena, &arrays[arg]), dc_device_name(wanted));
   dc_arena_free(&arena);
   return status;
 }

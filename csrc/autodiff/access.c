@@ -326,7 +326,8 @@ static bool is_fixed(const access *a, uint32_t d) {
   dc_pool *pool = &a->r->graph->pool;
   dc_ex extent = dc_cont(a->r->graph, a->source)->shape[d];
   int64_t truth;
-  if (dc_ex_uses_op(pool, a->index[d], DC_EX_PARAM) || dc_ex_uses_op(pool, a->index[d], DC_EX_READ) || extent == dc_ex_int(pool, 1)) return false;
+  if (dc_ex_uses_op(pool, a->index[d], DC_EX_PARAM) || dc_ex_uses_op(pool, a->index[d], DC_EX_READ) || extent == dc_ex_int(pool, 1))
+    return false;
   return dc_ex_is_int(pool, dc_ex_in_range(pool, a->index[d], extent), &truth) && truth;
 }
 

@@ -44,8 +44,8 @@ DC_MUST_USE dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t st
 /* The same within the state: appends the adjoint of all its nodes; seeds[k] holds the gradient of outputs[k], which may be
  * repeated, and gradients[k] is the container that then holds the gradient of wrt[k].  The values of `wrt` count as given:
  * one has no influence on another. */
-DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, const dc_cid *seeds, uint32_t n_outputs,
-                                         const dc_cid *wrt, uint32_t n_wrt, dc_cid *gradients);
+DC_MUST_USE dc_status dc_autodiff_inline(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, const dc_cid *seeds,
+                                         uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_cid *gradients);
 
 /* A library node whose gradient somebody states: which inputs (required) get one, from those of which outputs (given).
  * The graph then has the operators of own.c around it; `placeholder` is a node dcml.Backward, whose operands are those of

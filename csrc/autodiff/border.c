@@ -14,7 +14,9 @@ static dc_cid like(dc_graph *graph, dc_cid c, const char *name) {
 }
 
 /* The gradient of c, as a container of its own; gradient_<name> is kept for the array that the caller gives. */
-static dc_cid gradient_of(dc_graph *graph, dc_cid c) { return like(graph, c, dc_arena_printf(&graph->arena, "d_%s", dc_cont_name(graph, c))); }
+static dc_cid gradient_of(dc_graph *graph, dc_cid c) {
+  return like(graph, c, dc_arena_printf(&graph->arena, "d_%s", dc_cont_name(graph, c)));
+}
 
 static dc_nid own_node(dc_graph *graph, const char *op, const dc_cid *in, uint32_t n, dc_cid out, dc_scope *scope) {
   dc_nid made = dc_node_library(graph, op, "dcml", 1, in, n, &out, 1, NULL, 0);
@@ -59,7 +61,8 @@ static void surround(dc_graph *graph, dc_nid node, dc_border *b, dc_scope *scope
 dc_status dc_autodiff_border(dc_graph *graph, dc_nid node, dc_border *border) {
   uint32_t at;
   dc_scope *scope = scope_of(graph, node, &at), after = {0};
-  if (!scope || dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return dc_error(DC_ERR_VALUE, "node %u is no operator of the graph", node);
+  if (!scope || dc_node_at(graph, node)->kind != DC_NODE_LIBRARY)
+    return dc_error(DC_ERR_VALUE, "node %u is no operator of the graph", node);
   dc_library lib = dc_node_at(graph, node)->lib;
   if (!border->n_given) return dc_error(DC_ERR_VALUE, "%s: no gradient is given", dc_node_describe(graph, node));
   for (uint32_t k = 0; k < border->n_given; k++)

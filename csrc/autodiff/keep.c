@@ -100,7 +100,8 @@ static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (use != DC_USE_WRITE || !is_ours(w, c)) return;
   int64_t *again = &w->again[group_of(w, c)], one = 0;
   const dc_node *n = dc_node_at(w->p->graph, w->node);
-  if (w->p->changing && dc_node_touches(w->p->graph, w->node, DC_USE_READ | DC_USE_WRITE, w->p->changing)) one = FOREVER, w->changes[group_of(w, c)] = true;
+  if (w->p->changing && dc_node_touches(w->p->graph, w->node, DC_USE_READ | DC_USE_WRITE, w->p->changing))
+    one = FOREVER, w->changes[group_of(w, c)] = true;
   else if (is_view(w, n)) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_STORE) one = FOREVER;

@@ -31,8 +31,8 @@ static dc_cid *operands(dc_reverse *r, const dc_library *lib, dc_cid v) {
 static dc_cid emit(dc_reverse *r, const dc_library *lib, const dc_cid *in, uint32_t n_in, dc_cid like, uint32_t wrt) {
   dc_graph *g = r->graph;
   dc_cid out = dc_gradient_part(r, like);
-  dc_nid node = dc_node_library(g, dc_name_text(&g->names, lib->op), dc_name_text(&g->names, lib->domain), lib->since, in, n_in, &out, 1, lib->attr,
-                                lib->n_attr);
+  dc_nid node = dc_node_library(g, dc_name_text(&g->names, lib->op), dc_name_text(&g->names, lib->domain), lib->since, in, n_in, &out, 1,
+                                lib->attr, lib->n_attr);
   dc_node *made = dc_node_at(g, node);
   made->lib.wrt = wrt;
   if (wrt) made->lib.n_fwd_in = lib->n_fwd_in, made->lib.n_fwd_out = lib->n_fwd_out;

@@ -151,8 +151,8 @@ static dc_status contribute_library(dc_reverse *r, dc_nid id, uint32_t k, const 
     dc_cid *in = DC_NEW_ARRAY(&r->graph->arena, dc_cid, lib.n_in + 2 * lib.n_out);
     memcpy(in, lib.in, lib.n_in * sizeof *in);
     memcpy(in + lib.n_in + lib.n_out, grad_out, lib.n_out * sizeof *in);
-    dc_nid node = dc_node_library(r->graph, dc_name_text(&r->graph->names, lib.op), dc_name_text(&r->graph->names, lib.domain), lib.since, in,
-                                  lib.n_in + 2 * lib.n_out, &part, 1, lib.attr, lib.n_attr);
+    dc_nid node = dc_node_library(r->graph, dc_name_text(&r->graph->names, lib.op), dc_name_text(&r->graph->names, lib.domain), lib.since,
+                                  in, lib.n_in + 2 * lib.n_out, &part, 1, lib.attr, lib.n_attr);
     dc_node *made = dc_node_at(r->graph, node);
     made->lib.wrt = k + 1, made->lib.n_fwd_in = lib.n_in, made->lib.n_fwd_out = lib.n_out;
     made->name = dc_node_at(r->graph, id)->name;
@@ -236,7 +236,8 @@ static bool again_in_loop(dc_graph *graph, dc_nid node, dc_nid by) {
 /* Do tasklets of two nodes write different elements, since one stays below the other in some dimension?  Their loops run
  * independently of each other, and for all values of symbols. */
 static bool writes_apart(dc_graph *graph, const written_part *a, const written_part *b) {
-  if (a->node == b->node || dc_node_at(graph, a->by)->kind != DC_NODE_TASKLET || dc_node_at(graph, b->by)->kind != DC_NODE_TASKLET) return false;
+  if (a->node == b->node || dc_node_at(graph, a->by)->kind != DC_NODE_TASKLET || dc_node_at(graph, b->by)->kind != DC_NODE_TASKLET)
+    return false;
   const dc_tasklet x = dc_node_at(graph, a->by)->tasklet, y = dc_node_at(graph, b->by)->tasklet;
   bool apart = false;
   for (uint32_t d = 0; d < x.rank && x.rank == y.rank && !apart; d++) {

@@ -349,7 +349,8 @@ static dc_status keep_in_step(preparation *p, const statement *s, uint32_t loop,
   dc_ex to[DC_MAX_LOOPS];
   dc_nid tasklet;
   uint32_t n = 0;
-  for (uint32_t k = 0; k <= loop; k++) DC_TRY(add_dims(graph, map_at(graph, s->maps[k]).params, map_at(graph, s->maps[k]).n_params, c, &around));
+  for (uint32_t k = 0; k <= loop; k++)
+    DC_TRY(add_dims(graph, map_at(graph, s->maps[k]).params, map_at(graph, s->maps[k]).n_params, c, &around));
   dims = around;
   for (uint32_t k = loop + 1; k < s->n_maps; k++) {
     dc_map map = map_at(graph, s->maps[k]);

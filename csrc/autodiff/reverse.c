@@ -13,7 +13,9 @@
 /* ---- preparing the forward graph ---- */
 
 /* On a device, whose memory is slow beside its arithmetic: a result of the caller's would be written twice. */
-static bool would_copy(const dc_graph *graph, const dc_library *lib) { return graph->machine.teams && dc_cont(graph, lib->out[0])->is_output; }
+static bool would_copy(const dc_graph *graph, const dc_library *lib) {
+  return graph->machine.teams && dc_cont(graph, lib->out[0])->is_output;
+}
 
 static bool stays_library(dc_ops *ops, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
@@ -59,7 +61,8 @@ uint32_t dc_autodiff_floats(const dc_graph *graph, const dc_cid *from, uint32_t 
 static dc_status check_float(const dc_graph *graph, dc_cid c, const char *what) {
   dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
   if (dc_dtype_is_float(type)) return DC_OK;
-  return dc_error(DC_ERR_DTYPE, "%s '%s' has type %s: only floating values are differentiable", what, dc_cont_name(graph, c), dc_dtype_name(type));
+  return dc_error(DC_ERR_DTYPE, "%s '%s' has type %s: only floating values are differentiable", what, dc_cont_name(graph, c),
+                  dc_dtype_name(type));
 }
 
 static dc_status check_floats(const dc_graph *graph, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
@@ -140,7 +143,8 @@ static void store_value(dc_reverse *r, dc_graph *forward, dc_cid c, bool stay) {
   }
   if (dc_cont(forward, c)->is_output) {
     dc_container k = *dc_cont(forward, c);
-    kept = dc_container_add(forward, dc_arena_printf(&r->arena, "saved_%s", dc_cont_name(forward, c)), (dc_dtype)k.dtype, k.rank, k.shape, DC_ROLE_SAVED);
+    kept = dc_container_add(forward, dc_arena_printf(&r->arena, "saved_%s", dc_cont_name(forward, c)), (dc_dtype)k.dtype, k.rank, k.shape,
+                            DC_ROLE_SAVED);
     dc_reverse copy = {.graph = forward};
     dc_emit_fill(&copy, dc_graph_scope(forward), kept, c, DC_WCR_NONE);
   }
@@ -188,8 +192,10 @@ static void place_again(dc_reverse *r, const dc_keep_problem *p, const bool *aga
   }
 }
 
-static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites, bool stay) {
-  bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n), *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
+static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes, const dc_scope *adjoint, dc_keep strategy, bool overwrites,
+                        bool stay) {
+  bool *available = DC_NEW_ARRAY(&r->arena, bool, r->n), *store = DC_NEW_ARRAY(&r->arena, bool, r->n),
+       *again = DC_NEW_ARRAY(&r->arena, bool, nodes->n);
   for (dc_cid c = 1; c < r->n; c++) {
     uint8_t role = dc_cont(r->graph, dc_container_root(r->graph, c))->role;
     available[c] = role == DC_ROLE_INPUT || role == DC_ROLE_PARAM || role == DC_ROLE_CONST || dc_own_computes(r, c);
@@ -203,8 +209,8 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
   place_again(r, &problem, again);
 }
 
-static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
-                               dc_keep keep, bool overwrites, bool stay, dc_backward *out) {
+static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt,
+                               uint32_t n_wrt, dc_keep keep, bool overwrites, bool stay, dc_backward *out) {
   dc_scope nodes = all_nodes(r->graph), adjoint = {0};
   dc_graph *backward = r->graph;
   backward->states.n = 0;
@@ -224,12 +230,13 @@ static dc_status differentiate(dc_reverse *r, dc_graph *forward, const dc_cid *o
 static bool may_overwrite(dc_graph *graph) {
   bool any = dc_graph_writes_inputs(graph);
   for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n && !any; k++) any = dc_node_at(graph, graph->states.v[s].scope.v[k])->kind != DC_NODE_LIBRARY;
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n && !any; k++)
+      any = dc_node_at(graph, graph->states.v[s].scope.v[k])->kind != DC_NODE_LIBRARY;
   return any;
 }
 
-dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt, dc_keep keep,
-                      bool stay, dc_backward *out) {
+dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
+                      dc_keep keep, bool stay, dc_backward *out) {
   DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
   bool overwrites = may_overwrite(forward);
   for (uint32_t s = 0; s < forward->states.n && overwrites; s++) {
@@ -288,8 +295,10 @@ static dc_status gradient_array(dc_reverse *r, dc_cid c, dc_cid *out) {
   const dc_container *f = dc_cont(g, found);
   bool same = f->role == DC_ROLE_INPUT && f->dtype == k->dtype && f->rank == k->rank;
   for (uint32_t d = 0; d < k->rank && same; d++) same = f->shape[d] == k->shape[d];
-  return same ? DC_OK : dc_error(DC_ERR_VALUE, "there is an array '%s' already that is not given by the caller, or of another type or shape than '%s'",
-                                 dc_cont_name(g, found), dc_cont_name(g, c));
+  return same ? DC_OK
+              : dc_error(DC_ERR_VALUE,
+                         "there is an array '%s' already that is not given by the caller, or of another type or shape than '%s'",
+                         dc_cont_name(g, found), dc_cont_name(g, c));
 }
 
 static dc_status take_seed(dc_reverse *r, dc_cid output) {
@@ -315,7 +324,8 @@ static dc_status give_gradient(dc_reverse *r, dc_cid of, dc_cid gradient) {
   return DC_OK;
 }
 
-dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+dc_status dc_autodiff_join(dc_ops *ops, dc_graph *graph, uint32_t state, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt,
+                           uint32_t n_wrt) {
   dc_scope nodes, adjoint = {0};
   dc_reverse r;
   DC_TRY(check_floats(graph, outputs, n_outputs, wrt, n_wrt));
@@ -409,8 +419,8 @@ static dc_status private_forward(dc_ops *ops, dc_graph *graph, const dc_library 
     dc_cid given = lib->in[lib->n_fwd_in + j], gradient = lib->in[lib->n_fwd_in + lib->n_fwd_out + j];
     outputs[j] = given ? given : gradient ? temp_like(graph, gradient, "y") : 0;
   }
-  dc_nid node = dc_node_library(graph, dc_name_text(&graph->names, lib->op), dc_name_text(&graph->names, lib->domain), lib->since, in, lib->n_fwd_in, outputs,
-                                lib->n_fwd_out, lib->attr, lib->n_attr);
+  dc_nid node = dc_node_library(graph, dc_name_text(&graph->names, lib->op), dc_name_text(&graph->names, lib->domain), lib->since, in,
+                                lib->n_fwd_in, outputs, lib->n_fwd_out, lib->attr, lib->n_attr);
   return dc_ops_expand(ops, graph, node, scope);
 }
 
@@ -494,7 +504,8 @@ static void clear_room(const dc_graph *graph, const dc_adjoint_room *room, const
 dc_status dc_autodiff_expand(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoint_room *room, dc_scope *scope) {
   dc_library lib = dc_node_at(graph, node)->lib;
   const dc_row *row = dc_ops_row_of(ops, graph, &lib);
-  if (row && dc_row_has_grad(row)) return dc_ops_expand_grad(ops, graph, node, lib.wrt - 1, lib.in + lib.n_fwd_in + lib.n_fwd_out, lib.out[0], scope);
+  if (row && dc_row_has_grad(row))
+    return dc_ops_expand_grad(ops, graph, node, lib.wrt - 1, lib.in + lib.n_fwd_in + lib.n_fwd_out, lib.out[0], scope);
   dc_scope forward = {0};
   dc_cid input, *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, lib.n_fwd_out), from = graph->containers.n;
   DC_TRY(private_forward(ops, graph, &lib, &forward, &input, outputs));

@@ -58,7 +58,8 @@ static dc_status through_prim(sweep *s, dc_ex e, path p) {
   dc_pool *pool = &s->r->graph->pool;
   dc_exnode node = *dc_ex_node(pool, e);
   static const char *const names[] = {"a", "b", "y"};
-  dc_ex a = dc_ex_arg(pool, e, 0), b = node.nargs > 1 ? dc_ex_arg(pool, e, 1) : a, values[3] = {a, b, s->result && e == s->value ? s->result : e};
+  dc_ex a = dc_ex_arg(pool, e, 0), b = node.nargs > 1 ? dc_ex_arg(pool, e, 1) : a,
+        values[3] = {a, b, s->result && e == s->value ? s->result : e};
   for (uint32_t k = 0; k < node.nargs; k++) {
     const char *text = dc_prims[node.op].derivative[k];
     dc_ex argument = k ? b : a, derivative;

@@ -9,7 +9,8 @@
 
 typedef struct {
   uint32_t n_nodes, n_values;
-  const uint32_t *born, *last; /* by value: the node that writes it first, and the one that reads it last; born == last: no other node does */
+  const uint32_t *born,
+      *last; /* by value: the node that writes it first, and the one that reads it last; born == last: no other node does */
   const int64_t *bytes;        /* by value; 0: none of these */
   const bool *kept;            /* by value: it is in memory while its segment is differentiated */
 } dc_segments;

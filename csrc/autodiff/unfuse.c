@@ -27,7 +27,8 @@ static bool only_tiles(dc_graph *graph, dc_nid id, dc_param q, bool inside) {
   if (node.kind == DC_NODE_LIBRARY) return false;
   if (node.kind == DC_NODE_TASKLET) {
     for (uint32_t d = 0; d < node.tasklet.rank; d++) inside = inside && !dc_ex_uses_param(pool, node.tasklet.index[d], q);
-    return inside && !dc_ex_uses_param(pool, node.tasklet.value, q) && !(node.tasklet.guard && dc_ex_uses_param(pool, node.tasklet.guard, q));
+    return inside && !dc_ex_uses_param(pool, node.tasklet.value, q) &&
+           !(node.tasklet.guard && dc_ex_uses_param(pool, node.tasklet.guard, q));
   }
   for (uint32_t k = 0; k < node.map.n_params; k++) {
     dc_parameter p = pool->params.v[node.map.params[k]];

@@ -12,7 +12,8 @@ typedef struct dc_allocator {
   /* Aligned to DC_MEMORY_ALIGN; NULL when there is none.  What it holds is undefined.  0 bytes give NULL. */
   void *(*take)(void *self, uint64_t bytes, void *stream);
   void (*give)(void *self, void *memory, uint64_t bytes, void *stream); /* as many as were taken; NULL is allowed */
-  dc_status (*fill)(void *self, void *to, const void *from, uint64_t bytes, void *stream); /* from the host's memory, which is free after it */
+  dc_status (*fill)(void *self, void *to, const void *from, uint64_t bytes,
+                    void *stream); /* from the host's memory, which is free after it */
   bool (*reads)(const void *data); /* may kernels use the host's memory at this address as it stands? */
 } dc_allocator;
 

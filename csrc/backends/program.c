@@ -114,12 +114,13 @@ static dc_status place_constant(dc_program *p, dc_cid c) {
   const dc_container *k = dc_cont(p->graph, c);
   const char *name = dc_cont_name(p->graph, c);
   if (k->device != memory->device)
-    return dc_error(DC_ERR_DEVICE, "'%s' is in the memory of %s, but target '%s' computes on %s", name, dc_device_name((dc_device)k->device),
-                    p->row->name, dc_device_name(memory->device));
+    return dc_error(DC_ERR_DEVICE, "'%s' is in the memory of %s, but target '%s' computes on %s", name,
+                    dc_device_name((dc_device)k->device), p->row->name, dc_device_name(memory->device));
   if (!k->data || k->role != DC_ROLE_CONST) return DC_OK;
   if (memory->reads(k->data)) return p->constants[c] = (void *)k->data, DC_OK;
   p->constants[c] = memory->take(memory->self, k->data_bytes, NULL);
-  if (k->data_bytes && !p->constants[c]) return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
+  if (k->data_bytes && !p->constants[c])
+    return dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for '%s'", (unsigned long long)k->data_bytes, name);
   if (p->row->device) p->row->device->wait(&p->target); /* recycled memory may be in use on a stream of the caller's */
   return k->data_bytes ? memory->fill(memory->self, p->constants[c], k->data, k->data_bytes, NULL) : DC_OK;
 }
@@ -149,7 +150,8 @@ static dc_status place_on_device(dc_program *p) {
 
 static void give_constants(dc_program *p) {
   for (dc_cid c = 1; p->constants && c < p->graph->containers.n; c++)
-    if (p->constants[c] != dc_cont(p->graph, c)->data) p->memory->give(p->memory->self, p->constants[c], dc_cont(p->graph, c)->data_bytes, NULL);
+    if (p->constants[c] != dc_cont(p->graph, c)->data)
+      p->memory->give(p->memory->self, p->constants[c], dc_cont(p->graph, c)->data_bytes, NULL);
 }
 
 /* Gives back what it holds of the device. */
@@ -190,7 +192,9 @@ static dc_workspace *workspace_of(const dc_binding *b) {
 static void take_arena(const dc_binding *b, dc_run_state *s) {
   uint64_t bytes = b->plan.arena_bytes;
   const dc_allocator *memory = b->program->memory;
-  if (bytes) s->arena = workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
+  if (bytes)
+    s->arena =
+        workspace_of(b) ? dc_workspace_take(workspace_of(b), bytes) : (dc_work_block){memory->take(memory->self, bytes, s->stream), bytes};
 }
 
 static void give_block(const dc_binding *b, dc_run_state *s) {

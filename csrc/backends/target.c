@@ -7,7 +7,9 @@ enum { MOST_PREPARED = 1 << 20 }; /* steps times all that a graph has, where the
 
 /* ---- steps ---- */
 
-static dc_status run_native(const dc_step_frame *f, const void *call) { return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream); }
+static dc_status run_native(const dc_step_frame *f, const void *call) {
+  return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream);
+}
 
 static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   (void)context;

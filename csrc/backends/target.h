@@ -59,8 +59,8 @@ typedef struct dc_target_row {
   bool (*is_ready)(dc_jit *jit);
   /* Makes nodes callable; those that it cannot are left to the interpreter, where that reads the memory.  What it makes
    * lies in the arena, and *state is the program's own. */
-  dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena, dc_step_call *calls,
-                       void **state);
+  dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
+                       dc_step_call *calls, void **state);
 } dc_target_row;
 
 extern const dc_target_row dc_target_interpreter, dc_target_cpu, dc_target_cuda;

@@ -24,7 +24,8 @@ bool dc_verify_wanted(void) {
 
 /* Without slashes and dots no name leaves the folder. */
 static void put_safe(dc_text *out, const char *name) {
-  for (size_t k = 0; name[k] && k < MAX_PART; k++) dc_text_printf(out, "%c", isalnum((unsigned char)name[k]) || name[k] == '-' ? name[k] : '_');
+  for (size_t k = 0; name[k] && k < MAX_PART; k++)
+    dc_text_printf(out, "%c", isalnum((unsigned char)name[k]) || name[k] == '-' ? name[k] : '_');
   if (!*name) dc_text_puts(out, "_");
 }
 
@@ -38,7 +39,8 @@ static dc_status write_text(const char *path, const char *text) {
 dc_status dc_dump_text(dc_dump_name name, unsigned number, const char *stage, const char *suffix, const char *text) {
   const char *folder = wanted_folder();
   if (!folder) return DC_OK;
-  if (mkdir(folder, 0777) && errno != EEXIST) return dc_error(DC_ERR_VALUE, "DCML_DUMP: cannot make the folder '%s': %s", folder, strerror(errno));
+  if (mkdir(folder, 0777) && errno != EEXIST)
+    return dc_error(DC_ERR_VALUE, "DCML_DUMP: cannot make the folder '%s': %s", folder, strerror(errno));
   dc_text path = {0};
   dc_text_printf(&path, "%s/", folder);
   put_safe(&path, name.model);

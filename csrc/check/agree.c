@@ -16,7 +16,9 @@ enum { SECONDS_APART = 10 };
 static bool is_pass(const char *what) { return !strchr(what, ' '); }
 
 dc_run_kind dc_check_kind(const char *what) {
-  return is_pass(what) || strcmp(what, DC_FLAT_VIEW) == 0 ? DC_RUN_INTERPRETED : strcmp(what, DC_PROGRAM_WHOLE) == 0 ? DC_RUN_WHOLE : DC_RUN_PROGRAM;
+  return is_pass(what) || strcmp(what, DC_FLAT_VIEW) == 0 ? DC_RUN_INTERPRETED
+         : strcmp(what, DC_PROGRAM_WHOLE) == 0            ? DC_RUN_WHOLE
+                                                          : DC_RUN_PROGRAM;
 }
 
 dc_backend_kind dc_check_backend(const char *what) {

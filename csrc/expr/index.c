@@ -185,7 +185,8 @@ static bool divide_by_atom(dc_pool *pool, dc_ex a, dc_ex b, dc_ex *out) {
     }
     if (!held) return false;
     if (n == 0) quotient.constant = wrap_add(quotient.constant, all.term[k].coefficient);
-    else if (!sum_add_term(&quotient, n == 1 ? factors[0] : dc_pool_op(pool, DC_EX_PRODUCT, DC_I64, n, factors), all.term[k].coefficient)) return false;
+    else if (!sum_add_term(&quotient, n == 1 ? factors[0] : dc_pool_op(pool, DC_EX_PRODUCT, DC_I64, n, factors), all.term[k].coefficient))
+      return false;
   }
   return *out = sum_build(pool, &quotient), true;
 }

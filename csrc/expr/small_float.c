@@ -57,7 +57,8 @@ uint8_t dc_small_float_encode(dc_dtype type, float value) {
   } else {
     double step = largest - dc_small_float_decode(type, (uint8_t)(f->most - 1));
     double limit = largest + step / 2; /* a tie goes to the even code */
-    if (magnitude > limit || (magnitude == limit && (f->most & 1))) return f->infinity ? (uint8_t)((f->most + 1) | sign) : f->nan ? (f->negative_zero ? f->nan | sign : f->nan) : (uint8_t)(low | sign);
+    if (magnitude > limit || (magnitude == limit && (f->most & 1)))
+      return f->infinity ? (uint8_t)((f->most + 1) | sign) : f->nan ? (f->negative_zero ? f->nan | sign : f->nan) : (uint8_t)(low | sign);
   }
   if (low == 0 && !f->negative_zero) return 0;
   return (uint8_t)(low | sign);

@@ -255,7 +255,8 @@ dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, 
 
 /* ---- WCR ---- */
 
-static const char *const wcr_names[] = {[DC_WCR_NONE] = "", [DC_WCR_SUM] = "sum", [DC_WCR_PROD] = "prod", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
+static const char *const wcr_names[] = {
+    [DC_WCR_NONE] = "", [DC_WCR_SUM] = "sum", [DC_WCR_PROD] = "prod", [DC_WCR_MIN] = "min", [DC_WCR_MAX] = "max"};
 
 const char *dc_device_name(dc_device device) { return device == DC_HOST ? "the host" : device == DC_CUDA ? "cuda" : "an unknown device"; }
 
@@ -333,8 +334,9 @@ dc_nid dc_node_clone(dc_graph *graph, dc_nid node) {
 }
 
 static void *copied(dc_graph *to, const void *items, size_t bytes) { return items ? dc_arena_copy(&to->arena, items, bytes) : NULL; }
-#define COPY_VEC(to, from, field) \
-  ((to)->field.v = copied((to), (from)->field.v, (from)->field.n * sizeof(*(from)->field.v)), (to)->field.n = (to)->field.cap = (from)->field.n)
+#define COPY_VEC(to, from, field)                                                                                                          \
+  ((to)->field.v = copied((to), (from)->field.v, (from)->field.n * sizeof(*(from)->field.v)),                                              \
+   (to)->field.n = (to)->field.cap = (from)->field.n)
 
 static void copy_scope(dc_graph *to, dc_scope *scope) {
   scope->v = copied(to, scope->v, scope->n * sizeof(dc_nid));

@@ -67,8 +67,10 @@ static dc_status check_shapes(dc_graph *graph, const dc_scope *body, const bindi
 dc_status dc_states_enclose(dc_graph *graph, const uint32_t *states, uint32_t n, dc_sym symbol) {
   dc_scope first = graph->states.v[states[0]].scope, body = {0}, around = {0};
   dc_nid map = first.n ? first.v[first.n - 1] : 0;
-  if (!map || dc_node_at(graph, map)->kind != DC_NODE_MAP || dc_node_at(graph, map)->map.body.n || dc_node_at(graph, map)->map.n_params != 1)
-    return dc_error(DC_ERR_VALUE, "state '%s' does not end with an empty map", dc_name_text(&graph->names, graph->states.v[states[0]].name));
+  if (!map || dc_node_at(graph, map)->kind != DC_NODE_MAP || dc_node_at(graph, map)->map.body.n ||
+      dc_node_at(graph, map)->map.n_params != 1)
+    return dc_error(DC_ERR_VALUE, "state '%s' does not end with an empty map",
+                    dc_name_text(&graph->names, graph->states.v[states[0]].name));
   binding b = {symbol, dc_ex_par(&graph->pool, dc_node_at(graph, map)->map.params[0])};
   for (uint32_t k = 0; k < n; k++) {
     const dc_scope *scope = &graph->states.v[states[k]].scope;

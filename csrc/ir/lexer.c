@@ -20,7 +20,8 @@ dc_status dc_parser_fail(const dc_parser *p, const char *expected) {
   position(p, &line, &column);
   const char *end = p->token.at;
   while (*end && *end != '\n' && end < p->token.at + 24) end++;
-  return dc_error(DC_ERR_MODEL, "line %d, column %d: expected %s before '%.*s'", line, column, expected, (int)(end - p->token.at), p->token.at);
+  return dc_error(DC_ERR_MODEL, "line %d, column %d: expected %s before '%.*s'", line, column, expected, (int)(end - p->token.at),
+                  p->token.at);
 }
 
 static char *copy_text(dc_parser *p, const char *from, size_t n) {

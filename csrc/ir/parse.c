@@ -141,7 +141,8 @@ static dc_status parse_declaration(dc_parser *p, dc_role role) {
   if (!type && strcmp(type_name, "none")) return dc_error_at(dc_parser_fail(p, "a type"), "'%s'", type_name);
   DC_TRY(dc_parser_accept(p, "[", &shaped));
   if (shaped) DC_TRY(dc_parser_list(p, "]", &shape));
-  if (shape.n > DC_MAX_RANK) return dc_error_at(dc_parser_fail(p, "fewer dimensions"), "'%s' has %u, more than %d", name, shape.n, DC_MAX_RANK);
+  if (shape.n > DC_MAX_RANK)
+    return dc_error_at(dc_parser_fail(p, "fewer dimensions"), "'%s' has %u, more than %d", name, shape.n, DC_MAX_RANK);
   dc_cid id = dc_container_add(p->graph, name, type, shape.n, shape.v, role);
   if (!shaped) dc_cont(p->graph, id)->shape = NULL;
   return parse_traits(p, id);

@@ -130,7 +130,8 @@ static dc_status parse_read(dc_parser *p, const char *name, dc_ex *out) {
   const char *wanted = p->is_flat ? "an address and perhaps a check" : "one index for each dimension";
   if (!fits) return dc_error_at(dc_parser_fail(p, wanted), "'%s'", name);
   for (uint32_t k = 0; k < index.n; k++)
-    if (dc_ex_dtype(&p->graph->pool, index.v[k]) != (p->is_flat && k ? DC_BOOL : DC_I64)) return dc_parser_fail(p, p->is_flat && k ? "a bool check" : "i64 indices");
+    if (dc_ex_dtype(&p->graph->pool, index.v[k]) != (p->is_flat && k ? DC_BOOL : DC_I64))
+      return dc_parser_fail(p, p->is_flat && k ? "a bool check" : "i64 indices");
   *out = dc_ex_read(&p->graph->pool, (dc_dtype)dc_cont(p->graph, c)->dtype, c, index.v, index.n);
   return DC_OK;
 }
@@ -175,7 +176,8 @@ static dc_status parse_word(dc_parser *p, const char *name, dc_ex *out) {
     const char *name;
     dc_dtype type;
     double value;
-  } words[] = {{"true", DC_BOOL, 1}, {"false", DC_BOOL, 0}, {"inf", DC_F64, INFINITY}, {"inff", DC_F32, INFINITY}, {"nan", DC_F64, NAN}, {"nanf", DC_F32, NAN}};
+  } words[] = {{"true", DC_BOOL, 1},       {"false", DC_BOOL, 0}, {"inf", DC_F64, INFINITY},
+               {"inff", DC_F32, INFINITY}, {"nan", DC_F64, NAN},  {"nanf", DC_F32, NAN}};
   for (size_t k = 0; k < sizeof words / sizeof *words; k++)
     if (strcmp(words[k].name, name) == 0) return *out = dc_ex_const(pool, words[k].type, words[k].value), DC_OK;
   return dc_error_at(dc_parser_fail(p, "a parameter, symbol or constant"), "'%s'", name);

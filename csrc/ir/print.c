@@ -480,7 +480,9 @@ static void put_library(printer *p, const dc_node *node) {
 }
 
 /* Index arithmetic and reads are named with what they are part of: their terms have no order but that of their text. */
-static bool is_whole(const dc_exnode *node) { return node->op >= DC_PRIM_COUNT && node->op != DC_EX_SELECT && node->op != DC_EX_CAST && node->op != DC_EX_BITS; }
+static bool is_whole(const dc_exnode *node) {
+  return node->op >= DC_PRIM_COUNT && node->op != DC_EX_SELECT && node->op != DC_EX_CAST && node->op != DC_EX_BITS;
+}
 
 static void count_uses(printer *p, dc_ex e) {
   const dc_exnode *node = dc_ex_node(&p->graph->pool, e);

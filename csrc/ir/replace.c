@@ -29,11 +29,13 @@ static dc_status check_fit(dc_graph *graph, const dc_graph *inner, dc_cid c, dc_
     return dc_error(DC_ERR_DTYPE, "array '%s' has type %s, but stands for '%s' of type %s", name, dc_dtype_name((dc_dtype)a->dtype), other,
                     dc_dtype_name((dc_dtype)b->dtype));
   if (!a->shape || !b->shape) return DC_OK; /* the operators inside will say */
-  if (a->rank != b->rank) return dc_error(DC_ERR_SHAPE, "array '%s' has %u dimensions, but stands for '%s' with %u", name, a->rank, other, b->rank);
+  if (a->rank != b->rank)
+    return dc_error(DC_ERR_SHAPE, "array '%s' has %u dimensions, but stands for '%s' with %u", name, a->rank, other, b->rank);
   for (uint32_t d = 0; d < a->rank; d++) {
     int64_t have, want;
     if (dc_ex_is_int(&inner->pool, a->shape[d], &have) && dc_ex_is_int(&graph->pool, b->shape[d], &want) && have != want)
-      return dc_error(DC_ERR_SHAPE, "array '%s': dimension %u is %lld, but stands for '%s' with %lld", name, d, (long long)have, other, (long long)want);
+      return dc_error(DC_ERR_SHAPE, "array '%s': dimension %u is %lld, but stands for '%s' with %lld", name, d, (long long)have, other,
+                      (long long)want);
   }
   return DC_OK;
 }
@@ -53,7 +55,8 @@ dc_status dc_node_replace(dc_graph *graph, dc_nid node, const dc_graph *inner, c
   }
   DC_TRY(dc_graph_inline(graph, &made, inner, containers, n, NULL, 0));
   for (dc_nid k = before; k < graph->nodes.n; k++)
-    if (dc_node_at(graph, k)->kind != DC_NODE_LIBRARY && !dc_node_at(graph, k)->tag_op) dc_node_at(graph, k)->tag_op = dc_node_at(graph, node)->lib.op;
+    if (dc_node_at(graph, k)->kind != DC_NODE_LIBRARY && !dc_node_at(graph, k)->tag_op)
+      dc_node_at(graph, k)->tag_op = dc_node_at(graph, node)->lib.op;
   dc_scope *scope = dc_way_scope(graph, &way);
   for (uint32_t k = 0; k < way.at; k++) dc_scope_push(graph, &after, scope->v[k]);
   for (uint32_t k = 0; k < made.n; k++) dc_scope_push(graph, &after, made.v[k]);

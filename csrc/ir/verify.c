@@ -36,8 +36,10 @@ static void check_leaf(void *opaque, const dc_pool *pool, dc_ex e) {
     if (node->ref == 0 || node->ref >= c->graph->containers.n) c->problem = "reads a container that does not exist";
     else if (dc_cont(c->graph, node->ref)->rank != node->nargs) c->problem = "reads with an index count other than the container's rank";
     else if (dc_cont(c->graph, node->ref)->dtype != node->dtype) c->problem = "reads with a type other than the container's";
-    else if (dc_cont(c->graph, node->ref)->storage == DC_STORE_REGISTER && !c->written[node->ref]) c->problem = "reads a register that nothing wrote before";
-    else if (is_accumulator(c, node->ref, pool->args.v + node->args, node->nargs)) c->problem = "reads an accumulator inside its REDUCE map, where it is not complete";
+    else if (dc_cont(c->graph, node->ref)->storage == DC_STORE_REGISTER && !c->written[node->ref])
+      c->problem = "reads a register that nothing wrote before";
+    else if (is_accumulator(c, node->ref, pool->args.v + node->args, node->nargs))
+      c->problem = "reads an accumulator inside its REDUCE map, where it is not complete";
   }
   if (node->op != DC_EX_PARAM) return;
   for (uint32_t k = 0; k < c->n_params; k++)
@@ -251,17 +253,20 @@ static const char *map_ranges_are_sound(context *c) {
 /* ---- the table ---- */
 
 typedef const char *(*container_rule)(context *, dc_cid);
-static const container_rule container_rules[] = {container_rank_is_small, container_shape_is_i64, container_alias_is_acyclic, container_const_has_data,
-                                                 container_register_is_small, container_device_can_hold_it};
+static const container_rule container_rules[] = {container_rank_is_small,  container_shape_is_i64,      container_alias_is_acyclic,
+                                                 container_const_has_data, container_register_is_small, container_device_can_hold_it};
 
 typedef const char *(*node_rule)(context *);
-static const node_rule node_rules[] = {[DC_NODE_LIBRARY] = library_refers_to_containers, [DC_NODE_MAP] = map_ranges_are_sound, [DC_NODE_TASKLET] = tasklet_is_sound};
+static const node_rule node_rules[] = {
+    [DC_NODE_LIBRARY] = library_refers_to_containers, [DC_NODE_MAP] = map_ranges_are_sound, [DC_NODE_TASKLET] = tasklet_is_sound};
 
 static dc_status verify_scope(context *c, const dc_scope *scope, int depth);
 
 static dc_status complain(const context *c, const char *problem) {
   const dc_node *node = dc_node_at(c->graph, c->node);
-  const char *what = node->kind == DC_NODE_LIBRARY ? dc_name_text(&c->graph->names, node->lib.op) : node->kind == DC_NODE_MAP ? "map" : "tasklet";
+  const char *what = node->kind == DC_NODE_LIBRARY ? dc_name_text(&c->graph->names, node->lib.op)
+                     : node->kind == DC_NODE_MAP   ? "map"
+                                                   : "tasklet";
   return dc_error(DC_ERR_MODEL, "%s '%s' (node %u) %s", what, dc_name_text(&c->graph->names, node->name), c->node, problem);
 }
 

@@ -60,7 +60,9 @@ Onnx__TensorProto *dc_onnx_tensor_message(dc_arena *arena, const dc_graph *graph
   return t;
 }
 
-static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) { return dc_onnx_tensor_message(&ex->arena, ex->graph, cid, name); }
+static Onnx__TensorProto *tensor_of(exporter *ex, dc_cid cid, const char *name) {
+  return dc_onnx_tensor_message(&ex->arena, ex->graph, cid, name);
+}
 
 static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out) {
   const dc_container *c = dc_cont(ex->graph, cid);
@@ -81,7 +83,8 @@ static dc_status value_info(exporter *ex, dc_cid cid, Onnx__ValueInfoProto **out
   t->shape->n_dim = c->rank;
   t->shape->dim = DC_NEW_ARRAY(&ex->arena, Onnx__TensorShapeProto__Dimension *, c->rank);
   for (uint32_t d = 0; d < c->rank; d++) {
-    Onnx__TensorShapeProto__Dimension *dim = t->shape->dim[d] = NEW(ex, Onnx__TensorShapeProto__Dimension, onnx__tensor_shape_proto__dimension__init);
+    Onnx__TensorShapeProto__Dimension *dim = t->shape->dim[d] =
+        NEW(ex, Onnx__TensorShapeProto__Dimension, onnx__tensor_shape_proto__dimension__init);
     int64_t extent;
     const dc_exnode *e = dc_ex_node(&ex->graph->pool, c->shape[d]);
     if (dc_ex_is_int(&ex->graph->pool, c->shape[d], &extent)) {
@@ -151,7 +154,8 @@ static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
     return dc_error(DC_ERR_UNSUPPORTED, "only graphs of operators can be exported, before they are expanded");
   const char *op = dc_name_text(&ex->graph->names, n->lib.op), *domain = dc_name_text(&ex->graph->names, n->lib.domain);
   if (strcmp(domain, "dcml") == 0)
-    return dc_error(DC_ERR_UNSUPPORTED, "node %s (output '%s'): operator dcml.%s is internal and has no ONNX form", op, first_output(ex, &n->lib), op);
+    return dc_error(DC_ERR_UNSUPPORTED, "node %s (output '%s'): operator dcml.%s is internal and has no ONNX form", op,
+                    first_output(ex, &n->lib), op);
   DC_TRY(import_domain(ex, &n->lib));
   Onnx__NodeProto *p = *out = NEW(ex, Onnx__NodeProto, onnx__node_proto__init);
   p->op_type = copy_text(ex, op), p->domain = copy_text(ex, domain), p->name = copy_text(ex, dc_name_text(&ex->graph->names, n->name));
@@ -160,7 +164,8 @@ static dc_status node(exporter *ex, dc_nid id, Onnx__NodeProto **out) {
   p->n_output = n->lib.n_out, p->output = DC_NEW_ARRAY(&ex->arena, char *, n->lib.n_out);
   for (uint32_t k = 0; k < n->lib.n_out; k++)
     if (n->lib.out[k] && dc_cont(ex->graph, n->lib.out[k])->role == DC_ROLE_INPUT)
-      return dc_error(DC_ERR_UNSUPPORTED, "node %s writes input '%s' in place, which has no ONNX form", op, dc_cont_name(ex->graph, n->lib.out[k]));
+      return dc_error(DC_ERR_UNSUPPORTED, "node %s writes input '%s' in place, which has no ONNX form", op,
+                      dc_cont_name(ex->graph, n->lib.out[k]));
   for (uint32_t k = 0; k < n->lib.n_out; k++) p->output[k] = container_name(ex, n->lib.out[k]);
   p->attribute = DC_NEW_ARRAY(&ex->arena, Onnx__AttributeProto *, n->lib.n_attr);
   for (uint32_t k = 0; k < n->lib.n_attr; k++)
@@ -278,7 +283,8 @@ static dc_status pack(exporter *ex, uint8_t **bytes, uint64_t *n_bytes) {
   for (uint32_t k = 0; k < ex->domains.n; k++)
     model->opset_import[model->n_opset_import++] = opset_import(ex, ex->domains.v[k].domain, ex->domains.v[k].version);
   *n_bytes = onnx__model_proto__get_packed_size(model);
-  if (*n_bytes > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB", (unsigned long long)*n_bytes);
+  if (*n_bytes > INT32_MAX)
+    return dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB", (unsigned long long)*n_bytes);
   *bytes = malloc(*n_bytes + 1);
   if (!*bytes) return dc_error(DC_ERR_MEMORY, "out of memory");
   onnx__model_proto__pack(model, *bytes);

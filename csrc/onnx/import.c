@@ -244,12 +244,14 @@ static dc_status add_attrs(importer *im, scope *s, const Onnx__NodeProto *node, 
     const Onnx__AttributeProto *a = node->attribute[k];
     Onnx__AttributeProto named;
     for (size_t j = 0; j < k; j++)
-      if (strcmp(text_of(node->attribute[j]->name), text_of(a->name)) == 0) return dc_error(DC_ERR_MODEL, "attribute '%.200s' is given twice", text_of(a->name));
+      if (strcmp(text_of(node->attribute[j]->name), text_of(a->name)) == 0)
+        return dc_error(DC_ERR_MODEL, "attribute '%.200s' is given twice", text_of(a->name));
     if (!s->function && *text_of(a->ref_attr_name))
       return dc_error(DC_ERR_MODEL, "attribute '%.200s' refers to a function's attribute outside a function", text_of(a->name));
     const Onnx__AttributeProto *actual = resolve(s, a);
     if (!actual || actual->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TYPE_PROTO) continue; /* a type only declares */
-    if (actual != a && actual->g) return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s': a graph passed to a function is not supported", text_of(a->name));
+    if (actual != a && actual->g)
+      return dc_error(DC_ERR_UNSUPPORTED, "attribute '%.200s': a graph passed to a function is not supported", text_of(a->name));
     named = *actual;
     named.name = a->name;
     DC_TRY(add_attr(im, s, &named, &(*out)[(*n)++]));
@@ -446,8 +448,8 @@ static dc_status inline_graph(importer *im, scope *s, const Onnx__GraphProto *g,
   return status;
 }
 
-static void add_step(importer *im, const Onnx__NodeProto *node, const char *op, const char *domain, int opset, const dc_cid *in, uint32_t n_in,
-                     dc_cid *out, const dc_attr *attrs, uint32_t n_attrs) {
+static void add_step(importer *im, const Onnx__NodeProto *node, const char *op, const char *domain, int opset, const dc_cid *in,
+                     uint32_t n_in, dc_cid *out, const dc_attr *attrs, uint32_t n_attrs) {
   if (!*out) *out = add_value(im, op, DC_ROLE_TEMP);
   dc_nid id = dc_node_library(im->graph, op, domain, opset, in, n_in, out, 1, attrs, n_attrs);
   dc_node_at(im->graph, id)->name = dc_name_intern(&im->graph->names, text_of(node->name));
@@ -490,7 +492,8 @@ static dc_status add_node(importer *im, scope *s, const Onnx__NodeProto *node) {
   DC_TRY(spend(im, bytes_of(node)));
   const Onnx__FunctionProto *f = find_function(im, node);
   if (f) return inline_call(im, s, node, f);
-  if (strcmp(text_of(node->op_type), "FlexAttention") == 0 && same_domain(text_of(node->domain), "ai.onnx.preview")) return add_flex_attention(im, s, node);
+  if (strcmp(text_of(node->op_type), "FlexAttention") == 0 && same_domain(text_of(node->domain), "ai.onnx.preview"))
+    return add_flex_attention(im, s, node);
   const Onnx__AttributeProto *constant = constant_of(s, node);
   return constant ? add_constant(im, s, constant, node->output[0]) : add_library(im, s, node);
 }
@@ -551,7 +554,8 @@ static dc_status add_inputs(importer *im, scope *s, const Onnx__GraphProto *g) {
 static dc_status add_declared(importer *im, const scope *s, Onnx__ValueInfoProto *const *values, size_t n) {
   for (size_t k = 0; k < n; k++) {
     dc_cid cid = get_name(&s->names, text_of(values[k]->name));
-    if (cid && dc_cont(im->graph, cid)->role == DC_ROLE_TEMP && !dc_cont(im->graph, cid)->shape) DC_TRY(set_type(im, cid, values[k]->type, text_of(values[k]->name)));
+    if (cid && dc_cont(im->graph, cid)->role == DC_ROLE_TEMP && !dc_cont(im->graph, cid)->shape)
+      DC_TRY(set_type(im, cid, values[k]->type, text_of(values[k]->name)));
   }
   return DC_OK;
 }
@@ -582,7 +586,8 @@ static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g)
     dc_cid cid;
     if (!find_value(im, s, text_of(g->output[k]->name), &cid) || !cid)
       return dc_error(DC_ERR_MODEL, "output '%.200s' is not computed", text_of(g->output[k]->name));
-    if (dc_cont(im->graph, cid)->is_output && !im->around) return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
+    if (dc_cont(im->graph, cid)->is_output && !im->around)
+      return dc_error(DC_ERR_MODEL, "output '%.200s' is given twice", text_of(g->output[k]->name));
     name_output(im, cid, text_of(g->output[k]->name));
     dc_graph_mark_output(im->graph, cid);
   }
@@ -613,7 +618,8 @@ static dc_status add_subgraph(importer *im, scope *s, const Onnx__GraphProto *g,
 static dc_status check_versions(const Onnx__ModelProto *model) {
   if (!model->graph) return dc_error(DC_ERR_MODEL, "the model has no graph");
   if (model->ir_version < 1 || model->ir_version > ONNX__VERSION__IR_VERSION)
-    return dc_error(DC_ERR_MODEL, "the file's IR version is %lld, expected 1 to %d", (long long)model->ir_version, ONNX__VERSION__IR_VERSION);
+    return dc_error(DC_ERR_MODEL, "the file's IR version is %lld, expected 1 to %d", (long long)model->ir_version,
+                    ONNX__VERSION__IR_VERSION);
   return DC_OK;
 }
 

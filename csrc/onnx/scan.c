@@ -88,7 +88,9 @@ static dc_status scan(slice s, const ProtobufCMessageDescriptor *type, int depth
 }
 
 dc_status dc_onnx_scan(const void *bytes, uint64_t n_bytes, const ProtobufCMessageDescriptor *type) {
-  if (n_bytes > MAX_BYTES) return dc_error(DC_ERR_MODEL, "the file has %llu bytes, expected at most %llu", (unsigned long long)n_bytes, (unsigned long long)MAX_BYTES);
+  if (n_bytes > MAX_BYTES)
+    return dc_error(DC_ERR_MODEL, "the file has %llu bytes, expected at most %llu", (unsigned long long)n_bytes,
+                    (unsigned long long)MAX_BYTES);
   budget b = {.allowed = ((uint64_t)256 << 20) + 10 * n_bytes};
   return scan((slice){bytes, (const uint8_t *)bytes + n_bytes}, type, 0, &b);
 }

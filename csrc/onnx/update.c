@@ -5,7 +5,9 @@
 
 #include "onnx/wire.h"
 
-static bool is_external(const Onnx__TensorProto *t) { return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL; }
+static bool is_external(const Onnx__TensorProto *t) {
+  return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
 
 /* The container that holds a weight's new contents, 0 if the file's own stay. */
 static dc_cid replacement(const dc_graph *graph, const char *name, bool external) {
@@ -42,7 +44,9 @@ dc_status dc_onnx_update(const void *file, uint64_t n_file, const dc_graph *grap
   Onnx__GraphProto as_read = *model->graph;
   replace_weights(&arena, graph, model->graph);
   *n_bytes = onnx__model_proto__get_packed_size(model);
-  dc_status status = *n_bytes > INT32_MAX ? dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB", (unsigned long long)*n_bytes) : DC_OK;
+  dc_status status = *n_bytes > INT32_MAX ? dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB",
+                                                     (unsigned long long)*n_bytes)
+                                          : DC_OK;
   *bytes = status ? NULL : malloc(*n_bytes + 1);
   if (*bytes) onnx__model_proto__pack(model, *bytes);
   else if (!status) status = dc_error(DC_ERR_MEMORY, "out of memory");

@@ -19,8 +19,8 @@ typedef struct {
 DC_MUST_USE dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *tensor, const char *base_dir, uint64_t max_bytes,
                                      dc_onnx_data *out);
 /* The dense form of a sparse tensor: a few bytes can announce any size. */
-DC_MUST_USE dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *tensor, const char *base_dir, uint64_t max_bytes,
-                                            dc_onnx_data *out);
+DC_MUST_USE dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *tensor, const char *base_dir,
+                                            uint64_t max_bytes, dc_onnx_data *out);
 /* Strings become dc_string elements in the graph's arena; sets data and n_bytes. */
 void dc_onnx_strings(dc_graph *graph, const ProtobufCBinaryData *items, size_t n, dc_onnx_data *out);
 /* Elements in one stored byte for the 4- and 2-bit types, 1 for all others. */

@@ -30,7 +30,8 @@ static dc_status meta_value(dc_inst *in, dc_cid cid, dc_value *out, bool *known)
   uint64_t n = c->known ? c->known_count : bytes ? c->data_bytes / (uint64_t)bytes : 0;
   *known = c->known || (c->role == DC_ROLE_CONST && c->data && bytes);
   if (!*known) return DC_OK;
-  if (n > MAX_META_ELEMENTS) return dc_inst_fail(in, DC_ERR_MODEL, "'%s' has too many elements to be a shape", dc_cont_name(in->graph, cid));
+  if (n > MAX_META_ELEMENTS)
+    return dc_inst_fail(in, DC_ERR_MODEL, "'%s' has too many elements to be a shape", dc_cont_name(in->graph, cid));
   *out = dc_val_list(in, (uint32_t)n);
   for (uint32_t k = 0; k < n; k++) out->items[k] = c->known ? dc_val_ex(c->known[k]) : element(in, (dc_dtype)c->dtype, c->data, k);
   return DC_OK;
@@ -106,10 +107,12 @@ static dc_status register_input(dc_inst *in, uint32_t sig, int32_t item, dc_cid 
     return DC_OK;
   }
   const dc_container *c = dc_cont(in->graph, cid);
-  if (!c->dtype || (c->rank && !c->shape)) return dc_inst_fail(in, DC_ERR_MODEL, "input '%s' ('%s') has no known shape", arg->name, dc_cont_name(in->graph, cid));
+  if (!c->dtype || (c->rank && !c->shape))
+    return dc_inst_fail(in, DC_ERR_MODEL, "input '%s' ('%s') has no known shape", arg->name, dc_cont_name(in->graph, cid));
   bool unfit = dc_dtype_is_complex((dc_dtype)c->dtype) && !takes_complex(in->row, arg->type);
   if (c->is_host || c->dtype == DC_STRING || unfit)
-    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "input '%s' of type %s%s is not supported", arg->name, dc_dtype_name((dc_dtype)c->dtype), c->is_host ? " host value" : "");
+    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "input '%s' of type %s%s is not supported", arg->name, dc_dtype_name((dc_dtype)c->dtype),
+                        c->is_host ? " host value" : "");
   dc_dtype type = (dc_dtype)c->dtype;
   dc_inst_add_tensor(in, (dc_tensor){name, item, true, arg->is_meta, cid, type, c->rank, c->shape});
   DC_TRY(bind_type(in, arg->name, arg->type, type));
@@ -153,7 +156,9 @@ static dc_value attr_value(dc_inst *in, const dc_attr *a) {
     case DC_ATTR_INTS: case DC_ATTR_FLOATS: case DC_ATTR_STRINGS:
       list = dc_val_list(in, a->n);
       for (uint32_t k = 0; k < a->n; k++)
-        list.items[k] = a->kind == DC_ATTR_INTS ? dc_val_int(in, a->ints[k]) : a->kind == DC_ATTR_FLOATS ? dc_val_num(a->floats[k]) : dc_val_str(a->strings[k]);
+        list.items[k] = a->kind == DC_ATTR_INTS     ? dc_val_int(in, a->ints[k])
+                        : a->kind == DC_ATTR_FLOATS ? dc_val_num(a->floats[k])
+                                                    : dc_val_str(a->strings[k]);
       return list;
     default: return (dc_value){.kind = VAL_NONE};
   }
@@ -208,7 +213,8 @@ static dc_status same_extent(dc_inst *in, const char *input, uint32_t axis, dc_e
   dc_ex e;
   DC_TRY(dc_val_to_index(in, wanted, &e));
   if (actual == e) return DC_OK;
-  if (!dc_ex_is_int(&in->graph->pool, actual, &a) || !dc_ex_is_int(&in->graph->pool, e, &b)) return dc_graph_take_equal(in->graph, actual, e), DC_OK;
+  if (!dc_ex_is_int(&in->graph->pool, actual, &a) || !dc_ex_is_int(&in->graph->pool, e, &b))
+    return dc_graph_take_equal(in->graph, actual, e), DC_OK;
   if (a == b) return DC_OK;
   return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s': dimension %u is %lld, expected %lld", input, axis, (long long)a, (long long)b);
 }
@@ -231,7 +237,8 @@ static dc_status match_dims(dc_inst *in, const char *input, const dc_dim *d, con
   else DC_TRY(dc_inst_eval(in, d->expr, &bound));
   if (d->name && !found) return dc_inst_define(in, d->name, d->pack ? have : have.items[0]), DC_OK;
   if (!d->pack && bound.kind != VAL_LIST) return same_extent(in, input, at, t->dims[at], &bound);
-  if (bound.kind != VAL_LIST || bound.n != n) return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions too many or too few", input, t->rank);
+  if (bound.kind != VAL_LIST || bound.n != n)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions too many or too few", input, t->rank);
   for (uint32_t k = 0; k < n; k++) DC_TRY(same_extent(in, input, at + k, t->dims[at + k], &bound.items[k]));
   return DC_OK;
 }
@@ -247,7 +254,8 @@ static dc_status pack_lengths(dc_inst *in, const dc_sig *sig, const dc_tensor *t
     lengths[k] = 1;
     if (d->pack && d->length) {
       DC_TRY(dc_inst_eval(in, d->length, &v));
-      if (!dc_val_is_int(in, &v, &length) || length < 0 || length > t->rank) return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions, too few", input, t->rank);
+      if (!dc_val_is_int(in, &v, &length) || length < 0 || length > t->rank)
+        return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions, too few", input, t->rank);
       lengths[k] = (uint32_t)length;
     } else if (d->pack) {
       if (!d->per_item) DC_TRY(dc_inst_lookup(in, d->name, &v, &found));
@@ -262,7 +270,8 @@ static dc_status pack_lengths(dc_inst *in, const dc_sig *sig, const dc_tensor *t
     used += lengths[k];
   }
   if (used > t->rank || (open < 0 && used != t->rank))
-    return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %s%lld", input, t->rank, open < 0 ? "" : "at least ", (long long)used);
+    return dc_inst_fail(in, DC_ERR_SHAPE, "input '%s' has %u dimensions, expected %s%lld", input, t->rank, open < 0 ? "" : "at least ",
+                        (long long)used);
   if (open >= 0) lengths[open] = t->rank - (uint32_t)used;
   return DC_OK;
 }
@@ -288,7 +297,8 @@ dc_status dc_inst_bind(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, d
   in->tag_op = lib->op, in->tag_wrt = lib->wrt;
   DC_TRY(dc_ops_lookup(ops, domain, op, lib->since, &in->row));
   if (!in->row)
-    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "operator %s%s%s of version %d is not supported", domain, *domain ? "." : "", op, lib->since);
+    return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "operator %s%s%s of version %d is not supported", domain, *domain ? "." : "", op,
+                        lib->since);
   dc_inst_define(in, "nout", dc_val_int(in, lib->wrt ? lib->n_fwd_out : lib->n_out));
   DC_TRY(register_inputs(in));
   if (!in->float_type) in->float_type = DC_F32;
@@ -318,9 +328,12 @@ static dc_status output_type(dc_inst *in, uint32_t s, dc_dtype *out) {
   if (*out) return DC_OK;
   if (!in->row->out_sig[s].type_expr) return dc_inst_fail(in, DC_ERR_VALUE, "the row leaves the type of '%s' open", arg->name);
   DC_TRY(dc_inst_eval(in, in->row->out_sig[s].type_expr, &v));
-  if (!dc_val_is_int(in, &v, &number) || number <= 0 || number >= DC_DTYPE_COUNT) return dc_inst_fail(in, DC_ERR_DTYPE, "expected a data type for '%s'", arg->name);
+  if (!dc_val_is_int(in, &v, &number) || number <= 0 || number >= DC_DTYPE_COUNT)
+    return dc_inst_fail(in, DC_ERR_DTYPE, "expected a data type for '%s'", arg->name);
   *out = (dc_dtype)number;
-  return dc_dtype_bytes(*out) && *out != DC_C64 && *out != DC_C128 ? DC_OK : dc_inst_fail(in, DC_ERR_UNSUPPORTED, "type %s of '%s' is not supported", dc_dtype_name(*out), arg->name);
+  return dc_dtype_bytes(*out) && *out != DC_C64 && *out != DC_C128
+             ? DC_OK
+             : dc_inst_fail(in, DC_ERR_UNSUPPORTED, "type %s of '%s' is not supported", dc_dtype_name(*out), arg->name);
 }
 
 static dc_status output_dims(dc_inst *in, const dc_sig *sig, uint32_t *rank, dc_ex **dims) {
@@ -341,7 +354,8 @@ static dc_status output_dims(dc_inst *in, const dc_sig *sig, uint32_t *rank, dc_
       DC_PUSH(in->arena, &list, e);
     }
   }
-  if (list.n > DC_MAX_RANK) return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, expected at most %d", sig->name, list.n, DC_MAX_RANK);
+  if (list.n > DC_MAX_RANK)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, expected at most %d", sig->name, list.n, DC_MAX_RANK);
   return *rank = list.n, *dims = list.v, DC_OK;
 }
 

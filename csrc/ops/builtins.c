@@ -113,7 +113,8 @@ static dc_status f_weave(dc_inst *in, const dc_value *a, uint32_t n, dc_value *o
   (void)n;
   DC_TRY(as_list(in, &a[0], &axes));
   DC_TRY(as_list(in, &a[2], &rest));
-  if (a[1].kind == VAL_LIST && a[1].n != axes.n) return dc_inst_fail(in, DC_ERR_MODEL, "expected %u values for the axes, got %u", axes.n, a[1].n);
+  if (a[1].kind == VAL_LIST && a[1].n != axes.n)
+    return dc_inst_fail(in, DC_ERR_MODEL, "expected %u values for the axes, got %u", axes.n, a[1].n);
   *out = dc_val_list(in, axes.n + rest.n);
   bool *set = DC_NEW_ARRAY(in->arena, bool, out->n);
   for (uint32_t k = 0; k < axes.n; k++) {
@@ -398,12 +399,17 @@ static dc_status equal_extents(dc_inst *in, dc_ex x, dc_ex y) {
 static dc_status ordered_extents(dc_inst *in, dc_ex x, dc_ex y) {
   int64_t i, j;
   bool known = dc_ex_is_int(&in->graph->pool, x, &i) && dc_ex_is_int(&in->graph->pool, y, &j);
-  return !known || i <= j ? DC_OK : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of at most %lld, got %lld", (long long)j, (long long)i);
+  return !known || i <= j ? DC_OK
+                          : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of at most %lld, got %lld", (long long)j, (long long)i);
 }
 
 /* same(a, b), at_most(a, b): the extents a, which must be b or not exceed them. */
-static dc_status f_same(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, check_extents(in, a, out, equal_extents); }
-static dc_status f_at_most(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return (void)n, check_extents(in, a, out, ordered_extents); }
+static dc_status f_same(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  return (void)n, check_extents(in, a, out, equal_extents);
+}
+static dc_status f_at_most(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  return (void)n, check_extents(in, a, out, ordered_extents);
+}
 
 static dc_status f_bcast(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   if (n == 1 && a[0].kind == VAL_LIST && a[0].n && a[0].items[0].kind == VAL_LIST) n = a[0].n, a = a[0].items;
@@ -479,7 +485,8 @@ static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
       return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not divide by %lld", (long long)size, (long long)want);
     return fill_hole(in, &shape, out, hole, &out->items[hole]);
   }
-  if (sizes_known && size != want) return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not fit a shape of %lld", (long long)size, (long long)want);
+  if (sizes_known && size != want)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not fit a shape of %lld", (long long)size, (long long)want);
   return DC_OK;
 }
 
@@ -509,7 +516,8 @@ static dc_status f_splits(dc_inst *in, const dc_value *a, uint32_t n, dc_value *
   *out = dc_val_list(in, count);
   for (uint32_t i = 0; i < count; i++) {
     dc_ex left = dc_ix_sub(pool, extent, dc_ix_mul(pool, chunk, dc_ex_int(pool, i)));
-    out->items[i] = dc_val_ex(i + 1 < count ? dc_ix_min(pool, chunk, dc_ix_max(pool, left, dc_ex_int(pool, 0))) : dc_ix_max(pool, left, dc_ex_int(pool, 0)));
+    out->items[i] = dc_val_ex(i + 1 < count ? dc_ix_min(pool, chunk, dc_ix_max(pool, left, dc_ex_int(pool, 0)))
+                                            : dc_ix_max(pool, left, dc_ex_int(pool, 0)));
   }
   return DC_OK;
 }
@@ -570,7 +578,8 @@ static dc_status f_real(dc_inst *in, const dc_value *a, uint32_t n, dc_value *ou
 static dc_status as_type(dc_inst *in, const dc_value *v, dc_dtype *out) {
   int64_t type;
   DC_TRY(as_int(in, v, &type));
-  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return dc_inst_fail(in, DC_ERR_DTYPE, "%lld is not a data type", (long long)type);
+  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type))
+    return dc_inst_fail(in, DC_ERR_DTYPE, "%lld is not a data type", (long long)type);
   return *out = (dc_dtype)type, DC_OK;
 }
 
@@ -607,7 +616,8 @@ static dc_status f_largest(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
 
 static dc_status f_unsupported(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   (void)out;
-  return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "%s is not supported", n && a[0].kind == VAL_STR ? a[0].str : "this combination of attributes");
+  return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "%s is not supported",
+                      n && a[0].kind == VAL_STR ? a[0].str : "this combination of attributes");
 }
 
 static dc_status f_einsum(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
@@ -626,18 +636,51 @@ static const struct {
   uint8_t least, most;
   builtin_fn call;
 } table[] = {
-    {"len", 1, 1, f_len},         {"cat", 0, 16, f_cat},        {"sub", 2, 3, f_sub},       {"at", 2, 2, f_at},
-    {"pick", 2, 2, f_pick},       {"drop", 2, 2, f_drop},       {"weave", 3, 3, f_weave},   {"perm", 2, 2, f_perm},
-    {"iperm", 2, 2, f_iperm},     {"rev", 1, 1, f_rev},         {"iota", 1, 1, f_iota},     {"rep", 2, 2, f_rep},
-    {"psum", 1, 2, f_psum},       {"total", 1, 1, f_total},     {"lin", 2, 2, f_lin},       {"unlin", 2, 2, f_unlin},
-    {"factors", 1, 1, f_factors}, {"within", 2, 2, f_within},   {"alltrue", 1, 1, f_alltrue}, {"mul", 1, 1, f_mul},       {"choose", 2, 2, f_choose},
-    {"nax", 2, 2, f_nax},         {"redax", 3, 3, f_redax},     {"bcast", 1, 16, f_bcast},  {"reshape", 3, 3, f_reshape},
-    {"sqz", 1, 1, f_sqz},         {"splits", 2, 2, f_splits},   {"slice_b", 3, 3, f_slice_b}, {"int", 1, 1, f_int},
-    {"real", 1, 1, f_real},       {"cast", 2, 2, f_cast},       {"unsupported", 0, 1, f_unsupported},
-    {"einsum", 1, 1, f_einsum},   {"einidx", 4, 4, f_einidx},   {"positions", 1, 1, f_positions}, {"least", 1, 1, f_least},
-    {"greatest", 1, 1, f_greatest}, {"bits", 3, 3, f_bits},     {"largest", 1, 1, f_largest},
-    {"same", 2, 2, f_same},       {"at_most", 2, 2, f_at_most},
-    {"match", 4, 4, dc_list_match}, {"firsts", 1, 1, dc_list_firsts}, {"grouped", 2, 2, dc_list_grouped}, {"longest", 3, 3, dc_list_longest},
+    {"len", 1, 1, f_len},
+    {"cat", 0, 16, f_cat},
+    {"sub", 2, 3, f_sub},
+    {"at", 2, 2, f_at},
+    {"pick", 2, 2, f_pick},
+    {"drop", 2, 2, f_drop},
+    {"weave", 3, 3, f_weave},
+    {"perm", 2, 2, f_perm},
+    {"iperm", 2, 2, f_iperm},
+    {"rev", 1, 1, f_rev},
+    {"iota", 1, 1, f_iota},
+    {"rep", 2, 2, f_rep},
+    {"psum", 1, 2, f_psum},
+    {"total", 1, 1, f_total},
+    {"lin", 2, 2, f_lin},
+    {"unlin", 2, 2, f_unlin},
+    {"factors", 1, 1, f_factors},
+    {"within", 2, 2, f_within},
+    {"alltrue", 1, 1, f_alltrue},
+    {"mul", 1, 1, f_mul},
+    {"choose", 2, 2, f_choose},
+    {"nax", 2, 2, f_nax},
+    {"redax", 3, 3, f_redax},
+    {"bcast", 1, 16, f_bcast},
+    {"reshape", 3, 3, f_reshape},
+    {"sqz", 1, 1, f_sqz},
+    {"splits", 2, 2, f_splits},
+    {"slice_b", 3, 3, f_slice_b},
+    {"int", 1, 1, f_int},
+    {"real", 1, 1, f_real},
+    {"cast", 2, 2, f_cast},
+    {"unsupported", 0, 1, f_unsupported},
+    {"einsum", 1, 1, f_einsum},
+    {"einidx", 4, 4, f_einidx},
+    {"positions", 1, 1, f_positions},
+    {"least", 1, 1, f_least},
+    {"greatest", 1, 1, f_greatest},
+    {"bits", 3, 3, f_bits},
+    {"largest", 1, 1, f_largest},
+    {"same", 2, 2, f_same},
+    {"at_most", 2, 2, f_at_most},
+    {"match", 4, 4, dc_list_match},
+    {"firsts", 1, 1, dc_list_firsts},
+    {"grouped", 2, 2, dc_list_grouped},
+    {"longest", 3, 3, dc_list_longest},
 };
 
 dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_value *args, uint32_t n, dc_value *out, bool *found) {
@@ -660,7 +703,8 @@ static dc_status index_vector(dc_inst *in, const dc_ast *call, const dc_tensor *
   if (call->n != 3) return dc_inst_fail(in, DC_ERR_VALUE, "ndidx takes three arguments");
   DC_TRY(dc_inst_eval(in, call->items[1], &prefix));
   DC_TRY(dc_inst_eval(in, call->items[2], &dims));
-  if (prefix.kind != VAL_LIST || dims.kind != VAL_LIST || prefix.n + 1 != t->rank) return dc_inst_fail(in, DC_ERR_SHAPE, "the index tensor has %u dimensions", t->rank);
+  if (prefix.kind != VAL_LIST || dims.kind != VAL_LIST || prefix.n + 1 != t->rank)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "the index tensor has %u dimensions", t->rank);
   dc_ex *index = DC_NEW_ARRAY(in->arena, dc_ex, t->rank);
   for (uint32_t k = 0; k < prefix.n; k++) DC_TRY(dc_val_to_index(in, &prefix.items[k], &index[k]));
   *out = dc_val_list(in, dims.n);
@@ -708,8 +752,11 @@ dc_status dc_builtin_tensor(dc_inst *in, const dc_ast *call, dc_value *out, bool
     case 3: return *out = dc_val_int(in, tensor.dtype), DC_OK;
     case 4: return *out = dc_val_bool(in, real), DC_OK;
     case 5: return *out = dc_val_bool(in, dc_dtype_is_signed(tensor.dtype)), DC_OK;
-    case 6: return *out = real ? dc_val_num(-INFINITY) : dc_val_ex(dc_ex_const(&in->graph->pool, tensor.dtype, dc_dtype_min(tensor.dtype))), DC_OK;
-    case 7: return *out = real ? dc_val_num(INFINITY) : dc_val_ex(dc_ex_const(&in->graph->pool, tensor.dtype, dc_dtype_max(tensor.dtype))), DC_OK;
+    case 6:
+      return *out = real ? dc_val_num(-INFINITY) : dc_val_ex(dc_ex_const(&in->graph->pool, tensor.dtype, dc_dtype_min(tensor.dtype))),
+             DC_OK;
+    case 7:
+      return *out = real ? dc_val_num(INFINITY) : dc_val_ex(dc_ex_const(&in->graph->pool, tensor.dtype, dc_dtype_max(tensor.dtype))), DC_OK;
     default: return index_vector(in, call, &tensor, out);
   }
 }

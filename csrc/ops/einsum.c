@@ -33,7 +33,8 @@ static dc_status add_label(dc_inst *in, labels *l, char c, dc_ex extent) {
   }
   bool known_old = dc_ex_is_int(&in->graph->pool, l->extent[k], &a), known = dc_ex_is_int(&in->graph->pool, extent, &b);
   if (known_old && a == 1) l->extent[k] = extent;
-  else if (known_old && known && a != b && b != 1) return dc_inst_fail(in, DC_ERR_SHAPE, "a label has extents %lld and %lld", (long long)a, (long long)b);
+  else if (known_old && known && a != b && b != 1)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "a label has extents %lld and %lld", (long long)a, (long long)b);
   return DC_OK;
 }
 
@@ -122,7 +123,8 @@ dc_status dc_einsum(dc_inst *in, const char *equation, dc_value *out) {
     terms.items[terms.n++] = (dc_value){.kind = VAL_STR, .str = axes, .n = t->rank};
     at = end;
   }
-  if (dc_inst_tensor(in, in->row->in_sig[0].name, (int32_t)terms.n)) return dc_inst_fail(in, DC_ERR_MODEL, "the equation has fewer terms than there are inputs");
+  if (dc_inst_tensor(in, in->row->in_sig[0].name, (int32_t)terms.n))
+    return dc_inst_fail(in, DC_ERR_MODEL, "the equation has fewer terms than there are inputs");
   if (arrow) DC_TRY(explicit_output(in, &all, arrow + 2, output, &n_out));
   else n_out = implicit_output(&all, equation, length, output);
   for (uint32_t k = 0; k < all.n; k++)

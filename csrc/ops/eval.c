@@ -306,7 +306,8 @@ static dc_status eval_fold(dc_inst *in, const dc_ast *ast, dc_value *out) {
   int64_t n;
   dc_op prim;
   DC_TRY(dc_inst_eval(in, ast->binders[0].extent, &count));
-  if (!dc_val_is_int(in, &count, &n) || n < (ast->name ? 1 : 0) || n > 1 << 16) return dc_inst_fail(in, DC_ERR_MODEL, "expected at least one input");
+  if (!dc_val_is_int(in, &count, &n) || n < (ast->name ? 1 : 0) || n > 1 << 16)
+    return dc_inst_fail(in, DC_ERR_MODEL, "expected at least one input");
   list = dc_val_list(in, (uint32_t)n);
   for (int64_t k = 0; k < n; k++) {
     dc_inst_push_local(in, ast->binders[0].name, dc_val_int(in, k));
@@ -338,7 +339,8 @@ static dc_status eval_item(dc_inst *in, const dc_ast *ast, dc_value *out) {
   int32_t item;
   DC_TRY(item_number(in, ast->items[0], &item));
   DC_TRY(dc_inst_lookup(in, ast->name, out, &found));
-  if (!found || out->kind != VAL_LIST || (uint32_t)item >= out->n) return dc_inst_fail(in, DC_ERR_MODEL, "'%s' has no item %d", ast->name, item);
+  if (!found || out->kind != VAL_LIST || (uint32_t)item >= out->n)
+    return dc_inst_fail(in, DC_ERR_MODEL, "'%s' has no item %d", ast->name, item);
   return *out = out->items[item], DC_OK;
 }
 

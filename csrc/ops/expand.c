@@ -122,7 +122,8 @@ static dc_status reduce_body(dc_inst *in, const dc_ast *ast, reduction *out) {
   static const struct {
     const char *name;
     dc_wcr wcr;
-  } kinds[] = {{"sum", DC_WCR_SUM}, {"prod", DC_WCR_PROD}, {"max", DC_WCR_MAX}, {"min", DC_WCR_MIN}, {"any", DC_WCR_MAX}, {"all", DC_WCR_MIN}};
+  } kinds[] = {{"sum", DC_WCR_SUM}, {"prod", DC_WCR_PROD}, {"max", DC_WCR_MAX},
+               {"min", DC_WCR_MIN}, {"any", DC_WCR_MAX},   {"all", DC_WCR_MIN}};
   uint32_t domain = in->domain.n, locals = in->locals.n;
   dc_value v, guard = {0};
   for (uint32_t k = 0; k < ast->n_binders; k++) DC_TRY(dc_inst_bind_index(in, &ast->binders[k], false));
@@ -137,7 +138,8 @@ static dc_status reduce_body(dc_inst *in, const dc_ast *ast, reduction *out) {
   else return dc_inst_fail(in, DC_ERR_VALUE, "the row reduces something that is no number");
   for (uint32_t k = 0; k < 6; k++)
     if (strcmp(kinds[k].name, ast->name) == 0) out->wcr = kinds[k].wcr;
-  if (out->wcr == DC_WCR_SUM && dc_ex_dtype(&in->graph->pool, out->value) == DC_BOOL) out->value = dc_ex_cast(&in->graph->pool, DC_I64, out->value);
+  if (out->wcr == DC_WCR_SUM && dc_ex_dtype(&in->graph->pool, out->value) == DC_BOOL)
+    out->value = dc_ex_cast(&in->graph->pool, DC_I64, out->value);
   out->n = in->domain.n - domain;
   out->params = DC_NEW_ARRAY(in->arena, dc_param, out->n);
   for (uint32_t k = 0; k < out->n; k++) out->params[k] = in->domain.v[domain + k].param;
@@ -149,7 +151,8 @@ static bool reduction_uses(dc_inst *in, const reduction *r, dc_param p) {
   const dc_pool *pool = &in->graph->pool;
   if (dc_ex_uses_param(pool, r->value, p) || (r->guard && dc_ex_uses_param(pool, r->guard, p))) return true;
   for (uint32_t k = 0; k < r->n; k++)
-    if (dc_ex_uses_param(pool, pool->params.v[r->params[k]].begin, p) || dc_ex_uses_param(pool, pool->params.v[r->params[k]].end, p)) return true;
+    if (dc_ex_uses_param(pool, pool->params.v[r->params[k]].begin, p) || dc_ex_uses_param(pool, pool->params.v[r->params[k]].end, p))
+      return true;
   return false;
 }
 
@@ -272,7 +275,8 @@ static dc_status left_index(dc_inst *in, const dc_stmt *s, const dc_tensor *t, d
     }
     return *rank = t->rank, DC_OK;
   }
-  if (t && list.n != t->rank) return dc_inst_fail(in, DC_ERR_SHAPE, "'%s' has %u dimensions, the row writes %u", s->target, t->rank, list.n);
+  if (t && list.n != t->rank)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "'%s' has %u dimensions, the row writes %u", s->target, t->rank, list.n);
   return *index = list.v, *rank = list.n, DC_OK;
 }
 
@@ -318,7 +322,8 @@ static dc_status assign_in_domain(dc_inst *in, const dc_stmt *s, int32_t item, u
   bool direct = is_plain_reduction(s);
   if (direct) DC_TRY(reduce_body(in, s->expr, &r));
   else DC_TRY(dc_inst_eval(in, s->expr, &v));
-  if (!direct && v.kind == VAL_NUM) v = dc_val_ex(dc_ex_const(pool, t.dtype && !s->type ? dc_dtype_compute(t.dtype) : in->float_type, v.num));
+  if (!direct && v.kind == VAL_NUM)
+    v = dc_val_ex(dc_ex_const(pool, t.dtype && !s->type ? dc_dtype_compute(t.dtype) : in->float_type, v.num));
   if (!direct && v.kind != VAL_EX) return dc_inst_fail(in, DC_ERR_VALUE, "the row assigns something that is no number to '%s'", s->target);
   dc_dtype type = dc_ex_dtype(pool, direct ? r.value : v.ex), stored;
   DC_TRY(named_type(in, s->type, type, &stored));
@@ -348,7 +353,8 @@ static dc_status run_assign(dc_inst *in, const dc_stmt *s) {
     dc_value v;
     int64_t i;
     DC_TRY(dc_inst_eval(in, s->item, &v));
-    if (!dc_val_is_int(in, &v, &i) || i < 0 || i > 1 << 20) return dc_inst_fail(in, DC_ERR_VALUE, "the row writes an item that is no number");
+    if (!dc_val_is_int(in, &v, &i) || i < 0 || i > 1 << 20)
+      return dc_inst_fail(in, DC_ERR_VALUE, "the row writes an item that is no number");
     item = (int32_t)i;
   }
   dc_status status = assign_in_domain(in, s, item, domain);
@@ -362,7 +368,8 @@ static dc_status run_for(dc_inst *in, const dc_stmt *s) {
   dc_value count;
   int64_t n;
   DC_TRY(dc_inst_eval(in, s->binders[0].extent, &count));
-  if (!dc_val_is_int(in, &count, &n) || n < 0 || n > 1 << 16) return dc_inst_fail(in, DC_ERR_MODEL, "expected a known, small number of parts");
+  if (!dc_val_is_int(in, &count, &n) || n < 0 || n > 1 << 16)
+    return dc_inst_fail(in, DC_ERR_MODEL, "expected a known, small number of parts");
   for (int64_t k = 0; k < n; k++) {
     dc_inst_push_local(in, s->binders[0].name, dc_val_int(in, k));
     dc_status status = dc_inst_run(in, &s->body);

@@ -64,7 +64,8 @@ static bool position(evaluator *ev, dc_cid c, const dc_ex *index, uint32_t rank,
   int64_t i, extent;
   *out = 0;
   for (uint32_t d = 0; d < rank; d++) {
-    if (!dc_ex_is_int(&ev->graph->pool, index[d], &i) || !dc_ex_is_int(&ev->graph->pool, dc_cont(ev->graph, c)->shape[d], &extent)) return false;
+    if (!dc_ex_is_int(&ev->graph->pool, index[d], &i) || !dc_ex_is_int(&ev->graph->pool, dc_cont(ev->graph, c)->shape[d], &extent))
+      return false;
     if (i < 0 || i >= extent) return false;
     *out = *out * (uint64_t)extent + (uint64_t)i;
   }
@@ -150,7 +151,8 @@ static void run_map(evaluator *ev, dc_nid node, uint32_t k, bool in_reduce) {
   }
   dc_parameter p = pool->params.v[map.params[k]];
   int64_t begin, end, step;
-  if (!dc_ex_is_int(pool, settle(ev, p.begin), &begin) || !dc_ex_is_int(pool, settle(ev, p.end), &end) || !dc_ex_is_int(pool, p.step, &step)) {
+  if (!dc_ex_is_int(pool, settle(ev, p.begin), &begin) || !dc_ex_is_int(pool, settle(ev, p.end), &end) ||
+      !dc_ex_is_int(pool, p.step, &step)) {
     ev->failed = true;
     return;
   }

@@ -23,7 +23,8 @@ static void lex_number(dc_lang_parser *p) {
   const char *c = p->at;
   char *end;
   while (isdigit((unsigned char)*c)) c++;
-  bool real = (*c == '.' && isdigit((unsigned char)c[1])) || ((*c == 'e' || *c == 'E') && (isdigit((unsigned char)c[1]) || c[1] == '-' || c[1] == '+'));
+  bool real = (*c == '.' && isdigit((unsigned char)c[1])) ||
+              ((*c == 'e' || *c == 'E') && (isdigit((unsigned char)c[1]) || c[1] == '-' || c[1] == '+'));
   p->kind = real ? 'f' : 'i';
   p->f = strtod(p->at, &end);
   if (!real) p->i = strtoll(p->at, &end, 10);

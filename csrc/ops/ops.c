@@ -12,11 +12,14 @@ static dc_status set_output(dc_inst *in, dc_cid cid, const char *output, dc_dtyp
   dc_container *c = dc_cont(in->graph, cid);
   int64_t a, b;
   if (c->dtype && c->dtype != type)
-    return dc_inst_fail(in, DC_ERR_DTYPE, "output '%s' has type %s, but the model declares %s", output, dc_dtype_name(type), dc_dtype_name((dc_dtype)c->dtype));
-  if (c->shape && c->rank != rank) return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, but the model declares %u", output, rank, c->rank);
+    return dc_inst_fail(in, DC_ERR_DTYPE, "output '%s' has type %s, but the model declares %s", output, dc_dtype_name(type),
+                        dc_dtype_name((dc_dtype)c->dtype));
+  if (c->shape && c->rank != rank)
+    return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, but the model declares %u", output, rank, c->rank);
   for (uint32_t d = 0; c->shape && d < rank; d++)
     if (dc_ex_is_int(&in->graph->pool, dims[d], &a) && dc_ex_is_int(&in->graph->pool, c->shape[d], &b) && a != b)
-      return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s': dimension %u is %lld, but the model declares %lld", output, d, (long long)a, (long long)b);
+      return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s': dimension %u is %lld, but the model declares %lld", output, d, (long long)a,
+                          (long long)b);
   if (c->role == DC_ROLE_INPUT && c->shape) { /* a caller's array has the extents that it has */
     for (uint32_t d = 0; d < rank; d++)
       if (dims[d] != c->shape[d]) dc_graph_take_equal(in->graph, c->shape[d], dims[d]);
@@ -183,7 +186,8 @@ static dc_status expand_grad(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid n
   const dc_cid *outs = lib.wrt ? lib.in + lib.n_fwd_in : lib.out;
   DC_TRY(register_outputs(in, outs, n_out));
   uint32_t n_tensors = in->tensors.n;
-  for (uint32_t k = n_in; k < n_tensors; k++) add_gradient(in, in->tensors.v[k].name, in->tensors.v[k].item, k - n_in < n_out ? grad_out[k - n_in] : 0);
+  for (uint32_t k = n_in; k < n_tensors; k++)
+    add_gradient(in, in->tensors.v[k].name, in->tensors.v[k].item, k - n_in < n_out ? grad_out[k - n_in] : 0);
   uint32_t s = input < in->row->n_in ? input : in->row->n_in - 1;
   int32_t item = in->row->in[s].variadic ? (int32_t)(input - s) : -1;
   add_gradient(in, in->row->in_sig[s].name, item, grad_in);
@@ -196,7 +200,8 @@ static dc_status expand_grad(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid n
   return dc_inst_run(in, &body);
 }
 
-dc_status dc_ops_expand_grad(dc_ops *ops, dc_graph *graph, dc_nid node, uint32_t input, const dc_cid *grad_out, dc_cid grad_in, dc_scope *scope) {
+dc_status dc_ops_expand_grad(dc_ops *ops, dc_graph *graph, dc_nid node, uint32_t input, const dc_cid *grad_out, dc_cid grad_in,
+                             dc_scope *scope) {
   dc_arena scratch = {0};
   dc_inst in;
   dc_status status = expand_grad(&in, ops, graph, node, input, grad_out, grad_in, scope, &scratch);
@@ -221,7 +226,8 @@ static dc_status scalar(dc_inst *in, const char *text, const char *const *names,
   return dc_val_to_ex(in, &v, type, out);
 }
 
-dc_status dc_lang_scalar(dc_ops *ops, dc_graph *graph, const char *text, const char *const *names, const dc_ex *values, uint32_t n, dc_ex *out) {
+dc_status dc_lang_scalar(dc_ops *ops, dc_graph *graph, const char *text, const char *const *names, const dc_ex *values, uint32_t n,
+                         dc_ex *out) {
   dc_arena scratch = {0};
   dc_inst in = {.ops = ops, .graph = graph, .arena = &scratch, .float_type = DC_F32};
   dc_status status = scalar(&in, text, names, values, n, out);

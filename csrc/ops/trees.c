@@ -22,7 +22,8 @@ static dc_status integers(dc_inst *in, const dc_value *list, int64_t **out) {
   *out = DC_NEW_ARRAY(in->arena, int64_t, list->n + 1);
   if (list->kind != VAL_LIST) return dc_inst_fail(in, DC_ERR_MODEL, "expected a list of integers");
   for (uint32_t k = 0; k < list->n; k++)
-    if (!dc_val_is_int(in, &list->items[k], &(*out)[k])) return dc_inst_fail(in, DC_ERR_MODEL, "expected integers that are known when shapes are computed");
+    if (!dc_val_is_int(in, &list->items[k], &(*out)[k]))
+      return dc_inst_fail(in, DC_ERR_MODEL, "expected integers that are known when shapes are computed");
   return DC_OK;
 }
 
@@ -82,7 +83,8 @@ dc_status dc_list_grouped(dc_inst *in, const dc_value *v, uint32_t n, dc_value *
   int64_t count;
   (void)n;
   DC_TRY(sorted_pairs(in, &v[0], &v[0], &table));
-  if (!dc_val_is_int(in, &v[1], &count) || count < 0 || count > 1 << 24) return dc_inst_fail(in, DC_ERR_MODEL, "expected a number of groups");
+  if (!dc_val_is_int(in, &v[1], &count) || count < 0 || count > 1 << 24)
+    return dc_inst_fail(in, DC_ERR_MODEL, "expected a number of groups");
   *out = dc_val_list(in, 2);
   out->items[0] = dc_val_list(in, v[0].n);
   out->items[1] = dc_val_list(in, (uint32_t)count + 1);
@@ -106,7 +108,8 @@ dc_status dc_list_longest(dc_inst *in, const dc_value *v, uint32_t n, dc_value *
   while (top > 0) {
     int64_t node = stack[--top];
     uint32_t depth = level[top];
-    if (node >= nodes || ++visits > nodes + v[2].n) return dc_inst_fail(in, DC_ERR_MODEL, "expected trees: a node is missing or has two parents");
+    if (node >= nodes || ++visits > nodes + v[2].n)
+      return dc_inst_fail(in, DC_ERR_MODEL, "expected trees: a node is missing or has two parents");
     if (depth > deepest) deepest = depth;
     for (int side = 0; side < 2; side++)
       if (child[side][node] >= 0) stack[top] = child[side][node], level[top++] = depth + 1;

@@ -85,7 +85,8 @@ dc_status dc_val_unify(dc_inst *in, dc_value *a, dc_value *b) {
     a->kind = b->kind = VAL_EX;
     return DC_OK;
   }
-  if (a->kind != VAL_EX || b->kind != VAL_EX) return dc_inst_fail(in, DC_ERR_MODEL, "expected numbers, got %s and %s", kind_name(a), kind_name(b));
+  if (a->kind != VAL_EX || b->kind != VAL_EX)
+    return dc_inst_fail(in, DC_ERR_MODEL, "expected numbers, got %s and %s", kind_name(a), kind_name(b));
   if (type_of(in, a) == type_of(in, b)) return DC_OK;
   dc_dtype type = common_type(in, a, b);
   a->ex = dc_ex_cast(&in->graph->pool, type, a->ex);

@@ -151,7 +151,8 @@ bool dc_access_disjoint(dc_graph *graph, const dc_access *a, const dc_access *b)
 
 static bool digit_forces_equal(dc_pool *pool, dimension x, const dc_param_pair *pair) {
   dc_ex cf, cg, r, s;
-  if (reads_data(pool, x) || !dc_ix_split(pool, x.f, pair->p, &cf, &r) || !dc_ix_split(pool, x.g, pair->q, &cg, &s) || cf != cg) return false;
+  if (reads_data(pool, x) || !dc_ix_split(pool, x.f, pair->p, &cf, &r) || !dc_ix_split(pool, x.g, pair->q, &cg, &s) || cf != cg)
+    return false;
   if (!dc_ix_proves_ge(pool, cf, 1)) {
     cf = dc_ix_sub(pool, dc_ex_int(pool, 0), cf);
     if (!dc_ix_proves_ge(pool, cf, 1)) return false;

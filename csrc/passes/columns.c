@@ -95,7 +95,8 @@ static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other
   bool are_reads = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
   if (!are_reads || dc_ex_uses_param(pool, other, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, x->ref);
-  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= s->graph->machine.few_rows && !is_written_here(s, x->ref);
+  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
+         !is_written_here(s, x->ref);
 }
 
 /* ---- terms ---- */
@@ -119,8 +120,8 @@ static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32
   if (dc_ex_uses_param(pool, other, p->column) == dc_ex_uses_param(pool, read, p->column)) return false;
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
   bool dense = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
-  return dense && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
-         !is_written_here(s, dc_ex_node(pool, read)->ref);
+  return dense && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) &&
+         reads_of_each(s, p, read) >= s->graph->machine.few_rows && !is_written_here(s, dc_ex_node(pool, read)->ref);
 }
 
 /* ---- copies ---- */
@@ -142,7 +143,8 @@ static dc_cid make_copy(search *s, dc_cid from, uint32_t dim, uint32_t other) {
   }
   dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
   swap(shape, dim, other), swap(index, dim, other), swap(params, dim, other); /* written in order */
-  dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape, DC_ROLE_TEMP);
+  dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape,
+                               DC_ROLE_TEMP);
   dc_nid tasklet = dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, tasklet);
   dc_node top = *dc_node_at(graph, s->top), *made = dc_node_at(graph, map);
@@ -172,7 +174,9 @@ static dc_ex read_of_copy(search *s, dc_ex read, uint32_t dim, uint32_t other) {
 
 /* ---- batches in the columns ---- */
 
-static bool is_both(const dc_pool *pool, dc_ex a, dc_ex b, dc_param p) { return dc_ex_uses_param(pool, a, p) && dc_ex_uses_param(pool, b, p); }
+static bool is_both(const dc_pool *pool, dc_ex a, dc_ex b, dc_param p) {
+  return dc_ex_uses_param(pool, a, p) && dc_ex_uses_param(pool, b, p);
+}
 
 /* The parameter that could be the column instead: one of one operand alone, best where it moves that by one element. */
 static uint32_t better_column(const search *s, const place *p, const dc_map *map, dc_ex a, dc_ex b) {
@@ -203,7 +207,8 @@ static bool fills_result(const search *s, const dc_map *map, const dc_tasklet *t
     dc_parameter range = pool->params.v[map->params[k]];
     uint32_t found = 0;
     for (uint32_t d = 0; d < c->rank; d++)
-      if (dc_ex_node(pool, t->index[d])->op == DC_EX_PARAM && dc_ex_node(pool, t->index[d])->ref == map->params[k]) dimensions[k] = d, found++;
+      if (dc_ex_node(pool, t->index[d])->op == DC_EX_PARAM && dc_ex_node(pool, t->index[d])->ref == map->params[k])
+        dimensions[k] = d, found++;
     if (found != 1 || range.end != c->shape[dimensions[k]] || !dc_ex_is_int(pool, range.begin, &zero) || zero != 0) return false;
   }
   return true;
@@ -250,7 +255,8 @@ static void turn_result(search *s, place *p, dc_nid id, dc_ex a, dc_ex b) {
     params[k] = map.params[order[k]], index[k] = dc_ex_par(&graph->pool, params[k]);
     turned_dims[k] = dimensions[order[k]], shape[k] = c.shape[turned_dims[k]];
   }
-  dc_cid turned = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, t.out)), (dc_dtype)c.dtype, n, shape, DC_ROLE_TEMP);
+  dc_cid turned = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, t.out)), (dc_dtype)c.dtype, n, shape,
+                                   DC_ROLE_TEMP);
   dc_node_at(graph, s->top)->map.params = params;
   dc_node_at(graph, id)->tasklet.out = turned, dc_node_at(graph, id)->tasklet.index = index;
   s->behind = turn_back(s, turned, t.out, turned_dims);

@@ -110,7 +110,8 @@ static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope 
   dc_ex shape[DC_MAX_RANK];
   int64_t axes[DC_MAX_RANK];
   for (uint32_t d = 0; d < rank; d++) shape[d] = d ? dc_ex_int(&graph->pool, 1) : dc_cont(graph, bias)->shape[0], axes[d] = d + 1;
-  dc_cid row = container_like(graph, bias, "row", rank - 1, shape), plain = container_like(graph, result, "plain", rank, dc_cont(graph, result)->shape);
+  dc_cid row = container_like(graph, bias, "row", rank - 1, shape),
+         plain = container_like(graph, result, "plain", rank, dc_cont(graph, result)->shape);
   dc_attr attr = dc_attr_ints(graph, "axes", axes, rank - 2);
   dc_cid in[] = {plain, row};
   dc_node_at(graph, convolution)->lib.out = dc_arena_copy(&graph->arena, &plain, sizeof plain);
@@ -243,7 +244,8 @@ static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, 
 
 static bool is_convolution(const dc_graph *graph, dc_nid id) {
   const dc_node *node = dc_node_at(graph, id);
-  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || *dc_name_text(&graph->names, node->lib.domain) || dc_node_wish(graph, id)) return false;
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || *dc_name_text(&graph->names, node->lib.domain) || dc_node_wish(graph, id))
+    return false;
   const char *op = dc_name_text(&graph->names, node->lib.op);
   bool is_it = strcmp(op, "Conv") == 0 || strcmp(op, "ConvTranspose") == 0;
   return is_it && dc_cont(graph, node->lib.in[0])->shape && dc_cont(graph, node->lib.in[0])->rank >= 3;

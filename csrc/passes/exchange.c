@@ -37,7 +37,8 @@ static bool collect(search *s) {
     for (uint32_t p = 0; p < s->maps[0].n_params; p++) {
       dc_parameter range = s->graph->pool.params.v[s->maps[0].params[p]];
       bool data = dc_ex_uses_op(&s->graph->pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(&s->graph->pool, range.end, DC_EX_READ);
-      if (data || dc_ex_uses_op(&s->graph->pool, range.begin, DC_EX_PARAM) || !same_range(&s->graph->pool, s->maps[k].params[p], s->maps[0].params[p]))
+      if (data || dc_ex_uses_op(&s->graph->pool, range.begin, DC_EX_PARAM) ||
+          !same_range(&s->graph->pool, s->maps[k].params[p], s->maps[0].params[p]))
         return false;
     }
     for (uint32_t j = 0; j < s->maps[k].body.n; j++)

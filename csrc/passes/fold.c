@@ -54,8 +54,10 @@ static bool read_folding(const dc_graph *graph, dc_nid conv, dc_nid norm, foldin
   const dc_library *c = &dc_node_at(graph, conv)->lib, *n = &dc_node_at(graph, norm)->lib;
   const dc_attr *epsilon = dc_node_attr(graph, norm, "epsilon");
   dc_cid bias = c->n_in > 2 ? c->in[2] : 0;
-  *f = (folding){.has_bias = bias != 0, .turned = strcmp(dc_name_text(&graph->names, c->op), "ConvTranspose") == 0,
-                 .groups = dc_node_attr_int(graph, conv, "group", 1), .epsilon = epsilon && epsilon->kind == DC_ATTR_FLOAT ? epsilon->f : 1e-5};
+  *f = (folding){.has_bias = bias != 0,
+                 .turned = strcmp(dc_name_text(&graph->names, c->op), "ConvTranspose") == 0,
+                 .groups = dc_node_attr_int(graph, conv, "group", 1),
+                 .epsilon = epsilon && epsilon->kind == DC_ATTR_FLOAT ? epsilon->f : 1e-5};
   constant *const rows[] = {&f->scale, &f->shift, &f->mean, &f->variance};
   if (!read_constant(graph, c->in[1], &f->filters) || f->filters.at->rank < 3 || f->groups < 1) return false;
   if (!count(graph, f->filters.at)) return false;

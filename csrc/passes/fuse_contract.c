@@ -27,7 +27,9 @@ static void rebuild(contraction *c) { dc_sites_build(c->graph, c->t->arena, &c->
 static bool accumulates(const contraction *c, const dc_scope *body) {
   for (uint32_t k = 0; k < body->n; k++) {
     const dc_node *node = dc_node_at(c->graph, body->v[k]);
-    if (node->kind == DC_NODE_TASKLET ? node->tasklet.wcr != DC_WCR_NONE : node->map.schedule != DC_MAP_REDUCE && accumulates(c, &node->map.body)) return true;
+    if (node->kind == DC_NODE_TASKLET ? node->tasklet.wcr != DC_WCR_NONE
+                                      : node->map.schedule != DC_MAP_REDUCE && accumulates(c, &node->map.body))
+      return true;
   }
   return false;
 }
@@ -155,7 +157,9 @@ static bool reads_own(const contraction *c, const dc_access *w) {
 }
 
 /* What leaves every value as it is, the zero with a sign too. */
-static double neutral(dc_wcr wcr, dc_dtype type) { return wcr == DC_WCR_SUM && dc_dtype_is_float(type) ? -0.0 : dc_wcr_identity(wcr, type); }
+static double neutral(dc_wcr wcr, dc_dtype type) {
+  return wcr == DC_WCR_SUM && dc_dtype_is_float(type) ? -0.0 : dc_wcr_identity(wcr, type);
+}
 
 /* a op b, or a where the guard does not hold.  a stands twice in it only if it is short: a chain of updates would double it at each. */
 static dc_ex guarded_update(dc_pool *pool, const dc_tasklet *q, dc_dtype type, dc_ex a, dc_ex b) {
@@ -194,7 +198,8 @@ static bool replace_update(contraction *c, const dc_access *w, const dc_access *
   DC_EACH_SITE(c->t, w->root, k)
     if (at(c, k)->node == next->node && at(c, k)->element != w->element) return false;
   dc_ex value = dc_ex_cast(pool, (dc_dtype)dc_cont(c->graph, w->container)->dtype, p.value);
-  if (reads_own(c, next) && dc_fuse_tree_size(pool, q.value, MAX_SINGLE) + dc_fuse_tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE) return false;
+  if (reads_own(c, next) && dc_fuse_tree_size(pool, q.value, MAX_SINGLE) + dc_fuse_tree_size(pool, p.value, MAX_SINGLE) > MAX_SINGLE)
+    return false;
   dc_node_forward(c->graph, next->node, w->element, value);
   remove_node(c, w->node);
   return true;

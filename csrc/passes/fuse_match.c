@@ -367,7 +367,8 @@ static bool accumulates_outside_reduce(const dc_group *g) {
 static bool accumulators_meet(const matcher *m) {
   for (uint32_t x = 0; x < m->a->accesses.n; x++)
     for (uint32_t y = 0; y < m->b->accesses.n; y++)
-      if ((m->a->accesses.v[x].initialised || m->b->accesses.v[y].initialised) && m->a->accesses.v[x].root == m->b->accesses.v[y].root) return true;
+      if ((m->a->accesses.v[x].initialised || m->b->accesses.v[y].initialised) && m->a->accesses.v[x].root == m->b->accesses.v[y].root)
+        return true;
   return false;
 }
 

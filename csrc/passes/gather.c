@@ -30,7 +30,9 @@ static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts
   for (uint32_t k = 0; k < out->n_apart; k++) { /* their extents are those of the sums */
     dc_parameter range = pool->params.v[out->apart[k]];
     int64_t begin;
-    if (!dc_ex_is_int(pool, range.begin, &begin) || begin || dc_ex_uses_op(pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(pool, range.end, DC_EX_READ)) return false;
+    if (!dc_ex_is_int(pool, range.begin, &begin) || begin || dc_ex_uses_op(pool, range.end, DC_EX_PARAM) ||
+        dc_ex_uses_op(pool, range.end, DC_EX_READ))
+      return false;
   }
   bool both = out->n_apart && out->n_summed && out->n_apart <= DC_MAX_RANK;
   return both && dc_ix_apart(pool, t->index, t->rank, out->apart, out->n_apart);
@@ -40,7 +42,8 @@ static bool split(dc_graph *graph, const dc_map *map, const dc_tasklet *t, parts
 static bool is_inside(dc_graph *graph, const dc_tasklet *t) {
   for (uint32_t d = 0; d < t->rank; d++) {
     int64_t truth;
-    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth) return false;
+    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth)
+      return false;
   }
   return true;
 }

@@ -38,7 +38,8 @@ static dc_status replace_by_name(dc_ops *ops, dc_graph *graph, uint32_t state, d
   DC_TRY(named(graph, y->s, &output));
   for (uint32_t k = 0; k < xs->n; k++) {
     DC_TRY(named(graph, xs->strings[k], &wrt[k]));
-    if (k >= lib.n_in || lib.in[k] != wrt[k]) return dc_error(DC_ERR_UNSUPPORTED, "a gradient at another point than '%s' is not supported", xs->strings[k]);
+    if (k >= lib.n_in || lib.in[k] != wrt[k])
+      return dc_error(DC_ERR_UNSUPPORTED, "a gradient at another point than '%s' is not supported", xs->strings[k]);
   }
   dc_container c = *dc_cont(graph, output);
   dc_cid seed = dc_container_add(graph, "seed", (dc_dtype)c.dtype, c.rank, c.shape, DC_ROLE_TEMP);

@@ -6,7 +6,8 @@ static void forget_what_changes(dc_graph *graph, dc_nid node, const dc_writers *
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   for (uint32_t k = 0; k < lib->n_out; k++) {
     dc_container *c = dc_cont(graph, lib->out[k]);
-    if (lib->out[k] && (c->role != DC_ROLE_TEMP || writers[dc_container_root(graph, lib->out[k])].n > 1)) c->known = NULL, c->known_count = 0;
+    if (lib->out[k] && (c->role != DC_ROLE_TEMP || writers[dc_container_root(graph, lib->out[k])].n > 1))
+      c->known = NULL, c->known_count = 0;
   }
 }
 

@@ -67,7 +67,8 @@ static void list_images(search *s) {
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
     dc_cid root = dc_container_root(graph, c);
-    if (root != c && (k->alias_offset || !k->shape || !dc_cont(graph, root)->shape || !same_extents(k, dc_cont(graph, root)))) s->set[root] = 0;
+    if (root != c && (k->alias_offset || !k->shape || !dc_cont(graph, root)->shape || !same_extents(k, dc_cont(graph, root))))
+      s->set[root] = 0;
   }
 }
 
@@ -213,7 +214,8 @@ static void look(order *o) {
   dc_graph *graph = o->graph;
   uint32_t n = graph->containers.n;
   dc_writers *writers = DC_NEW_ARRAY(&graph->arena, dc_writers, n);
-  o->only = DC_NEW_ARRAY(&graph->arena, dc_nid, n), o->written = DC_NEW_ARRAY(&graph->arena, bool, n), o->viewed = DC_NEW_ARRAY(&graph->arena, bool, n);
+  o->only = DC_NEW_ARRAY(&graph->arena, dc_nid, n), o->written = DC_NEW_ARRAY(&graph->arena, bool, n),
+  o->viewed = DC_NEW_ARRAY(&graph->arena, bool, n);
   dc_graph_writers(graph, writers);
   for (dc_cid c = 1; c < n; c++) {
     o->written[c] = writers[c].n;
@@ -234,7 +236,8 @@ static void look(order *o) {
 /* Nobody sees how it lies but maps and this node. */
 static bool may_lie_otherwise(const order *o, dc_cid c, dc_nid node) {
   const dc_container *k = dc_cont(o->graph, c);
-  bool is_open = (k->role == DC_ROLE_TEMP || k->role == DC_ROLE_SAVED) && !k->is_output && k->storage == DC_STORE_HEAP && !k->is_host && !k->known;
+  bool is_open =
+      (k->role == DC_ROLE_TEMP || k->role == DC_ROLE_SAVED) && !k->is_output && k->storage == DC_STORE_HEAP && !k->is_host && !k->known;
   return is_open && o->written[c] && !o->viewed[c] && o->only[c] == node;
 }
 
@@ -262,7 +265,8 @@ static dc_cid brought_last(const order *o, dc_nid node, dc_cid c, bool is_made, 
 static void order_operands(const order *o, dc_nid node, dc_scope *scope) {
   dc_graph *graph = o->graph;
   dc_library lib = dc_node_at(graph, node)->lib;
-  dc_cid *in = dc_arena_copy(&graph->arena, lib.in, lib.n_in * sizeof *in), *out = dc_arena_copy(&graph->arena, lib.out, lib.n_out * sizeof *out);
+  dc_cid *in = dc_arena_copy(&graph->arena, lib.in, lib.n_in * sizeof *in),
+         *out = dc_arena_copy(&graph->arena, lib.out, lib.n_out * sizeof *out);
   uint32_t gradient = lib.n_fwd_in + lib.n_fwd_out;
   dc_cid image = lib.wrt == 1 ? out[0] : in[0], other = lib.wrt ? in[gradient] : out[0];
   dc_scope behind = {0};
@@ -294,8 +298,13 @@ static void put_in_one_order(dc_graph *graph) {
 dc_status dc_pass_layout(dc_graph *graph) {
   uint32_t n = graph->containers.n;
   dc_arena *arena = &graph->arena;
-  search s = {.graph = graph, .set = DC_NEW_ARRAY(arena, dc_cid, n), .wanted = DC_NEW_ARRAY(arena, bool, n), .in_rows = DC_NEW_ARRAY(arena, bool, n), .images = DC_NEW_ARRAY(arena, dc_cid, n),
-              .multiplications = DC_NEW_ARRAY(arena, double, n), .elements = DC_NEW_ARRAY(arena, double, n)};
+  search s = {.graph = graph,
+              .set = DC_NEW_ARRAY(arena, dc_cid, n),
+              .wanted = DC_NEW_ARRAY(arena, bool, n),
+              .in_rows = DC_NEW_ARRAY(arena, bool, n),
+              .images = DC_NEW_ARRAY(arena, dc_cid, n),
+              .multiplications = DC_NEW_ARRAY(arena, double, n),
+              .elements = DC_NEW_ARRAY(arena, double, n)};
   list_images(&s);
   visit_all(&s, DC_NODE_LIBRARY);
   visit_all(&s, DC_NODE_MAP);

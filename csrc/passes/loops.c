@@ -11,7 +11,8 @@
 static bool runs_once(dc_pool *pool, dc_param p) {
   dc_parameter range = pool->params.v[p];
   int64_t extent;
-  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &extent) && extent == 1 && !dc_ex_uses_op(pool, range.begin, DC_EX_READ);
+  return dc_ex_is_int(pool, dc_ix_sub(pool, range.end, range.begin), &extent) && extent == 1 &&
+         !dc_ex_uses_op(pool, range.begin, DC_EX_READ);
 }
 
 static uint32_t drop_params(dc_graph *graph, dc_nid id) {

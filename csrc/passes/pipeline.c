@@ -66,7 +66,9 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
   dc_backward made = {0};
   uint32_t n_outputs = dc_autodiff_floats(graph, graph->outputs.v, graph->outputs.n, outputs);
   if (!n_outputs && dc_graph_writes_inputs(graph))
-    return dc_error(DC_ERR_UNSUPPORTED, "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
+    return dc_error(
+        DC_ERR_UNSUPPORTED,
+        "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
   DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->results_stay, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   return DC_OK;
@@ -131,7 +133,8 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   lay_in_rows(out->forward);
   DC_TRY(dc_pass_infer(p->passes.ops, out->forward, &blocked));
   if (blocked)
-    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(out->forward, blocked));
+    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
+                    dc_cont_name(out->forward, blocked));
   DC_TRY(dc_pass_gradient(&p->passes, out->forward));
   own_outputs(out->forward);
   DC_TRY(dc_pass_complexes(p->passes.ops, out->forward));
@@ -165,7 +168,8 @@ static void drop_unused_inputs(dc_graph *graph, uint32_t n_gradients) {
   bool *used = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
   uint32_t n = 0;
   for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) dc_node_mark(graph, graph->states.v[s].scope.v[k], DC_USE_READ | DC_USE_WRITE, used);
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++)
+      dc_node_mark(graph, graph->states.v[s].scope.v[k], DC_USE_READ | DC_USE_WRITE, used);
   for (uint32_t k = 0; k < graph->inputs.n; k++) {
     dc_cid c = graph->inputs.v[k];
     if (k < n_gradients || used[c]) graph->inputs.v[n++] = c;
@@ -179,7 +183,8 @@ dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_
   dc_cid blocked;
   DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
   if (blocked)
-    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time", dc_cont_name(forward, blocked));
+    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
+                    dc_cont_name(forward, blocked));
   DC_TRY(dc_pass_gradient(&p->passes, forward));
   own_outputs(forward);
   DC_TRY(dc_pass_complexes(p->passes.ops, forward));

@@ -34,7 +34,8 @@ static dc_ex elements(dc_graph *graph, dc_cid c) {
 /* Is all of the buffer the same elements as the view, in the same order? */
 static bool is_all_of(dc_graph *graph, dc_cid view, dc_cid root) {
   for (dc_cid at = view; at != root; at = dc_cont(graph, at)->alias_of)
-    if (dc_cont(graph, at)->alias_offset || !dc_cont(graph, at)->shape || dc_cont(graph, at)->dtype != dc_cont(graph, root)->dtype) return false;
+    if (dc_cont(graph, at)->alias_offset || !dc_cont(graph, at)->shape || dc_cont(graph, at)->dtype != dc_cont(graph, root)->dtype)
+      return false;
   return dc_cont(graph, root)->shape && elements(graph, view) == elements(graph, root);
 }
 

@@ -38,7 +38,8 @@ static bool is_number(const dc_pool *pool, dc_ex e, uint8_t number, dc_rewrite_m
 }
 
 static bool commutes(uint8_t code) {
-  return code == DC_ADD || code == DC_MUL || code == DC_MIN || code == DC_MAX || code == DC_EQ || code == DC_NE || code == DC_AND || code == DC_OR;
+  return code == DC_ADD || code == DC_MUL || code == DC_MIN || code == DC_MAX || code == DC_EQ || code == DC_NE || code == DC_AND ||
+         code == DC_OR;
 }
 
 static bool match(const dc_pool *pool, const uint8_t *pattern, dc_ex e, dc_rewrite_match *m) {
@@ -97,7 +98,9 @@ static dc_ex build(builder *b) {
   return b->rows ? improve(b->rows, b->pool, out) : out;
 }
 
-dc_ex dc_rewrite_build(dc_pool *pool, const uint8_t *pattern, const dc_rewrite_match *m) { return build(&(builder){pool, NULL, m, pattern}); }
+dc_ex dc_rewrite_build(dc_pool *pool, const uint8_t *pattern, const dc_rewrite_match *m) {
+  return build(&(builder){pool, NULL, m, pattern});
+}
 
 static bool holds(const dc_pool *pool, const dc_rewrite_row *row, const dc_rewrite_match *m) {
   double j = 0, k = 0;

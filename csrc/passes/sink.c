@@ -33,7 +33,8 @@ static bool is_fill(sink *s, dc_nid id) {
   const dc_node *node = dc_node_at(s->graph, id);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return false;
   const dc_node *inner = dc_node_at(s->graph, node->map.body.v[0]);
-  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr || dc_ex_uses_op(&s->graph->pool, inner->tasklet.value, DC_EX_READ)) return false;
+  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr || dc_ex_uses_op(&s->graph->pool, inner->tasklet.value, DC_EX_READ))
+    return false;
   const dc_container *c = dc_cont(s->graph, inner->tasklet.out);
   s->fill = id, s->written = inner->tasklet, s->container = inner->tasklet.out;
   return c->role == DC_ROLE_TEMP && !c->is_output && !c->alias_of && dc_access_is_whole(s->graph, &node->map, &inner->tasklet, UINT32_MAX);

@@ -44,7 +44,8 @@ static bool is_plain(const dc_pool *pool, dc_param p, int64_t *extent) {
 static bool is_inside(dc_graph *graph, const dc_tasklet *t) {
   for (uint32_t d = 0; d < t->rank; d++) {
     int64_t truth;
-    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth) return false;
+    if (!dc_ex_is_int(&graph->pool, dc_ex_in_range(&graph->pool, t->index[d], dc_cont(graph, t->out)->shape[d]), &truth) || !truth)
+      return false;
   }
   return true;
 }
@@ -87,13 +88,15 @@ static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
 /* Are the terms of one sum apart in memory, and those of its neighbours together? */
 static bool runs_across(const search *s) {
   direction d = {.s = s};
-  for (uint32_t k = 0; k < s->reduce.body.n; k++) dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
+  for (uint32_t k = 0; k < s->reduce.body.n; k++)
+    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
   return d.across > d.along;
 }
 
 static double trips_of(search *s, const dc_map *map) {
   double all = 1;
-  for (uint32_t k = 0; k < map->n_params && all < DC_WORK_MOST; k++) all = fmin(all * dc_param_trips(&s->graph->pool, map->params[k]), DC_WORK_MOST);
+  for (uint32_t k = 0; k < map->n_params && all < DC_WORK_MOST; k++)
+    all = fmin(all * dc_param_trips(&s->graph->pool, map->params[k]), DC_WORK_MOST);
   return all;
 }
 
@@ -214,7 +217,8 @@ static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
   for (uint32_t k = 0; k < body.n; k++) {
     dc_tasklet t = dc_node_at(graph, body.v[k])->tasklet;
     dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-    sums[k] = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out)), type, s->n, s->extents, DC_ROLE_TEMP);
+    sums[k] = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out)), type, s->n, s->extents,
+                               DC_ROLE_TEMP);
     dc_nid term = dc_node_tasklet(graph, sums[k], (dc_wcr)t.wcr, at, s->n, t.guard, t.value);
     take_origin(graph, term, body.v[k]);
     body.v[k] = term;
@@ -250,7 +254,8 @@ dc_status dc_pass_split(dc_graph *graph) {
     for (uint32_t k = 0; k < before.n; k++) {
       dc_nid id = before.v[k];
       const dc_node *node = dc_node_at(graph, id);
-      bool around = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.body.n && is_reduce(graph, node->map.body.v[0]);
+      bool around =
+          node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.body.n && is_reduce(graph, node->map.body.v[0]);
       if (is_reduce(graph, id)) {
         id = visit(graph, 0, id, &after);
       } else if (around) {

@@ -23,7 +23,9 @@ static dc_tasklet *whole_write(const walk *w, dc_nid id) {
   return dc_access_is_whole(w->graph, &node->map, &inner->tasklet, UINT32_MAX) ? &inner->tasklet : NULL;
 }
 
-static bool uses(const walk *w, dc_nid node, unsigned how, dc_cid c) { return dc_node_touches_one(w->graph, node, how, dc_container_root(w->graph, c)); }
+static bool uses(const walk *w, dc_nid node, unsigned how, dc_cid c) {
+  return dc_node_touches_one(w->graph, node, how, dc_container_root(w->graph, c));
+}
 
 /* ---- sums ---- */
 
@@ -81,7 +83,8 @@ static bool move_into_sum(walk *w, uint32_t at) {
   dc_ex indices[DC_MAX_RANK];
   uint32_t n = 0;
   for (uint32_t d = 0; d < from->rank; d++)
-    if (dc_ex_node(pool, from->index[d])->op == DC_EX_PARAM) params[n] = dc_ex_node(pool, from->index[d])->ref, indices[n++] = sum->index[d];
+    if (dc_ex_node(pool, from->index[d])->op == DC_EX_PARAM)
+      params[n] = dc_ex_node(pool, from->index[d])->ref, indices[n++] = sum->index[d];
   const dc_dtype type = (dc_dtype)dc_cont(w->graph, from->out)->dtype, compute = dc_dtype_compute(type);
   dc_ex value = dc_ex_cast(pool, compute, dc_ex_cast(pool, type, dc_ex_subst(pool, from->value, params, indices, n)));
   sum->value = dc_ex_prim2(pool, DC_ADD, value, dc_ex_cast(pool, compute, sum->value));
@@ -92,7 +95,8 @@ static bool move_into_sum(walk *w, uint32_t at) {
 /* ---- results ---- */
 
 static bool lie_alike(const dc_container *a, const dc_container *b) {
-  bool alike = a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && a->storage == b->storage && !a->strides == !b->strides;
+  bool alike =
+      a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && a->storage == b->storage && !a->strides == !b->strides;
   for (uint32_t d = 0; alike && d < a->rank; d++) alike = a->shape[d] == b->shape[d] && (!a->strides || a->strides[d] == b->strides[d]);
   return alike;
 }
@@ -108,7 +112,9 @@ static bool take_place(walk *w, uint32_t at) {
   const dc_tasklet *copy = whole_write(w, w->scope->v[at]);
   if (!copy || copy->wcr || dc_ex_node(pool, copy->value)->op != DC_EX_READ) return false;
   const dc_cid to = copy->out, from = dc_ex_node(pool, copy->value)->ref;
-  if (from == to || !is_temporary(w, to) || !is_temporary(w, from) || !dc_cont(w->graph, to)->is_output || dc_cont(w->graph, from)->is_output) return false;
+  if (from == to || !is_temporary(w, to) || !is_temporary(w, from) || !dc_cont(w->graph, to)->is_output ||
+      dc_cont(w->graph, from)->is_output)
+    return false;
   if (!lie_alike(dc_cont(w->graph, to), dc_cont(w->graph, from))) return false;
   for (uint32_t d = 0; d < copy->rank; d++)
     if (dc_ex_arg(pool, copy->value, d) != copy->index[d]) return false;

@@ -65,7 +65,8 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
   dc_param q = dc_param_new(&graph->pool, dc_name_text(&graph->names, old.name), old.begin, dc_ex_int(&graph->pool, trips / c), old.step);
   dc_scope body = {0};
   for (int64_t r = 0; r < c; r++) {
-    dc_ex p = dc_ix_add(&graph->pool, dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, c), dc_ex_par(&graph->pool, q)), dc_ex_int(&graph->pool, r));
+    dc_ex p = dc_ix_add(&graph->pool, dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, c), dc_ex_par(&graph->pool, q)),
+                        dc_ex_int(&graph->pool, r));
     for (uint32_t k = 0; k < map.body.n; k++) {
       dc_nid copy = dc_node_clone(graph, map.body.v[k]);
       dc_node_substitute(graph, copy, s.search.param, p);
@@ -81,7 +82,8 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
 
 static int64_t reduction_trips(dc_graph *graph, const dc_map *map) {
   int64_t trips = 1;
-  for (uint32_t k = 0; k < map->n_params && trips <= graph->machine.unrolled_trips; k++) trips *= constant_trips(&graph->pool, map->params[k]);
+  for (uint32_t k = 0; k < map->n_params && trips <= graph->machine.unrolled_trips; k++)
+    trips *= constant_trips(&graph->pool, map->params[k]);
   return trips;
 }
 

@@ -26,13 +26,14 @@ static dc_cid wide_like(dc_graph *graph, dc_cid c) {
 /* The same operator of wide operands; 0: no library runs it. */
 static dc_nid widened(const dc_pass_context *context, dc_graph *graph, dc_nid node) {
   dc_library lib = dc_node_at(graph, node)->lib;
-  dc_cid *in = dc_arena_copy(&graph->arena, lib.in, lib.n_in * sizeof *in), *out = dc_arena_copy(&graph->arena, lib.out, lib.n_out * sizeof *out);
+  dc_cid *in = dc_arena_copy(&graph->arena, lib.in, lib.n_in * sizeof *in),
+         *out = dc_arena_copy(&graph->arena, lib.out, lib.n_out * sizeof *out);
   for (uint32_t k = 0; k < lib.n_in; k++)
     if (is_narrow(graph, in[k])) in[k] = wide_like(graph, in[k]);
   for (uint32_t k = 0; k < lib.n_out; k++)
     if (is_narrow(graph, out[k])) out[k] = wide_like(graph, out[k]);
-  dc_nid made = dc_node_library(graph, dc_name_text(&graph->names, lib.op), dc_name_text(&graph->names, lib.domain), lib.since, in, lib.n_in, out,
-                                lib.n_out, lib.attr, lib.n_attr);
+  dc_nid made = dc_node_library(graph, dc_name_text(&graph->names, lib.op), dc_name_text(&graph->names, lib.domain), lib.since, in,
+                                lib.n_in, out, lib.n_out, lib.attr, lib.n_attr);
   dc_node_at(graph, made)->name = dc_node_at(graph, node)->name;
   return dc_operator_is_served(context, graph, made) ? made : 0;
 }
@@ -40,7 +41,8 @@ static dc_nid widened(const dc_pass_context *context, dc_graph *graph, dc_nid no
 /* Does a library multiply for this operator, and none as it is? */
 static bool is_wanted(const dc_pass_context *context, dc_graph *graph, dc_nid id) {
   const dc_node *node = dc_node_at(graph, id);
-  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || !node->lib.n_in || !is_narrow(graph, node->lib.in[0]) || dc_node_wish(graph, id)) return false;
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || !node->lib.n_in || !is_narrow(graph, node->lib.in[0]) || dc_node_wish(graph, id))
+    return false;
   const dc_row *row = dc_ops_row_of(context->ops, graph, &node->lib);
   return row && dc_row_native(row, 0) && dc_row_is_linear(row, 0) && !(context->stamp && dc_operator_is_served(context, graph, id));
 }

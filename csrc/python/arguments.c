@@ -113,7 +113,9 @@ static int fail(FunctionObject *self, const char *format, PyObject *name) {
 static int fail_unknown(FunctionObject *self, PyObject *name) {
   PyObject *all = PySequence_Concat(self->names, self->symbols);
   const dc_graph *graph = dc_function_graph(self->function);
-  if (all) PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "'%s' has no argument %R; it has %R", dc_name_text(&graph->names, graph->name), name, all);
+  if (all)
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "'%s' has no argument %R; it has %R",
+                 dc_name_text(&graph->names, graph->name), name, all);
   Py_XDECREF(all);
   return -1;
 }
@@ -130,8 +132,8 @@ static int take_symbol(FunctionObject *self, Py_ssize_t at, PyObject *name, PyOb
 int order_arguments(FunctionObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, PyObject **inputs, int64_t *symbols) {
   Py_ssize_t n_names = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
   if (n > (Py_ssize_t)self->n_inputs) {
-    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %u", self->n_inputs, self->n_params, n,
-                 self->params ? (uint32_t)PyTuple_GET_SIZE(self->params) : 0);
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %u", self->n_inputs,
+                 self->n_params, n, self->params ? (uint32_t)PyTuple_GET_SIZE(self->params) : 0);
     return -1;
   }
   for (uint32_t k = 0; k < self->n_inputs; k++) inputs[k] = k < n ? args[k] : NULL;

@@ -187,7 +187,8 @@ PyObject *core_run_kernel_pass(PyObject *module, PyObject *args);
 PyObject *core_kernel_launches(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
-extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec, memory_spec;
+extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec,
+    memory_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);

@@ -37,7 +37,8 @@ typedef struct {
   call_place place; /* the pass has a stream of its own */
 } BackwardObject;
 
-PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch, const call_place *place) {
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch,
+                   const call_place *place) {
   CallObject *self = PyObject_New(CallObject, state_of((PyObject *)function)->call_type);
   if (!self) return NULL;
   self->function = (FunctionObject *)Py_NewRef(function);
@@ -69,7 +70,8 @@ static dc_status check_gradient(const dc_call *call, uint32_t output, const dc_a
   dc_array want;
   dc_call_output(call, output, &want);
   bool same = want.dtype == given->dtype && want.rank == given->rank && memcmp(want.dims, given->dims, want.rank * sizeof *want.dims) == 0;
-  return same ? DC_OK : dc_error(DC_ERR_SHAPE, "the gradient of output '%s' has another type or shape than the output", output_name(call, output));
+  return same ? DC_OK
+              : dc_error(DC_ERR_SHAPE, "the gradient of output '%s' has another type or shape than the output", output_name(call, output));
 }
 
 static dc_status take_own(BackwardObject *self, given_gradient *g, uint64_t bytes) {
@@ -91,7 +93,8 @@ static dc_status place_gradient(BackwardObject *self, uint32_t output, given_gra
   const call_place *place = &self->place;
   if (is_there(place, a)) return DC_OK;
   if (a->device != DC_HOST || (!place->to_host && a->rank))
-    return dc_error(DC_ERR_DEVICE, "the gradient of output '%s' is not on the device of the output", output_name(&self->call->call, output));
+    return dc_error(DC_ERR_DEVICE, "the gradient of output '%s' is not on the device of the output",
+                    output_name(&self->call->call, output));
   DC_TRY(take_own(self, g, dc_array_bytes(a)));
   return copy_to(place, g->own, a->data, dc_array_bytes(a));
 }
@@ -144,7 +147,8 @@ static dc_status read_results(BackwardObject *self, PyObject *results, void **da
     dc_array want;
     if (!reads_result(call, k)) continue;
     PyObject *item = given ? PyTuple_GET_ITEM(results, k) : Py_None;
-    if (item == Py_None) return dc_error(DC_ERR_VALUE, "the backward pass reads output '%s', which is to be given to it", output_name(call, k));
+    if (item == Py_None)
+      return dc_error(DC_ERR_VALUE, "the backward pass reads output '%s', which is to be given to it", output_name(call, k));
     if (view_anywhere(state, item, &r->view)) return blame(state, "output", output_name(call, k)), DC_OK;
     r->item = Py_NewRef(item);
     dc_call_output(call, k, &want);
@@ -163,7 +167,8 @@ static BackwardObject *new_backward(CallObject *call) {
   self->place = call->place, self->place.staged = NULL;
   self->call = (CallObject *)Py_NewRef(call), self->n_given = 0, self->run = NULL, self->running = false, self->shares_given = call->torch;
   size_t n_out = call->call.n_outputs, n_wrt = call->function->n_wrt;
-  self->given = PyMem_Calloc(1, n_out * (sizeof *self->given + sizeof *self->results) + n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
+  self->given = PyMem_Calloc(1, n_out * (sizeof *self->given + sizeof *self->results) +
+                                    n_wrt * (sizeof *self->made + sizeof *self->reached)); /* one block */
   self->results = (given_result *)(self->given + n_out);
   self->made = (made_gradient *)(self->results + n_out);
   self->reached = (bool *)(self->made + n_wrt);
@@ -385,20 +390,27 @@ static PyObject *call_parts(CallObject *self, void *unused) {
   return out;
 }
 
-static PyMethodDef call_methods[] = {{"backward", (PyCFunction)(void (*)(void))call_backward, METH_FASTCALL, "backward(grads, results=None) -> gradients by wrt, None where zero."},
-                                     {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
-                                      "derivative(grads, wanted) -> (Function or None, kinds, shared): the gradients as a function, see call/twice.py."},
-                                     {"start", (PyCFunction)(void (*)(void))call_start, METH_FASTCALL, "start(grads, results=None) -> Backward, a pass in parts."},
-                                     {"start_last", (PyCFunction)(void (*)(void))call_start_last, METH_FASTCALL,
-                                      "start_last(grads, results=None) -> Backward, after which there is no other: it may work where saved values lie."},
-                                     {NULL, NULL, 0, NULL}};
+static PyMethodDef call_methods[] = {
+    {"backward", (PyCFunction)(void (*)(void))call_backward, METH_FASTCALL,
+     "backward(grads, results=None) -> gradients by wrt, None where zero."},
+    {"derivative", (PyCFunction)call_derivative, METH_VARARGS,
+     "derivative(grads, wanted) -> (Function or None, kinds, shared): the gradients as a function, see call/twice.py."},
+    {"start", (PyCFunction)(void (*)(void))call_start, METH_FASTCALL, "start(grads, results=None) -> Backward, a pass in parts."},
+    {"start_last", (PyCFunction)(void (*)(void))call_start_last, METH_FASTCALL,
+     "start_last(grads, results=None) -> Backward, after which there is no other: it may work where saved values lie."},
+    {NULL, NULL, 0, NULL}};
 static PyGetSetDef call_properties[] = {
-    {"parts", (getter)call_parts, NULL, "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads, results that it reads)", NULL},
+    {"parts", (getter)call_parts, NULL,
+     "for each part of the backward pass: (positions of the wrt that it completes, positions of what it reads, results that it reads)",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL}};
-static PyType_Slot call_slots[] = {{Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {Py_tp_getset, call_properties}, {0, NULL}};
+static PyType_Slot call_slots[] = {
+    {Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {Py_tp_getset, call_properties}, {0, NULL}};
 PyType_Spec call_spec = {"dcml._core.Call", sizeof(CallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
 
 static PyMethodDef backward_methods[] = {
-    {"next", (PyCFunction)backward_next, METH_NOARGS, "next() -> the gradients that the next part completes, None where zero."}, {NULL, NULL, 0, NULL}};
+    {"next", (PyCFunction)backward_next, METH_NOARGS, "next() -> the gradients that the next part completes, None where zero."},
+    {NULL, NULL, 0, NULL}};
 static PyType_Slot backward_slots[] = {{Py_tp_dealloc, backward_dealloc}, {Py_tp_methods, backward_methods}, {0, NULL}};
-PyType_Spec backward_spec = {"dcml._core.Backward", sizeof(BackwardObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, backward_slots};
+PyType_Spec backward_spec = {"dcml._core.Backward", sizeof(BackwardObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             backward_slots};

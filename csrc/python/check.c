@@ -70,7 +70,8 @@ PyObject *graph_sizes(GraphObject *self, PyObject *args) {
   PyObject *given;
   int64_t symbols[DC_MAX_SIZES] = {0};
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "O&O", read_id, &set, &given) || choose_sizes(state, self->graph, given, set % DC_SIZE_SETS, symbols)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&O", read_id, &set, &given) || choose_sizes(state, self->graph, given, set % DC_SIZE_SETS, symbols))
+    return NULL;
   PyObject *dict = PyDict_New();
   for (dc_sym s = 1; dict && s < self->graph->pool.symbols.n; s++) {
     PyObject *value = PyLong_FromLongLong(symbols[s]);

@@ -23,7 +23,8 @@ static dc_status parse_all(dc_parser *p, dc_ex *out) {
   DC_TRY(dc_parser_next(p));
   DC_TRY(dc_parser_expr(p, out));
   if (p->token.kind != TOK_END) return dc_parser_fail(p, "the end of the size");
-  if (dc_ex_dtype(&p->graph->pool, *out) != DC_I64 || dc_ex_uses_op(&p->graph->pool, *out, DC_EX_READ)) return dc_parser_fail(p, "an integer of symbols");
+  if (dc_ex_dtype(&p->graph->pool, *out) != DC_I64 || dc_ex_uses_op(&p->graph->pool, *out, DC_EX_READ))
+    return dc_parser_fail(p, "an integer of symbols");
   return DC_OK;
 }
 
@@ -56,7 +57,8 @@ static int set_strides(GraphObject *self, dc_cid c, PyObject *strides) {
   if (strides == Py_None) return dc_cont(self->graph, c)->strides = NULL, 0;
   if (parse_shape(state, self->graph, strides, &values, &n)) return -1;
   if (n == dc_cont(self->graph, c)->rank) return dc_cont(self->graph, c)->strides = values, 0;
-  PyErr_Format(state->errors[DC_ERR_SHAPE], "'%s' has %u dimensions, and %u strides", dc_cont_name(self->graph, c), dc_cont(self->graph, c)->rank, n);
+  PyErr_Format(state->errors[DC_ERR_SHAPE], "'%s' has %u dimensions, and %u strides", dc_cont_name(self->graph, c),
+               dc_cont(self->graph, c)->rank, n);
   return -1;
 }
 
@@ -89,7 +91,8 @@ PyObject *graph_layout(GraphObject *self, PyObject *name) {
   const dc_container *k = dc_cont(self->graph, c);
   PyObject *strides = k->strides ? PyTuple_New(k->rank) : Py_NewRef(Py_None);
   for (uint32_t d = 0; strides && k->strides && d < k->rank; d++) PyTuple_SET_ITEM(strides, d, size_object(self->graph, k->strides[d]));
-  return strides ? Py_BuildValue("(NOO)", strides, k->storage == DC_STORE_REGISTER ? Py_True : Py_False, k->is_output ? Py_True : Py_False) : NULL;
+  return strides ? Py_BuildValue("(NOO)", strides, k->storage == DC_STORE_REGISTER ? Py_True : Py_False, k->is_output ? Py_True : Py_False)
+                 : NULL;
 }
 
 PyObject *graph_device(GraphObject *self, PyObject *name) {
@@ -106,7 +109,8 @@ PyObject *graph_set_device(GraphObject *self, PyObject *args) {
   if (!c) return NULL;
   dc_container *k = dc_cont(self->graph, c);
   if (!is_cuda && strcmp(device, "cpu") != 0)
-    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_DEVICE], "array '%s': there is no device '%s'; there are cpu and cuda", name, device);
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_DEVICE], "array '%s': there is no device '%s'; there are cpu and cuda",
+                        name, device);
   if (is_cuda && (k->is_host || k->dtype == DC_STRING))
     return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_DEVICE], "'%s' is no array of numbers: only the host can hold it", name);
   self->version += k->device != (is_cuda ? DC_CUDA : DC_HOST);
@@ -170,7 +174,9 @@ PyObject *graph_remove(GraphObject *self, PyObject *name) {
   dc_nid user = user_of(g, c);
   for (dc_cid k = 1; k < g->containers.n && !user; k++)
     if (dc_cont(g, k)->alias_of == c) return fail_value(self, "graph '%s': other arrays view '%s'", text);
-  if (user) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "'%s' cannot be removed: %s uses it", text, dc_node_describe(g, user));
+  if (user)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "'%s' cannot be removed: %s uses it", text,
+                        dc_node_describe(g, user));
   drop(g->inputs.v, &g->inputs.n, c);
   drop(g->outputs.v, &g->outputs.n, c);
   dc_container_forget(g, c);
@@ -206,7 +212,8 @@ PyObject *graph_rename(GraphObject *self, PyObject *args) {
   dc_graph *g = self->graph;
   self->edits++; /* views say names */
   dc_sym symbol = dc_symbol_find(&g->pool, from);
-  if (!*to || dc_container_find(g, to) || dc_symbol_find(&g->pool, to)) return fail_value(self, "graph '%s' has a '%s' already, or it is no name", to);
+  if (!*to || dc_container_find(g, to) || dc_symbol_find(&g->pool, to))
+    return fail_value(self, "graph '%s' has a '%s' already, or it is no name", to);
   dc_cid c = symbol ? 0 : container_named(self, from);
   if (symbol) dc_symbol_rename(&g->pool, symbol, to);
   else if (c) dc_container_rename(g, c, to);
@@ -255,7 +262,9 @@ PyObject *graph_remove_state(GraphObject *self, PyObject *index) {
   unsigned long at = PyLong_AsUnsignedLong(index);
   dc_graph *g = self->graph;
   if (PyErr_Occurred()) return NULL;
-  if (at >= g->states.n) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "graph '%s' has no state %lu", dc_name_text(&g->names, g->name), at);
+  if (at >= g->states.n)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "graph '%s' has no state %lu", dc_name_text(&g->names, g->name),
+                        at);
   flows_remove(self, (uint32_t)at);
   g->states.n--;
   memmove(g->states.v + at, g->states.v + at + 1, (g->states.n - at) * sizeof *g->states.v);

@@ -311,7 +311,8 @@ static PyObject *run_once(call *c, const char *looks) {
 
 static int parse_call(call *c, PyObject *const *args, Py_ssize_t n) {
   if (n < 4 || n > 6) return PyErr_Format(PyExc_TypeError, "eager() takes 4 to 6 arguments, %zd were given", n), -1;
-  if (!PyUnicode_Check(args[0]) || !PyUnicode_Check(args[1])) return PyErr_SetString(PyExc_TypeError, "expected operator and domain as str"), -1;
+  if (!PyUnicode_Check(args[0]) || !PyUnicode_Check(args[1]))
+    return PyErr_SetString(PyExc_TypeError, "expected operator and domain as str"), -1;
   c->op = PyUnicode_AsUTF8(args[0]), c->domain = PyUnicode_AsUTF8(args[1]), c->opset = PyLong_AsLong(args[2]);
   c->attributes = n > 4 ? args[4] : Py_None;
   c->outputs = n > 5 && args[5] != Py_None ? PyLong_AsLong(args[5]) : -1;

@@ -32,9 +32,15 @@ static dc_status call_hook(FunctionObject *self, PyObject *hook, dc_graph *forwa
   return result ? DC_OK : hook_failed();
 }
 
-static dc_status post_onnx(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_onnx, f, b); }
-static dc_status post_autodiff(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_autodiff, f, b); }
-static dc_status post_compile(void *context, dc_graph *f, dc_graph *b) { return call_hook(context, ((FunctionObject *)context)->post_compile, f, b); }
+static dc_status post_onnx(void *context, dc_graph *f, dc_graph *b) {
+  return call_hook(context, ((FunctionObject *)context)->post_onnx, f, b);
+}
+static dc_status post_autodiff(void *context, dc_graph *f, dc_graph *b) {
+  return call_hook(context, ((FunctionObject *)context)->post_autodiff, f, b);
+}
+static dc_status post_compile(void *context, dc_graph *f, dc_graph *b) {
+  return call_hook(context, ((FunctionObject *)context)->post_compile, f, b);
+}
 
 /* ---- creation ---- */
 
@@ -131,18 +137,25 @@ static int use_gpu(module_state *state, int32_t ordinal, bool torch, dc_function
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"graph", "wrt", "keep", "backend", "post_onnx", "post_autodiff", "post_compile", "natives", "optimize", "torch", "tape", "flat", "ordinal", "results_stay", NULL};
-  static const char *const keeps[] = {"auto", "store", "recompute", "least", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda", NULL};
+  static char *names[] = {"graph",         "wrt",          "keep",    "backend",      "post_onnx",
+                          "post_autodiff", "post_compile", "natives", "optimize",     "torch",
+                          "tape",          "flat",         "ordinal", "results_stay", NULL};
+  static const char *const keeps[] = {"auto", "store", "recompute", "least", NULL}, *const backends[] = {"auto", "interp", "cpu", "cuda",
+                                                                                                         NULL};
   PyObject *graph, *wrt = Py_None, *tape = Py_None, *hooks[3] = {0};
   const char *keep = "auto", *backend = "auto", *natives = NULL;
   int optimize = 1, torch = 0, flat = 0, ordinal = -1, stay = 0;
   module_state *state = PyType_GetModuleState(type);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOpip", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0], &hooks[1], &hooks[2],
-                                   &natives, &optimize, &torch, &tape, &flat, &ordinal, &stay))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OssOOOzppOpip", names, state->graph_type, &graph, &wrt, &keep, &backend, &hooks[0],
+                                   &hooks[1], &hooks[2], &natives, &optimize, &torch, &tape, &flat, &ordinal, &stay))
     return NULL;
   int keep_index = choose(state, keep, keeps, "strategy"), backend_index = choose(state, backend, backends, "backend");
   if (keep_index < 0 || backend_index < 0 || !session_of(state)) return NULL;
-  dc_function_options options = {.keep = (dc_keep)keep_index, .backend = (dc_backend_kind)backend_index, .training = wrt != Py_None, .natives = natives, .as_expanded = !optimize,
+  dc_function_options options = {.keep = (dc_keep)keep_index,
+                                 .backend = (dc_backend_kind)backend_index,
+                                 .training = wrt != Py_None,
+                                 .natives = natives,
+                                 .as_expanded = !optimize,
                                  .results_stay = stay};
   const char **list = NULL;
   if (torch && use_torch(state)) return NULL;
@@ -167,7 +180,8 @@ PyObject *function_derive(FunctionObject *f, const dc_derivative *made, const ch
   self->shared = PyMem_Calloc(made->n_shared + 1, sizeof *self->shared), self->n_shared = self->shared ? made->n_shared : 0;
   for (uint32_t k = 0; k < self->n_shared; k++) self->shared[k] = made->given[made->n_given - made->n_shared + k].value;
   self->torch = f->torch, self->on_gpu = f->on_gpu, self->on_host = f->on_host, self->ordinal = f->ordinal;
-  self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff), self->post_compile = Py_XNewRef(f->post_compile);
+  self->post_onnx = Py_XNewRef(f->post_onnx), self->post_autodiff = Py_XNewRef(f->post_autodiff),
+  self->post_compile = Py_XNewRef(f->post_compile);
   dc_function_options options = *dc_function_get_options(f->function);
   options.wrt = wrt, options.n_wrt = n_wrt, options.given = made->given, options.n_given = made->n_given;
   if (function_init(state_of((PyObject *)f), self, made->graph, &options, Py_None)) Py_CLEAR(self);
@@ -231,7 +245,8 @@ const char *argument_name(FunctionObject *self, uint32_t k) {
 static int check_counts(FunctionObject *self, Py_ssize_t n) {
   Py_ssize_t given = self->params ? PyTuple_GET_SIZE(self->params) : 0;
   if (n == (Py_ssize_t)self->n_inputs && given == (Py_ssize_t)self->n_params) return 0;
-  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %zd", self->n_inputs, self->n_params, n, given);
+  PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u inputs and %u parameters, got %zd and %zd", self->n_inputs,
+               self->n_params, n, given);
   return -1;
 }
 
@@ -254,7 +269,8 @@ static tensor_view *view_all(FunctionObject *self, PyObject *const *inputs, bool
       return NULL;
     }
     if (k && k < n && views[k].layout != views[k - 1].layout && is_like_last(self, k)) {
-      PyErr_Format(state->errors[DC_ERR_SHAPE], "input '%s' lies in memory in another order than '%s'", argument_name(self, k), argument_name(self, k - 1));
+      PyErr_Format(state->errors[DC_ERR_SHAPE], "input '%s' lies in memory in another order than '%s'", argument_name(self, k),
+                   argument_name(self, k - 1));
       release_views(views, k + 1);
       return NULL;
     }
@@ -346,7 +362,8 @@ static PyObject *run_viewed(FunctionObject *self, tensor_view *views, bool torch
   dc_array *arrays = arrays_of(views, n);
   dc_call call;
   void *saved = NULL;
-  dc_status status = arrays ? dc_call_begin(self->function, arrays, n, symbols, place.stream, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
+  dc_status status =
+      arrays ? dc_call_begin(self->function, arrays, n, symbols, place.stream, &call) : dc_error(DC_ERR_MEMORY, "out of memory");
   PyMem_Free(arrays);
   bool declined = !status && self->most_work > 0 && dc_binding_work(call.forward) > self->most_work;
   PyObject *outputs = status ? NULL : declined ? Py_NewRef(Py_NotImplemented) : run_forward(state, &call, torch, &place, &saved);
@@ -448,7 +465,8 @@ static PyObject *function_set_params(FunctionObject *self, PyObject *list) {
   PyObject *params = PySequence_Tuple(list);
   if (!params) return NULL;
   if (PyTuple_GET_SIZE(params) != (Py_ssize_t)self->n_params) {
-    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u parameters, got %zd", self->n_params, PyTuple_GET_SIZE(params));
+    PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected %u parameters, got %zd", self->n_params,
+                 PyTuple_GET_SIZE(params));
     Py_DECREF(params);
     return NULL;
   }
@@ -479,8 +497,12 @@ static PyObject *graph_of(FunctionObject *self, const dc_graph *graph) {
   return wrap_graph(state_of((PyObject *)self), dc_graph_clone(graph), NULL);
 }
 
-static PyObject *get_forward(FunctionObject *self, void *unused) { return (void)unused, graph_of(self, dc_function_forward(self->function)); }
-static PyObject *get_backward(FunctionObject *self, void *unused) { return (void)unused, graph_of(self, dc_function_backward(self->function)); }
+static PyObject *get_forward(FunctionObject *self, void *unused) {
+  return (void)unused, graph_of(self, dc_function_forward(self->function));
+}
+static PyObject *get_backward(FunctionObject *self, void *unused) {
+  return (void)unused, graph_of(self, dc_function_backward(self->function));
+}
 
 static PyObject *get_params(FunctionObject *self, void *unused) {
   (void)unused;
@@ -499,7 +521,8 @@ static PyObject *get_influences(FunctionObject *self, void *unused) {
   bool *outputs = PyMem_Calloc(n + 1, sizeof *outputs);
   PyObject *bytes = outputs ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)self->n_inputs + self->n_params) : PyErr_NoMemory();
   for (uint32_t k = 0; bytes && k < n; k++)
-    outputs[k] = !self->differentiable || k >= PyTuple_GET_SIZE(self->differentiable) || PyTuple_GET_ITEM(self->differentiable, k) == Py_True;
+    outputs[k] =
+        !self->differentiable || k >= PyTuple_GET_SIZE(self->differentiable) || PyTuple_GET_ITEM(self->differentiable, k) == Py_True;
   if (bytes) dc_function_influences(self->function, outputs, (bool *)PyBytes_AS_STRING(bytes));
   PyMem_Free(outputs);
   return Py_XNewRef(self->influences = bytes);
@@ -511,7 +534,8 @@ static PyObject *get_positions(FunctionObject *self, void *unused) { return (voi
 static void call_observer(void *context, const dc_graph *graph, dc_nid node, bool begins) {
   FunctionObject *self = context;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *observer = Py_XNewRef(self->observer), *result = observer ? PyObject_CallFunction(observer, "sO", node_label(graph, node), begins ? Py_True : Py_False) : NULL;
+  PyObject *observer = Py_XNewRef(self->observer),
+           *result = observer ? PyObject_CallFunction(observer, "sO", node_label(graph, node), begins ? Py_True : Py_False) : NULL;
   if (observer && !result) PyErr_WriteUnraisable(observer);
   Py_XDECREF(result);
   Py_XDECREF(observer);
@@ -524,7 +548,9 @@ static PyObject *function_observe(FunctionObject *self, PyObject *observer) {
   Py_RETURN_NONE;
 }
 
-static PyObject *get_observer(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->observer ? self->observer : Py_None); }
+static PyObject *get_observer(FunctionObject *self, void *unused) {
+  return (void)unused, Py_NewRef(self->observer ? self->observer : Py_None);
+}
 
 dc_function *function_core(PyObject *self) { return ((FunctionObject *)self)->function; }
 
@@ -543,7 +569,9 @@ static PyObject *get_reads(FunctionObject *self, void *unused) {
   return tuple;
 }
 
-static PyObject *get_plans(FunctionObject *self, void *unused) { return (void)unused, PyLong_FromUnsignedLong(dc_function_plans(self->function)); }
+static PyObject *get_plans(FunctionObject *self, void *unused) {
+  return (void)unused, PyLong_FromUnsignedLong(dc_function_plans(self->function));
+}
 
 static PyMethodDef methods[] = {
     {"report", function_report, METH_NOARGS, "report() -> (forward, backward): steps and memory plan as they ran last, or None."},
@@ -556,22 +584,32 @@ static PyMethodDef methods[] = {
 static PyObject *get_names(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->names); }
 static PyObject *get_symbols(FunctionObject *self, void *unused) { return (void)unused, Py_NewRef(self->symbols); }
 
-static PyGetSetDef properties[] = {{"arguments", (getter)get_names, NULL, "names of the inputs, in call order", NULL},
-                                   {"symbols", (getter)get_symbols, NULL, "names of the symbols, which a call may be given too", NULL},
-                                   {"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
-                                   {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
-                                   {"influences", (getter)get_influences, NULL, "bytes by input and parameter: does what has gradients depend on it?", NULL},
-                                   {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
-                                   {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
-                                   {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
-                                   {"params", (getter)get_params, NULL, "the tensors last given to set_params", NULL},
-                                   {"wrt_positions", (getter)get_positions, NULL, "position among inputs and parameters of each wrt", NULL},
-                                   {"backward_graph", (getter)get_backward, NULL, "its backward graph, or None", NULL},
-                                   {NULL, NULL, NULL, NULL, NULL}};
-static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
-static PyType_Slot function_slots[] = {{Py_tp_new, function_new},           {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
-                                       {Py_tp_clear, function_clear},       {Py_tp_call, PyVectorcall_Call},    {Py_tp_methods, methods},
-                                       {Py_tp_getset, properties},          {Py_tp_members, members},
-                                       {Py_tp_doc, "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
-                                       {0, NULL}};
-PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, function_slots};
+static PyGetSetDef properties[] = {
+    {"arguments", (getter)get_names, NULL, "names of the inputs, in call order", NULL},
+    {"symbols", (getter)get_symbols, NULL, "names of the symbols, which a call may be given too", NULL},
+    {"backward_reads", (getter)get_reads, NULL, "position among inputs and parameters of what the backward pass reads", NULL},
+    {"differentiable", (getter)get_differentiable, NULL, "by output: does it lie on the tape of a wrt?  None: all do", NULL},
+    {"influences", (getter)get_influences, NULL, "bytes by input and parameter: does what has gradients depend on it?", NULL},
+    {"observer", (getter)get_observer, NULL, "what was given to observe, or None", NULL},
+    {"n_plans", (getter)get_plans, NULL, "number of plans compiled so far", NULL},
+    {"forward_graph", (getter)get_forward, NULL, "the forward graph that ran last, or None", NULL},
+    {"params", (getter)get_params, NULL, "the tensors last given to set_params", NULL},
+    {"wrt_positions", (getter)get_positions, NULL, "position among inputs and parameters of each wrt", NULL},
+    {"backward_graph", (getter)get_backward, NULL, "its backward graph, or None", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+static PyType_Slot function_slots[] = {
+    {Py_tp_new, function_new},
+    {Py_tp_dealloc, function_dealloc},
+    {Py_tp_traverse, function_traverse},
+    {Py_tp_clear, function_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_members, members},
+    {Py_tp_doc,
+     "Function(graph, wrt=None, keep='auto', backend='auto', ..., natives=None, torch=False): a callable graph, compiled on demand."},
+    {0, NULL}};
+PyType_Spec function_spec = {"dcml._core.Function", sizeof(FunctionObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, function_slots};

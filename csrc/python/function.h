@@ -62,7 +62,8 @@ typedef struct {
 } CallObject;
 
 /* A forward whose backward may follow; owns what it was given. */
-PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch, const call_place *place);
+PyObject *call_new(FunctionObject *function, const dc_call *call, tensor_view *views, uint32_t n_views, void *saved, bool torch,
+                   const call_place *place);
 const char *argument_name(FunctionObject *function, uint32_t k); /* of an input, or of a weight, which come behind them */
 PyObject *call_backward(PyObject *call, PyObject *const *args, Py_ssize_t n); /* gradients, and results or None */
 

@@ -66,7 +66,8 @@ static PyObject *add_container(GraphObject *self, PyObject *args, dc_role role) 
   uint32_t rank;
   module_state *state = state_of((PyObject *)self);
   if (!PyArg_ParseTuple(args, "siO", &name, &type, &shape)) return NULL;
-  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type)) return PyErr_Format(state->errors[DC_ERR_DTYPE], "'%s': %d is no data type", name, type);
+  if (type <= 0 || type >= DC_DTYPE_COUNT || !dc_dtype_bytes((dc_dtype)type))
+    return PyErr_Format(state->errors[DC_ERR_DTYPE], "'%s': %d is no data type", name, type);
   if (parse_shape(state, self->graph, shape, &dims, &rank)) return NULL;
   dc_cid c = dc_container_add(self->graph, name, (dc_dtype)type, rank, dims, role);
   return name_object(dc_cont_name(self->graph, c));
@@ -83,7 +84,8 @@ static PyObject *graph_add_array(GraphObject *self, PyObject *args) {
   int type, transient;
   if (!PyArg_ParseTuple(args, "siOp", &name, &type, &shape, &transient)) return NULL;
   bool result = !transient && strncmp(name, "__return", 8) == 0;
-  PyObject *rest = Py_BuildValue("siO", name, type, shape), *made = rest ? add_container(self, rest, transient || result ? DC_ROLE_TEMP : DC_ROLE_INPUT) : NULL;
+  PyObject *rest = Py_BuildValue("siO", name, type, shape),
+           *made = rest ? add_container(self, rest, transient || result ? DC_ROLE_TEMP : DC_ROLE_INPUT) : NULL;
   if (made && result) dc_graph_mark_output(self->graph, self->graph->containers.n - 1);
   Py_XDECREF(rest);
   return made;
@@ -149,8 +151,8 @@ static PyObject *graph_set_data(GraphObject *self, PyObject *args) {
   }
   if (view_tensor(state, value, &view)) return NULL;
   int64_t dims[DC_MAX_RANK];
-  bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank && dc_container_dims(self->graph, c, dims) &&
-              memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
+  bool fits = k->role == DC_ROLE_PARAM && k->dtype == view.array.dtype && k->rank == view.array.rank &&
+              dc_container_dims(self->graph, c, dims) && memcmp(dims, view.array.dims, k->rank * sizeof *dims) == 0;
   if (fits) k->data_bytes = dc_array_bytes(&view.array), k->data = dc_arena_copy(&self->graph->arena, view.array.data, k->data_bytes);
   release_view(&view);
   if (!fits) return PyErr_Format(state->errors[DC_ERR_SHAPE], "'%s' is no weight of this type and shape", name);
@@ -399,7 +401,11 @@ static PyObject *graph_add_node(GraphObject *self, PyObject *args, PyObject *kwa
   cid_list in = {0}, out = {0};
   attr_list list = {0};
   if (parse_inputs(self, inputs, &in) || parse_attrs(self, attrs, &list) || make_outputs(self, outputs, op, &out)) return NULL;
-  dc_nid node = dc_node_library(self->graph, op, domain, opset ? opset : *domain ? 1 : self->graph->opset, in.v, in.n, out.v, out.n, list.v, list.n);
+  dc_nid node = dc_node_library(self->graph, op, domain,
+                                opset     ? opset
+                                : *domain ? 1
+                                          : self->graph->opset,
+                                in.v, in.n, out.v, out.n, list.v, list.n);
   dc_node_at(self->graph, node)->name = dc_name_intern(&self->graph->names, name);
   dc_scope_push(self->graph, dc_graph_scope(self->graph), node);
   return names_of(self, out.v, out.n);
@@ -410,7 +416,9 @@ static PyObject *graph_set_attribute(GraphObject *self, PyObject *args) {
   const char *name;
   PyObject *value;
   dc_attr made;
-  if (!PyArg_ParseTuple(args, "O&sO", read_id, &id, &name, &value) || !library_at(self, id) || (value != Py_None && one_attr(self, name, value, &made))) return NULL;
+  if (!PyArg_ParseTuple(args, "O&sO", read_id, &id, &name, &value) || !library_at(self, id) ||
+      (value != Py_None && one_attr(self, name, value, &made)))
+    return NULL;
   dc_library *lib = &dc_node_at(self->graph, id)->lib;
   attr_list list = {0};
   for (uint32_t k = 0; k < lib->n_attr; k++)
@@ -538,7 +546,8 @@ static PyObject *graph_apply(GraphObject *self, PyObject *args) {
   return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(count);
 }
 
-static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt) {
+static dc_status add_backward(dc_ops *ops, dc_graph *graph, uint32_t at, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt,
+                              uint32_t n_wrt) {
   dc_cid blocked;
   DC_TRY(dc_pass_infer(ops, graph, &blocked));
   if (blocked) return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' must be known to compute shapes", dc_cont_name(graph, blocked));
@@ -651,84 +660,106 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"add_input", (PyCFunction)graph_add_input, METH_VARARGS, "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
+    {"add_input", (PyCFunction)graph_add_input, METH_VARARGS,
+     "add_input(name, dtype, shape) -> name. dtype: ONNX element type; shape: integers and symbol names."},
     {"add_array", (PyCFunction)graph_add_array, METH_VARARGS,
-     "add_array(name, dtype, shape, transient) -> name. What is not transient is given at each call, and may be written in place; '__return' is a result."},
+     "add_array(name, dtype, shape, transient) -> name. What is not transient is given at each call, and may be written in place; "
+     "'__return' is a result."},
     {"add_param", (PyCFunction)graph_add_param, METH_VARARGS, "add_param(name, dtype, shape) -> name. A weight, given at each call."},
     {"add_const", (PyCFunction)graph_add_const, METH_VARARGS, "add_const(name, array) -> name. Data fixed in the graph."},
     {"add_node", (PyCFunction)(void (*)(void))graph_add_node, METH_VARARGS | METH_KEYWORDS,
-     "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent input is None."},
-    {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS, "set_attribute(id, name, value): an attribute of an operator; None: without it."},
+     "add_node(op, inputs, outputs, attrs={}, domain='', name='', opset=the graph's) -> names. outputs: a count or wanted names; an absent "
+     "input is None."},
+    {"set_attribute", (PyCFunction)graph_set_attribute, METH_VARARGS,
+     "set_attribute(id, name, value): an attribute of an operator; None: without it."},
     {"mark_output", (PyCFunction)graph_mark_output, METH_O, "mark_output(name): also a result of the graph."},
     {"exchange_output", (PyCFunction)graph_exchange_output, METH_VARARGS, "exchange_output(old, new): new is a result in its place."},
     {"info", (PyCFunction)graph_info, METH_O, "info(name) -> (dtype, shape, role)."},
     {"data", (PyCFunction)graph_data, METH_O, "data(name) -> numpy array of a constant's or an initial weight's contents, or None."},
     {"set_data", (PyCFunction)graph_set_data, METH_VARARGS, "set_data(name, array): initial contents of a weight; None: without any."},
     {"fix", (PyCFunction)graph_fix, METH_VARARGS, "fix(name, array): a weight becomes a constant of these contents, which are copied."},
-    {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS, "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
-    {"layout", (PyCFunction)graph_layout, METH_O, "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
+    {"add_symbol", (PyCFunction)graph_add_symbol, METH_VARARGS,
+     "add_symbol(name, least=0): an integer that shapes, ranges and code may name."},
+    {"layout", (PyCFunction)graph_layout, METH_O,
+     "layout(name) -> (strides in elements, or None for row-major; whether it is in registers; whether it is a result)."},
     {"device", (PyCFunction)graph_device, METH_O, "device(name) -> \"cpu\" or \"cuda\": where an array lies."},
     {"set_device", (PyCFunction)graph_set_device, METH_VARARGS, "set_device(name, \"cpu\" or \"cuda\")."},
     {"set_layout", (PyCFunction)graph_set_layout, METH_VARARGS, "set_layout(name, strides, in_registers)."},
-    {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS, "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
+    {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS,
+     "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
     {"remove", (PyCFunction)graph_remove, METH_O, "remove(name): a container that nobody uses."},
     {"unused", (PyCFunction)graph_unused, METH_NOARGS, "unused() -> names of values and constants that no node uses."},
     {"rename", (PyCFunction)graph_rename, METH_VARARGS, "rename(name, new): a container or a symbol."},
     {"add_state", (PyCFunction)graph_add_state, METH_VARARGS, "add_state(name, at=last) -> its position."},
     {"remove_state", (PyCFunction)graph_remove_state, METH_O, "remove_state(position)."},
     {"nodes", (PyCFunction)graph_nodes, METH_VARARGS, "nodes(state=0) -> [(id, kind, label, reads, writes)]."},
-    {"flow", (PyCFunction)graph_flow, METH_VARARGS, "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
+    {"flow", (PyCFunction)graph_flow, METH_VARARGS,
+     "flow(state=0) -> Flow: the flat view of a state; the same object as long as one is held."},
     {"inline", (PyCFunction)graph_inline, METH_VARARGS,
-     "inline(state, inner, {inner name: (name, subset or None)}, {symbol: expression}): appends what a graph does, on parts of this one's containers."},
+     "inline(state, inner, {inner name: (name, subset or None)}, {symbol: expression}): appends what a graph does, on parts of this one's "
+     "containers."},
     {"operators", (PyCFunction)graph_operators, METH_VARARGS,
-     "operators(inside=False) -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes, with `inside` also of those "
+     "operators(inside=False) -> [(id, op, domain, opset, description, inputs, outputs, known)] of the library nodes, with `inside` also "
+     "of those "
      "in maps; '' is absent."},
     {"attributes", (PyCFunction)graph_attributes, METH_O,
      "attributes(id) -> {name: value} of an operator; a subgraph is (Graph, names of the values that its last inputs stand for)."},
     {"wish", (PyCFunction)graph_wish, METH_O, "wish(id) -> the implementation that an operator's node asks for, or None."},
     {"replace", (PyCFunction)graph_replace, METH_VARARGS,
-     "replace(id, graph, {name: name}): puts the contents of another graph in the place of an operator; arrays by name inside -> name here."},
+     "replace(id, graph, {name: name}): puts the contents of another graph in the place of an operator; arrays by name inside -> name "
+     "here."},
     {"segment", (PyCFunction)graph_segment, METH_VARARGS,
      "segment(nodes, inputs, outputs) -> Graph of these nodes. inputs: (name, dtype, shape or None); names are kept."},
     {"text", (PyCFunction)graph_text, METH_NOARGS, "text() -> the text form, which parse() reads back."},
     {"clone", (PyCFunction)graph_clone, METH_NOARGS, "clone() -> Graph"},
-    {"run_pass", (PyCFunction)graph_run_pass, METH_O, "run_pass(name): runs a pass and verifies; there are"
+    {"run_pass", (PyCFunction)graph_run_pass, METH_O,
+     "run_pass(name): runs a pass and verifies; there are"
 #define PASS(name, with_operators, run, kind, summary) " " #name
 #include "passes/passes.def"
      "."},
-    {"apply", (PyCFunction)graph_apply, METH_VARARGS, "apply(call, node_ids=None, names=None) -> the number of places where it applied; the call is a name with options in parentheses."},
-    {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS, "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
+    {"apply", (PyCFunction)graph_apply, METH_VARARGS,
+     "apply(call, node_ids=None, names=None) -> the number of places where it applied; the call is a name with options in parentheses."},
+    {"add_backward", (PyCFunction)graph_add_backward, METH_VARARGS,
+     "add_backward(state, outputs, wrt): adds the gradients of a state's values as a state."},
     {"order_states", (PyCFunction)graph_order_states, METH_O, "order_states(positions): states run in this order."},
-    {"uses_symbol", (PyCFunction)graph_uses_symbol, METH_O, "uses_symbol(name) -> whether nodes or shapes do; loops around states leave theirs unused."},
+    {"uses_symbol", (PyCFunction)graph_uses_symbol, METH_O,
+     "uses_symbol(name) -> whether nodes or shapes do; loops around states leave theirs unused."},
     {"enclose", (PyCFunction)graph_enclose, METH_VARARGS,
-     "enclose(positions, symbol=None): what states hold becomes the body of the empty map at the end of the first; a symbol is its parameter there."},
+     "enclose(positions, symbol=None): what states hold becomes the body of the empty map at the end of the first; a symbol is its "
+     "parameter there."},
     {"append", (PyCFunction)graph_append, METH_VARARGS,
-     "append(state, text): parses symbols, temps, inputs, maps, statements and operators, in the names of the graph, and puts them at the end of a state."},
+     "append(state, text): parses symbols, temps, inputs, maps, statements and operators, in the names of the graph, and puts them at the "
+     "end of a state."},
     {"border", (PyCFunction)graph_border, METH_VARARGS,
-     "border(id, required, given) -> (id, outputs, their gradients, gradients of inputs): room for a gradient of an operator; replace(id, ...) states it."},
+     "border(id, required, given) -> (id, outputs, their gradients, gradients of inputs): room for a gradient of an operator; replace(id, "
+     "...) states it."},
     {"become", (PyCFunction)graph_become, METH_O, "become(graph): exchanges the contents of two graphs."},
-    {"differentiate", (PyCFunction)graph_differentiate, METH_VARARGS, "differentiate(wrt, prepare) -> Graph of the gradients; this one keeps what it needs."},
+    {"differentiate", (PyCFunction)graph_differentiate, METH_VARARGS,
+     "differentiate(wrt, prepare) -> Graph of the gradients; this one keeps what it needs."},
     {"sizes", (PyCFunction)graph_sizes, METH_VARARGS, "sizes(set, given) -> {symbol: value}, one of twelve choices."},
     {"sample", (PyCFunction)graph_sample, METH_VARARGS, "sample(name, sizes, seed) -> array of random data for an input."},
-    {"kernel", (PyCFunction)graph_kernel, METH_O, "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},
+    {"kernel", (PyCFunction)graph_kernel, METH_O,
+     "kernel(node_id) -> text of the kernel that a map or tasklet becomes, before its passes."},
     {"verify", (PyCFunction)graph_verify, METH_NOARGS, "verify(): raises ModelError if a rule of the IR is broken."},
-    {"update_onnx", (PyCFunction)graph_update_onnx, METH_O, "update_onnx(bytes) -> the model that the graph was imported from, with the weights as they are now."},
+    {"update_onnx", (PyCFunction)graph_update_onnx, METH_O,
+     "update_onnx(bytes) -> the model that the graph was imported from, with the weights as they are now."},
     {"to_onnx", (PyCFunction)graph_to_onnx, METH_NOARGS, "to_onnx() -> bytes of a ModelProto."},
     {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef properties[] = {{"inputs", (getter)get_inputs, NULL, "names of the inputs, in call order", NULL},
-                                   {"outputs", (getter)get_outputs, NULL, "names of the outputs", NULL},
-                                   {"params", (getter)get_params, NULL, "names of the weights", NULL},
-                                   {"symbols", (getter)graph_symbols, NULL, "{symbol: least value}", NULL},
-                                   {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
-                                   {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
-                                   {"name", (getter)get_name, (setter)set_graph_name, NULL, NULL},
-                                   {"opset", (getter)get_opset, NULL, NULL, NULL},
-                                   {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
-                                   {"n_states", (getter)get_n_states, NULL, NULL, NULL},
-                                   {"has_drafts", (getter)get_has_drafts, NULL, "whether the view of some state was edited and not built", NULL},
-                                   {"version", (getter)get_version, NULL, "another number after each change", NULL},
-                                   {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef properties[] = {
+    {"inputs", (getter)get_inputs, NULL, "names of the inputs, in call order", NULL},
+    {"outputs", (getter)get_outputs, NULL, "names of the outputs", NULL},
+    {"params", (getter)get_params, NULL, "names of the weights", NULL},
+    {"symbols", (getter)graph_symbols, NULL, "{symbol: least value}", NULL},
+    {"host_values", (getter)get_host_values, NULL, "names of the values that only the host holds", NULL},
+    {"arrays", (getter)get_arrays, NULL, "names of all containers", NULL},
+    {"name", (getter)get_name, (setter)set_graph_name, NULL, NULL},
+    {"opset", (getter)get_opset, NULL, NULL, NULL},
+    {"states", (getter)get_states, NULL, "names of the states, in order", NULL},
+    {"n_states", (getter)get_n_states, NULL, NULL, NULL},
+    {"has_drafts", (getter)get_has_drafts, NULL, "whether the view of some state was edited and not built", NULL},
+    {"version", (getter)get_version, NULL, "another number after each change", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_new, graph_new}, {Py_tp_dealloc, graph_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, properties},
                               {Py_tp_str, graph_str}, {Py_tp_doc, "Graph(name, opset=21): a stateful dataflow graph."}, {0, NULL}};

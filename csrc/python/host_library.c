@@ -114,7 +114,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   PyObject *views = PyList_New(call->n);
   for (uint32_t k = 0; views && k < call->n; k++) {
     bool there = buffers[k] || call->bytes[k] == 0;
-    PyObject *view = !there ? Py_NewRef(Py_None) : PyMemoryView_FromMemory(buffers[k] ? buffers[k] : nothing, (Py_ssize_t)call->bytes[k], PyBUF_WRITE);
+    PyObject *view =
+        !there ? Py_NewRef(Py_None) : PyMemoryView_FromMemory(buffers[k] ? buffers[k] : nothing, (Py_ssize_t)call->bytes[k], PyBUF_WRITE);
     if (!view) Py_CLEAR(views);
     else PyList_SET_ITEM(views, k, view);
   }
@@ -126,7 +127,9 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-static const char *open_nothing(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
+static const char *open_nothing(const char *folder, const void *place, void **handle) {
+  return (void)folder, (void)place, *handle = NULL, NULL;
+}
 static void close_nothing(void *handle) { (void)handle; }
 
 const dc_native_library host_library = {"onnxruntime", open_nothing, close_nothing, refuses, bind_call, no_scratch, run_call, destroy_call};

@@ -175,7 +175,9 @@ static dc_status infer_node(dc_session *session, inference *in, dc_nid node) {
   DC_TRY(dc_ops_infer(session->ops, in->graph, node, &blocked));
   if (!blocked) return DC_OK;
   const char *name = dc_cont_name(in->graph, blocked);
-  return dc_error_about(dc_error(DC_ERR_UNSUPPORTED, "%s: the value of input '%s' must be known to tell shapes", dc_node_describe(in->graph, node), name), name);
+  return dc_error_about(
+      dc_error(DC_ERR_UNSUPPORTED, "%s: the value of input '%s' must be known to tell shapes", dc_node_describe(in->graph, node), name),
+      name);
 }
 
 /* infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known elements or None)] by output.

@@ -93,7 +93,8 @@ static PyObject *launch_rows(const dc_kernel *k, const dc_launches *l, PyObject 
   PyObject *rows = failed ? NULL : PyList_New(0), *symbols = failed ? NULL : PyList_New(0);
   for (uint32_t j = 0; rows && j < l->launches.n; j++) {
     const dc_launch *at = &l->launches.v[j];
-    PyObject *row = Py_BuildValue("(sLII)", at->suffix, (long long)dc_ix_eval(&l->pool, at->blocks, values, NULL), at->threads, at->shared_bytes);
+    PyObject *row =
+        Py_BuildValue("(sLII)", at->suffix, (long long)dc_ix_eval(&l->pool, at->blocks, values, NULL), at->threads, at->shared_bytes);
     if (!row || PyList_Append(rows, row)) Py_CLEAR(rows);
     Py_XDECREF(row);
   }

@@ -43,9 +43,10 @@ static int memory_buffer(MemoryObject *self, Py_buffer *view, int flags) {
   return PyBuffer_FillInfo(view, (PyObject *)self, self->data, self->bytes, 0, flags);
 }
 
-static PyType_Slot memory_slots[] = {{Py_tp_new, memory_new},
-                                     {Py_tp_dealloc, memory_dealloc},
-                                     {Py_bf_getbuffer, memory_buffer},
-                                     {Py_tp_doc, "Memory(bytes): aligned for vectors, of undefined contents, by the buffer protocol; it returns to a pool."},
-                                     {0, NULL}};
+static PyType_Slot memory_slots[] = {
+    {Py_tp_new, memory_new},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_buffer},
+    {Py_tp_doc, "Memory(bytes): aligned for vectors, of undefined contents, by the buffer protocol; it returns to a pool."},
+    {0, NULL}};
 PyType_Spec memory_spec = {"dcml._core.Memory", sizeof(MemoryObject), 0, Py_TPFLAGS_DEFAULT, memory_slots};

@@ -93,8 +93,10 @@ static PyObject *accepted_types(const dc_row *row, const char *type) {
 static PyObject *arg_list(const dc_row *row, const dc_row_arg *args, uint32_t n) {
   PyObject *list = PyList_New(n);
   for (uint32_t k = 0; list && k < n; k++)
-    PyList_SET_ITEM(list, k, Py_BuildValue("{s:s,s:O,s:O,s:s,s:N}", "name", args[k].name, "optional", args[k].optional ? Py_True : Py_False, "variadic",
-                                           args[k].variadic ? Py_True : Py_False, "type", args[k].type, "types", accepted_types(row, args[k].type)));
+    PyList_SET_ITEM(list, k,
+                    Py_BuildValue("{s:s,s:O,s:O,s:s,s:N}", "name", args[k].name, "optional", args[k].optional ? Py_True : Py_False,
+                                  "variadic", args[k].variadic ? Py_True : Py_False, "type", args[k].type, "types",
+                                  accepted_types(row, args[k].type)));
   return list;
 }
 
@@ -119,9 +121,10 @@ static PyObject *row_dict(const dc_row *row) {
     if (!fallback || PyDict_SetItemString(attrs, attr[k].name, fallback)) Py_CLEAR(attrs);
     Py_XDECREF(fallback);
   }
-  return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N,s:O,s:O,s:s}", "domain", dc_row_domain(row), "name", dc_row_name(row), "since", dc_row_since(row),
-                       "inputs", arg_list(row, in, n_in), "outputs", arg_list(row, out, n_out), "attributes", attrs, "natives", native_list(row), "grad",
-                       dc_row_has_grad(row) ? Py_True : Py_False, "native", dc_row_is_native(row) ? Py_True : Py_False, "text", dc_row_text(row));
+  return Py_BuildValue("{s:s,s:s,s:i,s:N,s:N,s:N,s:N,s:O,s:O,s:s}", "domain", dc_row_domain(row), "name", dc_row_name(row), "since",
+                       dc_row_since(row), "inputs", arg_list(row, in, n_in), "outputs", arg_list(row, out, n_out), "attributes", attrs,
+                       "natives", native_list(row), "grad", dc_row_has_grad(row) ? Py_True : Py_False, "native",
+                       dc_row_is_native(row) ? Py_True : Py_False, "text", dc_row_text(row));
 }
 
 /* ops() -> a dictionary for each row: domain, name, since, inputs, outputs, attributes (name -> default as text, None if
@@ -206,40 +209,44 @@ static PyObject *core_libraries(PyObject *module, PyObject *unused) {
   return list;
 }
 
-static PyMethodDef functions[] = {{"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
-                                  {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
-                                  {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
-                                  {"infer", core_infer, METH_VARARGS,
-                                   "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
-                                  {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
-                                   "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
-                                  {"tree_key", core_tree_key, METH_VARARGS,
-                                   "tree_key(pairs, types) -> (key, operands, numbers, has_gradient): what tells op-trees apart."},
-                                  {"run_trees", (PyCFunction)(void (*)(void))core_run_trees, METH_FASTCALL,
-                                   "run_trees(kept, many, pairs, types, name) -> whether something was kept for these op-trees, and ran."},
-                                  {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
-                                  {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
-                                  {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
-                                  {"evaluate", core_evaluate, METH_VARARGS, "evaluate(graph, sizes, what, seed, given) -> Values: what a graph computes."},
-                                  {"attempt", core_attempt, METH_VARARGS, "attempt(graph, what, sizes, tolerance, apart) -> (verdict, why) of a pass or a program."},
-                                  {"reduce", core_reduce, METH_VARARGS, "reduce(graph, fails) -> text of a smaller graph that fails, or None."},
-                                  {"tell_of_code", core_tell_of_code, METH_VARARGS, "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
-                                  {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
-                                  {"kernel_passes", core_kernel_passes, METH_VARARGS, "kernel_passes(target='cpu') -> [(name, summary)], in the order in which they run."},
-                                  {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
-                                  {"kernel_launches", core_kernel_launches, METH_VARARGS,
-                                   "kernel_launches(text, sizes) -> ([(suffix, blocks, threads, shared bytes)], names of symbols, whether it checks indices), for cuda."},
-                                  {"kernel_code", core_kernel_code, METH_VARARGS, "kernel_code(text, target='cpu') -> the C, or CUDA C++, that the kernel becomes as it is."},
-                                  {"allow_tf32", (PyCFunction)(void (*)(void))core_allow_tf32, METH_FASTCALL,
-                                   "allow_tf32(products, convolutions): whether libraries of GPUs may round operands of f32 to TF32."},
-                                  {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
-                                  {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
-                                  {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
-                                  {"primitives", core_primitives, METH_NOARGS, "primitives() -> {name: number of arguments} of the scalar functions."},
-                                  {"type_names", core_type_names, METH_NOARGS, "type_names() -> names of the element types, by number."},
-                                  {"libraries", core_libraries, METH_NOARGS, "libraries() -> names of the native libraries that may serve operators."},
-                                  {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"parse", core_parse, METH_O, "parse(text) -> Graph from its text form."},
+    {"import_onnx", core_import_onnx, METH_VARARGS, "import_onnx(bytes, base_dir=None, as_params=False) -> Graph"},
+    {"add_ops", core_add_ops, METH_O, "add_ops(text): adds rows of the operator language."},
+    {"infer", core_infer, METH_VARARGS,
+     "infer(op, domain, opset, inputs, attributes=None, outputs=None) -> [(type, shape, known)]: what an operator makes of types."},
+    {"eager", (PyCFunction)(void (*)(void))core_eager, METH_FASTCALL,
+     "eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays: runs an operator."},
+    {"tree_key", core_tree_key, METH_VARARGS,
+     "tree_key(pairs, types) -> (key, operands, numbers, has_gradient): what tells op-trees apart."},
+    {"run_trees", (PyCFunction)(void (*)(void))core_run_trees, METH_FASTCALL,
+     "run_trees(kept, many, pairs, types, name) -> whether something was kept for these op-trees, and ran."},
+    {"operators", core_operators, METH_NOARGS, "operators() -> [(domain, name, since)] of the operator table, which is not parsed."},
+    {"operator", core_operator, METH_VARARGS, "operator(domain, name, opset) -> the row that serves a version, as in ops(), or None."},
+    {"first_change", core_first_change, METH_O, "first_change(observations) -> position of the first that no longer holds, or -1."},
+    {"evaluate", core_evaluate, METH_VARARGS, "evaluate(graph, sizes, what, seed, given) -> Values: what a graph computes."},
+    {"attempt", core_attempt, METH_VARARGS, "attempt(graph, what, sizes, tolerance, apart) -> (verdict, why) of a pass or a program."},
+    {"reduce", core_reduce, METH_VARARGS, "reduce(graph, fails) -> text of a smaller graph that fails, or None."},
+    {"tell_of_code", core_tell_of_code, METH_VARARGS,
+     "tell_of_code(tell, function, around, ending, at_end): tells of code that runs in this thread."},
+    {"passes", core_passes, METH_NOARGS, "passes() -> [(name, what it does, its places in the pipeline, from 1 on)]."},
+    {"kernel_passes", core_kernel_passes, METH_VARARGS,
+     "kernel_passes(target='cpu') -> [(name, summary)], in the order in which they run."},
+    {"run_kernel_pass", core_run_kernel_pass, METH_VARARGS, "run_kernel_pass(text, name) -> text of the kernel after the pass."},
+    {"kernel_launches", core_kernel_launches, METH_VARARGS,
+     "kernel_launches(text, sizes) -> ([(suffix, blocks, threads, shared bytes)], names of symbols, whether it checks indices), for cuda."},
+    {"kernel_code", core_kernel_code, METH_VARARGS,
+     "kernel_code(text, target='cpu') -> the C, or CUDA C++, that the kernel becomes as it is."},
+    {"allow_tf32", (PyCFunction)(void (*)(void))core_allow_tf32, METH_FASTCALL,
+     "allow_tf32(products, convolutions): whether libraries of GPUs may round operands of f32 to TF32."},
+    {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
+    {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
+    {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},
+    {"primitives", core_primitives, METH_NOARGS, "primitives() -> {name: number of arguments} of the scalar functions."},
+    {"type_names", core_type_names, METH_NOARGS, "type_names() -> names of the element types, by number."},
+    {"libraries", core_libraries, METH_NOARGS, "libraries() -> names of the native libraries that may serve operators."},
+    {"ops", core_ops, METH_NOARGS, "ops() -> [row]: the operator table."},
+    {NULL, NULL, 0, NULL}};
 
 static int add_error(PyObject *module, module_state *state, int code, const char *name, PyObject *base, const char *doc) {
   char full[64];
@@ -259,7 +266,8 @@ static int core_exec(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   int failed = add_error(module, state, 0, "Error", NULL, "Base of all errors that dcml raises.");
   failed |= add_error(module, state, DC_ERR_MODEL, "ModelError", PyExc_ValueError, "A malformed or contradictory model.");
-  failed |= add_error(module, state, DC_ERR_UNSUPPORTED, "UnsupportedOpError", PyExc_NotImplementedError, "An operator or feature that dcml lacks.");
+  failed |= add_error(module, state, DC_ERR_UNSUPPORTED, "UnsupportedOpError", PyExc_NotImplementedError,
+                      "An operator or feature that dcml lacks.");
   failed |= add_error(module, state, DC_ERR_SHAPE, "ShapeError", PyExc_ValueError, "Shapes that do not fit.");
   failed |= add_error(module, state, DC_ERR_DTYPE, "DTypeError", PyExc_TypeError, "An element type that does not fit.");
   failed |= add_error(module, state, DC_ERR_COMPILE, "CompileError", PyExc_RuntimeError, "The system compiler failed on a kernel.");
@@ -287,7 +295,8 @@ static int core_exec(PyObject *module) {
   state->move_to_end = PyUnicode_InternFromString("move_to_end");
   bool names = state->requires_grad && state->apply && state->op && state->shape && state->move_to_end;
   state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
-  bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type && state->repeated_call_type;
+  bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type &&
+               state->repeated_call_type;
   return state->pool && types && tree_operator && state->values_type && state->memory_type && names && state->empty_names ? 0 : -1;
 }
 
@@ -351,6 +360,8 @@ static void core_free(void *module) {
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, core_exec}, {0, NULL}};
-PyModuleDef dcml_module = {PyModuleDef_HEAD_INIT, "dcml._core", "The compiled core of dcml.", sizeof(module_state), functions, slots, core_traverse, core_clear, core_free};
+PyModuleDef dcml_module = {PyModuleDef_HEAD_INIT, "dcml._core", "The compiled core of dcml.",
+                           sizeof(module_state),  functions,    slots,
+                           core_traverse,         core_clear,   core_free};
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&dcml_module); }

@@ -190,7 +190,8 @@ PyObject *graph_replace(GraphObject *self, PyObject *args) {
   PyObject *names;
   GraphObject *inner;
   module_state *state = state_of((PyObject *)self);
-  if (!PyArg_ParseTuple(args, "O&O!O!", read_id, &id, state->graph_type, &inner, &PyDict_Type, &names) || !library_at(self, id)) return NULL;
+  if (!PyArg_ParseTuple(args, "O&O!O!", read_id, &id, state->graph_type, &inner, &PyDict_Type, &names) || !library_at(self, id))
+    return NULL;
   if (inner->graph == self->graph) return PyErr_Format(state->errors[DC_ERR_VALUE], "a graph cannot replace a node of itself");
   dc_cid *map = stand_ins(self, inner->graph, names);
   if (!map) return NULL;
@@ -304,7 +305,8 @@ PyObject *graph_order_states(GraphObject *self, PyObject *list) {
   uint32_t *order = DC_NEW_ARRAY(&g->arena, uint32_t, g->states.n + 1);
   Py_ssize_t n = read_states(self, list, order);
   if (n < 0) return NULL;
-  if (n != (Py_ssize_t)g->states.n) return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected the positions of all states");
+  if (n != (Py_ssize_t)g->states.n)
+    return PyErr_Format(state_of((PyObject *)self)->errors[DC_ERR_VALUE], "expected the positions of all states");
   if (flows_order(self, order)) return NULL;
   dc_state *states = dc_arena_copy(&g->arena, g->states.v, (size_t)n * sizeof *states);
   for (Py_ssize_t k = 0; k < n; k++) g->states.v[k] = states[order[k]];

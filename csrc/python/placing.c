@@ -29,8 +29,9 @@ static dc_status take(const call_place *place, uint64_t bytes, const char *what,
   *block = place->memory->take(place->memory->self, bytes, place->stream);
   if (!*block) (void)place->gpu->driver.cuMemGetInfo_v2(&left, &all);
   dc_gpu_leave(place->gpu, entered);
-  return *block ? DC_OK : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for %s: the memory of cuda:%d has %zu free of %zu", (unsigned long long)bytes, what,
-                                   (int)place->gpu->ordinal, left, all);
+  return *block ? DC_OK
+                : dc_error(DC_ERR_MEMORY, "cannot get %llu bytes for %s: the memory of cuda:%d has %zu free of %zu",
+                           (unsigned long long)bytes, what, (int)place->gpu->ordinal, left, all);
 }
 
 static void give(const call_place *place, void *block, uint64_t bytes) {
@@ -61,8 +62,8 @@ static int fail_apart(FunctionObject *f, const tensor_view *views, uint32_t a, u
     if (one->device == DC_HOST) PyOS_snprintf(where[k], sizeof where[k], "the CPU");
     else PyOS_snprintf(where[k], sizeof where[k], "%s:%d", dc_device_name(one->device), (int)one->ordinal);
   }
-  PyErr_Format(state_of((PyObject *)f)->errors[DC_ERR_DEVICE], "'%s' is on %s, but '%s' is on %s: expected all on one device", name_of(f, a), where[0],
-               name_of(f, b), where[1]);
+  PyErr_Format(state_of((PyObject *)f)->errors[DC_ERR_DEVICE], "'%s' is on %s, but '%s' is on %s: expected all on one device",
+               name_of(f, a), where[0], name_of(f, b), where[1]);
   return -1;
 }
 
@@ -142,7 +143,8 @@ int place_call(FunctionObject *f, tensor_view *views, uint32_t n, call_place *ou
   out->to_host = first == n;
   int32_t ordinal = out->to_host ? (f->ordinal > 0 ? f->ordinal : 0) : views[first].array.ordinal;
   if (f->ordinal >= 0 && ordinal != f->ordinal) {
-    PyErr_Format(state->errors[DC_ERR_DEVICE], "'%s' is on cuda:%d, but the function was made for cuda:%d", name_of(f, (uint32_t)first), (int)ordinal, (int)f->ordinal);
+    PyErr_Format(state->errors[DC_ERR_DEVICE], "'%s' is on cuda:%d, but the function was made for cuda:%d", name_of(f, (uint32_t)first),
+                 (int)ordinal, (int)f->ordinal);
     return -1;
   }
   if (!(out->gpu = gpu_of(state, ordinal))) return -1;
@@ -159,7 +161,8 @@ int place_call(FunctionObject *f, tensor_view *views, uint32_t n, call_place *ou
 dc_status return_written(const call_place *place, const FunctionObject *f, const tensor_view *views, uint32_t n) {
   for (uint32_t k = 0; place->gpu && place->to_host && k < n; k++) {
     const dc_array *a = &views[k].array;
-    if (dc_function_writes(f->function, k) && dc_array_bytes(a)) DC_TRY(dc_gpu_read(place->gpu, (void *)(uintptr_t)a->host, a->data, dc_array_bytes(a), place->stream));
+    if (dc_function_writes(f->function, k) && dc_array_bytes(a))
+      DC_TRY(dc_gpu_read(place->gpu, (void *)(uintptr_t)a->host, a->data, dc_array_bytes(a), place->stream));
   }
   return DC_OK;
 }

@@ -70,14 +70,16 @@ static bool take_leaves_of_dict(PyObject *form, PyObject *value, leaf_list *out)
 /* The leaves of what has this form; false for what has not. */
 static bool take_leaves(PyObject *form, PyObject *value, leaf_list *out) {
   if (form == Py_Ellipsis) return add_leaf(out, value);
-  if (!PyTuple_CheckExact(form) && !PyList_CheckExact(form) && !PyDict_CheckExact(form)) return same_value(form, value) && add_leaf(out, value);
+  if (!PyTuple_CheckExact(form) && !PyList_CheckExact(form) && !PyDict_CheckExact(form))
+    return same_value(form, value) && add_leaf(out, value);
   if (Py_TYPE(form) != Py_TYPE(value) || Py_EnterRecursiveCall("")) return PyErr_Clear(), false;
   bool same;
   if (PyDict_CheckExact(form)) same = take_leaves_of_dict(form, value, out);
   else {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(form);
     same = n == PySequence_Fast_GET_SIZE(value);
-    for (Py_ssize_t k = 0; same && k < n; k++) same = take_leaves(PySequence_Fast_GET_ITEM(form, k), PySequence_Fast_GET_ITEM(value, k), out);
+    for (Py_ssize_t k = 0; same && k < n; k++)
+      same = take_leaves(PySequence_Fast_GET_ITEM(form, k), PySequence_Fast_GET_ITEM(value, k), out);
   }
   Py_LeaveRecursiveCall();
   return same;
@@ -181,8 +183,8 @@ static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject 
   Py_ssize_t n_leaves;
   int watches_grad;
   (void)unused;
-  if (!PyArg_ParseTuple(args, "O!O!O!OnOOOO!pO", state->function_type, &function, &PyTuple_Type, &given, &PyDict_Type, &kwargs, &form, &n_leaves, &taken,
-                        &slots, &watched, &PyTuple_Type, &probes, &watches_grad, &last))
+  if (!PyArg_ParseTuple(args, "O!O!O!OnOOOO!pO", state->function_type, &function, &PyTuple_Type, &given, &PyDict_Type, &kwargs, &form,
+                        &n_leaves, &taken, &slots, &watched, &PyTuple_Type, &probes, &watches_grad, &last))
     return NULL;
   if (n_leaves < 0) return PyErr_SetString(PyExc_ValueError, "expected a number of leaves"), NULL;
   RepeatedCallObject *self = (RepeatedCallObject *)type->tp_alloc(type, 0);
@@ -190,8 +192,8 @@ static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject 
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
   self->form = Py_NewRef(form), self->taken = Py_NewRef(taken), self->n_leaves = n_leaves;
   self->watched = PySequence_Tuple(watched);
-  int failed = !self->watched || check_form(self) || check_observations(self->watched) || note_params(state, self, slots) || note_places(self) ||
-               note_answers(self) || note_leaves(state, self, given, kwargs);
+  int failed = !self->watched || check_form(self) || check_observations(self->watched) || note_params(state, self, slots) ||
+               note_places(self) || note_answers(self) || note_leaves(state, self, given, kwargs);
   if (!failed) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
@@ -324,10 +326,17 @@ static PyObject *repeated_call_leaves(RepeatedCallObject *self, PyObject *both) 
 }
 
 static PyMethodDef repeated_call_methods[] = {
-    {"leaves", (PyCFunction)repeated_call_leaves, METH_VARARGS, "leaves(args, kwargs) -> the leaves of arguments like those of the call."}, {NULL, NULL, 0, NULL}};
+    {"leaves", (PyCFunction)repeated_call_leaves, METH_VARARGS, "leaves(args, kwargs) -> the leaves of arguments like those of the call."},
+    {NULL, NULL, 0, NULL}};
 
-static PyType_Slot repeated_call_slots[] = {{Py_tp_new, repeated_call_new},         {Py_tp_dealloc, repeated_call_dealloc}, {Py_tp_traverse, repeated_call_traverse},
-                                   {Py_tp_clear, repeated_call_clear},     {Py_tp_call, repeated_call_call},
-                                   {Py_tp_methods, repeated_call_methods},
-                                   {Py_tp_doc, "RepeatedCall(function, args, kwargs, form, n_leaves, taken, slots, watched, probes, watches_grad, last): serves calls like this one."}, {0, NULL}};
-PyType_Spec repeated_call_spec = {"dcml._core.RepeatedCall", sizeof(RepeatedCallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, repeated_call_slots};
+static PyType_Slot repeated_call_slots[] = {{Py_tp_new, repeated_call_new},
+                                            {Py_tp_dealloc, repeated_call_dealloc},
+                                            {Py_tp_traverse, repeated_call_traverse},
+                                            {Py_tp_clear, repeated_call_clear},
+                                            {Py_tp_call, repeated_call_call},
+                                            {Py_tp_methods, repeated_call_methods},
+                                            {Py_tp_doc, "RepeatedCall(function, args, kwargs, form, n_leaves, taken, slots, watched, "
+                                                        "probes, watches_grad, last): serves calls like this one."},
+                                            {0, NULL}};
+PyType_Spec repeated_call_spec = {"dcml._core.RepeatedCall", sizeof(RepeatedCallObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                                  repeated_call_slots};

@@ -17,9 +17,9 @@ static PyObject *steps_list(const dc_program *program) {
   if (steps) (void)dc_program_report(program, steps, n);
   for (uint32_t k = 0; list && k < n; k++) {
     const dc_step_report *s = &steps[k];
-    PyObject *item = Py_BuildValue("{s:I,s:s,s:s,s:d,s:K,s:d,s:K}", "node", s->node, "by", s->by, "why", s->why, "operations", s->operations,
-                                   "bytes", (unsigned long long)s->bytes, "seconds", s->seconds,
-                                   "runs", (unsigned long long)s->runs);
+    PyObject *item =
+        Py_BuildValue("{s:I,s:s,s:s,s:d,s:K,s:d,s:K}", "node", s->node, "by", s->by, "why", s->why, "operations", s->operations, "bytes",
+                      (unsigned long long)s->bytes, "seconds", s->seconds, "runs", (unsigned long long)s->runs);
     if (!item) Py_CLEAR(list);
     else PyList_SET_ITEM(list, k, item);
   }

@@ -23,11 +23,31 @@ enum { DL_TYPES = sizeof dl_types / sizeof *dl_types };
 static const struct {
   const char *name;
   dc_dtype type;
-} numpy_types[] = {{"float32", DC_F32},  {"float64", DC_F64}, {"float16", DC_F16}, {"bfloat16", DC_BF16}, {"int64", DC_I64},   {"int32", DC_I32},
-                   {"int16", DC_I16},    {"int8", DC_I8},     {"uint8", DC_U8},    {"uint16", DC_U16},    {"uint32", DC_U32},  {"uint64", DC_U64},
-                   {"bool", DC_BOOL},    {"float8_e4m3fn", DC_F8E4M3FN}, {"float8_e4m3fnuz", DC_F8E4M3FNUZ}, {"float8_e5m2", DC_F8E5M2},
-                   {"float8_e5m2fnuz", DC_F8E5M2FNUZ}, {"float8_e8m0fnu", DC_F8E8M0}, {"float4_e2m1fn", DC_F4E2M1}, {"int4", DC_I4}, {"uint4", DC_U4},
-                   {"int2", DC_I2}, {"uint2", DC_U2}, {"complex64", DC_C64}, {"complex128", DC_C128}};
+} numpy_types[] = {{"float32", DC_F32},
+                   {"float64", DC_F64},
+                   {"float16", DC_F16},
+                   {"bfloat16", DC_BF16},
+                   {"int64", DC_I64},
+                   {"int32", DC_I32},
+                   {"int16", DC_I16},
+                   {"int8", DC_I8},
+                   {"uint8", DC_U8},
+                   {"uint16", DC_U16},
+                   {"uint32", DC_U32},
+                   {"uint64", DC_U64},
+                   {"bool", DC_BOOL},
+                   {"float8_e4m3fn", DC_F8E4M3FN},
+                   {"float8_e4m3fnuz", DC_F8E4M3FNUZ},
+                   {"float8_e5m2", DC_F8E5M2},
+                   {"float8_e5m2fnuz", DC_F8E5M2FNUZ},
+                   {"float8_e8m0fnu", DC_F8E8M0},
+                   {"float4_e2m1fn", DC_F4E2M1},
+                   {"int4", DC_I4},
+                   {"uint4", DC_U4},
+                   {"int2", DC_I2},
+                   {"uint2", DC_U2},
+                   {"complex64", DC_C64},
+                   {"complex128", DC_C128}};
 enum { NUMPY_TYPES = sizeof numpy_types / sizeof *numpy_types };
 
 static const char *numpy_name(dc_dtype type) {
@@ -142,13 +162,16 @@ static int not_plain(module_state *state, PyObject *object) {
   PyErr_Clear();
   PyObject *layout = PyObject_GetAttrString(object, "layout"), *device = PyObject_GetAttrString(object, "device");
   if (layout && device)
-    PyErr_Format(state->errors[DC_ERR_VALUE], "a %s of layout %S on %S has no memory that dcml could read", Py_TYPE(object)->tp_name, layout, device);
+    PyErr_Format(state->errors[DC_ERR_VALUE], "a %s of layout %S on %S has no memory that dcml could read", Py_TYPE(object)->tp_name,
+                 layout, device);
   Py_XDECREF(layout);
   Py_XDECREF(device);
   return -1;
 }
 
-static int fail_gaps(module_state *state) { return fail(state, DC_ERR_VALUE, "it is written in place: expected a contiguous array, its last dimension innermost"); }
+static int fail_gaps(module_state *state) {
+  return fail(state, DC_ERR_VALUE, "it is written in place: expected a contiguous array, its last dimension innermost");
+}
 
 /* Do the elements, in some order of the dimensions, lie without gaps? */
 static bool is_dense(const DLTensor *t, int64_t elements) {
@@ -290,7 +313,8 @@ static PyObject *contiguous_copy(module_state *state, const DLTensor *t, PyObjec
   int k = type_of(t);
   int64_t elements = 1;
   for (int d = 0; d < t->ndim; d++) elements *= t->shape[d];
-  if (t->device.type != DL_CPU || k == DL_TYPES || elements > SMALL_COPY || is_negated(object)) return PyObject_CallMethod(object, "contiguous", NULL);
+  if (t->device.type != DL_CPU || k == DL_TYPES || elements > SMALL_COPY || is_negated(object))
+    return PyObject_CallMethod(object, "contiguous", NULL);
   void *data;
   dc_array shape = {.dtype = dl_types[k].type, .rank = (uint32_t)t->ndim};
   memcpy(shape.dims, t->shape, (size_t)t->ndim * sizeof *t->shape);
@@ -306,12 +330,14 @@ static int view_torch(module_state *state, const DLExchange *api, PyObject *obje
   out->is_torch = true;
   out->owner = Py_NewRef(object);
   if (t.dtype.code == DL_COMPLEX && resolve(state, api, in_place, &out->owner, &t)) return -1;
-  if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA)) return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
+  if (t.device.type != DL_CPU && (how == ON_HOST || t.device.type != DL_CUDA))
+    return fail(state, DC_ERR_DEVICE, "expected a tensor on the CPU");
   bool empty = false;
   for (int d = 0; d < t.ndim; d++) empty |= t.shape[d] == 0;
   if (!t.data && !empty) return not_plain(state, object);
   if (t.ndim > DC_MAX_RANK) return fail_rank(state, t.ndim);
-  if (in_place && requires_grad(state, object)) return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
+  if (in_place && requires_grad(state, object))
+    return fail(state, DC_ERR_VALUE, "it is written in place and requires a gradient: expected tensor.detach()");
   if (how != FLAT && !contiguous(&t)) {
     if (in_place) return fail_gaps(state);
     PyObject *copy = contiguous_copy(state, &t, out->owner);
@@ -335,7 +361,8 @@ static PyObject *torch_type_of(module_state *state, dc_dtype type) {
   PyObject *torch = PyImport_ImportModule("torch");
   state->torch_types[type] = torch ? PyObject_GetAttrString(torch, numpy_name(type)) : NULL;
   Py_XDECREF(torch);
-  if (!state->torch_types[type] && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear(), fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have");
+  if (!state->torch_types[type] && PyErr_ExceptionMatches(PyExc_AttributeError))
+    PyErr_Clear(), fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have");
   return state->torch_types[type];
 }
 
@@ -343,7 +370,8 @@ static PyObject *torch_device(module_state *state, int32_t ordinal) {
   if (!state->torch_devices && !(state->torch_devices = PyDict_New())) return NULL;
   PyObject *key = PyLong_FromLong(ordinal), *found = key ? PyDict_GetItemWithError(state->torch_devices, key) : NULL;
   if (!found && key && !PyErr_Occurred()) {
-    PyObject *torch = PyImport_ImportModule("torch"), *made = torch ? PyObject_CallMethod(torch, "device", "si", "cuda", (int)ordinal) : NULL;
+    PyObject *torch = PyImport_ImportModule("torch"),
+             *made = torch ? PyObject_CallMethod(torch, "device", "si", "cuda", (int)ordinal) : NULL;
     if (made && PyDict_SetItem(state->torch_devices, key, made) == 0) found = made;
     Py_XDECREF(made); /* which the dictionary holds */
     Py_XDECREF(torch);
@@ -432,13 +460,15 @@ static int check_copy(module_state *state, PyObject *array, uint64_t bytes) {
   if (!PyObject_GetBuffer(array, &plain, PyBUF_C_CONTIGUOUS)) return PyBuffer_Release(&plain), 0;
   PyErr_Clear();
   if (bytes <= dc_memory_available_bytes()) return 0;
-  PyErr_Format(state->errors[DC_ERR_MEMORY], "a copy without gaps takes %llu MB, which are not available", (unsigned long long)(bytes >> 20));
+  PyErr_Format(state->errors[DC_ERR_MEMORY], "a copy without gaps takes %llu MB, which are not available",
+               (unsigned long long)(bytes >> 20));
   return -1;
 }
 
 static int view_array(module_state *state, PyObject *numpy, PyObject *array, bool in_place, tensor_view *out) {
   if (read_shape(state, array, &out->array) || check_copy(state, array, dc_array_bytes(&out->array))) return -1;
-  PyObject *plain = out->array.rank ? PyObject_CallMethod(numpy, "ascontiguousarray", "O", array) : PyObject_CallMethod(array, "reshape", "i", 1);
+  PyObject *plain =
+      out->array.rank ? PyObject_CallMethod(numpy, "ascontiguousarray", "O", array) : PyObject_CallMethod(array, "reshape", "i", 1);
   if (in_place && out->array.rank && plain && plain != array) return Py_DECREF(plain), fail_gaps(state);
   PyObject *bytes = plain ? PyObject_CallMethod(plain, "view", "s", "uint8") : NULL;
   Py_XDECREF(plain);
@@ -464,7 +494,8 @@ static dc_dtype type_of_letter(const char *format, Py_ssize_t bytes) {
 /* A contiguous array of such a type, of numpy's own class: no Python code runs.  False, and no exception, for others. */
 static bool view_plain(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
   if ((PyObject *)Py_TYPE(object) != state->numpy_array) return false;
-  if (PyObject_GetBuffer(object, &out->buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (in_place ? PyBUF_WRITABLE : 0))) return PyErr_Clear(), false;
+  if (PyObject_GetBuffer(object, &out->buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (in_place ? PyBUF_WRITABLE : 0)))
+    return PyErr_Clear(), false;
   out->has_buffer = true;
   out->array.dtype = type_of_letter(out->buffer.format, out->buffer.itemsize);
   if (!out->array.dtype || out->buffer.ndim > DC_MAX_RANK) {
@@ -507,7 +538,8 @@ int renew_view(module_state *state, tensor_view *view) {
   const DLExchange *api = exchange_of(state, Py_TYPE(view->owner));
   if (!api || api->borrow(view->owner, &t)) return not_plain(state, view->owner);
   if (!lies_with(&t, &view->array)) return 0; /* a copy on the call's device stands for it */
-  bool same = (uint32_t)t.ndim == view->array.rank && contiguous(&t) && !memcmp(view->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
+  bool same =
+      (uint32_t)t.ndim == view->array.rank && contiguous(&t) && !memcmp(view->array.dims, t.shape, (size_t)t.ndim * sizeof *t.shape);
   if (!same) return fail(state, DC_ERR_VALUE, "it has another shape than when the function was called");
   view->array.data = t.data ? (char *)t.data + t.byte_offset : NULL;
   return 0;
@@ -605,9 +637,11 @@ int parse_shape(module_state *state, dc_graph *graph, PyObject *shape, dc_ex **o
       (*out)[d] = dc_ex_int(&graph->pool, extent);
     } else {
       const char *name = PyUnicode_Check(item) ? PyUnicode_AsUTF8(item) : NULL;
-      dc_status status = name && strpbrk(name, "+-*/%(") && !dc_symbol_find(&graph->pool, name) ? parse_size(graph, name, &(*out)[d]) : NULL;
+      dc_status status =
+          name && strpbrk(name, "+-*/%(") && !dc_symbol_find(&graph->pool, name) ? parse_size(graph, name, &(*out)[d]) : NULL;
       if (!name) failed = fail(state, DC_ERR_SHAPE, "expected extents to be integers, names or expressions of them");
-      else if (status || !(*out)[d]) (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0)); /* models have symbols of any name */
+      else if (status || !(*out)[d])
+        (*out)[d] = dc_ex_sym(&graph->pool, dc_symbol_get(&graph->pool, name, 0)); /* models have symbols of any name */
       dc_status_free(status);
     }
   }

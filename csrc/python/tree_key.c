@@ -129,7 +129,8 @@ static int visit_node(walk *w, PyObject *x) {
   if (!op) return PyErr_Occurred() ? -1 : (PyErr_SetString(PyExc_TypeError, "a node of an op-tree has an operator and two operands"), -1);
   PyObject *a = PyTuple_GET_ITEM(x, 1), *b = PyTuple_GET_ITEM(x, 2);
   if (append_operator(w, PyTuple_GET_ITEM(x, 0), op)) return -1;
-  if (is_tree_number(b) && PyUnicode_Check(op) && PyUnicode_CompareWithASCIIString(op, "pow") == 0) { /* exponents are part of the structure */
+  if (is_tree_number(b) && PyUnicode_Check(op) &&
+      PyUnicode_CompareWithASCIIString(op, "pow") == 0) { /* exponents are part of the structure */
     if (keep(&w->key, PyTuple_Pack(2, (PyObject *)Py_TYPE(b), b))) return -1;
   } else if (push(&w->left, b)) return -1;
   return push(&w->left, a);
@@ -160,7 +161,8 @@ static int walk_pairs(walk *w, PyObject *pairs) {
   if (keep(&w->key, PyLong_FromSsize_t(n))) return -1;
   for (Py_ssize_t k = n; k-- > 0;) {
     PyObject *pair = PyTuple_GET_ITEM(pairs, k);
-    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) return PyErr_SetString(PyExc_TypeError, "expected pairs of a target and an op-tree"), -1;
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2)
+      return PyErr_SetString(PyExc_TypeError, "expected pairs of a target and an op-tree"), -1;
     if (push(&w->left, PyTuple_GET_ITEM(pair, 1))) return -1;
   }
   while (w->left.n)
@@ -253,7 +255,8 @@ static int run_kept(walk *w, PyObject *kept, Py_ssize_t many, PyObject *pairs, P
  * name: of the attribute of a tensor that has its view: (array, layout, owner of the memory). */
 PyObject *core_run_trees(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   walk w;
-  if (n != 5 || !PyDict_Check(args[0]) || !PyLong_Check(args[1]) || !PyTuple_Check(args[2]) || !PyTuple_Check(args[3]) || !PyUnicode_Check(args[4]))
+  if (n != 5 || !PyDict_Check(args[0]) || !PyLong_Check(args[1]) || !PyTuple_Check(args[2]) || !PyTuple_Check(args[3]) ||
+      !PyUnicode_Check(args[4]))
     return PyErr_SetString(PyExc_TypeError, "run_trees() takes a dictionary, a number, pairs, types and a name"), NULL;
   Py_ssize_t many = PyLong_AsSsize_t(args[1]);
   if (many == -1 && PyErr_Occurred()) return NULL;

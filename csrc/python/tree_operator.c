@@ -32,7 +32,10 @@ static PyObject *common_shape(const TreeOperatorObject *self, PyObject *a, PyObj
   if (b && is_tree_number(a)) return shape_of(self, b);
   PyObject *shape = shape_of(self, a), *other = !shape || !b || is_tree_number(b) ? NULL : shape_of(self, b);
   if (!shape || !b || is_tree_number(b)) return shape;
-  int same = !other ? 0 : shape == other ? 1 : PyTuple_CheckExact(shape) && PyTuple_CheckExact(other) ? PyObject_RichCompareBool(shape, other, Py_EQ) : 0;
+  int same = !other                                                   ? 0
+             : shape == other                                         ? 1
+             : PyTuple_CheckExact(shape) && PyTuple_CheckExact(other) ? PyObject_RichCompareBool(shape, other, Py_EQ)
+                                                                      : 0;
   Py_XDECREF(other);
   if (same <= 0) Py_CLEAR(shape);
   return shape;
@@ -42,7 +45,8 @@ static PyObject *common_shape(const TreeOperatorObject *self, PyObject *a, PyObj
 static PyObject *operator_of(TreeOperatorObject *self, PyObject *shape) {
   if (!self->last || PyDict_GetItemWithError(self->last, self->shape_name) != shape) {
     PyObject *made = PyDict_New();
-    if (!made || PyDict_SetItem(made, self->op_name, self->op) || PyDict_SetItem(made, self->shape_name, shape)) return Py_XDECREF(made), NULL;
+    if (!made || PyDict_SetItem(made, self->op_name, self->op) || PyDict_SetItem(made, self->shape_name, shape))
+      return Py_XDECREF(made), NULL;
     Py_XSETREF(self->last, made);
   }
   return PyDict_Copy(self->last);
@@ -80,12 +84,13 @@ static PyObject *tree_operator_new(PyTypeObject *type, PyObject *args, PyObject 
   Py_ssize_t first, operands;
   int reflected = 0;
   static char *names[] = {"op", "otherwise", "node_type", "operand_type", "first", "operands", "reflected", NULL};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO!O!nn|p", names, &op, &otherwise, &PyType_Type, &node_type, &PyType_Type, &operand_type, &first,
-                                   &operands, &reflected))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOO!O!nn|p", names, &op, &otherwise, &PyType_Type, &node_type, &PyType_Type,
+                                   &operand_type, &first, &operands, &reflected))
     return NULL;
   bool tuples = PyType_IsSubtype(node_type, &PyTuple_Type);
   if (!tuples || first < 0 || first > 1 || operands < 1 || operands > 2 || (reflected && operands != 2))
-    return PyErr_Format(PyExc_ValueError, "TreeOperator(): %s", tuples ? "one or two operands, from the first or second argument on" : "nodes are of a type of tuples");
+    return PyErr_Format(PyExc_ValueError, "TreeOperator(): %s",
+                        tuples ? "one or two operands, from the first or second argument on" : "nodes are of a type of tuples");
   TreeOperatorObject *self = (TreeOperatorObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->vectorcall = call, self->op = Py_NewRef(op), self->otherwise = Py_NewRef(otherwise);
@@ -128,13 +133,23 @@ static PyObject *bind(PyObject *self, PyObject *object, PyObject *type) {
   return object && object != Py_None ? PyMethod_New(self, object) : Py_NewRef(self);
 }
 
-static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(TreeOperatorObject, vectorcall), READONLY, NULL},
-                                {"__dictoffset__", T_PYSSIZET, offsetof(TreeOperatorObject, attributes), READONLY, NULL}, /* for functools.wraps() */
-                                {NULL, 0, 0, 0, NULL}};
-static PyGetSetDef properties[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
-static PyType_Slot tree_operator_slots[] = {{Py_tp_new, tree_operator_new},     {Py_tp_dealloc, tree_operator_dealloc}, {Py_tp_traverse, tree_operator_traverse},
-                                            {Py_tp_clear, tree_operator_clear}, {Py_tp_call, PyVectorcall_Call},        {Py_tp_descr_get, bind},
-                                            {Py_tp_members, members},           {Py_tp_getset, properties},
-                                            {Py_tp_doc, "TreeOperator(op, otherwise, node_type, operand_type, first, operands, reflected=False): a method that makes nodes."}, {0, NULL}};
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(TreeOperatorObject, vectorcall), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(TreeOperatorObject, attributes), READONLY, NULL}, /* for functools.wraps() */
+    {NULL, 0, 0, 0, NULL}};
+static PyGetSetDef properties[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+                                   {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot tree_operator_slots[] = {
+    {Py_tp_new, tree_operator_new},
+    {Py_tp_dealloc, tree_operator_dealloc},
+    {Py_tp_traverse, tree_operator_traverse},
+    {Py_tp_clear, tree_operator_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, bind},
+    {Py_tp_members, members},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, "TreeOperator(op, otherwise, node_type, operand_type, first, operands, reflected=False): a method that makes nodes."},
+    {0, NULL}};
 PyType_Spec tree_operator_spec = {"dcml._core.TreeOperator", sizeof(TreeOperatorObject), 0,
-                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, tree_operator_slots};
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                                  tree_operator_slots};

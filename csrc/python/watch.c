@@ -91,7 +91,8 @@ static bool is_observation(PyObject *item) {
 
 int check_observations(PyObject *list) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list); k++)
-    if (!is_observation(PyTuple_GET_ITEM(list, k))) return PyErr_SetString(PyExc_TypeError, "expected (holder, contents) or (holder, key, value)"), -1;
+    if (!is_observation(PyTuple_GET_ITEM(list, k)))
+      return PyErr_SetString(PyExc_TypeError, "expected (holder, contents) or (holder, key, value)"), -1;
   return 0;
 }
 

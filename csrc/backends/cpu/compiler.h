@@ -12,7 +12,8 @@ void dc_compiler_find(const char *spare, dc_compiler *out);
 void dc_compiler_free(dc_compiler *compiler);
 
 /* Starts a compilation of `source` to the shared object `object`; messages go to the file `messages`. */
-DC_MUST_USE dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, dc_job **job);
+DC_MUST_USE dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages,
+                                        dc_job **job);
 /* Waits, and takes the job; DC_ERR_COMPILE holds the first lines of the messages. */
 DC_MUST_USE dc_status dc_compiler_finish(dc_job *job, const char *object, const char *messages);
 

@@ -110,7 +110,8 @@ static dc_status set_bias(const product_call *c, const void *bias) {
 static dc_status prefer(const cublas *lib, void *preference, uint64_t workspace, uint32_t alignment) {
   uint32_t reductions = LT_REDUCTION_NONE | LT_REDUCTION_COMPUTE_TYPE;
   LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_WORKSPACE, &workspace, sizeof workspace), "limiting the workspace");
-  LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTIONS, &reductions, sizeof reductions), "limiting the reductions");
+  LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTIONS, &reductions, sizeof reductions),
+         "limiting the reductions");
   for (int k = LT_PREF_ALIGN_A; k <= LT_PREF_ALIGN_D; k++)
     LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, k, &alignment, sizeof alignment), "stating an alignment");
   return DC_OK;
@@ -128,8 +129,8 @@ static dc_status choose(product_call *c, uint64_t workspace, uint32_t alignment,
   lib->cublasLtMatmulPreferenceDestroy(preference);
   if (status) return status;
   if (code || !found || out->state)
-    return dc_error(DC_ERR_DEVICE, "cuBLASLt has no way to multiply %lld matrices of %lld by %lld with %lld by %lld (code %d)", (long long)c->batch,
-                    (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n, code ? code : out->state);
+    return dc_error(DC_ERR_DEVICE, "cuBLASLt has no way to multiply %lld matrices of %lld by %lld with %lld by %lld (code %d)",
+                    (long long)c->batch, (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n, code ? code : out->state);
   return DC_OK;
 }
 

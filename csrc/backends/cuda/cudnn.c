@@ -69,7 +69,8 @@ static bool suffices(int64_t in, int64_t left, int64_t extent, int64_t stride, i
 static bool is_even_for_certain(const dc_graph *graph, dc_nid node, int d, int n) {
   const dc_container *w = dc_cont(graph, dc_node_at(graph, node)->lib.in[1]);
   const dc_attr *mode = dc_node_attr(graph, node, "auto_pad");
-  int64_t left = int_at(graph, node, "pads", d, 0), right = int_at(graph, node, "pads", n + d, 0), stride = int_at(graph, node, "strides", d, 1), window;
+  int64_t left = int_at(graph, node, "pads", d, 0), right = int_at(graph, node, "pads", n + d, 0),
+          stride = int_at(graph, node, "strides", d, 1), window;
   if (mode && mode->kind == DC_ATTR_STRING && *mode->s && strcmp(mode->s, "NOTSET") != 0)
     return strcmp(mode->s, "VALID") == 0 || (stride == 1 && dc_ex_is_int(&graph->pool, w->shape[2 + d], &window) &&
                                              (window - 1) * int_at(graph, node, "dilations", d, 1) % 2 == 0);
@@ -139,7 +140,8 @@ static void widen(dc_problem_conv *c) {
 /* Strides along extents of 1 say which layout is meant: that of the others. */
 static void settle_layouts(dn_call *call) {
   bool last = true, in_rows = true;
-  for (int k = 0; k < DN_OPERANDS; k++) last &= dc_problem_is_last(&call->operands[k].given), in_rows &= dc_problem_is_row_major(&call->operands[k].given);
+  for (int k = 0; k < DN_OPERANDS; k++)
+    last &= dc_problem_is_last(&call->operands[k].given), in_rows &= dc_problem_is_row_major(&call->operands[k].given);
   for (int k = 0; k < DN_OPERANDS; k++) {
     dc_problem_shape *s = &call->operands[k].given;
     if (last && !in_rows) dc_problem_last(s, s->strides);
@@ -154,7 +156,8 @@ static uint64_t aligned(uint64_t bytes) { return (bytes + WORKSPACE_ALIGN - 1) /
 static dc_status describe_layout(const dn_call *call, const dc_problem_shape *s, void **out) {
   int dims[DC_PROBLEM_DIMS], strides[DC_PROBLEM_DIMS];
   for (int d = 0; d < s->rank; d++) {
-    if (s->dims[d] > INT32_MAX || s->strides[d] > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "cuDNN: an image of 2^31 or more elements");
+    if (s->dims[d] > INT32_MAX || s->strides[d] > INT32_MAX)
+      return dc_error(DC_ERR_UNSUPPORTED, "cuDNN: an image of 2^31 or more elements");
     dims[d] = (int)s->dims[d], strides[d] = (int)s->strides[d];
   }
   DN_TRY(call->lib->cudnnCreateTensorDescriptor(out), "describing a layout");
@@ -266,7 +269,8 @@ static dc_status find_plan(dn_call *call, void *const *pointers, const dn_plan *
   *out = addresses % VECTOR_ALIGN == 0 ? &call->fast : &call->any;
   if ((*out)->plan) return DC_OK;
   DC_TRY(dc_cudnn_plan(call, (int64_t)dc_dtype_bytes(call->type), call->fast.workspace, &call->any));
-  return call->any.plan ? DC_OK : dc_error(DC_ERR_DEVICE, "cuDNN has no engine for operands that are not aligned to %d bytes", VECTOR_ALIGN);
+  return call->any.plan ? DC_OK
+                        : dc_error(DC_ERR_DEVICE, "cuDNN has no engine for operands that are not aligned to %d bytes", VECTOR_ALIGN);
 }
 
 static dc_status convolve(dn_call *call, void *const *buffers, char *scratch, void *stream) {

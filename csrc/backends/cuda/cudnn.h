@@ -10,8 +10,18 @@
 #include "backends/native/problem.h"
 
 enum { DN_FLOAT = 0, DN_DOUBLE = 1, DN_HALF = 2, DN_BFLOAT16 = 9 }; /* cudnnDataType_t */
-enum { DN_T_HANDLE = 0, DN_T_DATA_TYPE = 1, DN_T_INT64 = 3, DN_T_FLOAT = 4, DN_T_DOUBLE = 5, DN_T_POINTER = 6, DN_T_CONV_MODE = 7, DN_T_HEUR_MODE = 8,
-       DN_T_NOTE = 11, DN_T_DESCRIPTOR = 15 }; /* cudnnBackendAttributeType_t */
+enum {
+  DN_T_HANDLE = 0,
+  DN_T_DATA_TYPE = 1,
+  DN_T_INT64 = 3,
+  DN_T_FLOAT = 4,
+  DN_T_DOUBLE = 5,
+  DN_T_POINTER = 6,
+  DN_T_CONV_MODE = 7,
+  DN_T_HEUR_MODE = 8,
+  DN_T_NOTE = 11,
+  DN_T_DESCRIPTOR = 15
+}; /* cudnnBackendAttributeType_t */
 enum { DN_CONVOLUTION = 1, DN_ENGINE = 2, DN_ENGINECFG = 3, DN_ENGINEHEUR = 4, DN_PLAN = 5, DN_FORWARD = 10, DN_BACKWARD_FILTER = 11,
        DN_BACKWARD_DATA = 12, DN_GRAPH = 15, DN_PACK = 16, DN_TENSOR = 17 }; /* cudnnBackendDescriptorType_t */
 enum { /* cudnnBackendAttributeName_t */
@@ -30,21 +40,22 @@ enum { /* cudnnBackendAttributeName_t */
 enum { DN_CROSS_CORRELATION = 1, DN_HEUR_FALLBACK = 2, DN_HEUR_A = 3 };
 enum { DN_NOTE_TENSOR_CORE = 0, DN_NOTE_DOWN_CONVERT = 1, DN_NOTE_NONDETERMINISTIC = 4, DN_NOTES = 16 };
 
-#define DN_FUNCTIONS(X)                                                                                                                      \
-  X(size_t, cudnnGetVersion, (void))                                                                                                         \
-  X(int, cudnnCreate, (void **handle))                                                                                                       \
-  X(int, cudnnDestroy, (void *handle))                                                                                                       \
-  X(int, cudnnSetStream, (void *handle, void *stream))                                                                                       \
-  X(int, cudnnBackendCreateDescriptor, (int kind, void **descriptor))                                                                        \
-  X(int, cudnnBackendDestroyDescriptor, (void *descriptor))                                                                                  \
-  X(int, cudnnBackendFinalize, (void *descriptor))                                                                                           \
-  X(int, cudnnBackendSetAttribute, (void *descriptor, int name, int type, int64_t n, const void *values))                                    \
-  X(int, cudnnBackendGetAttribute, (const void *descriptor, int name, int type, int64_t wanted, int64_t *n, void *values))                   \
-  X(int, cudnnBackendExecute, (void *handle, void *plan, void *pack))                                                                        \
-  X(int, cudnnCreateTensorDescriptor, (void **descriptor))                                                                                   \
-  X(int, cudnnDestroyTensorDescriptor, (void *descriptor))                                                                                   \
-  X(int, cudnnSetTensorNdDescriptor, (void *descriptor, int type, int rank, const int *dims, const int *strides))                            \
-  X(int, cudnnTransformTensor, (void *handle, const void *alpha, void *from_layout, const void *from, const void *beta, void *to_layout, void *to))
+#define DN_FUNCTIONS(X)                                                                                                                    \
+  X(size_t, cudnnGetVersion, (void))                                                                                                       \
+  X(int, cudnnCreate, (void **handle))                                                                                                     \
+  X(int, cudnnDestroy, (void *handle))                                                                                                     \
+  X(int, cudnnSetStream, (void *handle, void *stream))                                                                                     \
+  X(int, cudnnBackendCreateDescriptor, (int kind, void **descriptor))                                                                      \
+  X(int, cudnnBackendDestroyDescriptor, (void *descriptor))                                                                                \
+  X(int, cudnnBackendFinalize, (void *descriptor))                                                                                         \
+  X(int, cudnnBackendSetAttribute, (void *descriptor, int name, int type, int64_t n, const void *values))                                  \
+  X(int, cudnnBackendGetAttribute, (const void *descriptor, int name, int type, int64_t wanted, int64_t *n, void *values))                 \
+  X(int, cudnnBackendExecute, (void *handle, void *plan, void *pack))                                                                      \
+  X(int, cudnnCreateTensorDescriptor, (void **descriptor))                                                                                 \
+  X(int, cudnnDestroyTensorDescriptor, (void *descriptor))                                                                                 \
+  X(int, cudnnSetTensorNdDescriptor, (void *descriptor, int type, int rank, const int *dims, const int *strides))                          \
+  X(int, cudnnTransformTensor,                                                                                                             \
+    (void *handle, const void *alpha, void *from_layout, const void *from, const void *beta, void *to_layout, void *to))
 
 typedef struct {
 #define X(result, name, parameters) result(*name) parameters;

@@ -131,7 +131,8 @@ static dc_status try_mode(dn_call *call, void *graph, int mode, uint64_t limit, 
   DC_TRY(set(call, heuristics, DN_A_HEUR_MODE, DN_T_HEUR_MODE, 1, &mode));
   if (call->lib->cudnnBackendFinalize(heuristics)) return DC_OK; /* it knows nothing of this convolution */
   for (int k = 0; k < MOST_CONFIGS; k++) DC_TRY(make(call, DN_ENGINECFG, &configs[k]));
-  DN_TRY(call->lib->cudnnBackendGetAttribute(heuristics, DN_A_HEUR_RESULTS, DN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs), "asking for engines");
+  DN_TRY(call->lib->cudnnBackendGetAttribute(heuristics, DN_A_HEUR_RESULTS, DN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs),
+         "asking for engines");
   for (int64_t k = 0; k < n && k < MOST_CONFIGS && !out->plan; k++) DC_TRY(try_config(call, configs[k], limit, out));
   return DC_OK;
 }

@@ -159,8 +159,10 @@ static dc_status find_device(dc_gpu *gpu) {
   DC_TRY(dc_driver_status(d, d->cuDeviceGet(&gpu->device, gpu->ordinal), "cuda:%d cannot be used", gpu->ordinal));
   gpu->major = number_of(gpu, CU_CAPABILITY_MAJOR, 0), gpu->minor = number_of(gpu, CU_CAPABILITY_MINOR, 0);
   if (gpu->major < LEAST_CAPABILITY)
-    return dc_error(DC_ERR_DEVICE, "cuda:%d has compute capability %d.%d, expected at least %d.0", gpu->ordinal, gpu->major, gpu->minor, LEAST_CAPABILITY);
-  if (!number_of(gpu, CU_MEMORY_POOLS, 0)) return dc_error(DC_ERR_DEVICE, "cuda:%d has no memory pools, which dcml takes its memory from", gpu->ordinal);
+    return dc_error(DC_ERR_DEVICE, "cuda:%d has compute capability %d.%d, expected at least %d.0", gpu->ordinal, gpu->major, gpu->minor,
+                    LEAST_CAPABILITY);
+  if (!number_of(gpu, CU_MEMORY_POOLS, 0))
+    return dc_error(DC_ERR_DEVICE, "cuda:%d has no memory pools, which dcml takes its memory from", gpu->ordinal);
   return DC_OK;
 }
 
@@ -189,7 +191,8 @@ static dc_status open_tools(dc_gpu *gpu, const char *folder) {
 static dc_status open_gpu(dc_gpu *gpu, const char *folder) {
   DC_TRY(dc_driver_open(&gpu->driver));
   DC_TRY(find_device(gpu));
-  DC_TRY(dc_driver_status(&gpu->driver, gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device), "cuda:%d cannot be used", gpu->ordinal));
+  DC_TRY(dc_driver_status(&gpu->driver, gpu->driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device), "cuda:%d cannot be used",
+                          gpu->ordinal));
   DC_TRY(keep_memory(gpu));
   read_machine(gpu);
   gpu->memory = (dc_allocator){DC_CUDA, gpu->ordinal, gpu, take, give, fill, reads};

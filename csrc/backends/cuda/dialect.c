@@ -61,4 +61,5 @@ const dc_dialect dc_cuda_dialect = {
     .atomics = atomics,
 };
 
-const dc_language dc_cuda_language = {.passes = dc_kernel_passes_grid, .dialect = &dc_cuda_dialect, .library = dc_cuda_library, .launches = true};
+const dc_language dc_cuda_language = {
+    .passes = dc_kernel_passes_grid, .dialect = &dc_cuda_dialect, .library = dc_cuda_library, .launches = true};

@@ -46,7 +46,8 @@ static dc_status not_found(const char *variable, const char *advice) {
 
 static dc_status use_driver(void *library, dc_driver *out) {
   const char *missing = dc_cuda_shared_symbols(library, driver_symbols, DRIVER_SYMBOLS, out);
-  if (missing) return dc_error(DC_ERR_DEVICE, "the driver is too old for dcml, which needs CUDA 12: it lacks %s; update NVIDIA's driver", missing);
+  if (missing)
+    return dc_error(DC_ERR_DEVICE, "the driver is too old for dcml, which needs CUDA 12: it lacks %s; update NVIDIA's driver", missing);
   int version = 0;
   CUresult failed = out->cuInit(0);
   if (failed == CUDA_ERROR_NO_DEVICE) {
@@ -57,7 +58,8 @@ static dc_status use_driver(void *library, dc_driver *out) {
   DC_TRY(dc_driver_status(out, failed, "the CUDA driver does not start"));
   DC_TRY(dc_driver_status(out, out->cuDriverGetVersion(&version), "the CUDA driver does not tell its version"));
   if (version >= LEAST_CUDA) return DC_OK;
-  return dc_error(DC_ERR_DEVICE, "the driver is too old for dcml, which needs CUDA 12: it is for CUDA %d.%d; update NVIDIA's driver", version / 1000, version % 1000 / 10);
+  return dc_error(DC_ERR_DEVICE, "the driver is too old for dcml, which needs CUDA 12: it is for CUDA %d.%d; update NVIDIA's driver",
+                  version / 1000, version % 1000 / 10);
 }
 
 dc_status dc_driver_open(dc_driver *out) {
@@ -100,9 +102,11 @@ static dc_status check_architecture(const dc_nvrtc *nvrtc, int architecture) {
     if (known[k] == architecture) return DC_OK;
     if (known[k] > newest) newest = known[k];
   }
-  static const char *const advice[] = {"an older one: `pip install nvidia-cuda-nvrtc-cu12`", "a newer one: `pip install -U nvidia-cuda-nvrtc`"};
+  static const char *const advice[] = {"an older one: `pip install nvidia-cuda-nvrtc-cu12`",
+                                       "a newer one: `pip install -U nvidia-cuda-nvrtc`"};
   const int a = architecture;
-  return dc_error(DC_ERR_DEVICE, "NVRTC %d.%d does not compile for compute capability %d.%d, which this GPU has, but for others up to %d.%d; install %s",
+  return dc_error(DC_ERR_DEVICE,
+                  "NVRTC %d.%d does not compile for compute capability %d.%d, which this GPU has, but for others up to %d.%d; install %s",
                   nvrtc->major, nvrtc->minor, a / 10, a % 10, newest / 10, newest % 10, advice[a > newest]);
 }
 
@@ -111,15 +115,19 @@ static dc_status use_nvrtc(void *library, int version, dc_nvrtc *out) {
   if (missing) return dc_error(DC_ERR_DEVICE, "NVRTC is too old for dcml: it lacks %s; `pip install 'dcml[cuda]'` brings one", missing);
   if (out->nvrtcVersion(&out->major, &out->minor)) return dc_error(DC_ERR_DEVICE, "NVRTC does not tell its version");
   if (out->major <= version / 1000) return DC_OK;
-  return dc_error(DC_ERR_DEVICE, "the driver is for CUDA %d.%d, too old for code of NVRTC %d.%d: update NVIDIA's driver, or `pip install nvidia-cuda-nvrtc-cu%d`",
-                  version / 1000, version % 1000 / 10, out->major, out->minor, version / 1000);
+  return dc_error(
+      DC_ERR_DEVICE,
+      "the driver is for CUDA %d.%d, too old for code of NVRTC %d.%d: update NVIDIA's driver, or `pip install nvidia-cuda-nvrtc-cu%d`",
+      version / 1000, version % 1000 / 10, out->major, out->minor, version / 1000);
 }
 
 dc_status dc_nvrtc_open(const dc_driver *driver, const char *folder, int architecture, dc_arena *arena, dc_nvrtc *out) {
   int version = 0;
   DC_TRY(dc_driver_status(driver, driver->cuDriverGetVersion(&version), "the CUDA driver does not tell its version"));
   void *library = open_nvrtc(folder, version);
-  if (!library) return not_found("DCML_NVRTC", "CUDA cannot be used: NVRTC, which compiles kernels, was not found; `pip install 'dcml[cuda]'` brings it");
+  if (!library)
+    return not_found("DCML_NVRTC",
+                     "CUDA cannot be used: NVRTC, which compiles kernels, was not found; `pip install 'dcml[cuda]'` brings it");
   dc_status status = use_nvrtc(library, version, out);
   if (!status) status = check_architecture(out, architecture);
   if (status) (void)dlclose(library);

@@ -77,7 +77,8 @@ static dc_status take_words(dc_gpu *gpu, prepared_step **steps, uint32_t n, dc_a
 
 static dc_status run_launches(const dc_step_frame *f, const void *context);
 
-static dc_status prepare(dc_gpu *gpu, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena, dc_step_call *calls, void **state) {
+static dc_status prepare(dc_gpu *gpu, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena, dc_step_call *calls,
+                         void **state) {
   dc_compiled *kernels = DC_NEW_ARRAY(arena, dc_compiled, n);
   prepared_step **steps = DC_NEW_ARRAY(arena, prepared_step *, n);
   DC_TRY(dc_jit_compile(gpu->jit, graph, nodes, n, kernels));
@@ -106,7 +107,9 @@ static dc_status size_launches(const prepared_step *s, const int64_t *symbols, b
   for (uint32_t k = 0; k < from->launches.n; k++) {
     const dc_launch *l = &from->launches.v[k];
     int64_t blocks = dc_ix_eval(&from->pool, l->blocks, symbols, NULL);
-    if (blocks > INT_MAX) return dc_error(DC_ERR_UNSUPPORTED, "node '%s' wants %lld blocks of threads, expected at most %d", s->name, (long long)blocks, INT_MAX);
+    if (blocks > INT_MAX)
+      return dc_error(DC_ERR_UNSUPPORTED, "node '%s' wants %lld blocks of threads, expected at most %d", s->name, (long long)blocks,
+                      INT_MAX);
     if (blocks > 0) b->launches[b->n_launches++] = (sized_launch){l->function, (unsigned)blocks, l->threads, l->shared_bytes};
   }
   return DC_OK;
@@ -118,7 +121,8 @@ dc_status dc_launch_bind(const dc_step_call *prepared, const int64_t *symbols, u
   bound_step *b = DC_NEW(arena, bound_step);
   *b = (bound_step){.step = s, .driver = &s->gpu->driver, .n_buffers = n_buffers, .n_others = from->symbols.n + from->checks};
   if ((n_buffers + b->n_others) * sizeof(void *) > PARAMETER_BYTES)
-    return dc_error(DC_ERR_UNSUPPORTED, "node '%s' takes %u arrays and sizes, more than a kernel can be given", s->name, n_buffers + b->n_others);
+    return dc_error(DC_ERR_UNSUPPORTED, "node '%s' takes %u arrays and sizes, more than a kernel can be given", s->name,
+                    n_buffers + b->n_others);
   int64_t *values = DC_NEW_ARRAY(arena, int64_t, b->n_others);
   b->others = DC_NEW_ARRAY(arena, void *, b->n_others);
   for (uint32_t k = 0; k < from->symbols.n; k++) values[k] = symbols[from->symbols.v[k]];
@@ -138,7 +142,8 @@ static dc_status run_launches(const dc_step_frame *f, const void *context) {
   for (uint32_t k = 0; k < b->n_others; k++) parameters[b->n_buffers + k] = b->others[k];
   for (uint32_t k = 0; k < b->n_launches; k++) {
     const sized_launch *l = &b->launches[k];
-    CUresult failed = b->driver->cuLaunchKernel(l->function, l->blocks, 1, 1, l->threads, 1, 1, l->shared_bytes, f->stream, parameters, NULL);
+    CUresult failed =
+        b->driver->cuLaunchKernel(l->function, l->blocks, 1, 1, l->threads, 1, 1, l->shared_bytes, f->stream, parameters, NULL);
     if (failed) return dc_driver_status(b->driver, failed, "node '%s' cannot be launched on cuda:%d", b->step->name, b->step->gpu->ordinal);
   }
   return DC_OK;

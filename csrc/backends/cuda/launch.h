@@ -9,7 +9,8 @@
 DC_MUST_USE dc_status dc_launch_prepare(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
                                         dc_step_call *calls, void **state);
 /* A prepared step under the values of symbols: the sizes of its grids are known. */
-DC_MUST_USE dc_status dc_launch_bind(const dc_step_call *prepared, const int64_t *symbols, uint32_t n_buffers, dc_arena *arena, dc_step_call *out);
+DC_MUST_USE dc_status dc_launch_bind(const dc_step_call *prepared, const int64_t *symbols, uint32_t n_buffers, dc_arena *arena,
+                                     dc_step_call *out);
 /* What kernels of earlier runs have complained of. */
 DC_MUST_USE dc_status dc_launch_complaint(void *state);
 void dc_launch_forget(const dc_target *target, void *state);

@@ -12,7 +12,9 @@ typedef struct {
   const uint32_t *modes; /* bits of dc_mode, read when a call is bound; NULL: none */
 } dc_cuda_place;
 
-static inline uint32_t dc_cuda_modes(const dc_cuda_place *place) { return place->modes ? __atomic_load_n(place->modes, __ATOMIC_RELAXED) : 0; }
+static inline uint32_t dc_cuda_modes(const dc_cuda_place *place) {
+  return place->modes ? __atomic_load_n(place->modes, __ATOMIC_RELAXED) : 0;
+}
 
 extern const dc_native_library dc_native_cublas, dc_native_cudnn;
 

@@ -64,10 +64,12 @@ static dc_status failed(const dc_nvrtc *nvrtc, nvrtcProgram program, nvrtcResult
   char log[MESSAGE_BYTES + 1] = "";
   size_t n = 0;
   char *all = program && nvrtc->nvrtcGetProgramLogSize(program, &n) == 0 && n ? malloc(n) : NULL;
-  if (all && nvrtc->nvrtcGetProgramLog(program, all) == 0) snprintf(log, sizeof log, "%.*s", (int)(n < MESSAGE_BYTES ? n : MESSAGE_BYTES), all);
+  if (all && nvrtc->nvrtcGetProgramLog(program, all) == 0)
+    snprintf(log, sizeof log, "%.*s", (int)(n < MESSAGE_BYTES ? n : MESSAGE_BYTES), all);
   free(all);
   const char *name = nvrtc->nvrtcGetErrorString(result);
-  return dc_error(DC_ERR_COMPILE, "NVRTC failed on a generated kernel (%s):\n%s", name ? name : "unknown error", *log ? log : "(it said nothing)");
+  return dc_error(DC_ERR_COMPILE, "NVRTC failed on a generated kernel (%s):\n%s", name ? name : "unknown error",
+                  *log ? log : "(it said nothing)");
 }
 
 static dc_status take_cubin(const dc_nvrtc *nvrtc, nvrtcProgram program, const char *object) {
@@ -128,7 +130,8 @@ static dc_status load(const dc_compiler *compiler, const char *path, void **modu
   dc_status status = dc_gpu_enter(gpu, &entered);
   CUmodule made = NULL;
   if (!status) {
-    status = dc_driver_status(&gpu->driver, gpu->driver.cuModuleLoadData(&made, image), "a compiled kernel cannot be loaded to cuda:%d", gpu->ordinal);
+    status = dc_driver_status(&gpu->driver, gpu->driver.cuModuleLoadData(&made, image), "a compiled kernel cannot be loaded to cuda:%d",
+                              gpu->ordinal);
     dc_gpu_leave(gpu, entered);
   }
   free(image);

@@ -148,7 +148,8 @@ static void add_lanes(builder *b, dc_nid id, uint32_t depth) {
   note_lanes(b, &plan, &plan.one, depth);
   if (!plan.map) return;
   dc_parameter inner = g->pool.params.v[m->params[m->n_params - 1]];
-  if (m->n_params > 1 && level_of_ex(b, inner.begin) < depth - 1 && level_of_ex(b, inner.end) < depth - 1) note_lanes(b, &plan, &plan.two, depth - 1);
+  if (m->n_params > 1 && level_of_ex(b, inner.begin) < depth - 1 && level_of_ex(b, inner.end) < depth - 1)
+    note_lanes(b, &plan, &plan.two, depth - 1);
   DC_PUSH(b->arena, &b->p->lanes, plan);
   b->p->lanes_of[id] = b->p->lanes.n;
 }
@@ -193,7 +194,10 @@ static const char *origin(const dc_graph *graph, dc_nid id) {
 
 dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena, dc_interp **out) {
   dc_interp *p = DC_NEW(arena, dc_interp);
-  builder b = {.p = p, .arena = arena, .seen = DC_NEW_ARRAY(arena, bool, graph->containers.n), .noted = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n)};
+  builder b = {.p = p,
+               .arena = arena,
+               .seen = DC_NEW_ARRAY(arena, bool, graph->containers.n),
+               .noted = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n)};
   p->graph = graph, p->node = node;
   p->of_ex = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n);
   p->level_of = DC_NEW_ARRAY(arena, uint16_t, graph->pool.params.n);
@@ -218,7 +222,8 @@ static void describe_container(interp *in, dc_cid c) {
     stride *= dims[d];
   }
   in->dims[c] = dims, in->strides[c] = strides;
-  if (k->storage == DC_STORE_REGISTER) in->registers[c] = dc_arena_alloc(&in->arena, (size_t)stride * (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
+  if (k->storage == DC_STORE_REGISTER)
+    in->registers[c] = dc_arena_alloc(&in->arena, (size_t)stride * (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
 }
 
 /* What depends on the values of symbols. */
@@ -359,7 +364,8 @@ static dc_status run_tasklet(interp *in, dc_nid id) {
   if (!guard.i) return DC_OK;
   DC_TRY(evaluate_ex(in, t->value, &value));
   DC_TRY(tasklet_position(in, t, &at));
-  dc_dtype from = dc_ex_dtype(&in->p.graph->pool, t->value), to = (dc_dtype)dc_cont(in->p.graph, t->out)->dtype, wide = dc_dtype_compute(to);
+  dc_dtype from = dc_ex_dtype(&in->p.graph->pool, t->value), to = (dc_dtype)dc_cont(in->p.graph, t->out)->dtype,
+           wide = dc_dtype_compute(to);
   void *data = storage(in, t->out);
   value = dc_scalar_convert(from, t->wcr ? wide : to, value);
   if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(to) && to != DC_F64) return add_term(in, t->out, at, value);

@@ -184,7 +184,9 @@ static bool test(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b) {
   bool real = dc_dtype_is_float(type), whole = type == DC_U64;
   if (prim == DC_ISNAN) return real && isnan(a.f);
   if (prim == DC_ISINF) return real && isinf(a.f);
-  int order = real ? (a.f > b.f) - (a.f < b.f) : whole ? ((uint64_t)a.i > (uint64_t)b.i) - ((uint64_t)a.i < (uint64_t)b.i) : (a.i > b.i) - (a.i < b.i);
+  int order = real    ? (a.f > b.f) - (a.f < b.f)
+              : whole ? ((uint64_t)a.i > (uint64_t)b.i) - ((uint64_t)a.i < (uint64_t)b.i)
+                      : (a.i > b.i) - (a.i < b.i);
   bool ordered = !real || (!isnan(a.f) && !isnan(b.f));
   switch (prim) {
     case DC_LT: return ordered && order < 0;
@@ -204,12 +206,14 @@ dc_scalar dc_scalar_prim(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b) {
   if (prim == DC_RAND) return (dc_scalar){.f = dc_philox_uniform((uint64_t)a.i, (uint64_t)b.i)};
   if (kind == DC_PRIM_TEST || kind == DC_PRIM_LOGIC) return (dc_scalar){.i = test(prim, type, a, b)};
   if (type == DC_F64) return (dc_scalar){.f = real_prim(prim, a.f, b.f)};
-  if (dc_dtype_is_float(type)) return (dc_scalar){.f = (float)real_prim(prim, (float)a.f, (float)b.f)}; /* rounds as float arithmetic does */
+  if (dc_dtype_is_float(type))
+    return (dc_scalar){.f = (float)real_prim(prim, (float)a.f, (float)b.f)}; /* rounds as float arithmetic does */
   return (dc_scalar){.i = dc_dtype_wrap(type, whole_prim(prim, type, a.i, b.i))};
 }
 
 /* One loop for each of the primitives that networks are made of. */
-static bool real_prims(dc_op prim, bool narrow, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n, dc_scalar *out) {
+static bool real_prims(dc_op prim, bool narrow, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n,
+                       dc_scalar *out) {
 #define EACH(name, value)                                             \
   case name:                                                          \
     for (uint32_t j = 0; j < n; j++) {                                \
@@ -239,7 +243,8 @@ static bool real_prims(dc_op prim, bool narrow, const dc_scalar *a, uint32_t a_s
 #undef EACH
 }
 
-void dc_scalar_prims(dc_op prim, dc_dtype type, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n, dc_scalar *out) {
+void dc_scalar_prims(dc_op prim, dc_dtype type, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n,
+                     dc_scalar *out) {
   if (dc_dtype_is_float(type) && real_prims(prim, type != DC_F64, a, a_step, b, b_step, n, out)) return;
   for (uint32_t j = 0; j < n; j++) out[j] = dc_scalar_prim(prim, type, a[j * a_step], b[j * b_step]);
 }

@@ -16,6 +16,7 @@ dc_scalar dc_scalar_bits(dc_dtype from, dc_dtype to, dc_scalar value);
 /* Both operands have `type`; the result has the prim's result type. */
 dc_scalar dc_scalar_prim(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b);
 /* The same of n values each; a step of 0 is one value for all. */
-void dc_scalar_prims(dc_op prim, dc_dtype type, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n, dc_scalar *out);
+void dc_scalar_prims(dc_op prim, dc_dtype type, const dc_scalar *a, uint32_t a_step, const dc_scalar *b, uint32_t b_step, uint32_t n,
+                     dc_scalar *out);
 
 #endif

@@ -35,7 +35,8 @@ static void make_parents(const char *path) {
 /* Ours, writable, and closed to other writers: code is loaded from here. */
 static bool is_safe(const char *folder) {
   struct stat s;
-  return lstat(folder, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & 022) && access(folder, R_OK | W_OK | X_OK) == 0;
+  return lstat(folder, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & 022) &&
+         access(folder, R_OK | W_OK | X_OK) == 0;
 }
 
 static const char *default_root(dc_arena *arena) {

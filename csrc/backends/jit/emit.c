@@ -23,8 +23,8 @@ static dc_status schedule(const dc_language *language, dc_kernel *kernel, dc_dum
   return DC_OK;
 }
 
-static dc_status spell(const dc_language *language, const dc_graph *graph, dc_nid node, dc_kernel *kernel, const char *function, dc_text *out,
-                       dc_launches *launches) {
+static dc_status spell(const dc_language *language, const dc_graph *graph, dc_nid node, dc_kernel *kernel, const char *function,
+                       dc_text *out, dc_launches *launches) {
   char label[40];
   uint32_t n_stages;
   snprintf(label, sizeof label, "kernel-%u", node);
@@ -35,8 +35,8 @@ static dc_status spell(const dc_language *language, const dc_graph *graph, dc_ni
   return dc_dump_text(name, n_stages + 1, "printed", language->dialect->suffix, out->s);
 }
 
-dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out, dc_launches **launches,
-                       dc_loose *loose) {
+dc_status dc_emit_node(const dc_language *language, const dc_graph *graph, dc_nid node, const char *name, dc_text *out,
+                       dc_launches **launches, dc_loose *loose) {
   dc_kernel kernel;
   *launches = NULL;
   DC_TRY(dc_kernel_build(graph, node, &kernel));

@@ -57,8 +57,8 @@ static double milliseconds(void) {
 
 /* ---- creation ---- */
 
-dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, void *context, const char *cache_dir, const char *spare_compiler,
-                        dc_jit **out) {
+dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, void *context, const char *cache_dir,
+                        const char *spare_compiler, dc_jit **out) {
   dc_jit *jit = calloc(1, sizeof *jit);
   if (!jit) return dc_error(DC_ERR_MEMORY, "out of memory");
   jit->language = language, jit->tools = tools;
@@ -70,7 +70,8 @@ dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, 
   pthread_mutex_init(&jit->lock, NULL);
   jit->compiler.context = context;
   tools->open(spare_compiler, &jit->compiler);
-  if (is_verbose()) fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
+  if (is_verbose())
+    fprintf(stderr, "dcml: compile: %s, cache %s\n", jit->compiler.why ? jit->compiler.why : jit->compiler.command.v[0], jit->cache.folder);
   return *out = jit, DC_OK;
 }
 
@@ -100,9 +101,10 @@ bool dc_jit_available(const dc_jit *jit, const char **why) {
 bool dc_jit_ready(dc_jit *jit) {
   if (!jit->compiler.why) return true;
   if (!__atomic_exchange_n(&jit->told, true, __ATOMIC_RELAXED))
-    fprintf(stderr,
-            "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n",
-            jit->compiler.why);
+    fprintf(
+        stderr,
+        "dcml: %s: graphs are interpreted, which is slow; install gcc or clang, or `pip install 'dcml[compiler]'`, or name one in $CC\n",
+        jit->compiler.why);
   return false;
 }
 
@@ -417,7 +419,8 @@ static void deal(batch *b) {
     dc_text_puts(&b->files[f].text, parts[f].s);
     uint64_t low = dc_hash_bytes(b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
     uint64_t high = dc_hash_bytes(~b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
-    snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx%s", (unsigned long long)high, (unsigned long long)low, b->jit->tools->module_suffix);
+    snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx%s", (unsigned long long)high, (unsigned long long)low,
+             b->jit->tools->module_suffix);
     dc_text_free(&parts[f]);
   }
   free(parts);

@@ -16,8 +16,8 @@ enum { MAX_CONDITIONS = 16 };
  * padding, may be of another pixel: without a branch, vectors run along the channels. */
 static bool may_be_moved(const dc_kernel *k, const dc_container *c, uint32_t d, dc_ex index) {
   int64_t stride, extent;
-  return c->strides && !(dc_ex_is_int(k->pool, c->strides[d], &stride) && stride == 1) && dc_ex_is_int(k->pool, c->shape[d], &extent) && extent > 0 &&
-         !dc_ex_uses_op(k->pool, index, DC_EX_READ);
+  return c->strides && !(dc_ex_is_int(k->pool, c->strides[d], &stride) && stride == 1) && dc_ex_is_int(k->pool, c->shape[d], &extent) &&
+         extent > 0 && !dc_ex_uses_op(k->pool, index, DC_EX_READ);
 }
 
 static dc_ex moved_inside(dc_pool *pool, dc_ex index, dc_ex extent) {
@@ -101,7 +101,8 @@ static bool is_in_reduction(const dc_loop *l) {
 
 static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
   dc_ex all = dc_ex_bool(k->pool, true);
-  for (uint32_t d = 0; d < t->rank; d++) all = dc_ex_and(k->pool, all, dc_ex_in_range(k->pool, t->index[d], dc_cont(k->graph, t->out)->shape[d]));
+  for (uint32_t d = 0; d < t->rank; d++)
+    all = dc_ex_and(k->pool, all, dc_ex_in_range(k->pool, t->index[d], dc_cont(k->graph, t->out)->shape[d]));
   return all;
 }
 

@@ -50,7 +50,8 @@ static bool is_carried(carry *c) {
   const dc_loop *l = c->loop;
   if (w->wcr || w->guard || dc_read_check(k, w->element) || dc_kernel_is_register(k, w->out)) return false;
   const dc_param from[] = {l->param};
-  const dc_ex address = dc_read_address(k, w->element), to[] = {dc_ix_sub(k->pool, dc_ex_par(k->pool, l->param), dc_ex_int(k->pool, l->step))};
+  const dc_ex address = dc_read_address(k, w->element),
+              to[] = {dc_ix_sub(k->pool, dc_ex_par(k->pool, l->param), dc_ex_int(k->pool, l->step))};
   c->before = dc_ex_subst(k->pool, address, from, to, 1);
   bool used = false;
   if (c->before == address || dc_ex_uses_op(k->pool, address, DC_EX_READ)) return false;

@@ -81,10 +81,12 @@ static dc_status copy_node(copier *c, dc_nid id, dc_nid *out) {
   if (node.kind == DC_NODE_TASKLET) return *out = copy_tasklet(c, node.tasklet), DC_OK;
   uint32_t outer = c->params_from.n, n_params = node.map.n_params ? node.map.n_params : 1;
   dc_param *params = DC_NEW_ARRAY(&c->to->arena, dc_param, n_params);
-  if (!node.map.n_params) params[0] = dc_param_new(&c->to->pool, fresh_name(c, "once"), dc_ex_int(&c->to->pool, 0), dc_ex_int(&c->to->pool, 1), 0);
+  if (!node.map.n_params)
+    params[0] = dc_param_new(&c->to->pool, fresh_name(c, "once"), dc_ex_int(&c->to->pool, 0), dc_ex_int(&c->to->pool, 1), 0);
   for (uint32_t k = 0; k < node.map.n_params; k++) {
     dc_parameter p = c->from->pool.params.v[node.map.params[k]];
-    params[k] = dc_param_new(&c->to->pool, fresh_name(c, dc_name_text(&c->from->names, p.name)), import(c, p.begin), import(c, p.end), import(c, p.step));
+    params[k] = dc_param_new(&c->to->pool, fresh_name(c, dc_name_text(&c->from->names, p.name)), import(c, p.begin), import(c, p.end),
+                             import(c, p.step));
     DC_PUSH(&c->to->arena, &c->params_from, node.map.params[k]);
     DC_PUSH(&c->to->arena, &c->params_to, dc_ex_par(&c->to->pool, params[k]));
   }

@@ -43,7 +43,8 @@ static dc_loop *next_in_map(const dc_loop *l) { return dc_loop_only(l) && !dc_lo
 
 static bool is_boxed(dc_kernel *k, const dc_loop *l, const dc_loop *entry) {
   dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
-  return begin.level < entry->depth && end.level < entry->depth && begin.safe && end.safe && !((begin.reads | end.reads) & entry->writes) && !l->collides;
+  return begin.level < entry->depth && end.level < entry->depth && begin.safe && end.safe && !((begin.reads | end.reads) & entry->writes) &&
+         !l->collides;
 }
 
 static int64_t deal(dc_kernel *k, dc_loop *entry) {
@@ -59,7 +60,8 @@ static int64_t deal(dc_kernel *k, dc_loop *entry) {
 
 static bool is_worth_it(dc_kernel *k, const dc_loop *entry) {
   int64_t all = 1;
-  for (const dc_loop *l = entry; l && is_boxed(k, l, entry) && all < FEW; l = next_in_map(l)) all *= dc_loop_extent(k, l) < 0 ? UNKNOWN : dc_loop_extent(k, l);
+  for (const dc_loop *l = entry; l && is_boxed(k, l, entry) && all < FEW; l = next_in_map(l))
+    all *= dc_loop_extent(k, l) < 0 ? UNKNOWN : dc_loop_extent(k, l);
   return all >= FEW && is_boxed(k, entry, entry);
 }
 
@@ -67,7 +69,8 @@ static void plan_body(team_plan *t, dc_loop *at) {
   for (uint32_t j = 0; j < at->body.n && !t->fails; j++) {
     dc_loop *l = at->body.v[j].loop;
     const dc_write *w = at->body.v[j].write;
-    if (w && w->wcr && !w->accumulator && !dc_kernel_is_register(t->k, w->out) && dc_write_reduction(w)) t->fails = true; /* its identity is set in memory */
+    if (w && w->wcr && !w->accumulator && !dc_kernel_is_register(t->k, w->out) && dc_write_reduction(w))
+      t->fails = true; /* its identity is set in memory */
     if (!l) continue;
     if (dc_loop_is_dealt(t->k, l) && is_worth_it(t->k, l)) {
       int64_t n = deal(t->k, l);
@@ -147,7 +150,8 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
   }
   if (longest < DC_WARP) return alone;
   if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};
-  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128, iterations < ROWS || longest >= LONG ? MOST : MOST / 2); /* of long rows, few at a time stay in the L2 */
+  uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128,
+                        iterations < ROWS || longest >= LONG ? MOST : MOST / 2); /* of long rows, few at a time stay in the L2 */
   return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};
 }
 
@@ -248,7 +252,8 @@ static bool has_array(const dc_kernel *k, int64_t most) {
   int64_t all = 0;
   for (dc_cid c = k->n_buffers + 1; c < k->graph->containers.n; c++) {
     int64_t size = dc_dtype_bytes((dc_dtype)dc_cont(k->graph, c)->dtype), extent;
-    for (uint32_t d = 0; d < dc_cont(k->graph, c)->rank; d++) size *= dc_ex_is_int(k->pool, dc_cont(k->graph, c)->shape[d], &extent) ? extent : INT32_MAX;
+    for (uint32_t d = 0; d < dc_cont(k->graph, c)->rank; d++)
+      size *= dc_ex_is_int(k->pool, dc_cont(k->graph, c)->shape[d], &extent) ? extent : INT32_MAX;
     if (dc_kernel_is_shared(k, c)) all += 2 * size; /* a float8 is computed with as f32, but those are rare */
   }
   return all > most;

@@ -51,8 +51,10 @@ static bool is_legal(dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
     const dc_loop *inner = l->body.v[j].loop;
     if (!inner) continue;
     bool data = dc_ex_uses_op(k->pool, inner->begin, DC_EX_READ) || dc_ex_uses_op(k->pool, inner->end, DC_EX_READ); /* of each lane */
-    if ((inner->lanes && !is_better(k, lane, inner)) || inner->schedule == DC_MAP_SCATTER || data || dc_ex_uses_param(k->pool, inner->begin, lane->param) ||
-        dc_ex_uses_param(k->pool, inner->end, lane->param) || !is_legal(k, lane, inner)) return false;
+    if ((inner->lanes && !is_better(k, lane, inner)) || inner->schedule == DC_MAP_SCATTER || data ||
+        dc_ex_uses_param(k->pool, inner->begin, lane->param) || dc_ex_uses_param(k->pool, inner->end, lane->param) ||
+        !is_legal(k, lane, inner))
+      return false;
   }
   return true;
 }
@@ -65,7 +67,8 @@ typedef struct {
 
 static void find_reuse(void *context, const dc_pool *pool, dc_ex read) {
   reuse_search *r = context;
-  for (const dc_loop *l = r->lane->parent; l && l->parent; l = l->parent) r->repeats |= !dc_ex_uses_param(pool, dc_ex_arg(pool, read, 0), l->param);
+  for (const dc_loop *l = r->lane->parent; l && l->parent; l = l->parent)
+    r->repeats |= !dc_ex_uses_param(pool, dc_ex_arg(pool, read, 0), l->param);
 }
 
 /* Does each iteration of the loops around read other elements? */

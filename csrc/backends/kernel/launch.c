@@ -24,7 +24,8 @@ static dc_ex same_symbol(void *to, const dc_pool *from, dc_ex leaf) {
 }
 
 void dc_launch_add(dc_launches *l, const char *suffix, uint32_t threads, const dc_pool *from, dc_ex blocks, uint32_t shared_bytes) {
-  while (l->pool.symbols.n < from->symbols.n) DC_PUSH(&l->arena, &l->pool.symbols, ((dc_symbol){.min = from->symbols.v[l->pool.symbols.n].min}));
+  while (l->pool.symbols.n < from->symbols.n)
+    DC_PUSH(&l->arena, &l->pool.symbols, ((dc_symbol){.min = from->symbols.v[l->pool.symbols.n].min}));
   dc_importer importer = {.leaf = same_symbol, .context = &l->pool};
   dc_launch launch = {dc_arena_strdup(&l->arena, suffix), threads, dc_ex_import(&l->pool, from, blocks, &importer), shared_bytes, NULL};
   DC_PUSH(&l->arena, &l->launches, launch);

@@ -17,7 +17,8 @@ static dc_status expect(reader *r, const char *word) { return dc_parser_expect(&
 static dc_status small(reader *r, int64_t least, int64_t most, int64_t *out) {
   DC_TRY(dc_parser_int(&r->lexer, out));
   if (*out >= least && *out <= most) return DC_OK;
-  return dc_error_at(dc_parser_fail(&r->lexer, "a smaller number"), "%lld is not in %lld .. %lld", (long long)*out, (long long)least, (long long)most);
+  return dc_error_at(dc_parser_fail(&r->lexer, "a smaller number"), "%lld is not in %lld .. %lld", (long long)*out, (long long)least,
+                     (long long)most);
 }
 
 /* "(", numbers between commas, ")" */

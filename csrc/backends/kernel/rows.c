@@ -70,7 +70,8 @@ static void add_place(void *context, const dc_pool *pool, dc_ex access) {
   const dc_exnode node = *dc_ex_node(pool, access);
   dc_ex factor, rest, address = dc_read_address(r->k, access);
   int64_t step;
-  if (dc_kernel_is_register(r->k, node.ref) || node.nargs > 1 || r->n_places == MAX_PLACES || dc_ex_uses_op(pool, address, DC_EX_READ)) return;
+  if (dc_kernel_is_register(r->k, node.ref) || node.nargs > 1 || r->n_places == MAX_PLACES || dc_ex_uses_op(pool, address, DC_EX_READ))
+    return;
   if (!dc_ix_split(r->k->pool, address, r->at->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &step) || !step) return;
   for (uint32_t j = 0; j < r->n_places; j++)
     if (is_at(r, &r->places[j], access, r->at)) return;
@@ -213,7 +214,8 @@ static void gather(dc_kernel *k, dc_loop *body, uint32_t first) {
   const dc_loop *like = body->body.v[first].loop;
   for (uint32_t j = first; j < body->body.n && r.n < MAX_LOOPS; j++) {
     dc_loop *l = body->body.v[j].loop;
-    if (l && !l->turns && may_take_turns(k, l) && l->pack == like->pack && dc_loop_extent(k, l) == dc_loop_extent(k, like)) r.loops[r.n++] = l;
+    if (l && !l->turns && may_take_turns(k, l) && l->pack == like->pack && dc_loop_extent(k, l) == dc_loop_extent(k, like))
+      r.loops[r.n++] = l;
   }
   if (r.n < 2) return;
   find_places(&r);

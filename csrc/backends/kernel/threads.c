@@ -135,7 +135,8 @@ static dc_ex iteration_cost(dc_kernel *k, const dc_loop *l, uint32_t depth) {
   dc_ex sum = dc_ex_const(k->pool, DC_F64, (double)(int64_t)(own * 100 + 0.5) / 100);
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_loop *inner = l->body.v[j].loop;
-    if (inner) sum = dc_ex_prim2(k->pool, DC_ADD, sum, dc_ex_prim2(k->pool, DC_MUL, trips(k, inner, depth), iteration_cost(k, inner, depth)));
+    if (inner)
+      sum = dc_ex_prim2(k->pool, DC_ADD, sum, dc_ex_prim2(k->pool, DC_MUL, trips(k, inner, depth), iteration_cost(k, inner, depth)));
   }
   return sum;
 }

@@ -51,7 +51,8 @@ static void adopt(dc_kernel *k, dc_loop *parent, dc_loop *child) {
 
 static void tile(dc_kernel *k, dc_loop *inner, dc_loop *outer) {
   dc_loop *above = outer->parent, *below = outer->body.v[0].loop;
-  dc_loop *outer_tiles = tile_loop(k, outer, k->graph->machine.tile_rows), *inner_tiles = tile_loop(k, inner, k->graph->machine.tile_columns);
+  dc_loop *outer_tiles = tile_loop(k, outer, k->graph->machine.tile_rows),
+          *inner_tiles = tile_loop(k, inner, k->graph->machine.tile_columns);
   for (uint32_t j = 0; j < above->body.n; j++)
     if (above->body.v[j].loop == outer) above->body.v[j].loop = outer_tiles;
   outer_tiles->parent = above;

@@ -26,7 +26,10 @@ static void check_own(checker *c, dc_cid of, dc_ex address) {
   const dc_exnode *node = dc_ex_node(c->k->pool, address);
   const dc_loop *l = node->op == DC_EX_PARAM ? c->k->loop_of.v[node->ref] : NULL, *first = c->dealt[of];
   require(c, l && l->turns, "a thread's own elements are those of a loop that takes turns");
-  require(c, !first || c->broken || (l->turns == first->turns && l->pack == first->pack && dc_loop_extent(c->k, l) == dc_loop_extent(c->k, first)), "loops that share a thread's own elements deal them alike");
+  require(c,
+          !first || c->broken ||
+              (l->turns == first->turns && l->pack == first->pack && dc_loop_extent(c->k, l) == dc_loop_extent(c->k, first)),
+          "loops that share a thread's own elements deal them alike");
   if (!c->broken) c->dealt[of] = l;
 }
 
@@ -37,7 +40,8 @@ static void check_node(void *context, const dc_pool *pool, dc_ex x) {
   if (node->op != DC_EX_READ) return;
   require(c, node->ref && node->ref < c->k->graph->containers.n, "an access names a buffer or a register of the kernel");
   bool good = (node->nargs == 1 || node->nargs == 2) && dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) == DC_I64;
-  require(c, good && (node->nargs == 1 || dc_ex_dtype(pool, dc_ex_arg(pool, x, 1)) == DC_BOOL), "an access has an i64 address and perhaps a check");
+  require(c, good && (node->nargs == 1 || dc_ex_dtype(pool, dc_ex_arg(pool, x, 1)) == DC_BOOL),
+          "an access has an i64 address and perhaps a check");
   if (!c->broken && dc_kernel_is_own(c->k, node->ref)) check_own(c, node->ref, dc_read_address(c->k, x));
 }
 
@@ -55,7 +59,8 @@ static void check_accumulator(checker *c, const dc_write *w) {
   const dc_accumulator *a = known ? &k->accumulators.v[w->accumulator - 1] : NULL;
   require(c, a && a->first && a->home, "an accumulator is kept by a loop and has a write");
   if (c->broken) return;
-  require(c, w->wcr && w->wcr == a->first->wcr && w->element == a->first->element, "the writes to an accumulator combine into one element alike");
+  require(c, w->wcr && w->wcr == a->first->wcr && w->element == a->first->element,
+          "the writes to an accumulator combine into one element alike");
   require(c, w->inside, "an accumulator says where its element is inside its buffer");
   require(c, dc_loop_is_inside(w->parent, a->home), "an accumulator's writes stand in the loop that keeps it");
   for (const dc_loop *l = w->parent; !c->broken && l != a->home->parent; l = l->parent)
@@ -78,11 +83,13 @@ static void check_write(checker *c, const dc_write *w) {
 
 static void check_threads(checker *c, const dc_loop *l) {
   const dc_loop *at = l;
-  require(c, l->is_entry && !c->threads_outside && !dc_loop_strip(l->parent) && l->schedule != DC_MAP_SEQUENTIAL, "threads share a map once, from its first loop on");
+  require(c, l->is_entry && !c->threads_outside && !dc_loop_strip(l->parent) && l->schedule != DC_MAP_SEQUENTIAL,
+          "threads share a map once, from its first loop on");
   check_ex(c, l->threads->cost, DC_F64, "a cost is an f64");
   if (l->threads->sliced) {
     const dc_loop *s = l->threads->slice;
-    require(c, l->schedule == DC_MAP_SCATTER && l->threads->n == 1 && s && s != l && !s->collides && s->step == 1, "the slice is a loop inside that does not collide");
+    require(c, l->schedule == DC_MAP_SCATTER && l->threads->n == 1 && s && s != l && !s->collides && s->step == 1,
+            "the slice is a loop inside that does not collide");
     return;
   }
   for (uint32_t k = 0; k < l->threads->n && !c->broken; k++) {
@@ -102,14 +109,16 @@ static void check_grid(checker *c, const dc_loop *l) {
   require(c, l->schedule != DC_MAP_SEQUENTIAL, "threads of a grid run iterations in any order");
   if (l->on_grid) {
     require(c, !l->on_team && (l->schedule == DC_MAP_PARALLEL || l->schedule == DC_MAP_SCATTER), "a grid is of parallel loops");
-    require(c, l->parent == k->root || (l->parent->on_grid && dc_loop_only(l->parent) == l), "the loops of a grid are all loops around them");
+    require(c, l->parent == k->root || (l->parent->on_grid && dc_loop_only(l->parent) == l),
+            "the loops of a grid are all loops around them");
     dc_dependence begin = dc_kernel_dependence(k, l->begin), end = dc_kernel_dependence(k, l->end);
     require(c, !begin.level && !end.level && !begin.reads && !end.reads, "a grid has extents of symbols");
     return;
   }
   const dc_loop *entry = l;
   while (!entry->is_entry) entry = entry->parent;
-  require(c, k->grid.team > 1 && entry->on_team && (l == entry || l->parent->on_team), "a team shares loops of a map from its first one on");
+  require(c, k->grid.team > 1 && entry->on_team && (l == entry || l->parent->on_team),
+          "a team shares loops of a map from its first one on");
   require(c, l != entry || !in_team(l->parent), "a team shares a loop once");
   if (l == entry) require(c, dc_loop_is_dealt(k, entry), "the threads of a team meet in accumulators of the loop that they share only");
 }
@@ -128,7 +137,8 @@ static bool spread_fits(dc_kernel *k, const dc_loop *l) {
 }
 
 static void check_pack(checker *c, const dc_loop *l) {
-  require(c, (l->on_grid || l->on_team) && !dc_loop_has_loops(l) && l->step == 1 && (l->pack & (l->pack - 1)) == 0, "packs are of innermost loops that threads share");
+  require(c, (l->on_grid || l->on_team) && !dc_loop_has_loops(l) && l->step == 1 && (l->pack & (l->pack - 1)) == 0,
+          "packs are of innermost loops that threads share");
   for (uint32_t j = 0; j < l->body.n && !c->broken; j++) {
     const dc_write *w = l->body.v[j].write;
     bool place = w->accumulator || dc_kernel_is_register(c->k, w->out);
@@ -154,17 +164,23 @@ static void check_tile(checker *c, const dc_loop *l) {
 
 static void check_annotations(checker *c, const dc_loop *l) {
   bool innermost = !dc_loop_has_loops(l);
-  require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0), "a product is two parallel loops around its sums");
-  require(c, !l->lanes || (l->schedule == DC_MAP_PARALLEL && l->step == 1 && !dc_loop_strip(l->parent)), "strips are of parallel loops, and not nested");
-  require(c, !l->is_vector || (innermost && !l->collides && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL), "vectors run innermost loops that do not collide");
+  require(c, !l->product || (l->product->m == l && l->product->rows > 0 && l->product->columns > 0),
+          "a product is two parallel loops around its sums");
+  require(c, !l->lanes || (l->schedule == DC_MAP_PARALLEL && l->step == 1 && !dc_loop_strip(l->parent)),
+          "strips are of parallel loops, and not nested");
+  require(c, !l->is_vector || (innermost && !l->collides && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL),
+          "vectors run innermost loops that do not collide");
   require(c, !l->is_ordered || l->is_vector, "only vectors could change an order");
   bool power = l->sum_lanes == 0 || (l->sum_lanes >= DC_FEW_LANES && (l->sum_lanes & (l->sum_lanes - 1)) == 0);
-  require(c, power && l->sum_levels <= 4 && (!l->sum_lanes || l->is_vector), "a sum has 0, 8, 16, ... lanes in vectors, and 4 levels of blocks at most");
-  require(c, !l->spread || (spread_fits(c->k, l) && !l->sum_lanes), "accumulators are spread over iterations of known number inside their homes");
+  require(c, power && l->sum_levels <= 4 && (!l->sum_lanes || l->is_vector),
+          "a sum has 0, 8, 16, ... lanes in vectors, and 4 levels of blocks at most");
+  require(c, !l->spread || (spread_fits(c->k, l) && !l->sum_lanes),
+          "accumulators are spread over iterations of known number inside their homes");
   const dc_write *w = dc_loop_single_write(l);
   require(c, !l->memory_run || (w && !w->guard && !w->wcr && l->step == 1 && !dc_loop_strip(l)), "a run of memory is one plain write");
   check_ex(c, l->joined, DC_I64, "the end of joined blocks is an i64");
-  require(c, !l->joined || (l->schedule == DC_MAP_PARALLEL && l->step > 1 && !l->product && !l->lanes), "joined blocks are of a parallel loop");
+  require(c, !l->joined || (l->schedule == DC_MAP_PARALLEL && l->step > 1 && !l->product && !l->lanes),
+          "joined blocks are of a parallel loop");
   if (l->threads && !c->broken) check_threads(c, l);
   if ((l->on_grid || l->on_team) && !c->broken) check_grid(c, l);
   if (l->pack && !c->broken) check_pack(c, l);
@@ -208,7 +224,9 @@ static void check_slices(checker *c) {
 }
 
 dc_status dc_kernel_verify(dc_kernel *k) {
-  checker c = {.k = k, .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n), .dealt = DC_NEW_ARRAY(k->arena, const dc_loop *, k->graph->containers.n)};
+  checker c = {.k = k,
+               .open = DC_NEW_ARRAY(k->arena, bool, k->pool->params.n),
+               .dealt = DC_NEW_ARRAY(k->arena, const dc_loop *, k->graph->containers.n)};
   for (uint32_t a = 0; a < k->accumulators.n && !c.broken; a++)
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
   const dc_grid *g = &k->grid;

@@ -150,9 +150,12 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   call->heads = 1, call->y = call->backward ? Y : (int)lib->n_in;
   uint32_t row = (uint32_t)call->n_batch, column = row + 1;
   for (uint32_t d = 0; d < row; d++) call->heads *= call->batch[d] = extent(graph, lib->in[Q], d, symbols);
-  call->head = (attention_head){.queries = extent(graph, lib->in[Q], row, symbols), .keys = extent(graph, lib->in[K], row, symbols),
-                                .width = extent(graph, lib->in[Q], column, symbols), .values = extent(graph, lib->in[V], column, symbols),
-                                .is_causal = dc_node_attr_int(graph, node, "is_causal", 0), .is_safe = dc_node_attr_int(graph, node, "safe", 0),
+  call->head = (attention_head){.queries = extent(graph, lib->in[Q], row, symbols),
+                                .keys = extent(graph, lib->in[K], row, symbols),
+                                .width = extent(graph, lib->in[Q], column, symbols),
+                                .values = extent(graph, lib->in[V], column, symbols),
+                                .is_causal = dc_node_attr_int(graph, node, "is_causal", 0),
+                                .is_safe = dc_node_attr_int(graph, node, "safe", 0),
                                 .scale = scale && scale->kind == DC_ATTR_FLOAT ? scale->f : 1};
   if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
   call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);

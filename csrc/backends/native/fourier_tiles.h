@@ -329,7 +329,8 @@ TARGET static void NAME(store)(const fourier_view *v, int64_t count, const NAME(
       NAME(transpose)(t);
       for (int l = 0; l < lines->lanes; l++) *(VEC *)(y + lines->at[l] + k * v->step) = t[l];
     }
-  const bool adjacent = LANES > 1 && lines->adjacent, pairs = adjacent && v->lane == 2 && v->imaginary == 1, vectors = adjacent && v->lane == 1;
+  const bool adjacent = LANES > 1 && lines->adjacent, pairs = adjacent && v->lane == 2 && v->imaginary == 1,
+             vectors = adjacent && v->lane == 1;
   for (; k < count; k++) {
     VEC re, im;
     REAL *at = y + k * v->step;

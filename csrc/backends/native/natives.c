@@ -90,7 +90,8 @@ static const char *mask_of(const char *wish, const dc_row *row, const char *only
   return strcmp(wish, "native") == 0 ? NULL : strcmp(wish, "pure") == 0 ? "none" : in_row(row, wish) ? wish : only;
 }
 
-static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only, dc_text *why) {
+static const char *try_library(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only,
+                               dc_text *why) {
   if (is_foreign(natives, name)) return NULL;
   const char *reason = refusal(natives, graph, node, name, only);
   if (reason && *reason) dc_text_printf(why, "%s%s: %s", why->n ? "; " : "", name, reason);

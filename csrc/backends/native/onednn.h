@@ -8,10 +8,38 @@
 
 #include "backends/native/library.h"
 
-enum { DNN_MAX_DIMS = 12, DNN_BF16 = 2, DNN_F32 = 3, DNN_TRAINING = 64, DNN_DIRECT = 1, DNN_TAG_ANY = 1, DNN_CPU = 1, DNN_STREAM_DEFAULT = 1, DNN_SCRATCHPAD_USER = 1 };
+enum {
+  DNN_MAX_DIMS = 12,
+  DNN_BF16 = 2,
+  DNN_F32 = 3,
+  DNN_TRAINING = 64,
+  DNN_DIRECT = 1,
+  DNN_TAG_ANY = 1,
+  DNN_CPU = 1,
+  DNN_STREAM_DEFAULT = 1,
+  DNN_SCRATCHPAD_USER = 1
+};
 enum { DNN_ISA_BF16 = 0x80 }; /* the bit of instructions on bf16 in the sets of x86 */
-enum { DNN_Q_IMPLEMENTATION = 8, DNN_Q_SRC = 129, DNN_Q_DIFF_SRC, DNN_Q_WEIGHTS, DNN_Q_DIFF_WEIGHTS, DNN_Q_DST, DNN_Q_DIFF_DST, DNN_Q_SCRATCHPAD = 136 };
-enum { DNN_SRC = 1, DNN_DST = 17, DNN_WEIGHTS = 33, DNN_BIAS = 41, DNN_SCRATCHPAD = 80, DNN_DIFF_SRC = 129, DNN_DIFF_DST = 145, DNN_DIFF_WEIGHTS = 161 };
+enum {
+  DNN_Q_IMPLEMENTATION = 8,
+  DNN_Q_SRC = 129,
+  DNN_Q_DIFF_SRC,
+  DNN_Q_WEIGHTS,
+  DNN_Q_DIFF_WEIGHTS,
+  DNN_Q_DST,
+  DNN_Q_DIFF_DST,
+  DNN_Q_SCRATCHPAD = 136
+};
+enum {
+  DNN_SRC = 1,
+  DNN_DST = 17,
+  DNN_WEIGHTS = 33,
+  DNN_BIAS = 41,
+  DNN_SCRATCHPAD = 80,
+  DNN_DIFF_SRC = 129,
+  DNN_DIFF_DST = 145,
+  DNN_DIFF_WEIGHTS = 161
+};
 
 typedef int64_t dnn_dims[DNN_MAX_DIMS];
 typedef struct {
@@ -55,12 +83,12 @@ typedef struct {
   int (*memory_create)(void **, const void *, void *, void *);
   int (*memory_destroy)(void *);
   int (*memory_move)(void *, void *); /* to other data */
-  int (*conv_forward)(void **, void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
-                      const int64_t *, const void *);
-  int (*conv_data)(void **, void *, int, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *, const int64_t *,
-                   const void *, const void *);
-  int (*conv_weights)(void **, void *, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
-                      const int64_t *, const void *, const void *);
+  int (*conv_forward)(void **, void *, int, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *,
+                      const int64_t *, const int64_t *, const void *);
+  int (*conv_data)(void **, void *, int, const void *, const void *, const void *, const int64_t *, const int64_t *, const int64_t *,
+                   const int64_t *, const void *, const void *);
+  int (*conv_weights)(void **, void *, int, const void *, const void *, const void *, const void *, const int64_t *, const int64_t *,
+                      const int64_t *, const int64_t *, const void *, const void *);
   int (*matmul)(void **, void *, const void *, const void *, const void *, const void *, const void *);
   int (*reorder)(void **, const void *, void *, const void *, void *, const void *);
   int (*primitive_create)(void **, const void *);

@@ -11,7 +11,8 @@ dc_status dc_onednn_failed(int code, const char *what) { return dc_error(DC_ERR_
 /* strides NULL: any layout. */
 static void *describe_memory(dnn_call *call, int n, const int64_t *dims, const int64_t *strides) {
   void *desc = NULL;
-  int code = strides ? call->lib->desc_strided(&desc, n, dims, call->type, strides) : call->lib->desc_tagged(&desc, n, dims, call->type, DNN_TAG_ANY);
+  int code = strides ? call->lib->desc_strided(&desc, n, dims, call->type, strides)
+                     : call->lib->desc_tagged(&desc, n, dims, call->type, DNN_TAG_ANY);
   if (!code) call->temp_descs[call->n_temp_descs++] = desc;
   return code ? NULL : desc;
 }
@@ -130,8 +131,8 @@ static dc_status describe(dnn_call *call, const dc_problem_conv *c, layouts *l, 
   shape row = {.rank = 1, .dims = {c->y.dims[1]}};
   void *b = c->bias >= 0 && c->wanted == DC_CONV_Y ? plain_desc(call, &row) : NULL;
   *l = choose(call, c);
-  DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilations, c->left, c->right,
-                                  call->lib->attr),
+  DNN_TRY(call->lib->conv_forward(out, call->lib->engine, DNN_TRAINING, DNN_DIRECT, l->x, l->w, b, l->y, c->strides, c->dilations, c->left,
+                                  c->right, call->lib->attr),
           "describing a convolution");
   if (b) add_operand(call, DNN_BIAS, c->bias, false, b, 0);
   return DC_OK;
@@ -141,10 +142,10 @@ static dc_status describe_gradient(dnn_call *call, const dc_problem_conv *c) {
   const dnn_library *dnn = call->lib;
   layouts l;
   DC_TRY(describe(call, c, &l, &call->hint));
-  int code = c->wanted == DC_CONV_X ? dnn->conv_data(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c->strides, c->dilations, c->left,
-                                                     c->right, call->hint, dnn->attr)
-                                    : dnn->conv_weights(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c->strides, c->dilations,
-                                                        c->left, c->right, call->hint, dnn->attr);
+  int code = c->wanted == DC_CONV_X ? dnn->conv_data(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, l.y, c->strides, c->dilations,
+                                                     c->left, c->right, call->hint, dnn->attr)
+                                    : dnn->conv_weights(&call->main.desc, dnn->engine, DNN_DIRECT, l.x, l.w, NULL, l.y, c->strides,
+                                                        c->dilations, c->left, c->right, call->hint, dnn->attr);
   DNN_TRY(code, "describing a convolution's gradient");
   return DC_OK;
 }

@@ -44,7 +44,8 @@ static void *open_wheel(const char *folder) {
   char pattern[4096];
   glob_t found = {0};
   void *handle = NULL;
-  if (!folder || snprintf(pattern, sizeof pattern, "%s/python3*/site-packages/scipy_openblas32/lib/libscipy_openblas.so", folder) >= (int)sizeof pattern)
+  if (!folder || snprintf(pattern, sizeof pattern, "%s/python3*/site-packages/scipy_openblas32/lib/libscipy_openblas.so", folder) >=
+                     (int)sizeof pattern)
     return NULL;
   if (glob(pattern, 0, NULL, &found) == 0) handle = dlopen(found.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
   globfree(&found);
@@ -154,8 +155,10 @@ static void multiply_rows(const blas_call *call, const gemm *g, int64_t from, in
   const char *a = g->a + from * (g->ta ? 1 : g->k) * size;
   char *c = g->c + from * g->n * size;
   int m = (int)rows, n = (int)g->n, k = (int)g->k;
-  if (call->wide) call->lib->f64(ROW_MAJOR, ta, tb, m, n, k, 1, (const double *)a, lda, (const double *)g->b, ldb, g->adds, (double *)c, ldc);
-  else call->lib->f32(ROW_MAJOR, ta, tb, m, n, k, 1, (const float *)a, lda, (const float *)g->b, ldb, g->adds ? 1.0f : 0.0f, (float *)c, ldc);
+  if (call->wide)
+    call->lib->f64(ROW_MAJOR, ta, tb, m, n, k, 1, (const double *)a, lda, (const double *)g->b, ldb, g->adds, (double *)c, ldc);
+  else
+    call->lib->f32(ROW_MAJOR, ta, tb, m, n, k, 1, (const float *)a, lda, (const float *)g->b, ldb, g->adds ? 1.0f : 0.0f, (float *)c, ldc);
 }
 
 static void multiply(const blas_call *call, const gemm *g) {
@@ -186,7 +189,8 @@ static dc_status run_product(const blas_call *call, void *const *buffers) {
   int r = a->rank - 1;
   for (int d = 0; d < r - 1; d++) batch *= a->dims[d];
   int64_t m = a->dims[p->a.transposed ? r : r - 1], k = a->dims[p->a.transposed ? r - 1 : r], n = b->dims[p->b.transposed ? r - 1 : r];
-  if (m > INT32_MAX || n > INT32_MAX || k > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: a matrix of more than 2^31 rows or columns");
+  if (m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
+    return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: a matrix of more than 2^31 rows or columns");
   gemm g = {m, n, k, buffers[p->a.buffer], buffers[p->b.buffer], buffers[p->result], p->a.transposed, p->b.transposed, p->bias >= 0};
   if (p->bias >= 0) fill_bias(g.c, buffers[p->bias], batch * m, (size_t)(n * size));
   if (k == 0 && p->bias < 0 && batch * m * n > 0) memset(g.c, 0, (size_t)(batch * m * n * size));
@@ -283,7 +287,8 @@ static dc_status run_conv(const blas_call *call, void *const *buffers, float *un
   if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
   bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
   int64_t inner = c->wanted == DC_CONV_Y ? u.outputs : c->wanted == DC_CONV_X ? u.plane : u.window;
-  if (empty || c->bias >= 0 || c->wanted == DC_CONV_X) dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], sizeof(float), result.dims[0], result.dims[1], inner);
+  if (empty || c->bias >= 0 || c->wanted == DC_CONV_X)
+    dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], sizeof(float), result.dims[0], result.dims[1], inner);
   if (empty) return DC_OK;
   for (int64_t image = 0; image < c->x.dims[0]; image++)
     for (int64_t group = 0; group < c->groups; group++) run_group(call, &u, image, group, unfolded, buffers);

@@ -159,7 +159,8 @@ static const char *refuses_conv(const dc_graph *graph, dc_nid node) {
 static bool is_row_major(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   bool strided = false;
-  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++) strided |= dc_cont(graph, k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in])->strides != NULL;
+  for (uint32_t k = 0; k < lib->n_in + lib->n_out; k++)
+    strided |= dc_cont(graph, k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in])->strides != NULL;
   return !strided;
 }
 
@@ -168,7 +169,8 @@ static bool is_outer(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_container *b = dc_cont(graph, lib->in[1]);
   int64_t extent;
-  return b->rank >= 2 && dc_ex_is_int(&graph->pool, b->shape[b->rank - (dc_node_attr_int(graph, node, "transB", 0) ? 1 : 2)], &extent) && extent == 1;
+  return b->rank >= 2 && dc_ex_is_int(&graph->pool, b->shape[b->rank - (dc_node_attr_int(graph, node, "transB", 0) ? 1 : 2)], &extent) &&
+         extent == 1;
 }
 
 const char *dc_problem_refuses(const dc_graph *graph, dc_nid node) {
@@ -238,8 +240,12 @@ dc_problem_conv dc_problem_read_conv(const dc_graph *graph, dc_nid node, const i
   bool turned = dc_problem_op_is(graph, node, "ConvTranspose");
   int64_t pads[2 * DC_PROBLEM_DIMS];
   int made = (int)lib->n_in, input = lib->wrt == 1 ? made : 0, output = lib->wrt ? (int)(lib->n_fwd_in + lib->n_fwd_out) : made;
-  dc_problem_conv c = {.groups = dc_node_attr_int(graph, node, "group", 1), .wanted = wanted[turned][lib->wrt], .at_x = turned ? output : input,
-                       .at_w = lib->wrt == 2 ? made : 1, .at_y = turned ? input : output, .bias = !lib->wrt && lib->n_in > 2 && lib->in[2] ? 2 : -1};
+  dc_problem_conv c = {.groups = dc_node_attr_int(graph, node, "group", 1),
+                       .wanted = wanted[turned][lib->wrt],
+                       .at_x = turned ? output : input,
+                       .at_w = lib->wrt == 2 ? made : 1,
+                       .at_y = turned ? input : output,
+                       .bias = !lib->wrt && lib->n_in > 2 && lib->in[2] ? 2 : -1};
   c.x = operand(graph, lib, c.at_x, symbols), c.w = operand(graph, lib, c.at_w, symbols), c.y = operand(graph, lib, c.at_y, symbols);
   c.n = c.x.rank - 2;
   ints_attr(graph, node, "strides", c.n, 1, c.strides);

@@ -76,7 +76,8 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Piece `task` of the values, which are cut where lines end and into blocks. */
 static void run_task(const search_call *c, void *const *buffers, int64_t task, int64_t pieces) {
-  const int64_t line = task / pieces, blocks = (c->count + BLOCK - 1) / BLOCK, from = smaller(blocks * (task % pieces) / pieces * BLOCK, c->count);
+  const int64_t line = task / pieces, blocks = (c->count + BLOCK - 1) / BLOCK,
+                from = smaller(blocks * (task % pieces) / pieces * BLOCK, c->count);
   const int64_t at = line * c->count + from;
   search_line s = {.edges = (const char *)buffers[0] + line * c->n * c->size, .values = (const char *)buffers[1] + at * c->size};
   s.places = (int64_t *)buffers[2] + at, s.n = c->n;
@@ -130,7 +131,9 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 }
 
 static uint64_t scratch_of(const void *call) { return (void)call, 0; }
-static const char *open_search(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
+static const char *open_search(const char *folder, const void *place, void **handle) {
+  return (void)folder, (void)place, *handle = NULL, NULL;
+}
 static void close_search(void *handle) { (void)handle; }
 
 const dc_native_library dc_native_search = {"search", open_search, close_search, refuses, bind_call, scratch_of, run_call, free};

@@ -144,7 +144,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   if (s->k == 0) return DC_OK;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
   for (int part = 0; part < threads; part++)
-    for (int64_t line = lines * part / threads; line < lines * (part + 1) / threads; line++) select_line(s, buffers, line, (char *)scratch + (uint64_t)part * own);
+    for (int64_t line = lines * part / threads; line < lines * (part + 1) / threads; line++)
+      select_line(s, buffers, line, (char *)scratch + (uint64_t)part * own);
   return DC_OK;
 }
 
@@ -153,7 +154,8 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const dc_dtype type = (dc_dtype)dc_cont(graph, lib->in[0])->dtype;
-  bool whole = type == DC_I8 || type == DC_I16 || type == DC_I32 || type == DC_I64 || type == DC_U8 || type == DC_U16 || type == DC_U32 || type == DC_U64;
+  bool whole = type == DC_I8 || type == DC_I16 || type == DC_I32 || type == DC_I64 || type == DC_U8 || type == DC_U16 || type == DC_U32 ||
+               type == DC_U64;
   (void)handle;
   if (lib->wrt || strcmp(dc_name_text(&graph->names, lib->op), "TopK") != 0) return "not a selection";
   return whole || type == DC_F16 || type == DC_BF16 || type == DC_F32 || type == DC_F64 ? NULL : "a type of other than 8 to 64 bits";
@@ -191,7 +193,9 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * line_bytes(call); }
 
-static const char *open_select(const char *folder, const void *place, void **handle) { return (void)folder, (void)place, *handle = NULL, NULL; }
+static const char *open_select(const char *folder, const void *place, void **handle) {
+  return (void)folder, (void)place, *handle = NULL, NULL;
+}
 static void close_select(void *handle) { (void)handle; }
 
 const dc_native_library dc_native_select = {"select", open_select, close_select, refuses, bind_call, scratch_of, run_call, free};

@@ -7,7 +7,9 @@ static const char *place(dc_printer *p, dc_ex read) {
   return dc_arena_printf(p->arena, "b%u + %s", dc_ex_node(p->pool, read)->ref, dc_print_value(p, dc_read_address(p->k, read)));
 }
 
-static const char *kind_of(const dc_printer *p, const dc_product_sum *s) { return p->dialect->types[dc_cont(p->k->graph, s->sum->out)->dtype].kind; }
+static const char *kind_of(const dc_printer *p, const dc_product_sum *s) {
+  return p->dialect->types[dc_cont(p->k->graph, s->sum->out)->dtype].kind;
+}
 
 static const char *sums_of(dc_printer *p, const dc_product_sum *s) {
   return s->buffered ? dc_arena_printf(p->arena, "r%u", s->sum->out) : place(p, s->sum->element);
@@ -20,7 +22,8 @@ static const char *row_step(dc_printer *p, const dc_product *x, const dc_product
 static void put_call(dc_printer *p, const dc_product *x, const dc_product_sum *s, const char *terms, bool more) {
   const char *c = sums_of(p, s), *c_m = row_step(p, x, s), *a = place(p, s->a), *b = place(p, s->b);
   const char *a_m = dc_print_value(p, s->a_m), *a_k = dc_print_value(p, s->a_k), *b_k = dc_print_value(p, s->b_k);
-  dc_print_line(p, "product_%s(%s, %s, %s, m1 - m0, n1 - n0, %s, %s, %s, %s, %s, %d);", kind_of(p, s), c, a, b, terms, c_m, a_m, a_k, b_k, more);
+  dc_print_line(p, "product_%s(%s, %s, %s, m1 - m0, n1 - n0, %s, %s, %s, %s, %s, %d);", kind_of(p, s), c, a, b, terms, c_m, a_m, a_k, b_k,
+                more);
 }
 
 /* A product of nothing; its operands are not looked at. */

@@ -36,7 +36,8 @@ typedef struct {
   const char *in_order;           /* first in the body of a loop that no vectors may run */
   const char *bits_f32, *bits_f64, *from_f32, *from_f64; /* a float's bits as an integer, and back */
   const char *inf_f32, *inf_f64, *nan_f32, *nan_f64;
-  const char *atomic; /* an element %s, of storage type %s, becomes the value %s of its former one `was`; NULL: no two threads meet in one */
+  const char
+      *atomic; /* an element %s, of storage type %s, becomes the value %s of its former one `was`; NULL: no two threads meet in one */
   const char *const (*atomics)[DC_DTYPE_COUNT]; /* by dc_wcr and dc_dtype: combines the element %s with the value %s, NULL: by `atomic` */
   const char *narrow_index; /* the type of indices that 32 bits hold, where those are cheaper; NULL: they are not */
   const char *pick_f32; /* "%s ? %s : %s" without a branch, for what runs in lanes */

@@ -108,7 +108,8 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
   while (dc_loop_only(last) && dc_loop_only(last)->on_team && !dc_loop_only(last)->is_entry) last = dc_loop_only(last);
   dc_ex all = dc_ex_int(p->pool, 1);
   for (const dc_loop *at = last; at != l->parent; at = at->parent) all = dc_ix_mul(p->pool, all, extent_of(p, at));
-  const char *n = dc_print_value(p, all), *type = dc_print_index_type(p, all), *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
+  const char *n = dc_print_value(p, all), *type = dc_print_index_type(p, all),
+             *first = p->k->grid.across ? dc_arena_printf(p->arena, "active ? me : %s", n) : "me";
   if (l->turns) {
     if (l->pack && dc_print_packs_ahead(p, l)) {
       open_turns(p, l, type, n);
@@ -121,7 +122,8 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
     open_turns(p, l, type, n);
   } else {
     dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
-    dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param, p->k->grid.team));
+    dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param,
+                                     p->k->grid.team));
   }
   *mark = dc_print_scope(p);
   if (!l->turns) dc_print_line(p, "%s rest = own%u;", type, l->param);
@@ -168,7 +170,8 @@ static void put_parameters(dc_printer *p, dc_text *out) {
   for (dc_cid c = 1; c <= p->k->n_buffers; c++, comma = ", ") {
     const char *written = p->k->root->writes & ((uint64_t)1 << (c < 63 ? c : 63)) ? "" : "const ";
     bool alone = !dc_print_may_overlap(p, c);
-    dc_text_printf(out, "%s%s%s *%s%sb%u", comma, written, p->dialect->types[dc_cont(p->k->graph, c)->dtype].storage, alone ? p->dialect->no_alias : "", alone ? " " : "", c);
+    dc_text_printf(out, "%s%s%s *%s%sb%u", comma, written, p->dialect->types[dc_cont(p->k->graph, c)->dtype].storage,
+                   alone ? p->dialect->no_alias : "", alone ? " " : "", c);
   }
   for (dc_sym s = 1; s < p->pool->symbols.n; s++)
     if (p->used_symbols[s]) dc_text_printf(out, "%si64 s%u", comma, s), comma = ", ";

@@ -100,7 +100,8 @@ void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark) {
   dc_print_scope_end(p, mark);
   dc_print_close(p);
   for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].stored) dc_print_line(p, "store_pack<%u>(%s, %s, aligned, %s);", l->pack, p->packs[k].place, first_lane(p, l, p->next_pack + k), count);
+    if (p->packs[k].stored)
+      dc_print_line(p, "store_pack<%u>(%s, %s, aligned, %s);", l->pack, p->packs[k].place, first_lane(p, l, p->next_pack + k), count);
   p->next_pack += p->n_packs;
   p->n_packs = 0;
 }

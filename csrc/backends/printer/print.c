@@ -119,7 +119,8 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   if (p->k->grid.slices && !dc_loop_has_loops(l)) dc_text_puts(text.outer, "#pragma unroll 4\n");
   dc_text_indent(text.outer, p->indent);
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param));
-  dc_text_printf(text.outer, "for (%s j%u = %s; j%u < %s; j%u += %lld) {%s%s\n", type, l->param, begin, l->param, end, l->param, (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
+  dc_text_printf(text.outer, "for (%s j%u = %s; j%u < %s; j%u += %lld) {%s%s\n", type, l->param, begin, l->param, end, l->param,
+                 (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
   dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }

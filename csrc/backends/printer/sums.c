@@ -161,7 +161,8 @@ dc_outer_sums dc_print_block_begin(dc_printer *p, const dc_loop *l, uint32_t lan
   p->indent++;
   dc_print_line(p, "const i64 %s = %s - %s < %lld ? %s : %s + %lld;", outer.to, end, outer.from, size, end, outer.from, size);
   for (uint32_t a = 0; a < p->k->accumulators.n; a++)
-    if (dc_kernel_is_sum_through(p->k, l, a)) replace(p, &outer, a, dc_arena_printf(p->arena, "p%u_%u_a%u", l->param, level, a), p->sums[a].width);
+    if (dc_kernel_is_sum_through(p->k, l, a))
+      replace(p, &outer, a, dc_arena_printf(p->arena, "p%u_%u_a%u", l->param, level, a), p->sums[a].width);
   return outer;
 }
 

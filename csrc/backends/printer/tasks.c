@@ -35,7 +35,8 @@ void dc_print_function(dc_printer *p, const char *suffix, const char *params) {
   for (dc_cid c = 1; c <= p->k->n_buffers; c++) {
     const char *written = p->k->root->writes & ((uint64_t)1 << (c < 63 ? c : 63)) ? "" : "const ";
     const char *type = p->dialect->types[dc_cont(p->k->graph, c)->dtype].storage;
-    dc_print_line(p, "%s%s *%s%sb%u,", written, type, dc_print_may_overlap(p, c) ? "" : p->dialect->no_alias, dc_print_may_overlap(p, c) ? "" : " ", c);
+    dc_print_line(p, "%s%s *%s%sb%u,", written, type, dc_print_may_overlap(p, c) ? "" : p->dialect->no_alias,
+                  dc_print_may_overlap(p, c) ? "" : " ", c);
   }
   dc_print_line(p, "i64 *error, %s) {", params);
   p->indent--;
@@ -117,7 +118,8 @@ void dc_print_task_begin(dc_printer *p, const dc_loop *l, dc_task *t) {
   decode(p, l);
   dc_print_open(p, "for (i64 t = lo; t < hi;)");
   t->mark = dc_print_scope(p);
-  for (uint32_t k = 0; k < last; k++) dc_print_line(p, "const i64 j%u = from%u + at%u * %lld;", shared(l, k)->param, k, k, (long long)shared(l, k)->step);
+  for (uint32_t k = 0; k < last; k++)
+    dc_print_line(p, "const i64 j%u = from%u + at%u * %lld;", shared(l, k)->param, k, k, (long long)shared(l, k)->step);
   const long long step = t->last->step;
   dc_print_line(p, "const i64 taken = hi - t < blocks - piece ? hi - t : blocks - piece;"); /* neighbours run as one */
   dc_print_line(p, "const i64 low = piece * block, high = low + taken * block < n%u ? low + taken * block : n%u;", last, last);
@@ -182,7 +184,8 @@ static void put_totals(dc_printer *p, const dc_loop *l) {
     const dc_accumulator *kept = &p->k->accumulators.v[a];
     if (kept->home != l) continue;
     const char *name = dc_arena_printf(p->arena, "a%u", a), *other = dc_arena_printf(p->arena, "parts[k].a%u", a);
-    dc_print_line(p, "for (i64 k = 0; k < used; k++) %s = %s;", name, dc_print_combine(p, (dc_wcr)kept->first->wcr, kept->type, name, other));
+    dc_print_line(p, "for (i64 k = 0; k < used; k++) %s = %s;", name,
+                  dc_print_combine(p, (dc_wcr)kept->first->wcr, kept->type, name, other));
     p->sums[a].name = name, p->sums[a].width = 0;
   }
 }
@@ -193,9 +196,11 @@ static void put_call(dc_printer *p, const dc_task *t) {
   dc_print_open(p, "");
   put_counts(p, l);
   const char *cost = dc_print_value(p, l->threads->cost);
-  if (l->threads->sliced) cost = dc_arena_printf(p->arena, "(double)(%s - %s) / n0 * %s", dc_print_value(p, l->end), dc_print_value(p, l->begin), cost);
+  if (l->threads->sliced)
+    cost = dc_arena_printf(p->arena, "(double)(%s - %s) / n0 * %s", dc_print_value(p, l->end), dc_print_value(p, l->begin), cost);
   dc_print_line(p, "const _Bool threads = (double)outer * (double)n * %s > %u;", cost, p->k->graph->machine.serial_ns);
-  dc_print_line(p, "const i64 block = threads ? block_of(outer, n, %lld) : n ? n : 1, blocks = (n + block - 1) / block;", (long long)l->threads->block);
+  dc_print_line(p, "const i64 block = threads ? block_of(outer, n, %lld) : n ? n : 1, blocks = (n + block - 1) / block;",
+                (long long)l->threads->block);
   if (has_parts(l)) dc_print_line(p, "struct %s_%s_part parts[%d];", p->name, t->suffix, DC_MAX_PARTS);
   put_vector(p, l);
   dc_print_line(p, "i64 used = outer * blocks > 0;");

@@ -181,7 +181,8 @@ bool dc_print_is_narrow(dc_printer *p, dc_ex x) {
   if (!p->dialect->narrow_index || node.dtype != DC_I64) return false;
   if (node.op == DC_EX_INT) return node.i > -NARROW && node.i < NARROW;
   if (node.op == DC_EX_LINEAR) return is_narrow_sum(p, x);
-  bool index = node.op == DC_EX_PARAM || node.op == DC_EX_PRODUCT || node.op == DC_EX_IDIV || node.op == DC_EX_IMOD || node.op == DC_EX_IMIN || node.op == DC_EX_IMAX;
+  bool index = node.op == DC_EX_PARAM || node.op == DC_EX_PRODUCT || node.op == DC_EX_IDIV || node.op == DC_EX_IMOD ||
+               node.op == DC_EX_IMIN || node.op == DC_EX_IMAX;
   if (!index || !dc_ix_bounds(p->pool, x, &lo, &hi) || lo <= -NARROW || hi >= NARROW) return false;
   for (uint32_t k = 0; k < node.nargs; k++) {
     dc_ex part = dc_ex_arg(p->pool, x, k);
@@ -197,7 +198,9 @@ const char *dc_print_index_type(dc_printer *p, dc_ex x) {
 
 /* An operand of arithmetic on 64 bits. */
 static const char *wide(dc_printer *p, dc_ex x, const char *atom) {
-  return dc_print_is_narrow(p, x) && dc_ex_node(p->pool, x)->op != DC_EX_INT ? dc_arena_printf(p->arena, "(%s)%s", p->dialect->types[DC_I64].compute, atom) : atom;
+  return dc_print_is_narrow(p, x) && dc_ex_node(p->pool, x)->op != DC_EX_INT
+             ? dc_arena_printf(p->arena, "(%s)%s", p->dialect->types[DC_I64].compute, atom)
+             : atom;
 }
 
 /* ---- index sums ---- */
@@ -265,7 +268,8 @@ static const char *index_pair(dc_printer *p, dc_ex x, uint8_t op) {
   if (op == DC_EX_IMIN) return fill(p, "$a < $b ? $a : $b", a, b, NULL);
   if (op == DC_EX_IMAX) return fill(p, "$a > $b ? $a : $b", a, b, NULL);
   bool plain = dc_ix_proves_ge(p->pool, left, 0) && dc_ix_proves_ge(p->pool, right, 1);
-  if (plain && dc_print_is_narrow(p, x)) return fill(p, op == DC_EX_IDIV ? "(i32)((u32)$a / (u32)$b)" : "(i32)((u32)$a % (u32)$b)", a, b, NULL);
+  if (plain && dc_print_is_narrow(p, x))
+    return fill(p, op == DC_EX_IDIV ? "(i32)((u32)$a / (u32)$b)" : "(i32)((u32)$a % (u32)$b)", a, b, NULL);
   if (op == DC_EX_IDIV) return fill(p, plain ? "(i64)((u64)$a / (u64)$b)" : "floordiv_i64($a, $b)", a, b, NULL);
   return fill(p, plain ? "(i64)((u64)$a % (u64)$b)" : "mod_i64($a, $b)", a, b, NULL);
 }

@@ -140,7 +140,8 @@ void dc_print_identity(dc_printer *p, const dc_loop *home, const dc_write *w) {
   for (uint32_t k = path.n; k-- > 0; open++) {
     const dc_loop *l = path.v[k];
     const char *begin = dc_print_value(p, l->begin), *end = dc_print_value(p, l->end);
-    dc_print_open(p, dc_arena_printf(p->arena, "for (i64 j%u = %s; j%u < %s; j%u += %lld)", l->param, begin, l->param, end, l->param, (long long)l->step));
+    dc_print_open(p, dc_arena_printf(p->arena, "for (i64 j%u = %s; j%u < %s; j%u += %lld)", l->param, begin, l->param, end, l->param,
+                                     (long long)l->step));
   }
   dc_dtype type = (dc_dtype)dc_cont(p->k->graph, w->out)->dtype;
   if (!dc_kernel_is_true(p->k, w->inside)) open_if(p, dc_print_value(p, w->inside)), open++;

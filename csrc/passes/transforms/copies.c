@@ -92,7 +92,8 @@ static bool is_copy(const dc_graph *graph, dc_nid id, copy *out) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind != DC_NODE_LIBRARY) return map_copies(graph, node, out);
   const dc_library *lib = &node->lib;
-  if (strcmp(dc_name_text(&graph->names, lib->op), "Identity") || lib->domain || lib->wrt || lib->n_in != 1 || lib->n_out != 1) return false;
+  if (strcmp(dc_name_text(&graph->names, lib->op), "Identity") || lib->domain || lib->wrt || lib->n_in != 1 || lib->n_out != 1)
+    return false;
   *out = (copy){lib->in[0], lib->out[0]};
   bool unknown = out->from && out->to && !dc_cont(graph, out->to)->dtype; /* not inferred yet: it will be the same */
   return out->from && out->to && (unknown || same_shape(dc_cont(graph, out->from), dc_cont(graph, out->to)));
@@ -123,7 +124,8 @@ static bool may_write_directly(const copies *x, copy c, uint32_t place) {
   const dc_container *to = dc_cont(x->t->graph, c.to);
   const span *a = &x->spans[c.from], *b = &x->spans[c.to];
   bool writable = to->role == DC_ROLE_TEMP && to->storage == DC_STORE_HEAP && !to->known && to->dtype;
-  return is_spare(x, c.from) && writable && !x->views[c.to] && a->last == place && a->first_write && b->first == place && b->last_write == place;
+  return is_spare(x, c.from) && writable && !x->views[c.to] && a->last == place && a->first_write && b->first == place &&
+         b->last_write == place;
 }
 
 static bool is_meant(const copies *x, dc_nid node, copy c) {

@@ -15,4 +15,6 @@ dc_status dc_transform_map_fusion(const dc_transform *t, uint32_t *count) {
   return fuse(t, (dc_fuse_options){.producers_only = true, .whole_only = true}, count);
 }
 
-dc_status dc_transform_subgraph_fusion(const dc_transform *t, uint32_t *count) { return fuse(t, (dc_fuse_options){.strangers = !t->all}, count); }
+dc_status dc_transform_subgraph_fusion(const dc_transform *t, uint32_t *count) {
+  return fuse(t, (dc_fuse_options){.strangers = !t->all}, count);
+}

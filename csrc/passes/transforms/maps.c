@@ -43,7 +43,9 @@ static void expand_maps(const dc_transform *t, dc_scope *scope, uint32_t *count)
   }
 }
 
-dc_status dc_transform_map_expansion(const dc_transform *t, uint32_t *count) { return dc_transform_each_scope(t, expand_maps, count), DC_OK; }
+dc_status dc_transform_map_expansion(const dc_transform *t, uint32_t *count) {
+  return dc_transform_each_scope(t, expand_maps, count), DC_OK;
+}
 
 /* ---- MapCollapse ---- */
 
@@ -57,7 +59,8 @@ static bool may_collapse(const dc_graph *graph, const dc_map *outer, const dc_ma
   if (outer->n_params + inner->n_params > DC_MAX_RANK || !outer->n_params || !inner->n_params) return false;
   for (uint32_t k = 0; k < inner->n_params; k++) {
     dc_parameter p = graph->pool.params.v[inner->params[k]];
-    if (uses_any(&graph->pool, p.begin, outer->params, outer->n_params) || uses_any(&graph->pool, p.end, outer->params, outer->n_params)) return false;
+    if (uses_any(&graph->pool, p.begin, outer->params, outer->n_params) || uses_any(&graph->pool, p.end, outer->params, outer->n_params))
+      return false;
     if (dc_ex_uses_op(&graph->pool, p.begin, DC_EX_READ) || dc_ex_uses_op(&graph->pool, p.end, DC_EX_READ)) return false;
   }
   return outer->schedule == inner->schedule && outer->schedule != DC_MAP_REDUCE;
@@ -79,7 +82,9 @@ static void collapse_maps(const dc_transform *t, dc_scope *scope, uint32_t *coun
   for (uint32_t k = 0; k < scope->n; k++) *count += is_map(t->graph, scope->v[k]) && collapse(t, scope->v[k]);
 }
 
-dc_status dc_transform_map_collapse(const dc_transform *t, uint32_t *count) { return dc_transform_each_scope(t, collapse_maps, count), DC_OK; }
+dc_status dc_transform_map_collapse(const dc_transform *t, uint32_t *count) {
+  return dc_transform_each_scope(t, collapse_maps, count), DC_OK;
+}
 
 /* ---- MapTiling ---- */
 
@@ -138,8 +143,8 @@ static dc_status check_even(const dc_transform *t, dc_nid id) {
     int64_t rest;
     dc_ex left = dc_ix_mod(pool, dc_ix_extent(pool, p.begin, p.end, p.step), dc_ex_int(pool, tile_of(t, k)));
     if (!dc_ex_is_int(pool, left, &rest) || rest)
-      return dc_error(DC_ERR_VALUE, "tiles of %lld do not divide the range of '%s' in %s evenly, as far as is known", (long long)tile_of(t, k),
-                      dc_name_text(&t->graph->names, p.name), dc_node_describe(t->graph, id));
+      return dc_error(DC_ERR_VALUE, "tiles of %lld do not divide the range of '%s' in %s evenly, as far as is known",
+                      (long long)tile_of(t, k), dc_name_text(&t->graph->names, p.name), dc_node_describe(t->graph, id));
   }
   return DC_OK;
 }

@@ -60,7 +60,8 @@ static dc_status read_option(const row *r, const char **at, dc_transform *t) {
   out->n = 0;
   for (*at = name + length; **at == '=' || **at == ',';) {
     char *end;
-    if (out->n == DC_MAX_RANK) return dc_error(DC_ERR_VALUE, "%s: option '%s' has more than %d values", r->name, r->options[k], DC_MAX_RANK);
+    if (out->n == DC_MAX_RANK)
+      return dc_error(DC_ERR_VALUE, "%s: option '%s' has more than %d values", r->name, r->options[k], DC_MAX_RANK);
     out->values[out->n++] = strtoll(*at + 1, &end, 10);
     if (end == *at + 1) return dc_error(DC_ERR_VALUE, "%s: option '%s' takes integers", r->name, r->options[k]);
     *at = end;
@@ -100,7 +101,8 @@ static dc_status choose(const dc_transform_target *on, dc_graph *graph, dc_arena
     release(graph, on->nodes[k], t->fixed);
   }
   for (uint32_t k = 0; k < on->n_containers; k++) {
-    if (!on->containers[k] || on->containers[k] >= graph->containers.n) return dc_error(DC_ERR_VALUE, "there is no container %u", on->containers[k]);
+    if (!on->containers[k] || on->containers[k] >= graph->containers.n)
+      return dc_error(DC_ERR_VALUE, "there is no container %u", on->containers[k]);
     chosen[on->containers[k]] = true;
   }
   return DC_OK;
@@ -129,7 +131,8 @@ void dc_transform_each_scope(const dc_transform *t, dc_scope_fn each, uint32_t *
 
 /* ---- all of it ---- */
 
-dc_status dc_transform_apply(const dc_transform_tools *tools, dc_graph *graph, const char *call, const dc_transform_target *on, uint32_t *count) {
+dc_status dc_transform_apply(const dc_transform_tools *tools, dc_graph *graph, const char *call, const dc_transform_target *on,
+                             uint32_t *count) {
   dc_arena arena = {0};
   dc_transform t = {.tools = tools, .graph = graph};
   const row *r = NULL;
