@@ -207,6 +207,8 @@ static void scalar_constants_fold_safely(void) {
   CHECK(dc_ex_cast(p, DC_F32, dc_ex_cast(p, DC_F64, r)) == r);
   CHECK(dc_ex_cast(p, DC_I8, dc_ex_int(p, 200)) == dc_ex_const(p, DC_I8, -56));
   CHECK(dc_ex_select(p, dc_ex_bool(p, false), zero, r) == r);
+  dc_ex rises = dc_ex_prim2(p, DC_GT, r, zero), side = dc_ex_select(p, rises, dc_ex_int(p, 1), dc_ex_int(p, 0));
+  CHECK(dc_ex_cast(p, DC_F32, side) == dc_ex_select(p, rises, one, zero)); /* no conversion of what is a choice of constants */
   CHECK(dc_f32_to_f16(65520.0f) == 0x7C00 && dc_f32_to_f16(1e-8f) == 0 && dc_f32_to_f16(0.333251953125f) == 0x3555);
   int wrong = 0;
   for (uint32_t bits = 0; bits < 65536; bits++) {

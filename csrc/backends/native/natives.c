@@ -122,9 +122,7 @@ struct dc_native_call {
 };
 
 /* One that is asked first, when sizes are known, for what others were chosen for: bind leaves the call NULL where it would be slower. */
-static bool stands_in(const dc_native_library *library) {
-  return library == &dc_native_winograd || library == &dc_native_pointwise || library == &dc_native_openblas;
-}
+static bool stands_in(const dc_native_library *library) { return library == &dc_native_winograd || library == &dc_native_pointwise; }
 
 static dc_status bind_faster(const dc_natives *natives, const dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call *call) {
   for (uint32_t k = 0; k < natives->n && !call->call; k++) {

@@ -112,24 +112,7 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   return dc_problem_refuses(graph, node);
 }
 
-static bool is_chosen(const dc_graph *graph, dc_nid node) {
-  return strcmp(dc_name_text(&graph->names, dc_node_at(graph, node)->lib.by), dc_native_openblas.name) == 0;
-}
-
-/* Vectors of 32 bytes: oneDNN 3.2 has but one kernel for them, which copies both operands whole; this library's are faster,
- * twice where one of the extents is small.  */
-static bool is_faster(void *handle, const dc_graph *graph, dc_nid node) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx2")) return false;
-  return dc_problem_type(graph, node) == DC_F32 && !dc_problem_is_conv(graph, node) && !refuses(handle, graph, node);
-#else
-  (void)handle, (void)graph, (void)node;
-  return false;
-#endif
-}
-
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
-  if (!is_chosen(graph, node) && !is_faster(handle, graph, node)) return DC_OK; /* as natives.c asks those that stand in */
   blas_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->lib = handle, call->wide = dc_problem_type(graph, node) == DC_F64, call->is_conv = dc_problem_is_conv(graph, node);
@@ -194,12 +177,9 @@ static dc_status run_product(const blas_call *call, void *const *buffers) {
   gemm g = {m, n, k, buffers[p->a.buffer], buffers[p->b.buffer], buffers[p->result], p->a.transposed, p->b.transposed, p->bias >= 0};
   if (p->bias >= 0) fill_bias(g.c, buffers[p->bias], batch * m, (size_t)(n * size));
   if (k == 0 && p->bias < 0 && batch * m * n > 0) memset(g.c, 0, (size_t)(batch * m * n * size));
-  int threads = (double)batch * (double)m * (double)n * (double)k < WORK_FOR_THREADS ? 1 : omp_get_max_threads();
-#pragma omp parallel for num_threads(threads) if (batch >= threads && threads > 1)
-  for (int64_t s = 0; s < (k > 0 ? batch : 0); s++) {
-    gemm one = g;
-    one.a += s * m * k * size, one.b += s * k * n * size, one.c += s * m * n * size;
-    multiply(call, &one);
+  for (int64_t s = 0; s < batch && k > 0; s++) {
+    multiply(call, &g);
+    g.a += m * k * size, g.b += k * n * size, g.c += m * n * size;
   }
   return DC_OK;
 }
