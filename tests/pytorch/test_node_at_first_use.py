@@ -159,7 +159,7 @@ def test_a_process_that_ends_early_leaves_it_to_the_next(handed_out, tmp_path):
     begin = time.monotonic()
     assert _run("tell(value=step(), now=node.status())", tmp_path / "cache", CXX=handed_out)[0]["now"]["state"] == "building"
     while not list((tmp_path / "cache").rglob("node-*.so")):
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 300
         time.sleep(0.1)
     assert _run("tell(value=step(), now=node.status())", tmp_path / "cache", CXX=handed_out)[0]["now"]["state"] == "cached"
     assert len(_calls(handed_out)) == 1
