@@ -131,7 +131,7 @@ def _calls(region):
 
 def _decomposition(target, of_torch):
     """torch's decomposition of one overload, or None.  of_torch(): its table of those that export takes."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, torch._ops.OpOverload) or target is torch.ops.aten.sym_size.int:  # which torch takes apart into itself
         return None
     try:
         return of_torch()[target]

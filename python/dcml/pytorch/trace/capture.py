@@ -86,7 +86,6 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
         attempts = way.attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
-                torch.set_grad_enabled(True)  # an attempt that failed may have been inside a region without gradients
                 program, *found = way.trace(module, entry, args, kwargs, shapes, code, asks)
                 refuse_changes(module, attributes, code, (program, entry.result), again)
                 if _sized_by_symbols(program):
