@@ -36,7 +36,15 @@ def masked_loss(fc, x):
     return F.cross_entropy(fc(x)[mask], (x[:, 1] > 0).long()[mask]), F.nll_loss(x[mask], (x[:, 1] > 0).long()[mask])
 
 
+def mask_again(fc, x):
+    out = x * 2
+    out[out > 0] = out[out > 0].sin()
+    out[:, x[0] > 0] = fc(x)[:, x[0] > 0]
+    return out
+
+
 MASKS = {
+    "a mask computed twice": mask_again,
     "where": lambda fc, x: torch.where(x > 0),
     "nonzero": lambda fc, x: (x > 0).nonzero(),
     "argwhere": lambda fc, x: torch.argwhere(x > 0.5),
@@ -176,6 +184,15 @@ def test_what_was_taken_for_granted_of_a_number_is_checked():
             compiled(torch.tensor(n), torch.rand(6, 2))
     with pytest.raises(ValueError, match="negative"):
         DaceModule(Calls(lambda fc, n: torch.repeat_interleave(n)))(torch.tensor([1, -1]))
+
+
+def test_more_values_than_places_of_a_mask_are_an_error():
+    def unlike(fc, x):
+        out = x.clone()
+        out[x > 0] = x[x > -1]
+        return out
+    with pytest.raises(dcml.ShapeError, match="expected"):
+        DaceModule(Calls(unlike))(torch.randn(6, 4))
 
 
 @pytest.mark.parametrize("check", (lambda x: torch._check_tensor_all(x < 9, lambda: "too large"), lambda x: torch._check((x < 9).all().item())),

@@ -188,7 +188,12 @@ def _setitem(tensor, index, value):
     parts = index if isinstance(index, tuple) else (index,)
     if any(map(_is_place, parts)) and all(_is_place(one) or one is None or one is ... or type(one) in (int, slice) for one in parts):
         return _set_at_places(tensor, parts, value)
-    _SETITEM(tensor, _unmasked(index) if _is_counted(value) and _has_mask(index) else index, value)
+    if _is_counted(value) and _has_mask(index):
+        index = _unmasked(index)
+        for have, wanted in zip(reversed(value.shape), reversed(_GETITEM(tensor, index).shape)):
+            if told_by_values(have) and told_by_values(wanted):
+                torch._check(have == wanted)  # masks that were computed twice count alike: each call asserts it
+    _SETITEM(tensor, index, value)
 
 
 def _class_loss(function):
