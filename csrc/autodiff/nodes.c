@@ -57,6 +57,7 @@ static dc_status reverse_tasklet(dc_reverse *r, const dc_nest *nest, dc_nid id) 
     return dc_error(DC_ERR_UNSUPPORTED, "operator %s has no gradient: it combines by %s into what is there",
                     dc_name_text(&r->graph->names, dc_node_at(r->graph, id)->tag_op), dc_wcr_name((dc_wcr)t.wcr));
   dc_partials partials = {0};
+  if (!nest->in_sequence) dc_told_note(r, nest, &t);
   bool clears = !t.wcr && (r->rewritten[t.out] || nest->in_sequence);
   if (clears) dc_gradient_owned(r, t.out);
   DC_TRY(dc_scalar_partials(r, t.value, result_of(r, nest, &t), seed_of(r, &t), &partials));

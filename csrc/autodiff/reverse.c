@@ -202,6 +202,7 @@ static void keep_values(dc_reverse *r, dc_graph *forward, const dc_scope *nodes,
   }
   dc_keep_problem problem = {r->ops, r->graph, r->n, nodes, adjoint, available, overwrites ? changing_buffers(r, nodes) : NULL, strategy};
   dc_keep_decide(&problem, store, again);
+  if (dc_told_use(r, &problem, store)) dc_keep_decide(&problem, store, again);
   for (dc_cid c = 1; c < r->n; c++)
     if (store[c]) store[dc_container_root(r->graph, c)] = true;
   for (dc_cid c = 1; c < r->n; c++)

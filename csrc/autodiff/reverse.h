@@ -5,7 +5,14 @@
 #ifndef DCML_AUTODIFF_REVERSE_H
 #define DCML_AUTODIFF_REVERSE_H
 
-#include "autodiff/autodiff.h"
+#include "autodiff/keep.h"
+
+/* What is asked of an element of the operand may be asked of the result, at the same place; or the result is it. */
+typedef struct {
+  dc_cid operand, result;
+  dc_ex element, asked; /* a read of the operand; an expression of it */
+  bool is_result;
+} dc_told;
 
 typedef struct {
   dc_ops *ops;
@@ -24,6 +31,7 @@ typedef struct {
   uint32_t tag_wrt;
   struct dc_own *own; /* NULL: no gradient is the graph's own */
   DC_VEC(dc_cid) views; /* forward containers that are views */
+  DC_VEC(dc_told) told;
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */
@@ -74,6 +82,10 @@ bool dc_own_computes(const dc_reverse *r, dc_cid c);
 /* linear.c: gradient nodes whose adjoint is the operator itself. */
 bool dc_linear_is(dc_ops *ops, const dc_graph *graph, dc_nid node);
 void dc_linear_reverse(dc_reverse *r, dc_nid node);
+/* told.c: notes what the result of a statement tells.  use: lets the adjoint read results in the place of operands where both would
+ * be kept otherwise; false where there are none. */
+void dc_told_note(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t);
+bool dc_told_use(dc_reverse *r, const dc_keep_problem *problem, const bool *store);
 /* views.c: finds the graph's views; lets the gradients of those join the bases that a node writes (0: all that are left). */
 void dc_views_find(dc_reverse *r);
 void dc_views_fold(dc_reverse *r, dc_nid node);
