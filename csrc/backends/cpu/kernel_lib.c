@@ -24,8 +24,9 @@ static const char prelude[] =
     "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
     "#ifdef __FP_FAST_FMAF\n#define FAST_FMAF 1\n#else\n#define FAST_FMAF 0\n#endif\n"
     "#ifdef __FP_FAST_FMA\n#define FAST_FMA 1\n#else\n#define FAST_FMA 0\n#endif\n"
-    "#ifdef __AVX512F__\nenum { VECTOR = 64, TILE_ROWS = 8 };\n#elif defined(__AVX__)\nenum { VECTOR = 32, TILE_ROWS = 4 };\n"
-    "#else\nenum { VECTOR = 16, TILE_ROWS = 4 };\n#endif\n" /* bytes; rows of sums that registers hold, three vectors each */
+    /* bytes; sums of a product that registers hold: rows, and vectors of each */
+    "#ifdef __AVX512F__\nenum { VECTOR = 64, TILE_ROWS = 8, TILE_VECTORS = 3 };\n#elif defined(__AVX__)\n"
+    "enum { VECTOR = 32, TILE_ROWS = 6, TILE_VECTORS = 2 };\n#else\nenum { VECTOR = 16, TILE_ROWS = 4, TILE_VECTORS = 3 };\n#endif\n"
     "#define SIMD _Pragma(\"omp simd\")\n#define UNROLL _Pragma(\"GCC unroll 8\")\n"
     "#define IN_ORDER __asm__ volatile(\"\");\n"
     "#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)\n"
