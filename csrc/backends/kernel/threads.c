@@ -143,12 +143,22 @@ static dc_ex iteration_cost(dc_kernel *k, const dc_loop *l, uint32_t depth) {
 
 /* ---- the pass ---- */
 
-static int64_t block_of(const dc_kernel *k, const chain *c) {
+enum { FEW_ROWS = 32, SOME_TASKS = 8 };
+
+/* Rows of a product that a thread takes at a time.  A product of few rows is divided all the same: it works on FEW_ROWS at once,
+ * so that smaller blocks than those of the machine read nothing more often. */
+static int64_t rows_of_task(dc_kernel *k, const chain *c) {
+  const int64_t most = k->graph->machine.product_rows, rows = c->n == 1 ? dc_loop_extent(k, c->at[0]) : -1;
+  const int64_t share = (rows + SOME_TASKS - 1) / SOME_TASKS;
+  return rows < 0 || share > most ? most : share < FEW_ROWS ? FEW_ROWS : share;
+}
+
+static int64_t block_of(dc_kernel *k, const chain *c) {
   const dc_machine *m = &k->graph->machine;
   const dc_loop *last = c->at[c->n - 1];
   bool loops = false;
   for (uint32_t j = 0; j < last->body.n; j++) loops |= last->body.v[j].loop != NULL;
-  return c->sliced ? m->strip_lanes : last->product ? m->product_rows : last->lanes ? last->lanes : loops ? 1 : m->task_iterations;
+  return c->sliced ? m->strip_lanes : last->product ? rows_of_task(k, c) : last->lanes ? last->lanes : loops ? 1 : m->task_iterations;
 }
 
 /* Maps inside what threads share run in each of them; those of a product run on blocks. */
