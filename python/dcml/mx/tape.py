@@ -288,9 +288,7 @@ def record(ndarray, op, domain, opset, inputs, attributes, outputs):
     made = []
     for look in use.results:
         array = ndarray.__new__(ndarray)
-        array._data, array._look, array._tape = None, look, (segment, segment.n_values)
-        array._grad_req = array._grad = None
-        array._shared = False
+        array._look, array._tape = look, (segment, segment.n_values)
         segment.holders.append((weakref.ref(array), segment.n_values))
         segment.n_values += 1
         made.append(array)
