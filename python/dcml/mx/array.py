@@ -85,12 +85,11 @@ class ndarray(_core.Array):
     def attach_grad(self, grad_req="write", stype=None):
         """Gives the array a gradient, zeros at first; the array becomes a leaf, whatever it was computed from.
 
-        grad_req: "write" (each backward() replaces it), "add" (adds to it) or "null" (no gradient)."""
+        grad_req: "write" (each backward() replaces it), "add" (adds to it) or "null" (no gradient).  The gradient of an array that
+        is not of floats stays zeros."""
         if grad_req not in ("write", "add", "null"):
             raise _core.ValueError_(f"attach_grad: grad_req is 'write', 'add' or 'null', got {grad_req!r}")
         data = self._value()
-        if grad_req != "null" and types.of(data.dtype) not in tape._FLOATS:
-            raise _core.DTypeError(f"attach_grad: only arrays of floats have gradients, this one is of {data.dtype}")
         self._tape = None
         self._grad_req = None if grad_req == "null" else grad_req
         self._grad = None if grad_req == "null" else ndarray(memory.full(data.shape, 0, data.dtype))
