@@ -15,8 +15,8 @@ typedef struct {
   bool session_ready;
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
-  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type, *memory_type, *array_type,
-      *array_calls_type;
+  PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type, *memory_type;
+  PyTypeObject *array_type, *array_calls_type;
   struct torch_memory *torch_memory; /* of GPUs */
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;

@@ -9,7 +9,7 @@ typedef struct {
   PyObject *op, *domain; /* str */
   long opset, outputs;   /* outputs: how many; -1: those that are never left out */
   PyObject *attributes;  /* a dictionary or None */
-  uint32_t types; /* the k-th bit: inputs may be of type k, if all have one type, and numbers beside them take it; 0: any inputs, no numbers */
+  uint32_t types; /* the k-th bit: all inputs may have type k, and numbers beside them take it; 0: any inputs, but no numbers */
 } eager_operator;
 
 /* A tuple of arrays for inputs, which are numpy's or torch's arrays, None where absent, or exact ints and floats.  NULL without an

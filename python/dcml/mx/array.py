@@ -314,7 +314,7 @@ invoke = _core.ArrayCalls(ndarray, state, tape.record)
 
 
 def as_operator(otherwise, op, domain="", opset=21, least=1, most=1, types="inputs", attributes=None, reflected=False):
-    """A function of ``least`` to ``most`` arrays that applies an operator, or asks ``otherwise``, a function in Python that serves all calls.
+    """A function of ``least`` to ``most`` arrays that applies an operator, or asks ``otherwise``, which serves all calls in Python.
 
     types: "inputs": as the operator takes them; "floats", "numbers" (no truths) or "any": arrays of one such type, and Python's
     numbers beside them.  reflected: the operands are turned round."""
@@ -425,14 +425,14 @@ def _add_arithmetic():
 
     methods = {"__neg__": as_operator(lambda self: invoke("Neg", "", 21, (self, ))[0], "Neg"),
                "__abs__": as_operator(lambda self: invoke("Abs", "", 21, (self, ))[0], "Abs")}
-    for name, op, types in (("add", "Add", "numbers"), ("sub", "Sub", "numbers"), ("mul", "Mul", "numbers"), ("truediv", "Div", "floats"),
+    for name, op, taken in (("add", "Add", "numbers"), ("sub", "Sub", "numbers"), ("mul", "Mul", "numbers"), ("truediv", "Div", "floats"),
                             ("matmul", "MatMul", "numbers")):
         for reflected in (False, True):
-            method = as_operator(two(op, types == "floats", reflected), op, least=2, most=2, types=types, reflected=reflected)
+            method = as_operator(two(op, taken == "floats", reflected), op, least=2, most=2, types=taken, reflected=reflected)
             methods[f"__{'r' * reflected}{name}__"] = method
-    for name, op, types in (("eq", "Equal", "any"), ("lt", "Less", "numbers"), ("le", "LessOrEqual", "numbers"),
+    for name, op, taken in (("eq", "Equal", "any"), ("lt", "Less", "numbers"), ("le", "LessOrEqual", "numbers"),
                             ("gt", "Greater", "numbers"), ("ge", "GreaterOrEqual", "numbers")):
-        methods[f"__{name}__"] = as_operator(two(op, False, False), op, least=2, most=2, types=types)
+        methods[f"__{name}__"] = as_operator(two(op, False, False), op, least=2, most=2, types=taken)
     for name, method in methods.items():
         method.__name__, method.__qualname__ = name, f"ndarray.{name}"
         setattr(ndarray, name, method)
