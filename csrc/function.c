@@ -500,7 +500,7 @@ static void note_arguments(dc_function *f, const dc_array *arrays) {
   f->repeats = true;
   for (uint32_t k = 0; k < f->n_args; k++) {
     f->repeats &= !f->by_value[k];
-    f->like[k] = arrays[k];
+    f->like[k] = arrays[k], f->like[k].data = NULL;
   }
 }
 
