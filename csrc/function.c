@@ -67,6 +67,7 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
   f->by_value = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
   f->by_shape = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
   for (uint32_t k = 0; k < f->n_args; k++) f->by_shape[k] = !dc_cont(graph, f->args[k])->shape;
+  f->like = DC_NEW_ARRAY(&f->arena, dc_array, f->n_args);
   f->computes = DC_NEW_ARRAY(&f->arena, bool, graph->pool.symbols.n);
   find_writes(f);
   for (uint32_t s = 0; s < graph->states.n; s++) find_symbols(graph, &graph->states.v[s].scope, f->computes);
@@ -77,6 +78,7 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
 static void destroy_plan(dc_plan_handle *plan) {
   dc_program_destroy(plan->forward);
   dc_program_destroy(plan->backward);
+  free(plan->buffers);
   dc_arena_free(&plan->arena);
   free(plan);
 }
@@ -480,6 +482,49 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, const int64_t
   return status;
 }
 
+static dc_status place_arguments(const dc_function *f, const dc_array *arrays, dc_call *out) {
+  const dc_graph *forward = dc_program_graph(out->plan->forward);
+  out->buffers = out->plan->buffers ? out->plan->buffers : calloc(forward->containers.n, sizeof *out->buffers);
+  if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
+  out->plan->buffers = NULL;
+  for (uint32_t k = 0; k < f->n_args; k++)
+    if (!f->by_value[k] || !out->plan->gpu) out->buffers[f->args[k]] = arrays[k].data; /* what decides shapes is a constant */
+  out->n_outputs = forward->outputs.n;
+  return DC_OK;
+}
+
+/* ---- calls like the last one ---- */
+
+/* Where contents decide shapes, extents do not tell calls apart. */
+static void note_arguments(dc_function *f, const dc_array *arrays) {
+  f->repeats = true;
+  for (uint32_t k = 0; k < f->n_args; k++) {
+    f->repeats &= !f->by_value[k];
+    f->like[k] = arrays[k], f->like[k].data = NULL;
+  }
+}
+
+static bool is_like_last(const dc_function *f, const dc_array *arrays, uint32_t n) {
+  bool same = f->repeats && n == f->n_args;
+  for (uint32_t k = 0; same && k < n; k++) {
+    const dc_array *a = &arrays[k], *b = &f->like[k];
+    same = a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
+  }
+  return same;
+}
+
+/* The last plan and its last bindings serve what they served. */
+static dc_status begin_again(dc_function *f, const dc_array *arrays, dc_call *out) {
+  DC_TRY(check_overlaps(f, arrays));
+  out->plan = f->last;
+  out->plan->users++;
+  dc_binding_use(out->forward = dc_program_recent(out->plan->forward));
+  if (out->plan->backward) dc_binding_use(out->backward = dc_program_recent(out->plan->backward));
+  return place_arguments(f, arrays, out);
+}
+
+/* ---- other calls ---- */
+
 static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *symbols, dc_call *out) {
   bool fits = false;
   const dc_array *arrays = place->given;
@@ -493,23 +538,25 @@ static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *s
     DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
-  dc_graph *forward = dc_program_graph(out->plan->forward);
-  out->buffers = calloc(forward->containers.n, sizeof *out->buffers);
-  if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
-  for (uint32_t k = 0; k < f->n_args; k++)
-    if (!f->by_value[k] || !place->gpu) out->buffers[f->args[k]] = arrays[k].data; /* what decides shapes is a constant */
-  out->n_outputs = forward->outputs.n;
-  return DC_OK;
+  return place_arguments(f, arrays, out);
+}
+
+static dc_status begin_anew(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, dc_call *out) {
+  dc_place_of_call place = {0};
+  f->repeats = false;
+  dc_status status = check_args(f, arrays, n);
+  if (!status) status = dc_place_find(f, arrays, out->stream, &place);
+  if (!status) status = begin(f, &place, symbols, out);
+  if (!status && place.gpu) out->ordinal = place.gpu->ordinal;
+  if (!status && !symbols && !place.gpu) note_arguments(f, arrays);
+  dc_place_free(&place);
+  return status;
 }
 
 dc_status dc_call_begin(dc_function *f, const dc_array *arrays, uint32_t n, const int64_t *symbols, void *stream, dc_call *out) {
-  dc_place_of_call place = {0};
   *out = (dc_call){.function = f, .stream = stream};
-  dc_status status = check_args(f, arrays, n);
-  if (!status) status = dc_place_find(f, arrays, stream, &place);
-  if (!status) status = begin(f, &place, symbols, out);
-  if (!status && place.gpu) out->ordinal = place.gpu->ordinal;
-  dc_place_free(&place);
+  bool repeats = !symbols && is_like_last(f, arrays, n);
+  dc_status status = repeats ? begin_again(f, arrays, out) : begin_anew(f, arrays, n, symbols, out);
   if (status) dc_call_end(out);
   return status;
 }
@@ -518,7 +565,9 @@ void dc_call_end(dc_call *call) {
   if (call->forward) dc_binding_release(call->forward);
   if (call->backward) dc_binding_release(call->backward);
   if (call->plan) call->plan->users--;
-  free(call->buffers);
+  bool keep = call->buffers && !call->plan->gpu && !call->plan->buffers;
+  if (keep) call->plan->buffers = call->buffers;
+  else free(call->buffers);
   *call = (dc_call){0};
 }
 

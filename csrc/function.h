@@ -26,6 +26,7 @@ struct dc_plan_s {
   uint32_t *copy_step; /* by wrt: the step, from 1 on, that only copies the gradient of an output; 0: none */
   uint32_t *next_copy; /* by steps done: the next such step, 0: none */
   int32_t *copy_of;    /* by wrt: that output, among the floating ones */
+  void **buffers;   /* of a call that has ended, for the next one: by forward container, NULL but for arguments and outputs; or NULL */
   dc_arena arena;
 };
 
@@ -42,6 +43,8 @@ struct dc_function {
   uint32_t n_writes;
   bool *computes;  /* by symbol: what the graph computes depends on it, besides by shapes of arguments */
   dc_plan_handle *plans, *last;
+  dc_array *like; /* without data: the arguments that the last plan and its last bindings served, and serve again */
+  bool repeats;   /* there are such */
   uint32_t last_id;
   dc_step_observer observer;
   void *observer_context;

@@ -227,3 +227,64 @@ def test_a_small_call_takes_a_fraction_of_the_reference_evaluator():
             call()
             times[name].append(time.perf_counter() - begin)
     assert min(times["ours"]) < 0.12 * min(times["theirs"])  # 0.06; 0.11 without what is prepared once
+
+
+# -- calls that repeat the last one ---------------------------------------------------------------------------
+def test_extents_that_return_give_what_they_gave():
+    graph = _core.Graph("g", 21)
+    x, w = graph.add_input("x", F32, ("n", "m")), graph.add_input("w", F32, ("m",))
+    graph.mark_output(graph.add_node("Mul", [x, w], 1, {}, "", "", 21)[0])
+    for backend in ("interp", "auto"):
+        f = _core.Function(graph, wrt=["w"], backend=backend)
+        for n, m in ((2, 3), (2, 3), (4, 3), (2, 3), (2, 5), (2, 5), (0, 5), (2, 3)):
+            a, b = np.random.rand(n, m).astype("f"), np.random.rand(m).astype("f")
+            (out,), (gradient,) = f.vjp([a, b], [np.ones((n, m), "f")])
+            assert np.array_equal(out, a * b) and np.allclose(gradient, a.sum(0))
+        with pytest.raises(dcml.ShapeError, match="w"):
+            f(np.zeros((2, 3), "f"), np.zeros(4, "f"))
+        with pytest.raises(dcml.DTypeError, match="x"):
+            f(np.zeros((2, 3)), np.zeros(3, "f"))
+
+
+def test_contents_that_decide_shapes_are_looked_at_although_extents_return():
+    x = np.arange(12, dtype="f")
+    for shape in ((3, 4), (3, 4), (4, 3), (2, 6), (3, 4)):
+        assert _core.eager("Reshape", "", 21, (x, np.array(shape)))[0].shape == shape
+
+
+def test_calls_of_one_function_at_once_keep_apart():
+    graph = _core.Graph("g", 21)
+    x = graph.add_input("x", F32, ("n",))
+    for _ in range(3):
+        x = graph.add_node("Softmax", [x], 1, {}, "", "", 21)[0]
+    graph.mark_output(x)
+    f, wrong = _core.Function(graph, backend="interp"), []
+    given = [np.random.rand(n).astype("f") for n in (400, 400, 401, 7)]
+    wanted = [f(a)[0] for a in given]
+
+    def run(k):
+        wrong.extend(k for _ in range(60) if not np.array_equal(f(given[k])[0], wanted[k]))
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("array", [np.arange(6, dtype="f")[::2], np.arange(6, dtype="f").reshape(2, 3).T, np.arange(3, dtype=">f4"),
+                                   np.frombuffer(b"x" + np.arange(3, dtype="f").tobytes(), "f", 3, 1), np.zeros((0, 3), "f"),
+                                   np.broadcast_to(np.float32(2), (3, 2)), np.arange(3, dtype=np.longlong), np.arange(3, dtype="f2")])
+def test_arrays_are_read_however_they_lie(array):
+    array.setflags(write=False)
+    assert np.array_equal(_core.eager("Identity", "", 21, (array,))[0], array)
+
+
+def test_windows_that_do_not_slide_are_errors_that_name_the_node():
+    x = np.ones((1, 1, 4, 4), "f")
+    for op, attributes in (("AveragePool", {"kernel_shape": [-1, 2]}), ("MaxPool", {"kernel_shape": [2, 2], "strides": [0, 0]}),
+                           ("MaxPool", {"kernel_shape": [2, 2], "dilations": [1, 0]}), ("LpPool", {"kernel_shape": [2, 0]})):
+        with pytest.raises(dcml.ValueError_, match=f"{op}.*positive"):
+            _core.eager(op, "", 22, (x,), attributes)
+    with pytest.raises(dcml.ValueError_, match="LpNormalization.*1 or 2"):
+        _core.eager("LpNormalization", "", 22, (x,), {"p": 3})

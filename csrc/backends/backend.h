@@ -80,10 +80,11 @@ DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const d
 uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
 
 /* The interpreter: runs one node (map, tasklet) on buffers indexed by container id.  What is prepared lies in the arena, reads the
- * graph, takes room for all its expressions, and may be run by several threads at once. */
+ * graph, takes room for all its expressions, and may be run by several threads at once: one of them finds the
+ * room that the last run was in. */
 typedef struct dc_interp dc_interp;
 DC_MUST_USE dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena, dc_interp **out);
-DC_MUST_USE dc_status dc_interp_run(const dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols);
+DC_MUST_USE dc_status dc_interp_run(dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols);
 DC_MUST_USE dc_status dc_interp_node(const dc_graph *graph, dc_nid node, void *const *buffers_by_cid, const int64_t *symbols);
 
 /* Programs. */
@@ -118,7 +119,8 @@ typedef struct {
 /* Plans memory and binds natives for symbol values (indexed by dc_sym) and what is lent, or NULL; cached. */
 typedef struct dc_binding dc_binding;
 DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, const dc_lent *lent, dc_binding **out);
-/* Each bind is paired with a release; a binding without users may be evicted. */
+/* Each bind is paired with a release; a binding without users may be evicted.  use() is a bind to what is bound already. */
+void dc_binding_use(dc_binding *binding);
 void dc_binding_release(dc_binding *binding);
 uint64_t dc_binding_bytes(const dc_binding *binding, dc_cid c); /* size of a container */
 uint64_t dc_binding_arena_bytes(const dc_binding *binding);
@@ -163,7 +165,7 @@ typedef struct {
 } dc_step_report;
 /* LENT: for a while in the saved block. */
 typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place;
-const dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
+dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
 uint32_t dc_program_report(const dc_program *program, dc_step_report *out, uint32_t capacity); /* returns the number of steps */
 dc_place dc_binding_place(const dc_binding *binding, dc_cid c, uint64_t *offset);
 /* Starts timing each step, from zero, or stops it. */

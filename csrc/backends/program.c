@@ -463,6 +463,12 @@ dc_status dc_program_bind(dc_program *p, const int64_t *symbols, const dc_lent *
   return status;
 }
 
+void dc_binding_use(dc_binding *b) {
+  pthread_mutex_lock(&b->program->lock);
+  b->users++;
+  pthread_mutex_unlock(&b->program->lock);
+}
+
 void dc_binding_release(dc_binding *b) {
   pthread_mutex_lock(&b->program->lock);
   b->users--;
@@ -747,7 +753,7 @@ dc_status dc_program_run(dc_program *p, dc_binding *b, void *stream, void **buff
 
 /* ---- reports ---- */
 
-const dc_binding *dc_program_recent(const dc_program *p) { return p->bindings; }
+dc_binding *dc_program_recent(const dc_program *p) { return p->bindings; }
 
 uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t capacity) {
   const dc_binding *b = p->bindings;

@@ -16,7 +16,9 @@ static dc_status run_interpreted(const dc_step_frame *f, const void *context) {
   return dc_interp_node(f->graph, f->node, f->by_container, f->symbols);
 }
 
-static dc_status run_prepared(const dc_step_frame *f, const void *prepared) { return dc_interp_run(prepared, f->by_container, f->symbols); }
+static dc_status run_prepared(const dc_step_frame *f, const void *prepared) {
+  return dc_interp_run((dc_interp *)prepared, f->by_container, f->symbols);
+}
 
 static dc_status run_nothing(const dc_step_frame *f, const void *context) {
   (void)f, (void)context;

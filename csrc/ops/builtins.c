@@ -620,6 +620,11 @@ static dc_status f_unsupported(dc_inst *in, const dc_value *a, uint32_t n, dc_va
                       n && a[0].kind == VAL_STR ? a[0].str : "this combination of attributes");
 }
 
+static dc_status f_invalid(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  (void)n, (void)out;
+  return dc_inst_fail(in, DC_ERR_VALUE, "%s", a[0].kind == VAL_STR ? a[0].str : "attributes that do not go together");
+}
+
 static dc_status f_einsum(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   (void)n;
   if (a[0].kind != VAL_STR) return dc_inst_fail(in, DC_ERR_MODEL, "expected an equation");
@@ -668,6 +673,7 @@ static const struct {
     {"real", 1, 1, f_real},
     {"cast", 2, 2, f_cast},
     {"unsupported", 0, 1, f_unsupported},
+    {"invalid", 1, 1, f_invalid},
     {"einsum", 1, 1, f_einsum},
     {"einidx", 4, 4, f_einidx},
     {"positions", 1, 1, f_positions},

@@ -1,8 +1,10 @@
 /* What a call is given, by position or by name, in the order of the function's inputs; numbers for scalars; values of
  * symbols. */
+#include <math.h>
 #include <string.h>
 
 #include "backends/interp/value.h"
+#include "python/eager.h"
 #include "python/function.h"
 
 /* ---- numbers ---- */
@@ -37,20 +39,31 @@ static int read_complex(PyObject *object, dc_dtype type, char *number) {
   return 0;
 }
 
-/* A scalar may be given as a number; the view holds its value. */
-static int view_number(module_state *state, const dc_graph *graph, dc_cid c, PyObject *object, tensor_view *out) {
-  dc_dtype type = (dc_dtype)dc_cont(graph, c)->dtype;
+/* A scalar may be given as a number; the view holds its value.  -1, maybe with an exception, where the type does not. */
+static int view_value(dc_dtype type, PyObject *object, tensor_view *out) {
   dc_scalar value;
   *out = (tensor_view){0};
   out->array = (dc_array){.data = out->number, .dtype = type};
-  if (dc_dtype_is_complex(type)) return read_complex(object, type, out->number) ? number_fails(state, graph, c, object) : 0;
+  if (dc_dtype_is_complex(type)) return read_complex(object, type, out->number);
   if (dc_dtype_is_float(type)) {
     double number = PyFloat_AsDouble(object);
-    if (number == -1 && PyErr_Occurred()) return number_fails(state, graph, c, object);
+    if (number == -1 && PyErr_Occurred()) return -1;
     value = dc_scalar_convert(DC_F64, type, (dc_scalar){.f = number});
-  } else if (read_whole(object, type, &value)) return number_fails(state, graph, c, object);
+  } else if (read_whole(object, type, &value)) return -1;
   dc_scalar_store(type, out->number, 0, value);
   return 0;
+}
+
+static int view_number(module_state *state, const dc_graph *graph, dc_cid c, PyObject *object, tensor_view *out) {
+  return view_value((dc_dtype)dc_cont(graph, c)->dtype, object, out) ? number_fails(state, graph, c, object) : 0;
+}
+
+/* Only where numpy rounds as we do, and has nothing to say. */
+int view_number_as(dc_dtype type, PyObject *number, tensor_view *out) {
+  bool real = type == DC_F32 || type == DC_F64, whole = PyLong_CheckExact(number) && dc_dtype_is_integer(type);
+  if ((!real && !whole) || view_value(type, number, out)) return PyErr_Clear(), -1;
+  bool overflows = type == DC_F32 && isinf(*(float *)out->number) && !(PyFloat_CheckExact(number) && isinf(PyFloat_AS_DOUBLE(number)));
+  return overflows ? -1 : 0;
 }
 
 static bool is_number(module_state *state, PyObject *object) {

@@ -16,13 +16,15 @@ typedef struct {
   dc_buffer_pool *pool;
   PyObject *errors[ERROR_CLASSES]; /* [0] Error, then by dc_code */
   PyTypeObject *graph_type, *flow_type, *function_type, *call_type, *backward_type, *repeated_call_type, *values_type, *memory_type;
+  PyTypeObject *array_type, *array_calls_type;
   struct torch_memory *torch_memory; /* of GPUs */
   PyTypeObject *torch_type; /* the type whose exchange interface is `exchange` */
   const void *exchange;
   PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
   PyObject *torch_empty, *torch_types[DC_DTYPE_COUNT], *torch_devices; /* torch.empty, its types, devices by number */
   PyObject *empty_names; /* ("dtype", "device") */
-  PyObject *numpy_empty, *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
+  PyObject *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
+  void *const *numpy_functions; /* numpy.h; NULL: of another ABI */
   PyObject *requires_grad, *apply, *op, *shape, *move_to_end; /* names */
   struct eager_cache *eager;                  /* functions of single operators */
 } module_state;
@@ -188,7 +190,7 @@ PyObject *core_kernel_launches(PyObject *module, PyObject *args);
 PyObject *core_kernel_code(PyObject *module, PyObject *args);
 
 extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spec, repeated_call_spec, values_spec, tree_operator_spec,
-    memory_spec;
+    memory_spec, array_spec, array_calls_spec, array_operator_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *core_seal(PyObject *module, PyObject *args);

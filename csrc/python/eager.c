@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "python/eager.h"
 #include "python/function.h"
 
-enum { SETS = 256, WAYS = 4, FEW_VIEWS = 4 };
+enum { SETS = 256, WAYS = 4, FEW_VIEWS = 4, SHORT_KEY = 256 };
 static const double LITTLE = 1024;               /* element operations, tens of us of interpreting, that are not worth compiling for */
 static const Py_ssize_t LARGEST_KEY = 1 << 16;   /* bytes; functions of larger ones are not kept */
 
@@ -26,6 +27,11 @@ struct eager_cache {
   entry entries[SETS * WAYS];
   uint64_t clock;
 };
+
+typedef struct {
+  char *s, few[SHORT_KEY]; /* s: few, or memory of its own */
+  size_t n, cap;
+} key_text;
 
 /* ---- the cache ---- */
 
@@ -56,7 +62,7 @@ void eager_cache_destroy(struct eager_cache *cache) {
 }
 
 /* The entry of a key, made if there is none: the one of its set that was used longest ago goes. */
-static entry *find(struct eager_cache *cache, const dc_text *key) {
+static entry *find(struct eager_cache *cache, const key_text *key) {
   uint64_t hash = dc_hash_bytes(0, key->s, key->n);
   entry *set = &cache->entries[hash % SETS * WAYS], *oldest = set;
   for (int k = 0; k < WAYS; k++) {
@@ -76,19 +82,21 @@ static entry *find(struct eager_cache *cache, const dc_text *key) {
 
 /* ---- keys ---- */
 
-static void put(dc_text *key, const void *data, size_t n) {
-  if (key->n + n + 1 > key->cap) {
-    size_t cap = 2 * (key->n + n) + 256;
-    char *grown = realloc(key->s, cap);
-    if (!grown) abort();
-    key->s = grown, key->cap = cap;
-  }
-  memcpy(key->s + key->n, data, n);
-  key->n += n;
-  key->s[key->n] = 0;
+static void grow(key_text *key, size_t n) {
+  size_t cap = 2 * (key->n + n);
+  char *grown = realloc(key->s == key->few ? NULL : key->s, cap);
+  if (!grown) abort();
+  if (key->s == key->few) memcpy(grown, key->few, key->n);
+  key->s = grown, key->cap = cap;
 }
 
-static int put_text(dc_text *key, PyObject *text) {
+static inline void put(key_text *key, const void *data, size_t n) {
+  if (key->n + n > key->cap) grow(key, n);
+  memcpy(key->s + key->n, data, n);
+  key->n += n;
+}
+
+static int put_text(key_text *key, PyObject *text) {
   Py_ssize_t n;
   const char *s = PyUnicode_AsUTF8AndSize(text, &n);
   if (!s) return -1;
@@ -97,7 +105,7 @@ static int put_text(dc_text *key, PyObject *text) {
   return 0;
 }
 
-static int put_array(module_state *state, dc_text *key, PyObject *value) {
+static int put_array(module_state *state, key_text *key, PyObject *value) {
   tensor_view view;
   if (view_tensor(state, value, &view)) return -1;
   const dc_array *a = &view.array;
@@ -109,7 +117,7 @@ static int put_array(module_state *state, dc_text *key, PyObject *value) {
   return 0;
 }
 
-static int put_value(module_state *state, dc_text *key, PyObject *value) {
+static int put_value(module_state *state, key_text *key, PyObject *value) {
   char kind = PyLong_Check(value) ? 'i' : PyFloat_Check(value) ? 'f' : PyUnicode_Check(value) ? 's' : PyBytes_Check(value) ? 'b' : 'a';
   bool list = PyList_Check(value) || PyTuple_Check(value);
   if (list) kind = 'l';
@@ -134,7 +142,7 @@ static int put_value(module_state *state, dc_text *key, PyObject *value) {
   return 0;
 }
 
-static int put_attributes(module_state *state, dc_text *key, PyObject *attributes) {
+static int put_attributes(module_state *state, key_text *key, PyObject *attributes) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
   if (attributes == Py_None) return 0;
@@ -161,20 +169,20 @@ typedef struct {
 
 typedef struct {
   module_state *state;
+  const eager_operator *what;
   const char *op, *domain;
-  long opset, outputs; /* -1: those that are never left out */
-  PyObject *inputs, *attributes; /* a tuple; a dictionary or None */
+  PyObject *const *inputs; /* borrowed: views hold what they need */
   Py_ssize_t n;
   tensor_view *views; /* of the inputs that are given */
   uint32_t n_views;
   uint64_t elements; /* of all inputs */
-  dc_text key;
-  tensor_view few[FEW_VIEWS]; /* the last: it is not cleared */
+  key_text key;
+  tensor_view few[FEW_VIEWS];
 } call;
 
 static const dc_row *row_of(call *c) {
   dc_session *session = session_of(c->state);
-  return session ? dc_ops_find(session->ops, c->domain, c->op, (int)c->opset) : NULL;
+  return session ? dc_ops_find(session->ops, c->domain, c->op, (int)c->what->opset) : NULL;
 }
 
 static const char *input_name(const dc_row *row, Py_ssize_t k) {
@@ -189,15 +197,37 @@ static void blame_input(call *c, Py_ssize_t k) {
   blame(c->state, "operator", c->op);
 }
 
-static int look_at_inputs(call *c) {
+static bool is_number(PyObject *item) { return PyFloat_CheckExact(item) || PyLong_CheckExact(item); }
+
+/* A view of each input that is given; 1 where they are not of the types that were asked for, -1 with an exception. */
+static int view_inputs(call *c) {
+  dc_dtype type = DC_NOTYPE;
+  uint32_t types = c->what->types;
   for (Py_ssize_t k = 0; k < c->n; k++) {
-    PyObject *item = PyTuple_GET_ITEM(c->inputs, k);
+    if (c->inputs[k] == Py_None) continue;
+    tensor_view *view = &c->views[c->n_views++];
+    *view = (tensor_view){0};
+    if (types && is_number(c->inputs[k])) continue;
+    if (view_tensor(c->state, c->inputs[k], view)) return blame_input(c, k), -1;
+    if (types && type && view->array.dtype != type) return 1;
+    type = view->array.dtype;
+  }
+  if (!types) return 0;
+  tensor_view *view = c->views;
+  for (Py_ssize_t k = 0; k < c->n; k++) {
+    if (c->inputs[k] == Py_None) continue;
+    if (is_number(c->inputs[k]) && view_number_as(type, c->inputs[k], view)) return 1;
+    view++;
+  }
+  return types >> type & 1 ? 0 : 1;
+}
+
+static void look_at_inputs(call *c) {
+  const tensor_view *view = c->views;
+  for (Py_ssize_t k = 0; k < c->n; k++) {
     look seen;
     memset(&seen, 0, sizeof seen); /* padding too, which is in the key */
-    if (item != Py_None) {
-      tensor_view *view = &c->views[c->n_views];
-      if (view_tensor(c->state, item, view)) return blame_input(c, k), -1;
-      c->n_views++;
+    if (c->inputs[k] != Py_None) {
       uint64_t elements = 1;
       seen.type = (uint8_t)view->array.dtype, seen.rank = (uint8_t)view->array.rank;
       for (uint32_t d = 0; d < view->array.rank; d++) {
@@ -205,10 +235,10 @@ static int look_at_inputs(call *c) {
         if (view->array.dims[d] == 1) seen.ones |= (uint64_t)1 << d;
       }
       c->elements += elements;
+      view++;
     }
     put(&c->key, &seen, sizeof seen);
   }
-  return 0;
 }
 
 static dc_cid add_input(dc_graph *g, const char *name, Py_ssize_t k, const look *seen) {
@@ -232,15 +262,15 @@ static dc_nid add_node(call *c, GraphObject *handle, const dc_row *row, const ch
     memcpy(&seen, looks + (size_t)k * sizeof seen, sizeof seen); /* the key has no alignment */
     DC_PUSH(&g->arena, &in, add_input(g, input_name(row, k), k, &seen));
   }
-  if (parse_attrs(handle, c->attributes, &attrs)) return 0;
-  while (c->outputs < 0 && n_out < n_made && !made[n_out].optional && !made[n_out].variadic) n_out++;
-  if (c->outputs >= 0) n_out = (uint32_t)c->outputs;
+  if (parse_attrs(handle, c->what->attributes, &attrs)) return 0;
+  while (c->what->outputs < 0 && n_out < n_made && !made[n_out].optional && !made[n_out].variadic) n_out++;
+  if (c->what->outputs >= 0) n_out = (uint32_t)c->what->outputs;
   for (uint32_t k = 0; k < (n_out ? n_out : 1); k++) {
     dc_cid output = dc_container_add(g, k < n_made ? made[k].name : "output", DC_NOTYPE, 0, NULL, DC_ROLE_TEMP);
     dc_cont(g, output)->shape = NULL;
     DC_PUSH(&g->arena, &out, output);
   }
-  dc_nid node = dc_node_library(g, c->op, c->domain, (int)c->opset, in.v, in.n, out.v, out.n, attrs.v, attrs.n);
+  dc_nid node = dc_node_library(g, c->op, c->domain, (int)c->what->opset, in.v, in.n, out.v, out.n, attrs.v, attrs.n);
   dc_scope_push(g, dc_graph_scope(g), node);
   for (uint32_t k = 0; k < out.n; k++) dc_graph_mark_output(g, out.v[k]);
   return node;
@@ -249,7 +279,7 @@ static dc_nid add_node(call *c, GraphObject *handle, const dc_row *row, const ch
 /* looks: a look at each input.  named: extents are symbols; else each shape is compiled by itself. */
 static PyObject *make_function(call *c, const char *looks, bool compiled, bool named) {
   dc_graph *graph = dc_graph_create(c->op);
-  graph->opset = *c->domain ? graph->opset : (int)c->opset;
+  graph->opset = *c->domain ? graph->opset : (int)c->what->opset;
   PyObject *handle = wrap_graph(c->state, graph, NULL), *function = NULL;
   if (!handle) return dc_graph_destroy(graph), NULL;
   if (add_node(c, (GraphObject *)handle, row_of(c), looks)) {
@@ -309,44 +339,58 @@ static PyObject *run_once(call *c, const char *looks) {
   return results;
 }
 
-static int parse_call(call *c, PyObject *const *args, Py_ssize_t n) {
+/* Keys, looks, finds, runs; views and key are the caller's to release. */
+static PyObject *run_call(call *c) {
+  const eager_operator *what = c->what;
+  int failed = view_inputs(c);
+  if (failed) return NULL;
+  long numbers[3] = {what->opset, what->outputs, (long)c->n};
+  put(&c->key, numbers, sizeof numbers);
+  if (put_text(&c->key, what->op) || put_text(&c->key, what->domain)) return NULL;
+  size_t at = c->key.n;
+  look_at_inputs(c);
+  if (put_attributes(c->state, &c->key, what->attributes)) return NULL;
+  const char *looks = c->key.s + at;
+  return c->key.n > (size_t)LARGEST_KEY ? run_once(c, looks) : run_kept(c, looks);
+}
+
+PyObject *eager_apply(module_state *state, const eager_operator *what, PyObject *const *inputs, Py_ssize_t n) {
+  call c;
+  c.state = state, c.what = what, c.inputs = inputs, c.n = n, c.n_views = 0, c.elements = 0, c.views = c.few;
+  c.key.s = c.key.few, c.key.n = 0, c.key.cap = sizeof c.key.few;
+  c.op = PyUnicode_AsUTF8(what->op), c.domain = PyUnicode_AsUTF8(what->domain);
+  if (!c.op || !c.domain) return NULL;
+  if (n > 1 << 16) return PyErr_Format(state->errors[DC_ERR_VALUE], "%s cannot have %zd inputs", c.op, n), NULL;
+  if (n > FEW_VIEWS && !(c.views = PyMem_Malloc((size_t)n * sizeof *c.views))) return PyErr_NoMemory();
+  PyObject *results = run_call(&c);
+  for (uint32_t k = 0; k < c.n_views; k++) release_view(&c.views[k]);
+  if (c.views != c.few) PyMem_Free(c.views);
+  if (c.key.s != c.key.few) free(c.key.s);
+  return results;
+}
+
+int eager_parse(module_state *state, PyObject *const *args, Py_ssize_t n, eager_operator *out) {
   if (n < 4 || n > 6) return PyErr_Format(PyExc_TypeError, "eager() takes 4 to 6 arguments, %zd were given", n), -1;
   if (!PyUnicode_Check(args[0]) || !PyUnicode_Check(args[1]))
     return PyErr_SetString(PyExc_TypeError, "expected operator and domain as str"), -1;
-  c->op = PyUnicode_AsUTF8(args[0]), c->domain = PyUnicode_AsUTF8(args[1]), c->opset = PyLong_AsLong(args[2]);
-  c->attributes = n > 4 ? args[4] : Py_None;
-  c->outputs = n > 5 && args[5] != Py_None ? PyLong_AsLong(args[5]) : -1;
+  *out = (eager_operator){.op = args[0], .domain = args[1], .opset = PyLong_AsLong(args[2]), .outputs = -1};
+  out->attributes = n > 4 ? args[4] : Py_None;
+  if (n > 5 && args[5] != Py_None) out->outputs = PyLong_AsLong(args[5]);
   if (PyErr_Occurred()) return -1;
-  if (c->outputs > 1 << 16 || c->opset > 1 << 16 || c->opset < 0) {
-    return PyErr_Format(c->state->errors[DC_ERR_VALUE], "%s of opset %ld with %ld outputs is not known", c->op, c->opset, c->outputs), -1;
-  }
-  c->inputs = PySequence_Tuple(args[3]); /* a list could change while others run */
-  c->n = c->inputs ? PyTuple_GET_SIZE(c->inputs) : 0;
-  if (c->inputs && c->n > 1 << 16) return PyErr_Format(c->state->errors[DC_ERR_VALUE], "%s cannot have %zd inputs", c->op, c->n), -1;
-  if (c->inputs && c->n > FEW_VIEWS) c->views = PyMem_Malloc((size_t)c->n * sizeof *c->views);
-  if (!c->views) PyErr_NoMemory();
-  return c->inputs && c->views ? 0 : -1;
+  bool known = out->outputs <= 1 << 16 && out->opset <= 1 << 16 && out->opset >= 0;
+  if (!known)
+    PyErr_Format(state->errors[DC_ERR_VALUE], "%U of opset %ld with %ld outputs is not known", out->op, out->opset, out->outputs);
+  return known ? 0 : -1;
 }
 
 /* eager(op, domain, opset, arrays, attributes=None, outputs=None) -> tuple of arrays.
  * arrays: numpy's or torch's; None: absent.  outputs: how many; None: those that are never left out. */
 PyObject *core_eager(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-  call c;
-  PyObject *results = NULL;
-  memset(&c, 0, offsetof(call, few));
-  c.state = PyModule_GetState(module), c.views = c.few;
-  if (!parse_call(&c, args, n)) {
-    long numbers[3] = {c.opset, c.outputs, (long)c.n};
-    put(&c.key, numbers, sizeof numbers);
-    int failed = put_text(&c.key, args[0]) || put_text(&c.key, args[1]);
-    size_t at = c.key.n;
-    failed = failed || look_at_inputs(&c) || put_attributes(c.state, &c.key, c.attributes);
-    const char *looks = failed ? NULL : c.key.s + at;
-    if (looks) results = c.key.n > (size_t)LARGEST_KEY ? run_once(&c, looks) : run_kept(&c, looks);
-  }
-  for (uint32_t k = 0; k < c.n_views; k++) release_view(&c.views[k]);
-  if (c.views != c.few) PyMem_Free(c.views);
-  Py_XDECREF(c.inputs);
-  dc_text_free(&c.key);
+  module_state *state = PyModule_GetState(module);
+  eager_operator what;
+  if (eager_parse(state, args, n, &what)) return NULL;
+  PyObject *inputs = PySequence_Tuple(args[3]); /* a list could change while others run */
+  PyObject *results = inputs ? eager_apply(state, &what, &PyTuple_GET_ITEM(inputs, 0), PyTuple_GET_SIZE(inputs)) : NULL;
+  Py_XDECREF(inputs);
   return results;
 }

@@ -286,8 +286,11 @@ static int core_exec(PyObject *module) {
   state->repeated_call_type = add_type(module, &repeated_call_spec);
   state->values_type = add_type(module, &values_spec);
   state->memory_type = add_type(module, &memory_spec);
-  PyTypeObject *tree_operator = add_type(module, &tree_operator_spec);
+  state->array_type = add_type(module, &array_spec);
+  state->array_calls_type = add_type(module, &array_calls_spec);
+  PyTypeObject *tree_operator = add_type(module, &tree_operator_spec), *array_operator = add_type(module, &array_operator_spec);
   Py_XDECREF(tree_operator);
+  Py_XDECREF(array_operator);
   state->requires_grad = PyUnicode_InternFromString("requires_grad");
   state->apply = PyUnicode_InternFromString("apply");
   state->op = PyUnicode_InternFromString("op");
@@ -296,7 +299,7 @@ static int core_exec(PyObject *module) {
   bool names = state->requires_grad && state->apply && state->op && state->shape && state->move_to_end;
   state->empty_names = Py_BuildValue("(ss)", "dtype", "device");
   bool types = state->graph_type && state->flow_type && state->function_type && state->call_type && state->backward_type &&
-               state->repeated_call_type;
+               state->repeated_call_type && state->array_type && state->array_calls_type && array_operator;
   return state->pool && types && tree_operator && state->values_type && state->memory_type && names && state->empty_names ? 0 : -1;
 }
 
@@ -311,13 +314,14 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->repeated_call_type);
   Py_VISIT(state->values_type);
   Py_VISIT(state->memory_type);
+  Py_VISIT(state->array_type);
+  Py_VISIT(state->array_calls_type);
   Py_VISIT(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->numpy_types[k]);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_VISIT(state->torch_types[k]);
   Py_VISIT(state->torch_empty);
   Py_VISIT(state->torch_devices);
   Py_VISIT(state->empty_names);
-  Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->node);
   return eager_cache_traverse(state->eager, visit, arg);
@@ -334,6 +338,8 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->repeated_call_type);
   Py_CLEAR(state->values_type);
   Py_CLEAR(state->memory_type);
+  Py_CLEAR(state->array_type);
+  Py_CLEAR(state->array_calls_type);
   Py_CLEAR(state->requires_grad);
   Py_CLEAR(state->torch_type);
   for (int k = 0; k < DC_DTYPE_COUNT; k++) Py_CLEAR(state->numpy_types[k]);
@@ -341,7 +347,6 @@ static int core_clear(PyObject *module) {
   Py_CLEAR(state->torch_empty);
   Py_CLEAR(state->torch_devices);
   Py_CLEAR(state->empty_names);
-  Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->node);
   Py_CLEAR(state->apply);

@@ -1,11 +1,12 @@
-/* Arrays in and out: torch tensors by DLPack's C exchange interface, everything else by the
- * buffer protocol. */
+/* Arrays in and out: torch tensors by DLPack's C exchange interface, plain arrays of numpy's as they lie in memory, everything
+ * else by the buffer protocol. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "python/binding.h"
 #include "python/dlpack.h"
+#include "python/numpy.h"
 
 static const uint64_t LARGE_COPY = (uint64_t)1 << 28;
 
@@ -404,7 +405,31 @@ static PyObject *new_torch(module_state *state, const dc_array *shape, void **da
   return shape->device == DC_HOST ? new_pooled(state, shape, data) : new_on_device(state, shape, data);
 }
 
-/* ---- buffers ---- */
+/* ---- numpy ---- */
+
+/* NULL, and no exception, where numpy has another ABI than numpy.h knows. */
+static NumpyFunctions find_functions(void) {
+  static const char *const modules[] = {"numpy._core._multiarray_umath", "numpy.core._multiarray_umath"}; /* before numpy 2: the latter */
+  NumpyFunctions found = NULL;
+  for (int k = 0; k < 2 && !found; k++) {
+    PyObject *module = PyImport_ImportModule(modules[k]), *capsule = module ? PyObject_GetAttrString(module, "_ARRAY_API") : NULL;
+    if (capsule) found = PyCapsule_GetPointer(capsule, NULL);
+    PyErr_Clear();
+    Py_XDECREF(capsule);
+    Py_XDECREF(module);
+  }
+  unsigned abi = found ? (*(const numpy_abi_version *)&found[NUMPY_ABI_VERSION])() >> 24 : 0;
+  return abi == 1 || abi == 2 ? found : NULL;
+}
+
+static int find_numpy(module_state *state) {
+  if (state->numpy_array) return 0;
+  PyObject *numpy = PyImport_ImportModule("numpy");
+  if (numpy) state->numpy_functions = find_functions();
+  if (numpy) state->numpy_array = PyObject_GetAttrString(numpy, "ndarray");
+  Py_XDECREF(numpy);
+  return state->numpy_array ? 0 : -1;
+}
 
 static int numpy_type(module_state *state, PyObject *object, dc_dtype *out, bool *native) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype"), *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
@@ -430,8 +455,6 @@ static PyObject *real_array(module_state *state, PyObject *numpy, PyObject *obje
   bool native;
   if (numpy_type(state, object, type, &native)) return NULL;
   if (in_place && !native) return fail(state, DC_ERR_VALUE, "it is written in place, but is in another byte order"), NULL;
-  if (!state->numpy_array) state->numpy_array = PyObject_GetAttrString(numpy, "ndarray");
-  if (!state->numpy_array) return NULL;
   if (native && (PyObject *)Py_TYPE(object) == state->numpy_array) return Py_NewRef(object);
   PyObject *array = PyObject_CallMethod(numpy, "asarray", "O", object);
   if (array && numpy_type(state, array, type, &native)) Py_CLEAR(array);
@@ -480,35 +503,32 @@ static int view_array(module_state *state, PyObject *numpy, PyObject *array, boo
   return 0;
 }
 
-/* The types of numpy's that the buffer protocol has a letter for. */
-static dc_dtype type_of_letter(const char *format, Py_ssize_t bytes) {
-  static const char letters[] = "?bBhHefdg";
-  static const dc_dtype types[] = {DC_BOOL, DC_I8, DC_U8, DC_I16, DC_U16, DC_F16, DC_F32, DC_F64, DC_NOTYPE};
-  if (!format || !*format || format[1]) return DC_NOTYPE;
-  if (strchr("ilq", *format)) return bytes == 8 ? DC_I64 : bytes == 4 ? DC_I32 : DC_NOTYPE;
-  if (strchr("ILQ", *format)) return bytes == 8 ? DC_U64 : bytes == 4 ? DC_U32 : DC_NOTYPE;
-  const char *at = strchr(letters, *format);
-  return at ? types[at - letters] : DC_NOTYPE;
+static dc_dtype type_of_number(int number) {
+  static const uint8_t types[] = {[NUMPY_BOOL] = DC_BOOL, [NUMPY_BYTE] = DC_I8,   [NUMPY_UBYTE] = DC_U8,  [NUMPY_SHORT] = DC_I16,
+                                  [NUMPY_USHORT] = DC_U16, [NUMPY_INT] = DC_I32,  [NUMPY_UINT] = DC_U32,
+                                  [NUMPY_LONG] = sizeof(long) == 8 ? DC_I64 : DC_I32, [NUMPY_ULONG] = sizeof(long) == 8 ? DC_U64 : DC_U32,
+                                  [NUMPY_LONGLONG] = DC_I64, [NUMPY_ULONGLONG] = DC_U64, [NUMPY_FLOAT] = DC_F32, [NUMPY_DOUBLE] = DC_F64,
+                                  [NUMPY_HALF] = DC_F16};
+  return (size_t)number < sizeof types ? (dc_dtype)types[number] : DC_NOTYPE;
 }
 
-/* A contiguous array of such a type, of numpy's own class: no Python code runs.  False, and no exception, for others. */
+/* A contiguous array of such a type, of numpy's own class: nothing of Python's runs.  False, and no exception, for others. */
 static bool view_plain(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
-  if ((PyObject *)Py_TYPE(object) != state->numpy_array) return false;
-  if (PyObject_GetBuffer(object, &out->buffer, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (in_place ? PyBUF_WRITABLE : 0)))
-    return PyErr_Clear(), false;
-  out->has_buffer = true;
-  out->array.dtype = type_of_letter(out->buffer.format, out->buffer.itemsize);
-  if (!out->array.dtype || out->buffer.ndim > DC_MAX_RANK) {
-    release_view(out);
-    return false;
-  }
-  out->array.rank = (uint32_t)out->buffer.ndim;
-  for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = out->buffer.shape[d];
-  out->array.data = out->buffer.buf;
+  if ((PyObject *)Py_TYPE(object) != state->numpy_array || !state->numpy_functions) return false;
+  const NumpyArray *array = (NumpyArray *)object;
+  int wanted = NUMPY_CONTIGUOUS | NUMPY_ALIGNED | (in_place ? NUMPY_WRITEABLE : 0);
+  out->array.dtype = type_of_number(array->type->number);
+  if (!out->array.dtype || (array->flags & wanted) != wanted || array->rank > DC_MAX_RANK) return false;
+  if (array->type->order != '=' && array->type->order != '|') return false;
+  out->array.rank = (uint32_t)array->rank;
+  for (uint32_t d = 0; d < out->array.rank; d++) out->array.dims[d] = array->dims[d];
+  out->array.data = array->data;
+  out->owner = Py_NewRef(object);
   return true;
 }
 
 static int view_buffer(module_state *state, PyObject *object, bool in_place, tensor_view *out) {
+  if (find_numpy(state)) return -1;
   if (view_plain(state, object, in_place, out)) return 0;
   PyObject *numpy = PyImport_ImportModule("numpy"), *array = numpy ? real_array(state, numpy, object, in_place, &out->array.dtype) : NULL;
   bool other = array && in_place && !PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array);
@@ -572,15 +592,6 @@ static PyObject *type_object(module_state *state, dc_dtype type) {
   return state->numpy_types[type];
 }
 
-static int find_numpy(module_state *state) {
-  if (state->numpy_empty && state->numpy_array) return 0;
-  PyObject *numpy = PyImport_ImportModule("numpy");
-  if (numpy) Py_XSETREF(state->numpy_empty, PyObject_GetAttrString(numpy, "empty"));
-  if (numpy) Py_XSETREF(state->numpy_array, PyObject_GetAttrString(numpy, "ndarray"));
-  Py_XDECREF(numpy);
-  return state->numpy_empty && state->numpy_array ? 0 : -1;
-}
-
 static PyObject *pooled_numpy(module_state *state, PyObject *dims, PyObject *type, uint64_t bytes, void **data) {
   PyObject *memory = dims && type ? new_memory(state, bytes, data) : NULL;
   PyObject *array = memory ? PyObject_Vectorcall(state->numpy_array, (PyObject *[]){dims, type, memory}, 3, NULL) : NULL;
@@ -588,32 +599,24 @@ static PyObject *pooled_numpy(module_state *state, PyObject *dims, PyObject *typ
   return array;
 }
 
+/* By numpy's own function. */
+static PyObject *new_plain(module_state *state, const dc_array *shape, void **data) {
+  Py_ssize_t dims[DC_MAX_RANK];
+  PyObject *type = type_object(state, shape->dtype);
+  if (!type) return NULL;
+  for (uint32_t d = 0; d < shape->rank; d++) dims[d] = (Py_ssize_t)shape->dims[d];
+  numpy_new_from_descr make = *(const numpy_new_from_descr *)&state->numpy_functions[NUMPY_NEW_FROM_DESCR];
+  PyObject *array = make((PyTypeObject *)state->numpy_array, Py_NewRef(type), (int)shape->rank, dims, NULL, NULL, 0, NULL);
+  if (array) *data = ((NumpyArray *)array)->data;
+  return array;
+}
+
 static PyObject *new_numpy(module_state *state, const dc_array *shape, void **data) {
   if (find_numpy(state)) return NULL;
+  if (state->numpy_functions && dc_array_bytes(shape) < POOLED_BYTES) return new_plain(state, shape, data);
   PyObject *dims = PyTuple_New(shape->rank), *type = type_object(state, shape->dtype);
   for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));
-  uint64_t in_all = dc_array_bytes(shape);
-  if (in_all >= POOLED_BYTES) {
-    PyObject *array = pooled_numpy(state, dims, type, in_all, data);
-    Py_XDECREF(dims);
-    return array;
-  }
-  PyObject *array = dims && type ? PyObject_Vectorcall(state->numpy_empty, (PyObject *[]){dims, type}, 2, NULL) : NULL;
-  bool extended = is_extended(shape->dtype);
-  PyObject *bytes = array ? extended ? PyObject_CallMethod(array, "view", "s", "uint8") : Py_NewRef(array) : NULL;
-  if (array && !bytes && shape->rank == 0) { /* a 0-d array is viewed through one dimension */
-    PyErr_Clear();
-    PyObject *flat = PyObject_CallMethod(array, "reshape", "i", 1);
-    bytes = flat ? PyObject_CallMethod(flat, "view", "s", "uint8") : NULL;
-    Py_XDECREF(flat);
-  }
-  Py_buffer buffer;
-  if (!bytes || PyObject_GetBuffer(bytes, &buffer, PyBUF_WRITABLE)) Py_CLEAR(array);
-  else {
-    *data = buffer.buf; /* the array owns its memory and is not resized */
-    PyBuffer_Release(&buffer);
-  }
-  Py_XDECREF(bytes);
+  PyObject *array = pooled_numpy(state, dims, type, dc_array_bytes(shape), data);
   Py_XDECREF(dims);
   return array;
 }

@@ -94,7 +94,8 @@ static int begin_walk(walk *w, PyObject *module, PyObject *types) {
   begin_numbered(&w->nodes), begin_numbered(&w->slots);
   w->has_gradient = false, w->only_tensors = true;
   w->state = PyModule_GetState(module);
-  if (!PyArg_ParseTuple(types, "OOO", &w->node_type, &w->tensor_type, &w->operand_type)) return -1;
+  if (PyTuple_GET_SIZE(types) != 3) return PyErr_SetString(PyExc_TypeError, "expected the types of nodes, tensors and operands"), -1;
+  w->node_type = PyTuple_GET_ITEM(types, 0), w->tensor_type = PyTuple_GET_ITEM(types, 1), w->operand_type = PyTuple_GET_ITEM(types, 2);
   if (PyType_Check(w->node_type) && PyType_IsSubtype((PyTypeObject *)w->node_type, &PyTuple_Type)) return 0;
   return PyErr_SetString(PyExc_TypeError, "nodes of op-trees are of a type of tuples"), -1;
 }
@@ -220,8 +221,10 @@ static int view_operands(walk *w, PyObject *name, size_t n_targets) {
 
 /* entry: (function, positions among operands and then numbers of what it is given) */
 static int run_entry(walk *w, PyObject *entry) {
-  PyObject *given[2 * FEW], *function, *picks;
-  if (!PyArg_ParseTuple(entry, "OO!", &function, &PyTuple_Type, &picks)) return -1;
+  PyObject *given[2 * FEW];
+  if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2 || !PyTuple_Check(PyTuple_GET_ITEM(entry, 1)))
+    return PyErr_SetString(PyExc_TypeError, "run_trees(): expected a function and positions"), -1;
+  PyObject *function = PyTuple_GET_ITEM(entry, 0), *picks = PyTuple_GET_ITEM(entry, 1);
   size_t n = (size_t)PyTuple_GET_SIZE(picks), known = w->operands.n + w->numbers.n;
   if (n > 2 * FEW) return 0;
   for (size_t k = 0; k < n; k++) {

@@ -106,6 +106,14 @@ static const example examples[] = {
     {"small floats round when stored", "const X: f32[2] = {2049, 0.1} temp H: f16[2] temp B: bf16[2] outputs H, B",
      "map i in 0:2 { H[i] = f16(X[i]) B[i] = bf16(X[i]) }", "2048 0.0999756\n2048 0.100098", {0}},
     {"integers wrap", "const X: i64[2] = {200, -129} temp Y: i8[2] outputs Y", "map i in 0:2 { Y[i] = i8(X[i]) }", "-56 127", {0}},
+    {"a side that the condition reads too", F3, "map i in 0:3 { Y[i] = X[i] < 0.0f ? 0.0f : X[i] }", "1 0 3.5", {0}},
+    {"terms that are not looked at", F3, "map i in 0:3 { Y[i] = 0.0f } reduce i in 0:3 { Y[0] sum= i + 1 < 3 ? X[i + 1] : 9.0f }", "10.5 0 0", {0}},
+    {"terms for one element after the other", F23, "map i in 0:2 { Y[i] = 1.0f } scatter i in 0:2, j in 0:3 { Y[i] sum= X[i, j] }", "7 16", {0}},
+    {"terms that return to an element", F23, "map i in 0:2 { Y[i] = 3.0f } scatter j in 0:3, i in 0:2 { Y[i] prod= X[i, j] }", "18 360", {0}},
+    {"more terms than lanes", "temp Y: f64[] temp Z: i8[] outputs Y, Z", "reduce i in 0:100 { Y[] sum= f64(i) } reduce i in 0:100 { Z[] sum= i8(i) }",
+     "4950\n86", {0}},
+    {"a term that reads the sum so far", "const X: f32[3] = {1, 2, 3} temp Y: f32[1] outputs Y",
+     "Y[0] = 1.0f scatter i in 0:3 { Y[0] sum= X[i] * Y[0] }", "24", {0}},
     {"sums of small floats round at each step", "temp Y: f16[] outputs Y", "reduce i in 0:2049 { Y[] sum= f16(1) }", "2048", {0}},
 };
 

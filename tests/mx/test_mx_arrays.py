@@ -212,3 +212,65 @@ def test_draws_repeat_with_their_seed():
 
 def test_bool_is_an_element_type_of_np():
     assert np.array([True, False], dtype=np.bool).dtype == np.bool_ and np.bool is np.bool_
+
+
+def told(function, *args):
+    """What a call gives: an array, or the error."""
+    try:
+        made = function(*args)
+    except Exception as error:
+        return type(error), str(error)
+    return made if made is NotImplemented else (made.dtype.name, made.shape, made.asnumpy().tobytes())
+
+
+SIGNS = [f"__{r}{name}__" for r in ("", "r") for name in ("add", "sub", "mul", "truediv", "matmul")] + [f"__{n}__" for n in ("eq", "lt", "le", "gt", "ge")]
+TYPES = ("float32", "float64", "float16", "int32", "uint8", "int64", "bool")
+
+
+@pytest.mark.parametrize("name", [*SIGNS, "maximum", "minimum", "divide", "add", "equal", "exp", "floor", "abs", "negative"])
+def test_what_the_core_serves_is_what_python_serves(name):
+    direct = getattr(np.ndarray, name, None) if name.startswith("__") else getattr(np, name)
+    one = name in ("exp", "floor", "abs", "negative")
+    numbers = (2, 2.5, True, -1, 300, 1 << 60, 1 << 70, 1e300, -float("inf"), 0.1, 1j, None, "a", [1, 2, 3])
+    for dtype in TYPES:
+        x = np.array(onp.array([[1, 2, 3], [0, 5, 6]], dtype))
+        others = [()] if one else [(other, ) for other in numbers] + [(np.array(onp.array([1, 1, 4], other)), ) for other in TYPES]
+        for other in others:
+            with onp.errstate(all="ignore"):
+                assert told(direct, x, *other) == told(direct.__wrapped__, x, *other), (dtype, other)
+
+
+def test_operators_of_arrays_alone_take_what_functions_take():
+    x = np.ones((2, 3))
+    with pytest.raises(TypeError, match="data"):
+        npx.relu()
+    with pytest.raises(TypeError):
+        npx.relu(x, x, x)
+    with pytest.raises(dcml.Error, match="matmul|MatMul|dimension"):
+        np.ones((2, 3)) @ np.ones((2, 3))
+    out = np.zeros((2, 3))
+    assert npx.relu(x, out=out) is out and npx.relu(data=x).sum().item() == np.exp(x, out=out).size == 6
+    same(npx.relu(onp.ones(2, "float32")), onp.ones(2, "float32"))
+    assert npx.relu.__name__ == "relu" and "max" in npx.relu.__doc__ and np.exp.__doc__.startswith("NumPy's exp")
+
+
+def test_an_array_of_the_core_may_be_in_a_cycle_and_have_weak_references():
+    import gc
+    import weakref
+    x = np.ones(2)
+    x._grad = x
+    seen = weakref.ref(x)
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+def test_integers_have_a_gradient_of_zeros():
+    x, w = np.array([0, 2], dtype="int32"), np.ones((3, 2))
+    x.attach_grad()
+    w.attach_grad()
+    with autograd.record():
+        loss = npx.embedding(x, w, 3, 2).sum()
+    loss.backward()
+    same(x.grad, onp.zeros(2, "int32"))
+    same(w.grad, onp.array([[1, 1], [0, 0], [1, 1]], "float32"))

@@ -3,8 +3,8 @@
  * A node is prepared once: its expressions are copied into one flat array in which every entry
  * knows at which loop depth it changes.  Evaluation is by demand and remembered until a
  * parameter of that depth moves, so that a SELECT's other side is never computed and index
- * arithmetic leaves the inner loop.  Where the innermost iterations are independent and read nothing
- * under a condition, an operation is done for some of them at a time: its lanes. */
+ * arithmetic leaves the inner loop.  Where the innermost iterations are independent, or are the terms of a
+ * reduction, and read nothing under a condition only, an operation is done for some of them at a time: its lanes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +13,7 @@
 #include "ir/work.h"
 
 enum { LANES = 32 };
+enum { KEPT_ENTRIES = 1 << 8, KEPT_CONTAINERS = 1 << 8 }; /* of a node whose room for a run is kept: some 80 KB at most */
 enum { VOLATILE = DC_MAX_LOOPS + 1 }; /* the level of what holds a READ: deeper than any loop */
 
 typedef struct {
@@ -37,6 +38,8 @@ typedef struct {
   index_list one, two; /* entries that change with the loop, or with either, operands first; two is empty where only one is run so */
 } lane_plan;
 
+typedef struct interp interp;
+
 /* What holds for every run of a node. */
 struct dc_interp {
   const dc_graph *graph;
@@ -51,24 +54,28 @@ struct dc_interp {
   DC_VEC(dc_cid) used; /* containers, each once */
   DC_VEC(lane_plan) lanes;
   uint32_t *lanes_of; /* by node: 1 + its place in lanes, or 0 */
+  interp *kept;       /* room for a run, with what the last one in it found of its sizes; NULL: a run is in it, or it is not worth it */
 };
 
 /* A run of it. */
-typedef struct {
+struct interp {
   dc_interp p;
   const int64_t *symbols;
   void *const *buffers;
+  int64_t *sizes;   /* the values of symbols that dims, strides and slots are of */
+  bool sized;
   void **registers; /* by container: storage of REGISTER containers, or NULL */
   double **sums;    /* by container: before rounding, what memory holds of a sum; NULL until there is one */
-  dc_arena arena;
+  dc_arena arena;   /* of registers */
   slot *slots;
   dc_scalar (*lanes)[LANES]; /* by entry; NULL where no loop is run in lanes */
   int64_t *params;    /* current values by parameter */
   int64_t **dims, **strides; /* by container, of those that are used */
-  DC_VEC(dc_nid) idle; /* maps that run nothing */
+  dc_nid *idle; /* maps that run nothing */
+  uint32_t n_idle;
   uint64_t *versions;  /* by level, up to deepest, bumped when a parameter of that depth moves ... */
   uint64_t moment;     /* ... and of VOLATILE */
-} interp;
+};
 
 /* ---- preparation ---- */
 
@@ -79,7 +86,8 @@ typedef struct {
   entry_list entries;
   index_list args;
   bool *seen;       /* by container */
-  uint32_t *noted;  /* by expression: the last loop that was found to have it, 1 is the first */
+  uint32_t *noted;  /* by expression: the last loop that was found to have it, 1 is the first ... */
+  uint32_t *always; /* ... and by entry: to evaluate it whatever conditions hold */
   uint32_t n_loops;
 } builder;
 
@@ -109,7 +117,6 @@ static void add_ex(builder *b, dc_ex e) {
 
 typedef struct {
   builder *b;
-  lane_plan *plan;
   index_list *found;
   uint32_t level, number;
 } lane_search;
@@ -118,9 +125,6 @@ static void note_lane(void *context, const dc_pool *pool, dc_ex e) {
   lane_search *s = context;
   uint32_t at = s->b->p->of_ex[e] - 1;
   const entry *n = &s->b->entries.v[at];
-  bool conditional = n->op == DC_EX_SELECT || n->op == DC_AND || n->op == DC_OR;
-  for (uint32_t k = 1; conditional && k < n->nargs; k++)
-    if (s->b->entries.v[s->b->args.v[n->args + k]].level == VOLATILE) s->plan->map = 0;
   (void)pool;
   if (s->b->noted[e] == s->number || n->level < s->level) return;
   s->b->noted[e] = s->number;
@@ -130,23 +134,46 @@ static void note_lane(void *context, const dc_pool *pool, dc_ex e) {
 static void note_lanes(builder *b, lane_plan *plan, index_list *found, uint32_t level) {
   const dc_tasklet *t = plan->tasklet;
   const dc_pool *pool = &b->p->graph->pool;
-  lane_search search = {b, plan, found, level, ++b->n_loops};
+  lane_search search = {b, found, level, ++b->n_loops};
   dc_ex_walk(pool, t->value, note_lane, &search);
   for (uint32_t d = 0; d < t->rank; d++) dc_ex_walk(pool, t->index[d], note_lane, &search);
 }
 
+static void note_always(builder *b, dc_ex e, uint32_t number) { b->always[b->p->of_ex[e] - 1] = number; }
+
+static dc_cid home_of(const dc_graph *g, dc_cid c) {
+  while (dc_cont(g, c)->alias_of) c = dc_cont(g, c)->alias_of;
+  return c;
+}
+
+/* Can all iterations read what one does?  Not where a condition keeps some from it, and not what they add to. */
+static bool may_read(builder *b, const lane_plan *plan) {
+  const dc_graph *g = b->p->graph;
+  const dc_tasklet *t = plan->tasklet;
+  bool may = true;
+  note_always(b, t->value, b->n_loops);
+  for (uint32_t d = 0; d < t->rank; d++) note_always(b, t->index[d], b->n_loops);
+  for (uint32_t k = plan->one.n; k-- > 0;) { /* operands come first */
+    const entry *n = &b->entries.v[plan->one.v[k]];
+    bool always = b->always[plan->one.v[k]] == b->n_loops, conditional = n->op == DC_EX_SELECT || n->op == DC_AND || n->op == DC_OR;
+    if (n->op == DC_EX_READ) may &= always && !(t->wcr && home_of(g, n->ref) == home_of(g, t->out));
+    for (uint32_t j = 0; always && j < (conditional ? 1u : n->nargs); j++) b->always[b->args.v[n->args + j]] = b->n_loops;
+  }
+  return may;
+}
+
 static uint32_t level_of_ex(const builder *b, dc_ex e) { return e ? b->entries.v[b->p->of_ex[e] - 1].level : 0; }
 
-/* A loop over iterations that are independent, of one tasklet that neither combines nor is skipped. */
+/* A loop of one tasklet that is never skipped, over iterations that are independent but for what they combine. */
 static void add_lanes(builder *b, dc_nid id, uint32_t depth) {
   const dc_graph *g = b->p->graph;
   const dc_map *m = &dc_node_at(g, id)->map;
-  if (m->schedule != DC_MAP_PARALLEL || !m->n_params || m->body.n != 1 || dc_node_at(g, m->body.v[0])->kind != DC_NODE_TASKLET) return;
+  if (m->schedule == DC_MAP_SEQUENTIAL || !m->n_params || m->body.n != 1 || dc_node_at(g, m->body.v[0])->kind != DC_NODE_TASKLET) return;
   const dc_tasklet *t = &dc_node_at(g, m->body.v[0])->tasklet;
-  if (t->wcr || t->guard) return;
+  if (t->guard || (m->schedule != DC_MAP_PARALLEL && !t->wcr)) return;
   lane_plan plan = {.map = id, .tasklet = t};
   note_lanes(b, &plan, &plan.one, depth);
-  if (!plan.map) return;
+  if (!may_read(b, &plan)) return;
   dc_parameter inner = g->pool.params.v[m->params[m->n_params - 1]];
   if (m->n_params > 1 && level_of_ex(b, inner.begin) < depth - 1 && level_of_ex(b, inner.end) < depth - 1)
     note_lanes(b, &plan, &plan.two, depth - 1);
@@ -192,12 +219,38 @@ static const char *origin(const dc_graph *graph, dc_nid id) {
   return *name ? name : n->tag_op ? dc_name_text(&graph->names, n->tag_op) : n->kind == DC_NODE_MAP ? "map" : "tasklet";
 }
 
+/* Room for a run, of whatever sizes. */
+static interp *make_room(const dc_interp *p, dc_arena *arena) {
+  const dc_graph *g = p->graph;
+  interp *in = DC_NEW(arena, interp);
+  uint32_t n = g->containers.n, n_dims = 0;
+  for (uint32_t k = 0; k < p->used.n; k++) n_dims += dc_cont(g, p->used.v[k])->rank;
+  void **by_container = DC_NEW_ARRAY(arena, void *, 4 * (size_t)n);
+  int64_t *dims = DC_NEW_ARRAY(arena, int64_t, 2 * (size_t)n_dims);
+  in->p = *p;
+  in->registers = by_container, in->sums = (double **)by_container + n;
+  in->dims = (int64_t **)by_container + 2 * (size_t)n, in->strides = (int64_t **)by_container + 3 * (size_t)n;
+  for (uint32_t k = 0; k < p->used.n; k++) {
+    dc_cid c = p->used.v[k];
+    in->dims[c] = dims, in->strides[c] = dims + n_dims;
+    dims += dc_cont(g, c)->rank;
+  }
+  in->sizes = DC_NEW_ARRAY(arena, int64_t, g->pool.symbols.n);
+  in->params = DC_NEW_ARRAY(arena, int64_t, g->pool.params.n);
+  in->slots = DC_NEW_ARRAY(arena, slot, p->n_entries);
+  if (p->lanes.n) in->lanes = dc_arena_raw(arena, p->n_entries * sizeof *in->lanes);
+  in->versions = DC_NEW_ARRAY(arena, uint64_t, p->deepest + 1);
+  in->idle = DC_NEW_ARRAY(arena, dc_nid, p->maps.n);
+  return in;
+}
+
 dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena, dc_interp **out) {
   dc_interp *p = DC_NEW(arena, dc_interp);
   builder b = {.p = p,
                .arena = arena,
                .seen = DC_NEW_ARRAY(arena, bool, graph->containers.n),
-               .noted = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n)};
+               .noted = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n),
+               .always = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n)};
   p->graph = graph, p->node = node;
   p->of_ex = DC_NEW_ARRAY(arena, uint32_t, graph->pool.nodes.n);
   p->level_of = DC_NEW_ARRAY(arena, uint16_t, graph->pool.params.n);
@@ -209,39 +262,60 @@ dc_status dc_interp_prepare(const dc_graph *graph, dc_nid node, dc_arena *arena,
   for (uint32_t k = 0; k < p->used.n; k++)
     if (dc_dtype_is_complex((dc_dtype)dc_cont(graph, p->used.v[k])->dtype))
       return dc_error(DC_ERR_UNSUPPORTED, "'%s' is complex: the pass complexes goes before", dc_cont_name(graph, p->used.v[k]));
+  if (p->n_entries <= KEPT_ENTRIES && graph->containers.n <= KEPT_CONTAINERS) p->kept = make_room(p, arena);
   return *out = p, DC_OK;
 }
 
-static void describe_container(interp *in, dc_cid c) {
+/* ---- sizes ---- */
+
+/* What depends on the values of symbols, and on nothing else. */
+static void take_sizes(interp *in) {
   const dc_graph *g = in->p.graph;
-  const dc_container *k = dc_cont(g, c);
-  int64_t *dims = DC_NEW_ARRAY(&in->arena, int64_t, 2 * k->rank), *strides = dims + k->rank, stride = 1;
-  for (uint32_t d = k->rank; d-- > 0;) {
-    dims[d] = dc_ix_eval(&g->pool, k->shape[d], in->symbols, NULL);
-    strides[d] = k->strides ? dc_ix_eval(&g->pool, k->strides[d], in->symbols, NULL) : stride;
-    stride *= dims[d];
+  in->n_idle = 0;
+  for (uint32_t k = 0; k < in->p.maps.n; k++)
+    if (dc_map_is_idle(g, in->p.maps.v[k], in->symbols)) in->idle[in->n_idle++] = in->p.maps.v[k];
+  for (uint32_t k = 0; k < in->p.used.n; k++) {
+    dc_cid c = in->p.used.v[k];
+    const dc_container *used = dc_cont(g, c);
+    int64_t stride = 1;
+    for (uint32_t d = used->rank; d-- > 0;) {
+      in->dims[c][d] = dc_ix_eval(&g->pool, used->shape[d], in->symbols, NULL);
+      in->strides[c][d] = used->strides ? dc_ix_eval(&g->pool, used->strides[d], in->symbols, NULL) : stride;
+      stride *= in->dims[c][d];
+    }
   }
-  in->dims[c] = dims, in->strides[c] = strides;
-  if (k->storage == DC_STORE_REGISTER)
-    in->registers[c] = dc_arena_alloc(&in->arena, (size_t)stride * (size_t)dc_dtype_bytes((dc_dtype)k->dtype));
+  if (in->symbols) memcpy(in->sizes, in->symbols, g->pool.symbols.n * sizeof *in->sizes);
+  for (uint32_t k = 0; k <= in->p.deepest; k++) in->versions[k]++;
+  in->sized = true;
 }
 
-/* What depends on the values of symbols. */
-static void take_symbols(interp *in) {
-  const dc_graph *g = in->p.graph;
-  uint32_t n = g->containers.n;
-  void **by_container = DC_NEW_ARRAY(&in->arena, void *, 4 * (size_t)n);
-  in->registers = by_container, in->sums = (double **)by_container + n;
-  in->dims = (int64_t **)by_container + 2 * n, in->strides = (int64_t **)by_container + 3 * n;
-  in->params = DC_NEW_ARRAY(&in->arena, int64_t, g->pool.params.n);
-  in->slots = DC_NEW_ARRAY(&in->arena, slot, in->p.n_entries);
-  if (in->p.lanes.n) in->lanes = dc_arena_raw(&in->arena, in->p.n_entries * sizeof *in->lanes);
-  in->versions = DC_NEW_ARRAY(&in->arena, uint64_t, in->p.deepest + 1);
-  for (uint32_t k = 0; k <= in->p.deepest; k++) in->versions[k] = 1;
-  in->moment = 1;
-  for (uint32_t k = 0; k < in->p.maps.n; k++)
-    if (dc_map_is_idle(g, in->p.maps.v[k], in->symbols)) DC_PUSH(&in->arena, &in->idle, in->p.maps.v[k]);
-  for (uint32_t k = 0; k < in->p.used.n; k++) describe_container(in, in->p.used.v[k]);
+static void take_registers(interp *in) {
+  for (uint32_t k = 0; k < in->p.used.n; k++) {
+    dc_cid c = in->p.used.v[k];
+    const dc_container *used = dc_cont(in->p.graph, c);
+    size_t elements = 1;
+    if (used->storage != DC_STORE_REGISTER) continue;
+    for (uint32_t d = 0; d < used->rank; d++) elements *= (size_t)in->dims[c][d];
+    in->registers[c] = dc_arena_alloc(&in->arena, elements * (size_t)dc_dtype_bytes((dc_dtype)used->dtype));
+  }
+}
+
+/* A run under the values of symbols that the last one had begins with what that one found. */
+static void begin_run(interp *in, void *const *buffers, const int64_t *symbols) {
+  in->symbols = symbols, in->buffers = buffers;
+  bool same = in->sized && symbols && !memcmp(in->sizes, symbols, in->p.graph->pool.symbols.n * sizeof *symbols);
+  if (!same) take_sizes(in);
+  take_registers(in);
+  in->moment++;
+}
+
+static void end_run(interp *in) {
+  for (uint32_t k = 0; k < in->p.used.n; k++) {
+    dc_cid c = in->p.used.v[k];
+    free(in->sums[c]);
+    in->sums[c] = NULL;
+  }
+  dc_arena_free(&in->arena);
 }
 
 /* ---- evaluation ---- */
@@ -330,6 +404,13 @@ static dc_status evaluate_ex(interp *in, dc_ex e, dc_scalar *out) { return evalu
 
 /* ---- execution ---- */
 
+/* An operand: its lanes, or the one value that all have. */
+typedef struct {
+  const dc_scalar *v;
+  uint32_t step;
+  dc_scalar one;
+} operand;
+
 static dc_status tasklet_position(interp *in, const dc_tasklet *t, int64_t *out) {
   uint32_t index[DC_MAX_RANK];
   for (uint32_t d = 0; d < t->rank; d++) index[d] = in->p.of_ex[t->index[d]] - 1;
@@ -338,7 +419,7 @@ static dc_status tasklet_position(interp *in, const dc_tasklet *t, int64_t *out)
 
 /* Adds to a sum of a type narrower than double without rounding in between: as long as memory holds what the sum so far
  * rounds to, the terms went on from there. */
-static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
+static dc_status add_terms(interp *in, dc_cid c, int64_t at, operand terms, uint32_t n) {
   dc_dtype type = (dc_dtype)dc_cont(in->p.graph, c)->dtype;
   void *data = storage(in, c);
   if (!in->sums[c]) {
@@ -349,9 +430,24 @@ static dc_status add_term(interp *in, dc_cid c, int64_t at, dc_scalar term) {
   }
   dc_scalar sum = {.f = in->sums[c][at]}, have = dc_scalar_load(type, data, at), rounded = dc_scalar_convert(DC_F64, type, sum);
   if (memcmp(&rounded.f, &have.f, sizeof have.f) != 0) sum.f = have.f;
-  sum.f += term.f;
+  for (uint32_t j = 0; j < n; j++) sum.f += terms.v[j * terms.step].f;
   in->sums[c][at] = sum.f;
   dc_scalar_store(type, data, at, dc_scalar_convert(DC_F64, type, sum));
+  return DC_OK;
+}
+
+/* Combines terms, of the type in which the element's are computed, with an element, one after the other. */
+static dc_status combine(interp *in, const dc_tasklet *t, int64_t at, operand terms, uint32_t n) {
+  dc_dtype type = (dc_dtype)dc_cont(in->p.graph, t->out)->dtype, wide = dc_dtype_compute(type);
+  dc_op prim = dc_wcr_prim((dc_wcr)t->wcr);
+  void *data = storage(in, t->out);
+  if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(type) && type != DC_F64) return add_terms(in, t->out, at, terms, n);
+  dc_scalar have = dc_scalar_load(type, data, at);
+  for (uint32_t j = 0; j < n; j++) {
+    have = dc_scalar_prim(prim, wide, have, terms.v[j * terms.step]);
+    if (wide != type) have = dc_scalar_convert(wide, type, have);
+  }
+  dc_scalar_store(type, data, at, have);
   return DC_OK;
 }
 
@@ -368,8 +464,7 @@ static dc_status run_tasklet(interp *in, dc_nid id) {
            wide = dc_dtype_compute(to);
   void *data = storage(in, t->out);
   value = dc_scalar_convert(from, t->wcr ? wide : to, value);
-  if (t->wcr == DC_WCR_SUM && dc_dtype_is_float(to) && to != DC_F64) return add_term(in, t->out, at, value);
-  if (t->wcr) value = dc_scalar_convert(wide, to, dc_scalar_prim(dc_wcr_prim((dc_wcr)t->wcr), wide, dc_scalar_load(to, data, at), value));
+  if (t->wcr) return combine(in, t, at, (operand){.v = &value}, 1);
   dc_scalar_store(to, data, at, value);
   return DC_OK;
 }
@@ -379,8 +474,8 @@ static dc_status clear_accumulators(interp *in, dc_nid map, uint32_t k);
 
 /* Few maps are: nothing is to be looked up in a run of full ones. */
 static bool is_idle(const interp *in, dc_nid map) {
-  for (uint32_t k = 0; k < in->idle.n; k++)
-    if (in->idle.v[k] == map) return true;
+  for (uint32_t k = 0; k < in->n_idle; k++)
+    if (in->idle[k] == map) return true;
   return false;
 }
 
@@ -440,13 +535,6 @@ static dc_status clear_accumulators(interp *in, dc_nid map, uint32_t k) {
 }
 
 /* ---- lanes ---- */
-
-/* An operand: its lanes, or the one value that all have. */
-typedef struct {
-  const dc_scalar *v;
-  uint32_t step;
-  dc_scalar one;
-} operand;
 
 static dc_status operand_of(interp *in, uint32_t e, uint32_t level, operand *out) {
   const entry *n = &in->p.entries[e];
@@ -539,6 +627,19 @@ static dc_status evaluate_lanes(interp *in, uint32_t at, uint32_t level, const t
   return DC_OK;
 }
 
+/* In the order of the iterations; those that meet in an element one after the other at once. */
+static dc_status combine_lanes(interp *in, const dc_tasklet *t, const int64_t *at, operand value, uint32_t n) {
+  dc_scalar terms[LANES];
+  dc_dtype from = dc_ex_dtype(&in->p.graph->pool, t->value), wide = dc_dtype_compute((dc_dtype)dc_cont(in->p.graph, t->out)->dtype);
+  for (uint32_t j = 0; from != wide && j < n; j++) terms[j] = dc_scalar_convert(from, wide, value.v[j * value.step]);
+  if (from != wide) value = (operand){.v = terms, .step = 1};
+  for (uint32_t j = 0, end; j < n; j = end) {
+    for (end = j + 1; end < n && at[end] == at[j];) end++;
+    DC_TRY(combine(in, t, at[j], (operand){.v = value.v + j * value.step, .step = value.step}, end - j));
+  }
+  return DC_OK;
+}
+
 static dc_status store_lanes(interp *in, const dc_tasklet *t, uint32_t level, uint32_t n) {
   int64_t at[LANES];
   uint32_t index[DC_MAX_RANK];
@@ -548,6 +649,7 @@ static dc_status store_lanes(interp *in, const dc_tasklet *t, uint32_t level, ui
   for (uint32_t d = 0; d < t->rank; d++) index[d] = in->p.of_ex[t->index[d]] - 1;
   DC_TRY(locate_lanes(in, t->out, index, level, n, at));
   DC_TRY(operand_of(in, in->p.of_ex[t->value] - 1, level, &value));
+  if (t->wcr) return combine_lanes(in, t, at, value, n);
   if (from == DC_F32 && to == DC_F32)
     for (uint32_t j = 0; j < n; j++) ((float *)data)[at[j]] = (float)value.v[j * value.step].f;
   else
@@ -614,12 +716,14 @@ static dc_status run_node(interp *in, dc_nid id) {
   return run_loop(in, id, 0);
 }
 
-dc_status dc_interp_run(const dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols) {
-  interp in = {.p = *prepared, .symbols = symbols, .buffers = buffers_by_cid};
-  take_symbols(&in);
-  dc_status status = run_node(&in, prepared->node);
-  for (uint32_t k = 0; k < in.p.used.n; k++) free(in.sums[in.p.used.v[k]]);
-  dc_arena_free(&in.arena);
+dc_status dc_interp_run(dc_interp *prepared, void *const *buffers_by_cid, const int64_t *symbols) {
+  dc_arena arena = {0};
+  interp *kept = __atomic_exchange_n(&prepared->kept, NULL, __ATOMIC_ACQUIRE), *in = kept ? kept : make_room(prepared, &arena);
+  begin_run(in, buffers_by_cid, symbols);
+  dc_status status = run_node(in, prepared->node);
+  end_run(in);
+  if (kept) __atomic_store_n(&prepared->kept, kept, __ATOMIC_RELEASE);
+  dc_arena_free(&arena);
   return dc_error_at(status, "node '%s'", origin(prepared->graph, prepared->node));
 }
 

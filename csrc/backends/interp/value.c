@@ -224,7 +224,16 @@ static bool real_prims(dc_op prim, bool narrow, const dc_scalar *a, uint32_t a_s
       out[j].f = narrow ? (float)z : z;                               \
     }                                                                 \
     return true;
+#define TEST(name, value)                                                                      \
+  case name:                                                                                   \
+    for (uint32_t j = 0; j < n; j++) out[j].i = a[j * a_step].f value b[j * b_step].f;         \
+    return true;
   switch (prim) {
+    TEST(DC_LT, <)
+    TEST(DC_LE, <=)
+    TEST(DC_GT, >)
+    TEST(DC_GE, >=)
+    TEST(DC_EQ, ==)
     EACH(DC_ADD, x + y)
     EACH(DC_SUB, x - y)
     EACH(DC_MUL, x * y)
@@ -240,6 +249,7 @@ static bool real_prims(dc_op prim, bool narrow, const dc_scalar *a, uint32_t a_s
     EACH(DC_SIGMOID, sigmoid(x))
     default: return false;
   }
+#undef TEST
 #undef EACH
 }
 

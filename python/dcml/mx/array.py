@@ -5,6 +5,7 @@ another value, so that what was recorded before keeps what it read.
 Must not know: how operators are called on the page of npx, files, random numbers.
 """
 import weakref
+from functools import update_wrapper
 
 import numpy as onp
 
@@ -12,25 +13,18 @@ from .. import _core, memory
 from . import tape
 from .tape import state, types
 
-_eager = _core.eager
 
-
-class ndarray:
+class ndarray(_core.Array):
     """An array on the processor, as MXNet's ``mx.np.ndarray``; ``np.array`` makes one.
 
     ``dtype``, ``shape``, ``size``, ``ndim``; arithmetic, comparisons and indexing as NumPy's; ``attach_grad()``, ``grad``,
     ``backward()`` for what ``autograd.record()`` recorded.
     """
     # _data: NumPy's array, or None: its value comes with the tape's; _look: then (ONNX type, shape)
-    # _tape: (segment, value) or None; _shared: its memory is also another array's
-    __slots__ = ("_data", "_look", "_tape", "_grad", "_grad_req", "_shared", "__weakref__")
+    # _tape: (segment, value) or None; _shared: its memory is also another array's; all are the core's members
+    __slots__ = ()
     __array_priority__ = 1000.0
     __array_ufunc__ = None  # NumPy's arrays leave arithmetic with ours to us
-
-    def __init__(self, data):
-        self._data = data
-        self._look = self._tape = self._grad = self._grad_req = None
-        self._shared = False
 
     def _value(self):
         """NumPy's array, which is not to be written; what was recorded is run if it has to."""
@@ -91,12 +85,11 @@ class ndarray:
     def attach_grad(self, grad_req="write", stype=None):
         """Gives the array a gradient, zeros at first; the array becomes a leaf, whatever it was computed from.
 
-        grad_req: "write" (each backward() replaces it), "add" (adds to it) or "null" (no gradient)."""
+        grad_req: "write" (each backward() replaces it), "add" (adds to it) or "null" (no gradient).  The gradient of an array that
+        is not of floats stays zeros."""
         if grad_req not in ("write", "add", "null"):
             raise _core.ValueError_(f"attach_grad: grad_req is 'write', 'add' or 'null', got {grad_req!r}")
         data = self._value()
-        if grad_req != "null" and types.of(data.dtype) not in tape._FLOATS:
-            raise _core.DTypeError(f"attach_grad: only arrays of floats have gradients, this one is of {data.dtype}")
         self._tape = None
         self._grad_req = None if grad_req == "null" else grad_req
         self._grad = None if grad_req == "null" else ndarray(memory.full(data.shape, 0, data.dtype))
@@ -224,30 +217,6 @@ class ndarray:
         put(self, key, value)
 
     # -- arithmetic ---------------------------------------------------------------------------------------
-    def __add__(self, other):
-        return binary("Add", self, other)
-
-    def __radd__(self, other):
-        return binary("Add", other, self)
-
-    def __sub__(self, other):
-        return binary("Sub", self, other)
-
-    def __rsub__(self, other):
-        return binary("Sub", other, self)
-
-    def __mul__(self, other):
-        return binary("Mul", self, other)
-
-    def __rmul__(self, other):
-        return binary("Mul", other, self)
-
-    def __truediv__(self, other):
-        return binary("Div", self, other, True)
-
-    def __rtruediv__(self, other):
-        return binary("Div", other, self, True)
-
     def __mod__(self, other):
         return binary("Mod", self, other)
 
@@ -266,30 +235,9 @@ class ndarray:
     def __rpow__(self, other):
         return power(other, self)
 
-    def __matmul__(self, other):
-        return binary("MatMul", self, other)
-
-    def __rmatmul__(self, other):
-        return binary("MatMul", other, self)
-
-    def __eq__(self, other):
-        return binary("Equal", self, other)
-
     def __ne__(self, other):
-        equal = binary("Equal", self, other)
+        equal = self.__eq__(other)
         return equal if equal is NotImplemented else invoke("Not", "", 21, (equal, ))[0]
-
-    def __lt__(self, other):
-        return binary("Less", self, other)
-
-    def __le__(self, other):
-        return binary("LessOrEqual", self, other)
-
-    def __gt__(self, other):
-        return binary("Greater", self, other)
-
-    def __ge__(self, other):
-        return binary("GreaterOrEqual", self, other)
 
     def __and__(self, other):
         return logical("And", "BitwiseAnd", self, other)
@@ -309,14 +257,8 @@ class ndarray:
     def __invert__(self):
         return invoke("Not" if self.dtype.kind == "b" else "BitwiseNot", "", 21, (self, ))[0]
 
-    def __neg__(self):
-        return invoke("Neg", "", 21, (self, ))[0]
-
     def __pos__(self):
         return self
-
-    def __abs__(self):
-        return invoke("Abs", "", 21, (self, ))[0]
 
     def _in_place(self, result):
         if result is NotImplemented:
@@ -330,16 +272,16 @@ class ndarray:
         return self._adopt(result)
 
     def __iadd__(self, other):
-        return self._in_place(binary("Add", self, other))
+        return self._in_place(self.__add__(other))
 
     def __isub__(self, other):
-        return self._in_place(binary("Sub", self, other))
+        return self._in_place(self.__sub__(other))
 
     def __imul__(self, other):
-        return self._in_place(binary("Mul", self, other))
+        return self._in_place(self.__mul__(other))
 
     def __itruediv__(self, other):
-        return self._in_place(binary("Div", self, other, True))
+        return self._in_place(self.__truediv__(other))
 
     def __imod__(self, other):
         return self._in_place(binary("Mod", self, other))
@@ -351,7 +293,7 @@ class ndarray:
         return self._in_place(power(self, other))
 
     def __imatmul__(self, other):
-        return self._in_place(binary("MatMul", self, other))
+        return self._in_place(self.__matmul__(other))
 
     def __iand__(self, other):
         return self._in_place(self & other)
@@ -364,18 +306,19 @@ class ndarray:
 
 
 # -- running an operator ------------------------------------------------------------------------------------
-def invoke(op, domain, opset, inputs, attributes=None, outputs=None):
-    """The arrays that an operator makes: run at once, or recorded where an input has a gradient.
+# invoke(op, domain, opset, inputs, attributes=None, outputs=None): a list of the arrays that an operator makes: run at once, or
+# recorded where an input has a gradient.
+# inputs: a tuple of arrays; None: absent; NumPy's arrays: constants, which shapes may depend on.
+# attributes: {name: number, text or tuple}; outputs: how many, None: those that are never left out.
+invoke = _core.ArrayCalls(ndarray, state, tape.record)
 
-    inputs: a tuple of arrays; None: absent; NumPy's arrays: constants, which shapes may depend on.
-    attributes: {name: number, text or tuple}; outputs: how many, None: those that are never left out."""
-    if state.recording:
-        for a in inputs:
-            if type(a) is ndarray and (a._tape is not None or a._grad_req is not None):
-                return tape.record(ndarray, op, domain, opset, inputs, attributes, outputs)
-    results = _eager(op, domain, opset, [a if type(a) is not ndarray else a._data if a._data is not None else a._value() for a in inputs],
-                     attributes, outputs)
-    return [ndarray(r) for r in results]
+
+def as_operator(otherwise, op, domain="", opset=21, least=1, most=1, types="inputs", attributes=None, reflected=False):
+    """A function of ``least`` to ``most`` arrays that applies an operator, or asks ``otherwise``, which serves all calls in Python.
+
+    types: "inputs": as the operator takes them; "floats", "numbers" (no truths) or "any": arrays of one such type, and Python's
+    numbers beside them.  reflected: the operands are turned round."""
+    return update_wrapper(_core.ArrayOperator(invoke, otherwise, op, domain, opset, least, most, types, attributes, reflected), otherwise)
 
 
 def as_array(value, dtype=None):
@@ -473,6 +416,29 @@ def binary(op, a, b, real=False):
     if op == "Mod":
         return remainder(a, b)
     return invoke(op, "", 21, (a, b))[0]
+
+
+def _add_arithmetic():
+    """Gives arrays the operators of Python that are one of the core's."""
+    def two(op, real, reflected):
+        return (lambda self, other: binary(op, other, self, real)) if reflected else lambda self, other: binary(op, self, other, real)
+
+    methods = {"__neg__": as_operator(lambda self: invoke("Neg", "", 21, (self, ))[0], "Neg"),
+               "__abs__": as_operator(lambda self: invoke("Abs", "", 21, (self, ))[0], "Abs")}
+    for name, op, taken in (("add", "Add", "numbers"), ("sub", "Sub", "numbers"), ("mul", "Mul", "numbers"), ("truediv", "Div", "floats"),
+                            ("matmul", "MatMul", "numbers")):
+        for reflected in (False, True):
+            method = as_operator(two(op, taken == "floats", reflected), op, least=2, most=2, types=taken, reflected=reflected)
+            methods[f"__{'r' * reflected}{name}__"] = method
+    for name, op, taken in (("eq", "Equal", "any"), ("lt", "Less", "numbers"), ("le", "LessOrEqual", "numbers"),
+                            ("gt", "Greater", "numbers"), ("ge", "GreaterOrEqual", "numbers")):
+        methods[f"__{name}__"] = as_operator(two(op, False, False), op, least=2, most=2, types=taken)
+    for name, method in methods.items():
+        method.__name__, method.__qualname__ = name, f"ndarray.{name}"
+        setattr(ndarray, name, method)
+
+
+_add_arithmetic()
 
 
 def floor_divide(a, b):

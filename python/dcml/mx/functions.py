@@ -8,7 +8,7 @@ import builtins
 import numpy as onp
 
 from .. import _core, memory
-from .array import as_array, binary, cast, default_dtype, invoke, joint, ndarray, operands, power
+from .array import as_array, as_operator, binary, cast, default_dtype, invoke, joint, ndarray, operands, power
 from .array import floor_divide as _floor_divide
 from .tape import dtype_of, number_of, types
 
@@ -148,13 +148,16 @@ def _unary(name, op, whole, floats):
         if whole and x.dtype.kind in "biu":
             return _finish(x.copy(), out)
         return _finish(invoke(op, "", 21, (_floating(x) if floats else x, ))[0], out)
-    return _named(function, name, f"NumPy's {name}, element by element.")
+    return as_operator(_named(function, name, f"NumPy's {name}, element by element."), op, types="floats" if floats else "inputs")
 
 
 def _binary(name, op):
     def function(x1, x2, out=None):
         return _finish(binary(op, x1, x2), out)
-    return _named(function, name, f"NumPy's {name}, with broadcasting.")
+    _named(function, name, f"NumPy's {name}, with broadcasting.")
+    if op == "Mod":  # several operators
+        return function
+    return as_operator(function, op, least=2, most=2, types="any" if op == "Equal" else "numbers")
 
 
 for _name, _op in _UNARY.items():
@@ -174,7 +177,7 @@ def divide(x1, x2, out=None):
     return _finish(binary("Div", x1, x2, True), out)
 
 
-true_divide = divide
+divide = true_divide = as_operator(divide, "Div", least=2, most=2, types="floats")
 
 
 def floor_divide(x1, x2, out=None):
@@ -204,8 +207,8 @@ def _extreme(op):
     return function
 
 
-maximum = _named(_extreme("Max"), "maximum", "The greater of two, element by element.")
-minimum = _named(_extreme("Min"), "minimum", "The smaller of two, element by element.")
+maximum = as_operator(_named(_extreme("Max"), "maximum", "The greater of two, element by element."), "Max", least=2, most=2, types="any")
+minimum = as_operator(_named(_extreme("Min"), "minimum", "The smaller of two, element by element."), "Min", least=2, most=2, types="any")
 
 
 def log1p(x, out=None):

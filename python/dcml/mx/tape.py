@@ -269,30 +269,31 @@ def record(ndarray, op, domain, opset, inputs, attributes, outputs):
             segment = state.segment = Segment()
     looks, constants, places = [], {}, []
     for k, a in enumerate(inputs):
-        if a is None:
+        if type(a) is ndarray:
+            tape, look = a._tape, a._look
+            if tape is not None and tape[0] is segment:
+                places.append(tape[1])
+            else:
+                places.append(a)
+                a._value()
+                look = a._look
+            looks.append(look or (types.of(a._data.dtype), a._data.shape))
+        elif a is None:
             looks.append(None)
             places.append(None)
-        elif type(a) is onp.ndarray:
+        else:
             looks.append((types.of(a.dtype), a.shape, a.tobytes()))
             constants[k] = a
             places.append((k, ))
-        else:
-            if a._tape is None or a._tape[0] is not segment:
-                a._value()
-            look = a._look
-            looks.append(look if look is not None else (types.of(a._data.dtype), a._data.shape))
-            places.append(a)
     use = _use(op, domain, opset, attributes, tuple(looks), constants, outputs)
-    places = tuple([a if a is None or type(a) is tuple else segment.place_of(a) for a in places])
-    segment.nodes.append((use, places))
+    segment.nodes.append((use, tuple([segment.place_of(a) if type(a) is ndarray else a for a in places])))
     made = []
     for look in use.results:
+        value = segment.n_values
         array = ndarray.__new__(ndarray)
-        array._data, array._look, array._tape = None, look, (segment, segment.n_values)
-        array._grad_req = array._grad = None
-        array._shared = False
-        segment.holders.append((weakref.ref(array), segment.n_values))
-        segment.n_values += 1
+        array._look, array._tape = look, (segment, value)
+        segment.holders.append((weakref.ref(array), value))
+        segment.n_values = value + 1
         made.append(array)
     return made
 

@@ -5,7 +5,7 @@ Must not know: how arrays are recorded.
 """
 from ... import _core
 from .. import functions as np
-from ..array import as_array, binary, invoke
+from ..array import as_array, as_operator, binary, invoke
 from ..random import draw_seed
 from ..tape import leave, state
 from .rows import DOMAIN, extents, inputs, written
@@ -21,6 +21,11 @@ def _run(op, given, attributes=None, outputs=1):
 
 def _onnx(op, given, attributes=None):
     return invoke(op, "", 21, given, attributes)[0]
+
+
+def _is(op, domain="", opset=21, least=1, most=1, attributes=None):
+    """Of a function that is an operator where it is given nothing but arrays."""
+    return lambda function: as_operator(function, op, domain, opset, least, most, attributes=attributes)
 
 
 # -- products -----------------------------------------------------------------------------------------------------
@@ -188,6 +193,7 @@ def sync_batch_norm(data=None, gamma=None, beta=None, moving_mean=None, moving_v
     return _batch_norm("sync_batch_norm", arrays, eps, momentum, fix_gamma, use_global_stats, output_mean_var, 1, False)
 
 
+@_is("layer_norm_", DOMAIN, 1, 3, 3, attributes={"axis": -1, "eps": 9.99999975e-06})
 @written
 def layer_norm(data=None, gamma=None, beta=None, axis=-1, eps=9.99999975e-06, output_mean_var=False):
     """Normalises along an axis; gamma and beta: [its extent].  With output_mean_var a list of the result, the mean and the
@@ -226,12 +232,14 @@ def activation(data=None, act_type="relu"):
     return _onnx(_ACTIVATIONS[act_type], (x, ))
 
 
+@_is("Relu")
 @written
 def relu(data=None):
     """max(x, 0)."""
     return _onnx("Relu", tuple(inputs("relu", data=data)))
 
 
+@_is("Sigmoid")
 @written
 def sigmoid(data=None):
     """1 / (1 + exp(-x))."""
@@ -244,6 +252,7 @@ def log_sigmoid(data=None):
     return activation(data, "log_sigmoid")
 
 
+@_is("Softsign")
 @written
 def softsign(data=None):
     """x / (1 + abs(x))."""

@@ -10,7 +10,7 @@ import re
 import numpy as onp
 
 from ... import _core
-from ..array import as_array, invoke, ndarray
+from ..array import as_array, as_operator, invoke, ndarray
 from ..tape import number_of
 
 DOMAIN = "dcml.mx"
@@ -273,4 +273,5 @@ def function_of(op):
     function.__signature__ = signature.signature()
     text = "\n".join(f"    {line}" for line in signature.row["text"].splitlines())
     function.__doc__ = f"Operator {op} of domain {DOMAIN}:\n\n::\n\n{text}"
-    return function
+    plain = single and 1 <= least <= most <= 8
+    return as_operator(function, op, DOMAIN, since, max(least, 1), most) if plain else function
