@@ -121,6 +121,17 @@ def test_extents_that_must_be_equal_are_one_symbol_and_others_are_not():
     assert shapes(lambda self, x, y: F.mse_loss(x, y)) == [["s0", 4], ["s0", 4]]
 
 
+def test_of_many_first_extents_those_that_are_equal_are_one_symbol():
+    states = [torch.ones(3 if k % 2 else 5, 4) for k in range(20)]
+    made = captured(recorded, Forward(lambda self, *states: [self.layer(s) for s in states]), *states)
+    assert made.guard.shapes == [["s1" if k % 2 else "s0", 4] for k in range(20)]
+
+
+def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
+    made = captured(recorded, Forward(lambda self, *given: F.bilinear(*given)), torch.ones(6, 3), torch.ones(6, 4), torch.ones(5, 3, 4))
+    assert made.guard.shapes == [["s0", 3], ["s0", 4], [5, 3, 4]]
+
+
 def test_an_extent_that_a_constant_tells_is_a_number():
     def shapes(function):
         return captured(recorded, Forward(function), torch.ones(6, 4)).guard.shapes
