@@ -200,3 +200,12 @@ def test_what_forward_changed_before_it_went_beyond_is_as_it_was():
     with pytest.raises(Beyond):
         captured(recorded, Forward(remembers), torch.ones(6, 4))
     assert not cache
+
+
+def test_an_operator_made_of_others_may_be_registered_at_any_time():
+    with torch.library._scoped_library("dcml_tests", "DEF") as library:
+        for name in ("doubled", "tripled"):  # the second after torch's table of decompositions was read
+            library.define(f"{name}(Tensor x) -> Tensor")
+            library.impl(name, lambda x: x * 2 + 1, "CompositeImplicitAutograd")
+            function = getattr(torch.ops.dcml_tests, name)
+            check(Forward(lambda self, x, f=function: f(self.layer(x))), [torch.randn(3, 4)])
