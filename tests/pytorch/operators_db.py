@@ -126,7 +126,7 @@ def _as_large_as_it_is():
 
 
 def _together(pairs):
-    """What becomes of (case, what eager made of it), as few graphs as tell it: halves where not all are captured."""
+    """What becomes of (case, what eager made of it), as few graphs as tell it: eighths where not all are captured."""
     if not pairs:
         return
     some = [case for case, _ in pairs]
@@ -137,9 +137,9 @@ def _together(pairs):
         if len(some) == 1:
             yield error
             return
-        half = len(some) // 2
-        yield from _together(pairs[:half])
-        yield from _together(pairs[half:])
+        part = max(len(some) // 8, 1)
+        for k in range(0, len(some), part):
+            yield from _together(pairs[k:k + part])
         return
     for (case, want), ours in zip(pairs, got):
         try:

@@ -190,6 +190,8 @@ SHAPES = {
     "scatter_reduce": lambda a: a.scatter_reduce(2, torch.ones(2, 3, 4, dtype=torch.int64), a, "amax"),
     "index_add": lambda a: a.index_add(1, torch.tensor([0, 2]), torch.ones(2, 2, 4), alpha=2),
     "index_copy": lambda a: a.index_copy(1, torch.tensor([0, 2]), torch.ones(2, 2, 4)),
+    "take": lambda a: a.take(torch.tensor([[0, -1], [5, 5]])),
+    "take one": lambda a: a.take(torch.tensor(3)),
     "index_fill": lambda a: a.index_fill(1, torch.tensor([0, 2]), 5.0),
     "index_put": lambda a: a.index_put((torch.tensor([0, 1]), torch.tensor([2, 1])), torch.ones(2, 4)),
     "index_put add": lambda a: a.index_put((torch.tensor([0, 0]),), torch.ones(2, 3, 4), accumulate=True),

@@ -487,6 +487,11 @@ def _(b, n, x, axis, index, source, reduce, include_self=True):
     return _scatter_elements(b, x, axis, index, _cropped(b, source, index), _REDUCTION[reduce])
 
 
+@row("take.default")
+def _(b, n, x, index):
+    return b.op("Gather", b.op("Reshape", b(x), b.const([-1])), b(index, torch.int64), axis=0)
+
+
 @row("index_fill.int_Scalar", "index_fill.int_Tensor")
 def _(b, n, x, axis, index, value):
     # torch's own way has another gradient of the value where a position is named twice, so it serves none of these
