@@ -49,6 +49,7 @@ def found(dtype, samples, deadline, share):
     import dcml
     from dcml.library import change_default
     torch.set_num_threads(1)
+    os.environ["DCML_KEEP_CAPTURES"] = "0"  # of modules that nobody makes again
     gc.freeze()  # what torch is made of need not be looked through after each graph
     known, alone = {(row["name"], row["dtype"]): row for row in rows()}, trouble()
     batch = {}

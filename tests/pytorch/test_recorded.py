@@ -121,6 +121,17 @@ def test_extents_that_must_be_equal_are_one_symbol_and_others_are_not():
     assert shapes(lambda self, x, y: F.mse_loss(x, y)) == [["s0", 4], ["s0", 4]]
 
 
+def test_of_many_first_extents_those_that_are_equal_are_one_symbol():
+    states = [torch.ones(3 if k % 2 else 5, 4) for k in range(20)]
+    made = captured(recorded, Forward(lambda self, *states: [self.layer(s) for s in states]), *states)
+    assert made.guard.shapes == [["s1" if k % 2 else "s0", 4] for k in range(20)]
+
+
+def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
+    made = captured(recorded, Forward(lambda self, *given: F.bilinear(*given)), torch.ones(6, 3), torch.ones(6, 4), torch.ones(5, 3, 4))
+    assert made.guard.shapes == [["s0", 3], ["s0", 4], [5, 3, 4]]
+
+
 def test_an_extent_that_a_constant_tells_is_a_number():
     def shapes(function):
         return captured(recorded, Forward(function), torch.ones(6, 4)).guard.shapes
@@ -189,3 +200,12 @@ def test_what_forward_changed_before_it_went_beyond_is_as_it_was():
     with pytest.raises(Beyond):
         captured(recorded, Forward(remembers), torch.ones(6, 4))
     assert not cache
+
+
+def test_an_operator_made_of_others_may_be_registered_at_any_time():
+    with torch.library._scoped_library("dcml_tests", "DEF") as library:
+        for name in ("doubled", "tripled"):  # the second after torch's table of decompositions was read
+            library.define(f"{name}(Tensor x) -> Tensor")
+            library.impl(name, lambda x: x * 2 + 1, "CompositeImplicitAutograd")
+            function = getattr(torch.ops.dcml_tests, name)
+            check(Forward(lambda self, x, f=function: f(self.layer(x))), [torch.randn(3, 4)])

@@ -670,10 +670,11 @@ def test_filling_by_index_with_repeats():
     class Fill(nn.Module):
         def forward(self, x, i, v):
             return x.index_fill(0, i, v)
-    found = []
-    for module in (wrap(Fill()), Fill()):
-        x, v = torch.ones(4, 2, requires_grad=True), torch.tensor(3.0, requires_grad=True)
-        result = module(x, torch.tensor([2, 0, 2]), v)
-        found.append([result, *torch.autograd.grad(result.square().sum(), [x, v])])
-    for a, b in zip(*found):
-        close(a, b)
+    for start, places in ((torch.ones(4, 2), [2, 0, 2]), (torch.ones(()), [0, 0])):
+        found = []
+        for module in (wrap(Fill()), Fill()):
+            x, v = start.clone().requires_grad_(), torch.tensor(3.0, requires_grad=True)
+            result = module(x, torch.tensor(places), v)
+            found.append([result, *torch.autograd.grad(result.square().sum(), [x, v])])
+        for a, b in zip(*found):
+            close(a, b)

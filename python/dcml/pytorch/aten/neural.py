@@ -463,15 +463,40 @@ def _fitting(factor, extent, result):
     return next((float(f) for f in near if math.floor(float(f) * extent) == result), None)
 
 
+def _by_weights(b, n, x, mode, align, axes):
+    """An antialiased image as products with constants, the axis of rows and that of columns by itself."""
+    if not all(isinstance(e, int) for extent, result, _ in axes for e in (extent, result)):
+        raise Decline("antialias by these factors, or with align_corners, for symbolic extents")
+    rows, columns = (b.const(_weights(mode, align, *axis), meta(n).dtype) for axis in axes)
+    return b.op("MatMul", b.op("MatMul", rows, b(x)), b.transpose(columns, [1, 0]))
+
+
+def _weights(mode, align, extent, result, factor):
+    """[result, extent]: the kernel around each place, stretched where there are less of them, as torch cuts it off."""
+    step = (extent - 1) / max(result - 1, 1) if align else 1 / factor if factor else extent / result
+    wide = max(step, 1.0)
+    reach = (1 if mode == "linear" else 2) * wide
+    center = step * (np.arange(result)[:, None] + 0.5)
+    at = np.arange(extent)
+    far = np.abs(at - center + 0.5) / wide
+    if mode == "linear":
+        weights = np.clip(1 - far, 0, None)
+    else:  # with a = -0.5
+        weights = np.where(far < 1, (1.5 * far - 2.5) * far * far + 1, np.where(far < 2, ((-0.5 * far + 2.5) * far - 4) * far + 2, 0))
+    inside = (at >= np.floor(np.maximum(center - reach + 0.5, 0))) & (at < np.floor(center + reach + 0.5))
+    weights = np.where(inside, weights, 0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def _resize(k, mode, coordinates, **attrs):
     def resize(b, n, x, output, *args):
         align = args[0] if coordinates is None else False
-        if align and "antialias" in attrs:
-            raise Decline("antialias with align_corners has no ONNX form")
         extents, result = dims(x)[rank(x) - k:], dims(n)[rank(x) - k:]
         factors = _factors(args, extents, result)
         double, given = meta(n).dtype == torch.float64, factors is not None
         known = all(isinstance(e, int) for e in [*extents, *result])
+        if "antialias" in attrs and (align or given and (double or not known)):  # ONNX has no such corners, and factors in float32
+            return _by_weights(b, n, x, mode, align, [*zip(extents, result, factors or [None] * k)])
         if known and not given:
             factors = [r / e for r, e in zip(result, extents)]
         how = coordinates or ("align_corners" if align else "half_pixel")
@@ -480,10 +505,12 @@ def _resize(k, mode, coordinates, **attrs):
             exact = None not in fitting
         else:  # few bits: the product with an extent is exact
             exact, fitting = given and all(f * 256 == int(f * 256) for f in factors), factors
+        if given and not exact and "antialias" in attrs:
+            return _by_weights(b, n, x, mode, align, [*zip(extents, result, factors)])
         if given and not exact and not align:
             raise Decline(f"factors {factors} for extents {extents} of which {result} shall be made")
         if exact and not align and (given or not double):
-            if double and "antialias" not in attrs and any(float(np.float32(f)) != f for f in factors):
+            if double and any(float(np.float32(f)) != f for f in factors):
                 raise Decline("a factor that is no float32")  # torch decomposes it
             scales = b.const(np.array([1.0, 1.0, *fitting]), torch.float32)
             return b.op("Resize", b(x), None, scales, mode=mode, coordinate_transformation_mode=how, **attrs)

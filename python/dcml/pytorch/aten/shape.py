@@ -487,17 +487,23 @@ def _(b, n, x, axis, index, source, reduce, include_self=True):
     return _scatter_elements(b, x, axis, index, _cropped(b, source, index), _REDUCTION[reduce])
 
 
+@row("take.default")
+def _(b, n, x, index):
+    return b.op("Gather", b.op("Reshape", b(x), b.const([-1])), b(index, torch.int64), axis=0)
+
+
 @row("index_fill.int_Scalar", "index_fill.int_Tensor")
 def _(b, n, x, axis, index, value):
-    if rank(x) == 0:
-        raise Decline("index_fill of a 0-dimensional tensor")
-    axis, dtype = norm_axis(axis, rank(x)), meta(x).dtype
+    # torch's own way has another gradient of the value where a position is named twice, so it serves none of these
+    have, dtype = dims(x) or [1], meta(x).dtype
+    axis = norm_axis(axis, len(have))
     where = b.op("Reshape", b(index, torch.int64), b.const([-1]))
-    none = b.op("Expand", b.const(False, torch.bool), b.ints([dims(x)[axis]]) if isinstance(dims(x)[axis], int) else
+    none = b.op("Expand", b.const(False, torch.bool), b.ints([have[axis]]) if isinstance(have[axis], int) else
                 b.op("Reshape", b.size(x, axis), b.const([1])))
     every = b.op("Expand", b.const(True, torch.bool), b.op("Shape", where))
     mask = b.op("ScatterElements", none, where, every, axis=0)  # one flag for a position that is named twice
-    mask = b.unsqueeze(mask, *range(1, rank(x) - axis)) if axis + 1 < rank(x) else mask
+    mask = b.unsqueeze(mask, *range(1, len(have) - axis)) if axis + 1 < len(have) else mask
+    mask = mask if rank(x) else b.squeeze(mask, 0)
     return b.op("Where", mask, b(value, dtype), b(x))
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ... import _core
 from ..aten import decompositions, served
+from .expand import is_composite
 from .functional import decomposed
 from .quiet import quiet
 from .tape import freed, output_orders, output_shapes, tapes_of
@@ -24,7 +25,7 @@ def lower(program, conditions, start, result):
     tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
     orders = output_orders(program)
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
-    left, of_torch = [], functools.cache(torch.export.default_decompositions)  # which takes long to make
+    left = []
     for _ in range(_ROUNDS):
         before, left = left, [n.target for n in _calls(program.region) if not served(n)]
         unknown = {n.target: n for n in _calls(program.region) if not served(n)}
@@ -44,7 +45,7 @@ def lower(program, conditions, start, result):
                 unknown, reasons = {node.target: node}, {node.target: declined.reason}
         table = {}
         for target, node in unknown.items():
-            function = None if target in tried else _decomposition(target, of_torch)
+            function = None if target in tried else _decomposition(target)
             found = decompositions(node) or ({} if function is None else {target: function})
             if not found:
                 raise unsupported(node, reasons[target])
@@ -129,11 +130,16 @@ def _calls(region):
             yield from _calls(region.inner[node.target])
 
 
-def _decomposition(target, of_torch):
-    """torch's decomposition of one overload, or None.  of_torch(): its table of those that export takes."""
+_of_export = functools.cache(torch.export.default_decompositions)  # a table that takes long to make
+
+
+def _decomposition(target):
+    """torch's decomposition of one overload, or None."""
     if not isinstance(target, torch._ops.OpOverload) or target is torch.ops.aten.sym_size.int:  # which torch takes apart into itself
         return None
     try:
-        return of_torch()[target]
+        return _of_export()[target]
     except KeyError:
-        return torch._decomp.decomposition_table.get(target)
+        own = torch._decomp.decomposition_table.get(target)
+        later = own is None and target.namespace not in ("aten", "prims") and is_composite(target)  # registered since
+        return target.decompose if later else own

@@ -56,6 +56,7 @@ class Telling(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         _refuse(function)
+        _refuse_symbol(function, args)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         given = [StandIn.of(leaf, self.worlds) if isinstance(leaf, torch.Tensor) and not isinstance(leaf, StandIn) else leaf
                  for leaf in leaves]
@@ -226,6 +227,7 @@ class Recorder(Telling):
         if function in _DETACH and self._is_made_anew(args[0]):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
         _refuse(function)
+        _refuse_symbol(function, args)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
             self._note_modes()
@@ -382,6 +384,12 @@ def _refuse(function):
         reason = "a transform of functions"
     if reason is not None:
         raise Beyond(f"{function}: {reason}")
+
+
+def _refuse_symbol(function, args):
+    """Torch's own kernel goes through this extent step by step, which takes minutes in the largest world."""
+    if function.overloadpacket is aten.bilinear and isinstance(args[2], StandIn) and isinstance(args[2].shape[0], torch.SymInt):
+        raise Fixed(args[2].shape[0].node.expr.free_symbols, f"{function} takes each output by itself")
 
 
 def _device_of(function, args, kwargs, given):

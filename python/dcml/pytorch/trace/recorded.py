@@ -68,10 +68,13 @@ def attempts(args, kwargs, dynamic, given):
     leaves = pytree.tree_leaves((tuple(args), kwargs))
     first = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] > 1
              and not isinstance(given[k], torch.nn.Parameter)] if dynamic else []
-    if len(first) > MOST_SYMBOLS:
-        raise Beyond(f"{len(first)} first extents")
-    names = {}  # of one tensor given twice, one
-    return [*([{k: names.setdefault(id(given[k]), f"s{len(names)}") for k in first}] if first else []), None]
+    of = {k: id(given[k]) for k in first}  # of one tensor given twice, one
+    if len(set(of.values())) > MOST_SYMBOLS:  # as of caches for each layer: what is equal now is taken to be so in all calls
+        of = {k: leaves[k].shape[0] for k in first}
+    if len(set(of.values())) > MOST_SYMBOLS:
+        raise Beyond(f"{len(set(of.values()))} first extents")
+    names = {}
+    return [*([{k: names.setdefault(of[k], f"s{len(names)}") for k in first}] if first else []), None]
 
 
 def trace(module, entry, args, kwargs, symbols, code, asks):
