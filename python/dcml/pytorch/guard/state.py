@@ -93,7 +93,8 @@ class ModuleState:
         attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
-        return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), tuple(attributes),
+        there = [_there(table, observer, name) for table in (module._parameters, module._buffers)]
+        return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
     def learn(self, names, code):
@@ -114,7 +115,7 @@ def _name(module):
 def _changed_part(observation, label):
     """The label, with the keys of a dictionary whose values differ."""
     holder, seen = observation[:2]
-    if len(observation) == 3 or not isinstance(holder, dict):
+    if len(observation) == 3 or not isinstance(holder, dict) or isinstance(seen, bytes):
         return label
     was = dict(zip(seen[::2], seen[1::2]))
     keys = [k for k in [*was, *holder] if was.get(k, was) is not holder.get(k, was)]
@@ -124,6 +125,12 @@ def _changed_part(observation, label):
 def _pairs(table, observer, label):
     observer.note(table, label)
     return tuple([(name, observer.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
+
+
+def _there(table, observer, label):
+    """Names of the tensors that a module has: others are None, which forward may ask for."""
+    observer.note(table, label, bytes([value is not None for value in table.values()]))
+    return tuple([name for name, value in table.items() if value is not None])
 
 
 def reachable(module):
