@@ -299,19 +299,14 @@ class _Functions(TorchFunctionMode):
 @contextlib.contextmanager
 def traceable():
     """Puts the replacements in place, for this thread; one thread may do this at a time."""
-    thread, detect, swap = threading.get_ident(), transformer._detect_is_causal_mask, torch.utils.swap_tensors
+    thread, detect = threading.get_ident(), transformer._detect_is_causal_mask
 
     def hint(*args, **kwargs):
         """For faster kernels, by a mask's values, and nothing that a mode sees; the mask itself is applied in any case."""
         return _detect_is_causal_mask(*args, **kwargs) if threading.get_ident() == thread else detect(*args, **kwargs)
-
-    def swap_others(one, other):
-        """Module.to() swaps a fake parameter with what it becomes, even with itself, which torch refuses while something refers to it."""
-        if one is not other:
-            swap(one, other)
-    transformer._detect_is_causal_mask, torch.utils.swap_tensors = hint, swap_others
+    transformer._detect_is_causal_mask = hint
     try:
         with _Functions():
             yield
     finally:
-        transformer._detect_is_causal_mask, torch.utils.swap_tensors = detect, swap
+        transformer._detect_is_causal_mask = detect
