@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ... import _core
-from .watch import VALUES, Observer
+from .watch import VALUES, Observer, is_foreign
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = [value for name, value in vars(torch_module).items()
@@ -93,7 +93,8 @@ class ModuleState:
         attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
-        there = [_there(table, observer, name) for table in (module._parameters, module._buffers)]
+        there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
+                 if table or not is_foreign(type(module).__module__)]  # torch's own modules get none later
         return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
