@@ -29,6 +29,16 @@ static bool same_dict(PyObject *dict, PyObject *seen) {
   return true;
 }
 
+/* A byte for each key: is its value anything but None? */
+static bool same_presence(PyObject *dict, PyObject *seen) {
+  PyObject *key, *value;
+  Py_ssize_t at = 0, k = 0;
+  if (PyDict_GET_SIZE(dict) != PyBytes_GET_SIZE(seen)) return false;
+  while (PyDict_Next(dict, &at, &key, &value))
+    if ((value != Py_None) != PyBytes_AS_STRING(seen)[k++]) return false;
+  return true;
+}
+
 static bool same_items(PyObject *const *items, Py_ssize_t n, PyObject *seen) {
   if (n != PyTuple_GET_SIZE(seen)) return false;
   for (Py_ssize_t k = 0; k < n; k++)
@@ -53,7 +63,7 @@ static bool same_bytes(PyObject *holder, PyObject *seen) {
 }
 
 static bool same_contents(PyObject *holder, PyObject *seen) {
-  if (PyDict_Check(holder)) return same_dict(holder, seen);
+  if (PyDict_Check(holder)) return PyBytes_Check(seen) ? same_presence(holder, seen) : same_dict(holder, seen);
   if (PyList_Check(holder)) return same_items(((PyListObject *)holder)->ob_item, PyList_GET_SIZE(holder), seen);
   if (PyCell_Check(holder)) return PyCell_GET(holder) == (PyTuple_GET_SIZE(seen) ? PyTuple_GET_ITEM(seen, 0) : NULL);
   return PyBytes_Check(seen) ? same_bytes(holder, seen) : same_iteration(holder, seen);

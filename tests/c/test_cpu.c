@@ -217,6 +217,9 @@ static const example examples[] = {
     {"space to depth", "graph g { input X: f32[2, 2, 6, 6] temp Y: f32[2, 8, 3, 3] outputs Y state s {"
      " map n in 0:2, c in 0:2, p in 0:2, q in 0:2, h in 0:3, w in 0:3 { Y[n, c + 4*p + 2*q, h, w] = X[n, c, 2*h + p, q + 2*w] } } }", {0}, 0},
     {"a reduction over nothing", "graph g { input X: f32[3, 4] temp Y: f32[4, 3] outputs Y state s { map i in 0:4, j in 0:3 { reduce { Y[i, j] sum= X[j, i] } } } }", {0}, 0},
+    {"a comparison for an index", "graph g { symbol N >= 0 input X: f32[N, 4] temp Y: f32[N, 4] temp Z: f32[N, 4] temp W: f32[N, 4] temp k: i64[] register outputs Y, Z, W"
+     " state s { map i in 0:N, j in 0:4 { Y[i, j] = X[i, i64(X[i, j] > 0.0f)] } map i in 0:N, j in 0:4 { Z[i, j] = X[i, X[i, j] > 0.5f ? 1 : 0] }"
+     " map i in 0:N, j in 0:4 { k[] = i64(X[i, j] < 0.0f) W[i, j] = X[i, k[]] + f32(k[]) } } }", {50}, 0},
     {"a tasklet alone", "graph g { input X: f32[3] temp Y: f32[] outputs Y state s { Y[] = X[0] + X[1] * X[2] } }", {0}, 1e-6},
     {"booleans reduce", "graph g { input B: bool[99] temp A: bool[] temp O: bool[] outputs A, O state s { reduce i in 0:99 { A[] min= B[i] O[] max= B[i] } } }", {0}, 0},
     {"double functions", "graph g { input X: f64[64] temp Y: f64[64] outputs Y state s { map i in 0:64 { Y[i] = exp(X[i]) + erf(X[i]) * sigmoid(X[i]) - softplus(X[i]) + pow(abs(X[i]), X[i]) } } }", {0}, 1e-13},

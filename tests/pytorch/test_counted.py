@@ -63,6 +63,10 @@ MASKS = {
     "a number": lambda fc, x: fc(x) * x.sum().item() + float(x[0, 0]),
     "a double": lambda fc, x: x.double() / x.double().sum().item(),
     "many numbers": lambda fc, x: fc(x)[:, 0] * x[0].tolist()[2],
+    "joined": lambda fc, x: torch.cat([x[x > 0], x[x < 0].square()]),
+    "twice": lambda fc, x: fc(x)[x[:, 0] > -0.5][(fc(x)[x[:, 0] > -0.5] > 0).any(1)],
+    "set from the second on": lambda fc, x: torch.slice_scatter(x[x[:, 0] > -9], fc(x[x[:, 0] > -9])[:-1], 0, 1),
+    "set from the second last on": lambda fc, x: torch.slice_scatter(x[x[:, 0] > -9], fc(x)[:2], 0, -2),
     "experts": expert, "masked rows": masked_rows, "masked loss": masked_loss,
 }
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from captured import check
 from torch import nn
 
+from dcml.pytorch import DaceModule
 from dcml.pytorch.record.symbols import Beyond, Fixed, Merge, Number, Polynomial, Worlds, number, symbol
 from dcml.pytorch.trace import capture as tracing
 from dcml.pytorch.trace import exported, recorded
@@ -84,6 +85,25 @@ def with_constants(self, x):
 @pytest.mark.parametrize("function", [normalised, cast, changed_in_place, with_a_region_without_gradient, with_constants])
 def test_what_is_recorded_computes_what_torch_computes(function):
     check(Forward(function), (torch.randn(6, 4),))
+
+
+FRESH = {"zeros_like": torch.zeros_like, "full_like": lambda x: torch.full_like(x, 2.0), "empty_like": torch.empty_like,
+         "rand_like": torch.rand_like, "new_ones": lambda x: x.new_ones(x.shape), "new_empty": lambda x: x.new_empty(x.shape)}
+
+
+@pytest.mark.parametrize("beyond", (False, True), ids=("recorded", "exported"))
+@pytest.mark.parametrize("make", FRESH.values(), ids=FRESH)
+def test_what_is_put_into_a_tensor_made_like_another_has_its_gradient(make, beyond):
+    def put(self, x):
+        y = make(x if not beyond or x.shape[0] > 4 else -x)
+        y[:, 0], y[:, 1:] = self.layer(x)[:, 0], x[:, 1:]
+        return y
+    plain, x = Forward(put), torch.randn(6, 4).requires_grad_()
+    found = []
+    for module in (plain, DaceModule(plain, backward=True)):
+        y = module(x)
+        found.append([y, *torch.autograd.grad(y.square().sum(), [x, *plain.layer.parameters()])])
+    torch.testing.assert_close(found[1], found[0])
 
 
 BEYOND = {"branches on extents": lambda self, x: x if x.shape[0] > 4 else -x,

@@ -540,6 +540,42 @@ def test_parameters_of_another_shape_or_type_are_seen():
     close(compiled(i), plain(i))
 
 
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3, affine=False)
+        self.register_buffer("mask", None)
+
+    def forward(self, x):
+        x = self.norm(x) if self.mask is None else self.norm(x) * self.mask
+        return x * self.scale if hasattr(self, "scale") else x
+
+
+def test_tensors_that_come_and_go_are_seen():
+    compiled, plain = twins(Masked)
+    x = torch.randn(4, 3)
+
+    def alike():
+        for _ in range(3):
+            close(compiled(x), plain(x))
+    alike()
+    for module in (compiled, plain):
+        module.mask = torch.tensor([1.0, 0.0, 2.0])
+    alike()
+    for norm in (compiled.norm, plain.norm):
+        norm.weight, norm.bias = nn.Parameter(torch.full((3,), 2.0)), nn.Parameter(torch.ones(3))
+    alike()
+    for module in (compiled, plain):
+        module.mask = module.norm.bias = None
+    alike()
+    for module in (compiled.model, plain):
+        module.register_buffer("scale", torch.tensor(3.0))
+    alike()
+    for module in (compiled.model, plain):
+        del module.scale
+    alike()
+
+
 def test_weights_that_are_untied_later_are_two():
     compiled, plain = twins(TiedLayers)
     x = torch.randn(2, 3)

@@ -6,6 +6,7 @@ from captured import Call
 
 import dcml
 from dcml.pytorch import DaceModule
+from dcml.pytorch.aten import TABLE
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -34,6 +35,16 @@ def test_a_refusal_has_a_line_a_reason_and_two_ways_out(name):
         DaceModule(Line(function))(x)
     for part in ('torch.compile(model, backend="dcml") splits the graph', "move the line out of forward", f"({__file__}:", "return self.function(v))"):
         assert part in str(refused.value)
+
+
+def test_an_error_of_torch_in_lowering_names_the_line():
+    def raises(b, n, v):
+        raise RuntimeError("torch compares an extent that values tell")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TABLE, "aten.frexp.Tensor", raises)
+        with pytest.raises(dcml.Error, match="compares an extent") as refused:
+            DaceModule(Line(lambda v: torch.frexp(v)[0]))(x)
+    assert f"({__file__}:" in str(refused.value) and "return self.function(v))" in str(refused.value)
 
 
 def test_the_graph_is_split_around_a_disabled_function():

@@ -52,9 +52,9 @@ static void close_lanes(dc_printer *p, lane_loop *lanes, const dc_loop *run) {
   dc_print_scope_end(p, lanes->mark);
   p->in_lane = false;
   p->indent--;
-  (void)dc_print_vectors(p, run, lanes->text.outer);
+  bool vectors = dc_print_vectors(p, run, lanes->text.outer);
   dc_text_indent(lanes->text.outer, p->indent);
-  dc_text_printf(lanes->text.outer, "for (i64 l = 0; l < lanes; l++) {\n");
+  dc_text_printf(lanes->text.outer, "for (i64 l = 0; l < lanes; l++) {%s%s\n", vectors ? "" : " ", vectors ? "" : p->dialect->in_order);
   dc_text_indent(lanes->text.outer, p->indent + 1);
   dc_text_printf(lanes->text.outer, "const i64 j%u = p%u + l;\n", p->lane->param, p->lane->param);
   dc_print_undefer(p, &lanes->text);

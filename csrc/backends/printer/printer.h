@@ -128,7 +128,7 @@ const char *dc_print_term(dc_printer *p, uint32_t accumulator); /* the lvalue th
 /* Declares those of a loop; `whole`: as single values, which those of threads go to. */
 void dc_print_accumulators(dc_printer *p, const dc_loop *home, bool whole);
 void dc_print_fold(dc_printer *p, const dc_loop *home); /* makes single values of those with lanes */
-/* Before a loop over what `body` does, vectors may run it; false, and no text, where the order of floats forbids that. */
+/* Before a loop over what `body` does, vectors may run it; false, and no text, where the order of floats or the compiler forbids that. */
 bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out);
 /* What some accumulators stand for while others take their terms. */
 typedef struct {

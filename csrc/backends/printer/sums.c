@@ -103,7 +103,47 @@ static const char *reduction_of(const dc_accumulator *a) {
   return integers[wcr];
 }
 
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *l;
+  bool found;
+} truth_search;
+
+static void visit_number(void *context, const dc_pool *pool, dc_ex x) {
+  truth_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, x);
+  if (node->op == DC_EX_CAST && dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) == DC_BOOL) s->found = true;
+  if (node->op != DC_EX_SELECT) return;
+  s->found |= dc_ex_node(pool, dc_ex_arg(pool, x, 1))->op == DC_EX_INT && dc_ex_node(pool, dc_ex_arg(pool, x, 2))->op == DC_EX_INT;
+}
+
+/* Part of an index, or of what the loop has put into a register that is part of one. */
+static void visit_index(void *context, const dc_pool *pool, dc_ex x) {
+  truth_search *s = context;
+  const dc_exnode *node = dc_ex_node(pool, x);
+  visit_number(s, pool, x);
+  if (node->op != DC_EX_READ || !dc_kernel_is_register(s->k, node->ref)) return;
+  for (uint32_t j = 0; j < s->l->body.n; j++) {
+    const dc_write *w = s->l->body.v[j].write;
+    if (w && w->out == node->ref) dc_ex_walk(pool, w->value, visit_number, s);
+  }
+}
+
+static void visit_gather(void *context, const dc_pool *pool, dc_ex x) {
+  truth_search *s = context;
+  dc_ex_walk(pool, dc_read_address(s->k, x), visit_index, s);
+}
+
+/* Is an index of what the loop reads made of a truth value?  GCC 12 adds a vector's mask, where true is -1, to the address. */
+static bool has_truth_for_index(const dc_kernel *k, const dc_loop *l) {
+  truth_search s = {k, l, false};
+  for (uint32_t j = 0; j < l->body.n; j++)
+    if (l->body.v[j].write) dc_kernel_each_read(k, l->body.v[j].write->value, visit_gather, &s);
+  return s.found;
+}
+
 bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out) {
+  if (has_truth_for_index(p->k, body)) return false;
   dc_text reductions = {0};
   bool ordered = false;
   dc_text_puts(&reductions, "");

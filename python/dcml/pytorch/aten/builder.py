@@ -110,6 +110,11 @@ def same_extent(a, b):
     return isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and a.node.expr == b.node.expr
 
 
+def is_empty(node):
+    """Is an extent known to be 0?  Of one that values tell, torch raises an error where it is compared."""
+    return any(isinstance(d, int) and d == 0 for d in dims(node))
+
+
 def norm_axis(axis, n):
     return axis + n if axis < 0 else axis
 

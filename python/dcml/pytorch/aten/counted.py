@@ -6,7 +6,7 @@ the graph is run in parts (see call/hosted.py), each of which knows the extents 
 import numpy as np
 import torch
 
-from .builder import INT64_MAX, Decline, Symbolic, dims, meta, norm_axis, rank, row
+from .builder import INT64_MAX, Decline, Symbolic, dims, is_empty, meta, norm_axis, rank, row
 
 
 def places_of(b, mask):
@@ -23,7 +23,7 @@ def _(b, n, x):
 
 def _few_or_none(b, mask):
     """Of a tensor without elements torch knows the count: it is no symbol."""
-    return b.const(np.zeros((0, rank(mask)), np.int64)) if 0 in dims(mask) else places_of(b, mask)
+    return b.const(np.zeros((0, rank(mask)), np.int64)) if is_empty(mask) else places_of(b, mask)
 
 
 @row("where.default", "nonzero_numpy.default")

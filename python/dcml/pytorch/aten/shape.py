@@ -2,7 +2,7 @@
 import numpy as np
 import torch
 
-from .builder import (INT64_MAX, TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
+from .builder import (INT64_MAX, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
                       used_outputs)
 from .counted import select_masked
 
@@ -163,7 +163,7 @@ def _(b, n, x, axis, start, length):
 @row("cat.default", "concat.default", "concatenate.default")
 def _(b, n, tensors, axis=0):
     dtype = meta(n).dtype
-    tensors = [t for t in tensors if not (rank(t) == 1 and dims(t) == [0] and rank(n) != 1)]  # torch's legacy empties
+    tensors = [t for t in tensors if not (rank(n) != 1 and rank(t) == 1 and dims(t) == [0])]  # torch's legacy empties
     return b.op("Concat", *[b(t, dtype) for t in tensors], axis=norm_axis(axis, rank(n)))
 
 
@@ -271,7 +271,7 @@ def _(b, n, x, k=0):
 
 @row("pixel_unshuffle.default")
 def _(b, n, x, factor):
-    if rank(x) != 4 or 0 in dims(x):
+    if rank(x) != 4 or is_empty(x):
         raise Decline("pixel_unshuffle of a tensor that is not NCHW, or empty")
     channels, height, width = static_dims(x, 1)
     name = b.reshape(b(x), [-1, channels, height // factor, factor, width // factor, factor])
@@ -362,7 +362,7 @@ def _(b, n, x, axis, index):
 
 @row("gather.default")
 def _(b, n, x, axis, index, **_):
-    if any(isinstance(d, int) and d == 0 for d in dims(index)):  # which may have any rank then
+    if is_empty(index):  # which may have any rank then
         return b.fill(0, dims(index), meta(n).dtype)
     source, places = b(x), b(index, torch.int64)
     if rank(x) and rank(index):
@@ -525,13 +525,18 @@ def _(b, n, x, axis, index, source, alpha=1):
 @row("slice_scatter.default")
 def _(b, n, x, source, axis=0, start=None, end=None, step=1):
     axis = norm_axis(axis, rank(x))
-    if not isinstance(start, (int, type(None))) or not isinstance(end, (int, type(None))):
-        steps = b.const(np.arange(static_dims(source, axis)[0]) * step)  # as many as there are rows to put
-        return _put_rows(b, x, axis, b.op("Add", b.ints([0 if start is None else start]), steps), b(source, meta(x).dtype))
-    extent = static_dims(x, axis)[0]
+    extent, rows, start = dims(x)[axis], dims(source)[axis], 0 if start is None else start
+    if same_extent(extent, rows):
+        return b(source, meta(x).dtype)
+    if not all(isinstance(v, (int, type(None))) for v in (extent, rows, start, end)):
+        steps = b.op("Range", b.const(0), b.size(source, axis), b.const(1))  # as many as there are rows to put
+        begin = b.ints([start])
+        if isinstance(start, int) and start < 0:
+            begin = b.op("Max", b.op("Add", begin, b.size(x, axis)), b.const([0]))
+        return _put_rows(b, x, axis, b.op("Add", begin, b.op("Mul", steps, b.const(step))), b(source, meta(x).dtype))
     positions = list(range(*slice(start, end, step).indices(extent)))
     if positions == list(range(extent)):
-        return b(source)
+        return b(source, meta(x).dtype)
     return _put_rows(b, x, axis, b.const(positions, torch.int64), b(source, meta(x).dtype))
 
 

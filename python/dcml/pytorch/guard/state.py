@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from ... import _core
-from .watch import VALUES, Observer
+from .watch import VALUES, Observer, is_foreign
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = [value for name, value in vars(torch_module).items()
@@ -93,7 +93,9 @@ class ModuleState:
         attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
-        return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), tuple(attributes),
+        there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
+                 if table or not is_foreign(type(module).__module__)]  # torch's own modules get none later
+        return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
     def learn(self, names, code):
@@ -114,7 +116,7 @@ def _name(module):
 def _changed_part(observation, label):
     """The label, with the keys of a dictionary whose values differ."""
     holder, seen = observation[:2]
-    if len(observation) == 3 or not isinstance(holder, dict):
+    if len(observation) == 3 or not isinstance(holder, dict) or isinstance(seen, bytes):
         return label
     was = dict(zip(seen[::2], seen[1::2]))
     keys = [k for k in [*was, *holder] if was.get(k, was) is not holder.get(k, was)]
@@ -124,6 +126,12 @@ def _changed_part(observation, label):
 def _pairs(table, observer, label):
     observer.note(table, label)
     return tuple([(name, observer.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
+
+
+def _there(table, observer, label):
+    """Names of the tensors that a module has: others are None, which forward may ask for."""
+    observer.note(table, label, bytes([value is not None for value in table.values()]))
+    return tuple([name for name, value in table.items() if value is not None])
 
 
 def reachable(module):

@@ -15,7 +15,7 @@ from ..record.stand_in import StandIn
 from .expand import autocast_key, casts, expanded, fake, is_composite, is_opaque, result_of, settled, shares_memory
 from .in_place import counterpart, effect, undone
 from .program import Kind, Program, Region, Spec
-from .refusal import unsupported
+from .refusal import located, unsupported
 
 aten = torch.ops.aten
 _DROPOUTS = {aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default, aten.feature_alpha_dropout.default}
@@ -205,6 +205,8 @@ class _Rewriter:
                     modes.enter_context(torch.autocast(device, dtype, enabled))
                 overload = isinstance(node.target, torch._ops.OpOverload)
                 return self._overload(node) if overload else self._other(node, inner_of)
+        except Exception as error:
+            raise located(error, node)
         finally:
             self.made_for = outermost
 

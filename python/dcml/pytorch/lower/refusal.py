@@ -27,6 +27,12 @@ def unsupported(node, reason):
     return _core.UnsupportedOpError(f"{node.target} cannot be captured: {reason}{out}{source(node)}")
 
 
+def located(error, node):
+    """The error that a node's lowering raised, with ``line``: the user's line, of the innermost node."""
+    error.line = getattr(error, "line", "") or source(node)
+    return error
+
+
 def source(node):
     """' (file:line: code)' of the user's line that made a node."""
     trace = str(node.meta.get("stack_trace") or "")

@@ -18,7 +18,7 @@ from ..guard.extents import Guard
 from ..record.stand_in import memory_of
 from .captured import Capture
 from .tape import outputs, placeholders
-from .refusal import Declined, source, unsupported
+from .refusal import Declined, located, source, unsupported
 from .views import view_of
 
 
@@ -73,6 +73,8 @@ class Lowering:
             except _core.Error as error:
                 error.args = (f"{error.args[0] if error.args else ''}, in {node.target}{source(node)}",)
                 raise
+            except Exception as error:  # of torch, which says nothing of lines once a module is traced
+                raise located(error, node)
 
     def _inline(self, region, values):
         """Names of a branch's results; values stand for its placeholders."""

@@ -253,7 +253,7 @@ class Recorder(Telling):
 
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
-        return node.target is aten.lift_fresh_copy.default or node.op == "call_function" and not any(
+        return node.target is aten.lift_fresh_copy.default or _is_like_another(node.target) or node.op == "call_function" and not any(
             isinstance(one.meta["val"], (torch.Tensor, list, tuple)) for one in node.all_input_nodes)
 
     def _call(self, function, args, kwargs, value):
@@ -357,6 +357,13 @@ _LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys(
 def _run(function, args, kwargs):
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch._C._DisableAutocast():
         return function(*args, **kwargs)
+
+
+@functools.cache
+def _is_like_another(function):
+    """zeros_like, new_zeros and others: they take extents and types from a tensor, but none of its values."""
+    name = function.overloadpacket.__name__ if isinstance(function, torch._ops.OpOverload) else ""
+    return name.endswith("_like") or name.startswith("new_")
 
 
 @functools.cache

@@ -17,8 +17,9 @@ from ..guard.watch import contents, restore
 class Changed(Exception):
     """Forward has changed containers or globals of Python, or set attributes to values that are no tensors."""
 
-    def __init__(self, containers, attributes, found, refusal):
+    def __init__(self, containers, attributes, found, refusal, what, line):
         self._containers, self._attributes, self._found, self._refusal = containers, attributes, found, refusal
+        self.what, self.line = what, line
         self._tensors = _hold_tensors(containers)
 
     def redo(self, module, args, kwargs):
@@ -81,24 +82,29 @@ def refuse_changes(module, attributes, code, found, again):
     containers, written = code.changed(), attributes.changes()
     if not containers and not written:
         if again and not again.computed(found):
-            raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which "
-                                           "sets what later calls read: call it once before it is wrapped")
+            raise _core.UnsupportedOpError(f"{type(module).__name__} computes something else at its first call, which sets "
+                                           f"{again.what}, which later calls read: call it once before it is wrapped{again.line}")
         return
-    refusal = _refusal(type(module).__name__, containers, written, code)
+    what, line = _first(containers, written, code)
+    refusal = _refusal(type(module).__name__, containers, what, line)
     if not again and all(one.is_value() for one in written):
-        raise Changed(containers, written, found, refusal)
+        raise Changed(containers, written, found, refusal, what, line)
     restore(containers)
     raise refusal
 
 
-def _refusal(name, containers, written, code):
+def _first(containers, written, code):
+    """(what is changed first, ' (file:line: code)' of that)."""
     if containers:
-        label = containers[0][1]
-        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
-        return _core.UnsupportedOpError(f"{name} changes {label} while it runs, which a compiled call would not do: return "
-                                        f"the value, or make it a buffer{cache}{code.line(label)}")
+        return containers[0][1], code.line(containers[0][1])
     first = written[0]
-    return _core.UnsupportedOpError(f"{name} sets the attribute {first.name!r} while it runs, which a compiled call would "
-                                    "not do: make it a buffer, or call the module once before it is wrapped if only the "
-                                    f"first call sets it ({first.file}:{first.line}: "
-                                    f"{linecache.getline(first.file, first.line).strip()})")
+    return f"the attribute {first.name!r}", f" ({first.file}:{first.line}: {linecache.getline(first.file, first.line).strip()})"
+
+
+def _refusal(name, containers, what, line):
+    if containers:
+        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
+        return _core.UnsupportedOpError(f"{name} changes {what} while it runs, which a compiled call would not do: return "
+                                        f"the value, or make it a buffer{cache}{line}")
+    return _core.UnsupportedOpError(f"{name} sets {what} while it runs, which a compiled call would not do: make it a buffer, "
+                                    f"or call the module once before it is wrapped if only the first call sets it{line}")

@@ -65,6 +65,8 @@ def _error_like(error):
 
 def _traced_line(error):
     """' (file:line: code)' of the user's line that was being traced, or of the innermost of torch.nn."""
+    if getattr(error, "line", None):  # which was traced without one, and failed in lowering
+        return error.line
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")
               and (f.name == "trace" or not f.filename.startswith(_FOLDER))]
     inside = next((k for k, f in enumerate(frames) if f.name == "trace"), -1)
