@@ -126,8 +126,9 @@ static dc_status set_type(importer *im, dc_cid cid, const Onnx__TypeProto *type,
   for (size_t d = 0; shape && d < shape->n_dim; d++) {
     const Onnx__TensorShapeProto__Dimension *dim = shape->dim[d];
     if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
-      if (dim->dim_value < 0) return dc_error(DC_ERR_SHAPE, "value '%.200s' has a negative dimension", name);
+      if (dim->dim_value < -1) return dc_error(DC_ERR_SHAPE, "value '%.200s' has a negative dimension", name);
       dims[d] = dc_ex_int(&im->graph->pool, dim->dim_value);
+      if (dim->dim_value < 0) DC_TRY(symbol_of(im, "", &dims[d])); /* many exporters write -1 for what is not known */
     } else {
       bool named = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
       DC_TRY(symbol_of(im, named ? text_of(dim->dim_param) : "", &dims[d]));
@@ -507,6 +508,75 @@ static dc_status add_nodes(importer *im, scope *s, Onnx__NodeProto *const *nodes
   return DC_OK;
 }
 
+/* ---- order: nodes may stand in a file before what they read, as long as there is no circle ---- */
+
+typedef struct {
+  dc_arena arena;
+  table makers; /* name -> 1 + the node that computes it */
+  DC_VEC(uint32_t) reads; /* those of node k from first[k] on, as makers */
+  uint32_t *first;
+} order;
+
+static bool is_in_order(const order *o, const Onnx__GraphProto *g) {
+  for (uint32_t k = 0; k < g->n_node; k++)
+    for (size_t i = 0; i < g->node[k]->n_input; i++)
+      if (get_name(&o->makers, text_of(g->node[k]->input[i])) > k) return false;
+  return true;
+}
+
+static void note_read(order *o, const char *name) {
+  uint32_t maker = get_name(&o->makers, text_of(name));
+  if (maker) DC_PUSH(&o->arena, &o->reads, maker);
+}
+
+/* What a node reads, its subgraphs included; how deep they nest was checked with the file. */
+static void note_reads(order *o, const Onnx__NodeProto *node) {
+  for (size_t k = 0; k < node->n_input; k++) note_read(o, node->input[k]);
+  for (size_t a = 0; a < node->n_attribute; a++) {
+    const Onnx__GraphProto *g = node->attribute[a]->g;
+    for (size_t k = 0; g && k < g->n_node; k++) note_reads(o, g->node[k]);
+    for (size_t k = 0; g && k < g->n_output; k++) note_read(o, g->output[k]->name);
+  }
+}
+
+/* Each node after what it reads, otherwise as in the file; a circle stays, and its first node reads what is not there. */
+static Onnx__NodeProto **sorted(order *o, const Onnx__GraphProto *g) {
+  uint32_t n = (uint32_t)g->n_node, n_out = 0, depth;
+  o->first = DC_NEW_ARRAY(&o->arena, uint32_t, n + 1);
+  uint32_t *next = DC_NEW_ARRAY(&o->arena, uint32_t, n), *stack = DC_NEW_ARRAY(&o->arena, uint32_t, n);
+  bool *met = DC_NEW_ARRAY(&o->arena, bool, n);
+  Onnx__NodeProto **out = DC_NEW_ARRAY(&o->arena, Onnx__NodeProto *, n);
+  for (uint32_t k = 0; k < n; k++) next[k] = o->first[k] = o->reads.n, note_reads(o, g->node[k]);
+  o->first[n] = o->reads.n;
+  for (uint32_t k = 0; k < n; k++) {
+    depth = 0;
+    if (!met[k]) stack[depth++] = k, met[k] = true;
+    while (depth) {
+      uint32_t top = stack[depth - 1];
+      if (next[top] == o->first[top + 1]) {
+        out[n_out++] = g->node[top], depth--;
+        continue;
+      }
+      uint32_t maker = o->reads.v[next[top]++] - 1;
+      if (!met[maker]) stack[depth++] = maker, met[maker] = true;
+    }
+  }
+  return out;
+}
+
+static dc_status add_ordered(importer *im, scope *s, const Onnx__GraphProto *g) {
+  order o = {0};
+  for (uint32_t k = 0; k < g->n_node; k++)
+    for (size_t i = 0; i < g->node[k]->n_output; i++) {
+      const char *name = text_of(g->node[k]->output[i]);
+      if (*name && !has_name(&o.makers, name)) put_name(&o.makers, name, k + 1);
+    }
+  dc_status status = add_nodes(im, s, is_in_order(&o, g) ? g->node : sorted(&o, g), g->n_node);
+  free(o.makers.slots);
+  dc_arena_free(&o.arena);
+  return status;
+}
+
 /* ---- the model ---- */
 
 static dc_status name_initializer(importer *im, scope *s, const char *name, dc_cid cid) {
@@ -579,7 +649,7 @@ static void name_output(importer *im, dc_cid cid, const char *name) {
 static dc_status import_graph(importer *im, scope *s, const Onnx__GraphProto *g) {
   DC_TRY(add_initializers(im, s, g));
   DC_TRY(add_inputs(im, s, g));
-  DC_TRY(add_nodes(im, s, g->node, g->n_node));
+  DC_TRY(add_ordered(im, s, g));
   DC_TRY(add_declared(im, s, g->value_info, g->n_value_info));
   DC_TRY(add_declared(im, s, g->output, g->n_output));
   for (size_t k = 0; k < g->n_output; k++) {

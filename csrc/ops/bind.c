@@ -179,6 +179,25 @@ static dc_status check_attr_kind(dc_inst *in, const dc_attr *a, const dc_ast *fa
   return DC_OK;
 }
 
+static dc_status check_limits(dc_inst *in, const dc_attr *a, const dc_row_attr *want) {
+  uint32_t c = 0;
+  bool integers = a->kind == DC_ATTR_INT || a->kind == DC_ATTR_INTS;
+  if (want->n_choices) {
+    if (a->kind != DC_ATTR_STRING) return dc_inst_fail(in, DC_ERR_MODEL, "attribute '%s': expected a string", want->name);
+    while (c < want->n_choices && strcmp(a->s, want->choices[c])) c++;
+    if (c == want->n_choices)
+      return dc_inst_fail(in, DC_ERR_MODEL, "attribute '%s' cannot be '%.40s': expected '%s' or the like", want->name, a->s, want->choices[0]);
+  }
+  if (want->least == INT64_MIN) return DC_OK;
+  if (!integers) return dc_inst_fail(in, DC_ERR_MODEL, "attribute '%s': expected integers", want->name);
+  const int64_t *v = a->kind == DC_ATTR_INTS ? a->ints : &a->i;
+  for (uint32_t k = 0; k < (a->kind == DC_ATTR_INTS ? a->n : 1); k++)
+    if (v[k] < want->least)
+      return dc_inst_fail(in, DC_ERR_MODEL, "attribute '%s': expected at least %lld, got %lld", want->name, (long long)want->least,
+                          (long long)v[k]);
+  return DC_OK;
+}
+
 static dc_status register_attrs(dc_inst *in) {
   const dc_library *lib = &dc_node_at(in->graph, in->node)->lib;
   for (uint32_t k = 0; k < lib->n_attr; k++) {
@@ -189,6 +208,7 @@ static dc_status register_attrs(dc_inst *in) {
     while (r < in->row->n_attr && strcmp(in->row->attr[r].name, name)) r++;
     if (r == in->row->n_attr) return dc_inst_fail(in, DC_ERR_MODEL, "%s-%d has no attribute '%s'", in->row->name, in->row->since, name);
     DC_TRY(check_attr_kind(in, a, in->row->attr_default[r].value));
+    DC_TRY(check_limits(in, a, &in->row->attr[r]));
     if (a->kind == DC_ATTR_TENSOR) {
       const dc_container *c = dc_cont(in->graph, (dc_cid)a->i);
       dc_inst_add_tensor(in, (dc_tensor){name, -1, true, false, (dc_cid)a->i, (dc_dtype)c->dtype, c->rank, c->shape});

@@ -398,9 +398,9 @@ static dc_status equal_extents(dc_inst *in, dc_ex x, dc_ex y) {
 
 static dc_status ordered_extents(dc_inst *in, dc_ex x, dc_ex y) {
   int64_t i, j;
-  bool known = dc_ex_is_int(&in->graph->pool, x, &i) && dc_ex_is_int(&in->graph->pool, y, &j);
-  return !known || i <= j ? DC_OK
-                          : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of at most %lld, got %lld", (long long)j, (long long)i);
+  dc_pool *pool = &in->graph->pool;
+  if (!dc_ex_is_int(pool, x, &i) || !dc_ex_is_int(pool, y, &j)) return equal_extents(in, dc_ex_prim2(pool, DC_MAX, x, y), y);
+  return i <= j ? DC_OK : dc_inst_fail(in, DC_ERR_SHAPE, "expected an extent of at most %lld, got %lld", (long long)j, (long long)i);
 }
 
 /* same(a, b), at_most(a, b): the extents a, which must be b or not exceed them. */
@@ -451,6 +451,18 @@ static dc_status fill_hole(dc_inst *in, const dc_value *shape, const dc_value *d
   return dc_val_binary(in, DC_FLOORDIV, total, known, out);
 }
 
+/* Notes that both shapes have as many elements, unless that is so for all extents. */
+static dc_status same_size(dc_inst *in, const dc_value *shape, const dc_value *dims) {
+  dc_value left = dc_val_list(in, shape->n), more = dc_val_list(in, dims->n), total, known;
+  memcpy(left.items, shape->items, shape->n * sizeof *shape->items);
+  more.n = 0;
+  for (uint32_t k = 0; k < dims->n; k++)
+    if (!cancel(&left, &dims->items[k])) more.items[more.n++] = dims->items[k];
+  DC_TRY(product(in, &left, &total));
+  DC_TRY(product(in, &more, &known));
+  return check_extents(in, (dc_value[]){total, known}, &total, equal_extents);
+}
+
 /* reshape(target, shape, allowzero) */
 static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   dc_value target, shape, total, known;
@@ -483,11 +495,11 @@ static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
   if (hole >= 0) {
     if (sizes_known && (want ? size % want != 0 : size != 0))
       return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not divide by %lld", (long long)size, (long long)want);
-    return fill_hole(in, &shape, out, hole, &out->items[hole]);
-  }
-  if (sizes_known && size != want)
+    DC_TRY(fill_hole(in, &shape, out, hole, &out->items[hole]));
+  } else if (sizes_known && size != want) {
     return dc_inst_fail(in, DC_ERR_SHAPE, "%lld elements do not fit a shape of %lld", (long long)size, (long long)want);
-  return DC_OK;
+  }
+  return sizes_known ? DC_OK : same_size(in, &shape, out);
 }
 
 static dc_status f_sqz(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {

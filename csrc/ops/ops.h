@@ -46,6 +46,9 @@ typedef struct {
   const char *name;
   bool required;
   const char *fallback; /* the default as the row writes it ("none": absent); NULL if required */
+  const char *const *choices; /* the strings that it may be; NULL: any */
+  uint32_t n_choices;
+  int64_t least; /* the integer that it is at least, or each of them; INT64_MIN: any */
 } dc_row_attr;
 const char *dc_row_name(const dc_row *row);
 const char *dc_row_domain(const dc_row *row);

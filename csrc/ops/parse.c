@@ -507,6 +507,27 @@ static const char *source(const parser *p, const char *from) {
   return text;
 }
 
+/* `|"edge"|"wrap"` after an attribute: it is one of these strings, or its default; `from 1`: an integer not below. */
+static dc_status limits(parser *p, const dc_ast *fallback, dc_row_attr *attr) {
+  DC_VEC(const char *) choices = {0};
+  bool took;
+  attr->least = INT64_MIN;
+  DC_TRY(accept(p, "|", &took));
+  if (took && fallback && fallback->kind == AST_STRING) DC_PUSH(p->arena, &choices, fallback->name);
+  while (took) {
+    if (p->kind != 's') return fail(p, "a string");
+    DC_PUSH(p->arena, &choices, p->text);
+    DC_TRY(dc_lang_next(p));
+    DC_TRY(accept(p, "|", &took));
+  }
+  attr->choices = choices.v, attr->n_choices = choices.n;
+  DC_TRY(accept(p, "from", &took));
+  if (!took) return DC_OK;
+  if (p->kind != 'i') return fail(p, "an integer");
+  attr->least = p->i;
+  return dc_lang_next(p);
+}
+
 static dc_status attributes(parser *p, dc_row *row) {
   DC_VEC(dc_row_attr) attrs = {0};
   DC_VEC(dc_define) defaults = {0}, fixed = {0};
@@ -518,11 +539,12 @@ static dc_status attributes(parser *p, dc_row *row) {
     DC_TRY(accept(p, "=", &took));
     const char *text = p->token_at;
     if (took) DC_TRY(dc_lang_expr(p, &d.value));
-    const char *fallback = took ? source(p, text) : NULL;
+    dc_row_attr attr = {d.name, !took, .fallback = took ? source(p, text) : NULL};
+    DC_TRY(limits(p, d.value, &attr));
     bool has = true;
     DC_TRY(has_version(p, row->since, &has));
     if (has) {
-      DC_PUSH(p->arena, &attrs, ((dc_row_attr){d.name, !took, fallback}));
+      DC_PUSH(p->arena, &attrs, attr);
       DC_PUSH(p->arena, &defaults, d);
     } else if (took) {
       DC_PUSH(p->arena, &fixed, d); /* the body may rely on the default */

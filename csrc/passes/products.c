@@ -80,7 +80,7 @@ static bool transposed(const dc_operators *o, dc_cid *operand) {
 
 static bool is_row(const dc_graph *graph, dc_cid c, dc_cid product) {
   const dc_container *row = dc_cont(graph, c), *y = dc_cont(graph, product);
-  return row->rank == 1 && row->dtype == y->dtype && row->shape[0] == y->shape[y->rank - 1];
+  return row->rank == 1 && y->rank && row->dtype == y->dtype && row->shape[0] == y->shape[y->rank - 1];
 }
 
 /* The MatMul whose result an Add takes alone, with the row that it adds; 0: none. */

@@ -505,8 +505,8 @@ static PyObject *flow_set_schedule(FlowObject *self, PyObject *args) {
   int schedule = schedule_of(self, name);
   dc_fid n = schedule < 0 ? 0 : node_of_kind(self, id, DC_FLOW_ENTRY, "entry of a map");
   if (!n) return NULL;
-  dc_flow_touch(FLOW(self), n);
-  dc_flow_at(FLOW(self), n)->schedule = (uint8_t)schedule;
+  if (dc_flow_at(FLOW(self), n)->schedule == 1 + DC_MAP_REDUCE) Py_RETURN_NONE; /* it begins at the identity: no other one says so */
+  dc_flow_touch(FLOW(self), n), dc_flow_at(FLOW(self), n)->schedule = (uint8_t)schedule;
   Py_RETURN_NONE;
 }
 

@@ -78,6 +78,34 @@ def test_arrays_of_integers_are_indices(agree, f32):
     agree(f, f32(4, 4), np.array([2, 0, -1]), 3)
 
 
+def test_arrays_apart_from_each_other_or_from_numbers_come_first(agree, f32):
+    @dace.program
+    def f(X, I, J):
+        return X[:2, I, :, 1], X[1, :, I], X[I, J, ..., 2], X[:, I, 1], X[1:, 0, 2, J], X[None, I, :, J]
+
+    agree(f, f32(4, 3, 3, 3), np.array([2, 0]), np.array([[1], [2]]))
+
+
+def test_a_tuple_among_indices_is_an_array_and_by_itself_all_of_them(agree, f32):
+    at = (1, 2)
+
+    @dace.program
+    def f(X):
+        X[(0, 3),] = 2
+        X[(1, 2)] = 1
+        return X[at], X[at, 1], X[:, (0, 2)]
+
+    agree(f, f32(4, 4))
+
+
+def test_arrays_are_joined_flat(agree, f32):
+    @dace.program
+    def f(X, Y):
+        return np.concatenate([X, Y], axis=None)
+
+    agree(f, f32(2, 3), f32(1, 2, 2))
+
+
 def test_indices_outside_are_read_at_the_border_and_not_written():
     @dace.program
     def f(X, I, Z):

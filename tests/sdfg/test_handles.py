@@ -58,6 +58,24 @@ def test_operators_expand_to_maps_and_still_compute():
     np.testing.assert_array_equal(result, [[2, 0, 4]])
 
 
+def test_a_reduction_begins_at_its_identity_whatever_schedule_is_asked_for():
+    sdfg = dcml.SDFG("columns")
+    sdfg.add_array("A", [5, 3], dcml.float64)
+    sdfg.add_array("B", [9], dcml.float64)
+    state = sdfg.add_state()
+    node = state.add_reduce("lambda a, b: a + b", [0], 0)
+    state.add_nedge(state.add_read("A"), node, dcml.Memlet("A[0:5, 0:3]"))
+    state.add_nedge(node, state.add_write("B"), dcml.Memlet("B[4:7]"))
+    sdfg.expand_library_nodes()
+    for found, _ in sdfg.all_nodes_recursive():
+        if isinstance(found, dcml.nodes.MapEntry):
+            found.map.schedule = dcml.ScheduleType.Sequential
+    assert " reduce k in " in str(sdfg)
+    a, b = np.arange(15.0).reshape(5, 3), np.ones(9)
+    sdfg(A=a, B=b)
+    np.testing.assert_array_equal(b, [1, 1, 1, 1, *a.sum(0), 1, 1])
+
+
 def test_auto_optimize_keeps_the_meaning():
     handle = sdfg()
     utils.auto_optimize(handle, apply_strict=True)

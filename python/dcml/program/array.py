@@ -194,7 +194,7 @@ def subscript(array, items, extents):
     advanced = [i for i in items if isinstance(i, Array) and i.ndim]
     shared = broadcast([i.shape for i in advanced], extents.same)
     shape, sources, d, front = [], [], 0, None  # sources: for each dimension of the array, its index from that of the view
-    places = [k for k, i in enumerate(items) if isinstance(i, Array) and i.ndim]
+    places = [k for k, i in enumerate(items) if advanced and i is not None and not isinstance(i, slice)]  # numbers broadcast along
     together = not places or places == list(range(places[0], places[-1] + 1))
     if places and not together:
         front, shape = 0, list(shared)

@@ -367,10 +367,10 @@ class Expressions:
 
     def items(self, node):
         """The indices of a subscript."""
-        out = []
-        for item in node.elts if isinstance(node, ast.Tuple) else [node]:
+        out, inside = [], isinstance(node, ast.Tuple)
+        for item in node.elts if inside else [node]:
             value = self.expr(item)
-            if isinstance(value, list) and not is_runtime(value):
+            if isinstance(value, (list, tuple) if inside else list) and not is_runtime(value):  # a tuple by itself is all the indices
                 value = self.out.constant(self.held(np.asarray(value)))
             if is_array(value) and value.ndim and not value.is_stored:
                 value = self.out.materialize(value)

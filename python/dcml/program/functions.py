@@ -577,6 +577,8 @@ def _flip(t, m, axis=None):
 @serves(np.concatenate, np.concat)
 def _concatenate(t, arrays, axis=0):
     arrays = _arrays(t, *arrays)
+    if axis is None:
+        arrays, axis = [_reshape(t, a, -1) for a in arrays], 0  # each is made flat
     axis, = _axes(axis, arrays[0].ndim)
     shape = list(arrays[0].shape)
     shape[axis] = sum((a.shape[axis] for a in arrays[1:]), arrays[0].shape[axis])
