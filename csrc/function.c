@@ -340,8 +340,9 @@ static dc_status resolve(dc_function *f, dc_place_of_call *place, bool exact, dc
 static dc_target target_of(const dc_function *f, dc_gpu *gpu) {
   const dc_session *s = &f->session;
   if (!gpu)
-    return (dc_target){.ops = s->ops, .natives = s->natives, .jit = s->jit, .backend = f->options.backend, .workspace = s->workspace};
-  return (dc_target){.ops = s->ops, .natives = gpu->natives, .jit = gpu->jit, .backend = DC_BACKEND_CUDA,
+    return (dc_target){.ops = s->ops, .natives = s->natives, .only = f->options.natives, .jit = s->jit, .backend = f->options.backend,
+                       .workspace = s->workspace};
+  return (dc_target){.ops = s->ops, .natives = gpu->natives, .only = f->options.natives, .jit = gpu->jit, .backend = DC_BACKEND_CUDA,
                      .memory = f->options.memory ? f->options.memory : &gpu->memory, .gpu = gpu};
 }
 

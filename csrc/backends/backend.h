@@ -33,11 +33,12 @@ void dc_natives_destroy(dc_natives *natives);
  * NULL: any that is loaded; a wish of the node's own (dc_node_wish) comes first.  natives may be NULL. */
 void dc_natives_stamp(const dc_natives *natives, dc_ops *ops, dc_graph *graph, dc_nid node, const char *only);
 
-/* One native call of the library that the node is stamped with, bound to shapes.  buffers: inputs then outputs in the
+/* One native call of the library that the node is stamped with, bound to shapes, or of one that is faster for them, unless
+ * `only`, as above, or the node's wish says who is to run it.  buffers: inputs then outputs in the
  * node's order (NULL: absent). */
 typedef struct dc_native_call dc_native_call;
-DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbol_values,
-                                     dc_native_call **out);
+DC_MUST_USE dc_status dc_native_bind(const dc_natives *natives, const char *only, dc_graph *graph, dc_nid node,
+                                     const int64_t *symbol_values, dc_native_call **out);
 /* Multiplications that a node comes to which a native serves. */
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbol_values);
 const char *dc_native_name(const dc_native_call *call); /* of the library that runs it: another than stamped where that is faster */
@@ -99,6 +100,7 @@ typedef struct {
   dc_workspace *workspace; /* may be NULL: then programs keep memory of their own */
   const struct dc_allocator *memory; /* where they get it; NULL: what the row of the target has */
   dc_gpu *gpu; /* of DC_BACKEND_CUDA, with its memory, natives and jit above */
+  const char *only; /* of the natives, those that were asked for, as in dc_natives_stamp */
 } dc_target;
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);

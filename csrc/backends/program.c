@@ -362,7 +362,7 @@ static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
 
 static dc_status bind_native(dc_binding *b, uint32_t k) {
   const dc_program *p = b->program;
-  DC_TRY(dc_native_bind(p->target.natives, p->graph, p->steps[k].node, b->symbols, &b->natives[k]));
+  DC_TRY(dc_native_bind(p->target.natives, p->target.only, p->graph, p->steps[k].node, b->symbols, &b->natives[k]));
   if (b->calls[k] == &dc_step_empty) return DC_OK;
   dc_step_call *call = DC_NEW(&b->arena, dc_step_call);
   *call = dc_step_native(b->natives[k], dc_native_name(b->natives[k]));

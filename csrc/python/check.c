@@ -6,7 +6,7 @@
 #include "python/binding.h"
 
 static dc_target target_of(const dc_session *session, dc_backend_kind backend) {
-  return (dc_target){session->ops, session->natives, session->jit, backend, session->workspace, NULL, NULL};
+  return (dc_target){session->ops, session->natives, session->jit, backend, session->workspace, NULL, NULL, NULL};
 }
 
 /* ---- arguments ---- */

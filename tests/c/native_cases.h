@@ -332,18 +332,20 @@ static void product_reference(const product *p, uint32_t wrt, const bound *t, do
       }
 }
 
-static void products_equal_the_loops(void) {
-  for (size_t k = 0; k < sizeof products / sizeof *products; k++)
+static void products_of(const product *list, size_t n) {
+  for (size_t k = 0; k < n; k++)
     for (uint32_t wrt = 0; wrt < 3; wrt++) {
       char what[80];
-      bound b = make_product(&products[k], wrt);
+      bound b = make_product(&list[k], wrt);
       double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
-      product_reference(&products[k], wrt, &b, wanted);
-      snprintf(what, sizeof what, "%s, %s, wrt %u", products[k].op, products[k].name, wrt);
+      product_reference(&list[k], wrt, &b, wanted);
+      snprintf(what, sizeof what, "%s, %s, wrt %u", list[k].op, list[k].name, wrt);
       run_and_compare(&b, wanted, what);
       free(wanted);
     }
 }
+
+static void products_equal_the_loops(void) { products_of(products, sizeof products / sizeof *products); }
 
 /* ---- threads ---- */
 

@@ -1,6 +1,8 @@
 /* Each native library's answers against plain loops in double: each operator and gradient, many attributes,
  * empty tensors, and runs from threads that did not bind.  Libraries are looked for in
  * $DCML_LIBRARIES too; where one is missing the test says so. */
+#include <omp.h>
+
 #include "native_cases.h"
 
 static void check_library(const dc_native_library *which) {
@@ -113,19 +115,64 @@ static void check_pointwise(void) {
   memset(&meets, 0, sizeof meets);
 }
 
+/* ---- products for vectors of AVX2 ---- */
+
+static const product clashing[] = {
+    {"a row of columns that clash", "MatMul", 0, 41, 300, 512, false, false, false, false},
+    {"rows of both across the terms", "Gemm", 0, 512, 37, 43, false, true, false, true},
+    {"a row for strips of one vector", "Gemm", 0, 512, 270, 24, false, true, false, false},
+    {"several blocks of columns and rows", "Gemm", 0, 200, 20, 1024, false, false, false, true},
+    {"a batch of few", "MatMul", 3, 150, 9, 512, false, false, false, false},
+    {"a batch of tiny ones", "MatMul", 37, 9, 11, 8, false, false, false, false},
+    {"a batch of tiny ones, odd", "MatMul", 5, 16, 33, 25, false, false, false, false},
+};
+static const product others_are_as_fast[] = {
+    {"one tiny one", "MatMul", 0, 8, 8, 8, false, false, false, false},
+    {"a batch of large ones", "MatMul", 4, 48, 64, 48, false, false, false, false},
+    {"both extents large", "MatMul", 0, 1024, 4, 1024, false, false, false, false},
+    {"b turned", "Gemm", 0, 64, 16, 512, false, false, true, false},
+};
+
+static bool takes(const product *p, uint32_t wrt) {
+  bound b = make_product(p, wrt);
+  bind_it(&b);
+  const bool taken = b.call != NULL;
+  finish(&b);
+  return taken;
+}
+
+static void routines_for_products_equal_the_loops(void) {
+  const size_t n = sizeof clashing / sizeof *clashing, n_others = sizeof others_are_as_fast / sizeof *others_are_as_fast;
+  const bool runs = dc_machine_built_vectors(32) == 32;
+  library = &dc_native_products;
+  CHECK(!library->open(NULL, NULL, &handle));
+  meets.insists = true, meets.vector_bytes = 64;
+  CHECK(!takes(&clashing[0], 0)); /* which are wider */
+  meets.vector_bytes = 32;
+  for (size_t k = 0; k < n_others; k++) CHECK(!takes(&others_are_as_fast[k], 0));
+  for (int threads = 1; threads <= 4 && runs; threads++) {
+    omp_set_num_threads(threads);
+    for (size_t k = 0; k < n; k++) CHECK(takes(&clashing[k], 0));
+    products_of(clashing, n);
+  }
+  memset(&meets, 0, sizeof meets);
+  library->close(handle);
+}
+
 static const char square_text[] = "graph g { input X: f32[4, 64, 16, 16] strides [16384, 1, 1024, 64] input W: f32[64, 64, 3, 3]"
                                   " temp Y: f32[4, 64, 14, 14] strides [12544, 1, 896, 64] outputs Y state s { Y = Conv@11(X, W) : openblas } }";
 
-static void it_stands_in_unless_it_is_not_asked_for(void) {
+static void it_stands_in_unless_another_is_asked_for(void) {
   const dc_native_library *const list[] = {&dc_native_openblas, &dc_native_winograd, NULL};
-  for (int asked = 0; asked < 2; asked++) {
+  for (int asked = 0; asked < 3; asked++) {
+    const bool wins = asked == 2;
     dc_natives *natives;
     dc_native_call *call = NULL;
     dc_graph *g;
     CHECK_OK(dc_natives_create(list, asked ? NULL : "openblas", getenv("DCML_LIBRARIES"), NULL, &natives));
     CHECK_OK(dc_graph_parse(square_text, &g));
-    dc_status status = dc_native_bind(natives, g, 1, NULL, &call);
-    if (!status) CHECK_TEXT(dc_native_name(call), asked ? "winograd" : "openblas");
+    dc_status status = dc_native_bind(natives, wins ? NULL : "openblas", g, 1, NULL, &call);
+    if (!status) CHECK_TEXT(dc_native_name(call), wins ? "winograd" : "openblas");
     dc_status_free(status); /* openblas is not here */
     dc_native_call_destroy(call);
     dc_graph_destroy(g);
@@ -211,15 +258,15 @@ static void a_choice_is_stamped_with_its_reason(void) {
   check_stamp(stamped(none, ops, "f32", "other"), "Conv@11(X, W) : none (\"onednn: not asked for; openblas: not asked for\") @first");
   dc_graph *g = stamped(none, ops, "f32", NULL);
   int64_t symbols[] = {0, 3};
-  CHECK_ERROR(dc_native_bind(none, g, 1, symbols, &call), DC_ERR_UNSUPPORTED, "no library runs it: onednn: not loaded");
+  CHECK_ERROR(dc_native_bind(none, NULL, g, 1, symbols, &call), DC_ERR_UNSUPPORTED, "no library runs it: onednn: not loaded");
   dc_graph_destroy(g);
   g = stamped(all, ops, "f32", "onednn");
   if (dc_node_at(g, 1)->lib.by) { /* it is there */
-    CHECK_ERROR(dc_native_bind(none, g, 1, symbols, &call), DC_ERR_UNSUPPORTED, "is to be run by onednn, which is not loaded");
-    CHECK_OK(dc_native_bind(all, g, 1, symbols, &call));
+    CHECK_ERROR(dc_native_bind(none, NULL, g, 1, symbols, &call), DC_ERR_UNSUPPORTED, "is to be run by onednn, which is not loaded");
+    CHECK_OK(dc_native_bind(all, NULL, g, 1, symbols, &call));
     dc_native_call_destroy(call);
     symbols[1] = 4; /* which is not what a window of 3 leaves of 5 */
-    CHECK_ERROR(dc_native_bind(all, g, 1, symbols, &call), DC_ERR_DEVICE, "onednn accepted the operator, but not with these sizes");
+    CHECK_ERROR(dc_native_bind(all, NULL, g, 1, symbols, &call), DC_ERR_DEVICE, "onednn accepted the operator, but not with these sizes");
     check_stamp(stamped(all, ops, "f32", NULL), "Conv@11(X, W) : onednn @first");
     check_stamp(stamped(all, ops, "f64", "onednn"), "Conv@11(X, W) : none (\"onednn: a type other than f32 and bf16; openblas: not asked for\") @first");
   }
@@ -235,7 +282,8 @@ int main(void) {
   check_library(&dc_native_openblas);
   check_winograd();
   check_pointwise();
-  it_stands_in_unless_it_is_not_asked_for();
+  it_stands_in_unless_another_is_asked_for();
   routines_for_single_channels_equal_the_loops();
+  routines_for_products_equal_the_loops();
   return check_report();
 }

@@ -122,18 +122,25 @@ struct dc_native_call {
 };
 
 /* One that is asked first, when sizes are known, for what others were chosen for: bind leaves the call NULL where it would be slower. */
-static bool stands_in(const dc_native_library *library) { return library == &dc_native_winograd || library == &dc_native_pointwise; }
+static bool stands_in(const dc_native_library *library) {
+  return library == &dc_native_winograd || library == &dc_native_pointwise || library == &dc_native_products;
+}
 
-static dc_status bind_faster(const dc_natives *natives, const dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call *call) {
+/* Unless the node or its program says who is to run it. */
+static dc_status bind_faster(const dc_natives *natives, const char *only, const dc_graph *graph, dc_nid node, const int64_t *symbols,
+                             dc_native_call *call) {
+  const char *wish = dc_node_wish(graph, node);
+  if (wish && find(natives, wish) >= 0) only = wish;
   for (uint32_t k = 0; k < natives->n && !call->call; k++) {
-    if (!stands_in(natives->list[k])) continue;
+    if (!stands_in(natives->list[k]) || (only && !in_mask(only, natives->list[k]->name))) continue;
     call->library = natives->list[k];
     DC_TRY(call->library->bind(natives->handle[k], graph, node, symbols, &call->call));
   }
   return DC_OK;
 }
 
-dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node, const int64_t *symbols, dc_native_call **out) {
+dc_status dc_native_bind(const dc_natives *natives, const char *only, dc_graph *graph, dc_nid node, const int64_t *symbols,
+                         dc_native_call **out) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const char *by = dc_name_text(&graph->names, lib->by);
   if (!lib->by)
@@ -143,7 +150,7 @@ dc_status dc_native_bind(const dc_natives *natives, dc_graph *graph, dc_nid node
   if (k < 0) return dc_error(DC_ERR_UNSUPPORTED, "%s is to be run by %s, which is not loaded", dc_node_describe(graph, node), by);
   dc_native_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
-  dc_status status = bind_faster(natives, graph, node, symbols, call);
+  dc_status status = bind_faster(natives, only, graph, node, symbols, call);
   if (!status && !call->call) {
     call->library = natives->list[k];
     status = call->library->bind(natives->handle[k], graph, node, symbols, &call->call);

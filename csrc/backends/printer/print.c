@@ -5,6 +5,7 @@
 #include "backends/printer/printer.h"
 
 static void print_body(dc_printer *p, const dc_loop *l);
+static void print_range(dc_printer *p, const dc_loop *l, const char *begin, const char *end);
 
 /* ---- values that loops do not change ---- */
 
@@ -236,13 +237,56 @@ static void print_sums(dc_printer *p, const dc_loop *l, const char *begin, const
   dc_print_close(p);
 }
 
+/* ---- checks that a loop does not change ---- */
+
+static void add_check(dc_printer *p, const dc_loop *l, dc_ex check, const char *some) {
+  if (!check || !dc_print_bound(p, check) || dc_kernel_dependence(p->k, check).level >= l->depth || dc_print_is_checked(p, check)) return;
+  dc_print_line(p, "bad = %s || !(%s) ? bad : %u;", dc_print_value(p, check), some, p->ordinal + 1);
+  p->flagged = true;
+  DC_PUSH(p->arena, &p->checked, check);
+}
+
+/* Of reads that each iteration makes. */
+static void add_checks(dc_printer *p, const dc_loop *l, dc_ex x, const char *some) {
+  dc_exnode node = *dc_ex_node(p->pool, x);
+  bool chooses = node.op == DC_EX_SELECT || node.op == DC_AND || node.op == DC_OR; /* what it does not take is not read */
+  if (node.op == DC_EX_READ) add_check(p, l, dc_read_check(p->k, x), some);
+  for (uint32_t k = 0; k < (chooses ? 1 : node.nargs); k++) add_checks(p, l, dc_ex_arg(p->pool, x, k), some);
+}
+
+/* Is the range of a loop something that a loop before it may have computed? */
+static bool has_computed_ranges(const dc_kernel *k) {
+  bool found = false;
+  for (uint32_t j = 0; j < k->loop_of.n && !found; j++) {
+    const dc_loop *l = k->loop_of.v[j];
+    found = l && (dc_ex_uses_op(k->pool, l->begin, DC_EX_READ) || dc_ex_uses_op(k->pool, l->end, DC_EX_READ));
+  }
+  return found;
+}
+
+/* Where an index that all iterations use is out of range, one report is enough, and no iteration runs: nobody sees results
+ * beside an error.  Vectors then know no checks.  Returns the condition of the loop; NULL: there is none. */
+static const char *check_ahead(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  const uint32_t n = p->checked.n;
+  const char *some = dc_arena_printf(p->arena, "%s < %s", begin, end), *all = NULL;
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const dc_write *w = l->body.v[k].write;
+    if (!w || w->guard) continue;
+    p->ordinal = w->ordinal;
+    add_check(p, l, dc_read_check(p->k, w->element), some);
+    if (!dc_read_check(p->k, w->element) || dc_print_is_checked(p, dc_read_check(p->k, w->element))) add_checks(p, l, w->value, some);
+  }
+  for (uint32_t k = n; k < p->checked.n; k++) {
+    const char *check = dc_print_value(p, p->checked.v[k]);
+    all = all ? dc_arena_printf(p->arena, "%s && %s", all, check) : check;
+  }
+  return all;
+}
+
 /* ---- the tree ---- */
 
-static void print_range(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+static void print_iterations(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
   bool follows = p->block && p->block->m == l; /* what a product does with its sums */
-  dc_print_forget(p, l->writes);
-  dc_kernel_begin(p->k);
-  hoist_body(p, l, l->depth, l->writes);
   if (l->product && !follows) {
     uint32_t mark = dc_print_blocks_begin(p, l->product, begin, end);
     for (uint32_t k = 0, done = 0; k < l->product->n->body.n && !done; k++)
@@ -259,6 +303,23 @@ static void print_range(dc_printer *p, const dc_loop *l, const char *begin, cons
   } else {
     print_blocks(p, l, 0, l->sum_levels, begin, end);
   }
+}
+
+static void print_range(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
+  dc_print_forget(p, l->writes);
+  dc_kernel_begin(p->k);
+  hoist_body(p, l, l->depth, l->writes);
+  const uint32_t n_checked = p->checked.n;
+  bool plain = !l->product && !l->lanes && !l->joined && !l->memory_run && !p->lane && !has_computed_ranges(p->k);
+  const char *check = plain ? check_ahead(p, l, begin, end) : NULL;
+  if (check) dc_print_open(p, dc_arena_printf(p->arena, "if (%s)", check));
+  const uint32_t mark = dc_print_scope(p);
+  print_iterations(p, l, begin, end);
+  if (check) {
+    dc_print_scope_end(p, mark);
+    dc_print_close(p);
+  }
+  p->checked.n = n_checked;
 }
 
 static void print_identities(dc_printer *p, const dc_loop *home, const dc_loop *at) {

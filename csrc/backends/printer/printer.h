@@ -62,6 +62,7 @@ typedef struct {
   const dc_product *block; /* whose sums lie in a block, while what follows them is printed */
   bool in_task;            /* inside a function that threads run */
   bool flagged;            /* an index check was printed since the caller cleared this */
+  DC_VEC(dc_ex) checked;   /* conditions of indices that hold here, since the loops around run only where they do */
   bool *used_symbols;      /* by dc_sym: it was printed; NULL: nobody asks */
   bool uniform;            /* all threads of a team run what is printed here */
   uint64_t dirty, touched; /* by container: what was written, or read, by threads of the team since they last waited for one another */
@@ -91,6 +92,7 @@ void dc_print_open(dc_printer *p, const char *head); /* head, a brace, deeper */
 void dc_print_close(dc_printer *p);
 
 /* value.c */
+bool dc_print_is_checked(const dc_printer *p, dc_ex check);
 const char *dc_print_value(dc_printer *p, dc_ex x); /* an atom: a local or a literal */
 void dc_print_hoist(dc_printer *p, dc_ex x, uint32_t level, uint64_t writes); /* as far as x was not visited since dc_kernel_begin */
 bool dc_print_is_narrow(dc_printer *p, dc_ex x); /* an index that 32 bits are sure to hold, and are all that computes it */

@@ -320,6 +320,12 @@ const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address) {
   return dc_arena_printf(p->arena, lanes ? "r%u[%s * %u + l]" : "r%u[%s]", c, at, p->lane ? p->lane->lanes : 0);
 }
 
+bool dc_print_is_checked(const dc_printer *p, dc_ex check) {
+  bool found = false;
+  for (uint32_t k = 0; k < p->checked.n && !found; k++) found = p->checked.v[k] == check;
+  return found;
+}
+
 static const char *read_of(dc_printer *p, dc_ex x) {
   dc_exnode node = *dc_ex_node(p->pool, x);
   dc_ex condition = dc_read_check(p->k, x);
@@ -327,7 +333,7 @@ static const char *read_of(dc_printer *p, dc_ex x) {
   const char *check = condition ? dc_print_value(p, condition) : NULL;
   const char *element = dc_print_element(p, node.ref, dc_read_address(p->k, x));
   const char *load = dc_kernel_is_register(p->k, node.ref) ? element : fill(p, type->load, element, "", type);
-  if (!check) return load;
+  if (!check || dc_print_is_checked(p, condition)) return load;
   p->flagged = true;
   dc_print_line(p, "bad = %s ? bad : %u;", check, p->ordinal + 1);
   return may_be_empty(p, node.ref) ? dc_arena_printf(p->arena, "%s ? %s : 0", check, load) : load;

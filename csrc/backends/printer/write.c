@@ -97,7 +97,7 @@ void dc_print_write(dc_printer *p, const dc_write *w) {
     mark = dc_print_scope(p);
     blocks++;
   }
-  if (check) {
+  if (check && !dc_print_is_checked(p, check)) {
     const char *inside = dc_print_value(p, check);
     dc_print_line(p, "bad = %s ? bad : %u;", inside, w->ordinal + 1);
     p->flagged = true;
