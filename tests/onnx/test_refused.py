@@ -146,7 +146,7 @@ def _is_refused(made, inputs, seconds):
     with pytest.raises(dcml.Error, match="evil"):
         ONNXModel("m", made)(*inputs)
     assert time.process_time() - start < seconds
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5 << 18  # kB: some copies of the 256 MB that are allowed
 
 
 @pytest.mark.parametrize("name", REFUSED)
