@@ -26,8 +26,7 @@ typedef struct {
   double work;
 } pointwise_call;
 
-static int64_t in_lines(int64_t n) { return (n + POINTWISE_LINE - 1) / POINTWISE_LINE * POINTWISE_LINE; }
-static int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t in_lines(int64_t n) { return dc_quotient_up(n, POINTWISE_LINE) * POINTWISE_LINE; }
 
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   (void)handle, (void)graph, (void)node;
@@ -64,13 +63,13 @@ static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
   pointwise_job *job = &call->job;
   const int64_t strip = 2 * call->routines->lanes;
   int64_t fitting = pixels_of_unit(job, machine, strip);
-  const int64_t share = quotient_up(job->images * job->pixels, call->threads); /* so that all threads have some */
+  const int64_t share = dc_quotient_up(job->images * job->pixels, call->threads); /* so that all threads have some */
   if (fitting > share) fitting = share;
-  job->blocks = quotient_up(job->pixels, fitting);
-  job->wide = quotient_up(quotient_up(job->pixels, job->blocks), strip) * strip;
-  job->blocks = quotient_up(job->pixels, job->wide);
+  job->blocks = dc_quotient_up(job->pixels, fitting);
+  job->wide = dc_quotient_up(dc_quotient_up(job->pixels, job->blocks), strip) * strip;
+  job->blocks = dc_quotient_up(job->pixels, job->wide);
   job->group = call->conv.wanted == DC_CONV_W && job->blocks == 1 && fitting > job->pixels ? fitting / job->pixels : 1;
-  call->units = quotient_up(job->images, job->group) * job->blocks;
+  call->units = dc_quotient_up(job->images, job->group) * job->blocks;
 }
 
 static void lay_out(pointwise_call *call, const dc_machine *machine) {

@@ -8,6 +8,9 @@
 enum { DC_PROBLEM_DIMS = 12 };
 typedef int64_t dc_problem_dims[DC_PROBLEM_DIMS];
 
+/* How many parts of b make a: the last one may be smaller. */
+static inline int64_t dc_quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 typedef struct {
   int rank;
   dc_problem_dims dims;

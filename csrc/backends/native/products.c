@@ -27,11 +27,9 @@ typedef struct {
 
 /* ---- binding ---- */
 
-static int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* Of parts the k-th: whole units, but for the last. */
 static int64_t part_at(int64_t n, int64_t unit, int parts, int k) {
-  const int64_t at = quotient_up(n, unit) * k / parts * unit;
+  const int64_t at = dc_quotient_up(n, unit) * k / parts * unit;
   return at < n ? at : n;
 }
 
@@ -53,8 +51,8 @@ static void share(products_call *call) {
   double least = 0;
   for (int across = 1; across <= threads; across++) {
     if (threads % across) continue;
-    const int64_t columns = quotient_up(quotient_up(job->n, PRODUCTS_STRIP), across) * PRODUCTS_STRIP;
-    const int64_t rows = quotient_up(quotient_up(job->m, PRODUCTS_ROWS), threads / across) * PRODUCTS_ROWS;
+    const int64_t columns = dc_quotient_up(dc_quotient_up(job->n, PRODUCTS_STRIP), across) * PRODUCTS_STRIP;
+    const int64_t rows = dc_quotient_up(dc_quotient_up(job->m, PRODUCTS_ROWS), threads / across) * PRODUCTS_ROWS;
     const double work = (double)columns * (double)rows + COPY_WORK * ((double)columns + (double)rows);
     if (across == 1 || work < least) least = work, call->across = across, call->down = threads / across;
   }
@@ -97,14 +95,15 @@ static void lay_out(products_call *call) {
   const int most = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
   call->threads = work < WORK_FOR_THREADS ? 1 : most, call->across = call->down = 1;
   if (call->batch % call->threads && call->batch < MANY * call->threads) share(call);
-  call->room = quotient_up(call->routines->room(job), LINE_NUMBERS) * LINE_NUMBERS; /* a part needs no more */
+  call->room = dc_quotient_up(call->routines->room(job), LINE_NUMBERS) * LINE_NUMBERS; /* a part needs no more */
 }
 
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   (void)handle;
   *out = NULL;
   products_call read = {.routines = products_choose(graph->machine.vector_bytes)}, *call;
-  bool is_product = dc_problem_op_is(graph, node, "MatMul") || dc_problem_op_is(graph, node, "Product") || dc_problem_op_is(graph, node, "Gemm");
+  bool is_product =
+    dc_problem_op_is(graph, node, "MatMul") || dc_problem_op_is(graph, node, "Product") || dc_problem_op_is(graph, node, "Gemm");
   if (!read.routines || !is_product || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return DC_OK;
   read.product = dc_problem_read_product(graph, node, symbols);
   if (!read_extents(&read) || !pays(&read)) return DC_OK;

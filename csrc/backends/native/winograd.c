@@ -158,12 +158,10 @@ static void read_problem(winograd_call *call, const dc_problem_conv *c) {
   call->grid = grid_of(&call->out, back ? 2 - c->left[0] : c->left[0], back ? 2 - c->left[1] : c->left[1]);
 }
 
-static int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* Ranges of tiles, as many for each thread, which share filters that were turned before. */
 static void divide_tiles(winograd_call *call) {
-  int64_t tiles = call->grid.tiles, n = quotient_up(quotient_up(tiles, TASK_TILES), call->threads) * call->threads;
-  call->task_tiles = quotient_up(tiles, n), call->tasks = quotient_up(tiles, call->task_tiles);
+  int64_t tiles = call->grid.tiles, n = dc_quotient_up(dc_quotient_up(tiles, TASK_TILES), call->threads) * call->threads;
+  call->task_tiles = dc_quotient_up(tiles, n), call->tasks = dc_quotient_up(tiles, call->task_tiles);
   call->room_u = POINTS * apart(call->filters.from * call->filters.to);
   call->room_v = POINTS * apart(call->filters.from * call->task_tiles);
   call->room_m = POINTS * apart(WINOGRAD_BLOCKS * call->routines->lanes * call->task_tiles);
@@ -172,10 +170,10 @@ static void divide_tiles(winograd_call *call) {
 
 /* Few tiles, which all threads spread first, by many filters, of which a thread turns a panel at a time. */
 static void divide_panels(winograd_call *call) {
-  int64_t lanes = call->routines->lanes, tiles = call->grid.tiles, panels = quotient_up(call->filters.to, 2 * lanes);
-  int64_t parts = quotient_up(tiles, TASK_TILES), wanted = quotient_up(call->threads, panels);
+  int64_t lanes = call->routines->lanes, tiles = call->grid.tiles, panels = dc_quotient_up(call->filters.to, 2 * lanes);
+  int64_t parts = dc_quotient_up(tiles, TASK_TILES), wanted = dc_quotient_up(call->threads, panels);
   call->by_panels = true, call->tasks = panels, call->parts = parts < wanted ? parts : wanted;
-  call->part_tiles = quotient_up(tiles, call->parts), call->task_tiles = tiles < TASK_TILES ? tiles : TASK_TILES;
+  call->part_tiles = dc_quotient_up(tiles, call->parts), call->task_tiles = tiles < TASK_TILES ? tiles : TASK_TILES;
   call->room_u = POINTS * apart(call->filters.from * 2 * lanes), call->room_v = POINTS * apart(call->filters.from * tiles);
   call->room_m = POINTS * apart(WINOGRAD_BLOCKS * lanes * call->task_tiles);
   call->floats = (uint64_t)(call->room_v + call->threads * (call->room_u + call->room_m));
@@ -185,7 +183,7 @@ static void divide_panels(winograd_call *call) {
 static void divide_small_sums(winograd_call *call) {
   int64_t tiles = call->grid.tiles, channels = call->filters.from + call->filters.to;
   int64_t room = CACHED_FLOATS / (POINTS * channels);
-  call->parts = call->threads, call->part_tiles = quotient_up(tiles, call->parts);
+  call->parts = call->threads, call->part_tiles = dc_quotient_up(tiles, call->parts);
   call->task_tiles = room < FEW_TILES ? FEW_TILES : room > SUM_TILES ? SUM_TILES : room;
   call->room_u = POINTS * apart(call->filters.from * call->filters.to);
   call->room_v = POINTS * apart(call->filters.from * call->task_tiles), call->room_m = POINTS * apart(call->filters.to * call->task_tiles);
@@ -195,8 +193,8 @@ static void divide_small_sums(winograd_call *call) {
 static void divide_sums(winograd_call *call) {
   int64_t tiles = call->grid.tiles, lanes = call->routines->lanes;
   call->by_panels = tiles <= call->filters.to;
-  int64_t n = call->by_panels ? 1 : quotient_up(tiles, SUM_TILES);
-  call->task_tiles = quotient_up(tiles, n), call->tasks = quotient_up(tiles, call->task_tiles);
+  int64_t n = call->by_panels ? 1 : dc_quotient_up(tiles, SUM_TILES);
+  call->task_tiles = dc_quotient_up(tiles, n), call->tasks = dc_quotient_up(tiles, call->task_tiles);
   call->room_u = POINTS * apart(call->filters.from * (call->by_panels ? 2 * lanes : call->filters.to));
   call->room_v = POINTS * apart(call->filters.from * call->task_tiles), call->room_m = POINTS * apart(call->filters.to * call->task_tiles);
   call->floats = (uint64_t)((call->by_panels ? call->threads : 1) * call->room_u + call->room_v + call->room_m);
@@ -363,7 +361,7 @@ static void spread_both(const winograd_call *call, winograd_span s, void *const 
 static void sum_ranges(const winograd_call *call, void *const *buffers, const float *zeros, float *s) {
   const winograd_routines *r = call->routines;
   float *v = s + call->room_u, *d = v + call->room_v;
-  int64_t pairs = quotient_up(call->filters.to, 2 * r->lanes);
+  int64_t pairs = dc_quotient_up(call->filters.to, 2 * r->lanes);
 #pragma omp parallel num_threads(call->threads)
   {
     for (int64_t task = 0; task < call->tasks; task++) {
@@ -419,7 +417,7 @@ static void sum_panels(const winograd_call *call, void *const *buffers, const fl
     winograd_span all = {0, tiles, tiles};
     spread_both(call, all, buffers, zeros, v, d);
 #pragma omp for schedule(dynamic)
-    for (int64_t panel = 0; panel < quotient_up(call->filters.to, wide); panel++) {
+    for (int64_t panel = 0; panel < dc_quotient_up(call->filters.to, wide); panel++) {
       const float *w = buffers[call->at_w];
       float *s = own + omp_get_thread_num() * call->room_u;
       winograd_filters f = panel_of(call, panel, &w);
