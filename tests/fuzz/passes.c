@@ -52,7 +52,7 @@ static void must(dc_status status) {
 }
 
 static dc_target target_of(const fuzzer *f, dc_backend_kind backend) {
-  return (dc_target){f->session.ops, f->session.natives, f->session.jit, backend, f->session.workspace, NULL, NULL};
+  return (dc_target){f->session.ops, f->session.natives, f->session.jit, backend, f->session.workspace, NULL, NULL, NULL};
 }
 
 /* Of the processor, so that a busy machine fails nothing. */
