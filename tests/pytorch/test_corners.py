@@ -23,6 +23,7 @@ CASES = {
     "nonzero_static": (lambda a: torch.nonzero_static(a - 1, size=3), ROWS),
     "nonzero_static with more places than elements": (lambda a: torch.nonzero_static(a, size=9, fill_value=7), ROWS),
     "unique of no rows": (lambda a: a.detach().unique(dim=1), NONE),
+    "unique rows of bfloat16": (lambda a: a.detach().unique(dim=0, return_inverse=True), ROWS.bfloat16()),
     "unique of bfloat16": (lambda a: a.detach().unique(return_inverse=True, return_counts=True), ROWS.bfloat16()),
     "any along the axis of a number": (lambda a: (a > 1).any(0), NUMBER),
     "norm along the axis of a number": (lambda a: torch.linalg.vector_norm(a.detach(), 0, 0), NUMBER),

@@ -4,9 +4,16 @@ The one idea: the host program that serves such ONNX models runs it in parts, co
 the extents; torch's tape joins the gradients of the parts.
 Must not know: plans, modules or rows of operators.
 """
+import numpy as np
 import torch
 
 from ...onnx.host import Program
+
+
+def _tensor(value):
+    """As torch.as_tensor, which takes none of the types that NumPy has from elsewhere: bfloat16 and the float8 kinds."""
+    foreign = isinstance(value, np.ndarray) and value.dtype.type.__module__ == "ml_dtypes"
+    return torch.from_numpy(value.view(f"u{value.itemsize}")).view(getattr(torch, value.dtype.name)) if foreign else torch.as_tensor(value)
 
 
 class Hosted:
@@ -37,5 +44,5 @@ class Hosted:
         names = self._program.inputs
         given = [t if name in self._wrt else t.detach() for name, t in zip(names, (*inputs, *self.params))]
         with torch.set_grad_enabled(bool(self._wrt)):
-            results = [torch.as_tensor(value) for value in self._program(*[t.contiguous() for t in given])]
+            results = [_tensor(value) for value in self._program(*[t.contiguous() for t in given])]
         return tuple([y if on_tape else y.detach() for y, on_tape in zip(results, self._on_tape)])
