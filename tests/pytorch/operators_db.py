@@ -19,7 +19,7 @@ ANY_VALUE = {"bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "em
              "nn.functional.rrelu", "new_empty", "new_empty_strided", "normal", "pca_lowrank", "rand_like", "randint", "randint_like",
              "randn", "randn_like", "svd_lowrank", "uniform"}
 # what chooses among equal elements, where torch says of none that it is first
-ANY_PLACE = {"argsort", "mode", "msort", "sort"}
+ANY_PLACE = {"argsort", "mode", "msort", "sort", "topk"}
 # what torch.nn and torch.nn.functional never call, and why it is not compared
 _RUNNING = "running statistics that are arguments, not buffers, change with a history here and without one in eager"
 EXCEPT = {"native_batch_norm": _RUNNING, "_native_batch_norm_legit": _RUNNING, "_batch_norm_with_update": _RUNNING,
