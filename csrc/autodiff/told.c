@@ -18,18 +18,8 @@ static dc_ex bare(const dc_pool *pool, dc_ex e, dc_dtype type) {
   }
 }
 
-typedef struct {
-  dc_ex from, to;
-} exchange;
-
-static dc_ex put(void *context, dc_pool *pool, dc_ex e) {
-  const exchange *x = context;
-  (void)pool;
-  return e == x->from ? x->to : e;
-}
-
 /* What becomes of an expression when b stands in it in the place of a. */
-static dc_ex exchanged(dc_pool *pool, dc_ex e, dc_ex a, dc_ex b) { return dc_ex_transform(pool, e, put, &(exchange){a, b}); }
+static dc_ex exchanged(dc_pool *pool, dc_ex e, dc_ex a, dc_ex b) { return dc_ex_transform(pool, e, dc_ex_exchange, &(dc_exchange){a, b}); }
 
 typedef struct {
   dc_ex element;

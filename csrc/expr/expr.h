@@ -179,6 +179,11 @@ typedef struct {
 } dc_substitution;
 dc_ex dc_ex_substitute(void *substitution, dc_pool *pool, dc_ex leaf);
 dc_ex dc_ex_subst(dc_pool *pool, dc_ex e, const dc_param *from, const dc_ex *to, uint32_t n);
+/* Puts one expression in the place of another: for dc_ex_transform, and for dc_node_rewrite where it is a leaf. */
+typedef struct {
+  dc_ex from, to;
+} dc_exchange;
+dc_ex dc_ex_exchange(void *exchange, dc_pool *pool, dc_ex e);
 /* Calls `visit` once on each distinct subexpression, children first. */
 typedef void (*dc_visit_fn)(void *context, const dc_pool *pool, dc_ex e);
 void dc_ex_walk(const dc_pool *pool, dc_ex e, dc_visit_fn visit, void *context);

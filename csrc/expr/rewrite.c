@@ -199,6 +199,12 @@ dc_ex dc_ex_import(dc_pool *to, const dc_pool *from, dc_ex e, const dc_importer 
   return out;
 }
 
+dc_ex dc_ex_exchange(void *exchange, dc_pool *pool, dc_ex e) {
+  const dc_exchange *x = exchange;
+  (void)pool;
+  return e == x->from ? x->to : e;
+}
+
 dc_ex dc_ex_substitute(void *context, dc_pool *pool, dc_ex leaf) {
   const dc_substitution *s = context;
   const dc_exnode *node = dc_ex_node(pool, leaf);

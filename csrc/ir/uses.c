@@ -177,18 +177,8 @@ void dc_node_substitute(dc_graph *graph, dc_nid node, dc_param param, dc_ex valu
   dc_node_rewrite(graph, node, dc_ex_substitute, &(dc_substitution){&param, &value, 1});
 }
 
-typedef struct {
-  dc_ex element, value;
-} forward;
-
-static dc_ex forward_read(void *context, dc_pool *pool, dc_ex leaf) {
-  const forward *f = context;
-  (void)pool;
-  return leaf == f->element ? f->value : leaf;
-}
-
 void dc_node_forward(dc_graph *graph, dc_nid node, dc_ex element, dc_ex value) {
-  dc_node_rewrite(graph, node, forward_read, &(forward){element, value});
+  dc_node_rewrite(graph, node, dc_ex_exchange, &(dc_exchange){element, value});
 }
 
 typedef struct {
