@@ -506,7 +506,8 @@ static void note_arguments(dc_function *f, const dc_array *arrays) {
 }
 
 static bool is_like_last(const dc_function *f, const dc_array *arrays, uint32_t n) {
-  bool same = f->repeats && n == f->n_args;
+  bool same = f->repeats && n == f->n_args && dc_program_is_bound(f->last->forward) &&
+              (!f->last->backward || dc_program_is_bound(f->last->backward));
   for (uint32_t k = 0; same && k < n; k++) {
     const dc_array *a = &arrays[k], *b = &f->like[k];
     same = a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);

@@ -121,6 +121,8 @@ typedef struct {
 /* Plans memory and binds natives for symbol values (indexed by dc_sym) and what is lent, or NULL; cached. */
 typedef struct dc_binding dc_binding;
 DC_MUST_USE dc_status dc_program_bind(dc_program *program, const int64_t *symbol_values, const dc_lent *lent, dc_binding **out);
+/* Would another bind for the sizes of the last one be that one?  Not once threads, or what a device allows, have changed. */
+bool dc_program_is_bound(const dc_program *program);
 /* Each bind is paired with a release; a binding without users may be evicted.  use() is a bind to what is bound already. */
 void dc_binding_use(dc_binding *binding);
 void dc_binding_release(dc_binding *binding);

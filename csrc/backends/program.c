@@ -43,7 +43,7 @@ typedef struct dc_run_state {
 struct dc_binding {
   dc_program *program;
   struct dc_binding *next; /* most recently used first */
-  uint32_t users, modes; /* modes: what libraries were allowed when it was made */
+  uint32_t users, modes; /* modes: of the target's row, when it was made */
   int64_t *symbols;
   dc_lent lent; /* bytes 0: nothing is */
   dc_arena arena;
@@ -423,7 +423,7 @@ static void evict(dc_program *p) {
   destroy_binding(gone);
 }
 
-static uint32_t modes_of(const dc_program *p) { return p->row->device && p->n_natives ? p->row->device->modes(&p->target) : 0; }
+static uint32_t modes_of(const dc_program *p) { return p->n_natives ? p->row->modes(&p->target) : 0; }
 
 /* Libraries read the modes themselves, which another thread may change meanwhile. */
 static dc_status make_in_one_mode(dc_program *p, const int64_t *symbols, const dc_lent *lent, uint32_t modes, dc_binding **out) {
@@ -462,6 +462,8 @@ dc_status dc_program_bind(dc_program *p, const int64_t *symbols, const dc_lent *
   pthread_mutex_unlock(&p->lock);
   return status;
 }
+
+bool dc_program_is_bound(const dc_program *p) { return p->bindings && p->bindings->modes == modes_of(p); }
 
 void dc_binding_use(dc_binding *b) {
   pthread_mutex_lock(&b->program->lock);

@@ -2,6 +2,7 @@
 #include "backends/target.h"
 
 #include "backends/cpu/c.h"
+#include "backends/threads.h"
 
 enum { MOST_PREPARED = 1 << 20 }; /* steps times all that a graph has, where they are prepared once */
 
@@ -75,11 +76,14 @@ static const dc_native_library *const processor_libraries[] = {
     &dc_native_select, &dc_native_fourier,  &dc_native_matrices, &dc_native_search,
     &dc_native_products, NULL};
 
+static uint32_t threads(const dc_target *target) { return (void)target, dc_thread_count(); }
+
 const dc_target_row dc_target_interpreter = {
     .name = "interpreter",
     .machine = dc_machine_read,
     .memory = &dc_host_memory,
     .natives = processor_libraries,
+    .modes = threads,
     .prepare = prepare_interpreted,
 };
 
@@ -88,6 +92,7 @@ const dc_target_row dc_target_cpu = {
     .machine = dc_machine_read,
     .memory = &dc_host_memory,
     .natives = processor_libraries,
+    .modes = threads,
     .language = &dc_c_language,
     .toolchain = &dc_c_toolchain,
     .is_ready = dc_jit_ready,

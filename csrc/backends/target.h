@@ -43,7 +43,6 @@ typedef struct {
   /* A point of a stream, and nanoseconds between two, which go then, once the later one is reached. */
   void *(*mark)(const dc_target *target, void *stream);
   double (*between)(const dc_target *target, void *from, void *to);
-  uint32_t (*modes)(const dc_target *target); /* bits of dc_mode that are allowed now */
 } dc_device_row;
 
 typedef struct dc_target_row {
@@ -53,6 +52,8 @@ typedef struct dc_target_row {
   const dc_allocator *memory;
   const dc_device_row *device; /* NULL: the host */
   const dc_native_library *const *natives; /* NULL at the end */
+  /* What calls of libraries are bound for besides sizes, as it is now: bits of dc_mode of a device, threads of the processor. */
+  uint32_t (*modes)(const dc_target *target);
   const dc_language *language;   /* that kernels are printed in after its passes; NULL: nothing is printed */
   const dc_toolchain *toolchain; /* that makes functions of the text */
   /* Can nodes be made callable by `prepare`?  NULL: yes.  May say on stderr, once, what is missing. */

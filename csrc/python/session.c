@@ -2,6 +2,7 @@
  * other files that are compiled here. */
 #include "backends/cuda/device.h"
 #include "backends/jit/cache.h"
+#include "backends/threads.h"
 #include "python/binding.h"
 
 /* Item k of what dcml.installed.places() returned, as a path or NULL. */
@@ -22,6 +23,7 @@ dc_session *session_of(module_state *state) {
     dc_status status = dc_session_create(libraries, compiler, &state->session);
     if (!status) dc_natives_add(state->session.natives, &host_library, state);
     state->session_ready = !status;
+    if (!status) dc_threads_guard_forks();
     if (status) raise_status(state, status);
   }
   Py_XDECREF(keep[0]);

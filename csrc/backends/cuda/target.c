@@ -28,7 +28,6 @@ static const dc_device_row gpu = {
     .may_record = dc_record_allowed,
     .mark = dc_record_mark,
     .between = dc_record_between,
-    .modes = modes,
 };
 
 static const dc_native_library *const gpu_libraries[] = {&dc_native_cudnn, &dc_native_cublas, NULL};
@@ -36,6 +35,7 @@ static const dc_native_library *const gpu_libraries[] = {&dc_native_cudnn, &dc_n
 const dc_target_row dc_target_cuda = {
     .name = "cuda",
     .natives = gpu_libraries,
+    .modes = modes,
     .language = &dc_cuda_language,
     .toolchain = &dc_nvrtc_toolchain,
     .device = &gpu,
