@@ -4,6 +4,7 @@
  * once per process; kernels of a batch that differ in larger numbers only share one function.  They are
  * dealt to a few files, compiled side by side and kept in the cache by the hash of file, compiler, flags
  * and processor. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,7 +215,7 @@ static dc_status start(dc_jit *jit, source_file *f) {
   FILE *out = fopen(f->source_path, "wxe");
   bool written = out && fwrite(f->text.s, 1, f->text.n, out) == f->text.n;
   if (out) written = fclose(out) == 0 && written;
-  if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s'", f->source_path);
+  if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s': %s", f->source_path, strerror(errno));
   return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->job);
 }
 
