@@ -1,3 +1,4 @@
+/* See threads.h. */
 #include "backends/threads.h"
 
 #include <omp.h>

@@ -161,10 +161,19 @@ static dc_nid reduce_node(dc_inst *in, const reduction *r, dc_cid out, dc_ex *in
   return dc_node_wrap(in->graph, DC_MAP_REDUCE, r->params, r->n, tasklet(in, &s));
 }
 
+/* What a row calls U is layer1.bn.U beside a result that a module tree calls layer1.bn.out. */
+const char *dc_inst_own_name(dc_inst *in, const char *name) {
+  const dc_library *lib = &dc_node_at(in->graph, in->node)->lib;
+  dc_cid result = 0;
+  for (uint32_t k = 0; k < lib->n_out && !result; k++) result = lib->out[k];
+  const char *beside = dc_cont_name(in->graph, result), *end = strrchr(beside, '.');
+  return end ? dc_arena_printf(in->arena, "%.*s.%s", (int)(end - beside), beside, name) : name;
+}
+
 static dc_status new_temporary(dc_inst *in, const char *name, dc_dtype type, uint32_t rank, const dc_ex *dims, dc_cid *out) {
   if (rank > DC_MAX_RANK)
     return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "the row's temporary '%s' has %u dimensions, more than %d", name, rank, DC_MAX_RANK);
-  return *out = dc_container_add(in->graph, name, type, rank, dims, DC_ROLE_TEMP), DC_OK;
+  return *out = dc_container_add(in->graph, dc_inst_own_name(in, name), type, rank, dims, DC_ROLE_TEMP), DC_OK;
 }
 
 /* A temporary over the domain variables that the reduction uses; *out reads it. */

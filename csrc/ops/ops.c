@@ -152,7 +152,7 @@ static dc_status expand(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, 
   for (uint32_t k = 0; k < in->tensors.n; k++) { /* an output that nobody asked for but the others are made of */
     dc_tensor *t = &in->tensors.v[k];
     if (t->present || t->cid || !is_output_name(in->row, t->name) || !holds(&needed, t->name)) continue;
-    t->cid = dc_container_add(graph, t->name, t->dtype, t->rank, t->dims, DC_ROLE_TEMP);
+    t->cid = dc_container_add(graph, dc_inst_own_name(in, t->name), t->dtype, t->rank, t->dims, DC_ROLE_TEMP);
     t->present = true;
   }
   in->out = scope;

@@ -45,6 +45,11 @@ def test_statistics_are_named_after_their_buffers():
     assert {f"layer1.1.bn2.{name}.after" for name in ("running_mean", "running_var", "num_batches_tracked")} <= set(found)
 
 
+def test_what_only_a_row_knows_is_named_after_the_module_too():
+    compiled, _ = names(Network(), torch.randn(2, 2, 4, 4))
+    assert {f"layer1.{k}.bn{n}.{name}" for k in range(2) for n in (1, 2) for name in "UV"} <= set(compiled.forward_sdfg.arrays)
+
+
 def test_gradients_are_named_after_what_they_belong_to():
     compiled, _ = names(Network(), torch.randn(2, 2, 4, 4))
     found = list(compiled.backward_sdfg.arrays)
