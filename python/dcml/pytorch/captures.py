@@ -5,6 +5,7 @@ captures made for arguments of that kind are asked whether one serves these exte
 Must not know: how a call runs, or how a module is traced.
 """
 import contextlib
+import functools
 import time
 import warnings
 
@@ -17,6 +18,7 @@ from .call.compiled import Compiled
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
+from .guard.garbage import loading
 from .guard.lock import LOCK
 from .guard.state import ModuleState
 from .kept.store import Kept
@@ -153,9 +155,12 @@ class Captures:
             made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
 
 
+@functools.cache
 def _tracer():
-    """What captures; a process whose captures are all kept does not load it."""
-    from .trace.capture import capture
+    """What captures; a process whose captures are all kept does not load it.  A search for garbage among torch's modules,
+    which loading it brings about, takes longer than loading it."""
+    with loading():
+        from .trace.capture import capture
     return capture
 
 
