@@ -5,7 +5,8 @@ captures made for arguments of that kind are asked whether one serves these exte
 Must not know: how a call runs, or how a module is traced.
 """
 import contextlib
-import functools
+import importlib
+import sys
 import time
 import warnings
 
@@ -155,12 +156,13 @@ class Captures:
             made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
 
 
-@functools.cache
 def _tracer():
     """What captures; a process whose captures are all kept does not load it.  A search for garbage among torch's modules,
     which loading it brings about, takes longer than loading it."""
-    with loading():
-        from .trace.capture import capture
+    if f"{__package__}.trace.capture" not in sys.modules:
+        with loading():
+            importlib.import_module(".trace.capture", __package__)
+    from .trace.capture import capture
     return capture
 
 
