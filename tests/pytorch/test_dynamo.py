@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import dcml
 from dcml.pytorch.dynamo import backend
 
 
@@ -173,3 +174,10 @@ def test_autograd_functions_keep_their_gradient():
     x = torch.rand(4, requires_grad=True)
     torch.compile(lambda x: Tripled.apply(2 * x), backend=backend)(x).sum().backward()
     close(x.grad, torch.full((4,), 6.0))
+
+
+def test_a_refusal_names_the_users_line_not_that_of_generated_code():
+    def function(x):
+        return torch.frexp(x.relu())[0]
+    with pytest.raises(dcml.UnsupportedOpError, match=r"test_dynamo\.py:\d+: return torch\.frexp"):
+        torch.compile(function, backend=backend)(torch.ones(3))

@@ -1,5 +1,7 @@
 """The search for garbage while a module is traced: what it runs is no part of forward."""
 import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -74,3 +76,10 @@ def test_what_a_caller_has_frozen_stays_frozen():
         assert 0 < gc.get_freeze_count() <= count
     finally:
         gc.unfreeze()
+
+
+def test_what_captures_is_loaded_without_searches_among_torchs_modules():
+    code = ("import gc, torch, dcml.pytorch.captures as captures\nfound = []\ngc.collect()\n"
+            "gc.callbacks.append(lambda phase, info: found.append((phase, info['generation'])))\n"
+            "captures._tracer()\nassert found == [('start', 1), ('stop', 1)], found\n")  # of what was young before
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,7 @@
 #include "backends/jit/emit.h"
 #include "backends/jit/toolchain.h"
 
-enum { KERNELS_PER_FILE = 6, NAME_LENGTH = 17 };
+enum { KERNELS_PER_FILE = 8, NAME_LENGTH = 17 };
 static const uint64_t cache_limit_bytes = 512ull << 20;
 
 typedef struct {

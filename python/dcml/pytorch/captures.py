@@ -5,6 +5,8 @@ captures made for arguments of that kind are asked whether one serves these exte
 Must not know: how a call runs, or how a module is traced.
 """
 import contextlib
+import importlib
+import sys
 import time
 import warnings
 
@@ -17,6 +19,7 @@ from .call.compiled import Compiled
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
+from .guard.garbage import loading
 from .guard.lock import LOCK
 from .guard.state import ModuleState
 from .kept.store import Kept
@@ -154,7 +157,11 @@ class Captures:
 
 
 def _tracer():
-    """What captures; a process whose captures are all kept does not load it."""
+    """What captures; a process whose captures are all kept does not load it.  A search for garbage among torch's modules,
+    which loading it brings about, takes longer than loading it."""
+    if f"{__package__}.trace.capture" not in sys.modules:
+        with loading():
+            importlib.import_module(".trace.capture", __package__)
     from .trace.capture import capture
     return capture
 

@@ -1,6 +1,7 @@
 """Why something cannot be lowered, said with the user's line."""
 import os
 import re
+import weakref
 
 import torch
 
@@ -10,6 +11,7 @@ _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
 DISABLED = (': torch.compile(model, backend="dcml") splits the graph around a function with the line under '
             "@torch.compiler.disable, or move the line out of forward")  # dynamo breaks by itself at what depends on values only
+_GENERATED = weakref.WeakValueDictionary()  # file of code that torch.fx made -> its module
 
 
 class Declined(Exception):
@@ -39,4 +41,19 @@ def source(node):
     frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
     frames = [f for f in frames if not f[0].startswith(_FOLDER)]
     users = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
-    return f" ({users[-1][0]}:{users[-1][1]}: {users[-1][2].strip()})" if users else ""
+    return (_behind(users[-1]) or f" ({users[-1][0]}:{users[-1][1]}: {users[-1][2].strip()})") if users else ""
+
+
+def generated(module):
+    """Lines of code that torch.fx made, of modules within ``module``, are said as those of which it was made."""
+    for one in module.modules():
+        if isinstance(one, torch.fx.GraphModule) and hasattr(type(one).forward, "__code__"):
+            _GENERATED[type(one).forward.__code__.co_filename] = one
+
+
+def _behind(frame):
+    """As ``source``, of the node of which a line of generated code was made; '' for other lines."""
+    file, _, code = frame
+    nodes = _GENERATED[file].graph.nodes if file in _GENERATED else ()
+    name = re.match(r"\w*", code).group()
+    return next((source(node) for node in nodes if node.name == name), "")

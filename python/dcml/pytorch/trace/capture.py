@@ -23,6 +23,7 @@ from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
 from ..guard.watch import restore
 from ..lower.decompose import lower
+from ..lower.refusal import generated
 from ..lower.walk import Lowering
 from ..record.symbols import Beyond
 from . import exported, packed, recorded
@@ -78,6 +79,7 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
     with torch.inference_mode(False), prepared(module, train) as cumulative, \
             _traced(module, grad, way) as (attributes, code, asks):
         packed.refuse_arguments(module, tuple(args), dict(kwargs or {}))
+        generated(module)
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)

@@ -304,14 +304,20 @@ class _Functions(TorchFunctionMode):
 @contextlib.contextmanager
 def traceable():
     """Puts the replacements in place, for this thread; one thread may do this at a time."""
-    thread, detect = threading.get_ident(), transformer._detect_is_causal_mask
+    thread, detect, apply = threading.get_ident(), transformer._detect_is_causal_mask, torch.nn.Module._apply
+
+    def applied(module, function, recurse=True):
+        """Of ``module.to`` and the like, where every tensor is as it is asked to be: nothing, which torch would write back."""
+        mine = threading.get_ident() == thread
+        tensors = itertools.chain(module.parameters(recurse), module.buffers(recurse)) if mine else ()
+        return module if mine and all(function(t) is t for t in tensors) else apply(module, function, recurse)
 
     def hint(*args, **kwargs):
         """For faster kernels, by a mask's values, and nothing that a mode sees; the mask itself is applied in any case."""
         return _detect_is_causal_mask(*args, **kwargs) if threading.get_ident() == thread else detect(*args, **kwargs)
-    transformer._detect_is_causal_mask = hint
+    transformer._detect_is_causal_mask, torch.nn.Module._apply = hint, applied
     try:
         with _Functions():
             yield
     finally:
-        transformer._detect_is_causal_mask = detect
+        transformer._detect_is_causal_mask, torch.nn.Module._apply = detect, apply
