@@ -225,7 +225,8 @@ enum {
   DC_FEW_LANES = 8,  /* one vector, for what is too short for more, or left over */
 };
 void dc_kernel_widen(dc_kernel *k); /* finds the lanes of accumulators from those of loops */
-bool dc_loop_takes_terms(const dc_kernel *k, const dc_loop *l); /* nothing but terms, one of each of some accumulators of the strip's lanes */
+/* Nothing but terms, one for each of some accumulators of the lanes of the strip around? */
+bool dc_loop_takes_terms(const dc_kernel *k, const dc_loop *l);
 bool dc_kernel_is_sum_through(const dc_kernel *k, const dc_loop *l, uint32_t accumulator); /* its order shows, in iterations of l */
 /* Does w add to accumulator a of the kernel? */
 static inline bool dc_write_adds_to(const dc_write *w, uint32_t a) { return w->accumulator == a + 1; }

@@ -169,8 +169,8 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
   static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "terms",
                                       "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, TERMS, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS,
-         TILE, WORDS };
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, TERMS, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK,
+         TURNS, TILE, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
