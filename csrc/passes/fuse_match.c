@@ -119,7 +119,7 @@ typedef struct {
   const dc_group *a, *b;
   dc_map first, second;
   uint32_t (*score)[DC_MAX_MAP_PARAMS]; /* by parameter of the first and of the second */
-  bool depends, shares; /* b needs a's results; both read the same elements */
+  bool depends; /* b needs a's results */
 } matcher;
 
 /* Equal ranges that nothing inside the nodes changes.  Symbols: the same expression is the same range; ranges over two
@@ -178,6 +178,7 @@ static void choose_pairs(matcher *m, dc_match *out) {
 /* Keeps the pairs that this conflict proves; a proven pair helps to prove the others.  Symbols: see access.c. */
 static void prune(matcher *m, const dc_access *a, const dc_access *b, dc_match *out) {
   if (dc_access_disjoint(m->graph, a, b)) return;
+  m->depends = true;
   uint32_t proven = 0;
   for (bool progress = true; progress;) {
     progress = false;
@@ -191,17 +192,11 @@ static void prune(matcher *m, const dc_access *a, const dc_access *b, dc_match *
   out->n = proven;
 }
 
-static bool moves(const matcher *m, const dc_access *a) {
-  return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, m->scope->outer, m->scope->n_outer);
-}
-
 static void prune_all(matcher *m, dc_match *out) {
   for (uint32_t x = 0; x < m->a->accesses.n && out->n; x++)
     for (uint32_t y = 0; y < m->b->accesses.n && out->n; y++) {
       const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
-      if (a->root != b->root) continue;
-      if (dc_access_conflicts(a, b)) m->depends = true, prune(m, a, b, out);
-      else m->shares |= moves(m, a) && moves(m, b);
+      if (a->root == b->root && dc_access_conflicts(a, b)) prune(m, a, b, out);
     }
 }
 
@@ -257,6 +252,21 @@ static bool walk_together(matcher *m, const dc_access *a, const dc_access *b, co
     if (both && !same_place(m, a, b, p, q)) return false;
   }
   return true;
+}
+
+static bool moves(const matcher *m, const dc_access *a) {
+  return a->element && dc_access_uses_other_param(&m->graph->pool, a->element, m->scope->outer, m->scope->n_outer);
+}
+
+/* Do the shared loops take both nodes to the same elements, or to neighbours that they write?  Not those of a matrix and of its
+ * transpose, which has as many rows as columns by chance. */
+static bool shares(matcher *m, const dc_match *match) {
+  for (uint32_t x = 0; x < m->a->accesses.n; x++)
+    for (uint32_t y = 0; y < m->b->accesses.n; y++) {
+      const dc_access *a = &m->a->accesses.v[x], *b = &m->b->accesses.v[y];
+      if (a->root == b->root && moves(m, a) && moves(m, b) && walk_together(m, a, b, match)) return true;
+    }
+  return false;
 }
 
 /* Both work on many elements of one buffer per shared iteration: the second time from cache. */
@@ -431,7 +441,7 @@ uint32_t dc_fuse_match(const dc_fuse_scope *scope, const dc_group *a, const dc_g
   prune_all(&m, out);
   sort_pairs(&m, out);
   bool whole = out->n == m.first.n_params && out->n == m.second.n_params;
-  if (!m.depends && !m.shares && !(scope->options->strangers && whole)) return 0;
+  if (!m.depends && !shares(&m, out) && !(scope->options->strangers && whole)) return 0;
   if ((scope->options->producers_only && !m.depends) || (scope->options->whole_only && !whole)) return 0;
   return both_parallel ? worth_of_maps(&m, out, whole) : worth_of_reduction(&m, out, whole);
 }

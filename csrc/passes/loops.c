@@ -128,7 +128,35 @@ static bool is_innermost(const dc_graph *graph, const dc_map *map) {
   return true;
 }
 
-/* Does the last loop have unit stride now?  *moved: it was another one before. */
+/* The dimension of what the map writes first in which p stands; UINT32_MAX: none, or ranges hang together. */
+static uint32_t written_dimension(const dc_graph *graph, const dc_map *map, const dc_accesses *accesses, dc_param p) {
+  for (uint32_t k = 0; k < accesses->n; k++) {
+    if (!accesses->v[k].writes || !accesses->v[k].element || !is_free(graph, map, p)) continue;
+    for (uint32_t d = 0; d < dc_ex_node(&graph->pool, accesses->v[k].element)->nargs; d++)
+      if (dc_ex_uses_param(&graph->pool, dc_ex_arg(&graph->pool, accesses->v[k].element, d), p)) return d;
+    break;
+  }
+  return UINT32_MAX;
+}
+
+/* The loops around the last one in the order of the dimensions that they write: neighbours in memory follow one another, and
+ * those that lie one after the other can become one. */
+static bool order_outer(const dc_graph *graph, const dc_map *map, const dc_accesses *accesses) {
+  uint32_t dimensions[DC_MAX_MAP_PARAMS];
+  bool moved = false;
+  for (uint32_t k = 0; k + 1 < map->n_params; k++) {
+    const dc_param p = map->params[k];
+    const uint32_t d = dimensions[k] = written_dimension(graph, map, accesses, p);
+    if (d == UINT32_MAX) return moved;
+    uint32_t at = k;
+    for (; at && dimensions[at - 1] > d; at--) dimensions[at] = dimensions[at - 1], map->params[at] = map->params[at - 1];
+    dimensions[at] = d, map->params[at] = p;
+    moved |= at != k;
+  }
+  return moved;
+}
+
+/* Does the last loop have unit stride now?  *moved: the order was another one before. */
 static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
   dc_arena arena = {0};
   dc_accesses accesses = {0};
@@ -143,8 +171,8 @@ static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
   dc_param chosen = map.params[best];
   for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
   map.params[last] = chosen;
+  *moved = (map.schedule == DC_MAP_PARALLEL && last < DC_MAX_MAP_PARAMS && order_outer(graph, &map, &accesses)) || best != last;
   dc_arena_free(&arena);
-  *moved = best != last;
   return least.units > 0;
 }
 

@@ -1,4 +1,6 @@
 """Corners of single operators where something was once refused or different: results and gradients as in eager PyTorch."""
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,10 @@ CASES = {
     "pow by a base of zero": (lambda a, b: a ** b, torch.tensor([0.0, 0.0, 0.0]), torch.tensor([0.0, 2.0, -1.0])),
     "power of a negative number": (lambda b: (-2.0) ** b, torch.tensor([2.0, 0.5])),
     "power of zero": (lambda b: 0.0 ** b, torch.tensor([0.0, 2.0, -1.0])),
+    "hardswish and hardsigmoid where their pieces meet":
+        (lambda a: (F.hardswish(a), F.hardsigmoid(a)), torch.tensor([-4.0, -3.0, -0.0, 3.0, 4.0, -math.inf, math.inf])),
+    "running extremes of equal numbers, NaN and booleans":
+        (lambda a: (*a.cummax(0), *a.cummin(0), *(a > 1).cummax(0)), torch.tensor([2.0, 2.0, -1.0, 3.0, 3.0, math.nan, 1.0])),
     "nonzero of a number": (torch.nonzero, NUMBER),
     "nonzero of zero": (torch.nonzero, torch.tensor(0.0)),
     "nonzero of no elements": (lambda a: a.nonzero(as_tuple=True), NONE),

@@ -26,6 +26,7 @@
  *   vector           vectors may run its iterations; `ordered`: its float terms add up in their order  [vectors]
  *   sums(n, k)       accumulators of n lanes each, in k levels of blocks                               [sums]
  *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
+ *   terms(n)         each lane of the strip around takes n terms at once, between which its sums are not in memory [sums]
  *   clear, copy      one call that clears or copies memory                                             [copies]
  *   joined(end)      neighbouring blocks run as one, whose end stands for `end`                        [join]
  *   grid             its iterations are those of a grid of threads, with those of the loops of a grid around it [grid]
@@ -125,6 +126,7 @@ struct dc_loop {
   uint8_t memory_run; /* dc_memory_run */
   uint32_t sum_lanes, sum_levels; /* lanes 0: one accumulator */
   uint32_t spread; /* accumulators that take its terms in turn, by the position of its iteration; 0: no such */
+  uint32_t terms; /* that each lane of a strip takes at once; 0: one by one */
   dc_ex joined; /* 0: blocks stay apart */
   dc_product *product;
   dc_threads *threads;
@@ -223,6 +225,8 @@ enum {
   DC_FEW_LANES = 8,  /* one vector, for what is too short for more, or left over */
 };
 void dc_kernel_widen(dc_kernel *k); /* finds the lanes of accumulators from those of loops */
+/* Nothing but terms, one for each of some accumulators of the lanes of the strip around? */
+bool dc_loop_takes_terms(const dc_kernel *k, const dc_loop *l);
 bool dc_kernel_is_sum_through(const dc_kernel *k, const dc_loop *l, uint32_t accumulator); /* its order shows, in iterations of l */
 /* Does w add to accumulator a of the kernel? */
 static inline bool dc_write_adds_to(const dc_write *w, uint32_t a) { return w->accumulator == a + 1; }

@@ -3,7 +3,10 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
-enum { STRIP_LINES = 4 }; /* lines of cache in a strip */
+enum {
+  STRIP_LINES = 4, /* lines of cache in a strip */
+  FEWEST = 4,      /* lanes of one: half a vector beats jumps from element to element */
+};
 
 typedef struct {
   dc_kernel *k;
@@ -118,7 +121,7 @@ static void find_lanes(dc_kernel *k, dc_loop *l) {
   bool loops = false;
   for (uint32_t j = 0; j < l->body.n; j++) loops |= l->body.v[j].loop != NULL;
   if (l->schedule != DC_MAP_PARALLEL || l->step != 1 || !loops || goes_on(l) || has_product(l) || dc_loop_is_sum(l)) return;
-  if (l->parent->product || (extent >= 0 && extent < m->few_iterations)) return;
+  if (l->parent->product || (extent >= 0 && extent < FEWEST)) return;
   strides s = judged(k, l, l->param);
   if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
   bool is_short = extent >= 0 && extent < 2 * (int64_t)m->long_strip_lanes;

@@ -167,10 +167,10 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 }
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
-  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "clear",
-                                      "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
-  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK, TURNS, TILE,
-         WORDS };
+  static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "terms",
+                                      "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
+  enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, TERMS, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK,
+         TURNS, TILE, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -188,6 +188,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case ORDERED: l->is_ordered = true; break;
     case SUMS: DC_TRY(numbers(r, 2, 1 << 16, v)); l->sum_lanes = (uint32_t)v[0], l->sum_levels = (uint32_t)v[1]; break;
     case SPREAD: DC_TRY(numbers(r, 1, 1 << 16, v)); l->spread = (uint32_t)v[0]; break;
+    case TERMS: DC_TRY(numbers(r, 1, 16, v)); l->terms = (uint32_t)v[0]; break;
     case CLEAR: l->memory_run = DC_RUN_CLEAR; break;
     case COPY: l->memory_run = DC_RUN_COPY; break;
     case JOINED:

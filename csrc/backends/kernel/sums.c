@@ -4,9 +4,11 @@
  * alignment, the width of vectors or the compiler.  A vectorised reduction keeps an accumulator for each lane.  As
  * errors grow with the number of terms, a long sum is one of the sums of blocks. */
 #include "backends/kernel/kernel.h"
+#include "ir/work.h"
 
 enum {
   MAX_LEVELS = 2,   /* of blocks in blocks */
+  TERMS = 4,        /* that a lane takes at once */
   LIKELY = 1 << 20, /* what extents that are symbols are up to */
 };
 
@@ -70,11 +72,38 @@ static uint32_t levels_of(dc_kernel *k, const dc_loop *l, uint32_t lanes) {
   return levels;
 }
 
+static void find_check(void *context, const dc_pool *pool, dc_ex read) {
+  if (dc_ex_node(pool, read)->nargs > 1) *(bool *)context = true;
+}
+
+bool dc_loop_takes_terms(const dc_kernel *k, const dc_loop *l) {
+  bool other = l->lanes || !dc_loop_strip(l) || l->schedule != DC_MAP_REDUCE;
+  for (uint32_t j = 0; j < l->body.n && !other; j++) {
+    const dc_write *w = l->body.v[j].write;
+    other = !w || w->guard || !w->accumulator || !dc_kernel_is_laned(k, w->accumulator - 1);
+    if (!other) dc_kernel_each_read(k, w->value, find_check, &other);
+    for (uint32_t i = 0; i < j && !other; i++) other = dc_write_adds_to(l->body.v[i].write, w->accumulator - 1);
+  }
+  return !other && l->body.n;
+}
+
+/* Where terms of sums cost less than to fetch and store what they go to.  Of several maxima in a row gcc makes no vectors. */
+static uint32_t terms_of(dc_kernel *k, const dc_loop *l) {
+  const int64_t extent = dc_loop_extent(k, l);
+  bool cheap = l->step == 1 && !l->spread && !l->sum_lanes && (extent < 0 || extent >= 2 * TERMS) && dc_loop_takes_terms(k, l);
+  for (uint32_t j = 0; j < l->body.n && cheap; j++) {
+    const dc_write *w = l->body.v[j].write;
+    cheap = w->wcr == DC_WCR_SUM && dc_ex_work(k->pool, w->value).cost <= k->graph->machine.cached_ns;
+  }
+  return cheap ? TERMS : 0;
+}
+
 static void find_sums(dc_kernel *k, dc_loop *l) {
   if (l->product || l->lanes || l->joined) return;
   l->spread = spread_of(k, l);
   l->sum_lanes = l->spread ? 0 : lanes_of(k, l);
   l->sum_levels = levels_of(k, l, l->sum_lanes);
+  l->terms = terms_of(k, l);
 }
 
 /* Lanes are folded once, at the end of the reduction, and not once for each run of the loop that feeds them. */

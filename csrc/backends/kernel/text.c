@@ -65,6 +65,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (l->is_vector) dc_text_puts(w->out, l->is_ordered ? " vector ordered" : " vector");
   if (l->sum_lanes || l->sum_levels) dc_text_printf(w->out, " sums(%u, %u)", l->sum_lanes, l->sum_levels);
   if (l->spread) dc_text_printf(w->out, " spread(%u)", l->spread);
+  if (l->terms) dc_text_printf(w->out, " terms(%u)", l->terms);
   if (l->memory_run) dc_text_puts(w->out, l->memory_run == DC_RUN_CLEAR ? " clear" : " copy");
   if (l->joined) {
     dc_text_puts(w->out, " joined(");

@@ -176,6 +176,8 @@ static void check_annotations(checker *c, const dc_loop *l) {
           "a sum has 0, 8, 16, ... lanes in vectors, and 4 levels of blocks at most");
   require(c, !l->spread || (spread_fits(c->k, l) && !l->sum_lanes),
           "accumulators are spread over iterations of known number inside their homes");
+  require(c, !l->terms || (dc_loop_takes_terms(c->k, l) && l->step == 1 && !l->spread && !l->sum_lanes),
+          "several terms are taken at once where there is nothing but terms of a strip's lanes");
   const dc_write *w = dc_loop_single_write(l);
   require(c, !l->memory_run || (w && !w->guard && !w->wcr && l->step == 1 && !dc_loop_strip(l)), "a run of memory is one plain write");
   check_ex(c, l->joined, DC_I64, "the end of joined blocks is an i64");

@@ -103,9 +103,46 @@ static const char *position(dc_printer *p, const dc_loop *l) {
   return text;
 }
 
+/* As many terms of each lane at once as there are whole groups of, from the variable `at` on. */
+static void print_terms(dc_printer *p, const dc_loop *l, const char *at, const char *end) {
+  lane_loop lanes;
+  dc_print_open(p, dc_arena_printf(p->arena, "for (; %s + %u <= %s; %s += %u)", at, l->terms, end, at, l->terms));
+  open_lanes(p, &lanes);
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const uint32_t a = l->body.v[k].write->accumulator - 1;
+    dc_print_line(p, "%s sum%u = %s[l];", dc_print_accumulator_type(p, a), a, p->sums[a].name);
+  }
+  for (uint32_t t = 0; t < l->terms; t++) {
+    const uint32_t mark = dc_print_scope(p);
+    dc_print_open(p, "");
+    dc_print_line(p, "const i64 j%u = %s + %u;", l->param, at, t);
+    for (uint32_t k = 0; k < l->body.n; k++) {
+      const uint32_t a = l->body.v[k].write->accumulator - 1, width = p->sums[a].width;
+      const char *name = p->sums[a].name;
+      p->sums[a].name = dc_arena_printf(p->arena, "sum%u", a), p->sums[a].width = 0;
+      dc_print_write(p, l->body.v[k].write);
+      p->sums[a].name = name, p->sums[a].width = width;
+    }
+    dc_print_scope_end(p, mark);
+    dc_print_close(p);
+  }
+  for (uint32_t k = 0; k < l->body.n; k++) {
+    const uint32_t a = l->body.v[k].write->accumulator - 1;
+    dc_print_line(p, "%s[l] = sum%u;", p->sums[a].name, a);
+  }
+  close_lanes(p, &lanes, l);
+  dc_print_close(p);
+}
+
 static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
   dc_deferred_text text;
   uint32_t mark;
+  if (l->terms) {
+    const char *at = dc_arena_printf(p->arena, "at%u", l->param);
+    dc_print_line(p, "i64 %s = %s;", at, begin);
+    print_terms(p, l, at, end);
+    begin = at;
+  }
   open_iteration(p, &text, &mark);
   if (l->spread) p->lane_index = position(p, l);
   const bool uniform = p->uniform;

@@ -128,9 +128,10 @@ def _(b, n, x, axis):
     if rank(x) == 0:
         return [b(x), b.const(0)]
     axis = norm_axis(axis, rank(x))
-    number = b(x, torch.uint8) if meta(x).dtype == torch.bool else b(x)
-    index = b.op("CumArgMax", number, domain="dcml", axis=axis, least=int("cummin" in str(n.target)))
-    return [b.op("GatherElements", b(x), index, axis=axis), index]
+    is_bool = meta(x).dtype == torch.bool
+    values, places = b.op("CumExtreme", b(x, torch.uint8) if is_bool else b(x), domain="dcml", outs=2, axis=axis,
+                          least=int("cummin" in str(n.target)))
+    return [b.cast(values, torch.uint8, torch.bool) if is_bool else values, places]
 
 
 @row("logcumsumexp.default")
