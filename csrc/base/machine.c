@@ -29,6 +29,7 @@ const dc_machine dc_machine_typical = {
     .tile_columns = 8,
     .product_rows = 128,
     .product_columns = 96,
+    .tile_bytes = 64,
     .task_iterations = 256,
     .tiny_iterations = 2000,
     .serial_ns = 60000,
@@ -107,6 +108,7 @@ static uint32_t cache_bytes(int which, uint32_t least, uint32_t most, uint32_t o
 void dc_machine_read(dc_machine *out) {
   *out = dc_machine_typical;
   out->vector_bytes = vector_bytes();
+  out->tile_bytes = (out->vector_bytes == 32 ? 2 : 3) * out->vector_bytes; /* as the library of kernels has them */
 #if defined(_SC_LEVEL1_DCACHE_SIZE)
   out->l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 16 << 10, 256 << 10, out->l1_bytes);
   out->l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 128 << 10, 16 << 20, out->l2_bytes);

@@ -31,6 +31,7 @@ typedef struct {
   uint32_t accumulator_bytes; /* of all sums of a loop: about what registers hold */
   uint32_t tile_rows, tile_columns; /* of what is read across and written along: a line of cache, and as many as its ways */
   uint32_t product_rows, product_columns; /* of a block of a matrix product, whose sums stay in the L2 */
+  uint32_t tile_bytes;        /* of a row of sums that registers hold, beside other rows; 0: no operand is put in strips for them */
   uint32_t task_iterations;   /* of a vectorised loop, that a thread takes at a time */
   uint32_t tiny_iterations;   /* of a loop, that are less than a microsecond for certain */
   uint32_t serial_ns;         /* work that one thread does as soon as several would */

@@ -11,11 +11,8 @@
  *     map b, i, j { reduce k { Yt[b, i, j] sum= X[b, k, i] * Z[b, k, j] } }  map i, j, b { Y[i, j, b] = Yt[b, i, j] }
  *
  * Runs after fusion, which would undo the copies. */
-#include <math.h>
-
-#include "ir/work.h"
-#include "passes/access.h"
 #include "passes/passes.h"
+#include "passes/product.h"
 
 enum { MAX_COPIES = 16 };
 
@@ -34,21 +31,7 @@ typedef struct {
   dc_nid behind; /* follows the node; 0: nothing */
 } search;
 
-/* The product's column: the last parameter of the map around the reduction. */
-typedef struct {
-  dc_param column;
-  const dc_map *reduce;
-  const dc_nid *maps;
-  uint32_t n_maps;
-} place;
-
 /* ---- which operands ---- */
-
-static bool moves_by_one(dc_pool *pool, dc_ex index, dc_param p) {
-  dc_ex by, rest;
-  int64_t one;
-  return dc_ix_split(pool, index, p, &by, &rest) && dc_ex_is_int(pool, by, &one) && one == 1 && !dc_ex_uses_op(pool, rest, DC_EX_READ);
-}
 
 static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint32_t n) {
   for (uint32_t k = 0; k < n; k++)
@@ -58,7 +41,7 @@ static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint3
 
 /* The column moves dimension *dim alone, and something else the last one.  Symbols: the copy has every element,
  * read or not, so that no extent matters; an unknown number of rows counts as many. */
-static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *dim) {
+static bool runs_across(const search *s, const dc_product_place *p, dc_ex read, uint32_t *dim) {
   dc_pool *pool = &s->graph->pool;
   uint32_t rank = dc_ex_node(pool, read)->nargs, found = 0;
   if (rank < 2) return false;
@@ -67,36 +50,10 @@ static bool runs_across(const search *s, const place *p, dc_ex read, uint32_t *d
   for (uint32_t d = 0; d + 1 < rank; d++) {
     dc_ex index = dc_ex_arg(pool, read, d);
     if (!dc_ex_uses_param(pool, index, p->column)) continue;
-    if (!moves_by_one(pool, index, p->column) || uses_any(pool, index, p->reduce->params, p->reduce->n_params)) return false;
+    if (!dc_product_moves_by_one(pool, index, p->column) || uses_any(pool, index, p->reduce->params, p->reduce->n_params)) return false;
     *dim = d, found++;
   }
   return found == 1;
-}
-
-/* How often each element is read: iterations of the loops around the sum that do not move the operand. */
-static double reads_of_each(const search *s, const place *p, dc_ex read) {
-  dc_pool *pool = &s->graph->pool;
-  double times = 1;
-  for (uint32_t k = 0; k < p->n_maps; k++) {
-    dc_map map = dc_node_at(s->graph, p->maps[k])->map;
-    for (uint32_t j = 0; j < map.n_params; j++)
-      if (!dc_ex_uses_param(pool, read, map.params[j])) times *= fmin(dc_param_trips(pool, map.params[j]), s->graph->machine.few_rows);
-  }
-  return times;
-}
-
-static bool is_written_here(const search *s, dc_cid c) {
-  return dc_node_touches_one(s->graph, s->top, DC_USE_WRITE, dc_container_root(s->graph, c));
-}
-
-static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other) {
-  const dc_pool *pool = &s->graph->pool;
-  const dc_exnode *x = dc_ex_node(pool, read), *y = dc_ex_node(pool, other);
-  bool are_reads = x->op == DC_EX_READ && y->op == DC_EX_READ && (x->dtype == DC_F32 || x->dtype == DC_F64);
-  if (!are_reads || dc_ex_uses_param(pool, other, p->column)) return false;
-  const dc_container *c = dc_cont(s->graph, x->ref);
-  return c->storage == DC_STORE_HEAP && !c->strides && reads_of_each(s, p, read) >= s->graph->machine.few_rows &&
-         !is_written_here(s, x->ref);
 }
 
 /* ---- terms ---- */
@@ -104,7 +61,7 @@ static bool is_worth_it(const search *s, const place *p, dc_ex read, dc_ex other
 static uint32_t last_of(const dc_pool *pool, dc_ex read) { return dc_ex_node(pool, read)->nargs - 1; }
 
 /* The two loops of a sum are neighbouring dimensions of the operand: d and d + 1; first: the outer one comes first. */
-static bool follows_terms(const search *s, const place *p, dc_ex read, bool first, uint32_t *dim) {
+static bool follows_terms(const search *s, const dc_product_place *p, dc_ex read, bool first, uint32_t *dim) {
   dc_pool *pool = &s->graph->pool;
   dc_ex outer = dc_ex_par(pool, p->reduce->params[0]), inner = dc_ex_par(pool, p->reduce->params[1]);
   for (*dim = 0; *dim + 2 < dc_ex_node(pool, read)->nargs; ++*dim)
@@ -113,7 +70,7 @@ static bool follows_terms(const search *s, const place *p, dc_ex read, bool firs
 }
 
 /* One operand's terms lie in the order of the loops and the other's across it: turned round they are one long sum. */
-static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32_t *dim) {
+static bool is_turned(search *s, const dc_product_place *p, dc_ex read, dc_ex other, uint32_t *dim) {
   const dc_pool *pool = &s->graph->pool;
   uint32_t at;
   if (p->reduce->n_params != 2 || dc_ex_node(pool, read)->op != DC_EX_READ || dc_ex_node(pool, other)->op != DC_EX_READ) return false;
@@ -121,7 +78,7 @@ static bool is_turned(search *s, const place *p, dc_ex read, dc_ex other, uint32
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
   bool dense = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
   return dense && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) &&
-         reads_of_each(s, p, read) >= s->graph->machine.few_rows && !is_written_here(s, dc_ex_node(pool, read)->ref);
+         dc_product_reads_of_each(s->graph, p, read) >= s->graph->machine.few_rows && !dc_product_writes(s->graph, p, dc_ex_node(pool, read)->ref);
 }
 
 /* ---- copies ---- */
@@ -179,7 +136,7 @@ static bool is_both(const dc_pool *pool, dc_ex a, dc_ex b, dc_param p) {
 }
 
 /* The parameter that could be the column instead: one of one operand alone, best where it moves that by one element. */
-static uint32_t better_column(const search *s, const place *p, const dc_map *map, dc_ex a, dc_ex b) {
+static uint32_t better_column(const search *s, const dc_product_place *p, const dc_map *map, dc_ex a, dc_ex b) {
   dc_pool *pool = &s->graph->pool;
   uint32_t found = map->n_params, of_a = 0, of_b = 0;
   bool by_one = false;
@@ -187,11 +144,12 @@ static uint32_t better_column(const search *s, const place *p, const dc_map *map
     bool in_a = dc_ex_uses_param(pool, a, map->params[k]), in_b = dc_ex_uses_param(pool, b, map->params[k]);
     if (in_a == in_b) continue;
     of_a += in_a, of_b += in_b;
-    place at = {map->params[k], p->reduce, p->maps, p->n_maps};
+    dc_product_place at = *p;
+    at.column = map->params[k];
     dc_ex read = in_a ? a : b, other = in_a ? b : a;
     uint32_t dim;
-    bool last = moves_by_one(pool, dc_ex_arg(pool, read, last_of(pool, read)), map->params[k]);
-    if (!is_worth_it(s, &at, read, other) || !(last || runs_across(s, &at, read, &dim))) continue;
+    bool last = dc_product_moves_by_one(pool, dc_ex_arg(pool, read, last_of(pool, read)), map->params[k]);
+    if (!dc_product_copy_pays(s->graph, &at, read, other) || !(last || runs_across(s, &at, read, &dim))) continue;
     if (found == map->n_params || (last && !by_one)) found = k, by_one = last;
   }
   return of_a && of_b ? found : map->n_params;
@@ -233,7 +191,7 @@ static dc_nid turn_back(search *s, dc_cid turned, dc_cid to, const uint32_t *dim
 }
 
 /* The map becomes one of the batch outermost, into an array of its own, which s->behind turns back. */
-static void turn_result(search *s, place *p, dc_nid id, dc_ex a, dc_ex b) {
+static void turn_result(search *s, dc_product_place *p, dc_nid id, dc_ex a, dc_ex b) {
   dc_graph *graph = s->graph;
   dc_map map = dc_node_at(graph, s->top)->map;
   dc_tasklet t = dc_node_at(graph, id)->tasklet;
@@ -266,16 +224,14 @@ static void turn_result(search *s, place *p, dc_nid id, dc_ex a, dc_ex b) {
 static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_maps) {
   search *s = context;
   dc_pool *pool = &s->graph->pool;
-  dc_tasklet t = dc_node_at(s->graph, id)->tasklet;
-  if (n_maps < 2 || t.wcr != DC_WCR_SUM || t.guard || dc_ex_node(pool, t.value)->op != DC_MUL) return DC_OK;
-  dc_map reduce = dc_node_at(s->graph, maps[n_maps - 1])->map, outer = dc_node_at(s->graph, maps[n_maps - 2])->map;
-  if (reduce.schedule != DC_MAP_REDUCE || outer.schedule != DC_MAP_PARALLEL || !outer.n_params) return DC_OK;
-  place p = {outer.params[outer.n_params - 1], &reduce, maps, n_maps - 1};
-  dc_ex a = dc_ex_arg(pool, t.value, 0), b = dc_ex_arg(pool, t.value, 1);
+  dc_map reduce;
+  dc_product_place p;
+  if (!dc_product_find(s->graph, s->top, id, maps, n_maps, &reduce, &p)) return DC_OK;
+  dc_ex product = dc_node_at(s->graph, id)->tasklet.value, a = dc_ex_arg(pool, product, 0), b = dc_ex_arg(pool, product, 1);
   uint32_t dim;
   turn_result(s, &p, id, a, b);
-  if (is_worth_it(s, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim, last_of(pool, a));
-  else if (is_worth_it(s, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim, last_of(pool, b));
+  if (dc_product_copy_pays(s->graph, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim, last_of(pool, a));
+  else if (dc_product_copy_pays(s->graph, &p, b, a) && runs_across(s, &p, b, &dim)) b = read_of_copy(s, b, dim, last_of(pool, b));
   else if (is_turned(s, &p, a, b, &dim)) a = read_of_copy(s, a, dim, dim + 1);
   else if (is_turned(s, &p, b, a, &dim)) b = read_of_copy(s, b, dim, dim + 1);
   else return DC_OK;

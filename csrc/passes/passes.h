@@ -80,6 +80,8 @@ DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_split(dc_graph *graph);
 /* Multiplies what all terms of a sum are multiplied by once, behind the sum. */
 DC_MUST_USE dc_status dc_pass_factor(dc_graph *graph);
+/* Copies operands of products into strips as wide as tiles of sums.  Runs after fusion. */
+DC_MUST_USE dc_status dc_pass_strips(dc_graph *graph);
 /* Copies operands of products that lie across the columns of the result.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_columns(dc_graph *graph);
 /* Unrolls short reductions and loops over residues (p // c, p % c), so that vectors run along the loop
@@ -99,7 +101,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 27 };
+enum { DC_PIPELINE_LENGTH = 28 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

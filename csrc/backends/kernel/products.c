@@ -114,7 +114,8 @@ dc_product *dc_kernel_product_at(dc_kernel *k, dc_loop *n) {
   *x = (dc_product){.m = m, .n = n};
   for (uint32_t j = 0; j < n->body.n; j++)
     if (n->body.v[j].loop && !add_reduction(k, x, n->body.v[j].loop)) return NULL;
-  x->rows = rows_of(k, x), x->columns = k->graph->machine.product_columns;
+  const int64_t columns = dc_loop_extent(k, n), most = k->graph->machine.product_columns;
+  x->rows = rows_of(k, x), x->columns = columns >= 0 && columns < most ? columns : most;
   return x->n_sums && is_in_order(k, x) ? x : NULL;
 }
 
