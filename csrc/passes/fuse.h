@@ -1,5 +1,6 @@
 /* Inside fusion, a pass a file: fuse_inline.c computes producers where they are read, fuse_merge.c merges nodes of a
- * scope, fuse_contract.c makes what no longer leaves an iteration small.  fuse_match.c says which loops of two nodes may
+ * scope, fuse_contract.c makes what no longer leaves an iteration small, fuse_again.c computes in two nodes what one would store
+ * for the other.  fuse_match.c says which loops of two nodes may
  * be shared and whether that pays, fuse_sites.c knows where accesses stand.  transforms/fusion.c runs the same code
  * with restrictions. */
 #ifndef DCML_PASSES_FUSE_H
@@ -96,6 +97,8 @@ static inline bool dc_site_is_under(const dc_site_table *t, dc_nid node, dc_nid 
 bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t to);
 /* The innermost map around all accesses to a buffer; 0: none. */
 dc_nid dc_sites_home(const dc_site_table *t, dc_cid root);
+/* Does a tasklet store each element, once in an iteration of home?  A caller's array keeps what is not. */
+bool dc_sites_store_all(const dc_site_table *t, const dc_access *store, dc_nid home);
 /* Takes dimensions out of a buffer, and out of all accesses to it under `top`. */
 void dc_sites_drop_dims(const dc_site_table *t, dc_nid top, dc_cid root, const bool *dropped);
 void dc_scope_remove(dc_scope *scope, dc_nid node);
@@ -103,8 +106,15 @@ void dc_scope_remove(dc_scope *scope, dc_nid node);
 /* Computes a cheap value where it is read, inside one node that is fused already. */
 bool dc_fuse_recompute(const dc_site_table *t, dc_cid c);
 /* What the access `w`, a plain tasklet's, writes to the element that is read or written as `at`: false if that is not a function of the
- * indices of the element, too dear to compute there, or has changed before `until`. */
-bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_ex *out);
+ * indices of the element, or has changed before `until`. */
+typedef struct {
+  dc_ex value;
+  double cost;    /* nanoseconds, without what is read */
+  uint32_t reads; /* those that differ between elements; the others stay in registers */
+} dc_fuse_value;
+bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_fuse_value *out);
+/* One parameter a dimension, each enclosing loop inside `common` once: every element is read at most once. */
+bool dc_fuse_reads_once(const dc_site_table *t, const dc_access *read, dc_nid common);
 /* Size as a tree, as it prints; stops counting at the limit. */
 uint32_t dc_fuse_tree_size(const dc_pool *pool, dc_ex e, uint32_t limit);
 bool dc_fuse_is_empty(const dc_graph *graph, dc_nid node); /* computes nothing */

@@ -135,6 +135,40 @@ static bool try_drop(contraction *c, dc_cid root) {
   return true;
 }
 
+/* ---- sums that are taken twice ---- */
+
+/* Do the tasklets of one REDUCE map combine the same values in the same way?  What they combine into stays in place while it runs. */
+static bool are_twins(const contraction *c, dc_nid a, dc_nid b) {
+  const dc_node *x = dc_node_at(c->graph, a), *y = dc_node_at(c->graph, b);
+  if (a == b || y->kind != DC_NODE_TASKLET || x->tasklet.wcr != y->tasklet.wcr) return false;
+  if (x->tasklet.value != y->tasklet.value || x->tasklet.guard != y->tasklet.guard) return false;
+  return dc_cont(c->graph, x->tasklet.out)->dtype == dc_cont(c->graph, y->tasklet.out)->dtype;
+}
+
+/* Moves a tasklet behind the map that it is in, where it copies `element`. */
+static void copy_behind(contraction *c, dc_nid node, dc_ex element) {
+  dc_nid map = c->t->parent[node];
+  dc_scope *scope = &dc_node_at(c->graph, c->t->parent[map])->map.body;
+  dc_scope_remove(&dc_node_at(c->graph, map)->map.body, node);
+  dc_scope_push(c->graph, scope, node);
+  for (uint32_t k = scope->n - 1; scope->v[k - 1] != map; k--) scope->v[k] = scope->v[k - 1], scope->v[k - 1] = node;
+  dc_tasklet *copy = &dc_node_at(c->graph, node)->tasklet;
+  copy->value = element, copy->wcr = DC_WCR_NONE, copy->guard = 0;
+}
+
+/* reduce { S += a; T += a }  becomes  reduce { S += a } T = S. */
+static bool try_twin(contraction *c, dc_cid root) {
+  DC_EACH_SITE(c->t, root, k) {
+    const dc_access *a = at(c, k);
+    dc_nid map = c->t->parent[a->node];
+    if (!a->initialised || !c->t->parent[map] || dc_node_at(c->graph, map)->map.schedule != DC_MAP_REDUCE) continue;
+    const dc_scope *body = &dc_node_at(c->graph, map)->map.body;
+    for (uint32_t j = 0; j < body->n; j++)
+      if (are_twins(c, a->node, body->v[j])) return copy_behind(c, body->v[j], a->element), true;
+  }
+  return false;
+}
+
 /* ---- updates in place ---- */
 
 /* The next access to w's buffer after w itself; NULL if none follows in the same scope. */
@@ -361,23 +395,6 @@ static bool keeps_to_part(const contraction *c, dc_cid root, dc_nid home, dc_tas
   return true;
 }
 
-/* Each element is stored, once in an iteration of home: a caller's array keeps what is not.  Symbols: see access.c; a loop
- * that no index names may be empty. */
-static bool stores_all(const contraction *c, const dc_access *store, dc_nid home) {
-  const dc_pool *pool = &c->graph->pool;
-  dc_tasklet t = tasklet_of(c, store);
-  dc_param named[DC_MAX_RANK];
-  for (uint32_t d = 0; d < t.rank; d++) {
-    const dc_exnode *index = dc_ex_node(pool, t.index[d]);
-    if (index->op != DC_EX_PARAM || dc_access_in_set(named, d, index->ref)) return false;
-    if (!dc_access_covers(pool, named[d] = index->ref, dc_cont(c->graph, t.out)->shape[d])) return false;
-  }
-  for (dc_nid m = c->t->parent[store->node]; m != home; m = c->t->parent[m])
-    for (uint32_t k = 0; k < dc_node_at(c->graph, m)->map.n_params; k++)
-      if (!dc_access_in_set(named, t.rank, dc_node_at(c->graph, m)->map.params[k])) return false;
-  return true;
-}
-
 /* Reads what the store has just written, in the same iteration. */
 static bool reads_back(const contraction *c, const dc_access *a, const dc_access *store) {
   dc_tasklet t = tasklet_of(c, store);
@@ -395,7 +412,7 @@ static bool may_hold(const contraction *c, dc_cid root, const dc_access *store) 
   dc_nid loop = store->node, home = dc_sites_home(c->t, root);
   while (c->t->parent[loop] && c->t->parent[loop] != home) loop = c->t->parent[loop];
   if (c->t->parent[loop] != home || loop == store->node || !keeps_to_part(c, root, home, t)) return false;
-  if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !stores_all(c, store, home)) return false;
+  if (dc_cont(c->graph, store->container)->role == DC_ROLE_INPUT && !dc_sites_store_all(c->t, store, home)) return false;
   DC_EACH_SITE(c->t, store->root, k)
     if (at(c, k) != store && !reads_back(c, at(c, k), store)) return false;
   DC_EACH_SITE(c->t, root, k) {
@@ -433,23 +450,26 @@ static bool is_written_then_updated(const contraction *c, dc_cid root, const dc_
     if (!*w) return false;
   }
   dc_nid home = dc_sites_home(c->t, root);
-  return *update && home && stores_all(c, *w, home) && stores_all(c, *update, home);
+  return *update && home && dc_sites_store_all(c->t, *w, home) && dc_sites_store_all(c->t, *update, home);
 }
+
+/* A few operations are cheaper than to store their result and to load it again from a cache, twice. */
+static bool is_cheap(const contraction *c, const dc_fuse_value *v) { return v->cost <= 2 * c->graph->machine.cached_ns && v->reads <= 3; }
 
 /* for p { T[p] = a(p) } ... for q { T[q] += b(q) }  becomes  for q { T[q] = a(q) + b(q) }: memory is written once. */
 static bool try_defer(contraction *c, dc_cid root) {
   dc_pool *pool = &c->graph->pool;
   const dc_access *w, *update;
-  dc_ex value;
+  dc_fuse_value first;
   if (dc_cont(c->graph, root)->storage != DC_STORE_HEAP || c->users[root].writers != 1) return false;
   if (!is_written_then_updated(c, root, &w, &update) || in_reduce(c, update->node)) return false;
   dc_nid home = dc_sites_home(c->t, root), loop = update->node;
   while (c->t->parent[loop] != home) loop = c->t->parent[loop];
-  if (loop == update->node || !dc_fuse_value_at(c->t, w, update->element, c->t->end[loop], &value)) return false;
+  if (loop == update->node || !dc_fuse_value_at(c->t, w, update->element, c->t->end[loop], &first) || !is_cheap(c, &first)) return false;
   dc_tasklet q = tasklet_of(c, update);
   dc_dtype type = (dc_dtype)dc_cont(c->graph, root)->dtype, wide = dc_dtype_compute(type);
   if (type == DC_BOOL || carries_over(c, c->t->parent[update->node])) return false;
-  dc_ex sum = guarded_update(pool, &q, wide, before_update(pool, type, value), dc_ex_cast(pool, wide, q.value));
+  dc_ex sum = guarded_update(pool, &q, wide, before_update(pool, type, first.value), dc_ex_cast(pool, wide, q.value));
   dc_tasklet *out = &dc_node_at(c->graph, update->node)->tasklet;
   out->value = sum, out->wcr = DC_WCR_NONE;
   remove_node(c, w->node);
@@ -491,9 +511,9 @@ static bool over_updates(contraction *c) {
 }
 
 static bool contract_once(contraction *c) {
-  return over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) || over_temporaries(c, try_scalar) ||
-         over_temporaries(c, try_recompute) || over_buffers(c, try_defer) || over_temporaries(c, try_share) ||
-         over_temporaries(c, try_array) || over_temporaries(c, try_slice);
+  return over_temporaries(c, try_twin) || over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) ||
+         over_temporaries(c, try_scalar) || over_temporaries(c, try_recompute) || over_buffers(c, try_defer) ||
+         over_temporaries(c, try_share) || over_temporaries(c, try_array) || over_temporaries(c, try_slice);
 }
 
 static void contract_node(dc_site_table *t, dc_nid node, const dc_use_count *users, bool registers_only) {

@@ -48,6 +48,7 @@ static dc_nid binder_of(const dc_site_table *t, dc_nid node, dc_param p) {
   return 0;
 }
 
+/* The tasklet's. */
 static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
   const dc_access *writer = NULL;
   DC_EACH_SITE(t, c, k) {
@@ -57,17 +58,16 @@ static const dc_access *only_writer(const dc_site_table *t, dc_cid c) {
     if (writer || a->reads || a->initialised) return NULL;
     writer = a;
   }
-  return writer;
+  return writer && dc_node_at(t->graph, writer->node)->kind == DC_NODE_TASKLET ? writer : NULL;
 }
 
 /* Parameters bound inside `common` that v uses must be indices by themselves.  Symbols: no extent matters, for whoever
  * reads an element that no iteration wrote has no right to a value. */
-static bool make_function(const dc_site_table *t, const dc_access *w, dc_nid common, function *f) {
+static bool make_function(const dc_site_table *t, const dc_access *w, dc_ex value, dc_nid common, function *f) {
   const dc_pool *pool = &t->graph->pool;
-  if (!w || dc_node_at(t->graph, w->node)->kind != DC_NODE_TASKLET) return false;
   dc_tasklet tasklet = dc_node_at(t->graph, w->node)->tasklet;
-  if (tasklet.guard || dc_ex_uses_op(pool, tasklet.value, DC_RAND)) return false;
-  *f = (function){.container = w->container, .writer = w->node, .element = w->element, .value = tasklet.value};
+  if (tasklet.guard || dc_ex_uses_op(pool, value, DC_RAND)) return false;
+  *f = (function){.container = w->container, .writer = w->node, .element = w->element, .value = value};
   for (uint32_t d = 0; d < tasklet.rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);
     bool moves = index->op == DC_EX_PARAM && !dc_access_in_set(f->params, f->n, index->ref);
@@ -107,8 +107,7 @@ static bool leaves_register(const dc_site_table *t, dc_ex value, dc_nid common) 
   return s.escapes;
 }
 
-/* One parameter a dimension, each enclosing loop once: every element is read at most once. */
-static bool reads_once(const dc_site_table *t, const dc_access *read, dc_nid common) {
+bool dc_fuse_reads_once(const dc_site_table *t, const dc_access *read, dc_nid common) {
   const dc_pool *pool = &t->graph->pool;
   for (dc_nid at = t->parent[read->node]; at && at != common; at = t->parent[at]) {
     dc_map map = dc_node_at(t->graph, at)->map;
@@ -168,7 +167,9 @@ static dc_value_work work_of(const dc_pool *pool, dc_ex value) {
 static bool inline_container(const dc_site_table *t, dc_cid c, bool cached, const bool *dirty) {
   function f;
   dc_nid common = dc_sites_home(t, c);
-  if (!make_function(t, only_writer(t, c), common, &f) || leaves_register(t, f.value, common)) return false;
+  const dc_access *w = only_writer(t, c);
+  if (!w || !make_function(t, w, dc_node_at(t->graph, w->node)->tasklet.value, common, &f)) return false;
+  if (leaves_register(t, f.value, common)) return false;
   dc_value_work work = work_of(&t->graph->pool, f.value);
   if (cached) work.reads = moving_reads(&t->graph->pool, &f);
   policy p = cached ? policy_of_recomputation(&t->graph->machine, work) : policy_of_copy(work);
@@ -178,7 +179,7 @@ static bool inline_container(const dc_site_table *t, dc_cid c, bool cached, cons
     const dc_access *a = &t->accesses.v[k];
     if (a->writes) continue;
     bool good = a->node != f.writer && t->order[a->node] > t->order[f.writer] && fits(&t->graph->pool, &f, a->element) &&
-                (p == ALWAYS || reads_once(t, a, common)) && !(dirty && dirty[a->node]);
+                (p == ALWAYS || dc_fuse_reads_once(t, a, common)) && !(dirty && dirty[a->node]);
     if (!good) return false;
     dc_nid top = a->node; /* a loop around the reader may write again before the next read */
     while (t->parent[top] && t->parent[top] != common) top = t->parent[top];
@@ -223,17 +224,40 @@ bool dc_fuse_recompute(const dc_site_table *t, dc_cid c) {
   return true;
 }
 
-bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_ex *out) {
+typedef struct {
+  const dc_site_table *t;
+  dc_nid node;
+  uint32_t from; /* order of the first tasklet whose value is taken */
+  bool again;
+} register_reader;
+
+/* The value of a register, which other nodes do not see. */
+static dc_ex open_register(void *context, dc_pool *pool, dc_ex leaf) {
+  register_reader *r = context;
+  dc_exnode node = *dc_ex_node(pool, leaf);
+  if (node.op != DC_EX_READ || node.nargs || dc_cont(r->t->graph, node.ref)->storage != DC_STORE_REGISTER) return leaf;
+  const dc_access *w = only_writer(r->t, node.ref);
+  if (!w || dc_node_at(r->t->graph, w->node)->tasklet.guard || !dc_site_is_under(r->t, r->node, r->t->parent[w->node])) return leaf;
+  if (r->t->order[w->node] < r->from) r->from = r->t->order[w->node];
+  return r->again = true, dc_ex_cast(pool, (dc_dtype)node.dtype, dc_node_at(r->t->graph, w->node)->tasklet.value);
+}
+
+enum { MAX_OPENED = 8 }; /* registers of registers */
+
+bool dc_fuse_value_at(const dc_site_table *t, const dc_access *w, dc_ex at, uint32_t until, dc_fuse_value *out) {
   dc_pool *pool = &t->graph->pool;
   dc_nid common = dc_sites_home(t, w->root);
+  dc_ex value = dc_node_at(t->graph, w->node)->tasklet.value;
+  register_reader r = {t, w->node, t->order[w->node], !common};
+  for (int k = 0; k < MAX_OPENED && r.again; k++) r.again = false, value = dc_ex_rewrite(pool, value, open_register, &r);
   function f;
-  if (!make_function(t, w, common, &f) || leaves_register(t, f.value, common) || !fits(pool, &f, at)) return false;
+  if (!make_function(t, w, value, common, &f) || leaves_register(t, f.value, common) || !fits(pool, &f, at)) return false;
   dc_value_work work = work_of(pool, f.value);
-  if (work.by_data || work.cost > 2 * t->graph->machine.cached_ns || moving_reads(pool, &f) > 3) return false;
-  if (dc_sites_overwrite(t, f.value, t->order[f.writer], until)) return false;
+  if (work.by_data || dc_sites_overwrite(t, f.value, r.from, until)) return false;
   dc_ex to[DC_MAX_RANK];
   for (uint32_t k = 0; k < f.n; k++) to[k] = dc_ex_arg(pool, at, f.dims[k]);
-  return *out = dc_ex_subst(pool, f.value, f.params, to, f.n), true;
+  *out = (dc_fuse_value){dc_ex_subst(pool, f.value, f.params, to, f.n), work.cost, moving_reads(pool, &f)};
+  return true;
 }
 
 static uint32_t count_tops(const dc_site_table *t, dc_cid root) {

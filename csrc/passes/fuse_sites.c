@@ -82,6 +82,22 @@ bool dc_sites_overwrite(const dc_site_table *t, dc_ex e, uint32_t from, uint32_t
   return h.hit;
 }
 
+/* Symbols: see access.c; a loop that no index names may be empty. */
+bool dc_sites_store_all(const dc_site_table *t, const dc_access *store, dc_nid home) {
+  const dc_pool *pool = &t->graph->pool;
+  dc_tasklet tasklet = dc_node_at(t->graph, store->node)->tasklet;
+  dc_param named[DC_MAX_RANK];
+  for (uint32_t d = 0; d < tasklet.rank; d++) {
+    const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);
+    if (index->op != DC_EX_PARAM || dc_access_in_set(named, d, index->ref)) return false;
+    if (!dc_access_covers(pool, named[d] = index->ref, dc_cont(t->graph, tasklet.out)->shape[d])) return false;
+  }
+  for (dc_nid m = t->parent[store->node]; m != home; m = t->parent[m])
+    for (uint32_t k = 0; k < dc_node_at(t->graph, m)->map.n_params; k++)
+      if (!dc_access_in_set(named, tasklet.rank, dc_node_at(t->graph, m)->map.params[k])) return false;
+  return true;
+}
+
 /* ---- dimensions that go ---- */
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* Passes: files of tests/ir, a folder per pass.  A file is
- *     pass: NAME NAME ...        (passes in small letters, transformations with a capital; teams=N before them: see below)
+ *     pass: NAME NAME ...        (passes in small letters, transformations with a capital; teams=N or cached=N before them: see below)
  *     graph text
  *     ---
  *     text of the graph after the passes
@@ -31,9 +31,10 @@ static bool only_maps(const dc_graph *g) {
   return all;
 }
 
-/* A word teams=N among the names: what comes after it is for a device of so many small teams. */
+/* A word teams=N among the names: what comes after it is for a device of so many small teams; cached=N: for caches of N bytes. */
 static bool reads_machine(dc_graph *g, const char *name) {
   unsigned teams;
+  if (sscanf(name, "cached=%u", &g->machine.l2_bytes) == 1) return true;
   if (sscanf(name, "teams=%u", &teams) != 1) return false;
   g->machine.teams = teams, g->machine.team_threads = 4, g->machine.team_columns = 2, g->machine.thread_terms = 4;
   g->machine.few_tasks = teams * g->machine.team_threads, g->machine.serial_work = 1;
@@ -229,7 +230,7 @@ static void check_random(uint32_t seed) {
   int failed = check_failed;
   CHECK_OK(dc_graph_parse(r.text.s, &g));
   if (g && !overwrites_what_it_reads(g)) {
-    char names[] = "loops inline merge contract rewrite order loops unroll fuse unroll";
+    char names[] = "cached=0 loops inline merge contract again rewrite order loops unroll fuse unroll";
     run_passes(g, names, "random graph");
   }
   if (check_failed > failed) printf("--- seed %u\n%s", seed, r.text.s);
