@@ -4,7 +4,7 @@ import math
 import numpy as np
 import torch
 
-from .builder import TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
+from .builder import TABLE, Decline, computed_in, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
 from .reduce import reduce, safe_softmax
 
 
@@ -236,7 +236,7 @@ def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
 def _(b, n, x, shape, weight=None, eps=None):
     dtype = _statistics_type(x, weight)
     scale = b(weight) if weight is not None else b.const(np.ones(shape), dtype)
-    eps = torch.finfo(torch.promote_types(meta(x).dtype, torch.float32)).eps if eps is None else eps
+    eps = torch.finfo(computed_in(meta(x).dtype)).eps if eps is None else eps
     y = b.cast(b.op("RMSNormalization", b(x, dtype), scale, axis=-len(shape), epsilon=eps), dtype, meta(x).dtype)
     return [y, None] if isinstance(meta(n), (tuple, list)) else y
 
@@ -561,10 +561,10 @@ def _(b, n, x, grid, mode, padding, align):
 
 @row("cosine_similarity.default")
 def _(b, n, x, y, axis=1, eps=1e-8):
-    dtype, axes = meta(n).dtype, norm_axes(axis, max(rank(x), rank(y)))
+    dtype, axes = computed_in(meta(n).dtype), norm_axes(axis, max(rank(x), rank(y)))
     product = b.op("Mul", b(x, dtype), b(y, dtype))
     common = None if dims(x) == dims(y) else b.op("Shape", product)
     whole = [b(t, dtype) if common is None else b.op("Expand", b(t, dtype), common) for t in (x, y)]
     dot = reduce(b, "ReduceSum", product, axes, False)
     sizes = [b.op("Clip", reduce(b, "ReduceL2", t, axes, False), b.const(eps, dtype)) for t in whole]
-    return b.op("Div", dot, b.op("Mul", *sizes))
+    return b.cast(b.op("Div", dot, b.op("Mul", *sizes)), dtype, meta(n).dtype)
