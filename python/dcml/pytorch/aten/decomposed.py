@@ -276,7 +276,8 @@ def _segment_reduce(x, reduce, *, lengths=None, indices=None, offsets=None, axis
     place = torch.searchsorted(ends.contiguous(), torch.arange(n).expand(*x.shape[:axis], n).contiguous(), right=True)
     place, counts = (t.reshape(*t.shape, *[1] * (x.dim() - axis - 1)) for t in (place, counts))
     rest = x.shape[axis + 1:]
-    kind, first = {"sum": ("sum", 0), "mean": ("sum", 0), "max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1)}[reduce]
+    kinds = {"max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1)}
+    kind, first = kinds.get(reduce, ("sum", 0))
     start = x.new_full((*x.shape[:axis], segments + 1, *rest), first if initial is None else initial)
     y = start.scatter_reduce(axis, place.expand(x.shape), x, kind).narrow(axis, 0, segments)
     if reduce != "mean":
