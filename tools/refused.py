@@ -30,7 +30,7 @@ What stays refused, and why:
 - what answers a Python `bool` that values tell (`equal`, `allclose`), and extents that torch itself cannot trace (`narrow` from a tensor);
 - what counts from where an argument's memory begins, or changes its size (`as_strided`, `resize_`): the next call may have it elsewhere;
 - sparse tensors, as arguments or results;
-- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`, LU of matrices that are not square), histograms with edges;
+- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`), histograms with edges;
 - special functions and orthogonal polynomials that neither ONNX nor a row of ours has.
 
 """

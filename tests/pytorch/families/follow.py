@@ -67,7 +67,8 @@ def compare(got, eager, exact, step):
             where = f"step {step}, {what} {name}"
             assert ours.dtype == theirs.dtype and ours.shape == t.shape, f"{where}: {ours.dtype} {ours.shape}, of eager {theirs.dtype} {t.shape}"
             own = t.nan_to_num(0, 0, 0).abs().max().item() if t.is_floating_point() and t.numel() else 0
-            scale = own + 1e-2 * largest + 1e-6
+            part = 1e-1 if own < 1e-9 * largest else 1e-2  # a bias in front of a BatchNorm has a gradient of roundings alone
+            scale = own + part * largest + 1e-6
             far, fair = error(ours, t, scale), error(theirs, t, scale)
             assert far <= max(WORSE * fair, ROUNDINGS * (step + 1)), f"{where}: error {far:.1e}, of eager {fair:.1e}"
 

@@ -115,6 +115,11 @@ def is_empty(node):
     return any(isinstance(d, int) and d == 0 for d in dims(node))
 
 
+def computed_in(dtype):
+    """The type of floats that eager computes in before it rounds to dtype: float32 of the halves."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def norm_axis(axis, n):
     return axis + n if axis < 0 else axis
 

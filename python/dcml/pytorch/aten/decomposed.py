@@ -264,9 +264,33 @@ def _embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, s
     return result, bag, counts.squeeze(1).to(torch.int64), indices.new_zeros(0)
 
 
+@of("segment_reduce.default")
+def _segment_reduce(x, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
+    """Elements go to the row of their segment, those behind the last to one more, which is left out."""
+    if indices is not None or lengths is None and offsets is None:
+        return NotImplemented
+    axis = axis + x.dim() if axis < 0 else axis
+    ends = lengths.cumsum(-1) if offsets is None else offsets[..., 1:]
+    counts = lengths if offsets is None else offsets.diff()
+    n, segments = x.shape[axis], ends.shape[-1]
+    place = torch.searchsorted(ends.contiguous(), torch.arange(n).expand(*x.shape[:axis], n).contiguous(), right=True)
+    place, counts = (t.reshape(*t.shape, *[1] * (x.dim() - axis - 1)) for t in (place, counts))
+    rest = x.shape[axis + 1:]
+    kinds = {"max": ("amax", -math.inf), "min": ("amin", math.inf), "prod": ("prod", 1)}
+    kind, first = kinds.get(reduce, ("sum", 0))
+    start = x.new_full((*x.shape[:axis], segments + 1, *rest), first if initial is None else initial)
+    y = start.scatter_reduce(axis, place.expand(x.shape), x, kind).narrow(axis, 0, segments)
+    if reduce != "mean":
+        return y
+    none = y if initial is not None else torch.full_like(y, math.nan)
+    return torch.where(counts > 0, y / counts.clamp(1).to(x.dtype), none)
+
+
 @of("histc.default")
 def _histc(x, bins=100, low=0, high=0):
     flat = x.reshape(-1)
+    if not flat.shape[0]:
+        return torch.zeros(bins, dtype=x.dtype)
     if low == high == 0:
         low, high = flat.amin(), flat.amax()
         low, high = torch.where(low == high, low - 1, low), torch.where(low == high, high + 1, high)

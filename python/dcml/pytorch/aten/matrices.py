@@ -66,28 +66,41 @@ def _slogdet(x):
     return sign * diagonal.sign().prod(-1), diagonal.abs().log().sum(-1), *rest
 
 
+def _pivoted(x):
+    """L with its rows in their order, U with a diagonal of ones, L's diagonal, the order and the swaps that lead to it.  What is
+    not square is filled up with zeros, which no pivot is chosen of while another is left."""
+    rows, columns = x.shape[-2:]
+    k, gap = min(rows, columns), abs(rows - columns)
+    square = x if rows == columns else torch.nn.functional.pad(x, (0, gap) if rows > columns else (0, 0, 0, gap))
+    lower, upper, pivots = torch.ops.dcml.lu(square)
+    swaps = torch.ops.dcml.swaps(pivots)[..., :k]
+    order = pivots if rows == columns else torch.ops.dcml.swapped(swaps, torch.arange(rows))
+    lower = lower[..., :rows, :k].gather(-2, order.unsqueeze(-1).expand(*x.shape[:-1], k))
+    return lower, upper[..., :k, :columns], lower.diagonal(0, -2, -1), order, swaps
+
+
 @of("linalg_lu.default")
 def _lu(x, *, pivot=True):
-    if not pivot or x.shape[-1] != x.shape[-2]:
+    if not pivot:
         return NotImplemented
-    lower, upper, pivots = torch.ops.dcml.lu(x)
-    lower = lower.gather(-2, _rows(pivots, x))
-    diagonal = lower.diagonal(0, -2, -1)
-    order = (pivots.unsqueeze(-2) == torch.arange(x.shape[-1]).unsqueeze(-1)).to(x.dtype)
-    return order, lower / diagonal.unsqueeze(-2), upper * diagonal.unsqueeze(-1)
+    lower, upper, diagonal, order, _ = _pivoted(x)
+    permutation = (order.unsqueeze(-2) == torch.arange(x.shape[-2]).unsqueeze(-1)).to(x.dtype)
+    return permutation, lower / diagonal.unsqueeze(-2), upper * diagonal.unsqueeze(-1)
 
 
 @of("linalg_lu_factor_ex.default")
 def _lu_factor(x, *, pivot=True, check_errors=False):
-    if not pivot or x.shape[-1] != x.shape[-2]:
+    if not pivot:
         return NotImplemented
-    lower, upper, pivots = torch.ops.dcml.lu(x)
-    lower = lower.gather(-2, _rows(pivots, x))
-    diagonal = lower.diagonal(0, -2, -1)
+    lower, upper, diagonal, _, swaps = _pivoted(x)
+    rows, columns = x.shape[-2:]
+    k, pad = min(rows, columns), torch.nn.functional.pad
     first = (diagonal == 0).logical_not().cumprod(-1).sum(-1)  # the first zero pivot counts from one
-    failures = torch.where(first == x.shape[-1], 0, first + 1).to(torch.int32)
-    factors = (lower / diagonal.unsqueeze(-2)).tril(-1) + upper * diagonal.unsqueeze(-1)
-    return factors, torch.ops.dcml.swaps(pivots).to(torch.int32), failures
+    failures = torch.where(first == k, 0, first + 1).to(torch.int32)
+    lower, upper = (lower / diagonal.unsqueeze(-2)).tril(-1), upper * diagonal.unsqueeze(-1)
+    lower = lower if k == columns else pad(lower, (0, columns - k))
+    upper = upper if k == rows else pad(upper, (0, 0, 0, rows - k))
+    return lower + upper, swaps.to(torch.int32), failures
 
 
 def _order(swaps, rows):

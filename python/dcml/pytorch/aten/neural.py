@@ -4,7 +4,7 @@ import math
 import numpy as np
 import torch
 
-from .builder import TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
+from .builder import TABLE, Decline, computed_in, dims, meta, norm_axes, norm_axis, rank, row, spread, static_dims, used_outputs
 from .reduce import reduce, safe_softmax
 
 
@@ -131,9 +131,9 @@ def _channel(b, given, value, channels, dtype):
     return b(given, dtype) if given is not None else b.const(np.full(channels, value), dtype)
 
 
-def _affine(b, x, weight, bias, channels):
-    """Scale and bias per channel, made up where the module has none."""
-    dtype = meta(x).dtype if weight is None else meta(weight).dtype
+def _affine(b, x, weight, bias, channels, dtype=None):
+    """Scale and bias per channel, made up where the module has none; of the type of the weights if not told."""
+    dtype = dtype or (meta(x).dtype if weight is None else meta(weight).dtype)
     return _channel(b, weight, 1, channels, dtype), _channel(b, bias, 0, channels, dtype)
 
 
@@ -197,10 +197,10 @@ def _(b, n, x, weight, bias, mean, var, use_input_stats, momentum, eps, *_):
     if not use_input_stats:
         scale, shift = _affine(b, x, weight, bias, channels)
         return b.op("BatchNormalization", b(x), scale, shift, b(mean), b(var), epsilon=eps)
-    scale, shift = _affine(b, x, weight, bias, channels)
     if mean is not None:  # export does not report that these change
         _instance_statistics(b, x, mean, var, momentum)
     dtype = _statistics_type(x, weight)
+    scale, shift = _affine(b, x, weight, bias, channels, dtype)
     return b.cast(b.op("InstanceNormalization", b(x, dtype), scale, shift, epsilon=eps), dtype, meta(x).dtype)
 
 
@@ -218,15 +218,15 @@ def _instance_statistics(b, x, mean, var, momentum):
 
 
 def _statistics_type(x, weight):
-    """Autocast leaves weights wide: then it is their type that a narrow x is normalised in, and rounded after."""
-    return meta(x).dtype if weight is None else meta(weight).dtype
+    """The type of the weights, which autocast leaves wide.  Halves are normalised in float32 and rounded once, gradients too."""
+    return computed_in(meta(x).dtype if weight is None else meta(weight).dtype)
 
 
 @row("layer_norm.default", "native_layer_norm.default")
 def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
     _no_statistics(n)
     dtype = _statistics_type(x, weight)
-    scale = b(weight) if weight is not None else b.const(np.ones(shape), dtype)
+    scale = b(weight, dtype) if weight is not None else b.const(np.ones(shape), dtype)
     y = b.op("LayerNormalization", b(x, dtype), scale, b(bias, dtype), axis=-len(shape), epsilon=eps)
     y = b.cast(y, dtype, meta(x).dtype)
     return [y, None, None] if isinstance(meta(n), (tuple, list)) else y
@@ -235,8 +235,8 @@ def _(b, n, x, shape, weight=None, bias=None, eps=1e-5, *_):
 @row("rms_norm.default", "_fused_rms_norm.default")
 def _(b, n, x, shape, weight=None, eps=None):
     dtype = _statistics_type(x, weight)
-    scale = b(weight) if weight is not None else b.const(np.ones(shape), dtype)
-    eps = torch.finfo(torch.promote_types(meta(x).dtype, torch.float32)).eps if eps is None else eps
+    scale = b(weight, dtype) if weight is not None else b.const(np.ones(shape), dtype)
+    eps = torch.finfo(computed_in(meta(x).dtype)).eps if eps is None else eps
     y = b.cast(b.op("RMSNormalization", b(x, dtype), scale, axis=-len(shape), epsilon=eps), dtype, meta(x).dtype)
     return [y, None] if isinstance(meta(n), (tuple, list)) else y
 
@@ -248,8 +248,8 @@ def _(b, n, x, groups, weight=None, bias=None, eps=1e-5, *_):
 
 
 def _group_norm(b, x, weight, bias, channels, groups, eps):
-    scale, shift = _affine(b, x, weight, bias, channels)
     dtype = _statistics_type(x, weight)
+    scale, shift = _affine(b, x, weight, bias, channels, dtype)
     image = b(x, dtype) if rank(x) > 2 else b.unsqueeze(b(x, dtype), 2)
     return b.cast(b.op("GroupNormalization", image, scale, shift, num_groups=groups, epsilon=eps), dtype, meta(x).dtype)
 
@@ -561,10 +561,10 @@ def _(b, n, x, grid, mode, padding, align):
 
 @row("cosine_similarity.default")
 def _(b, n, x, y, axis=1, eps=1e-8):
-    dtype, axes = meta(n).dtype, norm_axes(axis, max(rank(x), rank(y)))
+    dtype, axes = computed_in(meta(n).dtype), norm_axes(axis, max(rank(x), rank(y)))
     product = b.op("Mul", b(x, dtype), b(y, dtype))
     common = None if dims(x) == dims(y) else b.op("Shape", product)
     whole = [b(t, dtype) if common is None else b.op("Expand", b(t, dtype), common) for t in (x, y)]
     dot = reduce(b, "ReduceSum", product, axes, False)
     sizes = [b.op("Clip", reduce(b, "ReduceL2", t, axes, False), b.const(eps, dtype)) for t in whole]
-    return b.op("Div", dot, b.op("Mul", *sizes))
+    return b.cast(b.op("Div", dot, b.op("Mul", *sizes)), dtype, meta(n).dtype)

@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from ... import _core
-from .builder import (TABLE, Decline, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
+from .builder import (TABLE, Decline, computed_in, dims, meta, norm_axes, norm_axis, rank, row, static_dims,
                       used_outputs)
 
 
@@ -102,9 +102,9 @@ def _(b, n, x, axes=None, unbiased=None, keepdim=False, correction=1):
     correction = int(unbiased) if unbiased is not None else 1 if correction is None else correction
     axes = norm_axes(axes, rank(x))
     dtype = (meta(n)[0] if "mean" in target else meta(n)).dtype
-    mean, y = _moments(b, x, axes, correction, dtype)
-    if "std" in target:
-        y = b.op("Sqrt", y)
+    mean, y = _moments(b, x, axes, correction, computed_in(dtype))
+    y = b.op("Sqrt", y) if "std" in target else y
+    mean, y = (b.cast(value, computed_in(dtype), dtype) for value in (mean, y))
     if not keepdim and axes:
         y, mean = b.squeeze(y, *axes), b.squeeze(mean, *axes) if "mean" in target else None
     return [y, mean] if "mean" in target else y
@@ -123,13 +123,15 @@ def _(b, n, x, order=2, axes=None, keepdim=False, dtype=None):
 def _norm(b, name, order, axes, keepdim, dtype):
     if order in (1, 2):
         return reduce(b, f"ReduceL{int(order)}", name, axes, keepdim)
-    size, zero = b.op("Abs", name), b.const(0, dtype)
     if order in (float("inf"), float("-inf")):
-        return reduce(b, "ReduceMax" if order > 0 else "ReduceMin", size, axes, keepdim)
+        return reduce(b, "ReduceMax" if order > 0 else "ReduceMin", b.op("Abs", name), axes, keepdim)
     if order == 0:
-        flags = b.cast(b.op("Not", b.op("Equal", name, zero)), torch.bool, dtype)
+        flags = b.cast(b.op("Not", b.op("Equal", name, b.const(0, dtype))), torch.bool, dtype)
         return reduce(b, "ReduceSum", flags, axes, keepdim)
-    one, of_zero = b.const(1, dtype), zero if order > 0 else b.const(np.inf, dtype)
+    own, dtype = dtype, computed_in(dtype)
+    name = b.cast(name, own, dtype)
+    size, zero, one = b.op("Abs", name), b.const(0, dtype), b.const(1, dtype)
+    of_zero = zero if order > 0 else b.const(np.inf, dtype)
     if order < 1:  # the power of a zero has no slope, and counts as one of 0
         is_zero = b.op("Equal", name, zero)
         powers = b.op("Where", is_zero, of_zero, b.op("Pow", b.op("Where", is_zero, one, size), b.const(order, dtype)))
@@ -138,7 +140,7 @@ def _norm(b, name, order, axes, keepdim, dtype):
     total = reduce(b, "ReduceSum", powers, axes, keepdim)
     none = b.op("Equal", total, of_zero)  # a norm of 0, whose gradient is 0
     some = b.op("Where", none, one, total)
-    return b.op("Where", none, zero, b.op("Pow", some, b.const(1 / order, dtype)))
+    return b.cast(b.op("Where", none, zero, b.op("Pow", some, b.const(1 / order, dtype))), dtype, own)
 
 
 @row("cumsum.default", "cumprod.default")
@@ -252,7 +254,7 @@ def _(b, n, q, k, v, mask=None, dropout=0.0, causal=False, scale=None, enable_gq
     """Of halves in float32, as eager keeps the scores: rounded to eight bits, large ones would choose other keys.  Not on a GPU,
     whose fast products are of halves."""
     own = meta(n).dtype
-    dtype = own if meta(n).device.type == "cuda" else torch.promote_types(own, torch.float32)
+    dtype = own if meta(n).device.type == "cuda" else computed_in(own)
     scale = dims(q)[-1] ** -0.5 if scale is None else scale
     key, value = b(k, dtype), b(v, dtype)
     if enable_gqa and dims(q)[-3] != dims(k)[-3]:
