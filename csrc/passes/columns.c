@@ -78,7 +78,8 @@ static bool is_turned(search *s, const dc_product_place *p, dc_ex read, dc_ex ot
   const dc_container *c = dc_cont(s->graph, dc_ex_node(pool, read)->ref);
   bool dense = (c->dtype == DC_F32 || c->dtype == DC_F64) && c->storage == DC_STORE_HEAP && !c->strides;
   return dense && follows_terms(s, p, other, true, &at) && follows_terms(s, p, read, false, dim) &&
-         dc_product_reads_of_each(s->graph, p, read) >= s->graph->machine.few_rows && !dc_product_writes(s->graph, p, dc_ex_node(pool, read)->ref);
+         dc_product_reads_of_each(s->graph, p, read) >= s->graph->machine.few_rows &&
+         !dc_product_writes(s->graph, p, dc_ex_node(pool, read)->ref);
 }
 
 /* ---- copies ---- */

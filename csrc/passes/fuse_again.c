@@ -135,8 +135,8 @@ static bool compute_for_update(again *a, const dc_access *writer) {
   dc_pool *pool = &a->graph->pool;
   const dc_access *u = first_elsewhere(a, writer);
   dc_dtype type = (dc_dtype)dc_cont(a->graph, writer->root)->dtype;
-  if (!u || !u->writes || !u->reads || dc_node_at(a->graph, u->node)->kind != DC_NODE_TASKLET || dc_dtype_compute(type) != type) return false;
-  if (type == DC_BOOL || dc_node_at(a->graph, u->node)->tasklet.guard || !is_parallel(a, u->node)) return false;
+  if (!u || !u->writes || !u->reads || dc_node_at(a->graph, u->node)->kind != DC_NODE_TASKLET) return false;
+  if (dc_dtype_compute(type) != type || type == DC_BOOL || dc_node_at(a->graph, u->node)->tasklet.guard || !is_parallel(a, u->node)) return false;
   if (!dc_sites_store_all(&a->t, u, 0) || !value_for(a, writer, u, &value, &cost) || cost >= price_of_memory(a, writer->root)) return false;
   dc_tasklet *t = &dc_node_at(a->graph, u->node)->tasklet;
   dc_ex sum = dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)t->wcr), dc_ex_cast(pool, type, value), dc_ex_cast(pool, type, t->value));
