@@ -201,25 +201,3 @@ def test_low_precision_types_are_kept():
     for dtype in (torch.float16, torch.bfloat16):
         made = capture(Call(lambda x: F.relu(x) * 2 + 1), (torch.randn(3, 4).to(dtype),))
         assert made.graph.info(made.graph.inputs[0])[0] == {torch.float16: 10, torch.bfloat16: 16}[dtype]
-
-
-class Asks(nn.Module):
-    """Asks a part for the type that it has, before a line that is refused."""
-    def __init__(self, refused):
-        super().__init__()
-        self.part, self.refused = nn.Linear(3, 3), refused
-
-    def forward(self, x):
-        self.part = self.part.to(x.dtype)
-        y = self.part(x)
-        return -y if self.refused and y.sum() > 0 else y
-
-
-def test_a_part_that_is_asked_for_its_own_type_stays_as_it_is():
-    module, x = Asks(False), torch.ones(2, 3)
-    torch.testing.assert_close(DaceModule(module)(x), module(x))
-
-
-def test_a_part_that_is_asked_for_its_own_type_hides_no_refusal():
-    with pytest.raises(dcml.UnsupportedOpError, match=r"branches on values.*return -y if"):
-        DaceModule(Asks(True))(torch.ones(2, 3))

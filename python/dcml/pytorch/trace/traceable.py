@@ -304,20 +304,14 @@ class _Functions(TorchFunctionMode):
 @contextlib.contextmanager
 def traceable():
     """Puts the replacements in place, for this thread; one thread may do this at a time."""
-    thread, detect, apply = threading.get_ident(), transformer._detect_is_causal_mask, torch.nn.Module._apply
-
-    def applied(module, function, recurse=True):
-        """Of ``module.to`` and the like, where every tensor is as it is asked to be: nothing, which torch would write back."""
-        mine = threading.get_ident() == thread
-        tensors = itertools.chain(module.parameters(recurse), module.buffers(recurse)) if mine else ()
-        return module if mine and all(function(t) is t for t in tensors) else apply(module, function, recurse)
+    thread, detect = threading.get_ident(), transformer._detect_is_causal_mask
 
     def hint(*args, **kwargs):
         """For faster kernels, by a mask's values, and nothing that a mode sees; the mask itself is applied in any case."""
         return _detect_is_causal_mask(*args, **kwargs) if threading.get_ident() == thread else detect(*args, **kwargs)
-    transformer._detect_is_causal_mask, torch.nn.Module._apply = hint, applied
+    transformer._detect_is_causal_mask = hint
     try:
         with _Functions():
             yield
     finally:
-        transformer._detect_is_causal_mask, torch.nn.Module._apply = detect, apply
+        transformer._detect_is_causal_mask = detect
