@@ -241,16 +241,12 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   return DC_OK;
 }
 
-dc_status dc_pass_columns(dc_graph *graph) {
-  for (uint32_t state = 0; state < graph->states.n; state++) {
-    dc_scope before = graph->states.v[state].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      search s = {.graph = graph, .top = before.v[k], .out = &after};
-      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(dc_node_tasklets(graph, before.v[k], visit, &s));
-      dc_scope_push(graph, &after, before.v[k]);
-      if (s.behind) dc_scope_push(graph, &after, s.behind);
-    }
-    graph->states.v[state].scope = after;
-  }
+static dc_status copy_around(dc_graph *graph, dc_nid map, dc_scope *out) {
+  search s = {.graph = graph, .top = map, .out = out};
+  DC_TRY(dc_node_tasklets(graph, map, visit, &s));
+  dc_scope_push(graph, out, map);
+  if (s.behind) dc_scope_push(graph, out, s.behind);
   return DC_OK;
 }
+
+dc_status dc_pass_columns(dc_graph *graph) { return dc_product_each_map(graph, copy_around); }
