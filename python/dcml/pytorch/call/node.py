@@ -118,7 +118,7 @@ def _stand(job):
 
 def _search():
     """Takes the node from the cache, or has it made while the one in Python serves."""
-    global apply, _state, _thread
+    global apply, _state, _held, _thread
     with _lock:
         if apply is not _first:
             return
@@ -128,7 +128,8 @@ def _search():
             state, why = _stand(job)
             if state == "unused":
                 _state = "building"
-                _thread = threading.Thread(target=_make, args=(job,), name="dcml autograd node", daemon=True)
+                _held = os.open(job.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                _thread = threading.Thread(target=_make, args=(job, _begin(job)), name="dcml autograd node", daemon=True)
                 _thread.start()
             else:
                 _settle(job, state, why)
@@ -136,17 +137,46 @@ def _search():
             _settle(None, "failed", str(error))
 
 
-def _make(job):
-    """Has the node made, or waits for another process that makes it, and switches to it."""
+def _begin(job):
+    """The process that makes the node, or None if another process is at it.
+
+    It is started before the call returns, as the caller may end at once.
+    """
+    try:
+        fcntl.flock(_held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return _builder(job)
+
+
+def _builder(job):
+    """The process that makes the node, once the lock is ours; None if it has been made meanwhile."""
+    if _stand(job)[0] != "unused":
+        return None
+    say("compile", f"autograd node: compiling it for torch {torch.__version__} with {job.compiler[0]}")
+    builder = job.start(_held)
+    if not _core.toolchain()[2]:  # the folder that it writes to ends with this process
+        atexit.register(_end, builder)
+    return builder
+
+
+def _end(builder):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(builder, signal.SIGKILL)
+
+
+def _make(job, builder):
+    """Waits until the node is made, here or by another process, and switches to it."""
     global _held
     begin = time.monotonic()
     try:
-        with _lock:
-            _held = os.open(job.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(_held, fcntl.LOCK_EX)
-        if _stand(job)[0] == "unused":
-            say("compile", f"autograd node: compiling it for torch {torch.__version__} with {job.compiler[0]}")
-            _wait(job.start(_held))
+        if builder is None:
+            fcntl.flock(_held, fcntl.LOCK_EX)
+            builder = _builder(job)
+        if builder is not None:
+            with contextlib.suppress(ChildProcessError):  # the application lets nobody wait for children
+                os.waitpid(builder, 0)
+            atexit.unregister(_end)
         with _lock:
             os.close(_held)
             _held = None
@@ -156,19 +186,6 @@ def _make(job):
     except (OSError, RuntimeError) as error:
         _settle(None, "failed", str(error))
     say("compile", f"autograd node: {_state} after {time.monotonic() - begin:.1f} s")
-
-
-def _wait(builder):
-    """builder: a process, which may outlive this one, unless the folder it writes to does not."""
-    def end():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(builder, signal.SIGKILL)
-
-    if not _core.toolchain()[2]:
-        atexit.register(end)
-    with contextlib.suppress(ChildProcessError):  # the application lets nobody wait for children
-        os.waitpid(builder, 0)
-    atexit.unregister(end)
 
 
 def _settle(job, state, why):
