@@ -249,4 +249,4 @@ static dc_status copy_around(dc_graph *graph, dc_nid map, dc_scope *out) {
   return DC_OK;
 }
 
-dc_status dc_pass_columns(dc_graph *graph) { return dc_product_each_map(graph, copy_around); }
+dc_status dc_pass_columns(dc_graph *graph) { return dc_graph_each_map(graph, copy_around); }

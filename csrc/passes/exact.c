@@ -278,7 +278,7 @@ static void find_sums(search *s) {
   }
 }
 
-static bool replace(dc_graph *graph, dc_nid id, dc_scope *out) {
+static bool try_replace(dc_graph *graph, dc_nid id, dc_scope *out) {
   search s = {.graph = graph, .pool = &graph->pool, .map = dc_node_at(graph, id)->map};
   if (!is_fit(graph, &s.map)) return false;
   find_sums(&s);
@@ -299,15 +299,10 @@ static bool replace(dc_graph *graph, dc_nid id, dc_scope *out) {
   return true;
 }
 
-dc_status dc_pass_exact(dc_graph *graph) {
-  for (uint32_t state = 0; graph->machine.teams && state < graph->states.n; state++) {
-    dc_scope before = graph->states.v[state].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      const dc_node *node = dc_node_at(graph, before.v[k]);
-      bool scatters = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_SCATTER;
-      if (!scatters || !replace(graph, before.v[k], &after)) dc_scope_push(graph, &after, before.v[k]);
-    }
-    graph->states.v[state].scope = after;
-  }
+static dc_status replace(dc_graph *graph, dc_nid id, dc_scope *out) {
+  bool scatters = dc_node_at(graph, id)->map.schedule == DC_MAP_SCATTER;
+  if (!scatters || !try_replace(graph, id, out)) dc_scope_push(graph, out, id);
   return DC_OK;
 }
+
+dc_status dc_pass_exact(dc_graph *graph) { return graph->machine.teams ? dc_graph_each_map(graph, replace) : DC_OK; }

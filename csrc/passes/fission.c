@@ -120,8 +120,13 @@ static void collect(fission *f, dc_nid loop) {
   }
 }
 
-/* Pushes the loop, if anything is left in it, and what left it. */
-static void split(dc_graph *graph, dc_nid loop, dc_scope *out) {
+/* Pushes a loop, if anything is left in it, and what left it. */
+static dc_status split(dc_graph *graph, dc_nid loop, dc_scope *out) {
+  const dc_map *map = &dc_node_at(graph, loop)->map;
+  if (map->schedule != DC_MAP_SEQUENTIAL || map->n_params != 1) {
+    dc_scope_push(graph, out, loop);
+    return DC_OK;
+  }
   fission f = {.graph = graph};
   collect(&f, loop);
   dc_scope body = dc_node_at(graph, loop)->map.body, left = {0}, gone = {0};
@@ -134,18 +139,7 @@ static void split(dc_graph *graph, dc_nid loop, dc_scope *out) {
   if (left.n) dc_scope_push(graph, out, loop);
   for (uint32_t k = 0; k < gone.n; k++) dc_scope_push(graph, out, gone.v[k]);
   dc_arena_free(&f.arena);
-}
-
-dc_status dc_pass_fission(dc_graph *graph) {
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope before = graph->states.v[s].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      const dc_node *node = dc_node_at(graph, before.v[k]);
-      bool loop = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_SEQUENTIAL && node->map.n_params == 1;
-      if (loop) split(graph, before.v[k], &after);
-      else dc_scope_push(graph, &after, before.v[k]);
-    }
-    graph->states.v[s].scope = after;
-  }
   return DC_OK;
 }
+
+dc_status dc_pass_fission(dc_graph *graph) { return dc_graph_each_map(graph, split); }

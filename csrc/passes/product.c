@@ -47,15 +47,3 @@ bool dc_product_copy_pays(dc_graph *graph, const dc_product_place *p, dc_ex read
   return c->storage == DC_STORE_HEAP && !c->strides && dc_product_reads_of_each(graph, p, read) >= graph->machine.few_rows &&
          !dc_product_writes(graph, p, x->ref);
 }
-
-dc_status dc_product_each_map(dc_graph *graph, dc_status (*put)(dc_graph *graph, dc_nid map, dc_scope *out)) {
-  for (uint32_t state = 0; state < graph->states.n; state++) {
-    dc_scope before = graph->states.v[state].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(put(graph, before.v[k], &after));
-      else dc_scope_push(graph, &after, before.v[k]);
-    }
-    graph->states.v[state].scope = after;
-  }
-  return DC_OK;
-}

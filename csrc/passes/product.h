@@ -23,7 +23,5 @@ double dc_product_reads_of_each(dc_graph *graph, const dc_product_place *p, dc_e
 bool dc_product_writes(const dc_graph *graph, const dc_product_place *p, dc_cid c);
 /* Does a copy of `read` in another order pay, which the column moves and not the other factor?  No order is asked about. */
 bool dc_product_copy_pays(dc_graph *graph, const dc_product_place *p, dc_ex read, dc_ex other);
-/* Each map of a state is put into a new scope by `put`, with its copies before and behind it; other nodes stay where they are. */
-DC_MUST_USE dc_status dc_product_each_map(dc_graph *graph, dc_status (*put)(dc_graph *graph, dc_nid map, dc_scope *out));
 
 #endif

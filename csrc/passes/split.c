@@ -248,23 +248,16 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-dc_status dc_pass_split(dc_graph *graph) {
-  for (uint32_t state = 0; graph->machine.teams && state < graph->states.n; state++) {
-    dc_scope before = graph->states.v[state].scope, after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      dc_nid id = before.v[k];
-      const dc_node *node = dc_node_at(graph, id);
-      bool around =
-          node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.body.n && is_reduce(graph, node->map.body.v[0]);
-      if (is_reduce(graph, id)) {
-        id = visit(graph, 0, id, &after);
-      } else if (around) {
-        dc_nid second = visit(graph, id, node->map.body.v[0], &after);
-        dc_node_at(graph, id)->map.body.v[0] = second;
-      }
-      dc_scope_push(graph, &after, id);
-    }
-    graph->states.v[state].scope = after;
+static dc_status split_map(dc_graph *graph, dc_nid id, dc_scope *out) {
+  const dc_map *map = &dc_node_at(graph, id)->map;
+  if (is_reduce(graph, id)) {
+    id = visit(graph, 0, id, out);
+  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0])) {
+    dc_nid second = visit(graph, id, map->body.v[0], out);
+    dc_node_at(graph, id)->map.body.v[0] = second;
   }
+  dc_scope_push(graph, out, id);
   return DC_OK;
 }
+
+dc_status dc_pass_split(dc_graph *graph) { return graph->machine.teams ? dc_graph_each_map(graph, split_map) : DC_OK; }

@@ -209,4 +209,4 @@ static dc_status copy_before(dc_graph *graph, dc_nid map, dc_scope *out) {
   return dc_scope_push(graph, out, map), DC_OK;
 }
 
-dc_status dc_pass_strips(dc_graph *graph) { return dc_product_each_map(graph, copy_before); }
+dc_status dc_pass_strips(dc_graph *graph) { return dc_graph_each_map(graph, copy_before); }
