@@ -63,6 +63,16 @@ def test_singular_matrices_and_nan_stay_among_themselves():
     same(torch.linalg.det, x, tolerance=1e-9)
 
 
+@pytest.mark.parametrize("rows, columns", [(4, 4), (6, 4), (4, 6)])
+@pytest.mark.parametrize("many", [1, 20])
+def test_factors_of_matrices_with_pivots_of_zero_are_lapacks(many, rows, columns):
+    x = matrices(many, 6, 6)[:, :rows, :columns].clone()
+    x[:, :, 0] = x[:, :, 2] = 0
+    for matrix in (x, torch.zeros_like(x), torch.ones_like(x)):
+        same(lambda x: torch.linalg.lu(x)[1], matrix, tolerance=1e-9)
+        same(lambda x: torch.linalg.lu_factor_ex(x).LU.triu(), matrix, tolerance=1e-9)
+
+
 def test_a_gradient_goes_through_decompositions_of_many_matrices():
     x, z = matrices(20, 5, 5).requires_grad_(), matrices(20, 5, 5).requires_grad_()
 

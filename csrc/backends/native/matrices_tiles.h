@@ -53,10 +53,9 @@ INLINE void NAME(lu_of_tile)(VEC *w, VEC *u, MASK *used, MASK *pivots, int64_t n
       const MASK here = (MASK)(at == (WHOLE)i);
       for (int64_t c = j; c < n; c++) row[c] = (VEC)((MASK)row[c] | (here & (MASK)w[i * n + c]));
     }
-    const VEC head = row[j];
-    const MASK none = (MASK)(head == 0);
-    row[j] = (VEC){0} + 1;
-    for (int64_t c = j + 1; c < n; c++) row[c] = (VEC)(~none & (MASK)(row[c] / head));
+    const VEC one = (VEC){0} + 1, head = row[j] + (VEC)((MASK)(row[j] == 0) & (MASK)one);
+    row[j] = one;
+    for (int64_t c = j + 1; c < n; c++) row[c] /= head;
     for (int64_t i = 0; i < n; i++) {
       const VEC factor = w[i * n + j] = (VEC)(~used[i] & (MASK)w[i * n + j]);
       used[i] |= (MASK)(at == (WHOLE)i);
@@ -155,8 +154,8 @@ INLINE void NAME(lu_alone)(const matrices_job *job, int64_t matrix, REAL *w) {
       size = size == size ? size : (REAL)__builtin_inf();
       if (used[i] == 0 && size > best) best = size, p = i;
     }
-    const REAL head = w[p * n + j];
-    for (int64_t c = 0; c < n; c++) row[c] = c < j || head == 0 ? 0 : w[p * n + c] / head;
+    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j];
+    for (int64_t c = 0; c < n; c++) row[c] = c < j ? 0 : w[p * n + c] / head;
     row[j] = 1;
     for (int64_t i = 0; i < n; i++) {
       const REAL factor = used[i] != 0 ? 0 : w[i * n + j];

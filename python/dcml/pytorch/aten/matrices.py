@@ -67,7 +67,7 @@ def _slogdet(x):
 
 
 def _pivoted(x):
-    """L with its rows in their order, U with a diagonal of ones, L's diagonal, the order and the swaps that lead to it.  What is
+    """L below its diagonal of ones with its rows in their order, U, its diagonal, the order and the swaps that lead to it.  What is
     not square is filled up with zeros, which no pivot is chosen of while another is left."""
     rows, columns = x.shape[-2:]
     k, gap = min(rows, columns), abs(rows - columns)
@@ -76,16 +76,23 @@ def _pivoted(x):
     swaps = torch.ops.dcml.swaps(pivots)[..., :k]
     order = pivots if rows == columns else torch.ops.dcml.swapped(swaps, torch.arange(rows))
     lower = lower[..., :rows, :k].gather(-2, order.unsqueeze(-1).expand(*x.shape[:-1], k))
-    return lower, upper[..., :k, :columns], lower.diagonal(0, -2, -1), order, swaps
+    diagonal, upper = lower.diagonal(0, -2, -1), upper[..., :k, :columns]
+    scale = torch.where(diagonal == 0, 1, diagonal)  # all below a pivot of zero is zero as well
+    lower = (lower / scale.unsqueeze(-2)).tril(-1)
+    return lower, upper.triu(1) * scale.unsqueeze(-1) + _eye(k, columns, x) * diagonal.unsqueeze(-1), diagonal, order, swaps
+
+
+def _eye(rows, columns, like):
+    return torch.eye(rows, columns, dtype=like.dtype)
 
 
 @of("linalg_lu.default")
 def _lu(x, *, pivot=True):
     if not pivot:
         return NotImplemented
-    lower, upper, diagonal, order, _ = _pivoted(x)
+    lower, upper, _, order, _ = _pivoted(x)
     permutation = (order.unsqueeze(-2) == torch.arange(x.shape[-2]).unsqueeze(-1)).to(x.dtype)
-    return permutation, lower / diagonal.unsqueeze(-2), upper * diagonal.unsqueeze(-1)
+    return permutation, lower + _eye(*lower.shape[-2:], x), upper
 
 
 @of("linalg_lu_factor_ex.default")
@@ -97,7 +104,6 @@ def _lu_factor(x, *, pivot=True, check_errors=False):
     k, pad = min(rows, columns), torch.nn.functional.pad
     first = (diagonal == 0).logical_not().cumprod(-1).sum(-1)  # the first zero pivot counts from one
     failures = torch.where(first == k, 0, first + 1).to(torch.int32)
-    lower, upper = (lower / diagonal.unsqueeze(-2)).tril(-1), upper * diagonal.unsqueeze(-1)
     lower = lower if k == columns else pad(lower, (0, columns - k))
     upper = upper if k == rows else pad(upper, (0, 0, 0, rows - k))
     return lower + upper, swaps.to(torch.int32), failures
@@ -117,7 +123,7 @@ def _lu_unpack(factors, swaps, unpack_data=True, unpack_pivots=True):
     order = _order(swaps, rows).to(factors.dtype) if unpack_pivots else none
     if not unpack_data:
         return order, none, none
-    return order, factors[..., :k].tril(-1) + torch.eye(rows, k, dtype=factors.dtype), factors[..., :k, :].triu()
+    return order, factors[..., :k].tril(-1) + _eye(rows, k, factors), factors[..., :k, :].triu()
 
 
 @of("linalg_lu_solve.default")
