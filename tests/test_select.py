@@ -54,3 +54,13 @@ def test_the_library_is_named_in_the_graph():
     function = topk((4, 4), 2, 1, True)
     function(np.zeros((4, 4), np.float32))
     assert ": select" in str(function.forward_graph)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "i16"])  # keys beside their places, and in one number with them
+def test_a_half_of_a_line_is_found_before_it_is_sorted(kind):
+    rng = np.random.default_rng(2)
+    few = rng.integers(-3, 3, (3, 300)).astype(TYPES[kind])  # the last one has equals behind it
+    alone = np.full((2, 300), 7, TYPES[kind])
+    for x in (few, rng.permuted(np.arange(600).reshape(2, 300), axis=1).astype(TYPES[kind]), alone):
+        for k in (19, 50, 150, 225, 299):
+            agree(x, k, 1, k % 2, kind)

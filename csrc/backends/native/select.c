@@ -1,7 +1,7 @@
 /* Selection: the greatest or least elements of each line in order (TopK, and sorting, where all of them are asked for).
  *
- * Elements become numbers of 64 bits that compare as they do, so that one form serves all types: few of a line are kept in
- * a heap, many are sorted by their bytes.  Equal elements keep their order; NaN counts as greatest. */
+ * Elements become whole numbers that compare as they do, so that one form serves all types: few of a line are kept in
+ * a heap, many are found and sorted by their bytes.  Equal elements keep their order; NaN counts as greatest. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,22 +26,28 @@ static const double WORK_FOR_THREADS = 20e3; /* elements */
 
 /* ---- keys ---- */
 
+/* Keys of up to 32 bits share a number with their places. */
+static bool is_wide(const selection *s) { return dc_dtype_bytes(s->type) > 4 || s->n > UINT32_MAX; }
+
 /* The line's elements through e, which makes a number x of this type another that compares as the element does. */
-#define READ(type, e)                                               \
-  {                                                                 \
-    const type all = (type)~(type)0, sign = (type)(all ^ all >> 1); \
-    (void)sign;                                                     \
-    _Pragma("omp simd") for (int64_t k = 0; k < s->n; k++) {        \
-      const type x = ((const type *)line)[k * s->inner];            \
-      key[k] = (type)((e) ^ (s->largest ? all : 0));                \
-    }                                                               \
-    return;                                                         \
+#define READ(type, e)                                                                    \
+  {                                                                                      \
+    const type all = (type)~(type)0, sign = (type)(all ^ all >> 1), turn = s->largest ? all : 0; \
+    const type *from = line;                                                             \
+    (void)sign;                                                                          \
+    _Pragma("omp simd") for (int64_t k = 0; k < s->n; k++) {                             \
+      const type x = from[k * s->inner], key = (type)((e) ^ turn);                       \
+      if (sizeof(type) > 4 || wide) ((entry *)out)[k] = (entry){key, k};                 \
+      else ((uint64_t *)out)[k] = (uint64_t)key << 32 | (uint64_t)k;                     \
+    }                                                                                    \
+    return;                                                                              \
   }
 /* Zeros are one number, and so are the NaNs. */
 #define FLOAT(infinity) ((x & ~sign) > (infinity) ? all : (x & ~sign) ^ ((x & sign) && x != sign ? all >> 1 : sign))
 
 /* In the lowest bits of the type's size: the least key is the first element of the result. */
-static void read_keys(const selection *s, const void *line, uint64_t *key) {
+static void read_keys(const selection *s, const void *line, void *out) {
+  const bool wide = is_wide(s);
   switch (s->type) {
     case DC_F16: READ(uint16_t, FLOAT(0x7c00))
     case DC_BF16: READ(uint16_t, FLOAT(0x7f80))
@@ -58,81 +64,34 @@ static void read_keys(const selection *s, const void *line, uint64_t *key) {
   }
 }
 
-/* ---- order ---- */
-
-static bool before(entry a, entry b) { return a.key != b.key ? a.key < b.key : a.at < b.at; }
-
-/* heap[0] comes last of all; what is below place `at` is in order already. */
-static void sink(entry *heap, int64_t n, int64_t at) {
-  entry moved = heap[at];
-  for (int64_t child; (child = 2 * at + 1) < n; at = child) {
-    if (child + 1 < n && before(heap[child], heap[child + 1])) child++;
-    if (!before(moved, heap[child])) break;
-    heap[at] = heap[child];
-  }
-  heap[at] = moved;
-}
-
-static void keep_few(const selection *s, const uint64_t *key, entry *heap) {
-  for (int64_t k = 0; k < s->k; k++) heap[k] = (entry){key[k], k};
-  for (int64_t k = s->k / 2; k-- > 0;) sink(heap, s->k, k);
-  for (int64_t k = s->k; k < s->n; k++) {
-    if (key[k] >= heap[0].key) continue; /* of equals the first is kept */
-    heap[0] = (entry){key[k], k};
-    sink(heap, s->k, 0);
-  }
-  for (int64_t n = s->k - 1; n > 0; n--) {
-    entry last = heap[0];
-    heap[0] = heap[n], heap[n] = last;
-    sink(heap, n, 0);
-  }
-}
-
-static void insert_all(entry *v, int64_t n) {
-  for (int64_t k = 1; k < n; k++) {
-    entry x = v[k];
-    int64_t at = k;
-    for (; at && x.key < v[at - 1].key; at--) v[at] = v[at - 1];
-    v[at] = x;
-  }
-}
-
-/* By the lowest byte, then the next, each time keeping the order of equals; where all have one byte there is nothing to do. */
-static entry *sort_all(const selection *s, const uint64_t *key, entry *v, entry *other) {
-  for (int64_t k = 0; k < s->n; k++) v[k] = (entry){key[k], k};
-  if (s->n <= SHORT) return insert_all(v, s->n), v;
-  for (int shift = 0; shift < 8 * dc_dtype_bytes(s->type); shift += 8) {
-    int64_t at[256] = {0}, sum = 0;
-    for (int64_t k = 0; k < s->n; k++) at[v[k].key >> shift & 255]++;
-    if (at[v[0].key >> shift & 255] == s->n) continue;
-    for (int b = 0; b < 256; b++) {
-      int64_t n = at[b];
-      at[b] = sum, sum += n;
-    }
-    for (int64_t k = 0; k < s->n; k++) other[at[v[k].key >> shift & 255]++] = v[k];
-    entry *sorted = other;
-    other = v, v = sorted;
-  }
-  return v;
-}
-
 /* ---- lines ---- */
 
-static uint64_t line_bytes(const selection *s) { return (uint64_t)s->n * (sizeof(uint64_t) + 2 * sizeof(entry)); }
-
-static void select_line(const selection *s, void *const *buffers, int64_t line, char *scratch) {
-  const int64_t size = dc_dtype_bytes(s->type), a = line / s->inner, b = line % s->inner;
-  const char *x = (const char *)buffers[0] + (a * s->n * s->inner + b) * size;
-  entry *v = (entry *)scratch, *chosen = v;
-  uint64_t *key = (uint64_t *)(v + 2 * s->n);
-  read_keys(s, x, key);
-  if (s->k < s->n / FEW) keep_few(s, key, v);
-  else chosen = sort_all(s, key, v, v + s->n);
-  for (int64_t k = 0; k < s->k; k++) {
-    int64_t at = (a * s->k + k) * s->inner + b;
-    if (s->values >= 0) memcpy((char *)buffers[s->values] + at * size, x + chosen[k].at * s->inner * size, (size_t)size);
-    if (s->indices >= 0) ((int64_t *)buffers[s->indices])[at] = chosen[k].at;
+#define COPY(type)                                                                                                                \
+  {                                                                                                                               \
+    for (int64_t k = 0; k < s->k; k++) ((type *)y)[at + k * s->inner] = ((const type *)x)[PLACE(v[k]) * s->inner]; \
+    return;                                                                                                                       \
   }
+
+#define ENTRY uint64_t
+#define NAME(x) narrow_##x
+#define BEFORE(a, b) ((a) < (b))
+#define DIGIT(v, b) ((v) >> (32 + 8 * (b)) & 255)
+#define PLACE(v) ((int64_t)((v) & UINT32_MAX))
+#include "backends/native/select_order.h"
+
+#define ENTRY entry
+#define NAME(x) wide_##x
+#define BEFORE(a, b) ((a).key != (b).key ? (a).key < (b).key : (a).at < (b).at)
+#define DIGIT(v, b) ((v).key >> 8 * (b) & 255)
+#define PLACE(v) ((v).at)
+#include "backends/native/select_order.h"
+
+static uint64_t line_bytes(const selection *s) { return 2 * (uint64_t)s->n * (is_wide(s) ? sizeof(entry) : sizeof(uint64_t)); }
+
+static void select_line(const selection *s, void *const *buffers, int64_t line, void *scratch) {
+  const int64_t a = line / s->inner, b = line % s->inner;
+  const char *x = (const char *)buffers[0] + (a * s->n * s->inner + b) * dc_dtype_bytes(s->type);
+  (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, x, a * s->k * s->inner + b, scratch);
 }
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {

@@ -59,7 +59,7 @@ def _(b, n, x, weights=None, minlength=0):
     negative = b.cast(b.op("Less", numbers, b.const(0)), torch.bool, torch.int64)
     none_negative = b.op("Equal", b.op("ReduceSum", negative, keepdims=0), b.const(0))
     b.checks.append((none_negative, "bincount only supports 1-d non-negative integral inputs."))
-    last = b.op("ReduceMax", b.op("Concat", numbers, b.const([minlength - 1]), axis=0), keepdims=1)
+    last = b.op("Max", b.op("ReduceMax", numbers, keepdims=1), b.const([minlength - 1]))
     none = b.op("Expand", b.const(0, dtype), b.op("Add", last, b.const([1])))
     ones = b(weights, dtype) if weights is not None else b.op("Expand", b.const(1, dtype), b.shape(x))
     y = b.op("ScatterElements", none, numbers, ones, axis=0, reduction="add")

@@ -79,18 +79,26 @@ def _like_one(values, axis, number):
 
 @of("kthvalue.default")
 def _kthvalue(x, k, axis=-1, keepdim=False):
-    return _chosen(x, axis, keepdim, lambda values: _like_one(values, axis, k - 1))
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    return _at(x, axis, _place(x, axis, k), keepdim)
+
+
+def _place(x, axis, k):
+    """Where the k-th least element is, with an extent of 1; no more than k are put in order."""
+    return x.topk(k, axis, largest=False)[1].narrow(axis, k - 1, 1)
 
 
 @of("median.dim")
 def _median(x, axis, keepdim=False):
-    """Of an even count the lower one; NaN where there is one, and they are sorted to the end."""
-    def choose(values):
-        middle = _like_one(values, axis, (x.shape[axis] - 1) // 2)
-        if not x.is_floating_point():
-            return middle
-        return torch.where(values.isnan().any(axis, True), values.isnan().logical_not().sum(axis, True), middle)
-    return _chosen(x, axis, keepdim, choose)
+    """Of an even count the lower one; the first NaN where there is one."""
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    place = _place(x, axis, (x.shape[axis] + 1) // 2)
+    if x.is_floating_point():
+        nan = x.isnan()
+        place = torch.where(nan.any(axis, True), nan.to(torch.uint8).argmax(axis, True), place)
+    return _at(x, axis, place, keepdim)
 
 
 @of("nanmedian.dim")
