@@ -144,6 +144,8 @@ static const example examples[] = {
      " map i in 0:6, j in 0:70 { reduce k in 0:31 { C[i, j] sum= A[i, k] * B[j, k] } } } }", {0}, 1e-4},
     {"product of many rows and terms, first operand transposed", "graph g { symbol K >= 1 input A: f32[K, 141] input B: f32[K, 67] temp C: f32[141, 67] outputs C state s {"
      " map i in 0:141, j in 0:67 { reduce k in 0:K { C[i, j] sum= A[k, i] * B[k, j] } } } }", {523}, 1e-3},
+    {"product of lines that push each other out of a cache, in strips", "graph g { symbol K >= 1 input A: f32[K, 141] input B: f32[K, 256] temp C: f32[141, 256] outputs C state s {"
+     " map i in 0:141, j in 0:256 { reduce k in 0:K { C[i, j] sum= A[k, i] * B[k, j] } } } }", {523}, 1e-3},
     {"products in double with what follows them", "graph g { symbol M >= 1 input A: f64[M, 9] input B: f64[9, 213] input V: f64[213, 2] temp r: f64[] register temp C: f64[M, 213] temp D: f64[M, 213]"
      " outputs C, D state s { map i in 0:M, j in 0:213 { reduce k in 0:9 { r[] sum= A[i, k] * B[k, j] } C[i, j] = tanh(r[]) * V[j, 1] D[i, j] = C[i, j] + r[] if j % 3 == 0 } } }", {135}, 1e-12},
     {"two products that share their loops", "graph g { input A: f32[2, 70, 20] input B: f32[20, 100] temp r: f32[] register temp S: f32[2, 70, 50] temp C: f32[2, 70, 50] outputs C, S state s {"
