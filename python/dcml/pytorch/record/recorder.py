@@ -19,6 +19,7 @@ from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
+_VIEWED_IN_PLACE = {getattr(torch.ops.aten, name + "_"): name for name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims")}
 _UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -226,6 +227,8 @@ class Recorder(Telling):
             function = aten.lift_fresh_copy.default
         if function in _DETACH and self._is_made_anew(args[0]):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
+        if function.overloadpacket in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
+            return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
         _refuse_symbol(function, args)
         leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -250,6 +253,17 @@ class Recorder(Telling):
         if written:
             self._tell_of_changes(function, args, kwargs)
         return result
+
+    def _viewed_in_place(self, function, args, kwargs):
+        """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""
+        view = getattr(getattr(aten, _VIEWED_IN_PLACE[function.overloadpacket]), function._overloadname)
+        seen, value = self.__torch_dispatch__(view, (), args, kwargs), args[0]
+        self._nodes[id(value)].meta["val"] = StandIn(value.metas, self.worlds, value.device)
+        with torch._C._DisableTorchDispatch():
+            value.data = seen
+        value.metas = seen.metas
+        self.name(value, self._nodes[id(seen)])
+        return value
 
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
@@ -385,9 +399,14 @@ def _refusal(function):
     return None
 
 
+def is_transforming():
+    """Is this inside torch.vmap, torch.func.grad or another of torch.func?  What they call on plain tensors is not."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def _refuse(function):
     reason = _refusal(function)
-    if reason is None and torch._C._functorch.peek_interpreter_stack() is not None:
+    if reason is None and is_transforming():
         reason = "a transform of functions"
     if reason is not None:
         raise Beyond(f"{function}: {reason}")

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import torch
 from torch._functorch import eager_transforms as transforms
-from torch._functorch import vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -21,7 +20,7 @@ from ..guard.watch import restore
 from ..lower.functional import functional
 from ..lower.program import Kind, Region
 from ..lower.refusal import unsupported
-from ..record.recorder import Recorder, above_autograd
+from ..record.recorder import Recorder, above_autograd, is_transforming
 from ..record.stand_in import StandIn
 from ..record import undisturbed
 from ..record.symbols import MOST_SYMBOLS, Beyond, Fixed, Merge, Worlds
@@ -36,19 +35,23 @@ _LOOKS_AT_MEMORY = {getattr(torch.Tensor, name) for name in (
     "__reduce_ex__")}
 _OF_AUTOGRAD = {torch.autograd.grad, torch.autograd.backward, _TENSOR.grad_fn.__get__, _TENSOR._version.__get__}
 _BARRED = {function.__code__ for function in (
-    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.grad_and_value_impl, transforms._vjp_with_argnums,
-    transforms._jvp_with_argnums, transforms.functionalize, transforms.linearize, vmap.vmap_impl)}
+    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.functionalize, transforms.linearize)}
 
 
 class _Barred(TorchFunctionMode):
     """Functions that are no operators, and need what a stand-in has not."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function in _OF_AUTOGRAD:
+        if function in _OF_AUTOGRAD and not is_transforming() and not _are_wrapped(args):
             raise Beyond(f"{function.__name__} inside forward")
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
         return function(*args, **(kwargs or {}))
+
+
+def _are_wrapped(values):
+    """Are there tensors of a transform of torch.func, which has a tape of its own?"""
+    return any(isinstance(leaf, torch.Tensor) and torch._C._functorch.is_gradtrackingtensor(leaf) for leaf in pytree.tree_leaves(values))
 
 
 def stand_ins():
