@@ -244,7 +244,7 @@ class Recorder(Telling):
         parts = pytree.tree_leaves(result)
         if not written and parts and all(any(part is leaf for leaf in leaves) for part in parts):
             return result  # nothing is done
-        in_place = {id(part) for part in parts if any(part is leaf for leaf in leaves)}
+        in_place = {id(part) for part in parts if part is not None and any(part is leaf for leaf in leaves)}
         if in_place and not written:
             raise Beyond(f"{function} gives some of its arguments")
         stays, named = pytree.tree_unflatten(nodes, spec)
