@@ -2,8 +2,8 @@
 import numpy as np
 import torch
 
-from .builder import (INT64_MAX, ONNX_DTYPE, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
-                      used_outputs)
+from .builder import (INT64_MAX, ONNX_DTYPE, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent,
+                      static_dims, used_outputs)
 from .counted import select_masked
 
 

@@ -19,12 +19,14 @@ from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
-_VIEWED_IN_PLACE = {getattr(torch.ops.aten, name + "_"): name for name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims")}
+aten = torch.ops.aten
+_VIEWED_IN_PLACE = {  # overload: the view that its argument becomes
+    aten.squeeze_.default: aten.squeeze.default, aten.squeeze_.dim: aten.squeeze.dim, aten.squeeze_.dims: aten.squeeze.dims,
+    aten.unsqueeze_.default: aten.unsqueeze.default, aten.t_.default: aten.t.default, aten.transpose_.default: aten.transpose.int}
 _UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
-aten = torch.ops.aten
 
 
 class Frames:
@@ -227,7 +229,7 @@ class Recorder(Telling):
             function = aten.lift_fresh_copy.default
         if function in _DETACH and self._is_made_anew(args[0]):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
-        if function.overloadpacket in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
+        if function in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
             return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
         _refuse_symbol(function, args)
@@ -256,8 +258,7 @@ class Recorder(Telling):
 
     def _viewed_in_place(self, function, args, kwargs):
         """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""
-        view = getattr(getattr(aten, _VIEWED_IN_PLACE[function.overloadpacket]), function._overloadname)
-        seen, value = self.__torch_dispatch__(view, (), args, kwargs), args[0]
+        seen, value = self.__torch_dispatch__(_VIEWED_IN_PLACE[function], (), args, kwargs), args[0]
         self._nodes[id(value)].meta["val"] = StandIn(value.metas, self.worlds, value.device)
         with torch._C._DisableTorchDispatch():
             value.data = seen

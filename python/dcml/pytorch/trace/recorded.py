@@ -133,7 +133,8 @@ class _Recording:
             args, kwargs = self._arguments()
             held = [dict(table) for table in self._tables()]
             unloaded = set() if _ENGINE in sys.modules else {transforms._autograd_grad.__code__}
-            with swapped, _compiling(), barred(code, _BARRED | unloaded, _refused), code.recording(asks), above_autograd(self.recorder), _Barred():
+            with swapped, _compiling(), barred(code, _BARRED | unloaded, _refused), code.recording(asks), \
+                    above_autograd(self.recorder), _Barred():
                 results = self.entry.forward(*args, **kwargs)
                 if any(now.get(name) is not was for table, now in zip(held, self._tables()) for name, was in table.items()):
                     raise Beyond("forward sets a parameter or a buffer")
