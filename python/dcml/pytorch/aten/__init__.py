@@ -2,7 +2,7 @@
 gives an overload in others, where that is our own."""
 from . import (control, counted, elementwise, named, neural, private, random, recurrent, reduce, shape,  # noqa: F401
                symbolic)  # each fills TABLE
-from . import complexes, decomposed, matrices  # noqa: F401  (matrices fills decomposed's table)
+from . import backward, complexes, decomposed, matrices  # noqa: F401  (backward and matrices fill decomposed's table)
 from .builder import ONNX_DTYPE, OPSET, TABLE, Builder, Decline, Symbolic, extent
 
 

@@ -55,6 +55,24 @@ def _grouped_product(x, weight, offs=None, bias=None, out_dtype=None):
 DECOMPOSED["transformers.grouped_mm_fallback.default"] = DECOMPOSED["aten._grouped_mm.default"]  # what that package gives compilers
 
 
+# -- bits ------------------------------------------------------------------------------------------
+@of("view.dtype")
+def _bits(x, dtype):
+    """Between types of different sizes: the last axis has the parts of a wider element, lowest first."""
+    have, want = 8 * x.dtype.itemsize, 8 * dtype.itemsize
+    if have == want or x.is_complex() or dtype.is_complex:
+        return NotImplemented
+    whole = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+    narrow, wide = min(have, want), max(have, want)
+    shifts = torch.arange(0, wide, narrow)
+    number = x.view(whole[have]).to(torch.int64)
+    if have > want:
+        number = (number.unsqueeze(-1) >> shifts).flatten(-2)
+    else:
+        number = ((number.unflatten(-1, (-1, len(shifts))) & 2**narrow - 1) << shifts).sum(-1)
+    return number.to(whole[want]).view(dtype)
+
+
 # -- statistics of a normalisation -----------------------------------------------------------------
 @of("native_layer_norm.default")
 def _layer_norm(*args):

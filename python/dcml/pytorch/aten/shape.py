@@ -2,8 +2,8 @@
 import numpy as np
 import torch
 
-from .builder import (INT64_MAX, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent, static_dims,
-                      used_outputs)
+from .builder import (INT64_MAX, ONNX_DTYPE, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent,
+                      static_dims, used_outputs)
 from .counted import select_masked
 
 
@@ -17,6 +17,19 @@ def _(b, n, x, sizes):
 @row("view_as.default", "reshape_as.default")
 def _(b, n, x, other):
     return b.op("Reshape", b(x), b.shape(other))
+
+
+@row("view.dtype")
+def _(b, n, x, dtype):
+    """The same bits as another type; between types of different sizes, see decomposed.py."""
+    have = meta(x).dtype
+    if have == dtype:
+        return b(x)
+    if have.itemsize != dtype.itemsize or have not in ONNX_DTYPE or dtype not in ONNX_DTYPE:
+        raise Decline(f"the bits of {str(have)[6:]} as {str(dtype)[6:]}")
+    made = b.op("BitCast", b(x), to=ONNX_DTYPE[dtype])
+    b.stopped.add(made)  # as in eager mode, also between floats
+    return made
 
 
 @row("flatten.using_ints")
@@ -583,7 +596,7 @@ def _(b, n, *args, **_):
     return b.fill(value, sizes, meta(n).dtype)
 
 
-@row("zeros.default", "empty.memory_format", "new_zeros.default", "new_empty.default", "ones.default",
+@row("zeros.default", "_efficientzerotensor.default", "empty.memory_format", "new_zeros.default", "new_empty.default", "ones.default",
      "new_ones.default", "empty_permuted.default", "new_empty_strided.default", "empty_strided.default")
 def _(b, n, *args, **_):
     sizes = args[1] if isinstance(args[0], torch.fx.Node) else args[0]

@@ -342,6 +342,8 @@ class _Rewriter:
         for target, value in zip(targets, values):
             self._write(target, value)
         if not isinstance(node.meta.get("val"), (list, tuple)):
+            if first:  # it gives something else, as rrelu_with_noise does
+                return self._fresh(self._part(made, 0))
             returned = [a.name for a in node.target._schema.arguments if a.name in written]
             return targets[0] if node.target._schema.returns and returned else None
         own = [self._fresh(self._part(made, k)) for k in range(len(node.meta["val"]))] if first else targets

@@ -19,11 +19,14 @@ from .symbols import Beyond, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
+aten = torch.ops.aten
+_VIEWED_IN_PLACE = {  # overload: the view that its argument becomes
+    aten.squeeze_.default: aten.squeeze.default, aten.squeeze_.dim: aten.squeeze.dim, aten.squeeze_.dims: aten.squeeze.dims,
+    aten.unsqueeze_.default: aten.unsqueeze.default, aten.t_.default: aten.t.default, aten.transpose_.default: aten.transpose.int}
 _UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
-aten = torch.ops.aten
 
 
 class Frames:
@@ -226,6 +229,8 @@ class Recorder(Telling):
             function = aten.lift_fresh_copy.default
         if function in _DETACH and self._is_made_anew(args[0]):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
+        if function in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
+            return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
         _refuse_symbol(function, args)
         leaves, spec = pytree.tree_flatten((args, kwargs))
@@ -241,7 +246,7 @@ class Recorder(Telling):
         parts = pytree.tree_leaves(result)
         if not written and parts and all(any(part is leaf for leaf in leaves) for part in parts):
             return result  # nothing is done
-        in_place = {id(part) for part in parts if any(part is leaf for leaf in leaves)}
+        in_place = {id(part) for part in parts if part is not None and any(part is leaf for leaf in leaves)}
         if in_place and not written:
             raise Beyond(f"{function} gives some of its arguments")
         stays, named = pytree.tree_unflatten(nodes, spec)
@@ -250,6 +255,16 @@ class Recorder(Telling):
         if written:
             self._tell_of_changes(function, args, kwargs)
         return result
+
+    def _viewed_in_place(self, function, args, kwargs):
+        """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""
+        seen, value = self.__torch_dispatch__(_VIEWED_IN_PLACE[function], (), args, kwargs), args[0]
+        self._nodes[id(value)].meta["val"] = StandIn(value.metas, self.worlds, value.device)
+        with torch._C._DisableTorchDispatch():
+            value.data = seen
+        value.metas = seen.metas
+        self.name(value, self._nodes[id(seen)])
+        return value
 
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
@@ -385,9 +400,14 @@ def _refusal(function):
     return None
 
 
+def is_transforming():
+    """Is this inside torch.vmap, torch.func.grad or another of torch.func?  What they call on plain tensors is not."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def _refuse(function):
     reason = _refusal(function)
-    if reason is None and torch._C._functorch.peek_interpreter_stack() is not None:
+    if reason is None and is_transforming():
         reason = "a transform of functions"
     if reason is not None:
         raise Beyond(f"{function}: {reason}")

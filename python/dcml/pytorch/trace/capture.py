@@ -64,13 +64,24 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
                 raise
 
 
-def _capture(*given, again=None):
-    """By writing down what forward calls; by torch.export, which can do more and takes much longer, where that cannot be."""
+def _capture(module, args, kwargs, name, dynamic, *options, again=None):
+    """By writing down what forward calls; by torch.export, which can do more and takes much longer, where that cannot be; and by
+    writing it down for these extents alone, where neither can be for others."""
     try:
-        return _captured(recorded, *given, again)
+        return _captured(recorded, module, args, kwargs, name, dynamic, *options, again)
     except Beyond as reason:
-        say("capture", f"{type(given[0]).__name__} is traced by torch.export: {reason}")
-    return _captured(exported, *given, again)
+        say("capture", f"{type(module).__name__} is traced by torch.export: {reason}")
+    try:
+        return _captured(exported, module, args, kwargs, name, dynamic, *options, again)
+    except _core.Error as refused:
+        if not dynamic:
+            raise
+        try:
+            made = _captured(recorded, module, args, kwargs, name, False, *options, again)
+        except (Beyond, _core.Error):
+            raise refused from refused.__cause__
+    made.refused_dynamic = True
+    return made
 
 
 def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):

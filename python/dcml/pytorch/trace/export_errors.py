@@ -33,7 +33,7 @@ def export_error(module, error, leaves=()):
     if "fake tensor in the exported program" in str(error):
         return _core.UnsupportedOpError(f"{type(module).__name__} cannot be captured: torch.export loses a tensor on the way, "
                                         "as where torch.autograd.grad is taken inside forward with respect to an input: "
-                                        "take it outside, of the compiled module's results")
+                                        "take it outside, of the compiled module's results, or by torch.func.grad")
     text = str(error).strip().split("\n\n")[0]
     text = f"torch.export cannot trace {type(module).__name__}: {type(error).__name__}: {text}{_traced_line(error)}"
     return _error_like(error)(text)

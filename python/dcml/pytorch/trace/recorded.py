@@ -6,22 +6,24 @@ be written down is Beyond, and then torch.export traces the module.
 Must not know: rows of operators, how a program is lowered, or torch.export.
 """
 import contextlib
+import importlib
 import inspect
 import re
+import sys
 from types import SimpleNamespace
 
 import torch
 from torch._functorch import eager_transforms as transforms
-from torch._functorch import vmap
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from ..guard.garbage import loading
 from ..guard.traced_code import barred
 from ..guard.watch import restore
 from ..lower.functional import functional
 from ..lower.program import Kind, Region
 from ..lower.refusal import unsupported
-from ..record.recorder import Recorder, above_autograd
+from ..record.recorder import Recorder, above_autograd, is_transforming
 from ..record.stand_in import StandIn
 from ..record import undisturbed
 from ..record.symbols import MOST_SYMBOLS, Beyond, Fixed, Merge, Worlds
@@ -36,19 +38,34 @@ _LOOKS_AT_MEMORY = {getattr(torch.Tensor, name) for name in (
     "__reduce_ex__")}
 _OF_AUTOGRAD = {torch.autograd.grad, torch.autograd.backward, _TENSOR.grad_fn.__get__, _TENSOR._version.__get__}
 _BARRED = {function.__code__ for function in (
-    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.grad_and_value_impl, transforms._vjp_with_argnums,
-    transforms._jvp_with_argnums, transforms.functionalize, transforms.linearize, vmap.vmap_impl)}
+    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.functionalize, transforms.linearize)}
+
+
+_ENGINE = "torch._dynamo.compiled_autograd"  # what torch.func loads before it asks autograd for gradients; it takes seconds
+
+
+class _Unloaded(Beyond):
+    """What torch.func needs is to be loaded, which cannot be while calls are written down."""
+
+
+def _refused(reason):
+    return _Unloaded(reason) if reason.startswith(transforms._autograd_grad.__name__) else Beyond(reason)
 
 
 class _Barred(TorchFunctionMode):
     """Functions that are no operators, and need what a stand-in has not."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function in _OF_AUTOGRAD:
+        if function in _OF_AUTOGRAD and not is_transforming() and not _are_wrapped(args):
             raise Beyond(f"{function.__name__} inside forward")
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
         return function(*args, **(kwargs or {}))
+
+
+def _are_wrapped(values):
+    """Are there tensors of a transform of torch.func, which has a tape of its own?"""
+    return any(isinstance(leaf, torch.Tensor) and torch._C._functorch.is_gradtrackingtensor(leaf) for leaf in pytree.tree_leaves(values))
 
 
 def stand_ins():
@@ -81,9 +98,13 @@ def trace(module, entry, args, kwargs, symbols, code, asks):
     """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
     placeholders that are changed without the tape's knowledge)."""
     symbols = symbols or {}
-    while True:  # with less symbols each time
+    while True:  # with less symbols each time, or what was not loaded
         try:
             return _Recording(module, entry, args, kwargs, symbols).trace(code, asks)
+        except _Unloaded:
+            restore(code.changed())
+            with loading():
+                importlib.import_module(_ENGINE)
         except Merge as two:
             restore(code.changed())
             symbols = {k: min(two.symbols) if s in two.symbols else s for k, s in symbols.items()}
@@ -111,7 +132,9 @@ class _Recording:
             tensors = self._parameters(swapped)
             args, kwargs = self._arguments()
             held = [dict(table) for table in self._tables()]
-            with swapped, _compiling(), barred(code, _BARRED, Beyond), code.recording(asks), above_autograd(self.recorder), _Barred():
+            unloaded = set() if _ENGINE in sys.modules else {transforms._autograd_grad.__code__}
+            with swapped, _compiling(), barred(code, _BARRED | unloaded, _refused), code.recording(asks), \
+                    above_autograd(self.recorder), _Barred():
                 results = self.entry.forward(*args, **kwargs)
                 if any(now.get(name) is not was for table, now in zip(held, self._tables()) for name, was in table.items()):
                     raise Beyond("forward sets a parameter or a buffer")
