@@ -286,6 +286,7 @@ IMAGES = {
     "adaptive uneven": lambda a: F.adaptive_avg_pool2d(a, (4, 5)),
     "adaptive max": lambda a: F.adaptive_max_pool2d(a, (2, 4)),
     "adaptive max uneven": lambda a: F.adaptive_max_pool2d(a, (4, 3)),
+    "adaptive to nothing": lambda a: F.adaptive_max_pool2d(a, (0, 3)).sum() + F.adaptive_avg_pool2d(a, (2, 0)).sum() + a.mean(),
     "lp_pool2d": lambda a: F.lp_pool2d(a.abs(), 2, 2),
     "nearest": lambda a: F.interpolate(a, scale_factor=2),
     "nearest size": lambda a: F.interpolate(a, size=(9, 5)),

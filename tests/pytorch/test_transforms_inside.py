@@ -127,6 +127,7 @@ BACKWARD = {
     "adaptive_avg_pool3d": (SOLID, lambda x: F.adaptive_avg_pool3d(x, 3)),
     "max_pool3d": (SOLID, lambda x: F.max_pool3d(x, 2)),
     "adaptive_max_pool2d": (IMAGE, lambda x: F.adaptive_max_pool2d(x, 3)),
+    "logsigmoid": (LINE, F.logsigmoid),
     "nearest": (IMAGE, lambda x: F.interpolate(x, scale_factor=(2, 1.5))),
     "nearest of a solid": (SOLID, lambda x: F.interpolate(x, size=6)),
     "linear": (LINE, lambda x: F.interpolate(x, scale_factor=2, mode="linear")),

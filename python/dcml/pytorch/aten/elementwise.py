@@ -8,7 +8,7 @@ import math
 import torch
 
 from ... import _core
-from .builder import TABLE, Decline, dims, meta, rank, row
+from .builder import TABLE, Decline, dims, meta, rank, row, used_outputs
 
 
 @row("ceil.default", "floor.default", "round.default", "relu.default", "neg.default")
@@ -78,7 +78,9 @@ def _(b, x, c, eps=None):
 
 @row("log_sigmoid_forward.default")
 def _(b, n, x):
-    return [b.op("Neg", b.op("Softplus", b.op("Neg", b(x)))), None]
+    x = b(x)
+    buffer = b.op("Exp", b.op("Neg", b.op("Abs", x))) if 1 in used_outputs(n) else None
+    return [b.op("Neg", b.op("Softplus", b.op("Neg", x))), buffer]
 
 
 @_unary("elu.default")

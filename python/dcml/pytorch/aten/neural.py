@@ -103,6 +103,9 @@ def _adaptive(k, kind):
         indexed = pair and 1 in used_outputs(n)
         wrap = (lambda y: [unbatch(y), None]) if pair else unbatch
         output, extents = spread(output, k), dims(x)[rank(x) - k:]
+        if 0 in output:
+            empty = [b.fill(0, list(v.shape), v.dtype) for v in (meta(n) if pair else [meta(n)])]
+            return empty if pair else empty[0]
         if output == [1] * k and not indexed:
             return wrap(b.op("GlobalAveragePool" if kind == "Average" else "GlobalMaxPool", name))
         known = all(isinstance(e, int) for e in extents)
