@@ -142,11 +142,12 @@ REFUSED_ON_HOST = {
 
 
 def _is_refused(made, inputs, seconds):
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF)
     with pytest.raises(dcml.Error, match="evil"):
         ONNXModel("m", made)(*inputs)
-    assert time.process_time() - start < seconds
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5 << 18  # kB: some copies of the 256 MB that are allowed
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime < seconds  # what a fresh page costs the system is the machine's affair
+    assert after.ru_maxrss - before.ru_maxrss < 5 << 18  # kB: some copies of the 256 MB that are allowed
 
 
 @pytest.mark.parametrize("name", REFUSED)
