@@ -73,6 +73,14 @@ def test_factors_of_matrices_with_pivots_of_zero_are_lapacks(many, rows, columns
         same(lambda x: torch.linalg.lu_factor_ex(x).LU.triu(), matrix, tolerance=1e-9)
 
 
+@pytest.mark.parametrize("rows, columns", [(5, 5), (7, 4), (4, 7)])
+@pytest.mark.parametrize("many", [1, 40])
+def test_the_first_of_equal_pivots_is_taken_in_the_order_of_the_swaps(many, rows, columns):
+    x = torch.randint(-1, 2, (many, rows, columns), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    same(torch.linalg.lu, x, tolerance=1e-12)
+    same(lambda x: torch.linalg.lu_factor_ex(x)[:2], x, tolerance=1e-12)
+
+
 def test_a_gradient_goes_through_decompositions_of_many_matrices():
     x, z = matrices(20, 5, 5).requires_grad_(), matrices(20, 5, 5).requires_grad_()
 

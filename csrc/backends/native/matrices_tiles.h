@@ -25,28 +25,32 @@ INLINE void NAME(store)(const VEC *tile, REAL *y, int64_t size, int64_t count) {
     for (int64_t e = 0; e < size; e++) y[lane * size + e] = from[e * LANES + lane];
 }
 
-/* The row of the largest number of column j among those that were no pivots; the first of equals, and NaN counts as largest. */
-INLINE MASK NAME(pivot)(const VEC *w, const MASK *used, int64_t n, int64_t j) {
+/* The row of the largest number of column j among those that were no pivots, and where it stands; the first to stand of equals, and NaN
+ * counts as infinite. */
+INLINE MASK NAME(pivot)(const VEC *w, const MASK *stands, int64_t n, int64_t j, MASK *where) {
   const MASK sign = (MASK)(-(VEC){0});
   const VEC infinite = (VEC){0} + (REAL)__builtin_inf();
   VEC best = (VEC){0} - 2;
   MASK at = {0};
+  *where = (MASK){0};
   for (int64_t i = 0; i < n; i++) {
     VEC size = (VEC)((MASK)w[i * n + j] & ~sign);
     size = NAME(pick)((MASK)(size == size), size, infinite);
-    size = NAME(pick)(used[i], (VEC){0} - 1, size);
-    const MASK better = (MASK)(size > best);
+    size = NAME(pick)((MASK)(stands[i] < (WHOLE)j), (VEC){0} - 1, size);
+    const MASK better = (MASK)(size > best) | ((MASK)(size == best) & (MASK)(stands[i] < *where));
     best = NAME(pick)(better, size, best);
     at = (better & (WHOLE)i) | (~better & at);
+    *where = (better & stands[i]) | (~better & *where);
   }
   return at;
 }
 
-/* w becomes L. */
-INLINE void NAME(lu_of_tile)(VEC *w, VEC *u, MASK *used, MASK *pivots, int64_t n) {
-  for (int64_t i = 0; i < n; i++) used[i] = (MASK){0};
+/* w becomes L.  Rows stay where they are; stands: where LAPACK's swaps put them, pivots first. */
+INLINE void NAME(lu_of_tile)(VEC *w, VEC *u, MASK *stands, MASK *pivots, int64_t n) {
+  for (int64_t i = 0; i < n; i++) stands[i] = (MASK){0} + (WHOLE)i;
   for (int64_t j = 0; j < n; j++) {
-    const MASK at = pivots[j] = NAME(pivot)(w, used, n, j);
+    MASK from;
+    const MASK at = pivots[j] = NAME(pivot)(w, stands, n, j, &from);
     VEC *row = u + j * n;
     for (int64_t c = 0; c < n; c++) row[c] = (VEC){0};
     for (int64_t i = 0; i < n; i++) {
@@ -57,8 +61,9 @@ INLINE void NAME(lu_of_tile)(VEC *w, VEC *u, MASK *used, MASK *pivots, int64_t n
     row[j] = one;
     for (int64_t c = j + 1; c < n; c++) row[c] /= head;
     for (int64_t i = 0; i < n; i++) {
-      const VEC factor = w[i * n + j] = (VEC)(~used[i] & (MASK)w[i * n + j]);
-      used[i] |= (MASK)(at == (WHOLE)i);
+      const MASK left = (MASK)(stands[i] >= (WHOLE)j), pivot = (MASK)(at == (WHOLE)i), moves = (MASK)(stands[i] == (WHOLE)j) & ~pivot;
+      const VEC factor = w[i * n + j] = (VEC)(left & (MASK)w[i * n + j]);
+      stands[i] = (pivot & (WHOLE)j) | (moves & from) | (~pivot & ~moves & stands[i]);
       for (int64_t c = j + 1; c < n; c++) w[i * n + c] -= factor * row[c];
     }
   }
@@ -67,9 +72,9 @@ INLINE void NAME(lu_of_tile)(VEC *w, VEC *u, MASK *used, MASK *pivots, int64_t n
 INLINE void NAME(lu_tile)(const matrices_job *job, int64_t first, int64_t count, VEC *w) {
   const int64_t n = job->n, size = n * n;
   VEC *u = w + size;
-  MASK *used = (MASK *)(u + size), *pivots = used + n;
+  MASK *stands = (MASK *)(u + size), *pivots = stands + n;
   NAME(load)(w, (const REAL *)job->a + first * size, size, count);
-  NAME(lu_of_tile)(w, u, used, pivots, n);
+  NAME(lu_of_tile)(w, u, stands, pivots, n);
   if (job->y) NAME(store)(w, (REAL *)job->y + first * size, size, count);
   if (job->u) NAME(store)(u, (REAL *)job->u + first * size, size, count);
   for (int64_t lane = 0; lane < count && job->pivots; lane++)
@@ -139,29 +144,31 @@ INLINE REAL NAME(dot)(const REAL *x, const REAL *y, int64_t n) {
   return all;
 }
 
-/* Its rows stay where they are; w has what is left of them. */
+/* Rows stay where they are, w has what is left of them; stands: as above. */
 INLINE void NAME(lu_alone)(const matrices_job *job, int64_t matrix, REAL *w) {
   const int64_t n = job->n, at = matrix * n * n;
   const REAL *x = (const REAL *)job->a + at;
-  REAL *row = w + n * n, *used = row + n, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
+  REAL *row = w + n * n, *stands = row + n, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
   for (int64_t e = 0; e < n * n; e++) w[e] = x[e];
-  for (int64_t i = 0; i < n; i++) used[i] = 0;
+  for (int64_t i = 0; i < n; i++) stands[i] = (REAL)i;
   for (int64_t j = 0; j < n; j++) {
+    const REAL now = (REAL)j;
     REAL best = -1;
     int64_t p = 0;
     for (int64_t i = 0; i < n; i++) {
       REAL size = w[i * n + j] < 0 ? -w[i * n + j] : w[i * n + j];
       size = size == size ? size : (REAL)__builtin_inf();
-      if (used[i] == 0 && size > best) best = size, p = i;
+      if (stands[i] >= now && (size > best || (size == best && stands[i] < stands[p]))) best = size, p = i;
     }
-    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j];
+    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j], from = stands[p];
     for (int64_t c = 0; c < n; c++) row[c] = c < j ? 0 : w[p * n + c] / head;
     row[j] = 1;
     for (int64_t i = 0; i < n; i++) {
-      const REAL factor = used[i] != 0 ? 0 : w[i * n + j];
+      const REAL factor = stands[i] < now ? 0 : w[i * n + j];
       if (l) l[i * n + j] = factor;
-      if (i == p) used[i] = 1;
-      if (used[i] == 0) NAME(subtract)(w + i * n + j + 1, row + j + 1, factor, n - j - 1);
+      if (stands[i] == now) stands[i] = from;
+      if (i == p) stands[i] = now;
+      if (stands[i] > now) NAME(subtract)(w + i * n + j + 1, row + j + 1, factor, n - j - 1);
     }
     for (int64_t c = 0; c < n && u; c++) u[j * n + c] = row[c];
     if (job->pivots) job->pivots[matrix * n + j] = p;

@@ -161,7 +161,7 @@ class Builder:
         self.fqn = {}          # fx placeholder -> FQN of its parameter or buffer
         self.symbols = {}      # text of a symbol -> (value name, axis) that has this extent, or the number itself (Symbolic)
         self.cumulative = {}   # FQN of a running statistic that averages over all calls -> FQN of its call counter
-        self.checks = []       # (value name, message) of conditions that a call must find true
+        self.checks = []       # (value name, message, name of the error) of conditions that a call must find true
         self.stopped = set()   # names that carry no gradient
         self.counted = False   # does an extent depend on values?
         self.seed = None       # name of the random seed input, once asked for

@@ -24,7 +24,7 @@ def _branch(b, graph_module, operands, flag, taken):
     before = len(b.checks)
     outputs = b.inline(graph_module, [_gated(b, x, flag, taken) for x in operands])
     excuse = b.op("Not", flag) if taken else flag
-    b.checks[before:] = [(b.op("Or", excuse, name), message) for name, message in b.checks[before:]]
+    b.checks[before:] = [(b.op("Or", excuse, name), *rest) for name, *rest in b.checks[before:]]
     return outputs
 
 

@@ -8,7 +8,7 @@ import torch
 
 from ..guard.lock import LOCK
 from ..look.profile import mark_range
-from . import trees
+from . import errors, trees
 from .autograd import apply_in_python
 from .compiled import Outdated, slot
 from .device import draw_seed
@@ -114,9 +114,9 @@ class Recipe:
         """The module's result and side effects, from the results of the function."""
         if self.single:
             return results[0]
-        for index, message in self.checks:
+        for index, message, error in self.checks:
             if not results[index]:
-                raise ValueError(message)
+                raise errors.BY_NAME[error](message)
         if self.mutated or self.changed:
             self._write_back(results, leaves)
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]

@@ -19,7 +19,7 @@ class Capture:
     changed_inputs: (graph output index, position among the leaves, the history it gets: that of the graph output
         (True), none (False), the one it had (None)) of inputs changed in place.
     transients: (value name, graph output index) of intermediate values, if they were asked for.
-    checks: (graph output index, message) of conditions that must be true after each call.
+    checks: (graph output index, message, name of the error, see call.errors) of conditions that must be true after each call.
     reads: names of attributes of modules that were read; other values of them may mean another graph.
     ties: pairs of qualified names of one parameter, which is one only as long as both name the same tensor.
     refused_dynamic: the module did not allow symbolic extents.

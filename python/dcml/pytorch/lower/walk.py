@@ -197,7 +197,7 @@ class Lowering:
                         for name, leaf, silent in changed]
         for (index, _, _), tape in zip(self.changed, tapes_of_changed):
             self._note_tape(index, tape)
-        self.checks = [(self._output(name), message) for name, message in self.b.checks]
+        self.checks = [(self._output(name), *rest) for name, *rest in self.b.checks]
 
     def _note_tape(self, output, places):
         index = output.index if isinstance(output, (Complex, Ordered)) else output
