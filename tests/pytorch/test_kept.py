@@ -263,7 +263,8 @@ def test_a_damaged_file_is_not_read(traces, tmp_path):
 
 
 _OTHER_DATA = ({"outputs": [99]}, {"outputs": [["Passed", -1]]}, {"params": []}, {"params": [["nobody", False]]}, {"inputs": [7]},
-               {"graph": "graph x {"}, {"out_spec": ["tuple", [], ["*", "*"]]}, {"checks": [[5, "text"]]}, {"mutated": [[9, "norm.weight"]]},
+               {"graph": "graph x {"}, {"out_spec": ["tuple", [], ["*", "*"]]}, {"checks": [[5, "text"]]},
+               {"checks": [[0, "text", "no error of ours"]]}, {"mutated": [[9, "norm.weight"]]},
                {"devices": ["nowhere"]}, {"shapes": [[1]]}, {"ranges": 3}, {"ran": None})
 
 

@@ -144,32 +144,31 @@ INLINE REAL NAME(dot)(const REAL *x, const REAL *y, int64_t n) {
   return all;
 }
 
-/* Rows stay where they are, w has what is left of them; stands: as above. */
+/* Rows stay where they are, w has what is left of them; order: which row LAPACK's swaps put at each place, pivots first. */
 INLINE void NAME(lu_alone)(const matrices_job *job, int64_t matrix, REAL *w) {
   const int64_t n = job->n, at = matrix * n * n;
   const REAL *x = (const REAL *)job->a + at;
-  REAL *row = w + n * n, *stands = row + n, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
+  REAL *row = w + n * n, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
+  WHOLE *order = (WHOLE *)(row + n);
   for (int64_t e = 0; e < n * n; e++) w[e] = x[e];
-  for (int64_t i = 0; i < n; i++) stands[i] = (REAL)i;
+  for (int64_t i = 0; i < n; i++) order[i] = (WHOLE)i;
   for (int64_t j = 0; j < n; j++) {
-    const REAL now = (REAL)j;
     REAL best = -1;
-    int64_t p = 0;
-    for (int64_t i = 0; i < n; i++) {
-      REAL size = w[i * n + j] < 0 ? -w[i * n + j] : w[i * n + j];
+    int64_t from = j;
+    for (int64_t s = j; s < n; s++) {
+      REAL size = w[order[s] * n + j] < 0 ? -w[order[s] * n + j] : w[order[s] * n + j];
       size = size == size ? size : (REAL)__builtin_inf();
-      if (stands[i] >= now && (size > best || (size == best && stands[i] < stands[p]))) best = size, p = i;
+      if (size > best) best = size, from = s;
     }
-    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j], from = stands[p];
+    const WHOLE p = order[from];
+    order[from] = order[j], order[j] = p;
+    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j];
     for (int64_t c = 0; c < n; c++) row[c] = c < j ? 0 : w[p * n + c] / head;
     row[j] = 1;
-    for (int64_t i = 0; i < n; i++) {
-      const REAL factor = stands[i] < now ? 0 : w[i * n + j];
-      if (l) l[i * n + j] = factor;
-      if (stands[i] == now) stands[i] = from;
-      if (i == p) stands[i] = now;
-      if (stands[i] > now) NAME(subtract)(w + i * n + j + 1, row + j + 1, factor, n - j - 1);
-    }
+    for (int64_t s = j; s < n && l; s++) l[order[s] * n + j] = w[order[s] * n + j];
+    for (int64_t c = j + 1; c < n && l; c++) l[p * n + c] = 0;
+    for (int64_t s = j + 1; s < n; s++)
+      NAME(subtract)(w + order[s] * n + j + 1, row + j + 1, w[order[s] * n + j], n - j - 1);
     for (int64_t c = 0; c < n && u; c++) u[j * n + c] = row[c];
     if (job->pivots) job->pivots[matrix * n + j] = p;
   }

@@ -317,6 +317,10 @@ class Builder:
                         keepdims=0)
         return self.cast(total, torch.int64, dtype)
 
+    def check(self, condition, message, error="ValueError_"):
+        """Each call has to find the condition, a value's name, true; else it raises the error, see call.errors."""
+        self.checks.append((condition, message, error))
+
     def reshape(self, name, sizes, have=()):
         """Reshape to ints, -1 and symbolic values; ``have``: extents of ``name``, of which equal ones are copied."""
         if any(isinstance(s, int) and s == 0 for s in sizes):

@@ -58,7 +58,7 @@ def _(b, n, x, weights=None, minlength=0):
     dtype, numbers = meta(n).dtype, b(x, torch.int64)
     negative = b.cast(b.op("Less", numbers, b.const(0)), torch.bool, torch.int64)
     none_negative = b.op("Equal", b.op("ReduceSum", negative, keepdims=0), b.const(0))
-    b.checks.append((none_negative, "bincount only supports 1-d non-negative integral inputs.", ""))
+    b.check(none_negative, "bincount only supports 1-d non-negative integral inputs.")
     last = b.op("Max", b.op("ReduceMax", numbers, keepdims=1), b.const([minlength - 1]))
     none = b.op("Expand", b.const(0, dtype), b.op("Add", last, b.const([1])))
     ones = b(weights, dtype) if weights is not None else b.op("Expand", b.const(1, dtype), b.shape(x))
@@ -137,7 +137,7 @@ def _(b, n, repeats, output_size=None):
     """k as often as repeats[k] says: how many ends lie at or before a place."""
     repeats = b(repeats, torch.int64)
     wrong = b.op("ReduceSum", b.cast(b.op("Less", repeats, b.const(0)), torch.bool, torch.int64), keepdims=0)
-    b.checks.append((b.op("Equal", wrong, b.const(0)), "repeats can not be negative", ""))
+    b.check(b.op("Equal", wrong, b.const(0)), "repeats can not be negative")
     total = b.op("ReduceSum", repeats, keepdims=1)
     none = b.op("Expand", b.const(0), b.op("Add", total, b.const([1])))
     ends = b.op("CumSum", repeats, b.const(0))

@@ -99,7 +99,7 @@ def _(b, n, condition, message="", *_, **__):
     if message.startswith("Runtime assertion"):
         message = f"a number that values tell does not fit: {expression}" if symbols else "what forward asserts of a tensor does not hold"
         message += b.line(n)
-    b.checks.append((b(condition), message, ""))
+    b.check(b(condition), message)
 
 
 for _check in ("aten._assert_tensor_metadata.default",
@@ -109,12 +109,12 @@ for _check in ("aten._assert_tensor_metadata.default",
 
 @row("_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg")
 def _(b, n, condition, message="an assertion of the module failed", *_):
-    b.checks.append((b(condition, torch.bool), message, ""))
+    b.check(b(condition, torch.bool), message)
 
 
 @row("_linalg_check_errors.default")
 def _(b, n, info, name, **_):
     """What eager torch raises LinAlgError for."""
     good = b.op("Equal", b(info), b.const(0, torch.int32))
-    b.checks.append((b.op("Equal", b.op("ReduceSum", b.cast(b.op("Not", good), torch.bool, torch.int32), keepdims=0),
-                          b.const(0, torch.int32)), f"{name}: a matrix is singular or not positive-definite", "linalg"))
+    failures = b.op("ReduceSum", b.cast(b.op("Not", good), torch.bool, torch.int32), keepdims=0)
+    b.check(b.op("Equal", failures, b.const(0, torch.int32)), f"{name}: a matrix is singular or not positive-definite", "LinAlgError")

@@ -11,4 +11,4 @@ class LinAlgError(_core.ValueError_, torch.linalg.LinAlgError):
     """A matrix is singular or not positive-definite where the function needs it to be otherwise, as in eager torch."""
 
 
-BY_NAME = {"": _core.ValueError_, "linalg": LinAlgError}
+BY_NAME = {kind.__name__: kind for kind in (_core.ValueError_, LinAlgError)}

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from ... import _core
 from ...verbose import say
-from ..call import trees
+from ..call import errors, trees
 from ..call.keys import kind_of, surroundings
 from ..call.results import Fixed, Number, Ordered, Passed
 from ..guard.asked import known_of
@@ -118,6 +118,7 @@ class Kept:
         mentioned = {name for name, _ in made.params} | {name for _, name in made.mutated} | {name for tie in made.ties for name in tie}
         tensors = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
         fits = (made.guard.refusal(tensors, dict) is None
+                and all(error in errors.BY_NAME for *_, error in made.checks)
                 and all(index in results for index in indices) and all(leaf in leaves for leaf in given) and mentioned <= named
                 and [name for name, _ in made.params] == list(made.graph.params)
                 and len(made.inputs) == len(made.guard.shapes) == len(made.graph.inputs)
