@@ -65,3 +65,30 @@ def test_a_transpose_stands_in_tiles_of_shared_memory():
         text = _core.run_kernel_pass(text, name)
     code = _core.kernel_code(text, "cuda")
     assert "__shared__ float tile0[1056];" in code and _core.kernel_launches(text, {})[0][0][1:3] == (3 * 2 * 3, 256)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+def test_rows_of_packs_that_share_factors(fake, kind):
+    """Of 128 columns and so many rows that a thread takes four, and twice as many packs as threads."""
+    graph = _core.parse(f"""graph g opset 21 {{
+  input X: f32[131072, 64]
+  input scale: f32[64]
+  input shift: f32[64]
+  temp H: {kind}[131072, 64]
+  temp Y: f32[131072, 64]
+  outputs Y
+  state main {{
+    map i in 0:131072, c in 0:64 {{
+      H[i, c] = {kind}(X[i, c])
+    }}
+    map i in 0:131072, c in 0:64 {{
+      Y[i, c] = max(f32(H[i, c]) * scale[c] + shift[c], 0.0f)
+    }}
+  }}
+}}
+""")
+    texts = [graph.kernel(node) for node, *_ in graph.nodes(0)]
+    for name, _ in _core.kernel_passes("cuda"):
+        texts = [_core.run_kernel_pass(text, name) for text in texts]
+    assert ["turns(" in text for text in texts] == [False, True]
+    _run(graph, [rng.standard_normal((131072, 64)).astype(np.float32), *rng.standard_normal((2, 64)).astype(np.float32)], fake)

@@ -34,7 +34,8 @@
  *   pack(n)          a thread takes n iterations at once, whose elements lie side by side in memory            [packs]
  *   tile(n)          runs with the innermost loop of the grid in tiles of n by n: what lies side by side along this loop,
  *                    and apart along that one, goes through memory that a block shares                          [crossings]
- *   turns(n)         a thread takes iterations, or packs, in n turns at most: registers of its own hold what is theirs [rows]
+ *   turns(n)         of a team's loop: a thread takes iterations, or packs, in n turns at most: registers of its own hold what is
+ *                    theirs [rows]; of the loop of a grid around one with packs: a thread takes n neighbours          [packs]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *

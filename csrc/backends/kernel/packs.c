@@ -2,7 +2,7 @@
  * wide loads and stores.  Pointers are looked at when the kernel runs; where they are not aligned, elements move alone. */
 #include "backends/kernel/kernel.h"
 
-enum { PACK_BYTES = 16, MOST_LANES = 8, LIKELY = 1 << 20, ENOUGH = 1 << 16 };
+enum { PACK_BYTES = 16, MOST_LANES = 8, LIKELY = 1 << 20, ENOUGH = 1 << 16, BUSY = 1 << 17, MOST_ROWS = 4, MOST_WORDS = 64 };
 
 /* ---- accesses ---- */
 
@@ -137,8 +137,48 @@ static void agree(dc_kernel *k, dc_loop *body) {
     }
 }
 
+/* ---- what rows share ---- */
+
+typedef struct {
+  const dc_kernel *k;
+  const dc_loop *l, *rows;
+  uint32_t shared, words; /* packs that all rows read alike; registers for what is read of one row */
+} row_search;
+
+static void count_words(void *context, const dc_pool *pool, dc_ex read) {
+  row_search *s = context;
+  if (!dc_read_is_packed(s->k, s->l, read, s->l->pack)) return;
+  uint32_t bytes = (uint32_t)dc_dtype_bytes((dc_dtype)dc_cont(s->k->graph, dc_ex_node(pool, read)->ref)->dtype);
+  if (dc_ex_uses_param(pool, dc_read_address(s->k, read), s->rows->param)) s->words += (s->l->pack * bytes + 3) / 4;
+  else s->shared++;
+}
+
+/* Where the packs of a row are read beside others that are the same for all rows, such as the factors of channels, a thread takes
+ * some rows: so many loads are on their way at once, and what they share is loaded once. */
+static void take_rows(dc_kernel *k) {
+  dc_loop *l = dc_loop_only(k->root);
+  while (l && dc_loop_only(l) && dc_loop_only(l)->on_grid) l = dc_loop_only(l);
+  dc_loop *rows = l ? l->parent : NULL;
+  if (!l || !l->on_grid || !l->pack || k->grid.slices || !rows || !rows->on_grid || rows->step != 1) return;
+  if (!dc_kernel_is_number(k, rows->begin, 0)) return;
+  row_search s = {k, l, rows, 0, 0};
+  int64_t all = 1;
+  for (const dc_loop *at = l; at->parent; at = at->parent) {
+    if (dc_loop_extent(k, at) < 0) return;
+    all *= dc_loop_extent(k, at) < INT32_MAX ? dc_loop_extent(k, at) : INT32_MAX;
+    if (all > INT32_MAX) all = INT32_MAX;
+  }
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    dc_kernel_each_read(k, l->body.v[j].write->value, count_words, &s);
+    dc_kernel_each_read(k, l->body.v[j].write->guard, count_words, &s);
+  }
+  for (uint32_t turns = MOST_ROWS; s.shared && turns > 1 && !rows->turns; turns /= 2)
+    if (dc_loop_extent(k, rows) % turns == 0 && all / l->pack / turns >= BUSY && turns * s.words <= MOST_WORDS) rows->turns = turns;
+}
+
 void dc_kernel_packs(dc_kernel *k) {
   dc_kernel_each_loop(k, k->root, pack);
   dc_kernel_each_loop(k, k->root, agree);
   agree(k, k->root);
+  take_rows(k);
 }

@@ -148,6 +148,12 @@ static void check_pack(checker *c, const dc_loop *l) {
 
 static void check_turns(checker *c, const dc_loop *l) {
   dc_kernel *k = c->k;
+  if (l->on_grid) {
+    const dc_loop *last = dc_loop_only(l);
+    bool rows = last && last->on_grid && last->pack && !dc_loop_has_loops(last) && !k->grid.slices && l->step == 1;
+    require(c, rows && dc_loop_extent(k, l) >= 0 && dc_loop_extent(k, l) % l->turns == 0, "turns of a grid are of the loop around packs");
+    return;
+  }
   int64_t extent = dc_loop_extent(k, l), taken = (int64_t)k->grid.team * (l->pack ? l->pack : 1);
   bool plain = l->on_team && l->is_entry && !dc_loop_has_loops(l) && l->step == 1 && dc_kernel_is_number(k, l->begin, 0) && !k->grid.across;
   require(c, plain && extent > 0 && (extent + taken - 1) / taken == l->turns, "turns are of a team's innermost loop of known length");

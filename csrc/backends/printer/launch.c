@@ -6,7 +6,7 @@
 
 #include "backends/printer/printer.h"
 
-enum { MOST_BLOCKS = 1 << 20 };
+enum { MOST_BLOCKS = 1 << 20, BYTES_AHEAD = 32, MOST_AHEAD = 16 };
 
 /* ---- the grid ---- */
 
@@ -27,9 +27,13 @@ static bool is_tiled(const dc_printer *p, const dc_loop *l) {
   return tile && (l == tile || l == last_of(tile));
 }
 
-/* Iterations, or packs or tiles of them. */
+/* Iterations that a thread, or a block for its tile, takes at once. */
+static int64_t taken(const dc_printer *p, const dc_loop *l) {
+  return l->pack ? l->pack : is_tiled(p, l) ? DC_TILE : l->on_grid && l->turns ? l->turns : 1;
+}
+
 static dc_ex extent_of(dc_printer *p, const dc_loop *l) {
-  return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, l->pack ? (int64_t)l->pack : is_tiled(p, l) ? DC_TILE : l->step));
+  return dc_ix_extent(p->pool, l->begin, l->end, dc_ex_int(p->pool, taken(p, l) * l->step));
 }
 
 static dc_ex iterations(dc_printer *p, const dc_loop *l) {
@@ -49,11 +53,10 @@ static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last, con
       dc_print_line(p, "rest = (%s)((%s)rest / (%s)%s);", type, natural, natural, n);
       of = dc_arena_printf(p->arena, "at%u", at->param);
     }
-    if (at->pack) of = dc_arena_printf(p->arena, "%s * %u", of, at->pack);
-    if (is_tiled(p, at)) of = dc_arena_printf(p->arena, "%s * %d", of, DC_TILE);
+    if (taken(p, at) > 1) of = dc_arena_printf(p->arena, "%s * %lld", of, (long long)taken(p, at));
     if (at->step != 1) of = dc_arena_printf(p->arena, "%s * %lld", of, (long long)at->step);
     if (!dc_kernel_is_number(p->k, at->begin, 0)) of = dc_arena_printf(p->arena, "%s + %s", dc_print_value(p, at->begin), of);
-    dc_print_line(p, "const %s %s%u = (%s)(%s);", index, at->pack ? "base" : is_tiled(p, at) ? "first" : "j", at->param, index, of);
+    dc_print_line(p, "const %s %s%u = (%s)(%s);", index, at->pack ? "base" : taken(p, at) > 1 ? "first" : "j", at->param, index, of);
   }
 }
 
@@ -93,6 +96,28 @@ void dc_print_grid_end(dc_printer *p, uint32_t mark) {
   dc_print_close(p);
 }
 
+static void open_row(dc_printer *p, const dc_loop *rows, uint32_t *mark) {
+  const char *type = dc_print_index_type(p, dc_ex_par(p->pool, rows->param));
+  dc_text_puts(p->out, "#pragma unroll\n");
+  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", rows->param, rows->param, rows->turns, rows->param));
+  *mark = dc_print_scope(p);
+  dc_print_line(p, "const %s j%u = first%u + turn%u;", type, rows->param, rows->param, rows->param);
+}
+
+void dc_print_rows_begin(dc_printer *p, const dc_loop *rows, const dc_loop *last, uint32_t *mark) {
+  if (dc_print_packs_ahead(p, last)) {
+    open_row(p, rows, mark);
+    dc_print_pack_loads(p, last);
+    dc_print_rows_end(p, *mark);
+  }
+  open_row(p, rows, mark);
+}
+
+void dc_print_rows_end(dc_printer *p, uint32_t mark) {
+  dc_print_scope_end(p, mark);
+  dc_print_close(p);
+}
+
 /* ---- teams ---- */
 
 static void open_turns(dc_printer *p, const dc_loop *l, const char *type, const char *n) {
@@ -101,6 +126,32 @@ static void open_turns(dc_printer *p, const dc_loop *l, const char *type, const 
   dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", l->param, l->param, l->turns, l->param));
   dc_print_line(p, "const %s rest = me + turn%u * %u;", type, l->param, p->k->grid.team);
   if (!whole) dc_print_line(p, "if (rest >= %s) continue;", n);
+}
+
+typedef struct {
+  const dc_printer *p;
+  const dc_loop *last;
+  int bytes;
+} reads_of;
+
+static void add_bytes(void *context, const dc_pool *pool, dc_ex read) {
+  reads_of *r = context;
+  dc_cid c = dc_ex_node(pool, read)->ref;
+  if (dc_kernel_is_register(r->p->k, c) || !dc_ex_uses_param(pool, dc_read_address(r->p->k, read), r->last->param)) return;
+  r->bytes += dc_dtype_bytes((dc_dtype)dc_cont(r->p->k->graph, c)->dtype);
+}
+
+/* Iterations that are unrolled, so that enough bytes are on their way at once. */
+static int ahead(dc_printer *p, const dc_loop *last) {
+  reads_of r = {p, last, 0};
+  for (uint32_t j = 0; j < last->body.n; j++)
+    if (last->body.v[j].write) {
+      dc_kernel_each_read(p->k, last->body.v[j].write->value, add_bytes, &r);
+      dc_kernel_each_read(p->k, last->body.v[j].write->guard, add_bytes, &r);
+    }
+  if (last->pack) return 2;
+  int n = r.bytes ? BYTES_AHEAD / r.bytes : 4;
+  return n < 2 ? 2 : n > MOST_AHEAD ? MOST_AHEAD : n;
 }
 
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
@@ -121,7 +172,7 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
     }
     open_turns(p, l, type, n);
   } else {
-    dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
+    dc_text_printf(p->out, "#pragma unroll %d\n", ahead(p, last));
     dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param,
                                      p->k->grid.team));
   }

@@ -39,54 +39,81 @@ static const char *count_of(dc_printer *p, const dc_loop *l) {
   return extent >= 0 && extent % l->pack == 0 ? dc_arena_printf(p->arena, "%u", l->pack) : "count";
 }
 
-/* Where the elements of a pack are among those of all turns. */
-static const char *first_lane(dc_printer *p, const dc_loop *l, uint32_t x) {
-  return l->turns ? dc_arena_printf(p->arena, "x%u + turn%u * %u", x, l->param, l->pack) : dc_arena_printf(p->arena, "x%u", x);
+const dc_loop *dc_print_turning(const dc_loop *l) {
+  while (l && !l->turns && (l->pack || l->on_grid)) l = l->parent;
+  return l && l->turns ? l : NULL;
+}
+
+/* Does it hold other elements in each turn? */
+static bool moves(const dc_printer *p, const dc_loop *l, uint32_t pack) {
+  const dc_loop *turning = dc_print_turning(l);
+  return turning && (turning == l || dc_ex_uses_param(p->pool, p->packs[pack].address, turning->param));
+}
+
+const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane) {
+  const uint32_t x = p->next_pack + pack;
+  if (!moves(p, l, pack)) return dc_arena_printf(p->arena, "x%u[%s]", x, lane);
+  return dc_arena_printf(p->arena, "x%u[turn%u * %u + %s]", x, dc_print_turning(l)->param, l->pack, lane);
 }
 
 static void put_arrays(dc_printer *p, const dc_loop *l) {
   for (uint32_t k = 0; k < p->n_packs; k++) {
     const char *type = p->dialect->types[dc_cont(p->k->graph, p->packs[k].c)->dtype].storage;
-    dc_print_line(p, "%s x%u[%u];", type, p->next_pack + k, l->pack * (l->turns ? l->turns : 1));
+    dc_print_line(p, "%s x%u[%u];", type, p->next_pack + k, l->pack * (moves(p, l, k) ? dc_print_turning(l)->turns : 1));
   }
 }
 
-/* Addresses of the packs' first elements, and, if asked, what they hold. */
-static void put_places(dc_printer *p, const dc_loop *l, bool loads, const char *count) {
+static void put_place(dc_printer *p, uint32_t pack) {
+  struct dc_pack *x = &p->packs[pack];
+  p->aligned |= (uint64_t)1 << (x->c < 63 ? x->c : 63);
+  x->place = dc_arena_printf(p->arena, "&b%u[%s]", x->c, dc_print_value(p, x->address));
+}
+
+/* Loads the packs of which each turn has its own, or those of which it has not. */
+static void put_loads(dc_printer *p, const dc_loop *l, bool moving, const char *count) {
   for (uint32_t k = 0; k < p->n_packs; k++) {
-    struct dc_pack *x = &p->packs[k];
-    if (loads ? !x->loaded : !x->stored) continue;
-    p->aligned |= (uint64_t)1 << (x->c < 63 ? x->c : 63);
-    x->place = dc_arena_printf(p->arena, "&b%u[%s]", x->c, dc_print_value(p, x->address));
-    if (loads) dc_print_line(p, "load_pack<%u>(%s, %s, aligned, %s);", l->pack, first_lane(p, l, p->next_pack + k), x->place, count);
+    if (!p->packs[k].loaded || moves(p, l, k) != moving) continue;
+    put_place(p, k);
+    dc_print_line(p, "load_pack<%u>(&%s, %s, aligned, %s);", l->pack, dc_print_lane(p, l, k, "0"), p->packs[k].place, count);
   }
+}
+
+static void put_first(dc_printer *p, const dc_loop *l) {
+  dc_print_line(p, "const %s j%u = base%u;", dc_print_index_type(p, dc_ex_par(p->pool, l->param)), l->param, l->param);
 }
 
 bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l) {
-  bool loads = false;
+  bool moving = false, still = false;
   collect(p, l);
   put_arrays(p, l);
-  for (uint32_t k = 0; k < p->n_packs; k++) loads |= p->packs[k].loaded;
-  return loads;
+  for (uint32_t k = 0; k < p->n_packs; k++)
+    if (p->packs[k].loaded) *(moves(p, l, k) ? &moving : &still) = true;
+  if (!still) return moving;
+  uint32_t mark = dc_print_scope(p);
+  put_first(p, l);
+  put_loads(p, l, false, count_of(p, l));
+  dc_print_scope_end(p, mark);
+  return moving;
 }
 
 void dc_print_pack_loads(dc_printer *p, const dc_loop *l) {
-  const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param));
-  dc_print_line(p, "const %s j%u = base%u;", type, l->param, l->param);
-  put_places(p, l, true, count_of(p, l));
+  put_first(p, l);
+  put_loads(p, l, true, count_of(p, l));
 }
 
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, l->param)), *count = count_of(p, l);
-  if (!l->turns) collect(p, l);
+  const bool ahead = dc_print_turning(l) != NULL;
+  if (!ahead) collect(p, l);
   if (count[0] == 'c') {
     const char *end = dc_print_value(p, l->end);
     dc_print_line(p, "const int count = %s - base%u < %u ? (int)(%s - base%u) : %u;", end, l->param, l->pack, end, l->param, l->pack);
   }
-  dc_print_line(p, "const %s j%u = base%u;", type, l->param, l->param);
+  put_first(p, l);
   *mark = dc_print_scope(p);
-  if (!l->turns) put_arrays(p, l), put_places(p, l, true, count);
-  put_places(p, l, false, count);
+  if (!ahead) put_arrays(p, l), put_loads(p, l, false, count);
+  for (uint32_t k = 0; k < p->n_packs; k++)
+    if (p->packs[k].stored) put_place(p, k);
   dc_print_scope_end(p, *mark); /* of the first element only */
   p->packed = l;
   dc_text_puts(p->out, "#pragma unroll\n");
@@ -101,7 +128,7 @@ void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark) {
   dc_print_close(p);
   for (uint32_t k = 0; k < p->n_packs; k++)
     if (p->packs[k].stored)
-      dc_print_line(p, "store_pack<%u>(%s, %s, aligned, %s);", l->pack, p->packs[k].place, first_lane(p, l, p->next_pack + k), count);
+      dc_print_line(p, "store_pack<%u>(%s, &%s, aligned, %s);", l->pack, p->packs[k].place, dc_print_lane(p, l, k, "0"), count);
   p->next_pack += p->n_packs;
   p->n_packs = 0;
 }

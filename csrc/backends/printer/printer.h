@@ -165,15 +165,20 @@ void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and cal
 
 /* launch.c */
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark); /* returns the innermost loop of the grid */
+void dc_print_rows_begin(dc_printer *p, const dc_loop *rows, const dc_loop *last, uint32_t *mark); /* around the turns of a thread */
+void dc_print_rows_end(dc_printer *p, uint32_t mark);
 void dc_print_grid_end(dc_printer *p, uint32_t mark);
 /* A loop whose iterations are dealt to the threads of a team; returns the innermost one of those. */
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 /* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
 void dc_print_pack_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
-/* Of a loop that takes turns, all packs are loaded before the first is used: in a loop of its own, if there are any. */
+/* Where packs are taken in turns, those that a turn moves are all loaded before the first is used, in a loop of its own: are there
+ * any?  Those that all turns read alike are loaded here. */
 bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l);
 void dc_print_pack_loads(dc_printer *p, const dc_loop *l);
+const dc_loop *dc_print_turning(const dc_loop *l); /* the loop whose turns take the packs of l: that or one around it; NULL: none */
+const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane); /* an element of a pack's array */
 /* crossings.c: what stands around the body of the innermost loop of a grid that runs in tiles. */
 void dc_print_tile_begin(dc_printer *p, const dc_loop *tile, const dc_loop *last, uint32_t *mark);
 void dc_print_tile_end(dc_printer *p, uint32_t mark);

@@ -297,7 +297,7 @@ static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
   const dc_loop *l = p->packed;
   for (uint32_t k = 0; k < p->n_packs; k++)
     if (p->packs[k].c == c && p->packs[k].address == address)
-      return dc_arena_printf(p->arena, l->turns ? "x%u[turn%u * %u + l]" : "x%u[l]", p->next_pack + k, l->param, l->pack);
+      return dc_print_lane(p, l, k, "l");
   return NULL;
 }
 
