@@ -76,6 +76,7 @@ const dc_machine dc_machine_cuda_typical = {
     .teams = 528,
     .team_threads = 1024,
     .team_columns = 32,
+    .wide_columns = 128,
     .thread_terms = 32,
 };
 

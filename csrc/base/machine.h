@@ -19,7 +19,8 @@ typedef struct {
   /* of a device whose teams of threads each take a sum, or neighbouring sums; 0: the threads of one processor share sums */
   uint32_t teams;             /* that fill the device, and ... */
   uint32_t team_threads;      /* ... threads of one */
-  uint32_t team_columns;      /* sums whose terms lie side by side, that a team takes at once */
+  uint32_t team_columns;      /* sums whose terms lie side by side, that a team takes at once ... */
+  uint32_t wide_columns;      /* ... and as many as that where there are more, as long pieces of memory are read faster */
   uint32_t thread_terms;      /* of a sum, that a thread adds in the time that another kernel takes to start */
   double store_ns;            /* a byte written to memory and read back */
   double cached_ns;           /* what is cheaper for an f32 than to store it and load it again from a cache */

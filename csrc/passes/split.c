@@ -17,6 +17,7 @@ enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
 
 typedef struct {
   dc_graph *graph;
+  const bool *made; /* by container: does a map write it? */
   dc_map outer, reduce; /* outer: without parameters where there is no map around; reduce: what is left of it for one part */
   dc_map terms; /* reduce as it was */
   dc_param parts[MAX_PARTS + DC_MAX_RANK]; /* of the map over parts: those of the parts, then fresh ones of the outer map */
@@ -72,6 +73,7 @@ static bool may_split(const search *s) {
 typedef struct {
   const search *s;
   uint32_t along, across;
+  bool made; /* does a map make what it reads? */
 } direction;
 
 /* What all sums read alike is short, and says nothing. */
@@ -79,18 +81,11 @@ static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
   direction *d = context;
   const dc_exnode *node = dc_ex_node(pool, e);
   if (node->op != DC_EX_READ || !node->nargs || !uses_any(pool, e, &d->s->reduce)) return;
+  d->made |= d->s->made[node->ref];
   if (d->s->outer.n_params && !uses_any(pool, e, &d->s->outer)) return;
   uint32_t at = dc_contiguous_dimension(d->s->graph, node->ref);
   bool along = at < node->nargs && uses_any(pool, dc_ex_arg(pool, e, at), &d->s->reduce);
   *(along ? &d->along : &d->across) += 1;
-}
-
-/* Are the terms of one sum apart in memory, and those of its neighbours together? */
-static bool runs_across(const search *s) {
-  direction d = {.s = s};
-  for (uint32_t k = 0; k < s->reduce.body.n; k++)
-    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
-  return d.across > d.along;
 }
 
 static double trips_of(search *s, const dc_map *map) {
@@ -100,12 +95,25 @@ static double trips_of(search *s, const dc_map *map) {
   return all;
 }
 
+/* Sums that a team takes at once where the terms of one are apart in memory, and those of its neighbours together: else 1.  What no
+ * map makes is read by pieces of memory that are as long as can be; what one makes will be summed where that map computes it, which
+ * has loops for parts of few columns. */
+static double columns_of(search *s) {
+  const dc_machine *m = &s->graph->machine;
+  direction d = {.s = s};
+  for (uint32_t k = 0; k < s->reduce.body.n; k++)
+    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
+  if (d.across <= d.along) return 1;
+  double beside = s->outer.n_params ? dc_param_trips(&s->graph->pool, s->outer.params[s->outer.n_params - 1]) : 1, n = m->team_columns;
+  while (!d.made && 2 * n <= m->wide_columns && 2 * n <= beside) n *= 2;
+  return n;
+}
+
 /* How many parts fill the device; 0 or 1: none.  Symbols: a loop over one is long, which is a guess about time only. */
 static int64_t parts_wanted(search *s) {
   const dc_machine *m = &s->graph->machine;
-  bool across = runs_across(s);
-  double terms = trips_of(s, &s->reduce), teams = trips_of(s, &s->outer), threads = m->team_threads;
-  if (across) teams = ceil(teams / m->team_columns), threads = ceil(threads / m->team_columns);
+  double columns = columns_of(s), terms = trips_of(s, &s->reduce);
+  double teams = ceil(trips_of(s, &s->outer) / columns), threads = ceil(m->team_threads / columns);
   if (teams >= m->teams || terms < threads * m->thread_terms) return 0;
   return (int64_t)fmin(m->teams / teams, terms / (ceil(threads / 4) * (m->thread_terms / 4 + 1)));
 }
@@ -231,8 +239,8 @@ static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
 }
 
 /* `reduce` alone, or the first node of the map `outer` (0: none); what stands for it, itself if it stays. */
-static dc_nid visit(dc_graph *graph, dc_nid outer, dc_nid reduce, dc_scope *out) {
-  search s = {.graph = graph, .reduce = dc_node_at(graph, reduce)->map};
+static dc_nid visit(dc_graph *graph, const bool *made, dc_nid outer, dc_nid reduce, dc_scope *out) {
+  search s = {.graph = graph, .made = made, .reduce = dc_node_at(graph, reduce)->map};
   if (outer) s.outer = dc_node_at(graph, outer)->map;
   if (!may_split(&s)) return reduce;
   int64_t wanted = parts_wanted(&s);
@@ -248,16 +256,40 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-static dc_status split_map(dc_graph *graph, dc_nid id, dc_scope *out) {
+static void split_map(dc_graph *graph, const bool *made, dc_nid id, dc_scope *out) {
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
-    id = visit(graph, 0, id, out);
+    id = visit(graph, made, 0, id, out);
   } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0])) {
-    dc_nid second = visit(graph, id, map->body.v[0], out);
+    dc_nid second = visit(graph, made, id, map->body.v[0], out);
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
   dc_scope_push(graph, out, id);
-  return DC_OK;
 }
 
-dc_status dc_pass_split(dc_graph *graph) { return graph->machine.teams ? dc_graph_each_map(graph, split_map) : DC_OK; }
+static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
+  (void)by;
+  if (how & DC_USE_WRITE) ((bool *)context)[c] = true;
+}
+
+dc_status dc_pass_split(dc_graph *graph) {
+  if (!graph->machine.teams) return DC_OK;
+  dc_arena arena = {0};
+  bool *made = DC_NEW_ARRAY(&arena, bool, graph->containers.n);
+  for (uint32_t state = 0; state < graph->states.n; state++) {
+    const dc_scope before = graph->states.v[state].scope;
+    for (uint32_t k = 0; k < before.n; k++)
+      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, before.v[k], note_write, made);
+  }
+  for (uint32_t state = 0; state < graph->states.n; state++) {
+    const dc_scope before = graph->states.v[state].scope;
+    dc_scope after = {0};
+    for (uint32_t k = 0; k < before.n; k++) {
+      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) split_map(graph, made, before.v[k], &after);
+      else dc_scope_push(graph, &after, before.v[k]);
+    }
+    graph->states.v[state].scope = after;
+  }
+  dc_arena_free(&arena);
+  return DC_OK;
+}

@@ -2,7 +2,9 @@
  *
  *     map i { D[i] = Y[i] * s[] } .. map i { D[i] sum= Z[i] }   becomes   .. map i { D[i] = Y[i] * s[] + Z[i] }
  *     map i { T[i] = f(i) } .. map i { R[i] = T[i] }            becomes   map i { R[i] = f(i) } .., where R is a result
+ *     D[..] = call(..) .. map i { D[i] sum= Z[i] }              becomes   .. map i { S[i] = D[i] + Z[i] }, which readers can compute
  *
+ * In the last case, besides, a kernel that reads and writes D could load no element before it has stored the one before.
  * Does nothing where machine->teams is 0: a processor's caches hold more beside its arithmetic. */
 #include "ir/work.h"
 #include "passes/access.h"
@@ -92,6 +94,40 @@ static bool move_into_sum(walk *w, uint32_t at) {
   return true;
 }
 
+static bool is_temporary(const walk *w, dc_cid c) {
+  const dc_container *k = dc_cont(w->graph, c);
+  return k->role == DC_ROLE_TEMP && !k->alias_of && !k->is_host && !k->known && !w->shared[c];
+}
+
+static dc_cid another_like(dc_graph *graph, dc_cid c) {
+  const dc_container *of = dc_cont(graph, c);
+  dc_cid made = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_sum", dc_cont_name(graph, c)), (dc_dtype)of->dtype, of->rank,
+                                 of->shape, DC_ROLE_TEMP);
+  of = dc_cont(graph, c);
+  dc_container *to = dc_cont(graph, made);
+  to->device = of->device, to->storage = of->storage, to->strides = of->strides;
+  return made;
+}
+
+/* Does it add to all of what another node has made?  Then the sum gets an array of its own. */
+static bool take_apart(walk *w, uint32_t at) {
+  dc_pool *pool = &w->graph->pool;
+  dc_tasklet *sum = whole_write(w, w->scope->v[at]);
+  if (!sum || sum->wcr != DC_WCR_SUM || sum->guard || reads(pool, sum->value, sum->out)) return false;
+  const dc_cid old = sum->out;
+  bool made = false;
+  for (uint32_t k = 0; k < at; k++) made |= uses(w, w->scope->v[k], DC_USE_WRITE, old);
+  if (!made || !is_temporary(w, old) || dc_cont(w->graph, old)->is_output) return false;
+  const dc_cid fresh = another_like(w->graph, old);
+  const dc_dtype type = (dc_dtype)dc_cont(w->graph, old)->dtype, compute = dc_dtype_compute(type);
+  sum = whole_write(w, w->scope->v[at]);
+  dc_ex before = dc_ex_cast(pool, compute, dc_ex_read(pool, type, old, sum->index, sum->rank));
+  sum->value = dc_ex_prim2(pool, DC_ADD, before, dc_ex_cast(pool, compute, sum->value));
+  sum->wcr = DC_WCR_NONE, sum->out = fresh;
+  for (uint32_t k = at + 1; k < w->scope->n; k++) dc_node_rename(w->graph, w->scope->v[k], old, fresh);
+  return true;
+}
+
 /* ---- results ---- */
 
 static bool lie_alike(const dc_container *a, const dc_container *b) {
@@ -99,11 +135,6 @@ static bool lie_alike(const dc_container *a, const dc_container *b) {
       a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && a->storage == b->storage && !a->strides == !b->strides;
   for (uint32_t d = 0; alike && d < a->rank; d++) alike = a->shape[d] == b->shape[d] && (!a->strides || a->strides[d] == b->strides[d]);
   return alike;
-}
-
-static bool is_temporary(const walk *w, dc_cid c) {
-  const dc_container *k = dc_cont(w->graph, c);
-  return k->role == DC_ROLE_TEMP && !k->alias_of && !k->is_host && !k->known && !w->shared[c];
 }
 
 /* A result that is a copy of a temporary takes its place from the start. */
@@ -137,11 +168,15 @@ static void drop(dc_scope *scope, uint32_t at) {
 dc_status dc_pass_traffic(dc_graph *graph) {
   if (!graph->machine.teams || graph->states.n != 1) return DC_OK;
   dc_arena arena = {0};
-  walk w = {graph, &graph->states.v[0].scope, DC_NEW_ARRAY(&arena, bool, graph->containers.n)};
+  walk w = {graph, &graph->states.v[0].scope, DC_NEW_ARRAY(&arena, bool, graph->containers.n + graph->states.v[0].scope.n)};
   for (dc_cid c = 1; c < graph->containers.n; c++)
     if (dc_cont(graph, c)->alias_of) w.shared[c] = w.shared[dc_container_root(graph, c)] = true;
   for (uint32_t k = 0; k < w.scope->n;) {
     if (take_place(&w, k) || move_into_sum(&w, k)) drop(w.scope, k);
+    else k++;
+  }
+  for (uint32_t k = 0; k < w.scope->n;) {
+    if (take_apart(&w, k) && move_into_sum(&w, k)) drop(w.scope, k);
     else k++;
   }
   dc_arena_free(&arena);

@@ -9,7 +9,7 @@
  * data give the same bits.  So that more threads have work, each owns a slice of the elements, and skips what belongs to others. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, LONG = 1 << 14, BUSY = 1 << 16 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, WIDE = 128, TEAMS = 256, LONG = 1 << 14, BUSY = 1 << 16 };
 
 /* ---- what a team may share ---- */
 
@@ -136,6 +136,14 @@ static uint32_t power_in(int64_t wanted, uint32_t least, uint32_t most) {
   return n;
 }
 
+/* Neighbouring columns that a block takes: the more, the longer are the pieces of memory that it reads, as long as there are blocks
+ * for the whole device. */
+static uint32_t columns_of(dc_kernel *k, const dc_loop *column, int64_t iterations) {
+  uint32_t n = DC_WARP;
+  while (n < WIDE && 2 * n <= dc_loop_extent(k, column) && iterations / (2 * n) >= TEAMS) n *= 2;
+  return n;
+}
+
 /* surely: iterations where a loop over a symbol is no longer than a batch. */
 static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations, int64_t surely, int64_t longest) {
   const dc_grid alone = {.block = column ? BLOCK : 1, .team = 1};
@@ -145,8 +153,8 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
     return (dc_grid){.block = n, .team = n};
   }
   if (runs_across(k, column)) {
-    uint32_t rows = power_in(longest / 16, 1, MOST / DC_WARP);
-    return many || rows < 4 ? alone : (dc_grid){.block = rows * DC_WARP, .team = rows, .across = true};
+    uint32_t columns = columns_of(k, column, surely), rows = power_in(longest / 16, 1, MOST / columns);
+    return many || rows < 4 ? alone : (dc_grid){.block = rows * columns, .team = rows, .across = true};
   }
   if (longest < DC_WARP) return alone;
   if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};

@@ -146,7 +146,7 @@ enum { DC_TILE = 32, DC_TILE_THREADS = 256 }; /* iterations of each loop in a ti
 typedef struct {
   uint32_t block; /* threads of a block; 0: it runs on a processor */
   uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
-  bool across;    /* ... or those of one column of a block of DC_WARP columns, whose iterations follow one another in memory */
+  bool across;    /* ... or those of one column of a block of block / team columns, whose iterations follow one another in memory */
   uint32_t slices; /* threads that run one iteration, each for what it owns of the elements that iterations meet in; 0: one */
 } dc_grid;
 
@@ -251,6 +251,7 @@ bool dc_kernel_is_shared(const dc_kernel *k, dc_cid c);
 static inline bool dc_kernel_is_own(const dc_kernel *k, dc_cid c) { return c < k->own.n && k->own.v[c]; }
 bool dc_kernel_is_true(const dc_kernel *k, dc_ex x);
 bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
+bool dc_kernel_divides(const dc_pool *pool, dc_ex x, int64_t n); /* packs.c: is x a multiple of n, whatever the symbols are? */
 /* The loop that a body consists of, or NULL. */
 static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? l->body.v[0].loop : NULL; }
 dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */

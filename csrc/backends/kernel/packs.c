@@ -6,7 +6,7 @@ enum { PACK_BYTES = 16, MOST_LANES = 8, LIKELY = 1 << 20, ENOUGH = 1 << 16, BUSY
 
 /* ---- accesses ---- */
 
-static bool divides(const dc_pool *pool, dc_ex x, int64_t n) {
+bool dc_kernel_divides(const dc_pool *pool, dc_ex x, int64_t n) {
   const dc_exnode *node = dc_ex_node(pool, x);
   if (node->op == DC_EX_INT) return node->i % n == 0;
   if (node->op != DC_EX_LINEAR || node->i % n) return false;
@@ -18,7 +18,7 @@ static bool divides(const dc_pool *pool, dc_ex x, int64_t n) {
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n) {
   dc_ex factor, rest, address = dc_read_address(k, read);
   if (dc_ex_node(k->pool, read)->nargs > 1 || dc_kernel_is_register(k, dc_ex_node(k->pool, read)->ref)) return false;
-  return dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_kernel_is_number(k, factor, 1) && divides(k->pool, rest, n);
+  return dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_kernel_is_number(k, factor, 1) && dc_kernel_divides(k->pool, rest, n);
 }
 
 /* ---- loops ---- */
@@ -93,15 +93,20 @@ static uint32_t lanes_of(dc_kernel *k, const dc_loop *l) {
   return MOST_LANES;
 }
 
-/* Are there iterations enough for all threads, when each takes a pack? */
-static bool is_long(dc_kernel *k, const dc_loop *l, uint32_t n) {
+/* Of the loop and all around it. */
+static int64_t iterations_of(dc_kernel *k, const dc_loop *l) {
   int64_t all = 1;
   for (const dc_loop *at = l; at->parent; at = at->parent) {
     int64_t extent = dc_loop_extent(k, at);
     all *= extent < 0 ? LIKELY : extent;
     if (all > INT32_MAX) all = INT32_MAX;
   }
-  if (l->on_grid) return all >= ENOUGH;
+  return all;
+}
+
+/* Are there iterations enough for all threads, when each takes a pack? */
+static bool is_long(dc_kernel *k, const dc_loop *l, uint32_t n) {
+  if (l->on_grid) return iterations_of(k, l) >= ENOUGH;
   int64_t own = 1;
   for (const dc_loop *at = l; at->on_team; at = at->parent) own *= dc_loop_extent(k, at) < 0 ? LIKELY : dc_loop_extent(k, at);
   return own >= (int64_t)n * k->grid.team;
@@ -162,18 +167,13 @@ static void take_rows(dc_kernel *k) {
   if (!l || !l->on_grid || !l->pack || k->grid.slices || !rows || !rows->on_grid || rows->step != 1) return;
   if (!dc_kernel_is_number(k, rows->begin, 0)) return;
   row_search s = {k, l, rows, 0, 0};
-  int64_t all = 1;
-  for (const dc_loop *at = l; at->parent; at = at->parent) {
-    if (dc_loop_extent(k, at) < 0) return;
-    all *= dc_loop_extent(k, at) < INT32_MAX ? dc_loop_extent(k, at) : INT32_MAX;
-    if (all > INT32_MAX) all = INT32_MAX;
-  }
+  int64_t all = iterations_of(k, l) / l->pack;
   for (uint32_t j = 0; j < l->body.n; j++) {
     dc_kernel_each_read(k, l->body.v[j].write->value, count_words, &s);
     dc_kernel_each_read(k, l->body.v[j].write->guard, count_words, &s);
   }
   for (uint32_t turns = MOST_ROWS; s.shared && turns > 1 && !rows->turns; turns /= 2)
-    if (dc_loop_extent(k, rows) % turns == 0 && all / l->pack / turns >= BUSY && turns * s.words <= MOST_WORDS) rows->turns = turns;
+    if (dc_kernel_divides(k->pool, rows->end, turns) && all / turns >= BUSY && turns * s.words <= MOST_WORDS) rows->turns = turns;
 }
 
 void dc_kernel_packs(dc_kernel *k) {

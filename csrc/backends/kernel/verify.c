@@ -151,7 +151,8 @@ static void check_turns(checker *c, const dc_loop *l) {
   if (l->on_grid) {
     const dc_loop *last = dc_loop_only(l);
     bool rows = last && last->on_grid && last->pack && !dc_loop_has_loops(last) && !k->grid.slices && l->step == 1;
-    require(c, rows && dc_loop_extent(k, l) >= 0 && dc_loop_extent(k, l) % l->turns == 0, "turns of a grid are of the loop around packs");
+    bool divided = dc_kernel_is_number(k, l->begin, 0) && dc_kernel_divides(k->pool, l->end, l->turns);
+    require(c, rows && divided, "turns of a grid are of the loop around packs");
     return;
   }
   int64_t extent = dc_loop_extent(k, l), taken = (int64_t)k->grid.team * (l->pack ? l->pack : 1);
@@ -239,7 +240,7 @@ dc_status dc_kernel_verify(dc_kernel *k) {
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
   const dc_grid *g = &k->grid;
   bool power = (g->block & (g->block - 1)) == 0 && g->block <= 1024 && (g->block == 1 || g->block >= DC_WARP);
-  bool known = g->across ? g->team * DC_WARP == g->block : g->team == 1 || g->team == DC_WARP || g->team == g->block;
+  bool known = g->across ? g->team && g->block % g->team == 0 && g->block / g->team >= DC_WARP : g->team == 1 || g->team == DC_WARP || g->team == g->block;
   require(&c, !g->block || (power && known), "a team is a thread, a warp, a block or a column of one");
   bool sliced = g->slices >= 2 && g->slices <= DC_MOST_SLICES && (g->slices & (g->slices - 1)) == 0;
   require(&c, !g->slices || (sliced && g->team == 1 && g->block > 1), "slices are a power of two, each of a thread");

@@ -6,7 +6,7 @@
 
 #include "backends/printer/printer.h"
 
-enum { MOST_BLOCKS = 1 << 20, BYTES_AHEAD = 32, MOST_AHEAD = 16 };
+enum { MOST_BLOCKS = 1 << 20 };
 
 /* ---- the grid ---- */
 
@@ -128,32 +128,6 @@ static void open_turns(dc_printer *p, const dc_loop *l, const char *type, const 
   if (!whole) dc_print_line(p, "if (rest >= %s) continue;", n);
 }
 
-typedef struct {
-  const dc_printer *p;
-  const dc_loop *last;
-  int bytes;
-} reads_of;
-
-static void add_bytes(void *context, const dc_pool *pool, dc_ex read) {
-  reads_of *r = context;
-  dc_cid c = dc_ex_node(pool, read)->ref;
-  if (dc_kernel_is_register(r->p->k, c) || !dc_ex_uses_param(pool, dc_read_address(r->p->k, read), r->last->param)) return;
-  r->bytes += dc_dtype_bytes((dc_dtype)dc_cont(r->p->k->graph, c)->dtype);
-}
-
-/* Iterations that are unrolled, so that enough bytes are on their way at once. */
-static int ahead(dc_printer *p, const dc_loop *last) {
-  reads_of r = {p, last, 0};
-  for (uint32_t j = 0; j < last->body.n; j++)
-    if (last->body.v[j].write) {
-      dc_kernel_each_read(p->k, last->body.v[j].write->value, add_bytes, &r);
-      dc_kernel_each_read(p->k, last->body.v[j].write->guard, add_bytes, &r);
-    }
-  if (last->pack) return 2;
-  int n = r.bytes ? BYTES_AHEAD / r.bytes : 4;
-  return n < 2 ? 2 : n > MOST_AHEAD ? MOST_AHEAD : n;
-}
-
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
   const dc_loop *last = l;
   while (dc_loop_only(last) && dc_loop_only(last)->on_team && !dc_loop_only(last)->is_entry) last = dc_loop_only(last);
@@ -172,7 +146,7 @@ const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *ma
     }
     open_turns(p, l, type, n);
   } else {
-    dc_text_printf(p->out, "#pragma unroll %d\n", ahead(p, last));
+    dc_text_printf(p->out, "#pragma unroll %d\n", last->pack ? 2 : 4); /* so many loads are on their way at once */
     dc_print_open(p, dc_arena_printf(p->arena, "for (%s own%u = %s; own%u < %s; own%u += %u)", type, l->param, first, l->param, n, l->param,
                                      p->k->grid.team));
   }
@@ -196,7 +170,7 @@ void dc_print_team_combine(dc_printer *p, const dc_loop *home) {
     if (acc->home != home) continue;
     const char *type = dc_print_accumulator_type(p, a), *name = p->sums[a].name;
     const char *both = dc_print_combine(p, (dc_wcr)acc->first->wcr, acc->type, "x", "y");
-    const char *how = g->across ? dc_arena_printf(p->arena, "team_column<%u>(scratch, ", g->team)
+    const char *how = g->across ? dc_arena_printf(p->arena, "team_column<%u, %u>(scratch, ", g->team, g->block / g->team)
                       : g->team == DC_WARP ? "team_warp("
                                            : dc_arena_printf(p->arena, "team_block<%u>(scratch, ", g->team);
     p->scratch = p->scratch || g->across || g->team != DC_WARP;
@@ -258,7 +232,7 @@ void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, d
   if (p->flagged) dc_text_puts(out, "  i64 bad = 0;\n");
   const dc_grid *g = &p->k->grid;
   if (p->scratch) dc_text_printf(out, "  __shared__ u64 scratch[%u];\n", g->across ? g->block : DC_WARP);
-  if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %d;\n", DC_WARP);
+  if (g->across) dc_text_printf(out, "  const int me = (int)threadIdx.x / %u;\n", g->block / g->team);
   else if (g->team > 1) dc_text_printf(out, "  const int me = (int)threadIdx.x %% %u;\n  const bool leader = me == 0;\n", g->team);
   if (dc_print_tile_of(p))
     dc_text_printf(out, "  const int side = (int)threadIdx.x %% %d, down = (int)threadIdx.x / %d;\n", DC_TILE, DC_TILE);
