@@ -488,8 +488,8 @@ static dc_status place_arguments(const dc_function *f, const dc_array *arrays, d
   out->buffers = out->plan->buffers ? out->plan->buffers : calloc(forward->containers.n, sizeof *out->buffers);
   if (!out->buffers) return dc_error(DC_ERR_MEMORY, "out of memory");
   out->plan->buffers = NULL;
-  for (uint32_t k = 0; k < f->n_args; k++)
-    if (!f->by_value[k] || !out->plan->gpu) out->buffers[f->args[k]] = arrays[k].data; /* what decides shapes is a constant */
+  for (uint32_t k = 0; k < f->n_args; k++) /* what decides shapes is a constant on a GPU */
+    out->buffers[f->args[k]] = f->by_value[k] && out->plan->gpu ? NULL : arrays[k].data;
   out->n_outputs = forward->outputs.n;
   return DC_OK;
 }
@@ -510,7 +510,8 @@ static bool is_like_last(const dc_function *f, const dc_array *arrays, uint32_t 
               (!f->last->backward || dc_program_is_bound(f->last->backward));
   for (uint32_t k = 0; same && k < n; k++) {
     const dc_array *a = &arrays[k], *b = &f->like[k];
-    same = a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
+    same = a->dtype == b->dtype && a->rank == b->rank && a->device == b->device && a->ordinal == b->ordinal &&
+           !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);
   }
   return same;
 }
@@ -520,6 +521,7 @@ static dc_status begin_again(dc_function *f, const dc_array *arrays, dc_call *ou
   DC_TRY(check_overlaps(f, arrays));
   out->plan = f->last;
   out->plan->users++;
+  if (out->plan->gpu) out->ordinal = out->plan->gpu->ordinal;
   dc_binding_use(out->forward = dc_program_recent(out->plan->forward));
   if (out->plan->backward) dc_binding_use(out->backward = dc_program_recent(out->plan->backward));
   return place_arguments(f, arrays, out);
@@ -550,7 +552,7 @@ static dc_status begin_anew(dc_function *f, const dc_array *arrays, uint32_t n, 
   if (!status) status = dc_place_find(f, arrays, out->stream, &place);
   if (!status) status = begin(f, &place, symbols, out);
   if (!status && place.gpu) out->ordinal = place.gpu->ordinal;
-  if (!status && !symbols && !place.gpu) note_arguments(f, arrays);
+  if (!status && !symbols) note_arguments(f, arrays);
   dc_place_free(&place);
   return status;
 }
@@ -567,7 +569,7 @@ void dc_call_end(dc_call *call) {
   if (call->forward) dc_binding_release(call->forward);
   if (call->backward) dc_binding_release(call->backward);
   if (call->plan) call->plan->users--;
-  bool keep = call->buffers && !call->plan->gpu && !call->plan->buffers;
+  bool keep = call->buffers && !call->plan->buffers;
   if (keep) call->plan->buffers = call->buffers;
   else free(call->buffers);
   *call = (dc_call){0};

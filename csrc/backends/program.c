@@ -706,16 +706,23 @@ static dc_status replay(dc_run *run, bool *done) {
 
 /* ---- running, from outside ---- */
 
-dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, void *saved, dc_run *out) {
-  *out = (dc_run){.binding = b, .saved = saved};
+/* What a program and a binding need before their first run. */
+static dc_status ensure_ready(dc_program *p, dc_binding *b) {
   bool entered;
+  if (__atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE) && (!p->row->device || __atomic_load_n(&b->sized, __ATOMIC_ACQUIRE))) return DC_OK;
   DC_TRY(enter(p, &entered));
   dc_status status = ensure_prepared(p);
   if (!status) status = ensure_sized(p, b);
-  if (!status && p->row->device) status = p->row->device->complaint(p->state);
-  if (!status) status = take_state(b, stream, saved != NULL, &out->state);
   leave(p, entered);
   return status;
+}
+
+/* Asks the device for nothing once both are ready: a run has its memory when it is known that its steps run one by one. */
+dc_status dc_run_begin(dc_program *p, dc_binding *b, void *stream, void *saved, dc_run *out) {
+  *out = (dc_run){.binding = b, .saved = saved};
+  DC_TRY(ensure_ready(p, b));
+  if (p->row->device) DC_TRY(p->row->device->complaint(p->state));
+  return take_state(b, stream, saved != NULL, &out->state);
 }
 
 void dc_run_place(dc_run *run, void *const *buffers) { fill_table(run->binding, run->state, buffers, run->saved); }
@@ -723,6 +730,7 @@ void dc_run_place(dc_run *run, void *const *buffers) { fill_table(run->binding, 
 dc_status dc_run_until(dc_run *run, uint32_t end) {
   const dc_program *p = run->binding->program;
   bool entered;
+  if (run->step >= end) return DC_OK; /* the device is asked for nothing */
   dc_status status = enter(p, &entered);
   if (status) return status;
   bool watched = p->timing || p->observer, done = false;
@@ -734,12 +742,12 @@ dc_status dc_run_until(dc_run *run, uint32_t end) {
 }
 
 void dc_run_end(dc_run *run) {
-  bool entered;
+  bool entered = false, holds = run->state && run->state->arena.data && run->binding->program->row->device;
   if (!run->state) return;
-  dc_status lost = enter(run->binding->program, &entered); /* with all memory */
+  dc_status lost = holds ? enter(run->binding->program, &entered) : DC_OK; /* with all memory */
   if (lost) run->state->arena = (dc_work_block){NULL, 0};
   give_state(run->binding, run->state);
-  if (!lost) leave(run->binding->program, entered);
+  if (holds && !lost) leave(run->binding->program, entered);
   dc_status_free(lost);
   run->state = NULL;
 }

@@ -23,6 +23,7 @@ typedef struct {
   PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
   PyObject *torch_empty, *torch_types[DC_DTYPE_COUNT], *torch_devices; /* torch.empty, its types, devices by number */
   PyObject *empty_names; /* ("dtype", "device") */
+  const void *make_empty; /* the function that does as torch.empty for results on GPUs; NULL: none, see core_make_empty_by */
   PyObject *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   void *const *numpy_functions; /* numpy.h; NULL: of another ABI */
   PyObject *requires_grad, *apply, *op, *shape, *move_to_end; /* names */
@@ -193,6 +194,7 @@ extern PyType_Spec graph_spec, flow_spec, function_spec, call_spec, backward_spe
     memory_spec, array_spec, array_calls_spec, array_operator_spec;
 PyObject *core_toolchain(PyObject *module, PyObject *unused);
 PyObject *core_allow_tf32(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *core_make_empty_by(PyObject *module, PyObject *capsule); /* tensor.c */
 PyObject *core_seal(PyObject *module, PyObject *args);
 PyObject *core_is_sealed(PyObject *module, PyObject *path);
 PyObject *core_import_onnx(PyObject *module, PyObject *args);

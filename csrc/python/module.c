@@ -239,6 +239,7 @@ static PyMethodDef functions[] = {
      "kernel_code(text, target='cpu') -> the C, or CUDA C++, that the kernel becomes as it is."},
     {"allow_tf32", (PyCFunction)(void (*)(void))core_allow_tf32, METH_FASTCALL,
      "allow_tf32(products, convolutions): whether libraries of GPUs may round operands of f32 to TF32."},
+    {"make_empty_by", core_make_empty_by, METH_O, "make_empty_by(capsule): makes results on GPUs by this function of the node in C++."},
     {"toolchain", core_toolchain, METH_NOARGS, "toolchain() -> (compiler or None, cache folder, whether that lasts)."},
     {"seal", core_seal, METH_VARARGS, "seal(scratch, path): moves a file into the cache folder, as a whole."},
     {"is_sealed", core_is_sealed, METH_O, "is_sealed(path) -> whether such a file is there, complete and unchanged."},

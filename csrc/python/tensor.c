@@ -388,9 +388,30 @@ static int find_empty(module_state *state) {
   return state->torch_empty ? 0 : -1;
 }
 
+/* The function of torch_node.cpp: an empty tensor of a DLPack type on a GPU, and where its elements are. */
+typedef PyObject *(*empty_maker)(uint8_t code, uint8_t bits, int32_t ordinal, uint32_t rank, const int64_t *dims, void **data);
+
+PyObject *core_make_empty_by(PyObject *module, PyObject *capsule) {
+  module_state *state = PyModule_GetState(module);
+  empty_maker *maker = PyCapsule_GetPointer(capsule, "dcml.empty_maker");
+  if (!maker) return NULL;
+  state->make_empty = maker; /* in the memory of an extension, which stays */
+  Py_RETURN_NONE;
+}
+
+static PyObject *new_empty(module_state *state, const dc_array *shape, void **data) {
+  int k = 0;
+  while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
+  if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have"), NULL;
+  PyObject *made = (*(const empty_maker *)state->make_empty)(dl_types[k].code, dl_types[k].bits, shape->ordinal, shape->rank, shape->dims, data);
+  if (made && !*data) *data = (void *)state; /* any address, where there are no elements */
+  return made;
+}
+
 /* By torch itself: a tensor of its caching allocator may be handed to other streams, as one made of foreign memory may not. */
 static PyObject *new_on_device(module_state *state, const dc_array *shape, void **data) {
   DLTensor t;
+  if (state->make_empty) return new_empty(state, shape, data);
   PyObject *type = torch_type_of(state, shape->dtype), *device = type ? torch_device(state, shape->ordinal) : NULL;
   PyObject *dims = device && !find_empty(state) ? PyTuple_New(shape->rank) : NULL, *made = NULL;
   for (uint32_t d = 0; dims && d < shape->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(shape->dims[d]));

@@ -7,6 +7,8 @@
  * A node for each part of the backward pass: the first hangs on the outputs, each later one on the one before it,
  * whose last result, a token, carries the pass.  The engine runs what accumulates gradients first, so that these are
  * in place, and hooks on them have run, before the next part begins. */
+#include <ATen/DLConvertor.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -487,13 +489,34 @@ PyObject* modes(PyObject*, PyObject*) {
   END_HANDLE_TH_ERRORS
 }
 
+/* ---- results ---- */
+
+/* As torch.empty, for the core: a tensor of a DLPack type on a GPU, and where its elements are. */
+PyObject* make_empty(uint8_t code, uint8_t bits, int32_t ordinal, uint32_t rank, const int64_t* dims, void** data) {
+  HANDLE_TH_ERRORS
+  auto type = at::toScalarType(DLDataType{code, bits, 1});
+  auto made = at::empty({dims, rank}, at::TensorOptions().dtype(type).device(at::kCUDA, (c10::DeviceIndex)ordinal));
+  *data = made.mutable_data_ptr();
+  return THPVariable_Wrap(std::move(made));
+  END_HANDLE_TH_ERRORS
+}
+
+/* Results are made on GPUs: what makes them is not called from Python. */
+const auto empty_maker = &make_empty;
+
 PyMethodDef methods[] = {
     {"modes", modes, METH_NOARGS, "modes() -> an object that stands for torch's modes in this thread."},
     {"apply", (PyCFunction)(void (*)(void))apply, METH_FASTCALL, "apply(function, inputs) -> outputs that carry an autograd node."},
     {nullptr, nullptr, 0, nullptr}};
 
-int set_version(PyObject* module) { return PyModule_AddStringConstant(module, "torch_version", TORCH_VERSION); }
-PyModuleDef_Slot slots[] = {{Py_mod_exec, (void*)set_version}, {0, nullptr}};
+int fill_module(PyObject* module) {
+  PyObject* maker = PyCapsule_New((void*)&empty_maker, "dcml.empty_maker", nullptr);
+  int failed = maker ? PyModule_AddObjectRef(module, "empty_maker", maker) : -1;
+  Py_XDECREF(maker);
+  return failed ? failed : PyModule_AddStringConstant(module, "torch_version", TORCH_VERSION);
+}
+
+PyModuleDef_Slot slots[] = {{Py_mod_exec, (void*)fill_module}, {0, nullptr}};
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "dcml._torch_node", nullptr, 0, methods, slots, nullptr, nullptr, nullptr};
 
 }  // namespace

@@ -72,6 +72,7 @@ if _wanted != "python":
     apply, _state = (found.apply, "prebuilt") if found else (_first, "unused")
     if found:
         modes, _file = (found.modes,), found.__file__
+        _core.make_empty_by(found.empty_maker)
 
 
 def is_final():
@@ -197,6 +198,7 @@ def _settle(job, state, why):
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             apply, modes, _file = module.apply, (module.modes,), job.path
+            _core.make_empty_by(module.empty_maker)
         except ImportError as error:  # it stays: where it was made it may load
             state, why = "failed", str(error)
     _state, _why = state, why
