@@ -39,27 +39,10 @@ static const char *count_of(dc_printer *p, const dc_loop *l) {
   return extent >= 0 && extent % l->pack == 0 ? dc_arena_printf(p->arena, "%u", l->pack) : "count";
 }
 
-const dc_loop *dc_print_turning(const dc_loop *l) {
-  while (l && !l->turns && (l->pack || l->on_grid)) l = l->parent;
-  return l && l->turns ? l : NULL;
-}
-
-/* Does it hold other elements in each turn? */
-static bool moves(const dc_printer *p, const dc_loop *l, uint32_t pack) {
-  const dc_loop *turning = dc_print_turning(l);
-  return turning && (turning == l || dc_ex_uses_param(p->pool, p->packs[pack].address, turning->param));
-}
-
-const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane) {
-  const uint32_t x = p->next_pack + pack;
-  if (!moves(p, l, pack)) return dc_arena_printf(p->arena, "x%u[%s]", x, lane);
-  return dc_arena_printf(p->arena, "x%u[turn%u * %u + %s]", x, dc_print_turning(l)->param, l->pack, lane);
-}
-
 static void put_arrays(dc_printer *p, const dc_loop *l) {
   for (uint32_t k = 0; k < p->n_packs; k++) {
     const char *type = p->dialect->types[dc_cont(p->k->graph, p->packs[k].c)->dtype].storage;
-    dc_print_line(p, "%s x%u[%u];", type, p->next_pack + k, l->pack * (moves(p, l, k) ? dc_print_turning(l)->turns : 1));
+    dc_print_line(p, "%s x%u[%u];", type, p->next_pack + k, l->pack * (dc_print_moves(p, l, k) ? dc_print_turning(l)->turns : 1));
   }
 }
 
@@ -72,7 +55,7 @@ static void put_place(dc_printer *p, uint32_t pack) {
 /* Loads the packs of which each turn has its own, or those of which it has not. */
 static void put_loads(dc_printer *p, const dc_loop *l, bool moving, const char *count) {
   for (uint32_t k = 0; k < p->n_packs; k++) {
-    if (!p->packs[k].loaded || moves(p, l, k) != moving) continue;
+    if (!p->packs[k].loaded || dc_print_moves(p, l, k) != moving) continue;
     put_place(p, k);
     dc_print_line(p, "load_pack<%u>(&%s, %s, aligned, %s);", l->pack, dc_print_lane(p, l, k, "0"), p->packs[k].place, count);
   }
@@ -87,7 +70,7 @@ bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l) {
   collect(p, l);
   put_arrays(p, l);
   for (uint32_t k = 0; k < p->n_packs; k++)
-    if (p->packs[k].loaded) *(moves(p, l, k) ? &moving : &still) = true;
+    if (p->packs[k].loaded) *(dc_print_moves(p, l, k) ? &moving : &still) = true;
   if (!still) return moving;
   uint32_t mark = dc_print_scope(p);
   put_first(p, l);

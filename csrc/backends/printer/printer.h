@@ -104,6 +104,11 @@ void dc_print_remember(dc_printer *p, dc_ex x, const char *atom); /* the atom mu
 const char *dc_print_local(dc_printer *p, dc_dtype type, const char *text); /* a new one */
 uint32_t dc_print_bound(const dc_printer *p, dc_ex x); /* its local, as in `locals` */
 void dc_print_bind(dc_printer *p, dc_ex x, uint32_t local);
+/* Of the packs of l, which are numbered: the loop whose turns take them, l or one around it, NULL: none; does one hold other elements
+ * in each turn; an element of its array. */
+const dc_loop *dc_print_turning(const dc_loop *l);
+bool dc_print_moves(const dc_printer *p, const dc_loop *l, uint32_t pack);
+const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane);
 const char *dc_print_element(dc_printer *p, dc_cid c, dc_ex address); /* the lvalue */
 const char *dc_print_block_element(dc_printer *p, dc_cid c); /* of a register in a product's block; NULL: it is not there */
 const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char *atom);
@@ -177,8 +182,6 @@ void dc_print_pack_end(dc_printer *p, const dc_loop *l, uint32_t mark);
  * any?  Those that all turns read alike are loaded here. */
 bool dc_print_packs_ahead(dc_printer *p, const dc_loop *l);
 void dc_print_pack_loads(dc_printer *p, const dc_loop *l);
-const dc_loop *dc_print_turning(const dc_loop *l); /* the loop whose turns take the packs of l: that or one around it; NULL: none */
-const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane); /* an element of a pack's array */
 /* crossings.c: what stands around the body of the innermost loop of a grid that runs in tiles. */
 void dc_print_tile_begin(dc_printer *p, const dc_loop *tile, const dc_loop *last, uint32_t *mark);
 void dc_print_tile_end(dc_printer *p, uint32_t mark);

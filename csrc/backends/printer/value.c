@@ -292,6 +292,23 @@ const char *dc_print_block_element(dc_printer *p, dc_cid c) {
   return NULL;
 }
 
+const dc_loop *dc_print_turning(const dc_loop *l) {
+  while (l && !l->turns && (l->pack || l->on_grid)) l = l->parent;
+  return l && l->turns ? l : NULL;
+}
+
+/* Does it hold other elements in each turn? */
+bool dc_print_moves(const dc_printer *p, const dc_loop *l, uint32_t pack) {
+  const dc_loop *turning = dc_print_turning(l);
+  return turning && (turning == l || dc_ex_uses_param(p->pool, p->packs[pack].address, turning->param));
+}
+
+const char *dc_print_lane(dc_printer *p, const dc_loop *l, uint32_t pack, const char *lane) {
+  const uint32_t x = p->next_pack + pack;
+  if (!dc_print_moves(p, l, pack)) return dc_arena_printf(p->arena, "x%u[%s]", x, lane);
+  return dc_arena_printf(p->arena, "x%u[turn%u * %u + %s]", x, dc_print_turning(l)->param, l->pack, lane);
+}
+
 /* Of what a pack holds, in the lane that is printed; NULL: it is in memory. */
 static const char *pack_element(dc_printer *p, dc_cid c, dc_ex address) {
   const dc_loop *l = p->packed;
