@@ -109,14 +109,15 @@ static dc_cid another_like(dc_graph *graph, dc_cid c) {
   return made;
 }
 
-/* Does it add to all of what another node has made?  Then the sum gets an array of its own. */
+/* Does it add to all of what a call has made?  Then the sum gets an array of its own. */
 static bool take_apart(walk *w, uint32_t at) {
   dc_pool *pool = &w->graph->pool;
   dc_tasklet *sum = whole_write(w, w->scope->v[at]);
   if (!sum || sum->wcr != DC_WCR_SUM || sum->guard || reads(pool, sum->value, sum->out)) return false;
   const dc_cid old = sum->out;
   bool made = false;
-  for (uint32_t k = 0; k < at; k++) made |= uses(w, w->scope->v[k], DC_USE_WRITE, old);
+  for (uint32_t k = 0; k < at; k++)
+    made |= dc_node_at(w->graph, w->scope->v[k])->kind == DC_NODE_LIBRARY && uses(w, w->scope->v[k], DC_USE_WRITE, old);
   if (!made || !is_temporary(w, old) || dc_cont(w->graph, old)->is_output) return false;
   const dc_cid fresh = another_like(w->graph, old);
   const dc_dtype type = (dc_dtype)dc_cont(w->graph, old)->dtype, compute = dc_dtype_compute(type);
