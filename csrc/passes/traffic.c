@@ -14,6 +14,9 @@ typedef struct {
   dc_graph *graph;
   dc_scope *scope;
   bool *shared; /* by buffer: another container has it too */
+  bool *called; /* by container: a call has made it */
+  dc_cid *now;  /* by container: what stands for it in the nodes that follow; 0: itself */
+  dc_cid stale; /* a container of a node for which another stands */
 } walk;
 
 /* A map that writes all of a container of its own buffer, or adds to all of it. */
@@ -110,23 +113,42 @@ static dc_cid another_like(dc_graph *graph, dc_cid c) {
 }
 
 /* Does it add to all of what a call has made?  Then the sum gets an array of its own. */
-static bool take_apart(walk *w, uint32_t at) {
+static void take_apart(walk *w, uint32_t at) {
   dc_pool *pool = &w->graph->pool;
   dc_tasklet *sum = whole_write(w, w->scope->v[at]);
-  if (!sum || sum->wcr != DC_WCR_SUM || sum->guard || reads(pool, sum->value, sum->out)) return false;
+  if (!sum || sum->wcr != DC_WCR_SUM || sum->guard || !w->called[sum->out] || reads(pool, sum->value, sum->out)) return;
   const dc_cid old = sum->out;
-  bool made = false;
-  for (uint32_t k = 0; k < at; k++)
-    made |= dc_node_at(w->graph, w->scope->v[k])->kind == DC_NODE_LIBRARY && uses(w, w->scope->v[k], DC_USE_WRITE, old);
-  if (!made || !is_temporary(w, old) || dc_cont(w->graph, old)->is_output) return false;
+  if (!is_temporary(w, old) || dc_cont(w->graph, old)->is_output) return;
   const dc_cid fresh = another_like(w->graph, old);
   const dc_dtype type = (dc_dtype)dc_cont(w->graph, old)->dtype, compute = dc_dtype_compute(type);
   sum = whole_write(w, w->scope->v[at]);
   dc_ex before = dc_ex_cast(pool, compute, dc_ex_read(pool, type, old, sum->index, sum->rank));
   sum->value = dc_ex_prim2(pool, DC_ADD, before, dc_ex_cast(pool, compute, sum->value));
   sum->wcr = DC_WCR_NONE, sum->out = fresh;
-  for (uint32_t k = at + 1; k < w->scope->n; k++) dc_node_rename(w->graph, w->scope->v[k], old, fresh);
-  return true;
+  w->now[old] = fresh, w->called[fresh] = true; /* what is added next is taken apart, too */
+}
+
+static void note_call(void *context, dc_cid c, dc_use how, dc_nid by) {
+  walk *w = context;
+  (void)by;
+  if (how & DC_USE_WRITE) w->called[c] = true;
+}
+
+static void find_stale(void *context, dc_cid c, dc_use how, dc_nid by) {
+  walk *w = context;
+  (void)how, (void)by;
+  if (w->now[c]) w->stale = c;
+}
+
+/* In one sweep, in which nodes behind a sum come to use what stands for it now. */
+static void take_all_apart(walk *w) {
+  for (uint32_t k = 0; k < w->scope->n; k++) {
+    const dc_nid id = w->scope->v[k];
+    for (w->stale = 0, dc_node_uses(w->graph, id, find_stale, w); w->stale; w->stale = 0, dc_node_uses(w->graph, id, find_stale, w))
+      dc_node_rename(w->graph, id, w->stale, w->now[w->stale]);
+    if (dc_node_at(w->graph, id)->kind == DC_NODE_LIBRARY) dc_node_uses(w->graph, id, note_call, w);
+    else take_apart(w, k);
+  }
 }
 
 /* ---- results ---- */
@@ -169,17 +191,17 @@ static void drop(dc_scope *scope, uint32_t at) {
 dc_status dc_pass_traffic(dc_graph *graph) {
   if (!graph->machine.teams || graph->states.n != 1) return DC_OK;
   dc_arena arena = {0};
-  walk w = {graph, &graph->states.v[0].scope, DC_NEW_ARRAY(&arena, bool, graph->containers.n + graph->states.v[0].scope.n)};
+  dc_scope *scope = &graph->states.v[0].scope;
+  const uint32_t most = graph->containers.n + scope->n; /* with one more for each node */
+  walk w = {.graph = graph, .scope = scope};
+  w.shared = DC_NEW_ARRAY(&arena, bool, most), w.called = DC_NEW_ARRAY(&arena, bool, most), w.now = DC_NEW_ARRAY(&arena, dc_cid, most);
   for (dc_cid c = 1; c < graph->containers.n; c++)
     if (dc_cont(graph, c)->alias_of) w.shared[c] = w.shared[dc_container_root(graph, c)] = true;
   for (uint32_t k = 0; k < w.scope->n;) {
     if (take_place(&w, k) || move_into_sum(&w, k)) drop(w.scope, k);
     else k++;
   }
-  for (uint32_t k = 0; k < w.scope->n;) {
-    if (take_apart(&w, k) && move_into_sum(&w, k)) drop(w.scope, k);
-    else k++;
-  }
+  take_all_apart(&w);
   dc_arena_free(&arena);
   return DC_OK;
 }

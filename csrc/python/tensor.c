@@ -403,7 +403,8 @@ static PyObject *new_empty(module_state *state, const dc_array *shape, void **da
   int k = 0;
   while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
   if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have"), NULL;
-  PyObject *made = (*(const empty_maker *)state->make_empty)(dl_types[k].code, dl_types[k].bits, shape->ordinal, shape->rank, shape->dims, data);
+  const empty_maker make = *(const empty_maker *)state->make_empty;
+  PyObject *made = make(dl_types[k].code, dl_types[k].bits, shape->ordinal, shape->rank, shape->dims, data);
   if (made && !*data) *data = (void *)state; /* any address, where there are no elements */
   return made;
 }

@@ -9,7 +9,8 @@
  * data give the same bits.  So that more threads have work, each owns a slice of the elements, and skips what belongs to others. */
 #include "backends/kernel/kernel.h"
 
-enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512, WIDE = 128, TEAMS = 256, LONG = 1 << 14, BUSY = 1 << 16 };
+enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512 };
+enum { WIDE = 128, TEAMS = 256, LONG = 1 << 14, BUSY = 1 << 16 };
 
 /* ---- what a team may share ---- */
 

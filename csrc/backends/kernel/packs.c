@@ -18,7 +18,8 @@ bool dc_kernel_divides(const dc_pool *pool, dc_ex x, int64_t n) {
 bool dc_read_is_packed(const dc_kernel *k, const dc_loop *l, dc_ex read, uint32_t n) {
   dc_ex factor, rest, address = dc_read_address(k, read);
   if (dc_ex_node(k->pool, read)->nargs > 1 || dc_kernel_is_register(k, dc_ex_node(k->pool, read)->ref)) return false;
-  return dc_ix_split(k->pool, address, l->param, &factor, &rest) && dc_kernel_is_number(k, factor, 1) && dc_kernel_divides(k->pool, rest, n);
+  if (!dc_ix_split(k->pool, address, l->param, &factor, &rest)) return false;
+  return dc_kernel_is_number(k, factor, 1) && dc_kernel_divides(k->pool, rest, n);
 }
 
 /* ---- loops ---- */

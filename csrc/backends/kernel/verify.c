@@ -240,7 +240,8 @@ dc_status dc_kernel_verify(dc_kernel *k) {
     require(&c, k->accumulators.v[a].first && k->accumulators.v[a].home, "an accumulator is kept by a loop and has a write");
   const dc_grid *g = &k->grid;
   bool power = (g->block & (g->block - 1)) == 0 && g->block <= 1024 && (g->block == 1 || g->block >= DC_WARP);
-  bool known = g->across ? g->team && g->block % g->team == 0 && g->block / g->team >= DC_WARP : g->team == 1 || g->team == DC_WARP || g->team == g->block;
+  bool columns = g->team && g->block % g->team == 0 && g->block / g->team >= DC_WARP;
+  bool known = g->across ? columns : g->team == 1 || g->team == DC_WARP || g->team == g->block;
   require(&c, !g->block || (power && known), "a team is a thread, a warp, a block or a column of one");
   bool sliced = g->slices >= 2 && g->slices <= DC_MOST_SLICES && (g->slices & (g->slices - 1)) == 0;
   require(&c, !g->slices || (sliced && g->team == 1 && g->block > 1), "slices are a power of two, each of a thread");

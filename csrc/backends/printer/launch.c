@@ -99,7 +99,8 @@ void dc_print_grid_end(dc_printer *p, uint32_t mark) {
 static void open_row(dc_printer *p, const dc_loop *rows, uint32_t *mark) {
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, rows->param));
   dc_text_puts(p->out, "#pragma unroll\n");
-  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", rows->param, rows->param, rows->turns, rows->param));
+  const uint32_t n = rows->param;
+  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", n, n, rows->turns, n));
   *mark = dc_print_scope(p);
   dc_print_line(p, "const %s j%u = first%u + turn%u;", type, rows->param, rows->param, rows->param);
 }
