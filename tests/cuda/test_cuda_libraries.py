@@ -58,6 +58,37 @@ def test_a_network_runs_by_the_libraries(switches):
     assert by.count("cudnn") == 2 and by.count("cublas") == 1
 
 
+def test_products_that_add_up_are_added_where_they_are_read():
+    """Three sums into one array, and a fourth product that reads what comes of it."""
+    adds = "".join(f"    map i in 0:N, j in 0:16 {{\n      A[i, j] sum= {name}[i, j]\n    }}\n" for name in ("B", "C"))
+    text = f"""graph sums {{
+  symbol N >= 1
+  input X: f32[N, 16]
+  input W: f32[16, 16]
+  temp A: f32[N, 16]
+  temp B: f32[N, 16]
+  temp C: f32[N, 16]
+  temp Y: f32[N, 16]
+  temp Q: f32[N, 16]
+  outputs Y, Q
+  state main {{
+    A = MatMul@13(X, W)
+    B = MatMul@13(A, W)
+    C = MatMul@13(B, W)
+{adds}    map i in 0:N, j in 0:16 {{
+      Y[i, j] = A[i, j] <= 0.0f ? 0.0f : A[i, j]
+    }}
+    Q = MatMul@13(A, W)
+  }}
+}}"""
+    draw = np.random.default_rng(3)
+    arrays = [draw.standard_normal((7, 16)).astype(np.float32), draw.standard_normal((16, 16)).astype(np.float32) / 4]
+    run = _on_gpu(text)
+    for got, wanted in zip(run(*arrays), _core.Function(_core.parse(text), backend="interp", natives="none")(*arrays), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-4)
+    assert [step["by"] for step in run.report()[0]["steps"]].count("cublas") == 4
+
+
 def test_a_switch_of_tf32_counts_from_the_next_call_on(switches):
     run, arrays = _on_gpu(), _arrays(2)
 
