@@ -170,11 +170,11 @@ dc_state *dc_state_add(dc_graph *graph, const char *name) {
   return &graph->states.v[graph->states.n - 1];
 }
 
-dc_status dc_graph_each_map(dc_graph *graph, dc_map_fn put) {
+dc_status dc_graph_each_map(dc_graph *graph, dc_map_fn put, void *context) {
   for (uint32_t state = 0; state < graph->states.n; state++) {
     dc_scope before = graph->states.v[state].scope, after = {0};
     for (uint32_t k = 0; k < before.n; k++) {
-      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(put(graph, before.v[k], &after));
+      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) DC_TRY(put(context, graph, before.v[k], &after));
       else dc_scope_push(graph, &after, before.v[k]);
     }
     graph->states.v[state].scope = after;

@@ -266,8 +266,8 @@ bool dc_graph_writes_inputs(dc_graph *graph); /* in place, that is: into arrays 
  * writes, and a map behind it copies that.  Operators may write their results before they have read all operands. */
 void dc_scope_separate(dc_graph *graph, dc_scope *scope);
 /* The scope of every state anew: `put` pushes what stands for a map, or the map itself; other nodes stay where they are. */
-typedef dc_status (*dc_map_fn)(dc_graph *graph, dc_nid map, dc_scope *out);
-DC_MUST_USE dc_status dc_graph_each_map(dc_graph *graph, dc_map_fn put);
+typedef dc_status (*dc_map_fn)(void *context, dc_graph *graph, dc_nid map, dc_scope *out);
+DC_MUST_USE dc_status dc_graph_each_map(dc_graph *graph, dc_map_fn put, void *context);
 /* Visits every tasklet under a node with the enclosing maps, outermost first. */
 typedef dc_status (*dc_tasklet_fn)(void *context, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps);
 DC_MUST_USE dc_status dc_node_tasklets(const dc_graph *graph, dc_nid node, dc_tasklet_fn visit, void *context);

@@ -241,7 +241,8 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   return DC_OK;
 }
 
-static dc_status copy_around(dc_graph *graph, dc_nid map, dc_scope *out) {
+static dc_status copy_around(void *context, dc_graph *graph, dc_nid map, dc_scope *out) {
+  (void)context;
   search s = {.graph = graph, .top = map, .out = out};
   DC_TRY(dc_node_tasklets(graph, map, visit, &s));
   dc_scope_push(graph, out, map);
@@ -249,4 +250,4 @@ static dc_status copy_around(dc_graph *graph, dc_nid map, dc_scope *out) {
   return DC_OK;
 }
 
-dc_status dc_pass_columns(dc_graph *graph) { return dc_graph_each_map(graph, copy_around); }
+dc_status dc_pass_columns(dc_graph *graph) { return dc_graph_each_map(graph, copy_around, NULL); }

@@ -299,10 +299,11 @@ static bool try_replace(dc_graph *graph, dc_nid id, dc_scope *out) {
   return true;
 }
 
-static dc_status replace(dc_graph *graph, dc_nid id, dc_scope *out) {
+static dc_status replace(void *context, dc_graph *graph, dc_nid id, dc_scope *out) {
+  (void)context;
   bool scatters = dc_node_at(graph, id)->map.schedule == DC_MAP_SCATTER;
   if (!scatters || !try_replace(graph, id, out)) dc_scope_push(graph, out, id);
   return DC_OK;
 }
 
-dc_status dc_pass_exact(dc_graph *graph) { return graph->machine.teams ? dc_graph_each_map(graph, replace) : DC_OK; }
+dc_status dc_pass_exact(dc_graph *graph) { return graph->machine.teams ? dc_graph_each_map(graph, replace, NULL) : DC_OK; }

@@ -121,7 +121,8 @@ static void collect(fission *f, dc_nid loop) {
 }
 
 /* Pushes a loop, if anything is left in it, and what left it. */
-static dc_status split(dc_graph *graph, dc_nid loop, dc_scope *out) {
+static dc_status split(void *context, dc_graph *graph, dc_nid loop, dc_scope *out) {
+  (void)context;
   const dc_map *map = &dc_node_at(graph, loop)->map;
   if (map->schedule != DC_MAP_SEQUENTIAL || map->n_params != 1) {
     dc_scope_push(graph, out, loop);
@@ -142,4 +143,4 @@ static dc_status split(dc_graph *graph, dc_nid loop, dc_scope *out) {
   return DC_OK;
 }
 
-dc_status dc_pass_fission(dc_graph *graph) { return dc_graph_each_map(graph, split); }
+dc_status dc_pass_fission(dc_graph *graph) { return dc_graph_each_map(graph, split, NULL); }

@@ -256,7 +256,8 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-static void split_map(dc_graph *graph, const bool *made, dc_nid id, dc_scope *out) {
+/* made: by container, whether a map writes it. */
+static dc_status split_map(void *made, dc_graph *graph, dc_nid id, dc_scope *out) {
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
     id = visit(graph, made, 0, id, out);
@@ -265,6 +266,7 @@ static void split_map(dc_graph *graph, const bool *made, dc_nid id, dc_scope *ou
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
   dc_scope_push(graph, out, id);
+  return DC_OK;
 }
 
 static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
@@ -277,19 +279,11 @@ dc_status dc_pass_split(dc_graph *graph) {
   dc_arena arena = {0};
   bool *made = DC_NEW_ARRAY(&arena, bool, graph->containers.n);
   for (uint32_t state = 0; state < graph->states.n; state++) {
-    const dc_scope before = graph->states.v[state].scope;
-    for (uint32_t k = 0; k < before.n; k++)
-      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, before.v[k], note_write, made);
+    const dc_scope *scope = &graph->states.v[state].scope;
+    for (uint32_t k = 0; k < scope->n; k++)
+      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, scope->v[k], note_write, made);
   }
-  for (uint32_t state = 0; state < graph->states.n; state++) {
-    const dc_scope before = graph->states.v[state].scope;
-    dc_scope after = {0};
-    for (uint32_t k = 0; k < before.n; k++) {
-      if (dc_node_at(graph, before.v[k])->kind == DC_NODE_MAP) split_map(graph, made, before.v[k], &after);
-      else dc_scope_push(graph, &after, before.v[k]);
-    }
-    graph->states.v[state].scope = after;
-  }
+  dc_status status = dc_graph_each_map(graph, split_map, made);
   dc_arena_free(&arena);
-  return DC_OK;
+  return status;
 }

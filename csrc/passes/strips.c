@@ -203,10 +203,11 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   return DC_OK;
 }
 
-static dc_status copy_before(dc_graph *graph, dc_nid map, dc_scope *out) {
+static dc_status copy_before(void *context, dc_graph *graph, dc_nid map, dc_scope *out) {
+  (void)context;
   search s = {.graph = graph, .top = map, .out = out};
   DC_TRY(dc_node_tasklets(graph, map, visit, &s));
   return dc_scope_push(graph, out, map), DC_OK;
 }
 
-dc_status dc_pass_strips(dc_graph *graph) { return dc_graph_each_map(graph, copy_before); }
+dc_status dc_pass_strips(dc_graph *graph) { return dc_graph_each_map(graph, copy_before, NULL); }

@@ -140,12 +140,17 @@ static void find_stale(void *context, dc_cid c, dc_use how, dc_nid by) {
   if (w->now[c]) w->stale = c;
 }
 
+static dc_cid stale_in(walk *w, dc_nid node) {
+  w->stale = 0;
+  dc_node_uses(w->graph, node, find_stale, w);
+  return w->stale;
+}
+
 /* In one sweep, in which nodes behind a sum come to use what stands for it now. */
 static void take_all_apart(walk *w) {
   for (uint32_t k = 0; k < w->scope->n; k++) {
     const dc_nid id = w->scope->v[k];
-    for (w->stale = 0, dc_node_uses(w->graph, id, find_stale, w); w->stale; w->stale = 0, dc_node_uses(w->graph, id, find_stale, w))
-      dc_node_rename(w->graph, id, w->stale, w->now[w->stale]);
+    for (dc_cid old; (old = stale_in(w, id));) dc_node_rename(w->graph, id, old, w->now[old]);
     if (dc_node_at(w->graph, id)->kind == DC_NODE_LIBRARY) dc_node_uses(w->graph, id, note_call, w);
     else take_apart(w, k);
   }

@@ -10,6 +10,9 @@
 
 enum { ERROR_CLASSES = 9 };
 
+/* The function of torch_node.cpp: an empty tensor of a DLPack type on a GPU, and where its elements are. */
+typedef PyObject *(*empty_maker)(uint8_t code, uint8_t bits, int32_t ordinal, uint32_t rank, const int64_t *dims, void **data);
+
 typedef struct {
   dc_session session;
   bool session_ready;
@@ -23,7 +26,7 @@ typedef struct {
   PyObject *numpy_types[DC_DTYPE_COUNT]; /* looked up on first use, as is all of the next line */
   PyObject *torch_empty, *torch_types[DC_DTYPE_COUNT], *torch_devices; /* torch.empty, its types, devices by number */
   PyObject *empty_names; /* ("dtype", "device") */
-  const void *make_empty; /* the function that does as torch.empty for results on GPUs; NULL: none, see core_make_empty_by */
+  empty_maker make_empty; /* makes results on GPUs; NULL: torch.empty does, see core_make_empty_by */
   PyObject *numpy_array, *node; /* node: the module dcml.pytorch.call.node */
   void *const *numpy_functions; /* numpy.h; NULL: of another ABI */
   PyObject *requires_grad, *apply, *op, *shape, *move_to_end; /* names */

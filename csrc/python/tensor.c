@@ -113,6 +113,13 @@ static int type_of(const DLTensor *t) {
   return k;
 }
 
+/* The place of a type among torch's; DL_TYPES: it is none of them. */
+static int place_of(dc_dtype type) {
+  int k = 0;
+  while (k < DL_TYPES && dl_types[k].type != type) k++;
+  return k;
+}
+
 static bool lies_with(const DLTensor *t, const dc_array *array) {
   return array->device == DC_HOST ? t->device.type == DL_CPU : t->device.type == DL_CUDA && t->device.id == array->ordinal;
 }
@@ -231,8 +238,7 @@ static void lay_out(const dc_array *shape, int64_t *dims) {
 static PyObject *hand_over(module_state *state, const dc_array *array, void *owner, void (*drop)(DLManaged *)) {
   const DLExchange *api = state->exchange;
   void *object = NULL;
-  int k = 0;
-  while (k < DL_TYPES && dl_types[k].type != array->dtype) k++;
+  int k = place_of(array->dtype);
   if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "a result has a type that torch cannot take over"), NULL;
   handed_over *h = calloc(1, sizeof *h + 2 * array->rank * sizeof(int64_t));
   if (!h) return PyErr_NoMemory();
@@ -388,23 +394,18 @@ static int find_empty(module_state *state) {
   return state->torch_empty ? 0 : -1;
 }
 
-/* The function of torch_node.cpp: an empty tensor of a DLPack type on a GPU, and where its elements are. */
-typedef PyObject *(*empty_maker)(uint8_t code, uint8_t bits, int32_t ordinal, uint32_t rank, const int64_t *dims, void **data);
-
 PyObject *core_make_empty_by(PyObject *module, PyObject *capsule) {
   module_state *state = PyModule_GetState(module);
   empty_maker *maker = PyCapsule_GetPointer(capsule, "dcml.empty_maker");
   if (!maker) return NULL;
-  state->make_empty = maker; /* in the memory of an extension, which stays */
+  state->make_empty = *maker; /* in the memory of an extension, which stays */
   Py_RETURN_NONE;
 }
 
 static PyObject *new_empty(module_state *state, const dc_array *shape, void **data) {
-  int k = 0;
-  while (k < DL_TYPES && dl_types[k].type != shape->dtype) k++;
+  int k = place_of(shape->dtype);
   if (k == DL_TYPES) return fail(state, DC_ERR_DTYPE, "an output has a type that torch does not have"), NULL;
-  const empty_maker make = *(const empty_maker *)state->make_empty;
-  PyObject *made = make(dl_types[k].code, dl_types[k].bits, shape->ordinal, shape->rank, shape->dims, data);
+  PyObject *made = state->make_empty(dl_types[k].code, dl_types[k].bits, shape->ordinal, shape->rank, shape->dims, data);
   if (made && !*data) *data = (void *)state; /* any address, where there are no elements */
   return made;
 }

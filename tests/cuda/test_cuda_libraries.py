@@ -59,7 +59,7 @@ def test_a_network_runs_by_the_libraries(switches):
 
 
 def test_products_that_add_up_are_added_where_they_are_read():
-    """Three sums into one array, and a fourth product that reads what comes of it."""
+    """Two products are added to a third, and a fourth reads what comes of it."""
     adds = "".join(f"    map i in 0:N, j in 0:16 {{\n      A[i, j] sum= {name}[i, j]\n    }}\n" for name in ("B", "C"))
     text = f"""graph sums {{
   symbol N >= 1

@@ -69,7 +69,7 @@ def test_a_transpose_stands_in_tiles_of_shared_memory():
 
 @pytest.mark.parametrize("kind", ["bf16", "f32"])
 def test_rows_of_packs_that_share_factors(fake, kind):
-    """Of 128 columns and so many rows that a thread takes four, and twice as many packs as threads."""
+    """So many rows that a thread takes several at a time."""
     graph = _core.parse(f"""graph g opset 21 {{
   input X: f32[131072, 64]
   input scale: f32[64]

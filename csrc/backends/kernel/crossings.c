@@ -65,8 +65,9 @@ bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last) 
 }
 
 void dc_kernel_crossings(dc_kernel *k) {
-  dc_loop *last = dc_loop_only(k->root), *best = NULL;
-  while (last && dc_loop_only(last) && dc_loop_only(last)->on_grid) last = dc_loop_only(last);
+  const dc_loop *last = dc_loop_only(k->root);
+  dc_loop *best = NULL;
+  if (last) last = dc_loop_last_on_grid(last);
   uint32_t most = 0;
   for (dc_loop *l = last ? last->parent : NULL; l && l != k->root; l = l->parent) {
     uint32_t n = dc_kernel_may_tile(k, l, last) ? crossings(k, l, last) : 0;

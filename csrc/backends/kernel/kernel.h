@@ -254,6 +254,11 @@ bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
 bool dc_kernel_divides(const dc_pool *pool, dc_ex x, int64_t n); /* packs.c: is x a multiple of n, whatever the symbols are? */
 /* The loop that a body consists of, or NULL. */
 static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? l->body.v[0].loop : NULL; }
+/* The innermost loop of the grid, from its loop l on. */
+static inline const dc_loop *dc_loop_last_on_grid(const dc_loop *l) {
+  while (dc_loop_only(l) && dc_loop_only(l)->on_grid) l = dc_loop_only(l);
+  return l;
+}
 dc_loop *dc_write_reduction(const dc_write *w); /* the innermost REDUCE map around it: its outermost loop, or NULL */
 /* grid.c: may the threads of a team share the iterations of a map, whose outermost loop this is? */
 bool dc_loop_is_dealt(const dc_kernel *k, const dc_loop *entry);

@@ -162,10 +162,11 @@ static void count_words(void *context, const dc_pool *pool, dc_ex read) {
 /* Where the packs of a row are read beside others that are the same for all rows, such as the factors of channels, a thread takes
  * some rows: so many loads are on their way at once, and what they share is loaded once. */
 static void take_rows(dc_kernel *k) {
-  dc_loop *l = dc_loop_only(k->root);
-  while (l && dc_loop_only(l) && dc_loop_only(l)->on_grid) l = dc_loop_only(l);
-  dc_loop *rows = l ? l->parent : NULL;
-  if (!l || !l->on_grid || !l->pack || k->grid.slices || !rows || !rows->on_grid || rows->step != 1) return;
+  const dc_loop *l = dc_loop_only(k->root);
+  if (!l || !l->on_grid) return;
+  l = dc_loop_last_on_grid(l);
+  dc_loop *rows = l->parent;
+  if (!l->pack || k->grid.slices || !rows->on_grid || rows->step != 1) return;
   if (!dc_kernel_is_number(k, rows->begin, 0)) return;
   row_search s = {k, l, rows, 0, 0};
   int64_t all = iterations_of(k, l) / l->pack;

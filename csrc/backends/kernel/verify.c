@@ -161,8 +161,7 @@ static void check_turns(checker *c, const dc_loop *l) {
 }
 
 static void check_tile(checker *c, const dc_loop *l) {
-  const dc_loop *last = l;
-  while (dc_loop_only(last) && dc_loop_only(last)->on_grid) last = dc_loop_only(last);
+  const dc_loop *last = dc_loop_last_on_grid(l);
   bool one = true;
   for (const dc_loop *at = l->parent; at; at = at->parent) one = one && !at->tile;
   bool fits = l->tile == DC_TILE && c->k->grid.block == DC_TILE_THREADS;

@@ -10,11 +10,6 @@ enum { MOST_BLOCKS = 1 << 20 };
 
 /* ---- the grid ---- */
 
-static const dc_loop *last_of(const dc_loop *l) {
-  while (dc_loop_only(l) && dc_loop_only(l)->on_grid) l = dc_loop_only(l);
-  return l;
-}
-
 const dc_loop *dc_print_tile_of(const dc_printer *p) {
   const dc_loop *l = dc_loop_only(p->k->root);
   while (l && l->on_grid && !l->tile) l = dc_loop_only(l);
@@ -24,7 +19,7 @@ const dc_loop *dc_print_tile_of(const dc_printer *p) {
 /* Does it run in tiles, with the loop that says so or as that? */
 static bool is_tiled(const dc_printer *p, const dc_loop *l) {
   const dc_loop *tile = l->on_grid ? dc_print_tile_of(p) : NULL;
-  return tile && (l == tile || l == last_of(tile));
+  return tile && (l == tile || l == dc_loop_last_on_grid(tile));
 }
 
 /* Iterations that a thread, or a block for its tile, takes at once. */
@@ -63,7 +58,7 @@ static void put_params(dc_printer *p, const dc_loop *l, const dc_loop *last, con
 static bool is_block(const dc_printer *p) { return p->k->grid.team > 1 && !p->k->grid.across && p->k->grid.team == p->k->grid.block; }
 
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark) {
-  const dc_loop *last = last_of(l);
+  const dc_loop *last = dc_loop_last_on_grid(l);
   const dc_grid *g = &p->k->grid;
   dc_ex all = iterations(p, l);
   const char *once = dc_print_value(p, all);
@@ -96,11 +91,14 @@ void dc_print_grid_end(dc_printer *p, uint32_t mark) {
   dc_print_close(p);
 }
 
+static void open_unrolled(dc_printer *p, const dc_loop *l) {
+  dc_text_puts(p->out, "#pragma unroll\n");
+  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", l->param, l->param, l->turns, l->param));
+}
+
 static void open_row(dc_printer *p, const dc_loop *rows, uint32_t *mark) {
   const char *type = dc_print_index_type(p, dc_ex_par(p->pool, rows->param));
-  dc_text_puts(p->out, "#pragma unroll\n");
-  const uint32_t n = rows->param;
-  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", n, n, rows->turns, n));
+  open_unrolled(p, rows);
   *mark = dc_print_scope(p);
   dc_print_line(p, "const %s j%u = first%u + turn%u;", type, rows->param, rows->param, rows->param);
 }
@@ -109,22 +107,16 @@ void dc_print_rows_begin(dc_printer *p, const dc_loop *rows, const dc_loop *last
   if (dc_print_packs_ahead(p, last)) {
     open_row(p, rows, mark);
     dc_print_pack_loads(p, last);
-    dc_print_rows_end(p, *mark);
+    dc_print_grid_end(p, *mark);
   }
   open_row(p, rows, mark);
-}
-
-void dc_print_rows_end(dc_printer *p, uint32_t mark) {
-  dc_print_scope_end(p, mark);
-  dc_print_close(p);
 }
 
 /* ---- teams ---- */
 
 static void open_turns(dc_printer *p, const dc_loop *l, const char *type, const char *n) {
   const bool whole = dc_loop_extent(p->k, l) == (int64_t)l->turns * p->k->grid.team * (l->pack ? l->pack : 1);
-  dc_text_puts(p->out, "#pragma unroll\n");
-  dc_print_open(p, dc_arena_printf(p->arena, "for (int turn%u = 0; turn%u < %u; turn%u++)", l->param, l->param, l->turns, l->param));
+  open_unrolled(p, l);
   dc_print_line(p, "const %s rest = me + turn%u * %u;", type, l->param, p->k->grid.team);
   if (!whole) dc_print_line(p, "if (rest >= %s) continue;", n);
 }

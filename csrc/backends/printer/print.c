@@ -437,7 +437,7 @@ static void print_grid(dc_printer *p, const dc_loop *l) {
   if (tile) dc_print_tile_begin(p, tile, last, &inner);
   if (rows) dc_print_rows_begin(p, rows, last, &inner);
   print_iteration(p, last);
-  if (rows) dc_print_rows_end(p, inner);
+  if (rows) dc_print_grid_end(p, inner);
   if (tile) dc_print_tile_end(p, inner);
   if (p->uniform && shares_memory(p)) dc_print_team_wait(p);
   p->uniform = false;

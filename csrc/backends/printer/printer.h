@@ -171,8 +171,7 @@ void dc_print_task_end(dc_printer *p, dc_task *t); /* ends the function, and cal
 /* launch.c */
 const dc_loop *dc_print_grid_begin(dc_printer *p, const dc_loop *l, uint32_t *mark); /* returns the innermost loop of the grid */
 void dc_print_rows_begin(dc_printer *p, const dc_loop *rows, const dc_loop *last, uint32_t *mark); /* around the turns of a thread */
-void dc_print_rows_end(dc_printer *p, uint32_t mark);
-void dc_print_grid_end(dc_printer *p, uint32_t mark);
+void dc_print_grid_end(dc_printer *p, uint32_t mark); /* of either */
 /* A loop whose iterations are dealt to the threads of a team; returns the innermost one of those. */
 const dc_loop *dc_print_team_begin(dc_printer *p, const dc_loop *l, uint32_t *mark);
 /* packs.c: a loop whose iterations a thread takes in packs: what is printed between the two is of one of them. */
