@@ -91,3 +91,43 @@ def test_what_to_install_is_said_where_there_is_none(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("dcml: ")]
     assert "no C compiler (cc, gcc, clang) was found" in line and "pip install 'dcml[compiler]'" in line
+
+
+_LATER = """
+import os, shutil, sys
+import numpy as np
+from dcml import _core
+def twice(k):
+    text = f"graph g {{ input X: f32[8] temp Y: f32[8] outputs Y state s {{ map i in 0:8 {{ Y[i] = X[i] * {k}.0f }} }} }}"
+    assert _core.Function(_core.parse(text), backend="cpu")(np.ones(8, np.float32))[0].tolist() == [k] * 8
+twice(2)
+if sys.argv[1:]:
+    shutil.rmtree(sys.argv[1])
+twice(3)
+"""
+
+
+def _run_later(*arguments, **environment):
+    done = subprocess.run([sys.executable, "-c", _LATER, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+def test_where_the_cache_takes_no_more_files_a_temporary_folder_serves_and_goes_with_the_process(tmp_path):
+    cache, temporary = tmp_path / "cache", tmp_path / "temporary"
+    temporary.mkdir()
+    said = _run_later(cache, DCML_CACHE=str(cache), TMPDIR=str(temporary))
+    assert f"{cache}/kernels-v1 takes no more files" in said and not list(temporary.iterdir())
+
+
+def test_a_full_disk_does_not_stop_a_program(tmp_path):
+    small, temporary = tmp_path / "small", tmp_path / "temporary"
+    small.mkdir()
+    temporary.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", small], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert "takes no more files" in _run_later(DCML_CACHE=str(small), TMPDIR=str(temporary))
+    finally:
+        subprocess.run(["umount", small], check=True)

@@ -46,6 +46,15 @@ static const char *default_root(dc_arena *arena) {
   return home && *home == '/' ? dc_arena_printf(arena, "%s/.cache/dcml", home) : NULL;
 }
 
+/* A folder that goes with the cache, which keeps the one it had where none can be made. */
+static dc_status use_temporary(dc_cache *cache) {
+  const char *temporary = getenv("TMPDIR");
+  char *folder = dc_arena_printf(&cache->arena, "%s/dcml-XXXXXX", temporary && *temporary ? temporary : "/tmp");
+  if (!mkdtemp(folder)) return dc_error(DC_ERR_DEVICE, "no folder for compiled kernels: %s cannot be made: %s", folder, strerror(errno));
+  cache->folder = folder, cache->is_private = true, cache->owner = getpid();
+  return DC_OK;
+}
+
 dc_status dc_cache_open(const char *root, dc_cache *out) {
   *out = (dc_cache){0};
   if (!root) root = default_root(&out->arena);
@@ -56,15 +65,30 @@ dc_status dc_cache_open(const char *root, dc_cache *out) {
     out->folder = folder;
     if (is_safe(folder)) return DC_OK;
   }
-  const char *temporary = getenv("TMPDIR");
-  char *folder = dc_arena_printf(&out->arena, "%s/dcml-XXXXXX", temporary && *temporary ? temporary : "/tmp");
-  if (!mkdtemp(folder)) {
-    dc_status status = dc_error(DC_ERR_DEVICE, "no folder for compiled kernels: %s cannot be made: %s", folder, strerror(errno));
-    dc_arena_free(&out->arena);
-    return status;
-  }
-  out->folder = folder, out->is_private = true, out->owner = getpid();
-  return DC_OK;
+  dc_status status = use_temporary(out);
+  if (status) dc_arena_free(&out->arena);
+  return status;
+}
+
+/* Does it take a file as large as a module may be?  Only writing one tells: a quota shows nowhere else. */
+static bool has_room(dc_cache *cache) {
+  static const char block[1 << 16];
+  const char *probe = dc_cache_scratch(cache, ".room");
+  int file = open(probe, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  bool room = file >= 0;
+  for (int k = 0; k < 16 && room; k++) room = write(file, block, sizeof block) == (ssize_t)sizeof block;
+  if (file >= 0) room = close(file) == 0 && room;
+  (void)unlink(probe);
+  return room;
+}
+
+bool dc_cache_leave(dc_cache *cache) {
+  if (cache->is_private || has_room(cache)) return false;
+  const char *full = cache->folder;
+  dc_status status = use_temporary(cache);
+  if (status) return dc_status_free(status), false;
+  fprintf(stderr, "dcml: %s takes no more files: what is compiled now lies in %s until this process ends\n", full, cache->folder);
+  return true;
 }
 
 static int remove_entry(const char *path, const struct stat *s, int kind, struct FTW *at) {

@@ -37,6 +37,8 @@ DC_MUST_USE dc_status dc_cache_publish(dc_cache *cache, const char *scratch, con
  * lies there is complete and unchanged. */
 DC_MUST_USE dc_status dc_cache_seal(const char *scratch, const char *path);
 bool dc_cache_is_sealed(const char *path);
+/* Where the folder takes no more files, because of a full disk or a quota: a private temporary one from now on, which it says. */
+bool dc_cache_leave(dc_cache *cache);
 /* Deletes the files that were used longest ago until the rest fits. */
 void dc_cache_prune(dc_cache *cache, uint64_t limit_bytes);
 

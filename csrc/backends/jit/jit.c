@@ -232,6 +232,7 @@ static dc_status finish(dc_jit *jit, source_file *f) {
 static void clean(const dc_jit *jit, source_file *f) {
   char beside[4200]; /* where zig works */
   if (f->job) dc_status_free(jit->tools->finish(f->job, f->object_path, f->message_path));
+  f->job = NULL;
   if (f->source_path) (void)unlink(f->source_path);
   if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
   if (f->message_path) (void)unlink(f->message_path);
@@ -264,6 +265,19 @@ static dc_status compile_files(batch *b) {
     }
   }
   return status;
+}
+
+/* The same, once more in another folder where the first has no room. */
+static dc_status compile_files_somewhere(batch *b) {
+  dc_status status = compile_files(b);
+  if (!status) return DC_OK;
+  for (uint32_t f = 0; f < b->n_files; f++) clean(b->jit, &b->files[f]);
+  pthread_mutex_lock(&b->jit->lock);
+  bool moved = dc_cache_leave(&b->jit->cache);
+  pthread_mutex_unlock(&b->jit->lock);
+  if (!moved) return status;
+  dc_status_free(status);
+  return compile_files(b);
 }
 
 /* ---- batches ---- */
@@ -455,7 +469,7 @@ static dc_status build(batch *b) {
   if (!cached) abort();
   uint32_t hits = load_cached(b);
   for (uint32_t f = 0; f < b->n_files; f++) cached[f] = b->files[f].path != NULL;
-  dc_status status = hits < b->n_files ? compile_files(b) : DC_OK;
+  dc_status status = hits < b->n_files ? compile_files_somewhere(b) : DC_OK;
   for (uint32_t f = 0; f < b->n_files; f++) {
     clean(b->jit, &b->files[f]);
     if (!cached[f] && !status) status = load(b, f);
