@@ -182,4 +182,17 @@ MXNET = [case(*given, opset=1, domain="dcml.mx", **attrs) for given, attrs in (
     (("ctc_loss", (4, 2, 4), index([[1, 2], [3, 0]])), {"blank_label": "first"}),
     (("ctc_loss", (4, 2, 4), index([[1, 1], [2, -1]]), index(4, 3), index(2, 1)), {"use_data_lengths": 1, "use_label_lengths": 1, "blank_label": "last"}),
     (("roi_pooling", (2, 2, 5, 6), index([0, 0, 0, 4, 4], [1, 2, 3, 9, 9])), {"pooled_size": [2, 2], "spatial_scale": 0.7}))]
-CASES = [*MXNET, *ELEMENTWISE, *BINARY, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]
+MICROSOFT = [case(*given, opset=1, domain="com.microsoft", **attrs) for given, attrs in (
+    (("Gelu", M), {}), (("QuickGelu", M), {}), (("FastGelu", M, (4,)), {}), (("BiasGelu", M, (4,)), {}), (("BiasSplitGelu", (2, 4), (4,)), {}),
+    (("SkipLayerNormalization", (2, 3, 4), (3, 4), (4,), (4,), (4,)), {"epsilon": 0.1}), (("SkipSimplifiedLayerNormalization", (2, 4), (2, 4), (4,)), {}),
+    (("EmbedLayerNormalization", index([[0, 2, 1]], dtype=np.int32), None, (3, 4), (3, 4), None, (4,), (4,)), {}),
+    (("GroupNorm", (2, 3, 4), (4,), (4,)), {"activation": 1, "groups": 2}), (("CDist", (3, 2), (4, 2)), {"metric": "euclidean"}),
+    (("FusedMatMul", (2, 3, 4), (5, 4)), {"transB": 1, "alpha": 0.5}), (("FusedGemm", (3, 4), (4, 2), (2,)), {"activation": "Tanh", "beta": 0.5}),
+    (("FusedConv", (1, 2, 4, 5), (3, 2, 2, 2), (3,), (1, 3, 3, 4)), {"activation": "Sigmoid"}),
+    (("Attention", (1, 3, 4), (4, 12), (12,), index([2], dtype=np.int32)), {"num_heads": 2}),
+    (("MultiHeadAttention", (1, 3, 4), (1, 2, 4), (1, 2, 4), (12,)), {"num_heads": 2}), (("MultiHeadAttention", (1, 3, 2, 3, 2)), {"num_heads": 2, "unidirectional": 1}),
+    (("GroupQueryAttention", (1, 2, 8), (1, 2, 4), (1, 2, 4), (1, 1, 3, 4), (1, 1, 3, 4), index([4], dtype=np.int32), np.array(5, np.int32), (6, 2), (6, 2)),
+     {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1, "smooth_softmax": 1}),
+    (("RotaryEmbedding", (1, 2, 3, 4), index([[2, 0, 1]]), (3, 2), (3, 2)), {}),
+    (("MatMulNBits", (2, 16), np.random.default_rng(3).integers(0, 256, (3, 1, 8)).astype(np.uint8), (3,)), {"K": 16, "N": 3, "block_size": 16}))]
+CASES = [*MICROSOFT, *MXNET, *ELEMENTWISE, *BINARY, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]

@@ -11,7 +11,7 @@ import dcml
 import gradient_cases
 from dcml import _core
 
-CODES = {"float64": 11, "float32": 1, "int64": 7, "int32": 6, "bool": 9}
+CODES = {"float64": 11, "float32": 1, "int64": 7, "int32": 6, "bool": 9, "uint8": 2}
 
 
 def _run(op, arrays, outputs, attrs, opset, domain=""):

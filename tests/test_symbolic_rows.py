@@ -5,7 +5,7 @@ import pytest
 import gradient_cases
 from dcml import _core
 
-CODES = {"float64": 11, "float32": 1, "int64": 7, "int32": 6, "bool": 9}
+CODES = {"float64": 11, "float32": 1, "int64": 7, "int32": 6, "bool": 9, "uint8": 2}
 STATISTICS = {"BatchNormalization", "LayerNormalization"}  # further outputs are constants to the gradient
 # The number of dimensions or of unrolled parts depends on an extent.
 NEEDS_NUMBERS = {"RNN", "GRU", "LSTM", "Squeeze"}

@@ -269,12 +269,23 @@ static bool same_domain(const char *a, const char *b) {
 }
 
 /* The version of a domain that the model or function imports; 0 if it does not. */
+/* A model may use domains that it does not import: ONNX Runtime then takes their newest version. */
+static int newest_of(const char *domain) {
+  static const struct {
+    const char *domain;
+    int version;
+  } known[] = {{"ai.onnx.ml", 5}, {"com.microsoft", 1}};
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+    if (strcmp(domain, known[k].domain) == 0) return known[k].version;
+  return 0;
+}
+
 static int opset_of(const scope *s, const char *domain) {
   for (size_t k = 0; k < s->n_opsets; k++) {
     int64_t version = s->opsets[k]->version;
     if (same_domain(text_of(s->opsets[k]->domain), domain)) return version > 0 && version < INT32_MAX ? (int)version : 0;
   }
-  return 0;
+  return newest_of(domain);
 }
 
 /* Three names as one; the lengths keep different triples apart. */

@@ -18,6 +18,8 @@ DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 MISSING = {
     ("ai.onnx.preview", "FlexAttention"): "the importer puts rows for scores and values around its graphs",
 }
+# In ONNX's domain, but no operators of ONNX: ONNX Runtime's own, and experimental ones that ONNX 1.5 dropped.
+OTHERS = {"SimplifiedLayerNormalization", "Affine", "ParametricSoftplus", "ScaledTanh", "ImageScaler"}
 # (operator, version, what): why the row differs from the schema.
 DIFFERENT = {}
 
@@ -37,7 +39,7 @@ def test_every_version_of_every_operator_has_a_row():
 
 
 def test_every_row_is_an_operator():
-    assert not [key for key in ROWS.keys() - SCHEMAS.keys() if key[0] in DOMAINS]
+    assert not [key for key in ROWS.keys() - SCHEMAS.keys() if key[0] in DOMAINS and key[1] not in OTHERS]
 
 
 def _literal(text):

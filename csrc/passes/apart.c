@@ -1,0 +1,137 @@
+/* Operators into which ONNX Runtime's optimizers have put several, where a library runs the product or the convolution in them:
+ *
+ *     Y = FusedConv(X, W, B, Z) {activation = "Relu"}   becomes   C = Conv(X, W, B)   S = Add(C, Z)   Y = Relu(S)
+ *     Y = FusedMatMul(A, B) {transB = 1, alpha = 0.5}   becomes   P = Product(A, B) {transB = 1}   Y = Affine(P) {alpha = 0.5}
+ *
+ * What stands around them then joins what follows, and gradients are those of operators that the library has too. */
+#include <string.h>
+
+#include "passes/operators.h"
+
+typedef struct {
+  const char *op, *domain, *made;
+  int since; /* of what is made */
+} split_row;
+
+static const split_row rows[] = {
+    {"FusedConv", "", "Conv", 11},
+    {"FusedGemm", "", "Gemm", 13},
+    {"FusedMatMul", "dcml", "Product", 1},
+    {"TransposeMatMul", "dcml", "Product", 1},
+};
+
+static const split_row *row_of(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || !node->lib.n_out || !node->lib.out[0] || dc_node_wish(graph, id)) return NULL;
+  if (strcmp(dc_name_text(&graph->names, node->lib.domain), "com.microsoft") != 0) return NULL;
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    if (strcmp(dc_name_text(&graph->names, node->lib.op), rows[k].op) == 0) return &rows[k];
+  return NULL;
+}
+
+static double float_of(const dc_attr *a, double fallback) { return !a ? fallback : a->kind == DC_ATTR_INT ? (double)a->i : a->f; }
+
+/* The k-th number of the activation: of a list, or of attributes of their own. */
+static double number_of(const dc_graph *graph, dc_nid node, uint32_t k, double fallback) {
+  static const char *const own[] = {"activation_alpha", "activation_beta"};
+  const dc_attr *list = dc_node_attr(graph, node, "activation_params");
+  if (list && list->kind == DC_ATTR_FLOATS && k < list->n) return list->floats[k];
+  return float_of(dc_node_attr(graph, node, own[k]), fallback);
+}
+
+typedef struct {
+  const char *op, *names[2]; /* of ONNX's attributes for its numbers */
+  double usual[2];
+} activation_row;
+
+static const activation_row activations[] = {
+    {"Relu", {NULL, NULL}, {0, 0}},
+    {"Tanh", {NULL, NULL}, {0, 0}},
+    {"Sigmoid", {NULL, NULL}, {0, 0}},
+    {"LeakyRelu", {"alpha", NULL}, {0.01, 0}},
+    {"HardSigmoid", {"alpha", "beta"}, {0.2, 0.5}},
+    {"Clip", {"min", "max"}, {-3.4028234663852886e38, 3.4028234663852886e38}},
+};
+
+/* The row of the activation; `known` is false where it has one that we lack. */
+static const activation_row *activation_of(const dc_graph *graph, dc_nid node, bool *known) {
+  const dc_attr *given = dc_node_attr(graph, node, "activation");
+  *known = !given || (given->kind == DC_ATTR_STRING && !*given->s);
+  for (size_t k = 0; !*known && given->kind == DC_ATTR_STRING && k < sizeof activations / sizeof *activations; k++)
+    if (strcmp(given->s, activations[k].op) == 0) return *known = true, &activations[k];
+  return NULL;
+}
+
+static dc_nid activate(dc_graph *graph, dc_nid node, const activation_row *row, dc_cid x, dc_cid y) {
+  dc_attr attr[2];
+  uint32_t n = 0;
+  for (; n < 2 && row->names[n]; n++) attr[n] = dc_attr_float(graph, row->names[n], number_of(graph, node, n, row->usual[n]));
+  return dc_node_library(graph, row->op, "", 6, &x, 1, &y, 1, attr, n);
+}
+
+static bool is_product(const split_row *row) { return *row->domain; }
+
+static bool goes_along(const split_row *row, const char *attribute) {
+  const bool belongs = strcmp(attribute, "alpha") != 0 && strncmp(attribute, "transBatch", 10) != 0;
+  return strncmp(attribute, "activation", 10) != 0 && (belongs || !is_product(row));
+}
+
+static dc_cid value_like(dc_graph *graph, dc_cid c, const char *suffix) {
+  const dc_container *k = dc_cont(graph, c);
+  const char *name = dc_arena_printf(&graph->arena, "%s_%s", dc_cont_name(graph, c), suffix);
+  return dc_container_add(graph, name, (dc_dtype)k->dtype, k->rank, k->shape, DC_ROLE_TEMP);
+}
+
+static bool has_matrices(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  return dc_cont(graph, lib->in[0])->rank > 1 && dc_cont(graph, lib->in[1])->rank > 1 && !dc_node_attr_int(graph, node, "transBatchA", 0) &&
+         !dc_node_attr_int(graph, node, "transBatchB", 0);
+}
+
+/* The node's product or convolution alone, of which `result` comes. */
+static dc_nid core_of(dc_graph *graph, dc_nid node, const split_row *row, dc_cid result) {
+  const dc_library lib = dc_node_at(graph, node)->lib;
+  dc_attr *attr = DC_NEW_ARRAY(&graph->arena, dc_attr, lib.n_attr + 1);
+  uint32_t n = 0, n_in = lib.n_in < 3 ? lib.n_in : 3;
+  while (!lib.in[n_in - 1]) n_in--;
+  for (uint32_t k = 0; k < lib.n_attr; k++)
+    if (goes_along(row, dc_name_text(&graph->names, lib.attr[k].name))) attr[n++] = lib.attr[k];
+  dc_nid made = dc_node_library(graph, row->made, row->domain, row->since, lib.in, n_in, &result, 1, attr, n);
+  dc_node_at(graph, made)->name = dc_node_at(graph, node)->name;
+  return made;
+}
+
+static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+  const split_row *row = row_of(graph, node);
+  if (!row || (is_product(row) && !has_matrices(graph, node))) return false;
+  bool known;
+  const activation_row *activation = activation_of(graph, node, &known);
+  if (!known) return false;
+  const dc_library lib = dc_node_at(graph, node)->lib;
+  const double alpha = is_product(row) ? float_of(dc_node_attr(graph, node, "alpha"), 1) : 1;
+  const bool adds = lib.n_in > 3 && lib.in[3];
+  dc_cid plain = value_like(graph, lib.out[0], "plain"), sum = adds ? value_like(graph, lib.out[0], "sum") : plain;
+  dc_nid last = activation ? activate(graph, node, activation, sum, lib.out[0]) : 0;
+  if (alpha != 1) {
+    dc_attr attr = dc_attr_float(graph, "alpha", alpha);
+    last = dc_node_library(graph, "Affine", "", 1, &plain, 1, lib.out, 1, &attr, 1);
+  }
+  dc_nid core = core_of(graph, node, row, adds || last ? plain : lib.out[0]);
+  if (!dc_operator_is_served(context, graph, core)) return false;
+  dc_scope_push(graph, scope, core);
+  dc_cid operands[] = {plain, adds ? lib.in[3] : 0};
+  if (adds) dc_scope_push(graph, scope, dc_node_library(graph, "Add", "", 14, operands, 2, last ? &sum : lib.out, 1, NULL, 0));
+  if (last) dc_scope_push(graph, scope, last);
+  return true;
+}
+
+dc_status dc_pass_apart(const dc_pass_context *context, dc_graph *graph) {
+  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope old = graph->states.v[s].scope, new = {0};
+    for (uint32_t k = 0; k < old.n; k++)
+      if (!take_apart(context, graph, old.v[k], &new)) dc_scope_push(graph, &new, old.v[k]);
+    graph->states.v[s].scope = new;
+  }
+  return dc_pass_tidy(context->ops, graph);
+}

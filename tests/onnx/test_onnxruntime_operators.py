@@ -1,0 +1,482 @@
+"""Operators of ONNX Runtime (domain com.microsoft, and SimplifiedLayerNormalization) against their definitions in NumPy; against
+ONNX Runtime itself where it is installed."""
+import functools
+import importlib.util
+import zlib
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import helper
+
+import dcml
+from dcml.onnx import ONNXModel
+
+erf = np.vectorize(__import__("math").erf, otypes=[np.float64])
+CASES = {}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
+
+
+def normalised(x, gamma, beta=0, epsilon=1e-12):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * gamma + beta
+
+
+def scaled(x, gamma, epsilon=1e-12):
+    return x / np.sqrt((x ** 2).mean(-1, keepdims=True) + epsilon) * gamma
+
+
+def case(name, *inputs, outputs=1, here=True, tolerance=1e-5, **attributes):
+    """A line of the table: the decorated function computes the outputs in float64 from inputs and attributes.  here: whether ONNX
+    Runtime has a kernel for processors that computes this exactly: some sums of products of u8 and i8 saturate in 16 bits there."""
+    def add(function):
+        CASES.setdefault(f"{name}-{len(CASES)}", []).append((name, inputs, outputs, here, tolerance, attributes, function))
+        return function
+    return add
+
+
+def array(given, rng):
+    """A tuple of extents is normal numbers, ("u8", ...) and ("i8", ...) are integers."""
+    if isinstance(given, tuple):
+        kinds = {"u8": (0, 256, np.uint8), "i8": (-128, 128, np.int8)}
+        if given and given[0] in kinds:
+            low, high, kind = kinds[given[0]]
+            return rng.integers(low, high, given[1:]).astype(kind)
+        return rng.standard_normal(given).astype(np.float32)
+    return given
+
+
+F = np.float32
+X = (2, 5, 8)
+
+
+@case("Gelu", X)
+def _(x):
+    return gelu(x)
+
+
+@case("QuickGelu", X)
+@case("QuickGelu", X, alpha=0.5)
+def _(x, alpha=1.702):
+    return x * sigmoid(alpha * x)
+
+
+@case("FastGelu", X)
+@case("FastGelu", X, (8,))
+def _(x, bias=0):
+    return gelu_tanh(x + bias)
+
+
+@case("BiasGelu", X, (8,))
+def _(x, bias):
+    return gelu(x + bias)
+
+
+@case("BiasSplitGelu", X, (8,), here=False)
+def _(x, bias):
+    left, right = np.split(x + bias, 2, -1)
+    return left * gelu(right)
+
+
+@case("BiasAdd", X, (8,), X, here=False)
+def _(x, bias, skip):
+    return x + bias + skip
+
+
+@case("SkipLayerNormalization", X, X, (8,), (8,), (8,))
+@case("SkipLayerNormalization", X, (5, 8), (8,), epsilon=1e-2)
+def _(x, skip, gamma, beta=0, bias=0, epsilon=1e-12):
+    return normalised(x + skip + bias, gamma, beta, epsilon)
+
+
+@case("SkipSimplifiedLayerNormalization", X, X, (8,), (8,))
+def _(x, skip, gamma, bias):
+    return scaled(x + skip + bias, gamma)
+
+
+@case("SimplifiedLayerNormalization", X, (8,))
+def _(x, gamma):
+    return scaled(x, gamma, 1e-5)
+
+
+IDS, PLACES = np.int32([[3, 1, 0, 2, 4], [4, 4, 1, 0, 2]]), np.int32([[0, 1, 0, 1, 1], [0, 0, 0, 1, 1]])
+KEPT = np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+
+
+@case("EmbedLayerNormalization", IDS, PLACES, (5, 8), (6, 8), (2, 8), (8,), (8,), KEPT, outputs=2)
+@case("EmbedLayerNormalization", IDS, None, (5, 8), (6, 8), None, (8,), (8,), outputs=2)
+def _(ids, segments, words, positions, of_segments, gamma, beta, mask=None):
+    total = words[ids] + positions[:5] + (0 if segments is None else of_segments[segments])
+    return normalised(total, gamma, beta), np.zeros(2) if mask is None else mask.sum(-1)
+
+
+@case("GroupNorm", (2, 4, 3, 8), (8,), (8,), here=False, activation=1, groups=2)
+@case("GroupNorm", (2, 8, 4, 3), (8,), (8,), here=False, activation=0, groups=4, channels_last=0)
+def _(x, gamma, beta, activation, groups, channels_last=1):
+    x = x if channels_last else np.moveaxis(x, 1, -1)
+    parts = x.reshape(2, -1, groups, 8 // groups)
+    parts = (parts - parts.mean((1, 3), keepdims=True)) / np.sqrt(parts.var((1, 3), keepdims=True) + 1e-5)
+    y = parts.reshape(x.shape) * gamma + beta
+    y = y * sigmoid(y) if activation else y
+    return y if channels_last else np.moveaxis(y, -1, 1)
+
+
+@case("CDist", (4, 3), (5, 3))
+@case("CDist", (4, 3), (5, 3), metric="euclidean")
+def _(a, b, metric="sqeuclidean"):
+    squares = ((a[:, None] - b) ** 2).sum(-1)
+    return np.sqrt(squares) if metric == "euclidean" else squares
+
+
+@case("Affine", (3, 4), alpha=0.5, beta=0.25)
+@case("ScaledTanh", (3, 4), alpha=0.5, beta=0.25)
+@case("ParametricSoftplus", (3, 4), alpha=0.5, beta=0.25)
+def _(x, alpha, beta, op):
+    return {"Affine": alpha * x + beta, "ScaledTanh": alpha * np.tanh(beta * x), "ParametricSoftplus": alpha * np.log1p(np.exp(beta * x))}[op]
+
+
+@case("ImageScaler", (2, 3, 4, 4), scale=0.5, bias=[1.0, 2.0, 3.0])
+def _(x, scale, bias):
+    return scale * x + np.array(bias)[:, None, None]
+
+
+# -- products ----------------------------------------------------------------------------------------
+@case("FusedMatMul", (3, 4), (5, 4), transB=1, alpha=0.5)
+@case("FusedMatMul", (2, 4, 3), (2, 4, 5), transA=1)
+@case("FusedMatMul", (2, 1, 5, 4), (3, 6, 4), transB=1)
+@case("FusedMatMul", (2, 3, 4), (4,), alpha=2.0)
+@case("TransposeMatMul", (3, 4), (5, 4), transB=1, alpha=0.5)
+def _(a, b, alpha=1, transA=0, transB=0):
+    return alpha * (np.swapaxes(a, -1, -2) if transA else a) @ (np.swapaxes(b, -1, -2) if transB else b)
+
+
+def activated(x, activation, first, second):
+    return {"Relu": np.maximum(x, 0), "Tanh": np.tanh(x), "Sigmoid": sigmoid(x), "LeakyRelu": np.where(x < 0, (first or 0) * x, x),
+            "HardSigmoid": np.clip((first or 0) * x + (second or 0), 0, 1), "Clip": np.clip(x, first, second), "": x}[activation]
+
+
+ACTIVATIONS = [("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.25]), ("HardSigmoid", [0.3, 0.4]), ("", [])]
+
+
+def fused_gemm(a, b, c, alpha, beta, activation="", activation_alpha=None, activation_beta=None):
+    return activated(alpha * a @ b + beta * c, activation, activation_alpha, activation_beta)
+
+
+def fused_conv(x, w, b, z=0, activation="", activation_params=(), group=1, pads=(0, 0, 0, 0)):
+    y = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, b)), groups=group, padding=tuple(pads[:2])).numpy() + z
+    return activated(y, activation, *[*activation_params, None, None][:2])
+
+
+for _activation, _numbers in ACTIVATIONS:
+    _given = {"activation": _activation} if _activation else {}
+    case("FusedGemm", (3, 4), (4, 5), (5,), here=bool(_activation), alpha=0.5, beta=0.25, **_given,
+         **dict(zip(("activation_alpha", "activation_beta"), _numbers)))(fused_gemm)
+    case("FusedConv", (2, 3, 7, 7), (4, 3, 3, 3), (4,), pads=[1, 1, 1, 1], **_given,
+         **({"activation_params": _numbers} if _numbers else {}))(fused_conv)
+case("FusedConv", (2, 3, 7, 7), (4, 3, 3, 3), (4,), activation="Clip", activation_params=[-0.5, 0.5])(fused_conv)
+case("FusedConv", (2, 4, 7, 7), (4, 2, 3, 3), (4,), (2, 4, 5, 5), activation="Relu", group=2)(fused_conv)
+
+
+# -- attention ---------------------------------------------------------------------------------------
+def heads(x, n):
+    return np.moveaxis(x.reshape(*x.shape[:2], n, -1), 2, 1)
+
+
+def joined(x):
+    return np.moveaxis(x, 1, 2).reshape(x.shape[0], x.shape[2], -1)
+
+
+def seen(mask, batch, queries, keys):
+    """Which keys are seen, as [batch, 1, queries or 1, keys]."""
+    if mask is None:
+        return np.ones((1, 1, 1, keys), bool)
+    if mask.ndim == 1:
+        ends, begins = mask[:batch], mask[batch:] if mask.size > batch else np.zeros(batch)
+        places = np.arange(keys)
+        return ((places < ends[:, None]) & (places >= begins[:, None]))[:, None, None]
+    return (mask != 0)[:, None, None] if mask.ndim == 2 else (mask != 0)[:, None]
+
+
+def attended(q, k, v, mask, bias, scale, causal):
+    scores = (scale or 1 / np.sqrt(q.shape[-1])) * q @ np.swapaxes(k, -1, -2) + (0 if bias is None else bias)
+    scores = scores + np.where(seen(mask, len(q), q.shape[2], k.shape[2]), 0, -10000.0)
+    if causal:
+        scores = np.where(np.tri(q.shape[2], k.shape[2], k.shape[2] - q.shape[2], dtype=bool), scores, -np.inf)
+    return joined(softmax(scores) @ v)
+
+
+@case("Attention", X, (8, 24), (24,), num_heads=2)
+@case("Attention", X, (8, 24), (24,), np.int32([3, 5]), num_heads=2)
+@case("Attention", X, (8, 24), (24,), np.int32([3, 5, 1, 0]), num_heads=2)
+@case("Attention", X, (8, 24), (24,), KEPT, num_heads=2)
+@case("Attention", X, (8, 24), (24,), np.int32(np.broadcast_to(np.tri(5), (2, 5, 5))), num_heads=2)
+@case("Attention", X, (8, 24), (24,), num_heads=2, unidirectional=1)
+@case("Attention", X, (8, 24), (24,), None, (2, 2, 2, 3, 4), outputs=2, num_heads=2, unidirectional=1)
+@case("Attention", X, (8, 24), (24,), None, None, (1, 2, 5, 5), num_heads=2, scale=0.25)
+@case("Attention", X, (8, 20), (20,), num_heads=2, qkv_hidden_sizes=[8, 8, 4])
+def _(x, w, b, mask=None, past=None, bias=None, num_heads=0, unidirectional=0, scale=None, qkv_hidden_sizes=(8, 8, 8)):
+    q, k, v = (heads(part, num_heads) for part in np.split(x @ w + b, np.cumsum(qkv_hidden_sizes)[:2], -1))
+    if past is None:
+        return attended(q, k, v, mask, bias, scale, unidirectional)
+    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    return attended(q, k, v, mask, bias, scale, unidirectional), np.stack([k, v])
+
+
+@case("MultiHeadAttention", X, (2, 7, 8), (2, 7, 8), num_heads=2)
+@case("MultiHeadAttention", X, (2, 7, 8), (2, 7, 4), (20,), np.int32([[1] * 4 + [0] * 3, [1] * 7]), num_heads=2)
+@case("MultiHeadAttention", X, (2, 7, 8), (2, 7, 8), None, np.int32([4, 7]), (2, 2, 5, 7), num_heads=2, scale=0.5)
+@case("MultiHeadAttention", X, X, X, None, None, None, (2, 2, 3, 4), (2, 2, 3, 4), outputs=3, num_heads=2, unidirectional=1)
+@case("MultiHeadAttention", (2, 5, 2, 3, 4), here=False, num_heads=2)
+def _(q, k=None, v=None, bias=None, mask=None, scores=None, past_k=None, past_v=None, num_heads=0, scale=None, unidirectional=0):
+    if k is None:
+        q, k, v = (q[:, :, :, part].reshape(2, 5, 8) for part in range(3))
+    parts = [0, 0, 0] if bias is None else np.split(bias, [8, 16])
+    q, k, v = (heads(x + part, num_heads) for x, part in zip((q, k, v), parts))
+    if past_k is None:
+        return attended(q, k, v, mask, scores, scale, unidirectional)
+    k, v = np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2)
+    return attended(q, k, v, mask, scores, scale, unidirectional), k, v
+
+
+def turned(x, cos, sin, interleaved):
+    """x: [..., 2 J (and what stays)] by the angles [..., J]."""
+    n = cos.shape[-1]
+    a, b = (x[..., 0:2 * n:2], x[..., 1:2 * n:2]) if interleaved else (x[..., :n], x[..., n:2 * n])
+    pair = cos * a - sin * b, sin * a + cos * b
+    first = np.stack(pair, -1).reshape(*x.shape[:-1], 2 * n) if interleaved else np.concatenate(pair, -1)
+    return np.concatenate([first, x[..., 2 * n:]], -1)
+
+
+AT = np.int64([[3, 1, 0, 9, 2], [0, 5, 5, 1, 8]])
+
+
+@case("RotaryEmbedding", (2, 5, 16), AT, (10, 4), (10, 4))
+@case("RotaryEmbedding", (2, 2, 5, 8), AT, (10, 4), (10, 4), interleaved=1)
+@case("RotaryEmbedding", (2, 2, 5, 8), np.int64([3]), (10, 4), (10, 4))
+@case("RotaryEmbedding", (2, 5, 24), AT, (10, 4), (10, 4), num_heads=2, rotary_embedding_dim=8)
+def _(x, at, cos, sin, interleaved=0, num_heads=2, rotary_embedding_dim=0):
+    at = at if at.ndim == 2 else at + np.arange(5)[None]
+    q = x if x.ndim == 4 else heads(x, num_heads)
+    y = turned(q, cos[at][:, None], sin[at][:, None], interleaved)
+    return y if x.ndim == 4 else joined(y)
+
+
+def grouped(*, new, past, lengths, **attributes):
+    """GroupQueryAttention with 4 heads of queries and 2 of keys, of width 16."""
+    inputs = [(2, new, 64), (2, new, 32), (2, new, 32), *([(2, 2, past, 16)] * 2 if past is not None else [None, None]),
+              np.int32(lengths) - 1, np.int32(new + (past or 0)), *([(32, 8)] * 2 if attributes.get("do_rotary") else [])]
+    return case("GroupQueryAttention", *inputs, outputs=3, num_heads=4, kv_num_heads=2, **attributes)
+
+
+@grouped(new=5, past=None, lengths=[5, 5])
+@grouped(new=5, past=0, lengths=[5, 5], do_rotary=1, rotary_interleaved=1)
+@grouped(new=1, past=6, lengths=[7, 7], do_rotary=1)
+@grouped(new=1, past=6, lengths=[5, 7], here=False, do_rotary=1)
+@grouped(new=5, past=None, lengths=[5, 5], softcap=2.0, scale=0.25)
+@grouped(new=5, past=None, lengths=[5, 5], local_window_size=2)
+@grouped(new=1, past=6, lengths=[7, 7], local_window_size=3)
+@grouped(new=5, past=None, lengths=[5, 5], smooth_softmax=1)
+def _(q, k, v, past_k, past_v, last, total, cos=None, sin=None, num_heads=0, kv_num_heads=0, do_rotary=0, rotary_interleaved=0,
+      softcap=0, scale=None, local_window_size=-1, smooth_softmax=0):
+    new, q, k, v = q.shape[1], heads(q, num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
+    keys, values, results = np.zeros((2, 2, int(total), 16)), np.zeros((2, 2, int(total), 16)), []
+    for b in range(2):
+        before = int(last[b]) + 1 - new
+        places = before + np.arange(new)
+        qb, kb = ((turned(x[b], cos[places], sin[places], rotary_interleaved) for x in (q, k)) if do_rotary else (q[b], k[b]))
+        if before:
+            keys[b, :, :before], values[b, :, :before] = past_k[b, :, :before], past_v[b, :, :before]
+        keys[b, :, before:before + new], values[b, :, before:before + new] = kb, v[b]
+        scores = (scale or 0.25) * qb @ np.repeat(np.swapaxes(keys[b], -1, -2), 2, 0)
+        scores = softcap * np.tanh(scores / softcap) if softcap else scores
+        m, n = np.arange(int(total)), places[:, None]
+        scores = np.where((m <= n) & ((local_window_size < 0) | (m > n - local_window_size)), scores, -np.inf)
+        weights = np.exp(scores) / (np.exp(scores).sum(-1, keepdims=True) + (smooth_softmax == 1))
+        results.append(weights @ np.repeat(values[b], 2, 0))
+    return joined(np.stack(results)), keys, values
+
+
+# -- levels ------------------------------------------------------------------------------------------
+def level(x, zero, like):
+    limits = np.iinfo(like.dtype)
+    return np.clip(np.round(x) + int(zero), limits.min, limits.max)
+
+
+def meaning(x, zero, scale):
+    return (x.astype(np.int64) - np.int64(zero)) * np.float64(scale)
+
+
+def bits_of(x, bits):
+    """The numbers that lie in bytes, the lowest bits first."""
+    return (x[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1).reshape(*x.shape[:-1], -1)
+
+
+def of_bits(bits, *more, **attributes):
+    return case("MatMulNBits", (2, 5, 48), ("u8", 6, 3, 2 * bits), (18,), *more, tolerance=2e-3, K=48, N=6, bits=bits, block_size=16,
+                **attributes)
+
+
+@of_bits(2)
+@of_bits(4)
+@of_bits(8)
+@of_bits(4, ("u8", 12), None, (6,))
+@of_bits(2, ("u8", 6), None, (6,))
+def _(a, w, scales, zeros=None, order=None, bias=0, K=0, N=0, bits=4, block_size=16):
+    zeros = 1 << bits - 1 if zeros is None else bits_of(zeros.reshape(N, -1), bits)[:, :3, None].astype(np.int64)
+    levels = bits_of(w, bits).astype(np.int64)
+    return a @ ((levels - zeros) * scales.reshape(N, 3, 1)).reshape(N, K).T + bias
+
+
+LEVELS = [("u8", 3, 4), F(0.1), np.uint8(128), ("u8", 4), F(0.05), np.uint8(100), F(0.2), np.uint8(90)]
+SIGNED = [("i8", 3, 4), F(0.1), np.int8(3), ("i8", 3, 4), F(0.05), np.int8(-4), F(0.2), np.int8(9)]
+
+
+@case("QLinearAdd", *LEVELS, tolerance=1)
+@case("QLinearAdd", *SIGNED, tolerance=1)
+@case("QLinearMul", *LEVELS, tolerance=1)
+@case("QLinearMul", *SIGNED, tolerance=1)
+def _(a, of_a, za, b, of_b, zb, of_c, zc, op):
+    x, y = meaning(a, za, of_a), meaning(b, zb, of_b)
+    return level((x + y if op == "QLinearAdd" else x * y) / of_c, zc, a)
+
+
+@case("QLinearSigmoid", ("u8", 3, 4), F(0.05), np.uint8(128), F(1 / 256), np.uint8(0), tolerance=1)
+@case("QLinearLeakyRelu", ("i8", 3, 4), F(0.05), np.int8(8), F(0.04), np.int8(0), tolerance=1, alpha=0.125)
+@case("QLinearSoftmax", ("u8", 3, 7), F(0.05), np.uint8(128), F(1 / 256), np.uint8(0), here=False, tolerance=1, opset=13)
+def _(x, of_x, zx, of_y, zy, op, alpha=0, opset=13):
+    v = meaning(x, zx, of_x)
+    y = {"QLinearSigmoid": sigmoid, "QLinearLeakyRelu": lambda v: np.where(v < 0, alpha * v, v), "QLinearSoftmax": softmax}[op](v)
+    return level(y / of_y, zy, x)
+
+
+@case("QLinearGlobalAveragePool", ("u8", 2, 3, 4, 5), F(0.05), np.uint8(128), F(0.01), np.uint8(128), tolerance=1)
+@case("QLinearGlobalAveragePool", ("u8", 2, 4, 5, 3), F(0.05), np.uint8(128), F(0.01), np.uint8(128), tolerance=1, channels_last=1)
+def _(x, of_x, zx, of_y, zy, channels_last=0):
+    return level(meaning(x, zx, of_x).mean((1, 2) if channels_last else (2, 3), keepdims=True) / of_y, zy, x)
+
+
+@case("MatMulIntegerToFloat", ("u8", 3, 8), ("u8", 8, 4), F(0.05), F(0.1), np.uint8(128), np.uint8(120), (4,), tolerance=1e-3)
+@case("MatMulIntegerToFloat", ("u8", 3, 8), ("i8", 8, 4), F(0.05), np.float32([0.1, 0.2, 0.3, 0.4]), np.uint8(128), here=False, tolerance=1e-3)
+def _(a, b, of_a, of_b, za, zb=0, bias=0):
+    return meaning(a, za, of_a) @ meaning(b, zb, 1) * of_b + bias
+
+
+@case("DynamicQuantizeMatMul", (3, 8), ("u8", 8, 4), F(0.05), np.uint8(128), (4,), tolerance=1e-3)
+@case("DynamicQuantizeMatMul", (2, 3, 8), ("i8", 8, 4), np.float32([0.1, 0.2, 0.3, 0.4]), np.int8([1, 2, 3, 4]), here=False, tolerance=1e-3)
+def _(a, b, of_b, zb, bias=0):
+    low, high = min(a.min(), 0), max(a.max(), 0)
+    scale = F((high - low) / 255)
+    zero = np.round(np.clip(-low / scale, 0, 255))
+    levels = np.clip(np.round(a.astype(F) / scale) + zero, 0, 255) - zero
+    return levels @ (b.astype(np.int64) - zb.astype(np.int64)) * scale * of_b + bias
+
+
+@case("QGemm", ("u8", 3, 8), F(0.05), np.uint8(128), ("i8", 8, 4), F(0.02), np.int8(0), np.int32([5, -99, 7, 0]), here=False, tolerance=1e-3,
+      alpha=0.5)
+@case("QGemm", ("u8", 3, 8), F(0.05), np.uint8(128), ("u8", 4, 8), F(0.02), np.uint8(100), None, F(0.3), np.uint8(100), tolerance=1, transB=1)
+def _(a, of_a, za, b, of_b, zb, c=None, of_y=None, zy=None, alpha=1, transB=0):
+    sums = meaning(a, za, 1) @ (meaning(b, zb, 1).T if transB else meaning(b, zb, 1)) + (0 if c is None else c)
+    y = alpha * of_a * of_b * sums
+    return y if of_y is None else level(y / of_y, zy, a)
+
+
+@case("QuantizeLinear", (3, 4), F(0.05), np.uint8(128), tolerance=1)
+def _(x, scale, zero):
+    return level(x / scale, zero, zero)
+
+
+@case("DequantizeLinear", ("u8", 3, 4), np.float32([0.1, 0.2, 0.3, 0.4]), np.uint8([1, 200, 3, 4]), axis=1)
+def _(x, scale, zero, axis):
+    return (x.astype(np.int64) - zero) * scale
+
+
+# -- the tests ---------------------------------------------------------------------------------------
+OF_ONNX = {"SimplifiedLayerNormalization", "Affine", "ScaledTanh", "ParametricSoftplus", "ImageScaler"}  # they stand in its domain
+
+
+def model_of(op, values, outputs, attributes):
+    names, results = [f"i{k}" if v is not None else "" for k, v in enumerate(values)], [f"o{k}" for k in range(outputs)]
+    feeds = {n: np.asarray(v) for n, v in zip(names, values) if n}
+    node = helper.make_node(op, names, results, domain="" if op in OF_ONNX else "com.microsoft", **attributes)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+                                            for n, v in feeds.items()], [onnx.ValueInfoProto(name=r) for r in results])
+    opset = 9 if op in OF_ONNX - {"SimplifiedLayerNormalization"} else 17
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=8), feeds
+
+
+@functools.lru_cache(maxsize=None)
+def made(key):
+    op, inputs, outputs, here, tolerance, attributes, function = CASES[key][0]
+    rng = np.random.default_rng(zlib.crc32(key.encode()))
+    values = [array(given, rng) for given in inputs]
+    if op == "MatMulNBits":
+        values[2] = np.abs(values[2])
+    return op, values, outputs, here, tolerance, attributes, function
+
+
+def results(key):
+    op, values, outputs, _, tolerance, attributes, _ = made(key)
+    model, feeds = model_of(op, values, outputs, attributes)
+    found = ONNXModel(op, model)(**feeds)
+    return model, feeds, [np.asarray(r) for r in (found if isinstance(found, (tuple, list)) else [found])], tolerance
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_an_operator_is_what_its_definition_says(key):
+    op, values, _, _, tolerance, attributes, function = made(key)
+    wide = [v.astype(np.float64) if v is not None and np.asarray(v).dtype == F and np.ndim(v) else v for v in values]
+    named = {"op": op} if "op" in function.__code__.co_varnames[:function.__code__.co_argcount] else {}
+    expected = function(*wide, **attributes, **named)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for found, want in zip(results(key)[2], expected, strict=True):
+        np.testing.assert_allclose(found.astype(np.float64), want, rtol=1e-4 if tolerance < 1 else 0, atol=tolerance)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="ONNX Runtime is not installed")
+@pytest.mark.parametrize("key", [key for key in CASES if CASES[key][0][3]])
+def test_an_operator_is_what_onnxruntime_computes(key):
+    import onnxruntime
+    model, feeds, found, tolerance = results(key)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for ours, theirs in zip(found, session.run(None, feeds), strict=True):
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+        np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=1e-4 if tolerance < 1 else 0, atol=tolerance)
+
+
+def test_a_domain_that_is_not_imported_has_its_newest_version():
+    model, feeds = model_of("Gelu", [np.ones((2, 3), F)], 1, {})
+    del model.opset_import[1]
+    np.testing.assert_allclose(ONNXModel("gelu", model)(**feeds), gelu(np.ones((2, 3))), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes", "says"), [
+    ("Attention", [(2, 5, 8), (8, 24), (24,)], {"num_heads": 3}, "Attention"),
+    ("Attention", [(2, 5, 8), (8, 24), (24,)], {"num_heads": 2, "do_rotary": 1}, "do_rotary"),
+    ("MultiHeadAttention", [(2, 5, 8), (2, 7, 8), (2, 6, 8)], {"num_heads": 2}, "MultiHeadAttention"),
+    ("MatMulNBits", [(2, 48), ("u8", 6, 3, 8), (17,)], {"K": 48, "N": 6, "block_size": 16}, "MatMulNBits"),
+    ("MatMulNBits", [(2, 48), ("u8", 6, 3, 8), (18,)], {"K": 48, "N": 6, "block_size": 16, "bits": 3}, "bits"),
+    ("FusedMatMul", [(2, 3, 4), (2, 4, 5)], {"transBatchA": 1}, "batch"),
+    ("FusedConv", [(2, 3, 7, 7), (4, 3, 3, 3)], {"activation": "Sin"}, "activation"),
+    ("BiasSplitGelu", [(2, 3, 7), (7,)], {}, "BiasSplitGelu"),
+])
+def test_what_cannot_be_is_an_error_that_names_the_node(op, inputs, attributes, says):
+    rng = np.random.default_rng(0)
+    model, feeds = model_of(op, [array(given, rng) for given in inputs], 1, attributes)
+    with pytest.raises(dcml.Error, match=says):
+        ONNXModel(op, model)(**feeds)
