@@ -383,13 +383,15 @@ def _expanded(b, n, x):
     return value if isinstance(x, torch.fx.Node) and dims(x) == dims(n) else b.op("Expand", value, b.shape(n))
 
 
-def _of_equals(overload, operator):
-    TABLE["aten." + overload] = lambda b, n, x, y: b.op(operator, _expanded(b, n, x), _expanded(b, n, y), domain="dcml")
+def _of_equals(operator, *overloads, **attributes):
+    for overload in overloads:
+        TABLE["aten." + overload] = lambda b, n, x, y: b.op(operator, _expanded(b, n, x), _expanded(b, n, y), domain="dcml", **attributes)
 
 
-for _overload, _operator in (("nextafter.default", "NextAfter"), ("special_zeta.default", "Zeta"), ("special_zeta.self_scalar", "Zeta"),
-                             ("special_zeta.other_scalar", "Zeta")):
-    _of_equals(_overload, _operator)
+_of_equals("NextAfter", "nextafter.default")
+_of_equals("Zeta", "special_zeta.default", "special_zeta.self_scalar", "special_zeta.other_scalar")
+_of_equals("Igamma", "igamma.default", upper=0)
+_of_equals("Igamma", "igammac.default", upper=1)
 
 
 # -- orthogonal polynomials -------------------------------------------------------------------------
