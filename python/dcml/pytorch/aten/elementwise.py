@@ -401,7 +401,7 @@ def _polynomial(name, family, shifted=0):
         dtype, attributes = meta(n).dtype, {"family": family, "shifted": shifted, "domain": "dcml"}
         if isinstance(degree, (int, float)) and 0 <= degree <= _UNROLLED:
             return b.op("OrthogonalOf", b(x, dtype), degree=int(degree), **attributes)
-        return b.op("Orthogonal", b(x, dtype), b(degree, dtype), **attributes)
+        return b.op("Orthogonal", _expanded(b, n, x), _expanded(b, n, degree), **attributes)
     for overload in ("default", "x_scalar", "n_scalar"):
         TABLE[f"aten.special_{name}.{overload}"] = polynomial
 
