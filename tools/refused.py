@@ -31,8 +31,8 @@ What stays refused, and why:
 - what answers a Python `bool` that values tell (`equal`, `allclose`), and extents that torch itself cannot trace (`narrow` from a tensor);
 - what counts from where an argument's memory begins, or changes its size (`as_strided`, `resize_`): the next call may have it elsewhere;
 - sparse tensors, as arguments or results;
-- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`), histograms with edges;
-- special functions and orthogonal polynomials that neither ONNX nor a row of ours has.
+- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`);
+- `hash_tensor`, and `batch_norm` of a tensor with neither elements nor channels.
 
 """
 
