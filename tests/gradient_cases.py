@@ -80,6 +80,13 @@ BINARY = [case(op, (2, 1, 4), (3, 1)) for op in ("Add", "Sub", "Mul", "Max", "Mi
     case("Add", (2, 3, 4, 5), (3, 4), opset=6, axis=1, broadcast=1), case("Mul", (2, 3, 4), (3,), opset=1, axis=1, broadcast=1),
     case("Pow", positive(2, 3), (3,), opset=1, broadcast=1), case("Sum", M, (4,), (3, 1)), case("Mean", M, (4,), (3, 1)),
     case("Max", M, (4,), (3, 1)), case("Min", M, M, M), case("Where", np.array([[True], [False]]), (2, 3), (1, 3))]
+SPECIAL = [case(op, M, opset=1, domain="dcml") for op in ("Erfcx", "LogNdtr", "BesselJ", "SphericalBesselJ", "AiryAi")] + [
+    case("BesselJ", M, opset=1, domain="dcml", n=1), case("Frexp", M, opset=1, domain="dcml", outputs=2),
+    *(case(op, positive(*M), opset=1, domain="dcml", n=n) for op in ("BesselY", "BesselK") for n in (0, 1)),
+    case("BesselK", positive(*M), opset=1, domain="dcml", n=1, scaled=1),
+    *(case("Orthogonal", (2, 4), np.array([[0.5, 3.5, 5.5, 1.5], [2.5, 2.5, -1.5, 4.5]]), opset=1, domain="dcml", family=f, shifted=k % 2)
+      for k, f in enumerate(("legendre", "w", "hermite", "hermite_e", "laguerre", "t"))),
+    case("OrthogonalOf", M, opset=1, domain="dcml", family="hermite", degree=5)]
 SHAPES = [
     case("Reshape", M, index(2, -1)), case("Flatten", (2, 3, 4), axis=-1), case("Squeeze", (1, 3, 1, 2), index([-2])), case("Squeeze", (1, 3, 1), opset=11),
     case("Unsqueeze", M, index(0, -1)), case("Transpose", (2, 3, 4), perm=[2, 0, 1]), case("Expand", (3, 1), index(2, 3, 4)),
@@ -195,4 +202,4 @@ MICROSOFT = [case(*given, opset=1, domain="com.microsoft", **attrs) for given, a
      {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1, "smooth_softmax": 1}),
     (("RotaryEmbedding", (1, 2, 3, 4), index([[2, 0, 1]]), (3, 2), (3, 2)), {}),
     (("MatMulNBits", (2, 16), np.random.default_rng(3).integers(0, 256, (3, 1, 8)).astype(np.uint8), (3,)), {"K": 16, "N": 3, "block_size": 16}))]
-CASES = [*MICROSOFT, *MXNET, *ELEMENTWISE, *BINARY, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]
+CASES = [*MICROSOFT, *MXNET, *ELEMENTWISE, *BINARY, *SPECIAL, *SHAPES, *INDICES, *CONTRACTIONS, *POOLS, *REDUCTIONS, *NORMS, *LOSSES, *RECURRENT, *RESIZE, *SAMPLING, *ATTENTION, *TRANSFORMS, *TRAINING]

@@ -1,7 +1,8 @@
 """Writes docs/refused.md: what of torch's own databases dcml refuses.  refused.py [--samples N] [--types float32,...] [TARGET]
 
 What was found so far lies in build/refused.jsonl, so that a run goes on where another was interrupted or ended after --seconds; one
-that has finished begins again.  An operator that crashes the process that runs it is left behind.  --page only writes the page again.
+that has finished begins again.  An operator that crashes the process that runs it is left behind.  --page only writes the page again;
+--only runs operators again and writes their rows of a page that is there.
 Ends with 1 where a sample differs from eager PyTorch, or an operator is refused that the page did not list.
 """
 import argparse
@@ -30,8 +31,8 @@ What stays refused, and why:
 - what answers a Python `bool` that values tell (`equal`, `allclose`), and extents that torch itself cannot trace (`narrow` from a tensor);
 - what counts from where an argument's memory begins, or changes its size (`as_strided`, `resize_`): the next call may have it elsewhere;
 - sparse tensors, as arguments or results;
-- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`), histograms with edges;
-- special functions and orthogonal polynomials that neither ONNX nor a row of ours has.
+- decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`);
+- `hash_tensor`, and `batch_norm` of a tensor with neither elements nor channels.
 
 """
 
@@ -40,8 +41,9 @@ TYPES = ["float64", "float32", "bfloat16", "float16"]
 TOGETHER, SECONDS = 32, 600  # samples in a graph; what a process may take for some operators
 
 
-def found(dtype, samples, deadline, share):
-    """Appends a line to the journal for each operator of a share (i, n) that has none; a child process runs this."""
+def found(dtype, samples, deadline, share, only):
+    """Appends a line to the journal for each operator of a share (i, n), or of those among them that are asked for, that has none;
+    a child process runs this."""
     sys.path.insert(0, str(ROOT / "tests" / "pytorch"))
     import operators_db as db
     import torch
@@ -56,7 +58,8 @@ def found(dtype, samples, deadline, share):
     with change_default(dcml.onnx, "interpreted"):
         for op in db.operators()[share[0]::share[1]]:
             name = db.name_of(op)
-            if db.DTYPES[dtype] not in op.dtypes or op.name in db.EXCEPT or is_done(known.get((name, dtype)), samples):
+            asked = not only or name in only
+            if not asked or db.DTYPES[dtype] not in op.dtypes or op.name in db.EXCEPT or is_done(known.get((name, dtype)), samples):
                 continue
             everything = [case for _, case in db.cases(op, db.DTYPES[dtype])]
             some = [everything[k] for k in db.modules.spread_out(len(everything), samples)]
@@ -141,13 +144,23 @@ def sweep(types, samples, deadline, jobs):
         append(finished)
 
 
-def run(dtype, samples, deadline, jobs):
-    """All operators of a type, whatever becomes of the processes."""
+def again(types, samples, jobs, names):
+    """Some operators once more, whatever the journal has of them."""
+    kept = [line for line in journal() if line.get("name") not in names]
+    JOURNAL.write_text("")
+    for line in kept:
+        append(line)
+    for dtype in types:
+        run(dtype, samples, float("inf"), jobs, names)
+
+
+def run(dtype, samples, deadline, jobs, only=()):
+    """All operators of a type, or some, whatever becomes of the processes."""
     children = {}
     waiting = [(k, jobs) for k in range(jobs)]
     while waiting or children:
         for share in waiting:
-            given = [dtype, samples or 0, deadline, *share]
+            given = [dtype, samples or 0, deadline, *share, ",".join(only)]
             children[subprocess.Popen([sys.executable, __file__, "--child", *map(str, given)])] = share
         waiting = []
         for child in [child for child in children if child.poll() is not None]:
@@ -178,17 +191,47 @@ def rows():
 def page():
     """The text of the page."""
     all_rows = rows()
-    text = HEAD + "| type | operators | samples | of | as in eager | refused |\n|---|---|---|---|---|---|\n"
+    text = ""
     for dtype in sorted({row["dtype"] for row in all_rows}, key=TYPES.index):
         some = [row for row in all_rows if row["dtype"] == dtype]
         count, everything = sum(row["samples"] - row["torch"] for row in some), sum(row["of"] for row in some)
         refused, wrong = (sum(sum(row[kind].values()) for row in some) for kind in ("refused", "wrong"))
         text += f"| {dtype} | {len(some)} | {count} | {everything} | {count - refused - wrong} | {refused} |\n"
-    text += "\nNo module of `module_db` is refused (`tests/pytorch/test_module_db.py`).\n\n"
-    text += "| operator | types | samples refused | why |\n|---|---|---|---|\n"
-    text += "".join(lines(all_rows, "refused"))
     wrong = "".join(lines(all_rows, "wrong"))
-    return text + ("\n## What differs\n\n| operator | types | samples | how |\n|---|---|---|---|\n" + wrong if wrong else "")
+    what = "\n## What differs\n\n| operator | types | samples | how |\n|---|---|---|---|\n" + wrong if wrong else ""
+    return written(text, lines(all_rows, "refused")) + what
+
+
+def patched(text, names):
+    """The text of a page with rows of some operators as the journal has them now; what they were counts equally in each type."""
+    some = [row for row in rows() if row["name"] in names]
+    fewer = dict.fromkeys(TYPES, 0)
+    for row in some:
+        fewer[row["dtype"]] -= sum(row["refused"].values())
+    old, kept = "", []
+    for line in re.findall(r"^\| `.*\n", text, re.M):
+        name, types, count = re.match(r"\| `([^`]+)` \| ([^|]+) \| (\d+) of", line).groups()
+        if name not in names:
+            kept.append(line)
+            continue
+        types = TYPES if types == "all four" else types.split(", ")
+        if int(count) % len(types):
+            sys.exit(f"what is refused of {name} differs from type to type: the page needs a whole run")
+        for dtype in types:
+            fewer[dtype] += int(count) // len(types)
+    for dtype, *counts in re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, re.M):
+        operators, count, everything, same, refused = map(int, counts)
+        old += f"| {dtype} | {operators} | {count} | {everything} | {same + fewer[dtype]} | {refused - fewer[dtype]} |\n"
+    if any(row["wrong"] for row in some) or "What differs" in text:
+        sys.exit("\n".join(lines(some, "wrong")) + "what differs from eager has no place in a page that is patched")
+    return written(old, sorted([*kept, *lines(some, "refused")], key=lambda line: (line.split("`")[1], line.split(" | ")[3])))
+
+
+def written(types, refused):
+    """A page of lines for types and for what is refused."""
+    return (HEAD + "| type | operators | samples | of | as in eager | refused |\n|---|---|---|---|---|---|\n" + types
+            + "\nNo module of `module_db` is refused (`tests/pytorch/test_module_db.py`).\n\n"
+            + "| operator | types | samples refused | why |\n|---|---|---|---|\n" + "".join(refused))
 
 
 def lines(all_rows, kind):
@@ -214,18 +257,22 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no operator is begun")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--page", action="store_true")
-    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--only", default="", help="names of operators, as the page has them, with commas between")
+    parser.add_argument("--child", nargs=6, help=argparse.SUPPRESS)
     parser.add_argument("target", nargs="?", type=pathlib.Path, default=ROOT / "docs" / "refused.md")
     given = parser.parse_args()
     JOURNAL.parent.mkdir(exist_ok=True)
     if given.child:
-        dtype, samples, deadline, *share = given.child
-        found(dtype, int(samples) or None, float(deadline), [int(k) for k in share])
+        dtype, samples, deadline, *share, only = given.child
+        found(dtype, int(samples) or None, float(deadline), [int(k) for k in share], set(only.split(",")) - {""})
         return
-    if not given.page:
+    names = given.only.split(",") if given.only else []
+    if names:
+        again(given.types.split(","), given.samples, given.jobs, names)
+    elif not given.page:
         sweep(given.types.split(","), given.samples, time.time() + given.seconds, given.jobs)
     before = listed(given.target.read_text()) if given.target.exists() else set()
-    given.target.write_text(page())
+    given.target.write_text(patched(given.target.read_text(), names) if names else page())
     wrong, new = (sorted({row["name"] for row in rows() if row[kind]}) for kind in ("wrong", "refused"))
     new = [name for name in new if name not in before]
     for what, names in (("differs from eager", wrong), ("is refused and was not listed", new)):

@@ -260,11 +260,17 @@ static bool overwrites(activity *a, dc_cid c, dc_nid by) {
   return a->r->written[c] && !(found && apart);
 }
 
+/* Through what a tasklet stops no gradient passes. */
+static bool stops(const dc_graph *graph, dc_nid by) {
+  const dc_node *node = dc_node_at(graph, by);
+  return node->kind == DC_NODE_TASKLET && dc_ex_node(&graph->pool, node->tasklet.value)->op == DC_STOP;
+}
+
 static void look(void *context, dc_cid c, dc_use use, dc_nid by) {
   activity *a = context;
   if (c >= a->r->n) return;
   if (dc_cont(a->r->graph, c)->alias_of) a->r->active[c] |= a->r->active[dc_container_root(a->r->graph, c)];
-  if (!a->mark && use == DC_USE_READ && a->r->active[c]) a->reads_active = true;
+  if (!a->mark && use == DC_USE_READ && a->r->active[c] && !stops(a->r->graph, by)) a->reads_active = true;
   if (a->mark && use == DC_USE_WRITE) {
     bool real = dc_dtype_is_float((dc_dtype)dc_cont(a->r->graph, c)->dtype);
     if (a->reads_active && real) a->r->active[c] = true;

@@ -310,6 +310,20 @@ static dc_status f_alltrue(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
 
 static dc_status f_mul(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) { return f_total(in, a, n, out); }
 
+/* poly(list, x): the polynomial with these coefficients, the constant one first, by Horner's rule. */
+static dc_status f_poly(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
+  dc_value list;
+  (void)n;
+  DC_TRY(as_list(in, &a[0], &list));
+  if (list.n == 0) return dc_inst_fail(in, DC_ERR_MODEL, "expected a list that is not empty");
+  *out = list.items[list.n - 1];
+  for (uint32_t k = list.n - 1; k-- > 0;) {
+    DC_TRY(dc_val_binary(in, DC_MUL, *out, a[1], out));
+    DC_TRY(dc_val_binary(in, DC_ADD, list.items[k], *out, out));
+  }
+  return DC_OK;
+}
+
 /* choose(list, k): the k-th of a short list by a run-time number. */
 static dc_status f_choose(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   (void)n;
@@ -674,6 +688,7 @@ static const struct {
     {"alltrue", 1, 1, f_alltrue},
     {"mul", 1, 1, f_mul},
     {"choose", 2, 2, f_choose},
+    {"poly", 2, 2, f_poly},
     {"nax", 2, 2, f_nax},
     {"redax", 3, 3, f_redax},
     {"bcast", 1, 16, f_bcast},

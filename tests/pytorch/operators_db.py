@@ -20,6 +20,8 @@ ANY_VALUE = {"bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "em
              "randn", "randn_like", "svd_lowrank", "uniform"}
 # what chooses among equal elements, where torch says of none that it is first
 ANY_PLACE = {"argsort", "mode", "msort", "sort", "topk"}
+# what eager itself has only so near in float64, between 4 and 9
+ROUGH = {f"special.bessel_{kind}": (1e-5, 1e-6) for kind in ("j0", "j1", "y0", "y1")}
 # what torch.nn and torch.nn.functional never call, and why it is not compared
 _RUNNING = "running statistics that are arguments, not buffers, change with a history here and without one in eager"
 EXCEPT = {"native_batch_norm": _RUNNING, "_native_batch_norm_legit": _RUNNING, "_batch_norm_with_update": _RUNNING,
@@ -152,6 +154,7 @@ def _together(pairs):
 def _compare(case, got, want):
     tolerance = max((TOLERANCES[t.dtype] for t in [*case.given, *[w for w in want[0] if isinstance(w, torch.Tensor)]] if t.dtype in TOLERANCES),
                     default=TOLERANCES[torch.float32])
+    tolerance = max(tolerance, ROUGH.get(case.name, tolerance))
     any_value = case.draws
     if case.name in ANY_PLACE and any(t.is_floating_point() and t.unique().numel() < t.numel() for t in case.given):
         got, want = (([t for t in results if t.is_floating_point()], None) for results, _ in (got, want))

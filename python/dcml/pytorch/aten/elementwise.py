@@ -369,3 +369,47 @@ def _(b, n, x, *, decimals):
     scale = b.const(10.0 ** abs(decimals), dtype)
     first, last = ("Mul", "Div") if decimals >= 0 else ("Div", "Mul")
     return b.op(last, b.op("Round", b.op(first, b(x), scale)), scale)
+
+
+@row("frexp.Tensor")
+def _(b, n, x):
+    return b.op("Frexp", b(x), outs=2, domain="dcml")
+
+
+# -- rows of two arguments that do not broadcast, since their gradients are clauses -------------------------
+def _expanded(b, n, x):
+    """x in the type and the extents of the result."""
+    value = b(x, meta(n).dtype)
+    return value if isinstance(x, torch.fx.Node) and dims(x) == dims(n) else b.op("Expand", value, b.shape(n))
+
+
+def _of_equals(operator, *overloads, **attributes):
+    for overload in overloads:
+        TABLE["aten." + overload] = lambda b, n, x, y: b.op(operator, _expanded(b, n, x), _expanded(b, n, y), domain="dcml", **attributes)
+
+
+_of_equals("NextAfter", "nextafter.default")
+_of_equals("Zeta", "special_zeta.default", "special_zeta.self_scalar", "special_zeta.other_scalar")
+_of_equals("Igamma", "igamma.default", upper=0)
+_of_equals("Igamma", "igammac.default", upper=1)
+
+
+# -- orthogonal polynomials -------------------------------------------------------------------------
+def _polynomial(name, family, shifted=0):
+    """Of a degree that is a number there is an operator without a loop."""
+    def polynomial(b, n, x, degree):
+        dtype, attributes = meta(n).dtype, {"family": family, "shifted": shifted, "domain": "dcml"}
+        if isinstance(degree, (int, float)) and 0 <= degree <= _UNROLLED:
+            return b.op("OrthogonalOf", b(x, dtype), degree=int(degree), **attributes)
+        return b.op("Orthogonal", _expanded(b, n, x), _expanded(b, n, degree), **attributes)
+    for overload in ("default", "x_scalar", "n_scalar"):
+        TABLE[f"aten.special_{name}.{overload}"] = polynomial
+
+
+_UNROLLED = 32
+for _kind in "tuvw":
+    _polynomial("chebyshev_polynomial_" + _kind, _kind)
+    _polynomial("shifted_chebyshev_polynomial_" + _kind, _kind, 1)
+for _name, _kind in (("hermite_polynomial_h", "hermite"), ("hermite_polynomial_he", "hermite_e"), ("laguerre_polynomial_l", "laguerre"),
+                     ("legendre_polynomial_p", "legendre")):
+    _polynomial(_name, _kind)

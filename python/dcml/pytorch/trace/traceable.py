@@ -21,7 +21,7 @@ from ..aten import matrices
 from ..aten.builder import told_by_values
 from ..aten.decomposed import on_device_of_first
 from ..guard.asked import calling_code
-from . import packed
+from . import histograms, packed
 from .own_gradient import hooked
 
 
@@ -292,6 +292,7 @@ _FUNCTIONS = {torch._is_all_true: _is_all_true, **{function: _refused(function) 
               torch._pack_padded_sequence: packed.pack, torch._pad_packed_sequence: packed.pad,
               torch.combinations: _combinations, torch.geqrf: matrices.geqrf,
               torch.Tensor.geqrf: matrices.geqrf, torch.linalg.lstsq: on_device_of_first(matrices.lstsq),
+              **histograms.REPLACED,
               **{getattr(torch, name): _recurrent(name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}}
 
 
