@@ -1,4 +1,5 @@
 """Modules traced by writing down what forward calls, and when torch.export traces them instead."""
+import functools
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from captured import check
 from torch import nn
 
 from dcml.pytorch import DaceModule
+from dcml.pytorch.record import recorder
 from dcml.pytorch.record.symbols import Beyond, Fixed, Merge, Number, Polynomial, Worlds, number, symbol
 from dcml.pytorch.trace import capture as tracing
 from dcml.pytorch.trace import exported, recorded
@@ -148,6 +150,38 @@ def test_of_many_first_extents_those_that_are_equal_are_one_symbol():
 def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
     made = captured(recorded, Forward(lambda self, *given: F.bilinear(*given)), torch.ones(6, 3), torch.ones(6, 4), torch.ones(5, 3, 4))
     assert made.guard.shapes == [["s0", 3], ["s0", 4], [5, 3, 4]]
+
+
+IMAGE = torch.rand(2, 3, 8, 9)
+TOLD = {"grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True), "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
+        "upsample_bilinear2d.vec": (IMAGE, None, True, [2.0, 1.5]), "upsample_bilinear2d.default": (IMAGE, [5, 7], False),
+        "upsample_bicubic2d.vec": (IMAGE, [5, 7], False, None), "upsample_bicubic2d.default": (IMAGE, [5, 7], False, 0.6, 0.8)}
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", TOLD)
+def test_what_another_operator_tells_of_a_result_is_what_eager_gives_in_fewer_calls(name, order):
+    function, image = functools.reduce(getattr, name.split("."), torch.ops.aten), TOLD[name][0].contiguous(memory_format=order)
+    want = function(image, *TOLD[name][1:])
+    image, *rest = [t.to("meta") if isinstance(t, torch.Tensor) else t for t in (image, *TOLD[name][1:])]
+    made, calls = _calls(recorder._TOLD_BY[function], image, *rest)
+    assert (made.shape, made.stride(), made.dtype) == (want.shape, want.stride(), want.dtype)
+    assert 2 * calls < _calls(function, image, *rest)[1]
+
+
+def _calls(function, *args):
+    """(result, how many functions of Python it took)."""
+    calls, before = [], sys.getprofile()
+    sys.setprofile(lambda frame, event, about: calls.append(event) if event == "call" else None)
+    try:
+        return function(*args), len(calls)
+    finally:
+        sys.setprofile(before)
+
+
+def test_five_axes_are_no_image_for_cubic_interpolation():
+    with pytest.raises(RuntimeError, match="only supports 4D"):
+        DaceModule(Forward(lambda self, x, grid: torch.grid_sampler(x, grid, 2, 0, False)))(torch.rand(1, 1, 2, 2, 2), torch.rand(1, 1, 1, 1, 3))
 
 
 def test_an_extent_that_a_constant_tells_is_a_number():
