@@ -184,11 +184,12 @@ def test_five_axes_are_no_image_for_cubic_interpolation():
         DaceModule(Forward(lambda self, x, grid: torch.grid_sampler(x, grid, 2, 0, False)))(torch.rand(1, 1, 2, 2, 2), torch.rand(1, 1, 1, 1, 3))
 
 
-def test_an_extent_that_a_constant_tells_is_a_number():
+def test_an_extent_that_a_constant_or_a_branch_tells_is_a_number():
     def shapes(function):
         return captured(recorded, Forward(function), torch.ones(6, 4)).guard.shapes
     table = torch.ones(6, 1)
     assert shapes(lambda self, x: x + table) == [[6, 4]]
+    assert shapes(lambda self, x: self.layer(x) if x.shape == (6, 4) else x) == [[6, 4]]
 
 
 def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
@@ -200,6 +201,11 @@ def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
         s.lt(eight)
     with pytest.raises(Merge):
         s.eq(t)
+    with pytest.raises(Fixed):
+        s.ne(number_node(6))
+    with pytest.raises(Beyond) as different:
+        s.eq(eight)
+    assert not isinstance(different.value, Fixed)
 
 
 def number_node(value):
@@ -210,6 +216,8 @@ def test_an_extent_is_the_polynomial_that_its_values_tell():
     worlds = Worlds({"s": 6, "t": 5})
     for expr in (symbol("s") * number(3) + number(2), symbol("s") * symbol("t"), symbol("t") * symbol("t") * number(4)):
         assert worlds.fitted(tuple([expr.at(values) for values in worlds.values])).node.expr == expr
+    longer = worlds.int_of(symbol("t") + number(2)).node.expr  # as keys that attention adds
+    assert worlds.fitted(tuple([values["s"] * (values["t"] + 2) for values in worlds.values])).node.expr == symbol("s") * longer
     with pytest.raises(Beyond):
         worlds.fitted(tuple([values["s"] // 2 for values in worlds.values]))
     assert str(Polynomial({("s",): 2, (): 1})) == "2*s + 1" and issubclass(Fixed, Beyond)

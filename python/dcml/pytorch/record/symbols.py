@@ -162,7 +162,8 @@ class Worlds:
 
     def _fit(self, found):
         one, symbols = number(1), [symbol(s) for s in self.hints]
-        factors = [*symbols, *[a * b for k, a in enumerate(symbols) for b in symbols[k:]], *self._known.values()]
+        known = list(self._known.values())
+        factors = [*symbols, *[a * b for k, a in enumerate(symbols) for b in symbols[k:]], *known, *[a * b for a in symbols for b in known]]
         for factor in factors:
             low, high = factor.at(self.values[1]), factor.at(self.values[-1])
             slope, rest = divmod(found[-1] - found[1], high - low)
@@ -179,8 +180,11 @@ def _decided(positive, zero, negative):
         found = {(negative, zero, positive)[sign + 1] for sign in difference.signs()}
         if len(found) > 1:
             worlds = self.worlds or other.worlds
-            alike = worlds.alike(difference.free_symbols) if difference.at(worlds.hints) == 0 else ()
-            raise Merge(alike) if alike else Beyond(f"Python code asks for the sign of {difference}")
+            symbols, same = difference.free_symbols, difference.at(worlds.hints) == 0
+            reason = f"Python code asks for the sign of {difference}"
+            if same and worlds.alike(symbols):
+                raise Merge(worlds.alike(symbols))
+            raise Fixed(symbols, reason) if same and positive == negative and len(symbols) == 1 else Beyond(reason)
         return Truth(found.pop())
     return compare
 
