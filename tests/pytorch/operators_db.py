@@ -9,7 +9,11 @@ from modules import DTYPES, TOLERANCES
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+import dcml.onnx
+from dcml.library import change_default
 from dcml.pytorch import DaceModule, captures
+
+LARGE = 100_000  # elements of an argument, from which on compiling takes less time than the interpreter
 
 # what draws numbers, or returns memory as it was found: only types and extents can be compared
 ANY_VALUE = {"bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential", "geometric", "log_normal",
@@ -132,8 +136,10 @@ def _together(pairs):
     if not pairs:
         return
     some = [case for case, _ in pairs]
+    large = any(t.numel() > LARGE for case in some for t in case.given)
     try:
-        with _as_large_as_it_is() if len(some) > 1 else contextlib.nullcontext():
+        with change_default(dcml.onnx, "native") if large else contextlib.nullcontext(), \
+                _as_large_as_it_is() if len(some) > 1 else contextlib.nullcontext():
             got = run(DaceModule(Cases(some), backward=True), some)
     except Exception as error:
         if len(some) == 1:

@@ -1,4 +1,5 @@
 """Modules traced by writing down what forward calls, and when torch.export traces them instead."""
+import functools
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from captured import check
 from torch import nn
 
 from dcml.pytorch import DaceModule
+from dcml.pytorch.record import recorder
 from dcml.pytorch.record.symbols import Beyond, Fixed, Merge, Number, Polynomial, Worlds, number, symbol
 from dcml.pytorch.trace import capture as tracing
 from dcml.pytorch.trace import exported, recorded
@@ -150,11 +152,44 @@ def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
     assert made.guard.shapes == [["s0", 3], ["s0", 4], [5, 3, 4]]
 
 
-def test_an_extent_that_a_constant_tells_is_a_number():
+IMAGE = torch.rand(2, 3, 8, 9)
+TOLD = {"grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True), "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
+        "upsample_bilinear2d.vec": (IMAGE, None, True, [2.0, 1.5]), "upsample_bilinear2d.default": (IMAGE, [5, 7], False),
+        "upsample_bicubic2d.vec": (IMAGE, [5, 7], False, None), "upsample_bicubic2d.default": (IMAGE, [5, 7], False, 0.6, 0.8)}
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", TOLD)
+def test_what_another_operator_tells_of_a_result_is_what_eager_gives_in_fewer_calls(name, order):
+    function, image = functools.reduce(getattr, name.split("."), torch.ops.aten), TOLD[name][0].contiguous(memory_format=order)
+    want = function(image, *TOLD[name][1:])
+    image, *rest = [t.to("meta") if isinstance(t, torch.Tensor) else t for t in (image, *TOLD[name][1:])]
+    made, calls = _calls(recorder._TOLD_BY[function], image, *rest)
+    assert (made.shape, made.stride(), made.dtype) == (want.shape, want.stride(), want.dtype)
+    assert 2 * calls < _calls(function, image, *rest)[1]
+
+
+def _calls(function, *args):
+    """(result, how many functions of Python it took)."""
+    calls, before = [], sys.getprofile()
+    sys.setprofile(lambda frame, event, about: calls.append(event) if event == "call" else None)
+    try:
+        return function(*args), len(calls)
+    finally:
+        sys.setprofile(before)
+
+
+def test_five_axes_are_no_image_for_cubic_interpolation():
+    with pytest.raises(RuntimeError, match="only supports 4D"):
+        DaceModule(Forward(lambda self, x, grid: torch.grid_sampler(x, grid, 2, 0, False)))(torch.rand(1, 1, 2, 2, 2), torch.rand(1, 1, 1, 1, 3))
+
+
+def test_an_extent_that_a_constant_or_a_branch_tells_is_a_number():
     def shapes(function):
         return captured(recorded, Forward(function), torch.ones(6, 4)).guard.shapes
     table = torch.ones(6, 1)
     assert shapes(lambda self, x: x + table) == [[6, 4]]
+    assert shapes(lambda self, x: self.layer(x) if x.shape == (6, 4) else x) == [[6, 4]]
 
 
 def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
@@ -166,6 +201,11 @@ def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
         s.lt(eight)
     with pytest.raises(Merge):
         s.eq(t)
+    with pytest.raises(Fixed):
+        s.ne(number_node(6))
+    with pytest.raises(Beyond) as different:
+        s.eq(eight)
+    assert not isinstance(different.value, Fixed)
 
 
 def number_node(value):
@@ -176,6 +216,8 @@ def test_an_extent_is_the_polynomial_that_its_values_tell():
     worlds = Worlds({"s": 6, "t": 5})
     for expr in (symbol("s") * number(3) + number(2), symbol("s") * symbol("t"), symbol("t") * symbol("t") * number(4)):
         assert worlds.fitted(tuple([expr.at(values) for values in worlds.values])).node.expr == expr
+    longer = worlds.int_of(symbol("t") + number(2)).node.expr  # as keys that attention adds
+    assert worlds.fitted(tuple([values["s"] * (values["t"] + 2) for values in worlds.values])).node.expr == symbol("s") * longer
     with pytest.raises(Beyond):
         worlds.fitted(tuple([values["s"] // 2 for values in worlds.values]))
     assert str(Polynomial({("s",): 2, (): 1})) == "2*s + 1" and issubclass(Fixed, Beyond)

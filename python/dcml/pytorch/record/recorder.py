@@ -329,7 +329,7 @@ def _of_device(function, device):
     """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
     lays_out = _LAYS_OUT.get(function.overloadpacket)
     if lays_out is None:
-        return function
+        return _TOLD_BY.get(function, function)
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
     chosen = []  # in the first world, for all: the memory of large tensors is not asked for
@@ -367,6 +367,17 @@ def _by_convolution(function, args, kwargs):
 _LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys(
     (aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
     _by_convolution)}
+
+
+def _nearest(x, grid, mode, padding, align):
+    """Elements at given places of an image: how they are interpolated tells nothing of the result but its values."""
+    return aten.grid_sampler(x, grid, *((1, 0) if x.dim() == 4 else (mode, padding)), align)
+
+
+# what torch tells by hundreds of calls of Python: what gives the same but for values, and is told by few
+_TOLD_BY = {aten.grid_sampler.default: _nearest, aten.grid_sampler_2d.default: _nearest,
+            **dict.fromkeys((aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec), aten._upsample_bilinear2d_aa.vec),
+            **dict.fromkeys((aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default), aten._upsample_bilinear2d_aa.default)}
 
 
 def _run(function, args, kwargs):

@@ -161,15 +161,22 @@ class Worlds:
         return self.int_of(self._known[found])
 
     def _fit(self, found):
-        one, symbols = number(1), [symbol(s) for s in self.hints]
-        factors = [*symbols, *[a * b for k, a in enumerate(symbols) for b in symbols[k:]], *self._known.values()]
-        for factor in factors:
+        one = number(1)
+        for factor in self._factors():
             low, high = factor.at(self.values[1]), factor.at(self.values[-1])
             slope, rest = divmod(found[-1] - found[1], high - low)
             line = factor * number(slope) + one * number(found[1] - slope * low)
             if not rest and all(line.at(values) == value for values, value in zip(self.values, found)):
                 return line
         raise Beyond(f"an extent that is {', '.join(map(str, found))} where {self.values}")
+
+    def _factors(self):
+        """What an extent may be a multiple of, but for a number, likely ones first."""
+        symbols, known = [symbol(s) for s in self.hints], list(self._known.values())
+        yield from symbols
+        yield from (a * b for k, a in enumerate(symbols) for b in symbols[k:])
+        yield from known
+        yield from (a * b for a in symbols for b in known)
 
 
 def _decided(positive, zero, negative):
@@ -179,8 +186,11 @@ def _decided(positive, zero, negative):
         found = {(negative, zero, positive)[sign + 1] for sign in difference.signs()}
         if len(found) > 1:
             worlds = self.worlds or other.worlds
-            alike = worlds.alike(difference.free_symbols) if difference.at(worlds.hints) == 0 else ()
-            raise Merge(alike) if alike else Beyond(f"Python code asks for the sign of {difference}")
+            symbols, same = difference.free_symbols, difference.at(worlds.hints) == 0
+            reason = f"Python code asks for the sign of {difference}"
+            if same and worlds.alike(symbols):
+                raise Merge(worlds.alike(symbols))
+            raise Fixed(symbols, reason) if same and positive == negative and len(symbols) == 1 else Beyond(reason)
         return Truth(found.pop())
     return compare
 
