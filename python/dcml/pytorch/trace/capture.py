@@ -146,6 +146,8 @@ def _traced(module, grad, way):
             yield attributes, code, asks
         except BaseException as error:
             attributes.undo()
+            if not isinstance(error, Changed):  # which puts the attributes back
+                attributes.undo_hooks()
             if isinstance(error, Beyond):  # and what forward has changed is as it was, for it runs again
                 restore(code.changed())
                 random.setstate(draws[0])
