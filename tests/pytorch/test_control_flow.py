@@ -1,4 +1,6 @@
-"""torch.cond inside a module: both branches, gradients included, against eager PyTorch."""
+"""torch.cond inside a module, and Python code that branches on values of tensors: results and gradients against eager PyTorch."""
+import copy
+
 import pytest
 import torch
 
@@ -65,3 +67,161 @@ def test_an_operator_that_is_missing_in_a_branch_is_named():
             return torch.cond(x.sum() > 0, lambda x: x + torch.special.bessel_j0(x), torch.neg, (x,))
     with pytest.raises(dcml.UnsupportedOpError, match="bessel_j0"):
         DaceModule(Missing())(torch.rand(3, 3))
+
+
+class Decides(torch.nn.Module):
+    """A module that is a function of itself and x."""
+    def __init__(self, function, dropout=0.0):
+        super().__init__()
+        self.linear, self.norm, self.function = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), function
+        self.dropout = torch.nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.function(self, self.linear(x))
+
+
+def _clamped(self, y):
+    if not torch.isfinite(y).all():
+        y = torch.nan_to_num(y).clamp(-1, 1)
+    return y.sin()
+
+
+def _twice(self, y):
+    y = y * 2 if y.sum() > 0 else y - 1
+    return y.cos() if y[0, 0] > y[0, 1] else y.sin()
+
+
+def _halved(self, y):
+    while y.abs().max() > 1:
+        y = y / 2
+    return y.square()
+
+
+def _of_numbers(self, y):
+    n = min(int(y.detach().abs().sum().long()), 3)
+    return sum([y * k for k in range(n)], y)
+
+
+def _raises(self, y):
+    if torch.isnan(y).any():
+        raise ValueError("not a number")
+    return y.exp()
+
+
+DECIDES = {"finite": _clamped, "twice": _twice, "while": _halved, "numbers": _of_numbers,
+           "equal": lambda self, y: y * 2 if torch.equal(y.sum() > 0, torch.tensor(True)) else y,
+           "close": lambda self, y: y * 2 if torch.allclose(y.sum().sign(), torch.ones([]), rtol=1e-3) else y,
+           "in place": lambda self, y: y.add_(1).mul_(2) if bool((y > 0).any()) else y.sub_(1)}
+
+
+@pytest.mark.parametrize("name", DECIDES)
+def test_each_way_that_values_decide_gives_values_and_gradients(name):
+    torch.manual_seed(0)
+    module = Decides(DECIDES[name])
+    torch.nn.init.eye_(module.linear.weight)
+    torch.nn.init.zeros_(module.linear.bias)
+    compiled = DaceModule(module, backward=True)
+    for x in (torch.rand(4, 3), -torch.rand(4, 3), torch.full((4, 3), torch.inf), torch.rand(5, 3), 4 * torch.randn(6, 3)):
+        x.requires_grad_()
+        given = [x, *module.linear.parameters()]
+        got, want = compiled(x), module(x)
+        torch.testing.assert_close(got, want, equal_nan=True)
+        for g, w in zip(*[torch.autograd.grad(y.square().sum(), given) for y in (got, want)]):
+            torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert 2 <= len(compiled._captures) <= 8
+    made = len(compiled._captures)
+    for x in 3 * [torch.rand(4, 3), -torch.rand(4, 3)]:
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled._captures) == made
+
+
+def test_an_attempt_that_values_turn_down_changes_nothing():
+    def normed(self, y):
+        y = self.norm(y)
+        return y * 2 if y[0, 0] > 0 else y
+    module = Decides(normed)
+    eager, compiled = copy.deepcopy(module), DaceModule(module, backward=True)
+    x = torch.rand(4, 3)
+    for sign in (1, -1, -1, 1, 1):
+        torch.testing.assert_close(compiled(sign * x), eager(sign * x))
+    assert module.norm.num_batches_tracked == 5
+    torch.testing.assert_close(module.norm.running_var, eager.norm.running_var)
+
+
+def test_all_attempts_of_a_call_draw_the_same_random_numbers():
+    def drops(self, y):
+        y = self.dropout(y)
+        return (y, y) if y.sum() > 0 else (y, -y)
+    module = Decides(drops, dropout=0.5)
+    compiled, signs = DaceModule(module), []
+    for _ in range(40):
+        y, z = compiled(torch.ones(4, 3) - 0.5)
+        torch.testing.assert_close(z, y if y.sum() > 0 else -y)
+        signs.append(bool(y.sum() > 0))
+    assert len(compiled._captures) == 1 + (len(set(signs)) > 1)
+
+
+def test_what_values_decide_may_raise_an_error_of_forward():
+    compiled = DaceModule(Decides(_raises))
+    compiled(torch.ones(4, 3))
+    with pytest.raises(ValueError, match="not a number.*test_control_flow.py") as raised:
+        compiled(torch.full((4, 3), torch.nan))
+    assert isinstance(raised.value, dcml.ModelError)
+    compiled(torch.ones(4, 3))
+
+
+def test_lists_of_counts_decide_how_tensors_are_split_and_repeated():
+    def parts(self, y):
+        counts = y[:, 2].detach().long()
+        places = torch.repeat_interleave(torch.arange(len(y)), counts)
+        made = [part.softmax(0) for part in y[places].split(counts.tolist())] if counts.sum() > 2 else [y]
+        return torch.cat(made) + y.repeat_interleave(counts, 0)
+    module = Decides(parts)
+    torch.nn.init.eye_(module.linear.weight)
+    torch.nn.init.zeros_(module.linear.bias)
+    compiled = DaceModule(module, backward=True)
+    for counts in ([2, 1], [1, 3], [2, 1], [1, 1]):
+        x = torch.cat([torch.randn(2, 2), torch.tensor(counts)[:, None] + 0.5], 1).requires_grad_()
+        got, want = compiled(x), module(x)
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(*[torch.autograd.grad(y.square().sum(), x)[0] for y in (got, want)])
+    assert len(compiled._captures) == 3
+
+
+def test_a_way_that_cannot_be_finished_is_left_for_the_other():
+    def chosen(self, y):
+        places = y[:, 0].detach().long()
+        if (places >= len(y)).any():
+            places = places.clamp(max=len(y) - 1)
+        return y[places] * 2
+    module = Decides(chosen)
+    torch.nn.init.eye_(module.linear.weight)
+    torch.nn.init.zeros_(module.linear.bias)
+    compiled = DaceModule(module, backward=True)
+    for most in (2.5, 7.5, 2.5, 7.5):
+        x = torch.rand(4, 3) + torch.tensor([[0.5], [1.5], [2.0], [most - 1]])
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled._captures) == 2
+    with pytest.raises(dcml.Error, match="out of range"):
+        compiled(x - 50)
+
+
+@pytest.mark.parametrize("function", [lambda self, y: y * int(y.detach().abs().sum().clamp(max=1e9).long()).bit_length(),
+                                      lambda self, y: y * sum(bool(one > 0) for one in y.flatten())])
+def test_more_than_a_few_ways_are_refused_with_the_line(function):
+    compiled = DaceModule(Decides(function))
+    with pytest.raises(dcml.UnsupportedOpError, match=r"more than 16 ways.*torch\.compile.*move the line.*test_control_flow\.py:\d+"):
+        for k in range(200):
+            compiled(torch.randn(4, 3) * 2.0 ** k)
+    assert len(compiled._captures) == 16
+
+
+def test_a_branch_on_nothing_but_random_numbers_is_refused_unless_it_is_always_the_same():
+    def dropped(chance):
+        return DaceModule(Decides(lambda self, y: y * 2 if torch.rand([]) < chance else y))
+    x = torch.rand(4, 3)
+    for chance in (0.0, 1.0):
+        compiled = dropped(chance)
+        torch.testing.assert_close(compiled(x), compiled.model(x))
+    with pytest.raises(dcml.UnsupportedOpError, match="branches on values.*test_control_flow.py"):
+        dropped(0.5)(x)

@@ -3,6 +3,7 @@ import cProfile
 import copy
 import dataclasses
 import functools
+import math
 import pickle
 import random
 import types
@@ -354,8 +355,15 @@ def test_a_float_of_many_values_becomes_an_input():
     assert captures(module) == 9
 
 
-def test_floats_that_decide_are_captured_each_and_many_are_warned_about():
-    module = DaceModule(Calls(lambda self, x, k: x * 2 if k > 0 else x))
+def test_floats_that_decide_become_an_input_and_two_ways():
+    module = DaceModule(Calls(lambda self, x, k: x * 2 if k > 0 else x + 0))
+    for k in range(16):
+        assert module(torch.ones(3), k - 8.0)[0] == (2 if k > 8 else 1)
+    assert len(module._captures) == 4
+
+
+def test_floats_that_decide_by_functions_of_python_are_captured_each_and_many_are_warned_about():
+    module = DaceModule(Calls(lambda self, x, k: x * 2 if math.frexp(k)[0] > 0 else x))
     with pytest.warns(UserWarning, match="16 so far"):
         for k in range(16):
             assert module(torch.ones(3), k - 8.0)[0] == (2 if k > 8 else 1)
@@ -446,3 +454,26 @@ def test_a_profiler_goes_on():
     finally:
         profiler.disable()
     assert any("cache_clear" in str(entry.code) for entry in profiler.getstats())
+
+
+@pytest.mark.parametrize("function", [lambda y: y.sin(), lambda y: y[y > 0.5], lambda y: y.split(y[0].long().abs().tolist())[0]])
+def test_hooks_that_the_first_call_registers_are_there_once_however_often_it_is_traced(function):
+    class Collects(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.hooked, self.seen = nn.Linear(3, 3), False, []
+
+        def forward(self, x):
+            if not self.hooked:
+                self.fc.register_forward_hook(lambda module, args, output: self.seen.append(output * 2))
+                self.hooked = True
+            function(self.fc(x))
+            results, self.seen[:] = list(self.seen), []
+            return results
+    module = Collects()
+    nn.init.eye_(module.fc.weight)
+    nn.init.zeros_(module.fc.bias)
+    compiled, x = DaceModule(module), torch.full((3, 3), 1.0)
+    for _ in range(2):
+        assert len(compiled(x)) == 1
+    assert len(module.fc._forward_hooks) == 1

@@ -110,7 +110,6 @@ def test_what_is_put_into_a_tensor_made_like_another_has_its_gradient(make, beyo
 
 BEYOND = {"branches on extents": lambda self, x: x if x.shape[0] > 4 else -x,
           "divides an extent": lambda self, x: x[:x.shape[0] // 2],
-          "takes an extent for a number": lambda self, x: x * float(x.shape[0]),
           "at most that many": lambda self, x: x + torch.arange(64.0)[:x.shape[0], None],
           "not less than that many": lambda self, x: x[:5],
           "an operator of functions": lambda self, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))}
@@ -123,6 +122,20 @@ def test_what_cannot_be_written_down_is_traced_by_export(function):
         captured(recorded, module, x)
     check(module, (x,))
     assert all(type(p) is nn.Parameter for p in module.parameters())
+
+
+FIXED = {"a number": lambda self, x: x * float(x.shape[0]), "labels": lambda self, x: F.cross_entropy(x @ x.T, torch.arange(len(x))),
+         "rows": lambda self, x: torch.stack([row.sin() for row in x])}
+
+
+@pytest.mark.parametrize("function", FIXED.values(), ids=FIXED)
+def test_an_extent_that_python_takes_for_a_number_is_one_in_the_capture(function):
+    module, compiled = Forward(function), DaceModule(Forward(function))
+    assert captured(recorded, module, torch.randn(6, 4)).guard.shapes == [[6, 4]]
+    for extent in (6, 4, 6, 5):
+        x = torch.randn(extent, 4)
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled._captures) == 3
 
 
 @pytest.mark.parametrize("function", [

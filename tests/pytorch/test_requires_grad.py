@@ -262,3 +262,11 @@ def test_attention_has_second_derivatives_which_eager_has_only_spelled_out():
         want = second_of(Attends())
     for got, one in zip(second_of(DaceModule(Attends(), backward=True)), want, strict=True):
         torch.testing.assert_close(got, one)
+
+
+def test_a_forward_that_does_not_ask_has_one_capture_with_and_without_gradients():
+    compiled = DaceModule(Coordinates(lambda fc, x: (x * 2).sin().sum()), backward=True)
+    compiled(torch.ones(3, requires_grad=True)).backward()
+    with torch.no_grad():
+        compiled(torch.ones(3))
+    assert len(compiled._captures) == 1

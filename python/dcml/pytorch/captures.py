@@ -16,6 +16,7 @@ from .. import _core
 from ..verbose import say
 from .call import trees
 from .call.compiled import Compiled
+from .call.errors import WAYS_OUT, Decided
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
@@ -28,6 +29,7 @@ PRECISIONS = {"bf16": torch.bfloat16}
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
 _FEW = 2    # values of a float that get captures of their own, before it becomes an input
+_MOST_WAYS = 16  # through forward, of one kind of call, by what Python decides by values
 _MANY = 16  # captures for reasons other than extents before a warning
 
 
@@ -51,22 +53,22 @@ class Captures:
     def __iter__(self):
         return (one for group in self._captures.values() for one in group)
 
-    def find(self, args, kwargs):
-        """The recipe for these arguments."""
+    def find(self, args, kwargs, attempt=None):
+        """The recipe for these arguments.  attempt: the Decided that an attempt at this call has raised."""
         key = (quick_key(args, kwargs), self.state.key(), surroundings(), self._flags(args, kwargs))
-        recipe = self._recipes.get(key)
+        recipe = self._recipes.get(key) if attempt is None else None
         if recipe is None:
             with LOCK:
-                recipe = self._recipes.get(key) or self._new_recipe(key, args, kwargs)
+                recipe = attempt is None and self._recipes.get(key) or self._new_recipe(key, args, kwargs, attempt)
         self.last = recipe.compiled
         return recipe
 
-    def _new_recipe(self, key, args, kwargs):
+    def _new_recipe(self, key, args, kwargs, attempt):
         if len(self._recipes) >= _MAX_RECIPES:
             del self._recipes[next(iter(self._recipes))]
-        compiled, floats = self._compiled(args, kwargs, key[2])
+        compiled, floats = self._compiled(args, kwargs, key[2], attempt)
         key = key[0], self.state.key(), key[2], self._flags(args, kwargs)
-        self._recipes[key] = recipe = Recipe(self._owner, compiled, args, kwargs, floats)
+        self._recipes[key] = recipe = Recipe(self._owner, compiled, args, kwargs, floats)  # which later calls try first
         return recipe
 
     def _flags(self, args, kwargs):
@@ -76,7 +78,7 @@ class Captures:
         leaves = trees.flatten((tuple(args), dict(kwargs)))[0]
         return torch.is_grad_enabled(), tuple(map(known_of, leaves))
 
-    def _compiled(self, args, kwargs, modes):
+    def _compiled(self, args, kwargs, modes, attempt):
         """(a capture that serves these arguments, made if there is none; positions of floats that are its inputs)."""
         leaves, spec = trees.flatten((tuple(args), dict(kwargs)))
         kind = ((str(spec), same_leaves(leaves)), modes, tuple(map(kind_of, leaves)))
@@ -88,46 +90,51 @@ class Captures:
         if varying and varying not in self._refused:
             loose = *kind[:2], tuple(float if k in varying else key for k, key in enumerate(keys))
             try:
-                compiled = self._serving(*_with_tensors(args, kwargs, varying), loose)
+                compiled = self._serving(*_with_tensors(args, kwargs, varying), loose, attempt)
                 if _result_types(compiled.capture) in seen.values():
                     return compiled, varying
                 self._refused.add(varying)
             except _core.Error:  # forward decides by the value, or hands it to what takes numbers only
                 self._refused.add(varying)
-        compiled = self._serving(args, kwargs, kind)
+        compiled = self._serving(args, kwargs, kind, attempt)
         seen[kind] = _result_types(compiled.capture)
         if len(seen) == _MANY:
             warnings.warn(f"{self._owner.sdfg_name} is captured anew for each value of its number arguments, {_MANY} so far: "
                           "give what often changes as a tensor", stacklevel=2)
         return compiled, ()
 
-    def _serving(self, args, kwargs, kind):
+    def _serving(self, args, kwargs, kind, attempt):
         owner, leaves = self._owner, trees.flatten((tuple(args), dict(kwargs)))[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         known = self._captures.get((self.state.key(), kind, self._flags(args, kwargs)), [])
         for one in known:
+            if attempt and any(now != then for now, then in zip(attempt.known, one.capture.decided)):
+                continue
             reason = one.capture.guard.refusal(tensors, lambda: bind_arguments(owner.model, args, kwargs))
             if reason is None:
                 return one
             say("capture", f"{owner.sdfg_name}: {reason}")
         if not known:
             self._tell_of_changes(kind)
+        if attempt:
+            self._tell_of_ways(known, attempt)
         if len(self) > _MAX_CAPTURES:
             self._captures.clear()
         dynamic = sum(one.capture.refused_dynamic for one in known) < 2 and _varying(leaves, known)
-        made = self._capture(args, kwargs, dynamic)
+        made = self._capture(args, kwargs, dynamic, attempt.known if attempt else ())
         known = self._captures.setdefault((self.state.key(), kind, self._flags(args, kwargs)), [])
         known.append(Compiled(owner, made, leaves))
         owner.transients = [name for name, _ in made.transients]
         return known[-1]
 
-    def _capture(self, args, kwargs, dynamic):
+    def _capture(self, args, kwargs, dynamic, decided):
         owner, begin = self._owner, time.perf_counter()
         with _precision(owner, args, kwargs):
             kept = Kept(owner, args, kwargs, dynamic)
-            made = kept.find()
+            made = None if decided else kept.find()
             if made is None:
-                made = _tracer()(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients)
+                made = _tracer()(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients,
+                                 known=decided)
                 kept.keep(made)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
@@ -137,6 +144,18 @@ class Captures:
         self._find_outside(made)
         self.asks = self.asks or made.asks
         return made
+
+    def _tell_of_ways(self, known, attempt):
+        name, line = self._owner.sdfg_name, attempt.line
+        if sum(bool(one.capture.decided) for one in known) >= _MOST_WAYS:
+            raise _core.UnsupportedOpError(f"{name} takes more than {_MOST_WAYS} ways through Python code that branches on values of "
+                                           f"tensors{WAYS_OUT}{line}")
+        say("capture", f"{name}: Python decides by a value otherwise than in earlier calls: captured anew{line}")
+
+    def other_way(self, recipe, args, kwargs):
+        """The Decided of a call that a recipe cannot finish, None where Python decides as it has decided there."""
+        decided = self._capture(args, kwargs, True, ()).decided
+        return None if decided == recipe.compiled.capture.decided else Decided(decided, recipe.decided[-1][1])
 
     def _tell_of_changes(self, kind):
         name, changes = self._owner.sdfg_name, self.state.changes()

@@ -10,6 +10,7 @@ from ..report.table import explain
 from ..verbose import say
 from .call import trees
 from .call.compiled import Outdated
+from .call.errors import Decided
 from .captures import PRECISIONS, Captures
 from .guard.lock import traced_elsewhere
 from .hooks import Hooks
@@ -115,11 +116,18 @@ class DaceModule(Hooks, Wrapper):
             for repeat, recipe, function in self._repeats:
                 try:
                     results = repeat(*args, **kwargs)
-                except (_core.DTypeError, _core.ShapeError, _core.DeviceError):
-                    break
+                except _core.Error as error:
+                    if recipe.decided or isinstance(error, (_core.DTypeError, _core.ShapeError, _core.DeviceError)):
+                        break
+                    raise
                 if results is not NotImplemented:
                     self._captures.last, recipe.compiled.last_function = recipe.compiled, function
-                    return recipe.finish(results, args if recipe.single or recipe.inputs is None else repeat.leaves(args, kwargs))
+                    leaves = args if recipe.single or recipe.inputs is None else repeat.leaves(args, kwargs)
+                    try:
+                        return recipe.finish(results, leaves)
+                    except Decided as attempt:
+                        self.__dict__["_repeats"] = ()
+                        return self._run(args, kwargs, attempt)
         return _call_module(self, *args, **kwargs)
 
     def forward(self, *args, **kwargs):
@@ -136,10 +144,18 @@ class DaceModule(Hooks, Wrapper):
         self.reset_sdfg()
         return self._run(args, kwargs)
 
-    def _run(self, args, kwargs):
-        recipe = self._captures.find(args, kwargs)
-        again, recipe.ran = recipe.ran, True
-        return recipe.run(args, kwargs, self._repeated if again else None)
+    def _run(self, args, kwargs, attempt=None):
+        while True:  # until a capture decides by values as this call does, each time for one value more
+            recipe = self._captures.find(args, kwargs, attempt)
+            again, recipe.ran = recipe.ran, True
+            try:
+                return recipe.run(args, kwargs, self._repeated if again else None, attempt)
+            except Decided as other:
+                attempt = other
+            except _core.ValueError_ as error:  # of what forward does not do where Python decides otherwise
+                attempt = self._captures.other_way(recipe, args, kwargs) if recipe.decided and attempt is None else None
+                if attempt is None:
+                    raise error
 
     def _repeated(self, recipe, function, args, kwargs):
         repeat = repeated_call(self, DaceModule.forward, self._captures, recipe, function, args, kwargs)

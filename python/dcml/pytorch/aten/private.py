@@ -40,6 +40,17 @@ def _(b, n, log_probs, targets, input_lengths, target_lengths, blank, zero_infin
                 domain="dcml", blank=blank, zero_infinity=int(zero_infinity))[0]
 
 
+# -- what Python decides by values -------------------------------------------------------------------
+@operator("decided(Tensor value, bool truth) -> ()")
+def _(value, truth):
+    return None
+
+
+@of_library("decided")
+def _(b, n, value, truth):
+    b.check(b.reshape(b(value, torch.bool if truth else torch.int64), []), b.line(n), "Decided")
+
+
 # -- linear algebra --------------------------------------------------------------------------------
 @operator("lu(Tensor x) -> (Tensor, Tensor, Tensor)")
 def _(x):

@@ -36,7 +36,9 @@ class Recipe:
         tensors = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if tensors and capture.inputs == list(range(len(args))) else capture.inputs
         self.mutated = [(index, *slot(owner.model, name)) for index, name in capture.mutated]
-        self.changed, self.checks = capture.changed_inputs, capture.checks
+        self.changed, self.checks = capture.changed_inputs, [one for one in capture.checks if one[2] != "Decided"]
+        decisions = [one[:2] for one in capture.checks if one[2] == "Decided"]
+        self.decided = [(*one, value) for one, value in zip(decisions, capture.decided, strict=True)]
         self.overwritten = _overwritten(capture)
         self.backward_reads = {}  # function -> those of ``overwritten`` that its backward pass reads
         self.outputs, self.spec = capture.outputs, capture.out_spec
@@ -47,10 +49,11 @@ class Recipe:
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
         self.sets = [(owner.model.get_submodule(path), name) for path, name in capture.sets]
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.checks and not self.extra and self.named is None and not self.returned and not self.sets)
+                       and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned and not self.sets)
 
-    def run(self, args, kwargs, repeated=None):
-        """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent."""
+    def run(self, args, kwargs, repeated=None, attempt=None):
+        """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent.
+        attempt: the errors.Decided of an attempt at this call by another recipe."""
         leaves = args if self.inputs is None else trees.flatten((args, kwargs))[0]
         for k, flag in self.flagged:
             leaves[k].requires_grad_(flag)
@@ -72,8 +75,10 @@ class Recipe:
             inputs = [t.to(compiled.device) if k in compiled.moved else t for k, t in enumerate(inputs)]
         if self.complex:
             inputs = [real_form(t) for t in inputs]
+        seed = attempt and attempt.seed
         if self.seed:
-            inputs = (*inputs, draw_seed(compiled.device))
+            seed = draw_seed(compiled.device) if seed is None else seed
+            inputs = (*inputs, seed)
         if profiling() or function.observer is not None:
             function.observe(mark_range if profiling() else None)
         if copied := self._copied(function):
@@ -82,7 +87,7 @@ class Recipe:
             results = self._call(function, inputs)
             if repeated is not None:  # there was none, or it failed
                 repeated(self, function, args, kwargs)
-        return self.finish(results, leaves)
+        return self.finish(results, leaves, attempt, seed)
 
     def _call(self, function, inputs):
         in_cpp = self.compiled.owner.compile_torch_extension or self.compiled.capture.counted
@@ -110,10 +115,12 @@ class Recipe:
         self.backward_reads[function] = copied.intersection(function.backward_reads)
         return results
 
-    def finish(self, results, leaves):
-        """The module's result and side effects, from the results of the function."""
+    def finish(self, results, leaves, attempt=None, seed=None):
+        """The module's result and side effects, from the results of the function.  attempt: as of run."""
         if self.single:
             return results[0]
+        if self.decided:
+            self._refuse_other_ways(results, len(attempt.known) if attempt else 0, seed)
         for index, message, error in self.checks:
             if not results[index]:
                 raise errors.BY_NAME[error](message)
@@ -129,6 +136,12 @@ class Recipe:
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
         return self.spec.unflatten(values)
+
+    def _refuse_other_ways(self, results, settled, seed):
+        """Raises errors.Decided where Python would decide otherwise; the first ones are settled, by rounding that may differ."""
+        for k, (index, line, value) in enumerate(self.decided[settled:], settled):
+            if (now := results[index].item()) != value:
+                raise errors.Decided((*[value for *_, value in self.decided[:k]], now), line, seed)
 
     def _name(self, values, leaves):
         """Sets the attributes that forward sets on tensors; the leaves of the result without theirs."""

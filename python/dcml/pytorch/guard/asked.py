@@ -102,11 +102,11 @@ class Asked(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         asked = _OF_ARGUMENTS.get(function)
         known = dict(getattr(args[0], "_dcml_known", ())) if asked else {}
-        if asked in known and self._note(sys._getframe(1)):
+        if asked in known and self._note(calling_code(sys._getframe(1))):
             axis = [*args[1:], *(kwargs or {}).values()]  # of stride()
             return known[asked][axis[0]] if axis else known[asked]
         computed = asked == "requires_grad" and not known and not isinstance(args[0], torch.nn.Parameter)
-        if computed and self._note(sys._getframe(1)):
+        if computed and self._note(calling_code(sys._getframe(1))):
             return self.grad and _requires(args[0])
         if function in _REFUSED and not _foreign(sys._getframe(1)):
             raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module")
@@ -145,9 +145,9 @@ class Asked(TorchFunctionMode):
             raise _core.UnsupportedOpError("forward sets requires_grad of an argument that it has computed with before")
         tensor._dcml_known = tuple({**known, "requires_grad": requires_grad}.items())
 
-    def _note(self, frame):
-        """Torch asks often, and never to decide about values."""
-        foreign = _foreign(frame)
+    def _note(self, code):
+        """Torch asks often, and never to decide about values; so do modes of ours."""
+        foreign = foreign_file(code.co_filename)
         self.any |= not foreign
         return not foreign
 
@@ -168,7 +168,7 @@ class Asked(TorchFunctionMode):
         if frame is None and self._turned_off:
             self._turned_off = False
             _set_grad_enabled(True)
-        elif frame is not None and self._note(frame) and not self.grad and torch.is_grad_enabled():
+        elif frame is not None and self._note(frame.f_code) and not self.grad and torch.is_grad_enabled():
             self._turned_off = True
             _set_grad_enabled(False)
 

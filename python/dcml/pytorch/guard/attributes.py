@@ -68,6 +68,8 @@ class Attributes:
         self._modules = list(self._paths.values())
         self._set = {}      # name -> (file, line) of code that sets it
         self._written = {}  # (id of a dictionary, name) -> Written
+        self._hooks = [(table, dict(table)) for m in self._modules for name, table in vars(m).items()
+                       if "hooks" in name and isinstance(table, dict)]
 
     # -- what code says --
     def note(self, code, frame):
@@ -147,6 +149,13 @@ class Attributes:
     def undo(self):
         for one in self._written.values():
             one.undo()
+
+    def undo_hooks(self):
+        """Forward registers its hooks once more where it runs again and the attribute is undone by which it knows of them."""
+        for table, was in self._hooks:
+            if table != was:
+                table.clear()
+                table.update(was)
 
 
 @functools.lru_cache(maxsize=None)

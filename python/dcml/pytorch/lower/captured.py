@@ -36,6 +36,7 @@ class Capture:
     counted: extents in the graph depend on values.
     redone: the first call changed what later ones read of Python.
     devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
+    decided: what Python decides by values of tensors, in order, bools and ints; the checks of kind Decided have these values.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
     """
     graph: Any
@@ -65,3 +66,4 @@ class Capture:
     counted: bool = False
     devices: list = field(default_factory=list)
     redone: bool = False
+    decided: tuple = ()

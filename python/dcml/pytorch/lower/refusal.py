@@ -6,9 +6,9 @@ import weakref
 import torch
 
 from ... import _core
+from ..call.errors import WAYS_OUT
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
 DISABLED = (': torch.compile(model, backend="dcml") splits the graph around a function with the line under '
             "@torch.compiler.disable, or move the line out of forward")  # dynamo breaks by itself at what depends on values only
 _GENERATED = weakref.WeakValueDictionary()  # file of code that torch.fx made -> its module

@@ -25,6 +25,8 @@ _VIEWED_IN_PLACE = {  # overload: the view that its argument becomes
     aten.unsqueeze_.default: aten.unsqueeze.default, aten.t_.default: aten.t.default, aten.transpose_.default: aten.transpose.int}
 _UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
+_REPEATS = {aten.repeat_interleave.Tensor, aten.repeat_interleave.self_Tensor}
+_DECIDES = {aten.is_nonzero, aten.equal, aten.allclose, aten.item, aten._local_scalar_dense}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
 
@@ -90,7 +92,7 @@ class Telling(TorchDispatchMode):
                     raise Beyond(f"{function}: {error}") from error
                 raise self._not_for_all(function, given, spec) from error
             if isinstance(made[k], (list, tuple)) and len(made[k]) != len(made[0]):  # before a larger world makes a million of them
-                raise Beyond("how many tensors there are depends on an extent")
+                raise Fixed(set().union(*map(_symbols_of, given)), "how many tensors there are depends on an extent")
         return made * len(self.worlds) if same else made
 
     def _not_for_all(self, function, given, spec):
@@ -153,6 +155,7 @@ class Recorder(Telling):
 
     def __init__(self, worlds, paths=None, last=None, real=None):
         super().__init__(worlds)
+        self.decisions = None  # a Decisions; None: Python may not decide by values
         self.graph = torch.fx.Graph()
         self._paths, self._last, self._real = paths or {}, last, real
         self._nodes = {}    # id of a stand-in -> its node
@@ -229,6 +232,10 @@ class Recorder(Telling):
             function = aten.lift_fresh_copy.default
         if function in _DETACH and self._is_made_anew(args[0]):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
+        if self.decisions is not None and function.overloadpacket in _DECIDES and (asked := self._asked(function, args, kwargs)):
+            return self._decided(*asked)
+        if function in _REPEATS and self.decisions is not None and self.decisions.numbers:
+            return self._repeated(function, args, kwargs)
         if function in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
             return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
@@ -255,6 +262,45 @@ class Recorder(Telling):
         if written:
             self._tell_of_changes(function, args, kwargs)
         return result
+
+    def _asked(self, function, args, kwargs):
+        """(tensor of one element, kind of number) that Python decides by, where a call asks for its value."""
+        packet, tensor = function.overloadpacket, args[0]
+        if is_transforming() or not isinstance(tensor, StandIn):
+            return None
+        if packet is aten.equal or packet is aten.allclose:
+            if packet is aten.equal and tuple(args[0].shape) != tuple(args[1].shape):
+                return None
+            near = self.__torch_dispatch__(*((aten.eq.Tensor, (), args) if packet is aten.equal else (aten.isclose.default, (), args, kwargs)))
+            return self.__torch_dispatch__(aten.all.default, (), (near,)), bool
+        if any(type(size) is not int or size != 1 for size in tensor.shape):
+            return None
+        if packet is aten.is_nonzero:
+            return tensor, bool
+        numbers = tensor.dtype is torch.bool or not (tensor.is_floating_point() or tensor.is_complex())
+        return (tensor, bool if tensor.dtype is torch.bool else int) if self.decisions.numbers and numbers else None
+
+    def _repeated(self, function, args, kwargs):
+        """torch.repeat_interleave with a tensor of counts, as many as Python would be told that they add up to."""
+        call = functools.partial(self.__torch_dispatch__, types=())
+        x, counts, axis, *_ = (None, *args, None, None) if function is aten.repeat_interleave.Tensor else (*args, None)
+        axis = kwargs.get("dim", axis)
+        if x is not None and axis is None:
+            x, axis = call(aten.flatten.using_ints, args=(x,)), 0
+        counts = call(aten.expand.default, args=(counts, [x.shape[axis]])) if x is not None else counts
+        ends = call(aten.cumsum.default, args=(counts, 0))
+        total = self._decided(call(aten.sum.default, args=(counts,)), int)
+        places = call(aten.arange.default, args=(total,), kwargs={"device": counts.device})
+        chosen = call(aten.searchsorted.Tensor, args=(ends, places), kwargs={"right": True})
+        if type(counts.shape[0]) is int:  # a call of less finds no place, before it tells
+            chosen = call(aten.clamp.default, args=(chosen, 0, max(counts.shape[0] - 1, 0)))
+        return chosen if x is None else call(aten.index_select.default, args=(x, axis, chosen))
+
+    def _decided(self, tensor, kind):
+        node = self.node(tensor)
+        value = self.decisions.of(node, kind)
+        self._call(torch.ops.dcml.decided.default, (node, kind is bool), {}, None)
+        return value
 
     def _viewed_in_place(self, function, args, kwargs):
         """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""

@@ -15,7 +15,9 @@ MOST_SYMBOLS = len(_LARGE[0])
 
 
 class Beyond(BaseException):
-    """What runs cannot be written down here; the message says why.  No error of what runs, which may catch its own."""
+    """What runs cannot be written down here; the message says why.  No error of what runs, which may catch its own.
+    decided: what Python had decided by values of tensors until then."""
+    decided = ()
 
 
 class Merge(Beyond):
@@ -259,7 +261,7 @@ class Number(_Node):
 
     def int_(self):
         if not self.expr.is_number:
-            raise Beyond(f"Python code takes the extent {self.expr} for a number")
+            raise Fixed(self.expr.free_symbols, f"Python code takes the extent {self.expr} for a number")
         return int(self.expr)
 
     def _made(self, expr, other):

@@ -69,7 +69,9 @@ def builtins_of(code):
     """The builtins for frames of a code of torch, None for their own."""
     if code is _WRAPPER:
         return _OF_WRAPPER
-    return _OF_OTHERS if not _STAND_INS.keys().isdisjoint(code.co_names) and code.co_filename.startswith(_TORCH) else None
+    if code.co_name == "<module>" or _STAND_INS.keys().isdisjoint(code.co_names):  # a module keeps what it imports
+        return None
+    return _OF_OTHERS if code.co_filename.startswith(_TORCH) else None
 
 
 def _nothing(frame):

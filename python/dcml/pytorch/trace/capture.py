@@ -35,7 +35,7 @@ from .prepare import hooks_inside, prepared
 from .traceable import traceable
 
 
-def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False):
+def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False, known=()):
     """Captures ``module`` called with ``args`` and ``kwargs`` as a Graph of ONNX operators.
 
     module: nn.Module; its parameters are referred to by name, not copied.  It is captured in its present
@@ -44,12 +44,13 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     dynamic: True leaves the first extent of every tensor input symbolic where the module allows it; a dictionary
         {position among the leaves of (args, kwargs): axes} leaves those extents symbolic too.
     debug: make the result of every captured operator an output too.
+    known: what Python first decides by values of tensors in this call, as an earlier attempt has told.
     Returns a Capture.
     Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
         ModelError if torch.export cannot trace the module.
     """
-    given = module, args, kwargs, name, dynamic, train, debug
+    given = module, args, kwargs, name, dynamic, known, train, debug
     with LOCK:
         try:
             return _capture(*given)
@@ -64,28 +65,31 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
                 raise
 
 
-def _capture(module, args, kwargs, name, dynamic, *options, again=None):
+def _capture(module, args, kwargs, name, dynamic, known, *options, again=None):
     """By writing down what forward calls; by torch.export, which can do more and takes much longer, where that cannot be; and by
-    writing it down for these extents alone, where neither can be for others."""
+    writing it down for these extents alone, or for these values of what Python decides by, where neither can be for others."""
+    numbers = any(type(value) is int for value in known)  # as the attempt has found
     try:
-        return _captured(recorded, module, args, kwargs, name, dynamic, *options, again)
+        return _captured(recorded, module, args, kwargs, name, dynamic, *options, again, known, numbers)
     except Beyond as reason:
         say("capture", f"{type(module).__name__} is traced by torch.export: {reason}")
+        found = reason.decided
     try:
-        return _captured(exported, module, args, kwargs, name, dynamic, *options, again)
+        return _captured(exported, module, args, kwargs, name, dynamic, *options, again, found)
     except _core.Error as refused:
-        if not dynamic:
-            raise
-        try:
-            made = _captured(recorded, module, args, kwargs, name, False, *options, again)
-        except (Beyond, _core.Error):
-            raise refused from refused.__cause__
-    made.refused_dynamic = True
-    return made
+        for extents in (dynamic, False) if dynamic is True else (False,):
+            try:
+                made = _captured(recorded, module, args, kwargs, name, extents, *options, again, known, numbers=True)
+            except (Beyond, _core.Error) as reason:
+                say("capture", f"{type(module).__name__} cannot be traced for its numbers either: {reason}")
+                continue
+            made.refused_dynamic = made.refused_dynamic or bool(dynamic) and not extents
+            return made
+        raise
 
 
-def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
-    """way: recorded or exported."""
+def _captured(way, module, args, kwargs, name, dynamic, train, debug, again, known=(), numbers=False):
+    """way: recorded or exported; known: as of capture; numbers: Python may decide by numbers of tensors, too."""
     grad = torch.is_grad_enabled()  # which inference_mode(False) changes
     with torch.inference_mode(False), prepared(module, train) as cumulative, \
             _traced(module, grad, way) as (attributes, code, asks):
@@ -95,7 +99,7 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
         given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)
         entry, errors = Entry(module, given, leaves, shape, attributes), []
-        entry.result.tape = grad
+        entry.result.tape, entry.result.known, entry.result.numbers = grad, known, numbers
         attempts = way.attempts(args, kwargs, dynamic, given)
         for shapes in attempts:
             try:
@@ -106,8 +110,12 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again):
                     with way.lowering():
                         made = lower(program, found[0], start, entry.result).result(debug)
                     made.reads, made.refused_dynamic = attributes.read, shapes is None and len(attempts) > 1
+                    made.decided = tuple(entry.result.decided)
                     made.code, made.asks, made.asks_attributes = code, asks.any, asks.attributes
                     return made
+            except Beyond as error:
+                error.decided = tuple(entry.result.decided)
+                raise
             except (_core.UnsupportedOpError, _core.DTypeError) as error:
                 if shapes is None:
                     raise
@@ -138,6 +146,8 @@ def _traced(module, grad, way):
             yield attributes, code, asks
         except BaseException as error:
             attributes.undo()
+            if not isinstance(error, Changed):  # which puts the attributes back
+                attributes.undo_hooks()
             if isinstance(error, Beyond):  # and what forward has changed is as it was, for it runs again
                 restore(code.changed())
                 random.setstate(draws[0])
@@ -164,7 +174,7 @@ def _as_exported(leaf):
     if leaf.device.type not in ("cpu", "cuda"):
         raise _core.DeviceError(f"an argument lies on device {str(leaf.device)!r}")
     leaf = leaf.clone() if leaf.is_inference() else leaf
-    return leaf.detach() if leaf.requires_grad else leaf
+    return leaf.detach()  # torch.export leaves attributes on what it is given
 
 
 def _sized_by_symbols(program):

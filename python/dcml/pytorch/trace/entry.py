@@ -22,8 +22,11 @@ class Result:
     requires: which of these require a gradient; tape: does the call run with gradients on?
     named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
     the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list.
-    sets: (path of a module, name) of attributes that torch's own hooks set to tensors, which are the last leaves of the result."""
+    sets: (path of a module, name) of attributes that torch's own hooks set to tensors, which are the last leaves of the result.
+    known: what Python first decides by values, from an earlier attempt at this call; decided: what it decides in the trace;
+    numbers: may it decide by numbers, too?"""
     shape = leaves = None
+    known, decided, numbers = (), (), False
     freed, flagged, requires, tape, named, sets = (), (), (), True, None, ()
 
 
@@ -39,6 +42,7 @@ class Entry(torch.nn.Module):
         vars(self).update(vars(module))
         vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape, attributes))
         self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
+        self.result.decided = []
 
     def _forward_of(self, module, given, leaves, shape, attributes):
         known, first = list(map(known_of, given)), trees.first_places(given)
@@ -51,6 +55,7 @@ class Entry(torch.nn.Module):
                     mark(value, leaf, about)
             args, kwargs = shape.unflatten(values)
             before = trees.flatten((args, kwargs))
+            self.result.decided.clear()
             with attributes.watched():
                 result = module(*args, **kwargs)
             _refuse_changed(module, before, trees.flatten((args, kwargs)))

@@ -9,6 +9,7 @@ import operator
 import sys
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from ..guard.garbage import loading
@@ -51,12 +52,32 @@ def attempts(args, kwargs, dynamic, given):
     return [*attempts, None]
 
 
+class _Deciding(TorchFunctionMode):
+    """Tells Python what it decides by values, as far as recorded.py has found out."""
+
+    def __init__(self, result):
+        super().__init__()
+        self._result = result
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        known, decided = self._result.known, self._result.decided
+        if function not in _DECIDES or len(decided) >= len(known):
+            return function(*args, **(kwargs or {}))
+        torch.ops.dcml.decided(_DECIDES[function](*args, **(kwargs or {})), True)
+        decided.append(known[len(decided)])
+        return decided[-1]
+
+
+_DECIDES = {torch.Tensor.__bool__: lambda tensor: tensor, **dict.fromkeys((torch.equal, torch.Tensor.equal), lambda a, b: (a == b).all()),
+            **dict.fromkeys((torch.allclose, torch.Tensor.allclose), lambda *args, **kwargs: torch.isclose(*args, **kwargs).all())}
+
+
 def trace(module, entry, args, kwargs, shapes, code, asks):
     """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
     placeholders that are changed without the tape's knowledge)."""
     dynamic = None if shapes is None else _by_parameter(module, shapes)
     with quiet():
-        with code.recording(asks), same_attributes(module):
+        with code.recording(asks), same_attributes(module), _Deciding(entry.result):
             program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
         silent = keep_gradients(program, unsupported)
         _mark_no_grad(program)

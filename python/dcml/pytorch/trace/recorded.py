@@ -23,6 +23,7 @@ from ..guard.watch import restore
 from ..lower.functional import functional
 from ..lower.program import Kind, Region
 from ..lower.refusal import unsupported
+from ..record.decided import Decisions
 from ..record.recorder import Recorder, above_autograd, is_transforming
 from ..record.stand_in import StandIn
 from ..record import undisturbed
@@ -38,7 +39,7 @@ _LOOKS_AT_MEMORY = {getattr(torch.Tensor, name) for name in (
     "__reduce_ex__")}
 _OF_AUTOGRAD = {torch.autograd.grad, torch.autograd.backward, _TENSOR.grad_fn.__get__, _TENSOR._version.__get__}
 _BARRED = {function.__code__ for function in (
-    torch.compile, torch._ops.HigherOrderOperator.__call__, transforms.functionalize, transforms.linearize)}
+    torch.compile, torch.cond, torch._ops.HigherOrderOperator.__call__, transforms.functionalize, transforms.linearize)}
 
 
 _ENGINE = "torch._dynamo.compiled_autograd"  # what torch.func loads before it asks autograd for gradients; it takes seconds
@@ -53,14 +54,24 @@ def _refused(reason):
 
 
 class _Barred(TorchFunctionMode):
-    """Functions that are no operators, and need what a stand-in has not."""
+    """Functions that are no operators, and need what a stand-in has not.  numbers: Python may decide by those of tensors."""
+
+    def __init__(self, numbers):
+        super().__init__()
+        self._numbers = numbers
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function in _OF_AUTOGRAD and not is_transforming() and not _are_wrapped(args):
             raise Beyond(f"{function.__name__} inside forward")
+        if function is torch.Tensor.tolist and self._numbers and isinstance(args[0], StandIn):
+            return _listed(args[0])
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
         return function(*args, **(kwargs or {}))
+
+
+def _listed(tensor):
+    return list(map(_listed, tensor)) if tensor.dim() else tensor.item()
 
 
 def _are_wrapped(values):
@@ -80,7 +91,7 @@ def builtins_of(code):
 
 def attempts(args, kwargs, dynamic, given):
     """What to record for, one after the other: {position among the leaves: name of the symbol that is its first extent}."""
-    if isinstance(dynamic, dict):
+    if isinstance(dynamic, dict) and any(axes != {0} for axes in dynamic.values()):
         raise Beyond("extents other than the first differ from those of an earlier call")
     leaves = pytree.tree_leaves((tuple(args), kwargs))
     first = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] > 1
@@ -122,6 +133,10 @@ class _Recording:
         for path, m in module.named_modules():
             paths.setdefault(id(m), path)
         self.recorder = Recorder(self.worlds, paths, entry.forward.__code__, self._real)
+        self.tensors = {}  # placeholder -> its tensor
+        result = entry.result
+        self.recorder.decisions = Decisions(self.recorder.graph, result.known, self.tensors.__getitem__, result.numbers)
+        result.decided = self.recorder.decisions.made
         self.inputs, self.user_inputs, self.constants, self.literals = [], [], {}, set()
         self.nodes = {}  # id of a parameter or constant -> its node
         self.kept = []   # tensors whose ids these are
@@ -134,7 +149,7 @@ class _Recording:
             held = [dict(table) for table in self._tables()]
             unloaded = set() if _ENGINE in sys.modules else {transforms._autograd_grad.__code__}
             with swapped, _compiling(), barred(code, _BARRED | unloaded, _refused), code.recording(asks), \
-                    above_autograd(self.recorder), _Barred():
+                    above_autograd(self.recorder), _Barred(self.entry.result.numbers):
                 results = self.entry.forward(*args, **kwargs)
                 if any(now.get(name) is not was for table, now in zip(held, self._tables()) for name, was in table.items()):
                     raise Beyond("forward sets a parameter or a buffer")
@@ -166,7 +181,7 @@ class _Recording:
             _refuse_unusual(tensor)
             tensors[name], stand_ins[id(tensor)] = tensor, StandIn.of(tensor, self.worlds, parameter=kind is Kind.PARAMETER)
             node = self.recorder.placeholder(f"{kind.value[0]}_{_identifier(name)}", stand_ins[id(tensor)])
-            self.nodes[id(tensor)], self.last = node, node
+            self.nodes[id(tensor)], self.last, self.tensors[node] = node, node, tensor
             self.inputs.append(SimpleNamespace(kind=kind, target=name))
         for table in self._tables():
             for key, tensor in table.items():
@@ -183,8 +198,8 @@ class _Recording:
             if isinstance(leaf, torch.Tensor):
                 _refuse_unusual(leaf)
                 sizes = [self.symbols.get(k, leaf.shape[0]), *leaf.shape[1:]] if leaf.dim() else []
-                leaf = StandIn.of(leaf, self.worlds, sizes)
-                self.recorder.placeholder(name, leaf)
+                tensor, leaf = leaf, StandIn.of(leaf, self.worlds, sizes)
+                self.tensors[self.recorder.placeholder(name, leaf)] = tensor
                 self.inputs.append(SimpleNamespace(kind=Kind.USER_INPUT, target=None, arg=SimpleNamespace(name=name)))
                 self.user_inputs.append(name)
             else:
@@ -205,7 +220,7 @@ class _Recording:
             self.last = node = self.recorder.placeholder(f"c_{_identifier(target)}", StandIn.of(tensor, self.worlds))
         place = sum(spec.kind is not Kind.USER_INPUT for spec in self.inputs)
         self.inputs.insert(place, SimpleNamespace(kind=Kind.CONSTANT_TENSOR, target=target))
-        self.nodes[id(tensor)], self.constants[target] = node, tensor
+        self.nodes[id(tensor)], self.constants[target], self.tensors[node] = node, tensor, tensor
         self.kept.append(tensor)
         return node
 
