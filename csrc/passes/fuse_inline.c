@@ -17,6 +17,7 @@ typedef struct {
   dc_param params[DC_MAX_RANK]; /* params[k] is the index of dimension dims[k] ... */
   uint32_t dims[DC_MAX_RANK], n;
   bool fixed[DC_MAX_RANK];      /* ... the other dimensions must be read as they were written */
+  bool divides;                 /* an index: where an element lies is a quotient of where it is read, or a remainder */
 } function;
 
 typedef struct {
@@ -24,7 +25,27 @@ typedef struct {
   bool misfit;
 } replacement;
 
+static void find_quotient(void *context, const dc_pool *pool, dc_ex e) {
+  const uint8_t op = dc_ex_node(pool, e)->op;
+  if (op == DC_EX_IDIV || op == DC_EX_IMOD) *(bool *)context = true;
+}
+
+static void find_param(void *context, const dc_pool *pool, dc_ex e) {
+  if (dc_ex_node(pool, e)->op == DC_EX_PARAM) *(dc_param *)context = dc_ex_node(pool, e)->ref;
+}
+
+/* Does one loop decide each index?  It runs in pieces, in which quotients of its iterations are numbers; others are computed. */
+static bool loops_decide(const dc_pool *pool, const function *f, dc_ex read) {
+  for (uint32_t k = 0; k < f->n; k++) {
+    dc_param p = 0;
+    dc_ex_walk(pool, dc_ex_arg(pool, read, f->dims[k]), find_param, &p);
+    if (dc_access_uses_other_param(pool, dc_ex_arg(pool, read, f->dims[k]), &p, 1)) return false;
+  }
+  return true;
+}
+
 static bool fits(const dc_pool *pool, const function *f, dc_ex read) {
+  if (f->divides && !loops_decide(pool, f, read)) return false;
   for (uint32_t d = 0; d < dc_ex_node(pool, read)->nargs; d++)
     if (f->fixed[d] && dc_ex_arg(pool, read, d) != dc_ex_arg(pool, f->element, d)) return false;
   return true;
@@ -68,6 +89,7 @@ static bool make_function(const dc_site_table *t, const dc_access *w, dc_ex valu
   dc_tasklet tasklet = dc_node_at(t->graph, w->node)->tasklet;
   if (tasklet.guard || dc_ex_uses_op(pool, value, DC_RAND)) return false;
   *f = (function){.container = w->container, .writer = w->node, .element = w->element, .value = value};
+  dc_ex_walk(pool, value, find_quotient, &f->divides);
   for (uint32_t d = 0; d < tasklet.rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, tasklet.index[d]);
     bool moves = index->op == DC_EX_PARAM && !dc_access_in_set(f->params, f->n, index->ref);

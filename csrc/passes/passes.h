@@ -63,6 +63,8 @@ DC_MUST_USE dc_status dc_pass_order(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_exact(dc_graph *graph);
 /* On a device: sums compute what they add to, results take the place of temporaries that they copy.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_traffic(dc_graph *graph);
+/* Names what a view that only adds or drops extents of one shows of a buffer by the buffer.  Runs before fusion. */
+DC_MUST_USE dc_status dc_pass_views(dc_graph *graph);
 /* Drops loops of one iteration, and puts the loop that walks memory contiguously last.  Runs before fusion. */
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
@@ -104,7 +106,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 29 };
+enum { DC_PIPELINE_LENGTH = 30 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

@@ -2,14 +2,29 @@
  *
  *     temp T: f32[8, 4]    Y = Reshape(T, S)                        becomes   temp T: f32[8, 4] view Y
  *     temp V view T        map i { Y[i] = V[i] }                    becomes   the same
+ *     U = Transpose(T)     Y = Transpose(U), which undoes it        becomes   the same, with Y's shape
  *
  * Does nothing where a state may run twice: the result would change before its time. */
 #include "passes/access.h"
-#include "passes/passes.h"
+#include "passes/operators.h"
+
+/* What two transpositions, of which this one undoes the other, leave as it was; 0: the node is none such. */
+static dc_cid undone_by(const dc_operators *o, dc_nid id) {
+  int64_t perm[DC_MAX_RANK], before[DC_MAX_RANK];
+  const dc_library *lib = &dc_node_at(o->graph, id)->lib;
+  const dc_nid first = dc_operator_making(o, lib->out[0], "Transpose") == id ? dc_operator_making(o, lib->in[0], "Transpose") : 0;
+  if (!first || !dc_operator_permutation(o, id, perm) || !dc_operator_permutation(o, first, before)) return 0;
+  for (uint32_t d = 0; d < dc_cont(o->graph, lib->out[0])->rank; d++)
+    if (before[perm[d]] != d) return 0;
+  return dc_operator_input(o, first, 0);
+}
 
 /* The container that a node copies to another, element by element in the order of memory; 0 if it does anything else. */
-static dc_cid copied_by(dc_ops *ops, const dc_graph *graph, dc_nid id, dc_cid *to) {
+static dc_cid copied_by(dc_ops *ops, const dc_operators *o, dc_nid id, dc_cid *to) {
+  const dc_graph *graph = o->graph;
   const dc_node *node = dc_node_at(graph, id);
+  const dc_cid undone = node->kind == DC_NODE_LIBRARY && node->lib.n_out == 1 && node->lib.n_in ? undone_by(o, id) : 0;
+  if (undone) return *to = node->lib.out[0], undone;
   if (node->kind == DC_NODE_LIBRARY) {
     const dc_row *row = node->lib.wrt || node->lib.n_out != 1 || !node->lib.n_in ? NULL : dc_ops_row_of(ops, graph, &node->lib);
     return row && dc_row_is_alias(row) ? *to = node->lib.out[0], node->lib.in[0] : 0;
@@ -55,12 +70,14 @@ static bool takes_place(dc_graph *graph, const dc_writers *writers, uint32_t pla
 dc_status dc_pass_results(dc_ops *ops, dc_graph *graph) {
   if (graph->states.n != 1 || graph->subgraphs.n) return DC_OK;
   dc_arena arena = {0};
+  dc_operators o;
   dc_writers *writers = DC_NEW_ARRAY(&arena, dc_writers, graph->containers.n);
   dc_scope *scope = &graph->states.v[0].scope;
   uint32_t kept = 0;
   dc_graph_writers(graph, writers);
+  dc_operators_look(&o, graph);
   for (uint32_t k = 0; k < scope->n; k++) {
-    dc_cid to = 0, from = copied_by(ops, graph, scope->v[k], &to);
+    dc_cid to = 0, from = copied_by(ops, &o, scope->v[k], &to);
     bool is_map = dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP;
     if (from && to && takes_place(graph, writers, k + 1, from, to, is_map)) dc_cont(graph, dc_container_root(graph, from))->alias_of = to;
     else scope->v[kept++] = scope->v[k];

@@ -87,13 +87,13 @@ bool dc_loop_takes_terms(const dc_kernel *k, const dc_loop *l) {
   return !other && l->body.n;
 }
 
-/* Where terms of sums cost less than to fetch and store what they go to.  Of several maxima in a row gcc makes no vectors. */
+/* Where terms cost less than to fetch and store what they go to. */
 static uint32_t terms_of(dc_kernel *k, const dc_loop *l) {
   const int64_t extent = dc_loop_extent(k, l);
   bool cheap = l->step == 1 && !l->spread && !l->sum_lanes && (extent < 0 || extent >= 2 * TERMS) && dc_loop_takes_terms(k, l);
   for (uint32_t j = 0; j < l->body.n && cheap; j++) {
     const dc_write *w = l->body.v[j].write;
-    cheap = w->wcr == DC_WCR_SUM && dc_ex_work(k->pool, w->value).cost <= k->graph->machine.cached_ns;
+    cheap = dc_ex_work(k->pool, w->value).cost <= k->graph->machine.cached_ns;
   }
   return cheap ? TERMS : 0;
 }

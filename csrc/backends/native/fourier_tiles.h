@@ -318,17 +318,41 @@ INLINE void NAME(fetch)(const NAME(results) *from, int64_t k, VEC *re, VEC *im) 
   *re = x * wr - y * wi, *im = x * wi + y * wr;
 }
 
+/* The same where nothing is mirrored, doubled or turned: `imaginary` is `scale` with the sign of imaginary parts. */
+INLINE void NAME(fetch_plain)(const NAME(results) *from, int64_t k, REAL scale, REAL imaginary, VEC *re, VEC *im) {
+  const VEC *at = from->z + 2 * (from->places ? from->places[k] : k);
+  *re = at[from->swaps] * scale, *im = at[1 - from->swaps] * imaginary;
+}
+
+/* As many results as make whole vectors of lines that lie in memory one number after another; returns how many. */
+INLINE int64_t NAME(store_across)(const fourier_view *v, int64_t count, const NAME(results) *from, bool plain, REAL *y,
+                                  const NAME(lines) *lines) {
+  const int64_t together = v->imaginary ? LANES / 2 : LANES;
+  const REAL scale = (REAL)from->job->scale, imaginary = from->conjugate ? -scale : scale;
+  int64_t k = 0;
+  for (; k + together <= count; k += together) {
+    VEC t[LANES], unused;
+    if (v->imaginary)
+      UNROLL for (int j = 0; j < LANES / 2; j++) {
+        if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + 2 * j, t + 2 * j + 1);
+        else NAME(fetch)(from, k + j, t + 2 * j, t + 2 * j + 1);
+      }
+    else
+      UNROLL for (int j = 0; j < LANES; j++) {
+        if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + j, &unused);
+        else NAME(fetch)(from, k + j, t + j, &unused);
+      }
+    NAME(transpose)(t);
+    for (int l = 0; l < lines->lanes; l++) *(VEC *)(y + lines->at[l] + k * v->step) = t[l];
+  }
+  return k;
+}
+
 TARGET static void NAME(store)(const fourier_view *v, int64_t count, const NAME(results) *from, REAL *y, const NAME(lines) *lines) {
   int64_t k = 0;
-  const int64_t together = v->imaginary ? LANES / 2 : LANES;
+  const bool plain = !from->turned && !from->job->doubles && !(from->mirrors && 2 * (count - 1) > from->job->size);
   if (LANES > 1 && v->step == (v->imaginary ? 2 : 1) && v->imaginary < 2)
-    for (; k + together <= count; k += together) {
-      VEC t[LANES], unused;
-      if (v->imaginary) UNROLL for (int j = 0; j < LANES / 2; j++) NAME(fetch)(from, k + j, t + 2 * j, t + 2 * j + 1);
-      else UNROLL for (int j = 0; j < LANES; j++) NAME(fetch)(from, k + j, t + j, &unused);
-      NAME(transpose)(t);
-      for (int l = 0; l < lines->lanes; l++) *(VEC *)(y + lines->at[l] + k * v->step) = t[l];
-    }
+    k = plain ? NAME(store_across)(v, count, from, true, y, lines) : NAME(store_across)(v, count, from, false, y, lines);
   const bool adjacent = LANES > 1 && lines->adjacent, pairs = adjacent && v->lane == 2 && v->imaginary == 1,
              vectors = adjacent && v->lane == 1;
   for (; k < count; k++) {

@@ -59,9 +59,12 @@ class Pair:
     def __init__(self, b, parts=None, whole=None):
         self._b, self._parts, self._whole = b, parts, whole
 
+    def is_whole(self):
+        return self._parts is None
+
     def part(self, k):
         if self._parts is None:
-            self._parts = [self._b.op("Gather", self._whole, self._b.const(i), axis=-1) for i in (0, 1)]
+            self._parts = [self._b.squeeze(p, -1) for p in self._b.op("Split", self._whole, outs=2, axis=-1, num_outputs=2)]
         return self._parts[k]
 
     def whole(self):

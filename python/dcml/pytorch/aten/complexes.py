@@ -14,7 +14,8 @@ from .builder import TABLE, Decline, Pair, meta, norm_axis, rank, row, static_di
 aten = torch.ops.aten
 DECOMPOSED = {}  # overload -> its decomposition for complex values; NotImplemented where all are real
 _HANDLED = {"aten.view_as_real.default", "aten.view_as_complex.default", "aten._fft_r2c.default",
-            "aten._fft_c2c.default", "aten._fft_c2r.default", "aten._assert_tensor_metadata.default"}
+            "aten._fft_c2c.default", "aten._fft_c2r.default", "aten._assert_tensor_metadata.default", "aten.permute.default",
+            "aten.transpose.int"}
 
 
 def _overload(name):
@@ -77,6 +78,27 @@ _unless(lambda b, n, *_: None if all(map(_makes_pair, n.users)) else NotImplemen
 _unless(lambda b, n, x, axis, k: b.env[x.args[0]].part(k) if _takes_part(n) else NotImplemented, "select.int")
 
 
+def _permuted(b, n, x, perm):
+    """Of numbers that lie side by side, the parts stay so."""
+    if not is_complex(meta(x)):
+        return NotImplemented
+    pair, perm = b.env[x], [norm_axis(p, rank(x)) for p in perm]
+    if pair.is_whole():
+        return Pair(b, whole=b.transpose(pair.whole(), [*perm, len(perm)]))
+    return Pair(b, parts=[b.transpose(pair.part(k), perm) for k in (0, 1)])
+
+
+def _swapped(r, i, j):
+    perm = list(range(r))
+    if perm:
+        perm[i], perm[j] = perm[j], perm[i]
+    return perm
+
+
+_unless(_permuted, "permute.default")
+_unless(lambda b, n, x, i, j: _permuted(b, n, x, _swapped(rank(x), i, j)), "transpose.int")
+
+
 # -- Fourier transforms ----------------------------------------------------------------------------
 def _scaled(b, name, x, axes, norm, inverse, dtype, sizes=None):
     """ONNX divides inverse transforms by the count; torch says what to do: 0 nothing, 1 its root, 2 the count."""
@@ -93,10 +115,17 @@ def _real(node):
     return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(meta(node).dtype, meta(node).dtype)
 
 
+def _real_part(b, x):
+    """Of a complex node that was made of real numbers; None of others."""
+    re, im = x.args[0].args[0] if x.target is aten.view_as_complex.default and _makes_pair(x) else (None, None)
+    return b(re) if im is not None and im.target is aten.full_like.default and im.args[1] == 0 else None
+
+
 @row("_fft_c2c.default")
 def _(b, n, x, axes, norm, forward):
-    name = b.env[x].whole()
-    for axis in (norm_axis(a, rank(x)) for a in axes):
+    real = _real_part(b, x) if axes else None
+    name = b.env[x].whole() if real is None else b.unsqueeze(real, rank(x))
+    for axis in (norm_axis(a, rank(x)) for a in reversed(axes)):
         name = _dft(b, name, axis, inverse=int(not forward))
     return Pair(b, whole=_scaled(b, name, x, axes, norm, not forward, _real(n)) if axes else name)
 
@@ -381,7 +410,7 @@ def _component(leaf, k):
 
 
 for _name in """view.default _unsafe_view.default unsqueeze.default squeeze.dim squeeze.dims squeeze.default
-        permute.default transpose.int t.default expand.default repeat.default slice.Tensor select.int cat.default
+        t.default expand.default repeat.default slice.Tensor select.int cat.default
         stack.default split.Tensor split_with_sizes.default unbind.int flip.default roll.default diagonal.default
         tril.default triu.default unfold.default index_select.default gather.default index.Tensor index_put.default
         scatter.src scatter_add.default index_add.default index_copy.default slice_scatter.default

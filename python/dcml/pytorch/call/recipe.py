@@ -49,7 +49,8 @@ class Recipe:
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
         self.sets = [(owner.model.get_submodule(path), name) for path, name in capture.sets]
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
-                       and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned and not self.sets)
+                       and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned
+                       and not self.sets)
 
     def run(self, args, kwargs, repeated=None, attempt=None):
         """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent.

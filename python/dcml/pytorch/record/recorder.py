@@ -271,7 +271,8 @@ class Recorder(Telling):
         if packet is aten.equal or packet is aten.allclose:
             if packet is aten.equal and tuple(args[0].shape) != tuple(args[1].shape):
                 return None
-            near = self.__torch_dispatch__(*((aten.eq.Tensor, (), args) if packet is aten.equal else (aten.isclose.default, (), args, kwargs)))
+            call = (aten.eq.Tensor, (), args) if packet is aten.equal else (aten.isclose.default, (), args, kwargs)
+            near = self.__torch_dispatch__(*call)
             return self.__torch_dispatch__(aten.all.default, (), (near,)), bool
         if any(type(size) is not int or size != 1 for size in tensor.shape):
             return None

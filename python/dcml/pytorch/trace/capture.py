@@ -76,7 +76,7 @@ def _capture(module, args, kwargs, name, dynamic, known, *options, again=None):
         found = reason.decided
     try:
         return _captured(exported, module, args, kwargs, name, dynamic, *options, again, found)
-    except _core.Error as refused:
+    except _core.Error:
         for extents in (dynamic, False) if dynamic is True else (False,):
             try:
                 made = _captured(recorded, module, args, kwargs, name, extents, *options, again, known, numbers=True)
