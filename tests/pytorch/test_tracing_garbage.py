@@ -27,7 +27,7 @@ class Busy(nn.Module):
 
 class Refused(nn.Module):
     def forward(self, x):
-        return x if x.sum() > 0 else -x
+        return torch.hash_tensor(x)
 
 
 @pytest.fixture

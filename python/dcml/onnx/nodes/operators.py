@@ -18,7 +18,9 @@ def _fill():
     from ..host.table import under_their_own_names
     table = {}
     for row in _core.ops():
-        table.setdefault(row["name"], (row["domain"], {}))[1][row["since"]] = row
+        domain, versions = table.setdefault(row["name"], (row["domain"], {}))
+        if domain == row["domain"]:  # the first that has the name
+            versions[row["since"]] = row
     for domain, name in under_their_own_names():
         table.setdefault(name, (domain, dict.fromkeys(_versions_in_onnx(domain, name))))
     _table.update(table)
