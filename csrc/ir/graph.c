@@ -84,6 +84,16 @@ dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, 
   return id;
 }
 
+dc_cid dc_container_after(dc_graph *graph, dc_cid like, const char *suffix, dc_dtype type, uint32_t rank, const dc_ex *shape) {
+  const char *name = dc_arena_printf(&graph->arena, "%s_%s", dc_cont_name(graph, like), suffix);
+  return dc_container_add(graph, name, type, rank, shape, DC_ROLE_TEMP);
+}
+
+dc_cid dc_container_like(dc_graph *graph, dc_cid like, const char *suffix) {
+  const dc_container *k = dc_cont(graph, like);
+  return dc_container_after(graph, like, suffix, (dc_dtype)k->dtype, k->rank, k->shape);
+}
+
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c) {
   while (dc_cont(graph, c)->alias_of) c = dc_cont(graph, c)->alias_of;
   return c;

@@ -198,6 +198,9 @@ dc_graph *dc_graph_clone(const dc_graph *graph); /* deep, ids preserved; constan
 dc_cid dc_container_add(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape, dc_role role);
 dc_cid dc_container_add_const(dc_graph *graph, const char *name, dc_dtype type, uint32_t rank, const int64_t *dims,
                               const void *data, uint64_t data_bytes); /* copies data */
+/* A temporary named after another, `like_suffix`: of a type and shape of its own, or of the other's. */
+dc_cid dc_container_after(dc_graph *graph, dc_cid like, const char *suffix, dc_dtype type, uint32_t rank, const dc_ex *shape);
+dc_cid dc_container_like(dc_graph *graph, dc_cid like, const char *suffix);
 dc_cid dc_container_find(const dc_graph *graph, const char *name); /* 0 if absent */
 void dc_container_rename(dc_graph *graph, dc_cid c, const char *name); /* the caller knows that the name is free */
 static inline dc_container *dc_cont(const dc_graph *graph, dc_cid c) { return &graph->containers.v[c]; }

@@ -76,12 +76,6 @@ static bool goes_along(const split_row *row, const char *attribute) {
   return strncmp(attribute, "activation", 10) != 0 && (belongs || !is_product(row));
 }
 
-static dc_cid value_like(dc_graph *graph, dc_cid c, const char *suffix) {
-  const dc_container *k = dc_cont(graph, c);
-  const char *name = dc_arena_printf(&graph->arena, "%s_%s", dc_cont_name(graph, c), suffix);
-  return dc_container_add(graph, name, (dc_dtype)k->dtype, k->rank, k->shape, DC_ROLE_TEMP);
-}
-
 static bool has_matrices(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   return dc_cont(graph, lib->in[0])->rank > 1 && dc_cont(graph, lib->in[1])->rank > 1 && !dc_node_attr_int(graph, node, "transBatchA", 0) &&
@@ -101,7 +95,8 @@ static dc_nid core_of(dc_graph *graph, dc_nid node, const split_row *row, dc_cid
   return made;
 }
 
-static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
+  (void)state;
   const split_row *row = row_of(graph, node);
   if (!row || (is_product(row) && !has_matrices(graph, node))) return false;
   bool known;
@@ -110,7 +105,7 @@ static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid n
   const dc_library lib = dc_node_at(graph, node)->lib;
   const double alpha = is_product(row) ? float_of(dc_node_attr(graph, node, "alpha"), 1) : 1;
   const bool adds = lib.n_in > 3 && lib.in[3];
-  dc_cid plain = value_like(graph, lib.out[0], "plain"), sum = adds ? value_like(graph, lib.out[0], "sum") : plain;
+  dc_cid plain = dc_container_like(graph, lib.out[0], "plain"), sum = adds ? dc_container_like(graph, lib.out[0], "sum") : plain;
   dc_nid last = activation ? activate(graph, node, activation, sum, lib.out[0]) : 0;
   if (alpha != 1) {
     dc_attr attr = dc_attr_float(graph, "alpha", alpha);
@@ -126,12 +121,6 @@ static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid n
 }
 
 dc_status dc_pass_apart(const dc_pass_context *context, dc_graph *graph) {
-  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++)
-      if (!take_apart(context, graph, old.v[k], &new)) dc_scope_push(graph, &new, old.v[k]);
-    graph->states.v[s].scope = new;
-  }
+  dc_operators_replace(context, graph, take_apart, NULL);
   return dc_pass_tidy(context->ops, graph);
 }

@@ -214,10 +214,6 @@ static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_
 
 /* ---- replacing ---- */
 
-static dc_cid container_like(dc_graph *graph, dc_cid c, const char *name, uint32_t rank, const dc_ex *shape) {
-  return dc_container_add(graph, name, (dc_dtype)dc_cont(graph, c)->dtype, rank, shape, DC_ROLE_TEMP);
-}
-
 /* The value with its last two dimensions exchanged: what it was transposed from, or a Transpose, which the scope gets. */
 static dc_cid turned(const dc_operators *o, dc_cid c, dc_scope *scope) {
   dc_graph *graph = o->graph;
@@ -234,7 +230,7 @@ static dc_cid turned(const dc_operators *o, dc_cid c, dc_scope *scope) {
   if (is_plain) return from;
   dc_ex *shape = DC_NEW_ARRAY(&graph->arena, dc_ex, rank);
   for (uint32_t d = 0; d < rank; d++) shape[d] = dc_cont(graph, from)->shape[perm[d]];
-  dc_cid to = container_like(graph, c, dc_cont_name(graph, c), rank, shape);
+  dc_cid to = dc_container_add(graph, dc_cont_name(graph, c), (dc_dtype)dc_cont(graph, c)->dtype, rank, shape, DC_ROLE_TEMP);
   dc_attr attr = dc_attr_ints(graph, "perm", perm, rank);
   dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", 1, &from, 1, &to, 1, &attr, 1));
   return to;
@@ -256,12 +252,12 @@ static dc_status state_gradient(dc_graph *graph, dc_nid node) {
 }
 
 /* Attention in place of the last product; 0: no library runs it. */
-static dc_nid replace(const dc_pass_context *context, const dc_operators *o, dc_nid node, const attention *a, dc_scope *scope) {
+static dc_nid attend(const dc_pass_context *context, const dc_operators *o, dc_nid node, const attention *a, dc_scope *scope) {
   dc_graph *graph = o->graph;
   dc_scope before = {0};
   dc_cid y = library_of(o, node)->out[0], in[] = {a->q, a->is_turned ? turned(o, a->k, &before) : a->k, a->v, a->mask};
-  dc_cid out[] = {y, container_like(graph, y, dc_arena_printf(&graph->arena, "%s_sum", dc_cont_name(graph, y)), dc_cont(graph, y)->rank - 1,
-                                    dc_cont(graph, y)->shape)};
+  const dc_container *k = dc_cont(graph, y);
+  dc_cid out[] = {y, dc_container_after(graph, y, "sum", (dc_dtype)k->dtype, k->rank - 1, k->shape)};
   dc_attr attr[] = {dc_attr_int(graph, "is_causal", a->is_causal), dc_attr_int(graph, "safe", a->is_safe),
                     dc_attr_float(graph, "scale", a->scale)};
   dc_nid made = dc_node_library(graph, "Attention", "dcml", 1, in, 4, out, 2, attr, 3);
@@ -272,20 +268,23 @@ static dc_nid replace(const dc_pass_context *context, const dc_operators *o, dc_
   return made;
 }
 
+typedef struct {
+  dc_operators operators;
+  dc_scope made;
+} progress;
+
+static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
+  progress *p = state;
+  attention a;
+  dc_nid made = recognise(context, &p->operators, node, &a) ? attend(context, &p->operators, node, &a, scope) : 0;
+  if (made) dc_scope_push(graph, &p->made, made);
+  return made;
+}
+
 dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph) {
-  dc_operators o;
-  dc_scope made = {0};
-  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
-  dc_operators_look(&o, graph);
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++) {
-      attention a;
-      dc_nid node = recognise(context, &o, old.v[k], &a) ? replace(context, &o, old.v[k], &a, &new) : 0;
-      dc_scope_push(graph, node ? &made : &new, node ? node : old.v[k]);
-    }
-    graph->states.v[s].scope = new;
-  }
-  for (uint32_t k = 0; k < made.n && context->training; k++) DC_TRY(state_gradient(graph, made.v[k]));
+  progress p = {0};
+  dc_operators_look(&p.operators, graph);
+  dc_operators_replace(context, graph, replace, &p);
+  for (uint32_t k = 0; k < p.made.n && context->training; k++) DC_TRY(state_gradient(graph, p.made.v[k]));
   return dc_pass_tidy(context->ops, graph);
 }

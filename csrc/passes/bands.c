@@ -291,8 +291,7 @@ static dc_nid moved(search *s, const places *p, dc_nid id) {
   dc_nid made;
   if (t.wcr) {
     dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-    const char *name = dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out));
-    dc_cid part = dc_container_add(graph, name, type, p->rank, p->shape, DC_ROLE_TEMP);
+    dc_cid part = dc_container_after(graph, t.out, "parts", type, p->rank, p->shape);
     made = dc_node_tasklet(graph, part, (dc_wcr)t.wcr, p->written, p->rank, 0, value);
     dc_node_at(graph, id)->tasklet.value = dc_ex_read(pool, type, part, p->read, p->rank);
   } else {

@@ -101,8 +101,7 @@ static dc_cid make_copy(search *s, dc_cid from, uint32_t dim, uint32_t other) {
   }
   dc_ex value = dc_ex_read(&graph->pool, (dc_dtype)c.dtype, from, index, c.rank);
   swap(shape, dim, other), swap(index, dim, other), swap(params, dim, other); /* written in order */
-  dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, from)), (dc_dtype)c.dtype, c.rank, shape,
-                               DC_ROLE_TEMP);
+  dc_cid to = dc_container_after(graph, from, "t", (dc_dtype)c.dtype, c.rank, shape);
   dc_nid tasklet = dc_node_tasklet(graph, to, DC_WCR_NONE, index, c.rank, 0, value);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, c.rank, tasklet);
   dc_node top = *dc_node_at(graph, s->top), *made = dc_node_at(graph, map);
@@ -214,8 +213,7 @@ static void turn_result(search *s, dc_product_place *p, dc_nid id, dc_ex a, dc_e
     params[k] = map.params[order[k]], index[k] = dc_ex_par(&graph->pool, params[k]);
     turned_dims[k] = dimensions[order[k]], shape[k] = c.shape[turned_dims[k]];
   }
-  dc_cid turned = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_t", dc_cont_name(graph, t.out)), (dc_dtype)c.dtype, n, shape,
-                                   DC_ROLE_TEMP);
+  dc_cid turned = dc_container_after(graph, t.out, "t", (dc_dtype)c.dtype, n, shape);
   dc_node_at(graph, s->top)->map.params = params;
   dc_node_at(graph, id)->tasklet.out = turned, dc_node_at(graph, id)->tasklet.index = index;
   s->behind = turn_back(s, turned, t.out, turned_dims);

@@ -64,9 +64,8 @@ static bool is_even(const padding *p) {
   return even;
 }
 
-static dc_cid container_like(dc_graph *graph, dc_cid c, const char *suffix, uint32_t rank, const dc_ex *shape) {
-  const char *name = dc_arena_printf(&graph->arena, "%s_%s", dc_cont_name(graph, c), suffix);
-  return dc_container_add(graph, name, (dc_dtype)dc_cont(graph, c)->dtype, rank, shape, DC_ROLE_TEMP);
+static dc_cid shaped_like(dc_graph *graph, dc_cid c, const char *suffix, uint32_t rank, const dc_ex *shape) {
+  return dc_container_after(graph, c, suffix, (dc_dtype)dc_cont(graph, c)->dtype, rank, shape);
 }
 
 /* The same convolution of another image, without a bias and with padding of its own; it makes what the old one does. */
@@ -98,7 +97,7 @@ static dc_nid padded(dc_graph *graph, dc_cid image, const padding *p, dc_cid *ou
     pads[d] = p->left[d - 2] - p->most[d - 2], pads[rank + d] = p->right[d - 2] - p->most[d - 2];
     shape[d] = dc_ix_add(&graph->pool, shape[d], dc_ex_int(&graph->pool, pads[d] + pads[rank + d]));
   }
-  *out = container_like(graph, image, "padded", rank, shape);
+  *out = shaped_like(graph, image, "padded", rank, shape);
   dc_attr attr = dc_attr_ints(graph, "pads", pads, 2 * rank);
   return dc_node_library(graph, "Pad", "", 2, &image, 1, out, 1, &attr, 1);
 }
@@ -110,8 +109,7 @@ static void add_bias(dc_graph *graph, dc_nid convolution, dc_cid bias, dc_scope 
   dc_ex shape[DC_MAX_RANK];
   int64_t axes[DC_MAX_RANK];
   for (uint32_t d = 0; d < rank; d++) shape[d] = d ? dc_ex_int(&graph->pool, 1) : dc_cont(graph, bias)->shape[0], axes[d] = d + 1;
-  dc_cid row = container_like(graph, bias, "row", rank - 1, shape),
-         plain = container_like(graph, result, "plain", rank, dc_cont(graph, result)->shape);
+  dc_cid row = shaped_like(graph, bias, "row", rank - 1, shape), plain = dc_container_like(graph, result, "plain");
   dc_attr attr = dc_attr_ints(graph, "axes", axes, rank - 2);
   dc_cid in[] = {plain, row};
   dc_node_at(graph, convolution)->lib.out = dc_arena_copy(&graph->arena, &plain, sizeof plain);
@@ -152,8 +150,8 @@ static dc_cid filters_as_rows(dc_graph *graph, dc_cid filters, int64_t side, dc_
   static const int64_t perm[] = {2, 3, 1, 0}, axes[] = {2, 3};
   const dc_ex *old = dc_cont(graph, filters)->shape, one = dc_ex_int(&graph->pool, 1), from = old[0], to = old[1];
   dc_ex turned[] = {old[2], old[3], to, from}, rows[] = {dc_ix_mul(&graph->pool, dc_ex_int(&graph->pool, side * side), to), from, one, one};
-  dc_cid t = container_like(graph, filters, "turned", 4, turned), flat = container_like(graph, filters, "flat", 2, rows);
-  dc_cid made = container_like(graph, filters, "rows", 4, rows);
+  dc_cid t = shaped_like(graph, filters, "turned", 4, turned), flat = shaped_like(graph, filters, "flat", 2, rows);
+  dc_cid made = shaped_like(graph, filters, "rows", 4, rows);
   dc_attr transpose = dc_attr_ints(graph, "perm", perm, 4), flatten = dc_attr_int(graph, "axis", 3);
   dc_attr unsqueeze = dc_attr_ints(graph, "axes", axes, 2);
   dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", 1, &filters, 1, &t, 1, &transpose, 1));
@@ -173,7 +171,7 @@ static bool multiply(const dc_pass_context *context, dc_graph *graph, dc_nid nod
   dc_ex shape[4];
   memcpy(shape, dc_cont(graph, lib.in[0])->shape, sizeof shape);
   shape[1] = dc_cont(graph, rows)->shape[0];
-  dc_cid all = container_like(graph, lib.out[0], "windows", 4, shape), in[] = {lib.in[0], rows};
+  dc_cid all = shaped_like(graph, lib.out[0], "windows", 4, shape), in[] = {lib.in[0], rows};
   dc_nid made = dc_node_library(graph, "Conv", "", 1, in, 2, &all, 1, NULL, 0);
   dc_attr attr = dc_attr_int(graph, "blocksize", side);
   dc_nid spread = dc_node_library(graph, "DepthToSpace", "", 1, &all, 1, lib.out, 1, &attr, 1);
@@ -251,17 +249,11 @@ static bool is_convolution(const dc_graph *graph, dc_nid id) {
   return is_it && dc_cont(graph, node->lib.in[0])->shape && dc_cont(graph, node->lib.in[0])->rank >= 3;
 }
 
+static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *in_library, dc_scope *scope) {
+  return is_convolution(graph, node) && (multiply(context, graph, node, scope) || split(context, graph, node, in_library, scope));
+}
+
 dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) {
-  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
-  const bool *in_library = read_by_libraries(context, graph);
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++) {
-      bool done = is_convolution(graph, old.v[k]);
-      done = done && (multiply(context, graph, old.v[k], &new) || split(context, graph, old.v[k], in_library, &new));
-      if (!done) dc_scope_push(graph, &new, old.v[k]);
-    }
-    graph->states.v[s].scope = new;
-  }
+  dc_operators_replace(context, graph, replace, read_by_libraries(context, graph));
   return dc_pass_tidy(context->ops, graph);
 }

@@ -263,9 +263,8 @@ static void add_up(search *s, const sum *x, dc_scope *out, dc_nid origin) {
 /* ---- the pass ---- */
 
 static dc_cid add_container(search *s, dc_cid like, const char *suffix, dc_dtype type) {
-  dc_container k = *dc_cont(s->graph, like);
-  const char *name = dc_arena_printf(&s->graph->arena, "%s_%s", dc_cont_name(s->graph, like), suffix);
-  return dc_container_add(s->graph, name, type, k.rank, k.shape, DC_ROLE_TEMP);
+  const dc_container *k = dc_cont(s->graph, like);
+  return dc_container_after(s->graph, like, suffix, type, k->rank, k->shape);
 }
 
 static void find_sums(search *s) {

@@ -89,12 +89,6 @@ static dc_nid single_term(const search *s) {
   return s->reduce.body.v[0];
 }
 
-static dc_cid terms_of(dc_graph *graph, dc_cid c) {
-  dc_container whole = *dc_cont(graph, c);
-  const char *name = dc_arena_printf(&graph->arena, "%s_terms", dc_cont_name(graph, c));
-  return dc_container_add(graph, name, (dc_dtype)whole.dtype, whole.rank, whole.shape, DC_ROLE_TEMP);
-}
-
 /* Takes factors out of a reduction; returns what multiplies by them, which stands behind it, 0 if there are none. */
 static dc_nid take_out(dc_graph *graph, dc_nid reduce) {
   search s = {graph, dc_node_at(graph, reduce)->map};
@@ -104,7 +98,7 @@ static dc_nid take_out(dc_graph *graph, dc_nid reduce) {
   dc_tasklet t = dc_node_at(graph, term)->tasklet;
   dc_ex factor = 0, rest = take_factors(&s, t.value, &factor);
   if (!factor || !rest) return 0;
-  dc_cid terms = terms_of(graph, t.out);
+  dc_cid terms = dc_container_like(graph, t.out, "terms");
   dc_ex value = dc_ex_prim2(pool, DC_MUL, factor, dc_ex_read(pool, dc_ex_dtype(pool, rest), terms, t.index, t.rank));
   dc_ex some = has_terms(&s);
   if (some) value = dc_ex_select(pool, some, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0));

@@ -254,8 +254,7 @@ static dc_cid brought_last(const order *o, dc_nid node, dc_cid c, bool is_made, 
   const dc_container *k = dc_cont(graph, c);
   if (k->strides || k->rank < MIN_RANK || k->rank > MAX_RANK) return c;
   if (may_lie_otherwise(o, c, node)) return put_channels_last(graph, c), c;
-  const char *name = dc_arena_printf(&graph->arena, "%s_last", dc_cont_name(graph, c));
-  dc_cid lying = dc_container_add(graph, name, (dc_dtype)k->dtype, k->rank, k->shape, DC_ROLE_TEMP);
+  dc_cid lying = dc_container_like(graph, c, "last");
   put_channels_last(graph, lying);
   copy(graph, node, is_made ? lying : c, is_made ? c : lying, scope);
   return lying;

@@ -58,6 +58,15 @@ bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm) 
   return true;
 }
 
+void dc_operators_replace(const dc_pass_context *context, dc_graph *graph, dc_operator_replacer replace, void *state) {
+  for (uint32_t s = 0; s < graph->states.n && !graph->subgraphs.n; s++) {
+    dc_scope old = graph->states.v[s].scope, new = {0};
+    for (uint32_t k = 0; k < old.n; k++)
+      if (!replace(context, graph, old.v[k], state, &new)) dc_scope_push(graph, &new, old.v[k]);
+    graph->states.v[s].scope = new;
+  }
+}
+
 /* ---- libraries ---- */
 
 enum { SMALL_MATRIX = 1 << 12 /* elements */ };

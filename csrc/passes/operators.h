@@ -19,6 +19,10 @@ dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *
 dc_cid dc_operator_input(const dc_operators *o, dc_nid node, uint32_t k); /* 0 where there is none */
 /* A Transpose's permutation; false if the node is none that states it. */
 bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm);
+/* Pushes what stands for a node, where something shall; else it returns false, and the node stays. */
+typedef bool (*dc_operator_replacer)(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope);
+/* Asks for each node of each state.  A graph with subgraphs stays as it is: their captures name containers too. */
+void dc_operators_replace(const dc_pass_context *context, dc_graph *graph, dc_operator_replacer replace, void *state);
 /* Says on a node which library runs it, or why none does. */
 void dc_operator_choose(const dc_pass_context *context, dc_graph *graph, dc_nid node);
 /* Would a library run the node?  Of a pass that is run by itself everything is assumed of libraries. */

@@ -53,8 +53,7 @@ static void slice_operand(const dc_operators *o, dc_scope *scope, uint32_t at) {
   if (!takes_rows(graph, &slice.lib, rank) || !has_short_rows(graph, x, y)) return;
   dc_ex shape[DC_MAX_RANK];
   for (uint32_t d = 0; d < rank; d++) shape[d] = d + 1 < rank ? y->shape[d] : x->shape[d];
-  const char *name = dc_arena_printf(&graph->arena, "%s_rows", dc_cont_name(graph, product));
-  dc_cid rows = dc_container_add(graph, name, (dc_dtype)x->dtype, rank, shape, DC_ROLE_TEMP);
+  dc_cid rows = dc_container_after(graph, product, "rows", (dc_dtype)x->dtype, rank, shape);
   dc_cid *in = dc_arena_copy(&graph->arena, slice.lib.in, slice.lib.n_in * sizeof *in), operands[] = {rows, old.lib.in[1]};
   in[0] = old.lib.in[0];
   dc_nid first = dc_node_library(graph, "Slice", "", slice.lib.since, in, slice.lib.n_in, &rows, 1, slice.lib.attr, slice.lib.n_attr);

@@ -225,8 +225,7 @@ static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
   for (uint32_t k = 0; k < body.n; k++) {
     dc_tasklet t = dc_node_at(graph, body.v[k])->tasklet;
     dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-    sums[k] = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_parts", dc_cont_name(graph, t.out)), type, s->n, s->extents,
-                               DC_ROLE_TEMP);
+    sums[k] = dc_container_after(graph, t.out, "parts", type, s->n, s->extents);
     dc_nid term = dc_node_tasklet(graph, sums[k], (dc_wcr)t.wcr, at, s->n, t.guard, t.value);
     take_origin(graph, term, body.v[k]);
     body.v[k] = term;

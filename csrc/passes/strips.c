@@ -148,8 +148,7 @@ static dc_cid make_copy(search *s, const dc_product_place *p, const operand *x) 
   from[x->term] = index[1];
   from[x->dim] = dc_ix_add(pool, column_at(s, index[0], index[2], x->width), number(s, x->first));
   dc_ex value = dc_ex_read(pool, (dc_dtype)read.dtype, read.ref, from, read.nargs);
-  dc_cid to = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_s", dc_cont_name(graph, read.ref)), (dc_dtype)read.dtype, 3, shape,
-                               DC_ROLE_TEMP);
+  dc_cid to = dc_container_after(graph, read.ref, "s", (dc_dtype)read.dtype, 3, shape);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, params, 3, dc_node_tasklet(graph, to, DC_WCR_NONE, index, 3, 0, value));
   dc_node top = *dc_node_at(graph, s->top), *made = dc_node_at(graph, map);
   made->name = top.name, made->tag_op = top.tag_op, made->tag_wrt = top.tag_wrt;

@@ -103,10 +103,8 @@ static bool is_temporary(const walk *w, dc_cid c) {
 }
 
 static dc_cid another_like(dc_graph *graph, dc_cid c) {
+  dc_cid made = dc_container_like(graph, c, "sum");
   const dc_container *of = dc_cont(graph, c);
-  dc_cid made = dc_container_add(graph, dc_arena_printf(&graph->arena, "%s_sum", dc_cont_name(graph, c)), (dc_dtype)of->dtype, of->rank,
-                                 of->shape, DC_ROLE_TEMP);
-  of = dc_cont(graph, c);
   dc_container *to = dc_cont(graph, made);
   to->device = of->device, to->storage = of->storage, to->strides = of->strides;
   return made;

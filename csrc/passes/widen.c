@@ -19,8 +19,7 @@ static dc_nid cast(dc_graph *graph, dc_cid from, dc_cid to) {
 
 static dc_cid wide_like(dc_graph *graph, dc_cid c) {
   const dc_container *k = dc_cont(graph, c);
-  const char *name = dc_arena_printf(&graph->arena, "%s_wide", dc_cont_name(graph, c));
-  return dc_container_add(graph, name, DC_F32, k->rank, k->shape, DC_ROLE_TEMP);
+  return dc_container_after(graph, c, "wide", DC_F32, k->rank, k->shape);
 }
 
 /* The same operator of wide operands; 0: no library runs it. */
@@ -47,25 +46,20 @@ static bool is_wanted(const dc_pass_context *context, dc_graph *graph, dc_nid id
   return row && dc_row_native(row, 0) && dc_row_is_linear(row, 0) && !(context->stamp && dc_operator_is_served(context, graph, id));
 }
 
-static void widen(dc_graph *graph, dc_nid old, dc_nid made, dc_scope *scope) {
+static bool widen(const dc_pass_context *context, dc_graph *graph, dc_nid old, void *state, dc_scope *scope) {
+  (void)state;
+  dc_nid made = is_wanted(context, graph, old) ? widened(context, graph, old) : 0;
+  if (!made) return false;
   dc_library narrow = dc_node_at(graph, old)->lib, wide = dc_node_at(graph, made)->lib;
   for (uint32_t k = 0; k < narrow.n_in; k++)
     if (narrow.in[k] != wide.in[k]) dc_scope_push(graph, scope, cast(graph, narrow.in[k], wide.in[k]));
   dc_scope_push(graph, scope, made);
   for (uint32_t k = 0; k < narrow.n_out; k++)
     if (narrow.out[k] != wide.out[k]) dc_scope_push(graph, scope, cast(graph, wide.out[k], narrow.out[k]));
+  return true;
 }
 
 dc_status dc_pass_widen(const dc_pass_context *context, dc_graph *graph) {
-  if (graph->subgraphs.n) return DC_OK; /* their captures name containers too */
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++) {
-      dc_nid made = is_wanted(context, graph, old.v[k]) ? widened(context, graph, old.v[k]) : 0;
-      if (made) widen(graph, old.v[k], made, &new);
-      else dc_scope_push(graph, &new, old.v[k]);
-    }
-    graph->states.v[s].scope = new;
-  }
+  dc_operators_replace(context, graph, widen, NULL);
   return dc_pass_tidy(context->ops, graph);
 }
