@@ -31,26 +31,26 @@ static const split_row *row_of(const dc_graph *graph, dc_nid id) {
 
 static double float_of(const dc_attr *a, double fallback) { return !a ? fallback : a->kind == DC_ATTR_INT ? (double)a->i : a->f; }
 
-/* The k-th number of the activation: of a list, or of attributes of their own. */
-static double number_of(const dc_graph *graph, dc_nid node, uint32_t k, double fallback) {
+/* The k-th number of the activation, of a list or of attributes of their own; false: it is the operator's usual one. */
+static bool number_of(const dc_graph *graph, dc_nid node, uint32_t k, double *number) {
   static const char *const own[] = {"activation_alpha", "activation_beta"};
-  const dc_attr *list = dc_node_attr(graph, node, "activation_params");
-  if (list && list->kind == DC_ATTR_FLOATS && k < list->n) return list->floats[k];
-  return float_of(dc_node_attr(graph, node, own[k]), fallback);
+  const dc_attr *list = dc_node_attr(graph, node, "activation_params"), *single = dc_node_attr(graph, node, own[k]);
+  const bool is_listed = list && list->kind == DC_ATTR_FLOATS && k < list->n;
+  *number = is_listed ? list->floats[k] : float_of(single, 0);
+  return is_listed || single;
 }
 
 typedef struct {
   const char *op, *names[2]; /* of ONNX's attributes for its numbers */
-  double usual[2];
 } activation_row;
 
 static const activation_row activations[] = {
-    {"Relu", {NULL, NULL}, {0, 0}},
-    {"Tanh", {NULL, NULL}, {0, 0}},
-    {"Sigmoid", {NULL, NULL}, {0, 0}},
-    {"LeakyRelu", {"alpha", NULL}, {0.01, 0}},
-    {"HardSigmoid", {"alpha", "beta"}, {0.2, 0.5}},
-    {"Clip", {"min", "max"}, {-3.4028234663852886e38, 3.4028234663852886e38}},
+    {"Relu", {NULL, NULL}},
+    {"Tanh", {NULL, NULL}},
+    {"Sigmoid", {NULL, NULL}},
+    {"LeakyRelu", {"alpha", NULL}},
+    {"HardSigmoid", {"alpha", "beta"}},
+    {"Clip", {"min", "max"}},
 };
 
 /* The row of the activation; `known` is false where it has one that we lack. */
@@ -65,7 +65,9 @@ static const activation_row *activation_of(const dc_graph *graph, dc_nid node, b
 static dc_nid activate(dc_graph *graph, dc_nid node, const activation_row *row, dc_cid x, dc_cid y) {
   dc_attr attr[2];
   uint32_t n = 0;
-  for (; n < 2 && row->names[n]; n++) attr[n] = dc_attr_float(graph, row->names[n], number_of(graph, node, n, row->usual[n]));
+  double number;
+  for (uint32_t k = 0; k < 2 && row->names[k]; k++)
+    if (number_of(graph, node, k, &number)) attr[n++] = dc_attr_float(graph, row->names[k], number);
   return dc_node_library(graph, row->op, "", 6, &x, 1, &y, 1, attr, n);
 }
 
