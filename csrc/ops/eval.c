@@ -260,7 +260,7 @@ static dc_status eval_call(dc_inst *in, const dc_ast *ast, dc_value *out) {
   DC_TRY(dc_builtin_call(in, ast->name, args.v, args.n, out, &found));
   if (found) return DC_OK;
   const dc_macro *macro = dc_ops_macro(in->ops, ast->name);
-  if (macro) return apply_macro(in, macro, args.v, args.n, out);
+  if (macro && macro->body) return apply_macro(in, macro, args.v, args.n, out);
   dc_op prim;
   if (!prim_named(ast->name, &prim)) return dc_inst_fail(in, DC_ERR_VALUE, "the row calls '%s', which does not exist", ast->name);
   if (dc_prims[prim].arity == 1 && args.n == 1) return dc_val_unary(in, prim, args.v[0], out);

@@ -430,6 +430,7 @@ static dc_status run_statement(dc_inst *in, const dc_stmt *s) {
     case STMT_LET:
       DC_TRY(dc_inst_eval(in, s->expr, &c));
       return dc_inst_push_local(in, s->target, c), DC_OK;
+    case STMT_CALL: break; /* steps.c has written it out */
     case STMT_NATIVE: return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "the operator is a native kernel and has no expansion");
   }
   return DC_OK;

@@ -46,7 +46,7 @@ struct dc_ast {
   const dc_binder *binders;
 };
 
-typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_LET, STMT_NATIVE } dc_stmt_kind;
+typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_LET, STMT_NATIVE, STMT_CALL } dc_stmt_kind;
 
 typedef struct dc_stmt dc_stmt;
 typedef struct {
@@ -58,10 +58,10 @@ struct dc_stmt {
   uint8_t kind;
   uint8_t wcr;  /* ASSIGN */
   bool flat;
-  const char *target, *type; /* ASSIGN: type NULL unless given; LET, NATIVE: target is the name */
+  const char *target, *type; /* ASSIGN: type NULL unless given; LET, NATIVE, CALL: target is the name */
   const dc_ast *item;        /* ASSIGN: target$item */
   uint32_t n_index, n_binders;
-  const dc_ast **index;
+  const dc_ast **index;     /* CALL: what is given */
   const dc_binder *binders; /* over ...; FOR and SEQ: one */
   const dc_ast *expr;       /* ASSIGN, LET: right side; IF: condition; SEQ: reversed or NULL */
   dc_block body, other;     /* FOR, SEQ, IF / else */
@@ -90,7 +90,8 @@ typedef struct {
   const char *name;
   uint32_t n_params;
   const char **params;
-  const dc_ast *body;
+  const dc_ast *body; /* NULL: it is statements */
+  dc_block steps;
 } dc_macro;
 
 typedef struct {
@@ -130,6 +131,9 @@ DC_MUST_USE dc_status dc_lang_expr(dc_lang_parser *p, const dc_ast **out);
 DC_MUST_USE dc_status dc_lang_macro(dc_lang_parser *p, dc_macro *out);
 /* `header` is the family's header text or NULL. */
 DC_MUST_USE dc_status dc_lang_row(dc_arena *arena, const char *header, const char *text, dc_row *out);
+
+/* steps.c: puts statements in place of calls of them. */
+DC_MUST_USE dc_status dc_lang_write_out(dc_ops *ops, dc_arena *arena, dc_block *block);
 
 /* table.c */
 const dc_macro *dc_ops_macro(dc_ops *ops, const char *name);

@@ -287,6 +287,8 @@ dc_status dc_lang_expr(parser *p, const dc_ast **out) {
   return DC_OK;
 }
 
+static dc_status braces(parser *p, dc_block *out);
+
 dc_status dc_lang_macro(parser *p, dc_macro *out) {
   DC_VEC(const char *) params = {0};
   bool more;
@@ -302,9 +304,10 @@ dc_status dc_lang_macro(parser *p, dc_macro *out) {
     DC_TRY(accept(p, ",", &more));
   }
   DC_TRY(expect(p, ")"));
-  DC_TRY(expect(p, "="));
   out->params = params.v, out->n_params = params.n;
-  DC_TRY(dc_lang_expr(p, &out->body));
+  DC_TRY(accept(p, "=", &more));
+  if (more) DC_TRY(dc_lang_expr(p, &out->body));
+  else DC_TRY(braces(p, &out->steps));
   return p->kind ? fail(p, "the end of the definition") : DC_OK;
 }
 
@@ -336,11 +339,17 @@ static dc_status assignment_mark(parser *p, dc_stmt *s) {
   return expect(p, "=");
 }
 
+/* W[i] = e, or a call of statements. */
 static dc_status assignment(parser *p, dc_stmt *s) {
   bool took;
   ast_list index = {0};
-  s->kind = STMT_ASSIGN;
   DC_TRY(name(p, &s->target));
+  DC_TRY(accept(p, "(", &took));
+  s->kind = took ? STMT_CALL : STMT_ASSIGN;
+  if (took) {
+    DC_TRY(list_until(p, ")", &index));
+    return s->index = index.v, s->n_index = index.n, DC_OK;
+  }
   DC_TRY(accept(p, "$", &took));
   if (took) DC_TRY(item(p, &s->item));
   DC_TRY(accept(p, ":", &took));

@@ -136,6 +136,8 @@ static const dc_row *parsed(dc_ops *ops, entry *e) {
     dc_row *row = DC_NEW(&ops->arena, dc_row);
     row->name = e->name, row->domain = e->domain, row->since = e->since;
     e->failed = dc_lang_row(&ops->arena, e->header, e->text, row);
+    if (!e->failed) e->failed = dc_lang_write_out(ops, &ops->arena, &row->body);
+    if (!e->failed) e->failed = dc_lang_write_out(ops, &ops->arena, &row->grad);
     if (!e->failed) e->row = row;
   }
   return e->row;

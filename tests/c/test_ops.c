@@ -72,6 +72,24 @@ static void random_numbers_depend_on_a_seed_input(void) {
   free(text);
 }
 
+static void statements_stand_where_they_are_called(void) {
+  static const char rows[] =
+      "def doubled(from,to,extent) { to[k] over k:extent = from[k]+from[k] }\ndef endless(from) { endless(from) }\n"
+      "called.Four.1 (X:T[N]) -> (Y:T[N]) with T in float : doubled(X,Z,N); if N>1 { doubled(Z,Y,N) } else { Y[n] = 4*X[n] }\n"
+      "called.Short.1 (X:T[N]) -> (Y:T[N]) : doubled(X)\ncalled.None.1 (X:T[N]) -> (Y:T[N]) : tripled(X,Y)\n"
+      "called.Endless.1 (X:T[N]) -> (Y:T[N]) : endless(X)\n";
+  const dc_row *row;
+  CHECK_OK(dc_ops_add(ops, rows));
+  char *text = expanded("graph g { input X: f32[3] temp Y: none outputs Y state main { Y = called::Four@1(X) } }");
+  CHECK(strstr(text, "Z[k] = X[k] + X[k]"));
+  CHECK(strstr(text, "Y[k] = Z[k] + Z[k]"));
+  if (check_failed) puts(text);
+  free(text);
+  CHECK_ERROR(dc_ops_lookup(ops, "called", "Short", 1, &row), DC_ERR_VALUE, "'doubled' takes 3 arguments");
+  CHECK_ERROR(dc_ops_lookup(ops, "called", "None", 1, &row), DC_ERR_VALUE, "no statements 'tripled'");
+  CHECK_ERROR(dc_ops_lookup(ops, "called", "Endless", 1, &row), DC_ERR_VALUE, "nested too deeply");
+}
+
 static void wrong_inputs_are_named(void) {
   static const struct {
     const char *node, *part;
@@ -107,6 +125,7 @@ int main(void) {
   convolutions_guard_their_padding();
   shapes_are_followed_symbolically();
   random_numbers_depend_on_a_seed_input();
+  statements_stand_where_they_are_called();
   wrong_inputs_are_named();
   dc_ops_destroy(ops);
   return check_report();
