@@ -4,6 +4,7 @@
  * announce; this walk bounds both first.  It recurses itself, but never deeper than MAX_DEPTH.
  * A message field that comes twice would be merged, in quadratic time: no writer does that. */
 #include <assert.h>
+#include <string.h>
 
 #include "onnx/wire.h"
 
@@ -76,6 +77,8 @@ static dc_status scan_field(slice *s, const ProtobufCMessageDescriptor *type, in
     DC_TRY(spend(b, MESSAGE_COST));
     return scan(inner, field->descriptor, depth + 1, b);
   }
+  if (field->type == PROTOBUF_C_TYPE_STRING && length && strcmp(field->name, "doc_string") != 0 && memchr(inner.at, 0, length))
+    return dc_error(DC_ERR_MODEL, "not a valid ONNX file: field '%s' holds a zero byte, which no name may", field->name);
   bool text = field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_BYTES;
   return spend(b, text ? length : length * 8);
 }

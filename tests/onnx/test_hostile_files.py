@@ -75,6 +75,7 @@ BAD = {
     "nested 5000 deep": _nested(5000),
     "no graph": onnx.ModelProto().SerializeToString(),
     "unknown input": _model([_node("Relu", ["nobody"], ["y"])]),
+    "names that agree up to a zero byte": _model([_node("Add", ["x\0a", "x\0b"], ["y"])], inputs=("x\0a", "x\0b")),
     "cyclic graph": _model([_node("Relu", ["b"], ["a"]), _node("Relu", ["a"], ["b"]), _node("Relu", ["b"], ["y"])]),
     "value computed twice": _model([_node("Relu", ["x"], ["y"]), _node("Abs", ["x"], ["y"])]),
     "two inputs of one name": _model([_node("Relu", ["x"], ["y"])], inputs=("x", "x")),
