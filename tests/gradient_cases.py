@@ -139,6 +139,8 @@ NORMS = [case(op, (2, 3, 4), axis=axis) for op in ("Softmax", "LogSoftmax") for 
     case("LayerNormalization", (2, 3, 4), (4,), (4,)), case("LayerNormalization", (2, 3, 4), (3, 4), axis=1, epsilon=0.1), case("LayerNormalization", (2, 3, 4), (1, 4), (3, 1), axis=-2),
     case("RMSNormalization", (2, 3, 4), (4,), opset=23), case("RMSNormalization", (2, 3, 4), (3, 4), opset=23, axis=1),
     case("BatchNormalization", (3, 2, 4), (2,), (2,), (2,), positive(2)), case("BatchNormalization", (3, 2, 4), (2,), (2,), (2,), positive(2), training_mode=1, epsilon=0.1),
+    case("BatchNormalization", (4,), (1,), (1,), (1,), positive(1)), case("BatchNormalization", (4,), (1,), (1,), (1,), positive(1), training_mode=1, epsilon=0.1),
+    case("BatchNormalization", (4,), (1,), (1,), (1,), positive(1), opset=9),
     case("BatchNormalization", (4, 2, 3), (2,), (2,), (2,), positive(2), opset=6, is_test=1), case("BatchNormalization", (4, 2, 3), (2, 3), (2, 3), (2, 3), positive(2, 3), opset=7, spatial=0),
     case("InstanceNormalization", (2, 3, 5), (3,), (3,)), case("GroupNormalization", (2, 4, 3), (4,), (4,), num_groups=2), case("GroupNormalization", (2, 4, 3), (2,), (2,), opset=18, num_groups=2),
     case("LRN", (2, 5, 3), size=3, alpha=0.3), case("MeanVarianceNormalization", (2, 3, 4, 2)), case("MeanVarianceNormalization", (2, 3, 4), axes=[1])]
