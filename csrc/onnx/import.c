@@ -38,6 +38,7 @@ typedef struct scope {
 } scope;
 
 typedef struct importer {
+  dc_ops *ops;
   dc_graph *graph;
   struct importer *around; /* of a subgraph: of the graph that holds it */
   const Onnx__ModelProto *model;
@@ -268,24 +269,13 @@ static bool same_domain(const char *a, const char *b) {
   return strcmp(a, b) == 0;
 }
 
-/* The version of a domain that the model or function imports; 0 if it does not. */
-/* A model may use domains that it does not import: ONNX Runtime then takes their newest version. */
-static int newest_of(const char *domain) {
-  static const struct {
-    const char *domain;
-    int version;
-  } known[] = {{"ai.onnx.ml", 5}, {"com.microsoft", 1}};
-  for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-    if (strcmp(domain, known[k].domain) == 0) return known[k].version;
-  return 0;
-}
-
-static int opset_of(const scope *s, const char *domain) {
+/* The version of a domain that the model or function imports; else, as in ONNX Runtime, the newest, but of ONNX's own none: 0. */
+static int opset_of(const importer *im, const scope *s, const char *domain) {
   for (size_t k = 0; k < s->n_opsets; k++) {
     int64_t version = s->opsets[k]->version;
     if (same_domain(text_of(s->opsets[k]->domain), domain)) return version > 0 && version < INT32_MAX ? (int)version : 0;
   }
-  return newest_of(domain);
+  return im->ops && *domain ? dc_ops_newest(im->ops, domain) : 0;
 }
 
 /* Three names as one; the lengths keep different triples apart. */
@@ -429,7 +419,7 @@ static uint64_t bytes_of(const Onnx__NodeProto *node) {
 
 static dc_status add_library(importer *im, scope *s, const Onnx__NodeProto *node) {
   const char *domain = same_domain(text_of(node->domain), "") ? "" : text_of(node->domain);
-  int opset = opset_of(s, domain);
+  int opset = opset_of(im, s, domain);
   if (!opset) return dc_error(DC_ERR_MODEL, "no valid version of domain '%.200s' is imported", *domain ? domain : "ai.onnx");
   dc_cid *in = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_input), *out = DC_NEW_ARRAY(&im->graph->arena, dc_cid, node->n_output);
   dc_attr *attrs;
@@ -704,13 +694,13 @@ static dc_status check_versions(const Onnx__ModelProto *model) {
   return DC_OK;
 }
 
-static dc_status import_model(const Onnx__ModelProto *model, const char *base_dir, bool as_params, dc_graph **out) {
+static dc_status import_model(dc_ops *ops, const Onnx__ModelProto *model, const char *base_dir, bool as_params, dc_graph **out) {
   DC_TRY(check_versions(model));
   scope s = {.opsets = model->opset_import, .n_opsets = model->n_opset_import};
   dc_graph *graph = dc_graph_create(text_of(model->graph->name));
-  graph->opset = opset_of(&s, "");
-  importer im = {.graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params,
+  importer im = {.ops = ops, .graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params,
                  .free_bytes = dc_memory_available_bytes()};
+  graph->opset = opset_of(&im, &s, "");
   dc_status status = index_functions(&im);
   if (!status) status = import_graph(&im, &s, model->graph);
   free(s.names.slots), free(im.functions.slots), free(im.dims.slots), free(im.symbols.slots);
@@ -720,11 +710,11 @@ static dc_status import_model(const Onnx__ModelProto *model, const char *base_di
   return located;
 }
 
-dc_status dc_onnx_import(const void *bytes, uint64_t n_bytes, const char *base_dir, bool as_params, dc_graph **out) {
+dc_status dc_onnx_import(dc_ops *ops, const void *bytes, uint64_t n_bytes, const char *base_dir, bool as_params, dc_graph **out) {
   DC_TRY(dc_onnx_scan(bytes, n_bytes, &onnx__model_proto__descriptor));
   Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, n_bytes, bytes);
   if (!model) return dc_error(DC_ERR_MODEL, "not a valid ONNX file");
-  dc_status status = import_model(model, base_dir, as_params, out);
+  dc_status status = import_model(ops, model, base_dir, as_params, out);
   onnx__model_proto__free_unpacked(model, NULL);
   return status;
 }

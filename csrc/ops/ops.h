@@ -32,6 +32,8 @@ typedef struct {
   int since;
 } dc_row_key;
 bool dc_ops_key_at(dc_ops *ops, uint32_t k, dc_row_key *out);
+/* The greatest version of a domain's rows; 0 if it has none. */
+int dc_ops_newest(dc_ops *ops, const char *domain);
 /* All rows in order, for documentation and tests; index from 0, *out is NULL at the end. */
 DC_MUST_USE dc_status dc_ops_row_at(dc_ops *ops, uint32_t index, const dc_row **out);
 

@@ -189,6 +189,14 @@ bool dc_ops_key_at(dc_ops *ops, uint32_t k, dc_row_key *out) {
   return found;
 }
 
+int dc_ops_newest(dc_ops *ops, const char *domain) {
+  dc_row_key row;
+  int newest = 0;
+  for (uint32_t k = 0; dc_ops_key_at(ops, k, &row); k++)
+    if (row.since > newest && strcmp(row.domain, domain) == 0) newest = row.since;
+  return newest;
+}
+
 const dc_macro *dc_ops_macro(dc_ops *ops, const char *name) {
   for (uint32_t k = 0; k < ops->macros.n; k++)
     if (strcmp(ops->macros.v[k].name, name) == 0) return &ops->macros.v[k];

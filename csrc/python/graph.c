@@ -652,7 +652,7 @@ PyObject *core_import_onnx(PyObject *module, PyObject *args) {
   dc_graph *graph;
   dc_session *session = session_of(state);
   if (!session || !PyArg_ParseTuple(args, "y*|zp", &bytes, &base_dir, &as_params)) return NULL;
-  dc_status status = dc_onnx_import(bytes.buf, (uint64_t)bytes.len, base_dir, as_params, &graph);
+  dc_status status = dc_onnx_import(session->ops, bytes.buf, (uint64_t)bytes.len, base_dir, as_params, &graph);
   PyBuffer_Release(&bytes);
   RAISE_IF(state, status);
   dc_ops_seed(session->ops, graph);

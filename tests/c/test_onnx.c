@@ -73,7 +73,7 @@ static msg unary(msg graph) { return sub(sub(text(graph, 2, "g"), 11, VALUE("x",
 
 static dc_status import(msg m, dc_graph **out) {
   *out = NULL;
-  return dc_onnx_import(m.bytes, m.n, NULL, false, out);
+  return dc_onnx_import(NULL, m.bytes, m.n, NULL, false, out);
 }
 
 static void check_graph(msg m, const char *const *parts) {
@@ -116,7 +116,7 @@ static void every_prefix_is_an_error(void) {
     dc_graph *out = NULL;
     uint8_t *exact = malloc(n + 1); /* on the heap, where the sanitizer sees a read beyond it */
     memcpy(exact, whole.bytes, n);
-    dc_status status = dc_onnx_import(exact, n, NULL, false, &out);
+    dc_status status = dc_onnx_import(NULL, exact, n, NULL, false, &out);
     CHECK(status != NULL);
     dc_status_free(status);
     free(exact);
@@ -233,7 +233,7 @@ static void small_integers_have_a_byte_each_in_memory_only(void) {
   uint8_t *file = NULL;
   uint64_t n = 0;
   if (first) CHECK_OK(dc_onnx_export(first, &file, &n));
-  if (file) CHECK_OK(dc_onnx_import(file, n, NULL, false, &second));
+  if (file) CHECK_OK(dc_onnx_import(NULL, file, n, NULL, false, &second));
   dc_graph *graphs[] = {first, second};
   for (int k = 0; k < 2; k++) {
     check_bytes(graphs[k], "raw", wanted, 3);
@@ -269,7 +269,7 @@ static void exports(const char *graph_text, dc_code code, const char *part) {
   dc_status status = dc_onnx_export(g, &file, &n);
   if (code) CHECK_ERROR(status, code, part);
   else CHECK_OK(status);
-  if (file && !code) CHECK_OK(dc_onnx_import(file, n, NULL, false, &again));
+  if (file && !code) CHECK_OK(dc_onnx_import(NULL, file, n, NULL, false, &again));
   dc_text out = {0};
   if (again) dc_graph_print(again, &out);
   if (again) check_result(strstr(out.s, part), __FILE__, __LINE__, part, out.s);

@@ -165,7 +165,7 @@ static void run(dc_graph *graph, bool differentiate) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   dc_graph *graph = NULL;
-  dc_status status = dc_onnx_import(data, n, NULL, n % 2, &graph);
+  dc_status status = dc_onnx_import(session()->ops, data, n, NULL, n % 2, &graph);
   must((status == NULL) == (graph != NULL), "an error and a graph", status);
   dc_status_free(status);
   if (!graph) return 0;

@@ -463,6 +463,9 @@ def test_a_domain_that_is_not_imported_has_its_newest_version():
     model, feeds = model_of("Gelu", [np.ones((2, 3), F)], 1, {})
     del model.opset_import[1]
     np.testing.assert_allclose(ONNXModel("gelu", model)(**feeds), gelu(np.ones((2, 3))), rtol=1e-6)
+    model.graph.node[0].op_type, model.graph.node[0].domain = "TreeEnsemble", "ai.onnx.ml"  # since version 5
+    with pytest.raises(dcml.Error, match="leaf_targetids"):
+        ONNXModel("trees", model)
 
 
 @pytest.mark.parametrize(("op", "inputs", "attributes", "says"), [
