@@ -83,6 +83,7 @@ bool dc_row_takes_complex(const dc_row *row) {
 
 static dc_status bind_type(dc_inst *in, const char *input, const char *type, dc_dtype actual) {
   dc_dtype wanted = dc_dtype_from_name(type);
+  if (strcmp(type, "_") == 0) return DC_OK; /* each item has its own */
   if (!wanted) wanted = type_variable(in, type);
   if (wanted && wanted != actual)
     return dc_inst_fail(in, DC_ERR_DTYPE, "input '%s' has type %s, expected %s", input, dc_dtype_name(actual), dc_dtype_name(wanted));

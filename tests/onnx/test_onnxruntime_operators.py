@@ -371,6 +371,85 @@ def _(x, of_x, zx, of_y, zy, channels_last=0):
     return level(meaning(x, zx, of_x).mean((1, 2) if channels_last else (2, 3), keepdims=True) / of_y, zy, x)
 
 
+@case("QLinearWhere", np.array([[True], [False], [True]]), ("u8", 3, 4), F(0.05), np.uint8(128), ("u8", 4), F(0.1), np.uint8(100), F(0.15),
+      np.uint8(90), tolerance=1)
+def _(condition, x, of_x, zx, y, of_y, zy, of_z, zz):
+    return level(np.where(condition, meaning(x, zx, of_x), meaning(y, zy, of_y)) / of_z, zz, x)
+
+
+@case("QLinearConcat", F(0.08), np.uint8(100), ("u8", 2, 3, 4), F(0.05), np.uint8(128), ("u8", 2, 1, 4), F(0.1), np.uint8(90), tolerance=1, axis=1)
+@case("QLinearConcat", F(0.08), np.int8(3), ("i8", 3, 4), F(0.05), np.int8(-8), tolerance=1, axis=-1)
+def _(of_y, zy, *parts, axis):
+    return level(np.concatenate([meaning(x, z, s) for x, s, z in zip(*[iter(parts)] * 3)], axis) / of_y, zy, np.asarray(zy))
+
+
+@case("QLinearReduceMean", ("u8", 2, 3, 4), F(0.05), np.uint8(128), F(0.04), np.uint8(90), here=False, tolerance=1, axes=[-1, 0], keepdims=1)
+@case("QLinearReduceMean", ("i8", 2, 3, 4), F(0.05), None, F(0.04), here=False, tolerance=1, axes=[1], keepdims=0)
+def _(x, of_x, zx, of_y, zy=0, axes=(), keepdims=1):
+    return level(meaning(x, zx or 0, of_x).mean(tuple(axes), keepdims=bool(keepdims)) / of_y, zy, x)
+
+
+POOLED = [F(0.05), np.uint8(128), F(0.04), np.uint8(100)]
+
+
+@case("QLinearAveragePool", ("u8", 2, 3, 6, 7), *POOLED, tolerance=1, kernel_shape=[2, 3])
+@case("QLinearAveragePool", ("u8", 2, 6, 7, 3), *POOLED, tolerance=1, kernel_shape=[2, 3], strides=[2, 1], channels_last=1)
+@case("QLinearAveragePool", ("u8", 2, 3, 6, 7), *POOLED, tolerance=1, kernel_shape=[3, 3], pads=[1, 0, 1, 2])
+@case("QLinearAveragePool", ("u8", 2, 3, 6, 7), *POOLED, tolerance=1, kernel_shape=[3, 3], pads=[1, 0, 1, 2], count_include_pad=1)
+def _(x, of_x, zx, of_y, zy, kernel_shape, strides=None, pads=None, count_include_pad=0, channels_last=0):
+    v = torch.from_numpy(meaning(x, zx, of_x).transpose(0, 3, 1, 2) if channels_last else meaning(x, zx, of_x))
+    top, left, bottom, right = pads or [0] * 4
+    add = functools.partial(torch.nn.functional.pad, pad=(left, right, top, bottom))
+    mean = functools.partial(torch.nn.functional.avg_pool2d, kernel_size=kernel_shape, stride=strides or 1)
+    y = (mean(add(v)) if count_include_pad else mean(add(v)) / mean(add(torch.ones_like(v)))).numpy()
+    return level((y.transpose(0, 2, 3, 1) if channels_last else y) / of_y, zy, x)
+
+
+ATTENDED = [("u8", 2, 5, 8), ("u8", 8, 24), (24,), F(0.01), F(0.02)]
+
+
+@case("QAttention", *ATTENDED, None, np.uint8(128), np.uint8(120), tolerance=1e-3, num_heads=2)
+@case("QAttention", *ATTENDED, np.int32([3, 5]), np.uint8(128), np.uint8(120), tolerance=1e-3, num_heads=2)
+@case("QAttention", *ATTENDED, None, np.uint8(128), np.uint8(120), outputs=2, tolerance=1e-3, num_heads=4, unidirectional=1)
+@case("QAttention", *ATTENDED, None, np.uint8(128), np.uint8(120), (2, 2, 2, 3, 4), outputs=2, tolerance=1e-3, num_heads=2, unidirectional=1)
+def _(x, w, bias, of_x, of_w, lengths=None, zx=0, zw=0, past=None, num_heads=1, unidirectional=0):
+    p = meaning(x, zx, of_x) @ meaning(w, zw, of_w) + bias
+    q, k, v = (h.reshape(2, 5, num_heads, -1).transpose(0, 2, 1, 3) for h in np.split(p, 3, -1))
+    if past is not None:
+        k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    scores = q @ k.transpose(0, 1, 3, 2) / np.sqrt(q.shape[-1])
+    if lengths is not None:
+        scores = scores + np.where(np.arange(k.shape[2]) < lengths[:, None, None, None], 0, -10000.0)
+    if unidirectional:
+        scores = np.where(np.arange(k.shape[2]) > np.arange(5)[:, None] + k.shape[2] - 5, -np.inf, scores)
+    y = (softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(2, 5, 8)
+    return (y, np.stack([k, v])) if unidirectional else y
+
+
+def experts(hidden, fused=1):
+    return [(3, 2, 8), (6, 4), (4, hidden * fused, 8), (4, hidden * fused), (4, 8, hidden), (4, 8)]
+
+
+@case("MoE", *experts(6), k=2)
+@case("MoE", (6, 8), *experts(6)[1:3], None, experts(6)[4], activation_type="silu")
+@case("MoE", *experts(6), k=3, activation_type="gelu", normalize_routing_weights=1)
+@case("MoE", *experts(6, 2), k=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.5)
+@case("MoE", *experts(6, 2), here=False, k=2, activation_type="swiglu", swiglu_fusion=2)
+def _(x, router, w, bw, v, bv=None, k=1, activation_type="relu", normalize_routing_weights=0, swiglu_fusion=0, activation_alpha=1.0,
+      activation_beta=0.0, swiglu_limit=np.inf):
+    chosen, token, y = np.argsort(-router, kind="stable")[:, :k], x.reshape(-1, 8), 0
+    gates = np.where((np.arange(4) == chosen[..., None]).any(1), softmax(router), 0)
+    gates = gates / gates.sum(1, keepdims=True) if normalize_routing_weights else gates
+    for e in range(4):
+        a = token @ w[e].T + (0 if bw is None else bw[e])
+        g, up = (a[:, ::2], a[:, 1::2]) if swiglu_fusion == 1 else np.split(a, 2, 1)
+        g, up = np.minimum(g, swiglu_limit), np.clip(up, -swiglu_limit, swiglu_limit)
+        b = {"relu": lambda a: np.maximum(a, 0), "silu": lambda a: a * sigmoid(a), "gelu": gelu_tanh,
+             "swiglu": lambda a, g=g, up=up: g * sigmoid(activation_alpha * g) * (up + activation_beta)}[activation_type](a)
+        y = y + gates[:, e:e + 1] * (b @ v[e].T + (0 if bv is None else bv[e]))
+    return y.reshape(x.shape)
+
+
 @case("MatMulIntegerToFloat", ("u8", 3, 8), ("u8", 8, 4), F(0.05), F(0.1), np.uint8(128), np.uint8(120), (4,), tolerance=1e-3)
 @case("MatMulIntegerToFloat", ("u8", 3, 8), ("i8", 8, 4), F(0.05), np.float32([0.1, 0.2, 0.3, 0.4]), np.uint8(128), here=False, tolerance=1e-3)
 def _(a, b, of_a, of_b, za, zb=0, bias=0):
