@@ -39,13 +39,14 @@ static bool uses_any(const dc_pool *pool, dc_ex e, const dc_param *params, uint3
   return false;
 }
 
-/* The column moves dimension *dim alone, and something else the last one.  Symbols: the copy has every element,
- * read or not, so that no extent matters; an unknown number of rows counts as many. */
+/* The column moves dimension *dim alone, and something else the last one, but no data: what is gathered of a row lies close together.
+ * Symbols: the copy has every element, read or not, so that no extent matters; an unknown number of rows counts as many. */
 static bool runs_across(const search *s, const dc_product_place *p, dc_ex read, uint32_t *dim) {
   dc_pool *pool = &s->graph->pool;
   uint32_t rank = dc_ex_node(pool, read)->nargs, found = 0;
   if (rank < 2) return false;
   dc_ex last = dc_ex_arg(pool, read, rank - 1);
+  if (dc_ex_uses_op(pool, last, DC_EX_READ)) return false;
   if (dc_ex_uses_param(pool, last, p->column) || !dc_ex_uses_op(pool, last, DC_EX_PARAM)) return false;
   for (uint32_t d = 0; d + 1 < rank; d++) {
     dc_ex index = dc_ex_arg(pool, read, d);

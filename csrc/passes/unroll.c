@@ -90,13 +90,18 @@ static int64_t reduction_trips(dc_graph *graph, const dc_map *map) {
 typedef struct {
   dc_graph *graph;
   dc_param lane;
-  bool reads_lane, jumps; /* moves with the lane at all; by more than a few elements */
+  bool reads_lane, jumps; /* moves with the lane, or data, at all; by more than a few elements */
 } stride_search;
 
 static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
   stride_search *s = context;
   const dc_exnode *node = dc_ex_node(pool, e);
   if (node->op != DC_EX_READ) return;
+  for (uint32_t d = 0; d < node->nargs; d++) /* gathered: there are no steps */
+    if (dc_ex_uses_op(pool, dc_ex_arg(pool, e, d), DC_EX_READ)) {
+      s->reads_lane = true;
+      return;
+    }
   for (uint32_t d = 0; d < node->nargs; d++) {
     dc_ex coefficient, rest, at = dc_ex_arg(pool, e, d);
     int64_t stride;
