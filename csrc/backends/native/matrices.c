@@ -11,7 +11,7 @@
 #include "backends/native/matrices.h"
 #include "backends/native/problem.h"
 
-enum { TILE_BYTES = 256 << 10 /* of a tile, that the second cache holds */, COLUMNS = 64 /* of right-hand sides that a thread takes */ };
+enum { TILE_BYTES = 256 << 10 /* of a tile, that the second cache holds */, COLUMNS = MATRICES_COLUMNS };
 static const double WORK_FOR_THREADS = 20e3; /* multiplications */
 
 typedef struct {
@@ -73,8 +73,9 @@ static int wanted(const dc_library *lib, uint32_t k) { return k < lib->n_out && 
 
 static uint64_t numbers(const matrices_job *job, bool tiled) {
   const uint64_t n = (uint64_t)job->n;
-  if (job->kind == MATRICES_LU) return tiled ? 2 * n * n + 2 * n : n * n + 2 * n;
-  return !tiled ? 0 : job->kind == MATRICES_CHOLESKY ? n * n : n * n + n * (uint64_t)job->columns;
+  if (job->kind == MATRICES_LU) return tiled ? 2 * n * n + 2 * n : (n + MATRICES_PANEL) * (n + MATRICES_PAD) + n;
+  if (!tiled) return job->kind == MATRICES_CHOLESKY ? 0 : n * COLUMNS;
+  return job->kind == MATRICES_CHOLESKY ? n * n : n * n + n * (uint64_t)job->columns;
 }
 
 /* Tiles that are half full are better than matrices one by one. */

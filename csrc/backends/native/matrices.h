@@ -4,6 +4,12 @@
 
 #include "backends/backend.h"
 
+enum {
+  MATRICES_COLUMNS = 64, /* of right-hand sides that a thread takes */
+  MATRICES_PANEL = 16,   /* of columns that are eliminated together */
+  MATRICES_PAD = 16,     /* numbers between rows in scratch: rows of a power of two would share few lines of a cache */
+};
+
 typedef enum { MATRICES_LU, MATRICES_CHOLESKY, MATRICES_TRIANGULAR } matrices_kind;
 
 typedef struct {

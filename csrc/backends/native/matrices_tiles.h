@@ -2,10 +2,11 @@
  * defines REAL, WHOLE (integers of that size), VECTOR_BYTES, TARGET and NAME(x). */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 typedef WHOLE NAME(mask) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
-enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL) };
+enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL), NAME(ROWS) = 4 };
 #define VEC NAME(vec)
 #define MASK NAME(mask)
 #define LANES NAME(LANES)
+#define ROWS NAME(ROWS) /* at a time, whose sums are in registers */
 #define INLINE TARGET static inline __attribute__((always_inline))
 
 INLINE VEC NAME(pick)(MASK which, VEC a, VEC b) { return (VEC)((which & (MASK)a) | (~which & (MASK)b)); }
@@ -144,33 +145,90 @@ INLINE REAL NAME(dot)(const REAL *x, const REAL *y, int64_t n) {
   return all;
 }
 
-/* Rows stay where they are, w has what is left of them; order: which row LAPACK's swaps put at each place, pivots first. */
-INLINE void NAME(lu_alone)(const matrices_job *job, int64_t matrix, REAL *w) {
-  const int64_t n = job->n, at = matrix * n * n;
-  const REAL *x = (const REAL *)job->a + at;
-  REAL *row = w + n * n, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
-  WHOLE *order = (WHOLE *)(row + n);
-  for (int64_t e = 0; e < n * n; e++) w[e] = x[e];
-  for (int64_t i = 0; i < n; i++) order[i] = (WHOLE)i;
-  for (int64_t j = 0; j < n; j++) {
-    REAL best = -1;
-    int64_t from = j;
-    for (int64_t s = j; s < n; s++) {
-      REAL size = w[order[s] * n + j] < 0 ? -w[order[s] * n + j] : w[order[s] * n + j];
-      size = size == size ? size : (REAL)__builtin_inf();
-      if (size > best) best = size, from = s;
+/* y[r][c] -= sum of f[r][k] * x[k][c], in the order of k, for a few rows and the columns from `from` to `to`; x's rows are `width`
+ * apart. */
+INLINE void NAME(update_rows)(const int rows, REAL *const *y, const REAL *const *f, const REAL *x, int64_t width, int64_t terms,
+                              int64_t from, int64_t to) {
+  int64_t c = from;
+  for (; c + 2 * LANES <= to; c += 2 * LANES) {
+    VEC left[ROWS], right[ROWS];
+    for (int r = 0; r < rows; r++) left[r] = *(const VEC *)(y[r] + c), right[r] = *(const VEC *)(y[r] + c + LANES);
+    for (int64_t k = 0; k < terms; k++) {
+      const VEC a = *(const VEC *)(x + k * width + c), b = *(const VEC *)(x + k * width + c + LANES);
+      for (int r = 0; r < rows; r++) left[r] -= a * f[r][k], right[r] -= b * f[r][k];
     }
+    for (int r = 0; r < rows; r++) *(VEC *)(y[r] + c) = left[r], *(VEC *)(y[r] + c + LANES) = right[r];
+  }
+  for (int r = 0; r < rows && c < to; r++)
+    for (int64_t k = 0; k < terms; k++) NAME(subtract)(y[r] + c, x + k * width + c, f[r][k], to - c);
+}
+
+INLINE void NAME(update)(int64_t rows, REAL *const *y, const REAL *const *f, const REAL *x, int64_t width, int64_t terms, int64_t from,
+                         int64_t to) {
+  if (rows == ROWS) NAME(update_rows)(ROWS, y, f, x, width, terms, from, to);
+  else
+    for (int64_t r = 0; r < rows; r++) NAME(update_rows)(1, y + r, f + r, x, width, terms, from, to);
+}
+
+/* The place, from the j-th on, of the row with the largest number in column j; NaN counts as infinite. */
+INLINE int64_t NAME(largest)(const REAL *w, int64_t width, const WHOLE *order, int64_t j, int64_t n) {
+  REAL best = -1;
+  int64_t from = j;
+  for (int64_t s = j; s < n; s++) {
+    REAL size = w[order[s] * width + j] < 0 ? -w[order[s] * width + j] : w[order[s] * width + j];
+    size = size == size ? size : (REAL)__builtin_inf();
+    if (size > best) best = size, from = s;
+  }
+  return from;
+}
+
+/* Columns j0 to j1 of all that is left, and U's part in them: row j of U is in the panel's row j - j0. */
+INLINE void NAME(lu_panel)(REAL *w, REAL *panel, WHOLE *order, int64_t j0, int64_t j1, int64_t n) {
+  const int64_t width = n + MATRICES_PAD;
+  for (int64_t j = j0; j < j1; j++) {
+    const int64_t from = NAME(largest)(w, width, order, j, n);
     const WHOLE p = order[from];
     order[from] = order[j], order[j] = p;
-    const REAL head = w[p * n + j] == 0 ? 1 : w[p * n + j];
-    for (int64_t c = 0; c < n; c++) row[c] = c < j ? 0 : w[p * n + c] / head;
-    row[j] = 1;
-    for (int64_t s = j; s < n && l; s++) l[order[s] * n + j] = w[order[s] * n + j];
-    for (int64_t c = j + 1; c < n && l; c++) l[p * n + c] = 0;
+    REAL *row = panel + (j - j0) * width;
+    const REAL head = w[p * width + j] == 0 ? 1 : w[p * width + j];
+    for (int64_t c = j + 1; c < j1; c++) row[c] = w[p * width + c] / head;
     for (int64_t s = j + 1; s < n; s++)
-      NAME(subtract)(w + order[s] * n + j + 1, row + j + 1, w[order[s] * n + j], n - j - 1);
-    for (int64_t c = 0; c < n && u; c++) u[j * n + c] = row[c];
-    if (job->pivots) job->pivots[matrix * n + j] = p;
+      for (int64_t c = j + 1; c < j1; c++) w[order[s] * width + c] -= row[c] * w[order[s] * width + j];
+  }
+}
+
+/* Rows stay where they are, w has what is left of them; order: which row LAPACK's swaps put at each place, pivots first.  What is right
+ * of a panel of columns takes all of its pivots at once. */
+INLINE void NAME(lu_alone)(const matrices_job *job, int64_t matrix, REAL *w) {
+  const int64_t n = job->n, at = matrix * n * n, width = n + MATRICES_PAD;
+  const REAL *x = (const REAL *)job->a + at;
+  REAL *panel = w + n * width, *l = job->y ? (REAL *)job->y + at : NULL, *u = job->u ? (REAL *)job->u + at : NULL;
+  WHOLE *order = (WHOLE *)(panel + MATRICES_PANEL * width);
+  for (int64_t i = 0; i < n; i++) {
+    for (int64_t c = 0; c < n; c++) w[i * width + c] = x[i * n + c];
+    order[i] = (WHOLE)i;
+  }
+  for (int64_t j0 = 0, j1; j0 < n; j0 = j1) {
+    j1 = j0 + MATRICES_PANEL < n ? j0 + MATRICES_PANEL : n;
+    NAME(lu_panel)(w, panel, order, j0, j1, n);
+    for (int64_t j = j0; j < j1; j++) {
+      REAL *left = w + order[j] * width, *row = panel + (j - j0) * width;
+      const REAL head = left[j] == 0 ? 1 : left[j], *factors = left + j0;
+      NAME(update)(1, &left, &factors, panel, width, j - j0, j1, n);
+      for (int64_t c = j1; c < n; c++) row[c] = left[c] / head;
+      for (int64_t c = 0; c < n && u; c++) u[j * n + c] = c < j ? 0 : c == j ? 1 : row[c];
+    }
+    for (int64_t s = j1; s < n; s += ROWS) {
+      REAL *y[ROWS];
+      const REAL *f[ROWS];
+      const int64_t rows = n - s < ROWS ? n - s : ROWS;
+      for (int64_t r = 0; r < rows; r++) y[r] = w + order[s + r] * width, f[r] = y[r] + j0;
+      NAME(update)(rows, y, f, panel, width, j1 - j0, j1, n);
+    }
+  }
+  for (int64_t s = 0; s < n; s++) {
+    for (int64_t c = 0; c < n && l; c++) l[order[s] * n + c] = c > s ? 0 : w[order[s] * width + c];
+    if (job->pivots) job->pivots[matrix * n + s] = order[s];
   }
 }
 
@@ -185,25 +243,50 @@ INLINE void NAME(cholesky_alone)(const matrices_job *job, int64_t matrix) {
   }
 }
 
-INLINE void NAME(triangular_alone)(const matrices_job *job, int64_t matrix, int64_t from, int64_t to) {
-  const int64_t n = job->n, columns = job->columns;
-  const REAL *a = (const REAL *)job->a + matrix * n * n, *x = (const REAL *)job->x + matrix * n * columns;
-  REAL *y = (REAL *)job->y + matrix * n * columns;
+/* A single right-hand side. */
+INLINE void NAME(triangular_single)(const matrices_job *job, const REAL *a, const REAL *x, REAL *y) {
+  const int64_t n = job->n;
   for (int64_t t = 0; t < n; t++) {
     const int64_t i = job->upper ? n - 1 - t : t, first = job->upper ? i + 1 : 0, last = job->upper ? n : i;
-    REAL *row = y + i * columns;
-    if (columns == 1) row[0] = x[i] - NAME(dot)(a + i * n + first, y + first, last - first);
-    else
-      for (int64_t c = from; c < to; c++) row[c] = x[i * columns + c];
-    for (int64_t k = first; k < last && columns > 1; k++) NAME(subtract)(row + from, y + k * columns + from, a[i * n + k], to - from);
-    for (int64_t c = from; c < to && !job->unit; c++) row[c] /= a[i * n + i];
+    y[i] = x[i] - NAME(dot)(a + i * n + first, y + first, last - first);
+    if (!job->unit) y[i] /= a[i * n + i];
   }
+}
+
+/* A piece of the columns, in scratch until all rows are there: a few rows take what is solved, then one another. */
+INLINE void NAME(triangular_alone)(const matrices_job *job, int64_t matrix, int64_t from, int64_t to, REAL *piece) {
+  const int64_t n = job->n, columns = job->columns, width = MATRICES_COLUMNS;
+  const REAL *a = (const REAL *)job->a + matrix * n * n, *x = (const REAL *)job->x + matrix * n * columns;
+  REAL *y = (REAL *)job->y + matrix * n * columns;
+  if (columns == 1) {
+    NAME(triangular_single)(job, a, x, y);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t c = from; c < to; c++) piece[i * width + c - from] = x[i * columns + c];
+  for (int64_t t = 0; t < n; t += ROWS) {
+    REAL *rows[ROWS];
+    const REAL *f[ROWS];
+    const int64_t count = n - t < ROWS ? n - t : ROWS, solved = job->upper ? n - t : 0;
+    for (int64_t r = 0; r < count; r++) {
+      const int64_t i = job->upper ? n - 1 - t - r : t + r;
+      rows[r] = piece + i * width, f[r] = a + i * n + solved;
+    }
+    NAME(update)(count, rows, f, piece + solved * width, width, t, 0, to - from);
+    for (int64_t r = 0; r < count; r++) {
+      const int64_t i = job->upper ? n - 1 - t - r : t + r;
+      for (int64_t q = 0; q < r; q++) NAME(subtract)(rows[r], rows[q], a[i * n + (job->upper ? n - 1 - t - q : t + q)], to - from);
+      for (int64_t c = 0; c < to - from && !job->unit; c++) rows[r][c] /= a[i * n + i];
+    }
+  }
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t c = from; c < to; c++) y[i * columns + c] = piece[i * width + c - from];
 }
 
 TARGET static void NAME(alone)(const matrices_job *job, int64_t matrix, int64_t from, int64_t to, void *scratch) {
   if (job->kind == MATRICES_LU) NAME(lu_alone)(job, matrix, scratch);
   else if (job->kind == MATRICES_CHOLESKY) NAME(cholesky_alone)(job, matrix);
-  else NAME(triangular_alone)(job, matrix, from, to);
+  else NAME(triangular_alone)(job, matrix, from, to, scratch);
 }
 
 static const matrices_routines NAME(routines) = {LANES, NAME(tile), NAME(alone)};
@@ -211,6 +294,7 @@ static const matrices_routines NAME(routines) = {LANES, NAME(tile), NAME(alone)}
 #undef VEC
 #undef MASK
 #undef LANES
+#undef ROWS
 #undef INLINE
 #undef ROOT
 #undef REAL
