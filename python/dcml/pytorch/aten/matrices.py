@@ -9,18 +9,27 @@ import torch
 from .decomposed import of
 
 
-def _inverted(x):
-    """x^-1 without a history, and how often it divided by zero."""
-    lower, upper, pivots = torch.ops.dcml.lu(x.detach())
-    turned = (pivots.unsqueeze(-1) == torch.arange(x.shape[-1])).to(x.dtype)
-    lower = lower.gather(-2, _rows(pivots, x))
-    first = torch.linalg.solve_triangular(lower, turned, upper=False)
-    failures = (lower.diagonal(0, -2, -1) == 0).sum(-1, dtype=torch.int32)
-    return torch.linalg.solve_triangular(upper, first, upper=True).detach(), failures
-
-
 def _rows(pivots, x):
     return pivots.unsqueeze(-1).expand(x.shape)
+
+
+def _factors(x):
+    """L with its rows in the order of pivots, U and the pivots, without a history, and how often a pivot is zero."""
+    lower, upper, pivots = torch.ops.dcml.lu(x.detach())
+    lower = lower.gather(-2, _rows(pivots, x))
+    return lower, upper, pivots, (lower.diagonal(0, -2, -1) == 0).sum(-1, dtype=torch.int32)
+
+
+def _substituted(lower, upper, x):
+    """(L U)^-1 x."""
+    return torch.linalg.solve_triangular(upper, torch.linalg.solve_triangular(lower, x, upper=False), upper=True)
+
+
+def _inverted(x):
+    """x^-1 without a history, and how often it divided by zero."""
+    lower, upper, pivots, failures = _factors(x)
+    turned = (pivots.unsqueeze(-1) == torch.arange(x.shape[-1])).to(x.dtype)
+    return _substituted(lower, upper, turned).detach(), failures
 
 
 @of("linalg_inv_ex.default")
@@ -32,9 +41,18 @@ def _inverse(x, *, check_errors=False):
 
 def _solved(a, x):
     """A^-1 X by a step of refinement, which carries the gradient; and failures."""
-    inverse, failures = _inverted(a)
-    first = (inverse @ x.detach()).detach()
-    return first + inverse @ (x - a @ first), failures
+    if a.shape[:-2] == x.shape[:-2]:
+        lower, upper, pivots, failures = _factors(a)
+
+        def solve(y):
+            return _substituted(lower, upper, y.gather(-2, _rows(pivots, y)))
+    else:  # one matrix for many sides
+        inverse, failures = _inverted(a)
+
+        def solve(y):
+            return inverse @ y
+    first = solve(x.detach()).detach()
+    return first + solve(x - a @ first), failures
 
 
 @of("_linalg_solve_ex.default")
