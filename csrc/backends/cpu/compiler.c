@@ -24,28 +24,25 @@ extern char **environ;
 /* No -ffast-math, ever.  Contraction is off because a*b - c*d with a*b == c*d must be 0; the
  * library and sums of products ask for fused operations by name. */
 static const char *const flags[] = {
-    "-O3",
 #if defined(__x86_64__) || defined(__i386__)
     "-march=native",
 #else
     "-mcpu=native",
 #endif
     "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv", "-fopenmp-simd",
-    "-fPIC", "-shared", "-w", "-x", "c",
+    "-fPIC", "-shared", "-w", "-x", "c", NULL,
 };
 
-/* Loops stay as they are printed: gcc (12 at least) takes stores of zeros out of a loop as a memset, and puts it before
- * what the loop reads from there.  The passes of -O3 that make several loops of one, which the printer has done where it
- * pays, and the two that look for common values once more take a third of the compiler's time and gain nothing; loops
- * over the lanes of a long strip stay loops.  What a choice takes is computed where it is printed: sunk into a branch, a call
- * keeps the loop from vectors.  All are known to gcc 7; clang, zig's too, refuses some. */
+/* Loops stay as they are printed: the printer has merged and split them where it pays.  Of what gcc adds to -O1 these gain
+ * something: invariants leave loops, loops of few iterations and the functions of the library become lines, types tell loads from
+ * stores, loops begin where the processor likes them to.  The rest of -O3 takes a third of the compiler's time.  What a choice takes
+ * is computed where it is printed: sunk into a branch, a call keeps the loop from vectors.  All are known to gcc 7. */
 static const char *const gcc_flags[] = {
-    "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns", "-fno-split-loops", "-fno-unswitch-loops", "-fno-split-paths",
-    "-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-ipa-cp-clone", "-fno-tree-partial-pre", "-fno-gcse",
-    "-fno-gcse-after-reload", "-fno-tree-sink", "--param=max-completely-peel-times=8",
+    "-O1", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-tree-slp-vectorize", "-fno-tree-sink", "-ftree-pre",
+    "-fno-tree-partial-pre", "-fpeel-loops", "--param=max-completely-peel-times=8", "--param=max-inline-insns-single=200",
+    "-fstrict-aliasing", "-freorder-blocks-algorithm=stc", "-falign-functions", "-falign-loops", NULL,
 };
-
-enum { FLAGS = sizeof flags / sizeof *flags, GCC_FLAGS = sizeof gcc_flags / sizeof *gcc_flags };
+static const char *const clang_flags[] = {"-O3", NULL};
 
 /* AMD's Zen 3 takes twice as long for an instruction that gathers as for the loads that it stands for: gcc, which takes such
  * instructions for that processor, does not for the one before it, whose costs are else the same.  NULL: as -march says. */
@@ -60,6 +57,17 @@ static const char *tuning(const dc_compiler *c) {
   (void)c;
   return NULL;
 #endif
+}
+
+static void add(dc_compiler *c, const char *const *list) {
+  for (; *list; list++) DC_PUSH(&c->arena, &c->command, *list);
+}
+
+static void add_flags(dc_compiler *c) {
+  const char *const tuned[] = {tuning(c), NULL};
+  add(c, flags);
+  add(c, c->kind == DC_COMPILER_GCC ? gcc_flags : clang_flags);
+  add(c, tuned);
 }
 
 /* ---- finding ---- */
@@ -179,9 +187,6 @@ static uint64_t identify(const dc_compiler *c) {
   }
   free(real);
   for (uint32_t k = 1; k < c->command.n; k++) hash = dc_hash_bytes(hash, c->command.v[k], strlen(c->command.v[k]) + 1);
-  for (size_t k = 0; k < FLAGS; k++) hash = dc_hash_bytes(hash, flags[k], strlen(flags[k]) + 1);
-  for (size_t k = 0; k < GCC_FLAGS && c->kind == DC_COMPILER_GCC; k++) hash = dc_hash_bytes(hash, gcc_flags[k], strlen(gcc_flags[k]) + 1);
-  if (tuning(c)) hash = dc_hash_bytes(hash, tuning(c), strlen(tuning(c)) + 1);
   return processor(hash);
 }
 
@@ -194,6 +199,7 @@ void dc_compiler_find(const char *spare, dc_compiler *out) {
   if (!found && !given) found = use_spare(out, spare);
   if (found) {
     out->kind = kind_of(out);
+    add_flags(out);
     out->identity = identify(out);
     return;
   }
@@ -228,12 +234,9 @@ dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, con
   dc_job *made = calloc(1, sizeof *made);
   if (!made) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_arena arena = {0};
-  const char **argv = DC_NEW_ARRAY(&arena, const char *, compiler->command.n + FLAGS + GCC_FLAGS + 6);
+  const char **argv = DC_NEW_ARRAY(&arena, const char *, compiler->command.n + 5);
   size_t n = 0;
   for (uint32_t k = 0; k < compiler->command.n; k++) argv[n++] = compiler->command.v[k];
-  for (size_t k = 0; k < FLAGS; k++) argv[n++] = flags[k];
-  for (size_t k = 0; k < GCC_FLAGS && compiler->kind == DC_COMPILER_GCC; k++) argv[n++] = gcc_flags[k];
-  if (tuning(compiler)) argv[n++] = tuning(compiler);
   argv[n++] = source, argv[n++] = "-lm", argv[n++] = "-o", argv[n++] = object;
   char **environment = compiler->kind == DC_COMPILER_ZIG ? zig_environment(&arena, object) : environ;
   posix_spawn_file_actions_t actions;

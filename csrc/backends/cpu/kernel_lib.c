@@ -18,6 +18,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
  * its terms depend on conditions; it leaves loops with assembly alone. */
 /* Vectors of sums: FUSING is a function, and FUSE begins its body, whose a * b + c are fused where the processor can.  HELD keeps a
  * vector in a register: tuned for Zen 3, gcc 12 reads it from memory again wherever it is used. */
+/* SUMS stands before a loop over the lanes of a strip whose accumulators, a few vectors of them, stay in registers once gcc has
+ * unrolled it. */
 /* USUALLY(name, rare, usual, always) is a function of a float x: `always`, and `usual` unless `rare`, which gives the same bits
  * then; USUALLY_OF_TWO one of x and y.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector
  * ABI has for them: they look whether any lane is rare.  Elsewhere it is `always`. */
@@ -30,10 +32,11 @@ static const char prelude[] =
     "#ifdef __AVX512F__\nenum { VECTOR = 64, TILE_ROWS = 8, TILE_VECTORS = 3 };\n#elif defined(__AVX__)\n"
     "enum { VECTOR = 32, TILE_ROWS = 6, TILE_VECTORS = 2 };\n#else\nenum { VECTOR = 16, TILE_ROWS = 4, TILE_VECTORS = 3 };\n#endif\n"
     "#define SIMD _Pragma(\"omp simd\")\n#define UNROLL _Pragma(\"GCC unroll 8\")\n"
+    "#ifdef __clang__\n#define SUMS SIMD\n#else\n#define SUMS UNROLL _Pragma(\"GCC ivdep\")\n#endif\n"
     "typedef float vector_f32 __attribute__((vector_size(VECTOR), aligned(4), may_alias));\n"
     "typedef double vector_f64 __attribute__((vector_size(VECTOR), aligned(8), may_alias));\n"
     "#ifdef __clang__\n#define FUSING\n#define FUSE _Pragma(\"clang fp contract(fast)\")\n"
-    "#else\n#define FUSING __attribute__((optimize(\"fp-contract=fast\")))\n#define FUSE\n#endif\n"
+    "#else\n#define FUSING __attribute__((optimize(\"O2\", \"fp-contract=fast\")))\n#define FUSE\n#endif\n"
     "#ifdef __x86_64__\n#define HELD(x) __asm__(\"\" : \"+v\"(x))\n#else\n#define HELD(x)\n#endif\n"
     "#define IN_ORDER __asm__ volatile(\"\");\n"
     "#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)\n"

@@ -50,6 +50,7 @@ const dc_dialect dc_cuda_dialect = {
     .function = "extern \"C\" __global__ void",
     .no_alias = "__restrict__",
     .vectors = "",
+    .sums = "",
     .in_order = "",
     .bits_f32 = "bits_f32($)",
     .bits_f64 = "bits_f64($)",

@@ -223,7 +223,7 @@ static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, co
   close_iteration(p, mark);
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes);
-  dc_text_printf(text.outer, "%s%s\n", p->dialect->vectors, p->flagged ? " reduction(max : bad)" : "");
+  dc_text_printf(text.outer, "%s\n", p->flagged ? dc_arena_printf(p->arena, "%s reduction(max : bad)", p->dialect->vectors) : p->dialect->sums);
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
   dc_print_undefer(p, &text);

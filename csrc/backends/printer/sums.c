@@ -27,7 +27,7 @@ static void put_for_each(dc_printer *p, uint32_t a, uint32_t n, const char *stat
     dc_print_line(p, "%s", statement);
     return;
   }
-  dc_text_printf(p->out, "%s\n", p->dialect->vectors);
+  dc_text_printf(p->out, "%s\n", p->dialect->sums);
   if (dc_kernel_is_laned(p->k, a)) dc_print_line(p, "for (i64 l = 0; l < lanes; l++) %s", statement);
   else dc_print_line(p, "for (i64 l = 0; l < %u; l++) %s", n, statement);
 }
@@ -145,16 +145,18 @@ static bool has_truth_for_index(const dc_kernel *k, const dc_loop *l) {
 bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out) {
   if (has_truth_for_index(p->k, body)) return false;
   dc_text reductions = {0};
-  bool ordered = false;
+  bool ordered = false, laned = false;
   dc_text_puts(&reductions, "");
   for (uint32_t a = 0; a < p->k->accumulators.n; a++) {
-    if (dc_kernel_is_laned(p->k, a) || body->spread || !dc_loop_accumulates(body, a, false)) continue;
+    if (!dc_loop_accumulates(body, a, false)) continue;
+    laned |= dc_kernel_is_laned(p->k, a);
+    if (dc_kernel_is_laned(p->k, a) || body->spread) continue;
     const char *reduction = reduction_of(accumulator(p, a));
     if (reduction) dc_text_printf(&reductions, " reduction(%s : %s)", reduction, p->sums[a].name);
     ordered |= !reduction;
   }
   if (p->flagged) dc_text_puts(&reductions, " reduction(max : bad)");
-  if (!ordered) dc_text_printf(out, "%s%s\n", p->dialect->vectors, reductions.s);
+  if (!ordered) dc_text_printf(out, "%s%s\n", laned && !*reductions.s ? p->dialect->sums : p->dialect->vectors, reductions.s);
   dc_text_free(&reductions);
   return !ordered;
 }
