@@ -198,7 +198,7 @@ def draws(self, x):
 
 CHANGED = {"a dictionary": (counts, {"log": {}}, "changes Calls.log .*test_python_state.py"),
            "the results seen": (lambda self, x: self.log.append(x * 2) or x, {"log": []}, "changes Calls.log"),
-           "numbers of Python": (draws, {}, "draws random numbers from Python's")}
+           "numbers of Python": (draws, {}, "draws random numbers from Python's .*test_python_state.py.*random.random")}
 
 
 @pytest.mark.parametrize("what", CHANGED)
