@@ -14,10 +14,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from ... import _core
-from ..call.errors import WAYS_OUT
 from . import attributes
+from .place import WAYS_OUT, place
 from .state import frozen
-from .traced_code import place
 from .watch import foreign_file
 
 _TENSOR = torch._C.TensorBase

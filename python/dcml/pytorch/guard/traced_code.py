@@ -9,7 +9,6 @@ import contextlib
 import dis
 import functools
 import inspect
-import linecache
 import random
 import re
 import sys
@@ -21,6 +20,7 @@ import torch
 from ... import _core
 from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
+from .place import place
 from .watch import Observer, foreign_file, foreign_module, is_foreign
 
 # Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
@@ -179,8 +179,3 @@ def _by_line(code):
         positions = getattr(found, "positions", None)  # from Python 3.11 on
         line = (positions.lineno if positions else found.starts_line) or line
         yield found, line
-
-
-def place(file, line):
-    """A line as it stands at the end of messages."""
-    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"

@@ -66,7 +66,7 @@ class _Barred(TorchFunctionMode):
             raise Beyond(f"{function.__name__} inside forward")
         if function is torch.Tensor.tolist and self._numbers and isinstance(args[0], StandIn):
             return _listed(args[0])
-        if function is torch.tensor and isinstance(args[0], (list, tuple)) and any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves(args)):
+        if function is torch.tensor and any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves(args)):
             return _tensor_of(*args, **(kwargs or {}))
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
