@@ -144,3 +144,14 @@ def test_values_that_decide_alter_containers_once():
         held = []
         compiled(sign * torch.ones(2, 3), held)
         assert len(held) == 1 and torch.equal(held[0].sign(), sign * torch.ones(2, 3))
+
+
+def test_keywords_that_forward_takes_by_two_stars_may_have_any_extents():
+    class Takes(nn.Module):
+        def forward(self, x, **more):
+            return torch.cat([x, more["keys"]], 1).sum(1), more["scale"]
+    compiled = DaceModule(Takes())
+    for length in (3, 4, 5, 6):
+        x, keys = torch.rand(2, 1, 3), torch.rand(2, length, 3)
+        torch.testing.assert_close(compiled(x, scale=2, keys=keys), (x.sum(1) + keys.sum(1), 2))
+    assert len(compiled._captures) == 2

@@ -69,7 +69,7 @@ class Entry(torch.nn.Module):
             self.result.sets = [(path, name) for path, name, _ in attributes.tensors]
             return self._take_apart(module, result, arguments, values, [*made, *[tensor for *_, tensor in attributes.tensors]])
         try:
-            forward.__signature__ = inspect.signature(module.forward)
+            forward.__signature__ = _signature(module.forward, trees.simple(leaves, shape)[1])
         except (TypeError, ValueError):  # of what is no function of Python
             pass
         return forward
@@ -112,3 +112,13 @@ class Entry(torch.nn.Module):
 
 def _is_named(value):
     return isinstance(value, torch.Tensor) and bool(set_on(value))
+
+
+def _signature(function, keywords):
+    """That of a function, with a parameter for each keyword that ``**kwargs`` takes: torch.export puts these in two places."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(named) == len(signature.parameters):
+        return signature
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords if name not in {p.name for p in named}]
+    return signature.replace(parameters=[*named, *more])
