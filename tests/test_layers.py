@@ -93,9 +93,9 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "guard": [],
     "look": [],
     "call": ["guard", "look.profile"],
-    "lower": ["record", "aten", "guard.extents", "call.errors", "call.results"],
+    "lower": ["record", "aten", "guard.extents", "guard.place", "call.results"],
     "record": [],
-    "trace": ["lower", "record", "aten", "guard", "call.errors", "call.trees"],
+    "trace": ["lower", "record", "aten", "guard", "call.trees"],
     "kept": ["guard", "call", "lower.captured"],
     "": ["trace", "kept", "guard", "call", "look"],
 }

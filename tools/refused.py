@@ -28,7 +28,6 @@ operators that are not compared stand in `EXCEPT` of `tests/pytorch/operators_db
 
 What stays refused, and why:
 
-- extents that torch itself cannot trace (`narrow` from a tensor, `tensor_split` by one);
 - what counts from where an argument's memory begins, or changes its size (`as_strided`, `resize_`): the next call may have it elsewhere;
 - sparse tensors, as arguments or results;
 - decompositions that no row computes (`linalg.eig`, `linalg.ldl_factor`);

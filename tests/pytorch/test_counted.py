@@ -237,3 +237,40 @@ def test_branches_on_values_may_stand_before_extents_that_depend_on_them():
     assert len(compiled._captures) == 2
     with pytest.raises(ValueError, match="too large"):
         compiled(100 * torch.rand(3, 4))
+
+
+def repeated(x, n):
+    """Python needs the number itself."""
+    for _ in range(int(n)):
+        x = x * 1.5
+    return x
+
+
+BESIDE_NUMBERS = {
+    "nonzero": lambda x, k: [(x > 0).nonzero(), x.nonzero(), k[0].nonzero(), torch.argwhere(x > 0.5), *torch.where(x > 0)],
+    "masks": lambda x, k: [x[x > 0], x[k > 0].tanh(), x[:, x[0] > 0], x[k > 1, 2], x[None, k > 1], x[x > 100]],
+    "masked_select": lambda x, k: [x.masked_select(x > 0), x.masked_select(k[:, None] > 1)],
+    "unique": lambda x, k: [*torch.unique(k, return_inverse=True, return_counts=True), torch.unique(x[:, :2] > 0),
+                            *torch.unique_consecutive(k, return_inverse=True, return_counts=True)],
+    "a loop over unique": lambda x, k: [x[k == u].sum() for u in torch.unique(k)],
+    "one_hot": lambda x, k: [F.one_hot(k)],
+    "repeated": lambda x, k: [x.repeat_interleave(k, 0), x.repeat_interleave(k[0]), torch.repeat_interleave(k)],
+    "parts": lambda x, k: [x.narrow(1, k.max(), 1), *x.tensor_split(k[:2], 1), *x.tensor_split(k[0])],
+    "a tensor of tensors": lambda x, k: [torch.tensor([k[0], 2, k[1]]), torch.tensor([[x[0, 0], k[0]], [True, 3]]),
+                                         torch.tensor((x[1, 1],), dtype=torch.float64)],
+}
+
+
+@pytest.mark.parametrize("what", BESIDE_NUMBERS)
+def test_extents_that_values_tell_where_python_needs_numbers_as_well(what):
+    torch.manual_seed(0)
+    module = Calls(lambda fc, x, k: [repeated(fc(x), k.max()), *BESIDE_NUMBERS[what](x, k)])
+    compiled = DaceModule(module, backward=True)
+    for k in ([2, 1, 3, 2], [2, 1, 3, 2], [1, 1, 0, 3]):
+        x = torch.randn(4, 4).requires_grad_()
+        got, want = compiled(x, torch.tensor(k)), module(x, torch.tensor(k))
+        torch.testing.assert_close(got, want)
+        for g, w in zip(got, want):
+            assert g.requires_grad == w.requires_grad
+            if g.requires_grad:
+                torch.testing.assert_close(*[torch.autograd.grad(y.square().sum(), x, retain_graph=True) for y in (g, w)])

@@ -198,7 +198,7 @@ def draws(self, x):
 
 CHANGED = {"a dictionary": (counts, {"log": {}}, "changes Calls.log .*test_python_state.py"),
            "the results seen": (lambda self, x: self.log.append(x * 2) or x, {"log": []}, "changes Calls.log"),
-           "numbers of Python": (draws, {}, "draws random numbers from Python's")}
+           "numbers of Python": (draws, {}, "draws random numbers from Python's .*test_python_state.py.*random.random")}
 
 
 @pytest.mark.parametrize("what", CHANGED)
@@ -300,8 +300,8 @@ def differs_at_first(self, x):
 
 
 def keeps(self, x):
-    self.last = x * 2
-    return self.last
+    self.last = [x * 2]
+    return self.last[0]
 
 
 @pytest.mark.parametrize("function, message", [(differs_at_first, "computes something else at its first call"),
@@ -313,6 +313,70 @@ def test_other_attributes_are_refused_and_nothing_is_left_of_the_attempt(functio
         with pytest.raises(dcml.UnsupportedOpError, match=message):
             module(torch.ones(2, 3))
         assert set(vars(module.model)) == known
+
+
+def keeps_what_it_computes(self, x):
+    self.hidden = x.tanh() * self.weight
+    return self.hidden.sum(1)
+
+
+def only_sets(self, x):
+    self.seen, self.part, self.places = x, x[0], torch.arange(3)
+    return x * self.weight
+
+
+def carries(self, x):
+    if self.hidden is None or self.hidden.shape[0] != x.shape[0]:
+        self.hidden = torch.zeros(x.shape[0], 3)
+    self.hidden = (x * self.weight + self.hidden.detach() / 2).tanh()
+    return self.hidden * 2
+
+
+def carries_history(self, x):
+    self.hidden = x * self.weight if self.hidden is None else (x + self.hidden[:1]) * self.weight
+    return self.hidden
+
+
+def averages(self, x):
+    with torch.no_grad():
+        self.hidden = x.mean(0) if self.hidden is None else self.hidden * 0.9 + 0.1 * x.mean(0)
+    return x * self.weight - self.hidden
+
+
+def fills(self, x):
+    if self.hidden is None:
+        self.hidden = torch.ones(3, 3).tril()
+    return x @ (self.weight * self.hidden)
+
+
+@pytest.mark.parametrize("function", [keeps_what_it_computes, only_sets, carries, carries_history, averages, fills])
+def test_attributes_that_forward_sets_to_tensors_are_set_and_read_as_in_eager_mode(function):
+    module = Calls(function, weight=nn.Parameter(torch.rand(3)), hidden=None)
+    compiled = DaceModule(copy.deepcopy(module), backward=True)
+    for rows in (2, 2, 2, 4, 4, 2):
+        x, both = torch.randn(rows, 3), []
+        for called, inner in ((module, module), (compiled, compiled.model)):
+            given = x.clone().requires_grad_()
+            y = called(given)
+            set_to = {name: value for name, value in vars(inner).items() if isinstance(value, torch.Tensor)}
+            wanted = [given, inner.weight]
+            gradients = torch.autograd.grad(y.sum(), wanted, retain_graph=function is carries_history)
+            if function is keeps_what_it_computes:
+                gradients += torch.autograd.grad(called(given).sum() + inner.hidden.square().sum(), wanted)
+            both.append((y, gradients, set_to, {name: value.requires_grad for name, value in set_to.items()}))
+        torch.testing.assert_close(*both)
+    assert captures(compiled) <= {only_sets: 1, averages: 2, fills: 2}.get(function, 5)
+    if function is only_sets:
+        assert compiled.model.seen is given and compiled.model.part._base is given
+
+
+def test_what_forward_only_reads_detached_has_nothing_to_do_with_its_backward_pass():
+    module = DaceModule(Calls(lambda self, x, y: (x.detach() + y).sin()), backward=True)
+    weight = torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        x = torch.rand(3) * weight
+        x.sum().backward()  # frees what is behind x
+        module(x, weight * 2).sum().backward()
 
 
 def test_lists_of_the_module_stay_the_same_objects():

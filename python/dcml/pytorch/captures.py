@@ -16,12 +16,13 @@ from .. import _core
 from ..verbose import say
 from .call import trees
 from .call.compiled import Compiled
-from .call.errors import WAYS_OUT, Decided
+from .call.errors import Decided
 from .call.keys import bind_arguments, kind_of, quick_key, same_leaves, surroundings
 from .call.recipe import Recipe, as_tensor
 from .guard.asked import known_of
 from .guard.garbage import loading
 from .guard.lock import LOCK
+from .guard.place import WAYS_OUT
 from .guard.state import ModuleState
 from .kept.store import Kept
 

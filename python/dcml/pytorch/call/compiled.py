@@ -29,7 +29,8 @@ class Compiled:
         self.shapes = [tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else () for leaf in leaves]
         self.functions = {}        # (inputs' flags, params' flags) -> function; None -> the one without gradient
         self.last_function = None
-        self.skipped = self._positions(owner.inputs_to_skip)
+        self.skipped = frozenset([*self._positions(owner.inputs_to_skip), *self._off_tape(capture.graph.inputs)])
+        self.skipped_params = frozenset(self._off_tape(capture.graph.params))
         outside = capture.outside
         self.slots = [(outside, name) if name in outside else slot(owner.model, name) for name, _ in capture.params]
         self.kinds = [_kind(table[key]) for table, key in self.slots]
@@ -67,6 +68,13 @@ class Compiled:
                 raise _core.ValueError_(f"inputs_to_skip names {name!r}; the inputs are {inputs}")
         return [k for k, name in enumerate(inputs) if names & {name, str(k), k}]
 
+    def _off_tape(self, names):
+        """Positions of those of which no result's gradient asks: what they come from has nothing to do with a backward pass."""
+        if self.capture.tape is None:
+            return []
+        reached = set().union(*self.capture.tape)
+        return [k for k, name in enumerate(names) if name not in reached]
+
     def function(self, inputs):
         """The core function for tensors whose requires_grad flags decide what is differentiated, with the parameters as
         they are now."""
@@ -78,8 +86,9 @@ class Compiled:
             raise _core.ValueError_(f"{self.owner.sdfg_name} is frozen: its results have no gradients, so backward=True is not for it")
         if self.owner.backward and torch.is_grad_enabled():
             flags = (tuple([t.requires_grad for t in inputs]), tuple([t.requires_grad for t in params]))
-            if self.skipped:
-                flags = (tuple([f and k not in self.skipped for k, f in enumerate(flags[0])]), flags[1])
+            if self.skipped or self.skipped_params:
+                flags = tuple([tuple([f and k not in skipped for k, f in enumerate(some)])
+                               for some, skipped in zip(flags, (self.skipped, self.skipped_params))])
             if not any(flags[0]) and not any(flags[1]):
                 flags = None
         function = self.functions.get(flags)

@@ -7,9 +7,6 @@ import torch
 from ... import _core
 
 
-WAYS_OUT = ': torch.compile(model, backend="dcml") splits the graph there, or move the line out of forward'
-
-
 class LinAlgError(_core.ValueError_, torch.linalg.LinAlgError):
     """A matrix is singular or not positive-definite where the function needs it to be otherwise, as in eager torch."""
 

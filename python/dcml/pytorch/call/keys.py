@@ -110,6 +110,6 @@ def bind_arguments(module, args, kwargs):
     """Arguments by parameter name of the module's forward, for guards."""
     try:
         args, kwargs = trees.simple(*trees.flatten((tuple(args), dict(kwargs))))
-        return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+        return {**dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments), **kwargs}
     except (TypeError, ValueError):
         return {}

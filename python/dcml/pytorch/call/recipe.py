@@ -50,7 +50,8 @@ class Recipe:
         self.sets = [(owner.model.get_submodule(path), name) for path, name in capture.sets]
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned
-                       and not self.sets)
+                       and not self.sets and capture.altered is None)
+        self.altered = capture.altered
 
     def run(self, args, kwargs, repeated=None, attempt=None):
         """Runs.  repeated(recipe, function, args, kwargs) is told of what ran; given where calls like this one are frequent.
@@ -88,7 +89,7 @@ class Recipe:
             results = self._call(function, inputs)
             if repeated is not None:  # there was none, or it failed
                 repeated(self, function, args, kwargs)
-        return self.finish(results, leaves, attempt, seed)
+        return self.finish(results, leaves, attempt, seed, (args, kwargs))
 
     def _call(self, function, inputs):
         in_cpp = self.compiled.owner.compile_torch_extension or self.compiled.capture.counted
@@ -116,8 +117,9 @@ class Recipe:
         self.backward_reads[function] = copied.intersection(function.backward_reads)
         return results
 
-    def finish(self, results, leaves, attempt=None, seed=None):
-        """The module's result and side effects, from the results of the function.  attempt: as of run."""
+    def finish(self, results, leaves, attempt=None, seed=None, given=None):
+        """The module's result and side effects, from the results of the function.  attempt: as of run; given: the (args, kwargs) whose
+        containers change."""
         if self.single:
             return results[0]
         if self.decided:
@@ -132,6 +134,10 @@ class Recipe:
             values[k] = values[k].to(device)
         for module, name in reversed(self.sets):
             vars(module)[name] = values.pop()
+        if self.altered is not None:
+            shape, places = self.altered
+            values, made = _parted(values, places.count(None))
+            trees.refill(given, shape.unflatten([next(made) if place is None else leaves[place] for place in places]))
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:
@@ -161,6 +167,12 @@ class Recipe:
         for index, leaf, carries in self.changed:
             with torch.set_grad_enabled(torch.is_grad_enabled() and carries is not None):
                 real_form(leaves[leaf]).copy_(results[index] if carries else results[index].detach())
+
+
+def _parted(values, count):
+    """All but the last so many, and these."""
+    first = len(values) - count
+    return values[:first], iter(values[first:])
 
 
 def _overwritten(capture):

@@ -105,6 +105,39 @@ def _refilled(template, names, values):
     return made
 
 
+def refill(old, new):
+    """What a container holds becomes what another of its kind holds; it and those inside it that stay are the same objects.  Gives what
+    stands for ``new`` then."""
+    if old is new or type(old) is not type(new):
+        return new
+    if type(old) is list:
+        items = [*map(refill, old, new), *new[len(old):]]
+        if len(items) != len(old) or any(a is not b for a, b in zip(items, old)):
+            old[:] = items
+        return old
+    if isinstance(old, tuple):
+        items = list(map(refill, old, new))
+        return old if len(old) == len(new) and all(a is b for a, b in zip(items, old)) else new
+    if isinstance(old, dict) or _opens(old):
+        _refill_names(old, _held(old), _held(new))
+        return old
+    return new
+
+
+def _refill_names(holder, old, new):
+    table = holder if isinstance(holder, dict) else getattr(holder, "__dict__", None)
+    for name, value in new.items():
+        value = refill(old[name], value) if name in old else value
+        if name in old and old[name] is value:
+            continue
+        if isinstance(table, dict):
+            table[name] = value
+        else:
+            object.__setattr__(holder, name, value)
+    for name in [name for name in old if name not in new]:
+        del table[name]
+
+
 class Opened:
     """An object that pytree takes for a leaf."""
 

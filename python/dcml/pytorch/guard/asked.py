@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from ... import _core
 from . import attributes
+from .place import WAYS_OUT, place
 from .state import frozen
 from .watch import foreign_file
 
@@ -108,8 +109,10 @@ class Asked(TorchFunctionMode):
         computed = asked == "requires_grad" and not known and not isinstance(args[0], torch.nn.Parameter)
         if computed and self._note(calling_code(sys._getframe(1))):
             return self.grad and _requires(args[0])
-        if function in _REFUSED and not _foreign(sys._getframe(1)):
-            raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module")
+        if function in _REFUSED and not _foreign(frame := sys._getframe(1)):
+            frame = calling_frame(frame)
+            raise _core.UnsupportedOpError(f"forward {_REFUSED[function]}, which is no part of a captured module{WAYS_OUT}"
+                                           f"{place(frame.f_code.co_filename, frame.f_lineno)}")
         if function in _SETS_REQUIRES_GRAD:
             self._require(function, args[0], *args[1:], **(kwargs or {}))
         result = _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
@@ -198,11 +201,15 @@ class _NoInference:
         torch._C._set_grad_enabled(self._before)
 
 
-def calling_code(frame):
-    """The code that called a function of torch, as a mode sees it in the frame that called the mode."""
+def calling_frame(frame):
+    """The frame that called a function of torch, as a mode sees it in the frame that called the mode."""
     while frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename == attributes.__file__:
         frame = frame.f_back  # of other modes, and of what stands for getattr
-    return frame.f_code
+    return frame
+
+
+def calling_code(frame):
+    return calling_frame(frame).f_code
 
 
 def _foreign(frame):

@@ -58,12 +58,13 @@ class Attributes:
     """What happens to attributes of ``module`` and those inside it while they are traced.
 
     read: names of those that forward may have read.
-    tensors: (path of a module, name, tensor) of those that torch's own functions set, as hooks of old weight normalisation and of
-        pruning do.
+    tensors: (path of a module, name, tensor) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
+        normalisation and of pruning.
     """
 
     def __init__(self, module):
         self.read, self.tensors = set(), []
+        self._computed, self._codes = set(), []  # names that were read by getattr and the like, and code that ran
         self._paths = {path: m for path, m in module.named_modules()}
         self._modules = list(self._paths.values())
         self._set = {}      # name -> (file, line) of code that sets it
@@ -75,6 +76,7 @@ class Attributes:
     def note(self, code, frame):
         """Of a user's function that is about to run, in this frame or inside it."""
         self.read.update(code.co_names)
+        self._codes.append(code)
         if not READS_ALL.isdisjoint(code.co_names) and any(isinstance(v, torch.nn.Module) for v in frame.f_locals.values()):
             self._read_all()
 
@@ -86,9 +88,11 @@ class Attributes:
         """Of another function: methods of torch's modules read attributes too."""
         if code.co_filename.startswith(_MODULES_OF_TORCH) and code.co_varnames[:1] in (("self",), ("module",)):
             self.read.update(_names_of_attributes(code))
+            self._codes.append(code)
 
     def _read_all(self):
         self.read.update(*[vars(m) for m in self._modules])
+        self._computed = self.read
 
     # -- what it computes --
     def builtins(self):
@@ -119,6 +123,7 @@ class Attributes:
     def _note_read(self, value, name):
         if isinstance(value, torch.nn.Module) and isinstance(name, str):
             self.read.add(name)
+            self._computed.add(name)
 
     # -- what differs --
     @contextlib.contextmanager
@@ -131,12 +136,19 @@ class Attributes:
             for table, was, held in before:
                 self._compare(table, was, held, _held(table))
             self.tensors = [(path, name, value) for path, (table, was, _) in zip(self._paths, before)
-                            for name, value in table.items() if isinstance(value, torch.Tensor)
-                            and value is not was.get(name) and name not in self._set]
+                            for name, value in table.items() if isinstance(value, torch.Tensor) and value is not was.get(name)]
+            for path, name, _ in self.tensors:  # hooks of torch's delete the attribute themselves
+                if name in self._set:
+                    if name not in self._computed and not any(name in _names_of_attributes(code) for code in self._codes):
+                        self.read.discard(name)  # whose extents decide nothing
+                    table, was, _ = before[list(self._paths).index(path)]
+                    Written(table, name, was.get(name, _NOTHING), None, *self._set[name]).undo()
 
     def _compare(self, table, was, held, now):
         for name in [name for name in {**held, **now} if name in self._set]:  # by a user's code
             old, new, written = held.get(name, _NOTHING), now.get(name, _NOTHING), (id(table), name)
+            if isinstance(new, torch.Tensor) and new is table.get(name):
+                continue  # each call sets it
             if old is not new and written not in self._written:
                 self._written[written] = Written(table, name, was.get(name, _NOTHING), new, *self._set[name])
             elif written in self._written:
@@ -160,7 +172,8 @@ class Attributes:
 
 @functools.lru_cache(maxsize=None)
 def _names_of_attributes(code):
-    return frozenset([found.argval for found in dis.get_instructions(code) if found.opname.endswith(("_ATTR", "_METHOD"))])
+    return frozenset([found.argval for found in dis.get_instructions(code)
+                      if found.opname.endswith(("_ATTR", "_METHOD")) and found.opname != "STORE_ATTR"])
 
 
 def _held(table):

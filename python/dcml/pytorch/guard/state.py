@@ -90,7 +90,7 @@ class ModuleState:
         name = _name(module)
         observer.held.append(module)
         observer.note(vars(module), name)
-        attributes = [(n, torch.Tensor if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
+        attributes = [(n, _kind_of(value) if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
         there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
@@ -107,6 +107,10 @@ class ModuleState:
         self.codes.update(code.codes)
         if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
             self._seen = None
+
+
+def _kind_of(tensor):
+    return torch.Tensor, tensor.shape, tensor.dtype
 
 
 def _name(module):

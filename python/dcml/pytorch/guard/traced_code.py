@@ -9,7 +9,6 @@ import contextlib
 import dis
 import functools
 import inspect
-import linecache
 import random
 import re
 import sys
@@ -21,6 +20,7 @@ import torch
 from ... import _core
 from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
+from .place import place
 from .watch import Observer, foreign_file, foreign_module, is_foreign
 
 # Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
@@ -73,6 +73,7 @@ class TracedCode:
         self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
         self.stored = set()  # keys of globals that they assign
         self.may_draw = False  # from Python's or numpy's own generator of random numbers?
+        self.draws = ""        # ' (file:line: code)' where it probably does
         self.barred = frozenset()  # code that raises ``refusal`` where it is about to run
         self.refusal = None
         self._before = Observer(None, self.codes, all_functions=True)
@@ -107,8 +108,12 @@ class TracedCode:
             self.stored.add((id(table), name))
         elif kind == "IMPORT_NAME":
             self.may_draw |= name.split(".")[0] in ("random", "numpy")
+        elif kind in ("LOAD_ATTR", "LOAD_METHOD") and name == "random":  # of numpy
+            self.draws = self.draws or place(code.co_filename, line)
         elif kind in ("LOAD_GLOBAL", "LOAD_NAME") and name in table:
-            self.may_draw |= _may_draw(table[name])
+            if _may_draw(table[name]):
+                self.may_draw = True
+                self.draws = self.draws or ("" if table[name] is np else place(code.co_filename, line))
             if not foreign_module(table[name]):
                 self.globals.setdefault((id(table), name), (table, name))
                 self._before.part(table, name, table[name], f"the global {name!r}")
@@ -130,7 +135,7 @@ class TracedCode:
             for code in list(self.codes.values()):
                 for found, line in _by_line(code):
                     if found.argval == word:
-                        return _place(code.co_filename, line)
+                        return place(code.co_filename, line)
         return ""
 
     @contextlib.contextmanager
@@ -174,7 +179,3 @@ def _by_line(code):
         positions = getattr(found, "positions", None)  # from Python 3.11 on
         line = (positions.lineno if positions else found.starts_line) or line
         yield found, line
-
-
-def _place(file, line):
-    return f" ({file}:{line}: {linecache.getline(file, line).strip()})"

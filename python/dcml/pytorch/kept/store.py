@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 24
 _VARIANTS = 8  # captures of one kind of module and arguments, told apart by what forward reads
 _KINDS = {kind.__name__: kind for kind in (Fixed, Passed, Number, Ordered)}
 _PLAIN = ("inputs", "seed", "checks", "refused_dynamic", "asks", "asks_attributes")
-_EMPTY = ("transients", "outside", "flagged", "freed", "counted", "sets", "decided")  # captures that have these are not kept
+_EMPTY = ("transients", "outside", "flagged", "freed", "counted", "sets", "altered", "decided")  # captures that have these are not kept
 # What comes of a file that cannot be read or says what no file of ours says, or of a module that is not imported here.
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, RuntimeError)
 _CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}

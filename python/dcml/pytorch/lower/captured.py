@@ -32,6 +32,7 @@ class Capture:
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     sets: (path of a module, name) of attributes that are set to the last ``outputs``.
+    altered: what forward makes of containers among the arguments, see trace.entry.Result; these leaves stand before those of ``sets``.
     orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
     redone: the first call changed what later ones read of Python.
@@ -62,6 +63,7 @@ class Capture:
     freed: list = field(default_factory=list)
     named: Any = None
     sets: list = field(default_factory=list)
+    altered: Any = None
     orders: dict = field(default_factory=dict)
     counted: bool = False
     devices: list = field(default_factory=list)

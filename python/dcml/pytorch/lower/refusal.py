@@ -6,7 +6,7 @@ import weakref
 import torch
 
 from ... import _core
-from ..call.errors import WAYS_OUT
+from ..guard.place import WAYS_OUT
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 DISABLED = (': torch.compile(model, backend="dcml") splits the graph around a function with the line under '

@@ -30,7 +30,7 @@ class Lowering:
         self.conditions, self.literals, self.silent = found
         self.fixed, self.out_spec = entry.result.leaves, entry.result.shape
         self.flagged, self.n_leaves = entry.result.flagged, len(entry.result.requires)
-        self.named, self.sets = entry.result.named, entry.result.sets
+        self.named, self.sets, self.altered = entry.result.named, entry.result.sets, entry.result.altered
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline, source)
         self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
@@ -279,7 +279,7 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named, sets=self.sets,
-                       orders=orders, counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
+                       altered=self.altered, orders=orders, counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
 
 
 def _ties(module, params):

@@ -21,7 +21,7 @@ class Decisions:
 
     def __init__(self, graph, known, tensor_of, numbers):
         self._graph, self._known, self._tensor_of, self.numbers = graph, known, tensor_of, numbers
-        self._values, self._done = {}, 0  # of nodes that ran
+        self._values = {}      # of nodes that ran
         self._parameters = {}             # address -> tensor
         self.made = []
 
@@ -41,10 +41,9 @@ class Decisions:
         drawn = [(generator, generator.get_state()) for generator in generators]
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():  # and below autograd, as the recorder is
             try:
-                nodes = list(self._graph.nodes)
-                for one in nodes[self._done:]:
-                    self._values[one] = self._run(one, self._values)
-                self._done = len(nodes)
+                for one in self._graph.nodes:  # placeholders of constants are put before what has run
+                    if one not in self._values:
+                        self._values[one] = self._run(one, self._values)
                 value = kind(self._values[node].item())
                 self._refuse_drawn(node, value, kind)
             except Beyond:

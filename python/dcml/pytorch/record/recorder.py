@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from . import counted
 from .stand_in import StandIn
 from .symbols import Beyond, Fixed, Merge
 
@@ -25,7 +26,6 @@ _VIEWED_IN_PLACE = {  # overload: the view that its argument becomes
     aten.unsqueeze_.default: aten.unsqueeze.default, aten.t_.default: aten.t.default, aten.transpose_.default: aten.transpose.int}
 _UNROLLED = {torch.ops.aten.lstm, torch.ops.aten.gru, torch.ops.aten.rnn_tanh, torch.ops.aten.rnn_relu}
 _FLASH = torch.nn.attention.SDPBackend.FLASH_ATTENTION.value
-_REPEATS = {aten.repeat_interleave.Tensor, aten.repeat_interleave.self_Tensor}
 _DECIDES = {aten.is_nonzero, aten.equal, aten.allclose, aten.item, aten._local_scalar_dense}
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _CALL = torch.nn.Module._wrapped_call_impl.__code__
@@ -234,8 +234,10 @@ class Recorder(Telling):
             return args[0]  # at the end of torch.tensor, torch.zeros and others
         if self.decisions is not None and function.overloadpacket in _DECIDES and (asked := self._asked(function, args, kwargs)):
             return self._decided(*asked)
-        if function in _REPEATS and self.decisions is not None and self.decisions.numbers:
-            return self._repeated(function, args, kwargs)
+        if function in counted.ROWS and self.decisions is not None and self.decisions.numbers and not is_transforming():
+            told = counted.ROWS[function](self._recorded, lambda tensor: self._decided(tensor, int), *args, **kwargs)
+            if told is not None:
+                return told
         if function in _VIEWED_IN_PLACE and isinstance(args[0], StandIn) and self.node(args[0]).op != "placeholder":
             return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
@@ -253,12 +255,10 @@ class Recorder(Telling):
         parts = pytree.tree_leaves(result)
         if not written and parts and all(any(part is leaf for leaf in leaves) for part in parts):
             return result  # nothing is done
-        in_place = {id(part) for part in parts if part is not None and any(part is leaf for leaf in leaves)}
-        if in_place and not written:
-            raise Beyond(f"{function} gives some of its arguments")
+        kept = {id(part) for part in parts if part is not None and any(part is leaf for leaf in leaves)}
         stays, named = pytree.tree_unflatten(nodes, spec)
         node = self._call(function, stays, named, result)
-        self._take_apart(node, result, in_place)
+        self._take_apart(node, result, kept)
         if written:
             self._tell_of_changes(function, args, kwargs)
         return result
@@ -281,21 +281,8 @@ class Recorder(Telling):
         numbers = tensor.dtype is torch.bool or not (tensor.is_floating_point() or tensor.is_complex())
         return (tensor, bool if tensor.dtype is torch.bool else int) if self.decisions.numbers and numbers else None
 
-    def _repeated(self, function, args, kwargs):
-        """torch.repeat_interleave with a tensor of counts, as many as Python would be told that they add up to."""
-        call = functools.partial(self.__torch_dispatch__, types=())
-        x, counts, axis, *_ = (None, *args, None, None) if function is aten.repeat_interleave.Tensor else (*args, None)
-        axis = kwargs.get("dim", axis)
-        if x is not None and axis is None:
-            x, axis = call(aten.flatten.using_ints, args=(x,)), 0
-        counts = call(aten.expand.default, args=(counts, [x.shape[axis]])) if x is not None else counts
-        ends = call(aten.cumsum.default, args=(counts, 0))
-        total = self._decided(call(aten.sum.default, args=(counts,)), int)
-        places = call(aten.arange.default, args=(total,), kwargs={"device": counts.device})
-        chosen = call(aten.searchsorted.Tensor, args=(ends, places), kwargs={"right": True})
-        if type(counts.shape[0]) is int:  # a call of less finds no place, before it tells
-            chosen = call(aten.clamp.default, args=(chosen, 0, max(counts.shape[0] - 1, 0)))
-        return chosen if x is None else call(aten.index_select.default, args=(x, axis, chosen))
+    def _recorded(self, function, *args, **kwargs):
+        return self.__torch_dispatch__(function, (), args, kwargs)
 
     def _decided(self, tensor, kind):
         node = self.node(tensor)
@@ -338,14 +325,14 @@ class Recorder(Telling):
             frame = frame.f_back
         return ""
 
-    def _take_apart(self, node, result, in_place):
+    def _take_apart(self, node, result, kept):
         if isinstance(result, (list, tuple)):
             for k, part in enumerate(result):
                 if isinstance(part, torch.Tensor):
                     get = self._call(operator.getitem, (node, k), {}, part)
-                    if id(part) not in in_place:
+                    if id(part) not in kept:
                         self.name(part, get)
-        elif isinstance(result, torch.Tensor) and id(result) not in in_place:
+        elif isinstance(result, torch.Tensor) and id(result) not in kept:
             self.name(result, node)
 
     def _note_modes(self):

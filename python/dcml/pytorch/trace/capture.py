@@ -158,7 +158,8 @@ def _traced(module, grad, way):
         random.setstate(draws[0])
         np.random.set_state(draws[1])
         raise _core.UnsupportedOpError(f"{type(module).__name__} draws random numbers from Python's or numpy's generator "
-                                       "while it runs, which a compiled call would not do: draw them with torch")
+                                       "while it runs, which a compiled call would not do: draw them with torch, or split the graph "
+                                       f'there by torch.compile(model, backend="dcml"){code.draws}')
 
 
 def _same(value):

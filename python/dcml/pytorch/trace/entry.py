@@ -22,12 +22,14 @@ class Result:
     requires: which of these require a gradient; tape: does the call run with gradients on?
     named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
     the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list.
-    sets: (path of a module, name) of attributes that torch's own hooks set to tensors, which are the last leaves of the result.
+    sets: (path of a module, name) of attributes that are set to tensors, which are the last leaves of the result.
+    altered: where forward changes containers among the arguments, the shape of (args, kwargs) after it, and by leaf its place among the
+    arguments' leaves; None for those that forward makes, which are the leaves before these.
     known: what Python first decides by values, from an earlier attempt at this call; decided: what it decides in the trace;
     numbers: may it decide by numbers, too?"""
     shape = leaves = None
     known, decided, numbers = (), (), False
-    freed, flagged, requires, tape, named, sets = (), (), (), True, None, ()
+    freed, flagged, requires, tape, named, sets, altered = (), (), (), True, None, (), None
 
 
 class Entry(torch.nn.Module):
@@ -58,19 +60,33 @@ class Entry(torch.nn.Module):
             self.result.decided.clear()
             with attributes.watched():
                 result = module(*args, **kwargs)
-            _refuse_changed(module, before, trees.flatten((args, kwargs)))
+            made = self._altered(before, trees.flatten((args, kwargs)))
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
             self.result.sets = [(path, name) for path, name, _ in attributes.tensors]
-            return self._take_apart(module, result, arguments, values, [tensor for *_, tensor in attributes.tensors])
+            return self._take_apart(module, result, arguments, values, [*made, *[tensor for *_, tensor in attributes.tensors]])
         try:
-            forward.__signature__ = inspect.signature(module.forward)
+            forward.__signature__ = _signature(module.forward, trees.simple(leaves, shape)[1])
         except (TypeError, ValueError):  # of what is no function of Python
             pass
         return forward
+
+    def _altered(self, before, after):
+        """What forward puts into containers among its arguments, and notes where."""
+        self.result.altered = None
+        (old, form), (new, shape) = before, after
+        if str(form) == str(shape) and all(a is b for a, b in zip(old, new)):
+            return []
+        first = {}
+        for k, leaf in enumerate(old):
+            first.setdefault(id(leaf), k)
+        places = [k if k < len(old) and leaf is old[k] else first.get(id(leaf)) for k, leaf in enumerate(new)]
+        self.result.altered = shape, places
+        trees.forget_values(shape)
+        return [leaf for leaf, place in zip(new, places) if place is None]
 
     def _take_apart(self, module, result, arguments, values, behind_all):
         leaves, shape = trees.flatten(result)
@@ -98,8 +114,11 @@ def _is_named(value):
     return isinstance(value, torch.Tensor) and bool(set_on(value))
 
 
-def _refuse_changed(module, before, after):
-    """Containers among the arguments that forward changes would stay as they are in a compiled call."""
-    if str(before[1]) != str(after[1]) or any(a is not b for a, b in zip(before[0], after[0])):
-        raise _core.UnsupportedOpError(f"{type(module).__name__} changes a container among its arguments while it runs, "
-                                       "which a compiled call would not do: copy it first")
+def _signature(function, keywords):
+    """That of a function, with a parameter for each keyword that ``**kwargs`` takes: torch.export puts these in two places."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(named) == len(signature.parameters):
+        return signature
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords if name not in {p.name for p in named}]
+    return signature.replace(parameters=[*named, *more])

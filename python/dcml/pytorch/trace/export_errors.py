@@ -8,8 +8,8 @@ import traceback
 import torch
 
 from ... import _core
+from ..guard.place import WAYS_OUT
 from ..guard.watch import foreign_file
-from ..call.errors import WAYS_OUT
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _MIXED = ("two different devices", "on the same device", "on the expected device")  # of FakeTensors; of operators that look

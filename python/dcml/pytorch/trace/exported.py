@@ -75,7 +75,7 @@ _DECIDES = {torch.Tensor.__bool__: lambda tensor: tensor, **dict.fromkeys((torch
 def trace(module, entry, args, kwargs, shapes, code, asks):
     """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
     placeholders that are changed without the tape's knowledge)."""
-    dynamic = None if shapes is None else _by_parameter(module, shapes)
+    dynamic = None if shapes is None else _by_parameter(entry, shapes)
     with quiet():
         with code.recording(asks), same_attributes(module), _Deciding(entry.result):
             program = torch.export.export(entry, tuple(args), kwargs, strict=False, dynamic_shapes=dynamic)
@@ -94,10 +94,10 @@ def _literals(program):
             and all(user.target is fresh for user in nodes[spec.arg.name].users)}
 
 
-def _by_parameter(module, shapes):
+def _by_parameter(entry, shapes):
     """Dynamic shapes by parameter name of forward, arranged as torch.export arranges the arguments."""
     positional, keyword = shapes
-    return dict(inspect.signature(module.forward).bind(*positional, **keyword).arguments)
+    return dict(inspect.signature(entry.forward).bind(*positional, **keyword).arguments)
 
 
 def _mark_no_grad(program):

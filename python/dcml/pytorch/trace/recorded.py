@@ -6,6 +6,7 @@ be written down is Beyond, and then torch.export traces the module.
 Must not know: rows of operators, how a program is lowered, or torch.export.
 """
 import contextlib
+import functools
 import importlib
 import inspect
 import re
@@ -65,6 +66,8 @@ class _Barred(TorchFunctionMode):
             raise Beyond(f"{function.__name__} inside forward")
         if function is torch.Tensor.tolist and self._numbers and isinstance(args[0], StandIn):
             return _listed(args[0])
+        if function is torch.tensor and any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves(args)):
+            return _tensor_of(*args, **(kwargs or {}))
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
         return function(*args, **(kwargs or {}))
@@ -72,6 +75,20 @@ class _Barred(TorchFunctionMode):
 
 def _listed(tensor):
     return list(map(_listed, tensor)) if tensor.dim() else tensor.item()
+
+
+def _tensor_of(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """As torch.tensor of nested lists with tensors of one element among the numbers, which torch reads from memory."""
+    flat, spec = pytree.tree_flatten(data, is_leaf=lambda part: not isinstance(part, (list, tuple)))
+    flat = [leaf.detach().reshape(()) if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for leaf in flat]
+    dtype = dtype or functools.reduce(torch.promote_types, [leaf.dtype for leaf in flat])
+    device = device or next(leaf.device for leaf in flat if isinstance(leaf, StandIn))
+    made = _stacked(pytree.tree_unflatten([leaf.to(device, dtype) for leaf in flat], spec))
+    return made.requires_grad_() if requires_grad else made
+
+
+def _stacked(data):
+    return torch.stack(list(map(_stacked, data))) if isinstance(data, (list, tuple)) else data
 
 
 def _are_wrapped(values):
