@@ -41,8 +41,8 @@ static const char *const flags[] = {
 static const char *const gcc_flags[] = {
     "-O1", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-tree-slp-vectorize", "-fno-tree-sink", "-ftree-pre",
     "-fno-tree-partial-pre", "-fpeel-loops", "--param=max-completely-peel-times=8", "--param=max-inline-insns-single=200",
-    "-ftree-vrp", "-fthread-jumps", "-fexpensive-optimizations", "-fstrict-aliasing", "-fschedule-insns2",
-    "-freorder-blocks-algorithm=stc", "-falign-functions", "-falign-loops", NULL,
+    "-ftree-vrp", "-fthread-jumps", "-fexpensive-optimizations", "-fstrict-aliasing", "-fcode-hoisting",
+    "-fschedule-insns2", "-fpeephole2", "-freorder-blocks-algorithm=stc", "-falign-functions", "-falign-loops", NULL,
 };
 static const char *const clang_flags[] = {"-O3", NULL};
 
