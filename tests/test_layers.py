@@ -85,6 +85,11 @@ def test_rows_of_the_operator_table_can_be_read_without_scrolling():
         assert len(line) <= 140, f"line {number} has {len(line)} columns"
 
 
+def test_definitions_of_the_operator_table_have_a_name_of_their_own():
+    names = re.findall(r"^def (\w+)", (ROOT / "ops" / "ops.def").read_text(), re.MULTILINE)
+    assert names and sorted(set(names)) == sorted(names), "of two, the first would serve for both"
+
+
 # -- Python ----------------------------------------------------------------------------------------
 FRONT_END = ROOT.parent / "python" / "dcml" / "pytorch"
 MODULES = sorted(FRONT_END.rglob("*.py"))
