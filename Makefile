@@ -12,6 +12,7 @@ TESTS := $(patsubst tests/c/%.c,$(OUT)/%,$(wildcard tests/c/test_*.c))
 LDLIBS += -lprotobuf-c -lm -ldl -lpthread -fopenmp
 TORCH ?= torch==$(or $(TORCH_VERSION),2.13.0)
 SANITIZERS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-format-truncation
+JOBS = -j$(shell nproc)# what compiles side by side; tests that run in C take turns
 MUTANTS ?= 20000
 GRAPHS ?= 10000
 COMPILE ?= 500
@@ -35,10 +36,10 @@ install: setup         ## the same; VENV_PATH=folder, '' for the current Python;
 demo: setup            ## train the digits network beside PyTorch; writes digits-report.html
 	$(PYTHON) examples/digits.py
 test: setup            ## run every test, C and Python
-	$(MAKE) ctest
-	$(MAKE) fuzz MUTANTS=5000
-	$(MAKE) fuzz-passes GRAPHS=4000
-	$(MAKE) fuzz-passes SANITIZE=1 GRAPHS=200 COMPILE=0
+	$(MAKE) $(JOBS) ctest
+	$(MAKE) $(JOBS) fuzz MUTANTS=5000
+	$(MAKE) $(JOBS) fuzz-passes GRAPHS=4000
+	$(MAKE) $(JOBS) fuzz-passes SANITIZE=1 GRAPHS=200 COMPILE=0
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 test-parallel: setup   ## the Python tests, on every core, a file in one process
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --dist loadfile tests
