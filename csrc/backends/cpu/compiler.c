@@ -35,8 +35,8 @@ static const char *const flags[] = {
 
 /* Loops stay as they are printed: the printer has merged and split them where it pays.  Of what gcc adds to -O1 these gain
  * something: invariants leave loops, loops of few iterations and the functions of the library become lines, ranges make divisions
- * by constants cheap, types tell loads from stores, loops begin where the processor likes them to.  The rest of -O3 takes a quarter
- * of the compiler's time.  What a choice takes is computed where it is printed: sunk into a branch, a call keeps the loop from
+ * by constants cheap, types tell loads from stores, loops begin where the processor likes them to.  The rest of -O3 gains
+ * nothing.  What a choice takes is computed where it is printed: sunk into a branch, a call keeps the loop from
  * vectors.  All are known to gcc 7. */
 static const char *const gcc_flags[] = {
     "-O1", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-tree-slp-vectorize", "-fno-tree-sink", "-ftree-pre",
