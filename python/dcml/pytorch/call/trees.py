@@ -8,6 +8,7 @@ Must not know: captures or how a call is run.
 import collections
 import copy
 import dataclasses
+import operator
 import types
 
 import torch
@@ -98,11 +99,18 @@ def _refilled(template, names, values):
     for name, value in zip(names, values):
         if isinstance(made, dict):
             (collections.OrderedDict if isinstance(made, collections.OrderedDict) else dict).__setitem__(made, name, value)
-        elif isinstance(getattr(made, "__dict__", None), dict):
-            vars(made)[name] = value
         else:
-            object.__setattr__(made, name, value)
+            _set(made, name, value)
     return made
+
+
+def _set(holder, name, value):
+    """Past what the object's class makes of it, which may be frozen."""
+    table = getattr(holder, "__dict__", None)
+    if isinstance(table, dict):
+        table[name] = value
+    else:
+        object.__setattr__(holder, name, value)
 
 
 def refill(old, new):
@@ -125,17 +133,13 @@ def refill(old, new):
 
 
 def _refill_names(holder, old, new):
-    table = holder if isinstance(holder, dict) else getattr(holder, "__dict__", None)
+    put, drop = (operator.setitem, operator.delitem) if isinstance(holder, dict) else (_set, object.__delattr__)
     for name, value in new.items():
         value = refill(old[name], value) if name in old else value
-        if name in old and old[name] is value:
-            continue
-        if isinstance(table, dict):
-            table[name] = value
-        else:
-            object.__setattr__(holder, name, value)
+        if name not in old or old[name] is not value:
+            put(holder, name, value)
     for name in [name for name in old if name not in new]:
-        del table[name]
+        drop(holder, name)
 
 
 class Opened:
