@@ -191,12 +191,16 @@ static bool divide_by_atom(dc_pool *pool, dc_ex a, dc_ex b, dc_ex *out) {
   return *out = sum_build(pool, &quotient), true;
 }
 
+static dc_ex negated(dc_pool *pool, dc_ex a) { return dc_ix_mul(pool, a, dc_ex_int(pool, -1)); }
+
+/* A negative divisor is a positive one of the opposite: what a reversed index is divided by, such as -1, falls away. */
 dc_ex dc_ix_div(dc_pool *pool, dc_ex a, dc_ex b) {
   int64_t x, c;
   if (dc_ex_is_int(pool, b, &c)) {
     if (c == 0) return dc_ex_int(pool, 0);
     if (c == 1) return a;
     if (dc_ex_is_int(pool, a, &x)) return dc_ex_int(pool, floor_div(x, c));
+    if (c < 0 && c != INT64_MIN) return dc_ix_div(pool, negated(pool, a), dc_ex_int(pool, -c));
     sum quotient, rest;
     if (c > 1 && split_by(pool, a, c, &quotient, &rest)) {
       dc_ex remainder = sum_build(pool, &rest), whole = sum_build(pool, &quotient);
@@ -221,6 +225,7 @@ dc_ex dc_ix_mod(dc_pool *pool, dc_ex a, dc_ex b) {
   if (dc_ex_is_int(pool, b, &c)) {
     if (c == 0 || c == 1) return dc_ex_int(pool, 0);
     if (dc_ex_is_int(pool, a, &x)) return dc_ex_int(pool, floor_mod(x, c));
+    if (c < 0 && c != INT64_MIN) return negated(pool, dc_ix_mod(pool, negated(pool, a), dc_ex_int(pool, -c)));
     sum quotient, rest;
     if (c > 1 && split_by(pool, a, c, &quotient, &rest)) {
       a = sum_build(pool, &rest);

@@ -183,6 +183,11 @@ static void index_expressions_normalise(void) {
   CHECK(dc_ix_div(p, dc_ex_int(p, -7), two) == dc_ex_int(p, -4));
   CHECK(dc_ix_mod(p, dc_ex_int(p, -7), four) == dc_ex_int(p, 1));
   CHECK(dc_ix_div(p, two, zero) == zero);
+  dc_ex minus = dc_ex_int(p, -1), from_end = dc_ix_sub(p, n, i);
+  CHECK(dc_ix_div(p, from_end, minus) == dc_ix_sub(p, i, n) && dc_ix_mod(p, from_end, minus) == zero);
+  CHECK(dc_ix_div(p, dc_ex_int(p, -7), dc_ex_int(p, -4)) == dc_ex_int(p, 1));
+  CHECK(dc_ix_div(p, flat, dc_ex_int(p, -4)) == dc_ix_div(p, dc_ix_mul(p, flat, minus), four));
+  CHECK(dc_ix_mod(p, flat, dc_ex_int(p, -4)) == dc_ix_mul(p, dc_ix_mod(p, dc_ix_mul(p, flat, minus), four), minus));
   dc_ex coefficient, rest;
   dc_param jp = dc_ex_node(p, j)->ref;
   CHECK(dc_ix_split(p, dc_ix_add(p, dc_ix_mul(p, j, n), i), jp, &coefficient, &rest) && coefficient == n && rest == i);
