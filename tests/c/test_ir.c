@@ -67,7 +67,7 @@ static void graphs_print_and_parse_back(void) {
   round_trip( /* a multiple of a quotient is not the quotient of a multiple */
       "graph quotients opset 0 {\n"
       "  symbol A >= 0\n"
-      "  input X: f32[2*(A // 2), -(A // (-3)), A - A // 2, 3*(A % 4) + 1]\n"
+      "  input X: f32[2*(A // 2), -((-A) // 3), A - A // 2, 3*(A % 4) + 1]\n"
       "}\n");
   round_trip("graph empty opset 0 {\n}\n");
   round_trip(

@@ -125,7 +125,7 @@ static void broken_kernels_are_refused(void) {
       {HEAD "parallel i in 0:N { Y[i, true, true] = 1.0f } }", "an address and perhaps a check"},
       {HEAD "parallel i in 0:N { Y[i] = 1.0 } }", NULL}, /* stored as f32 */
       {HEAD "parallel i in 0:N vector { parallel j in 0:8 { Z[8*i + j] = 1.0f } } }", "vectors run innermost loops"},
-      {HEAD "parallel i in 0:N collides vector { Y[i] = 1.0f } }", "vectors run innermost loops"},
+      {HEAD "scatter i in 0:N collides vector { Y[0] sum= 1.0f meets(i) } }", "vectors run innermost loops"},
       {HEAD "parallel i in 0:N lanes(64) { parallel j in 0:8 lanes(64) { Z[8*i + j] = 1.0f } } }", "not nested"},
       {HEAD "parallel i in 0:N { reduce j in 0:8 { Y[i] sum= X[8*i + j] inside true as 0 } } }", "an accumulator is kept by a loop"},
       {HEAD "parallel i in 0:N { reduce j in 0:8 keeps(0) { Z[8*i + j] sum= X[8*i + j] inside true as 0 } } }", "stays in place"},

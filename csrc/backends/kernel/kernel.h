@@ -22,7 +22,8 @@
  *   lanes(n)         iterations run in strips of n, inside the loops of the body                       [lanes]
  *   usual(n)         n iterations where the range is not cut short: a loop inside a tile               [tiles]
  *   keeps(k, ...)    accumulators that live from its entry to its exit                                 [accumulators]
- *   collides         iterations may write one element: neither threads nor vectors                     [collisions]
+ *   collides         iterations, with others of the loops around it, may write one element: not shared by threads, nor run by
+ *                    vectors unless those of one entry write elements side by side                     [collisions]
  *   vector           vectors may run its iterations; `ordered`: its float terms add up in their order  [vectors]
  *   sums(n, k)       accumulators of n lanes each, in k levels of blocks                               [sums]
  *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
@@ -273,6 +274,8 @@ bool dc_loop_is_inside(const dc_loop *inner, const dc_loop *outer); /* or the sa
 const dc_loop *dc_loop_strip(const dc_loop *l); /* the loop with lanes that encloses it, l included, or NULL */
 int64_t dc_loop_extent(dc_kernel *k, const dc_loop *l); /* iterations if that is a constant, else -1 */
 bool dc_loop_accumulates(const dc_loop *l, uint32_t accumulator, bool deep); /* in its body, or in loops inside too */
+/* vectors.c: do the iterations of one entry write elements of their own, side by side, and nothing else? */
+bool dc_loop_is_apart(dc_kernel *k, const dc_loop *l);
 bool dc_kernel_is_laned(const dc_kernel *k, uint32_t accumulator); /* each lane of a strip has its own */
 typedef void (*dc_loop_fn)(dc_kernel *k, dc_loop *l);
 void dc_kernel_each_loop(dc_kernel *k, dc_loop *l, dc_loop_fn visit); /* all under l, innermost first */

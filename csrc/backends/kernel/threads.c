@@ -111,7 +111,8 @@ static double write_cost(dc_kernel *k, const dc_loop *l, const dc_write *w) {
   const dc_machine *m = &k->graph->machine;
   dc_kernel_begin(k);
   if (w->in_product) return m->multiply_ns;
-  return value_cost(k, w->value) + (w->accumulator ? m->accumulate_ns : m->store_add_ns) + (l->collides ? m->collision_ns : 0);
+  const double collision = l->collides && !l->is_vector ? m->collision_ns : 0;
+  return value_cost(k, w->value) + (w->accumulator ? m->accumulate_ns : m->store_add_ns) + collision;
 }
 
 /* Iterations of a loop inside one of depth `depth`, as f64. */

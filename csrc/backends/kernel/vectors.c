@@ -33,9 +33,20 @@ static bool has_two_names(const dc_kernel *k, const dc_loop *l) {
   return s.found;
 }
 
+/* What those of other loops write does not matter here: windows that overlap are added one after the other, each by vectors. */
+bool dc_loop_is_apart(dc_kernel *k, const dc_loop *l) {
+  const dc_write *w = dc_loop_single_write(l);
+  dc_ex step, rest;
+  if (!w || w->guard || w->accumulator || dc_read_check(k, w->element)) return false;
+  if (dc_kernel_dependence(k, w->value).reads & k->bits[w->out]) return false;
+  return dc_ix_split(k->pool, dc_read_address(k, w->element), l->param, &step, &rest) && dc_kernel_is_number(k, step, 1) &&
+         !dc_ex_uses_op(k->pool, rest, DC_EX_READ);
+}
+
 /* Vectors may run the iterations of an innermost loop unless they collide. */
-static bool may_vectorise(const dc_kernel *k, const dc_loop *l) {
-  if (dc_loop_has_loops(l) || l->schedule == DC_MAP_SEQUENTIAL || l->collides || dc_loop_strip(l) || dc_loop_is_sum(l)) return false;
+static bool may_vectorise(dc_kernel *k, const dc_loop *l) {
+  if (dc_loop_has_loops(l) || l->schedule == DC_MAP_SEQUENTIAL || dc_loop_strip(l) || dc_loop_is_sum(l)) return false;
+  if (l->collides && !dc_loop_is_apart(k, l)) return false;
   if (has_two_names(k, l)) return false;
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_write *w = l->body.v[j].write;
