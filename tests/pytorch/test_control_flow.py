@@ -188,6 +188,21 @@ def test_lists_of_counts_decide_how_tensors_are_split_and_repeated():
     assert len(compiled._captures) == 3
 
 
+def test_a_condition_that_many_layers_ask_anew_is_one_until_a_tensor_changes():
+    def layers(self, y):
+        limit, scale = y.abs().sum(0), torch.ones(2)
+        for _ in range(70):
+            y = y * 0.99 if limit.mean() > 0 and int(limit.argmax()) < 3 else y + 1
+        if scale.sum() > 1:
+            scale.sub_(1)
+        return y if scale.sum() > 1 else -y
+    module = Decides(layers)
+    compiled = DaceModule(copy.deepcopy(module))
+    for x in (torch.randn(4, 3), torch.zeros(4, 3)):
+        torch.testing.assert_close(compiled(x), module(x))
+    assert all(len(one.capture.decided) == 4 for some in compiled._captures._captures.values() for one in some)
+
+
 def test_a_way_that_cannot_be_finished_is_left_for_the_other():
     def chosen(self, y):
         places = y[:, 0].detach().long()

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from small import TiedLayers
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import dcml
 from dcml.pytorch import DaceModule, dace_module
@@ -300,8 +301,8 @@ def differs_at_first(self, x):
 
 
 def keeps(self, x):
-    self.last = [x * 2]
-    return self.last[0]
+    self.last = types.SimpleNamespace(y=x * 2)
+    return self.last.y
 
 
 @pytest.mark.parametrize("function, message", [(differs_at_first, "computes something else at its first call"),
@@ -349,7 +350,26 @@ def fills(self, x):
     return x @ (self.weight * self.hidden)
 
 
-@pytest.mark.parametrize("function", [keeps_what_it_computes, only_sets, carries, carries_history, averages, fills])
+def lists(self, x):
+    self.seen, self.part = [x, (x * self.weight, None, "text")], {"rows": x.shape[0], "x": x + 1}
+    return x * self.weight
+
+
+def carries_lists(self, x):
+    if self.hidden is None or self.hidden[1]["k"].shape[0] != x.shape[0]:
+        self.hidden = [torch.zeros(3), {"k": torch.zeros(x.shape[0], 3)}]
+    total, past = self.hidden
+    self.hidden = [total.detach() + x.sum(0), {"k": (x * self.weight + past["k"].detach() / 2).tanh()}]
+    return self.hidden[1]["k"] * 2 + total.detach()
+
+
+def moves(self, x):
+    self.hidden = [t.to(x.dtype) for t in (self.hidden or [torch.ones(3, dtype=x.dtype)])]  # as anchors of detectors
+    return x * self.weight * self.hidden[0]
+
+
+@pytest.mark.parametrize("function", [keeps_what_it_computes, only_sets, carries, carries_history, averages, fills, lists,
+                                      carries_lists, moves])
 def test_attributes_that_forward_sets_to_tensors_are_set_and_read_as_in_eager_mode(function):
     module = Calls(function, weight=nn.Parameter(torch.rand(3)), hidden=None)
     compiled = DaceModule(copy.deepcopy(module), backward=True)
@@ -358,14 +378,17 @@ def test_attributes_that_forward_sets_to_tensors_are_set_and_read_as_in_eager_mo
         for called, inner in ((module, module), (compiled, compiled.model)):
             given = x.clone().requires_grad_()
             y = called(given)
-            set_to = {name: value for name, value in vars(inner).items() if isinstance(value, torch.Tensor)}
+            set_to = {name: value for name, value in vars(inner).items() if isinstance(value, (torch.Tensor, list))}
             wanted = [given, inner.weight]
             gradients = torch.autograd.grad(y.sum(), wanted, retain_graph=function is carries_history)
             if function is keeps_what_it_computes:
                 gradients += torch.autograd.grad(called(given).sum() + inner.hidden.square().sum(), wanted)
-            both.append((y, gradients, set_to, {name: value.requires_grad for name, value in set_to.items()}))
-        torch.testing.assert_close(*both)
-    assert captures(compiled) <= {only_sets: 1, averages: 2, fills: 2}.get(function, 5)
+            both.append((y, gradients, *pytree.tree_flatten(set_to), [getattr(v, "requires_grad", v) for v in pytree.tree_leaves(set_to)]))
+        (*tensors, shape, flags), (*others, form, marks) = [
+            [y, gradients, [v for v in held if isinstance(v, torch.Tensor)], *more] for y, gradients, held, *more in both]
+        torch.testing.assert_close(tensors, others)
+        assert shape == form and flags == marks
+    assert captures(compiled) <= {only_sets: 1, averages: 2, fills: 2, lists: 1, moves: 2}.get(function, 5)
     if function is only_sets:
         assert compiled.model.seen is given and compiled.model.part._base is given
 

@@ -140,7 +140,7 @@ class Captures:
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
-        self.state.learn(made.reads, made.code)
+        self.state.learn(made.reads, made.code, [name for _, name in made.sets[0]] if made.sets else ())
         made.code = None  # which holds what it met
         self._find_outside(made)
         self.asks = self.asks or made.asks
@@ -174,6 +174,8 @@ class Captures:
             same = [t for t in self.state.tensors() if t is alias or t.data_ptr() == alias.data_ptr() and alias.numel()
                     and (t.shape, t.stride(), t.dtype) == (alias.shape, alias.stride(), alias.dtype)]
             made.outside[name] = next((t for t in same if t is alias), (same or [alias])[0])
+        places = [(name, self.state.place(tensor)) for name, tensor in made.outside.items()]
+        made.places = [(name, *place) for name, place in places if place]
 
 
 def _tracer():

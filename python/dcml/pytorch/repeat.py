@@ -26,7 +26,9 @@ def repeated_call(module, forward, captures, recipe, function, args, kwargs):
         return None
     if recipe.changed or recipe.complex or recipe.flagged or recipe.freed or capture.counted or capture.asks_attributes:
         return None
-    if recipe.named is not None or recipe.sets or recipe.altered or compiled.moved or recipe.decided and recipe.seed:
+    if recipe.named is not None or recipe.sets or recipe.altered or capture.places or compiled.moved:
+        return None
+    if recipe.decided and recipe.seed:
         return None
     if any(GLOBAL_HOOKS) or any(hooks.values()) or any(table[key].is_complex() for table, key in compiled.slots):
         return None

@@ -9,6 +9,7 @@ import operator
 from itertools import chain
 
 import torch
+from torch.utils import _pytree as pytree
 
 from ... import _core
 from ...library import implementation
@@ -80,6 +81,8 @@ class Compiled:
         they are now."""
         if self.device.type == "cuda":
             follow_switches()
+        for name, table, key, k in self.capture.places:
+            self.capture.outside[name] = pytree.tree_leaves(table[key])[k]
         params = [table[key] for table, key in self.slots]
         flags = None
         if self.owner.backward and self.owner.frozen:

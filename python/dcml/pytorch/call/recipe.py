@@ -47,7 +47,7 @@ class Recipe:
         leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
-        self.sets = [(owner.model.get_submodule(path), name) for path, name in capture.sets]
+        self.sets = capture.sets and ([(owner.model.get_submodule(path), name) for path, name in capture.sets[0]], *capture.sets[1:])
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned
                        and not self.sets and capture.altered is None)
@@ -132,8 +132,11 @@ class Recipe:
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
         for k, device in self.returned:
             values[k] = values[k].to(device)
-        for module, name in reversed(self.sets):
-            vars(module)[name] = values.pop()
+        if self.sets:
+            places, shape, count = self.sets
+            values, held = _parted(values, count)
+            for (module, name), value in zip(places, shape.unflatten(list(held))):
+                vars(module)[name] = value
         if self.altered is not None:
             shape, places = self.altered
             values, made = _parted(values, places.count(None))

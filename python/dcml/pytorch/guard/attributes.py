@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .state import TABLES
 from .watch import VALUES
@@ -19,6 +20,7 @@ from .watch import VALUES
 _MODULES_OF_TORCH = tuple(os.path.join(os.path.dirname(torch.__file__), *part, "") for part in (["nn"], ["ao", "nn"]))
 _TENSORS = ("_parameters", "_buffers", "_modules")
 READS_ALL = {"__dict__", "__getattribute__", "attrgetter"}
+_HELD = (torch.Tensor, *VALUES, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 _NOTHING = object()
 
 
@@ -36,7 +38,7 @@ class Written:
     def changed(self):
         if isinstance(self.old, (*VALUES, float)) and type(self.old) is type(self.new):
             return self.old != self.new
-        return self.old is not self.new
+        return not _same(self.old, self.new)
 
     def is_value(self):
         return isinstance(self.new, (*VALUES, float))
@@ -58,8 +60,8 @@ class Attributes:
     """What happens to attributes of ``module`` and those inside it while they are traced.
 
     read: names of those that forward may have read.
-    tensors: (path of a module, name, tensor) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
-        normalisation and of pruning.
+    tensors: (path of a module, name, value) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
+        normalisation and of pruning, or by forward to containers of tensors.
     """
 
     def __init__(self, module):
@@ -67,7 +69,7 @@ class Attributes:
         self._computed, self._codes = set(), []  # names that were read by getattr and the like, and code that ran
         self._paths = {path: m for path, m in module.named_modules()}
         self._modules = list(self._paths.values())
-        self._set = {}      # name -> (file, line) of code that sets it
+        self._set = {}      # name -> [(name of the function, file, line)] of code that sets it
         self._written = {}  # (id of a dictionary, name) -> Written
         self._hooks = [(table, dict(table)) for m in self._modules for name, table in vars(m).items()
                        if "hooks" in name and isinstance(table, dict)]
@@ -80,9 +82,16 @@ class Attributes:
         if not READS_ALL.isdisjoint(code.co_names) and any(isinstance(v, torch.nn.Module) for v in frame.f_locals.values()):
             self._read_all()
 
-    def note_set(self, name, file, line):
+    def note_set(self, name, code, line):
         """Of a line of a user's function that sets or deletes an attribute of this name, of whatever object."""
-        self._set.setdefault(name, (file, line))
+        self._set.setdefault(name, []).append((code.co_name, code.co_filename, line))
+
+    def _place(self, module, name):
+        """(file, line) of what sets an attribute of a module: rather a method of its class than others."""
+        methods = {(n, code.co_filename) for base in type(module).__mro__ for n, value in vars(base).items()
+                   if (code := getattr(value, "__code__", None))}
+        places = self._set[name]
+        return next((place for place in places if place[:2] in methods), places[0])[1:]
 
     def note_of_torch(self, code):
         """Of another function: methods of torch's modules read attributes too."""
@@ -107,7 +116,7 @@ class Attributes:
             def write(value, name, *given):
                 self._note_read(value, name)
                 caller = sys._getframe(1)
-                self.note_set(name, caller.f_code.co_filename, caller.f_lineno)
+                self.note_set(name, caller.f_code, caller.f_lineno)
                 return function(value, name, *given)
             return write
 
@@ -129,28 +138,30 @@ class Attributes:
     @contextlib.contextmanager
     def watched(self):
         """Forward runs in this context."""
-        before = [(vars(m), dict(vars(m)), _held(vars(m))) for m in self._modules]
+        before = [(m, dict(vars(m)), _held(vars(m))) for m in self._modules]
         try:
             yield
         finally:
-            for table, was, held in before:
-                self._compare(table, was, held, _held(table))
-            self.tensors = [(path, name, value) for path, (table, was, _) in zip(self._paths, before)
-                            for name, value in table.items() if isinstance(value, torch.Tensor) and value is not was.get(name)]
+            for module, was, held in before:
+                self._compare(module, was, held, _held(vars(module)))
+            self.tensors = [(path, name, value) for path, (module, was, _) in zip(self._paths, before)
+                            for name, value in vars(module).items() if not _same(was.get(name), value)
+                            and (isinstance(value, torch.Tensor) or name in self._set and holds_tensors(value))]
             for path, name, _ in self.tensors:  # hooks of torch's delete the attribute themselves
                 if name in self._set:
                     if name not in self._computed and not any(name in _names_of_attributes(code) for code in self._codes):
                         self.read.discard(name)  # whose extents decide nothing
-                    table, was, _ = before[list(self._paths).index(path)]
-                    Written(table, name, was.get(name, _NOTHING), None, *self._set[name]).undo()
+                    module, was, _ = before[list(self._paths).index(path)]
+                    Written(vars(module), name, was.get(name, _NOTHING), None, *self._place(module, name)).undo()
 
-    def _compare(self, table, was, held, now):
+    def _compare(self, module, was, held, now):
+        table = vars(module)
         for name in [name for name in {**held, **now} if name in self._set]:  # by a user's code
             old, new, written = held.get(name, _NOTHING), now.get(name, _NOTHING), (id(table), name)
-            if isinstance(new, torch.Tensor) and new is table.get(name):
+            if (isinstance(new, torch.Tensor) or holds_tensors(new)) and new is table.get(name):
                 continue  # each call sets it
             if old is not new and written not in self._written:
-                self._written[written] = Written(table, name, was.get(name, _NOTHING), new, *self._set[name])
+                self._written[written] = Written(table, name, was.get(name, _NOTHING), new, *self._place(module, name))
             elif written in self._written:
                 self._written[written].new = new
 
@@ -168,6 +179,20 @@ class Attributes:
             if table != was:
                 table.clear()
                 table.update(was)
+
+
+def holds_tensors(value):
+    """Is it a list, tuple or dictionary of tensors, with numbers, texts and None among them?"""
+    leaves = pytree.tree_leaves(value) if isinstance(value, (list, tuple, dict)) else ()
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves) and all(isinstance(leaf, _HELD) for leaf in leaves)
+
+
+def _same(old, new):
+    """The same, or containers of the same kind of the very same tensors?"""
+    if old is new or type(old) is not type(new) or not holds_tensors(old) or not holds_tensors(new):
+        return old is new
+    (before, shape), (now, form) = pytree.tree_flatten(old), pytree.tree_flatten(new)
+    return shape == form and all(a is b or not isinstance(a, torch.Tensor) and type(a) is type(b) and a == b for a, b in zip(before, now))
 
 
 @functools.lru_cache(maxsize=None)

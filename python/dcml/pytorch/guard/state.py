@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 import torch
 from torch.nn.modules import module as torch_module
+from torch.utils import _pytree as pytree
 
 from ... import _core
 from .watch import VALUES, Observer, is_foreign
@@ -27,6 +28,7 @@ class ModuleState:
     def __init__(self, module):
         self._module = module
         self._reads = set()      # names of attributes that some forward has read
+        self._sets = set()       # names of those that some forward has set to containers of tensors
         self._names = set()      # names and texts in the code of functions that ran
         self._globals = {}       # (id of a dictionary, name) -> (dictionary, name)
         self.codes = {}          # id -> code of the functions that ran
@@ -90,7 +92,7 @@ class ModuleState:
         name = _name(module)
         observer.held.append(module)
         observer.note(vars(module), name)
-        attributes = [(n, _kind_of(value) if isinstance(value, torch.Tensor) else observer.describe(value, f"{name}.{n}"))
+        attributes = [(n, _kind_of(value) if isinstance(value, torch.Tensor) else self._attribute(observer, value, n, name))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
         there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
@@ -98,14 +100,32 @@ class ModuleState:
         return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
-    def learn(self, names, code):
-        """Tells that forward reads attributes of these names, and which functions ran."""
-        known = len(self._reads), len(self._names), len(self._globals), len(self.codes)
+    def _attribute(self, observer, value, name, module):
+        found = observer.describe(value, f"{module}.{name}")
+        if name not in self._sets:
+            return found
+        leaves, shape = pytree.tree_flatten(value)  # other tensors of the same kind are read where they are
+        return str(shape), tuple([_kind_of(v) if isinstance(v, torch.Tensor) else observer.describe(v, f"{module}.{name}") for v in leaves])
+
+    def place(self, tensor):
+        """(dictionary of a module, name, which leaf) of a tensor in a container that forward sets anew; None for others."""
+        for module in self._module.modules() if self._sets else ():
+            for name in self._sets & vars(module).keys():
+                for k, leaf in enumerate(pytree.tree_leaves(vars(module)[name])):
+                    if leaf is tensor:
+                        return vars(module), name, k
+        return None
+
+    def learn(self, names, code, sets=()):
+        """Tells that forward reads attributes of these names, and which functions ran; sets: names of attributes that it sets to
+        containers of tensors."""
+        known = len(self._reads), len(self._names), len(self._globals), len(self.codes), len(self._sets)
         self._reads |= names - TABLES
+        self._sets.update(sets)
         self._names |= code.names
         self._globals.update(code.globals)
         self.codes.update(code.codes)
-        if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
+        if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes), len(self._sets)):
             self._seen = None
 
 

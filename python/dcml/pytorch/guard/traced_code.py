@@ -103,7 +103,7 @@ class TracedCode:
     def _tell_of(self, instruction, code, line, table):
         kind, name = instruction.opname, instruction.argval
         if kind in ("STORE_ATTR", "DELETE_ATTR"):
-            self._attributes.note_set(name, code.co_filename, line)
+            self._attributes.note_set(name, code, line)
         elif kind == "STORE_GLOBAL":
             self.stored.add((id(table), name))
         elif kind == "IMPORT_NAME":

@@ -31,7 +31,7 @@ class Capture:
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
-    sets: (path of a module, name) of attributes that are set to the last ``outputs``.
+    sets: attributes that are set to the last ``outputs``, see trace.entry.Result.
     altered: what forward makes of containers among the arguments, see trace.entry.Result; these leaves stand before those of ``sets``.
     orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
@@ -39,6 +39,7 @@ class Capture:
     devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
     decided: what Python decides by values of tensors, in order, bools and ints; the checks of kind Decided have these values.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
+    places: (name, dictionary, key, which leaf) of those of ``outside`` that lie in containers which forward sets anew.
     """
     graph: Any
     out_spec: Any
@@ -59,10 +60,11 @@ class Capture:
     code: Any = None
     tape: list = None
     outside: dict = field(default_factory=dict)
+    places: list = field(default_factory=list)
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)
     named: Any = None
-    sets: list = field(default_factory=list)
+    sets: tuple = ()
     altered: Any = None
     orders: dict = field(default_factory=dict)
     counted: bool = False

@@ -10,7 +10,7 @@ import torch
 
 from .symbols import Beyond
 
-_MOST = 64    # decisions of one call
+_MOST = 512   # different decisions of one call, each of which later calls check
 _DRAWS = 32   # of a value that nothing but random numbers decides
 _SEEDED = torch.Tag.nondeterministic_seeded
 
@@ -23,10 +23,15 @@ class Decisions:
         self._graph, self._known, self._tensor_of, self.numbers = graph, known, tensor_of, numbers
         self._values = {}      # of nodes that ran
         self._parameters = {}             # address -> tensor
+        self._alike = _Alike(graph)
+        self._settled = {}     # what is asked -> value
         self.made = []
 
     def of(self, node, kind):
         """The value, as a bool or an int, of a node that is a tensor of one element."""
+        asked = self._alike.key(node), kind
+        if asked in self._settled:
+            return self._settled[asked]
         if len(self.made) == _MOST:
             raise Beyond(f"more than {_MOST} decisions by values")
         if len(self.made) < len(self._known):
@@ -34,6 +39,7 @@ class Decisions:
         else:
             value = self._value(node, kind)
         self.made.append(value)
+        self._settled[asked] = value
         return value
 
     def _value(self, node, kind):
@@ -88,6 +94,28 @@ class Decisions:
                 values[one] = self._run(one, values)
             if kind(values[node].item()) != value:
                 raise Beyond("Python decides by random numbers")
+
+
+class _Alike:
+    """Numbers for nodes, equal where the same is computed of the same."""
+
+    def __init__(self, graph):
+        self._graph, self._numbers, self._of, self._changes = graph, {}, {}, 0
+
+    def key(self, node):
+        """Differs, too, where a tensor has been changed in place meanwhile, whichever."""
+        for one in self._graph.nodes:
+            if one not in self._numbers:
+                self._numbers[one] = self._of.setdefault(self._text(one), len(self._of))
+                self._changes += isinstance(one.target, torch._ops.OpOverload) and one.target._schema.is_mutable
+        return self._numbers[node], self._changes
+
+    def _text(self, node):
+        computed = node.target is operator.getitem or isinstance(node.target, torch._ops.OpOverload) and not _draws(node)
+        if node.op != "call_function" or not computed:
+            return node
+        given = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: ("node", self._numbers[one]))
+        return node.target, repr(given), repr(node.meta.get("autocast"))
 
 
 def _ancestors(node):

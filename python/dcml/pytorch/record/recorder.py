@@ -286,8 +286,10 @@ class Recorder(Telling):
 
     def _decided(self, tensor, kind):
         node = self.node(tensor)
+        before = len(self.decisions.made)
         value = self.decisions.of(node, kind)
-        self._call(torch.ops.dcml.decided.default, (node, kind is bool), {}, None)
+        if len(self.decisions.made) > before:
+            self._call(torch.ops.dcml.decided.default, (node, kind is bool), {}, None)
         return value
 
     def _viewed_in_place(self, function, args, kwargs):

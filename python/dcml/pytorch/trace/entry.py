@@ -22,7 +22,8 @@ class Result:
     requires: which of these require a gradient; tape: does the call run with gradients on?
     named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
     the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list.
-    sets: (path of a module, name) of attributes that are set to tensors, which are the last leaves of the result.
+    sets: [(path of a module, name)] of attributes that are set to tensors or containers of them, the shape of a list of these values,
+    whose leaves are the last of the result, and how many they are.
     altered: where forward changes containers among the arguments, the shape of (args, kwargs) after it, and by leaf its place among the
     arguments' leaves; None for those that forward makes, which are the leaves before these.
     known: what Python first decides by values, from an earlier attempt at this call; decided: what it decides in the trace;
@@ -66,8 +67,7 @@ class Entry(torch.nn.Module):
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
-            self.result.sets = [(path, name) for path, name, _ in attributes.tensors]
-            return self._take_apart(module, result, arguments, values, [*made, *[tensor for *_, tensor in attributes.tensors]])
+            return self._take_apart(module, result, arguments, values, [*made, *self._set_to(attributes.tensors)])
         try:
             forward.__signature__ = _signature(module.forward, trees.simple(leaves, shape)[1])
         except (TypeError, ValueError):  # of what is no function of Python
@@ -87,6 +87,12 @@ class Entry(torch.nn.Module):
         self.result.altered = shape, places
         trees.forget_values(shape)
         return [leaf for leaf, place in zip(new, places) if place is None]
+
+    def _set_to(self, attributes):
+        """The leaves of what attributes are set to, and notes which."""
+        leaves, shape = trees.flatten([value for *_, value in attributes])
+        self.result.sets = ([(path, name) for path, name, _ in attributes], shape, len(leaves)) if attributes else ()
+        return leaves
 
     def _take_apart(self, module, result, arguments, values, behind_all):
         leaves, shape = trees.flatten(result)
