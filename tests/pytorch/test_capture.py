@@ -1,4 +1,6 @@
 """What capture keeps of a module besides its operators: names, extents, buffers, structure, refusals."""
+import os
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -160,8 +162,10 @@ def test_unknown_overload_names_operator_and_line():
 def test_branching_on_random_numbers_is_refused_with_its_line():
     def forward(x):
         return x + 1 if torch.rand([]) > 0.5 else x
-    with pytest.raises(dcml.UnsupportedOpError, match=r"branches on values.*test_capture\.py:\d+: return x \+ 1 if"):
+    with pytest.raises(dcml.UnsupportedOpError, match=r"branches on values.*test_capture\.py:\d+: return x \+ 1 if") as found:
         capture(Call(forward), (torch.randn(4),))
+    assert [os.path.basename(frame.path) for frame in found.traceback] == ["test_capture.py", "capture.py"]  # no tracer's
+    assert found.value.__cause__ is found.value.__context__ is None
 
 
 def test_module_that_cannot_be_traced_is_a_model_error():

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ... import _core
-from ...verbose import say
+from ...verbose import say, wanted
 from ..aten import extent
 from ..call import trees
 from ..guard.asked import asked
@@ -50,19 +50,28 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
         ModelError if torch.export cannot trace the module.
     """
-    given = module, args, kwargs, name, dynamic, known, train, debug
-    with LOCK:
+    try:
+        with LOCK:
+            return _capture_as_changed(module, args, kwargs, name, dynamic, known, train, debug)
+    except _core.UnsupportedOpError as error:
+        if wanted("capture"):
+            raise
+        error.__cause__ = error.__context__ = None  # the message says which line; hundreds of others are the tracers' own
+        raise error.with_traceback(None)
+
+
+def _capture_as_changed(module, args, kwargs, *options):
+    try:
+        return _capture(module, args, kwargs, *options)
+    except Changed as first:  # what the first call fills or sets does not change again
         try:
-            return _capture(*given)
-        except Changed as first:  # what the first call fills or sets does not change again
-            try:
-                first.redo(module, args, kwargs or {})
-                made = _capture(*given, again=first)
-                made.redone = True
-                return made
-            except _core.Error:
-                first.undo()
-                raise
+            first.redo(module, args, kwargs or {})
+            made = _capture(module, args, kwargs, *options, again=first)
+            made.redone = True
+            return made
+        except _core.Error:
+            first.undo()
+            raise
 
 
 def _capture(module, args, kwargs, name, dynamic, known, *options, again=None):
