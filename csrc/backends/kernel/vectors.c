@@ -36,11 +36,9 @@ static bool has_two_names(const dc_kernel *k, const dc_loop *l) {
 /* What those of other loops write does not matter here: windows that overlap are added one after the other, each by vectors. */
 bool dc_loop_is_apart(dc_kernel *k, const dc_loop *l) {
   const dc_write *w = dc_loop_single_write(l);
-  dc_ex step, rest;
   if (!w || w->guard || w->accumulator || dc_read_check(k, w->element)) return false;
   if (dc_kernel_dependence(k, w->value).reads & k->bits[w->out]) return false;
-  return dc_ix_split(k->pool, dc_read_address(k, w->element), l->param, &step, &rest) && dc_kernel_is_number(k, step, 1) &&
-         !dc_ex_uses_op(k->pool, rest, DC_EX_READ);
+  return has_own_element(k, l, w) && !dc_ex_uses_op(k->pool, dc_read_address(k, w->element), DC_EX_READ);
 }
 
 /* Vectors may run the iterations of an innermost loop unless they collide. */

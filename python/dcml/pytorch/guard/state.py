@@ -92,20 +92,13 @@ class ModuleState:
         name = _name(module)
         observer.held.append(module)
         observer.note(vars(module), name)
-        attributes = [(n, _kind_of(value) if isinstance(value, torch.Tensor) else self._attribute(observer, value, n, name))
+        attributes = [(n, _attribute(observer, value, f"{name}.{n}", n in self._sets))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
         there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
                  if table or not is_foreign(type(module).__module__)]  # torch's own modules get none later
         return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
-
-    def _attribute(self, observer, value, name, module):
-        found = observer.describe(value, f"{module}.{name}")
-        if name not in self._sets:
-            return found
-        leaves, shape = pytree.tree_flatten(value)  # other tensors of the same kind are read where they are
-        return str(shape), tuple([_kind_of(v) if isinstance(v, torch.Tensor) else observer.describe(v, f"{module}.{name}") for v in leaves])
 
     def place(self, tensor):
         """(dictionary of a module, name, which leaf) of a tensor in a container that forward sets anew; None for others."""
@@ -150,6 +143,17 @@ def _changed_part(observation, label):
 def _pairs(table, observer, label):
     observer.note(table, label)
     return tuple([(name, observer.describe(value, f"{label} {name!r}"), id(value)) for name, value in table.items()])
+
+
+def _attribute(observer, value, label, by_kind):
+    """by_kind: other tensors of the same kind in a container are read where they are."""
+    if isinstance(value, torch.Tensor):
+        return _kind_of(value)
+    found = observer.describe(value, label)  # which watches the container, too
+    if not by_kind:
+        return found
+    leaves, shape = pytree.tree_flatten(value)
+    return str(shape), tuple([_attribute(observer, leaf, label, False) for leaf in leaves])
 
 
 def _there(table, observer, label):

@@ -4,6 +4,7 @@ The one idea: calls recorded so far are run on the call's own tensors, which giv
 a condition that each of them checks, so what is told here has to be likely, not certain.
 Must not know: modules, rows of operators, or what becomes of a call that decides otherwise.
 """
+import itertools
 import operator
 
 import torch
@@ -104,17 +105,20 @@ class _Alike:
 
     def key(self, node):
         """Differs, too, where a tensor has been changed in place meanwhile, whichever."""
-        for one in self._graph.nodes:
-            if one not in self._numbers:
-                self._numbers[one] = self._of.setdefault(self._text(one), len(self._of))
-                self._changes += isinstance(one.target, torch._ops.OpOverload) and one.target._schema.is_mutable
-        return self._numbers[node], self._changes
+        new = list(itertools.takewhile(lambda one: one not in self._numbers, reversed(self._graph.nodes)))
+        for one in reversed(new):
+            self._numbers[one] = self._of.setdefault(self._text(one), len(self._of))
+            self._changes += isinstance(one.target, torch._ops.OpOverload) and one.target._schema.is_mutable
+        return self._number(node), self._changes
+
+    def _number(self, node):
+        return self._numbers.get(node, node)  # placeholders that were put before what had its number stand for themselves
 
     def _text(self, node):
         computed = node.target is operator.getitem or isinstance(node.target, torch._ops.OpOverload) and not _draws(node)
         if node.op != "call_function" or not computed:
             return node
-        given = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: ("node", self._numbers[one]))
+        given = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: ("node", self._number(one)))
         return node.target, repr(given), repr(node.meta.get("autocast"))
 
 
