@@ -100,7 +100,7 @@ MAY_IMPORT = {  # package of dcml.pytorch -> packages below it, or those of thei
     "call": ["guard", "look.profile"],
     "lower": ["record", "aten", "guard.extents", "guard.place", "call.results"],
     "record": [],
-    "trace": ["lower", "record", "aten", "guard", "call.trees"],
+    "trace": ["lower", "record", "aten", "guard", "call.trees", "call.altered"],
     "kept": ["guard", "call", "lower.captured"],
     "": ["trace", "kept", "guard", "call", "look"],
 }

@@ -140,7 +140,8 @@ class Captures:
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "
                        f"{operators} operators, inputs {made.guard}")
-        self.state.learn(made.reads, made.code, [name for _, name in made.sets[0]] if made.sets else ())
+        self.state.learn(made.reads, made.code, made.sets[0] if made.sets else (),
+                         [(one.holder, one.key, one.names) for one in made.altered if one.holder is not None])
         made.code = None  # which holds what it met
         self._find_outside(made)
         self.asks = self.asks or made.asks

@@ -9,6 +9,7 @@ import torch
 from ..guard.lock import LOCK
 from ..look.profile import mark_range
 from . import errors, trees
+from .altered import find
 from .autograd import apply_in_python
 from .compiled import Outdated, slot
 from .device import draw_seed
@@ -47,10 +48,10 @@ class Recipe:
         leaves = trees.flatten((args, kwargs))[0]
         self.complex = any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves)
         self.flagged, self.freed, self.named = capture.flagged, _sized(capture, leaves), capture.named
-        self.sets = capture.sets and ([(owner.model.get_submodule(path), name) for path, name in capture.sets[0]], *capture.sets[1:])
+        self.sets = capture.sets
         self.single = (capture.outputs == [0] and capture.out_spec.is_leaf() and not self.mutated and not self.changed
                        and not self.checks and not self.decided and not self.extra and self.named is None and not self.returned
-                       and not self.sets and capture.altered is None)
+                       and not self.sets and not capture.altered)
         self.altered = capture.altered
 
     def run(self, args, kwargs, repeated=None, attempt=None):
@@ -135,12 +136,13 @@ class Recipe:
         if self.sets:
             places, shape, count = self.sets
             values, held = _parted(values, count)
-            for (module, name), value in zip(places, shape.unflatten(list(held))):
-                vars(module)[name] = value
-        if self.altered is not None:
-            shape, places = self.altered
-            values, made = _parted(values, places.count(None))
-            trees.refill(given, shape.unflatten([next(made) if place is None else leaves[place] for place in places]))
+            for (table, name), value in zip(places, shape.unflatten(list(held))):
+                table[name] = value
+        if self.altered:
+            values, made = _parted(values, sum(one.made for one in self.altered))
+            found = find(self.altered, given, leaves)
+            for one, (container, was) in zip(self.altered, found):
+                one.put(container, was, made)
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:

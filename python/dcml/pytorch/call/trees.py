@@ -23,12 +23,13 @@ _TAKEN = {tuple, list, dict, collections.OrderedDict, collections.namedtuple}  #
 _DEEPEST = 32
 
 
-def flatten(tree, depth=0):
-    """(leaves, shape) of any value; ``str(shape)`` tells kinds and names, ``shape.unflatten(leaves)`` undoes it."""
-    leaves, spec = pytree.tree_flatten(tree, _is_size)
+def flatten(tree, depth=0, closed=()):
+    """(leaves, shape) of any value; ``str(shape)`` tells kinds and names, ``shape.unflatten(leaves)`` undoes it.
+    closed: ids of containers that are leaves."""
+    leaves, spec = pytree.tree_flatten(tree, (lambda value: _is_size(value) or id(value) in closed) if closed else _is_size)
     for leaf in leaves:
-        if type(leaf) is not torch.Tensor and _opens(leaf):
-            return _flatten_all(leaves, spec, depth)
+        if type(leaf) is not torch.Tensor and _opens(leaf) and id(leaf) not in closed:
+            return _flatten_all(leaves, spec, depth, closed)
     return leaves, spec
 
 
@@ -37,10 +38,10 @@ def _is_size(value):
     return type(value) is torch.Size
 
 
-def _flatten_all(leaves, spec, depth):
+def _flatten_all(leaves, spec, depth, closed):
     if depth > _DEEPEST:
         raise _core.ValueError_(f"an argument or result holds others {_DEEPEST} deep, or itself")
-    parts = [Opened(leaf, depth) if _opens(leaf) else leaf for leaf in leaves]
+    parts = [Opened(leaf, depth, closed) if _opens(leaf) and id(leaf) not in closed else leaf for leaf in leaves]
     flat = [v for part in parts for v in (part.leaves if isinstance(part, Opened) else [part])]
     return flat, Shape(spec, [part.close() if isinstance(part, Opened) else None for part in parts])
 
@@ -118,10 +119,11 @@ def refill(old, new):
     stands for ``new`` then."""
     if old is new or type(old) is not type(new):
         return new
-    if type(old) is list:
-        items = [*map(refill, old, new), *new[len(old):]]
+    if type(old) in (list, collections.deque):
+        items = [*map(refill, old, new), *list(new)[len(old):]]
         if len(items) != len(old) or any(a is not b for a, b in zip(items, old)):
-            old[:] = items
+            old.clear()
+            old.extend(items)
         return old
     if isinstance(old, tuple):
         items = list(map(refill, old, new))
@@ -145,10 +147,10 @@ def _refill_names(holder, old, new):
 class Opened:
     """An object that pytree takes for a leaf."""
 
-    def __init__(self, value, depth):
+    def __init__(self, value, depth, closed=()):
         held = _held(value)
         self.value, self.names = value, tuple(held)
-        self.leaves, self.inner = flatten(list(held.values()), depth + 1)
+        self.leaves, self.inner = flatten(list(held.values()), depth + 1, closed)
 
     def close(self):
         self.count = len(self.leaves)

@@ -43,6 +43,10 @@ class Written:
     def is_value(self):
         return isinstance(self.new, (*VALUES, float))
 
+    def is_flag(self):
+        """Does it tell that something is there from now on?"""
+        return self.is_value() and (self.old is _NOTHING or isinstance(self.old, (bool, type(None))))
+
     def undo(self):
         self._put(self.old)
 
@@ -60,19 +64,25 @@ class Attributes:
     """What happens to attributes of ``module`` and those inside it while they are traced.
 
     read: names of those that forward may have read.
-    tensors: (path of a module, name, value) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
+    computed: those of them that code computes.
+    tensors: (dictionary of a module, name, value) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
         normalisation and of pruning, or by forward to containers of tensors.
     """
 
     def __init__(self, module):
         self.read, self.tensors = set(), []
-        self._computed, self._codes = set(), []  # names that were read by getattr and the like, and code that ran
-        self._paths = {path: m for path, m in module.named_modules()}
-        self._modules = list(self._paths.values())
+        self.computed, self._codes = set(), []  # by getattr and the like; and code that ran
+        self._modules, self._hooks = [], []
         self._set = {}      # name -> [(name of the function, file, line)] of code that sets it
         self._written = {}  # (id of a dictionary, name) -> Written
-        self._hooks = [(table, dict(table)) for m in self._modules for name, table in vars(m).items()
-                       if "hooks" in name and isinstance(table, dict)]
+        self.watch(module.modules())
+
+    def watch(self, modules):
+        """More modules, to be told before forward runs."""
+        modules = list(modules)
+        self._modules += modules
+        self._hooks += [(table, dict(table)) for m in modules for name, table in vars(m).items()
+                        if "hooks" in name and isinstance(table, dict)]
 
     # -- what code says --
     def note(self, code, frame):
@@ -101,7 +111,7 @@ class Attributes:
 
     def _read_all(self):
         self.read.update(*[vars(m) for m in self._modules])
-        self._computed = self.read
+        self.computed = self.read
 
     # -- what it computes --
     def builtins(self):
@@ -132,7 +142,7 @@ class Attributes:
     def _note_read(self, value, name):
         if isinstance(value, torch.nn.Module) and isinstance(name, str):
             self.read.add(name)
-            self._computed.add(name)
+            self.computed.add(name)
 
     # -- what differs --
     @contextlib.contextmanager
@@ -144,15 +154,16 @@ class Attributes:
         finally:
             for module, was, held in before:
                 self._compare(module, was, held, _held(vars(module)))
-            self.tensors = [(path, name, value) for path, (module, was, _) in zip(self._paths, before)
-                            for name, value in vars(module).items() if not _same(was.get(name), value)
-                            and (isinstance(value, torch.Tensor) or name in self._set and holds_tensors(value))]
-            for path, name, _ in self.tensors:  # hooks of torch's delete the attribute themselves
-                if name in self._set:
-                    if name not in self._computed and not any(name in _names_of_attributes(code) for code in self._codes):
-                        self.read.discard(name)  # whose extents decide nothing
-                    module, was, _ = before[list(self._paths).index(path)]
-                    Written(vars(module), name, was.get(name, _NOTHING), None, *self._place(module, name)).undo()
+            self.tensors = []
+            for module, was, _ in before:
+                found = [(vars(module), name, value) for name, value in vars(module).items() if not _same(was.get(name), value)
+                         and (isinstance(value, torch.Tensor) or name in self._set and holds_tensors(value))]
+                self.tensors += found
+                for table, name, _ in found:  # hooks of torch's delete the attribute themselves
+                    if name in self._set:
+                        if name not in self.computed and not any(name in _names_of_attributes(code) for code in self._codes):
+                            self.read.discard(name)  # whose extents decide nothing
+                        Written(table, name, was.get(name, _NOTHING), None, *self._place(module, name)).undo()
 
     def _compare(self, module, was, held, now):
         table = vars(module)
@@ -169,9 +180,21 @@ class Attributes:
         """Those that end with another value than they began with."""
         return [one for one in self._written.values() if one.changed()]
 
+    def take_flags(self):
+        """[(dictionary of a module, name, value)] of those that end with another value, which they have no more."""
+        taken = self.changes()
+        for one in taken:
+            one.undo()
+            del self._written[id(one.table), one.name]
+        return [(one.table, one.name, one.new) for one in taken]
+
     def undo(self):
         for one in self._written.values():
             one.undo()
+
+    def tables(self):
+        """The dictionaries of all modules."""
+        return [vars(m) for m in self._modules]
 
     def undo_hooks(self):
         """Forward registers its hooks once more where it runs again and the attribute is undone by which it knows of them."""

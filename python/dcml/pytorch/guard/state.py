@@ -13,6 +13,7 @@ from torch.nn.modules import module as torch_module
 from torch.utils import _pytree as pytree
 
 from ... import _core
+from .filled import Filled
 from .watch import VALUES, Observer, is_foreign
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -28,7 +29,7 @@ class ModuleState:
     def __init__(self, module):
         self._module = module
         self._reads = set()      # names of attributes that some forward has read
-        self._sets = set()       # names of those that some forward has set to containers of tensors
+        self._filled = Filled()  # containers in which some forward sets or changes tensors
         self._names = set()      # names and texts in the code of functions that ran
         self._globals = {}       # (id of a dictionary, name) -> (dictionary, name)
         self.codes = {}          # id -> code of the functions that ran
@@ -64,10 +65,10 @@ class ModuleState:
 
     def _renew(self):
         modules = list(self._module.modules())
-        self._observer = observer = Observer(self._names, self.codes, watched={id(m) for m in modules})
+        self._observer = observer = Observer(self._names, self.codes, {id(m) for m in modules}, changing=self._filled.changing(),
+                                             added=self._filled.added())
         description = [self._module_part(m, observer) for m in modules]
-        description += [observer.part(*place, place[0].get(place[1]), f"the global {place[1]!r}")
-                        for place in self._globals.values()]
+        description += [self._global_part(*place, observer) for place in self._globals.values()]
         description += [_pairs(table, observer, "a hook of all modules") for table in GLOBAL_HOOKS]
         done = set()  # the walk may lead to modules outside the tree, and from there to others
         while rest := [m for m in observer.modules.values() if id(m) not in done]:
@@ -76,7 +77,7 @@ class ModuleState:
                              _pairs(m._buffers, observer, _name(m))) for m in rest]
             for m in rest:
                 observer.modules.update({id(child): child for child in m.children() if id(child) not in observer.watched})
-        return self._settle(tuple(description), observer)
+        return self._renew() if self._filled.found_otherwise(observer.ways) else self._settle(tuple(description), observer)
 
     def _settle(self, description, observer):
         if description not in self._known and len(self._known) >= _MAX_KNOWN:
@@ -92,7 +93,7 @@ class ModuleState:
         name = _name(module)
         observer.held.append(module)
         observer.note(vars(module), name)
-        attributes = [(n, _attribute(observer, value, f"{name}.{n}", n in self._sets))
+        attributes = [(n, _attribute(observer, value, f"{name}.{n}", self._filled.by_kind(vars(module), n)))
                       for n, value in vars(module).items() if n in self._reads]
         hooks = [_pairs(getattr(module, table), observer, f"a hook of {name}") for table in HOOKS]
         there = [_there(table, observer, name) for table in (module._parameters, module._buffers)
@@ -100,30 +101,28 @@ class ModuleState:
         return (id(module), type(module), _pairs(module._modules, observer, f"a child of {name}"), *there, tuple(attributes),
                 observer.slots(module, self._reads, name), observer.attributes(type(module), self._reads), *hooks)
 
-    def place(self, tensor):
-        """(dictionary of a module, name, which leaf) of a tensor in a container that forward sets anew; None for others."""
-        for module in self._module.modules() if self._sets else ():
-            for name in self._sets & vars(module).keys():
-                for k, leaf in enumerate(pytree.tree_leaves(vars(module)[name])):
-                    if leaf is tensor:
-                        return vars(module), name, k
-        return None
+    def _global_part(self, table, name, observer):
+        if self._filled.by_kind(table, name):
+            observer.take_by_kind(table.get(name))
+        return observer.part(table, name, table.get(name), f"the global {name!r}")
 
-    def learn(self, names, code, sets=()):
-        """Tells that forward reads attributes of these names, and which functions ran; sets: names of attributes that it sets to
-        containers of tensors."""
-        known = len(self._reads), len(self._names), len(self._globals), len(self.codes), len(self._sets)
+    def place(self, tensor):
+        """See Filled.place."""
+        return self._filled.place(tensor)
+
+    def learn(self, names, code, sets=(), altered=()):
+        """Tells that forward reads attributes of these names, and which functions ran.
+        sets: (dictionary of a module, name) of attributes that it sets to tensors or containers of them.
+        altered: (holder, key, names) of containers in which it changes tensors, see Filled."""
+        known = len(self._reads), len(self._names), len(self._globals), len(self.codes)
         self._reads |= names - TABLES
-        self._sets.update(sets)
         self._names |= code.names
         self._globals.update(code.globals)
         self.codes.update(code.codes)
-        if known != (len(self._reads), len(self._names), len(self._globals), len(self.codes), len(self._sets)):
+        set_anew = [(table, name, ()) for table, name in sets]
+        filled = self._filled.learn([*set_anew, *altered], code.computed(), self.codes.values())
+        if filled or known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
             self._seen = None
-
-
-def _kind_of(tensor):
-    return torch.Tensor, tensor.shape, tensor.dtype
 
 
 def _name(module):
@@ -146,14 +145,14 @@ def _pairs(table, observer, label):
 
 
 def _attribute(observer, value, label, by_kind):
-    """by_kind: other tensors of the same kind in a container are read where they are."""
-    if isinstance(value, torch.Tensor):
-        return _kind_of(value)
+    """by_kind: tensors in a container are read where they are."""
+    if by_kind or isinstance(value, torch.Tensor):
+        observer.take_by_kind(value)
     found = observer.describe(value, label)  # which watches the container, too
     if not by_kind:
         return found
     leaves, shape = pytree.tree_flatten(value)
-    return str(shape), tuple([_attribute(observer, leaf, label, False) for leaf in leaves])
+    return str(shape), tuple([observer.describe(leaf, label) for leaf in leaves])
 
 
 def _there(table, observer, label):
@@ -168,13 +167,18 @@ def reachable(module):
         for hook in table.values():
             yield hook, "a hook of all modules"
     for m in module.modules():
-        yield type(m), _name(m)
-        for name, value in vars(m).items():
-            if name not in TABLES:
-                yield value, f"{_name(m)}.{name}"
-        for table in HOOKS:
-            for hook in getattr(m, table).values():
-                yield hook, f"a hook of {_name(m)}"
+        yield from held_by(m)
+
+
+def held_by(module):
+    """The same of one module."""
+    yield type(module), _name(module)
+    for name, value in vars(module).items():
+        if name not in TABLES:
+            yield value, f"{_name(module)}.{name}"
+    for table in HOOKS:
+        for hook in getattr(module, table).values():
+            yield hook, f"a hook of {_name(module)}"
 
 
 def frozen(value, held):

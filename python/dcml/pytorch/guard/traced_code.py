@@ -18,10 +18,12 @@ import numpy as np
 import torch
 
 from ... import _core
+from .filled import only_added_to
 from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
-from .place import place
-from .watch import Observer, foreign_file, foreign_module, is_foreign
+from .place import WAYS_OUT, place
+from .state import held_by
+from .watch import Observer, contents, foreign_file, foreign_module, is_foreign
 
 # Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
 _STAND_INS = {"type": traced_type, **NUMBERS}
@@ -67,7 +69,8 @@ class TracedCode:
     """
 
     def __init__(self, roots, attributes, found):
-        self._attributes, self._builtins, self._found = attributes, attributes.builtins(), found
+        self._attributes, self._found = attributes, found
+        self._builtins = {**attributes.builtins(), "next": self._next}
         self.codes = {}     # id -> code of the user's functions
         self.names = set()  # of attributes, and texts that may be names or keys
         self.globals = {}   # (id of a dictionary, name) -> (dictionary, name)
@@ -77,8 +80,17 @@ class TracedCode:
         self.barred = frozenset()  # code that raises ``refusal`` where it is about to run
         self.refusal = None
         self._before = Observer(None, self.codes, all_functions=True)
+        self._meet(roots)
+
+    def _meet(self, roots):
+        """Values, and what modules have that these lead to."""
         for value, label in roots:
             self._before.describe(value, label)
+        known = set(map(id, self._attributes.tables()))
+        outside = [m for m in self._before.modules.values() if id(vars(m)) not in known]
+        self._attributes.watch(outside)
+        if outside:
+            self._meet([root for m in outside for root in held_by(m)])
 
     def tell(self, code, table):
         """Notes a function that is about to run for the first time; returns builtins for its frames, or None."""
@@ -100,6 +112,14 @@ class TracedCode:
         _give_builtins(self._builtins)
         return table
 
+    def _next(self, iterator, *default):
+        """What is left of an iterator that was there before tells what the next call computes."""
+        if id(iterator) in self._before.ways and not isinstance(iterator, torch.nn.Module):
+            caller = sys._getframe(1)
+            raise _core.UnsupportedOpError(f"forward takes the next of a {type(iterator).__name__} that it does not make itself, which a "
+                                           f"compiled call would not do{WAYS_OUT}{place(caller.f_code.co_filename, caller.f_lineno)}")
+        return next(iterator, *default)
+
     def _tell_of(self, instruction, code, line, table):
         kind, name = instruction.opname, instruction.argval
         if kind in ("STORE_ATTR", "DELETE_ATTR"):
@@ -114,8 +134,8 @@ class TracedCode:
             if _may_draw(table[name]):
                 self.may_draw = True
                 self.draws = self.draws or ("" if table[name] is np else place(code.co_filename, line))
-            if not foreign_module(table[name]):
-                self.globals.setdefault((id(table), name), (table, name))
+            if not foreign_module(table[name]) and (id(table), name) not in self.globals:
+                self.globals[id(table), name] = table, name
                 self._before.part(table, name, table[name], f"the global {name!r}")
 
     def forget_results(self):
@@ -129,9 +149,31 @@ class TracedCode:
         return [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
                 and (len(seen) == 2 or not isinstance(seen[0], dict) or (id(seen[0]), seen[1]) in self.stored)]
 
+    def place(self, container):
+        """What leads to a container: (what holds it, key, names).
+
+        The holder is a dictionary of attributes or globals where nothing else leads there, else a list of it alone.  names: those by which
+        code reaches it; () where there are other ways, too, or where code that ran does anything but add to it."""
+        tables = [table for table in self._attributes.tables() if table is not container]
+        attributes = [(table, name) for table in tables for name, value in table.items() if value is container]
+        parts = [one[:2] for one, _ in self._before.observations.values() if len(one) == 3 and one[2] is container]
+        held = [(None, name) for one, _ in self._before.observations.values() if len(one) == 2 and isinstance(one[0], dict)
+                and one[0] is not container for name, value in one[0].items() if value is container]
+        cells = [(None, name) for cell, name in self._before.variables if any(value is container for value in contents((cell, ())))]
+        places, ways = [*attributes, *parts, *held, *cells], self._before.ways.get(id(container))
+        names = [name for _, name in places if isinstance(name, str)]
+        if ways != len(names) or self.computed().intersection(names) or not only_added_to(names, self.codes.values()):
+            names = ()
+        alone = len(places) == ways == 1 and isinstance(places[0][0], dict)
+        return (*(places[0] if alone else ([container], 0)), tuple(names))
+
+    def computed(self):
+        """Names of attributes that code computes."""
+        return self._attributes.computed
+
     def line(self, label):
         """' (file:line: code)' of a place that names what a label is about, or ''."""
-        for word in reversed(re.findall(r"\w+", label)):
+        for word in re.findall(r"'(\w+)'", label) or reversed(re.findall(r"\w+", label)):
             for code in list(self.codes.values()):
                 for found, line in _by_line(code):
                     if found.argval == word:

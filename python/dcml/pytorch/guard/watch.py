@@ -6,6 +6,8 @@ it; the core compares these observations by identity at each call, and only wher
 values.
 Must not know: captures, graphs or how a call is run.
 """
+import array
+import collections
 import enum
 import functools
 import os
@@ -15,14 +17,17 @@ import types
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 VALUES = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
           torch.layout, torch.memory_format, enum.Enum)
+_FILLED = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
 _DATA_TYPES = {"types", "argparse", "collections", "dataclasses"}  # of the standard library: whose instances are data
 _FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml", "typing_extensions", "filelock",
             "fsspec", "jinja2", "triton", "optree")
 _STDLIB = tuple(os.path.join(sysconfig.get_paths()[k], "") for k in ("stdlib", "platstdlib"))
 _OWN_CODE = tuple(os.path.join(os.path.dirname(m.__file__), "") for m in (torch, np, sys.modules["dcml"]))
+_ADDED = object()
 _MOST = 100000      # values that one walk looks at
 _MOST_BYTES = 1 << 16
 
@@ -57,6 +62,17 @@ def contents(observation):
     return list(holder.values()) if isinstance(holder, dict) else list(holder)
 
 
+def held_tensors(observation):
+    """Are there tensors in its container, or were there when it was observed?"""
+    held = observation[-1], contents(observation)
+    return any(isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in pytree.tree_leaves(held))
+
+
+def is_filled(observation):
+    """Is its container one that calls can fill, with tensors?"""
+    return len(observation) == 2 and type(observation[0]) in _FILLED and held_tensors(observation)
+
+
 def restore(observations):
     """Puts back what containers held."""
     for (holder, *seen), _ in observations:
@@ -68,26 +84,46 @@ def restore(observations):
             holder.update(zip(seen[0][::2], seen[0][1::2]))
         elif isinstance(holder, list):
             holder[:] = seen[0]
+        elif isinstance(holder, collections.deque):
+            holder.clear()
+            holder.extend(seen[0])
         elif isinstance(holder, set):
             holder.clear()
             holder.update(seen[0])
+        elif isinstance(seen[0], bytes):
+            _put_bytes(holder, seen[0])
         elif isinstance(holder, types.CellType) and seen[0]:
             holder.cell_contents = seen[0][0]
+
+
+def _put_bytes(holder, contents):
+    if isinstance(holder, bytearray):
+        holder[:] = contents
+    elif isinstance(holder, array.array):
+        del holder[:]
+        holder.frombytes(contents)
+    else:
+        memoryview(holder).cast("B")[:] = contents
 
 
 class Observer:
     """Looks at values and what they hold.
 
     names: attributes of objects to follow; None: all.  codes: by id, of the functions whose variables count.
+    changing: by id, containers in which forward changes tensors: others of the same kinds there are no other description.
+    added: ids of containers that forward only adds to: what they hold counts for nothing.
+    ways: by id of a value, how often it was met.  variables: [(cell, its name)] of functions met.
     observations: {key: ((holder, contents) or (holder, key, value), label)}, see csrc/python/watch.c.
     tensors, modules: those met on the way, by id.  held: objects that descriptions name by identity.
     """
 
-    def __init__(self, names, codes, watched=(), all_functions=False):
-        self._names, self._codes, self._all = names, codes, all_functions
+    def __init__(self, names, codes, watched=(), all_functions=False, changing=(), added=()):
+        self._names, self._codes, self._all, self._changing = names, codes, all_functions, changing
         self.watched = watched  # ids of modules that are watched anyway
         self.observations, self.tensors, self.modules, self.held = {}, {}, {}, []
-        self._met, self._left = {}, _MOST
+        self._met, self._left, self._added = {}, _MOST, added
+        self.ways, self.variables = {}, []
+        self._kinds = {}  # id of a tensor -> its kind and which one it is
 
     def describe(self, value, label):
         """A hashable stand-in that differs where the values differ; objects stand for themselves."""
@@ -95,17 +131,31 @@ class Observer:
             return type(value), repr(value) if isinstance(value, (slice, range)) else value
         if isinstance(value, (float, complex)):
             return type(value), repr(value)  # tells -0.0 from 0.0, and a NaN from no other
+        if id(value) in self._kinds:
+            return self._kinds[id(value)]
+        self.ways[id(value)] = self.ways.get(id(value), 0) + 1
+        if id(value) in self._added:
+            return _ADDED
         if id(value) in self._met:
             return self._met[id(value)]
+        if id(value) in self._changing:
+            self.take_by_kind(value)
         self._left -= 1
         self.held.append(value)
         self._met[id(value)] = id(value)  # stands for the value inside itself
         look = next((look for kind, look in _LOOKS if isinstance(value, kind)), Observer._object)
         found = look(self, value, label) if self._left > 0 else object()  # too many to tell: no two are the same
-        if type(value) not in (list, tuple, dict, set, frozenset):  # another one with the same contents is no other
-            found = id(value), found
+        if type(value) not in (list, tuple, dict, set, frozenset) or id(value) in self._changing:
+            found = id(value), found  # of others, another one with the same contents is no other
         self._met[id(value)] = found
         return found
+
+    def take_by_kind(self, value):
+        """Tensors in a container, or one, are from now on told apart by their kinds, and from one another."""
+        for leaf in pytree.tree_leaves(value, lambda one: id(one) in self._added):
+            if isinstance(leaf, torch.Tensor):
+                self.tensors[id(leaf)] = leaf
+                self._kinds.setdefault(id(leaf), (torch.Tensor, leaf.shape, leaf.dtype, len(self._kinds)))
 
     def part(self, holder, key, value, label):
         """One item of a dictionary, or an attribute."""
@@ -144,12 +194,14 @@ class Observer:
         more = self._object(table, label) if type(table) is not dict else None
         return more, tuple([(self.describe(k, label), self.describe(v, f"{label}[{k!r}]")) for k, v in items])
 
-    def _array(self, array, label):
-        if array.dtype.hasobject or array.nbytes > _MOST_BYTES or not array.flags.c_contiguous:
+    def _array(self, values, label):
+        """Numbers in an array of NumPy's or Python's."""
+        seen = np.asarray(values)
+        if seen.dtype.hasobject or seen.nbytes > _MOST_BYTES or not seen.flags.c_contiguous:
             return None
-        contents = array.tobytes()
-        self.note(array, label, contents)
-        return array.dtype.str, array.shape, contents
+        contents = seen.tobytes()
+        self.note(values, label, contents)
+        return seen.dtype.str, seen.shape, contents
 
     def _function(self, function, label):
         if not self._all and id(function.__code__) not in self._codes or foreign_file(function.__code__.co_filename):
@@ -157,6 +209,7 @@ class Observer:
         cells, name = [], function.__qualname__
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             contents = _contents(cell)
+            self.variables.append((cell, variable))
             label = f"the variable {variable!r} of {name}"
             self.note(cell, label, contents)
             cells.extend([self.describe(c, label) for c in contents])
@@ -205,6 +258,8 @@ class Observer:
             return None
         if isinstance(table := getattr(value, "__dict__", None), dict):
             self.note(table, label)
+            if id(table) in self._changing:
+                self.take_by_kind(table)
             held = [(n, v) for n, v in table.items() if self._names is None or n in self._names]
         else:
             held = []
@@ -227,7 +282,8 @@ def _contents(cell):
 
 _SLOT = types.MemberDescriptorType
 _LOOKS = ((torch.Tensor, Observer._tensor), (torch.nn.Module, Observer._module), (dict, Observer._mapping),
-          ((list, tuple, set, frozenset), Observer._sequence), (np.ndarray, Observer._array),
+          ((list, tuple, set, frozenset, collections.deque), Observer._sequence),
+          ((np.ndarray, bytearray, array.array), Observer._array),
           (types.FunctionType, Observer._function), (types.ModuleType, Observer._python_module), (type, Observer._class),
           ((types.MethodType, staticmethod, classmethod, property, functools.partial, functools._lru_cache_wrapper),
            Observer._holder_of_function))

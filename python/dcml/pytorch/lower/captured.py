@@ -32,14 +32,14 @@ class Capture:
         requires_grad_(), by an input that only their gradients reach.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     sets: attributes that are set to the last ``outputs``, see trace.entry.Result.
-    altered: what forward makes of containers among the arguments, see trace.entry.Result; these leaves stand before those of ``sets``.
+    altered: what forward makes of containers that stay, see trace.entry.Result; these leaves stand before those of ``sets``.
     orders: {graph output index: order in which its axes are to lie in memory} where that is not their own.
     counted: extents in the graph depend on values.
     redone: the first call changed what later ones read of Python.
     devices: by leaf of the result, the device of a tensor that the graph computes; None for other leaves.
     decided: what Python decides by values of tensors, in order, bools and ints; the checks of kind Decided have these values.
     outside: tensors by the names of graph params that no module of the tree has, such as those of globals.
-    places: (name, dictionary, key, which leaf) of those of ``outside`` that lie in containers which forward sets anew.
+    places: (name, what holds a container, key, which leaf) of those of ``outside`` that lie in containers which forward sets or changes.
     """
     graph: Any
     out_spec: Any
@@ -65,7 +65,7 @@ class Capture:
     freed: list = field(default_factory=list)
     named: Any = None
     sets: tuple = ()
-    altered: Any = None
+    altered: list = field(default_factory=list)
     orders: dict = field(default_factory=dict)
     counted: bool = False
     devices: list = field(default_factory=list)

@@ -65,7 +65,7 @@ def _capture_as_changed(module, args, kwargs, *options):
         return _capture(module, args, kwargs, *options)
     except Changed as first:  # what the first call fills or sets does not change again
         try:
-            first.redo(module, args, kwargs or {})
+            first.redo()
             made = _capture(module, args, kwargs, *options, again=first)
             made.redone = True
             return made
@@ -107,7 +107,7 @@ def _captured(way, module, args, kwargs, name, dynamic, train, debug, again, kno
         leaves, shape = trees.flatten((tuple(args), dict(kwargs or {})))
         given, leaves = leaves, list(map(_as_exported, leaves))
         args, kwargs = trees.simple(leaves, shape)
-        entry, errors = Entry(module, given, leaves, shape, attributes), []
+        entry, errors = Entry(module, given, leaves, shape, attributes, code), []
         entry.result.tape, entry.result.known, entry.result.numbers = grad, known, numbers
         attempts = way.attempts(args, kwargs, dynamic, given)
         for shapes in attempts:

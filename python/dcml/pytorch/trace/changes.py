@@ -7,30 +7,22 @@ Must not know: how a module is exported or lowered.
 import linecache
 
 import torch
-from torch.utils import _pytree as pytree
 
 from ... import _core
-from ..call import trees
-from ..guard.watch import contents, restore
+from ..guard.watch import held_tensors, restore
 
 
 class Changed(Exception):
     """Forward has changed containers or globals of Python, or set attributes to values that are no tensors."""
 
-    def __init__(self, containers, attributes, found, refusal, what, line):
-        self._containers, self._attributes, self._found, self._refusal = containers, attributes, found, refusal
+    def __init__(self, containers, attributes, found, what, line):
+        self._containers, self._attributes, self._found = containers, attributes, found
         self.what, self.line = what, line
-        self._tensors = _hold_tensors(containers)
 
-    def redo(self, module, args, kwargs):
-        """Lets the change happen.  Tensors must be those of a real call, and carry no gradient into later ones."""
-        if not self._tensors:
-            for one in self._attributes:
-                one.redo()
-            return
-        restore(self._containers)
-        if torch.is_grad_enabled() or not _repeats(module, args, kwargs):
-            raise self._refusal
+    def redo(self):
+        """Lets the change happen."""
+        for one in self._attributes:
+            one.redo()
 
     def undo(self):
         restore(self._containers)
@@ -39,28 +31,8 @@ class Changed(Exception):
 
     def computed(self, found):
         """Was the same computed before the change?"""
-        return self._tensors or _text(*self._found) == _text(*found) and all(
+        return _text(*self._found) == _text(*found) and all(
             torch.equal(a, b) for a, b in zip(*[_constants(program) for program, _ in (self._found, found)]))
-
-
-def _hold_tensors(containers):
-    return any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves([contents(seen) for seen, _ in containers]))
-
-
-def _repeats(module, args, kwargs):
-    """Calls the module twice.  Were the results the same?  Buffers and random numbers are as before."""
-    kept, results = [(b, b.clone()) for b in module.buffers()], []
-    leaves, shape = trees.flatten((tuple(args), dict(kwargs)))
-    with torch.no_grad():
-        for _ in range(2):
-            with torch.random.fork_rng(devices=[]):
-                copies = shape.unflatten([v.clone() if isinstance(v, torch.Tensor) else v for v in leaves])
-                results.append(trees.flatten(module.forward(*copies[0], **copies[1])))
-            for buffer, was in kept:
-                buffer.copy_(was)
-    (first, form), (second, other) = results
-    return str(form) == str(other) and all(
-        torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b or a == b for a, b in zip(first, second))
 
 
 def _text(program, result):
@@ -87,8 +59,8 @@ def refuse_changes(module, attributes, code, found, again):
         return
     what, line = _first(containers, written, code)
     refusal = _refusal(type(module).__name__, containers, what, line)
-    if not again and all(one.is_value() for one in written):
-        raise Changed(containers, written, found, refusal, what, line)
+    if not again and all(one.is_value() for one in written) and not any(held_tensors(seen) for seen, _ in containers):
+        raise Changed(containers, written, found, what, line)
     restore(containers)
     raise refusal
 
@@ -103,8 +75,7 @@ def _first(containers, written, code):
 
 def _refusal(name, containers, what, line):
     if containers:
-        cache = ", or fill it in a call under torch.no_grad()" if _hold_tensors(containers) else ""
         return _core.UnsupportedOpError(f"{name} changes {what} while it runs, which a compiled call would not do: return "
-                                        f"the value, or make it a buffer{cache}{line}")
+                                        f"the value, or make it a buffer{line}")
     return _core.UnsupportedOpError(f"{name} sets {what} while it runs, which a compiled call would not do: make it a buffer, "
                                     f"or call the module once before it is wrapped if only the first call sets it{line}")

@@ -4,14 +4,17 @@ The one idea: a stand-in of the same attributes has a forward that puts the othe
 the module, and keeps what is no tensor of the result; so arguments and results may be of any kind.
 Must not know: how a program is exported or lowered.
 """
+import copy
 import inspect
 
 import torch
 
 from ... import _core
 from ..call import trees
+from ..call.altered import Altered, added, flatten
 from ..guard.asked import known_of, mark, set_on
 from ..guard.state import frozen
+from ..guard.watch import VALUES, is_filled, restore
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -22,32 +25,31 @@ class Result:
     requires: which of these require a gradient; tape: does the call run with gradients on?
     named: where forward sets attributes on tensors, their positions among the arguments' leaves and among the result's,
     the shape of a list of {name: value} for each, and how many leaves of the result stand before those of this list.
-    sets: [(path of a module, name)] of attributes that are set to tensors or containers of them, the shape of a list of these values,
+    sets: [(dictionary of a module, name)] of attributes that are set to tensors or containers of them, the shape of a list of these values,
     whose leaves are the last of the result, and how many they are.
-    altered: where forward changes containers among the arguments, the shape of (args, kwargs) after it, and by leaf its place among the
-    arguments' leaves; None for those that forward makes, which are the leaves before these.
+    altered: an Altered for each container that forward changes in place; what it makes of them are the leaves before these.
     known: what Python first decides by values, from an earlier attempt at this call; decided: what it decides in the trace;
     numbers: may it decide by numbers, too?"""
     shape = leaves = None
     known, decided, numbers = (), (), False
-    freed, flagged, requires, tape, named, sets, altered = (), (), (), True, None, (), None
+    freed, flagged, requires, tape, named, sets, altered = (), (), (), True, None, (), ()
 
 
 class Entry(torch.nn.Module):
     """Stands for ``module`` called with arguments of these leaves, ``given`` as they are and then as they are traced.
 
-    attributes: an Attributes, which watches the call.  ``result`` is filled by a call.
+    attributes, code: an Attributes and a TracedCode, which watch the call.  ``result`` is filled by a call.
     """
 
-    def __init__(self, module, given, leaves, shape, attributes):
+    def __init__(self, module, given, leaves, shape, attributes, code):
         super().__init__()
         hooks = {name: table for name, table in vars(self).items() if "hooks" in name}
         vars(self).update(vars(module))
-        vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape, attributes))
+        vars(self).update(hooks, forward=self._forward_of(module, given, leaves, shape, attributes, code))
         self.__dict__["result"] = Result()  # apart from the attributes, which torch.export puts back
         self.result.decided = []
 
-    def _forward_of(self, module, given, leaves, shape, attributes):
+    def _forward_of(self, module, given, leaves, shape, attributes, code):
         known, first = list(map(known_of, given)), trees.first_places(given)
 
         def forward(*args, **kwargs):
@@ -61,22 +63,43 @@ class Entry(torch.nn.Module):
             self.result.decided.clear()
             with attributes.watched():
                 result = module(*args, **kwargs)
-            made = self._altered(before, trees.flatten((args, kwargs)))
+            self.result.altered = []
+            made = [*self._altered(None, None, before, trees.flatten((args, kwargs))), *self._filled(code, attributes)]
+            set_once = attributes.take_flags() if self.result.altered else []
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
-            return self._take_apart(module, result, arguments, values, [*made, *self._set_to(attributes.tensors)])
+            return self._take_apart(module, result, arguments, values, [*made, *self._set_to([*attributes.tensors, *set_once])])
         try:
             forward.__signature__ = _signature(module.forward, trees.simple(leaves, shape)[1])
         except (TypeError, ValueError):  # of what is no function of Python
             pass
         return forward
 
-    def _altered(self, before, after):
-        """What forward puts into containers among its arguments, and notes where."""
-        self.result.altered = None
+    def _filled(self, code, attributes):
+        """What forward puts into containers that it has met and that stay; they are as before then."""
+        changed = code.changed()
+        if not all(is_filled(seen) for seen, _ in changed) or not all(one.is_flag() for one in attributes.changes()):
+            return []  # which is refused
+        containers = [seen[0] for seen, _ in changed]
+        places, now, apart = list(map(code.place, containers)), list(map(copy.copy, containers)), set(map(id, containers))
+        after = [flatten(container, apart) for container in containers]
+        restore(changed)
+        before = [flatten(container, apart) for container in containers]
+        if any(_other_values(was[0], is_[0]) for was, is_ in zip(before, after)):
+            for container, (leaves, shape) in zip(containers, after):
+                trees.refill(container, shape.unflatten(leaves))
+            return []
+        made = []
+        for container, (*at, names), new, was, leaves in zip(containers, places, now, before, after):
+            more = added(container, new) if names else None
+            made += self._altered(*at, was, leaves) if more is None else self._altered(*at, ((), None), trees.flatten(more), names)
+        return made
+
+    def _altered(self, holder, key, before, after, names=()):
+        """What forward puts into a container, and notes where."""
         (old, form), (new, shape) = before, after
         if str(form) == str(shape) and all(a is b for a, b in zip(old, new)):
             return []
@@ -84,36 +107,44 @@ class Entry(torch.nn.Module):
         for k, leaf in enumerate(old):
             first.setdefault(id(leaf), k)
         places = [k if k < len(old) and leaf is old[k] else first.get(id(leaf)) for k, leaf in enumerate(new)]
-        self.result.altered = shape, places
+        self.result.altered.append(Altered(holder, key, shape, places, names))
         trees.forget_values(shape)
         return [leaf for leaf, place in zip(new, places) if place is None]
 
     def _set_to(self, attributes):
         """The leaves of what attributes are set to, and notes which."""
         leaves, shape = trees.flatten([value for *_, value in attributes])
-        self.result.sets = ([(path, name) for path, name, _ in attributes], shape, len(leaves)) if attributes else ()
+        self.result.sets = ([(table, name) for table, name, _ in attributes], shape, len(leaves)) if attributes else ()
         return leaves
 
     def _take_apart(self, module, result, arguments, values, behind_all):
         leaves, shape = trees.flatten(result)
+        returned = len(leaves)
         results = [k for k, leaf in enumerate(leaves) if _is_named(leaf) and all(leaf is not values[j] for j in arguments)]
         if arguments or results:
             held = [set_on(tensor) for tensor in [*[values[k] for k in arguments], *[leaves[k] for k in results]]]
             behind, form = trees.flatten(held)
-            self.result.named = arguments, results, form, len(leaves)
+            self.result.named = arguments, results, form, returned
             leaves = [*leaves, *behind]
             trees.forget_values(form)
         leaves = [*leaves, *behind_all]
         given = [isinstance(leaf, (torch.Tensor, _SYMBOLIC)) for leaf in leaves]
-        for leaf, symbolic in zip(leaves, given):
+        for k, (leaf, symbolic) in enumerate(zip(leaves, given)):
             held = []
             if not symbolic and (frozen(leaf, held), held)[1]:
-                raise _core.UnsupportedOpError(f"{type(module).__name__} returns a {type(leaf).__name__}, which is neither "
-                                               "a tensor nor a number or text, nor a container or plain object of them")
+                does = "returns" if k < returned else "keeps"
+                raise _core.UnsupportedOpError(f"{type(module).__name__} {does} a {type(leaf).__name__}, which is "
+                                               "neither a tensor nor a number or text, nor a container or plain object of them")
         self.result.freed = [k for k, leaf in enumerate(leaves) if getattr(leaf, "_dcml_freed", False)]
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
+
+
+def _other_values(old, new):
+    """Does a number or text, as of a counter, give way to another?"""
+    (gone, come) = [{id(leaf): leaf for leaf in leaves if isinstance(leaf, (*VALUES, float))} for leaves in (old, new)]
+    return bool(gone.keys() - come.keys() and come.keys() - gone.keys())
 
 
 def _is_named(value):
