@@ -85,6 +85,13 @@ def nests(self, x):
     return self.second(x)
 
 
+def assigns(self, x):
+    global SEEN
+    y = x * 1 if not SEEN else x + SEEN[0]
+    SEEN = [x * 2]
+    return self.second(y)
+
+
 def takes(self, x):
     first = self.memory.pop(0)
     self.memory.append(self.first(x).detach())
@@ -128,6 +135,22 @@ def by_global():
     return Net(appends_globally), lambda: SEEN
 
 
+def by_assigned_global():
+    SEEN.clear()
+    return Net(assigns), lambda: SEEN
+
+
+def by_variable():
+    latest = None
+
+    def hook(module, args, output):
+        nonlocal latest
+        latest = output if latest is None else output + latest.detach()
+    net = Net()
+    net.first.register_forward_hook(hook)
+    return net, lambda: latest
+
+
 def put(name):
     def hooks(held):
         def hook(module, args, output):
@@ -158,6 +181,8 @@ CHANGES = {
     "a queue that forward takes from": (by_attribute("memory", takes, lambda: [torch.ones(3), torch.ones(3, 4)]), 2),
     "a cache with a flag": (by_attribute("cache", fills, dict, built=False), 2),
     "lists in a dictionary": (by_attribute("state", nests, lambda: {"all": [], "last": None}), 4),
+    "a global": (by_assigned_global, 2),
+    "a variable of an enclosing function": (by_variable, 2),
     "an argument": (by_attribute("cache", compares, dict), 2),
 }
 

@@ -10,12 +10,15 @@ import functools
 
 from torch.utils import _pytree as pytree
 
+from .watch import Variable
+
 _LOCAL = {"LOAD_FAST", "LOAD_FAST_BORROW", "STORE_FAST", "LOAD_CLOSURE"}  # names of something else, or no use of it
 _KEYS = {"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_DEREF", "LOAD_CONST", "LOAD_GLOBAL"}
 
 
 class Filled:
-    """Places of containers: holder[key], where the holder is a dictionary of attributes or globals, or a list of the container alone."""
+    """Places of containers: holder[key], where the holder is a dictionary of attributes or globals, a Variable, or a list of the container
+    alone."""
 
     def __init__(self):
         self._by_kind = {}  # what tells a place from others -> (holder, key)
@@ -38,11 +41,11 @@ class Filled:
 
     def changing(self):
         """Ids of containers that no attribute or global alone leads to."""
-        return {id(holder[0]) for holder, _ in self._by_kind.values() if isinstance(holder, list)}
+        return {_which(holder, key)[0] for holder, key in self._by_kind.values() if not isinstance(holder, dict)}
 
     def added(self):
         """Ids of those that forward only adds to."""
-        return {id(holder[key]) for holder, key, _ in self._added.values() if isinstance(holder, list) or key in holder}
+        return {id(holder[key]) for holder, key, _ in self._added.values() if _is_there(holder, key)}
 
     def found_otherwise(self, ways):
         """Has a walk met one of these more often than there are names?  Then they are like the others.  ways: see Observer."""
@@ -52,14 +55,20 @@ class Filled:
     def place(self, tensor):
         """(holder, key, which leaf) of a tensor; None for those of no container."""
         for holder, key in self._by_kind.values():
-            for k, leaf in enumerate(pytree.tree_leaves(holder[key]) if isinstance(holder, list) or key in holder else ()):
+            for k, leaf in enumerate(pytree.tree_leaves(holder[key]) if _is_there(holder, key) else ()):
                 if leaf is tensor:
                     return holder, key, k
         return None
 
 
 def _which(holder, key):
+    if isinstance(holder, Variable):
+        return id(holder.cell), None
     return (id(holder[0]), None) if isinstance(holder, list) else (id(holder), key)
+
+
+def _is_there(holder, key):
+    return not isinstance(holder, dict) or key in holder
 
 
 def only_added_to(names, codes):

@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 VALUES = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
           torch.layout, torch.memory_format, enum.Enum)
+_TENSORS = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 _FILLED = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
 _DATA_TYPES = {"types", "argparse", "collections", "dataclasses"}  # of the standard library: whose instances are data
 _FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml", "typing_extensions", "filelock",
@@ -62,15 +63,35 @@ def contents(observation):
     return list(holder.values()) if isinstance(holder, dict) else list(holder)
 
 
-def held_tensors(observation):
-    """Are there tensors in its container, or were there when it was observed?"""
+def holds_tensors(observation):
+    """Is its container one that calls can change, with tensors in it now or when it was observed?"""
+    kinds = (dict,) if len(observation) == 3 else (*_FILLED, types.CellType)
     held = observation[-1], contents(observation)
-    return any(isinstance(leaf, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in pytree.tree_leaves(held))
+    return type(observation[0]) in kinds and any(isinstance(leaf, _TENSORS) for leaf in pytree.tree_leaves(held))
 
 
 def is_filled(observation):
-    """Is its container one that calls can fill, with tensors?"""
-    return len(observation) == 2 and type(observation[0]) in _FILLED and held_tensors(observation)
+    """Is it of a container, not of a variable?"""
+    return len(observation) == 2 and not isinstance(observation[0], types.CellType)
+
+
+class Variable:
+    """A variable of an enclosing function, as something with items."""
+
+    def __init__(self, cell):
+        self.cell = cell
+
+    def __getitem__(self, key):
+        return self.cell.cell_contents
+
+    def __setitem__(self, key, value):
+        self.cell.cell_contents = value
+
+
+def assigned_to(observation):
+    """(what holds a variable, key, value now)."""
+    holder = observation[0]
+    return (holder, observation[1], holder[observation[1]]) if len(observation) == 3 else (Variable(holder), None, holder.cell_contents)
 
 
 def restore(observations):
@@ -212,6 +233,8 @@ class Observer:
             self.variables.append((cell, variable))
             label = f"the variable {variable!r} of {name}"
             self.note(cell, label, contents)
+            if id(cell) in self._changing:
+                self.take_by_kind(contents)
             cells.extend([self.describe(c, label) for c in contents])
         given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         wrapped = getattr(function, "__wrapped__", None)

@@ -14,7 +14,7 @@ from ..call import trees
 from ..call.altered import Altered, added, flatten
 from ..guard.asked import known_of, mark, set_on
 from ..guard.state import frozen
-from ..guard.watch import VALUES, is_filled, restore
+from ..guard.watch import VALUES, assigned_to, holds_tensors, is_filled, restore
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -64,14 +64,14 @@ class Entry(torch.nn.Module):
             with attributes.watched():
                 result = module(*args, **kwargs)
             self.result.altered = []
-            made = [*self._altered(None, None, before, trees.flatten((args, kwargs))), *self._filled(code, attributes)]
-            set_once = attributes.take_flags() if self.result.altered else []
+            made = self._altered(None, None, before, trees.flatten((args, kwargs)))
+            filled, assigned = self._filled(code, attributes)
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
             self.result.flagged = [(k, flag) for k, flag in enumerate(now) if flag != flags[k] and first[k] == k]
             arguments = [k for k, value in enumerate(values) if first[k] == k and _is_named(value)]
-            return self._take_apart(module, result, arguments, values, [*made, *self._set_to([*attributes.tensors, *set_once])])
+            return self._take_apart(module, result, arguments, values, [*made, *filled, *self._set_to([*attributes.tensors, *assigned])])
         try:
             forward.__signature__ = _signature(module.forward, trees.simple(leaves, shape)[1])
         except (TypeError, ValueError):  # of what is no function of Python
@@ -79,24 +79,26 @@ class Entry(torch.nn.Module):
         return forward
 
     def _filled(self, code, attributes):
-        """What forward puts into containers that it has met and that stay; they are as before then."""
-        changed = code.changed()
-        if not all(is_filled(seen) for seen, _ in changed) or not all(one.is_flag() for one in attributes.changes()):
-            return []  # which is refused
-        containers = [seen[0] for seen, _ in changed]
+        """What forward puts into containers that it has met and that stay, and [(holder, key, value)] of what it assigns to variables and
+        of flags that it sets besides; all is as before then."""
+        changed = [seen for seen, _ in code.changed()]
+        if not changed or not all(map(holds_tensors, changed)) or not all(one.is_flag() for one in attributes.changes()):
+            return [], []  # which is refused
+        containers = [seen[0] for seen in changed if is_filled(seen)]
+        assigned = [assigned_to(seen) for seen in changed if not is_filled(seen)]
         places, now, apart = list(map(code.place, containers)), list(map(copy.copy, containers)), set(map(id, containers))
         after = [flatten(container, apart) for container in containers]
-        restore(changed)
+        restore([(seen, None) for seen in changed])
         before = [flatten(container, apart) for container in containers]
         if any(_other_values(was[0], is_[0]) for was, is_ in zip(before, after)):
             for container, (leaves, shape) in zip(containers, after):
                 trees.refill(container, shape.unflatten(leaves))
-            return []
+            return [], []
         made = []
         for container, (*at, names), new, was, leaves in zip(containers, places, now, before, after):
             more = added(container, new) if names else None
             made += self._altered(*at, was, leaves) if more is None else self._altered(*at, ((), None), trees.flatten(more), names)
-        return made
+        return made, [*assigned, *attributes.take_flags()]
 
     def _altered(self, holder, key, before, after, names=()):
         """What forward puts into a container, and notes where."""
