@@ -114,7 +114,7 @@ class TracedCode:
 
     def _next(self, iterator, *default):
         """What is left of an iterator that was there before tells what the next call computes."""
-        if id(iterator) in self._before.ways and not isinstance(iterator, torch.nn.Module):
+        if id(iterator) in self._before.ways and is_foreign(type(iterator).__module__):  # others keep their place in attributes
             caller = sys._getframe(1)
             raise _core.UnsupportedOpError(f"forward takes the next of a {type(iterator).__name__} that it does not make itself, which a "
                                            f"compiled call would not do{WAYS_OUT}{place(caller.f_code.co_filename, caller.f_lineno)}")
