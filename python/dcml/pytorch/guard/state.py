@@ -120,7 +120,7 @@ class ModuleState:
         self._globals.update(code.globals)
         self.codes.update(code.codes)
         set_anew = [(table, name, ()) for table, name in sets]
-        filled = self._filled.learn([*set_anew, *altered], code.computed(), self.codes.values())
+        filled = self._filled.learn([*set_anew, *altered], code.computed, self.codes.values())
         if filled or known != (len(self._reads), len(self._names), len(self._globals), len(self.codes)):
             self._seen = None
 

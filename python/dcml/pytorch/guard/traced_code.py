@@ -162,11 +162,12 @@ class TracedCode:
         cells = [(None, name) for cell, name in self._before.variables if any(value is container for value in contents((cell, ())))]
         places, ways = [*attributes, *parts, *held, *cells], self._before.ways.get(id(container))
         names = [name for _, name in places if isinstance(name, str)]
-        if ways != len(names) or self.computed().intersection(names) or not only_added_to(names, self.codes.values()):
+        if ways != len(names) or self.computed.intersection(names) or not only_added_to(names, self.codes.values()):
             names = ()
         alone = len(places) == ways == 1 and isinstance(places[0][0], dict)
         return (*(places[0] if alone else ([container], 0)), tuple(names))
 
+    @property
     def computed(self):
         """Names of attributes that code computes."""
         return self._attributes.computed
