@@ -172,7 +172,8 @@ class Kept:
         reads, names = sorted(made.reads), sorted(made.code.names)
         seen = Portable(self._owner.model, reads, ran)
         return {"reads": reads, "names": names, "computed": sorted(made.code.computed),
-                "ran": sorted(map(list, {tuple(identity(c)) for c in seen.codes.values()})), "globals": packages, "seen": seen.text, "graph": graph, "shapes": shapes, "ranges": ranges,
+                "ran": sorted(map(list, {tuple(identity(c)) for c in seen.codes.values()})), "globals": packages, "seen": seen.text,
+                "graph": graph, "shapes": shapes, "ranges": ranges,
                 "out_spec": _spec_told(made.out_spec), "params": made.params, "outputs": [_output_told(one) for one in made.outputs],
                 "mutated": made.mutated, "changed_inputs": made.changed_inputs, "ties": made.ties,
                 "tape": None if made.tape is None else [sorted(one) for one in made.tape], "orders": made.orders,
