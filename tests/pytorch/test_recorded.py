@@ -231,6 +231,9 @@ def test_an_extent_is_the_polynomial_that_its_values_tell():
         assert worlds.fitted(tuple([expr.at(values) for values in worlds.values])).node.expr == expr
     longer = worlds.int_of(symbol("t") + number(2)).node.expr  # as keys that attention adds
     assert worlds.fitted(tuple([values["s"] * (values["t"] + 2) for values in worlds.values])).node.expr == symbol("s") * longer
+    joined = symbol("s") * number(4) + symbol("t") * number(2)  # as twice the one behind the other
+    for expr in (symbol("s") + symbol("t"), joined, joined * number(3) + number(5)):
+        assert worlds.fitted(tuple([expr.at(values) for values in worlds.values])).node.expr == expr
     with pytest.raises(Beyond):
         worlds.fitted(tuple([values["s"] // 2 for values in worlds.values]))
     assert str(Polynomial({("s",): 2, (): 1})) == "2*s + 1" and issubclass(Fixed, Beyond)

@@ -5,6 +5,10 @@ them; an extent is the one polynomial that has these values.  What is not decide
 is beyond this.
 Must not know: tensors, graphs, or who records.
 """
+import itertools
+import math
+import operator
+
 import torch
 
 _NO_EXTENT = 1 << 62
@@ -12,6 +16,7 @@ LEAST = 2  # of what a symbol stands for: 0 and 1 are extents of their own
 _LARGE = ((10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079),
           (1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121))
 MOST_SYMBOLS = len(_LARGE[0])
+_MOST_TERMS = 6  # of a sum of symbols
 
 
 class Beyond(BaseException):
@@ -164,7 +169,7 @@ class Worlds:
 
     def _fit(self, found):
         one = number(1)
-        for factor in self._factors():
+        for factor in self._factors(found):
             low, high = factor.at(self.values[1]), factor.at(self.values[-1])
             slope, rest = divmod(found[-1] - found[1], high - low)
             line = factor * number(slope) + one * number(found[1] - slope * low)
@@ -172,13 +177,24 @@ class Worlds:
                 return line
         raise Beyond(f"an extent that is {', '.join(map(str, found))} where {self.values}")
 
-    def _factors(self):
-        """What an extent may be a multiple of, but for a number, likely ones first."""
+    def _factors(self, found):
+        """What this extent may be a multiple of, but for a number, likely ones first."""
         symbols, known = [symbol(s) for s in self.hints], list(self._known.values())
+        products = [a * b for k, a in enumerate(symbols) for b in symbols[k:]]
         yield from symbols
-        yield from (a * b for k, a in enumerate(symbols) for b in symbols[k:])
+        yield from products
         yield from known
         yield from (a * b for a in symbols for b in known)
+        yield from self._sums(found, symbols)
+        yield from itertools.starmap(operator.add, itertools.combinations(dict.fromkeys([*symbols, *known, *products]), 2))
+
+    def _sums(self, found, symbols):
+        """Of the symbols, as of what is concatenated, as many as tell the largest world from the least."""
+        count = (found[-1] - found[1]) // (min(self.values[-1].values()) - LEAST)
+        common = math.gcd(*[value - found[1] + LEAST * count for value in found])
+        for terms in range(2, _MOST_TERMS + 1) if common else ():
+            if count >= terms and count % terms == 0 and common % (count // terms) == 0:
+                yield from (sum(some, number(0)) for some in itertools.combinations_with_replacement(symbols, terms))
 
 
 def _decided(positive, zero, negative):
