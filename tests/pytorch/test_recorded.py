@@ -108,9 +108,7 @@ def test_what_is_put_into_a_tensor_made_like_another_has_its_gradient(make, beyo
     torch.testing.assert_close(found[1], found[0])
 
 
-BEYOND = {"branches on extents": lambda self, x: x if x.shape[0] > 4 else -x,
-          "divides an extent": lambda self, x: x[:x.shape[0] // 2],
-          "at most that many": lambda self, x: x + torch.arange(64.0)[:x.shape[0], None],
+BEYOND = {"divides an extent": lambda self, x: x[:x.shape[0] // 2],
           "not less than that many": lambda self, x: x[:5],
           "an operator of functions": lambda self, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))}
 
@@ -122,6 +120,29 @@ def test_what_cannot_be_written_down_is_traced_by_export(function):
         captured(recorded, module, x)
     check(module, (x,))
     assert all(type(p) is nn.Parameter for p in module.parameters())
+
+
+BOUNDED = {"at least": (lambda self, x: x if x.shape[0] >= 4 else -x, (4, None)),
+           "more than": (lambda self, x: x if x.shape[0] > 4 else -x, (5, None)),
+           "not as many as": (lambda self, x: x if x.shape[0] != 4 else -x, (5, None)),
+           "exactly the least": (lambda self, x: x if x.shape[0] >= 6 else -x, (6, None)),
+           "at most that many": (lambda self, x: x + torch.arange(64.0)[:x.shape[0], None], (2, 63)),
+           "between": (lambda self, x: x if 3 <= x.shape[0] < 99 else -x, (3, 98)),
+           "enough for a window": (lambda self, x: F.conv1d(x.T[None], torch.ones(1, 4, 5)), (6, None))}  # as the call has: 4 are too few
+
+
+@pytest.mark.parametrize("what", BOUNDED)
+def test_comparisons_with_numbers_bound_an_extent(what):
+    function, bounds = BOUNDED[what]
+    module, compiled = Forward(function), DaceModule(Forward(function))
+    shapes, ranges = captured(recorded, module, torch.randn(6, 4)).guard.told()
+    assert shapes == [["s0", 4]] and ranges == {"s0": bounds}
+    for extent in (6, 7, 12, bounds[0], *([bounds[1]] if bounds[1] else [])):
+        x = torch.randn(extent, 4)
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(compiled._captures) == 1
+    x = torch.randn(5, 4) if what == "enough for a window" else torch.randn(2, 4)
+    torch.testing.assert_close(compiled(x), module(x))
 
 
 FIXED = {"a number": lambda self, x: x * float(x.shape[0]), "labels": lambda self, x: F.cross_entropy(x @ x.T, torch.arange(len(x))),
@@ -208,7 +229,7 @@ def test_an_extent_that_a_constant_or_a_branch_tells_is_a_number():
 def test_comparisons_are_decided_where_all_extents_from_two_on_agree():
     worlds = Worlds({"s": 6, "t": 6})
     s, t, eight = (Number(expr, worlds) for expr in (symbol("s"), symbol("t"), number(8)))
-    assert (symbol("s") - number(1)).signs() == {1} and (symbol("s") - number(2)).signs() == {0, 1}
+    assert (symbol("s") - number(1)).signs(worlds.bounds) == {1} and (symbol("s") - number(2)).signs(worlds.bounds) == {0, 1}
     assert s.ge(number_node(2)).value and not s.eq(number_node(1)).value and s.mul(t).ne(number_node(0)).value
     with pytest.raises(Beyond):
         s.lt(eight)
@@ -269,7 +290,7 @@ def test_what_forward_changed_before_it_went_beyond_is_as_it_was():
         if "table" not in cache:
             cache["table"] = torch.ones(4)
         try:
-            return x * 2 * cache["table"] if x.shape[0] > 4 else -x
+            return x * 2 * cache["table"] if x.shape[0] // 2 > 2 else -x
         except Exception:  # what recording ends with is not an error of forward
             return x
 

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import counted
 from .stand_in import StandIn
-from .symbols import Beyond, Fixed, Merge
+from .symbols import Beyond, Bounded, Fixed, Merge
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
@@ -101,8 +101,17 @@ class Telling(TorchDispatchMode):
         if alike := self.worlds.alike(symbols):
             return Merge(alike)
         reason = f"{function} takes not all {', '.join(sorted(symbols))}"
+        if all(self._works(function, given, spec, values) for values in self.worlds.values[2:]):
+            for s, low in [(s, low) for s in sorted(symbols) for low in self._lower_bounds(s)]:
+                if self._works(function, given, spec, {**self.worlds.values[1], s: low}):
+                    return Bounded({s: self.worlds.narrowed(s, low, None)}, reason)
         others = [*self.worlds.values[1:], *[{s: v * k for s, v in self.worlds.hints.items()} for k in (2, 3)]]
         return Beyond(reason) if any(self._works(function, given, spec, values) for values in others) else Fixed(symbols, reason)
+
+    def _lower_bounds(self, s):
+        """Some that a symbol may have rather than its own: the power of two at or below its value in the call, and this value."""
+        hint = self.worlds.hints[s]
+        return [low for low in (1 << hint.bit_length() - 1, hint) if low > self.worlds.bounds[s][0]]
 
     def _works(self, function, given, spec, values):
         """Does a call give something where the symbols are these values?"""

@@ -16,6 +16,7 @@ LEAST = 2  # of what a symbol stands for: 0 and 1 are extents of their own
 _LARGE = ((10007, 10009, 10037, 10039, 10061, 10067, 10069, 10079),
           (1000003, 1000033, 1000037, 1000039, 1000081, 1000099, 1000117, 1000121))
 MOST_SYMBOLS = len(_LARGE[0])
+LEAST_RANGE = 4 * MOST_SYMBOLS  # between bounds of a symbol, which have room for different values of all
 _MOST_TERMS = 6  # of a sum of symbols
 
 
@@ -39,6 +40,14 @@ class Fixed(Beyond):
     def __init__(self, symbols, reason):
         super().__init__(reason)
         self.symbols = symbols
+
+
+class Bounded(Beyond):
+    """Symbols whose bounds are narrower, in all calls that this recording serves: {symbol: (lowest, highest or None)}."""
+
+    def __init__(self, bounds, reason):
+        super().__init__(reason)
+        self.bounds = bounds
 
 
 class Polynomial:
@@ -76,11 +85,17 @@ class Polynomial:
         """What it is for {symbol: value}."""
         return sum(c * _product([values[s] for s in symbols]) for symbols, c in self.coefficients.items())
 
-    def signs(self):
-        """Those of -1, 0 and 1 that it may have for values of the symbols."""
+    def signs(self, bounds):
+        """Those of -1, 0 and 1 that it may have for values of the symbols within {symbol: (lowest, highest or None)}."""
+        if len(self.free_symbols) == 1 and max(map(len, self.coefficients)) == 1:
+            s, = self.free_symbols
+            if bounds[s][1] is not None:
+                first, last = (self.at({s: value}) for value in bounds[s])
+                signs = {(first > 0) - (first < 0), (last > 0) - (last < 0)}
+                return signs if len(signs) == 1 or first * last >= 0 else {-1, 0, 1}
         above = number(0)
-        for symbols, c in self.coefficients.items():  # in what the symbols are above the least
-            above += _product([Polynomial({(s,): 1, (): LEAST}) for s in symbols], number(c))
+        for symbols, c in self.coefficients.items():  # in what the symbols are above the lowest
+            above += _product([Polynomial({(s,): 1, (): bounds[s][0]}) for s in symbols], number(c))
         first, rest = above.coefficients.get((), 0), {c > 0 for symbols, c in above.coefficients.items() if symbols}
         sign = (first > 0) - (first < 0)
         if not rest or abs(first) > _NO_EXTENT:  # x[k:] ends there
@@ -88,6 +103,14 @@ class Polynomial:
         if len(rest) == 1 and (first == 0 or rest == {first > 0}):
             return {sign, 1 if rest == {True} else -1}
         return {-1, 0, 1}
+
+    def side(self, s, hint, with_root):
+        """(lowest, highest), or None, of what the only symbol s may be where it lies on the side of the root on which the hint lies."""
+        root, rest = divmod(-self.coefficients.get((), 0), self.coefficients[s,])
+        at_root = rest == 0 and with_root
+        if hint < root or hint == root and rest:
+            return None, root if rest or at_root else root - 1
+        return root if at_root else root + 1, None
 
     # as expressions of sympy, which torch.export has here, are asked
     is_number = property(lambda self: self.coefficients.keys() <= {()})
@@ -132,18 +155,27 @@ def symbol(name):
 class Worlds:
     """Values of symbols, {symbol: value} for each world: those of the call that is recorded, the least, and two large ones.
 
-    hints: {symbol: its value in the call}.
+    hints: {symbol: its value in the call}; bounds: {symbol: (lowest, highest or None)}, by default from LEAST on.
     """
 
-    def __init__(self, hints):
-        self.hints = dict(hints)
+    def __init__(self, hints, bounds=()):
+        self.hints, self.bounds = dict(hints), {**dict.fromkeys(hints, (LEAST, None)), **dict(bounds)}
         self.values = [self.hints]
         if hints:
-            self.values += [dict.fromkeys(hints, LEAST), *[dict(zip(hints, primes)) for primes in _LARGE]]
+            self.values += [{s: self.bounds[s][0] for s in hints}, *map(self._large, range(len(_LARGE)))]
         self._known = {}  # values in the worlds -> Polynomial
 
     def __len__(self):
         return len(self.values)
+
+    def _large(self, k):
+        """Different values for the symbols, within their bounds."""
+        values = dict(zip(self.hints, _LARGE[k]))
+        for which, s in enumerate(values):
+            low, high = self.bounds[s]
+            if high is not None:
+                values[s] = high - 1 - which if k else (low + high) // 2 - which
+        return values
 
     def alike(self, symbols):
         """Two or more of these symbols that are the same number in the call, or none."""
@@ -151,6 +183,11 @@ class Worlds:
         for s in symbols:
             groups.setdefault(self.hints[s], set()).add(s)
         return next((group for group in groups.values() if len(group) > 1), set())
+
+    def narrowed(self, s, low, high):
+        """Bounds of a symbol that are also these."""
+        lowest, highest = self.bounds[s]
+        return lowest if low is None else max(low, lowest), highest if high is None else high if highest is None else min(high, highest)
 
     def int_of(self, polynomial):
         """An int or torch.SymInt."""
@@ -190,6 +227,8 @@ class Worlds:
 
     def _sums(self, found, symbols):
         """Of the symbols, as of what is concatenated, as many as tell the largest world from the least."""
+        if any(bounds != (LEAST, None) for bounds in self.bounds.values()):
+            return
         count = (found[-1] - found[1]) // (min(self.values[-1].values()) - LEAST)
         common = math.gcd(*[value - found[1] + LEAST * count for value in found])
         for terms in range(2, _MOST_TERMS + 1) if common else ():
@@ -200,16 +239,26 @@ class Worlds:
 def _decided(positive, zero, negative):
     """A comparison of two numbers, by the sign of their difference."""
     def compare(self, other):
-        difference = self.expr - other.expr
-        found = {(negative, zero, positive)[sign + 1] for sign in difference.signs()}
-        if len(found) > 1:
-            worlds = self.worlds or other.worlds
-            symbols, same = difference.free_symbols, difference.at(worlds.hints) == 0
-            reason = f"Python code asks for the sign of {difference}"
-            if same and worlds.alike(symbols):
-                raise Merge(worlds.alike(symbols))
-            raise Fixed(symbols, reason) if same and positive == negative and len(symbols) == 1 else Beyond(reason)
-        return Truth(found.pop())
+        difference, worlds = self.expr - other.expr, self.worlds or other.worlds
+        found = {(negative, zero, positive)[sign + 1] for sign in difference.signs(worlds.bounds if worlds else {})}
+        if len(found) == 1:
+            return Truth(found.pop())
+        symbols, value = difference.free_symbols, difference.at(worlds.hints)
+        reason = f"Python code asks for the sign of {difference}"
+        if value == 0 and worlds.alike(symbols):
+            raise Merge(worlds.alike(symbols))
+        if len(symbols) > 1 or max(map(len, difference.coefficients)) > 1:
+            raise Beyond(reason)
+        s, = symbols
+        here = zero if value == 0 else positive if value > 0 else negative
+        if value == 0 and positive == negative:
+            raise Fixed(symbols, reason)
+        if value == 0:  # which side is like the root?
+            value = 1 if positive == zero else -1
+            hint = worlds.hints[s] + (1 if value * difference.coefficients[s,] > 0 else -1)
+        else:
+            hint = worlds.hints[s]
+        raise Bounded({s: worlds.narrowed(s, *difference.side(s, hint, here == zero))}, reason)
     return compare
 
 

@@ -28,7 +28,7 @@ from ..record.decided import Decisions
 from ..record.recorder import Recorder, above_autograd, is_transforming
 from ..record.stand_in import StandIn
 from ..record import undisturbed
-from ..record.symbols import MOST_SYMBOLS, Beyond, Fixed, Merge, Worlds
+from ..record.symbols import LEAST_RANGE, MOST_SYMBOLS, Beyond, Bounded, Fixed, Merge, Worlds
 from .own_gradient import BUILTINS
 from .prepare import same_attributes
 from .ungraded import keep_gradients
@@ -107,45 +107,49 @@ def builtins_of(code):
 
 
 def attempts(args, kwargs, dynamic, given):
-    """What to record for, one after the other: {position among the leaves: name of the symbol that is its first extent}."""
-    if isinstance(dynamic, dict) and any(axes != {0} for axes in dynamic.values()):
-        raise Beyond("extents other than the first differ from those of an earlier call")
-    leaves = pytree.tree_leaves((tuple(args), kwargs))
-    first = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] > 1
-             and not isinstance(given[k], torch.nn.Parameter)] if dynamic else []
-    of = {k: id(given[k]) for k in first}  # of one tensor given twice, one
+    """What to record for, one after the other: {(position among the leaves, axis): name of the symbol that is its extent}."""
+    leaves, wanted = pytree.tree_leaves((tuple(args), kwargs)), dynamic if isinstance(dynamic, dict) else {}
+    some = [(k, axis) for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and not isinstance(given[k], torch.nn.Parameter)
+            for axis in sorted({0} | wanted.get(k, set())) if axis < leaf.dim() and leaf.shape[axis] > 1] if dynamic else []
+    of = {(k, axis): (id(given[k]), axis) for k, axis in some}  # of one tensor given twice, one
     if len(set(of.values())) > MOST_SYMBOLS:  # as of caches for each layer: what is equal now is taken to be so in all calls
-        of = {k: leaves[k].shape[0] for k in first}
+        of = {(k, axis): leaves[k].shape[axis] for k, axis in some}
     if len(set(of.values())) > MOST_SYMBOLS:
-        raise Beyond(f"{len(set(of.values()))} first extents")
+        raise Beyond(f"{len(set(of.values()))} extents that may differ")
     names = {}
-    return [*([{k: names.setdefault(of[k], f"s{len(names)}") for k in first}] if first else []), None]
+    return [*([{place: names.setdefault(of[place], f"s{len(names)}") for place in some}] if some else []), None]
 
 
 def trace(module, entry, args, kwargs, symbols, code, asks):
     """(the Program of forward, conditions that it assumes of extents, names of constants that forward makes, names of
     placeholders that are changed without the tape's knowledge)."""
-    symbols = symbols or {}
-    while True:  # with less symbols each time, or what was not loaded
+    symbols, bounds = symbols or {}, {}
+    while True:  # with less symbols each time, with narrower bounds of one, or with what was not loaded
         try:
-            return _Recording(module, entry, args, kwargs, symbols).trace(code, asks)
+            return _Recording(module, entry, args, kwargs, symbols, bounds).trace(code, asks)
         except _Unloaded:
             restore(code.changed())
             with loading():
                 importlib.import_module(_ENGINE)
         except Merge as two:
             restore(code.changed())
-            symbols = {k: min(two.symbols) if s in two.symbols else s for k, s in symbols.items()}
+            symbols = {place: min(two.symbols) if s in two.symbols else s for place, s in symbols.items()}
         except Fixed as some:
             restore(code.changed())
-            symbols = {k: s for k, s in symbols.items() if s not in some.symbols}
+            symbols = {place: s for place, s in symbols.items() if s not in some.symbols}
+        except Bounded as narrower:
+            restore(code.changed())
+            bounds.update(narrower.bounds)
+            fixed = {s for s, (low, high) in bounds.items() if high is not None and high - low < LEAST_RANGE}
+            symbols = {place: s for place, s in symbols.items() if s not in fixed}
 
 
 class _Recording:
-    def __init__(self, module, entry, args, kwargs, symbols):
+    def __init__(self, module, entry, args, kwargs, symbols, bounds):
         self.module, self.entry, self.args, self.kwargs, self.symbols = module, entry, args, kwargs, symbols
         leaves = pytree.tree_leaves((tuple(args), kwargs))
-        self.worlds = Worlds({s: leaves[k].shape[0] for k, s in symbols.items()})
+        hints = {s: leaves[k].shape[axis] for (k, axis), s in symbols.items()}
+        self.worlds = Worlds(hints, {s: both for s, both in bounds.items() if s in hints})
         paths = {}
         for path, m in module.named_modules():
             paths.setdefault(id(m), path)
@@ -176,7 +180,8 @@ class _Recording:
         _mark_no_grad(graph)
         outputs = [SimpleNamespace(kind=Kind.USER_OUTPUT, target=None) for _ in results]
         program = SimpleNamespace(
-            graph=graph, graph_module=Region(graph), constants=self.constants, state_dict=tensors, range_constraints={},
+            graph=graph, graph_module=Region(graph), constants=self.constants, state_dict=tensors,
+            range_constraints={s: SimpleNamespace(lower=low, upper=high) for s, (low, high) in self.worlds.bounds.items()},
             graph_signature=SimpleNamespace(input_specs=self.inputs, output_specs=outputs, user_inputs=self.user_inputs))
         fresh = torch.ops.aten.lift_fresh_copy.default
         self.literals.update([name for name, tensor in self.constants.items()
@@ -214,7 +219,7 @@ class _Recording:
         for k, (leaf, name) in enumerate(zip(leaves, _names(self.entry.forward, self.args, self.kwargs))):
             if isinstance(leaf, torch.Tensor):
                 _refuse_unusual(leaf)
-                sizes = [self.symbols.get(k, leaf.shape[0]), *leaf.shape[1:]] if leaf.dim() else []
+                sizes = [self.symbols.get((k, axis), extent) for axis, extent in enumerate(leaf.shape)]
                 tensor, leaf = leaf, StandIn.of(leaf, self.worlds, sizes)
                 self.tensors[self.recorder.placeholder(name, leaf)] = tensor
                 self.inputs.append(SimpleNamespace(kind=Kind.USER_INPUT, target=None, arg=SimpleNamespace(name=name)))
