@@ -306,3 +306,12 @@ def test_an_operator_made_of_others_may_be_registered_at_any_time():
             library.impl(name, lambda x: x * 2 + 1, "CompositeImplicitAutograd")
             function = getattr(torch.ops.dcml_tests, name)
             check(Forward(lambda self, x, f=function: f(self.layer(x))), [torch.randn(3, 4)])
+
+
+def test_the_first_sizes_of_pictures_have_captures_of_their_own():
+    module = Forward(lambda self, x: F.avg_pool2d(x, 3, 2))
+    compiled = DaceModule(module)
+    for size, captures in ((8, 1), (9, 2), (12, 3), (11, 4), (10, 4), (17, 4)):
+        x = torch.randn(2, 3, size, size)
+        torch.testing.assert_close(compiled(x), module(x))
+        assert len(compiled._captures) == captures

@@ -29,6 +29,7 @@ from .kept.store import Kept
 PRECISIONS = {"bf16": torch.bfloat16}
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
 _MAX_CAPTURES = 64
+_FEW_SIZES = 3  # of pictures and the like, that get captures of their own before torch.export traces one for all
 _FEW = 2    # values of a float that get captures of their own, before it becomes an input
 _MOST_WAYS = 16  # through forward, of one kind of call, by what Python decides by values
 _MANY = 16  # captures for reasons other than extents before a warning
@@ -122,20 +123,20 @@ class Captures:
         if len(self) > _MAX_CAPTURES:
             self._captures.clear()
         dynamic = sum(one.capture.refused_dynamic for one in known) < 2 and _varying(leaves, known)
-        made = self._capture(args, kwargs, dynamic, attempt.known if attempt else ())
+        made = self._capture(args, kwargs, dynamic, attempt.known if attempt else (), len(known) < _FEW_SIZES)
         known = self._captures.setdefault((self.state.key(), kind, self._flags(args, kwargs)), [])
         known.append(Compiled(owner, made, leaves))
         owner.transients = [name for name, _ in made.transients]
         return known[-1]
 
-    def _capture(self, args, kwargs, dynamic, decided):
+    def _capture(self, args, kwargs, dynamic, decided, few=False):
         owner, begin = self._owner, time.perf_counter()
         with _precision(owner, args, kwargs):
             kept = Kept(owner, args, kwargs, dynamic)
             made = None if decided else kept.find()
             if made is None:
                 made = _tracer()(owner.model, args, kwargs, owner.sdfg_name, dynamic=dynamic, debug=owner.debug_transients,
-                                 known=decided)
+                                 known=decided, few=few)
                 kept.keep(made)
         seconds, operators = time.perf_counter() - begin, len(made.graph.nodes(0))
         say("capture", f"{owner.sdfg_name}: {type(owner.model).__name__} captured in {seconds:.2f} s: "

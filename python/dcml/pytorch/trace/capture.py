@@ -35,7 +35,7 @@ from .prepare import hooks_inside, prepared
 from .traceable import traceable
 
 
-def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False, known=()):
+def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=None, debug=False, known=(), few=False):
     """Captures ``module`` called with ``args`` and ``kwargs`` as a Graph of ONNX operators.
 
     module: nn.Module; its parameters are referred to by name, not copied.  It is captured in its present
@@ -45,6 +45,7 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
         {position among the leaves of (args, kwargs): axes} leaves those extents symbolic too.
     debug: make the result of every captured operator an output too.
     known: what Python first decides by values of tensors in this call, as an earlier attempt has told.
+    few: only the first extents are left symbolic rather than that torch.export traces, which takes much longer.
     Returns a Capture.
     Raises UnsupportedOpError for an ATen overload without a row or decomposition, naming the source line;
         DTypeError for complex or quantised tensors; DeviceError for devices that are neither CPU nor GPU;
@@ -52,7 +53,7 @@ def capture(module, args, kwargs=None, name="dace_model", dynamic=True, train=No
     """
     try:
         with LOCK:
-            return _capture_as_changed(module, args, kwargs, name, dynamic, known, train, debug)
+            return _capture_as_changed(module, args, kwargs, name, dynamic, known, few, train, debug)
     except _core.UnsupportedOpError as error:
         if wanted("capture"):
             raise
@@ -74,15 +75,17 @@ def _capture_as_changed(module, args, kwargs, *options):
             raise
 
 
-def _capture(module, args, kwargs, name, dynamic, known, *options, again=None):
-    """By writing down what forward calls; by torch.export, which can do more and takes much longer, where that cannot be; and by
-    writing it down for these extents alone, or for these values of what Python decides by, where neither can be for others."""
+def _capture(module, args, kwargs, name, dynamic, known, few, *options, again=None):
+    """By writing down what forward calls, for any extents or a few; by torch.export, which can do more and takes much longer, where
+    that cannot be; and by writing it down for these extents alone, or for these values of what Python decides by, where neither can
+    be for others."""
     numbers = any(type(value) is int for value in known)  # as the attempt has found
-    try:
-        return _captured(recorded, module, args, kwargs, name, dynamic, *options, again, known, numbers)
-    except Beyond as reason:
-        say("capture", f"{type(module).__name__} is traced by torch.export: {reason}")
-        found = reason.decided
+    for extents in (dynamic, True) if few and isinstance(dynamic, dict) else (dynamic,):
+        try:
+            return _captured(recorded, module, args, kwargs, name, extents, *options, again, known, numbers)
+        except Beyond as reason:
+            say("capture", f"{type(module).__name__} cannot be written down{' for other extents' * (extents is not True)}: {reason}")
+            found = reason.decided
     try:
         return _captured(exported, module, args, kwargs, name, dynamic, *options, again, found)
     except _core.Error:
