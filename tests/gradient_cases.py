@@ -97,7 +97,7 @@ SHAPES = [
     case("Pad", M, opset=2, pads=[0, 1, 1, -1]), case("DepthToSpace", (1, 8, 2, 3), blocksize=2), case("DepthToSpace", (1, 8, 2, 3), blocksize=2, mode="CRD"),
     case("SpaceToDepth", (1, 2, 4, 6), blocksize=2), case("ReverseSequence", (4, 3, 2), index(1, 3, 4), batch_axis=1, time_axis=0),
     case("CenterCropPad", (5, 4), index(3, 7)), case("TensorScatter", (2, 5, 3), (2, 2, 3), index(1, 4), opset=24, axis=1, mode="circular"),
-    case("OneHot", index(0, 2, -1), np.array(3), (2,))]
+    case("OneHot", index(0, 2, -1), np.array(3), (2,)), *(case("DiagonalOf", (2, 3), opset=1, domain="dcml", offset=k) for k in (0, 1, -2))]
 INDICES = [
     case("Gather", (4, 3), index([0, -1], [2, 0]), axis=0), case("Gather", (2, 4, 3), index(1, 3, 3), axis=1), case("GatherElements", (3, 4), index([[0, -1, 2, 0]]), axis=0),
     case("GatherND", (2, 3, 4), index([[0, 1], [1, -1]])), case("GatherND", (2, 3, 4), index([[2], [0]]), batch_dims=1),

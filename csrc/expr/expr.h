@@ -144,6 +144,11 @@ dc_ex dc_ex_in_range(dc_pool *pool, dc_ex a, dc_ex extent);
 /* a && b, where 0 stands for "always". */
 dc_ex dc_ex_and(dc_pool *pool, dc_ex a, dc_ex b);
 
+/* a b, (a - b)^2 or |a - b|: terms of sums whose operands each stay the same for a whole row or column of them. */
+typedef enum { DC_TERM_NONE, DC_TERM_PRODUCT, DC_TERM_SQUARE, DC_TERM_GAP } dc_term;
+dc_term dc_ex_term(const dc_pool *pool, dc_ex e, dc_ex *a, dc_ex *b);
+dc_ex dc_ex_of_term(dc_pool *pool, dc_term term, dc_ex a, dc_ex b);
+
 /* Proofs by interval arithmetic over the ranges of parameters and minima of symbols.
  * false means "not proven". */
 bool dc_ix_proves_ge(dc_pool *pool, dc_ex a, int64_t bound);

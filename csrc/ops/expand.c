@@ -74,16 +74,16 @@ typedef struct {
   dc_ex guard, value;
 } store;
 
-static void tag(dc_inst *in, dc_nid node) {
+dc_nid dc_inst_tag(dc_inst *in, dc_nid node) {
   dc_node *n = dc_node_at(in->graph, node);
   n->tag_op = in->tag_op, n->tag_wrt = in->tag_wrt;
   n->name = dc_node_at(in->graph, in->node)->name;
+  return node;
 }
 
 static dc_nid tasklet(dc_inst *in, const store *s) {
   dc_nid node = dc_node_tasklet(in->graph, s->out, s->wcr, s->index, s->rank, s->guard, s->value);
-  tag(in, node);
-  return node;
+  return dc_inst_tag(in, node);
 }
 
 /* Each variable of the domain is an index by itself: no two iterations write one element. */
@@ -411,7 +411,7 @@ static dc_status run_seq(dc_inst *in, const dc_stmt *s) {
   if (status) return status;
   dc_nid map = dc_node_map(in->graph, DC_MAP_SEQUENTIAL, &p, 1);
   dc_node_at(in->graph, map)->map.body = body;
-  tag(in, map);
+  dc_inst_tag(in, map);
   dc_scope_push(in->graph, in->out, map);
   return DC_OK;
 }
@@ -431,6 +431,7 @@ static dc_status run_statement(dc_inst *in, const dc_stmt *s) {
       DC_TRY(dc_inst_eval(in, s->expr, &c));
       return dc_inst_push_local(in, s->target, c), DC_OK;
     case STMT_CALL: break; /* steps.c has written it out */
+    case STMT_OPERATOR: return dc_inst_operator(in, s);
     case STMT_NATIVE: return dc_inst_fail(in, DC_ERR_UNSUPPORTED, "the operator is a native kernel and has no expansion");
   }
   return DC_OK;

@@ -101,9 +101,12 @@ DC_MUST_USE dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_va
 DC_MUST_USE dc_status dc_builtin_tensor(dc_inst *in, const dc_ast *call, dc_value *out, bool *found);
 
 /* expand.c */
+dc_nid dc_inst_tag(dc_inst *in, dc_nid node); /* as made by the row's node; returns it */
 const char *dc_inst_own_name(dc_inst *in, const char *name); /* for a container that only the row knows */
 DC_MUST_USE dc_status dc_inst_reduce(dc_inst *in, const dc_ast *ast, dc_value *out); /* hoists to a temporary */
 DC_MUST_USE dc_status dc_inst_run(dc_inst *in, const dc_block *block);
+/* operator.c: a statement that is an operator of its own. */
+DC_MUST_USE dc_status dc_inst_operator(dc_inst *in, const dc_stmt *s);
 /* Pushes a binder's parameters on the domain and its name on the locals. */
 DC_MUST_USE dc_status dc_inst_bind_index(dc_inst *in, const dc_binder *binder, bool sequential);
 

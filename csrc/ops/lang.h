@@ -46,7 +46,12 @@ struct dc_ast {
   const dc_binder *binders;
 };
 
-typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_LET, STMT_NATIVE, STMT_CALL } dc_stmt_kind;
+typedef enum { STMT_ASSIGN, STMT_FOR, STMT_SEQ, STMT_IF, STMT_LET, STMT_NATIVE, STMT_CALL, STMT_OPERATOR } dc_stmt_kind;
+
+typedef struct {
+  const char *name;
+  const dc_ast *value;
+} dc_define; /* attribute, its default (NULL: required), or `where` */
 
 typedef struct dc_stmt dc_stmt;
 typedef struct {
@@ -60,8 +65,10 @@ struct dc_stmt {
   bool flat;
   const char *target, *type; /* ASSIGN: type NULL unless given; LET, NATIVE, CALL: target is the name */
   const dc_ast *item;        /* ASSIGN: target$item */
-  uint32_t n_index, n_binders;
-  const dc_ast **index;     /* CALL: what is given */
+  const char *op, *domain;   /* OPERATOR */
+  uint32_t n_index, n_binders, n_attr;
+  const dc_ast **index;     /* CALL, OPERATOR: what is given */
+  const dc_define *attr;    /* OPERATOR */
   const dc_binder *binders; /* over ...; FOR and SEQ: one */
   const dc_ast *expr;       /* ASSIGN, LET: right side; IF: condition; SEQ: reversed or NULL */
   dc_block body, other;     /* FOR, SEQ, IF / else */
@@ -80,11 +87,6 @@ typedef struct {
   uint32_t n_dims;
   const dc_dim *dims; /* NULL: any shape */
 } dc_sig;
-
-typedef struct {
-  const char *name;
-  const dc_ast *value;
-} dc_define; /* attribute default (NULL: required), or `where` */
 
 typedef struct {
   const char *name;

@@ -109,9 +109,10 @@ static bool computes(const dc_block *block) {
 static const dc_stmt *keep_statement(dc_inst *in, const dc_stmt *s, name_set *needed) {
   if (s->kind == STMT_NATIVE) return s;
   if (s->kind == STMT_LET) return add_names(in, s->expr, needed), s;
-  if (s->kind == STMT_ASSIGN) {
+  if (s->kind == STMT_ASSIGN || s->kind == STMT_OPERATOR) {
     if (!holds(needed, s->target)) return NULL;
     add_names(in, s->expr, needed);
+    for (uint32_t k = 0; k < s->n_attr; k++) add_names(in, s->attr[k].value, needed);
     for (uint32_t k = 0; k < s->n_index; k++) add_names(in, s->index[k], needed);
     return s;
   }

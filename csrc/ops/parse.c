@@ -339,11 +339,43 @@ static dc_status assignment_mark(parser *p, dc_stmt *s) {
   return expect(p, "=");
 }
 
-/* W[i] = e, or a call of statements. */
+/* W = domain.Operator(A, B; attribute=e), behind the '='. */
+static dc_status operator_of(parser *p, dc_stmt *s) {
+  DC_VEC(dc_define) attrs = {0};
+  ast_list given = {0};
+  bool more;
+  s->kind = STMT_OPERATOR, s->domain = "";
+  DC_TRY(name(p, &s->op));
+  DC_TRY(accept(p, ".", &more));
+  if (more) s->domain = s->op;
+  if (more) DC_TRY(name(p, &s->op));
+  DC_TRY(expect(p, "("));
+  for (more = true; more;) {
+    const dc_ast *item;
+    DC_TRY(dc_lang_expr(p, &item));
+    DC_PUSH(p->arena, &given, item);
+    DC_TRY(accept(p, ",", &more));
+  }
+  DC_TRY(accept(p, ";", &more));
+  while (more) {
+    dc_define d;
+    DC_TRY(name(p, &d.name));
+    DC_TRY(expect(p, "="));
+    DC_TRY(dc_lang_expr(p, &d.value));
+    DC_PUSH(p->arena, &attrs, d);
+    DC_TRY(accept(p, ",", &more));
+  }
+  s->index = given.v, s->n_index = given.n, s->attr = attrs.v, s->n_attr = attrs.n;
+  return expect(p, ")");
+}
+
+/* W[i] = e, what an operator makes, or a call of statements. */
 static dc_status assignment(parser *p, dc_stmt *s) {
   bool took;
   ast_list index = {0};
   DC_TRY(name(p, &s->target));
+  DC_TRY(accept(p, "=", &took));
+  if (took) return operator_of(p, s);
   DC_TRY(accept(p, "(", &took));
   s->kind = took ? STMT_CALL : STMT_ASSIGN;
   if (took) {

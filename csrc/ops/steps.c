@@ -81,6 +81,9 @@ static dc_status copy_block(const copier *c, const dc_block *from, int nested, d
     copy->target = name_for(c, s->target), copy->item = copy_ast(c, s->item), copy->expr = copy_ast(c, s->expr);
     copy->index = copy_asts(c, s->index, s->n_index);
     copy->binders = copy_binders(c, s->binders, s->n_binders);
+    dc_define *attr = dc_arena_copy(c->arena, s->attr, s->n_attr * sizeof *attr);
+    for (uint32_t j = 0; j < s->n_attr; j++) attr[j].value = copy_ast(c, attr[j].value);
+    copy->attr = attr;
     DC_TRY(copy_block(c, &s->body, nested, &copy->body));
     DC_TRY(copy_block(c, &s->other, nested, &copy->other));
     DC_PUSH(c->arena, &list, copy);

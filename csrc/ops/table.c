@@ -244,7 +244,8 @@ static bool ast_reads(const dc_ast *a) {
 static bool block_reads(const dc_block *block) {
   for (uint32_t k = 0; k < block->n; k++) {
     const dc_stmt *s = block->v[k];
-    if (s->kind == STMT_NATIVE || ast_reads(s->expr) || block_reads(&s->body) || block_reads(&s->other)) return true;
+    const bool reads = s->kind == STMT_NATIVE || s->kind == STMT_OPERATOR || ast_reads(s->expr);
+    if (reads || block_reads(&s->body) || block_reads(&s->other)) return true;
   }
   return false;
 }

@@ -227,7 +227,7 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   dc_map reduce;
   dc_product_place p;
   if (!dc_product_find(s->graph, s->top, id, maps, n_maps, &reduce, &p)) return DC_OK;
-  dc_ex product = dc_node_at(s->graph, id)->tasklet.value, a = dc_ex_arg(pool, product, 0), b = dc_ex_arg(pool, product, 1);
+  dc_ex a = p.factors[0], b = p.factors[1];
   uint32_t dim;
   turn_result(s, &p, id, a, b);
   if (dc_product_copy_pays(s->graph, &p, a, b) && runs_across(s, &p, a, &dim)) a = read_of_copy(s, a, dim, last_of(pool, a));
@@ -235,7 +235,7 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   else if (is_turned(s, &p, a, b, &dim)) a = read_of_copy(s, a, dim, dim + 1);
   else if (is_turned(s, &p, b, a, &dim)) b = read_of_copy(s, b, dim, dim + 1);
   else return DC_OK;
-  dc_ex value = dc_ex_prim2(pool, DC_MUL, a, b);
+  dc_ex value = dc_ex_of_term(pool, p.term, a, b);
   dc_node_at(s->graph, id)->tasklet.value = value;
   return DC_OK;
 }

@@ -7,9 +7,26 @@ static dc_status expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_adjoi
   return lib->wrt ? dc_autodiff_expand(ops, graph, node, room, out) : dc_ops_expand(ops, graph, node, out);
 }
 
+/* Nodes that an expansion has pushed from `first` on may be operators again: those of a gradient. */
+static dc_status expand_pushed(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room, uint32_t first, dc_scope *scope) {
+  bool any = false;
+  for (uint32_t k = first; k < scope->n; k++) any |= dc_node_at(graph, scope->v[k])->kind == DC_NODE_LIBRARY;
+  if (!any) return DC_OK;
+  const uint32_t n = scope->n - first;
+  const dc_nid *made = dc_arena_copy(&graph->arena, scope->v + first, n * sizeof *made);
+  scope->n = first;
+  for (uint32_t k = 0; k < n; k++) {
+    if (dc_node_at(graph, made[k])->kind == DC_NODE_LIBRARY) DC_TRY(expand_node(ops, graph, made[k], room, scope));
+    else dc_scope_push(graph, scope, made[k]);
+  }
+  return DC_OK;
+}
+
 dc_status dc_pass_expand_node(dc_ops *ops, dc_graph *graph, dc_nid node, dc_scope *out) {
   dc_adjoint_room room = {0};
+  const uint32_t first = out->n;
   dc_status status = expand_node(ops, graph, node, &room, out);
+  if (!status) status = expand_pushed(ops, graph, &room, first, out);
   dc_arena_free(&room.arena);
   return status;
 }
@@ -62,8 +79,10 @@ static dc_status expand_all(dc_ops *ops, dc_graph *graph, dc_adjoint_room *room)
       const dc_node *node = dc_node_at(graph, before.v[k]);
       bool stays = node->kind != DC_NODE_LIBRARY || node->lib.by;
       if (node->kind == DC_NODE_MAP) DC_TRY(dc_ops_expand_inside(ops, graph, before.v[k]));
+      const uint32_t first = after.n;
       if (stays) dc_scope_push(graph, &after, before.v[k]);
       else DC_TRY(expand_node(ops, graph, before.v[k], room, &after));
+      if (!stays) DC_TRY(expand_pushed(ops, graph, room, first, &after));
     }
     drop_idle(graph, &after);
     graph->states.v[s].scope = after;

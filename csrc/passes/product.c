@@ -9,11 +9,13 @@
 bool dc_product_find(const dc_graph *graph, dc_nid top, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps, dc_map *reduce,
                      dc_product_place *out) {
   const dc_tasklet *t = &dc_node_at(graph, tasklet)->tasklet;
-  if (n_maps < 2 || t->wcr != DC_WCR_SUM || t->guard || dc_ex_node(&graph->pool, t->value)->op != DC_MUL) return false;
+  dc_ex a, b;
+  const dc_term term = dc_ex_term(&graph->pool, t->value, &a, &b);
+  if (n_maps < 2 || t->wcr != DC_WCR_SUM || t->guard || !term) return false;
   const dc_map *outer = &dc_node_at(graph, maps[n_maps - 2])->map;
   *reduce = dc_node_at(graph, maps[n_maps - 1])->map;
   if (reduce->schedule != DC_MAP_REDUCE || outer->schedule != DC_MAP_PARALLEL || !outer->n_params) return false;
-  *out = (dc_product_place){top, outer->params[outer->n_params - 1], reduce, maps, n_maps - 1};
+  *out = (dc_product_place){top, outer->params[outer->n_params - 1], reduce, maps, n_maps - 1, term, {a, b}};
   return true;
 }
 

@@ -1,6 +1,8 @@
 /* Matrix products inside maps, as the passes see them that copy operands:
  *
- *     map n, v { reduce k { r sum= X[n, k] * W[k, v] } .. }     v is the column */
+ *     map n, v { reduce k { r sum= X[n, k] * W[k, v] } .. }     v is the column
+ *
+ * or the square or the size of X[n, k] - W[k, v] in the place of the product. */
 #ifndef DCML_PASSES_PRODUCT_H
 #define DCML_PASSES_PRODUCT_H
 
@@ -12,9 +14,11 @@ typedef struct {
   const dc_map *reduce;
   const dc_nid *maps; /* around the reduction, from the top on; the last one has the column */
   uint32_t n_maps;
+  dc_term term;
+  dc_ex factors[2];
 } dc_product_place;
 
-/* Is the tasklet, which lies in these maps, a sum of products of two factors?  *reduce is the place's, and belongs to the caller. */
+/* Is the tasklet, which lies in these maps, a sum of products of two factors, or of other terms of two?  *reduce is the place's, and belongs to the caller. */
 bool dc_product_find(const dc_graph *graph, dc_nid top, dc_nid tasklet, const dc_nid *maps, uint32_t n_maps, dc_map *reduce,
                      dc_product_place *out);
 bool dc_product_moves_by_one(dc_pool *pool, dc_ex index, dc_param p);

@@ -7,7 +7,12 @@
  *
  * Threads share the outermost loop, and each runs the loops inside in order; so what an iteration of those fills and reads alone needs
  * memory of one.  The loop is sequential from then on, which is why this comes after all that merges or moves loops.  Where
- * it walks along memory it stays as it is, for vectors; and where a device shares inner loops too, nothing is done. */
+ * it walks along memory it stays as it is, for vectors; and where a device shares inner loops too, nothing is done.
+ *
+ * What an iteration of a sequential loop reads of the one before, and nobody later, is a register:
+ *
+ *     map c { sequential n { S[c, n] = (n >= 1 ? S[c, n - 1] : 0) + X[c, n]  Y[c, n] = S[c, n] } }   becomes
+ *     map c { S = 0  sequential n { S = S + X[c, n]  Y[c, n] = S } } */
 #include "passes/fuse.h"
 
 typedef struct {
@@ -93,10 +98,124 @@ static bool try_slice(slicing *s, dc_cid root) {
   return false;
 }
 
+/* ---- what the next iteration alone reads ---- */
+
+typedef struct {
+  dc_nid loop;
+  dc_param p;
+  dc_tasklet writer;
+  dc_ex element, before; /* what is written, and what the iteration before wrote */
+  dc_ex choice;          /* SELECT between that and something else; 0: none found */
+  bool found;
+} carrying;
+
+static void find_before(void *context, const dc_pool *pool, dc_ex x) {
+  carrying *c = context;
+  c->found |= x == c->before;
+  if (dc_ex_node(pool, x)->op == DC_EX_SELECT && dc_ex_arg(pool, x, 1) == c->before) c->choice = x;
+}
+
+static dc_ex at_place(dc_pool *pool, const carrying *c, dc_ex x, dc_ex place) { return x ? dc_ex_subst(pool, x, &c->p, &place, 1) : 0; }
+
+/* The first iteration reads nothing of one before it. */
+static bool begins_anew(dc_pool *pool, const carrying *c, dc_ex x) {
+  const dc_ex begin = pool->params.v[c->p].begin;
+  carrying first = {.before = at_place(pool, c, c->before, begin)};
+  if (x) dc_ex_walk(pool, at_place(pool, c, x, begin), find_before, &first);
+  return !first.found;
+}
+
+/* A loop of nothing but tasklets inside another, one of which writes an element of its own in each iteration. */
+static bool find_carrying(slicing *s, dc_cid root, carrying *c) {
+  dc_pool *pool = &s->graph->pool;
+  *c = (carrying){.loop = dc_sites_home(s->t, root)};
+  if (!c->loop || !s->t->parent[c->loop]) return false;
+  const dc_map map = dc_node_at(s->graph, c->loop)->map;
+  if (map.schedule != DC_MAP_SEQUENTIAL || map.n_params != 1 || dc_map_holds_maps(s->graph, &map)) return false;
+  int64_t step;
+  if (!dc_ex_is_int(pool, pool->params.v[map.params[0]].step, &step) || step != 1) return false;
+  c->p = map.params[0];
+  DC_EACH_SITE(s->t, root, k) {
+    const dc_access *a = &s->t->accesses.v[k];
+    if (!a->writes) continue;
+    c->writer = dc_node_at(s->graph, a->node)->tasklet;
+    if (c->element || a->reads || a->initialised || c->writer.guard) return false;
+    c->element = a->element;
+  }
+  if (!c->element) return false;
+  c->before = at_place(pool, c, c->element, dc_ix_sub(pool, dc_ex_par(pool, c->p), dc_ex_int(pool, 1)));
+  return c->before != c->element;
+}
+
+/* Reads come before the next write to what they read. */
+static bool is_carried(slicing *s, dc_cid root, const carrying *c) {
+  dc_pool *pool = &s->graph->pool;
+  uint32_t written = 0;
+  bool any = false;
+  DC_EACH_SITE(s->t, root, k)
+    if (s->t->accesses.v[k].writes) written = s->t->order[s->t->accesses.v[k].node];
+  DC_EACH_SITE(s->t, root, k) {
+    const dc_access *a = &s->t->accesses.v[k];
+    const uint32_t at = s->t->order[a->node];
+    if (a->writes) continue;
+    if (a->element != c->before && (a->element != c->element || at <= written)) return false;
+    if (a->element != c->before) continue;
+    const dc_tasklet *t = &dc_node_at(s->graph, a->node)->tasklet;
+    if (at > written || !begins_anew(pool, c, t->value) || !begins_anew(pool, c, t->guard)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/* Does a condition hold in all iterations but the first? */
+static bool holds_later(dc_pool *pool, const carrying *c, dc_ex condition) {
+  const dc_exnode node = *dc_ex_node(pool, condition);
+  if ((node.op != DC_GE && node.op != DC_LT) || dc_ex_dtype(pool, dc_ex_arg(pool, condition, 0)) != DC_I64) return false;
+  const dc_parameter range = pool->params.v[c->p];
+  const dc_param later = dc_param_new(pool, "later", dc_ix_add(pool, range.begin, dc_ex_int(pool, 1)), range.end, 0);
+  const dc_ex a = at_place(pool, c, dc_ex_arg(pool, condition, 0), dc_ex_par(pool, later)),
+              b = at_place(pool, c, dc_ex_arg(pool, condition, 1), dc_ex_par(pool, later));
+  return node.op == DC_GE ? dc_ix_proves_ge(pool, dc_ix_sub(pool, a, b), 0) : dc_ix_proves_ge(pool, dc_ix_sub(pool, b, a), 1);
+}
+
+static bool try_carry(slicing *s, dc_cid root) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  carrying c;
+  double first = 0;
+  if (!is_private(s, root) || !find_carrying(s, root, &c) || !is_carried(s, root, &c)) return false;
+  dc_ex_walk(pool, c.writer.value, find_before, &c);
+  const bool replaces = c.choice && dc_ex_is_const(pool, dc_ex_arg(pool, c.choice, 2), &first) &&
+                        holds_later(pool, &c, dc_ex_arg(pool, c.choice, 0));
+  dc_exchange exchange = {c.choice, c.before};
+  dc_scope body = dc_node_at(graph, c.loop)->map.body;
+  for (uint32_t k = 0; replaces && k < body.n; k++) {
+    dc_tasklet *t = &dc_node_at(graph, body.v[k])->tasklet;
+    t->value = dc_ex_transform(pool, t->value, dc_ex_exchange, &exchange);
+  }
+  bool dropped[DC_MAX_RANK];
+  for (uint32_t d = 0; d < DC_MAX_RANK; d++) dropped[d] = true;
+  dc_sites_drop_dims(s->t, s->top, root, dropped);
+  dc_container *k = dc_cont(graph, root);
+  k->storage = DC_STORE_REGISTER, k->strides = NULL;
+  dc_ex value = dc_ex_const(pool, dc_dtype_compute((dc_dtype)k->dtype), replaces ? first : 0);
+  dc_nid fill = dc_node_tasklet(graph, root, DC_WCR_NONE, NULL, 0, 0, value);
+  dc_node origin = *dc_node_at(graph, c.loop), *made = dc_node_at(graph, fill);
+  made->name = origin.name, made->tag_op = origin.tag_op, made->tag_wrt = origin.tag_wrt;
+  dc_scope around = {0}, *scope = &dc_node_at(graph, s->t->parent[c.loop])->map.body;
+  for (uint32_t j = 0; j < scope->n; j++) {
+    if (scope->v[j] == c.loop) dc_scope_push(graph, &around, fill);
+    dc_scope_push(graph, &around, scope->v[j]);
+  }
+  return *scope = around, true;
+}
+
 static bool slice_once(slicing *s) {
   dc_sites_build(s->graph, s->t->arena, &s->top, 1, s->t);
-  for (uint32_t k = 0; k < s->t->accesses.n; k++)
-    if (s->t->accesses.v[k].writes && try_slice(s, s->t->accesses.v[k].root)) return true;
+  for (uint32_t k = 0; k < s->t->accesses.n; k++) {
+    const dc_cid root = s->t->accesses.v[k].root;
+    if (s->t->accesses.v[k].writes && (try_slice(s, root) || try_carry(s, root))) return true;
+  }
   return false;
 }
 

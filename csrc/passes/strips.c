@@ -172,11 +172,10 @@ static void split_columns(search *s, dc_product_place *p, const operand *x) {
 }
 
 /* What stands for the factor in place k; 0: it stays. */
-static dc_ex packed(search *s, dc_product_place *p, dc_nid id, int k) {
+static dc_ex packed(search *s, dc_product_place *p, int k) {
   dc_pool *pool = &s->graph->pool;
-  dc_ex product = dc_node_at(s->graph, id)->tasklet.value;
-  operand x = {.read = dc_ex_arg(pool, product, (uint32_t)k)};
-  if (!is_wanted(s, p, dc_ex_arg(pool, product, (uint32_t)!k), &x)) return 0;
+  operand x = {.read = p->factors[k]};
+  if (!is_wanted(s, p, p->factors[!k], &x)) return 0;
   const dc_dtype type = (dc_dtype)dc_ex_node(pool, x.read)->dtype;
   dc_cid copy = make_copy(s, p, &x);
   if (p->maps[p->n_maps - 1] != s->split) split_columns(s, p, &x);
@@ -192,10 +191,11 @@ static dc_status visit(void *context, dc_nid id, const dc_nid *maps, uint32_t n_
   if (!dc_product_find(s->graph, s->top, id, maps, n_maps, &reduce, &p)) return DC_OK;
   if (dc_node_at(s->graph, maps[n_maps - 2])->map.n_params == DC_MAX_RANK) return DC_OK;
   for (int k = 0; k < 2; k++) {
-    dc_ex fresh = packed(s, &p, id, k);
+    dc_ex fresh = packed(s, &p, k), factors[2];
     if (!fresh) continue;
-    dc_ex product = dc_node_at(s->graph, id)->tasklet.value, other = dc_ex_arg(pool, product, (uint32_t)!k);
-    dc_ex value = k ? dc_ex_prim2(pool, DC_MUL, other, fresh) : dc_ex_prim2(pool, DC_MUL, fresh, other);
+    dc_term term = dc_ex_term(pool, dc_node_at(s->graph, id)->tasklet.value, &factors[0], &factors[1]); /* columns may have been divided */
+    factors[k] = fresh;
+    dc_ex value = dc_ex_of_term(pool, term, factors[0], factors[1]);
     dc_node_at(s->graph, id)->tasklet.value = value;
     return DC_OK;
   }

@@ -35,6 +35,8 @@ static const char prelude[] =
     "#ifdef __clang__\n#define SUMS SIMD\n#else\n#define SUMS UNROLL _Pragma(\"GCC ivdep\")\n#endif\n"
     "typedef float vector_f32 __attribute__((vector_size(VECTOR), aligned(4), may_alias));\n"
     "typedef double vector_f64 __attribute__((vector_size(VECTOR), aligned(8), may_alias));\n"
+    "typedef u32 bits_of_f32 __attribute__((vector_size(VECTOR))); typedef u64 bits_of_f64 __attribute__((vector_size(VECTOR)));\n"
+    "enum { PRODUCT, SQUARE, GAP }; /* terms of sums of two operands */\n"
     "#ifdef __clang__\n#define FUSING\n#define FUSE _Pragma(\"clang fp contract(fast)\")\n"
     "#else\n#define FUSING __attribute__((optimize(\"O2\", \"fp-contract=fast\")))\n#define FUSE\n#endif\n"
     "#ifdef __x86_64__\n#define HELD(x) __asm__(\"\" : \"+v\"(x))\n#else\n#define HELD(x)\n#endif\n"

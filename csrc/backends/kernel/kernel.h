@@ -80,10 +80,11 @@ typedef struct {
   dc_write *write;
 } dc_item;
 
-/* c[m, n] = sum over k of a[m, k] * b[k, n]; each step is what the address grows by in the loop of its last letter. */
+/* c[m, n] = sum over k of a[m, k] * b[k, n], or of another term of the two; each step is what the address grows by in the loop of its last letter. */
 typedef struct {
   dc_loop *k;
   dc_write *sum;
+  dc_term term;
   dc_ex a, b; /* READs */
   dc_ex a_m, a_k, b_k, c_m;
   bool buffered; /* the sums are a register, of which a block is kept */

@@ -1,11 +1,14 @@
 /* Lanes: a parallel loop whose neighbours lie next to one another in memory, unlike those of the loops inside, runs in
- * strips, which vectors run inside those loops. */
+ * strips, which vectors run inside those loops.  So does, in narrow strips, one around a loop that waits for its own results: the others
+ * have steps to do meanwhile. */
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
+static const double LONG_NS = 0.5; /* of an iteration that calls functions */
 enum {
   STRIP_LINES = 4, /* lines of cache in a strip */
   FEWEST = 4,      /* lanes of one: half a vector beats jumps from element to element */
+  BESIDE = 4,      /* recurrences that run at once: an addition takes as many cycles, and each has memory of its own */
 };
 
 typedef struct {
@@ -107,6 +110,42 @@ static uint32_t strip_of(int64_t extent, int64_t widest, int64_t line) {
   return (uint32_t)((lanes + line - 1) / line * line);
 }
 
+static void add_cost(void *context, const dc_pool *pool, dc_ex x) {
+  const dc_op op = (dc_op)dc_ex_node(pool, x)->op;
+  *(double *)context += op < DC_PRIM_COUNT ? dc_prims[op].cost : 0;
+}
+
+/* How many recurrences of a loop without loops should run at once: few that wait for floats in registers, and for nothing that they
+ * write to memory, or as many as vectors have lanes where an iteration is long; 0: that is no recurrence, or quick by itself. */
+static uint32_t beside(dc_kernel *k, const dc_loop *l) {
+  uint64_t memory = 0, reads = 0;
+  bool carried = false;
+  double cost = 0;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_write *w = l->body.v[j].write;
+    if (!w) return 0;
+    dc_ex_walk(k->pool, w->value, add_cost, &cost);
+    const bool is_register = dc_kernel_is_register(k, w->out);
+    carried |= is_register && dc_dtype_is_float((dc_dtype)dc_cont(k->graph, w->out)->dtype);
+    memory |= is_register ? 0 : k->bits[w->out];
+    reads |= dc_kernel_dependence(k, w->value).reads | (w->guard ? dc_kernel_dependence(k, w->guard).reads : 0);
+  }
+  return cost >= LONG_NS ? DC_FEW_LANES : carried && !(reads & memory) ? BESIDE : 0;
+}
+
+/* The same of a loop around one recurrence and what that begins with: no vector runs along it. */
+static uint32_t recurrences_beside(dc_kernel *k, const dc_loop *l) {
+  uint32_t loops = 0, lanes = 0;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_loop *inner = l->body.v[j].loop;
+    if (!inner && !dc_kernel_is_register(k, l->body.v[j].write->out)) return 0;
+    if (!inner) continue;
+    lanes = inner->schedule == DC_MAP_SEQUENTIAL ? beside(k, inner) : 0;
+    loops++;
+  }
+  return loops == 1 ? lanes : 0;
+}
+
 static void drop_lanes(dc_loop *l) {
   for (uint32_t j = 0; j < l->body.n; j++) {
     if (!l->body.v[j].loop) continue;
@@ -123,7 +162,13 @@ static void find_lanes(dc_kernel *k, dc_loop *l) {
   if (l->schedule != DC_MAP_PARALLEL || l->step != 1 || !loops || goes_on(l) || has_product(l) || dc_loop_is_sum(l)) return;
   if (l->parent->product || (extent >= 0 && extent < FEWEST)) return;
   strides s = judged(k, l, l->param);
-  if (s.bad_far >= s.bad_near || !is_legal(k, l, l)) return;
+  const bool across = s.bad_far >= s.bad_near;
+  const uint32_t recurrences = across ? recurrences_beside(k, l) : 0;
+  if ((across && (!recurrences || (extent >= 0 && extent < recurrences))) || !is_legal(k, l, l)) return;
+  if (across) {
+    l->lanes = recurrences;
+    return;
+  }
   bool is_short = extent >= 0 && extent < 2 * (int64_t)m->long_strip_lanes;
   int64_t widest = is_short || !reads_once(k, l, l) ? m->strip_lanes : m->long_strip_lanes;
   drop_lanes(l);

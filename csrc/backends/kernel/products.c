@@ -1,5 +1,5 @@
 /* Matrix products inside kernels: loops m and n around reductions k over A[m, k] * B[k, n], whatever operator they
- * came from, run in blocks whose sums stay in registers.
+ * came from, run in blocks whose sums stay in registers; so do sums of squares and sizes of A[m, k] - B[k, n].
  *
  * B and the sums run along n in memory.  What the map does with the sums afterwards runs on blocks of them that
  * are still in cache. */
@@ -55,12 +55,13 @@ static bool add_sum(dc_kernel *kernel, dc_product *x, dc_loop *k, dc_write *w) {
   dc_pool *pool = kernel->pool;
   dc_dtype type = (dc_dtype)dc_cont(kernel->graph, w->out)->dtype;
   if (x->n_sums == DC_MAX_SUMS || w->wcr != DC_WCR_SUM || w->guard || (type != DC_F32 && type != DC_F64)) return false;
-  if (dc_ex_node(pool, w->value)->op != DC_MUL) return false;
-  dc_ex a = dc_ex_arg(pool, w->value, 0), b = dc_ex_arg(pool, w->value, 1);
-  if (!is_operand(kernel, a, type) || !is_operand(kernel, b, type)) return false;
+  dc_ex a, b;
+  const dc_term term = dc_ex_term(pool, w->value, &a, &b);
+  if (!term || !is_operand(kernel, a, type) || !is_operand(kernel, b, type)) return false;
   bool swapped = dc_ex_uses_param(pool, dc_read_address(kernel, a), x->n->param);
   dc_product_sum *s = &x->sums[x->n_sums++];
-  *s = (dc_product_sum){.k = k, .sum = w, .a = swapped ? b : a, .b = swapped ? a : b, .buffered = dc_kernel_is_register(kernel, w->out)};
+  *s = (dc_product_sum){.k = k, .sum = w, .term = term, .buffered = dc_kernel_is_register(kernel, w->out)};
+  s->a = swapped ? b : a, s->b = swapped ? a : b;
   return fits(kernel, x, s);
 }
 

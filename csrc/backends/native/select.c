@@ -1,4 +1,5 @@
-/* Selection: the greatest or least elements of each line in order (TopK, and sorting, where all of them are asked for).
+/* Selection: the greatest or least elements of each line in order (TopK, and sorting, where all of them are asked for), or where the
+ * last of them is.
  *
  * Elements become whole numbers that compare as they do, so that one form serves all types: few of a line are kept in
  * a heap, many are found and sorted by their bytes.  Equal elements keep their order; NaN counts as greatest. */
@@ -17,10 +18,13 @@ typedef struct {
   dc_dtype type;
   bool largest;
   int values, indices; /* buffers; -1: not wanted */
+  bool alone; /* only where the last one is */
   int64_t outer, n, inner, k;
+  int64_t step; /* between the elements of a line, where it is read */
   int threads;
 } selection;
 
+enum { BESIDE = 16 /* lines that a line of cache holds elements of, which are read together */ };
 enum { FEW = 16 /* of a line that is longer by this factor, a heap */, SHORT = 48 /* lines that insertion sorts */ };
 static const double WORK_FOR_THREADS = 20e3; /* elements */
 
@@ -36,7 +40,7 @@ static bool is_wide(const selection *s) { return dc_dtype_bytes(s->type) > 4 || 
     const type *from = line;                                                             \
     (void)sign;                                                                          \
     _Pragma("omp simd") for (int64_t k = 0; k < s->n; k++) {                             \
-      const type x = from[k * s->inner], key = (type)((e) ^ turn);                       \
+      const type x = from[k * s->step], key = (type)((e) ^ turn);                       \
       if (sizeof(type) > 4 || wide) ((entry *)out)[k] = (entry){key, k};                 \
       else ((uint64_t *)out)[k] = (uint64_t)key << 32 | (uint64_t)k;                     \
     }                                                                                    \
@@ -68,7 +72,7 @@ static void read_keys(const selection *s, const void *line, void *out) {
 
 #define COPY(type)                                                                                                                \
   {                                                                                                                               \
-    for (int64_t k = 0; k < s->k; k++) ((type *)y)[at + k * s->inner] = ((const type *)x)[PLACE(v[k]) * s->inner]; \
+    for (int64_t k = 0; k < s->k; k++) ((type *)y)[at + k * s->inner] = ((const type *)x)[PLACE(v[k]) * s->step]; \
     return;                                                                                                                       \
   }
 
@@ -88,23 +92,52 @@ static void read_keys(const selection *s, const void *line, void *out) {
 
 static uint64_t line_bytes(const selection *s) { return 2 * (uint64_t)s->n * (is_wide(s) ? sizeof(entry) : sizeof(uint64_t)); }
 
-static void select_line(const selection *s, void *const *buffers, int64_t line, void *scratch) {
-  const int64_t a = line / s->inner, b = line % s->inner;
-  const char *x = (const char *)buffers[0] + (a * s->n * s->inner + b) * dc_dtype_bytes(s->type);
-  (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, x, a * s->k * s->inner + b, scratch);
+static uint64_t own_bytes(const selection *s) {
+  return line_bytes(s) + (s->inner > 1 ? BESIDE * (uint64_t)s->n * (uint64_t)dc_dtype_bytes(s->type) : 0);
+}
+
+#define TURN(type)                                                                           \
+  {                                                                                          \
+    for (int64_t k = 0; k < s->n; k++)                                                       \
+      for (int64_t j = 0; j < lines; j++) ((type *)to)[j * s->n + k] = ((const type *)x)[k * s->inner + j]; \
+    return;                                                                                  \
+  }
+
+/* Lines that lie side by side, one behind the other. */
+static void turn(const selection *s, const void *x, int64_t lines, void *to) {
+  switch (dc_dtype_bytes(s->type)) {
+    case 1: TURN(uint8_t)
+    case 2: TURN(uint16_t)
+    case 4: TURN(uint32_t)
+    default: TURN(uint64_t)
+  }
+}
+
+/* Of neighbouring lines. */
+static void select_lines(const selection *s, void *const *buffers, int64_t line, int64_t lines, char *scratch) {
+  const int64_t a = line / s->inner, b = line % s->inner, size = dc_dtype_bytes(s->type);
+  const char *x = (const char *)buffers[0] + (a * s->n * s->inner + b) * size;
+  char *turned = scratch + line_bytes(s);
+  if (s->inner > 1) turn(s, x, lines, turned);
+  for (int64_t j = 0; j < lines; j++)
+    (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, s->inner > 1 ? turned + j * s->n * size : x,
+                                                         a * (s->alone ? 1 : s->k) * s->inner + b + j, scratch);
 }
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   (void)stream;
   const selection *s = opaque;
   const int64_t lines = s->outer * s->inner;
-  const uint64_t own = line_bytes(s);
+  const uint64_t own = own_bytes(s);
   int threads = omp_in_parallel() || (double)lines * (double)s->n < WORK_FOR_THREADS ? 1 : s->threads;
   if (s->k == 0) return DC_OK;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
   for (int part = 0; part < threads; part++)
-    for (int64_t line = lines * part / threads; line < lines * (part + 1) / threads; line++)
-      select_line(s, buffers, line, (char *)scratch + (uint64_t)part * own);
+    for (int64_t line = lines * part / threads, end = lines * (part + 1) / threads, n; line < end; line += n) {
+      n = s->inner - line % s->inner < BESIDE ? s->inner - line % s->inner : BESIDE;
+      n = n < end - line ? n : end - line;
+      select_lines(s, buffers, line, n, (char *)scratch + (uint64_t)part * own);
+    }
   return DC_OK;
 }
 
@@ -116,7 +149,8 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   bool whole = type == DC_I8 || type == DC_I16 || type == DC_I32 || type == DC_I64 || type == DC_U8 || type == DC_U16 || type == DC_U32 ||
                type == DC_U64;
   (void)handle;
-  if (lib->wrt || strcmp(dc_name_text(&graph->names, lib->op), "TopK") != 0) return "not a selection";
+  const char *op = dc_name_text(&graph->names, lib->op);
+  if (lib->wrt || (strcmp(op, "TopK") != 0 && strcmp(op, "PlaceOfKth") != 0)) return "not a selection";
   return whole || type == DC_F16 || type == DC_BF16 || type == DC_F32 || type == DC_F64 ? NULL : "a type of other than 8 to 64 bits";
 }
 
@@ -134,7 +168,9 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
     *(d < at ? &s->outer : d == at ? &s->n : &s->inner) *= d == at ? 1 : extent;
     if (d == at) s->n = extent;
   }
-  for (uint32_t k = 0; k < lib->n_out; k++) {
+  s->step = 1, s->alone = strcmp(dc_name_text(&graph->names, lib->op), "PlaceOfKth") == 0;
+  if (s->alone) s->largest = false, s->k = dc_node_attr_int(graph, node, "k", 1), s->indices = (int)lib->n_in;
+  for (uint32_t k = 0; k < lib->n_out && !s->alone; k++) {
     if (!lib->out[k]) continue;
     *(k ? &s->indices : &s->values) = (int)(lib->n_in + k);
     s->k = dc_ix_eval(&graph->pool, dc_cont(graph, lib->out[k])->shape[at], symbols, NULL);
@@ -150,7 +186,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   return DC_OK;
 }
 
-static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * line_bytes(call); }
+static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * own_bytes(call); }
 
 static const char *open_select(const char *folder, const void *place, void **handle) {
   return (void)folder, (void)place, *handle = NULL, NULL;

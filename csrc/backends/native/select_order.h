@@ -84,11 +84,30 @@ static ENTRY *NAME(first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY *o
   return NAME(sort_all)(most, bytes, other, v);
 }
 
+/* The element in place `at` of the order: byte by byte those stay that share the bytes of it. */
+static ENTRY NAME(at_place)(int64_t n, int64_t at, int bytes, ENTRY *v) {
+  for (int b = bytes - 1; b >= 0 && n > SHORT; b--) {
+    int64_t count[256] = {0}, same = 0, digit = 0;
+    for (int64_t k = 0; k < n; k++) count[DIGIT(v[k], b)]++;
+    while (count[digit] <= at) at -= count[digit++];
+    for (int64_t k = 0; k < n; k++) {
+      const ENTRY x = v[k];
+      v[same] = x, same += (int64_t)DIGIT(x, b) == digit;
+    }
+    n = same;
+  }
+  return n > SHORT ? v[at] : NAME(insert_all)(n, v)[at];
+}
+
 /* Line's elements from x on, `at` the place of the first that is chosen. */
 static void NAME(select_line)(const selection *s, void *const *buffers, const void *x, int64_t at, void *scratch) {
   const int size = dc_dtype_bytes(s->type);
   ENTRY *v = scratch;
   read_keys(s, x, scratch);
+  if (s->alone) {
+    ((int64_t *)buffers[s->indices])[at] = PLACE(NAME(at_place)(s->n, s->k - 1, size, v));
+    return;
+  }
   v = NAME(first)(s->n, s->k, size, v, v + s->n);
   if (s->indices >= 0)
     for (int64_t k = 0; k < s->k; k++) ((int64_t *)buffers[s->indices])[at + k * s->inner] = PLACE(v[k]);

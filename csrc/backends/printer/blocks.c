@@ -1,5 +1,5 @@
-/* Products as calls of the library's product_f32 and product_f64, which keep tiles of sums in registers; what the map
- * does with the sums runs on blocks of them that are still in cache. */
+/* Products as calls of the library's product_f32 and product_f64, or of what sums other terms so, which keep tiles of sums in
+ * registers; what the map does with the sums runs on blocks of them that are still in cache. */
 #include "backends/printer/printer.h"
 
 /* &buffer[address], where the product's loops stand at their names. */
@@ -7,8 +7,9 @@ static const char *place(dc_printer *p, dc_ex read) {
   return dc_arena_printf(p->arena, "b%u + %s", dc_ex_node(p->pool, read)->ref, dc_print_value(p, dc_read_address(p->k, read)));
 }
 
-static const char *kind_of(const dc_printer *p, const dc_product_sum *s) {
-  return p->dialect->types[dc_cont(p->k->graph, s->sum->out)->dtype].kind;
+static const char *function_of(const dc_printer *p, const dc_product_sum *s) {
+  static const char *const names[] = {[DC_TERM_PRODUCT] = "product", [DC_TERM_SQUARE] = "squares", [DC_TERM_GAP] = "gaps"};
+  return dc_arena_printf(p->arena, "%s_%s", names[s->term], p->dialect->types[dc_cont(p->k->graph, s->sum->out)->dtype].kind);
 }
 
 static const char *sums_of(dc_printer *p, const dc_product_sum *s) {
@@ -22,14 +23,14 @@ static const char *row_step(dc_printer *p, const dc_product *x, const dc_product
 static void put_call(dc_printer *p, const dc_product *x, const dc_product_sum *s, const char *terms, bool more) {
   const char *c = sums_of(p, s), *c_m = row_step(p, x, s), *a = place(p, s->a), *b = place(p, s->b);
   const char *a_m = dc_print_value(p, s->a_m), *a_k = dc_print_value(p, s->a_k), *b_k = dc_print_value(p, s->b_k);
-  dc_print_line(p, "product_%s(%s, %s, %s, m1 - m0, n1 - n0, %s, %s, %s, %s, %s, %d);", kind_of(p, s), c, a, b, terms, c_m, a_m, a_k, b_k,
+  dc_print_line(p, "%s(%s, %s, %s, m1 - m0, n1 - n0, %s, %s, %s, %s, %s, %d);", function_of(p, s), c, a, b, terms, c_m, a_m, a_k, b_k,
                 more);
 }
 
 /* A product of nothing; its operands are not looked at. */
 static void put_zero(dc_printer *p, const dc_product *x, const dc_product_sum *s) {
   const char *c = sums_of(p, s);
-  dc_print_line(p, "product_%s(%s, 0, 0, m1 - m0, n1 - n0, 0, %s, 0, 1, 0, 0);", kind_of(p, s), c, row_step(p, x, s));
+  dc_print_line(p, "%s(%s, 0, 0, m1 - m0, n1 - n0, 0, %s, 0, 1, 0, 0);", function_of(p, s), c, row_step(p, x, s));
 }
 
 /* The loops of the sum outside of k: they add to what a product of nothing has set to zero. */

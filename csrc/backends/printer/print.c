@@ -51,9 +51,9 @@ static void open_lanes(dc_printer *p, lane_loop *lanes) {
 /* `run` holds the writes inside. */
 static void close_lanes(dc_printer *p, lane_loop *lanes, const dc_loop *run) {
   dc_print_scope_end(p, lanes->mark);
-  p->in_lane = false;
   p->indent--;
   bool vectors = dc_print_vectors(p, run, lanes->text.outer);
+  p->in_lane = false;
   dc_text_indent(lanes->text.outer, p->indent);
   dc_text_printf(lanes->text.outer, "for (i64 l = 0; l < lanes; l++) {%s%s\n", vectors ? "" : " ", vectors ? "" : p->dialect->in_order);
   dc_text_indent(lanes->text.outer, p->indent + 1);

@@ -145,7 +145,7 @@ static bool has_truth_for_index(const dc_kernel *k, const dc_loop *l) {
 bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out) {
   if (has_truth_for_index(p->k, body)) return false;
   dc_text reductions = {0};
-  bool ordered = false, laned = false;
+  bool ordered = false, laned = p->in_lane && p->lane->lanes < DC_FEW_LANES; /* fewer than vectors have: they stay in registers alone */
   dc_text_puts(&reductions, "");
   for (uint32_t a = 0; a < p->k->accumulators.n; a++) {
     if (!dc_loop_accumulates(body, a, false)) continue;

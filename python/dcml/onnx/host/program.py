@@ -381,8 +381,31 @@ class Segment:
                 early.append(node)
                 continue
             late.update(filter(None, node.outputs))
+        moved = self._moved(early, rest, {name for node in first or filter(is_first, rest) for name in node.inputs})
+        moved_or_rest = moved.union(node.id for node in rest)
+        rest = [node for node in self.nodes if node.id in moved_or_rest]
+        early = [node for node in early if node.id not in moved]
         steps = [self._part(early, first + rest), *map(self._on_host, first), self._part(rest, ())]
         return [step for step in steps if step]
+
+    def _moved(self, early, rest, wanted):
+        """Nodes that only the rest reads, and that read nothing that it would not get anyway: with their readers, what they make
+        may never be in memory."""
+        kept = wanted.union(self.outputs)
+        handed = kept.union(*(node.inputs for node in rest))
+        moved, before = {node.id for node in early}, None
+        while len(moved) != before:
+            before, stay, there = len(moved), set(kept), set(handed)
+            for node in reversed(early):
+                if node.id not in moved or not stay.isdisjoint(node.outputs):
+                    moved.discard(node.id)
+                    stay.update(node.inputs)
+            for node in early:
+                if node.id in moved and there.issuperset(self.made.intersection(node.inputs)):
+                    there.update(node.outputs)
+                else:
+                    moved.discard(node.id)
+        return moved
 
     def _part(self, nodes, readers):
         wanted = set(self.outputs).union(*(n.inputs for n in readers))

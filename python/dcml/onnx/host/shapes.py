@@ -12,8 +12,18 @@ from .strings import encode
 def non_zero(node, x):
     """ONNX NonZero: indices [rank, count] of the elements that are not zero, in row-major order."""
     array = v.as_numpy(x)
-    places = np.nonzero(array.reshape(array.shape or 1))
-    return [np.array(places, np.int64).reshape(len(places), -1)[:array.ndim]]
+    rest = np.flatnonzero(array)
+    places = np.empty((array.ndim, len(rest)), np.int64)
+    for axis in range(array.ndim - 1 if len(rest) else 0, 0, -1):  # rows come in order: where each ends costs less than a division
+        width, rows = array.shape[axis], math.prod(array.shape[:axis])
+        if rows <= len(rest):
+            ends = np.searchsorted(rest, np.arange(1, rows) * width)
+            above = np.repeat(np.arange(rows), np.diff(ends, prepend=0, append=len(rest)))
+        else:
+            above = rest // width
+        places[axis], rest = rest - above * width, above
+    places[:1] = rest
+    return [places]
 
 
 def compress(node, x, condition):

@@ -51,6 +51,19 @@ def _(b, n, value, truth):
     b.check(b.reshape(b(value, torch.bool if truth else torch.int64), []), b.line(n), "Decided")
 
 
+# -- order -----------------------------------------------------------------------------------------
+@operator("place_of_kth(Tensor x, int k, int axis) -> Tensor")
+def _(x, k, axis):
+    """Where the k-th least element is; the axis has an extent of 1."""
+    return torch.empty_like(x.narrow(axis, 0, 1), dtype=torch.int64)
+
+
+@of_library("place_of_kth")
+def _(b, n, x, k, axis):
+    numbers = b(x, torch.uint8) if meta(x).dtype == torch.bool else b(x)
+    return b.op("PlaceOfKth", numbers, domain="dcml", axis=norm_axis(axis, rank(x)), k=k)
+
+
 # -- linear algebra --------------------------------------------------------------------------------
 @operator("lu(Tensor x) -> (Tensor, Tensor, Tensor)")
 def _(x):

@@ -276,6 +276,15 @@ def _(b, n, x, offset=0, axis1=0, axis2=1):
     return b.op("Gather", flat, b.const([first + k * (columns + 1) for k in range(length)]), axis=len(rest))
 
 
+@row("diag_embed.default")
+def _(b, n, x, offset=0, axis1=-2, axis2=-1):
+    r = rank(n)
+    axis1, axis2 = norm_axis(axis1, r), norm_axis(axis2, r)
+    places = [*[a for a in range(r) if a not in (axis1, axis2)], axis1, axis2]
+    name = b.op("DiagonalOf", b(x), domain="dcml", offset=offset)
+    return name if places == list(range(r)) else b.transpose(name, [places.index(a) for a in range(r)])
+
+
 @row("tril.default", "triu.default")
 def _(b, n, x, k=0):
     upper = int("triu" in str(n.target))
