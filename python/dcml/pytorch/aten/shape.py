@@ -3,7 +3,7 @@ import numpy as np
 import torch
 
 from .builder import (INT64_MAX, ONNX_DTYPE, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent,
-                      static_dims, used_outputs)
+                      settled, static_dims, used_outputs)
 from .counted import select_masked
 
 
@@ -613,7 +613,7 @@ def _(b, n, x, value=None, **_):
 
 @row("arange.default", "arange.start", "arange.start_step")
 def _(b, n, *args, **_):
-    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
+    start, stop, step = map(settled, (0, *args, 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args)
     dtype = meta(n).dtype
     if all(isinstance(v, (int, float)) for v in (start, stop, step)):
         count = dims(n)[0]

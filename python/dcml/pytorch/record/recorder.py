@@ -32,7 +32,7 @@ _CALL = torch.nn.Module._wrapped_call_impl.__code__
 
 
 class Frames:
-    """The lines that led to a call, down to one of a forward, as text where it is asked for."""
+    """The lines that led to a call, as text where it is asked for."""
 
     def __init__(self, frame, last):
         self._lines = []
@@ -41,9 +41,8 @@ class Frames:
             frame = frame.f_back
 
     def __str__(self):
-        inside = next((k for k, (*_, name) in enumerate(self._lines) if name == "forward"), 0)
         return "".join([f'  File "{file}", line {line}, in {name}\n    {linecache.getline(file, line).strip()}\n'
-                        for file, line, name in reversed(self._lines[inside:])])
+                        for file, line, name in reversed(self._lines)])
 
 
 class Telling(TorchDispatchMode):
