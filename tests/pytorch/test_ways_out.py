@@ -59,6 +59,7 @@ def test_the_graph_is_split_around_a_disabled_function():
 
 SEEN = {
     "windows": lambda v: (v + 1).as_strided((4, 3, 4), (6, 1, 1)),
+    "many blocks": lambda v: (v + 1).repeat(64, 8).as_strided((20, 40, 48), (240, 48, 1), 7),
     "turned": lambda v: (2 * v).t().as_strided((6, 4), (4, 1)),
     "repeated": lambda v: (v * v).flatten().as_strided((3, 4), (0, 5)),
     "an argument": lambda v: v.as_strided((2, 5), (9, 2)),

@@ -241,10 +241,12 @@ class Recorder(Telling):
             return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
         _refuse_symbol(function, args)
+        written = function._schema.is_mutable
+        if written:
+            self._fit_results(function, args, kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
             self._note_modes()
-        written = function._schema.is_mutable
         if written and not self._graded:
             raise Beyond(f"{function} changes a tensor without a gradient")
         nodes = [self.node(leaf) for leaf in leaves]
@@ -294,12 +296,29 @@ class Recorder(Telling):
     def _viewed_in_place(self, function, args, kwargs):
         """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""
         seen, value = self.__torch_dispatch__(_VIEWED_IN_PLACE[function], (), args, kwargs), args[0]
+        self._becomes(value, seen)
+        return value
+
+    def _becomes(self, value, other):
         self._nodes[id(value)].meta["val"] = StandIn(value.metas, self.worlds, value.device)
         with torch._C._DisableTorchDispatch():
-            value.data = seen
-        value.metas = seen.metas
-        self.name(value, self._nodes[id(seen)])
-        return value
+            value.data = other
+        value.metas = other.metas
+        self.name(value, self._nodes[id(other)])
+
+    def _fit_results(self, function, args, kwargs):
+        """Tensors without elements that are given for results (out=torch.empty(0)) get the extents of these."""
+        empty = {a.name: kwargs[a.name] for a in function._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), StandIn)
+                 and kwargs[a.name].numel() == 0 and self.node(kwargs[a.name]).op != "placeholder"}
+        if not empty:
+            return
+        trial = {name: StandIn(list(map(torch.empty_like, value.metas)), self.worlds, value.device) for name, value in empty.items()}
+        Telling.__torch_dispatch__(self, function, (), args, {**kwargs, **trial})
+        for name, value in empty.items():
+            size = StandIn(trial[name].metas, self.worlds, value.device).shape
+            if size != value.shape:
+                fitted = self._recorded(aten.empty.memory_format, list(size), dtype=value.dtype, device=value.device)
+                self._becomes(value, fitted)
 
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
