@@ -138,14 +138,17 @@ class Recipe:
             for (module, name), value in zip(places, shape.unflatten(list(held))):
                 vars(module)[name] = value
         if self.altered is not None:
-            shape, places = self.altered
+            shape, places, _ = self.altered
             values, made = _parted(values, places.count(None))
             trees.refill(given, shape.unflatten([next(made) if place is None else leaves[place] for place in places]))
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
-        return self.spec.unflatten(values)
+        result = self.spec.unflatten(values)
+        for path, place in self.altered[2] if self.altered is not None else ():
+            result = trees.replaced(result, path, trees.at(given, place))
+        return result
 
     def _refuse_other_ways(self, results, settled, seed):
         """Raises errors.Decided where Python would decide otherwise; the first ones are settled, by rounding that may differ."""

@@ -25,7 +25,8 @@ class Result:
     sets: [(path of a module, name)] of attributes that are set to tensors or containers of them, the shape of a list of these values,
     whose leaves are the last of the result, and how many they are.
     altered: where forward changes containers among the arguments, the shape of (args, kwargs) after it, and by leaf its place among the
-    arguments' leaves; None for those that forward makes, which are the leaves before these.
+    arguments' leaves; None for those that forward makes, which are the leaves before these; and where in the result which of these
+    containers stand, by the keys that lead there.
     known: what Python first decides by values, from an earlier attempt at this call; decided: what it decides in the trace;
     numbers: may it decide by numbers, too?"""
     shape = leaves = None
@@ -61,7 +62,7 @@ class Entry(torch.nn.Module):
             self.result.decided.clear()
             with attributes.watched():
                 result = module(*args, **kwargs)
-            made = self._altered(before, trees.flatten((args, kwargs)))
+            made = self._altered(before, trees.flatten((args, kwargs)), (args, kwargs), result)
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
@@ -74,8 +75,8 @@ class Entry(torch.nn.Module):
             pass
         return forward
 
-    def _altered(self, before, after):
-        """What forward puts into containers among its arguments, and notes where."""
+    def _altered(self, before, after, arguments, result):
+        """What forward puts into containers among its arguments, and notes where, and which of these it returns."""
         self.result.altered = None
         (old, form), (new, shape) = before, after
         if str(form) == str(shape) and all(a is b for a, b in zip(old, new)):
@@ -84,7 +85,10 @@ class Entry(torch.nn.Module):
         for k, leaf in enumerate(old):
             first.setdefault(id(leaf), k)
         places = [k if k < len(old) and leaf is old[k] else first.get(id(leaf)) for k, leaf in enumerate(new)]
-        self.result.altered = shape, places
+        given = {id(held): path for path, held in trees.containers(arguments)}
+        own = [(path, given[id(held)]) for path, held in trees.containers(result) if id(held) in given]
+        outer = [one for one in own if all(path == one[0] or one[0][:len(path)] != path for path, _ in own)]
+        self.result.altered = shape, places, outer
         trees.forget_values(shape)
         return [leaf for leaf, place in zip(new, places) if place is None]
 
