@@ -382,7 +382,7 @@ def _symbols_of(leaf):
 def _of_device(function, device):
     """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
     lays_out = _LAYS_OUT.get(function.overloadpacket)
-    if lays_out is None:
+    if lays_out is None or lays_out is _by_order and device.type != "cpu":
         return _TOLD_BY.get(function, function)
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
@@ -393,14 +393,14 @@ def _of_device(function, device):
         if not chosen:
             like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
             chosen.append(lays_out(function, like, kwargs))  # by extents and types, no values
-        return chosen[0](made)
+        return chosen[0](made, args[0])
     return laid_out
 
 
 def _by_attention(function, args, kwargs):
     if torch._fused_sdp_choice(*args, **kwargs) != _FLASH:
-        return lambda made: made
-    return lambda made: made.new_empty(made.transpose(1, 2).shape).transpose(1, 2)
+        return lambda made, query: made
+    return lambda made, query: torch.empty_like(query)
 
 
 def _by_convolution(function, args, kwargs):
@@ -415,12 +415,18 @@ def _by_convolution(function, args, kwargs):
         of[1] = [0] * n
     backend = torch._C._select_conv_backend(batch, w, None, *of, transposed, [0] * n, given.get("groups", 1), None)
     order = torch._C._conv_determine_backend_memory_format(batch, w, backend)
-    return lambda made: made.contiguous(memory_format=order) if made.dim() == n + 2 else made
+    return lambda made, x: made.contiguous(memory_format=order) if made.dim() == n + 2 else made
 
 
-_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys(
-    (aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
-    _by_convolution)}
+def _by_order(function, args, kwargs):
+    """Of an image whose channels lie last, they do so in the result."""
+    last = args[0].dim() == 4 and not args[0].is_contiguous() and args[0].is_contiguous(memory_format=torch.channels_last)
+    return lambda made, x: made.contiguous(memory_format=torch.channels_last) if last else made
+
+
+_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys((aten.pixel_shuffle, aten.channel_shuffle), _by_order),
+             **dict.fromkeys((aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d,
+                              aten.conv_transpose3d), _by_convolution)}
 
 
 def _nearest(x, grid, mode, padding, align):
