@@ -126,6 +126,26 @@ def test_a_container_inside_an_argument_stays_the_same_object():
     assert cache.layers is layers and cache.calls is calls and layers[0] is first and len(layers) == 2 and first.length == 4
 
 
+RETURNED = {
+    "a list": (lambda x, held: (held.append(x), held)[1], lambda: [torch.ones(3)], lambda result: result),
+    "a list beside a tensor": (lambda x, held: (held.append(x), (x, held))[1], lambda: [torch.ones(3)], lambda result: result[1]),
+    "an object in a dictionary": (lambda x, held: (setattr(held, "last", x), {"held": held})[1], Held, lambda result: result["held"]),
+    "a dictionary": (lambda x, held: (held.update(c=x + held.pop("b")), held)[1], lambda: {"b": torch.ones(3)}, lambda result: result),
+}
+
+
+@pytest.mark.parametrize("what", RETURNED)
+def test_a_container_that_forward_changes_and_returns_is_the_caller_s(what):
+    function, make, which = RETURNED[what]
+    compiled = DaceModule(Calls(function))
+    for _ in range(3):
+        held, want, x = make(), make(), torch.rand(3)
+        with torch.no_grad():
+            assert which(compiled(x, held)) is held
+            compiled.model(x, want)
+        assert str(held) == str(want)
+
+
 def test_a_call_that_fails_leaves_containers_as_they_were():
     compiled, held = DaceModule(Calls(lambda x, held: appends(x, held) + x @ torch.ones(3))), [torch.ones([])]
     compiled(torch.ones(2, 3), held)

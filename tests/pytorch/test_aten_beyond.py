@@ -99,6 +99,12 @@ ORDER = {
     "corrcoef": lambda v: v[0].corrcoef(),
     "combinations": lambda v: torch.combinations(v[0, 0], 3, with_replacement=True),
 }
+PRIMS = {
+    "quotient": lambda v: torch.ops.prims.div(v, v + 9),
+    "spread": lambda v: torch.ops.prims.broadcast_in_dim(v, (2, *v.shape), (1, 2, 3)),
+    "sum and least": lambda v: torch.ops.prims.sum(v, [0]) + torch.ops.prims.amin(v, [0]),
+    "numbers in a row": lambda v: v[0, 0] * torch.ops.prims.iota(5, start=1, step=2, dtype=torch.int64, device="cpu", requires_grad=False),
+}
 SCATTERS = {
     "diagonal_scatter": lambda v: v.diagonal_scatter(2 * v[:, :, 0], 1, 1, 2),
     "masked_scatter": lambda v: v.masked_scatter(v > 0, 2 * v.flip(0)),

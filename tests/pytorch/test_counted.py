@@ -209,6 +209,41 @@ def test_what_forward_asserts_of_a_tensor_is_checked_at_each_call(check):
         compiled(10 * x)
 
 
+def found(fc, x, check):
+    places = (x[:, 0] > 0).nonzero()
+    check(places.size(0))
+    return places + 1
+
+
+@pytest.mark.parametrize("check", (lambda n: torch._check(n == 2), lambda n: torch._check(n <= 2)), ids=["equal", "at most"])
+def test_what_forward_asserts_of_an_extent_that_values_tell_is_checked_at_each_call(check):
+    compiled = DaceModule(Calls(lambda fc, x: found(fc, x, check)))
+    x = torch.ones(5, 4)
+    x[2:] = -1
+    assert compiled(x).flatten().tolist() == [1, 2]
+    with pytest.raises(ValueError, match="does not"):
+        compiled(torch.ones(5, 4))
+
+
+def test_a_number_that_is_asserted_to_be_an_extent_is_that_extent():
+    def filled(fc, x, n):
+        n = n.item()
+        torch._check(n // 2 == 3)
+        return x + x.new_ones(n), torch.arange(n)
+    x = torch.randn(6)
+    compiled = DaceModule(Calls(filled))
+    assert torch.equal(compiled(x, torch.tensor(6))[0], x + 1)
+    with pytest.raises(ValueError, match="does not"):
+        compiled(x, torch.tensor(7))
+
+
+def test_an_arange_by_a_number_that_is_asserted_has_known_parts():
+    compiled = DaceModule(Calls(lambda fc, n: torch.ops.aten.split_with_sizes.default(torch.arange(n.item()), [2, 3])))
+    assert [part.tolist() for part in compiled(torch.tensor([5]))] == [[0, 1], [2, 3, 4]]
+    with pytest.raises(ValueError, match="does not"):
+        compiled(torch.tensor([6]))
+
+
 def test_a_boolean_that_a_tensor_tells_is_a_number():
     module = Calls(lambda fc, x: fc(x) * (x > 0).any().item() + torch.full((4,), (x > 0).all().item()) * int((x > 0.9).any()))
     compiled = DaceModule(module)

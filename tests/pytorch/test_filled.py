@@ -225,6 +225,17 @@ def test_each_call_changes_what_eager_mode_changes(what):
     assert equal(expected, found) and len(module._captures) == captures
 
 
+def test_a_container_that_is_returned_is_the_one_that_is_filled():
+    def returns(self, x):
+        self.seen.append(x * 2)
+        return x, {"all": self.seen}
+    net = Net(returns, seen=[])
+    module = DaceModule(net)
+    for length in (1, 2):
+        result = module(torch.ones(3, 4))
+        assert result[1]["all"] is net.seen and len(net.seen) == length and (net.seen[-1] == 2).all()
+
+
 def test_a_list_that_is_emptied_between_calls_takes_one_capture():
     module = DaceModule(Net(remembers, memory=[]))
     for _ in range(3):

@@ -69,6 +69,14 @@ def out(x):
     return y * x
 
 
+def out_without_elements(x):
+    y, values, places = torch.empty(0), torch.empty(0), torch.empty(0, dtype=torch.int64)
+    torch.add(x.detach(), 1, out=y)
+    made = torch.sort(y, dim=1, out=(values, places))
+    assert made[0] is values
+    return y * x, values, places, torch.cat([x.detach(), y], out=torch.empty(0))
+
+
 def masked(x):
     y = x * 1
     y.masked_fill_(x > 0, 0.5).clamp_(max=0.25)
@@ -120,7 +128,7 @@ def conjugated(x):
 
 
 @pytest.mark.parametrize("function", (broadcast, summed_over_nothing, at_least, before_and_after, with_strides_of_before, conjugated, rows,
-                                      chain, looked_at_before, pieces, windows, diagonal, of_another_type, unsqueezed, out,
+                                      chain, looked_at_before, pieces, windows, diagonal, of_another_type, unsqueezed, out, out_without_elements,
                                       masked, through_detach))
 def test_changes_of_parts_are_seen_by_all_who_look(function):
     class Module(nn.Module):

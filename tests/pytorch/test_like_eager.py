@@ -185,6 +185,36 @@ def test_whether_gradients_are_on_is_that_of_the_call():
             assert compiled(x)[0] == 3
 
 
+def modes(self, x):
+    seen = [torch.is_grad_enabled()]
+    for region in (torch.no_grad, torch.enable_grad, lambda: torch.set_grad_enabled(True), lambda: torch.set_grad_enabled(False)):
+        with region():
+            seen.append(torch.is_grad_enabled())
+            with torch.enable_grad():
+                seen.append(torch.is_grad_enabled())
+            seen.append(torch.is_grad_enabled())
+        seen.append(torch.is_grad_enabled())
+    before = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    seen.append(torch.is_grad_enabled())
+    torch.set_grad_enabled(before)
+    return [*seen, torch.is_grad_enabled()], x + 1
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_regions_of_forward_turn_gradients_on_and_off_as_in_eager(on):
+    module = Calls(modes)
+    with torch.set_grad_enabled(on):
+        assert DaceModule(module)(torch.ones(2))[0] == module(torch.ones(2))[0]
+
+
+def test_an_extent_in_a_text_is_that_of_the_call():
+    module = Calls(lambda self, x: x + 1 if f"{x.shape[0]} rows" == "3 rows" and "[3, " in str(x.shape) else x - 1)
+    compiled = DaceModule(module)
+    for rows in (3, 4, 3, 5):
+        assert torch.equal(compiled(torch.ones(rows, 2)), module(torch.ones(rows, 2)))
+
+
 def changes_with_and_without(self, x):
     view = x.view(-1)
     with torch.no_grad():

@@ -27,6 +27,8 @@ ORDERS = {
     "asked for": lambda conv, x: (x + 1).to(memory_format=torch.channels_last),
     "contiguous": lambda conv, x: (x + 1).contiguous(),
     "transposed": lambda conv, x: x.sin().transpose(1, 2),
+    "pixels": lambda conv, x: nn.functional.pixel_shuffle(torch.cat([conv(x), conv(x)], 1), 2),
+    "groups of channels": lambda conv, x: nn.functional.channel_shuffle(conv(x), 2),
     "both ways": lambda conv, x: [y := x.sin(), y.transpose(2, 3)],
 }
 
@@ -48,6 +50,16 @@ def test_results_lie_as_in_eager_mode(what, last):
     second = [torch.autograd.grad(torch.autograd.grad(m(x)[0].sin().sum(), x, create_graph=True)[0].square().sum(), x)[0]
               for m in (plain, compiled)]
     torch.testing.assert_close(second[1], second[0], rtol=1e-3, atol=1e-4, check_stride=False)
+
+
+@pytest.mark.parametrize("heads", (False, True), ids=("by rows", "by heads"))
+def test_attention_lies_as_its_query(heads):
+    compiled = DaceModule(Calls(lambda conv, q, k: nn.functional.scaled_dot_product_attention(q + 1, k, k)), backward=True)
+    for n in (2, 3):
+        q, k = (torch.randn(n, 4, 6, 8) for _ in range(2))
+        q = q.transpose(1, 2) if heads else q
+        k = k.transpose(1, 2) if heads else k
+        torch.testing.assert_close(compiled(q, k), compiled.model(q, k), check_stride=True)
 
 
 def test_the_graph_has_results_as_the_module_counts_their_axes():

@@ -12,11 +12,12 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
 REFUSED = {
-    "no row": (torch.hash_tensor, "hash_tensor.*it has no row"),
+    "no row": (torch.hash_tensor, r"hash_tensor.*it has no row.*: return self.function\(v\)\)$"),
     "some arguments": (lambda v: torch.nn.functional.embedding_bag(torch.tensor([[0, 1]]), v, scale_grad_by_freq=True),
-                       r"_embedding_bag.*of float32\[4, 6\]"),
-    "foreign memory": (lambda v: (v + 1)[1:3].as_strided((3, 6), (6, 1)), "as_strided.*memory that is not its argument's"),
+                       r"_embedding_bag.*of float32\[4, 6\].*\.py:\d+: .some arguments.: \("),
+    "foreign memory": (lambda v: (v + 1)[1:3].as_strided((3, 6), (6, 1)), r"as_strided.*memory that is not its argument's.*as_strided\(\(3, 6\)"),
     "own place": (lambda v: v.view(24).as_strided((3,), (2,), 1), "as_strided.*another call may have elsewhere"),
+    "a mask along with others": (lambda v: v.index_put((torch.tensor([0, 1]), torch.tensor([True, False, True] * 2)), v[0, 0]), "index_put.*by a mask along"),
 }
 
 
@@ -34,7 +35,7 @@ def test_a_refusal_has_a_line_a_reason_and_two_ways_out(name):
     function, reason = REFUSED[name]
     with pytest.raises(dcml.UnsupportedOpError, match=reason) as refused:
         DaceModule(Line(function))(x)
-    for part in ('torch.compile(model, backend="dcml") splits the graph', "move the line out of forward", f"({__file__}:", "return self.function(v))"):
+    for part in ('torch.compile(model, backend="dcml") splits the graph', "move the line out of forward", f"({__file__}:"):
         assert part in str(refused.value)
 
 
@@ -58,6 +59,7 @@ def test_the_graph_is_split_around_a_disabled_function():
 
 SEEN = {
     "windows": lambda v: (v + 1).as_strided((4, 3, 4), (6, 1, 1)),
+    "many blocks": lambda v: (v + 1).repeat(64, 8).as_strided((20, 40, 48), (240, 48, 1), 7),
     "turned": lambda v: (2 * v).t().as_strided((6, 4), (4, 1)),
     "repeated": lambda v: (v * v).flatten().as_strided((3, 4), (0, 5)),
     "an argument": lambda v: v.as_strided((2, 5), (9, 2)),

@@ -89,10 +89,17 @@ def extent(value):
     return value
 
 
-def told_by_values(value):
-    """Do values of tensors tell an extent, or one of a tensor's?"""
+def told_by_values(value, first=False):
+    """Do values of tensors tell an extent, or one of a tensor's?  first: or did they, before forward asserted what it is?"""
     numbers = value.shape if isinstance(value, torch.Tensor) else (value,)
-    return any(str(s).startswith(("u", "zuf")) for n in numbers if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols)
+    told = [(first and vars(n.node).get("_expr") or n.node.expr).free_symbols for n in numbers if isinstance(n, torch.SymInt)]
+    return any(str(s).startswith(("u", "zuf")) for symbols in told for s in symbols)
+
+
+def settled(value):
+    """What forward asserts a number that values tell to be, an int or an extent of an input, which each call checks; others as they are."""
+    made = meta(value)
+    return extent(made) if told_by_values(made, first=True) and not told_by_values(made) else value
 
 
 def dims(node):
@@ -272,6 +279,7 @@ class Builder:
 
     def ints(self, values):
         """A list of ints and symbolic ints as a 1-d int64 tensor."""
+        values = list(map(settled, values))
         if all(isinstance(v, int) for v in values):
             return self.const(np.array(values, np.int64))
         self.counted |= any(told_by_values(meta(v)) for v in values)

@@ -1,9 +1,11 @@
 """Rows that move data without computing: reshapes, slices, joins, pads, gathers, scatters, creation of constants."""
+import functools
+
 import numpy as np
 import torch
 
 from .builder import (INT64_MAX, ONNX_DTYPE, TABLE, Decline, dims, is_empty, meta, norm_axes, norm_axis, rank, row, same_extent,
-                      static_dims, used_outputs)
+                      settled, static_dims, used_outputs)
 from .counted import select_masked
 
 
@@ -315,6 +317,9 @@ def _(b, n, x, axis, size, step):
     return b.op("Windows", b(x), domain="dcml", axis=norm_axis(axis, rank(x)), size=size, step=step)
 
 
+_PLACES = 2**14  # a graph holds no more numbers that say where elements lie; they are computed of where each axis goes
+
+
 def _is_windows(x, shape, wanted, strides):
     """Windows of the last axis of x, whose memory has no gaps, behind all the others."""
     own = meta(x).stride()
@@ -339,12 +344,15 @@ def _(b, n, x, sizes, strides, offset=None):
     if start == 0 and _is_windows(x, shape, wanted, strides):
         name = b.op("Windows", b(x), domain="dcml", axis=rank(x) - 1, size=wanted[-1], step=strides[-2])
         return name if (shape[-1] - wanted[-1]) // strides[-2] + 1 == wanted[-2] else b.slice(name, 0, wanted[-2], rank(x) - 1)
-    place = np.full(wanted, start)
-    for axis, (extent, stride) in enumerate(zip(wanted, strides)):
-        place += (np.arange(extent) * stride).reshape([-1] + [1] * (len(wanted) - 1 - axis))
-    if place.size and not (0 <= place.min() and place.max() < np.prod(shape, dtype=int)):
+    steps = [(np.arange(extent) * stride).reshape([-1] + [1] * (len(wanted) - 1 - axis))
+             for axis, (extent, stride) in enumerate(zip(wanted, strides))]
+    ends = [start + sum(end(part) for part in steps) for end in (np.min, np.max)] if 0 not in wanted else [0, -1]
+    if not (0 <= ends[0] and ends[1] < np.prod(shape, dtype=int)):
         raise Decline("it reads memory that is not its argument's")
-    return b.op("Gather", b.reshape(b.transpose(b(x), lies), [-1] if 0 not in shape else [0]), b.const(place), axis=0)
+    flat = b.reshape(b.transpose(b(x), lies), [-1] if 0 not in shape else [0])
+    if np.prod(wanted, dtype=int) <= _PLACES:
+        return b.op("Gather", flat, b.const(sum(steps, np.full(wanted, start))), axis=0)
+    return b.op("Gather", flat, functools.reduce(lambda a, c: b.op("Add", a, c), map(b.const, steps), b.const(start)), axis=0)
 
 
 @row("im2col.default")
@@ -622,7 +630,7 @@ def _(b, n, x, value=None, **_):
 
 @row("arange.default", "arange.start", "arange.start_step")
 def _(b, n, *args, **_):
-    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
+    start, stop, step = map(settled, (0, *args, 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args)
     dtype = meta(n).dtype
     if all(isinstance(v, (int, float)) for v in (start, stop, step)):
         count = dims(n)[0]

@@ -3,7 +3,7 @@ import operator
 
 import torch
 
-from .builder import TABLE, Symbolic, meta, row
+from .builder import TABLE, Symbolic, meta, norm_axis, rank, row, told_by_values
 
 
 def _scalar_op(kind):
@@ -22,7 +22,8 @@ def _comparison(kind):
 
 @row("sym_size.int")
 def _(b, n, x, axis):
-    return Symbolic(lambda: b.size(x, axis))
+    found = told_by_values(meta(n), first=True)  # what is asserted of it is asked of the extent itself
+    return Symbolic(lambda: b.extent(b(x), norm_axis(axis, rank(x))) if found else b.size(x, axis))
 
 
 @row("sym_storage_offset.default")
@@ -80,7 +81,8 @@ def _told_by_a_value(condition):
         node = rest.pop()
         if not isinstance(node, torch.fx.Node) or node in seen:
             continue
-        if str(node.target) in ("aten.item.default", "aten._local_scalar_dense.default"):
+        extent = str(node.target) == "aten.sym_size.int" and told_by_values(meta(node), first=True)
+        if extent or str(node.target) in ("aten.item.default", "aten._local_scalar_dense.default"):
             return True
         seen.add(node)
         rest += [] if isinstance(meta(node), torch.Tensor) else node.args
@@ -94,7 +96,8 @@ def _(b, n, condition, message="", *_, **__):
         return
     expression = getattr(getattr(meta(condition), "node", None), "expr", meta(condition))
     symbols = getattr(expression, "free_symbols", ())
-    if not any(isinstance(b.symbols.get(str(s)), Symbolic) for s in symbols) and (symbols or not _told_by_a_value(condition)):
+    told = any(str(s) in b.symbols and str(s).startswith(("u", "zuf")) for s in symbols) and not str(expression).endswith(" >= 0")
+    if not told and (symbols or not _told_by_a_value(condition)):
         return
     if message.startswith("Runtime assertion"):
         message = f"a number that values tell does not fit: {expression}" if symbols else "what forward asserts of a tensor does not hold"

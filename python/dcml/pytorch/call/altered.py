@@ -15,11 +15,13 @@ class Altered:
     """holder, key: holder[key] is the container; without a holder it is (args, kwargs) of the call.
     shape: of the container after forward, or of what forward adds.
     places: by leaf of the shape, its place among the leaves before forward; None for those that forward makes.
+    returned: [(keys that lead to it in the result, keys that lead to it here)] of the container, or those inside, that forward returns.
     names: where forward only adds to it, those by which code reaches it."""
     holder: Any
     key: Any
     shape: Any
     places: list
+    returned: list
     names: tuple = ()
 
     @property
@@ -39,16 +41,23 @@ class Altered:
 
 
 def find(altered, given, leaves):
-    """[(container, its leaves)] of a call with ``given`` as (args, kwargs), before any of them changes."""
+    """[(Altered, container, its leaves)] of a call with ``given`` as (args, kwargs), before any of them changes."""
     containers = [given if one.holder is None else one.holder[one.key] for one in altered]
     apart = set(map(id, containers))
-    return [(container, leaves if one.holder is None else () if one.names else flatten(container, apart)[0])
+    return [(one, container, leaves if one.holder is None else () if one.names else flatten(container, apart)[0])
             for one, container in zip(altered, containers)]
 
 
 def flatten(container, apart):
     """As trees.flatten, but containers with these ids inside it are leaves: they are altered by themselves."""
     return trees.flatten(container, closed=apart - {id(container)})
+
+
+def returned(container, result):
+    """See Altered; of those inside one another only the outermost."""
+    held = {id(one): path for path, one in trees.containers(container)}
+    own = [(path, held[id(one)]) for path, one in trees.containers(result) if id(one) in held]
+    return [one for one in own if all(path == one[0] or one[0][:len(path)] != path for path, _ in own)]
 
 
 def added(old, new):

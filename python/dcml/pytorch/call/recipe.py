@@ -141,13 +141,17 @@ class Recipe:
         if self.altered:
             values, made = _parted(values, sum(one.made for one in self.altered))
             found = find(self.altered, given, leaves)
-            for one, (container, was) in zip(self.altered, found):
+            for one, container, was in found:
                 one.put(container, was, made)
         if self.named is not None:
             values = self._name(values, leaves)
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
-        return self.spec.unflatten(values)
+        result = self.spec.unflatten(values)
+        for one, container, _ in found if self.altered else ():
+            for path, place in one.returned:
+                result = trees.replaced(result, path, trees.at(container, place))
+        return result
 
     def _refuse_other_ways(self, results, settled, seed):
         """Raises errors.Decided where Python would decide otherwise; the first ones are settled, by rounding that may differ."""

@@ -144,6 +144,40 @@ def _refill_names(holder, old, new):
         drop(holder, name)
 
 
+def containers(tree, path=()):
+    """(keys that lead to it, itself) of each list, dictionary and object in a tree, the outer ones first."""
+    if isinstance(tree, tuple):
+        held = enumerate(tree)
+    else:
+        held = enumerate(tree) if type(tree) is list else _held(tree).items() if isinstance(tree, dict) or _opens(tree) else None
+        if held is None:
+            return
+        yield path, tree
+    for key, value in held:
+        if len(path) < _DEEPEST:
+            yield from containers(value, (*path, key))
+
+
+def at(tree, path):
+    """What stands there in a tree, as containers() says it."""
+    for key in path:
+        tree = tree[key] if isinstance(tree, (tuple, list, dict)) else _held(tree)[key]
+    return tree
+
+
+def replaced(tree, path, value):
+    """The tree, changed so that it has a value at that place; tuples on the way are made anew."""
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    value = replaced(at(tree, (key,)), rest, value)
+    if isinstance(tree, tuple):
+        items = [*tree[:key], value, *tree[key + 1:]]
+        return tree._make(items) if hasattr(tree, "_make") else type(tree)(items)
+    (operator.setitem if isinstance(tree, (list, dict)) else _set)(tree, key, value)
+    return tree
+
+
 class Opened:
     """An object that pytree takes for a leaf."""
 

@@ -99,8 +99,11 @@ class Asked(TorchFunctionMode):
         self._kind = kind
         self.grad, self.any, self.attributes = grad, False, False
         self._turned_off = False
+        self._now, self._before = grad, {}  # the mode that the call has by now; id of a region -> (itself, the mode before it)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch._C._set_grad_enabled:
+            self._follow(calling_frame(sys._getframe(1)), args[0])
         asked = _OF_ARGUMENTS.get(function)
         known = dict(getattr(args[0], "_dcml_known", ())) if asked else {}
         if asked in known and self._note(calling_code(sys._getframe(1))):
@@ -171,9 +174,20 @@ class Asked(TorchFunctionMode):
         if frame is None and self._turned_off:
             self._turned_off = False
             _set_grad_enabled(True)
-        elif frame is not None and self._note(frame.f_code) and not self.grad and torch.is_grad_enabled():
+        elif frame is not None and self._note(frame.f_code) and not self._now and torch.is_grad_enabled():
             self._turned_off = True
             _set_grad_enabled(False)
+
+    def _follow(self, frame, flag):
+        """A mode is set in a frame; what torch's own regions go back to is the call's, not the trace's."""
+        region = None
+        while frame.f_code.co_filename == grad_mode.__file__:  # no_grad is made of set_grad_enabled
+            region, part, frame = frame.f_locals.get("self"), frame.f_code.co_name, frame.f_back
+        if region is not None and part == "__exit__":
+            flag = self._before.pop(id(region), (region, flag))[1]
+        elif region is not None:
+            self._before.setdefault(id(region), (region, self._now))
+        self._now = flag
 
     INFERENCE_MODE = grad_mode.inference_mode.__enter__.__code__
 

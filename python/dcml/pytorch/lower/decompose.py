@@ -25,7 +25,7 @@ def lower(program, conditions, start, result):
     tried, shapes, freed_now = set(), output_shapes(program), _freed(program, result)
     orders = output_orders(program)
     tapes = tapes_of(program, {value: ("freed", k) for value, k in freed_now.items()})
-    left = []
+    left, stayed = [], None
     for _ in range(_ROUNDS):
         before, left = left, [n.target for n in _calls(program.region) if not served(n)]
         unknown = {n.target: n for n in _calls(program.region) if not served(n)}
@@ -43,6 +43,10 @@ def lower(program, conditions, start, result):
             except Declined as declined:
                 node = declined.node
                 unknown, reasons = {node.target: node}, {node.target: declined.reason}
+                calls = [n.target for n in _calls(program.region)]
+                if stayed == calls:  # its decomposition serves some of its arguments only
+                    raise unsupported(node, declined.reason)
+                stayed = calls
         table = {}
         for target, node in unknown.items():
             function = None if target in tried else _decomposition(target)
@@ -140,6 +144,6 @@ def _decomposition(target):
     try:
         return _of_export()[target]
     except KeyError:
-        own = torch._decomp.decomposition_table.get(target)
+        own = torch._decomp.decomposition_table.get(target) or getattr(target, "impl_aten", None)  # of prims, which are of ATen, too
         later = own is None and target.namespace not in ("aten", "prims") and is_composite(target)  # registered since
         return target.decompose if later else own

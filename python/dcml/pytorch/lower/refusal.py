@@ -38,10 +38,15 @@ def located(error, node):
 def source(node):
     """' (file:line: code)' of the user's line that made a node."""
     trace = str(node.meta.get("stack_trace") or "")
-    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n\s*(.*)', trace)
+    frames = re.findall(r'File "([^"]+)", line (\d+), in \S+\n[^\S\n]*(.*)', trace)
     frames = [f for f in frames if not f[0].startswith(_FOLDER)]
     users = [f for f in frames if "/torch/" not in f[0].replace("\\", "/")] or frames
     return (_behind(users[-1]) or f" ({users[-1][0]}:{users[-1][1]}: {users[-1][2].strip()})") if users else ""
+
+
+def without_line(error):
+    """An error's text without the user's line."""
+    return re.split(r" \([^()]+:\d+: ", str(error))[0]
 
 
 def generated(module):

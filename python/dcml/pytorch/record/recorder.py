@@ -32,7 +32,7 @@ _CALL = torch.nn.Module._wrapped_call_impl.__code__
 
 
 class Frames:
-    """The lines that led to a call, down to one of a forward, as text where it is asked for."""
+    """The lines that led to a call, as text where it is asked for."""
 
     def __init__(self, frame, last):
         self._lines = []
@@ -41,9 +41,8 @@ class Frames:
             frame = frame.f_back
 
     def __str__(self):
-        inside = next((k for k, (*_, name) in enumerate(self._lines) if name == "forward"), 0)
         return "".join([f'  File "{file}", line {line}, in {name}\n    {linecache.getline(file, line).strip()}\n'
-                        for file, line, name in reversed(self._lines[inside:])])
+                        for file, line, name in reversed(self._lines)])
 
 
 class Telling(TorchDispatchMode):
@@ -251,10 +250,12 @@ class Recorder(Telling):
             return self._viewed_in_place(function, args, kwargs)
         _refuse(function)
         _refuse_symbol(function, args)
+        written = function._schema.is_mutable
+        if written:
+            self._fit_results(function, args, kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
             self._note_modes()
-        written = function._schema.is_mutable
         if written and not self._graded:
             raise Beyond(f"{function} changes a tensor without a gradient")
         nodes = [self.node(leaf) for leaf in leaves]
@@ -304,12 +305,29 @@ class Recorder(Telling):
     def _viewed_in_place(self, function, args, kwargs):
         """A value that gets other extents in place, as torch's own composites do: from here on it is the view of what it was."""
         seen, value = self.__torch_dispatch__(_VIEWED_IN_PLACE[function], (), args, kwargs), args[0]
+        self._becomes(value, seen)
+        return value
+
+    def _becomes(self, value, other):
         self._nodes[id(value)].meta["val"] = StandIn(value.metas, self.worlds, value.device)
         with torch._C._DisableTorchDispatch():
-            value.data = seen
-        value.metas = seen.metas
-        self.name(value, self._nodes[id(seen)])
-        return value
+            value.data = other
+        value.metas = other.metas
+        self.name(value, self._nodes[id(other)])
+
+    def _fit_results(self, function, args, kwargs):
+        """Tensors without elements that are given for results (out=torch.empty(0)) get the extents of these."""
+        empty = {a.name: kwargs[a.name] for a in function._schema.arguments if a.is_out and isinstance(kwargs.get(a.name), StandIn)
+                 and kwargs[a.name].numel() == 0 and self.node(kwargs[a.name]).op != "placeholder"}
+        if not empty:
+            return
+        trial = {name: StandIn(list(map(torch.empty_like, value.metas)), self.worlds, value.device) for name, value in empty.items()}
+        Telling.__torch_dispatch__(self, function, (), args, {**kwargs, **trial})
+        for name, value in empty.items():
+            size = StandIn(trial[name].metas, self.worlds, value.device).shape
+            if size != value.shape:
+                fitted = self._recorded(aten.empty.memory_format, list(size), dtype=value.dtype, device=value.device)
+                self._becomes(value, fitted)
 
     def _is_made_anew(self, tensor):
         node = self.node(tensor)
@@ -373,7 +391,7 @@ def _symbols_of(leaf):
 def _of_device(function, device):
     """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
     lays_out = _LAYS_OUT.get(function.overloadpacket)
-    if lays_out is None:
+    if lays_out is None or lays_out is _by_order and device.type != "cpu":
         return _TOLD_BY.get(function, function)
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
@@ -384,14 +402,14 @@ def _of_device(function, device):
         if not chosen:
             like = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype) if isinstance(a, torch.Tensor) else a for a in args]
             chosen.append(lays_out(function, like, kwargs))  # by extents and types, no values
-        return chosen[0](made)
+        return chosen[0](made, args[0])
     return laid_out
 
 
 def _by_attention(function, args, kwargs):
     if torch._fused_sdp_choice(*args, **kwargs) != _FLASH:
-        return lambda made: made
-    return lambda made: made.new_empty(made.transpose(1, 2).shape).transpose(1, 2)
+        return lambda made, query: made
+    return lambda made, query: torch.empty_like(query)
 
 
 def _by_convolution(function, args, kwargs):
@@ -406,12 +424,18 @@ def _by_convolution(function, args, kwargs):
         of[1] = [0] * n
     backend = torch._C._select_conv_backend(batch, w, None, *of, transposed, [0] * n, given.get("groups", 1), None)
     order = torch._C._conv_determine_backend_memory_format(batch, w, backend)
-    return lambda made: made.contiguous(memory_format=order) if made.dim() == n + 2 else made
+    return lambda made, x: made.contiguous(memory_format=order) if made.dim() == n + 2 else made
 
 
-_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys(
-    (aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
-    _by_convolution)}
+def _by_order(function, args, kwargs):
+    """Of an image whose channels lie last, they do so in the result."""
+    last = args[0].dim() == 4 and not args[0].is_contiguous() and args[0].is_contiguous(memory_format=torch.channels_last)
+    return lambda made, x: made.contiguous(memory_format=torch.channels_last) if last else made
+
+
+_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys((aten.pixel_shuffle, aten.channel_shuffle), _by_order),
+             **dict.fromkeys((aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d,
+                              aten.conv_transpose3d), _by_convolution)}
 
 
 def _nearest(x, grid, mode, padding, align):

@@ -23,7 +23,7 @@ from ..guard.state import reachable
 from ..guard.traced_code import TracedCode
 from ..guard.watch import restore
 from ..lower.decompose import lower
-from ..lower.refusal import generated
+from ..lower.refusal import generated, without_line
 from ..lower.walk import Lowering
 from ..record.symbols import Beyond
 from . import exported, packed, recorded
@@ -88,12 +88,14 @@ def _capture(module, args, kwargs, name, dynamic, known, few, *options, again=No
             found = reason.decided
     try:
         return _captured(exported, module, args, kwargs, name, dynamic, *options, again, found)
-    except _core.Error:
+    except _core.Error as error:
         for extents in (dynamic, False) if dynamic is True else (False,):
             try:
                 made = _captured(recorded, module, args, kwargs, name, extents, *options, again, known, numbers=True)
             except (Beyond, _core.Error) as reason:
                 say("capture", f"{type(module).__name__} cannot be traced for its numbers either: {reason}")
+                if isinstance(reason, _core.Error) and without_line(reason) == without_line(error):
+                    raise reason from None  # which knows the line of a function that forward calls
                 continue
             made.refused_dynamic = made.refused_dynamic or bool(dynamic) and not extents
             return made

@@ -11,7 +11,7 @@ import torch
 
 from ... import _core
 from ..call import trees
-from ..call.altered import Altered, added, flatten
+from ..call.altered import Altered, added, flatten, returned
 from ..guard.asked import known_of, mark, set_on
 from ..guard.state import frozen
 from ..guard.watch import VALUES, assigned_to, holds_tensors, is_filled, restore
@@ -64,8 +64,8 @@ class Entry(torch.nn.Module):
             with attributes.watched():
                 result = module(*args, **kwargs)
             self.result.altered = []
-            made = self._altered(None, None, before, trees.flatten((args, kwargs)))
-            filled, assigned = self._filled(code, attributes)
+            made = self._altered(None, None, before, trees.flatten((args, kwargs)), returned((args, kwargs), result))
+            filled, assigned = self._filled(code, attributes, result)
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
             self.result.requires = flags
@@ -78,7 +78,7 @@ class Entry(torch.nn.Module):
             pass
         return forward
 
-    def _filled(self, code, attributes):
+    def _filled(self, code, attributes, result):
         """What forward puts into containers that it has met and that stay, and [(holder, key, value)] of what it assigns to variables and
         of flags that it sets besides; all is as before then."""
         changed = [seen for seen, _ in code.changed()]
@@ -87,20 +87,21 @@ class Entry(torch.nn.Module):
         containers = [seen[0] for seen in changed if is_filled(seen)]
         assigned = [assigned_to(seen) for seen in changed if not is_filled(seen)]
         places, now, apart = list(map(code.place, containers)), list(map(copy.copy, containers)), set(map(id, containers))
-        after = [flatten(container, apart) for container in containers]
+        after = [(flatten(container, apart), returned(container, result)) for container in containers]
         restore([(seen, None) for seen in changed])
         before = [flatten(container, apart) for container in containers]
-        if any(_other_values(was[0], is_[0]) for was, is_ in zip(before, after)):
-            for container, (leaves, shape) in zip(containers, after):
+        if any(_other_values(was[0], leaves) for was, ((leaves, _), _) in zip(before, after)):
+            for container, ((leaves, shape), _) in zip(containers, after):
                 trees.refill(container, shape.unflatten(leaves))
             return [], []
         made = []
-        for container, (*at, names), new, was, leaves in zip(containers, places, now, before, after):
+        for container, (*at, names), new, was, (flat, back) in zip(containers, places, now, before, after):
             more = added(container, new) if names else None
-            made += self._altered(*at, was, leaves) if more is None else self._altered(*at, ((), None), trees.flatten(more), names)
+            made += (self._altered(*at, was, flat, back) if more is None else
+                     self._altered(*at, ((), None), trees.flatten(more), back, names))
         return made, [*assigned, *attributes.take_flags()]
 
-    def _altered(self, holder, key, before, after, names=()):
+    def _altered(self, holder, key, before, after, back, names=()):
         """What forward puts into a container, and notes where."""
         (old, form), (new, shape) = before, after
         if str(form) == str(shape) and all(a is b for a, b in zip(old, new)):
@@ -109,7 +110,7 @@ class Entry(torch.nn.Module):
         for k, leaf in enumerate(old):
             first.setdefault(id(leaf), k)
         places = [k if k < len(old) and leaf is old[k] else first.get(id(leaf)) for k, leaf in enumerate(new)]
-        self.result.altered.append(Altered(holder, key, shape, places, names))
+        self.result.altered.append(Altered(holder, key, shape, places, back, names))
         trees.forget_values(shape)
         return [leaf for leaf, place in zip(new, places) if place is None]
 

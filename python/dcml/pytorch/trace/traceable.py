@@ -21,6 +21,7 @@ from ..aten import matrices
 from ..aten.builder import told_by_values
 from ..aten.decomposed import on_device_of_first
 from ..guard.asked import calling_code
+from ..guard.watch import foreign_file
 from . import histograms, packed
 from .own_gradient import hooked
 
@@ -305,14 +306,19 @@ class _Functions(TorchFunctionMode):
 @contextlib.contextmanager
 def traceable():
     """Puts the replacements in place, for this thread; one thread may do this at a time."""
-    thread, detect = threading.get_ident(), transformer._detect_is_causal_mask
+    thread, detect, text = threading.get_ident(), transformer._detect_is_causal_mask, torch.SymInt.__repr__
 
     def hint(*args, **kwargs):
         """For faster kernels, by a mask's values, and nothing that a mode sees; the mask itself is applied in any case."""
         return _detect_is_causal_mask(*args, **kwargs) if threading.get_ident() == thread else detect(*args, **kwargs)
-    transformer._detect_is_causal_mask = hint
+
+    def written(extent):
+        """A user's text gets the number, which is then that of all calls of the capture; torch's own texts name the symbol."""
+        users = threading.get_ident() == thread and not foreign_file(sys._getframe(1).f_code.co_filename)
+        return str(int(extent)) if users else text(extent)
+    transformer._detect_is_causal_mask, torch.SymInt.__repr__ = hint, written
     try:
         with _Functions():
             yield
     finally:
-        transformer._detect_is_causal_mask = detect
+        transformer._detect_is_causal_mask, torch.SymInt.__repr__ = detect, text
