@@ -92,19 +92,23 @@ static void read_keys(const selection *s, const void *line, void *out) {
 
 static uint64_t line_bytes(const selection *s) { return 2 * (uint64_t)s->n * (is_wide(s) ? sizeof(entry) : sizeof(uint64_t)); }
 
+/* Elements from one turned line to the next: not of a power of two, so that they do not push each other out of the first cache. */
+static int64_t turned_step(const selection *s) { return s->n + BESIDE; }
+
 static uint64_t own_bytes(const selection *s) {
-  return line_bytes(s) + (s->inner > 1 ? BESIDE * (uint64_t)s->n * (uint64_t)dc_dtype_bytes(s->type) : 0);
+  return line_bytes(s) + (s->step != s->inner ? BESIDE * (uint64_t)turned_step(s) * (uint64_t)dc_dtype_bytes(s->type) : 0);
 }
 
 #define TURN(type)                                                                           \
   {                                                                                          \
     for (int64_t k = 0; k < s->n; k++)                                                       \
-      for (int64_t j = 0; j < lines; j++) ((type *)to)[j * s->n + k] = ((const type *)x)[k * s->inner + j]; \
+      for (int64_t j = 0; j < lines; j++) ((type *)to)[j * step + k] = ((const type *)x)[k * s->inner + j]; \
     return;                                                                                  \
   }
 
 /* Lines that lie side by side, one behind the other. */
 static void turn(const selection *s, const void *x, int64_t lines, void *to) {
+  const int64_t step = turned_step(s);
   switch (dc_dtype_bytes(s->type)) {
     case 1: TURN(uint8_t)
     case 2: TURN(uint16_t)
@@ -118,9 +122,10 @@ static void select_lines(const selection *s, void *const *buffers, int64_t line,
   const int64_t a = line / s->inner, b = line % s->inner, size = dc_dtype_bytes(s->type);
   const char *x = (const char *)buffers[0] + (a * s->n * s->inner + b) * size;
   char *turned = scratch + line_bytes(s);
-  if (s->inner > 1) turn(s, x, lines, turned);
+  const bool turns = s->step != s->inner;
+  if (turns) turn(s, x, lines, turned);
   for (int64_t j = 0; j < lines; j++)
-    (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, s->inner > 1 ? turned + j * s->n * size : x,
+    (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, turns ? turned + j * turned_step(s) * size : x,
                                                          a * (s->alone ? 1 : s->k) * s->inner + b + j, scratch);
 }
 
@@ -134,7 +139,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
 #pragma omp parallel for num_threads(threads) if (threads > 1)
   for (int part = 0; part < threads; part++)
     for (int64_t line = lines * part / threads, end = lines * (part + 1) / threads, n; line < end; line += n) {
-      n = s->inner - line % s->inner < BESIDE ? s->inner - line % s->inner : BESIDE;
+      n = s->step == s->inner ? 1 : s->inner - line % s->inner < BESIDE ? s->inner - line % s->inner : BESIDE;
       n = n < end - line ? n : end - line;
       select_lines(s, buffers, line, n, (char *)scratch + (uint64_t)part * own);
     }
@@ -168,7 +173,8 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
     *(d < at ? &s->outer : d == at ? &s->n : &s->inner) *= d == at ? 1 : extent;
     if (d == at) s->n = extent;
   }
-  s->step = 1, s->alone = strcmp(dc_name_text(&graph->names, lib->op), "PlaceOfKth") == 0;
+  s->alone = strcmp(dc_name_text(&graph->names, lib->op), "PlaceOfKth") == 0;
+  s->step = s->alone ? 1 : s->inner; /* where lines are put in order, reading them is the least of it */
   if (s->alone) s->largest = false, s->k = dc_node_attr_int(graph, node, "k", 1), s->indices = (int)lib->n_in;
   for (uint32_t k = 0; k < lib->n_out && !s->alone; k++) {
     if (!lib->out[k]) continue;

@@ -116,8 +116,8 @@ def _median(x, axis, keepdim=False):
         return x.clone(), torch.zeros((), dtype=torch.int64)
     place = _place(x, axis, (x.shape[axis] + 1) // 2)
     if x.is_floating_point():
-        nan = x.isnan()
-        place = torch.where(nan.any(axis, True), nan.to(torch.uint8).argmax(axis, True), place)
+        greatest = x.detach().argmax(axis, True)  # the first NaN, where there is one
+        place = torch.where(x.detach().gather(axis, greatest).isnan(), greatest, place)
     return _at(x, axis, place, keepdim)
 
 
