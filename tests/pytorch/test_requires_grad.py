@@ -112,6 +112,19 @@ def tagged(x, **attributes):
     return x
 
 
+@pytest.mark.parametrize("kind", (torch.float32, torch.float64, torch.bfloat16), ids=str)
+def test_bits_seen_as_floats_require_no_gradient(kind):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return (x.view(kind) + 1).sum(), x + x.view(kind).sum().float()
+    x, y = (torch.ones(2, 4, requires_grad=True) for _ in range(2))
+    want, got = Module()(x), DaceModule(Module(), backward=True)(y)
+    assert not want[0].requires_grad and not got[0].requires_grad
+    want[1].sum().backward()
+    got[1].sum().backward()
+    assert torch.equal(x.grad, y.grad)
+
+
 def test_attributes_that_users_set_on_arguments_are_read_at_each_call():
     compiled = DaceModule(Coordinates(lambda fc, x: x * getattr(x, "scale", 1)), backward=True)
     x = torch.randn(3, 2)

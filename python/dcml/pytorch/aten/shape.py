@@ -26,11 +26,11 @@ def _(b, n, x, dtype):
     """The same bits as another type; between types of different sizes, see decomposed.py."""
     have = meta(x).dtype
     if have == dtype:
-        return b(x)
+        return b.stop(b(x))  # as in eager mode, of the same type too
     if have.itemsize != dtype.itemsize or have not in ONNX_DTYPE or dtype not in ONNX_DTYPE:
         raise Decline(f"the bits of {str(have)[6:]} as {str(dtype)[6:]}")
     made = b.op("BitCast", b(x), to=ONNX_DTYPE[dtype])
-    b.stopped.add(made)  # as in eager mode, also between floats
+    b.stopped.add(made)  # also between floats
     return made
 
 

@@ -66,7 +66,9 @@ def _differentiated(node):
     """Nodes whose history the result of this one continues."""
     name = str(node.target).rsplit(".", 1)[0] if isinstance(node.target, torch._ops.OpOverload) else ""
     value = node.meta.get("val")
-    if name in _NO_TAPE or not isinstance(value, (list, tuple)) and not _is_float(value):  # extents too
+    if name in _NO_TAPE or node.target is torch.ops.aten.view.dtype:
+        return ()
+    if not isinstance(value, (list, tuple)) and not _is_float(value):  # extents too
         return ()
     if name.startswith(_STATISTICS):
         return [n for n in node.args[:3] if isinstance(n, torch.fx.Node)]
