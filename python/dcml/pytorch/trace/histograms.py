@@ -26,7 +26,7 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     else:
         edges = [_edges(x, count, own) for x, count, own in zip(axes, bins, ranges)]
         places = [((x - own[0]) * count / (own[-1] - own[0])).nan_to_num(0).to(torch.int64) for x, own, count in zip(axes, edges, bins)]
-    return torch.return_types.histogramdd((_counted(axes, edges, places, numbers, density), edges))
+    return torch.return_types.histogramdd((_counted(axes, edges, places, numbers, density), tuple(edges)))
 
 
 def _edges(x, bins, range):
