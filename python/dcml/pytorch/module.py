@@ -49,8 +49,8 @@ class DaceModule(Hooks, Wrapper):
 
     A capture is made again when a child, a parameter, a hook or a mode changes, or what forward reads of Python: an
     attribute, a global, a variable of an enclosing function, an attribute of a class, and what lies in lists,
-    dictionaries, sets, name spaces and objects of the user's classes.  A forward that changes any of these at each
-    call is refused.
+    dictionaries, sets, name spaces and objects of the user's classes.  Tensors that forward puts into containers, attributes
+    and variables are put there by each call; a forward that changes anything else of these at each call is refused.
     A float argument of many values becomes an input; 16 captures for other reasons than extents are warned about.
 
     Inputs may be tensors, numbers, and nested tuples, lists and dicts of them; so may the result.  Each kind of

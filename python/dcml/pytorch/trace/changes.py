@@ -1,7 +1,7 @@
 """What forward changes of Python while it is traced: containers, globals, attributes of modules.
 
-The one idea: a compiled call would not change them, so it is refused; unless only the first call does, as where a cache
-is filled: then that change is made, and a second trace must find nothing left to change.
+The one idea: what is not a change of tensors (entry.py) a compiled call would not make, so it is refused; unless only the first
+call does, as where a cache is filled: then that change is made, and a second trace must find nothing left to change.
 Must not know: how a module is exported or lowered.
 """
 import linecache
