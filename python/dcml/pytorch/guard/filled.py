@@ -76,8 +76,14 @@ def only_added_to(names, codes):
     return all(_only_added_to(name, code) for code in codes for name in names)
 
 
+def _is_text(constant):
+    return isinstance(constant, str)
+
+
 @functools.lru_cache(maxsize=4096)
 def _only_added_to(name, code):
+    if name not in (*code.co_names, *code.co_freevars, *code.co_cellvars) and name not in filter(_is_text, code.co_consts):
+        return True
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
     for step, after, next_but_one in zip(steps, steps[1:], [*steps[2:], None]):
         if step.argval != name or step.opname in _LOCAL:
