@@ -80,7 +80,8 @@ typedef struct {
   dc_write *write;
 } dc_item;
 
-/* c[m, n] = sum over k of a[m, k] * b[k, n], or of another term of the two; each step is what the address grows by in the loop of its last letter. */
+/* c[m, n] = sum over k of a[m, k] * b[k, n], or of another term of the two; each step is what the address grows by in the loop of
+ * its last letter. */
 typedef struct {
   dc_loop *k;
   dc_write *sum;
