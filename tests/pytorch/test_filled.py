@@ -79,6 +79,19 @@ def fills(self, x):
     return x @ self.cache["weight"]
 
 
+def registers(self, x):
+    if not hasattr(self, "mean"):
+        self.register_buffer("mean", x.detach().mean(0))
+    return self.second(x - self.mean)
+
+
+def averages(self, x):
+    self.running = 0.9 * self.running + 0.1 * x.detach().mean(0)
+    if self.first_seen is None:
+        self.first_seen = x.detach() * 2
+    return self.second(x - self.running + self.first_seen)
+
+
 def nests(self, x):
     self.state["all"].append(x * 2)
     self.state["last"] = self.first(x), [x * 1]
@@ -151,6 +164,13 @@ def by_variable():
     return net, lambda: latest
 
 
+def by_set_buffers():
+    net = Net(averages)
+    net.register_buffer("running", torch.zeros(4))
+    net.register_buffer("first_seen", None)
+    return net, lambda: dict(net._buffers)
+
+
 def put(name):
     def hooks(held):
         def hook(module, args, output):
@@ -180,6 +200,8 @@ CHANGES = {
     "a queue": (by_attribute("memory", remembers, lambda: collections.deque(maxlen=2)), 3),
     "a queue that forward takes from": (by_attribute("memory", takes, lambda: [torch.ones(3), torch.ones(3, 4)]), 2),
     "a cache with a flag": (by_attribute("cache", fills, dict, built=False), 2),
+    "buffers that are registered": (lambda: (net := Net(registers), lambda: dict(net._buffers)), 2),
+    "buffers that are set": (by_set_buffers, 2),
     "lists in a dictionary": (by_attribute("state", nests, lambda: {"all": [], "last": None}), 4),
     "a global": (by_assigned_global, 2),
     "a variable of an enclosing function": (by_variable, 2),
@@ -275,6 +297,24 @@ def test_a_new_way_to_a_list_makes_its_length_count():
     for expected in (1, 2):
         assert (module(torch.ones(3, 4)) == expected).all()
         net.seen.append(None)
+
+
+def test_a_frozen_module_sets_no_buffers():
+    net = Net(averages).eval()
+    net.register_buffer("running", torch.zeros(4))
+    net.register_buffer("first_seen", torch.zeros(4))
+    with pytest.raises(dcml.UnsupportedOpError, match="changes 'running'.*frozen"):
+        DaceModule(net, frozen=True)(torch.ones(3, 4))
+
+
+def test_a_parameter_that_forward_registers_is_refused():
+    def registers_one(self, x):
+        self.third = nn.Parameter(x.detach())
+        return x
+    net = Net(registers_one)
+    with pytest.raises(dcml.UnsupportedOpError, match="registers the parameter 'third'"):
+        DaceModule(net)(torch.ones(3, 4))
+    assert [name for name, _ in net.named_parameters()] == ["first.weight", "first.bias", "second.weight", "second.bias"]
 
 
 def test_which_tensors_are_one_is_seen_in_attributes():

@@ -56,8 +56,10 @@ class Compiled:
         training = next((name or "the module" for name, m in owner.model.named_modules() if m.training), None)
         if training is not None:
             raise _core.ValueError_(f"{owner.sdfg_name} is frozen, which is for inference, but {training} is in training mode: call eval()")
-        if capture.mutated or capture.counted:
-            what = f"changes {capture.mutated[0][1]!r} in a call" if capture.mutated else "has extents that depend on values of tensors"
+        changed = [name for _, name in capture.mutated]
+        changed += [name for set_in, name in (capture.sets[0] if capture.sets else ()) if any(table is set_in for table, _ in self.slots)]
+        if changed or capture.counted:
+            what = f"changes {changed[0]!r} in a call" if changed else "has extents that depend on values of tensors"
             raise _core.UnsupportedOpError(f"{owner.sdfg_name} {what}, which frozen=True excludes")
         return [(name, *at) for (name, _), at in zip(capture.params, self.slots)]
 

@@ -66,11 +66,13 @@ class Attributes:
     read: names of those that forward may have read.
     computed: those of them that code computes.
     tensors: (dictionary of a module, name, value) of those that are set to tensors, by forward or by hooks of torch's, as of old weight
-        normalisation and of pruning, or by forward to containers of tensors.
+        normalisation and of pruning, or by forward to containers of tensors; and of buffers that forward registers or
+        sets.
+    parameters: (module, name) of parameters that forward registers, and which are gone.
     """
 
     def __init__(self, module):
-        self.read, self.tensors = set(), []
+        self.read, self.tensors, self.parameters = set(), [], []
         self.computed, self._codes = set(), []  # by getattr and the like; and code that ran
         self._modules, self._hooks = [], []
         self._set = {}      # name -> [(name of the function, file, line)] of code that sets it
@@ -149,6 +151,7 @@ class Attributes:
     def watched(self):
         """Forward runs in this context."""
         before = [(m, dict(vars(m)), _held(vars(m))) for m in self._modules]
+        registered = [(m, dict(m._buffers), set(m._parameters)) for m in self._modules]
         try:
             yield
         finally:
@@ -164,12 +167,24 @@ class Attributes:
                         if name not in self.computed and not any(name in _names_of_attributes(code) for code in self._codes):
                             self.read.discard(name)  # whose extents decide nothing
                         Written(table, name, was.get(name, _NOTHING), None, *self._place(module, name)).undo()
+            for module, buffers, _ in registered:
+                self._take_buffers(module._buffers, buffers)
+            self.parameters = [(m, name) for m, _, known in registered for name in m._parameters if name not in known]
+            for module, name in self.parameters:
+                del module._parameters[name]
+
+    def _take_buffers(self, table, was):
+        """Those that are other tensors than they were, which they are again then."""
+        found = [(table, name, value) for name, value in table.items() if isinstance(value, torch.Tensor) and value is not was.get(name)]
+        self.tensors += found
+        for _, name, _ in found:
+            Written(table, name, was.get(name, _NOTHING), None, "", 0).undo()
 
     def _compare(self, module, was, held, now):
         table = vars(module)
         for name in [name for name in {**held, **now} if name in self._set]:  # by a user's code
             old, new, written = held.get(name, _NOTHING), now.get(name, _NOTHING), (id(table), name)
-            if (isinstance(new, torch.Tensor) or holds_tensors(new)) and new is table.get(name):
+            if (isinstance(new, torch.Tensor) or holds_tensors(new)) and (new is table.get(name) or new is module._buffers.get(name)):
                 continue  # each call sets it
             if old is not new and written not in self._written:
                 self._written[written] = Written(table, name, was.get(name, _NOTHING), new, *self._place(module, name))

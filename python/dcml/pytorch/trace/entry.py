@@ -63,6 +63,9 @@ class Entry(torch.nn.Module):
             self.result.decided.clear()
             with attributes.watched():
                 result = module(*args, **kwargs)
+            for owner, name in attributes.parameters:
+                raise _core.UnsupportedOpError(f"{type(owner).__name__} registers the parameter {name!r} while it runs, which a compiled "
+                                               "call would not do: make it before, or call the module once before it is wrapped")
             self.result.altered = []
             made = self._altered(None, None, before, trees.flatten((args, kwargs)), returned((args, kwargs), result))
             filled, assigned = self._filled(code, attributes, result)
