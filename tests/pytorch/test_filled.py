@@ -286,6 +286,17 @@ def test_other_code_that_reads_a_list_makes_its_length_count():
         assert (module.eval()(torch.ones(3, 4)) == expected).all()
 
 
+def test_a_set_of_tensors_is_refused_even_where_only_the_first_call_fills_it():
+    def fills_once(self, x):
+        if not self.seen:
+            self.seen.add(x * 2)
+        return x
+    net = Net(fills_once, seen=set())
+    with pytest.raises(dcml.UnsupportedOpError, match="changes Net.seen"):
+        DaceModule(net)(torch.ones(3, 4))
+    assert not net.seen
+
+
 def test_a_new_way_to_a_list_makes_its_length_count():
     def looks(self, x):
         return appends(self, x) if self.other is None else x * len(self.other.outputs)

@@ -63,11 +63,14 @@ def contents(observation):
     return list(holder.values()) if isinstance(holder, dict) else list(holder)
 
 
-def holds_tensors(observation):
-    """Is its container one that calls can change, with tensors in it now or when it was observed?"""
-    kinds = (dict,) if len(observation) == 3 else (*_FILLED, types.CellType)
-    held = observation[-1], contents(observation)
-    return type(observation[0]) in kinds and any(isinstance(leaf, _TENSORS) for leaf in pytree.tree_leaves(held))
+def held_tensors(observation):
+    """Are there tensors in its container, or were there when it was observed?"""
+    return any(isinstance(leaf, _TENSORS) for leaf in pytree.tree_leaves((observation[-1], contents(observation))))
+
+
+def is_changeable(observation):
+    """Is its container, with tensors, one that calls can change?"""
+    return type(observation[0]) in ((dict,) if len(observation) == 3 else (*_FILLED, types.CellType)) and held_tensors(observation)
 
 
 def is_filled(observation):

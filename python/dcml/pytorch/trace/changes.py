@@ -9,7 +9,7 @@ import linecache
 import torch
 
 from ... import _core
-from ..guard.watch import holds_tensors, restore
+from ..guard.watch import held_tensors, restore
 
 
 class Changed(Exception):
@@ -59,7 +59,7 @@ def refuse_changes(module, attributes, code, found, again):
         return
     what, line = _first(containers, written, code)
     refusal = _refusal(type(module).__name__, containers, what, line)
-    if not again and all(one.is_value() for one in written) and not any(holds_tensors(seen) for seen, _ in containers):
+    if not again and all(one.is_value() for one in written) and not any(held_tensors(seen) for seen, _ in containers):
         raise Changed(containers, written, found, what, line)
     restore(containers)
     raise refusal

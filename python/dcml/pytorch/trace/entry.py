@@ -14,7 +14,7 @@ from ..call import trees
 from ..call.altered import Altered, added, flatten, returned
 from ..guard.asked import known_of, mark, set_on
 from ..guard.state import frozen
-from ..guard.watch import VALUES, assigned_to, holds_tensors, is_filled, restore
+from ..guard.watch import VALUES, assigned_to, is_changeable, is_filled, restore
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -84,14 +84,15 @@ class Entry(torch.nn.Module):
     def _filled(self, code, attributes, result):
         """What forward puts into containers that it has met and that stay, and [(holder, key, value)] of what it assigns to variables and
         of flags that it sets besides; all is as before then."""
-        changed = [seen for seen, _ in code.changed()]
-        if not changed or not all(map(holds_tensors, changed)) or not all(one.is_flag() for one in attributes.changes()):
+        found = code.changed()
+        changed = [seen for seen, _ in found]
+        if not changed or not all(map(is_changeable, changed)) or not all(one.is_flag() for one in attributes.changes()):
             return [], []  # which is refused
         containers = [seen[0] for seen in changed if is_filled(seen)]
         assigned = [assigned_to(seen) for seen in changed if not is_filled(seen)]
         places, now, apart = list(map(code.place, containers)), list(map(copy.copy, containers)), set(map(id, containers))
         after = [(flatten(container, apart), returned(container, result)) for container in containers]
-        restore([(seen, None) for seen in changed])
+        restore(found)
         before = [flatten(container, apart) for container in containers]
         if any(_other_values(was[0], leaves) for was, ((leaves, _), _) in zip(before, after)):
             for container, ((leaves, shape), _) in zip(containers, after):
