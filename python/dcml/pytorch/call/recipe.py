@@ -138,6 +138,7 @@ class Recipe:
             values, held = _parted(values, count)
             for (table, name), value in zip(places, shape.unflatten(list(held))):
                 table[name] = value
+        found = ()
         if self.altered:
             values, made = _parted(values, sum(one.made for one in self.altered))
             found = find(self.altered, given, leaves)
@@ -148,7 +149,7 @@ class Recipe:
         if self.extra:
             return (*values, *[results[i] for i in self.extra])
         result = self.spec.unflatten(values)
-        for one, container, _ in found if self.altered else ():
+        for one, container, _ in found:
             for path, place in one.returned:
                 result = trees.replaced(result, path, trees.at(container, place))
         return result

@@ -144,8 +144,8 @@ def _refill_names(holder, old, new):
         drop(holder, name)
 
 
-def containers(tree, path=()):
-    """(keys that lead to it, itself) of each list, dictionary and object in a tree, the outer ones first."""
+def containers(tree, path=(), above=()):
+    """(keys that lead to it, itself) of each list, dictionary and object in a tree, the outer ones first; above: ids of those around."""
     if isinstance(tree, tuple):
         held = enumerate(tree)
     else:
@@ -154,8 +154,8 @@ def containers(tree, path=()):
             return
         yield path, tree
     for key, value in held:
-        if len(path) < _DEEPEST:
-            yield from containers(value, (*path, key))
+        if len(path) < _DEEPEST and id(value) not in above:
+            yield from containers(value, (*path, key), (*above, id(tree)))
 
 
 def at(tree, path):

@@ -48,16 +48,10 @@ class Written:
         return self.is_value() and (self.old is _NOTHING or isinstance(self.old, (bool, type(None))))
 
     def undo(self):
-        self._put(self.old)
+        _put(self.table, self.name, self.old)
 
     def redo(self):
-        self._put(self.new)
-
-    def _put(self, value):
-        if value is _NOTHING:
-            self.table.pop(self.name, None)
-        else:
-            self.table[self.name] = value
+        _put(self.table, self.name, self.new)
 
 
 class Attributes:
@@ -166,7 +160,7 @@ class Attributes:
                     if name in self._set:
                         if name not in self.computed and not any(name in _names_of_attributes(code) for code in self._codes):
                             self.read.discard(name)  # whose extents decide nothing
-                        Written(table, name, was.get(name, _NOTHING), None, *self._place(module, name)).undo()
+                        _put(table, name, was.get(name, _NOTHING))
             for module, buffers, _ in registered:
                 self._take_buffers(module._buffers, buffers)
             self.parameters = [(m, name) for m, _, known in registered for name in m._parameters if name not in known]
@@ -178,7 +172,7 @@ class Attributes:
         found = [(table, name, value) for name, value in table.items() if isinstance(value, torch.Tensor) and value is not was.get(name)]
         self.tensors += found
         for _, name, _ in found:
-            Written(table, name, was.get(name, _NOTHING), None, "", 0).undo()
+            _put(table, name, was.get(name, _NOTHING))
 
     def _compare(self, module, was, held, now):
         table = vars(module)
@@ -217,6 +211,13 @@ class Attributes:
             if table != was:
                 table.clear()
                 table.update(was)
+
+
+def _put(table, name, value):
+    if value is _NOTHING:
+        table.pop(name, None)
+    else:
+        table[name] = value
 
 
 def holds_tensors(value):

@@ -87,12 +87,10 @@ class Polynomial:
 
     def signs(self, bounds):
         """Those of -1, 0 and 1 that it may have for values of the symbols within {symbol: (lowest, highest or None)}."""
-        if len(self.free_symbols) == 1 and max(map(len, self.coefficients)) == 1:
-            s, = self.free_symbols
-            if bounds[s][1] is not None:
-                first, last = (self.at({s: value}) for value in bounds[s])
-                signs = {(first > 0) - (first < 0), (last > 0) - (last < 0)}
-                return signs if len(signs) == 1 or first * last >= 0 else {-1, 0, 1}
+        if (s := self.only_symbol()) and bounds[s][1] is not None:
+            first, last = (self.at({s: value}) for value in bounds[s])
+            signs = {(first > 0) - (first < 0), (last > 0) - (last < 0)}
+            return signs if len(signs) == 1 or first * last >= 0 else {-1, 0, 1}
         above = number(0)
         for symbols, c in self.coefficients.items():  # in what the symbols are above the lowest
             above += _product([Polynomial({(s,): 1, (): bounds[s][0]}) for s in symbols], number(c))
@@ -103,6 +101,11 @@ class Polynomial:
         if len(rest) == 1 and (first == 0 or rest == {first > 0}):
             return {sign, 1 if rest == {True} else -1}
         return {-1, 0, 1}
+
+    def only_symbol(self):
+        """The symbol that this is linear in; None where it is not linear in one."""
+        symbols = [own for own in self.coefficients if own]
+        return symbols[0][0] if len(symbols) == 1 and len(symbols[0]) == 1 else None
 
     def side(self, s, hint, with_root):
         """(lowest, highest), or None, of what the only symbol s may be where it lies on the side of the root on which the hint lies."""
@@ -247,9 +250,9 @@ def _decided(positive, zero, negative):
         reason = f"Python code asks for the sign of {difference}"
         if value == 0 and worlds.alike(symbols):
             raise Merge(worlds.alike(symbols))
-        if len(symbols) > 1 or max(map(len, difference.coefficients)) > 1:
+        s = difference.only_symbol()
+        if s is None:
             raise Beyond(reason)
-        s, = symbols
         here = zero if value == 0 else positive if value > 0 else negative
         if value == 0 and positive == negative:
             raise Fixed(symbols, reason)

@@ -67,7 +67,8 @@ class Entry(torch.nn.Module):
                 raise _core.UnsupportedOpError(f"{type(owner).__name__} registers the parameter {name!r} while it runs, which a compiled "
                                                "call would not do: make it before, or call the module once before it is wrapped")
             self.result.altered = []
-            made = self._altered(None, None, before, trees.flatten((args, kwargs)), returned((args, kwargs), result))
+            after = trees.flatten((args, kwargs))
+            made = [] if _alike(before, after) else self._altered(None, None, before, after, returned((args, kwargs), result))
             filled, assigned = self._filled(code, attributes, result)
             now = [dict(getattr(value, "_dcml_known", ())).get("requires_grad") for value in values]
             flags = [dict(about).get("requires_grad") for about in known]
@@ -101,15 +102,15 @@ class Entry(torch.nn.Module):
         made = []
         for container, (*at, names), new, was, (flat, back) in zip(containers, places, now, before, after):
             more = added(container, new) if names else None
-            made += (self._altered(*at, was, flat, back) if more is None else
-                     self._altered(*at, ((), None), trees.flatten(more), back, names))
+            if more is not None:
+                made += self._altered(*at, ((), None), trees.flatten(more), back, names)
+            elif not _alike(was, flat):
+                made += self._altered(*at, was, flat, back)
         return made, [*assigned, *attributes.take_flags()]
 
     def _altered(self, holder, key, before, after, back, names=()):
         """What forward puts into a container, and notes where."""
-        (old, form), (new, shape) = before, after
-        if str(form) == str(shape) and all(a is b for a, b in zip(old, new)):
-            return []
+        (old, _), (new, shape) = before, after
         first = {}
         for k, leaf in enumerate(old):
             first.setdefault(id(leaf), k)
@@ -146,6 +147,12 @@ class Entry(torch.nn.Module):
         trees.forget_values(shape)
         self.result.shape, self.result.leaves = shape, [None if there else v for v, there in zip(leaves, given)]
         return tuple([leaf if there else None for leaf, there in zip(leaves, given)])
+
+
+def _alike(before, after):
+    """The same leaves in the same places?"""
+    (old, form), (new, shape) = before, after
+    return str(form) == str(shape) and all(a is b for a, b in zip(old, new))
 
 
 def _other_values(old, new):

@@ -127,21 +127,20 @@ def trace(module, entry, args, kwargs, symbols, code, asks):
     while True:  # with less symbols each time, with narrower bounds of one, or with what was not loaded
         try:
             return _Recording(module, entry, args, kwargs, symbols, bounds).trace(code, asks)
-        except _Unloaded:
+        except (_Unloaded, Merge, Fixed, Bounded) as found:
             restore(code.changed())
+            reason = found
+        if isinstance(reason, _Unloaded):
             with loading():
                 importlib.import_module(_ENGINE)
-        except Merge as two:
-            restore(code.changed())
-            symbols = {place: min(two.symbols) if s in two.symbols else s for place, s in symbols.items()}
-        except Fixed as some:
-            restore(code.changed())
-            symbols = {place: s for place, s in symbols.items() if s not in some.symbols}
-        except Bounded as narrower:
-            restore(code.changed())
-            bounds.update(narrower.bounds)
+        elif isinstance(reason, Merge):
+            symbols = {place: min(reason.symbols) if s in reason.symbols else s for place, s in symbols.items()}
+        elif isinstance(reason, Bounded):
+            bounds.update(reason.bounds)
             fixed = {s for s, (low, high) in bounds.items() if high is not None and high - low < LEAST_RANGE}
             symbols = {place: s for place, s in symbols.items() if s not in fixed}
+        else:
+            symbols = {place: s for place, s in symbols.items() if s not in reason.symbols}
 
 
 class _Recording:
