@@ -107,8 +107,10 @@ static dc_status set_bias(const product_call *c, const void *bias) {
   return DC_OK;
 }
 
-static dc_status prefer(const cublas *lib, void *preference, uint64_t workspace, uint32_t alignment) {
-  uint32_t reductions = LT_REDUCTION_NONE | LT_REDUCTION_COMPUTE_TYPE;
+/* Parts that are added in place take turns, in the type of the result: in 16 bits that would round each time. */
+static dc_status prefer(const product_call *c, void *preference, uint64_t workspace, uint32_t alignment) {
+  const cublas *lib = c->lib;
+  uint32_t reductions = LT_REDUCTION_NONE | LT_REDUCTION_COMPUTE_TYPE | (c->size >= sizeof(float) ? LT_REDUCTION_IN_PLACE : 0);
   LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_WORKSPACE, &workspace, sizeof workspace), "limiting the workspace");
   LT_TRY(lib->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTIONS, &reductions, sizeof reductions),
          "limiting the reductions");
@@ -124,7 +126,7 @@ static dc_status choose(product_call *c, uint64_t workspace, uint32_t alignment,
   int found = 0, code = 0;
   DC_TRY(set_bias(c, (const void *)(uintptr_t)alignment));
   LT_TRY(lib->cublasLtMatmulPreferenceCreate(&preference), "creating a preference");
-  dc_status status = prefer(lib, preference, workspace, alignment);
+  dc_status status = prefer(c, preference, workspace, alignment);
   if (!status) code = lib->cublasLtMatmulAlgoGetHeuristic(lib->handle, c->desc, c->a, c->b, c->d, c->d, preference, 1, out, &found);
   lib->cublasLtMatmulPreferenceDestroy(preference);
   if (status) return status;

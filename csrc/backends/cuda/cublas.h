@@ -19,7 +19,7 @@ enum {
   LT_PREF_ALIGN_C,
   LT_PREF_ALIGN_D
 }; /* u64, u32 */
-enum { LT_REDUCTION_NONE = 0, LT_REDUCTION_COMPUTE_TYPE = 2 };
+enum { LT_REDUCTION_NONE = 0, LT_REDUCTION_IN_PLACE = 1, LT_REDUCTION_COMPUTE_TYPE = 2 };
 
 typedef struct {
   uint64_t data[8];
