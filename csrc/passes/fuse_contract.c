@@ -511,8 +511,8 @@ static bool over_updates(contraction *c) {
 }
 
 static bool contract_once(contraction *c) {
-  return over_temporaries(c, try_twin) || over_temporaries(c, try_forward) || over_temporaries(c, try_drop) || over_updates(c) ||
-         over_temporaries(c, try_scalar) || over_temporaries(c, try_recompute) || over_buffers(c, try_defer) ||
+  return over_temporaries(c, try_twin) || over_buffers(c, try_twin) || over_temporaries(c, try_forward) || over_temporaries(c, try_drop) ||
+         over_updates(c) || over_temporaries(c, try_scalar) || over_temporaries(c, try_recompute) || over_buffers(c, try_defer) ||
          over_temporaries(c, try_share) || over_temporaries(c, try_array) || over_temporaries(c, try_slice);
 }
 

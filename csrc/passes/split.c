@@ -4,13 +4,15 @@
  *     map n in 0:32, c in 0:64 { reduce h in 0:56 { T[n, c] sum= X[n, h, c] } }
  *     map c in 0:64 { reduce n in 0:32 { U[c] sum= T[n, c] } }
  *
- * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  Runs before
+ * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  A variance is split
+ * into moments about the first element of each part, which do not wait for the mean (moments.h).  Runs before
  * fusion, which merges parts that read the same.  Does nothing where machine->teams is 0: the threads of a processor take
  * blocks of a sum without this. */
 #include <math.h>
 
 #include "ir/work.h"
 #include "passes/access.h"
+#include "passes/moments.h"
 #include "passes/passes.h"
 
 enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
@@ -18,6 +20,7 @@ enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
 typedef struct {
   dc_graph *graph;
   const bool *made; /* by container: does a map write it? */
+  const dc_moments *moments;
   dc_map outer, reduce; /* outer: without parameters where there is no map around; reduce: what is left of it for one part */
   dc_map terms; /* reduce as it was */
   dc_param parts[MAX_PARTS + DC_MAX_RANK]; /* of the map over parts: those of the parts, then fresh ones of the outer map */
@@ -187,8 +190,39 @@ static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
   node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
 }
 
+/* What a tasklet of the sum becomes. */
+typedef struct {
+  dc_nid whole;
+  dc_cid sums, distances; /* by part; distances: of a moment, else 0 */
+  dc_ex first;            /* what distances are from */
+} part_sums;
+
+static dc_cid container_of_parts(search *s, dc_cid like, const char *suffix) {
+  dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(s->graph, like)->dtype);
+  return dc_container_after(s->graph, like, suffix, type, s->n, s->extents);
+}
+
+static dc_ex read_at(dc_graph *graph, dc_cid c, const dc_ex *at, uint32_t n) {
+  return dc_ex_read(&graph->pool, (dc_dtype)dc_cont(graph, c)->dtype, c, at, n);
+}
+
+/* What the part `at` adds to the whole. */
+static dc_ex value_of_part(search *s, const part_sums *p, const dc_ex *at) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  dc_ex sum = read_at(graph, p->sums, at, s->n), x, mean, terms = dc_ex_int(pool, 1);
+  if (!p->distances) return sum;
+  for (uint32_t k = 0; k < s->reduce.n_params; k++) {
+    dc_parameter range = pool->params.v[s->reduce.params[k]];
+    terms = dc_ix_mul(pool, terms, dc_ix_extent(pool, range.begin, range.end, range.step));
+  }
+  (void)dc_ex_term(pool, dc_node_at(graph, p->whole)->tasklet.value, &x, &mean);
+  return dc_moment_sum(pool, mean, dc_ex_subst(pool, p->first, s->parts, at, s->n), sum, read_at(graph, p->distances, at, s->n),
+                       dc_ex_subst(pool, terms, s->parts, at, s->n));
+}
+
 /* What the parts come to, into the elements that the whole sums had. */
-static dc_nid make_second(search *s, dc_nid reduce, const dc_nid *whole, const dc_cid *sums) {
+static dc_nid make_second(search *s, dc_nid reduce, const part_sums *sums) {
   dc_graph *graph = s->graph;
   dc_pool *pool = &graph->pool;
   dc_param loops[MAX_PARTS];
@@ -200,11 +234,11 @@ static dc_nid make_second(search *s, dc_nid reduce, const dc_nid *whole, const d
   dc_nid second = dc_node_map(graph, DC_MAP_REDUCE, loops, s->n_parts);
   dc_scope body = {0};
   for (uint32_t k = 0; k < s->reduce.body.n; k++) {
-    dc_tasklet t = dc_node_at(graph, whole[k])->tasklet;
-    dc_ex part = dc_ex_read(pool, (dc_dtype)dc_cont(graph, sums[k])->dtype, sums[k], at, s->n);
+    dc_tasklet t = dc_node_at(graph, sums[k].whole)->tasklet;
+    dc_ex part = value_of_part(s, &sums[k], at);
     bool of_terms = uses_any(pool, t.guard, &s->terms) || uses_any(pool, t.guard, &s->reduce);
     dc_nid add = dc_node_tasklet(graph, t.out, (dc_wcr)t.wcr, t.index, t.rank, of_terms ? 0 : t.guard, part);
-    take_origin(graph, add, whole[k]);
+    take_origin(graph, add, sums[k].whole);
     dc_scope_push(graph, &body, add);
   }
   dc_node_at(graph, second)->map.body = body;
@@ -212,34 +246,53 @@ static dc_nid make_second(search *s, dc_nid reduce, const dc_nid *whole, const d
   return second;
 }
 
+static void add_term(search *s, dc_scope *body, dc_nid from, dc_cid sums, const dc_ex *at, dc_ex value) {
+  dc_tasklet t = dc_node_at(s->graph, from)->tasklet;
+  dc_nid term = dc_node_tasklet(s->graph, sums, (dc_wcr)t.wcr, at, s->n, t.guard, value);
+  take_origin(s->graph, term, from);
+  dc_scope_push(s->graph, body, term);
+}
+
+/* The terms of a tasklet, whose parameters are those of the parts by now. */
+static void split_terms(search *s, dc_nid tasklet, const dc_ex *at, part_sums *p, dc_scope *body) {
+  dc_pool *pool = &s->graph->pool;
+  dc_tasklet t = dc_node_at(s->graph, tasklet)->tasklet;
+  dc_ex x, mean, value = t.value;
+  p->sums = container_of_parts(s, t.out, "parts");
+  if (dc_moment_is(s->graph, s->moments, &s->reduce, &t, &x, &mean)) {
+    p->first = dc_moment_first(s->graph, &s->reduce, x), p->distances = container_of_parts(s, t.out, "distances");
+    add_term(s, body, tasklet, p->distances, at, dc_ex_prim2(pool, DC_SUB, x, p->first));
+    value = dc_ex_of_term(pool, DC_TERM_SQUARE, x, p->first);
+  }
+  add_term(s, body, tasklet, p->sums, at, value);
+}
+
 /* Pushes the map over parts; returns the sum over them, which stands for the whole. */
 static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
   dc_graph *graph = s->graph;
-  dc_scope body = s->reduce.body;
-  dc_nid *whole = DC_NEW_ARRAY(&graph->arena, dc_nid, body.n);
-  dc_cid *sums = DC_NEW_ARRAY(&graph->arena, dc_cid, body.n);
+  dc_scope terms = {0};
+  part_sums *sums = DC_NEW_ARRAY(&graph->arena, part_sums, s->reduce.body.n);
   dc_ex at[MAX_PARTS + DC_MAX_RANK];
-  for (uint32_t k = 0; k < body.n; k++) whole[k] = dc_node_clone(graph, body.v[k]);
+  for (uint32_t k = 0; k < s->reduce.body.n; k++) sums[k].whole = dc_node_clone(graph, s->reduce.body.v[k]);
   copy_outer(s, reduce);
   for (uint32_t k = 0; k < s->n; k++) at[k] = dc_ex_par(&graph->pool, s->parts[k]);
-  for (uint32_t k = 0; k < body.n; k++) {
-    dc_tasklet t = dc_node_at(graph, body.v[k])->tasklet;
-    dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t.out)->dtype);
-    sums[k] = dc_container_after(graph, t.out, "parts", type, s->n, s->extents);
-    dc_nid term = dc_node_tasklet(graph, sums[k], (dc_wcr)t.wcr, at, s->n, t.guard, t.value);
-    take_origin(graph, term, body.v[k]);
-    body.v[k] = term;
-  }
+  for (uint32_t k = 0; k < s->reduce.body.n; k++) split_terms(s, s->reduce.body.v[k], at, &sums[k], &terms);
   dc_map *map = &dc_node_at(graph, reduce)->map;
-  map->params = s->reduce.params, map->n_params = s->reduce.n_params, map->body = body;
+  map->params = s->reduce.params, map->n_params = s->reduce.n_params, map->body = terms;
   dc_nid parts = dc_node_wrap(graph, DC_MAP_PARALLEL, s->parts, s->n, reduce);
   dc_scope_push(graph, out, parts);
-  return make_second(s, reduce, whole, sums);
+  return make_second(s, reduce, sums);
 }
 
+/* Of the graph as it was: by container, whether a map writes it; what is a sum of what. */
+typedef struct {
+  bool *made;
+  dc_moments moments;
+} known;
+
 /* `reduce` alone, or the first node of the map `outer` (0: none); what stands for it, itself if it stays. */
-static dc_nid visit(dc_graph *graph, const bool *made, dc_nid outer, dc_nid reduce, dc_scope *out) {
-  search s = {.graph = graph, .made = made, .reduce = dc_node_at(graph, reduce)->map};
+static dc_nid visit(dc_graph *graph, const known *known, dc_nid outer, dc_nid reduce, dc_scope *out) {
+  search s = {.graph = graph, .made = known->made, .moments = &known->moments, .reduce = dc_node_at(graph, reduce)->map};
   if (outer) s.outer = dc_node_at(graph, outer)->map;
   if (!may_split(&s)) return reduce;
   int64_t wanted = parts_wanted(&s);
@@ -255,13 +308,12 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-/* made: by container, whether a map writes it. */
-static dc_status split_map(void *made, dc_graph *graph, dc_nid id, dc_scope *out) {
+static dc_status split_map(void *known, dc_graph *graph, dc_nid id, dc_scope *out) {
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
-    id = visit(graph, made, 0, id, out);
+    id = visit(graph, known, 0, id, out);
   } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0])) {
-    dc_nid second = visit(graph, made, id, map->body.v[0], out);
+    dc_nid second = visit(graph, known, id, map->body.v[0], out);
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
   dc_scope_push(graph, out, id);
@@ -276,13 +328,13 @@ static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
 dc_status dc_pass_split(dc_graph *graph) {
   if (!graph->machine.teams) return DC_OK;
   dc_arena arena = {0};
-  bool *made = DC_NEW_ARRAY(&arena, bool, graph->containers.n);
+  known of_graph = {DC_NEW_ARRAY(&arena, bool, graph->containers.n), dc_moments_find(graph, &arena)};
   for (uint32_t state = 0; state < graph->states.n; state++) {
     const dc_scope *scope = &graph->states.v[state].scope;
     for (uint32_t k = 0; k < scope->n; k++)
-      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, scope->v[k], note_write, made);
+      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, scope->v[k], note_write, of_graph.made);
   }
-  dc_status status = dc_graph_each_map(graph, split_map, made);
+  dc_status status = dc_graph_each_map(graph, split_map, &of_graph);
   dc_arena_free(&arena);
   return status;
 }

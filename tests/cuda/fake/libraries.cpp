@@ -239,7 +239,8 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *
   bool ok = lt<Handle>(handle, LT_HANDLE) && f && wanted > 0 &&
             agree(product, lt<Layout>(a, LT_LAYOUT), lt<Layout>(b, LT_LAYOUT), lt<Layout>(c, LT_LAYOUT), lt<Layout>(d, LT_LAYOUT));
   if (!ok) return INVALID_VALUE;
-  if (f->reductions & ~2u) return complain("a reduction in the type of the result"), INVALID_VALUE;
+  const uint32_t rounding = lt<Layout>(d, LT_LAYOUT)->type > 1 ? 1u : 0u; /* a sum in place of 16-bit floats */
+  if (f->reductions & (~3u | rounding)) return complain("a reduction in the type of the result"), INVALID_VALUE;
   uint64_t alignment = f->alignment[0];
   for (uint32_t k : f->alignment) alignment = k < alignment ? k : alignment;
   memset(out, 0xa5, sizeof *out);
