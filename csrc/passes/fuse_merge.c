@@ -330,6 +330,7 @@ static void fuse_body(const dc_fuse_scope *scope, dc_nid id) {
   inner.users = NULL;
   dc_scope body = fuse_scope(&inner, map.body, NULL);
   dc_node_at(scope->graph, id)->map.body = body;
+  if (!scope->options->as_written && !scope->growing) flatten(scope->graph, id); /* where two maps of the body became one */
 }
 
 static dc_scope fuse_part(const dc_fuse_scope *scope, const dc_scope *in, dc_use_count *users) {

@@ -55,18 +55,11 @@ static bool depends_on(const dc_pool *pool, dc_ex e, const dc_map *reduce) {
   return false;
 }
 
-static bool is_before(dc_pool *pool, dc_ex begin, dc_ex end) {
-  if (dc_ex_node(pool, end)->op == DC_EX_IMIN)
-    return is_before(pool, begin, dc_ex_arg(pool, end, 0)) && is_before(pool, begin, dc_ex_arg(pool, end, 1));
-  return dc_ix_proves_ge(pool, dc_ix_sub(pool, end, begin), 1);
-}
-
-/* A box of at least one iteration? */
-static bool has_first(dc_pool *pool, const dc_map *reduce) {
+/* Do the loops run over a box? */
+static bool is_box(const dc_pool *pool, const dc_map *reduce) {
   for (uint32_t k = 0; k < reduce->n_params; k++) {
     dc_parameter range = pool->params.v[reduce->params[k]];
     if (depends_on(pool, range.begin, reduce) || depends_on(pool, range.end, reduce)) return false;
-    if (!is_before(pool, range.begin, range.end)) return false;
   }
   return true;
 }
@@ -78,7 +71,7 @@ bool dc_moment_is(dc_graph *graph, const dc_moments *moments, const dc_map *redu
   if (dc_ex_term(pool, t->value, x, m) != DC_TERM_SQUARE || !depends_on(pool, *x, reduce) || depends_on(pool, *m, reduce)) return false;
   dc_cid of = element_of(pool, *x);
   search s = {graph, *moments, 0};
-  return of && made_of(&s, *m) == of && has_first(pool, reduce);
+  return of && made_of(&s, *m) == of && is_box(pool, reduce);
 }
 
 dc_ex dc_moment_first(dc_graph *graph, const dc_map *reduce, dc_ex x) {
@@ -89,8 +82,10 @@ dc_ex dc_moment_first(dc_graph *graph, const dc_map *reduce, dc_ex x) {
 }
 
 dc_ex dc_moment_sum(dc_pool *pool, dc_ex m, dc_ex k, dc_ex squares, dc_ex distances, dc_ex terms) {
+  dc_ex some = dc_ix_proves_ge(pool, terms, 1) ? 0 : dc_ex_prim2(pool, DC_LT, dc_ex_int(pool, 0), terms);
   dc_ex d = dc_ex_prim2(pool, DC_SUB, m, k), n = dc_ex_cast(pool, dc_ex_dtype(pool, d), terms);
   dc_ex twice = dc_ex_prim2(pool, DC_ADD, distances, distances);
   dc_ex moved = dc_ex_prim2(pool, DC_MUL, d, dc_ex_prim2(pool, DC_SUB, dc_ex_prim2(pool, DC_MUL, n, d), twice));
-  return dc_ex_prim2(pool, DC_ADD, squares, moved);
+  dc_ex sum = dc_ex_prim2(pool, DC_ADD, squares, moved);
+  return some ? dc_ex_select(pool, some, sum, squares) : sum;
 }

@@ -16,9 +16,9 @@ typedef struct {
 } dc_moments;
 
 dc_moments dc_moments_find(const dc_graph *graph, dc_arena *arena);
-/* Is a term of a reduction the square of such a distance, of at least one x?  x: depends on the reduction; m: does not. */
+/* Is a term of a reduction the square of such a distance?  x: depends on the reduction; m: does not. */
 bool dc_moment_is(dc_graph *graph, const dc_moments *moments, const dc_map *reduce, const dc_tasklet *t, dc_ex *x, dc_ex *m);
-/* x of the first iteration. */
+/* x of the first iteration, if there is one. */
 dc_ex dc_moment_first(dc_graph *graph, const dc_map *reduce, dc_ex x);
 /* The sum: squares and distances are the sums of (x - k)^2 and x - k over all iterations, whose number is `terms`. */
 dc_ex dc_moment_sum(dc_pool *pool, dc_ex m, dc_ex k, dc_ex squares, dc_ex distances, dc_ex terms);

@@ -147,10 +147,10 @@ static void take_block(search *s, dc_nid reduce, uint32_t at, int64_t extent, in
   dc_param old = s->reduce.params[at];
   int64_t size = block_of(extent, wanted), n = (extent + size - 1) / size;
   dc_param part = dc_param_new(pool, "p", dc_ex_int(pool, 0), dc_ex_int(pool, n), 0);
-  dc_ex begin = dc_ix_mul(pool, dc_ex_par(pool, part), dc_ex_int(pool, size)), end = dc_ix_add(pool, begin, dc_ex_int(pool, size));
-  if (extent % size) end = dc_ix_min(pool, end, dc_ex_int(pool, extent));
+  dc_ex first = dc_ix_mul(pool, dc_ex_par(pool, part), dc_ex_int(pool, size)), begin = dc_ex_int(pool, 0), end = dc_ex_int(pool, size);
+  if (extent % size) end = dc_ix_min(pool, end, dc_ix_sub(pool, dc_ex_int(pool, extent), first));
   dc_param fresh = dc_param_new(pool, name_of(s, old), begin, end, 0);
-  dc_node_substitute(s->graph, reduce, old, dc_ex_par(pool, fresh));
+  dc_node_substitute(s->graph, reduce, old, dc_ix_add(pool, first, dc_ex_par(pool, fresh)));
   s->reduce.params[at] = fresh;
   add_part(s, part, n);
 }
