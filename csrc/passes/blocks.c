@@ -36,7 +36,8 @@ static int64_t size_of_blocks(dc_pool *pool, dc_ex index, int64_t extent) {
   for (uint32_t k = 0; k < 2; k++) {
     const dc_exnode *term = dc_ex_node(pool, dc_ex_arg(pool, index, 2 * k));
     int64_t range;
-    if (term->op != DC_EX_PARAM || !dc_ex_is_int(pool, dc_ex_arg(pool, index, 2 * k + 1), &by) || !is_plain(pool, term->ref, &range)) return 0;
+    if (!dc_ex_is_int(pool, dc_ex_arg(pool, index, 2 * k + 1), &by) || term->op != DC_EX_PARAM) return 0;
+    if (!is_plain(pool, term->ref, &range)) return 0;
     if (by == 1) within = range;
     else size = by, blocks = range;
   }

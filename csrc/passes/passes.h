@@ -54,6 +54,7 @@ DC_MUST_USE dc_status dc_pass_merge(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_contract(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_again(dc_graph *graph);
 /* Sums down columns are taken in bands of rows, by the map that works on the rows.  Runs between two rounds of fusion. */
+DC_MUST_USE dc_status dc_pass_exponents(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_blocks(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_bands(dc_graph *graph);
 /* Cheaper forms of scalar expressions.  Runs after contraction, which makes them long. */
@@ -107,7 +108,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 31 };
+enum { DC_PIPELINE_LENGTH = 32 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

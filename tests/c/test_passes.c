@@ -32,11 +32,12 @@ static bool only_maps(const dc_graph *g) {
 }
 
 /* A word teams=N among the names: what comes after it is for a device of so many small teams; wide=N: of which one takes so many
- * columns; cached=N: for caches of N bytes. */
+ * columns; row=N: whose registers hold so many elements of a row; cached=N: for caches of N bytes. */
 static bool reads_machine(dc_graph *g, const char *name) {
   unsigned teams;
   if (sscanf(name, "cached=%u", &g->machine.l2_bytes) == 1) return true;
   if (sscanf(name, "wide=%u", &g->machine.wide_columns) == 1) return true;
+  if (sscanf(name, "row=%u", &g->machine.row_elements) == 1) return true;
   if (sscanf(name, "teams=%u", &teams) != 1) return false;
   g->machine.teams = teams, g->machine.team_threads = 4, g->machine.team_columns = 2, g->machine.thread_terms = 4;
   g->machine.few_tasks = teams * g->machine.team_threads, g->machine.serial_work = 1;

@@ -1,0 +1,235 @@
+/* Exponents: a sum of exponentials about a maximum over the same long row is taken in one pass over the row.
+ *
+ *     map n { reduce c in 0:32768 { M[n] max= X[n, c] } }
+ *     map n { reduce c in 0:32768 { r[n] sum= exp(X[n, c] - M[n]) } }            becomes
+ *
+ *     map n, p in 0:4 { reduce c in 0:8192 { m[n, p] max= X[n, 8192*p + c] } }
+ *     map n { reduce p in 0:4 { M[n] max= m[n, p] } }
+ *     map n, p in 0:4 { reduce c in 0:8192 { s[n, p] sum= exp(X[n, 8192*p + c] - m[n, p]) } }
+ *     map n { reduce p in 0:4 { r[n] sum= s[n, p] * exp(m[n, p] - M[n]) } }
+ *
+ * The maps over parts merge: registers of a team hold a part, but no longer row (Milakov and Gimelshein, 2018).  A part of nothing but
+ * -inf sums up to 0.  Runs before fusion, and does nothing where machine->teams is 0: a processor's caches hold a row. */
+#include <math.h>
+
+#include "ir/work.h"
+#include "passes/access.h"
+#include "passes/passes.h"
+
+/* map outer { reduce param { term } ... } */
+typedef struct {
+  dc_map outer;
+  dc_param param;
+  dc_nid reduce;
+  dc_tasklet term;
+  int64_t size, parts; /* of blocks, whose number is 0 where the row stays whole */
+} row;
+
+typedef struct {
+  dc_graph *graph;
+  row *maxima;      /* by container that a row's maximum is written to */
+  uint32_t *writes; /* by container: maps that write it */
+  bool *wanted;     /* by container: a sum of exponentials about this maximum can be taken by parts */
+  dc_cid *parts;    /* by container: the maxima of parts */
+} search;
+
+/* ---- rows ---- */
+
+/* 0:extent, whatever the symbols are. */
+static bool begins_at_zero(const dc_pool *pool, dc_param p) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
+         !dc_ex_uses_op(pool, range.end, DC_EX_PARAM) && !dc_ex_uses_op(pool, range.end, DC_EX_READ);
+}
+
+/* Rows that registers do not hold, cut into equal parts that they do.  Symbols: rows of unknown length stay whole. */
+static void cut(const search *s, row *r) {
+  const int64_t most = s->graph->machine.row_elements;
+  int64_t extent, least;
+  if (!most || !dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[r->param].end, &extent) || extent < 2 * most) return;
+  least = (extent + most - 1) / most;
+  for (int64_t n = least; n < 2 * least && !r->parts; n++)
+    if (extent % n == 0) r->parts = n, r->size = extent / n;
+}
+
+static bool read_row(const search *s, dc_nid id, row *out) {
+  const dc_graph *graph = s->graph;
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || !node->map.body.n) return false;
+  const dc_node *reduce = dc_node_at(graph, node->map.body.v[0]);
+  if (reduce->kind != DC_NODE_MAP || reduce->map.schedule != DC_MAP_REDUCE) return false;
+  if (reduce->map.n_params != 1 || reduce->map.body.n != 1) return false;
+  const dc_node *term = dc_node_at(graph, reduce->map.body.v[0]);
+  if (term->kind != DC_NODE_TASKLET || term->tasklet.guard || node->map.n_params >= DC_MAX_RANK) return false;
+  *out = (row){node->map, reduce->map.params[0], node->map.body.v[0], term->tasklet, 0, 0};
+  for (uint32_t k = 0; k < node->map.n_params; k++)
+    if (!begins_at_zero(&graph->pool, node->map.params[k])) return false;
+  if (!begins_at_zero(&graph->pool, out->param)) return false;
+  for (uint32_t d = 0; d < out->term.rank; d++)
+    if (dc_ex_uses_param(&graph->pool, out->term.index[d], out->param)) return false;
+  dc_dtype type = (dc_dtype)dc_cont(graph, out->term.out)->dtype;
+  if (!dc_dtype_is_float(type) || dc_dtype_compute(type) != type || dc_ex_dtype(&graph->pool, out->term.value) != type) return false;
+  cut(s, out);
+  return out->parts > 0;
+}
+
+/* x and M of exp(x - M); 0 if it is none. */
+static dc_ex exponent(const dc_pool *pool, dc_ex e, dc_ex *maximum) {
+  if (dc_ex_node(pool, e)->op != DC_EXP) return 0;
+  dc_ex inner = dc_ex_arg(pool, e, 0);
+  if (dc_ex_node(pool, inner)->op != DC_SUB) return 0;
+  *maximum = dc_ex_arg(pool, inner, 1);
+  if (dc_ex_node(pool, *maximum)->op == DC_STOP) *maximum = dc_ex_arg(pool, *maximum, 0);
+  return dc_ex_node(pool, *maximum)->op == DC_EX_READ ? dc_ex_arg(pool, inner, 0) : 0;
+}
+
+/* An expression of one row, as the other says it. */
+static dc_ex as_in(const search *s, const row *from, const row *to, dc_ex e) {
+  dc_param params[DC_MAX_RANK + 1];
+  dc_ex values[DC_MAX_RANK + 1];
+  uint32_t n = from->outer.n_params;
+  for (uint32_t k = 0; k < n; k++) params[k] = from->outer.params[k], values[k] = dc_ex_par(&s->graph->pool, to->outer.params[k]);
+  params[n] = from->param, values[n] = dc_ex_par(&s->graph->pool, to->param);
+  return dc_ex_subst(&s->graph->pool, e, params, values, n + 1);
+}
+
+static bool same_range(const dc_pool *pool, dc_param p, dc_param q) { return pool->params.v[p].end == pool->params.v[q].end; }
+
+/* Is it a sum of exp(x - M) or exp(x - stop(M)), M the maximum of the same x?  The container of M, else 0. */
+static dc_cid about_maximum(const search *s, const row *r) {
+  dc_pool *pool = &s->graph->pool;
+  dc_ex maximum, x = r->term.wcr == DC_WCR_SUM ? exponent(pool, r->term.value, &maximum) : 0;
+  if (!x) return 0;
+  const dc_exnode *read = dc_ex_node(pool, maximum);
+  if (read->ref >= s->graph->containers.n || s->writes[read->ref] != 1) return 0;
+  const row *of = &s->maxima[read->ref];
+  if (!of->parts || of->outer.n_params != r->outer.n_params || of->term.rank != read->nargs) return 0;
+  if (!same_range(pool, of->param, r->param)) return 0;
+  for (uint32_t k = 0; k < r->outer.n_params; k++)
+    if (!same_range(pool, of->outer.params[k], r->outer.params[k])) return 0;
+  for (uint32_t d = 0; d < of->term.rank; d++)
+    if (as_in(s, of, r, of->term.index[d]) != dc_ex_arg(pool, maximum, d)) return 0;
+  return as_in(s, of, r, of->term.value) == x ? read->ref : 0;
+}
+
+/* ---- taking them by parts ---- */
+
+static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
+  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
+  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
+}
+
+/* The loops of the map over parts: those of the outer map, then the parts. */
+typedef struct {
+  dc_param params[DC_MAX_RANK + 1];
+  dc_ex at[DC_MAX_RANK + 1], extents[DC_MAX_RANK + 1];
+  uint32_t n;
+} part_loops;
+
+static part_loops loops_of_parts(dc_pool *pool, const row *r) {
+  part_loops l = {.n = r->outer.n_params + 1};
+  for (uint32_t k = 0; k < l.n; k++) {
+    const bool last = k + 1 == l.n;
+    l.extents[k] = last ? dc_ex_int(pool, r->parts) : pool->params.v[r->outer.params[k]].end;
+    const char *name = last ? "p" : dc_name_text(pool->names, pool->params.v[r->outer.params[k]].name);
+    l.params[k] = dc_param_new(pool, name, dc_ex_int(pool, 0), l.extents[k], 0);
+    l.at[k] = dc_ex_par(pool, l.params[k]);
+  }
+  return l;
+}
+
+/* A term at the element of a part that the loops and `within` choose. */
+static dc_ex in_part(dc_pool *pool, const row *r, const part_loops *l, dc_param within, dc_ex e) {
+  dc_param params[DC_MAX_RANK + 1];
+  dc_ex values[DC_MAX_RANK + 1];
+  for (uint32_t k = 0; k + 1 < l->n; k++) params[k] = r->outer.params[k], values[k] = l->at[k];
+  params[l->n - 1] = r->param;
+  values[l->n - 1] = dc_ix_add(pool, dc_ix_mul(pool, l->at[l->n - 1], dc_ex_int(pool, r->size)), dc_ex_par(pool, within));
+  return dc_ex_subst(pool, e, params, values, l->n);
+}
+
+static dc_nid sum_of(dc_graph *graph, dc_param loop, dc_nid term, dc_nid origin) {
+  dc_nid reduce = dc_node_wrap(graph, DC_MAP_REDUCE, &loop, 1, term);
+  take_origin(graph, term, origin), take_origin(graph, reduce, origin);
+  return reduce;
+}
+
+/* Pushes the map over the parts of a row, and makes what they come to the row's reduction.  maximum: a sum's, else 0. */
+static dc_cid take_parts(const search *s, dc_nid id, const row *r, dc_cid maximum, dc_scope *out) {
+  dc_graph *graph = s->graph;
+  dc_pool *pool = &graph->pool;
+  const dc_dtype type = (dc_dtype)dc_cont(graph, r->term.out)->dtype;
+  part_loops l = loops_of_parts(pool, r);
+  dc_ex zero = dc_ex_int(pool, 0);
+  const char *name = dc_name_text(&graph->names, pool->params.v[r->param].name);
+  dc_param within = dc_param_new(pool, name, zero, dc_ex_int(pool, r->size), 0);
+  dc_param part = dc_param_new(pool, "p", zero, dc_ex_int(pool, r->parts), 0);
+  dc_cid sums = dc_container_after(graph, r->term.out, "parts", type, l.n, l.extents);
+  dc_ex at[DC_MAX_RANK + 1], term = r->term.value, whole_of = 0;
+  for (uint32_t k = 0; k + 1 < l.n; k++) at[k] = dc_ex_par(pool, r->outer.params[k]);
+  at[l.n - 1] = dc_ex_par(pool, part);
+  dc_ex comes_to = dc_ex_read(pool, type, sums, at, l.n);
+  if (maximum) {
+    dc_ex mine = dc_ex_read(pool, type, s->parts[maximum], l.at, l.n), lowest = dc_ex_const(pool, type, -INFINITY);
+    dc_ex from = dc_ex_select(pool, dc_ex_prim2(pool, DC_EQ, mine, lowest), dc_ex_const(pool, type, 0), mine);
+    dc_ex x = in_part(pool, r, &l, within, exponent(pool, term, &whole_of));
+    term = dc_ex_prim1(pool, DC_EXP, dc_ex_prim2(pool, DC_SUB, x, from));
+    dc_ex gap = dc_ex_prim2(pool, DC_SUB, dc_ex_read(pool, type, s->parts[maximum], at, l.n), whole_of);
+    comes_to = dc_ex_prim2(pool, DC_MUL, comes_to, dc_ex_prim1(pool, DC_EXP, gap));
+  } else {
+    term = in_part(pool, r, &l, within, term);
+  }
+  dc_nid first = sum_of(graph, within, dc_node_tasklet(graph, sums, (dc_wcr)r->term.wcr, l.at, l.n, 0, term), r->reduce);
+  dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, l.params, l.n, first);
+  take_origin(graph, map, id);
+  dc_scope_push(graph, out, map);
+  dc_nid whole = dc_node_tasklet(graph, r->term.out, (dc_wcr)r->term.wcr, r->term.index, r->term.rank, 0, comes_to);
+  dc_node_at(graph, id)->map.body.v[0] = sum_of(graph, part, whole, r->reduce);
+  return sums;
+}
+
+/* ---- the pass ---- */
+
+static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
+  (void)by;
+  if (how & DC_USE_WRITE) ((search *)context)->writes[c]++;
+}
+
+static void look_at(search *s, dc_nid id) {
+  row r;
+  dc_node_uses(s->graph, id, note_write, s);
+  if (!read_row(s, id, &r)) return;
+  if (r.term.wcr == DC_WCR_MAX) s->maxima[r.term.out] = r;
+  dc_cid maximum = about_maximum(s, &r);
+  if (maximum) s->wanted[maximum] = true;
+}
+
+static dc_status replace(void *context, dc_graph *graph, dc_nid id, dc_scope *out) {
+  search *s = context;
+  row r;
+  if (read_row(s, id, &r)) {
+    dc_cid maximum = about_maximum(s, &r);
+    if (maximum && s->parts[maximum]) (void)take_parts(s, id, &r, maximum, out);
+    else if (r.term.wcr == DC_WCR_MAX && s->wanted[r.term.out] && s->writes[r.term.out] == 1)
+      s->parts[r.term.out] = take_parts(s, id, &r, 0, out);
+  }
+  dc_scope_push(graph, out, id);
+  return DC_OK;
+}
+
+dc_status dc_pass_exponents(dc_graph *graph) {
+  if (!graph->machine.teams) return DC_OK;
+  dc_arena arena = {0};
+  const uint32_t n = graph->containers.n;
+  search s = {.graph = graph,
+              .maxima = DC_NEW_ARRAY(&arena, row, n),
+              .writes = DC_NEW_ARRAY(&arena, uint32_t, n),
+              .wanted = DC_NEW_ARRAY(&arena, bool, n),
+              .parts = DC_NEW_ARRAY(&arena, dc_cid, n)};
+  for (uint32_t state = 0; state < graph->states.n; state++)
+    for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++) look_at(&s, graph->states.v[state].scope.v[k]);
+  dc_status status = dc_graph_each_map(graph, replace, &s);
+  dc_arena_free(&arena);
+  return status;
+}
