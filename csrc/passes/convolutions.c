@@ -273,8 +273,8 @@ static bool *read_in_rows(const dc_pass_context *context, dc_graph *graph) {
       if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) continue;
       const dc_row *row = dc_ops_row_of(context->ops, graph, lib);
       bool views = row && dc_row_is_alias(row);
-      if (!views && (!context->stamp || !dc_operator_is_served(context, graph, node) || dc_layout_takes_images(graph, node))) continue;
-      for (uint32_t j = 0; j < dc_node_at(graph, node)->lib.n_in; j++) read[dc_node_at(graph, node)->lib.in[j]] = true;
+      if (!views && (!lib->by || dc_layout_takes_images(graph, node))) continue;
+      for (uint32_t j = 0; j < lib->n_in; j++) read[lib->in[j]] = true;
     }
   return read;
 }
@@ -290,8 +290,7 @@ static dc_cid filled(dc_graph *graph, dc_cid value, int64_t channels, dc_scope *
 /* Zeros times zeros behind the channels add nothing, and the gradient forgets them. */
 static bool fill(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *in_rows, dc_scope *scope) {
   bool **rows = in_rows;
-  if (!is_convolution(graph, node) || !dc_operator_is_served(context, graph, node)) return false;
-  int64_t missing = dc_layout_missing_channels(graph, node);
+  int64_t missing = is_convolution(graph, node) ? dc_layout_missing_channels(graph, node) : 0;
   if (missing && !*rows) *rows = read_in_rows(context, graph);
   const dc_library lib = dc_node_at(graph, node)->lib;
   if (!missing || (*rows)[lib.out[0]] || (lib.n_in > 2 && lib.in[2])) return false;
