@@ -426,12 +426,17 @@ static bool try_gather(const access *a) {
   return true;
 }
 
+/* Is it read beyond its extents, but for a guard, as a padded array is?  One statement over its elements then makes the gradient, where
+ * zeros and a sum over all that was written would be two. */
+static bool goes_beyond(const access *a) { return a->partial->guard && !a->r->grad[a->source] && !covers(a); }
+
 dc_status dc_emit_contribution(dc_reverse *r, const dc_nest *nest, const dc_partial *partial) {
   const dc_exnode *node = dc_ex_node(&r->graph->pool, partial->read);
   access a = {.r = r, .partial = partial, .source = node->ref, .rank = node->nargs, .n_loops = nest->n_loops};
   for (uint32_t d = 0; d < a.rank; d++) a.index[d] = dc_ex_arg(&r->graph->pool, partial->read, d);
   if (nest->n_loops) memcpy(a.loops, nest->loops, nest->n_loops * sizeof *nest->loops);
   bool injective = is_injective(&a);
-  if (nest->in_sequence || injective || !try_gather(&a)) emit_straight(&a, nest->in_sequence, injective);
+  bool straight = nest->in_sequence || (injective && !goes_beyond(&a));
+  if (straight || !try_gather(&a)) emit_straight(&a, nest->in_sequence, injective);
   return DC_OK;
 }

@@ -1,10 +1,15 @@
-/* What a library's convolution does not do stands around it: an added bias, and padding that is not the same on both sides.
+/* What a library's convolution does not do stands around it: an added bias, padding that is not the same on both sides, and zeros
+ * behind channels of which it loads several at once.
  *
  *     Y = Conv(X, W, B) {pads = [0, 0, 1, 1]}
  *     becomes   P = Pad(X) {pads = [0, 0, 0, 0, 0, 0, 1, 1]}   C = Conv(P, W)   R = Unsqueeze(B)   Y = Add(C, R)
  *
- * where a library runs the convolution so, and none as it was: the sum then joins what follows, which no library has.  A
- * transposed convolution whose windows lie side by side is a product of each pixel's channels with all filters:
+ * where a library runs the convolution so, and none as it was: the sum then joins what follows, which no library has.  An image
+ * of three channels that is copied channels-last in any case gets a fourth on the way, or eight of 16 bits, and so do the filters:
+ *
+ *     Y = Conv(X, W)   becomes   P = Pad(X)   Q = Pad(W)   Y = Conv(P, Q)
+ *
+ * A transposed convolution whose windows lie side by side is a product of each pixel's channels with all filters:
  *
  *     Y = ConvTranspose(X, W) {strides = kernel_shape = [2, 2]}
  *     becomes   F = filters of W as rows   C = Conv(X, F) with windows of one pixel   Y = DepthToSpace(C)
@@ -86,20 +91,23 @@ static dc_nid without(dc_graph *graph, dc_nid node, dc_cid image, const padding 
   return made;
 }
 
+/* A value with zeros around it: before and behind each dimension. */
+static dc_nid pad(dc_graph *graph, dc_cid value, const char *suffix, const int64_t *pads, dc_cid *out) {
+  uint32_t rank = dc_cont(graph, value)->rank;
+  dc_ex shape[DC_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++)
+    shape[d] = dc_ix_add(&graph->pool, dc_cont(graph, value)->shape[d], dc_ex_int(&graph->pool, pads[d] + pads[rank + d]));
+  *out = shaped_like(graph, value, suffix, rank, shape);
+  dc_attr attr = dc_attr_ints(graph, "pads", pads, 2 * rank);
+  return dc_node_library(graph, "Pad", "", 2, &value, 1, out, 1, &attr, 1);
+}
+
 /* The image with what one side has more than the other. */
 static dc_nid padded(dc_graph *graph, dc_cid image, const padding *p, dc_cid *out) {
   uint32_t rank = dc_cont(graph, image)->rank;
   int64_t pads[2 * DC_MAX_RANK] = {0};
-  dc_ex shape[DC_MAX_RANK];
-  for (uint32_t d = 0; d < rank; d++) {
-    shape[d] = dc_cont(graph, image)->shape[d];
-    if (d < 2) continue;
-    pads[d] = p->left[d - 2] - p->most[d - 2], pads[rank + d] = p->right[d - 2] - p->most[d - 2];
-    shape[d] = dc_ix_add(&graph->pool, shape[d], dc_ex_int(&graph->pool, pads[d] + pads[rank + d]));
-  }
-  *out = shaped_like(graph, image, "padded", rank, shape);
-  dc_attr attr = dc_attr_ints(graph, "pads", pads, 2 * rank);
-  return dc_node_library(graph, "Pad", "", 2, &image, 1, out, 1, &attr, 1);
+  for (uint32_t d = 2; d < rank; d++) pads[d] = p->left[d - 2] - p->most[d - 2], pads[rank + d] = p->right[d - 2] - p->most[d - 2];
+  return pad(graph, image, "padded", pads, out);
 }
 
 /* The bias along the channels of the result, added to what the node makes from now on. */
@@ -227,13 +235,13 @@ static bool split(const dc_pass_context *context, dc_graph *graph, dc_nid node, 
   bool uneven = !turned && read_padding(graph, node, &p) && !is_even(&p);
   bool apart = bias && is_bias_of_pixels(context, graph, node, in_library);
   if ((!bias && !uneven) || (!apart && context->stamp && dc_operator_is_served(context, graph, node))) return false;
-  dc_nid made = bias ? without(graph, node, image, NULL) : 0, pad = 0;
+  dc_nid made = bias ? without(graph, node, image, NULL) : 0, before = 0;
   if (!made || (uneven && !context->stamp) || !dc_operator_is_served(context, graph, made)) {
     if (!uneven) return false;
-    pad = padded(graph, image, &p, &wider);
+    before = padded(graph, image, &p, &wider);
     made = without(graph, node, wider, &p);
     if (!dc_operator_is_served(context, graph, made)) return false;
-    dc_scope_push(graph, scope, pad);
+    dc_scope_push(graph, scope, before);
   }
   if (bias) add_bias(graph, made, bias, scope);
   else dc_scope_push(graph, scope, made);
@@ -253,7 +261,49 @@ static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node
   return is_convolution(graph, node) && (multiply(context, graph, node, scope) || split(context, graph, node, in_library, scope));
 }
 
+/* ---- channels that are loaded at once ---- */
+
+/* By container: does somebody read it who wants it row-major, a library that runs something else, or a view? */
+static bool *read_in_rows(const dc_pass_context *context, dc_graph *graph) {
+  bool *read = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid node = graph->states.v[s].scope.v[k];
+      const dc_library *lib = &dc_node_at(graph, node)->lib;
+      if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) continue;
+      const dc_row *row = dc_ops_row_of(context->ops, graph, lib);
+      bool views = row && dc_row_is_alias(row);
+      if (!views && (!lib->by || dc_layout_takes_images(graph, node))) continue;
+      for (uint32_t j = 0; j < lib->n_in; j++) read[lib->in[j]] = true;
+    }
+  return read;
+}
+
+static dc_cid filled(dc_graph *graph, dc_cid value, int64_t channels, dc_scope *scope) {
+  int64_t pads[2 * DC_MAX_RANK] = {0};
+  dc_cid made;
+  pads[dc_cont(graph, value)->rank + 1] = channels;
+  dc_scope_push(graph, scope, pad(graph, value, "filled", pads, &made));
+  return made;
+}
+
+/* Zeros times zeros behind the channels add nothing, and the gradient forgets them. */
+static bool fill(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *in_rows, dc_scope *scope) {
+  bool **rows = in_rows;
+  int64_t missing = is_convolution(graph, node) ? dc_layout_missing_channels(graph, node) : 0;
+  if (missing && !*rows) *rows = read_in_rows(context, graph);
+  const dc_library lib = dc_node_at(graph, node)->lib;
+  if (!missing || (*rows)[lib.out[0]] || (lib.n_in > 2 && lib.in[2])) return false;
+  dc_nid made = without(graph, node, filled(graph, lib.in[0], missing, scope), NULL);
+  dc_cid filters = filled(graph, lib.in[1], missing, scope);
+  dc_node_at(graph, made)->lib.in[1] = filters;
+  dc_scope_push(graph, scope, made);
+  return true;
+}
+
 dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph) {
+  bool *in_rows = NULL;
   dc_operators_replace(context, graph, replace, read_by_libraries(context, graph));
+  dc_operators_replace(context, graph, fill, &in_rows);
   return dc_pass_tidy(context->ops, graph);
 }

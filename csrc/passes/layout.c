@@ -16,13 +16,15 @@
 #include "passes/passes.h"
 
 /* The libraries that take images of convolutions by their strides; all other operands of libraries are row-major.
- * in_one_order: those of a convolution lie either all channels-last or none, and it always pays, but for f64. */
+ * in_one_order: those of a convolution lie either all channels-last or none, and it always pays, but for f64.
+ * load_bytes: of neighbouring channels, that its quick kernels load at once; 0: they take any number. */
 static const struct {
   const char *name;
   bool in_one_order;
-} by_strides[] = {{"onednn", false}, {"cudnn", true}};
+  uint32_t load_bytes;
+} by_strides[] = {{"onednn", false, 0}, {"cudnn", true, 16}};
 
-enum { MIN_RANK = 3, MAX_RANK = 5 };
+enum { MIN_RANK = 3, MAX_RANK = 5, MOST_FILLED = 3 /* times as many channels: more zeros are more work than they save */ };
 
 typedef struct {
   dc_graph *graph;
@@ -319,6 +321,25 @@ dc_status dc_pass_layout(dc_graph *graph) {
   }
   put_in_one_order(graph);
   return DC_OK;
+}
+
+/* ---- channels that are loaded at once ---- */
+
+bool dc_layout_takes_images(const dc_graph *graph, dc_nid node) { return is_convolution(graph, &dc_node_at(graph, node)->lib); }
+
+/* An image that has many channels, and is nobody's but the graph's, lies channels-last as it is made. */
+int64_t dc_layout_missing_channels(const dc_graph *graph, dc_nid node) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  int64_t all, channels, load = 1;
+  if (lib->wrt || !is_convolution(graph, lib) || strcmp(dc_name_text(&graph->names, lib->op), "Conv") != 0) return 0;
+  const dc_container *image = dc_cont(graph, lib->in[0]), *filter = dc_cont(graph, lib->in[1]);
+  if (!dc_ex_is_int(&graph->pool, image->shape[1], &all) || !dc_ex_is_int(&graph->pool, filter->shape[1], &channels)) return 0;
+  if (all != channels || !is_quick_channels_last(graph, lib) || !is_image(graph, lib->out[0]) || is_image(graph, lib->in[0])) return 0;
+  for (size_t k = 0; k < sizeof by_strides / sizeof *by_strides; k++)
+    if (by_strides[k].load_bytes && strcmp(dc_name_text(&graph->names, lib->by), by_strides[k].name) == 0)
+      load = by_strides[k].load_bytes / dc_dtype_bytes((dc_dtype)filter->dtype);
+  int64_t missing = (load - channels % load) % load;
+  return channels + missing <= MOST_FILLED * channels ? missing : 0;
 }
 
 /* What a forward graph saves is read as it was laid out. */

@@ -35,7 +35,8 @@ DC_MUST_USE dc_status dc_pass_attention(const dc_pass_context *context, dc_graph
 DC_MUST_USE dc_status dc_pass_products(const dc_pass_context *context, dc_graph *graph);
 /* Takes normalisations by constants into filters.  Differentiation may not follow. */
 DC_MUST_USE dc_status dc_pass_fold(const dc_pass_context *context, dc_graph *graph);
-/* Takes a bias and uneven padding off convolutions that a library runs only without.  Differentiation may follow. */
+/* Takes a bias and uneven padding off convolutions that a library runs only without, and fills up channels that it loads at once.
+ * Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_convolutions(const dc_pass_context *context, dc_graph *graph);
 /* Runs products and convolutions of 16-bit floats in f32, where a library runs them only so.  Differentiation may follow. */
 DC_MUST_USE dc_status dc_pass_widen(const dc_pass_context *context, dc_graph *graph);
@@ -71,6 +72,11 @@ DC_MUST_USE dc_status dc_pass_views(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
 DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
+/* Does a library run this convolution on images by their strides, as it is stamped? */
+bool dc_layout_takes_images(const dc_graph *graph, dc_nid node);
+/* Channels of zeros that a convolution's image and filters lack for the library to load channels at once, where the image is copied
+ * channels-last for it; 0: none, or too many.  For before the pass. */
+int64_t dc_layout_missing_channels(const dc_graph *graph, dc_nid node);
 /* What a forward graph saves lies in its backward graph as it does there.  Before the passes of the backward graph. */
 void dc_layout_carry(const dc_graph *forward, dc_graph *backward);
 /* Moves what a sequential loop computes only for later behind it.  Runs before fusion, as does gather. */

@@ -108,3 +108,43 @@ def test_a_library_that_nobody_asks_for_runs_nothing():
     run = _core.Function(_core.parse(NETWORK), backend="cuda", natives="none")
     run(*_arrays(2))
     assert not {"cudnn", "cublas"} & {step["by"] for step in run.report()[0]["steps"]}
+
+
+FEW_CHANNELS = """graph few {
+  symbol N >= 1
+  input X: f32[N, 3, 9, 8]
+  input W: f32[16, 3, 3, 3]
+  input B: f32[16]
+  temp Q: TYPE[N, 3, 9, 8]
+  temp V: TYPE[16, 3, 3, 3]
+  temp C: TYPE[16]
+  temp A: TYPE[N, 16, 5, 4]
+  temp H: TYPE[N, 16, 5, 4]
+  temp Y: f32[N, 16, 5, 4]
+  outputs Y
+  state main {
+    Q = Cast@13(X) {to = NUMBER}
+    V = Cast@13(W) {to = NUMBER}
+    C = Cast@13(B) {to = NUMBER}
+    A = Conv@11(Q, V, C) {pads = ints [PADS], strides = ints [2, 2]}
+    H = Relu@14(A)
+    Y = Cast@13(H) {to = 1}
+  }
+}"""
+
+
+@pytest.mark.parametrize("pads", ["1, 0, 1, 1", "1, 1, 1, 0"], ids=["uneven", "even"])
+@pytest.mark.parametrize(("kind", "number", "channels", "error"), [("f32", 1, 4, 2e-5), ("f16", 10, 8, 4e-3), ("bf16", 16, 8, 3e-2)])
+def test_an_image_of_three_channels_is_filled_up_to_what_cudnn_loads_at_once(switches, kind, number, channels, error, pads):
+    _core.allow_tf32(False, False)
+    text = FEW_CHANNELS.replace("TYPE", kind).replace("NUMBER", str(number)).replace("PADS", pads)
+    run, oracle = (_core.Function(_core.parse(text), backend=backend, natives=natives, wrt=["X", "W", "B"])
+                   for backend, natives in (("cuda", None), ("interp", "none")))
+    for n in (2, 3):
+        draw = np.random.default_rng(n)
+        arrays = [draw.standard_normal(shape).astype(np.float32) for shape in ((n, 3, 9, 8), (16, 3, 3, 3), (16,))]
+        seed = draw.standard_normal((n, 16, 5, 4)).astype(np.float32)
+        (got, gradients), (wanted, expected) = run.vjp(arrays, [seed]), oracle.vjp(arrays, [seed])
+        for mine, other in zip([*got, *gradients], [*wanted, *expected], strict=True):
+            np.testing.assert_allclose(mine, other, rtol=error, atol=error * abs(other).max())
+    assert [value["shape"][1] for value in run.report()[0]["values"] if value["name"].endswith("_filled")] == [channels, channels]
