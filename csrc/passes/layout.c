@@ -251,10 +251,18 @@ static void copy(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to, dc_scope 
   dc_scope_push(graph, scope, map);
 }
 
+/* Of one channel, or of one pixel: its elements are in the same places. */
+static bool lies_both_ways(const dc_graph *graph, const dc_container *k) {
+  int64_t extent;
+  bool channel = dc_ex_is_int(&graph->pool, k->shape[1], &extent) && extent == 1, pixel = true;
+  for (uint32_t d = 2; d < k->rank; d++) pixel &= dc_ex_is_int(&graph->pool, k->shape[d], &extent) && extent == 1;
+  return channel || pixel;
+}
+
 static dc_cid brought_last(const order *o, dc_nid node, dc_cid c, bool is_made, dc_scope *scope) {
   dc_graph *graph = o->graph;
   const dc_container *k = dc_cont(graph, c);
-  if (k->strides || k->rank < MIN_RANK || k->rank > MAX_RANK) return c;
+  if (k->strides || k->rank < MIN_RANK || k->rank > MAX_RANK || lies_both_ways(graph, k)) return c;
   if (may_lie_otherwise(o, c, node)) return put_channels_last(graph, c), c;
   dc_cid lying = dc_container_like(graph, c, "last");
   put_channels_last(graph, lying);
