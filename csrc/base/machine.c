@@ -77,7 +77,7 @@ const dc_machine dc_machine_cuda_typical = {
     .team_threads = 1024,
     .team_columns = 32,
     .wide_columns = 128,
-    .row_elements = 1 << 13,
+    .row_elements = 1 << 12,
     .thread_terms = 32,
 };
 

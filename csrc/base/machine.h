@@ -21,7 +21,7 @@ typedef struct {
   uint32_t team_threads;      /* ... threads of one */
   uint32_t team_columns;      /* sums whose terms lie side by side, that a team takes at once ... */
   uint32_t wide_columns;      /* ... and as many as that where there are more, as long pieces of memory are read faster */
-  uint32_t row_elements;      /* that registers of a team hold, of some arrays */
+  uint32_t row_elements;      /* of a row that registers of a team hold, at which memory is read fastest */
   uint32_t thread_terms;      /* of a sum, that a thread adds in the time that another kernel takes to start */
   double store_ns;            /* a byte written to memory and read back */
   double cached_ns;           /* what is cheaper for an f32 than to store it and load it again from a cache */

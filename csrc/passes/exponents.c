@@ -3,10 +3,10 @@
  *     map n { reduce c in 0:32768 { M[n] max= X[n, c] } }
  *     map n { reduce c in 0:32768 { r[n] sum= exp(X[n, c] - M[n]) } }            becomes
  *
- *     map n, p in 0:4 { reduce c in 0:8192 { m[n, p] max= X[n, 8192*p + c] } }
- *     map n { reduce p in 0:4 { M[n] max= m[n, p] } }
- *     map n, p in 0:4 { reduce c in 0:8192 { s[n, p] sum= exp(X[n, 8192*p + c] - m[n, p]) } }
- *     map n { reduce p in 0:4 { r[n] sum= s[n, p] * exp(m[n, p] - M[n]) } }
+ *     map p in 0:8, n { reduce c in 0:4096 { m[p, n] max= X[n, 4096*p + c] } }
+ *     map n { reduce p in 0:8 { M[n] max= m[p, n] } }
+ *     map p in 0:8, n { reduce c in 0:4096 { s[p, n] sum= exp(X[n, 4096*p + c] - m[p, n]) } }
+ *     map n { reduce p in 0:8 { r[n] sum= s[p, n] * exp(m[p, n] - M[n]) } }
  *
  * The maps over parts merge: registers of a team hold a part, but no longer row (Milakov and Gimelshein, 2018).  A part of nothing but
  * -inf sums up to 0.  Runs before fusion, and does nothing where machine->teams is 0: a processor's caches hold a row. */
@@ -15,6 +15,8 @@
 #include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
+
+enum { MOST = 4 }; /* times the best length of a row for registers: shorter ones they hold */
 
 /* map outer { reduce param { term } ... } */
 typedef struct {
@@ -43,12 +45,12 @@ static bool begins_at_zero(const dc_pool *pool, dc_param p) {
          !dc_ex_uses_op(pool, range.end, DC_EX_PARAM) && !dc_ex_uses_op(pool, range.end, DC_EX_READ);
 }
 
-/* Rows that registers do not hold, cut into equal parts that they do.  Symbols: rows of unknown length stay whole. */
+/* Equal parts of a row that is too long for registers.  Symbols: rows of unknown length stay whole. */
 static void cut(const search *s, row *r) {
-  const int64_t most = s->graph->machine.row_elements;
-  int64_t extent, least;
-  if (!most || !dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[r->param].end, &extent) || extent < 2 * most) return;
-  least = (extent + most - 1) / most;
+  const int64_t best = s->graph->machine.row_elements;
+  int64_t extent;
+  if (!best || !dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[r->param].end, &extent) || extent < MOST * best) return;
+  const int64_t least = (extent + best - 1) / best;
   for (int64_t n = least; n < 2 * least && !r->parts; n++)
     if (extent % n == 0) r->parts = n, r->size = extent / n;
 }
@@ -120,7 +122,7 @@ static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
   node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
 }
 
-/* The loops of the map over parts: those of the outer map, then the parts. */
+/* The loops of the map over parts: the parts, then those of the outer map. */
 typedef struct {
   dc_param params[DC_MAX_RANK + 1];
   dc_ex at[DC_MAX_RANK + 1], extents[DC_MAX_RANK + 1];
@@ -130,9 +132,8 @@ typedef struct {
 static part_loops loops_of_parts(dc_pool *pool, const row *r) {
   part_loops l = {.n = r->outer.n_params + 1};
   for (uint32_t k = 0; k < l.n; k++) {
-    const bool last = k + 1 == l.n;
-    l.extents[k] = last ? dc_ex_int(pool, r->parts) : pool->params.v[r->outer.params[k]].end;
-    const char *name = last ? "p" : dc_name_text(pool->names, pool->params.v[r->outer.params[k]].name);
+    l.extents[k] = k ? pool->params.v[r->outer.params[k - 1]].end : dc_ex_int(pool, r->parts);
+    const char *name = k ? dc_name_text(pool->names, pool->params.v[r->outer.params[k - 1]].name) : "p";
     l.params[k] = dc_param_new(pool, name, dc_ex_int(pool, 0), l.extents[k], 0);
     l.at[k] = dc_ex_par(pool, l.params[k]);
   }
@@ -143,9 +144,8 @@ static part_loops loops_of_parts(dc_pool *pool, const row *r) {
 static dc_ex in_part(dc_pool *pool, const row *r, const part_loops *l, dc_param within, dc_ex e) {
   dc_param params[DC_MAX_RANK + 1];
   dc_ex values[DC_MAX_RANK + 1];
-  for (uint32_t k = 0; k + 1 < l->n; k++) params[k] = r->outer.params[k], values[k] = l->at[k];
-  params[l->n - 1] = r->param;
-  values[l->n - 1] = dc_ix_add(pool, dc_ix_mul(pool, l->at[l->n - 1], dc_ex_int(pool, r->size)), dc_ex_par(pool, within));
+  params[0] = r->param, values[0] = dc_ix_add(pool, dc_ix_mul(pool, l->at[0], dc_ex_int(pool, r->size)), dc_ex_par(pool, within));
+  for (uint32_t k = 1; k < l->n; k++) params[k] = r->outer.params[k - 1], values[k] = l->at[k];
   return dc_ex_subst(pool, e, params, values, l->n);
 }
 
@@ -167,8 +167,7 @@ static dc_cid take_parts(const search *s, dc_nid id, const row *r, dc_cid maximu
   dc_param part = dc_param_new(pool, "p", zero, dc_ex_int(pool, r->parts), 0);
   dc_cid sums = dc_container_after(graph, r->term.out, "parts", type, l.n, l.extents);
   dc_ex at[DC_MAX_RANK + 1], term = r->term.value, whole_of = 0;
-  for (uint32_t k = 0; k + 1 < l.n; k++) at[k] = dc_ex_par(pool, r->outer.params[k]);
-  at[l.n - 1] = dc_ex_par(pool, part);
+  for (uint32_t k = 0; k < l.n; k++) at[k] = dc_ex_par(pool, k ? r->outer.params[k - 1] : part);
   dc_ex comes_to = dc_ex_read(pool, type, sums, at, l.n);
   if (maximum) {
     dc_ex mine = dc_ex_read(pool, type, s->parts[maximum], l.at, l.n), lowest = dc_ex_const(pool, type, -INFINITY);
