@@ -321,17 +321,16 @@ def test_item_and_indices():
     agree(compiled(x, k), x[k] + 6)
 
 
-def test_memory_stays_the_same_over_200_steps():
+def test_memory_stays_the_same_over_400_steps():
+    """The most that is in use after each of some steps: what a call gives back may lie there until a later one."""
     torch.manual_seed(0)
     module, x = CASES["mlp"][0]().cuda(), rows(256, 8).cuda()
-    compiled = DaceModule(module, backward=True)
-    train(compiled, [x], 5)
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    for _ in range(40):
+    compiled, used = DaceModule(module, backward=True), []
+    for _ in range(80):
         train(compiled, [x], 5)
-    torch.cuda.synchronize()
-    assert torch.cuda.memory_allocated() <= before
+        torch.cuda.synchronize()
+        used.append(torch.cuda.memory_allocated())
+    assert max(used[40:]) <= max(used[:40])
 
 
 def test_what_runs_works_in_the_memory_of_torch():
