@@ -70,9 +70,8 @@ asm(".text\n.globl fake_switch\n.hidden fake_switch\n.type fake_switch,@function
     "movq %rsp,(%rdi)\nmovq %rsi,%rsp\n"
     "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n.size fake_switch,.-fake_switch\n");
 void switch_to(Fiber *from, Fiber *to) { fake_switch(&from->sp, to->sp); }
-void prepare(Fiber *f) { /* the stack as it is after a call of worker by nobody */
+void prepare(Fiber *f) { /* the stack as it is after a call of worker by nobody, whose return address is no multiple of 16 */
   void **top = (void **)(f->stack + STACK);
-  *--top = nullptr;
   *--top = nullptr;
   *--top = (void *)worker;
   for (int k = 0; k < 6; k++) *--top = nullptr;
