@@ -14,11 +14,19 @@
  * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
  * map of sums computes for each element besides goes along; sums that write elements besides, and meet no map of rows, get one
  * of their own, for otherwise they would walk memory across its rows.  Runs between two rounds of fusion: the first makes the maps of
- * rows, the second joins the loops of a row.  Does nothing where machine->teams is 1 or more: a device splits such sums (split.c). */
+ * rows, the second joins the loops of a row.
+ *
+ * On a device a band is what one team takes, which keeps its sums in registers (kernel/parts.c).  There are as many bands as run at
+ * once, of rows that lie so far apart: reduce a in p:N:264.  Only long rows have bands; other sums are split (split.c). */
+#include "passes/bands.h"
+
 #include "passes/access.h"
 #include "passes/passes.h"
 
 enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
+/* Of a device: columns of rows that keep a team busy; bytes of sums that a team holds beside a row; elements of a multiprocessor's rows
+ * that are on their way at once. */
+enum { LEAST_COLUMNS = 2048, TEAM_BYTES = 32 << 10, AT_ONCE = 8192 };
 enum { REACH = 64 }; /* nodes between rows and sums: bounds the time that a long scope takes */
 
 /* A map of rows, and a map of sums over the same rows. */
@@ -29,7 +37,15 @@ typedef struct {
   dc_map rows, sums, terms;  /* terms: the reduction, which is the first node of sums */
   dc_accesses of_rows, of_sums;
   dc_param_pair pairs[DC_MAX_RANK]; /* by parameter of rows: p, and q of terms */
+  int64_t bytes; /* of the sums that a band has already */
 } search;
+
+/* Where the loops of rows are cut, the loops inside that one whole. */
+typedef struct {
+  uint32_t at;
+  int64_t size; /* rows of a band, 0: bands take rows in turn ... */
+  int64_t turn; /* ... this many bands, or one for each row */
+} cutting;
 
 /* ---- the shape of the two ---- */
 
@@ -175,22 +191,36 @@ static int64_t bytes_of_sums(const search *s) {
 }
 
 /* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over
- * one is long, which is a guess about time only.  n_params: there are too few rows. */
-static uint32_t cut_of(const search *s, int64_t *size) {
+ * one is long, which is a guess about time only.  False: there are too few rows. */
+static bool cut_for_caches(const search *s, cutting *c) {
   const dc_pool *pool = &s->graph->pool;
   int64_t rows = 1, inside = 1, extent = 1;
   for (uint32_t k = 0; k < s->rows.n_params && rows < FEW_ROWS; k++)
     rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : FEW_ROWS;
-  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return s->rows.n_params;
+  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return false;
   int64_t band = BAND;
   for (uint32_t k = s->rows.n_params; k-- > 0; inside *= extent) {
     bool known = dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent);
     while (!k && known && band > MIN_BAND && extent * inside / band < s->graph->machine.few_tasks) band /= 2;
-    *size = band > inside ? band / inside : 1;
-    if (!k || !known || extent > *size) return k;
+    c->at = k, c->size = band > inside ? band / inside : 1;
+    if (!k || !known || extent > c->size) return true;
   }
-  return s->rows.n_params;
+  return false;
 }
+
+/* Symbols as above. */
+static bool cut_for_teams(const search *s, cutting *c) {
+  const dc_pool *pool = &s->graph->pool;
+  const int64_t bytes = bytes_of_sums(s);
+  int64_t rows, columns;
+  if (s->rows.n_params != 1 || s->sums.n_params != 1 || !bytes || s->bytes + bytes > TEAM_BYTES) return false;
+  if (!dc_ex_is_int(pool, pool->params.v[s->sums.params[0]].end, &columns) || columns < LEAST_COLUMNS) return false;
+  c->turn = s->graph->machine.teams / 4 * ((AT_ONCE + columns / 2) / columns);
+  return c->turn && !(dc_ex_is_int(pool, pool->params.v[s->rows.params[0]].end, &rows) && rows < MIN_BAND * c->turn);
+}
+
+/* May the rows be cut, and is that worth it? */
+static bool find_cut(const search *s, cutting *c) { return s->graph->machine.teams ? cut_for_teams(s, c) : cut_for_caches(s, c); }
 
 /* ---- the change ---- */
 
@@ -223,21 +253,31 @@ static void add_plainly(dc_graph *graph, dc_nid id) {
   dc_node_at(graph, id)->tasklet.wcr = DC_WCR_NONE;
 }
 
+/* The loop over the rows of a band, which its own parameter chooses. */
+static dc_param rows_of_band(search *s, const cutting *c, bands *b) {
+  dc_pool *pool = &s->graph->pool;
+  const dc_param old = s->rows.params[c->at];
+  const dc_ex end = pool->params.v[old].end, size = dc_ex_int(pool, c->size), turn = dc_ex_int(pool, c->turn);
+  b->extents[c->at] = c->turn ? dc_ix_min(pool, end, turn) : dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, c->size - 1)), size);
+  b->loops[c->at] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b->extents[c->at], 0);
+  const dc_ex p = dc_ex_par(pool, b->loops[c->at]);
+  if (c->turn) return dc_param_new(pool, name_of(s, old), p, end, turn);
+  dc_ex begin = dc_ix_mul(pool, p, size), limit = dc_ix_add(pool, begin, size);
+  int64_t rows;
+  if (!dc_ex_is_int(pool, end, &rows) || rows % c->size) limit = dc_ix_min(pool, limit, end);
+  return dc_param_new(pool, name_of(s, old), begin, limit, 0);
+}
+
 /* Makes the map of rows one over bands. */
-static bands cut(search *s, uint32_t at, int64_t size) {
+static bands cut(search *s, const cutting *c) {
   dc_graph *graph = s->graph;
   dc_pool *pool = &graph->pool;
   const dc_nid id = s->scope->v[s->at_rows];
+  const uint32_t at = c->at;
   const dc_param old = s->rows.params[at];
   bands b = {.n = at + 1};
-  dc_ex end = pool->params.v[old].end, by = dc_ex_int(pool, size);
   for (uint32_t k = 0; k < at; k++) b.loops[k] = s->rows.params[k], b.extents[k] = pool->params.v[s->rows.params[k]].end;
-  b.extents[at] = dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, size - 1)), by);
-  b.loops[at] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b.extents[at], 0);
-  dc_ex begin = dc_ix_mul(pool, dc_ex_par(pool, b.loops[at]), by), limit = dc_ix_add(pool, begin, by);
-  int64_t rows;
-  if (!dc_ex_is_int(pool, end, &rows) || rows % size) limit = dc_ix_min(pool, limit, end);
-  dc_param row = dc_param_new(pool, name_of(s, old), begin, limit, 0);
+  const dc_param row = rows_of_band(s, c, &b);
   add_plainly(graph, id);
   dc_node_substitute(graph, id, old, dc_ex_par(pool, row));
   dc_param inside[DC_MAX_RANK];
@@ -350,17 +390,17 @@ static void take_accesses(search *s, dc_arena *arena) {
 
 /* Takes the sums at a place along, if that can be and pays. */
 static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
-  int64_t size = 0;
+  cutting c = {0};
   const dc_node *other = dc_node_at(s->graph, s->scope->v[at]);
   if (other->kind != DC_NODE_MAP) return false;
   s->at_sums = at, s->sums = other->map, s->of_sums.n = 0;
   if (!find_terms(s)) return false;
   dc_access_collect(s->graph, arena, s->scope->v[at], false, &s->of_sums);
   if (!find_pairs(s) || !may_move(s)) return false;
-  uint32_t cut_at = cut_of(s, &size);
-  if (cut_at == s->rows.n_params) return false;
+  if (!find_cut(s, &c)) return false;
+  s->bytes += bytes_of_sums(s);
   take_accesses(s, arena);
-  if (!b->n) *b = cut(s, cut_at, size);
+  if (!b->n) *b = cut(s, &c);
   else s->pairs[b->n - 1].p = dc_node_at(s->graph, b->reduce)->map.params[0];
   move_terms(s, b);
   return true;
@@ -397,15 +437,14 @@ static bool are_rows_apart(const search *s) {
 static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
   search s = {.graph = graph, .scope = scope, .at_rows = at, .at_sums = at + 1};
   const dc_node *node = dc_node_at(graph, scope->v[at]);
-  int64_t size = 0;
+  cutting c = {0};
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || !node->map.body.n) return false;
   const dc_node *first = dc_node_at(graph, node->map.body.v[0]);
   if (first->kind != DC_NODE_MAP || first->map.n_params > DC_MAX_MAP_PARAMS) return false;
   const dc_nid terms = node->map.body.v[0];
   s.sums = node->map, s.rows = first->map;
   if (!find_terms(&s) || !writes_along_columns(&s)) return false;
-  uint32_t cut_at = cut_of(&s, &size);
-  if (cut_at == s.rows.n_params) return false;
+  if (!find_cut(&s, &c)) return false;
   dc_param rows[DC_MAX_RANK];
   for (uint32_t k = 0; k < s.rows.n_params; k++) {
     const dc_param old = s.rows.params[k];
@@ -421,7 +460,7 @@ static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32
   dc_scope_push(graph, scope, 0);
   for (uint32_t k = scope->n - 1; k > at; k--) scope->v[k] = scope->v[k - 1];
   scope->v[at] = map;
-  bands b = cut(&s, cut_at, size);
+  bands b = cut(&s, &c);
   move_terms(&s, &b);
   return true;
 }
@@ -440,9 +479,25 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
   for (uint32_t k = s.at_rows + 1; k < scope->n && k <= s.at_rows + REACH; k++) take(&s, arena, k, &b);
 }
 
+bool dc_bands_expect(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
+  search s = {.graph = graph, .scope = scope, .at_sums = at};
+  if (!graph->machine.teams || dc_node_at(graph, scope->v[at])->kind != DC_NODE_MAP) return false;
+  s.sums = dc_node_at(graph, scope->v[at])->map;
+  for (uint32_t k = at > REACH ? at - REACH : 0; k < scope->n && k <= at + REACH; k++) {
+    const dc_node *node = dc_node_at(graph, scope->v[k]);
+    if (k == at || node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) continue;
+    s.rows = node->map, s.of_rows.n = 0;
+    if (!are_plain(graph, &s.rows) || !dc_map_holds_maps(graph, &s.rows) || !find_terms(&s) || !cut_for_teams(&s, &(cutting){0})) continue;
+    if (!s.of_sums.n) dc_access_collect(graph, arena, scope->v[at], false, &s.of_sums);
+    dc_access_collect(graph, arena, scope->v[k], false, &s.of_rows);
+    if (find_pairs(&s)) return true;
+  }
+  return false;
+}
+
 dc_status dc_pass_bands(dc_graph *graph) {
   dc_arena arena = {0};
-  for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
+  for (uint32_t state = 0; state < graph->states.n; state++)
     for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++) visit(graph, &arena, &graph->states.v[state].scope, k);
   for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
     for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++)

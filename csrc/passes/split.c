@@ -5,12 +5,13 @@
  *     map c in 0:64 { reduce n in 0:32 { U[c] sum= T[n, c] } }
  *
  * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  Runs before
- * fusion, which merges parts that read the same.  Does nothing where machine->teams is 0: the threads of a processor take
- * blocks of a sum without this. */
+ * fusion, which merges parts that read the same.  Sums that a map of rows will take along (bands.c) stay whole.  Does nothing where
+ * machine->teams is 0: the threads of a processor take blocks of a sum without this. */
 #include <math.h>
 
 #include "ir/work.h"
 #include "passes/access.h"
+#include "passes/bands.h"
 #include "passes/passes.h"
 
 enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
@@ -255,13 +256,18 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-/* made: by container, whether a map writes it. */
-static dc_status split_map(void *made, dc_graph *graph, dc_nid id, dc_scope *out) {
+typedef struct {
+  bool *made;  /* by container: does a map write it? */
+  bool *whole; /* by node: will a map of rows take it along? */
+} notes;
+
+static dc_status split_map(void *context, dc_graph *graph, dc_nid id, dc_scope *out) {
+  const notes *n = context;
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
-    id = visit(graph, made, 0, id, out);
-  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0])) {
-    dc_nid second = visit(graph, made, id, map->body.v[0], out);
+    id = visit(graph, n->made, 0, id, out);
+  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0]) && !n->whole[id]) {
+    dc_nid second = visit(graph, n->made, id, map->body.v[0], out);
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
   dc_scope_push(graph, out, id);
@@ -276,13 +282,16 @@ static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
 dc_status dc_pass_split(dc_graph *graph) {
   if (!graph->machine.teams) return DC_OK;
   dc_arena arena = {0};
-  bool *made = DC_NEW_ARRAY(&arena, bool, graph->containers.n);
+  notes n = {.made = DC_NEW_ARRAY(&arena, bool, graph->containers.n), .whole = DC_NEW_ARRAY(&arena, bool, graph->nodes.n)};
   for (uint32_t state = 0; state < graph->states.n; state++) {
-    const dc_scope *scope = &graph->states.v[state].scope;
-    for (uint32_t k = 0; k < scope->n; k++)
-      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, scope->v[k], note_write, made);
+    dc_scope *scope = &graph->states.v[state].scope;
+    for (uint32_t k = 0; k < scope->n; k++) {
+      if (dc_node_at(graph, scope->v[k])->kind != DC_NODE_MAP) continue;
+      dc_node_uses(graph, scope->v[k], note_write, n.made);
+      n.whole[scope->v[k]] = dc_bands_expect(graph, &arena, scope, k);
+    }
   }
-  dc_status status = dc_graph_each_map(graph, split_map, made);
+  dc_status status = dc_graph_each_map(graph, split_map, &n);
   dc_arena_free(&arena);
   return status;
 }

@@ -36,7 +36,7 @@
  *   tile(n)          runs with the innermost loop of the grid in tiles of n by n: what lies side by side along this loop,
  *                    and apart along that one, goes through memory that a block shares                          [crossings]
  *   turns(n)         of a team's loop: a thread takes iterations, or packs, in n turns at most: registers of its own hold what is
- *                    theirs [rows]; of the loop of a grid around one with packs: a thread takes n neighbours          [packs]
+ *                    theirs [parts, rows]; of the loop of a grid around one with packs: a thread takes n neighbours          [packs]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
@@ -214,7 +214,15 @@ void dc_kernel_grid(dc_kernel *k);
 void dc_kernel_crossings(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
 void dc_kernel_reciprocals(dc_kernel *k);
+void dc_kernel_identities(dc_kernel *k);
+void dc_kernel_parts(dc_kernel *k);
 void dc_kernel_rows(dc_kernel *k);
+/* rows.c: may a thread keep something of each iteration that it takes of a team's loop in registers?  In how many turns it takes them,
+ * how many registers that needs for values of a type, and how many there are for all that threads keep. */
+bool dc_loop_may_take_turns(dc_kernel *k, const dc_loop *l);
+uint32_t dc_loop_row_turns(dc_kernel *k, const dc_loop *l);
+uint32_t dc_loop_row_words(dc_kernel *k, const dc_loop *l, dc_dtype type);
+uint32_t dc_kernel_row_words(const dc_kernel *k);
 /* crossings.c: is it read freely, side by side along `tile` and apart along `last`?  May the two run in tiles? */
 bool dc_read_is_crossing(const dc_kernel *k, const dc_loop *tile, const dc_loop *last, dc_ex read);
 bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last);

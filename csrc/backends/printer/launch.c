@@ -166,7 +166,9 @@ void dc_print_team_combine(dc_printer *p, const dc_loop *home) {
     const char *how = g->across ? dc_arena_printf(p->arena, "team_column<%u, %u>(scratch, ", g->team, g->block / g->team)
                       : g->team == DC_WARP ? "team_warp("
                                            : dc_arena_printf(p->arena, "team_block<%u>(scratch, ", g->team);
-    p->scratch = p->scratch || g->across || g->team != DC_WARP;
+    const bool waits = g->across || g->team != DC_WARP;
+    p->scratch = p->scratch || waits;
+    if (waits) p->dirty = p->touched = 0; /* all threads have come there */
     dc_print_line(p, "%s = %s%s, [](%s x, %s y) { return (%s)(%s); });", name, how, name, type, type, type, both);
   }
 }
