@@ -208,15 +208,20 @@ static bool cut_for_caches(const search *s, cutting *c) {
   return false;
 }
 
-/* Symbols as above. */
+/* Of several loops the last one is cut, and all bands take about as many of its iterations.  Symbols as above. */
 static bool cut_for_teams(const search *s, cutting *c) {
   const dc_pool *pool = &s->graph->pool;
   const int64_t bytes = bytes_of_sums(s);
-  int64_t rows, columns;
-  if (s->rows.n_params != 1 || s->sums.n_params != 1 || !bytes || s->bytes + bytes > TEAM_BYTES) return false;
+  int64_t rows = 1, columns, extent;
+  if (s->sums.n_params != 1 || !bytes || s->bytes + bytes > TEAM_BYTES) return false;
   if (!dc_ex_is_int(pool, pool->params.v[s->sums.params[0]].end, &columns) || columns < LEAST_COLUMNS) return false;
-  c->turn = s->graph->machine.teams / 4 * ((AT_ONCE + columns / 2) / columns);
-  return c->turn && !(dc_ex_is_int(pool, pool->params.v[s->rows.params[0]].end, &rows) && rows < MIN_BAND * c->turn);
+  c->at = s->rows.n_params - 1, c->turn = s->graph->machine.teams / 4 * ((AT_ONCE + columns / 2) / columns);
+  if (!c->turn) return false;
+  for (uint32_t k = 0; k < s->rows.n_params && rows < MIN_BAND * c->turn; k++)
+    rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : MIN_BAND * c->turn;
+  if (rows < MIN_BAND * c->turn || !c->at) return rows >= MIN_BAND * c->turn;
+  if (!dc_ex_is_int(pool, pool->params.v[s->rows.params[c->at]].end, &extent)) return false;
+  return 4 * extent >= 3 * c->turn * ((extent + c->turn - 1) / c->turn);
 }
 
 /* May the rows be cut, and is that worth it? */
@@ -228,7 +233,9 @@ typedef struct {
   dc_param loops[DC_MAX_RANK]; /* of the map over bands */
   dc_ex extents[DC_MAX_RANK];
   uint32_t n;
-  dc_nid reduce; /* the rows of a band */
+  dc_nid reduce; /* the rows of a band: */
+  dc_param row;  /* a part of the loop over rows at this place */
+  uint32_t at;
 } bands;
 
 static const char *name_of(const search *s, dc_param p) { return dc_name_text(&s->graph->names, s->graph->pool.params.v[p].name); }
@@ -253,37 +260,34 @@ static void add_plainly(dc_graph *graph, dc_nid id) {
   dc_node_at(graph, id)->tasklet.wcr = DC_WCR_NONE;
 }
 
-/* The loop over the rows of a band, which its own parameter chooses. */
-static dc_param rows_of_band(search *s, const cutting *c, bands *b) {
+/* The last loop of the map over bands, and the loop over the rows of a band, which that chooses. */
+static void divide(search *s, const cutting *c, bands *b) {
   dc_pool *pool = &s->graph->pool;
   const dc_param old = s->rows.params[c->at];
   const dc_ex end = pool->params.v[old].end, size = dc_ex_int(pool, c->size), turn = dc_ex_int(pool, c->turn);
-  b->extents[c->at] = c->turn ? dc_ix_min(pool, end, turn) : dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, c->size - 1)), size);
-  b->loops[c->at] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b->extents[c->at], 0);
-  const dc_ex p = dc_ex_par(pool, b->loops[c->at]);
-  if (c->turn) return dc_param_new(pool, name_of(s, old), p, end, turn);
-  dc_ex begin = dc_ix_mul(pool, p, size), limit = dc_ix_add(pool, begin, size);
+  b->extents[b->n] = c->turn ? dc_ix_min(pool, end, turn) : dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, c->size - 1)), size);
+  b->loops[b->n] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b->extents[b->n], 0);
+  const dc_ex p = dc_ex_par(pool, b->loops[b->n++]);
+  dc_ex begin = c->turn ? p : dc_ix_mul(pool, p, size), limit = c->turn ? end : dc_ix_add(pool, begin, size);
   int64_t rows;
-  if (!dc_ex_is_int(pool, end, &rows) || rows % c->size) limit = dc_ix_min(pool, limit, end);
-  return dc_param_new(pool, name_of(s, old), begin, limit, 0);
+  if (!c->turn && (!dc_ex_is_int(pool, end, &rows) || rows % c->size)) limit = dc_ix_min(pool, limit, end);
+  b->at = c->at, b->row = dc_param_new(pool, name_of(s, old), begin, limit, c->turn ? turn : 0);
 }
 
-/* Makes the map of rows one over bands. */
+/* Makes the map of rows one over bands: loops around the one that is cut are around the bands, or, where bands take turns, theirs. */
 static bands cut(search *s, const cutting *c) {
   dc_graph *graph = s->graph;
   dc_pool *pool = &graph->pool;
   const dc_nid id = s->scope->v[s->at_rows];
-  const uint32_t at = c->at;
-  const dc_param old = s->rows.params[at];
-  bands b = {.n = at + 1};
-  for (uint32_t k = 0; k < at; k++) b.loops[k] = s->rows.params[k], b.extents[k] = pool->params.v[s->rows.params[k]].end;
-  const dc_param row = rows_of_band(s, c, &b);
+  bands b = {0};
+  for (; b.n < c->at && !c->turn; b.n++) b.loops[b.n] = s->rows.params[b.n], b.extents[b.n] = pool->params.v[b.loops[b.n]].end;
+  const uint32_t first = b.n;
+  divide(s, c, &b);
   add_plainly(graph, id);
-  dc_node_substitute(graph, id, old, dc_ex_par(pool, row));
+  dc_node_substitute(graph, id, s->rows.params[c->at], dc_ex_par(pool, b.row));
   dc_param inside[DC_MAX_RANK];
-  inside[0] = row;
-  for (uint32_t k = at + 1; k < s->rows.n_params; k++) inside[k - at] = s->rows.params[k];
-  b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - at);
+  for (uint32_t k = first; k < s->rows.n_params; k++) inside[k - first] = k == c->at ? b.row : s->rows.params[k];
+  b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - first);
   take_origin(graph, b.reduce, id);
   dc_node_at(graph, b.reduce)->map.body = dc_node_at(graph, id)->map.body;
   dc_nid outer = dc_node_map(graph, DC_MAP_PARALLEL, b.loops, b.n);
@@ -292,7 +296,7 @@ static bands cut(search *s, const cutting *c) {
   dc_scope_push(graph, &body, b.reduce);
   dc_node_at(graph, outer)->map.body = body;
   s->scope->v[s->at_rows] = outer;
-  s->pairs[at].p = row;
+  s->pairs[c->at].p = b.row;
   return b;
 }
 
@@ -401,7 +405,7 @@ static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
   s->bytes += bytes_of_sums(s);
   take_accesses(s, arena);
   if (!b->n) *b = cut(s, &c);
-  else s->pairs[b->n - 1].p = dc_node_at(s->graph, b->reduce)->map.params[0];
+  else s->pairs[b->at].p = b->row;
   move_terms(s, b);
   return true;
 }

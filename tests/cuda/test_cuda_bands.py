@@ -15,19 +15,21 @@ CASES = [
     ("layer", "bf16", 270, 4000, True),
     ("rms", "f64", 270, 4096, True),
     ("rms", "f32", 140, 8192, True),
+    ("rms", "f16", (2, 200), 8192, True),
     ("layer", "f32", 30, 2044, False),
     ("layer", "f32", 9, 4100, False),
 ]
 
 
-def _graph(norm, kind, columns):
+def _graph(norm, kind, rest):
     operator, inputs = NORMS[norm]
+    columns = rest.split(", ")[-1]
     bias = f"  input B: {kind}[{columns}]\n" if norm == "layer" else ""
     return _core.parse(f"""graph g opset 23 {{
   symbol N >= 0
-  input X: {kind}[N, {columns}]
+  input X: {kind}[N, {rest}]
   input W: {kind}[{columns}]
-{bias}  temp Y: {kind}[N, {columns}]
+{bias}  temp Y: {kind}[N, {rest}]
   outputs Y
   state main {{
     Y = {operator}({inputs})
@@ -38,10 +40,12 @@ def _graph(norm, kind, columns):
 
 def _results(norm, kind, rows, columns, backend):
     draw = torch.Generator().manual_seed(7)
-    x, seed = (torch.randn(rows, columns, generator=draw).to(TYPES[kind][0]) for _ in range(2))
+    shape = (*rows, columns) if isinstance(rows, tuple) else (rows, columns)
+    x, seed = (torch.randn(shape, generator=draw).to(TYPES[kind][0]) for _ in range(2))
     names = NORMS[norm][1].split(", ")
     factors = [torch.randn(columns, generator=draw).to(x.dtype) for _ in names[1:]]
-    outputs, gradients = _core.Function(_graph(norm, kind, columns), wrt=names, backend=backend, natives="none").vjp([x, *factors], [seed])
+    graph = _graph(norm, kind, ", ".join(map(str, shape[1:])))
+    outputs, gradients = _core.Function(graph, wrt=names, backend=backend, natives="none").vjp([x, *factors], [seed])
     return [*outputs, *gradients]
 
 

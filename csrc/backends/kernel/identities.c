@@ -15,7 +15,7 @@ enum { LONG_ROW = 1024 };
 
 typedef struct {
   dc_kernel *k;
-  dc_loop *reduction;
+  dc_loop *reduction, *last; /* its first loop and its innermost one */
   const dc_write *w; /* the sum at hand */
   bool fails, any;
 } search;
@@ -28,14 +28,16 @@ static void look_at_read(void *context, const dc_pool *pool, dc_ex read) {
 /* Of a loop around the sum's element: an iteration of the reduction has one for each of its own. */
 static bool is_row(const search *s, const dc_loop *l) {
   dc_kernel *k = s->k;
-  return l->parent == s->reduction && l->is_entry && l->schedule == DC_MAP_PARALLEL && !dc_loop_has_loops(l) && l->step == 1 &&
+  return l->parent == s->last && l->is_entry && l->schedule == DC_MAP_PARALLEL && !dc_loop_has_loops(l) && l->step == 1 &&
          dc_kernel_is_number(k, l->begin, 0) && dc_loop_extent(k, l) >= LONG_ROW;
 }
 
 static bool stays_in_place(const search *s, const dc_write *w) {
   dc_ex factor, rest, address = dc_read_address(s->k, w->element);
   int64_t step;
-  if (dc_ex_uses_param(s->k->pool, address, s->reduction->param) || dc_ex_uses_op(s->k->pool, address, DC_EX_READ)) return false;
+  for (const dc_loop *l = s->last; l != s->reduction->parent; l = l->parent)
+    if (dc_ex_uses_param(s->k->pool, address, l->param)) return false;
+  if (dc_ex_uses_op(s->k->pool, address, DC_EX_READ)) return false;
   return dc_ix_split(s->k->pool, address, w->parent->param, &factor, &rest) && dc_ex_is_int(s->k->pool, factor, &step) && step;
 }
 
@@ -59,8 +61,8 @@ static bool may_be_set_before(search *s) {
   for (uint32_t j = 0; j < s->k->writes.n; j++) {
     const dc_write *w = s->k->writes.v[j];
     if (!is_sum_of(s, w)) continue;
-    bool plain = !dc_kernel_is_register(s->k, w->out) && !w->guard && !dc_read_check(s->k, w->element) && dc_kernel_is_true(s->k, w->inside);
-    if (!plain || !is_row(s, w->parent) || !stays_in_place(s, w) || !is_apart(s, w)) return false;
+    bool plain = !dc_kernel_is_register(s->k, w->out) && !w->guard && !dc_read_check(s->k, w->element);
+    if (!plain || !dc_kernel_is_true(s->k, w->inside) || !is_row(s, w->parent) || !stays_in_place(s, w) || !is_apart(s, w)) return false;
     s->any = true;
   }
   return s->any;
@@ -98,15 +100,16 @@ static void add_before(dc_kernel *k, dc_loop *l, dc_loop *made) {
 }
 
 static void visit(dc_kernel *k, dc_loop *l) {
-  search s = {.k = k, .reduction = l};
+  search s = {.k = k, .reduction = l, .last = l};
   bool outermost = l->parent == k->root || l->parent->schedule == DC_MAP_PARALLEL;
-  if (l->schedule != DC_MAP_REDUCE || !l->is_entry || !outermost || (dc_loop_only(l) && !dc_loop_only(l)->is_entry)) return;
+  if (l->schedule != DC_MAP_REDUCE || !l->is_entry || !outermost) return;
+  while (dc_loop_only(s.last) && !dc_loop_only(s.last)->is_entry) s.last = dc_loop_only(s.last);
   if (!may_be_set_before(&s)) return;
-  for (uint32_t j = 0; j < l->body.n; j++) {
-    dc_loop *made = l->body.v[j].loop ? take_identities(&s, l->body.v[j].loop) : NULL;
+  for (uint32_t j = 0; j < s.last->body.n; j++) {
+    dc_loop *made = s.last->body.v[j].loop ? take_identities(&s, s.last->body.v[j].loop) : NULL;
     if (made) add_before(k, l, made);
   }
-  l->schedule = DC_MAP_SEQUENTIAL;
+  for (dc_loop *at = s.last; at != l->parent; at = at->parent) at->schedule = DC_MAP_SEQUENTIAL;
   dc_kernel_settle(k);
 }
 

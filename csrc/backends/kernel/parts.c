@@ -1,15 +1,21 @@
 /* Parts of sums: what a team adds to a row of memory in each iteration of a sequential loop stays in registers until that ends.
  *
- *     parallel x team { T[x] = 0 }                                      parallel x team turns(4) { part[x] = 0 }
- *     sequential a { parallel x team { T[x] = T[x] + X[n*a + x] } }     sequential a { parallel x team turns(4) { part[x] = part[x] + X[n*a + x] } }
- *                                                               becomes parallel x team turns(4) { T[x] = part[x] }
+ *     parallel x team { T[x] = 0 }
+ *     sequential a { parallel x team { T[x] = T[x] + X[n*a + x] } }
+ *
+ * becomes
+ *
+ *     parallel x team turns(4) { part[x] = 0 }
+ *     sequential a { parallel x team turns(4) { part[x] = part[x] + X[n*a + x] } }
+ *     parallel x team turns(4) { T[x] = part[x] }
  *
  * All loops deal an element to the same thread. */
 #include "backends/kernel/kernel.h"
 
 typedef struct {
   dc_kernel *k;
-  dc_loop *begin, *rows; /* what sets the elements, and the sequential loop */
+  dc_loop *begin, *rows; /* what sets the elements, and the sequential loop, ... */
+  dc_loop *last;         /* ... or the innermost one of its map */
   const dc_loop *like;   /* a loop inside that adds to them */
   /* while looking */
   const dc_write *of; /* in `begin`: the element at hand */
@@ -36,8 +42,8 @@ static bool sets_elements(const search *s) {
     const dc_dtype type = (dc_dtype)dc_cont(k->graph, w->out)->dtype;
     dc_ex factor, rest;
     int64_t step;
-    if (dc_kernel_is_register(k, w->out) || type != dc_dtype_compute(type) || w->wcr || w->guard || dc_ex_node(k->pool, w->element)->nargs > 1)
-      return false;
+    bool plain = !dc_kernel_is_register(k, w->out) && !w->wcr && !w->guard && dc_ex_node(k->pool, w->element)->nargs == 1;
+    if (!plain || type != dc_dtype_compute(type)) return false; /* a register holds more than what is rounded when it is stored */
     if (dc_ex_uses_op(k->pool, w->value, DC_EX_READ) || dc_ex_uses_op(k->pool, w->value, DC_EX_PARAM)) return false;
     if (!dc_ix_split(k->pool, dc_read_address(k, w->element), s->begin->param, &factor, &rest)) return false;
     if (!dc_ex_is_int(k->pool, factor, &step) || !step || dc_ex_uses_op(k->pool, rest, DC_EX_READ)) return false;
@@ -46,7 +52,7 @@ static bool sets_elements(const search *s) {
 }
 
 static bool is_inside_of(const search *s, const dc_loop *l) {
-  if (l->parent != s->rows || !dc_loop_may_take_turns(s->k, l)) return false;
+  if (l->parent != s->last || !dc_loop_may_take_turns(s->k, l)) return false;
   return dc_loop_extent(s->k, l) == dc_loop_extent(s->k, s->begin) && (!s->like || s->like->pack == l->pack);
 }
 
@@ -99,8 +105,8 @@ static dc_ex held_at(const search *s, dc_cid c, const dc_loop *l) {
 
 static void hold_inside(search *s, dc_cid c) {
   dc_kernel *k = s->k;
-  for (uint32_t j = 0; j < s->rows->body.n; j++) {
-    dc_loop *l = s->rows->body.v[j].loop;
+  for (uint32_t j = 0; j < s->last->body.n; j++) {
+    dc_loop *l = s->last->body.v[j].loop;
     if (!l || !is_inside_of(s, l)) continue;
     s->at = l, s->held = held_at(s, c, l);
     for (uint32_t i = 0; i < l->body.n; i++) {
@@ -152,6 +158,7 @@ static void visit(dc_kernel *k, dc_loop *body) {
     for (uint32_t i = j + 1; i < body->body.n; i++) {
       search s = {.k = k, .begin = body->body.v[j].loop, .rows = body->body.v[i].loop};
       bool row = s.begin && s.rows && s.rows->schedule == DC_MAP_SEQUENTIAL && s.rows->is_entry && !s.begin->turns;
+      for (s.last = s.rows; row && dc_loop_only(s.last) && !dc_loop_only(s.last)->is_entry;) s.last = dc_loop_only(s.last);
       if (row && sets_elements(&s) && fits(&s)) hold(&s);
     }
 }
