@@ -24,9 +24,9 @@
 #include "passes/passes.h"
 
 enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
-/* Of a device: columns of rows that keep a team busy; bytes of sums that a team holds beside a row; elements of a multiprocessor's rows
- * that are on their way at once. */
-enum { LEAST_COLUMNS = 2048, TEAM_BYTES = 32 << 10, AT_ONCE = 8192 };
+/* Of a device: columns of rows that keep a team busy; registers of a multiprocessor, in bytes, for sums and for what is read of rows;
+ * threads of a team; bytes that one loads at once. */
+enum { LEAST_COLUMNS = 2048, KEPT_BYTES = 128 << 10, TEAM_THREADS = 256, WIDEST_PACK = 16 };
 enum { REACH = 64 }; /* nodes between rows and sums: bounds the time that a long scope takes */
 
 /* A map of rows, and a map of sums over the same rows. */
@@ -37,7 +37,7 @@ typedef struct {
   dc_map rows, sums, terms;  /* terms: the reduction, which is the first node of sums */
   dc_accesses of_rows, of_sums;
   dc_param_pair pairs[DC_MAX_RANK]; /* by parameter of rows: p, and q of terms */
-  int64_t bytes; /* of the sums that a band has already */
+  int64_t of_column; /* bytes of the sums of a column that a band has already */
 } search;
 
 /* Where the loops of rows are cut, the loops inside that one whole. */
@@ -178,13 +178,21 @@ static bool may_move(const search *s) {
 
 /* ---- profit ---- */
 
+static int64_t bytes_of_term(const search *s, uint32_t k) {
+  return dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.out)->dtype));
+}
+
+/* Bytes of the sums of a column. */
+static int64_t bytes_of_column(const search *s) {
+  int64_t bytes = 0;
+  for (uint32_t k = 0; k < s->terms.body.n; k++)
+    if (dc_node_at(s->graph, s->terms.body.v[k])->tasklet.wcr) bytes += bytes_of_term(s, k);
+  return bytes;
+}
+
 /* Bytes of the sums of a band, 0 where that is not known. */
 static int64_t bytes_of_sums(const search *s) {
-  int64_t bytes = 0, extent;
-  for (uint32_t k = 0; k < s->terms.body.n; k++) {
-    const dc_tasklet *t = &dc_node_at(s->graph, s->terms.body.v[k])->tasklet;
-    if (t->wcr) bytes += dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, t->out)->dtype));
-  }
+  int64_t bytes = bytes_of_column(s), extent;
   for (uint32_t k = 0; k < s->sums.n_params; k++)
     bytes = bytes && dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[k]].end, &extent) ? bytes * extent : 0;
   return bytes;
@@ -208,14 +216,37 @@ static bool cut_for_caches(const search *s, cutting *c) {
   return false;
 }
 
+static void note_width(void *context, const dc_pool *pool, dc_ex e) {
+  int64_t *least = context, bytes = dc_dtype_bytes((dc_dtype)dc_ex_node(pool, e)->dtype);
+  if (dc_ex_node(pool, e)->op == DC_EX_READ && bytes < *least) *least = bytes;
+}
+
+/* Registers of a multiprocessor, in bytes, for n teams, each with a row of two arrays of so many columns and these sums.  Threads take
+ * elements in packs, of which they all have as many. */
+static int64_t kept_bytes(const search *s, int64_t n, int64_t columns) {
+  int64_t least = WIDEST_PACK / 2, most = 0;
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.value, note_width, &least);
+    if (bytes_of_term(s, k) > most) most = bytes_of_term(s, k);
+  }
+  const int64_t together = TEAM_THREADS * WIDEST_PACK / (least > 2 ? least : 2);
+  return n * (s->of_column + bytes_of_column(s) + 2 * most) * ((columns + together - 1) / together * together);
+}
+
+/* Teams that a multiprocessor runs at once (kernel/grid.c); 0: rows are too short, or too long. */
+static int64_t teams_at_once(const search *s) {
+  int64_t columns;
+  if (s->sums.n_params != 1 || !dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[0]].end, &columns)) return 0;
+  if (columns < LEAST_COLUMNS || columns > KEPT_BYTES) return 0;
+  const int64_t n = columns == LEAST_COLUMNS ? 4 : 2;
+  return kept_bytes(s, n, columns) <= KEPT_BYTES ? n : 0;
+}
+
 /* Of several loops the last one is cut, and all bands take about as many of its iterations.  Symbols as above. */
 static bool cut_for_teams(const search *s, cutting *c) {
   const dc_pool *pool = &s->graph->pool;
-  const int64_t bytes = bytes_of_sums(s);
-  int64_t rows = 1, columns, extent;
-  if (s->sums.n_params != 1 || !bytes || s->bytes + bytes > TEAM_BYTES) return false;
-  if (!dc_ex_is_int(pool, pool->params.v[s->sums.params[0]].end, &columns) || columns < LEAST_COLUMNS) return false;
-  c->at = s->rows.n_params - 1, c->turn = s->graph->machine.teams / 4 * ((AT_ONCE + columns / 2) / columns);
+  int64_t rows = 1, extent;
+  c->at = s->rows.n_params - 1, c->turn = s->graph->machine.teams / 4 * teams_at_once(s);
   if (!c->turn) return false;
   for (uint32_t k = 0; k < s->rows.n_params && rows < MIN_BAND * c->turn; k++)
     rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : MIN_BAND * c->turn;
@@ -402,7 +433,7 @@ static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
   dc_access_collect(s->graph, arena, s->scope->v[at], false, &s->of_sums);
   if (!find_pairs(s) || !may_move(s)) return false;
   if (!find_cut(s, &c)) return false;
-  s->bytes += bytes_of_sums(s);
+  s->of_column += bytes_of_column(s);
   take_accesses(s, arena);
   if (!b->n) *b = cut(s, &c);
   else s->pairs[b->at].p = b->row;

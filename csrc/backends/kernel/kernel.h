@@ -43,7 +43,8 @@
  * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
  * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations.  Of a register that is
  * `own` each thread of a team has the elements of the iterations that it takes.  `slices(n)`: each iteration of the grid is run
- * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations. */
+ * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations.
+ * `at_once(n)`: a multiprocessor runs n blocks at once, for which its threads have few registers enough. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -143,6 +144,7 @@ struct dc_loop {
 
 enum { DC_WARP = 32 }; /* threads of a device that run side by side */
 enum { DC_MOST_SLICES = 1 << 10 };
+enum { DC_MOST_THREADS = 2 << 10 }; /* of a multiprocessor */
 enum { DC_TILE = 32, DC_TILE_THREADS = 256 }; /* iterations of each loop in a tile; threads that share one */
 
 /* How a kernel runs on a device. */
@@ -151,6 +153,7 @@ typedef struct {
   uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
   bool across;    /* ... or those of one column of a block of block / team columns, whose iterations follow one another in memory */
   uint32_t slices; /* threads that run one iteration, each for what it owns of the elements that iterations meet in; 0: one */
+  uint32_t at_once; /* blocks that a multiprocessor is to run at once: a thread has registers for that; 0: whatever comes of it */
 } dc_grid;
 
 /* Of an expression. */

@@ -63,7 +63,9 @@ uint32_t dc_loop_row_words(dc_kernel *k, const dc_loop *l, dc_dtype type) {
 }
 
 uint32_t dc_kernel_row_words(const dc_kernel *k) {
-  const uint32_t of_thread = REGISTERS / 2 / k->grid.block; /* two blocks at once, of which one loads while the other computes */
+  const uint32_t at_once = k->grid.at_once ? k->grid.at_once : 2; /* of two blocks one loads while the other computes */
+  const uint32_t of_thread = REGISTERS / at_once / k->grid.block;
+  if (k->grid.at_once) return of_thread / 2; /* none of which may be spilled in a loop */
   return of_thread > MOST_WORDS + OTHERS ? MOST_WORDS : of_thread > OTHERS ? of_thread - OTHERS : 0;
 }
 

@@ -221,7 +221,8 @@ static void put_alignment(dc_printer *p, dc_text *out) {
 }
 
 void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, dc_text *out) {
-  dc_text_printf(out, "%s __launch_bounds__(%u) %s(", p->dialect->function, p->k->grid.block, p->name);
+  const char *least = p->k->grid.at_once ? dc_arena_printf(p->arena, ", %u", p->k->grid.at_once) : "";
+  dc_text_printf(out, "%s __launch_bounds__(%u%s) %s(", p->dialect->function, p->k->grid.block, least, p->name);
   put_parameters(p, out);
   dc_text_puts(out, ") {\n");
   if (p->flagged) dc_text_puts(out, "  i64 bad = 0;\n");
