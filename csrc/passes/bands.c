@@ -14,11 +14,19 @@
  * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
  * map of sums computes for each element besides goes along; sums that write elements besides, and meet no map of rows, get one
  * of their own, for otherwise they would walk memory across its rows.  Runs between two rounds of fusion: the first makes the maps of
- * rows, the second joins the loops of a row.  Does nothing where machine->teams is 1 or more: a device splits such sums (split.c). */
+ * rows, the second joins the loops of a row.
+ *
+ * On a device a band is what one team takes, which keeps its sums in registers (kernel/parts.c).  There are as many bands as run at
+ * once, of rows that lie so far apart: reduce a in p:N:264.  Only long rows have bands; other sums are split (split.c). */
+#include "passes/bands.h"
+
 #include "passes/access.h"
 #include "passes/passes.h"
 
 enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
+/* Of a device: columns of rows that keep a team busy; registers of a multiprocessor, in bytes, for sums and for what is read of rows;
+ * threads of a team; bytes that one loads at once. */
+enum { LEAST_COLUMNS = 2048, KEPT_BYTES = 128 << 10, TEAM_THREADS = 256, WIDEST_PACK = 16 };
 enum { REACH = 64 }; /* nodes between rows and sums: bounds the time that a long scope takes */
 
 /* A map of rows, and a map of sums over the same rows. */
@@ -29,7 +37,15 @@ typedef struct {
   dc_map rows, sums, terms;  /* terms: the reduction, which is the first node of sums */
   dc_accesses of_rows, of_sums;
   dc_param_pair pairs[DC_MAX_RANK]; /* by parameter of rows: p, and q of terms */
+  int64_t of_column; /* bytes of the sums of a column that a band has already */
 } search;
+
+/* Where the loops of rows are cut, the loops inside that one whole. */
+typedef struct {
+  uint32_t at;
+  int64_t size; /* rows of a band, 0: bands take rows in turn ... */
+  int64_t turn; /* ... this many bands, or one for each row */
+} cutting;
 
 /* ---- the shape of the two ---- */
 
@@ -162,35 +178,85 @@ static bool may_move(const search *s) {
 
 /* ---- profit ---- */
 
+static int64_t bytes_of_term(const search *s, uint32_t k) {
+  return dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.out)->dtype));
+}
+
+/* Bytes of the sums of a column. */
+static int64_t bytes_of_column(const search *s) {
+  int64_t bytes = 0;
+  for (uint32_t k = 0; k < s->terms.body.n; k++)
+    if (dc_node_at(s->graph, s->terms.body.v[k])->tasklet.wcr) bytes += bytes_of_term(s, k);
+  return bytes;
+}
+
 /* Bytes of the sums of a band, 0 where that is not known. */
 static int64_t bytes_of_sums(const search *s) {
-  int64_t bytes = 0, extent;
-  for (uint32_t k = 0; k < s->terms.body.n; k++) {
-    const dc_tasklet *t = &dc_node_at(s->graph, s->terms.body.v[k])->tasklet;
-    if (t->wcr) bytes += dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(s->graph, t->out)->dtype));
-  }
+  int64_t bytes = bytes_of_column(s), extent;
   for (uint32_t k = 0; k < s->sums.n_params; k++)
     bytes = bytes && dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[k]].end, &extent) ? bytes * extent : 0;
   return bytes;
 }
 
 /* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over
- * one is long, which is a guess about time only.  n_params: there are too few rows. */
-static uint32_t cut_of(const search *s, int64_t *size) {
+ * one is long, which is a guess about time only.  False: there are too few rows. */
+static bool cut_for_caches(const search *s, cutting *c) {
   const dc_pool *pool = &s->graph->pool;
   int64_t rows = 1, inside = 1, extent = 1;
   for (uint32_t k = 0; k < s->rows.n_params && rows < FEW_ROWS; k++)
     rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : FEW_ROWS;
-  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return s->rows.n_params;
+  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return false;
   int64_t band = BAND;
   for (uint32_t k = s->rows.n_params; k-- > 0; inside *= extent) {
     bool known = dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent);
     while (!k && known && band > MIN_BAND && extent * inside / band < s->graph->machine.few_tasks) band /= 2;
-    *size = band > inside ? band / inside : 1;
-    if (!k || !known || extent > *size) return k;
+    c->at = k, c->size = band > inside ? band / inside : 1;
+    if (!k || !known || extent > c->size) return true;
   }
-  return s->rows.n_params;
+  return false;
 }
+
+static void note_width(void *context, const dc_pool *pool, dc_ex e) {
+  int64_t *least = context, bytes = dc_dtype_bytes((dc_dtype)dc_ex_node(pool, e)->dtype);
+  if (dc_ex_node(pool, e)->op == DC_EX_READ && bytes < *least) *least = bytes;
+}
+
+/* Registers of a multiprocessor, in bytes, for n teams, each with a row of two arrays of so many columns and these sums.  Threads take
+ * elements in packs, of which they all have as many. */
+static int64_t kept_bytes(const search *s, int64_t n, int64_t columns) {
+  int64_t least = WIDEST_PACK / 2, most = 0;
+  for (uint32_t k = 0; k < s->terms.body.n; k++) {
+    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->terms.body.v[k])->tasklet.value, note_width, &least);
+    if (bytes_of_term(s, k) > most) most = bytes_of_term(s, k);
+  }
+  const int64_t together = TEAM_THREADS * WIDEST_PACK / (least > 2 ? least : 2);
+  return n * (s->of_column + bytes_of_column(s) + 2 * most) * ((columns + together - 1) / together * together);
+}
+
+/* Teams that a multiprocessor runs at once (kernel/grid.c); 0: rows are too short, or too long. */
+static int64_t teams_at_once(const search *s) {
+  int64_t columns;
+  if (s->sums.n_params != 1 || !dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[0]].end, &columns)) return 0;
+  if (columns < LEAST_COLUMNS || columns > KEPT_BYTES) return 0;
+  const int64_t n = columns == LEAST_COLUMNS ? 4 : 2;
+  return kept_bytes(s, n, columns) <= KEPT_BYTES ? n : 0;
+}
+
+/* Of several loops the last one is cut, and all bands take about as many of its iterations.  Symbols as above. */
+static bool cut_for_teams(const search *s, cutting *c) {
+  const dc_pool *pool = &s->graph->pool;
+  int64_t rows = 1, extent;
+  c->at = s->rows.n_params - 1, c->turn = s->graph->machine.teams / 4 * teams_at_once(s);
+  if (!c->turn) return false;
+  for (uint32_t k = 0; k < s->rows.n_params && rows < MIN_BAND * c->turn; k++)
+    rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : MIN_BAND * c->turn;
+  if (rows < MIN_BAND * c->turn || !c->at) return rows >= MIN_BAND * c->turn;
+  if (!dc_ex_is_int(pool, pool->params.v[s->rows.params[c->at]].end, &extent)) return false;
+  return 4 * extent >= 3 * c->turn * ((extent + c->turn - 1) / c->turn);
+}
+
+/* May the rows be cut, and is that worth it? */
+static bool find_cut(const search *s, cutting *c) { return s->graph->machine.teams ? cut_for_teams(s, c) : cut_for_caches(s, c); }
 
 /* ---- the change ---- */
 
@@ -198,7 +264,9 @@ typedef struct {
   dc_param loops[DC_MAX_RANK]; /* of the map over bands */
   dc_ex extents[DC_MAX_RANK];
   uint32_t n;
-  dc_nid reduce; /* the rows of a band */
+  dc_nid reduce; /* the rows of a band: */
+  dc_param row;  /* a part of the loop over rows at this place */
+  uint32_t at;
 } bands;
 
 static const char *name_of(const search *s, dc_param p) { return dc_name_text(&s->graph->names, s->graph->pool.params.v[p].name); }
@@ -223,27 +291,34 @@ static void add_plainly(dc_graph *graph, dc_nid id) {
   dc_node_at(graph, id)->tasklet.wcr = DC_WCR_NONE;
 }
 
-/* Makes the map of rows one over bands. */
-static bands cut(search *s, uint32_t at, int64_t size) {
+/* The last loop of the map over bands, and the loop over the rows of a band, which that chooses. */
+static void divide(search *s, const cutting *c, bands *b) {
+  dc_pool *pool = &s->graph->pool;
+  const dc_param old = s->rows.params[c->at];
+  const dc_ex end = pool->params.v[old].end, size = dc_ex_int(pool, c->size), turn = dc_ex_int(pool, c->turn);
+  b->extents[b->n] = c->turn ? dc_ix_min(pool, end, turn) : dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, c->size - 1)), size);
+  b->loops[b->n] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b->extents[b->n], 0);
+  const dc_ex p = dc_ex_par(pool, b->loops[b->n++]);
+  dc_ex begin = c->turn ? p : dc_ix_mul(pool, p, size), limit = c->turn ? end : dc_ix_add(pool, begin, size);
+  int64_t rows;
+  if (!c->turn && (!dc_ex_is_int(pool, end, &rows) || rows % c->size)) limit = dc_ix_min(pool, limit, end);
+  b->at = c->at, b->row = dc_param_new(pool, name_of(s, old), begin, limit, c->turn ? turn : 0);
+}
+
+/* Makes the map of rows one over bands: loops around the one that is cut are around the bands, or, where bands take turns, theirs. */
+static bands cut(search *s, const cutting *c) {
   dc_graph *graph = s->graph;
   dc_pool *pool = &graph->pool;
   const dc_nid id = s->scope->v[s->at_rows];
-  const dc_param old = s->rows.params[at];
-  bands b = {.n = at + 1};
-  dc_ex end = pool->params.v[old].end, by = dc_ex_int(pool, size);
-  for (uint32_t k = 0; k < at; k++) b.loops[k] = s->rows.params[k], b.extents[k] = pool->params.v[s->rows.params[k]].end;
-  b.extents[at] = dc_ix_div(pool, dc_ix_add(pool, end, dc_ex_int(pool, size - 1)), by);
-  b.loops[at] = dc_param_new(pool, "p", dc_ex_int(pool, 0), b.extents[at], 0);
-  dc_ex begin = dc_ix_mul(pool, dc_ex_par(pool, b.loops[at]), by), limit = dc_ix_add(pool, begin, by);
-  int64_t rows;
-  if (!dc_ex_is_int(pool, end, &rows) || rows % size) limit = dc_ix_min(pool, limit, end);
-  dc_param row = dc_param_new(pool, name_of(s, old), begin, limit, 0);
+  bands b = {0};
+  for (; b.n < c->at && !c->turn; b.n++) b.loops[b.n] = s->rows.params[b.n], b.extents[b.n] = pool->params.v[b.loops[b.n]].end;
+  const uint32_t first = b.n;
+  divide(s, c, &b);
   add_plainly(graph, id);
-  dc_node_substitute(graph, id, old, dc_ex_par(pool, row));
+  dc_node_substitute(graph, id, s->rows.params[c->at], dc_ex_par(pool, b.row));
   dc_param inside[DC_MAX_RANK];
-  inside[0] = row;
-  for (uint32_t k = at + 1; k < s->rows.n_params; k++) inside[k - at] = s->rows.params[k];
-  b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - at);
+  for (uint32_t k = first; k < s->rows.n_params; k++) inside[k - first] = k == c->at ? b.row : s->rows.params[k];
+  b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - first);
   take_origin(graph, b.reduce, id);
   dc_node_at(graph, b.reduce)->map.body = dc_node_at(graph, id)->map.body;
   dc_nid outer = dc_node_map(graph, DC_MAP_PARALLEL, b.loops, b.n);
@@ -252,7 +327,7 @@ static bands cut(search *s, uint32_t at, int64_t size) {
   dc_scope_push(graph, &body, b.reduce);
   dc_node_at(graph, outer)->map.body = body;
   s->scope->v[s->at_rows] = outer;
-  s->pairs[at].p = row;
+  s->pairs[c->at].p = b.row;
   return b;
 }
 
@@ -350,18 +425,18 @@ static void take_accesses(search *s, dc_arena *arena) {
 
 /* Takes the sums at a place along, if that can be and pays. */
 static bool take(search *s, dc_arena *arena, uint32_t at, bands *b) {
-  int64_t size = 0;
+  cutting c = {0};
   const dc_node *other = dc_node_at(s->graph, s->scope->v[at]);
   if (other->kind != DC_NODE_MAP) return false;
   s->at_sums = at, s->sums = other->map, s->of_sums.n = 0;
   if (!find_terms(s)) return false;
   dc_access_collect(s->graph, arena, s->scope->v[at], false, &s->of_sums);
   if (!find_pairs(s) || !may_move(s)) return false;
-  uint32_t cut_at = cut_of(s, &size);
-  if (cut_at == s->rows.n_params) return false;
+  if (!find_cut(s, &c)) return false;
+  s->of_column += bytes_of_column(s);
   take_accesses(s, arena);
-  if (!b->n) *b = cut(s, cut_at, size);
-  else s->pairs[b->n - 1].p = dc_node_at(s->graph, b->reduce)->map.params[0];
+  if (!b->n) *b = cut(s, &c);
+  else s->pairs[b->at].p = b->row;
   move_terms(s, b);
   return true;
 }
@@ -397,15 +472,14 @@ static bool are_rows_apart(const search *s) {
 static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
   search s = {.graph = graph, .scope = scope, .at_rows = at, .at_sums = at + 1};
   const dc_node *node = dc_node_at(graph, scope->v[at]);
-  int64_t size = 0;
+  cutting c = {0};
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || !node->map.body.n) return false;
   const dc_node *first = dc_node_at(graph, node->map.body.v[0]);
   if (first->kind != DC_NODE_MAP || first->map.n_params > DC_MAX_MAP_PARAMS) return false;
   const dc_nid terms = node->map.body.v[0];
   s.sums = node->map, s.rows = first->map;
   if (!find_terms(&s) || !writes_along_columns(&s)) return false;
-  uint32_t cut_at = cut_of(&s, &size);
-  if (cut_at == s.rows.n_params) return false;
+  if (!find_cut(&s, &c)) return false;
   dc_param rows[DC_MAX_RANK];
   for (uint32_t k = 0; k < s.rows.n_params; k++) {
     const dc_param old = s.rows.params[k];
@@ -421,7 +495,7 @@ static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32
   dc_scope_push(graph, scope, 0);
   for (uint32_t k = scope->n - 1; k > at; k--) scope->v[k] = scope->v[k - 1];
   scope->v[at] = map;
-  bands b = cut(&s, cut_at, size);
+  bands b = cut(&s, &c);
   move_terms(&s, &b);
   return true;
 }
@@ -440,9 +514,25 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
   for (uint32_t k = s.at_rows + 1; k < scope->n && k <= s.at_rows + REACH; k++) take(&s, arena, k, &b);
 }
 
+bool dc_bands_expect(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
+  search s = {.graph = graph, .scope = scope, .at_sums = at};
+  if (!graph->machine.teams || dc_node_at(graph, scope->v[at])->kind != DC_NODE_MAP) return false;
+  s.sums = dc_node_at(graph, scope->v[at])->map;
+  for (uint32_t k = at > REACH ? at - REACH : 0; k < scope->n && k <= at + REACH; k++) {
+    const dc_node *node = dc_node_at(graph, scope->v[k]);
+    if (k == at || node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) continue;
+    s.rows = node->map, s.of_rows.n = 0;
+    if (!are_plain(graph, &s.rows) || !dc_map_holds_maps(graph, &s.rows) || !find_terms(&s) || !cut_for_teams(&s, &(cutting){0})) continue;
+    if (!s.of_sums.n) dc_access_collect(graph, arena, scope->v[at], false, &s.of_sums);
+    dc_access_collect(graph, arena, scope->v[k], false, &s.of_rows);
+    if (find_pairs(&s)) return true;
+  }
+  return false;
+}
+
 dc_status dc_pass_bands(dc_graph *graph) {
   dc_arena arena = {0};
-  for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
+  for (uint32_t state = 0; state < graph->states.n; state++)
     for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++) visit(graph, &arena, &graph->states.v[state].scope, k);
   for (uint32_t state = 0; state < graph->states.n && !graph->machine.teams; state++)
     for (uint32_t k = 0; k < graph->states.v[state].scope.n; k++)

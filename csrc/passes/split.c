@@ -6,12 +6,13 @@
  *
  * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  A variance is split
  * into moments about the first element of each part, which do not wait for the mean (moments.h).  Runs before
- * fusion, which merges parts that read the same.  Does nothing where machine->teams is 0: the threads of a processor take
- * blocks of a sum without this. */
+ * fusion, which merges parts that read the same.  Sums that a map of rows will take along (bands.c) stay whole.  Does nothing where
+ * machine->teams is 0: the threads of a processor take blocks of a sum without this. */
 #include <math.h>
 
 #include "ir/work.h"
 #include "passes/access.h"
+#include "passes/bands.h"
 #include "passes/moments.h"
 #include "passes/passes.h"
 
@@ -284,9 +285,10 @@ static dc_nid split(search *s, dc_nid reduce, dc_scope *out) {
   return make_second(s, reduce, sums);
 }
 
-/* Of the graph as it was: by container, whether a map writes it; what is a sum of what. */
+/* Of the graph as it was. */
 typedef struct {
-  bool *made;
+  bool *made;  /* by container: does a map write it? */
+  bool *whole; /* by node: will a map of rows take it along? */
   dc_moments moments;
 } known;
 
@@ -308,11 +310,12 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
-static dc_status split_map(void *known, dc_graph *graph, dc_nid id, dc_scope *out) {
+static dc_status split_map(void *context, dc_graph *graph, dc_nid id, dc_scope *out) {
+  const known *known = context;
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
     id = visit(graph, known, 0, id, out);
-  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0])) {
+  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0]) && !known->whole[id]) {
     dc_nid second = visit(graph, known, id, map->body.v[0], out);
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
@@ -328,11 +331,16 @@ static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
 dc_status dc_pass_split(dc_graph *graph) {
   if (!graph->machine.teams) return DC_OK;
   dc_arena arena = {0};
-  known of_graph = {DC_NEW_ARRAY(&arena, bool, graph->containers.n), dc_moments_find(graph, &arena)};
+  known of_graph = {.made = DC_NEW_ARRAY(&arena, bool, graph->containers.n),
+                    .whole = DC_NEW_ARRAY(&arena, bool, graph->nodes.n),
+                    .moments = dc_moments_find(graph, &arena)};
   for (uint32_t state = 0; state < graph->states.n; state++) {
-    const dc_scope *scope = &graph->states.v[state].scope;
-    for (uint32_t k = 0; k < scope->n; k++)
-      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) dc_node_uses(graph, scope->v[k], note_write, of_graph.made);
+    dc_scope *scope = &graph->states.v[state].scope;
+    for (uint32_t k = 0; k < scope->n; k++) {
+      if (dc_node_at(graph, scope->v[k])->kind != DC_NODE_MAP) continue;
+      dc_node_uses(graph, scope->v[k], note_write, of_graph.made);
+      of_graph.whole[scope->v[k]] = dc_bands_expect(graph, &arena, scope, k);
+    }
   }
   dc_status status = dc_graph_each_map(graph, split_map, &of_graph);
   dc_arena_free(&arena);

@@ -140,6 +140,7 @@ static void broken_kernels_are_refused(void) {
       {HEAD "also i in 0:N { Y[i] = 1.0f } }", "a loop of a map"},
       {HEAD "parallel i in 0:N:0 { Y[i] = 1.0f } }", "0 is not in 1"},
       {HEAD "parallel i in 0:N joined(i + 4) { Y[i] = 1.0f } }", "of a parallel loop"},
+      {"kernel grid(512, 512) at_once(8) { buffer X: f32[2] X[0] = 1.0f }", "two thousand threads"},
       {"kernel { register r: f32[] buffer X: f32[2] }", "buffers before registers"},
       {"kernel { buffer X: f32[2] buffer X: f32[2] }", "declared twice"},
       {"kernel { buffer X: f33[2] }", "a type"},

@@ -11,6 +11,7 @@
 
 enum { BLOCK = 256, MOST = 1024, FEW = 8, UNKNOWN = 4096, BATCH = 32, MANY = 1 << 18, ROWS = 512 };
 enum { WIDE = 128, TEAMS = 256, LONG = 1 << 14, BUSY = 1 << 16 };
+enum { LEAST_SUMS = 1024, MOST_SUMS = 8192, EACH = 8 }; /* of a row, that a team keeps in registers; for each of its threads */
 
 /* ---- what a team may share ---- */
 
@@ -145,6 +146,27 @@ static uint32_t columns_of(dc_kernel *k, const dc_loop *column, int64_t iteratio
   return n;
 }
 
+/* Does a sequential loop of an iteration of the grid write elements again and again that may stay in registers (parts.c)? */
+static bool adds_up(dc_kernel *k, const dc_loop *column) {
+  for (uint32_t j = 0; j < k->writes.n; j++) {
+    const dc_write *w = k->writes.v[j];
+    const dc_loop *l = w->parent;
+    bool moves = dc_kernel_is_register(k, w->out) || !l->on_team || dc_loop_has_loops(l) || l->parent->schedule != DC_MAP_SEQUENTIAL;
+    if (!(dc_kernel_dependence(k, w->value).reads & k->bits[w->out])) continue;
+    for (l = l->parent; l && l != column && !moves; l = l->parent)
+      moves = l->schedule != DC_MAP_SEQUENTIAL || dc_ex_uses_param(k->pool, dc_read_address(k, w->element), l->param);
+    if (!moves && l) return true;
+  }
+  return false;
+}
+
+/* Teams that a multiprocessor runs at once load as much as it has on its way.  A thread has 64 registers if what it takes of a row is
+ * known to the last element, else 128: where some threads take less than others, conditions want some. */
+static dc_grid shape_for_sums(int64_t longest) {
+  const uint32_t whole = longest == 2048 || longest == 4096 ? (uint32_t)longest / EACH : 0, n = whole ? whole : BLOCK;
+  return (dc_grid){.block = n, .team = n, .at_once = (whole ? 4 : 2) * BLOCK / n};
+}
+
 /* surely: iterations where a loop over a symbol is no longer than a batch. */
 static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations, int64_t surely, int64_t longest) {
   const dc_grid alone = {.block = column ? BLOCK : 1, .team = 1};
@@ -159,6 +181,7 @@ static dc_grid shape_of(dc_kernel *k, const dc_loop *column, int64_t iterations,
   }
   if (longest < DC_WARP) return alone;
   if (longest <= 1024 && iterations >= MANY / 128) return (dc_grid){.block = BLOCK, .team = DC_WARP};
+  if (longest >= LEAST_SUMS && longest <= MOST_SUMS && adds_up(k, column)) return shape_for_sums(longest);
   uint32_t n = power_in(longest / 16, longest < 128 ? DC_WARP : 128,
                         iterations < ROWS || longest >= LONG ? MOST : MOST / 2); /* of long rows, few at a time stay in the L2 */
   return (dc_grid){.block = n == DC_WARP ? BLOCK : n, .team = n};

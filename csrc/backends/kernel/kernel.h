@@ -36,14 +36,15 @@
  *   tile(n)          runs with the innermost loop of the grid in tiles of n by n: what lies side by side along this loop,
  *                    and apart along that one, goes through memory that a block shares                          [crossings]
  *   turns(n)         of a team's loop: a thread takes iterations, or packs, in n turns at most: registers of its own hold what is
- *                    theirs [rows]; of the loop of a grid around one with packs: a thread takes n neighbours          [packs]
+ *                    theirs [parts, rows]; of the loop of a grid around one with packs: a thread takes n neighbours          [packs]
  *   threads(n, b, c) n loops shared by threads in blocks of b, c nanoseconds for each iteration; `sliced`: the first
  *                    loop inside that does not collide is shared                                       [threads]
  *
  * `kernel grid(b, t)` runs on a device: in blocks of b threads, of which t run one iteration of the grid together: neighbours,
  * or, `across`, each in another row of the block, so that neighbours run neighbouring iterations.  Of a register that is
  * `own` each thread of a team has the elements of the iterations that it takes.  `slices(n)`: each iteration of the grid is run
- * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations. */
+ * n times, each time for the elements of one slice of memory, which a thread adds to in the order of the iterations.
+ * `at_once(n)`: a multiprocessor runs n blocks at once, for which its threads have few registers enough. */
 #ifndef DCML_BACKENDS_KERNEL_KERNEL_H
 #define DCML_BACKENDS_KERNEL_KERNEL_H
 
@@ -143,6 +144,7 @@ struct dc_loop {
 
 enum { DC_WARP = 32 }; /* threads of a device that run side by side */
 enum { DC_MOST_SLICES = 1 << 10 };
+enum { DC_MOST_THREADS = 2 << 10 }; /* of a multiprocessor */
 enum { DC_TILE = 32, DC_TILE_THREADS = 256 }; /* iterations of each loop in a tile; threads that share one */
 
 /* How a kernel runs on a device. */
@@ -151,6 +153,7 @@ typedef struct {
   uint32_t team;  /* threads that run one iteration of the grid together: 1, those of a warp, or a block ... */
   bool across;    /* ... or those of one column of a block of block / team columns, whose iterations follow one another in memory */
   uint32_t slices; /* threads that run one iteration, each for what it owns of the elements that iterations meet in; 0: one */
+  uint32_t at_once; /* blocks that a multiprocessor is to run at once: a thread has registers for that; 0: whatever comes of it */
 } dc_grid;
 
 /* Of an expression. */
@@ -214,7 +217,15 @@ void dc_kernel_grid(dc_kernel *k);
 void dc_kernel_crossings(dc_kernel *k);
 void dc_kernel_packs(dc_kernel *k);
 void dc_kernel_reciprocals(dc_kernel *k);
+void dc_kernel_identities(dc_kernel *k);
+void dc_kernel_parts(dc_kernel *k);
 void dc_kernel_rows(dc_kernel *k);
+/* rows.c: may a thread keep something of each iteration that it takes of a team's loop in registers?  In how many turns it takes them,
+ * how many registers that needs for values of a type, and how many there are for all that threads keep. */
+bool dc_loop_may_take_turns(dc_kernel *k, const dc_loop *l);
+uint32_t dc_loop_row_turns(dc_kernel *k, const dc_loop *l);
+uint32_t dc_loop_row_words(dc_kernel *k, const dc_loop *l, dc_dtype type);
+uint32_t dc_kernel_row_words(const dc_kernel *k);
 /* crossings.c: is it read freely, side by side along `tile` and apart along `last`?  May the two run in tiles? */
 bool dc_read_is_crossing(const dc_kernel *k, const dc_loop *tile, const dc_loop *last, dc_ex read);
 bool dc_kernel_may_tile(dc_kernel *k, const dc_loop *tile, const dc_loop *last);

@@ -287,6 +287,9 @@ static dc_status read_grid(reader *r) {
   DC_TRY(accept(r, "slices", &took));
   if (took) DC_TRY(numbers(r, 1, DC_MOST_SLICES, v));
   if (took) r->k->grid.slices = (uint32_t)v[0];
+  DC_TRY(accept(r, "at_once", &took));
+  if (took) DC_TRY(numbers(r, 1, DC_MOST_THREADS, v));
+  if (took) r->k->grid.at_once = (uint32_t)v[0];
   return DC_OK;
 }
 

@@ -23,6 +23,7 @@ const dc_kernel_pass dc_kernel_passes[] = {
 const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"merge", "loops over dimensions that lie one after the other become one", dc_kernel_merge},
     {"outward", "loops of reductions that never meet in one element become parallel ones around them", dc_kernel_outward},
+    {"identities", "sets what a reduction adds to rows of memory before it, by loops of their own", dc_kernel_identities},
     {"accumulators", "keeps what reductions combine into in registers", dc_kernel_accumulators},
     {"collisions", "marks loops whose iterations may write one element", dc_kernel_collisions},
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
@@ -30,6 +31,7 @@ const dc_kernel_pass dc_kernel_passes_grid[] = {
     {"crossings", "reads what lies across the threads of a grid by tiles", dc_kernel_crossings},
     {"packs", "takes iterations together whose elements lie side by side", dc_kernel_packs},
     {"reciprocals", "divides by what a loop does not change before it", dc_kernel_reciprocals},
+    {"parts", "keeps what a team adds up over a sequential loop in registers of its threads", dc_kernel_parts},
     {"rows", "keeps what loops of a team use of a row in registers of its threads", dc_kernel_rows},
     {NULL, NULL, NULL},
 };

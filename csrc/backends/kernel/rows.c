@@ -16,7 +16,8 @@ typedef struct {
   dc_cid c;
   dc_ex address; /* with the parameter of the first loop */
   uint32_t uses; /* loops that do */
-  bool read_again, written, fails;
+  bool read_again, written, fails, chosen;
+  bool common; /* the same elements for all rows: it is in a cache */
   const dc_write *last; /* that writes it */
 } place;
 
@@ -49,18 +50,45 @@ static bool is_at(const row *r, const place *p, dc_ex access, const dc_loop *l) 
 
 static int64_t takes(const dc_kernel *k, const dc_loop *l) { return (int64_t)k->grid.team * (l->pack ? l->pack : 1); }
 
-static bool may_take_turns(dc_kernel *k, const dc_loop *l) {
+bool dc_loop_may_take_turns(dc_kernel *k, const dc_loop *l) {
   int64_t extent = dc_loop_extent(k, l);
   bool plain = l->on_team && l->is_entry && !dc_loop_has_loops(l) && l->step == 1 && dc_kernel_is_number(k, l->begin, 0) && !l->collides;
   return plain && extent > 0 && extent <= MOST_TURNS * takes(k, l);
 }
 
-static uint32_t turns_of(dc_kernel *k, const dc_loop *l) { return (uint32_t)((dc_loop_extent(k, l) + takes(k, l) - 1) / takes(k, l)); }
+uint32_t dc_loop_row_turns(dc_kernel *k, const dc_loop *l) { return (uint32_t)((dc_loop_extent(k, l) + takes(k, l) - 1) / takes(k, l)); }
 
-static uint32_t words_of(const row *r, const place *p) {
-  const dc_loop *l = r->loops[0];
-  uint32_t words = dc_dtype_bytes(dc_dtype_compute((dc_dtype)dc_cont(r->k->graph, p->c)->dtype)) > 4 ? 2 : 1;
-  return turns_of(r->k, l) * (l->pack ? l->pack : 1) * words;
+uint32_t dc_loop_row_words(dc_kernel *k, const dc_loop *l, dc_dtype type) {
+  return dc_loop_row_turns(k, l) * (l->pack ? l->pack : 1) * (dc_dtype_bytes(dc_dtype_compute(type)) > 4 ? 2 : 1);
+}
+
+uint32_t dc_kernel_row_words(const dc_kernel *k) {
+  const uint32_t at_once = k->grid.at_once ? k->grid.at_once : 2; /* of two blocks one loads while the other computes */
+  const uint32_t of_thread = REGISTERS / at_once / k->grid.block;
+  if (k->grid.at_once) return of_thread / 2; /* none of which may be spilled in a loop */
+  return of_thread > MOST_WORDS + OTHERS ? MOST_WORDS : of_thread > OTHERS ? of_thread - OTHERS : 0;
+}
+
+static uint32_t words_of(const row *r, dc_cid c) { return dc_loop_row_words(r->k, r->loops[0], (dc_dtype)dc_cont(r->k->graph, c)->dtype); }
+
+/* What a register holds longer than for an iteration of the loop around (parts.c). */
+static bool is_kept_outside(const dc_kernel *k, const dc_loop *l, dc_cid c) {
+  return dc_kernel_is_own(k, c) && k->homes.v[c] && k->homes.v[c] != l->parent;
+}
+
+/* The registers of a thread that are taken where a row is used. */
+static uint32_t kept_words(const row *r) {
+  uint32_t words = 0;
+  for (dc_cid c = r->k->n_buffers + 1; c < r->k->homes.n; c++)
+    if (is_kept_outside(r->k, r->loops[0], c) && dc_loop_is_inside(r->loops[0], r->k->homes.v[c])) words += words_of(r, c);
+  return words;
+}
+
+/* Has it no turns yet, but for what is kept outside? */
+static bool is_free(const dc_kernel *k, const dc_loop *l) {
+  for (uint32_t j = 0; j < l->body.n && l->turns; j++)
+    if (l->body.v[j].write->out < k->homes.n && is_kept_outside(k, l, l->body.v[j].write->out)) return true;
+  return !l->turns;
 }
 
 /* ---- what they have in common ---- */
@@ -75,7 +103,8 @@ static void add_place(void *context, const dc_pool *pool, dc_ex access) {
   if (!dc_ix_split(r->k->pool, address, r->at->param, &factor, &rest) || !dc_ex_is_int(pool, factor, &step) || !step) return;
   for (uint32_t j = 0; j < r->n_places; j++)
     if (is_at(r, &r->places[j], access, r->at)) return;
-  r->places[r->n_places++] = (place){.c = node.ref, .address = as_in_first(r, address, r->at)};
+  const bool common = !dc_ex_uses_op(pool, rest, DC_EX_PARAM);
+  r->places[r->n_places++] = (place){.c = node.ref, .address = as_in_first(r, address, r->at), .common = common};
 }
 
 static void find_places(row *r) {
@@ -190,21 +219,28 @@ static void hold(row *r, place *p) {
       filled |= reads || target;
       if (target) i += move_write(r, l, i);
     }
-    if (used) l->turns = turns_of(k, l);
+    if (used) l->turns = dc_loop_row_turns(k, l);
   }
 }
 
-static void hold_best(row *r) {
-  const uint32_t of_thread = REGISTERS / 2 / r->k->grid.block; /* two blocks at once, of which one loads while the other computes */
-  const uint32_t most = of_thread > MOST_WORDS + OTHERS ? MOST_WORDS : of_thread > OTHERS ? of_thread - OTHERS : 0;
-  uint32_t used = 0;
-  for (uint32_t uses = r->n; uses >= 2; uses--)
+/* Of places that as many loops use, those of one row come first. */
+static void choose(row *r) {
+  const uint32_t most = dc_kernel_row_words(r->k);
+  uint32_t used = kept_words(r);
+  for (uint32_t rank = 2 * r->n + 1; rank >= 4; rank--)
     for (uint32_t j = 0; j < r->n_places; j++) {
       place *p = &r->places[j];
-      if (p->uses != uses || !p->read_again || p->fails || used + words_of(r, p) > most) continue;
-      used += words_of(r, p);
-      hold(r, p);
+      if (2 * p->uses + !p->common != rank || !p->read_again || p->fails || used + words_of(r, p->c) > most) continue;
+      used += words_of(r, p->c);
+      p->chosen = true;
     }
+}
+
+static void hold_best(row *r) {
+  choose(r);
+  for (uint32_t uses = r->n; uses >= 2; uses--)
+    for (uint32_t j = 0; j < r->n_places; j++)
+      if (r->places[j].chosen && r->places[j].uses == uses) hold(r, &r->places[j]);
 }
 
 /* ---- the pass ---- */
@@ -214,7 +250,7 @@ static void gather(dc_kernel *k, dc_loop *body, uint32_t first) {
   const dc_loop *like = body->body.v[first].loop;
   for (uint32_t j = first; j < body->body.n && r.n < MAX_LOOPS; j++) {
     dc_loop *l = body->body.v[j].loop;
-    if (l && !l->turns && may_take_turns(k, l) && l->pack == like->pack && dc_loop_extent(k, l) == dc_loop_extent(k, like))
+    if (l && is_free(k, l) && dc_loop_may_take_turns(k, l) && l->pack == like->pack && dc_loop_extent(k, l) == dc_loop_extent(k, like))
       r.loops[r.n++] = l;
   }
   if (r.n < 2) return;
@@ -229,7 +265,7 @@ static void gather(dc_kernel *k, dc_loop *body, uint32_t first) {
 static void find_rows(dc_kernel *k, dc_loop *body) {
   for (uint32_t j = 0; j < body->body.n; j++) {
     dc_loop *l = body->body.v[j].loop;
-    if (l && !l->turns && may_take_turns(k, l)) gather(k, body, j);
+    if (l && is_free(k, l) && dc_loop_may_take_turns(k, l)) gather(k, body, j);
   }
 }
 

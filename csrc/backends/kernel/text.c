@@ -121,6 +121,7 @@ void dc_kernel_print(const dc_kernel *kernel, dc_text *out) {
   if (kernel->grid.block) dc_text_printf(out, " grid(%u, %u)", kernel->grid.block, kernel->grid.team);
   if (kernel->grid.across) dc_text_puts(out, " across");
   if (kernel->grid.slices) dc_text_printf(out, " slices(%u)", kernel->grid.slices);
+  if (kernel->grid.at_once) dc_text_printf(out, " at_once(%u)", kernel->grid.at_once);
   dc_text_puts(out, " {\n");
   for (dc_sym s = 1; s < g->pool.symbols.n; s++) {
     dc_text_puts(out, "  symbol ");

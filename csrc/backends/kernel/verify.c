@@ -245,6 +245,7 @@ dc_status dc_kernel_verify(dc_kernel *k) {
   require(&c, !g->block || (power && known), "a team is a thread, a warp, a block or a column of one");
   bool sliced = g->slices >= 2 && g->slices <= DC_MOST_SLICES && (g->slices & (g->slices - 1)) == 0;
   require(&c, !g->slices || (sliced && g->team == 1 && g->block > 1), "slices are a power of two, each of a thread");
+  require(&c, !g->at_once || g->at_once * g->block <= DC_MOST_THREADS, "a multiprocessor runs two thousand threads at once");
   if (!c.broken) check_loop(&c, k->root);
   if (!c.broken && g->slices) check_slices(&c);
   if (!c.broken) return DC_OK;

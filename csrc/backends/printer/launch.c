@@ -166,7 +166,9 @@ void dc_print_team_combine(dc_printer *p, const dc_loop *home) {
     const char *how = g->across ? dc_arena_printf(p->arena, "team_column<%u, %u>(scratch, ", g->team, g->block / g->team)
                       : g->team == DC_WARP ? "team_warp("
                                            : dc_arena_printf(p->arena, "team_block<%u>(scratch, ", g->team);
-    p->scratch = p->scratch || g->across || g->team != DC_WARP;
+    const bool waits = g->across || g->team != DC_WARP;
+    p->scratch = p->scratch || waits;
+    if (waits) p->dirty = p->touched = 0; /* all threads have come there */
     dc_print_line(p, "%s = %s%s, [](%s x, %s y) { return (%s)(%s); });", name, how, name, type, type, type, both);
   }
 }
@@ -219,7 +221,8 @@ static void put_alignment(dc_printer *p, dc_text *out) {
 }
 
 void dc_print_launched(dc_printer *p, const char *body, dc_launches *launches, dc_text *out) {
-  dc_text_printf(out, "%s __launch_bounds__(%u) %s(", p->dialect->function, p->k->grid.block, p->name);
+  const char *least = p->k->grid.at_once ? dc_arena_printf(p->arena, ", %u", p->k->grid.at_once) : "";
+  dc_text_printf(out, "%s __launch_bounds__(%u%s) %s(", p->dialect->function, p->k->grid.block, least, p->name);
   put_parameters(p, out);
   dc_text_puts(out, ") {\n");
   if (p->flagged) dc_text_puts(out, "  i64 bad = 0;\n");

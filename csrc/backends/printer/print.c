@@ -146,9 +146,10 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   open_iteration(p, &text, &mark);
   if (l->spread) p->lane_index = position(p, l);
   const bool uniform = p->uniform;
-  if (uniform) p->dirty = p->touched = ~(uint64_t)0; /* of the iteration before */
+  const uint64_t dirty = p->dirty | l->writes; /* before each iteration, and behind the last one, if there is one */
+  if (uniform) p->dirty = dirty, p->touched = ~(uint64_t)0;
   print_body(p, l);
-  if (uniform) p->dirty = p->touched = ~(uint64_t)0;
+  if (uniform) p->dirty = dirty, p->touched = ~(uint64_t)0;
   if (l->spread) p->lane_index = NULL;
   close_iteration(p, mark);
   bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
