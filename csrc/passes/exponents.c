@@ -1,4 +1,4 @@
-/* Exponents: a sum of exponentials about a maximum over the same long row is taken in one pass over the row.
+/* Exponents: a sum of exponentials about a maximum over the same long row, or what is made of it, is taken in one pass over the row.
  *
  *     map n { reduce c in 0:32768 { M[n] max= X[n, c] } }
  *     map n { reduce c in 0:32768 { r[n] sum= exp(X[n, c] - M[n]) } }            becomes
@@ -8,10 +8,9 @@
  *     map p in 0:8, n { reduce c in 0:4096 { s[p, n] sum= exp(X[n, 4096*p + c] - m[p, n]) } }
  *     map n { reduce p in 0:8 { r[n] sum= s[p, n] * exp(m[p, n] - M[n]) } }
  *
- * The maps over parts merge: registers of a team hold a part, but no longer row (Milakov and Gimelshein, 2018).  A part of nothing but
- * -inf sums up to 0.  Runs before fusion, and does nothing where machine->teams is 0: a processor's caches hold a row. */
-#include <math.h>
-
+ * The maps over parts merge: registers of a team hold a part, but no longer row (Milakov and Gimelshein, 2018).  Where the maximum of
+ * a part is infinite, its sum is about 0: of nothing but -inf that is 0.  Runs before fusion, and does nothing where machine->teams
+ * is 0: a processor's caches hold a row. */
 #include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
@@ -30,7 +29,8 @@ typedef struct {
 typedef struct {
   dc_graph *graph;
   row *maxima;      /* by container that a row's maximum is written to */
-  uint32_t *writes; /* by container: maps that write it */
+  uint32_t *writes; /* by container: nodes that write it */
+  dc_cid *from;     /* by container: the first that a statement reads to make it */
   bool *wanted;     /* by container: a sum of exponentials about this maximum can be taken by parts */
   dc_cid *parts;    /* by container: the maxima of parts */
 } search;
@@ -76,14 +76,23 @@ static bool read_row(const search *s, dc_nid id, row *out) {
   return out->parts > 0;
 }
 
-/* x and M of exp(x - M); 0 if it is none. */
-static dc_ex exponent(const dc_pool *pool, dc_ex e, dc_ex *maximum) {
+/* x and z of exp(x - z), 0 if it is none. */
+static dc_ex exponent(const dc_pool *pool, dc_ex e, dc_ex *z) {
   if (dc_ex_node(pool, e)->op != DC_EXP) return 0;
   dc_ex inner = dc_ex_arg(pool, e, 0);
   if (dc_ex_node(pool, inner)->op != DC_SUB) return 0;
-  *maximum = dc_ex_arg(pool, inner, 1);
-  if (dc_ex_node(pool, *maximum)->op == DC_STOP) *maximum = dc_ex_arg(pool, *maximum, 0);
-  return dc_ex_node(pool, *maximum)->op == DC_EX_READ ? dc_ex_arg(pool, inner, 0) : 0;
+  return *z = dc_ex_arg(pool, inner, 1), dc_ex_arg(pool, inner, 0);
+}
+
+static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
+  dc_cid *first = context;
+  if (dc_ex_node(pool, e)->op == DC_EX_READ && !*first) *first = dc_ex_node(pool, e)->ref;
+}
+
+static dc_cid first_read(const dc_pool *pool, dc_ex e) {
+  dc_cid first = 0;
+  dc_ex_walk(pool, e, look_at_read, &first);
+  return first;
 }
 
 /* An expression of one row, as the other says it. */
@@ -98,21 +107,24 @@ static dc_ex as_in(const search *s, const row *from, const row *to, dc_ex e) {
 
 static bool same_range(const dc_pool *pool, dc_param p, dc_param q) { return pool->params.v[p].end == pool->params.v[q].end; }
 
-/* Is it a sum of exp(x - M) or exp(x - stop(M)), M the maximum of the same x?  The container of M, else 0. */
+/* The maximum that z is, or is made of; 0: of none.  Any z that stays the same for the row would do: this is where to look. */
+static dc_cid maximum_of(const search *s, dc_ex z) {
+  dc_cid c = first_read(&s->graph->pool, z);
+  if (c && !s->maxima[c].parts && s->writes[c] == 1) c = s->from[c];
+  return c && s->maxima[c].parts && s->writes[c] == 1 ? c : 0;
+}
+
+/* Is it a sum of exp(x - z), z of the maximum of the same x?  The container of that, else 0. */
 static dc_cid about_maximum(const search *s, const row *r) {
   dc_pool *pool = &s->graph->pool;
-  dc_ex maximum, x = r->term.wcr == DC_WCR_SUM ? exponent(pool, r->term.value, &maximum) : 0;
-  if (!x) return 0;
-  const dc_exnode *read = dc_ex_node(pool, maximum);
-  if (read->ref >= s->graph->containers.n || s->writes[read->ref] != 1) return 0;
-  const row *of = &s->maxima[read->ref];
-  if (!of->parts || of->outer.n_params != r->outer.n_params || of->term.rank != read->nargs) return 0;
-  if (!same_range(pool, of->param, r->param)) return 0;
+  dc_ex z, x = r->term.wcr == DC_WCR_SUM ? exponent(pool, r->term.value, &z) : 0;
+  if (!x || dc_ex_uses_param(pool, z, r->param)) return 0;
+  const dc_cid maximum = maximum_of(s, z);
+  const row *of = &s->maxima[maximum];
+  if (!maximum || of->outer.n_params != r->outer.n_params || !same_range(pool, of->param, r->param)) return 0;
   for (uint32_t k = 0; k < r->outer.n_params; k++)
     if (!same_range(pool, of->outer.params[k], r->outer.params[k])) return 0;
-  for (uint32_t d = 0; d < of->term.rank; d++)
-    if (as_in(s, of, r, of->term.index[d]) != dc_ex_arg(pool, maximum, d)) return 0;
-  return as_in(s, of, r, of->term.value) == x ? read->ref : 0;
+  return as_in(s, of, r, of->term.value) == x ? maximum : 0;
 }
 
 /* ---- taking them by parts ---- */
@@ -170,8 +182,8 @@ static dc_cid take_parts(const search *s, dc_nid id, const row *r, dc_cid maximu
   for (uint32_t k = 0; k < l.n; k++) at[k] = dc_ex_par(pool, k ? r->outer.params[k - 1] : part);
   dc_ex comes_to = dc_ex_read(pool, type, sums, at, l.n);
   if (maximum) {
-    dc_ex mine = dc_ex_read(pool, type, s->parts[maximum], l.at, l.n), lowest = dc_ex_const(pool, type, -INFINITY);
-    dc_ex from = dc_ex_select(pool, dc_ex_prim2(pool, DC_EQ, mine, lowest), dc_ex_const(pool, type, 0), mine);
+    dc_ex mine = dc_ex_read(pool, type, s->parts[maximum], l.at, l.n);
+    dc_ex from = dc_ex_select(pool, dc_ex_prim1(pool, DC_ISINF, mine), dc_ex_const(pool, type, 0), mine);
     dc_ex x = in_part(pool, r, &l, within, exponent(pool, term, &whole_of));
     term = dc_ex_prim1(pool, DC_EXP, dc_ex_prim2(pool, DC_SUB, x, from));
     dc_ex gap = dc_ex_prim2(pool, DC_SUB, dc_ex_read(pool, type, s->parts[maximum], at, l.n), whole_of);
@@ -195,9 +207,17 @@ static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
   if (how & DC_USE_WRITE) ((search *)context)->writes[c]++;
 }
 
+static void note_makers(search *s, dc_nid id) {
+  const dc_node *node = dc_node_at(s->graph, id);
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.body.n; k++) note_makers(s, node->map.body.v[k]);
+  if (node->kind == DC_NODE_TASKLET && !node->tasklet.wcr)
+    s->from[node->tasklet.out] = first_read(&s->graph->pool, node->tasklet.value);
+}
+
 static void look_at(search *s, dc_nid id) {
   row r;
   dc_node_uses(s->graph, id, note_write, s);
+  note_makers(s, id);
   if (!read_row(s, id, &r)) return;
   if (r.term.wcr == DC_WCR_MAX) s->maxima[r.term.out] = r;
   dc_cid maximum = about_maximum(s, &r);
@@ -224,6 +244,7 @@ dc_status dc_pass_exponents(dc_graph *graph) {
   search s = {.graph = graph,
               .maxima = DC_NEW_ARRAY(&arena, row, n),
               .writes = DC_NEW_ARRAY(&arena, uint32_t, n),
+              .from = DC_NEW_ARRAY(&arena, dc_cid, n),
               .wanted = DC_NEW_ARRAY(&arena, bool, n),
               .parts = DC_NEW_ARRAY(&arena, dc_cid, n)};
   for (uint32_t state = 0; state < graph->states.n; state++)

@@ -4,16 +4,26 @@ import pytest
 
 from dcml import _core
 
-GRAPH = """graph g opset 13 {{
+HEAD = """graph g opset 13 {{
   symbol N >= 0
   input X: f32[N, {length}]
-  temp Y: f32[N, 1]
+  input L: i64[N]
+"""
+GRAPHS = {
+    "logarithm": HEAD + """  temp Y: f32[N, 1]
   outputs Y
   state main {{
     Y = ReduceLogSumExp@13(X) {{axes = ints [1]}}
   }}
 }}
-"""
+""",
+    "cross entropy": HEAD + """  temp Y: f32[N]
+  outputs Y
+  state main {{
+    Y = SoftmaxCrossEntropyLoss@13(X, L) {{reduction = "none"}}
+  }}
+}}
+"""}
 
 
 def _rows(length):
@@ -26,11 +36,17 @@ def _rows(length):
     return x
 
 
+def _function(kind, length, backend):
+    graph = _core.parse(GRAPHS[kind].format(length=length))
+    return _core.Function(graph, backend=backend, natives="none")
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("length", [16384, 17500, 16411])
-def test_a_sum_of_exponentials_of_a_long_row(fake, length):
-    x = _rows(length)
-    (want,) = _core.Function(_core.parse(GRAPH.format(length=length)), backend="interp", natives="none")(x)
-    (got,) = _core.Function(_core.parse(GRAPH.format(length=length)), backend="cuda", natives="none")(x)
+def test_a_sum_of_exponentials_of_a_long_row(fake, kind, length):
+    x, labels = _rows(length), np.arange(7) * 5
+    (want,) = _function(kind, length, "interp")(x, labels)
+    (got,) = _function(kind, length, "cuda")(x, labels)
     np.testing.assert_allclose(got, want, rtol=1e-5)
-    (none,) = _core.Function(_core.parse(GRAPH.format(length=length)), backend="cuda", natives="none")(x[:0])
-    assert none.shape == (0, 1) and not fake.fault()
+    (none,) = _function(kind, length, "cuda")(x[:0], labels[:0])
+    assert none.shape[0] == 0 and not fake.fault()
