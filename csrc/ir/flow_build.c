@@ -158,10 +158,7 @@ dc_cid flow_local(building *b, const char *name, dc_dtype type, uint32_t rank, c
 
 /* What it was derived from gives it its name and origin. */
 static void keep_origin(building *b, dc_nid from, dc_nid to) {
-  if (!from) return;
-  dc_node origin = *dc_node_at(b->graph, from);
-  dc_node *node = dc_node_at(b->graph, to);
-  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
+  if (from) dc_node_take_origin(b->graph, to, from);
 }
 
 /* Values that come from other access nodes, and those that leave the map into another container. */

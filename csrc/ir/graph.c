@@ -160,13 +160,17 @@ dc_nid dc_node_tasklet(dc_graph *graph, dc_cid out, dc_wcr wcr, const dc_ex *ind
   return add_node(graph, node);
 }
 
+void dc_node_take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
+  dc_node *node = dc_node_at(graph, to);
+  const dc_node *origin = dc_node_at(graph, from);
+  node->name = origin->name, node->tag_op = origin->tag_op, node->tag_wrt = origin->tag_wrt;
+}
+
 dc_nid dc_node_wrap(dc_graph *graph, dc_schedule schedule, const dc_param *params, uint32_t n, dc_nid inner) {
   if (n == 0 && schedule != DC_MAP_REDUCE) return inner;
   dc_nid map = dc_node_map(graph, schedule, params, n);
-  dc_node *node = dc_node_at(graph, map);
-  const dc_node *from = dc_node_at(graph, inner);
-  node->name = from->name, node->tag_op = from->tag_op, node->tag_wrt = from->tag_wrt;
-  dc_scope_push(graph, &node->map.body, inner);
+  dc_node_take_origin(graph, map, inner);
+  dc_scope_push(graph, &dc_node_at(graph, map)->map.body, inner);
   return map;
 }
 

@@ -229,6 +229,7 @@ dc_scope *dc_graph_scope(dc_graph *graph); /* the scope of the last state; a fir
 dc_state *dc_state_add(dc_graph *graph, const char *name);
 /* Deep copy of a node into the same graph with fresh parameters. */
 dc_nid dc_node_clone(dc_graph *graph, dc_nid node);
+void dc_node_take_origin(dc_graph *graph, dc_nid to, dc_nid from); /* its name, and the operator that it was made for */
 bool dc_map_holds_maps(const dc_graph *graph, const dc_map *map); /* directly */
 /* "node 'conv1' (Conv)" into the graph's arena, for messages. */
 const char *dc_node_describe(dc_graph *graph, dc_nid node);

@@ -91,6 +91,32 @@ bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *se
   return s.other;
 }
 
+bool dc_map_moves(const dc_pool *pool, dc_ex e, const dc_map *map) {
+  for (uint32_t k = 0; e && k < map->n_params; k++)
+    if (dc_ex_uses_param(pool, e, map->params[k])) return true;
+  return false;
+}
+
+static bool begins_at_zero(const dc_pool *pool, dc_param p) {
+  dc_parameter range = pool->params.v[p];
+  int64_t begin, step;
+  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1;
+}
+
+bool dc_param_counts(const dc_pool *pool, dc_param p) {
+  dc_ex end = pool->params.v[p].end;
+  return begins_at_zero(pool, p) && !dc_ex_uses_op(pool, end, DC_EX_PARAM) && !dc_ex_uses_op(pool, end, DC_EX_READ);
+}
+
+bool dc_param_counts_to(const dc_pool *pool, dc_param p, int64_t *extent) {
+  return begins_at_zero(pool, p) && dc_ex_is_int(pool, pool->params.v[p].end, extent);
+}
+
+bool dc_param_same_range(const dc_pool *pool, dc_param p, dc_param q) {
+  dc_parameter a = pool->params.v[p], b = pool->params.v[q];
+  return a.begin == b.begin && a.end == b.end && a.step == b.step;
+}
+
 bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent) {
   dc_parameter range = pool->params.v[p];
   int64_t begin, step;

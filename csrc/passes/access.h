@@ -32,6 +32,13 @@ bool dc_access_disjoint(dc_graph *graph, const dc_access *a, const dc_access *b)
 bool dc_access_forces_equal(dc_graph *graph, const dc_access *a, const dc_access *b, const dc_param_pair *pair,
                             const dc_param_pair *known, uint32_t n_known);
 
+/* Does e, if there is one, use a parameter of the map? */
+bool dc_map_moves(const dc_pool *pool, dc_ex e, const dc_map *map);
+/* Does p run over 0:extent, one by one, whatever the symbols are?  The second: over an extent that is known. */
+bool dc_param_counts(const dc_pool *pool, dc_param p);
+bool dc_param_counts_to(const dc_pool *pool, dc_param p, int64_t *extent);
+/* Symbols: the same expression is the same range; ranges over two symbols differ, though the symbols may be equal at run time. */
+bool dc_param_same_range(const dc_pool *pool, dc_param p, dc_param q);
 /* Does e use a parameter that is not in the set? */
 bool dc_access_uses_other_param(const dc_pool *pool, dc_ex e, const dc_param *set, uint32_t n);
 /* Does p take each value from 0 to extent - 1?  Extents are equal if they are the same expression: symbols of two

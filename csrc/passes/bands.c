@@ -49,23 +49,10 @@ typedef struct {
 
 /* ---- the shape of the two ---- */
 
-static bool is_plain(const dc_pool *pool, dc_param p) {
-  dc_parameter range = pool->params.v[p];
-  int64_t begin, step;
-  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
-         !dc_ex_uses_op(pool, range.end, DC_EX_PARAM) && !dc_ex_uses_op(pool, range.end, DC_EX_READ);
-}
-
 static bool are_plain(const dc_graph *graph, const dc_map *map) {
   for (uint32_t k = 0; k < map->n_params; k++)
-    if (!is_plain(&graph->pool, map->params[k])) return false;
+    if (!dc_param_counts(&graph->pool, map->params[k])) return false;
   return map->n_params && map->n_params <= DC_MAX_MAP_PARAMS;
-}
-
-static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
-  for (uint32_t k = 0; k < map->n_params; k++)
-    if (dc_ex_uses_param(pool, e, map->params[k])) return true;
-  return false;
 }
 
 /* Elements that the outer loops choose, of which each is a sum over all terms; and perhaps plain writes. */
@@ -76,7 +63,7 @@ static bool has_sums(const search *s) {
     if (node->kind != DC_NODE_TASKLET || node->tasklet.guard) return false;
     n += node->tasklet.wcr != DC_WCR_NONE;
     for (uint32_t d = 0; d < node->tasklet.rank && node->tasklet.wcr; d++)
-      if (uses_any(&s->graph->pool, node->tasklet.index[d], &s->terms)) return false;
+      if (dc_map_moves(&s->graph->pool, node->tasklet.index[d], &s->terms)) return false;
   }
   return n;
 }
@@ -96,7 +83,7 @@ static bool find_terms(search *s) {
  * which loop is which. */
 static bool pairs_by(search *s, dc_ex of_rows, dc_ex of_sums) {
   const dc_pool *pool = &s->graph->pool;
-  if (!uses_any(pool, of_sums, &s->sums) || !dc_access_uses_other_param(pool, of_rows, s->rows.params, s->rows.n_params)) return false;
+  if (!dc_map_moves(pool, of_sums, &s->sums) || !dc_access_uses_other_param(pool, of_rows, s->rows.params, s->rows.n_params)) return false;
   for (uint32_t k = 0; k < s->rows.n_params; k++) {
     const dc_param p = s->rows.params[k];
     bool found = false;
@@ -271,11 +258,6 @@ typedef struct {
 
 static const char *name_of(const search *s, dc_param p) { return dc_name_text(&s->graph->names, s->graph->pool.params.v[p].name); }
 
-static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
-  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
-  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
-}
-
 /* In a reduction what a map adds to would begin anew: it reads and writes it instead. */
 static void add_plainly(dc_graph *graph, dc_nid id) {
   dc_pool *pool = &graph->pool;
@@ -319,10 +301,10 @@ static bands cut(search *s, const cutting *c) {
   dc_param inside[DC_MAX_RANK];
   for (uint32_t k = first; k < s->rows.n_params; k++) inside[k - first] = k == c->at ? b.row : s->rows.params[k];
   b.reduce = dc_node_map(graph, DC_MAP_REDUCE, inside, s->rows.n_params - first);
-  take_origin(graph, b.reduce, id);
+  dc_node_take_origin(graph, b.reduce, id);
   dc_node_at(graph, b.reduce)->map.body = dc_node_at(graph, id)->map.body;
   dc_nid outer = dc_node_map(graph, DC_MAP_PARALLEL, b.loops, b.n);
-  take_origin(graph, outer, id);
+  dc_node_take_origin(graph, outer, id);
   dc_scope body = {0};
   dc_scope_push(graph, &body, b.reduce);
   dc_node_at(graph, outer)->map.body = body;
@@ -373,7 +355,7 @@ static dc_nid moved(search *s, const places *p, dc_nid id) {
     for (uint32_t d = 0; d < t.rank; d++) index[d] = dc_ex_subst(pool, t.index[d], p->from, p->to, p->n);
     made = dc_node_tasklet(graph, t.out, DC_WCR_NONE, index, t.rank, 0, value);
   }
-  take_origin(graph, made, id);
+  dc_node_take_origin(graph, made, id);
   return made;
 }
 
@@ -390,14 +372,14 @@ static void move_terms(search *s, const bands *b) {
     dc_scope_push(graph, &body, moved(s, &p, id));
     if (dc_node_at(graph, id)->tasklet.wcr) dc_scope_push(graph, &parts, id);
   }
-  take_origin(graph, map, sums);
+  dc_node_take_origin(graph, map, sums);
   dc_node_at(graph, map)->map.body = body;
   const dc_scope before = dc_node_at(graph, b->reduce)->map.body;
   if (s->at_sums < s->at_rows) dc_scope_push(graph, &rows, map);
   for (uint32_t k = 0; k < before.n; k++) dc_scope_push(graph, &rows, before.v[k]);
   if (s->at_sums > s->at_rows) dc_scope_push(graph, &rows, map);
   dc_node_at(graph, b->reduce)->map.body = rows;
-  take_origin(graph, second, s->sums.body.v[0]);
+  dc_node_take_origin(graph, second, s->sums.body.v[0]);
   dc_node_at(graph, second)->map.body = parts;
   dc_node_at(graph, sums)->map.body.v[0] = second;
 }
@@ -490,7 +472,7 @@ static bool take_alone(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32
   take_accesses(&s, arena);
   if (!are_rows_apart(&s)) return false;
   const dc_nid map = dc_node_map(graph, DC_MAP_PARALLEL, rows, s.rows.n_params);
-  take_origin(graph, map, scope->v[at]);
+  dc_node_take_origin(graph, map, scope->v[at]);
   s.rows = dc_node_at(graph, map)->map;
   dc_scope_push(graph, scope, 0);
   for (uint32_t k = scope->n - 1; k > at; k--) scope->v[k] = scope->v[k - 1];

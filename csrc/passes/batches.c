@@ -35,16 +35,11 @@ static bool keep_apart(search *s, uint32_t i, uint32_t j) {
   return true;
 }
 
-static bool same_range(const dc_pool *pool, dc_param p, dc_param q) {
-  dc_parameter a = pool->params.v[p], b = pool->params.v[q];
-  return a.begin == b.begin && a.end == b.end && a.step == b.step;
-}
-
 /* Node k's parameter that goes with those chosen for the nodes before. */
 static bool choose(search *s, uint32_t k) {
   dc_param first = s->maps[0].params[s->chosen[0]];
   for (uint32_t p = 0; p < s->maps[k].n_params; p++) {
-    if (!same_range(&s->graph->pool, s->maps[k].params[p], first)) continue;
+    if (!dc_param_same_range(&s->graph->pool, s->maps[k].params[p], first)) continue;
     bool good = true;
     s->chosen[k] = p;
     for (uint32_t j = 0; j <= k && good; j++) good = keep_apart(s, j, k) && keep_apart(s, k, j);

@@ -5,7 +5,7 @@
  *       S[p] sum= D[n, 28*p + w] } }                              S[p] sum= D[n, 28*p + w] } }
  *
  * Runs inside maps that both have become part of; merging follows.  Does nothing where machine->teams is 0: sums are split for a
- * device only (split.c). */
+ * device only (split.c).  Symbols: only a constant range is cut. */
 #include <string.h>
 
 #include "passes/access.h"
@@ -20,14 +20,6 @@ typedef struct {
   int64_t size;   /* of the blocks that a reader takes; 0: none found */
 } search;
 
-/* Symbols: only a constant range is cut into blocks. */
-static bool is_plain(const dc_pool *pool, dc_param p, int64_t *extent) {
-  dc_parameter range = pool->params.v[p];
-  int64_t begin, step;
-  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
-         dc_ex_is_int(pool, range.end, extent);
-}
-
 /* The size of the blocks in size * p + r, r in 0:size and p over all blocks of the extent; 0: it is no such. */
 static int64_t size_of_blocks(dc_pool *pool, dc_ex index, int64_t extent) {
   const dc_exnode *node = dc_ex_node(pool, index);
@@ -37,7 +29,7 @@ static int64_t size_of_blocks(dc_pool *pool, dc_ex index, int64_t extent) {
     const dc_exnode *term = dc_ex_node(pool, dc_ex_arg(pool, index, 2 * k));
     int64_t range;
     if (!dc_ex_is_int(pool, dc_ex_arg(pool, index, 2 * k + 1), &by) || term->op != DC_EX_PARAM) return 0;
-    if (!is_plain(pool, term->ref, &range)) return 0;
+    if (!dc_param_counts_to(pool, term->ref, &range)) return 0;
     if (by == 1) within = range;
     else size = by, blocks = range;
   }
@@ -81,7 +73,8 @@ static bool cut_one(dc_graph *graph, const dc_scope *scope, uint32_t position) {
     for (uint32_t d = 0; node->kind == DC_NODE_TASKLET && d < node->tasklet.rank; d++)
       for (uint32_t k = 0; k < map.n_params; k++) {
         search s = {graph, node->tasklet.out, d, 0, 0};
-        if (node->tasklet.index[d] != dc_ex_par(&graph->pool, map.params[k]) || !is_plain(&graph->pool, map.params[k], &s.extent)) continue;
+        if (node->tasklet.index[d] != dc_ex_par(&graph->pool, map.params[k])) continue;
+        if (!dc_param_counts_to(&graph->pool, map.params[k], &s.extent)) continue;
         for (uint32_t b = position + 1; b < scope->n && !s.size; b++) look_at(&s, scope->v[b]);
         if (s.size) return cut(graph, scope->v[position], k, s.size, s.extent / s.size), true;
       }

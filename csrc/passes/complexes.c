@@ -141,8 +141,7 @@ typedef struct {
 static void emit(lowering *l, const place *at, dc_nid from, dc_cid out, dc_wcr wcr, const dc_ex *index, uint32_t rank, dc_ex guard,
                  dc_ex value) {
   dc_nid made = dc_node_tasklet(l->graph, out, wcr, index, rank, guard, value);
-  dc_node origin = *dc_node_at(l->graph, from), *node = dc_node_at(l->graph, made);
-  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
+  dc_node_take_origin(l->graph, made, from);
   dc_scope_push(l->graph, at->scope, made);
 }
 

@@ -167,8 +167,7 @@ static dc_ex sum_of_counted(const search *s, dc_ex units) {
 
 static void add_tasklet(search *s, dc_scope *body, dc_nid origin, dc_cid out, dc_wcr wcr, const dc_ex *index, dc_ex guard, dc_ex value) {
   dc_nid id = dc_node_tasklet(s->graph, out, wcr, index, dc_cont(s->graph, out)->rank, guard, value);
-  dc_node from = *dc_node_at(s->graph, origin), *node = dc_node_at(s->graph, id);
-  node->name = from.name, node->tag_op = from.tag_op, node->tag_wrt = from.tag_wrt;
+  dc_node_take_origin(s->graph, id, origin);
   dc_scope_push(s->graph, body, id);
 }
 

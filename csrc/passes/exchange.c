@@ -18,11 +18,6 @@ typedef struct {
   uint32_t n;
 } search;
 
-static bool same_range(const dc_pool *pool, dc_param p, dc_param q) {
-  dc_parameter a = pool->params.v[p], b = pool->params.v[q];
-  return a.begin == b.begin && a.end == b.end && a.step == b.step;
-}
-
 /* The body is maps over one domain, of tasklets. */
 static bool collect(search *s) {
   dc_nid other = dc_node_clone(s->graph, s->loop);
@@ -38,7 +33,7 @@ static bool collect(search *s) {
       dc_parameter range = s->graph->pool.params.v[s->maps[0].params[p]];
       bool data = dc_ex_uses_op(&s->graph->pool, range.end, DC_EX_PARAM) || dc_ex_uses_op(&s->graph->pool, range.end, DC_EX_READ);
       if (data || dc_ex_uses_op(&s->graph->pool, range.begin, DC_EX_PARAM) ||
-          !same_range(&s->graph->pool, s->maps[k].params[p], s->maps[0].params[p]))
+          !dc_param_same_range(&s->graph->pool, s->maps[k].params[p], s->maps[0].params[p]))
         return false;
     }
     for (uint32_t j = 0; j < s->maps[k].body.n; j++)

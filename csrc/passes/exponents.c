@@ -37,14 +37,6 @@ typedef struct {
 
 /* ---- rows ---- */
 
-/* 0:extent, whatever the symbols are. */
-static bool begins_at_zero(const dc_pool *pool, dc_param p) {
-  dc_parameter range = pool->params.v[p];
-  int64_t begin, step;
-  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
-         !dc_ex_uses_op(pool, range.end, DC_EX_PARAM) && !dc_ex_uses_op(pool, range.end, DC_EX_READ);
-}
-
 /* Equal parts of a row that is too long for registers.  Symbols: rows of unknown length stay whole. */
 static void cut(const search *s, row *r) {
   const int64_t best = s->graph->machine.row_elements;
@@ -66,8 +58,8 @@ static bool read_row(const search *s, dc_nid id, row *out) {
   if (term->kind != DC_NODE_TASKLET || term->tasklet.guard || node->map.n_params >= DC_MAX_RANK) return false;
   *out = (row){node->map, reduce->map.params[0], node->map.body.v[0], term->tasklet, 0, 0};
   for (uint32_t k = 0; k < node->map.n_params; k++)
-    if (!begins_at_zero(&graph->pool, node->map.params[k])) return false;
-  if (!begins_at_zero(&graph->pool, out->param)) return false;
+    if (!dc_param_counts(&graph->pool, node->map.params[k])) return false;
+  if (!dc_param_counts(&graph->pool, out->param)) return false;
   for (uint32_t d = 0; d < out->term.rank; d++)
     if (dc_ex_uses_param(&graph->pool, out->term.index[d], out->param)) return false;
   dc_dtype type = (dc_dtype)dc_cont(graph, out->term.out)->dtype;
@@ -105,8 +97,6 @@ static dc_ex as_in(const search *s, const row *from, const row *to, dc_ex e) {
   return dc_ex_subst(&s->graph->pool, e, params, values, n + 1);
 }
 
-static bool same_range(const dc_pool *pool, dc_param p, dc_param q) { return pool->params.v[p].end == pool->params.v[q].end; }
-
 /* The maximum that z is, or is made of; 0: of none.  Any z that stays the same for the row would do: this is where to look. */
 static dc_cid maximum_of(const search *s, dc_ex z) {
   dc_cid c = first_read(&s->graph->pool, z);
@@ -121,18 +111,13 @@ static dc_cid about_maximum(const search *s, const row *r) {
   if (!x || dc_ex_uses_param(pool, z, r->param)) return 0;
   const dc_cid maximum = maximum_of(s, z);
   const row *of = &s->maxima[maximum];
-  if (!maximum || of->outer.n_params != r->outer.n_params || !same_range(pool, of->param, r->param)) return 0;
+  if (!maximum || of->outer.n_params != r->outer.n_params || !dc_param_same_range(pool, of->param, r->param)) return 0;
   for (uint32_t k = 0; k < r->outer.n_params; k++)
-    if (!same_range(pool, of->outer.params[k], r->outer.params[k])) return 0;
+    if (!dc_param_same_range(pool, of->outer.params[k], r->outer.params[k])) return 0;
   return as_in(s, of, r, of->term.value) == x ? maximum : 0;
 }
 
 /* ---- taking them by parts ---- */
-
-static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
-  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
-  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
-}
 
 /* The loops of the map over parts: the parts, then those of the outer map. */
 typedef struct {
@@ -162,9 +147,8 @@ static dc_ex in_part(dc_pool *pool, const row *r, const part_loops *l, dc_param 
 }
 
 static dc_nid sum_of(dc_graph *graph, dc_param loop, dc_nid term, dc_nid origin) {
-  dc_nid reduce = dc_node_wrap(graph, DC_MAP_REDUCE, &loop, 1, term);
-  take_origin(graph, term, origin), take_origin(graph, reduce, origin);
-  return reduce;
+  dc_node_take_origin(graph, term, origin);
+  return dc_node_wrap(graph, DC_MAP_REDUCE, &loop, 1, term);
 }
 
 /* Pushes the map over the parts of a row, and makes what they come to the row's reduction.  maximum: a sum's, else 0. */
@@ -193,7 +177,7 @@ static dc_cid take_parts(const search *s, dc_nid id, const row *r, dc_cid maximu
   }
   dc_nid first = sum_of(graph, within, dc_node_tasklet(graph, sums, (dc_wcr)r->term.wcr, l.at, l.n, 0, term), r->reduce);
   dc_nid map = dc_node_wrap(graph, DC_MAP_PARALLEL, l.params, l.n, first);
-  take_origin(graph, map, id);
+  dc_node_take_origin(graph, map, id);
   dc_scope_push(graph, out, map);
   dc_nid whole = dc_node_tasklet(graph, r->term.out, (dc_wcr)r->term.wcr, r->term.index, r->term.rank, 0, comes_to);
   dc_node_at(graph, id)->map.body.v[0] = sum_of(graph, part, whole, r->reduce);

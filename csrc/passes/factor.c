@@ -104,12 +104,7 @@ static dc_nid take_out(dc_graph *graph, dc_nid reduce) {
   if (some) value = dc_ex_select(pool, some, value, dc_ex_const(pool, dc_ex_dtype(pool, value), 0));
   dc_nid whole = dc_node_tasklet(graph, t.out, DC_WCR_NONE, t.index, t.rank, 0, value);
   dc_nid sum = dc_node_tasklet(graph, terms, DC_WCR_SUM, t.index, t.rank, 0, rest);
-  dc_node origin = *dc_node_at(graph, term);
-  dc_nid made[] = {whole, sum};
-  for (uint32_t k = 0; k < 2; k++) {
-    dc_node *node = dc_node_at(graph, made[k]);
-    node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
-  }
+  dc_node_take_origin(graph, whole, term), dc_node_take_origin(graph, sum, term);
   dc_node_at(graph, reduce)->map.body.v[0] = sum;
   return whole;
 }

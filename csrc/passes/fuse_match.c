@@ -122,14 +122,12 @@ typedef struct {
   bool depends; /* b needs a's results */
 } matcher;
 
-/* Equal ranges that nothing inside the nodes changes.  Symbols: the same expression is the same range; ranges over two
- * symbols stay apart, though the symbols may be equal at run time. */
+/* Equal ranges that nothing inside the nodes changes. */
 static bool same_range(const matcher *m, dc_param p, dc_param q) {
   const dc_pool *pool = &m->graph->pool;
-  dc_parameter a = pool->params.v[p], b = pool->params.v[q];
-  if (a.begin != b.begin || a.end != b.end || a.step != b.step) return false;
-  return !dc_access_uses_other_param(pool, a.begin, m->scope->outer, m->scope->n_outer) &&
-         !dc_access_uses_other_param(pool, a.end, m->scope->outer, m->scope->n_outer);
+  dc_parameter range = pool->params.v[p];
+  return dc_param_same_range(pool, p, q) && !dc_access_uses_other_param(pool, range.begin, m->scope->outer, m->scope->n_outer) &&
+         !dc_access_uses_other_param(pool, range.end, m->scope->outer, m->scope->n_outer);
 }
 
 /* Does the element move with p as the other moves with q, in one dimension? */

@@ -1,6 +1,8 @@
 /* See moments.h. */
 #include "passes/moments.h"
 
+#include "passes/access.h"
+
 typedef struct {
   const dc_graph *graph;
   dc_moments moments;
@@ -49,17 +51,11 @@ dc_moments dc_moments_find(const dc_graph *graph, dc_arena *arena) {
 
 /* ---- squares ---- */
 
-static bool depends_on(const dc_pool *pool, dc_ex e, const dc_map *reduce) {
-  for (uint32_t k = 0; k < reduce->n_params; k++)
-    if (dc_ex_uses_param(pool, e, reduce->params[k])) return true;
-  return false;
-}
-
 /* Do the loops run over a box? */
 static bool is_box(const dc_pool *pool, const dc_map *reduce) {
   for (uint32_t k = 0; k < reduce->n_params; k++) {
     dc_parameter range = pool->params.v[reduce->params[k]];
-    if (depends_on(pool, range.begin, reduce) || depends_on(pool, range.end, reduce)) return false;
+    if (dc_map_moves(pool, range.begin, reduce) || dc_map_moves(pool, range.end, reduce)) return false;
   }
   return true;
 }
@@ -68,7 +64,7 @@ bool dc_moment_is(dc_graph *graph, const dc_moments *moments, const dc_map *redu
   dc_pool *pool = &graph->pool;
   dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t->out)->dtype);
   if (t->wcr != DC_WCR_SUM || t->guard || dc_ex_dtype(pool, t->value) != type || !dc_dtype_is_float(type)) return false;
-  if (dc_ex_term(pool, t->value, x, m) != DC_TERM_SQUARE || !depends_on(pool, *x, reduce) || depends_on(pool, *m, reduce)) return false;
+  if (dc_ex_term(pool, t->value, x, m) != DC_TERM_SQUARE || !dc_map_moves(pool, *x, reduce) || dc_map_moves(pool, *m, reduce)) return false;
   dc_cid of = element_of(pool, *x);
   search s = {graph, *moments, 0};
   return of && made_of(&s, *m) == of && is_box(pool, reduce);

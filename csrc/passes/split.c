@@ -31,19 +31,8 @@ typedef struct {
 
 /* ---- may it be split ---- */
 
-static bool uses_any(const dc_pool *pool, dc_ex e, const dc_map *map) {
-  for (uint32_t k = 0; e && k < map->n_params; k++)
-    if (dc_ex_uses_param(pool, e, map->params[k])) return true;
-  return false;
-}
-
-/* 0:extent for a constant extent.  Symbols: a symbolic range is never taken apart. */
-static bool is_plain(const dc_pool *pool, dc_param p, int64_t *extent) {
-  dc_parameter range = pool->params.v[p];
-  int64_t begin, step;
-  return dc_ex_is_int(pool, range.begin, &begin) && !begin && dc_ex_is_int(pool, range.step, &step) && step == 1 &&
-         dc_ex_is_int(pool, range.end, extent) && *extent > 0;
-}
+/* Symbols: a symbolic range is never taken apart. */
+static bool is_plain(const dc_pool *pool, dc_param p, int64_t *extent) { return dc_param_counts_to(pool, p, extent) && *extent > 0; }
 
 /* The whole is written whatever guards its terms. */
 static bool is_inside(dc_graph *graph, const dc_tasklet *t) {
@@ -65,9 +54,9 @@ static bool may_split(const search *s) {
   for (uint32_t k = 0; k < s->reduce.body.n; k++) {
     const dc_node *node = dc_node_at(graph, s->reduce.body.v[k]);
     if (node->kind != DC_NODE_TASKLET || !node->tasklet.wcr) return false;
-    if (uses_any(&graph->pool, node->tasklet.guard, &s->reduce) && !is_inside(s->graph, &node->tasklet)) return false;
+    if (dc_map_moves(&graph->pool, node->tasklet.guard, &s->reduce) && !is_inside(s->graph, &node->tasklet)) return false;
     for (uint32_t d = 0; d < node->tasklet.rank; d++)
-      if (uses_any(&graph->pool, node->tasklet.index[d], &s->reduce)) return false;
+      if (dc_map_moves(&graph->pool, node->tasklet.index[d], &s->reduce)) return false;
   }
   return s->reduce.body.n && s->outer.n_params + MAX_PARTS <= DC_MAX_RANK;
 }
@@ -84,11 +73,11 @@ typedef struct {
 static void look_at_read(void *context, const dc_pool *pool, dc_ex e) {
   direction *d = context;
   const dc_exnode *node = dc_ex_node(pool, e);
-  if (node->op != DC_EX_READ || !node->nargs || !uses_any(pool, e, &d->s->reduce)) return;
+  if (node->op != DC_EX_READ || !node->nargs || !dc_map_moves(pool, e, &d->s->reduce)) return;
   d->made |= d->s->made[node->ref];
-  if (d->s->outer.n_params && !uses_any(pool, e, &d->s->outer)) return;
+  if (d->s->outer.n_params && !dc_map_moves(pool, e, &d->s->outer)) return;
   uint32_t at = dc_contiguous_dimension(d->s->graph, node->ref);
-  bool along = at < node->nargs && uses_any(pool, dc_ex_arg(pool, e, at), &d->s->reduce);
+  bool along = at < node->nargs && dc_map_moves(pool, dc_ex_arg(pool, e, at), &d->s->reduce);
   *(along ? &d->along : &d->across) += 1;
 }
 
@@ -186,11 +175,6 @@ static void copy_outer(search *s, dc_nid reduce) {
   }
 }
 
-static void take_origin(dc_graph *graph, dc_nid to, dc_nid from) {
-  dc_node origin = *dc_node_at(graph, from), *node = dc_node_at(graph, to);
-  node->name = origin.name, node->tag_op = origin.tag_op, node->tag_wrt = origin.tag_wrt;
-}
-
 /* What a tasklet of the sum becomes. */
 typedef struct {
   dc_nid whole;
@@ -237,20 +221,20 @@ static dc_nid make_second(search *s, dc_nid reduce, const part_sums *sums) {
   for (uint32_t k = 0; k < s->reduce.body.n; k++) {
     dc_tasklet t = dc_node_at(graph, sums[k].whole)->tasklet;
     dc_ex part = value_of_part(s, &sums[k], at);
-    bool of_terms = uses_any(pool, t.guard, &s->terms) || uses_any(pool, t.guard, &s->reduce);
+    bool of_terms = dc_map_moves(pool, t.guard, &s->terms) || dc_map_moves(pool, t.guard, &s->reduce);
     dc_nid add = dc_node_tasklet(graph, t.out, (dc_wcr)t.wcr, t.index, t.rank, of_terms ? 0 : t.guard, part);
-    take_origin(graph, add, sums[k].whole);
+    dc_node_take_origin(graph, add, sums[k].whole);
     dc_scope_push(graph, &body, add);
   }
   dc_node_at(graph, second)->map.body = body;
-  take_origin(graph, second, reduce);
+  dc_node_take_origin(graph, second, reduce);
   return second;
 }
 
 static void add_term(search *s, dc_scope *body, dc_nid from, dc_cid sums, const dc_ex *at, dc_ex value) {
   dc_tasklet t = dc_node_at(s->graph, from)->tasklet;
   dc_nid term = dc_node_tasklet(s->graph, sums, (dc_wcr)t.wcr, at, s->n, t.guard, value);
-  take_origin(s->graph, term, from);
+  dc_node_take_origin(s->graph, term, from);
   dc_scope_push(s->graph, body, term);
 }
 

@@ -166,8 +166,7 @@ static void unroll_reduction(dc_graph *graph, dc_nid id, dc_scope *out) {
     dc_node from = *dc_node_at(graph, map.body.v[k]);
     dc_ex value = unrolled_value(graph, &map, &from.tasklet, trips);
     dc_nid made = dc_node_tasklet(graph, from.tasklet.out, DC_WCR_NONE, from.tasklet.index, from.tasklet.rank, 0, value);
-    dc_node *to = dc_node_at(graph, made);
-    to->name = from.name, to->tag_op = from.tag_op, to->tag_wrt = from.tag_wrt;
+    dc_node_take_origin(graph, made, map.body.v[k]);
     dc_scope_push(graph, out, made);
   }
 }

@@ -91,23 +91,14 @@ static dc_loop *take_identities(search *s, dc_loop *row) {
   return made;
 }
 
-static void add_before(dc_kernel *k, dc_loop *l, dc_loop *made) {
-  dc_loop *parent = l->parent;
-  uint32_t at = parent->body.n;
-  DC_PUSH(k->arena, &parent->body, ((dc_item){0}));
-  for (; parent->body.v[at - 1].loop != l; at--) parent->body.v[at] = parent->body.v[at - 1];
-  parent->body.v[at] = parent->body.v[at - 1], parent->body.v[at - 1] = (dc_item){.loop = made};
-}
-
 static void visit(dc_kernel *k, dc_loop *l) {
-  search s = {.k = k, .reduction = l, .last = l};
+  search s = {.k = k, .reduction = l, .last = dc_loop_last_of_map(l)};
   bool outermost = l->parent == k->root || l->parent->schedule == DC_MAP_PARALLEL;
   if (l->schedule != DC_MAP_REDUCE || !l->is_entry || !outermost) return;
-  while (dc_loop_only(s.last) && !dc_loop_only(s.last)->is_entry) s.last = dc_loop_only(s.last);
   if (!may_be_set_before(&s)) return;
   for (uint32_t j = 0; j < s.last->body.n; j++) {
     dc_loop *made = s.last->body.v[j].loop ? take_identities(&s, s.last->body.v[j].loop) : NULL;
-    if (made) add_before(k, l, made);
+    if (made) dc_kernel_add_beside(k, l, false, made);
   }
   for (dc_loop *at = s.last; at != l->parent; at = at->parent) at->schedule = DC_MAP_SEQUENTIAL;
   dc_kernel_settle(k);

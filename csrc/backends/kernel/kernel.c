@@ -162,13 +162,23 @@ dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uin
   return made;
 }
 
+static void insert(dc_kernel *k, dc_loop *body, uint32_t at, dc_item item) {
+  DC_PUSH(k->arena, &body->body, item);
+  for (uint32_t j = body->body.n - 1; j > at; j--) body->body.v[j] = body->body.v[j - 1];
+  body->body.v[at] = item;
+}
+
 void dc_kernel_add_write(dc_kernel *k, dc_loop *body, uint32_t at, dc_ex element, dc_ex value) {
   dc_write *w = DC_NEW(k->arena, dc_write);
   *w = (dc_write){.out = dc_ex_node(k->pool, element)->ref, .ordinal = k->writes.n, .parent = body, .element = element, .value = value};
   DC_PUSH(k->arena, &k->writes, w);
-  DC_PUSH(k->arena, &body->body, ((dc_item){0}));
-  for (uint32_t j = body->body.n - 1; j > at; j--) body->body.v[j] = body->body.v[j - 1];
-  body->body.v[at] = (dc_item){.write = w};
+  insert(k, body, at, (dc_item){.write = w});
+}
+
+void dc_kernel_add_beside(dc_kernel *k, const dc_loop *l, bool behind, dc_loop *made) {
+  uint32_t at = 0;
+  while (l->parent->body.v[at].loop != l) at++;
+  insert(k, l->parent, at + behind, (dc_item){.loop = made});
 }
 
 /* ---- what follows from the tree ---- */

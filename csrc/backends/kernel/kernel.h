@@ -254,6 +254,8 @@ dc_dependence dc_kernel_dependence(dc_kernel *k, dc_ex x);
 /* Both before dc_kernel_settle: a register; a write at that position of a body. */
 dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape);
 void dc_kernel_add_write(dc_kernel *k, dc_loop *body, uint32_t at, dc_ex element, dc_ex value);
+/* Puts a loop before another one, or behind it. */
+void dc_kernel_add_beside(dc_kernel *k, const dc_loop *l, bool behind, dc_loop *made);
 static inline dc_ex dc_read_address(const dc_kernel *k, dc_ex read) { return dc_ex_arg(k->pool, read, 0); }
 dc_ex dc_read_check(const dc_kernel *k, dc_ex read); /* 0: the indices do not depend on data */
 /* A traversal of shared expressions: begin, then first(x) is true once for each x. */
@@ -268,6 +270,11 @@ bool dc_kernel_is_number(const dc_kernel *k, dc_ex x, int64_t number);
 bool dc_kernel_divides(const dc_pool *pool, dc_ex x, int64_t n); /* packs.c: is x a multiple of n, whatever the symbols are? */
 /* The loop that a body consists of, or NULL. */
 static inline dc_loop *dc_loop_only(const dc_loop *l) { return l->body.n == 1 ? l->body.v[0].loop : NULL; }
+/* The innermost loop of a map, from its loop l on. */
+static inline dc_loop *dc_loop_last_of_map(dc_loop *l) {
+  while (dc_loop_only(l) && !dc_loop_only(l)->is_entry) l = dc_loop_only(l);
+  return l;
+}
 /* The innermost loop of the grid, from its loop l on. */
 static inline const dc_loop *dc_loop_last_on_grid(const dc_loop *l) {
   while (dc_loop_only(l) && dc_loop_only(l)->on_grid) l = dc_loop_only(l);

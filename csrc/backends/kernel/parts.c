@@ -127,14 +127,6 @@ static dc_loop *new_end(dc_kernel *k, const dc_loop *begin) {
   return end;
 }
 
-static void add_after(dc_kernel *k, dc_loop *l, dc_loop *made) {
-  dc_loop *parent = l->parent;
-  uint32_t at = parent->body.n;
-  DC_PUSH(k->arena, &parent->body, ((dc_item){0}));
-  for (; parent->body.v[at - 1].loop != l; at--) parent->body.v[at] = parent->body.v[at - 1];
-  parent->body.v[at] = (dc_item){.loop = made};
-}
-
 static void hold(search *s) {
   dc_kernel *k = s->k;
   s->begin->pack = s->like->pack, s->begin->turns = dc_loop_row_turns(k, s->begin);
@@ -147,7 +139,7 @@ static void hold(search *s) {
     dc_kernel_add_write(k, end, end->body.n, moved_to(s, set.element, end), held_at(s, c, end));
     w->out = c, w->element = held_at(s, c, s->begin);
   }
-  add_after(k, s->rows, end);
+  dc_kernel_add_beside(k, s->rows, true, end);
   dc_kernel_settle(k);
 }
 
@@ -158,7 +150,7 @@ static void visit(dc_kernel *k, dc_loop *body) {
     for (uint32_t i = j + 1; i < body->body.n; i++) {
       search s = {.k = k, .begin = body->body.v[j].loop, .rows = body->body.v[i].loop};
       bool row = s.begin && s.rows && s.rows->schedule == DC_MAP_SEQUENTIAL && s.rows->is_entry && !s.begin->turns;
-      for (s.last = s.rows; row && dc_loop_only(s.last) && !dc_loop_only(s.last)->is_entry;) s.last = dc_loop_only(s.last);
+      if (row) s.last = dc_loop_last_of_map(s.rows);
       if (row && sets_elements(&s) && fits(&s)) hold(&s);
     }
 }

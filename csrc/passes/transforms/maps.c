@@ -9,10 +9,8 @@ static bool is_map(const dc_graph *graph, dc_nid node) { return dc_node_at(graph
 /* A map of its own for what is inside. */
 static dc_nid map_like(dc_graph *graph, dc_nid model, dc_schedule schedule, const dc_param *params, uint32_t n, dc_scope body) {
   dc_nid map = dc_node_map(graph, schedule, params, n);
-  const dc_node *from = dc_node_at(graph, model);
-  dc_node *out = dc_node_at(graph, map);
-  out->name = from->name, out->tag_op = from->tag_op, out->tag_wrt = from->tag_wrt;
-  out->map.body = body;
+  dc_node_take_origin(graph, map, model);
+  dc_node_at(graph, map)->map.body = body;
   return map;
 }
 
