@@ -151,7 +151,7 @@ EXTENTS = {
     "bilinear": (resized(scale_factor=2, mode="bilinear"), IMAGES),
     "nearest to twice and more": (Said(lambda m, x: F.interpolate(x, size=(2 * x.shape[2], x.shape[3] + 3))), IMAGES),
     "bicubic to a size": (resized(size=(7, 9), mode="bicubic"), IMAGES),
-    "lstm": (Said(lambda m, x: torch.cat([m.r(x)[0], m.r(x)[1][1].sum() + x], 2), r=nn.LSTM(4, 3, 2, bidirectional=True)), TEXTS),
+    "lstm": (Said(lambda m, x: torch.cat([m.r(x)[0], m.r(x)[1][1].mean() + x], 2), r=nn.LSTM(4, 3, 2, bidirectional=True)), TEXTS),
     "gru": (Said(lambda m, x: m.r(x)[0].mean(1), r=nn.GRU(4, 3, 2, batch_first=True, bias=False)), TEXTS),
     "rnn": (Said(lambda m, x: m.r(x)[1], r=nn.RNN(4, 3, nonlinearity="relu")), TEXTS),
 }

@@ -84,7 +84,7 @@ def test_a_module_of_the_same_kind_is_not_traced_and_computes_the_same_bits(trac
     first, second = (outcome(DaceModule(net(), backward=True), x) for _ in range(2))
     assert len(traces) == 1
     assert all(map(torch.equal, first, second))
-    torch.testing.assert_close(second, outcome(net(), x))
+    torch.testing.assert_close(second, outcome(net(), x), rtol=1e-4, atol=1e-4)
 
 
 def test_other_extents_of_a_batch_are_served_by_what_was_found(traces):
