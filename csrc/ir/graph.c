@@ -405,7 +405,7 @@ dc_graph *dc_graph_clone(const dc_graph *graph) {
   to->references = 1;
   to->origin = (dc_graph *)graph; /* constant data stays there */
   __atomic_add_fetch(&to->origin->references, 1, __ATOMIC_RELAXED);
-  to->name = graph->name, to->opset = graph->opset, to->machine = graph->machine;
+  to->name = graph->name, to->opset = graph->opset, to->machine = graph->machine, to->trained = graph->trained;
   to->names = graph->names, to->names.arena = &to->arena;
   COPY_VEC(to, graph, names.names);
   for (uint32_t k = 0; k < to->names.names.n; k++) to->names.names.v[k] = dc_arena_strdup(&to->arena, to->names.names.v[k]);

@@ -184,6 +184,7 @@ typedef struct dc_graph {
   DC_VEC(struct dc_graph *) subgraphs; /* owned; bodies of If, Loop, Scan */
   DC_VEC(dc_cid) captures; /* of a subgraph: containers of the outer graph that its last inputs stand for */
   uint32_t references;     /* one for the creator, one for each living clone */
+  bool trained;            /* it has a backward pass or is one: parameters will be others in its next run */
   struct dc_graph *origin; /* what this was cloned from, kept alive for its constant data; or NULL */
   void (*release)(void *owner); /* called when the graph is destroyed, e.g. to drop a file mapping */
   void *owner;

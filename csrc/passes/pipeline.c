@@ -72,6 +72,7 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
         "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
   DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->results_stay, &made));
   out->backward = made.backward, out->wrt = made.wrt;
+  graph->trained = out->backward->trained = true;
   return DC_OK;
 }
 

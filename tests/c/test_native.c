@@ -3,6 +3,7 @@
  * $DCML_LIBRARIES too; where one is missing the test says so. */
 #include <omp.h>
 
+#include "base/fingerprint.h"
 #include "native_cases.h"
 
 static void check_library(const dc_native_library *which) {
@@ -20,6 +21,11 @@ static void check_library(const dc_native_library *which) {
   products_equal_the_loops();
   memset(&meets, 0, sizeof meets);
   calls_run_in_threads_that_did_not_bind_them();
+  meets.params = true;
+  convolutions_equal_the_loops();
+  products_equal_the_loops();
+  calls_run_in_threads_that_did_not_bind_them();
+  meets.params = false;
   library->close(handle);
 }
 
@@ -66,8 +72,12 @@ static void check_winograd(void) {
       one_equals_the_loops(&squares[k]);
     }
     for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) it_leaves_to_others(&convs[k]);
+    meets.params = true;
+    convolutions_of(squares, sizeof squares / sizeof *squares);
+    meets.params = false;
   }
   memset(&meets, 0, sizeof meets);
+  library->close(handle);
 }
 
 /* ---- windows of one pixel, of images that lie row-major ---- */
@@ -276,7 +286,35 @@ static void a_choice_is_stamped_with_its_reason(void) {
   dc_ops_destroy(ops);
 }
 
+/* ---- what is held ---- */
+
+/* Any bit, wherever it stands; words that change places; memory that goes on with zeros. */
+static void contents_are_told_apart(void) {
+  enum { BYTES = 203 };
+  unsigned char a[BYTES + 64] = {0}, b[BYTES + 64];
+  for (int k = 0; k < BYTES; k++) a[k] = (unsigned char)(k * 37 ^ k >> 3);
+  dc_fingerprint of = dc_fingerprint_of(a, BYTES);
+  for (int k = 0; k < 8 * BYTES; k++) {
+    a[k / 8] ^= (unsigned char)(1 << k % 8);
+    dc_fingerprint other = dc_fingerprint_of(a, BYTES);
+    CHECK(other.sums != of.sums && other.bits != of.bits);
+    a[k / 8] ^= (unsigned char)(1 << k % 8);
+  }
+  for (int shift = 0; shift < 64; shift++) {
+    memcpy(b + shift, a, BYTES);
+    CHECK(dc_fingerprint_same(dc_fingerprint_of(b + shift, BYTES), of));
+  }
+  for (int from = 0; from < 64; from += 8) /* words in one lane, and in others */
+    for (int to = from + 8; to + 8 <= BYTES; to += 8) {
+      memcpy(b, a, BYTES);
+      memcpy(b + from, a + to, 8), memcpy(b + to, a + from, 8);
+      CHECK(!dc_fingerprint_same(dc_fingerprint_of(b, BYTES), of));
+    }
+  CHECK(!dc_fingerprint_same(dc_fingerprint_of(a, BYTES + 8), of));
+}
+
 int main(void) {
+  contents_are_told_apart();
   a_choice_is_stamped_with_its_reason();
   check_library(&dc_native_onednn);
   check_library(&dc_native_openblas);

@@ -1,4 +1,5 @@
 """Modules whose parameters are constants: results are eager's, and what is not for them is refused by name."""
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -47,6 +48,47 @@ def test_what_changes_in_a_parameter_counts_after_refreeze():
     net[-1] = nn.Linear(16, 5).eval()
     frozen.refreeze()
     torch.testing.assert_close(frozen(x), net(x).detach(), rtol=1e-4, atol=1e-4)
+
+
+def _filters():
+    """Convolutions whose filters libraries hold in layouts of their own."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 32, 5, stride=2), nn.Conv2d(32, 64, 3, padding=1), nn.Conv2d(64, 64, 3, stride=2)).eval()
+
+
+WRITES = {
+    "an element": lambda conv: conv.weight.data.view(-1)[-1].add_(1),
+    "all of them": lambda conv: conv.weight.data.mul_(-1),
+    "by NumPy": lambda conv: np.multiply(conv.weight.detach().numpy(), 2, out=conv.weight.detach().numpy()),
+    "other memory": lambda conv: setattr(conv.weight, "data", conv.weight.data.flip(0)),
+    "another parameter": lambda conv: setattr(conv, "weight", nn.Parameter(conv.weight.detach().flip(1))),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_without_it_parameters_may_be_written_past_every_counter(write):
+    net, x = _filters(), torch.randn(1, 3, 40, 40)
+    module = DaceModule(net)
+    with torch.no_grad():
+        before = module(x)
+        for conv in net:
+            WRITES[write](conv)
+            torch.testing.assert_close(module(x), net(x), rtol=1e-4, atol=1e-4)
+            assert not torch.equal(module(x), before)
+
+
+def test_bits_do_not_depend_on_what_was_held():
+    net, x = _filters(), torch.randn(1, 3, 40, 40)
+    module, old = DaceModule(net), [p.detach().clone() for p in net.parameters()]
+    with torch.no_grad():
+        first = module(x)
+        for p in net.parameters():
+            p.data.neg_()
+        other = module(x)
+        for p, q in zip(net.parameters(), old):
+            p.data.copy_(q)
+        assert torch.equal(module(x), first) and not torch.equal(other, first)
+        assert torch.equal(DaceModule(_filters())(x), first)
 
 
 def test_gradients_and_training_are_refused_by_name():

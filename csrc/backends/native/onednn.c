@@ -66,9 +66,18 @@ static void close_onednn(void *opaque) {
   if (lib->stream) lib->stream_destroy(lib->stream);
   if (lib->engine) lib->engine_destroy(lib->engine);
   if (lib->handle) dlclose(lib->handle);
-  pthread_mutex_destroy(&lib->packing);
+  pthread_mutex_destroy(&lib->holder.lock);
   free(lib);
 }
+
+static bool same_layout(void *lib, const void *a, const void *b) { return ((dnn_library *)lib)->desc_equal(a, b); }
+
+static void *clone_layout(void *lib, const void *layout) {
+  void *own = NULL;
+  return ((dnn_library *)lib)->desc_clone(&own, layout) ? NULL : own;
+}
+
+static void drop_layout(void *lib, void *layout) { ((dnn_library *)lib)->desc_destroy(layout); }
 
 static bool start(dnn_library *lib) {
   return !lib->engine_create(&lib->engine, DNN_CPU, 0) && !lib->stream_create(&lib->stream, lib->engine, DNN_STREAM_DEFAULT) &&
@@ -79,7 +88,8 @@ static const char *open_onednn(const char *folder, const void *place, void **out
   (void)place;
   dnn_library *lib = calloc(1, sizeof *lib);
   if (!lib) return "out of memory";
-  pthread_mutex_init(&lib->packing, NULL);
+  lib->holder = (dc_holder){.library = lib, .same = same_layout, .clone = clone_layout, .drop = drop_layout};
+  pthread_mutex_init(&lib->holder.lock, NULL);
   lib->handle = open_library(folder);
   const char *why = !lib->handle ? "libdnnl.so.3 is not found" : !load_symbols(lib) ? "it lacks functions of version 3" : NULL;
   if (!why && lib->version()->major != 3) why = "expected version 3";
@@ -113,65 +123,28 @@ static void drop_step(const dnn_library *lib, dnn_step *step) {
   if (step->desc) lib->primitive_desc_destroy(step->desc);
 }
 
-/* ---- constants ---- */
-
-/* Calls of one program for several sizes want their filters in one layout. */
-static dc_status share_packed(dnn_call *call, dnn_operand *o) {
-  dnn_library *lib = call->lib;
-  int code = 0;
-  pthread_mutex_lock(&lib->packing);
-  dnn_packed *p = lib->packed;
-  while (p && !(p->source == o->fixed && lib->desc_equal(p->layout, o->wanted))) p = p->next;
-  if (!p && (p = calloc(1, sizeof *p))) {
-    *p = (dnn_packed){.next = lib->packed, .source = o->fixed};
-    code = lib->desc_clone(&p->layout, o->wanted);
-    if (code) free(p), p = NULL;
-    else lib->packed = p;
-  }
-  if (p) p->users++;
-  pthread_mutex_unlock(&lib->packing);
-  o->packed = p;
-  if (code) return dc_onednn_failed(code, "describing a constant");
-  return p ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
-}
-
-static void drop_packed(dnn_library *lib, dnn_packed *p) {
-  if (!p) return;
-  pthread_mutex_lock(&lib->packing);
-  dnn_packed **at = &lib->packed;
-  while (*at != p) at = &(*at)->next;
-  bool last = --p->users == 0;
-  if (last) *at = p->next;
-  pthread_mutex_unlock(&lib->packing);
-  if (!last) return;
-  lib->desc_destroy(p->layout);
-  free(p->data);
-  free(p);
-}
-
 static dc_status make_reorder(dnn_call *call, dnn_operand *o) {
   const dnn_library *lib = call->lib;
   if (lib->desc_equal(o->plain, o->wanted)) return DC_OK;
   const void *from = o->output ? o->wanted : o->plain, *to = o->output ? o->plain : o->wanted;
   DNN_TRY(lib->reorder(&o->reorder.desc, from, lib->engine, to, lib->engine, lib->attr), "describing a reorder");
   DC_TRY(make_step(call, &o->reorder, "creating a reorder"));
-  if (o->fixed) return share_packed(call, o);
+  if (o->held) {
+    o->hold.holder = &call->lib->holder, o->hold.layout = o->wanted;
+    o->hold.bytes = lib->desc_size(o->wanted), o->hold.source_bytes = lib->desc_size(o->plain);
+    return DC_OK;
+  }
   o->offset = call->scratch_bytes;
   call->scratch_bytes += aligned(lib->desc_size(o->wanted));
   return DC_OK;
 }
 
-/* The data of an operand that is the same in all calls, else NULL. */
-static const void *constant_of(const dc_graph *graph, dc_nid node, const dnn_operand *o) {
-  const dc_library *lib = &dc_node_at(graph, node)->lib;
-  if (o->output || o->buffer >= (int)lib->n_in) return NULL;
-  const dc_container *c = dc_cont(graph, lib->in[o->buffer]);
-  return c->role == DC_ROLE_CONST ? c->data : NULL;
-}
-
 static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   DC_TRY(dc_onednn_build(call, graph, node, symbols));
-  for (int k = 0; k < call->n_operands; k++) call->operands[k].fixed = constant_of(graph, node, &call->operands[k]);
+  for (int k = 0; k < call->n_operands; k++) {
+    dnn_operand *o = &call->operands[k];
+    o->held = !o->output && dc_hold_pays(graph, node, o->buffer, &o->hold.changes);
+  }
   if (call->empty) return DC_OK;
   DC_TRY(make_step(call, &call->main, "creating a primitive"));
   for (int k = 0; k < call->n_operands; k++) DC_TRY(make_reorder(call, &call->operands[k]));
@@ -213,7 +186,7 @@ static void destroy_call(void *opaque) {
   dnn_call *call = opaque;
   dnn_library *lib = call->lib;
   drop_memories(call, atomic_load(&call->spare));
-  for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder), drop_packed(lib, call->operands[k].packed);
+  for (int k = 0; k < call->n_operands; k++) drop_step(lib, &call->operands[k].reorder), dc_hold_end(&call->operands[k].hold);
   drop_step(lib, &call->main);
   if (call->hint) lib->primitive_desc_destroy(call->hint);
   for (int k = 0; k < call->n_temp_descs; k++) lib->desc_destroy(call->temp_descs[k]);
@@ -248,39 +221,41 @@ static int move(const dnn_call *call, int k, char *scratch, dnn_memories *m) {
   return perform(call, &o->reorder, scratch, &m->pad[k], args, 2);
 }
 
-/* Packs the constant in the first run of all; *first: this is it. */
-static dc_status hold_packed(const dnn_call *call, dnn_packed *p, bool *first) {
-  *first = !p->data;
-  if (p->data) return DC_OK;
-  p->data = aligned_alloc(DC_MEMORY_ALIGN, aligned(call->lib->desc_size(p->layout)));
-  return p->data ? DC_OK : dc_error(DC_ERR_MEMORY, "out of memory");
+typedef struct {
+  const dnn_call *call;
+  int k;
+  char *scratch;
+  dnn_memories *memories;
+} packing;
+
+static dc_status pack(void *self, const void *source, void *to) {
+  const packing *p = self;
+  (void)source; /* to which the operand is bound */
+  DNN_TRY(bind(p->call->lib, &p->memories->copy[p->k], p->call->operands[p->k].wanted, to), "binding memory");
+  DNN_TRY(move(p->call, p->k, p->scratch, p->memories), "packing an operand");
+  return DC_OK;
 }
 
-static dc_status use_packed(const dnn_call *call, int k, char *scratch, dnn_memories *m) {
-  dnn_library *lib = call->lib;
-  const dnn_operand *o = &call->operands[k];
-  bool first;
-  pthread_mutex_lock(&lib->packing);
-  dc_status status = hold_packed(call, o->packed, &first);
-  int code = status ? 0 : bind(lib, &m->copy[k], o->wanted, o->packed->data);
-  if (!status && !code && first) code = move(call, k, scratch, m);
-  if (code && first) free(o->packed->data), o->packed->data = NULL;
-  pthread_mutex_unlock(&lib->packing);
-  if (code) return dc_onednn_failed(code, "packing a constant");
-  return status;
+/* What a run uses of what is held. */
+typedef dc_held *taken[DNN_MAX_OPERANDS];
+
+/* The k-th operand in the layout of the primitive, if that is another. */
+static dc_status bring(dnn_call *call, int k, void *buffer, char *scratch, dnn_memories *m, taken held) {
+  dnn_operand *o = &call->operands[k];
+  DNN_TRY(bind(call->lib, &m->user[k], o->plain, buffer), "binding memory");
+  if (!o->reorder.primitive) return DC_OK;
+  void *at = scratch + o->offset;
+  if (o->held) DC_TRY(dc_held_take(&o->hold, buffer, pack, &(packing){call, k, scratch, m}, &held[k], &at));
+  DNN_TRY(bind(call->lib, &m->copy[k], o->wanted, at), "binding memory");
+  if (!o->held && !o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
+  return DC_OK;
 }
 
-static dc_status execute(const dnn_call *call, void *const *buffers, char *scratch, dnn_memories *m) {
-  const dnn_library *lib = call->lib;
+static dc_status perform_on(dnn_call *call, void *const *buffers, char *scratch, dnn_memories *m, taken held) {
   dnn_arg args[DNN_MAX_OPERANDS + 1];
   for (int k = 0; k < call->n_operands; k++) {
     const dnn_operand *o = &call->operands[k];
-    void *at = o->output && call->parts ? scratch + call->parts_at : buffers[o->buffer];
-    DNN_TRY(bind(lib, &m->user[k], o->plain, at), "binding memory");
-    bool copied = o->reorder.primitive && !o->packed;
-    if (o->packed) DC_TRY(use_packed(call, k, scratch, m));
-    if (copied) DNN_TRY(bind(lib, &m->copy[k], o->wanted, scratch + o->offset), "binding memory");
-    if (copied && !o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
+    DC_TRY(bring(call, k, o->output && call->parts ? scratch + call->parts_at : buffers[o->buffer], scratch, m, held));
     args[k] = (dnn_arg){o->arg, o->reorder.primitive ? m->copy[k] : m->user[k]};
   }
   DNN_TRY(perform(call, &call->main, scratch, &m->pad[DNN_MAX_OPERANDS], args, call->n_operands), "a primitive");
@@ -289,6 +264,14 @@ static dc_status execute(const dnn_call *call, void *const *buffers, char *scrat
     if (o->reorder.primitive && o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
   }
   return DC_OK;
+}
+
+static dc_status execute(dnn_call *call, void *const *buffers, char *scratch, dnn_memories *m) {
+  taken held = {NULL};
+  dc_status status = perform_on(call, buffers, scratch, m, held);
+  for (int k = 0; k < call->n_operands; k++)
+    if (held[k]) dc_held_give(&call->operands[k].hold, held[k]);
+  return status;
 }
 
 static uint64_t scratch_of(const void *opaque) {

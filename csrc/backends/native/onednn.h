@@ -3,9 +3,9 @@
 #ifndef DCML_BACKENDS_NATIVE_ONEDNN_H
 #define DCML_BACKENDS_NATIVE_ONEDNN_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "backends/native/held.h"
 #include "backends/native/library.h"
 
 enum {
@@ -50,20 +50,10 @@ typedef struct {
   int major, minor, patch;
 } dnn_version;
 
-/* A constant in a layout that some calls want; they share it. */
-typedef struct dnn_packed {
-  struct dnn_packed *next;
-  const void *source; /* the constant's data: it outlives the calls */
-  void *layout;       /* a descriptor of its own */
-  void *data;         /* NULL: nobody has run yet */
-  uint32_t users;
-} dnn_packed;
-
 typedef struct {
   void *handle, *engine, *stream;
-  dnn_packed *packed;
-  bool multiplies_bf16;    /* by instructions of the processor: without them f32 is quicker */
-  pthread_mutex_t packing; /* guards the list and its data */
+  dc_holder holder;
+  bool multiplies_bf16; /* by instructions of the processor: without them f32 is quicker */
   void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
   int (*isa)(void);
@@ -113,9 +103,9 @@ typedef struct {
   void *plain;       /* memory descriptor of the caller's layout */
   const void *wanted; /* of the primitive, owned by its descriptor */
   dnn_step reorder;  /* no primitive: the layouts agree */
-  const void *fixed; /* a constant's data: it is reordered once; else NULL */
-  dnn_packed *packed;
-  size_t offset;     /* of the reordered copy in the scratch block */
+  bool held;         /* the reordered copy is, by `hold`; else it lies in the scratch block: */
+  dc_hold hold;
+  size_t offset;
 } dnn_operand;
 
 enum { DNN_MAX_OPERANDS = 4 };

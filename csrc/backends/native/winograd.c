@@ -9,11 +9,11 @@
  *
  * It stands in for the library that a convolution is stamped with, where sizes promise that it takes less time. */
 #include <omp.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/allocator.h"
+#include "backends/native/held.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
 
@@ -86,6 +86,13 @@ static const winograd_routines *choose(uint32_t vector_bytes) {
 
 /* ---- calls ---- */
 
+/* How filters lie that are turned, which depends on no other size. */
+typedef struct {
+  winograd_filters filters;
+  int64_t lanes;
+  bool back;
+} winograd_layout;
+
 typedef struct {
   const winograd_routines *routines;
   dc_problem_unknown wanted;
@@ -99,18 +106,41 @@ typedef struct {
   int64_t parts, part_tiles; /* of a panel, ranges of tiles that threads share; of a gradient's tiles, with sums for each, if any */
   int64_t room_u, room_v, room_m; /* floats */
   uint64_t floats;                /* of scratch */
-  bool fixed;                     /* filters are the same in all calls: */
-  pthread_mutex_t packing;
-  float *packed; /* ... they are turned in the first one */
+  bool held;                      /* filters are, turned, by `hold`: */
+  dc_hold hold;
+  winograd_layout layout;
 } winograd_call;
+
+static winograd_layout layout_of(const winograd_call *call) {
+  winograd_layout l;
+  memset(&l, 0, sizeof l); /* gaps too: layouts are compared as bytes */
+  l.filters = call->filters, l.lanes = call->routines->lanes, l.back = call->wanted == DC_CONV_X;
+  return l;
+}
+
+static bool same_layout(void *library, const void *a, const void *b) { return (void)library, memcmp(a, b, sizeof(winograd_layout)) == 0; }
+
+static void *clone_layout(void *library, const void *l) {
+  winograd_layout *own = ((void)library, malloc(sizeof *own));
+  return own ? memcpy(own, l, sizeof *own) : NULL;
+}
+
+static void drop_layout(void *library, void *l) { (void)library, free(l); }
 
 static const char *open_winograd(const char *folder, const void *place, void **handle) {
   (void)folder, (void)place;
-  *handle = NULL;
-  return NULL;
+  dc_holder *holder = malloc(sizeof *holder);
+  if (!holder) return "out of memory";
+  *holder = (dc_holder){.same = same_layout, .clone = clone_layout, .drop = drop_layout};
+  pthread_mutex_init(&holder->lock, NULL);
+  return *handle = holder, NULL;
 }
 
-static void close_winograd(void *handle) { (void)handle; }
+static void close_winograd(void *handle) {
+  dc_holder *holder = handle;
+  pthread_mutex_destroy(&holder->lock);
+  free(holder);
+}
 
 static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   (void)handle, (void)graph, (void)node;
@@ -139,7 +169,7 @@ static bool pays(const winograd_call *call, const dc_problem_conv *c) {
   enum { MOVE = 7, TURN = 21, READ = 12 };
   double from = (double)call->filters.from, to = (double)call->filters.to, tiles = (double)call->grid.tiles;
   double direct = 9 * (double)dc_problem_elements(&c->y) * (double)c->x.dims[1];
-  double products = 1.1 * tiles * from * to, moved = MOVE * tiles * (from + to), turned = (call->fixed ? READ : TURN) * from * to;
+  double products = 1.1 * tiles * from * to, moved = MOVE * tiles * (from + to), turned = (call->held ? READ : TURN) * from * to;
   return POINTS * (products + moved + turned) < direct;
 }
 
@@ -165,7 +195,7 @@ static void divide_tiles(winograd_call *call) {
   call->room_u = POINTS * apart(call->filters.from * call->filters.to);
   call->room_v = POINTS * apart(call->filters.from * call->task_tiles);
   call->room_m = POINTS * apart(WINOGRAD_BLOCKS * call->routines->lanes * call->task_tiles);
-  call->floats = (uint64_t)((call->fixed ? 0 : call->room_u) + call->threads * (call->room_v + call->room_m));
+  call->floats = (uint64_t)((call->held ? 0 : call->room_u) + call->threads * (call->room_v + call->room_m));
 }
 
 /* Few tiles, which all threads spread first, by many filters, of which a thread turns a panel at a time. */
@@ -204,17 +234,11 @@ static void divide(winograd_call *call) {
   bool small = call->filters.from * call->filters.to <= SMALL_SUMS && call->grid.tiles >= call->threads * SUM_TILES;
   if (call->wanted == DC_CONV_W && small) divide_small_sums(call);
   else if (call->wanted == DC_CONV_W) divide_sums(call);
-  else if (!call->fixed && call->grid.tiles <= call->filters.to) divide_panels(call);
+  else if (!call->held && call->grid.tiles <= call->filters.to) divide_panels(call);
   else divide_tiles(call);
 }
 
-static bool is_constant(const dc_graph *graph, dc_nid node, int buffer) {
-  const dc_library *lib = &dc_node_at(graph, node)->lib;
-  return buffer < (int)lib->n_in && dc_cont(graph, lib->in[buffer])->role == DC_ROLE_CONST && dc_cont(graph, lib->in[buffer])->data;
-}
-
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
-  (void)handle;
   *out = NULL;
   if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return DC_OK;
   dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
@@ -224,22 +248,25 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->routines = routines;
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
-  call->fixed = c.wanted != DC_CONV_W && is_constant(graph, node, c.at_w);
+  call->held = c.wanted != DC_CONV_W && dc_hold_pays(graph, node, c.at_w, &call->hold.changes);
   read_problem(call, &c);
   if (!pays(call, &c)) {
     free(call);
     return DC_OK;
   }
   divide(call);
-  pthread_mutex_init(&call->packing, NULL);
+  if (call->held) {
+    call->layout = layout_of(call);
+    call->hold.holder = handle, call->hold.layout = &call->layout;
+    call->hold.bytes = (uint64_t)call->room_u * sizeof(float), call->hold.source_bytes = (uint64_t)dc_problem_elements(&c.w) * sizeof(float);
+  }
   *out = call;
   return DC_OK;
 }
 
 static void destroy_call(void *opaque) {
   winograd_call *call = opaque;
-  pthread_mutex_destroy(&call->packing);
-  free(call->packed);
+  dc_hold_end(&call->hold);
   free(call);
 }
 
@@ -265,16 +292,7 @@ static void turn_filters(const winograd_call *call, const float *w, float *u) {
   for (int64_t b = 0; b < call->filters.to / call->routines->lanes; b++) turn_block(call, &call->filters, w, b, u);
 }
 
-static float *packed_filters(winograd_call *call, const float *w) {
-  pthread_mutex_lock(&call->packing);
-  if (!call->packed) {
-    size_t bytes = (size_t)call->room_u * sizeof(float);
-    call->packed = aligned_alloc(DC_MEMORY_ALIGN, (bytes + DC_MEMORY_ALIGN - 1) & ~(size_t)(DC_MEMORY_ALIGN - 1));
-    if (call->packed) turn_filters(call, w, call->packed);
-  }
-  pthread_mutex_unlock(&call->packing);
-  return call->packed;
-}
+static dc_status pack(void *self, const void *source, void *to) { return turn_filters(self, source, to), DC_OK; }
 
 /* As many tiles from `begin` on as a range has, or there are before `end`. */
 static winograd_span range_of(const winograd_call *call, int64_t begin, int64_t end) {
@@ -297,12 +315,15 @@ static void run_range(const winograd_call *call, int64_t task, void *const *buff
 }
 
 static dc_status convolve_ranges(winograd_call *call, void *const *buffers, const float *zeros, float *scratch) {
-  float *u = call->fixed ? packed_filters(call, buffers[call->at_w]) : scratch, *own = scratch + (call->fixed ? 0 : call->room_u);
-  if (!u) return dc_error(DC_ERR_MEMORY, "out of memory");
-  if (!call->fixed) turn_filters(call, buffers[call->at_w], u);
+  void *u = scratch;
+  float *own = scratch + (call->held ? 0 : call->room_u);
+  dc_held *held = NULL;
+  if (call->held) DC_TRY(dc_held_take(&call->hold, buffers[call->at_w], pack, call, &held, &u));
+  else turn_filters(call, buffers[call->at_w], scratch);
 #pragma omp parallel for num_threads(call->threads) schedule(dynamic)
   for (int64_t task = 0; task < call->tasks; task++)
     run_range(call, task, buffers, zeros, u, own + omp_get_thread_num() * (call->room_v + call->room_m));
+  if (held) dc_held_give(&call->hold, held);
   return DC_OK;
 }
 
