@@ -430,7 +430,11 @@ static bool try_share(contraction *c, dc_cid root) {
     bool alone = c->users[a->root].writers == 1;
     if (!a->writes || !is_tasklet(c, a) || a->root == root || !alone || !may_hold(c, root, a)) continue;
     dc_cid to = a->root;
+    dc_nid store = a->node;
+    dc_tasklet t = tasklet_of(c, a);
+    bool copies = t.value == dc_ex_read(&c->graph->pool, (dc_dtype)dc_cont(c->graph, root)->dtype, root, t.index, t.rank);
     dc_node_rename(c->graph, c->top, root, to);
+    if (copies) remove_node(c, store);
     DC_EACH_SITE(c->t, root, j) /* what is written by a view, too */
       if (at(c, j)->writes) dc_node_at(c->graph, at(c, j)->node)->tasklet.out = to;
     return true;

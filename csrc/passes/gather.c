@@ -3,7 +3,13 @@
  *     scatter n, v, j { D[n, j] sum= G[n, v] * R[v, j] }   becomes
  *     map n, j { reduce v { r[n, j] sum= G[n, v] * R[v, j] }  D[n, j] sum= r[n, j] }
  *
- * The loops that move an index of their own stay apart; those that no index names are summed over. */
+ * The loops that move an index of their own stay apart; those that no index names are summed over.  Others keep their order in a
+ * slice of their own, which on a processor is then filled, added to and read while a cache holds it:
+ *
+ *     scatter n, v { D[n, I[v]] sum= G[n, v] }   becomes   map n { scatter v { D[n, I[v]] sum= G[n, v] } } */
+#include <string.h>
+
+#include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -86,6 +92,63 @@ static void gather(dc_graph *graph, dc_nid id) {
   out->schedule = DC_MAP_PARALLEL, out->n_params = p.n_apart, out->body = body;
 }
 
+/* ---- slices ---- */
+
+static bool is_in(const dc_map *map, dc_param p) {
+  for (uint32_t k = 0; k < map->n_params; k++)
+    if (map->params[k] == p) return true;
+  return false;
+}
+
+/* Does the map do nothing but add to one container, which it does not read? */
+static bool only_adds(dc_graph *graph, dc_nid id, const dc_map *map) {
+  const dc_node *first = dc_node_at(graph, map->body.v[0]);
+  for (uint32_t k = 0; k < map->body.n; k++) {
+    const dc_node *node = dc_node_at(graph, map->body.v[k]);
+    if (node->kind != DC_NODE_TASKLET || node->tasklet.wcr != DC_WCR_SUM || node->tasklet.out != first->tasklet.out) return false;
+  }
+  const dc_cid root = dc_container_root(graph, first->tasklet.out);
+  dc_arena arena = {0};
+  dc_accesses all = {0};
+  bool reads = false;
+  dc_access_collect(graph, &arena, id, false, &all);
+  for (uint32_t k = 0; k < all.n; k++) reads |= all.v[k].root == root && !all.v[k].writes;
+  dc_arena_free(&arena);
+  return !reads;
+}
+
+/* The loop that alone is index d of all sums, one by one from 0 on; 0: there is none. */
+static dc_param loop_of(const dc_graph *graph, const dc_map *map, uint32_t d) {
+  const dc_ex index = dc_node_at(graph, map->body.v[0])->tasklet.index[d];
+  const dc_exnode *node = dc_ex_node(&graph->pool, index);
+  for (uint32_t k = 1; k < map->body.n; k++)
+    if (dc_node_at(graph, map->body.v[k])->tasklet.index[d] != index) return 0;
+  return node->op == DC_EX_PARAM && is_in(map, node->ref) && dc_param_counts(&graph->pool, node->ref) ? node->ref : 0;
+}
+
+/* Symbols: how many slices there are decides about time only. */
+static void part(dc_graph *graph, dc_nid id) {
+  dc_map map = dc_node_at(graph, id)->map;
+  if (map.schedule != DC_MAP_SCATTER || !map.body.n || graph->machine.teams || !only_adds(graph, id, &map)) return;
+  dc_param outer[DC_MAX_LOOPS], inner[DC_MAX_LOOPS], p;
+  uint32_t n = 0, rest = 0;
+  double slices = 1;
+  for (uint32_t d = 0; d < dc_node_at(graph, map.body.v[0])->tasklet.rank && (p = loop_of(graph, &map, d)); d++) {
+    if (dc_access_in_set(outer, n, p)) break;
+    slices *= dc_param_trips(&graph->pool, outer[n++] = p);
+  }
+  for (uint32_t k = 0; k < map.n_params; k++)
+    if (!dc_access_in_set(outer, n, map.params[k])) inner[rest++] = map.params[k];
+  if (!n || !rest || slices < graph->machine.few_tasks) return;
+  dc_nid slice = dc_node_map(graph, DC_MAP_SCATTER, inner, rest);
+  dc_node_take_origin(graph, slice, id);
+  dc_node_at(graph, slice)->map.body = map.body;
+  dc_map *out = &dc_node_at(graph, id)->map;
+  memcpy(out->params, outer, n * sizeof *outer);
+  out->schedule = DC_MAP_PARALLEL, out->n_params = n, out->body = (dc_scope){0};
+  dc_scope_push(graph, &out->body, slice);
+}
+
 static void visit(dc_graph *graph, dc_nid id) {
   if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return;
   gather(graph, id);
@@ -94,7 +157,12 @@ static void visit(dc_graph *graph, dc_nid id) {
 }
 
 dc_status dc_pass_gather(dc_graph *graph) {
-  for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) visit(graph, graph->states.v[s].scope.v[k]);
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope *scope = &graph->states.v[s].scope;
+    for (uint32_t k = 0; k < scope->n; k++) {
+      visit(graph, scope->v[k]);
+      if (dc_node_at(graph, scope->v[k])->kind == DC_NODE_MAP) part(graph, scope->v[k]);
+    }
+  }
   return DC_OK;
 }
