@@ -131,7 +131,10 @@ static void select_lines(const selection *s, void *const *buffers, int64_t line,
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
   (void)stream;
-  const selection *s = opaque;
+  selection this_one = *(const selection *)opaque, *s = &this_one;
+  if (s->alone) s->k = *(const int64_t *)buffers[1];
+  if (s->alone && (s->k < 1 || s->k > s->n))
+    return dc_error(DC_ERR_VALUE, "element %lld of %lld in order", (long long)s->k, (long long)s->n);
   const int64_t lines = s->outer * s->inner;
   const uint64_t own = own_bytes(s);
   int threads = omp_in_parallel() || (double)lines * (double)s->n < WORK_FOR_THREADS ? 1 : s->threads;
@@ -175,7 +178,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   }
   s->alone = strcmp(dc_name_text(&graph->names, lib->op), "PlaceOfKth") == 0;
   s->step = s->alone ? 1 : s->inner; /* where lines are put in order, reading them is the least of it */
-  if (s->alone) s->largest = false, s->k = dc_node_attr_int(graph, node, "k", 1), s->indices = (int)lib->n_in;
+  if (s->alone) s->largest = false, s->indices = (int)lib->n_in;
   for (uint32_t k = 0; k < lib->n_out && !s->alone; k++) {
     if (!lib->out[k]) continue;
     *(k ? &s->indices : &s->values) = (int)(lib->n_in + k);

@@ -99,14 +99,7 @@ def _like_one(values, axis, number):
 def _kthvalue(x, k, axis=-1, keepdim=False):
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64)
-    return _at(x, axis, _place(x, axis, k), keepdim)
-
-
-def _place(x, axis, k):
-    """Where the k-th least element is, with an extent of 1."""
-    if isinstance(k, int):
-        return torch.ops.dcml.place_of_kth(x, k, axis)
-    return x.topk(k, axis, largest=False)[1].narrow(axis, k - 1, 1)
+    return _at(x, axis, torch.ops.dcml.place_of_kth(x, k, axis), keepdim)
 
 
 @of("median.dim")
@@ -114,7 +107,7 @@ def _median(x, axis, keepdim=False):
     """Of an even count the lower one; the first NaN where there is one."""
     if x.dim() == 0:
         return x.clone(), torch.zeros((), dtype=torch.int64)
-    place = _place(x, axis, (x.shape[axis] + 1) // 2)
+    place = torch.ops.dcml.place_of_kth(x, (x.shape[axis] + 1) // 2, axis)
     if x.is_floating_point():
         greatest = x.detach().argmax(axis, True)  # the first NaN, where there is one
         place = torch.where(x.detach().gather(axis, greatest).isnan(), greatest, place)

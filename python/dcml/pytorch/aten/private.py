@@ -52,7 +52,7 @@ def _(b, n, value, truth):
 
 
 # -- order -----------------------------------------------------------------------------------------
-@operator("place_of_kth(Tensor x, int k, int axis) -> Tensor")
+@operator("place_of_kth(Tensor x, SymInt k, int axis) -> Tensor")
 def _(x, k, axis):
     """Where the k-th least element is; the axis has an extent of 1."""
     return torch.empty_like(x.narrow(axis, 0, 1), dtype=torch.int64)
@@ -61,7 +61,7 @@ def _(x, k, axis):
 @of_library("place_of_kth")
 def _(b, n, x, k, axis):
     numbers = b(x, torch.uint8) if meta(x).dtype == torch.bool else b(x)
-    return b.op("PlaceOfKth", numbers, domain="dcml", axis=norm_axis(axis, rank(x)), k=k)
+    return b.op("PlaceOfKth", numbers, b.ints([k]), domain="dcml", axis=norm_axis(axis, rank(x)))
 
 
 # -- linear algebra --------------------------------------------------------------------------------
