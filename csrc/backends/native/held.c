@@ -15,12 +15,23 @@ struct dc_held {
   uint32_t users; /* holds that took it last, and runs */
 };
 
-bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, bool *changes) {
+bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, dc_hold *hold) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   if (buffer < 0 || buffer >= (int)lib->n_in || !lib->in[buffer]) return false;
   const dc_container *c = dc_cont(graph, lib->in[buffer]);
-  *changes = c->role == DC_ROLE_PARAM;
-  return *changes ? !graph->trained && !lib->wrt : c->role == DC_ROLE_CONST && c->data;
+  hold->moves = c->role == DC_ROLE_INPUT;
+  hold->changes = hold->moves || c->role == DC_ROLE_PARAM;
+  if (!hold->changes) return c->role == DC_ROLE_CONST && c->data;
+  return !graph->trained && !lib->wrt && (!hold->moves || buffer == 1); /* inputs 0 are images */
+}
+
+bool dc_hold_serves(dc_hold *hold, const void *source) {
+  if (!hold->moves) return true;
+  pthread_mutex_lock(&hold->holder->lock);
+  bool again = hold->seen == source;
+  hold->seen = source;
+  pthread_mutex_unlock(&hold->holder->lock);
+  return again;
 }
 
 /* ---- contents ---- */

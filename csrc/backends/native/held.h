@@ -26,13 +26,18 @@ typedef struct {
   dc_holder *holder;
   const void *layout;
   uint64_t bytes, source_bytes;
-  bool changes;  /* a parameter */
-  dc_held *last; /* what the last run took, which is there for the next one; guarded by the holder's lock */
+  bool changes;  /* a parameter, or an argument: */
+  bool moves;    /* which is held where two runs find it at one place */
+  /* Guarded by the holder's lock: */
+  const void *seen; /* where the last run found the operand */
+  dc_held *last;    /* what it took, which is there for the next one */
 } dc_hold;
 
-/* Is the operand of a forward convolution or product one that calls find as it was: a constant, or the parameter of what has no
- * gradient?  *changes: it may be written between calls. */
-bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, bool *changes);
+/* Is the operand of a forward convolution or product one that runs find as it was: a constant, or, where nothing is differentiated,
+ * a parameter or an argument in the place of one?  Tells the hold which. */
+bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, dc_hold *hold);
+/* Does the run find the operand where it is to be held? */
+bool dc_hold_serves(dc_hold *hold, const void *source);
 
 /* The copy of `source`, made by `pack` where it is not there or has become another; to be given back after the run. */
 typedef dc_status (*dc_pack)(void *self, const void *source, void *to);

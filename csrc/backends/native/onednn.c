@@ -132,7 +132,7 @@ static dc_status make_reorder(dnn_call *call, dnn_operand *o) {
   if (o->held) {
     o->hold.holder = &call->lib->holder, o->hold.layout = o->wanted;
     o->hold.bytes = lib->desc_size(o->wanted), o->hold.source_bytes = lib->desc_size(o->plain);
-    return DC_OK;
+    if (!o->hold.moves) return DC_OK;
   }
   o->offset = call->scratch_bytes;
   call->scratch_bytes += aligned(lib->desc_size(o->wanted));
@@ -143,7 +143,7 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
   DC_TRY(dc_onednn_build(call, graph, node, symbols));
   for (int k = 0; k < call->n_operands; k++) {
     dnn_operand *o = &call->operands[k];
-    o->held = !o->output && dc_hold_pays(graph, node, o->buffer, &o->hold.changes);
+    o->held = !o->output && dc_hold_pays(graph, node, o->buffer, &o->hold);
   }
   if (call->empty) return DC_OK;
   DC_TRY(make_step(call, &call->main, "creating a primitive"));
@@ -245,9 +245,10 @@ static dc_status bring(dnn_call *call, int k, void *buffer, char *scratch, dnn_m
   DNN_TRY(bind(call->lib, &m->user[k], o->plain, buffer), "binding memory");
   if (!o->reorder.primitive) return DC_OK;
   void *at = scratch + o->offset;
-  if (o->held) DC_TRY(dc_held_take(&o->hold, buffer, pack, &(packing){call, k, scratch, m}, &held[k], &at));
+  const bool held_now = o->held && dc_hold_serves(&o->hold, buffer);
+  if (held_now) DC_TRY(dc_held_take(&o->hold, buffer, pack, &(packing){call, k, scratch, m}, &held[k], &at));
   DNN_TRY(bind(call->lib, &m->copy[k], o->wanted, at), "binding memory");
-  if (!o->held && !o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
+  if (!held_now && !o->output) DNN_TRY(move(call, k, scratch, m), "a reorder");
   return DC_OK;
 }
 

@@ -103,7 +103,7 @@ typedef struct {
   void *plain;       /* memory descriptor of the caller's layout */
   const void *wanted; /* of the primitive, owned by its descriptor */
   dnn_step reorder;  /* no primitive: the layouts agree */
-  bool held;         /* the reordered copy is, by `hold`; else it lies in the scratch block: */
+  bool held;         /* the reordered copy is, by `hold`, or lies in the scratch block: */
   dc_hold hold;
   size_t offset;
 } dnn_operand;

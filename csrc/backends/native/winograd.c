@@ -248,7 +248,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->routines = routines;
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
-  call->held = c.wanted != DC_CONV_W && dc_hold_pays(graph, node, c.at_w, &call->hold.changes);
+  call->held = c.wanted != DC_CONV_W && dc_hold_pays(graph, node, c.at_w, &call->hold) && !call->hold.moves;
   read_problem(call, &c);
   if (!pays(call, &c)) {
     free(call);
