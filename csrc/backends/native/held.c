@@ -9,9 +9,9 @@
 struct dc_held {
   dc_held *next;
   const void *source;
-  void *layout, *data; /* data NULL, or not made: nobody has run yet */
+  void *layout, *data;
   dc_fingerprint of;   /* the source as it was */
-  bool made;
+  bool made;           /* else no run has been done with it */
   uint32_t users; /* holds that took it last, and runs */
 };
 
