@@ -93,11 +93,12 @@ DC_MUST_USE dc_status dc_val_to_index(dc_inst *in, const dc_value *v, dc_ex *out
 DC_MUST_USE dc_status dc_val_to_bool(dc_inst *in, const dc_value *v, dc_ex *out);
 DC_MUST_USE dc_status dc_val_unify(dc_inst *in, dc_value *a, dc_value *b); /* two EX of one type, or two NUM */
 DC_MUST_USE dc_status dc_val_binary(dc_inst *in, dc_op prim, dc_value a, dc_value b, dc_value *out);
+DC_MUST_USE dc_status dc_val_product(dc_inst *in, const dc_value *list, dc_value *out); /* 1 for none */
 DC_MUST_USE dc_status dc_val_unary(dc_inst *in, dc_op prim, dc_value a, dc_value *out);
 
 /* builtins.c: a function on values, looked up by name; *found false if there is none. */
 DC_MUST_USE dc_status dc_builtin_call(dc_inst *in, const char *name, const dc_value *args, uint32_t n, dc_value *out, bool *found);
-/* Functions whose argument is a tensor's name: has, rank, shape, size, dtof, ... */
+/* tensors.c: one whose argument is a name of a tensor: has, rank, shape, size, dtof, ... */
 DC_MUST_USE dc_status dc_builtin_tensor(dc_inst *in, const dc_ast *call, dc_value *out, bool *found);
 
 /* expand.c */

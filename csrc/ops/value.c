@@ -222,3 +222,9 @@ dc_status dc_val_unary(dc_inst *in, dc_op prim, dc_value a, dc_value *out) {
   if (kind == DC_PRIM_BITS && real) return dc_inst_fail(in, DC_ERR_DTYPE, "'%s' needs integers", dc_prims[prim].name);
   return *out = dc_val_ex(dc_ex_prim1(&in->graph->pool, prim, a.ex)), DC_OK;
 }
+
+dc_status dc_val_product(dc_inst *in, const dc_value *list, dc_value *out) {
+  *out = dc_val_int(in, 1);
+  for (uint32_t k = 0; k < list->n; k++) DC_TRY(dc_val_binary(in, DC_MUL, *out, list->items[k], out));
+  return DC_OK;
+}
