@@ -160,6 +160,10 @@ RESIZE = [case("Resize", (1, 1, 4, 5), None, None, index(1, 1, 6, 3), mode=mode,
     case("Resize", (1, 2, 4, 4), None, np.float32([1, 1, 2, 2]), mode="nearest", opset=13), case("Resize", (1, 1, 8, 7), None, None, index(4, 4), mode="linear", opset=19, antialias=1, axes=[2, 3]),
     case("Resize", (1, 1, 8, 7), None, None, index(5, 4), mode="cubic", opset=19, antialias=1, axes=[2, 3]), case("Resize", (1, 1, 4, 5), None, np.float32([1, 1, 1.7, 0.6]), mode="cubic", exclude_outside=1, opset=13),
     case("Resize", (1, 1, 4, 5), None, None, index(1, 1, 6, 9), mode="linear", opset=19, coordinate_transformation_mode="half_pixel_symmetric"),
+    case("Resize", (1, 2, 3, 4), None, np.float32([1, 1, 2, 3]), mode="linear", opset=13),
+    case("Resize", (1, 2, 7, 8), None, np.float32([1, 1, 0.5, 0.25]), mode="linear", opset=13),
+    case("Resize", (1, 1, 9, 6), None, None, index(3, 18), mode="linear", opset=19, axes=[2, 3]),
+    case("Resize", (1, 1, 5, 10), None, None, index(3, 5), mode="linear", opset=19, axes=[2, 3], keep_aspect_ratio_policy="not_larger"),
     case("Resize", (1, 1, 4, 5), np.array([0, 0, 0.2, 0.1, 1, 1, 0.8, 0.85]), None, index(1, 1, 3, 3), mode="linear", opset=19, coordinate_transformation_mode="tf_crop_and_resize"),
     case("Upsample", (1, 1, 3, 4), np.float32([1, 1, 2, 1.5]), mode="linear", opset=9), case("Upsample", (1, 1, 3, 4), opset=7, scales=[1.0, 1.0, 2.0, 3.0])]
 SAMPLING = [case("GridSample", (1, 2, 4, 5), unit(1, 3, 2, 2), mode=mode, padding_mode=pad, align_corners=corners) for mode in ("linear", "cubic", "nearest")
