@@ -45,7 +45,7 @@ def _builtins_of(code):
 
 def _made(name):
     """Methods that the standard library makes from texts, for named tuples and data classes."""
-    return name is None or name.startswith("namedtuple_") or is_foreign(name)
+    return name is not None and (name.startswith("namedtuple_") or is_foreign(name))
 
 
 def _may_draw(value):
