@@ -306,7 +306,8 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named, sets=self.sets,
-                       altered=self.altered, orders=orders, own=self.own, counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
+                       altered=self.altered, orders=orders, own=self.own, counted=self.b.counted, freed=self.freed_kinds,
+                       devices=self.devices)
 
 
 def _ties(module, params):
