@@ -84,7 +84,7 @@ SPECIAL = [case(op, M, opset=1, domain="dcml") for op in (
     "Erfc", "Erfcx", "Exp2", "HardTanh", "Sinc", "LogNdtr", "BesselJ", "SphericalBesselJ", "AiryAi", "Greatest", "Least")] + [
     *(case("LogOf", positive(*M), opset=1, domain="dcml", base=k) for k in (2, 10)), case("Root", positive(*M), opset=1, domain="dcml"),
     case("Logit", np.linspace(0.1, 0.9, 6).reshape(2, 3), opset=1, domain="dcml"), case("Greatest", (2, 3, 4), opset=1, domain="dcml", axis=-2, keepdims=0),
-    *(case(op, M, positive(*M), opset=1, domain="dcml") for op in ("XLogY", "XLog1pY")),
+    *(case(op, M, positive(*M), opset=1, domain="dcml") for op in ("XLogY", "XLog1pY", "AtLeast", "AtMost")),
     case("BinaryCrossEntropy", np.linspace(0.1, 0.9, 6).reshape(2, 3), positive(2, 3), opset=1, domain="dcml"),
     case("BesselJ", M, opset=1, domain="dcml", n=1), case("Frexp", M, opset=1, domain="dcml", outputs=2),
     *(case(op, positive(*M), opset=1, domain="dcml", n=n) for op in ("BesselY", "BesselK") for n in (0, 1)),

@@ -225,20 +225,18 @@ def _(b, n, x, lo=None, hi=None):
     dtype = meta(n).dtype
     if all(not isinstance(v, torch.fx.Node) for v in (lo, hi)):
         return b.op("Clip", b(x, dtype), b(lo, dtype), b(hi, dtype))
-    return _within(b, b(x, dtype), lo, hi, dtype)
+    return _within(b, n, x, lo, hi)
 
 
-def _within(b, x, lo, hi, dtype):
+def _within(b, n, x, lo, hi):
     """Of floats, with all of the gradient where a value is its bound, as torch has it, where Max and Min give each a half."""
-    for bound, extreme, holds in ((lo, "Max", "GreaterOrEqual"), (hi, "Min", "LessOrEqual")):
-        if bound is None:
-            continue
-        bound = b(bound, dtype)
-        if dtype.is_floating_point:
-            x = b.op("Where", b.op("Or", b.op(holds, x, bound), b.op("IsNaN", x)), x, bound)
-        else:
-            x = b.op(extreme, x, bound)
-    return x
+    dtype = meta(n).dtype
+    if not dtype.is_floating_point:
+        x = b(x, dtype) if lo is None else b.op("Max", b(x, dtype), b(lo, dtype))
+        return x if hi is None else b.op("Min", x, b(hi, dtype))
+    x = _expanded(b, n, x)
+    x = x if lo is None else b.op("AtLeast", x, _expanded(b, n, lo), domain="dcml")
+    return x if hi is None else b.op("AtMost", x, _expanded(b, n, hi), domain="dcml")
 
 
 @row("hardtanh.default", "relu6.default")
@@ -253,7 +251,7 @@ def _(b, n, x, least=-1, most=1):
 def _(b, n, x, lo):
     dtype = meta(n).dtype
     if isinstance(lo, torch.fx.Node):
-        return _within(b, b(x, dtype), lo, None, dtype)
+        return _within(b, n, x, lo, None)
     return b.op("Clip", b(x, dtype), b(lo, dtype))
 
 
@@ -261,7 +259,7 @@ def _(b, n, x, lo):
 def _(b, n, x, hi):
     dtype = meta(n).dtype
     if isinstance(hi, torch.fx.Node):
-        return _within(b, b(x, dtype), None, hi, dtype)
+        return _within(b, n, x, None, hi)
     return b.op("Clip", b(x, dtype), None, b(hi, dtype))
 
 
