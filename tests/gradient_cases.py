@@ -80,7 +80,12 @@ BINARY = [case(op, (2, 1, 4), (3, 1)) for op in ("Add", "Sub", "Mul", "Max", "Mi
     case("Add", (2, 3, 4, 5), (3, 4), opset=6, axis=1, broadcast=1), case("Mul", (2, 3, 4), (3,), opset=1, axis=1, broadcast=1),
     case("Pow", positive(2, 3), (3,), opset=1, broadcast=1), case("Sum", M, (4,), (3, 1)), case("Mean", M, (4,), (3, 1)),
     case("Max", M, (4,), (3, 1)), case("Min", M, M, M), case("Where", np.array([[True], [False]]), (2, 3), (1, 3))]
-SPECIAL = [case(op, M, opset=1, domain="dcml") for op in ("Erfcx", "LogNdtr", "BesselJ", "SphericalBesselJ", "AiryAi")] + [
+SPECIAL = [case(op, M, opset=1, domain="dcml") for op in (
+    "Erfc", "Erfcx", "Exp2", "HardTanh", "Sinc", "LogNdtr", "BesselJ", "SphericalBesselJ", "AiryAi", "Greatest", "Least")] + [
+    *(case("LogOf", positive(*M), opset=1, domain="dcml", base=k) for k in (2, 10)), case("Root", positive(*M), opset=1, domain="dcml"),
+    case("Logit", np.linspace(0.1, 0.9, 6).reshape(2, 3), opset=1, domain="dcml"), case("Greatest", (2, 3, 4), opset=1, domain="dcml", axis=-2, keepdims=0),
+    *(case(op, M, positive(*M), opset=1, domain="dcml") for op in ("XLogY", "XLog1pY", "AtLeast", "AtMost")),
+    case("BinaryCrossEntropy", np.linspace(0.1, 0.9, 6).reshape(2, 3), positive(2, 3), opset=1, domain="dcml"),
     case("BesselJ", M, opset=1, domain="dcml", n=1), case("Frexp", M, opset=1, domain="dcml", outputs=2),
     *(case(op, positive(*M), opset=1, domain="dcml", n=n) for op in ("BesselY", "BesselK") for n in (0, 1)),
     case("BesselK", positive(*M), opset=1, domain="dcml", n=1, scaled=1),

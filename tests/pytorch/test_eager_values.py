@@ -147,3 +147,51 @@ def test_sums_of_powers_of_short_floats_do_not_leave_their_range(what, dtype):
     got.sum().backward()
     what(exact).sum().backward()  # eager's own gradient of a norm is infinite here
     torch.testing.assert_close(ours.grad, exact.grad.to(dtype), rtol=2e-2, atol=2e-2)
+
+
+# -- what torch's formulas give where values alone do not tell -------------------------------------
+EDGES, NUMBERS = torch.tensor([-3.0, -1, -0.5, 0, 0.5, 1, 2, 6, 7]), torch.tensor([-1.0, 0, 0.5, 1, 2])
+SLOPES = {
+    "relu6": (F.relu6, EDGES), "hardtanh": (F.hardtanh, EDGES), "leaky_relu": (F.leaky_relu, EDGES), "elu": (lambda x: F.elu(x, 2.0), EDGES),
+    "bounds that are tensors": (lambda x, lo, hi: x.clamp(lo, hi), EDGES, torch.full((9,), -1.0), torch.full((9,), 2.0)),
+    "a lower bound": (torch.clamp_min, EDGES, torch.zeros(9)), "an upper bound": (torch.clamp_max, EDGES, torch.ones(9)),
+    "the first of equals": (lambda x: x.max(1)[0], torch.tensor([[1.0, 2, 2], [0, 0, 0]])),
+    "the first of equals below": (lambda x: x.min(0, keepdim=True)[0], torch.tensor([[1.0, 2, 2], [1, 0, 2]])),
+    "a deviation of equals": (lambda x: x.std(1), torch.tensor([[1.0, 2, 4], [3, 3, 3]])),
+    "prelu": (F.prelu, EDGES, torch.tensor([0.3])),
+    "certain and wrong": (F.binary_cross_entropy, torch.tensor([0.0, 0, 1, 1, 0.5, 1]), torch.tensor([0.0, 1, 0, 1, 0, 0.5])),
+    "by frequency": (lambda w: F.embedding(torch.tensor([[4, 1], [4, 0]]), w, scale_grad_by_freq=True), torch.randn(5, 2)),
+    "by frequency but one": (lambda w: F.embedding(torch.tensor([4, 1, 4, 1]), w, 1, scale_grad_by_freq=True), torch.randn(5, 2)),
+    "the peak of sinc": (torch.sinc, EDGES), "logit": (torch.logit, NUMBERS),
+    "xlogy": (torch.xlogy, *(t.flatten() for t in torch.meshgrid(NUMBERS, NUMBERS, indexing="ij"))),
+    "xlog1py": (torch.special.xlog1py, *(t.flatten() for t in torch.meshgrid(NUMBERS, NUMBERS, indexing="ij"))),
+}
+
+
+@pytest.mark.parametrize("what", SLOPES)
+def test_slopes_at_kinks_and_poles_are_torchs(what):
+    function, *given = SLOPES[what]
+    leaves = [t.clone().requires_grad_() for t in given]
+    want, got = function(*leaves), DaceModule(Calls(function), backward=True)(*leaves)
+    torch.testing.assert_close(got, want, equal_nan=True)
+    found = [torch.autograd.grad(y.sum(), leaves) for y in (got, want)]
+    torch.testing.assert_close(*found, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_logarithms_of_powers_and_powers_of_integers_are_exact(dtype):
+    numbers = torch.arange(-30, 31, dtype=dtype)
+    for function, x in ((torch.exp2, numbers), (torch.log2, 2**numbers), (torch.log10, 10 ** torch.arange(0, 10, dtype=dtype))):
+        assert torch.equal(DaceModule(Calls(function))(x), function(x))
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16, torch.float16))
+@pytest.mark.parametrize("function", (torch.erfc, torch.exp2, torch.log2, torch.log10), ids=lambda f: f.__name__)
+def test_small_results_are_as_exact_as_large_ones(function, dtype):
+    x = torch.cat([torch.linspace(-9, 9, 997), torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1e-40, 130])]).to(dtype)
+    torch.testing.assert_close(DaceModule(Calls(function))(x), function(x), rtol=4 * torch.finfo(dtype).eps, atol=1e-37, equal_nan=True)
+
+
+def test_only_what_is_converted_has_a_gradient():
+    kind, number = torch.ones(2, requires_grad=True), torch.arange(2)
+    assert not DaceModule(Calls(lambda x, y: x.type_as(y)), backward=True)(number, kind).requires_grad

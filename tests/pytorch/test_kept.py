@@ -136,6 +136,30 @@ def test_a_change_after_capture_was_found_is_seen(traces):
     assert len(traces) == 2
 
 
+def of_text(text, **names):
+    """A function made as configurations make them: from a text, among names that belong to no module."""
+    exec(text, names)
+    return names["f"]
+
+
+def test_functions_made_of_texts_are_told_apart(traces):
+    x = torch.randn(3, 4)
+    for operator in "+*":
+        other = net()
+        other.extra = of_text(f"def f(x): return x {operator} factor", factor=2.0)
+        other.forward = lambda x, of=other: of.extra(x)
+        torch.testing.assert_close(DaceModule(other)(x), other(x))
+
+
+def test_what_functions_made_of_texts_read_is_seen():
+    f, x, module = of_text("def f(x): return x * factor", factor=2.0), torch.ones(3), nn.Module()
+    module.forward = lambda x: f(x)
+    compiled = DaceModule(module)
+    for factor in (2.0, 3.0):
+        f.__globals__["factor"] = factor
+        torch.testing.assert_close(compiled(x), x * factor)
+
+
 def environment(self, x):
     return x * float(os.environ.get("DCML_TEST_FACTOR", "1"))
 

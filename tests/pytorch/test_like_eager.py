@@ -80,6 +80,12 @@ def under_no_grad(self, x):
     return self.fc(y) * y * self.mean, y
 
 
+def under_no_grad_and_view(self, x):
+    with torch.no_grad():
+        x.mul_(3)
+    return x[0] * 1, x[0]
+
+
 def changes_argument(self, x):
     with torch.no_grad():
         x.mul_(2)
@@ -162,6 +168,8 @@ AUTOGRAD = {
     "numbers in tensors as indices": (at_places, lambda k: (given(), torch.tensor(k), torch.tensor(-1, dtype=torch.int32))),
     "rows of at most a norm": (normed_rows, lambda k: (torch.tensor([[0, k], [2, 1]]),)),
     "views of what changes": (seen_by_views, lambda k: (given(),)),
+    "a view of an argument that changes": (lambda self, x: (x.mul_(2), x[1:].t(), x.detach()[0]), lambda k: (given() * 1,)),
+    "a view of what changes without gradient": (under_no_grad_and_view, lambda k: (given() * 1,)),
     "does an argument require a gradient": (lambda self, x: x * 2 if x.requires_grad else x * 3,
                                             lambda k: (given().requires_grad_(k % 2 == 0),)),
     "the type of a tensor": (of_types, lambda k: (given(),)),
@@ -235,6 +243,57 @@ def test_a_changed_argument_that_is_returned_is_the_argument(module):
         given = x.clone()
         assert DaceModule(module)(given) is given
         torch.testing.assert_close(given, want)
+
+
+OUTSIDE = nn.Parameter(torch.randn(4))
+OWN = {
+    "a parameter": lambda self, x: self.fc.weight,
+    "a view of it": lambda self, x: self.fc.weight[1:].t(),
+    "its data": lambda self, x: self.fc.weight.data,
+    "a buffer": lambda self, x: (x + self.mean, self.mean),
+    "rows of a buffer": lambda self, x: (x + 1, self.mean[::2]),
+    "a buffer that changes": lambda self, x: self.mean.add_(x.detach()[0]),
+    "a view of one that changes": lambda self, x: (self.mean.mul_(2), self.mean[1:]),
+    "one that gets a result": lambda self, x: ((y := x.detach()[0] * 2), self.mean.copy_(y)),
+    "what it was before it changed": lambda self, x: (self.mean.clone(), self.mean.add_(1)),
+    "a parameter of nobody": lambda self, x: OUTSIDE,
+    "what an attribute holds": lambda self, x: self.plain.view(2, 2),
+}
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_what_is_the_modules_own_is_returned_as_itself(what):
+    torch.manual_seed(0)
+    plain, inside = Calls(OWN[what]), Calls(OWN[what])
+    inside.load_state_dict(plain.state_dict())
+    plain.plain = inside.plain = torch.arange(4.0)
+    compiled, x = DaceModule(inside, backward=True), given()
+    for _ in range(3):
+        want, got = (module(x) if isinstance(module(x), tuple) else (module(x),) for module in (plain, compiled))
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+            places = [_place(t, module) for t, module in ((a, inside), (b, plain))]
+            assert places[0] == places[1] and type(a) is type(b)
+            assert (a.stride(), a.requires_grad, a.is_leaf) == (b.stride(), b.requires_grad, b.is_leaf)
+        if any(t.requires_grad for t in want):
+            (grads, wanted) = ([torch.autograd.grad(sum(t.sum() for t in some if t.requires_grad), [OUTSIDE, *module.parameters()],
+                                                    allow_unused=True) for some, module in ((got, inside), (want, plain))])
+            for a, b in zip(grads, wanted):
+                assert (a is None) == (b is None) and (a is None or torch.equal(a, b))
+
+
+def test_a_buffer_that_gets_what_has_a_gradient_is_a_result_with_that_gradient():
+    (plain, compiled), x = [Calls(lambda self, x: self.mean.mul_(x[0])) for _ in range(2)], given()
+    compiled = DaceModule(compiled, backward=True)
+    want, got = (torch.autograd.grad(module(x).sum(), x)[0] for module in (plain, compiled))
+    assert torch.equal(got, want)
+
+
+def _place(tensor, module):
+    """Which tensor of a module it is or looks at, and from where on."""
+    held = {"outside": OUTSIDE, "plain": module.plain, **module.state_dict(keep_vars=True)}
+    return [(name, own is tensor, tensor.storage_offset()) for name, own in held.items()
+            if own.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()]
 
 
 # -- arguments and results of all kinds ------------------------------------------------------------

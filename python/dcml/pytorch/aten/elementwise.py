@@ -73,7 +73,7 @@ def _(b, n, x):
 def _(b, x, c, eps=None):
     if eps is not None:
         x = b.op("Clip", x, c(eps), c(1 - eps))
-    return b.op("Log", b.op("Div", x, b.op("Sub", c(1), x)))
+    return b.op("Logit", x, domain="dcml")
 
 
 @row("log_sigmoid_forward.default")
@@ -225,16 +225,33 @@ def _(b, n, x, lo=None, hi=None):
     dtype = meta(n).dtype
     if all(not isinstance(v, torch.fx.Node) for v in (lo, hi)):
         return b.op("Clip", b(x, dtype), b(lo, dtype), b(hi, dtype))
-    y = b(x, dtype)
-    y = y if lo is None else b.op("Max", y, b(lo, dtype))
-    return y if hi is None else b.op("Min", y, b(hi, dtype))
+    return _within(b, n, x, lo, hi)
+
+
+def _within(b, n, x, lo, hi):
+    """Of floats, with all of the gradient where a value is its bound, as torch has it, where Max and Min give each a half."""
+    dtype = meta(n).dtype
+    if not dtype.is_floating_point:
+        x = b(x, dtype) if lo is None else b.op("Max", b(x, dtype), b(lo, dtype))
+        return x if hi is None else b.op("Min", x, b(hi, dtype))
+    x = _expanded(b, n, x)
+    x = x if lo is None else b.op("AtLeast", x, _expanded(b, n, lo), domain="dcml")
+    return x if hi is None else b.op("AtMost", x, _expanded(b, n, hi), domain="dcml")
+
+
+@row("hardtanh.default", "relu6.default")
+def _(b, n, x, least=-1, most=1):
+    least, most = (0, 6) if "relu6" in str(n.target) else (least, most)
+    if meta(n).dtype.is_floating_point:
+        return b.op("HardTanh", b(x), domain="dcml", least=float(least), most=float(most))
+    return b.op("Clip", b(x), b.const(least, meta(n).dtype), b.const(most, meta(n).dtype))
 
 
 @row("clamp_min.default", "clamp_min.Tensor")
 def _(b, n, x, lo):
     dtype = meta(n).dtype
     if isinstance(lo, torch.fx.Node):
-        return b.op("Max", b(x, dtype), b(lo, dtype))
+        return _within(b, n, x, lo, None)
     return b.op("Clip", b(x, dtype), b(lo, dtype))
 
 
@@ -242,7 +259,7 @@ def _(b, n, x, lo):
 def _(b, n, x, hi):
     dtype = meta(n).dtype
     if isinstance(hi, torch.fx.Node):
-        return b.op("Min", b(x, dtype), b(hi, dtype))
+        return _within(b, n, x, None, hi)
     return b.op("Clip", b(x, dtype), None, b(hi, dtype))
 
 
@@ -389,6 +406,8 @@ def _of_equals(operator, *overloads, **attributes):
 
 
 _of_equals("NextAfter", "nextafter.default")
+_of_equals("XLogY", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
+_of_equals("XLog1pY", "special_xlog1py.default", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")
 _of_equals("Zeta", "special_zeta.default", "special_zeta.self_scalar", "special_zeta.other_scalar")
 _of_equals("Igamma", "igamma.default", upper=0)
 _of_equals("Igamma", "igammac.default", upper=1)

@@ -422,10 +422,7 @@ def _(b, n, x, y, target, margin=0.0, reduction=1):
 @row("binary_cross_entropy.default")
 def _(b, n, x, y, weight=None, reduction=1):
     dtype = meta(n).dtype
-    x_, y_, one, floor = b(x, dtype), b(y, dtype), b.const(1, dtype), b.const(-100, dtype)
-    log_x = b.op("Clip", b.op("Log", x_), floor)
-    log_rest = b.op("Clip", b.op("Log", b.op("Sub", one, x_)), floor)
-    loss = b.op("Neg", b.op("Add", b.op("Mul", y_, log_x), b.op("Mul", b.op("Sub", one, y_), log_rest)))
+    loss = b.op("BinaryCrossEntropy", b(x, dtype), b(y, dtype), domain="dcml")
     loss = loss if weight is None else b.op("Mul", loss, b(weight, dtype))
     return _reduced(b, loss, rank(x), reduction)
 

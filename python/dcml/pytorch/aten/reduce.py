@@ -47,7 +47,7 @@ def _(b, n, x, axes=None, keepdim=False):
     return b.cast(reduce(b, "ReduceMin", flags, norm_axes(axes, rank(x)), keepdim), torch.int32, torch.bool)
 
 
-def _extreme(kind, arg_kind):
+def _extreme(kind, arg_kind, own_kind):
     def extreme(b, n, x, axis, keepdim=False):
         if rank(x) == 0:
             return [b(x), b.const(0)]
@@ -59,14 +59,16 @@ def _extreme(kind, arg_kind):
             if not keepdim:
                 index = b.squeeze(index, axis)
                 value = value and b.squeeze(value, axis)
+        elif meta(x).dtype.is_floating_point:
+            value = b.op(own_kind, b(x), domain="dcml", axis=axis, keepdims=int(keepdim))
         else:
             value = reduce(b, kind, b(x), [axis], keepdim)
         return [value, index]
     return extreme
 
 
-TABLE["aten.max.dim"] = _extreme("ReduceMax", "ArgMax")
-TABLE["aten.min.dim"] = _extreme("ReduceMin", "ArgMin")
+TABLE["aten.max.dim"] = _extreme("ReduceMax", "ArgMax", "Greatest")
+TABLE["aten.min.dim"] = _extreme("ReduceMin", "ArgMin", "Least")
 
 
 @row("argmax.default", "argmin.default")
@@ -103,7 +105,7 @@ def _(b, n, x, axes=None, unbiased=None, keepdim=False, correction=1):
     axes = norm_axes(axes, rank(x))
     dtype = (meta(n)[0] if "mean" in target else meta(n)).dtype
     mean, y = _moments(b, x, axes, correction, computed_in(dtype))
-    y = b.op("Sqrt", y) if "std" in target else y
+    y = b.op("Root", y, domain="dcml") if "std" in target else y
     mean, y = (b.cast(value, computed_in(dtype), dtype) for value in (mean, y))
     if not keepdim and axes:
         y, mean = b.squeeze(y, *axes), b.squeeze(mean, *axes) if "mean" in target else None

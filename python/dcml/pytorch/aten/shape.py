@@ -371,11 +371,21 @@ def _(b, n, x, output, kernel, dilation, padding, stride):
 
 
 # -- gathers and scatters --------------------------------------------------------------------------
+def _by_frequency(b, rows, weight, index):
+    """Rows of an embedding whose gradients are divided by how often each is read."""
+    dtype, flat = meta(weight).dtype, b.reshape(b(index, torch.int64), [-1])
+    none, one = b.fill(0, dims(weight)[:1], dtype), b.op("Expand", b.const(1, dtype), b.op("Shape", flat))
+    counts = b.op("ScatterElements", none, flat, one, axis=0, reduction="add")
+    share = b.unsqueeze(b.op("Reciprocal", b.op("Gather", counts, b(index), axis=0)), -1)
+    still = b.stop(rows)
+    return b.op("Add", still, b.op("Mul", b.op("Sub", rows, still), share))
+
+
 @row("embedding.default")
 def _(b, n, weight, index, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    if scale_grad_by_freq:
-        raise Decline("scale_grad_by_freq")
     rows = b.op("Gather", b(weight), b(index), axis=0)
+    if scale_grad_by_freq:
+        rows = _by_frequency(b, rows, weight, index)
     if padding_idx < 0:
         return rows
     # the padding row gets no gradient

@@ -37,6 +37,7 @@ class Recipe:
         tensors = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if tensors and capture.inputs == list(range(len(args))) else capture.inputs
         self.mutated = [(index, *slot(owner.model, name)) for index, name in capture.mutated]
+        self.own = [(capture.outside, name) if name in capture.outside else slot(owner.model, name) for name in capture.own]
         self.changed, self.checks = capture.changed_inputs, [one for one in capture.checks if one[2] != "Decided"]
         decisions = [one[:2] for one in capture.checks if one[2] == "Decided"]
         self.decided = [(*one, value) for one, value in zip(decisions, capture.decided, strict=True)]
@@ -130,6 +131,9 @@ class Recipe:
                 raise errors.BY_NAME[error](message)
         if self.mutated or self.changed:
             self._write_back(results, leaves)
+        if self.own:
+            with LOCK:  # see _write_back
+                leaves = [*leaves, *[table[key] for table, key in self.own]]
         values = [results[o] if type(o) is int else o.of(results, leaves) for o in self.outputs]
         for k, device in self.returned:
             values[k] = values[k].to(device)

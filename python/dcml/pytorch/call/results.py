@@ -19,7 +19,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Passed:
-    """A result that is one of the input leaves itself."""
+    """A result that is one of the leaves itself: an argument, or one of the module's own tensors."""
     leaf: int
 
     def of(self, results, leaves):
@@ -59,7 +59,7 @@ class Ordered:
 
 @dataclass(frozen=True)
 class View:
-    """A result that is a view of arguments: function(*[leaves[k] for k in positions]) makes it of them."""
+    """A result that is a view of such leaves: function(*[leaves[k] for k in positions]) makes it of them."""
     positions: tuple
     function: Any
 

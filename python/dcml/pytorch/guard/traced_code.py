@@ -43,11 +43,6 @@ def _builtins_of(code):
     return _BUILTINS.setdefault(names, {})
 
 
-def _made(name):
-    """Methods that the standard library makes from texts, for named tuples and data classes."""
-    return name is None or name.startswith("namedtuple_") or is_foreign(name)
-
-
 def _may_draw(value):
     if isinstance(value, (types.BuiltinMethodType, types.MethodType)):
         return isinstance(value.__self__, (random.Random, np.random.RandomState))
@@ -96,8 +91,7 @@ class TracedCode:
         """Notes a function that is about to run for the first time; returns builtins for its frames, or None."""
         if code in self.barred:
             raise self.refusal(f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} inside forward")
-        made = code.co_filename == "<string>" and _made(table.get("__name__"))
-        if made or code.co_name == "<module>" or foreign_file(code.co_filename):
+        if self._is_made(code, table.get("__name__")) or code.co_name == "<module>" or foreign_file(code.co_filename):
             self._attributes.note_of_torch(code)
             return self._found(code)
         for part in _with_nested(code):
@@ -111,6 +105,16 @@ class TracedCode:
         table = _builtins_of(code)
         _give_builtins(self._builtins)
         return table
+
+    def _is_made(self, code, module):
+        """Is it of a text that the standard library makes, for named tuples and data classes, or torch, among names of no module?  What
+        others make like that is there before forward runs, or made by such functions."""
+        if code.co_filename != "<string>":
+            return False
+        if module is None:
+            met = (value.__code__ for value in self._before.held if isinstance(value, types.FunctionType))
+            return id(code) not in self.codes and all(one is not code for one in met)
+        return module.startswith("namedtuple_") or is_foreign(module)
 
     def _next(self, iterator, *default):
         """What is left of an iterator that was there before tells what the next call computes."""

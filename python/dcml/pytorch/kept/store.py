@@ -33,7 +33,7 @@ _FORMAT = 2
 _MOST_BYTES = 1 << 24
 _VARIANTS = 8  # captures of one kind of module and arguments, told apart by what forward reads
 _KINDS = {kind.__name__: kind for kind in (Fixed, Passed, Number, Ordered)}
-_PLAIN = ("inputs", "seed", "checks", "refused_dynamic", "asks", "asks_attributes")
+_PLAIN = ("inputs", "own", "seed", "checks", "refused_dynamic", "asks", "asks_attributes")
 _EMPTY = ("transients", "outside", "flagged", "freed", "counted", "sets", "altered", "decided")  # captures that have these are not kept
 # What comes of a file that cannot be read or says what no file of ours says, or of a module that is not imported here.
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, RuntimeError)
@@ -109,17 +109,20 @@ class Kept:
     def _refuse_misfits(self, made):
         """Raises Doubt where a capture speaks of results, arguments or parameters that are not there."""
         results, leaves = range(len(made.graph.outputs)), range(len(self._leaves))
+        lent = range(len(self._leaves) + len(made.own))
         indices = [getattr(one, "index", one) for one in made.outputs if not isinstance(one, (Fixed, Passed))]
         indices += [index for index, *_ in [*made.mutated, *made.changed_inputs, *made.checks]] + list(made.orders)
-        given = [one.leaf for one in made.outputs if isinstance(one, Passed)]
-        given += made.inputs + [leaf for _, leaf, _ in made.changed_inputs]
+        passed = [one.leaf for one in made.outputs if isinstance(one, Passed)]
+        given = made.inputs + [leaf for _, leaf, _ in made.changed_inputs]
         named = {name for name, _ in self._owner.model.named_parameters(remove_duplicate=False)}
         named |= {name for name, _ in self._owner.model.named_buffers(remove_duplicate=False)}
-        mentioned = {name for name, _ in made.params} | {name for _, name in made.mutated} | {name for tie in made.ties for name in tie}
+        mentioned = {name for name, _ in [*made.params, *[pair[::-1] for pair in made.mutated]]}
+        mentioned |= {*made.own, *[name for tie in made.ties for name in tie]}
         tensors = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
         fits = (made.guard.refusal(tensors, dict) is None
                 and all(error in errors.BY_NAME for *_, error in made.checks)
-                and all(index in results for index in indices) and all(leaf in leaves for leaf in given) and mentioned <= named
+                and all(index in results for index in indices) and all(leaf in leaves for leaf in given)
+                and all(leaf in lent for leaf in passed) and mentioned <= named
                 and [name for name, _ in made.params] == list(made.graph.params)
                 and len(made.inputs) == len(made.guard.shapes) == len(made.graph.inputs)
                 and made.out_spec.num_leaves == len(made.outputs) == len(made.devices)

@@ -30,6 +30,7 @@ class Capture:
     flagged: (position among the leaves, flag) of inputs on which forward calls requires_grad_().
     freed: (extents, type, device) of leaves that a call adds to those of (args, kwargs): results on which forward calls
         requires_grad_(), by an input that only their gradients reach.
+    own: names of parameters and buffers that a call adds to its leaves behind these: results are they themselves, or views of them.
     named: tensors on which forward sets attributes, see trace.entry.Result; None: there are none.
     sets: attributes that are set to the last ``outputs``, see trace.entry.Result.
     altered: what forward makes of containers that stay, see trace.entry.Result; these leaves stand before those of ``sets``.
@@ -63,6 +64,7 @@ class Capture:
     places: list = field(default_factory=list)
     flagged: list = field(default_factory=list)
     freed: list = field(default_factory=list)
+    own: list = field(default_factory=list)
     named: Any = None
     sets: tuple = ()
     altered: list = field(default_factory=list)

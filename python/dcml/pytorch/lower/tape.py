@@ -14,7 +14,7 @@ _NO_TAPE = {"aten.detach", "aten.zeros_like", "aten.ones_like", "aten.full_like"
             "aten.randn_like", "aten.randint_like", "aten.new_zeros", "aten.new_ones", "aten.new_full",
             "aten.new_empty", "aten.new_empty_strided", "aten.empty_permuted", "aten.linspace", "aten.logspace",
             "dcml_border.cotangent"}
-_ARGUMENTS = {"dcml_border.give": (0, 1), "dcml_border.take": (0,)}  # on the tape, where not all are
+_ARGUMENTS = {"dcml_border.give": (0, 1), "dcml_border.take": (0,), "aten.type_as": (0,)}  # on the tape, where not all are
 _STATISTICS = ("aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm")
 
 

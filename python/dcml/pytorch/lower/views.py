@@ -1,6 +1,6 @@
-"""Which results of a program are views of its arguments, and in which order the axes of others lie.
+"""Which results of a program are views of what it is given, and in which order the axes of others lie.
 
-The one idea: a chain of operators that only look at an argument's memory runs as it is, on the argument of each call.
+The one idea: a chain of operators that only look at the memory of an argument or parameter runs as it is, on that of each call.
 Must not know: graphs of the core.
 """
 import operator
@@ -13,35 +13,36 @@ _NUMBERS = (torch.SymInt, int)
 _ARITHMETIC = ("_operator", "operator")
 
 
-def view_of(value, leaf_of):
-    """(positions of leaves, function of them) if a value is a view of an argument, else None.
+def view_of(value, held):
+    """(values, function of tensors that have them) if a value is a view of one of these, else None.
 
-    leaf_of: {name of a placeholder: position of its leaf} of arguments that the program does not change.
+    held: the values that arguments and the module's own tensors have after the call.
     """
-    if not _chain_to_leaf(value, leaf_of):
+    if not _chain_to(value, held):
         return None
     needed, queue = set(), [value]
     for node in queue:  # grows
         if node not in needed:
             needed.add(node)
-            queue += node.all_input_nodes
-    if not all(node.name in leaf_of if node.op == "placeholder" else _is_view(node) or _is_number(node) for node in needed):
+            queue += () if node in held else node.all_input_nodes
+    if not all(node in held or _is_view(node) or _is_number(node) for node in needed):
         return None
     ordered = [node for node in value.graph.nodes if node in needed]
-    leaves = [node for node in ordered if node.op == "placeholder"]
-    graph, made = torch.fx.Graph(), {}
-    for node in leaves + [node for node in ordered if node.op != "placeholder"]:
-        made[node] = graph.node_copy(node, made.__getitem__)
-        made[node].meta = {}
+    given = [node for node in ordered if node in held]
+    graph = torch.fx.Graph()
+    made = {node: graph.placeholder(node.name) for node in given}
+    for node in ordered:
+        if node not in made:
+            made[node] = graph.node_copy(node, made.__getitem__)
+            made[node].meta = {}
     graph.output(made[value])
-    function = torch.fx.GraphModule(torch.nn.Module(), graph).forward
-    return tuple([leaf_of[node.name] for node in leaves]), function
+    return given, torch.fx.GraphModule(torch.nn.Module(), graph).forward
 
 
-def _chain_to_leaf(value, leaf_of):
-    while value.op == "call_function" and (_is_view(value) or value.target is operator.getitem):
+def _chain_to(value, held):
+    while value not in held and value.op == "call_function" and (_is_view(value) or value.target is operator.getitem):
         value = value.args[0]
-    return value.op == "placeholder" and value.name in leaf_of
+    return value in held
 
 
 def _is_view(node):

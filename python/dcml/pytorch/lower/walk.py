@@ -33,7 +33,7 @@ class Lowering:
         self.named, self.sets, self.altered = entry.result.named, entry.result.sets, entry.result.altered
         self.graph = _core.Graph(name, OPSET)
         self.b = Builder(self.graph, self._inline, source)
-        self.inputs, self.params, self.shapes, self.itself = [], [], [], {}
+        self.inputs, self.params, self.shapes = [], [], []
         self.leaf_of = {}    # user input name -> leaf position
         self.freed = {}      # fx node -> (graph input, position among these) of a result that is a leaf
         self.freed_kinds = []
@@ -43,6 +43,8 @@ class Lowering:
         self.memory = {}     # value name -> storage of the result that it was first
         self.cumulative = cumulative
         self.outside = {}    # graph param -> tensor that no module of the tree has
+        self.own = []        # names of parameters and buffers that are results, or that these look at
+        self.holder = {}     # value -> placeholder of the tensor that holds it after the call
         self.tape = {}      # graph output index -> names of graph inputs and params
 
     def run(self):
@@ -171,10 +173,7 @@ class Lowering:
     # outputs
     def _collect_outputs(self):
         mutated, changed, tapes_of_changed, counts = dict(self.b.mutated), [], [], set()
-        self.itself = {value: self.leaf_of[spec.target] for spec, value in outputs(self.program)
-                       if spec.kind.name == "USER_INPUT_MUTATION"}  # after the call, an input holds this value
-        changed_names = {spec.target for spec, _ in outputs(self.program) if spec.kind.name == "USER_INPUT_MUTATION"}
-        self.looked_at = {name: leaf for name, leaf in self.leaf_of.items() if name not in changed_names}
+        self._find_holders(mutated)
         described = zip(outputs(self.program), self.output_shapes, self.output_orders, self.output_tapes)
         for (spec, value), shape, order, tape in described:
             kind = spec.kind.name
@@ -199,6 +198,26 @@ class Lowering:
             self._note_tape(index, tape)
         self.checks = [(self._output(name), *rest) for name, *rest in self.b.checks]
 
+    def _find_holders(self, mutated):
+        """Which values are those of an argument, parameter or buffer after the call; mutated: names of these that rows change."""
+        places = {(spec.kind.name == "USER_INPUT", spec.target): node for node, spec in placeholders(self.program).items()}
+        changed = {places[False, name] for name in mutated}
+        for (spec, value), tape in zip(outputs(self.program), self.output_tapes):
+            kind = spec.kind.name
+            if kind.endswith("_MUTATION"):
+                node = places[kind == "USER_INPUT_MUTATION", spec.target]
+                changed.add(node)
+                if kind == "USER_INPUT_MUTATION" or not self._may_have_gradient(tape):  # of what a buffer holds there is none
+                    self.holder[value] = node
+        own = {node for node in places.values() if node.name in self.leaf_of or node in self.b.fqn}
+        self.holder.update([(node, node) for node in own - changed])
+
+    def _may_have_gradient(self, places):
+        """Do arguments or tensors that require a gradient lie on a tape?"""
+        given = list(placeholders(self.program).items())
+        return any(spec.kind.name == "USER_INPUT" or node in self.b.fqn and self._tensor(spec.target).requires_grad
+                   for node, spec in map(given.__getitem__, places))
+
     def _note_tape(self, output, places):
         index = output.index if isinstance(output, (Complex, Ordered)) else output
         if type(index) is int:
@@ -212,13 +231,13 @@ class Lowering:
         if not isinstance(value, torch.fx.Node):
             return Fixed(self.fixed[len(self.outputs)] if value is None else value)
         if value.op == "placeholder" and value.name in self.leaf_of:
-            return Passed(self.leaf_of[value.name])
+            return Passed(self._leaf(value))
         if value in self.freed:
             return Freed(self._output(self.b.stop(self.b(value))), self.n_leaves + self.freed[value][1])
-        if value in self.itself:
-            return Passed(self.itself[value])
-        if found := view_of(value, self.looked_at):
-            return View(*found)
+        if value in self.holder:
+            return Passed(self._leaf(self.holder[value]))
+        if found := view_of(value, self.holder):
+            return View(tuple([self._leaf(self.holder[node]) for node in found[0]]), found[1])
         if isinstance(self.b.env[value], Pair):
             return Complex(self._output(self.b.real_form(value)))
         if not isinstance(value.meta["val"], torch.Tensor):
@@ -230,6 +249,14 @@ class Lowering:
             return self._output(self.b.reshape(self.b(value), shape))
         index = self._output(self._apart(value))
         return index if order is None or self.orders.setdefault(index, order) != order else Ordered(index, order)
+
+    def _leaf(self, node):
+        """Position among a call's leaves of an argument, or of a parameter or buffer, which it adds to them."""
+        if node not in self.b.fqn:
+            return self.leaf_of[node.name]
+        if (name := self.b.fqn[node]) not in self.own:
+            self.own.append(name)
+        return self.n_leaves + len(self.freed) + self.own.index(name)
 
     def _apart(self, value):
         """The name of a result; results that the module gives as tensors apart (a value and its clone) share no memory."""
@@ -279,7 +306,8 @@ class Lowering:
                        changed_inputs=self.changed, seed=self.b.seed is not None, guard=guard,
                        transients=transients, checks=self.checks, ties=_ties(self.module, self.params),
                        outside=self.outside, tape=self._tape(transients), flagged=self.flagged, named=self.named, sets=self.sets,
-                       altered=self.altered, orders=orders, counted=self.b.counted, freed=self.freed_kinds, devices=self.devices)
+                       altered=self.altered, orders=orders, own=self.own, counted=self.b.counted, freed=self.freed_kinds,
+                       devices=self.devices)
 
 
 def _ties(module, params):
