@@ -18,6 +18,7 @@ typedef struct dc_allocator {
 } dc_allocator;
 
 enum { DC_MEMORY_ALIGN = 64 };
+static inline uint64_t dc_memory_aligned(uint64_t bytes) { return (bytes + DC_MEMORY_ALIGN - 1) & ~(uint64_t)(DC_MEMORY_ALIGN - 1); }
 
 extern const dc_allocator dc_host_memory;
 

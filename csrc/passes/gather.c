@@ -77,11 +77,8 @@ static void gather(dc_graph *graph, dc_nid id) {
   dc_cid sum = dc_container_add(graph, "r", type, p.n_apart, shape, DC_ROLE_TEMP); /* fusion makes it a register */
   dc_nid term = dc_node_tasklet(graph, sum, DC_WCR_SUM, at, p.n_apart, t.guard, t.value);
   dc_nid add = dc_node_tasklet(graph, t.out, DC_WCR_SUM, t.index, t.rank, guard, dc_ex_read(&graph->pool, type, sum, at, p.n_apart));
-  dc_nid made[] = {term, add};
-  for (int k = 0; k < 2; k++) {
-    dc_node *n = dc_node_at(graph, made[k]);
-    n->name = inner.name, n->tag_op = inner.tag_op, n->tag_wrt = inner.tag_wrt;
-  }
+  dc_node_take_origin(graph, term, map.body.v[0]);
+  dc_node_take_origin(graph, add, map.body.v[0]);
   dc_nid reduce = dc_node_wrap(graph, DC_MAP_REDUCE, p.summed, p.n_summed, term);
   dc_node_at(graph, id)->map.body = (dc_scope){0};
   dc_scope body = {0};
@@ -93,12 +90,6 @@ static void gather(dc_graph *graph, dc_nid id) {
 }
 
 /* ---- slices ---- */
-
-static bool is_in(const dc_map *map, dc_param p) {
-  for (uint32_t k = 0; k < map->n_params; k++)
-    if (map->params[k] == p) return true;
-  return false;
-}
 
 /* Does the map do nothing but add to one container, which it does not read? */
 static bool only_adds(dc_graph *graph, dc_nid id, const dc_map *map) {
@@ -123,7 +114,8 @@ static dc_param loop_of(const dc_graph *graph, const dc_map *map, uint32_t d) {
   const dc_exnode *node = dc_ex_node(&graph->pool, index);
   for (uint32_t k = 1; k < map->body.n; k++)
     if (dc_node_at(graph, map->body.v[k])->tasklet.index[d] != index) return 0;
-  return node->op == DC_EX_PARAM && is_in(map, node->ref) && dc_param_counts(&graph->pool, node->ref) ? node->ref : 0;
+  const bool ours = node->op == DC_EX_PARAM && dc_access_in_set(map->params, map->n_params, node->ref);
+  return ours && dc_param_counts(&graph->pool, node->ref) ? node->ref : 0;
 }
 
 /* Symbols: how many slices there are decides about time only. */

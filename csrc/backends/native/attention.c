@@ -159,7 +159,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
                                 .scale = scale && scale->kind == DC_ATTR_FLOAT ? scale->f : 1};
   if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
   call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);
-  call->room = (call->room + DC_MEMORY_ALIGN - 1) & ~(int64_t)(DC_MEMORY_ALIGN - 1);
+  call->room = (int64_t)dc_memory_aligned((uint64_t)call->room);
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
   *out = call;
   return DC_OK;

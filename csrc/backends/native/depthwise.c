@@ -203,7 +203,7 @@ static dc_status prepare(depthwise_call *call, const dc_graph *graph) {
   static const float some;
   if (sums) call->planes.given = &some;
   call->units = call->planes.planes * call->planes.bands;
-  call->room = (call->routines->room(&call->planes) + DC_MEMORY_ALIGN - 1) & ~(int64_t)(DC_MEMORY_ALIGN - 1);
+  call->room = (int64_t)dc_memory_aligned((uint64_t)call->routines->room(&call->planes));
   call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
   if (call->units < call->threads) call->threads = (int)call->units;
   call->work = (double)dc_problem_elements(&c->y) * (double)(c->w.dims[2] * (c->n > 1 ? c->w.dims[3] : 1));

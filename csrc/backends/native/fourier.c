@@ -106,7 +106,7 @@ static int64_t rows_of(int64_t n, int64_t lanes) {
 
 static uint64_t bytes_of(const fourier_call *c, const fourier_plan *plan, int lanes) {
   const uint64_t bytes = (uint64_t)fourier_plan_rows(plan) * 2 * (uint64_t)lanes * (c->wide ? 8 : 4);
-  return (bytes + DC_MEMORY_ALIGN - 1) & ~(uint64_t)(DC_MEMORY_ALIGN - 1);
+  return dc_memory_aligned(bytes);
 }
 
 /* e^(-2 pi i jk/n) for result k of column j, as tiles have it. */

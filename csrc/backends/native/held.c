@@ -10,9 +10,9 @@ struct dc_held {
   dc_held *next;
   const void *source;
   void *layout, *data;
-  dc_fingerprint of;   /* the source as it was */
-  bool made;           /* else no run has been done with it */
-  uint32_t users; /* holds that took it last, and runs */
+  dc_fingerprint of; /* the source as it was */
+  bool made;         /* else no run has been done with it */
+  uint32_t users;    /* holds that took it last, and runs */
 };
 
 bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, dc_hold *hold) {
@@ -77,10 +77,9 @@ static dc_held *find(const dc_holder *holder, const void *source, const void *la
 static dc_held *add(dc_hold *hold, const void *source) {
   dc_holder *holder = hold->holder;
   dc_held *held = calloc(1, sizeof *held);
-  uint64_t bytes = (hold->bytes + DC_MEMORY_ALIGN - 1) & ~(uint64_t)(DC_MEMORY_ALIGN - 1);
   if (!held) return NULL;
   *held = (dc_held){.next = holder->first, .source = source, .layout = holder->clone(holder->library, hold->layout)};
-  if (held->layout) held->data = aligned_alloc(DC_MEMORY_ALIGN, bytes);
+  if (held->layout) held->data = aligned_alloc(DC_MEMORY_ALIGN, dc_memory_aligned(hold->bytes));
   if (held->data) return holder->first = held;
   if (held->layout) holder->drop(holder->library, held->layout);
   free(held);

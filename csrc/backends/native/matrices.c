@@ -86,7 +86,7 @@ static void choose_form(matrices_call *c, uint64_t size) {
   c->tasks = c->tiled ? (c->job.batch + lanes - 1) / lanes : c->job.batch * c->pieces;
   c->threads = (int)(c->tasks < most ? c->tasks : most);
   c->own = numbers(&c->job, c->tiled) * (c->tiled ? (uint64_t)lanes : 1) * size;
-  c->own = (c->own + DC_MEMORY_ALIGN - 1) / DC_MEMORY_ALIGN * DC_MEMORY_ALIGN;
+  c->own = dc_memory_aligned(c->own);
 }
 
 /* Right-hand sides are as many rows for each matrix as it has. */

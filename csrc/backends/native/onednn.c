@@ -105,8 +105,6 @@ static const char *open_onednn(const char *folder, const void *place, void **out
 
 /* ---- binding ---- */
 
-static size_t aligned(size_t bytes) { return (bytes + DC_MEMORY_ALIGN - 1) & ~(size_t)(DC_MEMORY_ALIGN - 1); }
-
 /* Creates the primitive of a described step. */
 static dc_status make_step(dnn_call *call, dnn_step *step, const char *what) {
   const dnn_library *lib = call->lib;
@@ -135,7 +133,7 @@ static dc_status make_reorder(dnn_call *call, dnn_operand *o) {
     if (!o->hold.moves) return DC_OK;
   }
   o->offset = call->scratch_bytes;
-  call->scratch_bytes += aligned(lib->desc_size(o->wanted));
+  call->scratch_bytes += dc_memory_aligned(lib->desc_size(o->wanted));
   return DC_OK;
 }
 
@@ -149,7 +147,7 @@ static dc_status build(dnn_call *call, const dc_graph *graph, dc_nid node, const
   DC_TRY(make_step(call, &call->main, "creating a primitive"));
   for (int k = 0; k < call->n_operands; k++) DC_TRY(make_reorder(call, &call->operands[k]));
   call->parts_at = call->scratch_bytes;
-  call->scratch_bytes += aligned((size_t)(call->parts * call->part) * sizeof(float));
+  call->scratch_bytes += dc_memory_aligned((size_t)(call->parts * call->part) * sizeof(float));
   return DC_OK;
 }
 
