@@ -11,12 +11,14 @@ import operator
 import sys
 
 import torch
+from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import counted
 from .stand_in import StandIn
 from .symbols import Beyond, Bounded, Fixed, Merge
+from .told import Told
 
 _BY_VALUES = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _DETACH = {torch.ops.aten.detach.default, torch.ops.aten.detach_.default}
@@ -51,6 +53,7 @@ class Telling(TorchDispatchMode):
     def __init__(self, worlds):
         super().__init__()
         self.worlds = worlds
+        self._told_before = Told()
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -70,7 +73,8 @@ class Telling(TorchDispatchMode):
         """What a call gives: arguments where it is them, and new stand-ins.  given: stand-ins for the tensors among the leaves."""
         args, kwargs = pytree.tree_unflatten(given, spec)
         device = _device_of(function, args, kwargs, given)
-        made = self._in_worlds(function, given, spec, _of_device(function, device))
+        made = self._told_before.of((function, spec, device), given,
+                                    lambda: self._in_worlds(function, given, spec, _of_device(function, device)))
         owners = {id(leaf.metas[0]): (original, leaf.metas) for leaf, original in zip(given, leaves) if isinstance(leaf, StandIn)}
         return self._stand_ins(made, owners, device)
 
@@ -443,8 +447,19 @@ def _nearest(x, grid, mode, padding, align):
     return aten.grid_sampler(x, grid, *((1, 0) if x.dim() == 4 else (mode, padding)), align)
 
 
+def _normalised(x, weight, bias, mean, variance, training, *_):
+    """An image with each channel normalised, laid out as torch's kernels do."""
+    given = {"running_mean": mean, "running_var": variance, "weight": weight, "bias": bias}
+    if not training and (mean is None or variance is None):
+        raise ValueError("running_mean and running_var must be defined in evaluation mode")
+    for name, tensor in given.items():
+        if tensor is not None and tensor.shape != x.shape[1:2]:
+            raise ValueError(f"{name} should contain {x.shape[1]} elements not {tensor.numel()}")
+    return torch.empty_like(x, memory_format=suggest_memory_format(x))
+
+
 # what torch tells by hundreds of calls of Python: what gives the same but for values, and is told by few
-_TOLD_BY = {aten.grid_sampler.default: _nearest, aten.grid_sampler_2d.default: _nearest,
+_TOLD_BY = {aten.batch_norm.default: _normalised, aten.grid_sampler.default: _nearest, aten.grid_sampler_2d.default: _nearest,
             **dict.fromkeys((aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.vec), aten._upsample_bilinear2d_aa.vec),
             **dict.fromkeys((aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default), aten._upsample_bilinear2d_aa.default)}
 
