@@ -171,6 +171,35 @@ def test_objects_that_forward_does_not_read_compile_nothing():
     assert len(module._captures) == 1
 
 
+def test_tensors_outside_the_module_are_changed_once_by_each_call():
+    def states(wrap):
+        torch.manual_seed(0)
+        count, layer, given = torch.zeros(3), nn.BatchNorm1d(3), torch.rand(4, 3)
+
+        def forward(self, x):
+            count.add_(1)
+            return layer(x) + count
+        module = wrap(Calls(forward))
+        for _ in range(3):
+            y = module(given)
+            y.sum().backward()
+            yield y.detach()
+            yield from (t.detach().clone() for t in (count, layer.weight.grad, layer.running_mean, layer.num_batches_tracked))
+    for got, want in zip(states(functools.partial(DaceModule, backward=True)), states(lambda module: module), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_change_of_a_tensor_outside_the_module_is_refused_where_torch_export_traces():
+    factor = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        with torch.no_grad():
+            factor.mul_(0.5)
+        return x * factor
+    with pytest.raises(dcml.UnsupportedOpError, match="changes 1 tensor of globals, closures .* make them buffers"):
+        DaceModule(Calls(forward), backward=True)(torch.ones(3))
+
+
 def test_parameters_outside_the_module_receive_gradients():
     outside, weight = nn.Linear(3, 3), torch.ones(3, requires_grad=True)
     module = DaceModule(Calls(lambda self, x: outside(x) * weight * self.more[0], more=[nn.Parameter(torch.ones(3))]),

@@ -32,8 +32,7 @@ class Compiled:
         self.last_function = None
         self.skipped = frozenset([*self._positions(owner.inputs_to_skip), *self._off_tape(capture.graph.inputs)])
         self.skipped_params = frozenset(self._off_tape(capture.graph.params))
-        outside = capture.outside
-        self.slots = [(outside, name) if name in outside else slot(owner.model, name) for name, _ in capture.params]
+        self.slots = [slot(owner.model, name, capture.outside) for name, _ in capture.params]
         self.kinds = [_kind(table[key]) for table, key in self.slots]
         self.device = self._find_device(leaves)
         self.moved = frozenset(k for k, i in enumerate(capture.inputs) if i < len(leaves) and isinstance(leaves[i], torch.Tensor)
@@ -156,8 +155,10 @@ def _ordered(graph, orders):
     return graph
 
 
-def slot(module, name):
-    """(dictionary, key) that hold a parameter or buffer, so that a replaced one is seen."""
+def slot(module, name, outside=()):
+    """(dictionary, key) that hold a parameter or buffer, or a tensor of a Capture's ``outside``, so that a replaced one is seen."""
+    if name in outside:
+        return outside, name
     *path, leaf = name.split(".")
     owner = functools.reduce(getattr, path, module)
     for table in (owner._parameters, owner._buffers):

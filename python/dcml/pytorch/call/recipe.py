@@ -36,8 +36,8 @@ class Recipe:
         self.ran = False
         tensors = not kwargs and all(isinstance(a, torch.Tensor) for a in args)
         self.inputs = None if tensors and capture.inputs == list(range(len(args))) else capture.inputs
-        self.mutated = [(index, *slot(owner.model, name)) for index, name in capture.mutated]
-        self.own = [(capture.outside, name) if name in capture.outside else slot(owner.model, name) for name in capture.own]
+        self.mutated = [(index, *slot(owner.model, name, capture.outside)) for index, name in capture.mutated]
+        self.own = [slot(owner.model, name, capture.outside) for name in capture.own]
         self.changed, self.checks = capture.changed_inputs, [one for one in capture.checks if one[2] != "Decided"]
         decisions = [one[:2] for one in capture.checks if one[2] == "Decided"]
         self.decided = [(*one, value) for one, value in zip(decisions, capture.decided, strict=True)]

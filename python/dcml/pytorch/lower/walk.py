@@ -190,6 +190,8 @@ class Lowering:
                 tapes_of_changed.append(tape)
             else:
                 raise _core.UnsupportedOpError(f"{kind.lower().replace('_', ' ')} of {spec.target!r} inside forward")
+        for fqn in mutated:
+            self._tensor(fqn)  # of which forward may have read nothing
         # torch passes no gradient through statistics either
         self.mutated = [(self._output(name if fqn in counts else self._stopped(name, fqn)), fqn) for fqn, name in mutated.items()]
         self.changed = [(self._output(name), leaf, None if silent else name not in self.b.stopped)

@@ -12,9 +12,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from ... import _core
 from ..guard.garbage import loading
 from ..lower.decompose import noting
 from ..lower.functional import functional
+from ..lower.program import Kind
 from ..lower.quiet import quiet
 from ..lower.refusal import unsupported
 from .own_gradient import BUILTINS
@@ -68,6 +70,14 @@ class _Deciding(TorchFunctionMode):
         return decided[-1]
 
 
+def _refuse_changes_outside(program):
+    """torch.export has changed them, once: here, a call would do so again."""
+    changed = {spec.target for spec in program.outputs if spec.kind is Kind.BUFFER_MUTATION} & set(program.constants)
+    if changed:
+        what = f"{len(changed)} tensor{'s' * (len(changed) > 1)}"
+        raise _core.UnsupportedOpError(f"forward changes {what} of globals, closures or other objects beside code that only torch.export traces: make them buffers of the module")
+
+
 _DECIDES = {torch.Tensor.__bool__: lambda tensor: tensor, **dict.fromkeys((torch.equal, torch.Tensor.equal), lambda a, b: (a == b).all()),
             **dict.fromkeys((torch.allclose, torch.Tensor.allclose), lambda *args, **kwargs: torch.isclose(*args, **kwargs).all())}
 
@@ -83,7 +93,9 @@ def trace(module, entry, args, kwargs, shapes, code, asks):
         _mark_no_grad(program)
         literals = _literals(program)
         conditions = list(getattr(program, "_guards_code", None) or [])
-        return noting(program, conditions, lambda program: functional(program, literals)), conditions, literals, silent
+        made = noting(program, conditions, lambda program: functional(program, literals))
+        _refuse_changes_outside(made)
+        return made, conditions, literals, silent
 
 
 def _literals(program):
