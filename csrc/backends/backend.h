@@ -77,8 +77,14 @@ bool dc_jit_ready(dc_jit *jit);
  * buffers of kernel k are the containers dc_kernel_buffers gives for that node, in that order; symbols is indexed by
  * dc_sym. */
 DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels);
+/* The same in two steps, between which compilers run beside the caller, after those of earlier batches.  Neither graph nor
+ * nodes are looked at any more by the second, which takes the batch. */
+typedef struct dc_batch dc_batch;
+DC_MUST_USE dc_status dc_jit_begin(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_batch **out);
+DC_MUST_USE dc_status dc_jit_end(dc_batch *batch, dc_compiled *kernels);
+void dc_jit_drop(dc_batch *batch); /* instead, where nothing of it is wanted; NULL: nothing */
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
-uint32_t dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_cid *out, uint32_t capacity);
+const dc_cid *dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_arena *arena, uint32_t *n);
 
 /* The interpreter: runs one node (map, tasklet) on buffers indexed by container id.  What is prepared lies in the arena, reads the
  * graph, takes room for all its expressions, and may be run by several threads at once: one of them finds the
@@ -105,6 +111,9 @@ typedef struct {
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);
 void dc_program_destroy(dc_program *program);
+/* Begins, beside the caller, what the first run would wait for, and waits for it. */
+DC_MUST_USE dc_status dc_program_begin(dc_program *program);
+DC_MUST_USE dc_status dc_program_end(dc_program *program);
 dc_graph *dc_program_graph(const dc_program *program);
 
 /* The block that a forward program has filled, as the program of its backward pass sees it: where the containers lie that

@@ -66,7 +66,8 @@ struct dc_program {
   step *steps;
   uint32_t n_steps, n_natives;
   dc_cid *buffers;
-  uint32_t n_buffers;
+  dc_nid *nodes; /* of the steps that no library runs */
+  uint32_t n_buffers, n_nodes;
   void **constants; /* by container */
   void *state;      /* of a device, made when steps were prepared */
   bool prepared, timing;
@@ -82,6 +83,7 @@ struct dc_program {
 static dc_status list_steps(dc_program *p) {
   DC_VEC(step) steps = {0};
   DC_VEC(dc_cid) buffers = {0};
+  DC_VEC(dc_nid) nodes = {0};
   for (uint32_t s = 0; s < p->graph->states.n; s++) {
     const dc_scope *scope = &p->graph->states.v[s].scope;
     for (uint32_t k = 0; k < scope->n; k++) {
@@ -90,21 +92,16 @@ static dc_status list_steps(dc_program *p) {
       DC_PUSH(&p->arena, &buffers, 0);
       made.first_buffer = buffers.n;
       p->n_natives += made.native;
+      if (!made.native) DC_PUSH(&p->arena, &nodes, made.node);
       p->worth_compiling |= dc_node_at(p->graph, made.node)->kind == DC_NODE_MAP || steps.n - p->n_natives >= FEW_SCALARS;
-      if (made.native) {
-        made.n_buffers = lib->n_in + lib->n_out;
-        for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in]);
-      } else {
-        made.n_buffers = dc_kernel_buffers(p->graph, made.node, NULL, 0);
-        dc_cid *list = DC_NEW_ARRAY(&p->arena, dc_cid, made.n_buffers);
-        /* the count without a table may hold repeats: ask again with room */
-        made.n_buffers = dc_kernel_buffers(p->graph, made.node, list, made.n_buffers);
-        for (uint32_t j = 0; j < made.n_buffers; j++) DC_PUSH(&p->arena, &buffers, list[j]);
-      }
+      const dc_cid *list = made.native ? NULL : dc_kernel_buffers(p->graph, made.node, &p->arena, &made.n_buffers);
+      if (made.native) made.n_buffers = lib->n_in + lib->n_out;
+      for (uint32_t j = 0; j < made.n_buffers; j++)
+        DC_PUSH(&p->arena, &buffers, list ? list[j] : j < lib->n_in ? lib->in[j] : lib->out[j - lib->n_in]);
       DC_PUSH(&p->arena, &steps, made);
     }
   }
-  p->steps = steps.v, p->n_steps = steps.n, p->buffers = buffers.v, p->n_buffers = buffers.n;
+  p->steps = steps.v, p->n_steps = steps.n, p->buffers = buffers.v, p->n_buffers = buffers.n, p->nodes = nodes.v, p->n_nodes = nodes.n;
   return DC_OK;
 }
 
@@ -266,6 +263,7 @@ void dc_program_destroy(dc_program *p) {
   pthread_mutex_destroy(&p->lock);
   pthread_mutex_destroy(&p->prepare_lock);
   if (p->constants) leave_device(p);
+  if (p->state && p->row->drop) p->row->drop(p->state);
   dc_graph_destroy(p->graph);
   dc_arena_free(&p->arena);
   free(p);
@@ -275,14 +273,15 @@ dc_graph *dc_program_graph(const dc_program *program) { return program->graph; }
 
 /* ---- preparation ---- */
 
+dc_status dc_program_begin(dc_program *p) {
+  return p->row->begin && !p->state ? p->row->begin(&p->target, p->graph, p->nodes, p->n_nodes, &p->state) : DC_OK;
+}
+
 static dc_status prepare_steps(dc_program *p) {
-  dc_nid *nodes = DC_NEW_ARRAY(&p->arena, dc_nid, p->n_steps);
-  uint32_t *which = DC_NEW_ARRAY(&p->arena, uint32_t, p->n_steps), n = 0;
-  for (uint32_t k = 0; k < p->n_steps; k++)
-    if (!p->steps[k].native) nodes[n] = p->steps[k].node, which[n++] = k;
-  dc_step_call *calls = DC_NEW_ARRAY(&p->arena, dc_step_call, n);
-  DC_TRY(p->row->prepare(&p->target, p->graph, nodes, n, &p->arena, calls, &p->state));
-  for (uint32_t k = 0; k < n; k++) p->steps[which[k]].call = calls[k];
+  dc_step_call *calls = DC_NEW_ARRAY(&p->arena, dc_step_call, p->n_nodes);
+  DC_TRY(p->row->prepare(&p->target, p->graph, p->nodes, p->n_nodes, &p->arena, calls, &p->state));
+  for (uint32_t k = 0, done = 0; k < p->n_steps; k++)
+    if (!p->steps[k].native) p->steps[k].call = calls[done++];
   return DC_OK;
 }
 
@@ -295,6 +294,8 @@ static dc_status ensure_prepared(dc_program *p) {
   pthread_mutex_unlock(&p->prepare_lock);
   return status;
 }
+
+dc_status dc_program_end(dc_program *p) { return p->row->begin ? ensure_prepared(p) : DC_OK; }
 
 static dc_status size_steps(dc_binding *b) {
   const dc_program *p = b->program;

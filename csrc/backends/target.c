@@ -59,11 +59,20 @@ static dc_status run_kernel(const dc_step_frame *f, const void *kernel) {
   return error ? index_error(f) : DC_OK;
 }
 
+static dc_status begin_compiling(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, void **state) {
+  dc_batch *begun;
+  DC_TRY(dc_jit_begin(target->jit, graph, nodes, n, &begun));
+  return *state = begun, DC_OK;
+}
+
+static void drop_compiling(void *state) { dc_jit_drop(state); }
+
 static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
                                   dc_step_call *calls, void **state) {
-  (void)state;
   dc_compiled *kernels = DC_NEW_ARRAY(arena, dc_compiled, n);
-  dc_status status = dc_jit_compile(target->jit, graph, nodes, n, kernels);
+  dc_batch *begun = *state;
+  *state = NULL;
+  dc_status status = begun ? dc_jit_end(begun, kernels) : dc_jit_compile(target->jit, graph, nodes, n, kernels);
   for (uint32_t k = 0; k < n && !status; k++)
     calls[k] = kernels[k].function ? (dc_step_call){run_kernel, kernels[k].function, "compiled"} : dc_step_interpreted;
   return status;
@@ -96,6 +105,8 @@ const dc_target_row dc_target_cpu = {
     .language = &dc_c_language,
     .toolchain = &dc_c_toolchain,
     .is_ready = dc_jit_ready,
+    .begin = begin_compiling,
+    .drop = drop_compiling,
     .prepare = prepare_compiled,
 };
 

@@ -58,8 +58,12 @@ typedef struct dc_target_row {
   const dc_toolchain *toolchain; /* that makes functions of the text */
   /* Can nodes be made callable by `prepare`?  NULL: yes.  May say on stderr, once, what is missing. */
   bool (*is_ready)(dc_jit *jit);
+  /* Begins what `prepare` will be asked for with the same nodes, beside the caller, or takes that back.  NULL: nothing can be
+   * begun. */
+  dc_status (*begin)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, void **state);
+  void (*drop)(void *state);
   /* Makes nodes callable; those that it cannot are left to the interpreter, where that reads the memory.  What it makes
-   * lies in the arena, and *state is the program's own. */
+   * lies in the arena, and *state is the program's own: what was begun, or NULL before. */
   dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
                        dc_step_call *calls, void **state);
 } dc_target_row;

@@ -128,6 +128,8 @@ static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *gra
 
 /* ---- all of it ---- */
 
+static const char *name_of(const dc_graph *graph) { return dc_name_text(&graph->names, graph->name); }
+
 static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   dc_cid blocked;
   settings s;
@@ -146,11 +148,14 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   else dc_autodiff_forget_borders(out->forward);
   if (p->n_given) dc_pipeline_take_given(out->forward, out->backward, p->given, p->n_given);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
-  const char *model = dc_name_text(&out->forward->names, out->forward->name);
-  DC_TRY(schedule(p, &s, out->forward, (dc_dump_name){model, "forward"}, &out->times[0]));
-  if (!out->backward) return DC_OK;
-  dc_layout_carry(out->forward, out->backward);
-  return schedule(p, &s, out->backward, (dc_dump_name){model, "backward"}, &out->times[1]);
+  return schedule(p, &s, out->forward, (dc_dump_name){name_of(out->forward), "forward"}, &out->times[0]);
+}
+
+static dc_status run_backward(const dc_pipeline *p, const dc_graph *forward, dc_scheduled *out) {
+  settings s;
+  DC_TRY(read_settings(&s));
+  dc_layout_carry(forward, out->backward);
+  return schedule(p, &s, out->backward, (dc_dump_name){name_of(forward), "backward"}, &out->times[1]);
 }
 
 /* Saved values, weights and gradients become arrays that the caller gives. */
@@ -204,9 +209,13 @@ dc_status dc_pipeline_run(const dc_pipeline *p, dc_graph *graph, dc_scheduled *o
   *out = (dc_scheduled){.forward = graph};
   dc_status status = run(p, out);
   if (!status) return DC_OK;
-  dc_status located = dc_error_at(status, "graph '%s'", dc_name_text(&graph->names, graph->name));
+  dc_status located = dc_error_at(status, "graph '%s'", name_of(graph));
   dc_graph_destroy(out->forward);
   dc_graph_destroy(out->backward);
   *out = (dc_scheduled){0};
   return located;
+}
+
+dc_status dc_pipeline_run_backward(const dc_pipeline *p, const dc_graph *forward, dc_scheduled *out) {
+  return dc_error_at(run_backward(p, forward, out), "graph '%s'", name_of(forward));
 }

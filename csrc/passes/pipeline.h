@@ -43,8 +43,11 @@ typedef struct {
 } dc_scheduled;
 
 /* Takes the graph: on success it is out->forward, on failure it is destroyed.  All '#' inputs
- * must be known (dc_pass_infer has left nothing blocked). */
+ * must be known (dc_pass_infer has left nothing blocked).  The forward graph is scheduled then; out->backward is not yet, so
+ * that the forward graph may be compiled meanwhile. */
 DC_MUST_USE dc_status dc_pipeline_run(const dc_pipeline *pipeline, dc_graph *graph, dc_scheduled *out);
+/* Schedules out->backward.  forward: the graph that out->forward was. */
+DC_MUST_USE dc_status dc_pipeline_run_backward(const dc_pipeline *pipeline, const dc_graph *forward, dc_scheduled *out);
 
 /* Both graphs of a differentiated one read the given values where they lie, and what makes them goes (given.c). */
 void dc_pipeline_take_given(dc_graph *forward, dc_graph *backward, const dc_given_value *values, uint32_t n);

@@ -1,4 +1,5 @@
 /* The cpu backend against the interpreter, on graphs in text form, and its cache. */
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -62,12 +63,15 @@ static void free_buffers(const dc_graph *g, void **buffers) {
 }
 
 static int64_t run_kernel(const dc_graph *g, dc_nid node, dc_kernel_fn kernel, void **buffers, const int64_t *symbols) {
-  dc_cid list[64];
-  uint32_t n = dc_kernel_buffers(g, node, list, 64);
+  dc_arena arena = {0};
+  uint32_t n;
+  const dc_cid *list = dc_kernel_buffers(g, node, &arena, &n);
   int64_t error = 0;
-  void *pointers[65] = {&error};
+  void **pointers = DC_NEW_ARRAY(&arena, void *, n + 1);
+  pointers[0] = &error;
   for (uint32_t k = 0; k < n; k++) pointers[k + 1] = buffers[list[k]];
   kernel(pointers + 1, symbols);
+  dc_arena_free(&arena);
   return error;
 }
 
@@ -354,6 +358,80 @@ static void a_missing_compiler_is_said(const char *folder) {
   free(old);
 }
 
+/* ---- what is begun early ---- */
+
+/* Multiplies by `factor`, of which each has a kernel of its own. */
+static dc_batch *begin_scaling(dc_jit *jit, float factor) {
+  char text[200];
+  dc_graph *g = NULL;
+  dc_batch *batch = NULL;
+  snprintf(text, sizeof text, "graph g { input X: f32[8] temp Y: f32[8] outputs Y state s { map i in 0:8 { Y[i] = X[i] * %.1ff } } }", factor);
+  CHECK_OK(dc_graph_parse(text, &g));
+  CHECK_OK(dc_jit_begin(jit, g, dc_graph_scope(g)->v, 1, &batch));
+  dc_graph_destroy(g); /* nothing of it is looked at any more */
+  return batch;
+}
+
+static bool scales(dc_batch *batch, float factor) {
+  dc_compiled kernel = {0};
+  dc_status status = dc_jit_end(batch, &kernel);
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
+  int64_t error = 0, symbols[1] = {0};
+  void *buffers[] = {&error, x, y};
+  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols);
+  if (status) printf("%s\n", dc_status_text(status));
+  bool good = !status && y[7] == 8 * factor;
+  return dc_status_free(status), good;
+}
+
+static void batches_may_overlap(dc_jit *jit) {
+  enum { N = 6 }; /* more than there are processors, on most machines */
+  dc_batch *batches[N];
+  for (int k = 0; k < N; k++) batches[k] = begin_scaling(jit, 10.0f + (float)k);
+  for (int k = N; k-- > 0;) CHECK(scales(batches[k], 10.0f + (float)k));
+}
+
+static void dropped_batches_leave_nothing(const char *folder) {
+  dc_jit *jit = NULL;
+  dc_compiled kernel = {0};
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
+  dc_batch *first = begin_scaling(jit, 20.0f), *second = begin_scaling(jit, 21.0f), *kept = begin_scaling(jit, 22.0f);
+  dc_jit_drop(second);
+  dc_jit_drop(first);
+  dc_jit_drop(NULL);
+  CHECK(scales(kept, 22.0f));
+  CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+  CHECK(count_files(folder, "tmp-") == 0 && count_files(folder, "so$") == 1);
+  char *old = getenv("CC") ? strdup(getenv("CC")) : NULL;
+  dc_jit_destroy(jit);
+  setenv("CC", "/bin/false", 1);
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
+  CHECK_ERROR(dc_jit_end(begin_scaling(jit, 23.0f), &kernel), DC_ERR_COMPILE, "compiler failed");
+  CHECK(count_files(folder, "tmp-") == 0);
+  dc_jit_destroy(jit);
+  if (old) setenv("CC", old, 1);
+  else unsetenv("CC");
+  free(old);
+}
+
+static void a_forked_process_compiles_itself(const char *folder) {
+  dc_jit *jit = NULL;
+  CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
+  dc_batch *ended = begin_scaling(jit, 30.0f), *dropped = begin_scaling(jit, 31.0f);
+  pid_t child = fork();
+  if (child == 0) {
+    dc_jit_drop(dropped); /* takes nothing from the parent */
+    bool good = scales(ended, 30.0f) && scales(begin_scaling(jit, 32.0f), 32.0f);
+    _exit(good ? 0 : 1);
+  }
+  int result = 1;
+  CHECK(waitpid(child, &result, 0) == child && WIFEXITED(result) && WEXITSTATUS(result) == 0);
+  CHECK(scales(ended, 30.0f));
+  CHECK(scales(dropped, 31.0f));
+  CHECK(count_files(folder, "tmp-") == 0);
+  dc_jit_destroy(jit);
+}
+
 /* map i0, .. i79 { reduce k { map j0, .. j79 { .. } } }: every loop around a sum is run for its identity. */
 static void a_sum_under_many_loops_matches(dc_jit *jit) {
   enum { LOOPS = 80 };
@@ -425,7 +503,12 @@ int main(void) {
   a_sum_under_many_loops_matches(jit);
   kernels_that_differ_in_large_numbers_share_a_function(jit);
   nodes_with_types_that_c_lacks_have_no_kernel(jit);
+  batches_may_overlap(jit);
   dc_jit_destroy(jit);
+  snprintf(other, sizeof other, "%s/three", folder);
+  dropped_batches_leave_nothing(other);
+  snprintf(other, sizeof other, "%s/four", folder);
+  a_forked_process_compiles_itself(other);
   snprintf(other, sizeof other, "%s/one", folder);
   damaged_files_are_made_again(other);
   snprintf(other, sizeof other, "%s/two", folder);

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from captured import check
 from torch import nn
 
+from dcml import Error
 from dcml.pytorch import DaceModule
 from dcml.pytorch.record import recorder
 from dcml.pytorch.record.symbols import Beyond, Fixed, Merge, Number, Polynomial, Worlds, number, symbol
@@ -187,7 +188,8 @@ def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
 
 
 IMAGE = torch.rand(2, 3, 8, 9)
-TOLD = {"grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True), "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
+THREE = torch.rand(3)
+TOLD = {"batch_norm.default": (IMAGE, THREE, THREE, None, None, True, 0.1, 1e-5, True), "grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True), "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
         "upsample_bilinear2d.vec": (IMAGE, None, True, [2.0, 1.5]), "upsample_bilinear2d.default": (IMAGE, [5, 7], False),
         "upsample_bicubic2d.vec": (IMAGE, [5, 7], False, None), "upsample_bicubic2d.default": (IMAGE, [5, 7], False, 0.6, 0.8)}
 
@@ -201,6 +203,40 @@ def test_what_another_operator_tells_of_a_result_is_what_eager_gives_in_fewer_ca
     made, calls = _calls(recorder._TOLD_BY[function], image, *rest)
     assert (made.shape, made.stride(), made.dtype) == (want.shape, want.stride(), want.dtype)
     assert 2 * calls < _calls(function, image, *rest)[1]
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 2, 3), (3, 2, 1, 0)])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_normalised_image_lies_as_in_eager(axes, training):
+    layer, image = nn.BatchNorm2d(3).train(training), torch.rand([(4, 3, 5, 6)[axes.index(k)] for k in range(4)]).permute(axes)
+    assert image.shape == (4, 3, 5, 6)
+    assert DaceModule(Forward(lambda self, x: (layer(x), layer(x).is_contiguous())))(image)[0].stride() == layer(image).stride()
+
+
+def test_statistics_of_other_channels_are_refused():
+    with pytest.raises((RuntimeError, Error), match="running_mean should contain 3 elements not 2"):
+        DaceModule(Forward(lambda self, x: F.batch_norm(x, torch.zeros(2), torch.ones(2))))(IMAGE)
+
+
+def test_layers_that_are_alike_are_told_once(monkeypatch):
+    asked, run = [], recorder._run
+    monkeypatch.setattr(recorder, "_run", lambda function, args, kwargs: asked.append(str(function)) or run(function, args, kwargs))
+    layers = nn.Sequential(*[nn.Sequential(nn.LayerNorm(4), nn.GELU(), nn.Flatten()) for _ in range(5)])
+    made = captured(recorded, layers, torch.rand(6, 4))
+    worlds = 4
+    assert asked.count("aten.layer_norm.default") == asked.count("aten.gelu.default") == worlds
+    assert len([node for node in str(made.graph).splitlines() if "LayerNormalization" in node or "layer_norm" in node]) >= 5
+
+
+def test_what_may_share_memory_with_an_argument_is_told_each_time():
+    def forward(self, x):
+        a, b = x.reshape(-1), x.reshape(-1)
+        a += 1
+        return a, b, x.contiguous() is x
+    x = torch.rand(6, 4)
+    made = DaceModule(Forward(lambda self, x: forward(self, x * 2)))(x)
+    want = forward(None, x * 2)
+    assert torch.equal(made[0], want[0]) and torch.equal(made[1], want[1]) and made[2] is want[2]
 
 
 def _calls(function, *args):

@@ -44,7 +44,7 @@ const dc_dialect dc_c_dialect = {
     .function = "static __attribute__((noinline))",
     .no_alias = "restrict",
     .vectors = "#pragma omp simd",
-    .sums = "SUMS", /* see kernel_lib.c */
+    .sums = "SUMS", .columns = "COLUMNS", /* see kernel_lib.c */
     .in_order = "IN_ORDER", /* see kernel_lib.c */
     .bits_f32 = "bits_f32($)",
     .bits_f64 = "bits_f64($)",

@@ -232,6 +232,8 @@ static char **zig_environment(dc_arena *arena, const char *object) {
 
 struct dc_job {
   pid_t child;
+  bool ended, told; /* told: with its result */
+  int result;
 };
 
 dc_status dc_compiler_start(const dc_compiler *compiler, const char *source, const char *object, const char *messages, dc_job **job) {
@@ -267,13 +269,23 @@ static dc_status report(const char *messages) {
   return dc_error(DC_ERR_COMPILE, "the C compiler failed on a generated kernel:\n%s", *text ? text : "(it said nothing)");
 }
 
+/* Looks whether the child has ended, or waits until it has. */
+static void look(dc_job *job, int options) {
+  pid_t found = 0;
+  if (job->ended) return;
+  do found = waitpid(job->child, &job->result, options);
+  while (found < 0 && errno == EINTR);
+  job->told = found == job->child, job->ended = found != 0;
+}
+
+bool dc_compiler_is_done(dc_job *job) { return look(job, WNOHANG), job->ended; }
+
 dc_status dc_compiler_finish(dc_job *job, const char *object, const char *messages) {
-  int result = 0;
-  pid_t child = job->child, ended;
+  look(job, 0);
+  int result = job->result;
+  bool told = job->told;
   free(job);
-  do ended = waitpid(child, &result, 0);
-  while (ended < 0 && errno == EINTR);
   /* A host that ignores SIGCHLD leaves no result behind; then the object itself must tell. */
-  bool good = ended == child ? WIFEXITED(result) && WEXITSTATUS(result) == 0 : access(object, R_OK) == 0;
+  bool good = told ? WIFEXITED(result) && WEXITSTATUS(result) == 0 : access(object, R_OK) == 0;
   return good ? DC_OK : report(messages);
 }

@@ -16,5 +16,6 @@ DC_MUST_USE dc_status dc_compiler_start(const dc_compiler *compiler, const char 
                                         dc_job **job);
 /* Waits, and takes the job; DC_ERR_COMPILE holds the first lines of the messages. */
 DC_MUST_USE dc_status dc_compiler_finish(dc_job *job, const char *object, const char *messages);
+bool dc_compiler_is_done(dc_job *job);
 
 #endif

@@ -19,7 +19,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* Vectors of sums: FUSING is a function, and FUSE begins its body, whose a * b + c are fused where the processor can.  HELD keeps a
  * vector in a register: tuned for Zen 3, gcc 12 reads it from memory again wherever it is used. */
 /* SUMS stands before a loop over the lanes of a strip whose accumulators, a few vectors of them, stay in registers once gcc has
- * unrolled it. */
+ * unrolled it; COLUMNS the same of more, which memory holds: half as many lines take gcc half as long, and run as fast. */
 /* USUALLY(name, rare, usual, always) is a function of a float x: `always`, and `usual` unless `rare`, which gives the same bits
  * then; USUALLY_OF_TWO one of x and y.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector
  * ABI has for them: they look whether any lane is rare.  Elsewhere it is `always`. */
@@ -33,6 +33,7 @@ static const char prelude[] =
     "enum { VECTOR = 32, TILE_ROWS = 6, TILE_VECTORS = 2 };\n#else\nenum { VECTOR = 16, TILE_ROWS = 4, TILE_VECTORS = 3 };\n#endif\n"
     "#define SIMD _Pragma(\"omp simd\")\n#define UNROLL _Pragma(\"GCC unroll 8\")\n"
     "#ifdef __clang__\n#define SUMS SIMD\n#else\n#define SUMS UNROLL _Pragma(\"GCC ivdep\")\n#endif\n"
+    "#ifdef __clang__\n#define COLUMNS SIMD\n#else\n#define COLUMNS _Pragma(\"GCC unroll 4\") _Pragma(\"GCC ivdep\")\n#endif\n"
     "typedef float vector_f32 __attribute__((vector_size(VECTOR), aligned(4), may_alias));\n"
     "typedef double vector_f64 __attribute__((vector_size(VECTOR), aligned(8), may_alias));\n"
     "typedef u32 bits_of_f32 __attribute__((vector_size(VECTOR))); typedef u64 bits_of_f64 __attribute__((vector_size(VECTOR)));\n"

@@ -45,6 +45,7 @@ const dc_toolchain dc_c_toolchain = {
     .open = dc_compiler_find,
     .close = dc_compiler_free,
     .start = dc_compiler_start,
+    .is_done = dc_compiler_is_done,
     .finish = dc_compiler_finish,
     .load = load,
     .find = find,

@@ -51,6 +51,7 @@ const dc_dialect dc_cuda_dialect = {
     .no_alias = "__restrict__",
     .vectors = "",
     .sums = "",
+    .columns = "",
     .in_order = "",
     .bits_f32 = "bits_f32($)",
     .bits_f64 = "bits_f64($)",

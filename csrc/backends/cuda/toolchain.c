@@ -38,7 +38,7 @@ struct dc_job {
   const dc_compiler *compiler;
   const char *source, *object, *messages;
   pthread_t thread;
-  bool threaded; /* else it is done */
+  bool threaded, done; /* else it is done */
   dc_status status;
 };
 
@@ -99,6 +99,7 @@ static dc_status compile(const dc_job *job) {
 static void *run_job(void *opaque) {
   dc_job *job = opaque;
   job->status = compile(job);
+  __atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
   return NULL;
 }
 
@@ -110,6 +111,8 @@ static dc_status start(const dc_compiler *compiler, const char *source, const ch
   if (!job->threaded) run_job(job);
   return *out = job, DC_OK;
 }
+
+static bool is_done(dc_job *job) { return __atomic_load_n(&job->done, __ATOMIC_ACQUIRE); }
 
 static dc_status finish(dc_job *job, const char *object, const char *messages) {
   (void)object, (void)messages; /* as they were given to start; what the compiler said is in the status */
@@ -152,6 +155,7 @@ const dc_toolchain dc_nvrtc_toolchain = {
     .open = open_compiler,
     .close = close_compiler,
     .start = start,
+    .is_done = is_done,
     .finish = finish,
     .load = load,
     .find = find,

@@ -1,9 +1,8 @@
 /* Kernels from text to function pointers.
  *
  * Each kernel's text names its function by the hash of the text, so that equal kernels compile
- * once per process; kernels of a batch that differ in larger numbers only share one function.  They are
- * dealt to a few files, compiled side by side and kept in the cache by the hash of file, compiler, flags
- * and processor. */
+ * once per process.  The files that they are dealt to (files.h) are compiled side by side and kept in the cache by the hash
+ * of file, compiler, flags and processor.  What is begun early is compiled while its caller goes on. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,23 +13,37 @@
 
 #include "backends/backend.h"
 #include "backends/jit/cache.h"
-#include "backends/jit/emit.h"
+#include "backends/jit/files.h"
 #include "backends/jit/toolchain.h"
 
-enum { KERNELS_PER_FILE = 8, NAME_LENGTH = 17 };
 static const uint64_t cache_limit_bytes = 512ull << 20;
 
 typedef struct {
-  char name[NAME_LENGTH + 1]; /* "k" and the hash of its text */
+  dc_kernel_name name;
   void *function; /* the first, if it has launches */
   dc_launches *launches;
 } known_kernel;
 
-/* Positions in a list by name, and so by hash. */
+/* A file of a batch on its way through the compiler. */
 typedef struct {
-  uint32_t *slots; /* 1 + position, 0: empty */
-  uint32_t n, size;
-} name_table;
+  char name[40]; /* in the cache */
+  const char *source_path, *object_path, *message_path;
+  const char *path;  /* in the cache; NULL: it is not there yet */
+  dc_job *job;       /* that compiles it; NULL: none does */
+  dc_status status;  /* why it was not started */
+  bool cached;       /* it was there before */
+} module_file;
+
+struct dc_batch {
+  dc_jit *jit;
+  dc_sources sources;
+  module_file *files; /* of `sources` */
+  dc_kernel_name *names; /* of the kernel of each node */
+  uint32_t n_nodes, n_jobs;
+  pid_t process; /* whose children the jobs are */
+  double begin;
+  dc_batch *next; /* of those that were begun */
+};
 
 struct dc_jit {
   const dc_language *language;
@@ -40,9 +53,13 @@ struct dc_jit {
   dc_compiler compiler;
   pthread_mutex_t lock; /* around what follows, and the arenas */
   DC_VEC(known_kernel) kernels;
-  name_table loaded; /* of kernels */
+  dc_name_table loaded; /* of kernels */
   DC_VEC(void *) modules;
   bool told; /* that there is no compiler */
+  pthread_mutex_t job_lock; /* around what follows, and jobs of batches */
+  dc_batch *begun; /* and not waited for yet, the oldest first */
+  uint32_t n_jobs;
+  pid_t process; /* whose children they are */
 };
 
 static bool is_verbose(void) {
@@ -69,6 +86,7 @@ dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, 
     return status;
   }
   pthread_mutex_init(&jit->lock, NULL);
+  pthread_mutex_init(&jit->job_lock, NULL);
   jit->compiler.context = context;
   tools->open(spare_compiler, &jit->compiler);
   if (is_verbose())
@@ -83,6 +101,7 @@ void dc_jit_destroy(dc_jit *jit) {
   jit->tools->close(&jit->compiler);
   dc_cache_close(&jit->cache);
   pthread_mutex_destroy(&jit->lock);
+  pthread_mutex_destroy(&jit->job_lock);
   dc_arena_free(&jit->arena);
   free(jit);
 }
@@ -111,63 +130,18 @@ bool dc_jit_ready(dc_jit *jit) {
 
 /* ---- loading ---- */
 
-/* Names stand at the start of the items of a list. */
-static uint32_t *slot_of(const name_table *t, const void *list, size_t item_bytes, const char *name) {
-  uint32_t at = (uint32_t)dc_hash_bytes(0, name, NAME_LENGTH) & (t->size - 1);
-  while (t->slots[at] && strcmp((const char *)list + (t->slots[at] - 1) * item_bytes, name))
-    at = (at + 1) & (t->size - 1);
-  return &t->slots[at];
-}
-
-/* Enters the last item of the list, whose name is new. */
-static void enter_name(dc_arena *arena, name_table *t, const void *list, size_t item_bytes) {
-  if (2 * ++t->n > t->size) {
-    t->size = t->size ? 2 * t->size : 64;
-    t->slots = DC_NEW_ARRAY(arena, uint32_t, t->size);
-    for (uint32_t k = 0; k + 1 < t->n; k++) *slot_of(t, list, item_bytes, (const char *)list + k * item_bytes) = k + 1;
-  }
-  *slot_of(t, list, item_bytes, (const char *)list + (t->n - 1) * item_bytes) = t->n;
-}
-
 static dc_compiled find_kernel(const dc_jit *jit, const char *name) {
-  uint32_t k = jit->loaded.size ? *slot_of(&jit->loaded, jit->kernels.v, sizeof *jit->kernels.v, name) : 0;
+  uint32_t k = dc_name_table_find(&jit->loaded, jit->kernels.v, sizeof *jit->kernels.v, name);
   return k ? (dc_compiled){jit->kernels.v[k - 1].function, jit->kernels.v[k - 1].launches} : (dc_compiled){NULL, NULL};
 }
 
-typedef struct {
-  char name[NAME_LENGTH + 1];
-  dc_text text;
-  dc_launches *launches; /* until it is loaded */
-  dc_loose loose;
-  uint32_t next, alike; /* 1 + the next kernel of its file, and of its family; 0 at the end */
-} source;
-
-/* Kernels with equal loose texts, or one kernel. */
-typedef struct {
-  char name[NAME_LENGTH + 1]; /* of the function that they share */
-  uint32_t first, last, n; /* 1 + sources */
-  dc_text text;
-} family;
-
-typedef struct {
-  dc_text text;
-  char name[40]; /* in the cache */
-  const char *source_path, *object_path, *message_path, *path;
-  dc_job *job;
-  uint32_t first; /* 1 + its first kernel */
-} source_file;
-
-typedef struct {
-  dc_jit *jit;
-  source *sources; /* distinct kernels that are not loaded yet */
-  uint32_t n_sources;
-  source_file *files;
-  uint32_t n_files;
-  dc_arena arena;
-  name_table known; /* of sources */
-  family *families;
-  uint32_t n_families;
-} batch;
+static bool is_loaded(void *context, const char *name) {
+  dc_jit *jit = context;
+  pthread_mutex_lock(&jit->lock);
+  bool found = find_kernel(jit, name).function != NULL;
+  pthread_mutex_unlock(&jit->lock);
+  return found;
+}
 
 /* Finds the functions of a kernel in its module; false: one is missing. */
 static bool find_functions(const dc_jit *jit, void *module, known_kernel *kernel) {
@@ -184,59 +158,107 @@ static bool find_functions(const dc_jit *jit, void *module, known_kernel *kernel
 }
 
 /* Opens a module and enters the kernels of file f. */
-static dc_status load(batch *b, uint32_t f) {
+static dc_status load(dc_batch *b, uint32_t f) {
   dc_jit *jit = b->jit;
+  dc_source *sources = b->sources.sources;
   void *module;
   bool complete = true;
   DC_TRY(jit->tools->load(&jit->compiler, b->files[f].path, &module));
   pthread_mutex_lock(&jit->lock);
   DC_PUSH(&jit->arena, &jit->modules, module);
-  for (uint32_t k = b->files[f].first; k && complete; k = b->sources[k - 1].next) {
-    known_kernel kernel = {.launches = b->sources[k - 1].launches};
-    memcpy(kernel.name, b->sources[k - 1].name, sizeof kernel.name);
+  for (uint32_t k = b->sources.files[f].first; k && complete; k = sources[k - 1].next) {
+    known_kernel kernel = {.launches = sources[k - 1].launches};
+    memcpy(kernel.name, sources[k - 1].name, sizeof kernel.name);
     complete = find_functions(jit, module, &kernel);
     if (!complete || find_kernel(jit, kernel.name).function) continue;
-    b->sources[k - 1].launches = NULL;
+    sources[k - 1].launches = NULL;
     DC_PUSH(&jit->arena, &jit->kernels, kernel);
-    enter_name(&jit->arena, &jit->loaded, jit->kernels.v, sizeof kernel);
+    dc_name_table_enter(&jit->arena, &jit->loaded, jit->kernels.v, sizeof kernel);
   }
   pthread_mutex_unlock(&jit->lock);
   return complete ? DC_OK : dc_error(DC_ERR_COMPILE, "a compiled module lacks its kernels");
 }
 
-/* ---- compiling ---- */
+/* ---- jobs ---- */
 
-static dc_status start(dc_jit *jit, source_file *f) {
+static uint32_t count_processors(void) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 1 ? (uint32_t)online : 1;
+}
+
+static dc_status start(dc_jit *jit, module_file *f, const dc_text *text) {
   pthread_mutex_lock(&jit->lock);
   f->source_path = dc_cache_scratch(&jit->cache, jit->tools->source_suffix);
   f->object_path = dc_cache_scratch(&jit->cache, jit->tools->module_suffix);
   f->message_path = dc_cache_scratch(&jit->cache, ".txt");
   pthread_mutex_unlock(&jit->lock);
   FILE *out = fopen(f->source_path, "wxe");
-  bool written = out && fwrite(f->text.s, 1, f->text.n, out) == f->text.n;
+  bool written = out && fwrite(text->s, 1, text->n, out) == text->n;
   if (out) written = fclose(out) == 0 && written;
   if (!written) return dc_error(DC_ERR_COMPILE, "cannot write '%s': %s", f->source_path, strerror(errno));
   return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->job);
 }
 
-static dc_status finish(dc_jit *jit, source_file *f) {
+/* Starts files that nothing compiles yet, up to so many jobs.  Under the lock of jobs. */
+static void start_files(dc_batch *b, const uint32_t *n_jobs, uint32_t most) {
+  for (uint32_t k = 0; k < b->sources.n_files && *n_jobs < most; k++) {
+    module_file *f = &b->files[k];
+    if (f->path || f->job || f->status) continue;
+    f->status = start(b->jit, f, &b->sources.files[k].text);
+    b->n_jobs += f->job != NULL, b->jit->n_jobs += f->job != NULL;
+  }
+}
+
+/* Keeps processors busy with what was begun.  Under the lock of jobs. */
+static void start_begun(dc_jit *jit) {
+  for (dc_batch *b = jit->begun; b; b = b->next) start_files(b, &jit->n_jobs, count_processors());
+}
+
+/* A job has ended, and others may start: those of its batch first, unless that has failed. */
+static void note_end(dc_batch *b, bool failed) {
+  pthread_mutex_lock(&b->jit->job_lock);
+  b->n_jobs--, b->jit->n_jobs--;
+  if (!failed) start_files(b, &b->n_jobs, count_processors());
+  start_begun(b->jit);
+  pthread_mutex_unlock(&b->jit->job_lock);
+}
+
+static dc_status finish(dc_batch *b, module_file *f) {
+  dc_jit *jit = b->jit;
   dc_status status = jit->tools->finish(f->job, f->object_path, f->message_path);
   f->job = NULL;
-  if (status) return status;
-  pthread_mutex_lock(&jit->lock);
-  status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
-  pthread_mutex_unlock(&jit->lock);
+  if (!status) {
+    pthread_mutex_lock(&jit->lock);
+    status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
+    pthread_mutex_unlock(&jit->lock);
+  }
+  note_end(b, status != DC_OK);
   return status;
 }
 
-static void clean(const dc_jit *jit, source_file *f) {
+/* Removes what compiling leaves beside the module. */
+static void clean(module_file *f) {
   char beside[4200]; /* where zig works */
-  if (f->job) dc_status_free(jit->tools->finish(f->job, f->object_path, f->message_path));
-  f->job = NULL;
   if (f->source_path) (void)unlink(f->source_path);
   if (f->object_path) (void)unlink(f->object_path); /* already renamed unless something failed */
   if (f->message_path) (void)unlink(f->message_path);
   if (f->object_path && snprintf(beside, sizeof beside, "%s.d", f->object_path) < (int)sizeof beside) dc_cache_remove_folder(beside);
+}
+
+/* Ends a batch before its time.  Compilers are waited for: their own children would outlive them, and write. */
+static void stop(dc_batch *b) {
+  for (uint32_t k = 0; k < b->sources.n_files; k++) {
+    module_file *f = &b->files[k];
+    if (f->job) {
+      dc_status_free(b->jit->tools->finish(f->job, f->object_path, f->message_path));
+      pthread_mutex_lock(&b->jit->job_lock);
+      b->n_jobs--, b->jit->n_jobs--;
+      pthread_mutex_unlock(&b->jit->job_lock);
+    }
+    dc_status_free(f->status);
+    clean(f);
+    f->job = NULL, f->status = DC_OK, f->source_path = f->object_path = f->message_path = NULL;
+  }
 }
 
 /* On a terminal, a bar for compilations that a person would wait for. */
@@ -248,260 +270,186 @@ static void show_progress(uint32_t done, uint32_t n, double begin) {
   if (done == n) fprintf(stderr, "\r\033[K");
 }
 
-/* Compiles the files that have no path yet, as many at a time as there are processors. */
-static dc_status compile_files(batch *b) {
-  long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  dc_status status = DC_OK;
-  double begin = milliseconds();
-  for (uint32_t next = 0, oldest = 0; oldest < b->n_files && !status;) {
-    uint32_t running = 0;
-    for (uint32_t k = oldest; k < next; k++) running += b->files[k].job != NULL;
-    if (next < b->n_files && running < (processors > 1 ? (uint32_t)processors : 1)) {
-      if (!b->files[next].path) status = start(b->jit, &b->files[next]);
-      next++;
-    } else {
-      if (b->files[oldest].job) status = finish(b->jit, &b->files[oldest]);
-      show_progress(++oldest, b->n_files, begin);
-    }
+/* Takes what has been compiled so far, and counts the files that are not there yet. */
+static dc_status collect(dc_batch *b, uint32_t *n_left) {
+  *n_left = 0;
+  for (uint32_t k = 0; k < b->sources.n_files; k++) {
+    module_file *f = &b->files[k];
+    dc_status status = f->status;
+    f->status = DC_OK;
+    if (!status && f->job && b->jit->tools->is_done(f->job)) status = finish(b, f);
+    if (status) return status;
+    *n_left += f->path == NULL;
   }
-  return status;
+  return DC_OK;
+}
+
+/* Compiles the files that have no path yet, as many at a time as there are processors. */
+static dc_status compile_files(dc_batch *b) {
+  static const struct timespec breath = {.tv_nsec = 1000000};
+  uint32_t n = b->sources.n_files;
+  pthread_mutex_lock(&b->jit->job_lock);
+  start_files(b, &b->n_jobs, count_processors());
+  pthread_mutex_unlock(&b->jit->job_lock);
+  for (uint32_t left = n, before = n; left; before = left) {
+    DC_TRY(collect(b, &left));
+    if (left != before) show_progress(n - left, n, b->begin);
+    if (left) (void)nanosleep(&breath, NULL);
+  }
+  return DC_OK;
 }
 
 /* The same, once more in another folder where the first has no room. */
-static dc_status compile_files_somewhere(batch *b) {
+static dc_status compile_files_somewhere(dc_batch *b) {
   dc_status status = compile_files(b);
   if (!status) return DC_OK;
-  for (uint32_t f = 0; f < b->n_files; f++) clean(b->jit, &b->files[f]);
+  stop(b);
   pthread_mutex_lock(&b->jit->lock);
   bool moved = dc_cache_leave(&b->jit->cache);
   pthread_mutex_unlock(&b->jit->lock);
   if (!moved) return status;
   dc_status_free(status);
-  return compile_files(b);
+  status = compile_files(b);
+  if (status) stop(b);
+  return status;
 }
 
 /* ---- batches ---- */
 
-/* Of what the text says, which stands in it wherever the function is named. */
-static void name_function(dc_text *text, uint64_t seed, char *name) {
-  static const char placeholder[] = "k________________";
-  uint64_t hash = dc_hash_bytes(seed, text->s, text->n);
-  snprintf(name, NAME_LENGTH + 1, "k%016llx", (unsigned long long)hash);
-  for (char *at = strstr(text->s, placeholder); at; at = strstr(at, placeholder)) memcpy(at, name, NAME_LENGTH);
-}
-
-static void free_source(source *s) {
-  dc_text_free(&s->text);
-  dc_loose_free(&s->loose);
-  dc_launches_destroy(s->launches);
-}
-
-static dc_status spell_all(batch *b, const dc_graph *graph, const dc_nid *nodes, uint32_t n, char (*names)[NAME_LENGTH + 1]) {
-  for (uint32_t k = 0; k < n; k++) {
-    source s = {.next = 0};
-    dc_status status = dc_emit_node(b->jit->language, graph, nodes[k], "k________________", &s.text, &s.launches, &s.loose);
-    if (status) {
-      free_source(&s);
-      bool unsupported = dc_status_code(status) == DC_ERR_UNSUPPORTED;
-      if (!unsupported) return dc_error_at(status, "kernel %u", k);
-      dc_status_free(status);
-      names[k][0] = 0;
-      continue;
-    }
-    name_function(&s.text, dc_launches_hash(s.launches), s.name);
-    memcpy(names[k], s.name, sizeof s.name);
-    pthread_mutex_lock(&b->jit->lock);
-    bool known = find_kernel(b->jit, s.name).function != NULL;
-    pthread_mutex_unlock(&b->jit->lock);
-    known = known || (b->known.size && *slot_of(&b->known, b->sources, sizeof s, s.name));
-    if (known) {
-      free_source(&s);
-      continue;
-    }
-    b->sources[b->n_sources++] = s;
-    enter_name(&b->arena, &b->known, b->sources, sizeof s);
-  }
-  return DC_OK;
-}
-
-/* Puts kernels with equal loose texts together, in the order of their first ones, and makes the text of each family. */
-static void find_families(batch *b) {
-  enum { LOOSE = 0x100 }; /* the names of families are no kernels' */
-  name_table known = {0};
-  b->families = calloc(b->n_sources ? b->n_sources : 1, sizeof *b->families);
-  if (!b->families) abort();
-  for (uint32_t k = 0; k < b->n_sources; k++) {
-    source *s = &b->sources[k];
-    family one = {.first = k + 1, .last = k + 1, .n = 1};
-    if (s->loose.text.n) name_function(&s->loose.text, LOOSE, one.name);
-    else memcpy(one.name, s->name, sizeof one.name);
-    uint32_t at = known.size ? *slot_of(&known, b->families, sizeof one, one.name) : 0;
-    family *same = at ? &b->families[at - 1] : NULL;
-    if (same && dc_loose_alike(&b->sources[same->first - 1].loose, &s->loose)) {
-      b->sources[same->last - 1].alike = k + 1;
-      same->last = k + 1, same->n++;
-      continue;
-    }
-    if (same) memcpy(one.name, s->name, sizeof one.name);
-    b->families[b->n_families++] = one;
-    enter_name(&b->arena, &known, b->families, sizeof one);
-  }
-}
-
-static void spell_family(batch *b, family *f) {
-  if (f->n == 1) {
-    dc_text_puts(&f->text, b->sources[f->first - 1].text.s);
-    return;
-  }
-  const dc_loose **members = DC_NEW_ARRAY(&b->arena, const dc_loose *, f->n);
-  const char **names = DC_NEW_ARRAY(&b->arena, const char *, f->n);
-  for (uint32_t s = f->first, n = 0; s; s = b->sources[s - 1].alike, n++) {
-    members[n] = &b->sources[s - 1].loose;
-    names[n] = b->sources[s - 1].name;
-  }
-  dc_loose_spell(b->jit->language->dialect, members, names, f->n, f->name, &f->text);
-}
-
-/* The shorter of two files comes first, of equal ones that of the lower number. */
-static bool is_before(const dc_text *parts, uint32_t a, uint32_t b) {
-  return parts[a].n != parts[b].n ? parts[a].n < parts[b].n : a < b;
-}
-
-/* The file on top of the heap has grown: it sinks to its place. */
-static void sink_top(uint32_t *heap, uint32_t n, const dc_text *parts) {
-  for (uint32_t at = 0, below; (below = 2 * at + 1) < n; at = below) {
-    if (below + 1 < n && is_before(parts, heap[below + 1], heap[below])) below++;
-    if (!is_before(parts, heap[below], heap[at])) return;
-    uint32_t swap = heap[at];
-    heap[at] = heap[below], heap[below] = swap;
-  }
-}
-
-/* As many as there are processors, or a multiple of that, so that they end together. */
-static uint32_t count_files(uint32_t n_families) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  uint32_t processors = online > 1 ? (uint32_t)online : 1, n = (n_families + KERNELS_PER_FILE - 1) / KERNELS_PER_FILE;
-  if (n_families < 4) return n;
-  if (n < processors) return processors < n_families / 2 ? processors : n_families / 2;
-  uint32_t even = (n + processors - 1) / processors * processors;
-  return even < n_families ? even : n;
-}
-
-typedef struct {
-  size_t length;
-  uint32_t family;
-} portion;
-
-static int longer_first(const void *a, const void *b) {
-  const portion *x = a, *y = b;
-  if (x->length != y->length) return x->length < y->length ? 1 : -1;
-  return (x->family > y->family) - (x->family < y->family);
-}
-
-/* Deals the families to files, the longest first, each to the shortest file so far. */
-static void deal_families(batch *b, dc_text *parts) {
-  uint32_t *heap = DC_NEW_ARRAY(&b->arena, uint32_t, b->n_files);
-  portion *order = DC_NEW_ARRAY(&b->arena, portion, b->n_families);
-  for (uint32_t f = 0; f < b->n_files; f++) heap[f] = f;
-  for (uint32_t k = 0; k < b->n_families; k++) {
-    spell_family(b, &b->families[k]);
-    order[k] = (portion){b->families[k].text.n, k};
-  }
-  if (b->n_families) qsort(order, b->n_families, sizeof *order, longer_first);
-  for (uint32_t k = 0; k < b->n_families; k++) {
-    family *one = &b->families[order[k].family];
-    source_file *file = &b->files[heap[0]];
-    b->sources[one->last - 1].alike = 0;
-    for (uint32_t s = one->first, next; s; s = next) {
-      next = b->sources[s - 1].alike;
-      b->sources[s - 1].next = file->first, file->first = s;
-    }
-    dc_text_puts(&parts[heap[0]], one->text.s);
-    sink_top(heap, b->n_files, parts);
-    dc_text_free(&one->text);
-  }
-}
-
-static void deal(batch *b) {
-  find_families(b);
-  uint32_t n = b->n_files = count_files(b->n_families);
-  b->files = calloc(n ? n : 1, sizeof *b->files);
-  dc_text *parts = calloc(n ? n : 1, sizeof *parts);
-  if (!b->files || !parts) abort();
-  deal_families(b, parts);
-  for (uint32_t f = 0; f < n; f++) {
-    b->jit->language->library(parts[f].s, &b->files[f].text);
-    dc_text_puts(&b->files[f].text, parts[f].s);
-    uint64_t low = dc_hash_bytes(b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
-    uint64_t high = dc_hash_bytes(~b->jit->compiler.identity, b->files[f].text.s, b->files[f].text.n);
+/* Of file, compiler, flags and processor. */
+static void name_files(dc_batch *b) {
+  const dc_jit *jit = b->jit;
+  for (uint32_t f = 0; f < b->sources.n_files; f++) {
+    const dc_text *text = &b->sources.files[f].text;
+    uint64_t low = dc_hash_bytes(jit->compiler.identity, text->s, text->n), high = dc_hash_bytes(~jit->compiler.identity, text->s, text->n);
     snprintf(b->files[f].name, sizeof b->files[f].name, "%016llx%016llx%s", (unsigned long long)high, (unsigned long long)low,
-             b->jit->tools->module_suffix);
-    dc_text_free(&parts[f]);
+             jit->tools->module_suffix);
   }
-  free(parts);
 }
 
-/* Loads what the cache has; a file that does not load is made again. */
-static uint32_t load_cached(batch *b) {
+static void find_cached(dc_batch *b) {
+  pthread_mutex_lock(&b->jit->lock);
+  for (uint32_t f = 0; f < b->sources.n_files; f++) b->files[f].path = dc_cache_find(&b->jit->cache, b->files[f].name);
+  pthread_mutex_unlock(&b->jit->lock);
+  for (uint32_t f = 0; f < b->sources.n_files; f++) b->files[f].cached = b->files[f].path != NULL;
+}
+
+/* Loads what the cache had; a file that does not load is made again. */
+static uint32_t load_cached(dc_batch *b) {
   uint32_t hits = 0;
-  for (uint32_t f = 0; f < b->n_files; f++) {
-    pthread_mutex_lock(&b->jit->lock);
-    b->files[f].path = dc_cache_find(&b->jit->cache, b->files[f].name);
-    pthread_mutex_unlock(&b->jit->lock);
-    if (!b->files[f].path) continue;
+  for (uint32_t f = 0; f < b->sources.n_files; f++) {
+    if (!b->files[f].cached) continue;
     dc_status status = load(b, f);
     hits += status == DC_OK;
     if (status) {
       pthread_mutex_lock(&b->jit->lock);
       dc_cache_discard(&b->jit->cache, b->files[f].name);
       pthread_mutex_unlock(&b->jit->lock);
-      b->files[f].path = NULL;
+      b->files[f].path = NULL, b->files[f].cached = false;
     }
     dc_status_free(status);
   }
   return hits;
 }
 
-static dc_status build(batch *b) {
-  deal(b);
-  double begin = milliseconds();
-  bool *cached = calloc(b->n_files ? b->n_files : 1, sizeof *cached);
-  if (!cached) abort();
-  uint32_t hits = load_cached(b);
-  for (uint32_t f = 0; f < b->n_files; f++) cached[f] = b->files[f].path != NULL;
-  dc_status status = hits < b->n_files ? compile_files_somewhere(b) : DC_OK;
-  for (uint32_t f = 0; f < b->n_files; f++) {
-    clean(b->jit, &b->files[f]);
-    if (!cached[f] && !status) status = load(b, f);
+static dc_status build(dc_batch *b) {
+  uint32_t hits = load_cached(b), n = b->sources.n_files;
+  dc_status status = hits < n ? compile_files_somewhere(b) : DC_OK;
+  for (uint32_t f = 0; f < n; f++) {
+    clean(&b->files[f]);
+    if (!b->files[f].cached && !status) status = load(b, f);
   }
-  free(cached);
-  if (hits < b->n_files && !b->jit->cache.is_private) {
+  if (hits < n && !b->jit->cache.is_private) {
     pthread_mutex_lock(&b->jit->lock);
     dc_cache_prune(&b->jit->cache, cache_limit_bytes);
     pthread_mutex_unlock(&b->jit->lock);
   }
-  if (is_verbose() && b->n_sources)
-    fprintf(stderr, "dcml: compile: %u kernels, %u functions, %u files, %u from the cache, %.1f ms\n", b->n_sources, b->n_families,
-            b->n_files, hits, milliseconds() - begin);
+  if (is_verbose() && b->sources.n_sources)
+    fprintf(stderr, "dcml: compile: %u kernels, %u functions, %u files, %u from the cache, %.1f ms\n", b->sources.n_sources,
+            b->sources.n_families, n, hits, milliseconds() - b->begin);
   return status;
 }
 
-dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels) {
+/* A process that was forked has none of the jobs of the one before: what that has begun, it compiles itself. */
+static void leave_to_parent(dc_jit *jit) {
+  if (jit->process == getpid()) return;
+  jit->process = getpid(), jit->begun = NULL, jit->n_jobs = 0;
+}
+
+/* Takes a batch from those whose files others start. */
+static void take_back(dc_batch *b) {
+  pthread_mutex_lock(&b->jit->job_lock);
+  leave_to_parent(b->jit);
+  for (dc_batch **at = &b->jit->begun; *at; at = &(*at)->next)
+    if (*at == b) {
+      *at = b->next;
+      break;
+    }
+  bool ours = b->process == getpid();
+  for (uint32_t f = 0; f < b->sources.n_files && !ours; f++) {
+    module_file *file = &b->files[f];
+    file->job = NULL, file->source_path = file->object_path = file->message_path = NULL;
+  }
+  if (!ours) b->n_jobs = 0;
+  pthread_mutex_unlock(&b->jit->job_lock);
+}
+
+static void enlist(dc_batch *b) {
+  pthread_mutex_lock(&b->jit->job_lock);
+  leave_to_parent(b->jit);
+  b->process = getpid();
+  dc_batch **last = &b->jit->begun;
+  while (*last) last = &(*last)->next;
+  *last = b;
+  start_begun(b->jit);
+  pthread_mutex_unlock(&b->jit->job_lock);
+}
+
+static void free_batch(dc_batch *b) {
+  dc_sources_free(&b->sources);
+  free(b->files);
+  free(b->names);
+  free(b);
+}
+
+dc_status dc_jit_begin(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_batch **out) {
   if (jit->compiler.why) return dc_error(DC_ERR_COMPILE, "%s", jit->compiler.why);
-  batch b = {.jit = jit, .sources = calloc(n ? n : 1, sizeof(source))};
-  char(*names)[NAME_LENGTH + 1] = calloc(n ? n : 1, sizeof *names);
-  if (!b.sources || !names) abort();
-  dc_status status = spell_all(&b, graph, nodes, n, names);
-  if (!status) status = build(&b);
+  dc_batch *b = calloc(1, sizeof *b);
+  if (!b || !(b->names = calloc(n ? n : 1, sizeof *b->names))) return free(b), dc_error(DC_ERR_MEMORY, "out of memory");
+  b->jit = jit, b->n_nodes = n, b->begin = milliseconds();
+  dc_status status = dc_sources_spell(&b->sources, jit->language, graph, nodes, n, is_loaded, jit, b->names);
+  if (!status) {
+    dc_sources_deal(&b->sources, jit->language, count_processors());
+    b->files = calloc(b->sources.n_files ? b->sources.n_files : 1, sizeof *b->files);
+    if (!b->files) status = dc_error(DC_ERR_MEMORY, "out of memory");
+  }
+  if (status) return free_batch(b), status;
+  name_files(b);
+  find_cached(b);
+  enlist(b);
+  return *out = b, DC_OK;
+}
+
+dc_status dc_jit_end(dc_batch *b, dc_compiled *kernels) {
+  dc_jit *jit = b->jit;
+  take_back(b);
+  dc_status status = build(b);
   pthread_mutex_lock(&jit->lock);
-  for (uint32_t k = 0; k < n && !status; k++) kernels[k] = names[k][0] ? find_kernel(jit, names[k]) : (dc_compiled){NULL, NULL};
+  for (uint32_t k = 0; k < b->n_nodes && !status; k++) kernels[k] = b->names[k][0] ? find_kernel(jit, b->names[k]) : (dc_compiled){NULL, NULL};
   pthread_mutex_unlock(&jit->lock);
-  for (uint32_t k = 0; k < b.n_sources; k++) free_source(&b.sources[k]);
-  for (uint32_t f = 0; f < b.n_files; f++) dc_text_free(&b.files[f].text);
-  free(b.sources);
-  free(b.families);
-  free(b.files);
-  dc_arena_free(&b.arena);
-  free(names);
+  free_batch(b);
   return status;
+}
+
+void dc_jit_drop(dc_batch *b) {
+  if (!b) return;
+  take_back(b);
+  stop(b);
+  free_batch(b);
+}
+
+dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels) {
+  dc_batch *batch;
+  DC_TRY(dc_jit_begin(jit, graph, nodes, n, &batch));
+  return dc_jit_end(batch, kernels);
 }

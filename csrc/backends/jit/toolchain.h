@@ -3,6 +3,8 @@
 #ifndef DCML_BACKENDS_JIT_TOOLCHAIN_H
 #define DCML_BACKENDS_JIT_TOOLCHAIN_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "base/status.h"
 
@@ -24,8 +26,9 @@ typedef struct dc_toolchain {
   void (*close)(dc_compiler *compiler);
   /* Starts to compile `source` to the module `object`; messages go to the file `messages`. */
   dc_status (*start)(const dc_compiler *compiler, const char *source, const char *object, const char *messages, dc_job **job);
-  dc_status (*finish)(dc_job *job, const char *object,
-                      const char *messages); /* waits, and takes the job; DC_ERR_COMPILE holds the first lines of the messages */
+  bool (*is_done)(dc_job *job); /* could `finish` take it without waiting? */
+  /* Waits, and takes the job; DC_ERR_COMPILE holds the first lines of the messages. */
+  dc_status (*finish)(dc_job *job, const char *object, const char *messages);
   dc_status (*load)(const dc_compiler *compiler, const char *path, void **module);
   void *(*find)(const dc_compiler *compiler, void *module, const char *function); /* NULL: it is not there */
   void (*unload)(const dc_compiler *compiler, void *module);

@@ -114,10 +114,8 @@ dc_status dc_kernel_extract(const dc_graph *graph, dc_nid node, dc_graph **out, 
   DC_PUSH(&c.to->arena, &c.containers, 0);
   for (dc_sym s = 1; s < graph->pool.symbols.n; s++)
     dc_symbol_get(&c.to->pool, dc_name_text(&graph->names, graph->pool.symbols.v[s].name), graph->pool.symbols.v[s].min);
-  uint32_t n = dc_kernel_buffers(graph, node, NULL, 0);
-  dc_cid *buffers = DC_NEW_ARRAY(&c.to->arena, dc_cid, n);
-  *n_buffers = n = dc_kernel_buffers(graph, node, buffers, n); /* the first call only bounds it */
-  for (uint32_t k = 0; k < n; k++) new_container(&c, buffers[k]);
+  const dc_cid *buffers = dc_kernel_buffers(graph, node, &c.to->arena, n_buffers);
+  for (uint32_t k = 0; k < *n_buffers; k++) new_container(&c, buffers[k]);
   DC_TRY(copy_node(&c, node, copy));
   link_views(&c);
   return DC_OK;

@@ -34,6 +34,7 @@ typedef struct {
   const char *no_alias;           /* of a pointer that nothing else reaches */
   const char *vectors;            /* a line before a loop that vectors run */
   const char *sums;               /* the same of one over lanes that each have an accumulator, which belong in registers */
+  const char *columns;            /* the same where they are more than registers hold */
   const char *in_order;           /* first in the body of a loop that no vectors may run */
   const char *bits_f32, *bits_f64, *from_f32, *from_f64; /* a float's bits as an integer, and back */
   const char *inf_f32, *inf_f64, *nan_f32, *nan_f64;

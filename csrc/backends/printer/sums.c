@@ -21,13 +21,16 @@ const char *dc_print_term(dc_printer *p, uint32_t a) {
 
 /* ---- statements for all lanes ---- */
 
+/* What stands before a loop over a strip's lanes that add up. */
+static const char *columns(const dc_printer *p) { return p->lane->lanes > DC_FEW_LANES ? p->dialect->columns : p->dialect->sums; }
+
 /* `statement` for each of `n` lanes, of which the last strip of a loop in lanes uses only some. */
 static void put_for_each(dc_printer *p, uint32_t a, uint32_t n, const char *statement) {
   if (!n) {
     dc_print_line(p, "%s", statement);
     return;
   }
-  dc_text_printf(p->out, "%s\n", p->dialect->sums);
+  dc_text_printf(p->out, "%s\n", dc_kernel_is_laned(p->k, a) ? columns(p) : p->dialect->sums);
   if (dc_kernel_is_laned(p->k, a)) dc_print_line(p, "for (i64 l = 0; l < lanes; l++) %s", statement);
   else dc_print_line(p, "for (i64 l = 0; l < %u; l++) %s", n, statement);
 }
@@ -156,7 +159,7 @@ bool dc_print_vectors(dc_printer *p, const dc_loop *body, dc_text *out) {
     ordered |= !reduction;
   }
   if (p->flagged) dc_text_puts(&reductions, " reduction(max : bad)");
-  if (!ordered) dc_text_printf(out, "%s%s\n", laned && !*reductions.s ? p->dialect->sums : p->dialect->vectors, reductions.s);
+  if (!ordered) dc_text_printf(out, "%s%s\n", laned && !*reductions.s ? columns(p) : p->dialect->vectors, reductions.s);
   dc_text_free(&reductions);
   return !ordered;
 }
