@@ -75,7 +75,8 @@ def _refuse_changes_outside(program):
     changed = {spec.target for spec in program.outputs if spec.kind is Kind.BUFFER_MUTATION} & set(program.constants)
     if changed:
         what = f"{len(changed)} tensor{'s' * (len(changed) > 1)}"
-        raise _core.UnsupportedOpError(f"forward changes {what} of globals, closures or other objects beside code that only torch.export traces: make them buffers of the module")
+        raise _core.UnsupportedOpError(f"forward changes {what} of globals, closures or other objects beside code that only torch.export "
+                                       "traces: make them buffers of the module")
 
 
 _DECIDES = {torch.Tensor.__bool__: lambda tensor: tensor, **dict.fromkeys((torch.equal, torch.Tensor.equal), lambda a, b: (a == b).all()),
