@@ -1,12 +1,17 @@
 """What calls gave, for calls like them: of a module's many layers most are alike, and torch may tell by hundreds of calls of Python.
 
-The one idea: what a call gives depends on the layouts of tensors and on all other arguments, where it gives tensors of its own.
+The one idea: what a call gives depends on the layouts of tensors, on all other arguments and on few switches, where it gives tensors
+of its own.
 Must not know: graphs, or who records.
 """
 import torch
 from torch.utils import _pytree as pytree
 
 from .stand_in import StandIn
+
+# what forward may set that types and layouts of results depend on
+_SWITCHES = (torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled,
+             torch._C._get_math_sdp_enabled)
 
 
 class Told:
@@ -16,7 +21,7 @@ class Told:
     def of(self, call, given, ask):
         """What a call gives in each world.  call: the function and what else tells calls apart, given: its arguments,
         ask(): what tells it first."""
-        key = (*call, torch.get_default_dtype(), *map(_key_of, given))
+        key = (*call, *[switch() for switch in _SWITCHES], *map(_key_of, given))
         try:
             known = self._known.get(key)
         except TypeError:  # an argument without a hash
