@@ -10,8 +10,8 @@ from torch.utils import _pytree as pytree
 from .stand_in import StandIn
 
 # what forward may set that types and layouts of results depend on
-_SWITCHES = (torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled, torch._C._get_mem_efficient_sdp_enabled,
-             torch._C._get_math_sdp_enabled)
+_SWITCHES = (torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled, torch._C._get_math_sdp_enabled,
+             torch._C._get_mem_efficient_sdp_enabled)
 
 
 class Told:
