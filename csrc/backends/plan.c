@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/allocator.h"
 #include "backends/limits.h"
 #include "base/memory.h"
 
-enum { ALIGN = 64, MAX_NEIGHBOURS = 512 };
+enum { MAX_NEIGHBOURS = 512 };
 /* Of one container: sums of as many as there can be stay below 2^64. */
 static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 /* What any machine has; more is asked for only after a look. */
@@ -164,8 +165,6 @@ static uint64_t best_offset(const calendar *t, const block *b, const block **fou
   return best != UINT64_MAX ? best : end;
 }
 
-static uint64_t aligned(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
-
 /* What lives in the arena. */
 static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint64_t *scratch, dc_plan *plan, block *blocks) {
   uint32_t n = 0;
@@ -173,10 +172,10 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
     const dc_container *k = dc_cont(graph, c);
     bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && l->first[c];
     plan->planned[c] = temp;
-    if (temp) blocks[n++] = (block){c, aligned(plan->bytes[c]), 0, l->first[c], l->last[c]};
+    if (temp) blocks[n++] = (block){c, dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]};
   }
   for (uint32_t s = 0; scratch && s < l->step; s++)
-    if (scratch[s]) blocks[n++] = (block){0, aligned(scratch[s]), 0, s + 1, s + 1};
+    if (scratch[s]) blocks[n++] = (block){0, dc_memory_aligned(scratch[s]), 0, s + 1, s + 1};
   return n;
 }
 
@@ -185,7 +184,7 @@ static void place_saved(const dc_graph *graph, dc_plan *plan) {
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     if (!plan->saved[c] || plan->root[c] != c) continue;
     plan->offset[c] = plan->saved_bytes;
-    plan->saved_bytes += aligned(plan->bytes[c]);
+    plan->saved_bytes += dc_memory_aligned(plan->bytes[c]);
   }
 }
 
@@ -195,13 +194,13 @@ static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, cons
   for (uint32_t k = 0; lent && k < lent->n; k++) {
     dc_cid c = lent->v[k].c;
     block *b = DC_NEW(t->arena, block);
-    *b = (block){c, aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
+    *b = (block){c, dc_memory_aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
     if (l->last[c]) enter_life(t, b);
   }
   for (dc_cid c = 1; c < graph->containers.n && task->fills_block; c++) {
     if (!plan->saved[c] || plan->root[c] != c) continue;
     block *b = DC_NEW(t->arena, block);
-    *b = (block){c, aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
+    *b = (block){c, dc_memory_aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
     enter_life(t, b);
   }
   return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
