@@ -537,6 +537,12 @@ static dc_status begin_again(dc_function *f, const dc_array *arrays, dc_call *ou
 
 /* ---- other calls ---- */
 
+/* Another plan will serve this call. */
+static void postpone(const dc_plan_handle *plan) {
+  dc_program_postpone(plan->forward);
+  if (plan->backward) dc_program_postpone(plan->backward);
+}
+
 static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *symbols, dc_call *out) {
   bool fits = false;
   const dc_array *arrays = place->given;
@@ -548,6 +554,7 @@ static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *s
     out->plan->users++;
     DC_TRY(dc_place_check(f, place));
     DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
+    if (!fits) postpone(out->plan);
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
   return place_arguments(f, arrays, out);

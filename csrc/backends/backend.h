@@ -82,6 +82,7 @@ DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const d
 typedef struct dc_batch dc_batch;
 DC_MUST_USE dc_status dc_jit_begin(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_batch **out);
 DC_MUST_USE dc_status dc_jit_end(dc_batch *batch, dc_compiled *kernels);
+void dc_jit_postpone(dc_batch *batch); /* no more compilers start until dc_jit_end */
 void dc_jit_drop(dc_batch *batch); /* instead, where nothing of it is wanted; NULL: nothing */
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 const dc_cid *dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_arena *arena, uint32_t *n);
@@ -114,6 +115,7 @@ void dc_program_destroy(dc_program *program);
 /* Begins, beside the caller, what the first run would wait for, and waits for it. */
 DC_MUST_USE dc_status dc_program_begin(dc_program *program);
 DC_MUST_USE dc_status dc_program_end(dc_program *program);
+void dc_program_postpone(dc_program *program); /* there may be no run: nothing more is begun until it is waited for */
 dc_graph *dc_program_graph(const dc_program *program);
 
 /* The block that a forward program has filled, as the program of its backward pass sees it: where the containers lie that

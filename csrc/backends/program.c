@@ -244,10 +244,7 @@ static void drop_replays(dc_binding *b) {
 
 static void destroy_binding(dc_binding *b) {
   drop_replays(b);
-  for (dc_run_state *s = b->idle, *next; s; s = next) {
-    next = s->next;
-    destroy_state(b, s);
-  }
+  for (dc_run_state *s; (s = b->idle);) b->idle = s->next, destroy_state(b, s);
   if (workspace_of(b)) dc_workspace_trim(workspace_of(b), b->plan.arena_bytes);
   for (uint32_t k = 0; b->natives && k < b->program->n_steps; k++) dc_native_call_destroy(b->natives[k]);
   dc_arena_free(&b->arena);
@@ -256,10 +253,7 @@ static void destroy_binding(dc_binding *b) {
 
 void dc_program_destroy(dc_program *p) {
   if (!p) return;
-  for (dc_binding *b = p->bindings, *next; b; b = next) {
-    next = b->next;
-    destroy_binding(b);
-  }
+  for (dc_binding *b; (b = p->bindings);) p->bindings = b->next, destroy_binding(b);
   pthread_mutex_destroy(&p->lock);
   pthread_mutex_destroy(&p->prepare_lock);
   if (p->constants) leave_device(p);
@@ -275,6 +269,12 @@ dc_graph *dc_program_graph(const dc_program *program) { return program->graph; }
 
 dc_status dc_program_begin(dc_program *p) {
   return p->row->begin && !p->state ? p->row->begin(&p->target, p->graph, p->nodes, p->n_nodes, &p->state) : DC_OK;
+}
+
+void dc_program_postpone(dc_program *p) {
+  if (!p->row->postpone || pthread_mutex_trylock(&p->prepare_lock)) return; /* locked: somebody waits for it */
+  if (p->state) p->row->postpone(p->state);
+  pthread_mutex_unlock(&p->prepare_lock);
 }
 
 static dc_status prepare_steps(dc_program *p) {

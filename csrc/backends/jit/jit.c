@@ -441,6 +441,8 @@ dc_status dc_jit_end(dc_batch *b, dc_compiled *kernels) {
   return status;
 }
 
+void dc_jit_postpone(dc_batch *b) { take_back(b); }
+
 void dc_jit_drop(dc_batch *b) {
   if (!b) return;
   take_back(b);
