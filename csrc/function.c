@@ -356,26 +356,27 @@ static void stamp(void *context, dc_graph *graph, dc_nid node) {
   dc_natives_stamp(s->target.natives, s->target.ops, graph, node, s->function->options.natives);
 }
 
-/* Takes a scheduled graph.  Kernels are compiled from here on; not before a hook has seen them. */
-static dc_status make_program(const dc_function *f, const dc_target *target, dc_graph **graph, dc_program **out) {
+/* Takes a scheduled graph. */
+static dc_status make_program(const dc_target *target, dc_graph **graph, dc_program **out) {
   DC_TRY(dc_program_create(target, *graph, out));
-  *graph = NULL;
-  return f->options.post_compile ? DC_OK : dc_program_begin(*out);
+  return *graph = NULL, DC_OK;
 }
 
-/* The forward graph's kernels are compiled while the backward graph is scheduled. */
+/* The forward graph's kernels are compiled while the backward graph is scheduled, unless a hook is to see them first.  Those of
+ * the backward graph wait for its first run, which may never come. */
 static dc_status make_programs(dc_function *f, const dc_pipeline *pipeline, dc_scheduled *graphs, dc_plan_handle *plan) {
   dc_target target = target_of(f, plan->gpu);
   dc_graph *forward = graphs->forward, *backward = graphs->backward;
   plan->outputs = dc_arena_copy(&plan->arena, forward->outputs.v, forward->outputs.n * sizeof(dc_cid));
   plan->wrt = graphs->wrt;
   dc_place_graph(forward, plan->gpu);
-  DC_TRY(make_program(f, &target, &graphs->forward, &plan->forward));
+  DC_TRY(make_program(&target, &graphs->forward, &plan->forward));
+  if (!f->options.post_compile) DC_TRY(dc_program_begin(plan->forward));
   if (backward) {
     DC_TRY(dc_pipeline_run_backward(pipeline, forward, graphs));
     dc_plan_connect(f, plan, forward, backward);
     dc_place_graph(backward, plan->gpu);
-    DC_TRY(make_program(f, &target, &graphs->backward, &plan->backward));
+    DC_TRY(make_program(&target, &graphs->backward, &plan->backward));
   }
   memcpy(plan->times, graphs->times, sizeof plan->times);
   return f->options.post_compile ? f->options.post_compile(f->options.hook_context, forward, backward) : DC_OK;
@@ -404,7 +405,7 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);
   if (!plan) abort();
-  plan->gpu = place->gpu, plan->ready = f->options.post_compile != NULL;
+  plan->gpu = place->gpu;
   dc_status status = make_programs(f, &pipeline, &graphs, plan);
   dc_graph_destroy(graphs.forward);
   dc_graph_destroy(graphs.backward);
@@ -537,12 +538,6 @@ static dc_status begin_again(dc_function *f, const dc_array *arrays, dc_call *ou
 
 /* ---- other calls ---- */
 
-/* Another plan will serve this call. */
-static void postpone(const dc_plan_handle *plan) {
-  dc_program_postpone(plan->forward);
-  if (plan->backward) dc_program_postpone(plan->backward);
-}
-
 static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *symbols, dc_call *out) {
   bool fits = false;
   const dc_array *arrays = place->given;
@@ -554,7 +549,7 @@ static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *s
     out->plan->users++;
     DC_TRY(dc_place_check(f, place));
     DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
-    if (!fits) postpone(out->plan);
+    if (!fits) dc_program_postpone(out->plan->forward); /* another plan will serve this call */
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
   return place_arguments(f, arrays, out);
@@ -597,17 +592,7 @@ void dc_call_output(const dc_call *call, uint32_t k, dc_array *out) {
 
 uint64_t dc_call_saved_bytes(const dc_call *call) { return dc_binding_saved_bytes(call->forward); }
 
-/* Both directions are compiled before the first call runs: threads of a run that share processors with compilers would wait
- * for one another longer than that takes. */
-static dc_status wait_for_kernels(dc_plan_handle *plan) {
-  if (__atomic_load_n(&plan->ready, __ATOMIC_ACQUIRE)) return DC_OK;
-  DC_TRY(dc_program_end(plan->forward));
-  if (plan->backward) DC_TRY(dc_program_end(plan->backward));
-  return __atomic_store_n(&plan->ready, true, __ATOMIC_RELEASE), DC_OK;
-}
-
 dc_status dc_call_run(dc_call *call, void *const *outputs, void *saved) {
-  DC_TRY(wait_for_kernels(call->plan));
   for (uint32_t k = 0; k < call->n_outputs; k++) call->buffers[call->plan->outputs[k]] = outputs[k];
   return dc_program_run(call->plan->forward, call->forward, call->stream, call->buffers, saved);
 }

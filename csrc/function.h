@@ -9,7 +9,6 @@ struct dc_plan_s {
   uint32_t users, id;
   uint64_t key;
   bool exact; /* compiled for these shapes only */
-  bool ready; /* what was begun of its kernels is done */
   dc_gpu *gpu; /* where it runs; NULL: on the host */
   dc_program *forward, *backward;
   dc_grad_pair *wrt;

@@ -112,10 +112,9 @@ typedef struct {
 /* Takes the graph (fully scheduled; library nodes left in it are native calls); the program keeps it. */
 DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out);
 void dc_program_destroy(dc_program *program);
-/* Begins, beside the caller, what the first run would wait for, and waits for it. */
+/* Begins, beside the caller, what the first run waits for. */
 DC_MUST_USE dc_status dc_program_begin(dc_program *program);
-DC_MUST_USE dc_status dc_program_end(dc_program *program);
-void dc_program_postpone(dc_program *program); /* there may be no run: nothing more is begun until it is waited for */
+void dc_program_postpone(dc_program *program); /* there may be no run: nothing more is begun until then */
 dc_graph *dc_program_graph(const dc_program *program);
 
 /* The block that a forward program has filled, as the program of its backward pass sees it: where the containers lie that

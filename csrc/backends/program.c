@@ -295,8 +295,6 @@ static dc_status ensure_prepared(dc_program *p) {
   return status;
 }
 
-dc_status dc_program_end(dc_program *p) { return p->row->begin ? ensure_prepared(p) : DC_OK; }
-
 static dc_status size_steps(dc_binding *b) {
   const dc_program *p = b->program;
   for (uint32_t k = 0; k < p->n_steps; k++) {
