@@ -404,13 +404,12 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   dc_scheduled graphs;
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);
-  if (!plan) abort();
-  plan->gpu = place->gpu;
-  dc_status status = make_programs(f, &pipeline, &graphs, plan);
+  if (plan) plan->gpu = place->gpu;
+  dc_status status = plan ? make_programs(f, &pipeline, &graphs, plan) : dc_error(DC_ERR_MEMORY, "out of memory");
   dc_graph_destroy(graphs.forward);
   dc_graph_destroy(graphs.backward);
-  if (status) destroy_plan(plan);
-  else *out = plan;
+  if (!status) *out = plan;
+  else if (plan) destroy_plan(plan);
   return status;
 }
 
@@ -549,7 +548,6 @@ static dc_status begin(dc_function *f, dc_place_of_call *place, const int64_t *s
     out->plan->users++;
     DC_TRY(dc_place_check(f, place));
     DC_TRY(bind_plan(f, arrays, symbols, out, &fits));
-    if (!fits) dc_program_postpone(out->plan->forward); /* another plan will serve this call */
   }
   if (!fits) return dc_error(DC_ERR_SHAPE, "the extents of the inputs do not go together");
   return place_arguments(f, arrays, out);

@@ -77,12 +77,11 @@ bool dc_jit_ready(dc_jit *jit);
  * buffers of kernel k are the containers dc_kernel_buffers gives for that node, in that order; symbols is indexed by
  * dc_sym. */
 DC_MUST_USE dc_status dc_jit_compile(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_compiled *kernels);
-/* The same in two steps, between which compilers run beside the caller, after those of earlier batches.  Neither graph nor
- * nodes are looked at any more by the second, which takes the batch. */
+/* The same in two steps, between which compilers run beside the caller.  Neither graph nor nodes are looked at any more by the
+ * second, which takes the batch. */
 typedef struct dc_batch dc_batch;
 DC_MUST_USE dc_status dc_jit_begin(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_batch **out);
 DC_MUST_USE dc_status dc_jit_end(dc_batch *batch, dc_compiled *kernels);
-void dc_jit_postpone(dc_batch *batch); /* no more compilers start until dc_jit_end */
 void dc_jit_drop(dc_batch *batch); /* instead, where nothing of it is wanted; NULL: nothing */
 /* Containers that a kernel takes, without REGISTER ones and with aliases resolved by the caller. */
 const dc_cid *dc_kernel_buffers(const dc_graph *graph, dc_nid node, dc_arena *arena, uint32_t *n);
@@ -114,7 +113,6 @@ DC_MUST_USE dc_status dc_program_create(const dc_target *target, dc_graph *graph
 void dc_program_destroy(dc_program *program);
 /* Begins, beside the caller, what the first run waits for. */
 DC_MUST_USE dc_status dc_program_begin(dc_program *program);
-void dc_program_postpone(dc_program *program); /* there may be no run: nothing more is begun until then */
 dc_graph *dc_program_graph(const dc_program *program);
 
 /* The block that a forward program has filled, as the program of its backward pass sees it: where the containers lie that

@@ -69,7 +69,7 @@ struct dc_program {
   dc_nid *nodes; /* of the steps that no library runs */
   uint32_t n_buffers, n_nodes;
   void **constants; /* by container */
-  void *state;      /* of a device, made when steps were prepared */
+  void *state;      /* the row's own: what was begun for steps, or what was made as they were prepared */
   bool prepared, timing;
   bool worth_compiling; /* there are loops, or many scalars */
   dc_step_observer observer;
@@ -269,12 +269,6 @@ dc_graph *dc_program_graph(const dc_program *program) { return program->graph; }
 
 dc_status dc_program_begin(dc_program *p) {
   return p->row->begin && !p->state ? p->row->begin(&p->target, p->graph, p->nodes, p->n_nodes, &p->state) : DC_OK;
-}
-
-void dc_program_postpone(dc_program *p) {
-  if (!p->row->postpone || pthread_mutex_trylock(&p->prepare_lock)) return; /* locked: somebody waits for it */
-  if (p->state) p->row->postpone(p->state);
-  pthread_mutex_unlock(&p->prepare_lock);
 }
 
 static dc_status prepare_steps(dc_program *p) {

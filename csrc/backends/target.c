@@ -66,7 +66,6 @@ static dc_status begin_compiling(const dc_target *target, const dc_graph *graph,
 }
 
 static void drop_compiling(void *state) { dc_jit_drop(state); }
-static void postpone_compiling(void *state) { dc_jit_postpone(state); }
 
 static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
                                   dc_step_call *calls, void **state) {
@@ -108,7 +107,6 @@ const dc_target_row dc_target_cpu = {
     .is_ready = dc_jit_ready,
     .begin = begin_compiling,
     .drop = drop_compiling,
-    .postpone = postpone_compiling,
     .prepare = prepare_compiled,
 };
 

@@ -62,7 +62,6 @@ typedef struct dc_target_row {
    * begun. */
   dc_status (*begin)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, void **state);
   void (*drop)(void *state);
-  void (*postpone)(void *state); /* no more than what runs already, until `prepare` asks for it */
   /* Makes nodes callable; those that it cannot are left to the interpreter, where that reads the memory.  What it makes
    * lies in the arena, and *state is the program's own: what was begun, or NULL before. */
   dc_status (*prepare)(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,

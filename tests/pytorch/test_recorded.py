@@ -189,7 +189,9 @@ def test_an_extent_that_torch_goes_through_step_by_step_is_a_number():
 
 IMAGE = torch.rand(2, 3, 8, 9)
 THREE = torch.rand(3)
-TOLD = {"batch_norm.default": (IMAGE, THREE, THREE, None, None, True, 0.1, 1e-5, True), "grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True), "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
+TOLD = {"batch_norm.default": (IMAGE, THREE, THREE, None, None, True, 0.1, 1e-5, True),
+        "grid_sampler.default": (IMAGE, torch.rand(2, 4, 5, 2), 2, 2, True),
+        "grid_sampler_2d.default": (IMAGE, torch.rand(2, 4, 5, 2), 0, 1, False),
         "upsample_bilinear2d.vec": (IMAGE, None, True, [2.0, 1.5]), "upsample_bilinear2d.default": (IMAGE, [5, 7], False),
         "upsample_bicubic2d.vec": (IMAGE, [5, 7], False, None), "upsample_bicubic2d.default": (IMAGE, [5, 7], False, 0.6, 0.8)}
 

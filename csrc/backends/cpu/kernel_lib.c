@@ -19,7 +19,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 /* Vectors of sums: FUSING is a function, and FUSE begins its body, whose a * b + c are fused where the processor can.  HELD keeps a
  * vector in a register: tuned for Zen 3, gcc 12 reads it from memory again wherever it is used. */
 /* SUMS stands before a loop over the lanes of a strip whose accumulators, a few vectors of them, stay in registers once gcc has
- * unrolled it; COLUMNS the same of more, which memory holds: half as many lines take gcc half as long, and run as fast. */
+ * unrolled it; COLUMNS the same of more, which memory holds: unrolled by half as much, they run as fast and take gcc less time. */
 /* USUALLY(name, rare, usual, always) is a function of a float x: `always`, and `usual` unless `rare`, which gives the same bits
  * then; USUALLY_OF_TWO one of x and y.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector
  * ABI has for them: they look whether any lane is rare.  Elsewhere it is `always`. */

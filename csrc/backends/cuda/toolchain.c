@@ -38,7 +38,8 @@ struct dc_job {
   const dc_compiler *compiler;
   const char *source, *object, *messages;
   pthread_t thread;
-  bool threaded, done; /* else it is done */
+  bool threaded; /* else it was done at once */
+  bool done;
   dc_status status;
 };
 

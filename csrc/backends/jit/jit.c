@@ -39,10 +39,9 @@ struct dc_batch {
   dc_sources sources;
   module_file *files; /* of `sources` */
   dc_kernel_name *names; /* of the kernel of each node */
-  uint32_t n_nodes, n_jobs;
+  uint32_t n_nodes, n_jobs, most_jobs;
   pid_t process; /* whose children the jobs are */
   double begin;
-  dc_batch *next; /* of those that were begun */
 };
 
 struct dc_jit {
@@ -56,10 +55,6 @@ struct dc_jit {
   dc_name_table loaded; /* of kernels */
   DC_VEC(void *) modules;
   bool told; /* that there is no compiler */
-  pthread_mutex_t job_lock; /* around what follows, and jobs of batches */
-  dc_batch *begun; /* and not waited for yet, the oldest first */
-  uint32_t n_jobs;
-  pid_t process; /* whose children they are */
 };
 
 static bool is_verbose(void) {
@@ -86,7 +81,6 @@ dc_status dc_jit_create(const dc_language *language, const dc_toolchain *tools, 
     return status;
   }
   pthread_mutex_init(&jit->lock, NULL);
-  pthread_mutex_init(&jit->job_lock, NULL);
   jit->compiler.context = context;
   tools->open(spare_compiler, &jit->compiler);
   if (is_verbose())
@@ -101,7 +95,6 @@ void dc_jit_destroy(dc_jit *jit) {
   jit->tools->close(&jit->compiler);
   dc_cache_close(&jit->cache);
   pthread_mutex_destroy(&jit->lock);
-  pthread_mutex_destroy(&jit->job_lock);
   dc_arena_free(&jit->arena);
   free(jit);
 }
@@ -199,40 +192,24 @@ static dc_status start(dc_jit *jit, module_file *f, const dc_text *text) {
   return jit->tools->start(&jit->compiler, f->source_path, f->object_path, f->message_path, &f->job);
 }
 
-/* Starts files that nothing compiles yet, up to so many jobs.  Under the lock of jobs. */
-static void start_files(dc_batch *b, const uint32_t *n_jobs, uint32_t most) {
-  for (uint32_t k = 0; k < b->sources.n_files && *n_jobs < most; k++) {
+/* Starts files that nothing compiles yet, while there are processors for them. */
+static void start_files(dc_batch *b) {
+  for (uint32_t k = 0; k < b->sources.n_files && b->n_jobs < b->most_jobs; k++) {
     module_file *f = &b->files[k];
     if (f->path || f->job || f->status) continue;
     f->status = start(b->jit, f, &b->sources.files[k].text);
-    b->n_jobs += f->job != NULL, b->jit->n_jobs += f->job != NULL;
+    b->n_jobs += f->job != NULL;
   }
-}
-
-/* Keeps processors busy with what was begun.  Under the lock of jobs. */
-static void start_begun(dc_jit *jit) {
-  for (dc_batch *b = jit->begun; b; b = b->next) start_files(b, &jit->n_jobs, count_processors());
-}
-
-/* A job has ended, and others may start: those of its batch first, unless that has failed. */
-static void note_end(dc_batch *b, bool failed) {
-  pthread_mutex_lock(&b->jit->job_lock);
-  b->n_jobs--, b->jit->n_jobs--;
-  if (!failed) start_files(b, &b->n_jobs, count_processors());
-  start_begun(b->jit);
-  pthread_mutex_unlock(&b->jit->job_lock);
 }
 
 static dc_status finish(dc_batch *b, module_file *f) {
   dc_jit *jit = b->jit;
   dc_status status = jit->tools->finish(f->job, f->object_path, f->message_path);
-  f->job = NULL;
-  if (!status) {
-    pthread_mutex_lock(&jit->lock);
-    status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
-    pthread_mutex_unlock(&jit->lock);
-  }
-  note_end(b, status != DC_OK);
+  f->job = NULL, b->n_jobs--;
+  if (status) return status;
+  pthread_mutex_lock(&jit->lock);
+  status = dc_cache_publish(&jit->cache, f->object_path, f->name, &f->path);
+  pthread_mutex_unlock(&jit->lock);
   return status;
 }
 
@@ -249,16 +226,12 @@ static void clean(module_file *f) {
 static void stop(dc_batch *b) {
   for (uint32_t k = 0; k < b->sources.n_files; k++) {
     module_file *f = &b->files[k];
-    if (f->job) {
-      dc_status_free(b->jit->tools->finish(f->job, f->object_path, f->message_path));
-      pthread_mutex_lock(&b->jit->job_lock);
-      b->n_jobs--, b->jit->n_jobs--;
-      pthread_mutex_unlock(&b->jit->job_lock);
-    }
+    if (f->job) dc_status_free(b->jit->tools->finish(f->job, f->object_path, f->message_path));
     dc_status_free(f->status);
     clean(f);
     f->job = NULL, f->status = DC_OK, f->source_path = f->object_path = f->message_path = NULL;
   }
+  b->n_jobs = 0;
 }
 
 /* On a terminal, a bar for compilations that a person would wait for. */
@@ -288,10 +261,8 @@ static dc_status collect(dc_batch *b, uint32_t *n_left) {
 static dc_status compile_files(dc_batch *b) {
   static const struct timespec breath = {.tv_nsec = 1000000};
   uint32_t n = b->sources.n_files;
-  pthread_mutex_lock(&b->jit->job_lock);
-  start_files(b, &b->n_jobs, count_processors());
-  pthread_mutex_unlock(&b->jit->job_lock);
   for (uint32_t left = n, before = n; left; before = left) {
+    start_files(b);
     DC_TRY(collect(b, &left));
     if (left != before) show_progress(n - left, n, b->begin);
     if (left) (void)nanosleep(&breath, NULL);
@@ -371,38 +342,13 @@ static dc_status build(dc_batch *b) {
 }
 
 /* A process that was forked has none of the jobs of the one before: what that has begun, it compiles itself. */
-static void leave_to_parent(dc_jit *jit) {
-  if (jit->process == getpid()) return;
-  jit->process = getpid(), jit->begun = NULL, jit->n_jobs = 0;
-}
-
-/* Takes a batch from those whose files others start. */
-static void take_back(dc_batch *b) {
-  pthread_mutex_lock(&b->jit->job_lock);
-  leave_to_parent(b->jit);
-  for (dc_batch **at = &b->jit->begun; *at; at = &(*at)->next)
-    if (*at == b) {
-      *at = b->next;
-      break;
-    }
-  bool ours = b->process == getpid();
-  for (uint32_t f = 0; f < b->sources.n_files && !ours; f++) {
+static void leave_to_parent(dc_batch *b) {
+  if (b->process == getpid()) return;
+  for (uint32_t f = 0; f < b->sources.n_files; f++) {
     module_file *file = &b->files[f];
     file->job = NULL, file->source_path = file->object_path = file->message_path = NULL;
   }
-  if (!ours) b->n_jobs = 0;
-  pthread_mutex_unlock(&b->jit->job_lock);
-}
-
-static void enlist(dc_batch *b) {
-  pthread_mutex_lock(&b->jit->job_lock);
-  leave_to_parent(b->jit);
-  b->process = getpid();
-  dc_batch **last = &b->jit->begun;
-  while (*last) last = &(*last)->next;
-  *last = b;
-  start_begun(b->jit);
-  pthread_mutex_unlock(&b->jit->job_lock);
+  b->n_jobs = 0;
 }
 
 static void free_batch(dc_batch *b) {
@@ -416,36 +362,35 @@ dc_status dc_jit_begin(dc_jit *jit, const dc_graph *graph, const dc_nid *nodes, 
   if (jit->compiler.why) return dc_error(DC_ERR_COMPILE, "%s", jit->compiler.why);
   dc_batch *b = calloc(1, sizeof *b);
   if (!b || !(b->names = calloc(n ? n : 1, sizeof *b->names))) return free(b), dc_error(DC_ERR_MEMORY, "out of memory");
-  b->jit = jit, b->n_nodes = n, b->begin = milliseconds();
+  b->jit = jit, b->n_nodes = n, b->most_jobs = count_processors(), b->process = getpid(), b->begin = milliseconds();
   dc_status status = dc_sources_spell(&b->sources, jit->language, graph, nodes, n, is_loaded, jit, b->names);
   if (!status) {
-    dc_sources_deal(&b->sources, jit->language, count_processors());
+    dc_sources_deal(&b->sources, jit->language, b->most_jobs);
     b->files = calloc(b->sources.n_files ? b->sources.n_files : 1, sizeof *b->files);
     if (!b->files) status = dc_error(DC_ERR_MEMORY, "out of memory");
   }
   if (status) return free_batch(b), status;
   name_files(b);
   find_cached(b);
-  enlist(b);
+  start_files(b);
   return *out = b, DC_OK;
 }
 
 dc_status dc_jit_end(dc_batch *b, dc_compiled *kernels) {
   dc_jit *jit = b->jit;
-  take_back(b);
+  leave_to_parent(b);
   dc_status status = build(b);
   pthread_mutex_lock(&jit->lock);
-  for (uint32_t k = 0; k < b->n_nodes && !status; k++) kernels[k] = b->names[k][0] ? find_kernel(jit, b->names[k]) : (dc_compiled){NULL, NULL};
+  for (uint32_t k = 0; k < b->n_nodes && !status; k++)
+    kernels[k] = b->names[k][0] ? find_kernel(jit, b->names[k]) : (dc_compiled){NULL, NULL};
   pthread_mutex_unlock(&jit->lock);
   free_batch(b);
   return status;
 }
 
-void dc_jit_postpone(dc_batch *b) { take_back(b); }
-
 void dc_jit_drop(dc_batch *b) {
   if (!b) return;
-  take_back(b);
+  leave_to_parent(b);
   stop(b);
   free_batch(b);
 }

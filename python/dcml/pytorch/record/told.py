@@ -7,7 +7,7 @@ Must not know: graphs, or who records.
 import torch
 from torch.utils import _pytree as pytree
 
-from .stand_in import StandIn
+from .stand_in import StandIn, memory_of
 
 # what forward may set that types and layouts of results depend on
 _SWITCHES = (torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled, torch._C._get_math_sdp_enabled,
@@ -45,7 +45,7 @@ def _layout_of(tensor):
 
 
 def _layouts_of(made, given):
-    memory = {meta.untyped_storage()._cdata for leaf in given if isinstance(leaf, StandIn) for meta in leaf.metas}
+    memory = {memory_of(meta) for leaf in given if isinstance(leaf, StandIn) for meta in leaf.metas}
     layouts = []
     for k, one in enumerate(made):
         if k and one is made[0]:
@@ -54,9 +54,9 @@ def _layouts_of(made, given):
         leaves, spec = pytree.tree_flatten(one)
         for leaf in leaves:
             plain = isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and not leaf.is_quantized
-            if not plain or any(_layout_of(leaf)[3:]) or leaf.untyped_storage()._cdata in memory:
+            if not plain or any(_layout_of(leaf)[3:]) or memory_of(leaf) in memory:
                 return None
-            memory.add(leaf.untyped_storage()._cdata)
+            memory.add(memory_of(leaf))
         layouts.append((tuple([_layout_of(leaf)[:3] for leaf in leaves]), spec))
     return layouts
 
