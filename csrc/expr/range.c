@@ -45,7 +45,7 @@ static dc_range of_real(const dc_pool *pool, dc_ex x, int depth) {
   switch (node.op) {
     case DC_TANH: case DC_ERF: case DC_SIN: case DC_COS: case DC_SIGN: return (dc_range){-1, 1};
     case DC_SIGMOID: case DC_RAND: return (dc_range){0, 1};
-    case DC_EXP: case DC_SOFTPLUS: case DC_SQRT: case DC_COSH: return (dc_range){0, INFINITY};
+    case DC_EXP: case DC_EXP2: case DC_SOFTPLUS: case DC_SQRT: case DC_COSH: return (dc_range){0, INFINITY};
     case DC_ABS: return (dc_range){most(most(a.lo, -a.hi), 0), most(-a.lo, a.hi)};
     case DC_NEG: return (dc_range){-a.hi, -a.lo};
     case DC_ADD: return rounded(type, sum(a, b));

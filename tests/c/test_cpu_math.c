@@ -29,6 +29,7 @@ static const function_row functions[] = {
     {"asin", asinl, 0.55, 1.0},        {"acos", acosl, 0.55, 1.0},      {"atan", atanl, 1.7, 1.0},
     {"sinh", sinhl, 0.55, 2.0},        {"cosh", coshl, 0.55, 2.0},      {"tanh", tanhl, 1.5, 2.2},
     {"asinh", asinhl, 0.55, 2.0},      {"acosh", acoshl, 0.55, 2.0},    {"atanh", atanhl, 0.55, 2.0},
+    {"exp2", exp2l, 1.0, 1.0},           {"log2", log2l, 2.0, 1.0},         {"log10", log10l, 1.0, 1.5},
     {"erf", erfl, 1.5, 1.1},           {"sigmoid", exact_sigmoid, 2.2, 2.0}, {"softplus", exact_softplus, 2.0, 2.0},
 };
 /* Of arguments whose range is known. */

@@ -48,6 +48,7 @@ COMPLEX = {
     "product": lambda v: torch.view_as_real(pair(v) * pair(v * v) * 2j + 1),
     "quotient": lambda v: torch.view_as_real(pair(v) / pair(v * v, v + 9) - v),
     "functions": lambda v: torch.view_as_real(pair(v).exp() + pair(v).log() + pair(v) ** 2.5 + pair(v).sqrt()),
+    "functions of bases": lambda v: torch.view_as_real(pair(v).exp2() + pair(v).log2() * pair(v).log10()),
     "polar": lambda v: torch.polar(v * v, 2 * v).imag,
     "matmul": lambda v: torch.view_as_real(pair(v) @ pair(v).mH),
     "einsum": lambda v: torch.einsum("bij,bkj->bik", pair(v), pair(v)).real,

@@ -101,8 +101,11 @@ static double real_prim(dc_op prim, double a, double b) {
     case DC_ROUND: return nearbyint(a);
     case DC_TRUNC: return trunc(a);
     case DC_EXP: return exp(a);
+    case DC_EXP2: return exp2(a);
     case DC_EXPM1: return expm1(a);
     case DC_LOG: return log(a);
+    case DC_LOG2: return log2(a);
+    case DC_LOG10: return log10(a);
     case DC_LOG1P: return log1p(a);
     case DC_SQRT: return sqrt(a);
     case DC_RSQRT: return 1 / sqrt(a);

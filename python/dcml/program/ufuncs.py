@@ -17,8 +17,8 @@ _ROWS = {
     "float_power": "pow({0}, {1})", "maximum": "max({0}, {1})", "minimum": "min({0}, {1})", "negative": "(-({0}))",
     "positive": "{0}", "absolute": "abs({0})", "fabs": "abs({0})", "sign": "sign({0})", "floor": "floor({0})",
     "ceil": "ceil({0})", "trunc": "trunc({0})", "rint": "round({0})", "exp": "exp({0})", "expm1": "expm1({0})",
-    "exp2": "exp({0} * {ln2})", "log": "log({0})", "log1p": "log1p({0})", "log2": "(log({0}) / {ln2})",
-    "log10": "(log({0}) / {ln10})", "sqrt": "sqrt({0})", "square": "({0} * {0})", "reciprocal": "({one} / {0})",
+    "exp2": "exp2({0})", "log": "log({0})", "log1p": "log1p({0})", "log2": "log2({0})",
+    "log10": "log10({0})", "sqrt": "sqrt({0})", "square": "({0} * {0})", "reciprocal": "({one} / {0})",
     "sin": "sin({0})", "cos": "cos({0})", "tan": "tan({0})", "arcsin": "asin({0})", "arccos": "acos({0})",
     "arctan": "atan({0})", "sinh": "sinh({0})", "cosh": "cosh({0})", "tanh": "tanh({0})", "arcsinh": "asinh({0})",
     "arccosh": "acosh({0})", "arctanh": "atanh({0})", "hypot": "sqrt({0} * {0} + {1} * {1})",
@@ -48,7 +48,7 @@ _COMPLEX = {  # where it computes on complex numbers
 _WHOLE = {"floor": "{0}", "ceil": "{0}", "trunc": "{0}", "isnan": "false", "isinf": "false", "isfinite": "true", "fmax": "max({0}, {1})",
           "fmin": "min({0}, {1})"}
 _TRUTH = {"logical_and", "logical_or", "logical_not", "logical_xor"}  # of whatever they get
-_CONSTANTS = {"one": 1, "zero": 0, "ln2": math.log(2), "ln10": math.log(10), "radian": math.pi / 180,
+_CONSTANTS = {"one": 1, "zero": 0, "ln2": math.log(2), "radian": math.pi / 180,
               "third": 1 / 3}
 BEYOND = {"erf": "erf({0})"}  # functions of math that are no ufuncs; of one float
 

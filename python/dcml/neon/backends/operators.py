@@ -26,11 +26,11 @@ def row(*names):
     return add
 
 
-def _float_row(name, op):
+def _float_row(name, op, domain=""):
     @row(name)
     def emit(e, d, a, b):
         a = e.floating(a)
-        return e.value(op, a.dtype, a)
+        return e.value(op, a.dtype, a, domain=domain)
 
 
 def _plain_row(name, op):
@@ -59,6 +59,8 @@ def _test_row(name, *ops):
 
 for _name, _op in {"sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sig": "Sigmoid", "tanh": "Tanh", "rint": "Round"}.items():
     _float_row(_name, _op)
+for _name, _op in {"exp2": "Exp2", "log2": "Log2"}.items():
+    _float_row(_name, _op, "dcml")
 for _name, _op in {"neg": "Neg", "abs": "Abs", "sgn": "Sign"}.items():
     _plain_row(_name, _op)
 for _name, _op in {"add": "Add", "sub": "Sub", "mul": "Mul", "maximum": "Max", "minimum": "Min"}.items():
@@ -96,22 +98,11 @@ def _(e, d, a, b):
 
 
 def _power_of_two(e, x):
-    return e.value("Pow", x.dtype, e.const(2, x.dtype), x)
+    return e.value("Exp2", x.dtype, x, domain="dcml")
 
 
 def _scaled(e, x, factor):
     return e.value("Mul", x.dtype, x, e.const(factor, x.dtype))
-
-
-@row("exp2")
-def _(e, d, a, b):
-    return _power_of_two(e, e.floating(a))
-
-
-@row("log2")
-def _(e, d, a, b):
-    a = e.floating(a)
-    return _scaled(e, e.value("Log", a.dtype, a), 1 / _LN2)
 
 
 @row("sig2")
@@ -150,7 +141,7 @@ def _(e, d, a, b):
     a, b = e.pair(e.floating(a), e.floating(b))
     if not d.get("value", True):
         return e.value("Mul", a.dtype, a, _power_of_two(e, b))
-    exponent = e.value("Round", b.dtype, _scaled(e, e.value("Log", b.dtype, e.value("Abs", b.dtype, b)), 1 / _LN2))
+    exponent = e.value("Round", b.dtype, e.value("Log2", b.dtype, e.value("Abs", b.dtype, b), domain="dcml"))
     near = e.value("Mul", b.dtype, e.value("Sign", b.dtype, b), _power_of_two(e, exponent))
     return e.value("Mul", a.dtype, a, near)
 

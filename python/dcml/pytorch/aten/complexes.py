@@ -290,6 +290,22 @@ def _(x):
     return _join(x.abs().log(), x.angle())
 
 
+@complex_rule("exp2.default")
+def _(x):
+    a, b = _parts(x)
+    return _polar(a.exp2(), b * math.log(2))
+
+
+@complex_rule("log2.default")
+def _(x):
+    return _join(x.abs().log2(), x.angle() / math.log(2))
+
+
+@complex_rule("log10.default")
+def _(x):
+    return _join(x.abs().log10(), x.angle() / math.log(10))
+
+
 @complex_rule("sqrt.default")
 def _(x):
     return _polar(x.abs().sqrt(), x.angle() / 2)
