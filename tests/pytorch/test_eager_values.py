@@ -192,6 +192,16 @@ def test_small_results_are_as_exact_as_large_ones(function, dtype):
     torch.testing.assert_close(DaceModule(Calls(function))(x), function(x), rtol=4 * torch.finfo(dtype).eps, atol=1e-37, equal_nan=True)
 
 
+@pytest.mark.parametrize("equation", ("i,j->ij", "i,i->i"))
+def test_einsum_of_whole_numbers_and_others_computes_in_the_others_type(equation):
+    whole, x = torch.arange(4), torch.randn(4, requires_grad=True)
+    module = Calls(lambda a, b: torch.einsum(equation, a, b))
+    want = module(whole, x)
+    got = DaceModule(module, backward=True)(whole, x)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*[torch.autograd.grad(y.sum(), x) for y in (got, want)])
+
+
 def test_only_what_is_converted_has_a_gradient():
     kind, number = torch.ones(2, requires_grad=True), torch.arange(2)
     assert not DaceModule(Calls(lambda x, y: x.type_as(y)), backward=True)(number, kind).requires_grad

@@ -249,6 +249,41 @@ def test_a_cache_that_the_first_call_fills_is_none_of_them():
     assert module(torch.ones(2))[0] == 3 and module.model.cache == {"scale": 3.0}
 
 
+class Kept:
+    """State of a registry whose lookups put a copy in its place, as einx's do."""
+
+    def __init__(self, factors):
+        self.factors = factors
+
+
+def looks_up(self, x):
+    REGISTRY.state = Kept([*REGISTRY.state.factors])
+    return x * REGISTRY.state.factors[-1]
+
+
+REGISTRY = Kept([2.0])
+REGISTRY.state = Kept([2.0])
+
+
+def test_copies_that_take_the_place_of_state_are_no_changes():
+    first, second = DaceModule(Calls(looks_up)), DaceModule(Calls(looks_up))
+    x, state = torch.ones(2), REGISTRY.state
+    assert first(x)[0] == second(x)[0] == 2 and REGISTRY.state is state  # or each would see a change of the other's
+    REGISTRY.state.factors.append(5.0)
+    assert first(x)[0] == second(x)[0] == 5
+
+
+def test_state_that_differs_is_no_copy():
+    def appends(self, x):
+        self.kept.state = Kept([*self.kept.state.factors, 1.0])
+        return x * len(self.kept.state.factors)
+    kept = Kept([])
+    kept.state = Kept([])
+    with pytest.raises(dcml.UnsupportedOpError, match="changes Calls.kept"):
+        DaceModule(Calls(appends, kept=kept))(torch.ones(2))
+    assert kept.state.factors == []
+
+
 def first_sets(self, x):
     self.size = getattr(self, "size", None) or x.shape[-1]
     return x * self.size

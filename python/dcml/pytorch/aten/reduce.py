@@ -213,7 +213,7 @@ def _(b, n, x, y):
 
 @row("einsum.default")
 def _(b, n, equation, tensors, **_):
-    return b.op("Einsum", *[b(t) for t in tensors], equation=equation.replace(" ", ""))
+    return b.op("Einsum", *[b(t, meta(n).dtype) for t in tensors], equation=equation.replace(" ", ""))
 
 
 @row("tensordot.default")

@@ -10,6 +10,7 @@ import array
 import collections
 import enum
 import functools
+import itertools
 import os
 import sys
 import sysconfig
@@ -76,6 +77,44 @@ def is_changeable(observation):
 def is_filled(observation):
     """Is it of a container, not of a variable?"""
     return len(observation) == 2 and not isinstance(observation[0], types.CellType)
+
+
+def holds_likes(observation):
+    """Does its container hold what it held, or copies of that: objects that differ in nothing but that they are others?"""
+    holder, *_, seen = observation
+    if not isinstance(holder, _FILLED):
+        return False
+    now = holder.get(observation[1]) if len(observation) == 3 else _pairs(holder) if isinstance(holder, dict) else tuple(holder)
+    return _alike(seen, now, itertools.count())
+
+
+def _alike(a, b, looked):
+    """looked: counts, so that what holds itself ends."""
+    kind = type(a)
+    if a is b:
+        return True
+    if kind is not type(b) or next(looked) > _MOST:
+        return False
+    if isinstance(a, VALUES) or kind in (set, frozenset):
+        return a == b
+    if kind in (float, complex):
+        return repr(a) == repr(b)
+    if kind in (list, tuple, collections.deque):
+        return len(a) == len(b) and all(_alike(x, y, looked) for x, y in zip(a, b))
+    if kind is dict:
+        return _alike(_pairs(a), _pairs(b), looked)
+    return _is_plain(kind) and isinstance(getattr(a, "__dict__", None), dict) and _alike(vars(a), vars(b), looked)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_plain(kind):
+    """Is all that instances of a class have in their dictionaries?"""
+    return all(base is object or not is_foreign(base.__module__) and not any(isinstance(v, _SLOT) for v in vars(base).values())
+               for base in kind.__mro__)
+
+
+def _pairs(table):
+    return tuple([v for pair in dict.items(table) for v in pair])
 
 
 class Variable:
@@ -189,7 +228,7 @@ class Observer:
     def note(self, holder, label, contents=None):
         """Observes a container: all keys and values of a dictionary, or its items."""
         if contents is None:
-            contents = tuple([v for pair in dict.items(holder) for v in pair]) if isinstance(holder, dict) else tuple(holder)
+            contents = _pairs(holder) if isinstance(holder, dict) else tuple(holder)
         self.observations[id(holder), None] = (holder, contents), label
 
     def _too_many(self, values):
