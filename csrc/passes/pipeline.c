@@ -111,51 +111,54 @@ static bool is_left_out(const dc_pipeline *p, const settings *s, const dc_pass *
   return pass->kind != DC_PASS_NEEDED && (k >= s->stop_after || (p->as_expanded && pass->kind == DC_PASS_RESTRUCTURES));
 }
 
-static dc_status schedule(const dc_pipeline *p, const settings *s, dc_graph *graph, dc_dump_name name, dc_pass_times *times) {
+static dc_status schedule(const dc_pipeline *p, dc_graph *graph, dc_dump_name name, dc_pass_times *times) {
+  settings s;
+  DC_TRY(read_settings(&s));
   DC_TRY(dump(graph, name, 0, "operators"));
   for (uint32_t k = 0; k < DC_PIPELINE_LENGTH; k++) {
     const dc_pass *pass = dc_pipeline_pass(k);
     times->seconds[k] = -1;
-    if (is_left_out(p, s, pass, k)) continue;
+    if (is_left_out(p, &s, pass, k)) continue;
     double start = seconds_now();
     DC_TRY(dc_pass_apply(pass, &p->passes, graph));
     times->seconds[k] = seconds_now() - start;
-    if (s->verify) DC_TRY(dc_error_at(dc_graph_verify(graph), "after pass '%s'", pass->name));
+    if (s.verify) DC_TRY(dc_error_at(dc_graph_verify(graph), "after pass '%s'", pass->name));
     DC_TRY(dump(graph, name, k + 1, pass->name));
   }
-  return s->verify ? DC_OK : dc_graph_verify(graph);
+  return s.verify ? DC_OK : dc_graph_verify(graph);
 }
 
 /* ---- all of it ---- */
 
 static const char *name_of(const dc_graph *graph) { return dc_name_text(&graph->names, graph->name); }
 
-static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
+/* Types and shapes, and what both directions begin with. */
+static dc_status prepare(const dc_pipeline *p, dc_graph *forward) {
   dc_cid blocked;
-  settings s;
-  DC_TRY(read_settings(&s));
-  lay_in_rows(out->forward);
-  DC_TRY(dc_pass_infer(p->passes.ops, out->forward, &blocked));
+  DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
   if (blocked)
     return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
-                    dc_cont_name(out->forward, blocked));
-  DC_TRY(dc_pass_gradient(&p->passes, out->forward));
-  own_outputs(out->forward);
-  DC_TRY(dc_pass_complexes(p->passes.ops, out->forward));
-  if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, out->forward, NULL));
+                    dc_cont_name(forward, blocked));
+  DC_TRY(dc_pass_gradient(&p->passes, forward));
+  own_outputs(forward);
+  DC_TRY(dc_pass_complexes(p->passes.ops, forward));
+  return p->post_onnx ? p->post_onnx(p->hook_context, forward, NULL) : DC_OK;
+}
+
+static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
+  lay_in_rows(out->forward);
+  DC_TRY(prepare(p, out->forward));
   if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
   if (p->training) DC_TRY(differentiate(p, out->forward, out));
   else dc_autodiff_forget_borders(out->forward);
   if (p->n_given) dc_pipeline_take_given(out->forward, out->backward, p->given, p->n_given);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
-  return schedule(p, &s, out->forward, (dc_dump_name){name_of(out->forward), "forward"}, &out->times[0]);
+  return schedule(p, out->forward, (dc_dump_name){name_of(out->forward), "forward"}, &out->times[0]);
 }
 
 static dc_status run_backward(const dc_pipeline *p, const dc_graph *forward, dc_scheduled *out) {
-  settings s;
-  DC_TRY(read_settings(&s));
   dc_layout_carry(forward, out->backward);
-  return schedule(p, &s, out->backward, (dc_dump_name){name_of(forward), "backward"}, &out->times[1]);
+  return schedule(p, out->backward, (dc_dump_name){name_of(forward), "backward"}, &out->times[1]);
 }
 
 /* Saved values, weights and gradients become arrays that the caller gives. */
@@ -187,15 +190,7 @@ static void drop_unused_inputs(dc_graph *graph, uint32_t n_gradients) {
 
 dc_status dc_pipeline_differentiate(const dc_pipeline *p, dc_graph *forward, dc_graph **backward) {
   dc_scheduled made = {.forward = forward};
-  dc_cid blocked;
-  DC_TRY(dc_pass_infer(p->passes.ops, forward, &blocked));
-  if (blocked)
-    return dc_error(DC_ERR_UNSUPPORTED, "the value of '%s' is needed to compute shapes but only known at run time",
-                    dc_cont_name(forward, blocked));
-  DC_TRY(dc_pass_gradient(&p->passes, forward));
-  own_outputs(forward);
-  DC_TRY(dc_pass_complexes(p->passes.ops, forward));
-  if (p->post_onnx) DC_TRY(p->post_onnx(p->hook_context, forward, NULL));
+  DC_TRY(prepare(p, forward));
   DC_TRY(differentiate(p, forward, &made));
   dc_cid *floats = DC_NEW_ARRAY(&forward->arena, dc_cid, forward->outputs.n);
   drop_unused_inputs(made.backward, dc_autodiff_floats(forward, forward->outputs.v, forward->outputs.n, floats));
