@@ -191,9 +191,39 @@ def test_assertions_are_checked_at_each_call():
         loss(x, x * 2, -x)
 
 
-def test_lazy_module_is_refused_by_name():
-    with pytest.raises(dcml.ModelError, match="'weight' has no shape yet"):
-        capture(nn.LazyLinear(3), (torch.randn(4, 2),))
+class Lazy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+        self.images = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU())
+        self.rows, self.unused = nn.LazyLinear(5), nn.LazyLinear(5)
+
+    def forward(self, x, otherwise=False):
+        return self.unused(x) if otherwise else self.rows(self.images(self.norm(x)).flatten(1)).relu()
+
+
+def test_lazy_modules_take_their_shapes_from_the_first_call_as_in_eager_mode():
+    found = []
+    for wrap in (lambda m: m, lambda m: DaceModule(m, backward=True)):
+        torch.manual_seed(0)
+        module, x = Lazy(), torch.randn(2, 3, 8, 8)
+        del module.unused
+        run = wrap(module)
+        result = run(x)
+        result.sum().backward()
+        assert module.training and module.norm.num_batches_tracked == module.images[1].num_batches_tracked == 1
+        assert type(module.rows) is nn.Linear and not module.rows._forward_pre_hooks
+        found.append([result, *module.buffers(), *[p.grad for p in module.parameters()]])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_a_lazy_module_that_no_call_runs_is_refused_by_name():
+    module = DaceModule(Lazy())
+    with pytest.raises(dcml.ModelError, match="'unused.weight' has no shape yet"):
+        module(torch.randn(2, 3, 8, 8))
+    assert module.model.training and module.model.rows.in_features == 144
+    with pytest.raises(RuntimeError, match="running_mean should contain 4"):
+        DaceModule(Lazy())(torch.randn(2, 4, 8, 8))
 
 
 def test_composite_without_row_is_decomposed():

@@ -25,6 +25,7 @@ from .guard.lock import LOCK
 from .guard.place import WAYS_OUT
 from .guard.state import ModuleState
 from .kept.store import Kept
+from .trace.lazy import initialise
 
 PRECISIONS = {"bf16": torch.bfloat16}
 _MAX_RECIPES = 256   # shapes remembered for the quick look-up; captures themselves are shared between shapes
@@ -131,6 +132,7 @@ class Captures:
 
     def _capture(self, args, kwargs, dynamic, decided, few=False):
         owner, begin = self._owner, time.perf_counter()
+        initialise(owner.model, args, kwargs)
         with _precision(owner, args, kwargs):
             kept = Kept(owner, args, kwargs, dynamic)
             made = None if decided else kept.find()

@@ -45,7 +45,7 @@ def _refuse_uninitialised(module):
     lazy = torch.nn.parameter.UninitializedTensorMixin
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if isinstance(tensor, lazy):
-            raise _core.ModelError(f"parameter {name!r} has no shape yet: call the lazy module once before capture")
+            raise _core.ModelError(f"parameter {name!r} has no shape yet: none of the calls so far has run its module, which is lazy")
 
 
 def _refuse_backward_hooks(module):
