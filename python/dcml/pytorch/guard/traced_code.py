@@ -18,12 +18,13 @@ import numpy as np
 import torch
 
 from ... import _core
+from .copies import holds_likes
 from .filled import only_added_to
 from .garbage import uncollected
 from .kinds import NUMBERS, asks_for_tensors, numbers_called, traced_type
 from .place import WAYS_OUT, place
 from .state import held_by
-from .watch import Observer, contents, foreign_file, foreign_module, holds_likes, is_foreign, restore
+from .watch import Observer, contents, foreign_file, foreign_module, is_foreign, restore
 
 # Frames point to these without holding them, so that they live as long as the process; between recordings they are plain.
 _STAND_INS = {"type": traced_type, **NUMBERS}
@@ -152,9 +153,9 @@ class TracedCode:
         """[(observation, label)] of what the functions changed while they ran.  What they replaced by copies is put back."""
         found = [(seen, label) for seen, label in self._before.observations.values() if _core.first_change((seen,)) == 0
                  and (len(seen) == 2 or not isinstance(seen[0], dict) or (id(seen[0]), seen[1]) in self.stored)]
-        copied = [one for one in found if holds_likes(one[0])]
-        restore(copied)
-        return [one for one in found if one not in copied]
+        copied = {k for k, (seen, _) in enumerate(found) if holds_likes(seen)}
+        restore([found[k] for k in copied])
+        return [one for k, one in enumerate(found) if k not in copied]
 
     def place(self, container):
         """What leads to a container: (what holds it, key, names).

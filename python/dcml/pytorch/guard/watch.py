@@ -10,7 +10,6 @@ import array
 import collections
 import enum
 import functools
-import itertools
 import os
 import sys
 import sysconfig
@@ -23,14 +22,14 @@ from torch.utils import _pytree as pytree
 VALUES = (bool, int, str, bytes, type(None), type(...), range, slice, torch.dtype, torch.device, torch.Size,
           torch.layout, torch.memory_format, enum.Enum)
 _TENSORS = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-_FILLED = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
+FILLED = (list, dict, collections.OrderedDict, collections.defaultdict, collections.deque)
 _DATA_TYPES = {"types", "argparse", "collections", "dataclasses"}  # of the standard library: whose instances are data
 _FOREIGN = ("torch", "functorch", "numpy", "sympy", "mpmath", "networkx", "dcml", "typing_extensions", "filelock",
             "fsspec", "jinja2", "triton", "optree")
 _STDLIB = tuple(os.path.join(sysconfig.get_paths()[k], "") for k in ("stdlib", "platstdlib"))
 _OWN_CODE = tuple(os.path.join(os.path.dirname(m.__file__), "") for m in (torch, np, sys.modules["dcml"]))
 _ADDED = object()
-_MOST = 100000      # values that one walk looks at
+MOST = 100000       # values that one walk looks at
 _MOST_BYTES = 1 << 16
 
 
@@ -71,7 +70,7 @@ def held_tensors(observation):
 
 def is_changeable(observation):
     """Is its container, with tensors, one that calls can change?"""
-    return type(observation[0]) in ((dict,) if len(observation) == 3 else (*_FILLED, types.CellType)) and held_tensors(observation)
+    return type(observation[0]) in ((dict,) if len(observation) == 3 else (*FILLED, types.CellType)) and held_tensors(observation)
 
 
 def is_filled(observation):
@@ -79,41 +78,7 @@ def is_filled(observation):
     return len(observation) == 2 and not isinstance(observation[0], types.CellType)
 
 
-def holds_likes(observation):
-    """Does its container hold what it held, or copies of that: objects that differ in nothing but that they are others?"""
-    holder, *_, seen = observation
-    if not isinstance(holder, _FILLED):
-        return False
-    now = holder.get(observation[1]) if len(observation) == 3 else _pairs(holder) if isinstance(holder, dict) else tuple(holder)
-    return _alike(seen, now, itertools.count())
-
-
-def _alike(a, b, looked):
-    """looked: counts, so that what holds itself ends."""
-    kind = type(a)
-    if a is b:
-        return True
-    if kind is not type(b) or next(looked) > _MOST:
-        return False
-    if isinstance(a, VALUES) or kind in (set, frozenset):
-        return a == b
-    if kind in (float, complex):
-        return repr(a) == repr(b)
-    if kind in (list, tuple, collections.deque):
-        return len(a) == len(b) and all(_alike(x, y, looked) for x, y in zip(a, b))
-    if kind is dict:
-        return _alike(_pairs(a), _pairs(b), looked)
-    return _is_plain(kind) and isinstance(getattr(a, "__dict__", None), dict) and _alike(vars(a), vars(b), looked)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_plain(kind):
-    """Is all that instances of a class have in their dictionaries?"""
-    return all(base is object or not is_foreign(base.__module__) and not any(isinstance(v, _SLOT) for v in vars(base).values())
-               for base in kind.__mro__)
-
-
-def _pairs(table):
+def pairs(table):
     return tuple([v for pair in dict.items(table) for v in pair])
 
 
@@ -184,7 +149,7 @@ class Observer:
         self._names, self._codes, self._all, self._changing = names, codes, all_functions, changing
         self.watched = watched  # ids of modules that are watched anyway
         self.observations, self.tensors, self.modules, self.held = {}, {}, {}, []
-        self._met, self._left, self._added = {}, _MOST, added
+        self._met, self._left, self._added = {}, MOST, added
         self.ways, self.variables = {}, []
         self._kinds = {}  # id of a tensor -> its kind and which one it is
 
@@ -228,7 +193,7 @@ class Observer:
     def note(self, holder, label, contents=None):
         """Observes a container: all keys and values of a dictionary, or its items."""
         if contents is None:
-            contents = _pairs(holder) if isinstance(holder, dict) else tuple(holder)
+            contents = pairs(holder) if isinstance(holder, dict) else tuple(holder)
         self.observations[id(holder), None] = (holder, contents), label
 
     def _too_many(self, values):
@@ -308,7 +273,7 @@ class Observer:
                 continue
             table = base.__dict__
             for n in sorted(table.keys() if names is None else names & table.keys()):
-                if isinstance(table[n], _SLOT) or n.startswith("__") and n.endswith("__"):
+                if isinstance(table[n], SLOT) or n.startswith("__") and n.endswith("__"):
                     continue
                 if n not in found:  # where a nearer class may get one
                     nearest = next(b.__dict__[n] for b in kind.__mro__ if n in b.__dict__)
@@ -333,7 +298,7 @@ class Observer:
 
     def slots(self, value, names, label):
         """What an object has outside its dictionary."""
-        found = [n for base in type(value).__mro__ for n, v in vars(base).items() if isinstance(v, _SLOT)
+        found = [n for base in type(value).__mro__ for n, v in vars(base).items() if isinstance(v, SLOT)
                  and not n.startswith("__") and (names is None or n in names) and hasattr(value, n)]
         return tuple([(n, self.part(value, n, getattr(value, n), f"{label}.{n}")) for n in found])
 
@@ -345,7 +310,7 @@ def _contents(cell):
         return ()
 
 
-_SLOT = types.MemberDescriptorType
+SLOT = types.MemberDescriptorType
 _LOOKS = ((torch.Tensor, Observer._tensor), (torch.nn.Module, Observer._module), (dict, Observer._mapping),
           ((list, tuple, set, frozenset, collections.deque), Observer._sequence),
           ((np.ndarray, bytearray, array.array), Observer._array),
