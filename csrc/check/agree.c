@@ -11,7 +11,7 @@
 #include "ir/flow.h"
 #include "passes/passes.h"
 
-enum { SECONDS_APART = 10, CONTENTS_ALONE = 3 /* sets, where no size differs between them */ };
+enum { SECONDS_APART = 10 };
 
 static bool is_pass(const char *what) { return !strchr(what, ' '); }
 
@@ -87,7 +87,7 @@ dc_verdict dc_check_try(const dc_check *check, const dc_graph *graph, const char
     status = rebuilt ? dc_check_rebuild(after) : dc_step_run(&tools, after, what);
     if (status) dc_text_puts(why, dc_status_text(status)), verdict = DC_REFUSES;
   }
-  const uint32_t n_sets = graph->pool.symbols.n > 1 ? DC_SIZE_SETS : CONTENTS_ALONE;
+  const uint32_t n_sets = check->n_sets ? check->n_sets : DC_SIZE_SETS;
   for (uint32_t set = 0; set < n_sets && !status && verdict != DC_DIFFERS && verdict != DC_REFUSES; set++) {
     dc_verdict now = try_sizes(check, graph, after, what, set, why);
     if (now != DC_USELESS) verdict = now;

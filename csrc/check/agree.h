@@ -18,6 +18,7 @@ typedef struct {
   const dc_target *target; /* its backend is chosen by what is tried */
   const dc_size *sizes;    /* symbols whose values are given */
   uint32_t n_sizes;
+  uint32_t n_sets;  /* of sizes and contents, at most DC_SIZE_SETS; 0: all */
   double tolerance; /* as in dc_values_same */
 } dc_check;
 

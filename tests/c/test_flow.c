@@ -102,7 +102,7 @@ static uint32_t n_compared;
 
 static void check_rebuilt(const dc_graph *g, const char *path, const char *as) {
   dc_target target = {.ops = ops};
-  dc_check check = {.target = &target};
+  dc_check check = {.target = &target, .n_sets = g->pool.symbols.n > 1 ? 0 : 3}; /* where no size differs, contents alone */
   dc_text why = {0};
   dc_verdict verdict = dc_check_try(&check, g, DC_FLAT_VIEW, &why);
   bool good = verdict == DC_AGREES || verdict == DC_USELESS;

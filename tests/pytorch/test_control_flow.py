@@ -108,7 +108,18 @@ def _raises(self, y):
     return y.exp()
 
 
-DECIDES = {"finite": _clamped, "twice": _twice, "while": _halved, "numbers": _of_numbers,
+def _by_name(self, y):
+    ways = {"way_0": torch.sin, "way_1": torch.cos, "way_2": torch.square}
+    return ways[f"way_{y.sum(0).argmax()}"](y)
+
+
+def _by_attribute(self, y):
+    for k in (y.sum(0) > 0).nonzero():
+        y = getattr(self, f"linear{k[0]:d}"[:6])(y) * f"{k[0]}".count("1")
+    return y
+
+
+DECIDES = {"text": _by_name, "attribute": _by_attribute, "finite": _clamped, "twice": _twice, "while": _halved, "numbers": _of_numbers,
            "equal": lambda self, y: y * 2 if torch.equal(y.sum() > 0, torch.tensor(True)) else y,
            "close": lambda self, y: y * 2 if torch.allclose(y.sum().sign(), torch.ones([]), rtol=1e-3) else y,
            "in place": lambda self, y: y.add_(1).mul_(2) if bool((y > 0).any()) else y.sub_(1)}

@@ -81,7 +81,8 @@ def set_on(stand_in):
 def _set_data(tensor, value):
     if tensor.shape != value.shape or tensor.dtype != value.dtype:
         raise _core.UnsupportedOpError("inside forward, .data is set to a tensor of another shape or type")
-    tensor.detach().copy_(value)  # which has no part in gradients, see trace/ungraded.py
+    if value is not tensor:  # as in module.to(), where nothing is converted
+        tensor.detach().copy_(value)  # which has no part in gradients, see trace/ungraded.py
 
 
 def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):

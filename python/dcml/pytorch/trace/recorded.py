@@ -66,11 +66,18 @@ class _Barred(TorchFunctionMode):
             raise Beyond(f"{function.__name__} inside forward")
         if function is torch.Tensor.tolist and self._numbers and isinstance(args[0], StandIn):
             return _listed(args[0])
+        if function is torch.Tensor.__format__ and self._numbers and isinstance(args[0], StandIn) and _is_whole(args[0]):
+            return format(args[0].item(), *args[1:])
         if function is torch.tensor and any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves(args)):
             return _tensor_of(*args, **(kwargs or {}))
         if function in _LOOKS_AT_MEMORY and any(isinstance(leaf, StandIn) for leaf in args):
             raise Beyond(f"{function.__name__} of a tensor")
         return function(*args, **(kwargs or {}))
+
+
+def _is_whole(tensor):
+    """Is it one number that a text may name something by?"""
+    return tensor.dim() == 0 and not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _listed(tensor):
@@ -170,7 +177,7 @@ class _Recording:
             unloaded = set() if _ENGINE in sys.modules else {transforms._autograd_grad.__code__}
             with swapped, _compiling(), barred(code, _BARRED | unloaded, _refused), code.recording(asks), \
                     above_autograd(self.recorder), _Barred(self.entry.result.numbers):
-                results = self.entry.forward(*args, **kwargs)
+                results = self._forward(args, kwargs)
                 if any(now.get(name) is not was for table, now in zip(held, self._tables()) for name, was in table.items()):
                     raise Beyond("forward sets a parameter or a buffer")
         graph = self.recorder.graph
@@ -188,6 +195,14 @@ class _Recording:
         with undisturbed.undisturbed():
             silent = keep_gradients(program, unsupported)
             return functional(program, self.literals, self.worlds), [], self.literals, silent
+
+    def _forward(self, args, kwargs):
+        try:
+            return self.entry.forward(*args, **kwargs)
+        except Exception as error:
+            if StandIn.__name__ in str(error):
+                raise Beyond("Python finds something by the text of a tensor") from error
+            raise
 
     # -- inputs -------------------------------------------------------------------------------------
     def _tables(self):
