@@ -189,3 +189,20 @@ def test_distances_of_pairs_are_exact_far_from_zero_and_flat_where_rows_are_equa
     (DaceModule(Of(torch.nn.functional.pdist), backward=True)(given) * weight).sum().backward()
     (torch.nn.functional.pdist(theirs) * weight).sum().backward()
     torch.testing.assert_close(given.grad, theirs.grad, rtol=1e-6, atol=1e-6)
+
+
+ONE = {"det": torch.linalg.det, "slogdet": lambda x: torch.linalg.slogdet(x)[1], "lower": lambda x: torch.linalg.lu(x)[1],
+       "upper": lambda x: torch.linalg.lu(x)[2], "both": torch.linalg.lu_factor, "inv": torch.linalg.inv, "qr": torch.linalg.qr,
+       "cholesky": lambda x: torch.linalg.cholesky(x @ x.mT), "eigh": lambda x: torch.linalg.eigh(x @ x.mT)[0], "svd": torch.linalg.svdvals,
+       "pinv": torch.linalg.pinv, "exp": torch.matrix_exp, "triangular": lambda x: torch.linalg.solve_triangular(x, x + 1, upper=True)}
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1, 1)], ids=str)
+@pytest.mark.parametrize("name", ONE)
+def test_matrices_of_one_number_have_values_and_gradients(name, shape):
+    x, found = (matrices(*shape).abs() + 0.5).requires_grad_(), []
+    for function in (ONE[name], DaceModule(Of(ONE[name]), backward=True)):
+        results = function(x)
+        results = [y for y in (results if isinstance(results, tuple) else [results]) if y.is_floating_point()]
+        found.append([*results, *torch.autograd.grad(sum(y.square().sum() for y in results), x)])
+    torch.testing.assert_close(*found)
