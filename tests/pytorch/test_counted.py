@@ -82,6 +82,7 @@ def test_places_of_a_mask(what):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
         roots = [[t for t in (y if isinstance(y, tuple) else (y,)) if isinstance(t, torch.Tensor)] for y in (want, got)]
         assert [t.requires_grad for t in roots[0]] == [t.requires_grad for t in roots[1]]
+        assert [t.stride() for t in roots[0] if t.numel()] == [t.stride() for t in roots[1] if t.numel()]
         sums = [sum(t.square().sum() for t in r if t.requires_grad) for r in roots]
         if isinstance(sums[0], torch.Tensor):
             leaves = [x, *plain.parameters()]

@@ -66,11 +66,11 @@ def _is_number(node):
 
 def order_of(tensor):
     """The axes of a dense tensor by how far apart their elements lie, from the farthest on; None where that is their own
-    order, or where values tell it."""
+    order."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.dim() < 2:
         return None
     sizes, strides = ([_hint(v) for v in values] for values in (tensor.shape, tensor.stride()))
-    if None in sizes or None in strides or 0 in sizes:
+    if 0 in sizes:
         return None
     order = sorted(range(tensor.dim()), key=lambda axis: (-strides[axis], axis))
     inner = 1
@@ -82,7 +82,12 @@ def order_of(tensor):
     return tuple(order) if places != sorted(places) else None
 
 
+_ANY = 1009
+
+
 def _hint(number):
-    """The value of an extent in the call that is traced, None if values tell it."""
+    """The value of an extent in the call that is traced, or one that it may have, where values tell it."""
     number = extent(number)
-    return number if isinstance(number, int) else number.node.hint if number.node.has_hint() else None
+    if isinstance(number, int) or number.node.has_hint():
+        return number if isinstance(number, int) else number.node.hint
+    return int(number.node.expr.subs(dict.fromkeys(number.node.expr.free_symbols, _ANY)))
