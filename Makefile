@@ -43,7 +43,7 @@ test: setup            ## run every test, C and Python
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n 2 tests
 test-parallel: setup   ## the Python tests, on every core, a file in one process
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --dist loadfile tests
-test-all: setup        ## what takes hours: all families, every sample of torch's databases in four types; goes on where it ended
+test-all: setup        ## what takes long: all families, every sample of torch's databases in four types; goes on where it ended
 	OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --all tests/pytorch/families
 	DCML_MODULE_DB=0 OMP_WAIT_POLICY=passive $(PYTHON) -m pytest -q -n auto --all tests/pytorch/test_module_db.py
 	$(PYTHON) tools/refused.py --jobs $(shell nproc)

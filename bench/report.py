@@ -38,21 +38,23 @@ def write(folder, rows, most):
 
 
 def _page(rows, most):
+    first = any(row["first"] for row in rows)  # did torch.compile take part?
     lines = ["# Performance", "",
              "Time of a step as a share of the strongest opponent's on the same machine, in the same minutes: less than 1 is faster.",
              "`make bench` measures and writes this page. `keep` is eager mode whose allocator retains freed memory; *memory* is the peak",
-             "of what a training step or call adds to the process against eager's; *first call* is against `torch.compile`'s with empty",
-             "caches; *of the limit* is the larger share of what this machine can multiply and add, or copy: above 1 where a convolution",
-             "takes fewer multiplications than its definition, or where a cache serves.", "",
+             "of what a training step or call adds to the process against eager's; "
+             + ("*first call* is against `torch.compile`'s with empty caches;" if first else "`torch.compile` did not take part;"),
+             "*of the limit* is the larger share of what this machine can multiply and add, or copy: above 1 where a convolution takes",
+             "fewer multiplications than its definition, or where a cache serves.", "",
              f"Float32 where a row does not say otherwise, {os.cpu_count()} processors, "
              f"{most[0] / 1e9:.0f} Gflop/s and {most[1] / 1e9:.1f} GB/s at most.", "",
              "![ratios](performance.svg)", "",
-             "| workload | dcml | strongest opponent | ratio | of minima | memory | first call | of the limit |",
-             "|---|---|---|---|---|---|---|---|"]
+             "| workload | dcml | strongest opponent | ratio | of minima | memory | " + "first call | " * first + "of the limit |",
+             "|---" * (7 + first) + "|"]
     for row in rows:
         lines.append("| " + " | ".join([row["title"], _time(row["ms"]["dcml"]), f"{row['best']}, {_time(row['ms'][row['best']])}",
-                                        f"**{row['ratio']:.2f}**", f"{row['minima']:.2f}", _number(row["memory"]), _number(row["first"]),
-                                        _number(row["share"])]) + " |")
+                                        f"**{row['ratio']:.2f}**", f"{row['minima']:.2f}", _number(row["memory"]),
+                                        *([_number(row["first"])] if first else []), _number(row["share"])]) + " |")
     return "\n".join(lines) + "\n"
 
 
