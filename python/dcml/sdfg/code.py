@@ -30,8 +30,7 @@ _ALIASES = {"fabs": "abs", "absolute": "abs", "power": "pow", "maximum": "max", 
             "bitwise_and": "band", "bitwise_or": "bor", "bitwise_xor": "bxor", "left_shift": "shl", "right_shift": "shr"}
 _WRITTEN = {  # functions that are expressions of others
     "where": "({0} ? {1} : {2})", "select": "({0} ? {1} : {2})", "ITE": "({0} ? {1} : {2})", "reciprocal": "(1.0 / {0})",
-    "int_floor": "({0} // {1})", "int_ceil": "(({0} + {1} - 1) // {1})", "mod": "({0} % {1})",
-    "square": "({0} * {0})",
+    "int_floor": "({0} // {1})", "int_ceil": "(({0} + {1} - 1) // {1})", "mod": "({0} % {1})", "square": "({0} * {0})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "add": "({0} + {1})", "subtract": "({0} - {1})",
     "multiply": "({0} * {1})", "divide": _BINARY[ast.Div], "negative": "(-{0})"}
 _TRUTHS = {"isnan", "isinf", "not", "bool", "logical_and", "logical_or"}

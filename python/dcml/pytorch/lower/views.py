@@ -88,6 +88,7 @@ _ANY = 1009
 def _hint(number):
     """The value of an extent in the call that is traced, or one that it may have, where values tell it."""
     number = extent(number)
-    if isinstance(number, int) or number.node.has_hint():
-        return number if isinstance(number, int) else number.node.hint
-    return int(number.node.expr.subs(dict.fromkeys(number.node.expr.free_symbols, _ANY)))
+    if isinstance(number, int):
+        return number
+    node = number.node
+    return node.hint if node.has_hint() else int(node.expr.subs(dict.fromkeys(node.expr.free_symbols, _ANY)))
