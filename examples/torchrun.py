@@ -8,7 +8,6 @@ DistributedDataParallel is torch's own, around a DaceModule; ``no_sync`` keeps t
 step in each process.  With fully_shard (FSDP2) around the same module, each process holds a part of each weight.
 """
 import contextlib
-import gc
 import os
 import subprocess
 import sys
@@ -58,13 +57,14 @@ def main(steps=40):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")  # where the others are, torchrun has put into the environment
     train(steps)
-    gc.collect()  # the model, which holds on to the group and its threads
-    dist.barrier()  # nobody leaves while another still talks to it
+    last = dist.barrier(async_op=True)  # nobody leaves while another still talks to it
+    last.wait()
     dist.destroy_process_group()
+    return last  # held to the end: gloo's threads need Python to drop an exchange, and abort a process that ends meanwhile
 
 
 if __name__ == "__main__":
     if "RANK" in os.environ:
-        main(*map(int, sys.argv[1:]))
+        last = main(*map(int, sys.argv[1:]))
     else:
         sys.exit(subprocess.call([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *sys.argv]))

@@ -2,17 +2,15 @@
 import contextlib
 import copy
 import os
-import sys
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from dcml.pytorch import DaceModule
+from processes import in_two_processes, meeting
 
 
 class Block(nn.Module):
@@ -99,27 +97,21 @@ ENGINES = {f.__name__: f for f in (with_ddp, sharded, sharded_and_checkpointed, 
 
 
 def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     found = {}
-    for name, engine in ENGINES.items():
-        for kind, wrap in (("eager", lambda block: block), ("compiled", compiled)):
-            try:
-                found[name, kind] = [g.clone() for g in engine(rank, wrap)]
-            except Exception as error:  # the other engines are asked all the same
-                found[name, kind] = f"{type(error).__name__}: {error}"
-    torch.save(found, os.path.join(folder, f"found{rank}.pt"))
-    dist.destroy_process_group()
+    with meeting(rank, folder):
+        for name, engine in ENGINES.items():
+            for kind, wrap in (("eager", lambda block: block), ("compiled", compiled)):
+                try:
+                    found[name, kind] = [g.clone() for g in engine(rank, wrap)]
+                except Exception as error:  # the other engines are asked all the same
+                    found[name, kind] = f"{type(error).__name__}: {error}"
+        torch.save(found, os.path.join(folder, f"found{rank}.pt"))
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder, path = tmp_path_factory.mktemp("meeting"), os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    try:
-        mp.spawn(work, (str(folder),), nprocs=2)
-    finally:
-        os.environ["PYTHONPATH"] = path
+    folder = tmp_path_factory.mktemp("meeting")
+    in_two_processes(work, folder)
     return [torch.load(folder / f"found{rank}.pt") for rank in range(2)]
 
 
