@@ -333,6 +333,8 @@ static dc_ex simplify_arithmetic(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
     case DC_MUL: return is_value(pool, b, 1) ? a : is_value(pool, a, 1) ? b : 0;
     case DC_DIV: return is_value(pool, b, 1) ? a : 0;
     case DC_POW: return is_value(pool, b, 1) ? a : 0;
+    case DC_MAX: return is_value(pool, b, -INFINITY) ? a : is_value(pool, a, -INFINITY) ? b : 0;
+    case DC_MIN: return is_value(pool, b, INFINITY) ? a : is_value(pool, a, INFINITY) ? b : 0;
     default: return 0;
   }
 }

@@ -9,6 +9,7 @@
 #include "passes/fuse.h"
 
 enum { MAX_TASKLETS = 64, MAX_BUFFERS = 24, MAX_SCORE = 1 << 20, BATCH = 32 };
+enum { PLANE_BYTES = 32 }; /* of all buffers of a plane, for each of its elements */
 
 /* ---- description ---- */
 
@@ -280,19 +281,25 @@ static bool reuses_much(matcher *m, const dc_match *match) {
   return false;
 }
 
-/* Does a shared loop walk along memory that is also walked inside?  Teams then take columns, many at once. */
-static bool shares_columns(const matcher *m, const dc_match *match) {
-  const dc_pool *pool = &m->graph->pool;
-  for (int second = 0; second < 2; second++) {
-    const dc_accesses *accesses = second ? &m->b->accesses : &m->a->accesses;
-    for (uint32_t x = 0; x < accesses->n; x++) {
-      const dc_access *a = &accesses->v[x];
-      if (!moves_inside(m, a, match, !second)) continue;
-      uint32_t d = dc_contiguous_dimension(m->graph, a->container);
-      for (uint32_t k = 0; k < match->n && d < dc_ex_node(pool, a->element)->nargs; k++)
-        if (dc_ex_uses_param(pool, dc_ex_arg(pool, a->element, d), second ? match->pairs[k].q : match->pairs[k].p)) return true;
-    }
+/* Does a shared loop of a node walk along memory that is also walked inside? */
+static bool is_column(const matcher *m, const dc_match *match, uint32_t pair, bool second) {
+  const dc_accesses *accesses = second ? &m->b->accesses : &m->a->accesses;
+  dc_param p = second ? match->pairs[pair].q : match->pairs[pair].p;
+  for (uint32_t x = 0; x < accesses->n; x++) {
+    const dc_access *a = &accesses->v[x];
+    if (!moves_inside(m, a, match, !second)) continue;
+    uint32_t d = dc_contiguous_dimension(m->graph, a->container);
+    if (d < dc_ex_node(&m->graph->pool, a->element)->nargs &&
+        dc_ex_uses_param(&m->graph->pool, dc_ex_arg(&m->graph->pool, a->element, d), p))
+      return true;
   }
+  return false;
+}
+
+/* Teams then take columns, many at once. */
+static bool shares_columns(const matcher *m, const dc_match *match) {
+  for (uint32_t k = 0; k < match->n; k++)
+    if (is_column(m, match, k, false) || is_column(m, match, k, true)) return true;
   return false;
 }
 
@@ -314,6 +321,27 @@ static bool starves_threads(const matcher *m, const dc_match *match) {
   if (shared >= few) return false;
   dc_work_count(m->graph, nodes, 2, NULL, false, work);
   return work[0].work > machine->serial_work || work[1].work > machine->serial_work;
+}
+
+/* Do both nodes have loops of their own inside the shared ones, over little enough for it to stay in the cache? */
+static bool are_small_planes(const matcher *m, const dc_match *match) {
+  double inside[2] = {1, 1};
+  for (int second = 0; second < 2; second++) {
+    const dc_map *map = second ? &m->second : &m->first;
+    if (map->n_params == match->n) return false;
+    for (uint32_t i = 0; i < map->n_params; i++) inside[second] *= dc_param_trips(&m->graph->pool, map->params[i]);
+  }
+  for (uint32_t k = 0; k < match->n; k++)
+    for (int second = 0; second < 2; second++) inside[second] /= dc_param_trips(&m->graph->pool, match->pairs[k].p);
+  return fmax(inside[0], inside[1]) <= (double)m->graph->machine.l2_bytes / PLANE_BYTES;
+}
+
+/* Planes that stay in the cache share no columns: each runs along memory by itself, which vectors of blocks of columns do not. */
+static void leave_columns(const matcher *m, dc_match *match) {
+  dc_match fewer = {.schedule = match->schedule};
+  for (uint32_t k = 0; k < match->n; k++)
+    if (!is_column(m, match, k, false) && !is_column(m, match, k, true)) fewer.pairs[fewer.n++] = match->pairs[k];
+  if (fewer.n < match->n && are_small_planes(m, match) && are_small_planes(m, &fewer) && !starves_threads(m, &fewer)) *match = fewer;
 }
 
 static bool used_only_here(const matcher *m, dc_cid root) {
@@ -416,6 +444,8 @@ static uint32_t worth_of_maps(matcher *m, dc_match *match, bool whole) {
   if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->compute_bound && !m->b->compute_bound ? 1000 : 0;
   if (m->a->compute_bound || m->b->compute_bound || starves_threads(m, match)) return 0;
   if (!m->depends && !m->graph->machine.teams && shares_columns(m, match)) return 0; /* apart, both run along memory */
+  if (!m->graph->machine.teams) leave_columns(m, match);
+  if (!match->n) return 0;
   bool much = reuses_much(m, match);
   if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
   return 10 * match->n + 5 * m->depends + much;

@@ -5,7 +5,8 @@
  * The library runs such images without a copy of its own, and maps take every element where it lies.  Images that one
  * map reads and writes are taken together, of any number of channels, so that its vectors find all of them in one order.
  * Arrays of callers, results and buffers that somebody views in another shape stay row-major: whoever uses them meets the
- * border.  Runs after expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory.
+ * border.  An image that a caller gives or takes with its channels last of all, as torch's memory format has it, lies so from
+ * there on.  Runs after expansion, when all nodes but those of libraries are maps, and before loops are put in the order of memory.
  *
  * A library that makes no copies of its own wants all operands of a convolution in one order, filters too.  What only one
  * such convolution uses then lies so, and the rest is copied by maps:
@@ -123,7 +124,28 @@ static void unite(search *s, dc_cid a, dc_cid b) {
   s->wanted[x] |= s->wanted[y], s->in_rows[x] |= s->in_rows[y];
 }
 
+/* Is it an image, and the other one what callers give or take, with the axes of the image in the order channels-last? */
+static bool is_turned(const search *s, dc_cid image, const dc_ex *at, uint32_t rank, dc_cid other, const dc_ex *there) {
+  const dc_container *k = dc_cont(s->graph, other);
+  bool turned = s->set[dc_container_root(s->graph, image)] && (k->role == DC_ROLE_INPUT || k->is_output) && !k->strides && k->rank == rank;
+  for (uint32_t d = 0; turned && d < rank; d++) turned = there[d] == at[d == 0 ? 0 : d + 1 == rank ? 1 : d + 1];
+  return turned;
+}
+
+/* What callers give or take channels-last is copied from or to an image as it lies, where that lies channels-last, too. */
+static void note_border(search *s, const dc_map *map) {
+  if (map->body.n != 1 || dc_node_at(s->graph, map->body.v[0])->kind != DC_NODE_TASKLET) return;
+  const dc_tasklet *t = &dc_node_at(s->graph, map->body.v[0])->tasklet;
+  const dc_exnode value = *dc_ex_node(&s->graph->pool, t->value);
+  dc_ex read[DC_MAX_RANK];
+  if (t->wcr || t->guard || value.op != DC_EX_READ || value.nargs != t->rank || t->rank < MIN_RANK) return;
+  for (uint32_t d = 0; d < t->rank; d++) read[d] = dc_ex_arg(&s->graph->pool, t->value, d);
+  if (is_turned(s, t->out, t->index, t->rank, value.ref, read)) s->wanted[find(s, dc_container_root(s->graph, t->out))] = true;
+  if (is_turned(s, value.ref, read, t->rank, t->out, t->index)) s->wanted[find(s, dc_container_root(s->graph, value.ref))] = true;
+}
+
 static void visit_map(search *s, dc_nid id) {
+  if (!s->graph->machine.teams) note_border(s, &dc_node_at(s->graph, id)->map);
   s->n_images = 0;
   dc_node_uses(s->graph, id, note_image, s);
   uint32_t n = s->n_images < s->graph->containers.n ? s->n_images : s->graph->containers.n;

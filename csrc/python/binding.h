@@ -144,6 +144,7 @@ PyObject *graph_set_device(GraphObject *self, PyObject *args);
 PyObject *graph_layout(GraphObject *self, PyObject *name);
 PyObject *graph_set_layout(GraphObject *self, PyObject *args);
 PyObject *graph_set_transient(GraphObject *self, PyObject *args);
+PyObject *graph_turn_input(GraphObject *self, PyObject *args);
 PyObject *graph_remove(GraphObject *self, PyObject *name);
 PyObject *graph_unused(GraphObject *self, PyObject *unused);
 PyObject *graph_rename(GraphObject *self, PyObject *args);

@@ -143,6 +143,48 @@ PyObject *graph_set_transient(GraphObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* What the argument is turned back by: a node before all others. */
+static void put_transpose_first(dc_graph *graph, dc_cid from, dc_cid to, const int64_t *perm, uint32_t n) {
+  dc_attr attr = {.name = dc_name_intern(&graph->names, "perm"), .kind = DC_ATTR_INTS, .n = n};
+  attr.ints = dc_arena_copy(&graph->arena, perm, n * sizeof *perm);
+  dc_scope *scope = dc_graph_scope(graph);
+  dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", graph->opset, &from, 1, &to, 1, &attr, 1));
+  dc_nid last = scope->v[scope->n - 1];
+  memmove(scope->v + 1, scope->v, (scope->n - 1) * sizeof *scope->v);
+  scope->v[0] = last;
+}
+
+PyObject *graph_turn_input(GraphObject *self, PyObject *args) {
+  self->version++;
+  const char *name;
+  PyObject *list;
+  if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &list)) return NULL;
+  dc_cid c = container_named(self, name);
+  if (!c) return NULL;
+  dc_graph *graph = self->graph;
+  const dc_container k = *dc_cont(graph, c);
+  if (k.role != DC_ROLE_INPUT || !k.shape) return fail_value(self, "graph '%s': '%s' is no input of known extents", name);
+  dc_ex shape[DC_MAX_RANK];
+  int64_t perm[DC_MAX_RANK];
+  for (uint32_t d = 0; d < k.rank; d++) perm[d] = -1;
+  bool orders = PyTuple_GET_SIZE(list) == k.rank;
+  for (uint32_t d = 0; orders && d < k.rank; d++) {
+    const Py_ssize_t axis = PyLong_AsSsize_t(PyTuple_GET_ITEM(list, d));
+    orders = axis >= 0 && axis < (Py_ssize_t)k.rank && perm[axis] < 0;
+    if (orders) perm[axis] = d, shape[d] = k.shape[axis];
+  }
+  if (PyErr_Occurred()) return NULL;
+  if (!orders) return fail_value(self, "graph '%s': expected each axis of '%s' once", name);
+  const char *given = dc_arena_printf(&graph->arena, "%s_as_it_lies", name);
+  dc_cid to = dc_container_add(graph, given, (dc_dtype)k.dtype, k.rank, shape, DC_ROLE_INPUT);
+  graph->inputs.n--;
+  for (uint32_t j = 0; j < graph->inputs.n; j++)
+    if (graph->inputs.v[j] == c) graph->inputs.v[j] = to;
+  dc_cont(graph, c)->role = DC_ROLE_TEMP;
+  put_transpose_first(graph, to, c, perm, k.rank);
+  return PyUnicode_FromString(dc_cont_name(graph, to));
+}
+
 typedef struct {
   dc_cid wanted;
   bool found;

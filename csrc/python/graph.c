@@ -687,6 +687,8 @@ static PyMethodDef methods[] = {
     {"set_layout", (PyCFunction)graph_set_layout, METH_VARARGS, "set_layout(name, strides, in_registers)."},
     {"set_transient", (PyCFunction)graph_set_transient, METH_VARARGS,
      "set_transient(name, transient): an argument becomes a value inside a call, or the other way round."},
+    {"turn_input", (PyCFunction)graph_turn_input, METH_VARARGS,
+     "turn_input(name, order) -> the name of the input in its place, which is given with its axes in this order."},
     {"remove", (PyCFunction)graph_remove, METH_O, "remove(name): a container that nobody uses."},
     {"unused", (PyCFunction)graph_unused, METH_NOARGS, "unused() -> names of values and constants that no node uses."},
     {"rename", (PyCFunction)graph_rename, METH_VARARGS, "rename(name, new): a container or a symbol."},

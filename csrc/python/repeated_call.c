@@ -23,6 +23,7 @@ typedef struct {
   PyObject *function, *params; /* the tuple that the function has */
   PyObject *form;              /* (args, kwargs) with ... for each tensor, or None where args are the leaves */
   PyObject *taken;             /* tuple: which leaves are the function's inputs, or None for all */
+  PyObject *turned;            /* tuple of (input, order of its axes in which the function takes it) */
   PyObject *slots;             /* tuple of (dict, key): where each parameter is found */
   PyObject *watched;           /* tuple of observations (watch.c): modules' attributes and all else that was built in */
   PyObject *last;              /* callable that makes the last input, or None */
@@ -176,23 +177,35 @@ static int check_form(RepeatedCallObject *self) {
   return PyErr_SetString(PyExc_TypeError, "expected a form (tuple, dictionary) or None, and a tuple of places or None"), -1;
 }
 
-/* RepeatedCall(function, args, kwargs, form, n_leaves, taken, slots, watched, probes, watches_grad, last) */
+static int check_turned(const RepeatedCallObject *self) {
+  const Py_ssize_t n = self->taken == Py_None ? self->n_leaves : PyTuple_GET_SIZE(self->taken);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(self->turned); k++) {
+    PyObject *one = PyTuple_GET_ITEM(self->turned, k);
+    if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != 2) return PyErr_SetString(PyExc_TypeError, "expected pairs (input, order)"), -1;
+    const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(one, 0));
+    if (PyErr_Occurred()) return -1;
+    if (at < 0 || at >= n) return PyErr_SetString(PyExc_ValueError, "there is no such input"), -1;
+  }
+  return 0;
+}
+
+/* RepeatedCall(function, args, kwargs, form, n_leaves, taken, turned, slots, watched, probes, watches_grad, last) */
 static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject *unused) {
   module_state *state = PyType_GetModuleState(type);
-  PyObject *function, *given, *kwargs, *form, *taken, *slots, *watched, *probes, *last;
+  PyObject *function, *given, *kwargs, *form, *taken, *turned, *slots, *watched, *probes, *last;
   Py_ssize_t n_leaves;
   int watches_grad;
   (void)unused;
-  if (!PyArg_ParseTuple(args, "O!O!O!OnOOOO!pO", state->function_type, &function, &PyTuple_Type, &given, &PyDict_Type, &kwargs, &form,
-                        &n_leaves, &taken, &slots, &watched, &PyTuple_Type, &probes, &watches_grad, &last))
+  if (!PyArg_ParseTuple(args, "O!O!O!OnOO!OOO!pO", state->function_type, &function, &PyTuple_Type, &given, &PyDict_Type, &kwargs, &form,
+                        &n_leaves, &taken, &PyTuple_Type, &turned, &slots, &watched, &PyTuple_Type, &probes, &watches_grad, &last))
     return NULL;
   if (n_leaves < 0) return PyErr_SetString(PyExc_ValueError, "expected a number of leaves"), NULL;
   RepeatedCallObject *self = (RepeatedCallObject *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
-  self->form = Py_NewRef(form), self->taken = Py_NewRef(taken), self->n_leaves = n_leaves;
+  self->form = Py_NewRef(form), self->taken = Py_NewRef(taken), self->turned = Py_NewRef(turned), self->n_leaves = n_leaves;
   self->watched = PySequence_Tuple(watched);
-  int failed = !self->watched || check_form(self) || check_observations(self->watched) || note_params(state, self, slots) ||
+  int failed = !self->watched || check_form(self) || check_turned(self) || check_observations(self->watched) || note_params(state, self, slots) ||
                note_places(self) || note_answers(self) || note_leaves(state, self, given, kwargs);
   if (!failed) return (PyObject *)self;
   Py_DECREF(self);
@@ -205,6 +218,7 @@ static int repeated_call_traverse(RepeatedCallObject *self, visitproc visit, voi
   Py_VISIT(self->params);
   Py_VISIT(self->form);
   Py_VISIT(self->taken);
+  Py_VISIT(self->turned);
   Py_VISIT(self->slots);
   Py_VISIT(self->watched);
   Py_VISIT(self->probes);
@@ -217,6 +231,7 @@ static int repeated_call_clear(RepeatedCallObject *self) {
   Py_CLEAR(self->params);
   Py_CLEAR(self->form);
   Py_CLEAR(self->taken);
+  Py_CLEAR(self->turned);
   Py_CLEAR(self->slots);
   Py_CLEAR(self->watched);
   Py_CLEAR(self->probes);
@@ -295,8 +310,25 @@ static PyObject *with_last(const RepeatedCallObject *self, PyObject *inputs) {
   return all;
 }
 
+/* Inputs, of which some have their axes in another order. */
+static PyObject *with_turned(const RepeatedCallObject *self, PyObject *inputs) {
+  PyObject *all = PyTuple_GetSlice(inputs, 0, PyTuple_GET_SIZE(inputs)), *copy = all == inputs ? PySequence_List(inputs) : NULL;
+  if (copy) Py_SETREF(all, PyList_AsTuple(copy));
+  Py_XDECREF(copy);
+  for (Py_ssize_t k = 0; all && k < PyTuple_GET_SIZE(self->turned); k++) {
+    PyObject *one = PyTuple_GET_ITEM(self->turned, k);
+    const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(one, 0));
+    PyObject *old = PyTuple_GET_ITEM(all, at), *view = PyObject_CallMethod(old, "permute", "O", PyTuple_GET_ITEM(one, 1));
+    if (!view) return Py_DECREF(all), NULL;
+    PyTuple_SET_ITEM(all, at, view);
+    Py_DECREF(old);
+  }
+  return all;
+}
+
 static PyObject *run_again(const RepeatedCallObject *self, PyObject *leaves) {
   PyObject *inputs = inputs_of(self, leaves);
+  if (inputs && PyTuple_GET_SIZE(self->turned)) Py_SETREF(inputs, with_turned(self, inputs));
   if (inputs && self->last != Py_None) Py_SETREF(inputs, with_last(self, inputs));
   PyObject *outputs = inputs ? PyObject_Call(self->function, inputs, NULL) : NULL;
   Py_XDECREF(inputs);

@@ -51,13 +51,14 @@ static bool is_better(dc_kernel *k, const dc_loop *lane, const dc_loop *inner) {
   return judged(k, inner, lane->param).bad_far < judged(k, inner, inner->param).bad_far;
 }
 
-/* Loops inside must not depend on the lane, nor be lanes that are as good, and nothing inside may collide. */
+/* Loops inside must not depend on the lane, nor be lanes that are as good.  What collides there collides in its own lane: iterations
+ * of a parallel loop write different elements. */
 static bool is_legal(dc_kernel *k, const dc_loop *lane, const dc_loop *l) {
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_loop *inner = l->body.v[j].loop;
     if (!inner) continue;
     bool data = dc_ex_uses_op(k->pool, inner->begin, DC_EX_READ) || dc_ex_uses_op(k->pool, inner->end, DC_EX_READ); /* of each lane */
-    if ((inner->lanes && !is_better(k, lane, inner)) || inner->schedule == DC_MAP_SCATTER || data ||
+    if ((inner->lanes && !is_better(k, lane, inner)) || data ||
         dc_ex_uses_param(k->pool, inner->begin, lane->param) || dc_ex_uses_param(k->pool, inner->end, lane->param) ||
         !is_legal(k, lane, inner))
       return false;

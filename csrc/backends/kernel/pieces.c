@@ -7,7 +7,7 @@
  * Only of element-wise loops over constant ranges, by conditions on the loop alone, which are tried out. */
 #include "backends/kernel/kernel.h"
 
-enum { MAX_PIECES = 4, MAX_WRITES = 16, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64 };
+enum { MAX_PIECES = 4, MAX_WRITES = 32, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64 };
 
 typedef struct {
   dc_kernel *k;

@@ -380,8 +380,8 @@ static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, 
 
 static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x); }
 
-/* Where the text of a branch would keep vectors away, as in lanes, where what decides does not change in the loop, and where the
- * choice is one of two loads; NULL elsewhere. */
+/* Where the text of a branch would keep vectors away, as in lanes, where what decides does not change in the loop, and among
+ * loads; NULL elsewhere. */
 static const char *picked(dc_printer *p, dc_ex x, bool fixed, const char *test, const char *yes, const char *no) {
   bool wanted = (p->lane || fixed) && p->dialect->pick_f32 && dc_ex_dtype(p->pool, x) == DC_F32;
   return wanted ? dc_arena_printf(p->arena, p->dialect->pick_f32, test, yes, no) : NULL;
@@ -390,8 +390,8 @@ static const char *picked(dc_printer *p, dc_ex x, bool fixed, const char *test, 
 static const char *picked_extreme(dc_printer *p, dc_ex x, const char *a, const char *b) {
   uint8_t op = dc_ex_node(p->pool, x)->op;
   if (op != DC_MIN && op != DC_MAX) return NULL;
-  bool loads = true;
-  for (uint32_t k = 0; k < 2; k++) loads = loads && dc_ex_node(p->pool, dc_ex_arg(p->pool, x, k))->op == DC_EX_READ;
+  uint8_t first = dc_ex_node(p->pool, dc_ex_arg(p->pool, x, 0))->op, second = dc_ex_node(p->pool, dc_ex_arg(p->pool, x, 1))->op;
+  bool loads = (first == DC_EX_READ || first == op) && second == DC_EX_READ;
   const char *pattern = op == DC_MIN ? "(%s < %s) | (%s != %s)" : "(%s > %s) | (%s != %s)";
   return picked(p, x, loads, dc_arena_printf(p->arena, pattern, a, b, a, a), a, b);
 }

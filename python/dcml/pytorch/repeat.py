@@ -42,8 +42,10 @@ def repeated_call(module, forward, captures, recipe, function, args, kwargs):
     unsettled = [] if node.is_final() else [(vars(node), "modes", node.modes)]
     watched = (*captures.state.watched(), *ties, *unhooked, *unsettled)
     taken = None if recipe.inputs is None else tuple(recipe.inputs)
-    return _core.RepeatedCall(function, args, kwargs, form, len(leaves), taken, compiled.slots, watched, node.modes,
-                              module.backward or captures.asks, functools.partial(draw_seed, compiled.device) if recipe.seed else None)
+    turned = tuple(compiled.turned.items())
+    last = functools.partial(draw_seed, compiled.device) if recipe.seed else None
+    return _core.RepeatedCall(function, args, kwargs, form, len(leaves), taken, turned, compiled.slots, watched, node.modes,
+                              module.backward or captures.asks, last)
 
 
 _OTHER = object()  # a form that the core does not compare

@@ -18,6 +18,10 @@ from .device import core_options, device_of_call, follow_switches, is_apart
 from .results import real_form
 
 
+_PRODUCTS = {"MatMul", "Gemm", "Einsum"}
+_CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}  # by rank, from the outermost axis on
+
+
 class Outdated(Exception):
     """A capture does not serve the module any more; the reason is the message."""
 
@@ -37,10 +41,25 @@ class Compiled:
         self.device = self._find_device(leaves)
         self.moved = frozenset(k for k, i in enumerate(capture.inputs) if i < len(leaves) and isinstance(leaves[i], torch.Tensor)
                                and is_apart(leaves[i], self.device))
+        self.turned = self._turned(leaves)  # {position among inputs: the order of its axes in which functions take it}
         self.ties = [(slot(owner.model, a), slot(owner.model, b)) for a, b in capture.ties]
         self.fixed = self._fixed() if owner.frozen else []
         if owner.frozen:
             self.slots, self.kinds = [], []
+
+    def _turned(self, leaves):
+        """Images that lie channels-last and stay as they are: then they need no copy.  Calls of one capture agree in how
+        arguments lie."""
+        capture = self.capture
+        if self.device.type != "cpu" or capture.counted:
+            return {}
+        changed = {leaf for _, leaf, _ in capture.changed_inputs}
+        found = {k: _CHANNELS_LAST[leaves[i].dim()] for k, i in enumerate(capture.inputs)
+                 if i < len(leaves) and i not in changed and _lies_channels_last(leaves[i])}
+        if found:  # products want rows or columns
+            factors = {name for _, op, _, _, _, names, *_ in capture.graph.operators() if op in _PRODUCTS for name in names}
+            found = {k: order for k, order in found.items() if capture.graph.inputs[k] not in factors}
+        return found
 
     def _find_device(self, leaves):
         """Where calls run: as the capture's leaves and the parameters lie."""
@@ -125,7 +144,9 @@ class _Function:
         if flags is not None:
             names = chain(zip(capture.graph.inputs, flags[0]), zip(capture.graph.params, flags[1]))
             wrt = [name for name, wanted in names if wanted]
-        graph = _ordered(capture.graph, capture.orders)
+        graph, turned = _ordered(capture.graph, compiled.turned, capture.orders)
+        wrt = wrt and [turned.get(name, name) for name in wrt]
+        tape = capture.tape and [{turned.get(name, name) for name in names} for names in capture.tape]
         if compiled.fixed:
             graph = graph.clone()
         for name, table, key in compiled.fixed:
@@ -140,19 +161,27 @@ class _Function:
             from .hosted import Hosted  # with what serves such ONNX models, which few captures need
             self.core = Hosted(graph, wrt, capture.tape, options)
         else:
-            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=capture.tape, results_stay=device.type == "cpu", **options)
+            self.core = _core.Function(graph, wrt=wrt, torch=True, tape=tape, results_stay=device.type == "cpu", **options)
         self.params = None
 
 
-def _ordered(graph, orders):
-    """A graph whose results have their axes in the order in which they lie in memory: then no result is copied."""
-    if not orders:
-        return graph
-    graph = graph.clone()
+def _ordered(graph, turned, orders):
+    """(graph, {input: its new name}): the graph whose arguments and results have their axes in the order in which they lie in
+    memory; then none is copied.  turned: by position among the inputs; orders: by position among the results."""
+    if not turned and not orders:
+        return graph, {}
+    graph, names = graph.clone(), graph.inputs
+    renamed = {names[k]: graph.turn_input(names[k], order) for k, order in turned.items()}
     for index, order in orders.items():
         name = graph.outputs[index]
         graph.exchange_output(name, *graph.add_node("Transpose", [name], [f"{name}_as_it_lies"], {"perm": list(order)}, "", ""))
-    return graph
+    return graph, renamed
+
+
+def _lies_channels_last(leaf):
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or leaf.is_complex() or leaf.is_contiguous():
+        return False
+    return leaf.dim() in _CHANNELS_LAST and leaf.permute(_CHANNELS_LAST[leaf.dim()]).is_contiguous()
 
 
 def slot(module, name, outside=()):

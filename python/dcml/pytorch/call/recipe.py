@@ -77,6 +77,8 @@ class Recipe:
             inputs = [t.clone() if leaf in changed else t for t, leaf in zip(inputs, compiled.capture.inputs)]
         if compiled.moved:
             inputs = [t.to(compiled.device) if k in compiled.moved else t for k, t in enumerate(inputs)]
+        if compiled.turned:
+            inputs = tuple([t.permute(compiled.turned[k]) if k in compiled.turned else t for k, t in enumerate(inputs)])
         if self.complex:
             inputs = [real_form(t) for t in inputs]
         seed = attempt and attempt.seed

@@ -395,7 +395,7 @@ def _symbols_of(leaf):
 def _of_device(function, device):
     """What tells the result of a call on a device: its layout may be that of a kernel that only the device has."""
     lays_out = _LAYS_OUT.get(function.overloadpacket)
-    if lays_out is None or lays_out is _by_order and device.type != "cpu":
+    if lays_out is None or lays_out in (_by_order, _by_padding) and device.type != "cpu":
         return _TOLD_BY.get(function, function)
     if device.type != "cpu":
         raise Beyond(f"{function} on {device}")
@@ -437,7 +437,15 @@ def _by_order(function, args, kwargs):
     return lambda made, x: made.contiguous(memory_format=torch.channels_last) if last else made
 
 
-_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention, **dict.fromkeys((aten.pixel_shuffle, aten.channel_shuffle), _by_order),
+def _by_padding(function, args, kwargs):
+    mode = (*args[2:3], kwargs.get("mode"))[0]
+    return (lambda made, x: made) if mode == "circular" else _by_order(function, args, kwargs)
+
+
+_LAYS_OUT = {aten.scaled_dot_product_attention: _by_attention,
+             **dict.fromkeys((aten.pixel_shuffle, aten.channel_shuffle, aten.group_norm, aten.reflection_pad2d, aten.replication_pad2d,
+                              aten.roll), _by_order),
+             aten.pad: _by_padding,
              **dict.fromkeys((aten.convolution, aten.conv1d, aten.conv2d, aten.conv3d, aten.conv_transpose1d, aten.conv_transpose2d,
                               aten.conv_transpose3d), _by_convolution)}
 
