@@ -132,13 +132,14 @@ static bool is_turned(const search *s, dc_cid image, const dc_ex *at, uint32_t r
   return turned;
 }
 
-/* What callers give or take channels-last is copied from or to an image as it lies, where that lies channels-last, too. */
+/* What callers give or take channels-last is copied from or to an image as it lies, where that lies channels-last, too.  With one
+ * axis of pixels nobody knows which of two matrices is the image. */
 static void note_border(search *s, const dc_map *map) {
   if (map->body.n != 1 || dc_node_at(s->graph, map->body.v[0])->kind != DC_NODE_TASKLET) return;
   const dc_tasklet *t = &dc_node_at(s->graph, map->body.v[0])->tasklet;
   const dc_exnode value = *dc_ex_node(&s->graph->pool, t->value);
   dc_ex read[DC_MAX_RANK];
-  if (t->wcr || t->guard || value.op != DC_EX_READ || value.nargs != t->rank || t->rank < MIN_RANK) return;
+  if (t->wcr || t->guard || value.op != DC_EX_READ || value.nargs != t->rank || t->rank < 4) return;
   for (uint32_t d = 0; d < t->rank; d++) read[d] = dc_ex_arg(&s->graph->pool, t->value, d);
   if (is_turned(s, t->out, t->index, t->rank, value.ref, read)) s->wanted[find(s, dc_container_root(s->graph, t->out))] = true;
   if (is_turned(s, value.ref, read, t->rank, t->out, t->index)) s->wanted[find(s, dc_container_root(s->graph, value.ref))] = true;

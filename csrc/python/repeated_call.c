@@ -205,8 +205,8 @@ static PyObject *repeated_call_new(PyTypeObject *type, PyObject *args, PyObject 
   self->function = Py_NewRef(function), self->probes = Py_NewRef(probes), self->last = Py_NewRef(last), self->watches_grad = watches_grad;
   self->form = Py_NewRef(form), self->taken = Py_NewRef(taken), self->turned = Py_NewRef(turned), self->n_leaves = n_leaves;
   self->watched = PySequence_Tuple(watched);
-  int failed = !self->watched || check_form(self) || check_turned(self) || check_observations(self->watched) || note_params(state, self, slots) ||
-               note_places(self) || note_answers(self) || note_leaves(state, self, given, kwargs);
+  int failed = !self->watched || check_form(self) || check_turned(self) || check_observations(self->watched) ||
+               note_params(state, self, slots) || note_places(self) || note_answers(self) || note_leaves(state, self, given, kwargs);
   if (!failed) return (PyObject *)self;
   Py_DECREF(self);
   return NULL;
@@ -312,16 +312,16 @@ static PyObject *with_last(const RepeatedCallObject *self, PyObject *inputs) {
 
 /* Inputs, of which some have their axes in another order. */
 static PyObject *with_turned(const RepeatedCallObject *self, PyObject *inputs) {
-  PyObject *all = PyTuple_GetSlice(inputs, 0, PyTuple_GET_SIZE(inputs)), *copy = all == inputs ? PySequence_List(inputs) : NULL;
-  if (copy) Py_SETREF(all, PyList_AsTuple(copy));
-  Py_XDECREF(copy);
+  const Py_ssize_t n = PyTuple_GET_SIZE(inputs);
+  PyObject *all = PyTuple_New(n);
+  for (Py_ssize_t k = 0; all && k < n; k++) PyTuple_SET_ITEM(all, k, Py_NewRef(PyTuple_GET_ITEM(inputs, k)));
   for (Py_ssize_t k = 0; all && k < PyTuple_GET_SIZE(self->turned); k++) {
     PyObject *one = PyTuple_GET_ITEM(self->turned, k);
     const Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(one, 0));
-    PyObject *old = PyTuple_GET_ITEM(all, at), *view = PyObject_CallMethod(old, "permute", "O", PyTuple_GET_ITEM(one, 1));
+    PyObject *given = PyTuple_GET_ITEM(all, at), *view = PyObject_CallMethod(given, "permute", "O", PyTuple_GET_ITEM(one, 1));
     if (!view) return Py_DECREF(all), NULL;
     PyTuple_SET_ITEM(all, at, view);
-    Py_DECREF(old);
+    Py_DECREF(given);
   }
   return all;
 }
