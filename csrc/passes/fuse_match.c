@@ -281,8 +281,7 @@ static bool reuses_much(matcher *m, const dc_match *match) {
   return false;
 }
 
-/* Does a shared loop of a node walk along memory that is also walked inside? */
-static bool is_column(const matcher *m, const dc_match *match, uint32_t pair, bool second) {
+static bool is_column_of(const matcher *m, const dc_match *match, uint32_t pair, bool second) {
   const dc_accesses *accesses = second ? &m->b->accesses : &m->a->accesses;
   dc_param p = second ? match->pairs[pair].q : match->pairs[pair].p;
   for (uint32_t x = 0; x < accesses->n; x++) {
@@ -296,10 +295,15 @@ static bool is_column(const matcher *m, const dc_match *match, uint32_t pair, bo
   return false;
 }
 
+/* Does a shared loop walk along memory that is also walked inside, in either node? */
+static bool is_column(const matcher *m, const dc_match *match, uint32_t pair) {
+  return is_column_of(m, match, pair, false) || is_column_of(m, match, pair, true);
+}
+
 /* Teams then take columns, many at once. */
 static bool shares_columns(const matcher *m, const dc_match *match) {
   for (uint32_t k = 0; k < match->n; k++)
-    if (is_column(m, match, k, false) || is_column(m, match, k, true)) return true;
+    if (is_column(m, match, k)) return true;
   return false;
 }
 
@@ -340,7 +344,7 @@ static bool are_small_planes(const matcher *m, const dc_match *match) {
 static void leave_columns(const matcher *m, dc_match *match) {
   dc_match fewer = {.schedule = match->schedule};
   for (uint32_t k = 0; k < match->n; k++)
-    if (!is_column(m, match, k, false) && !is_column(m, match, k, true)) fewer.pairs[fewer.n++] = match->pairs[k];
+    if (!is_column(m, match, k)) fewer.pairs[fewer.n++] = match->pairs[k];
   if (fewer.n < match->n && are_small_planes(m, match) && are_small_planes(m, &fewer) && !starves_threads(m, &fewer)) *match = fewer;
 }
 

@@ -145,8 +145,7 @@ PyObject *graph_set_transient(GraphObject *self, PyObject *args) {
 
 /* What the argument is turned back by: a node before all others. */
 static void put_transpose_first(dc_graph *graph, dc_cid from, dc_cid to, const int64_t *perm, uint32_t n) {
-  dc_attr attr = {.name = dc_name_intern(&graph->names, "perm"), .kind = DC_ATTR_INTS, .n = n};
-  attr.ints = dc_arena_copy(&graph->arena, perm, n * sizeof *perm);
+  dc_attr attr = dc_attr_ints(graph, "perm", perm, n);
   dc_scope *scope = dc_graph_scope(graph);
   dc_scope_push(graph, scope, dc_node_library(graph, "Transpose", "", graph->opset, &from, 1, &to, 1, &attr, 1));
   dc_nid last = scope->v[scope->n - 1];

@@ -15,6 +15,7 @@ from ... import _core
 from ...library import implementation
 from ..guard.lock import LOCK
 from .device import core_options, device_of_call, follow_switches, is_apart
+from .keys import arrangement
 from .results import real_form
 
 
@@ -179,9 +180,8 @@ def _ordered(graph, turned, orders):
 
 
 def _lies_channels_last(leaf):
-    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or leaf.is_complex() or leaf.is_contiguous():
-        return False
-    return leaf.dim() in _CHANNELS_LAST and leaf.permute(_CHANNELS_LAST[leaf.dim()]).is_contiguous()
+    plain = isinstance(leaf, torch.Tensor) and not leaf.is_complex() and leaf.dim() in _CHANNELS_LAST
+    return plain and arrangement(leaf) == (_CHANNELS_LAST[leaf.dim()], True)
 
 
 def slot(module, name, outside=()):

@@ -24,7 +24,7 @@ def _tensor_key(tensor):
     return tensor.shape, tensor.dtype, tensor.device, dense or tensor.stride()
 
 
-def _arrangement(tensor):
+def arrangement(tensor):
     """How a tensor lies in memory, as far as forward may decide by it: the order of its axes, and whether it has gaps."""
     if tensor.layout is not torch.strided or tensor.is_contiguous():
         return None
@@ -34,7 +34,7 @@ def _arrangement(tensor):
 
 def kind_of(leaf):
     """As the quick key of a leaf, without a tensor's extents."""
-    return (leaf.dtype, leaf.device, _arrangement(leaf)) if isinstance(leaf, torch.Tensor) else _leaf_key(leaf)
+    return (leaf.dtype, leaf.device, arrangement(leaf)) if isinstance(leaf, torch.Tensor) else _leaf_key(leaf)
 
 
 def _leaf_key(leaf):
