@@ -1,5 +1,4 @@
-/* Memory planning: liveness over the step list, then best fit of the largest first, in gaps of the saved block and then in
- * the arena. */
+/* Memory planning: liveness over the step list, then places for the largest first, in the saved block and else in the arena. */
 #include "backends/plan.h"
 
 #include <stdio.h>
@@ -8,9 +7,9 @@
 
 #include "backends/allocator.h"
 #include "backends/limits.h"
+#include "backends/placement.h"
 #include "base/memory.h"
 
-enum { MAX_NEIGHBOURS = 512 };
 /* Of one container: sums of as many as there can be stay below 2^64. */
 static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 /* What any machine has; more is asked for only after a look. */
@@ -18,8 +17,7 @@ static const uint64_t MODEST_BYTES = (uint64_t)1 << 26;
 
 typedef struct {
   dc_cid cid; /* 0: scratch of the one step that it lives at */
-  uint64_t bytes, offset;
-  uint32_t first, last; /* 1 + step */
+  dc_block at;
 } block;
 
 typedef struct {
@@ -70,99 +68,9 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
 /* Of one size in the order of time, in which they need no more room than lives at once. */
 static int larger_first(const void *a, const void *b) {
   const block *x = a, *y = b;
-  if (x->bytes != y->bytes) return (x->bytes < y->bytes) - (x->bytes > y->bytes);
-  return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->cid > y->cid) - (x->cid < y->cid);
-}
-
-static int by_offset(const void *a, const void *b) {
-  uint64_t x = (*(const block *const *)a)->offset, y = (*(const block *const *)b)->offset;
-  return (x > y) - (x < y);
-}
-
-/* ---- blocks by the time of their lives ---- */
-
-typedef struct {
-  const block *b;
-  uint32_t next; /* the entry before, 0 at the end */
-} entry;
-
-/* A tree over the steps: node 1 stands for all, node k for what 2k and 2k + 1 stand for, node `leaves` + s for step s.
- * A life is entered at the few nodes that make it up. */
-typedef struct {
-  dc_arena *arena;
-  uint32_t leaves;
-  DC_VEC(entry) entries;          /* [0] unused */
-  uint32_t *whole, *starting;     /* by tree node: lives entered there; by step: lives that start there */
-  uint64_t *whole_top, *some_top; /* by tree node: the highest end of what lives at all its steps, or at some */
-} calendar;
-
-static void calendar_init(calendar *t, dc_arena *arena, uint32_t n_steps) {
-  *t = (calendar){.arena = arena, .leaves = 2};
-  while (t->leaves < n_steps + 2) t->leaves *= 2;
-  DC_PUSH(arena, &t->entries, (entry){0});
-  t->whole = DC_NEW_ARRAY(arena, uint32_t, 2 * t->leaves), t->starting = DC_NEW_ARRAY(arena, uint32_t, t->leaves);
-  t->whole_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
-  t->some_top = DC_NEW_ARRAY(arena, uint64_t, 2 * t->leaves);
-}
-
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-static void enter(calendar *t, uint32_t *list, const block *b) {
-  DC_PUSH(t->arena, &t->entries, ((entry){b, *list}));
-  *list = t->entries.n - 1;
-}
-
-static void enter_at(calendar *t, uint32_t node, const block *b, uint64_t end) {
-  enter(t, &t->whole[node], b);
-  t->whole_top[node] = larger(t->whole_top[node], end);
-  for (; node && t->some_top[node] < end; node /= 2) t->some_top[node] = end;
-}
-
-static void enter_life(calendar *t, const block *b) {
-  uint64_t end = b->offset + b->bytes;
-  enter(t, &t->starting[b->first], b);
-  for (uint32_t l = b->first + t->leaves, r = b->last + 1 + t->leaves; l < r; l /= 2, r /= 2) {
-    if (l % 2) enter_at(t, l++, b, end);
-    if (r % 2) enter_at(t, --r, b, end);
-  }
-}
-
-/* The highest end of what lives at some time of b's life. */
-static uint64_t top_of(const calendar *t, const block *b) {
-  uint64_t top = 0;
-  for (uint32_t l = b->first + t->leaves, r = b->last + 1 + t->leaves; l < r; l /= 2, r /= 2) {
-    if (l % 2) top = larger(top, t->some_top[l++]);
-    if (r % 2) top = larger(top, t->some_top[--r]);
-  }
-  for (uint32_t l = b->first + t->leaves, r = b->last + t->leaves; l; l /= 2, r /= 2)
-    top = larger(top, larger(t->whole_top[l], t->whole_top[r]));
-  return top;
-}
-
-static uint32_t collect(const calendar *t, uint32_t list, const block **out, uint32_t n) {
-  for (; list && n <= MAX_NEIGHBOURS; list = t->entries.v[list].next) out[n++] = t->entries.v[list].b;
-  return n;
-}
-
-/* What lives at some time of b's life, if that is not more than MAX_NEIGHBOURS. */
-static uint32_t neighbours_of(const calendar *t, const block *b, const block **out) {
-  uint32_t n = 0;
-  for (uint32_t node = b->first + t->leaves; node; node /= 2) n = collect(t, t->whole[node], out, n);
-  for (uint32_t s = b->first + 1; s <= b->last && n <= MAX_NEIGHBOURS; s++) n = collect(t, t->starting[s], out, n);
-  return n;
-}
-
-/* The smallest gap that fits among the placed blocks whose lives overlap; on top of them where they are very many. */
-static uint64_t best_offset(const calendar *t, const block *b, const block **found) {
-  uint32_t m = neighbours_of(t, b, found);
-  if (m > MAX_NEIGHBOURS) return top_of(t, b);
-  qsort(found, m, sizeof *found, by_offset);
-  uint64_t end = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-  for (uint32_t k = 0; k < m; k++) {
-    if (found[k]->offset >= end + b->bytes && found[k]->offset - end < best_gap) best = end, best_gap = found[k]->offset - end;
-    if (found[k]->offset + found[k]->bytes > end) end = found[k]->offset + found[k]->bytes;
-  }
-  return best != UINT64_MAX ? best : end;
+  if (x->at.bytes != y->at.bytes) return (x->at.bytes < y->at.bytes) - (x->at.bytes > y->at.bytes);
+  if (x->at.first != y->at.first) return (x->at.first > y->at.first) - (x->at.first < y->at.first);
+  return (x->cid > y->cid) - (x->cid < y->cid);
 }
 
 /* What lives in the arena. */
@@ -172,10 +80,10 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
     const dc_container *k = dc_cont(graph, c);
     bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && l->first[c];
     plan->planned[c] = temp;
-    if (temp) blocks[n++] = (block){c, dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]};
+    if (temp) blocks[n++] = (block){c, {dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]}};
   }
   for (uint32_t s = 0; scratch && s < l->step; s++)
-    if (scratch[s]) blocks[n++] = (block){0, dc_memory_aligned(scratch[s]), 0, s + 1, s + 1};
+    if (scratch[s]) blocks[n++] = (block){0, {dc_memory_aligned(scratch[s]), 0, s + 1, s + 1}};
   return n;
 }
 
@@ -189,49 +97,42 @@ static void place_saved(const dc_graph *graph, dc_plan *plan) {
 }
 
 /* When the saved block holds what: from the first write on, or, in a block that is lent, until the last read. */
-static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, calendar *t) {
+static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, dc_placement *in_block) {
   const dc_lent *lent = task->lent;
   for (uint32_t k = 0; lent && k < lent->n; k++) {
     dc_cid c = lent->v[k].c;
-    block *b = DC_NEW(t->arena, block);
-    *b = (block){c, dc_memory_aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
-    if (l->last[c]) enter_life(t, b);
+    if (!l->last[c]) continue;
+    dc_block *b = DC_NEW(in_block->arena, dc_block);
+    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
+    dc_placement_enter(in_block, b);
   }
   for (dc_cid c = 1; c < graph->containers.n && task->fills_block; c++) {
     if (!plan->saved[c] || plan->root[c] != c) continue;
-    block *b = DC_NEW(t->arena, block);
-    *b = (block){c, dc_memory_aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
-    enter_life(t, b);
+    dc_block *b = DC_NEW(in_block->arena, dc_block);
+    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
+    dc_placement_enter(in_block, b);
   }
   return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
-}
-
-static bool place_in_block(calendar *t, uint64_t bytes, block *b, const block **neighbours) {
-  if (!bytes || b->bytes > bytes) return false;
-  b->offset = best_offset(t, b, neighbours);
-  if (b->offset > bytes - b->bytes) return false;
-  return enter_life(t, b), true;
 }
 
 static void place(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const uint64_t *scratch, dc_arena *arena,
                   dc_plan *plan) {
   block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
-  const block *neighbours[MAX_NEIGHBOURS + 1];
-  calendar in_arena, in_block;
+  dc_placement in_arena, in_block;
   uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
   qsort(blocks, n, sizeof *blocks, larger_first);
-  calendar_init(&in_arena, arena, l->step);
-  calendar_init(&in_block, arena, l->step);
+  dc_placement_init(&in_arena, arena, l->step);
+  dc_placement_init(&in_block, arena, l->step);
   place_saved(graph, plan);
   uint64_t room = open_block(graph, task, l, plan, &in_block);
   for (uint32_t k = 0; k < n; k++) {
     block *b = &blocks[k];
-    bool fits = place_in_block(&in_block, room, b, neighbours);
-    if (!fits) b->offset = best_offset(&in_arena, b, neighbours), enter_life(&in_arena, b);
-    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->first - 1]) = b->offset;
-    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->first - 1]) = fits;
+    bool fits = room && dc_placement_find(&in_block, room, true, &b->at);
+    if (!fits) dc_placement_find(&in_arena, plan->arena_bytes, false, &b->at);
+    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->at.first - 1]) = b->at.offset;
+    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->at.first - 1]) = fits;
     if (fits) plan->block_bytes = room;
-    else plan->arena_bytes = larger(plan->arena_bytes, b->offset + b->bytes);
+    else if (b->at.offset + b->at.bytes > plan->arena_bytes) plan->arena_bytes = b->at.offset + b->at.bytes;
   }
 }
 

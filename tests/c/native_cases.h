@@ -25,6 +25,7 @@ static struct {
   bool insists;          /* what is refused is bound all the same */
   bool params;           /* inputs are parameters, whose contents change between runs */
   bool again;            /* filters change between runs, whatever they are */
+  bool trained;          /* the graph has a backward pass */
   const char *refusals; /* reasons that a library may give, in one text; NULL: none */
 } meets;
 
@@ -125,6 +126,7 @@ static bound make(const char *op, const dc_attr *attr, uint32_t n_attr, const sh
   bound b = {.graph = g, .n_in = n_in, .n_out = count(out), .wrt = wrt};
   dc_cid ids[MAX_IN + 1];
   if (meets.vector_bytes) g->machine.vector_bytes = meets.vector_bytes;
+  g->trained = meets.trained;
   for (int k = 0; k <= n_in; k++) {
     const shape *s = k < n_in ? &in[k] : out;
     dc_ex dims[6];

@@ -207,6 +207,8 @@ static const conv depthwise[] = {
     {"4x8, dilation 3 and 2", "", 2, 1, 2, 2, 2, {30, 50}, {4, 8}, {1, 1}, {3, 2}, {4, 7}, {5, 7}, false},
     {"bands", "", 2, 1, 2, 2, 2, {97, 150}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}, true},
     {"bands of every other row", "", 2, 1, 2, 2, 2, {150, 203}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"channels for all threads", "", 2, 3, 9, 9, 9, {40, 37}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"bands of many channels", "", 2, 2, 9, 9, 9, {97, 150}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
     {"a line", "", 1, 3, 4, 4, 4, {300}, {4}, {1}, {1}, {3}, {0}, true},
     {"a line, every third", "", 1, 2, 3, 3, 3, {301}, {5}, {3}, {2}, {4}, {1}, false},
     {"one channel", "", 2, 3, 1, 1, 1, {12, 12}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
@@ -223,7 +225,7 @@ static void routines_for_single_channels_equal_the_loops(void) {
     memset(&meets, 0, sizeof meets);
     meets.vector_bytes = vectors[k], meets.insists = true;
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
-    meets.shift = sizeof(float);
+    meets.shift = sizeof(float), meets.trained = true;
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
   }
   memset(&meets, 0, sizeof meets);

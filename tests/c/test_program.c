@@ -77,6 +77,24 @@ static void what_is_read_for_the_last_time_makes_room(void) {
   dc_program_destroy(p);
 }
 
+/* Threads share an array's elements in order: B lies where A did, around its middle. */
+static void halves_lie_in_halves(void) {
+  dc_program *p = make("graph g { symbol n >= 0 input X: f32[n, 4, 4] temp A: f32[n, 4, 4] temp B: f32[n, 2, 4] temp C: f32[n, 4, 4] temp Y: f32[n]"
+                       " outputs Y state s { map i in 0:n, j in 0:4, k in 0:4 { A[i, j, k] = X[i, j, k] + 1.0f }"
+                       " map i in 0:n, j in 0:4, k in 0:4 { C[i, j, k] = A[i, k, j] }"
+                       " map i in 0:n, j in 0:2, k in 0:4 { B[i, j, k] = C[i, 2 * j, k] }"
+                       " map i in 0:n { Y[i] = B[i, 1, 3] + C[i, 0, 0] } } }", DC_BACKEND_INTERP);
+  dc_binding *b = bind(p, 1 << 14), *small = bind(p, 16);
+  uint64_t a, h, s;
+  CHECK(dc_binding_place(b, find(p, "A"), &a) == DC_PLACE_ARENA && dc_binding_place(b, find(p, "B"), &h) == DC_PLACE_ARENA);
+  CHECK(h == a + dc_binding_bytes(b, find(p, "A")) / 4); /* around its middle */
+  CHECK(dc_binding_arena_bytes(b) == 2 * dc_binding_bytes(b, find(p, "A")));
+  CHECK(dc_binding_place(small, find(p, "A"), &a) == DC_PLACE_ARENA && dc_binding_place(small, find(p, "B"), &s) == DC_PLACE_ARENA);
+  CHECK(s == a); /* nobody shares so few */
+  dc_binding_release(b), dc_binding_release(small);
+  dc_program_destroy(p);
+}
+
 static void what_is_saved_later_leaves_room_until_then(void) {
   static float x[1024], y[1024], saved[1024];
   dc_program *p = make("graph g { input X: f32[1024] temp A: f32[1024] saved S: f32[1024] temp B: f32[1024] temp Y: f32[1024] outputs Y"
@@ -301,6 +319,7 @@ int main(void) {
   CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
   what_is_read_for_the_last_time_makes_room();
+  halves_lie_in_halves();
   what_is_saved_later_leaves_room_until_then();
   sizes_that_cannot_be_are_errors();
   a_binding_is_kept_for_its_sizes();

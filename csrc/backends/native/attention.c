@@ -10,9 +10,10 @@
 #include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
 /* A block of scores stays in the second cache; keys are a multiple of every vector. */
-enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4, MAX_THREADS = 1024 };
+enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4 };
 
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 
@@ -160,7 +161,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
   call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);
   call->room = (int64_t)dc_memory_aligned((uint64_t)call->room);
-  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  call->threads = (int)dc_thread_count();
   *out = call;
   return DC_OK;
 }
@@ -196,8 +197,10 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   int64_t part = parts ? (blocks + parts - 1) / parts * ATTENTION_QUERIES : 0;
   double scores = (double)call->heads * (double)call->head.queries * (double)call->head.keys;
   bool threads = scores * (double)(call->head.width + call->head.values) > WORK_FOR_THREADS;
-#pragma omp parallel for num_threads(call->threads) schedule(dynamic) if (threads)
-  for (int64_t task = 0; task < call->heads * parts; task++) {
+  dc_shares shares;
+  dc_share_out(&shares, call->heads * parts, threads ? call->threads : 1);
+#pragma omp parallel num_threads(call->threads) if (threads)
+  for (int64_t task; dc_share_next(&shares, &task);) {
     attention_head h = head_of(call, buffers, task / parts);
     char *room = (char *)scratch + omp_get_thread_num() * call->room;
     int64_t begin = task % parts * part, end = begin + part < h.queries ? begin + part : h.queries;

@@ -12,8 +12,9 @@
 #include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
-enum { MAX_STRIDE = DEPTHWISE_PHASES, WIDE_FILTER = 25 /* taps */, MAX_REACH = 1 << 12, MAX_THREADS = 1024, LINE = DEPTHWISE_LINE };
+enum { MAX_STRIDE = DEPTHWISE_PHASES, WIDE_FILTER = 25 /* taps */, MAX_REACH = 1 << 12, LINE = DEPTHWISE_LINE, MANY = 4 };
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 static const double MAX_ROOM = 1 << 28;       /* bytes of a thread */
 
@@ -23,6 +24,7 @@ typedef struct {
   dc_problem_conv conv;
   dc_problem_shape made;
   int result, threads;
+  bool by_channels;    /* threads share channels, as normalisations do in training; else planes */
   int64_t units, room; /* room: bytes of scratch of a thread */
   double work;
 } depthwise_call;
@@ -202,9 +204,10 @@ static dc_status prepare(depthwise_call *call, const dc_graph *graph) {
   DC_TRY(lay_planes(call, graph->machine.l1_bytes));
   static const float some;
   if (sums) call->planes.given = &some;
+  call->by_channels = graph->trained && call->planes.channels >= MANY * (int64_t)dc_thread_count();
   call->units = call->planes.planes * call->planes.bands;
   call->room = (int64_t)dc_memory_aligned((uint64_t)call->routines->room(&call->planes));
-  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  call->threads = (int)dc_thread_count();
   if (call->units < call->threads) call->threads = (int)call->units;
   call->work = (double)dc_problem_elements(&c->y) * (double)(c->w.dims[2] * (c->n > 1 ? c->w.dims[3] : 1));
   return DC_OK;
@@ -232,15 +235,34 @@ static uint64_t scratch_of(const void *opaque) {
 
 /* ---- running ---- */
 
+/* What a thread takes, units [begin, end) of some that are numbered apart: all, or those of some channels of all images. */
+typedef struct {
+  int64_t begin, end, first, channels; /* first, channels: of an image */
+} share;
+
+static share share_of(const depthwise_call *call, int64_t thread, int64_t of) {
+  const int64_t all = call->planes.channels, first = all * thread / of, channels = all * (thread + 1) / of - first;
+  if (!call->by_channels) return (share){call->units * thread / of, call->units * (thread + 1) / of, 0, all};
+  return (share){0, call->units / all * channels, first, channels};
+}
+
+static int64_t plane_of(const depthwise_planes *job, const share *s, int64_t unit) {
+  const int64_t k = unit / job->bands;
+  return k / s->channels * job->channels + s->first + k % s->channels;
+}
+
 static void run_planes(const depthwise_call *call, const depthwise_planes *job, char *scratch) {
   const bool sums = job->given;
 #pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
   {
-    const int64_t of = omp_get_num_threads(), thread = omp_get_thread_num();
+    const int64_t thread = omp_get_thread_num(), bands = job->bands;
+    const share s = share_of(call, thread, omp_get_num_threads());
     void *room = scratch + thread * call->room;
     memset(room, 0, (size_t)call->room);
-    for (int64_t unit = call->units * thread / of; unit < call->units * (thread + 1) / of; unit++)
-      (sums ? call->routines->sum : call->routines->make)(job, unit, room);
+    for (int64_t unit = s.begin; unit < s.end; unit++) {
+      const int64_t plane = plane_of(job, &s, unit), ahead = plane_of(job, &s, unit + bands < s.end ? unit + bands : unit);
+      (sums ? call->routines->sum : call->routines->make)(job, plane * bands + unit % bands, ahead, room);
+    }
   }
 }
 

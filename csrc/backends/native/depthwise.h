@@ -51,8 +51,9 @@ typedef struct {
 typedef struct {
   int lanes;
   int64_t (*room)(const depthwise_planes *job); /* bytes of scratch of a thread, to begin with all zero */
-  void (*make)(const depthwise_planes *job, int64_t unit, void *room);
-  void (*sum)(const depthwise_planes *job, int64_t unit, void *room);
+  /* ahead: the plane that comes after the unit's, or the same after the last */
+  void (*make)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room);
+  void (*sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room);
 } depthwise_routines;
 
 const depthwise_routines *depthwise_choose(uint32_t vector_bytes);

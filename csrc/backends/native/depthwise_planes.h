@@ -195,7 +195,7 @@ TARGET static void NAME(rows)(const depthwise_group *g, int64_t n_groups, const 
   NAME(tile)(g, n_groups, w, at + i, pitch, bias, 1, 0, to + i, to_row, rows);
 }
 
-/* What the next unit reads, on its way while this one is computed. */
+/* What is read of the plane ahead, on its way while this one is computed. */
 INLINE void NAME(fetch)(const float *from, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(from + i, 0, 2);
 }
@@ -234,7 +234,7 @@ INLINE void NAME(phase)(const NAME(unit) *u, int64_t p, int64_t row, const int64
     NAME(weave)(u->woven + r * u->line, x->phases, ROWS * u->line, to + r * y->phases * x->made, x->made);
 }
 
-TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, void *room) {
+TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room) {
   const depthwise_axis *y = &job->y, *x = &job->x;
   const int64_t plane = unit / job->bands, channel = plane % job->channels, size = y->read * x->read, n_groups = job->n_groups;
   const float *weights = job->weights + channel * y->taps * x->taps, *read = job->read + plane * size;
@@ -246,13 +246,13 @@ TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, void *r
     for (int r = 0; r < job->groups[k].n; r++) u.w[k * DEPTHWISE_RUN + r] = weights[job->groups[k].weight[r]];
   for (int64_t q = 0; q < depthwise_phases(x); q++) places[q] = depthwise_places(x, q);
   if (most > job->band) most = job->band;
-  if (plane + 1 < job->planes) step = size / job->bands / ((most + ROWS - 1) / ROWS * depthwise_phases(y));
+  if (ahead != plane) step = size / job->bands / ((most + ROWS - 1) / ROWS * depthwise_phases(y));
   NAME(open)(job, read, u.first, most, u.spread);
   for (int64_t p = 0; p < depthwise_phases(y); p++) {
     const int64_t end = depthwise_places(y, p);
     u.last = end < u.first + job->band ? end : u.first + job->band;
     for (int64_t row = u.first; row < u.last; row += ROWS, fetched += step) {
-      NAME(fetch)(read + size + fetched, step);
+      NAME(fetch)(job->read + ahead * size + fetched, step);
       NAME(phase)(&u, p, row, places);
     }
   }
@@ -336,21 +336,21 @@ TARGET static int64_t NAME(sum_some)(const NAME(strips) *all, int64_t n, float *
   return 1;
 }
 
-TARGET static void NAME(sum)(const depthwise_planes *job, int64_t unit, void *room) {
+TARGET static void NAME(sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room) {
   const depthwise_axis *y = &job->y, *x = &job->x;
   const int64_t plane = unit / job->bands, band = unit % job->bands, first = band * job->band, line = NAME(line)(job), n = x->made;
   const int64_t rows = y->made - first < job->band ? y->made - first : job->band, read_size = y->read * x->read, made_size = y->made * n;
   float *spread = (float *)room + job->shift, *g = (float *)room + NAME(spread_length)(job), *to = job->parts + unit * y->taps * x->taps;
   const float *read = job->read + plane * read_size, *given = job->given + plane * made_size + first * n;
   int64_t read_step = read_size / job->bands / job->n_groups, given_step = made_size / job->bands / job->n_groups;
-  if (plane + 1 == job->planes) read_step = given_step = 0;
+  if (ahead == plane) read_step = given_step = 0;
   NAME(open)(job, read, first, rows, spread);
   for (int64_t r = 0; r < rows; r++) NAME(copy)(given + r * n, g + r * line, n);
   for (int64_t k = 0, some; k < job->n_groups; k += some) {
     NAME(strips) all = {job->groups + k, spread, g, job->pitch, line, rows, n};
     some = NAME(sum_some)(&all, job->n_groups - k, to);
-    NAME(fetch)(read + read_size + read_size * band / job->bands + k * read_step, some * read_step);
-    NAME(fetch)(given + made_size + k * given_step, some * given_step);
+    NAME(fetch)(job->read + ahead * read_size + read_size * band / job->bands + k * read_step, some * read_step);
+    NAME(fetch)(job->given + ahead * made_size + first * n + k * given_step, some * given_step);
   }
 }
 

@@ -13,8 +13,9 @@
 #include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
-enum { MAX_THREADS = 1024, MAX_WIDE = 512 };
+enum { MAX_WIDE = 512 };
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 
 typedef struct {
@@ -75,7 +76,7 @@ static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
 static void lay_out(pointwise_call *call, const dc_machine *machine) {
   const dc_problem_conv *c = &call->conv;
   pointwise_job *job = &call->job;
-  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  call->threads = (int)dc_thread_count();
   choose_blocks(call, machine);
   if (call->units < call->threads) call->threads = (int)call->units;
   if (c->wanted == DC_CONV_W) call->sums = in_lines(call->routines->sums(job)), call->room = in_lines(call->routines->turned(job));

@@ -12,8 +12,9 @@
 #include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
-enum { MAX_THREADS = 1024, LINE_NUMBERS = DC_MEMORY_ALIGN / (int)sizeof(float), MANY = 4 };
+enum { LINE_NUMBERS = DC_MEMORY_ALIGN / (int)sizeof(float), MANY = 4 };
 enum { COPY_WORK = 4, TINY = 32 * 32 * 32 }; /* multiplications: of an element that is copied; of a matrix, at most */
 static const double WORK_FOR_THREADS = 200e3;
 
@@ -92,7 +93,7 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
 static void lay_out(products_call *call) {
   const products_job *job = &call->job;
   const double work = (double)call->batch * (double)job->m * (double)job->n * (double)job->k;
-  const int most = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  const int most = (int)dc_thread_count();
   call->threads = work < WORK_FOR_THREADS ? 1 : most, call->across = call->down = 1;
   if (call->batch % call->threads && call->batch < MANY * call->threads) share(call);
   call->room = dc_quotient_up(call->routines->room(job), LINE_NUMBERS) * LINE_NUMBERS; /* a part needs no more */

@@ -16,9 +16,10 @@
 #include "backends/native/held.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
 /* Blocks of channels of the result whose products are kept at a time; tiles of a task, and of the sums of a gradient. */
-enum { WINOGRAD_BLOCKS = 4, POINTS = 16, LINE = 16, MAX_THREADS = 1024 };
+enum { WINOGRAD_BLOCKS = 4, POINTS = 16, LINE = 16 };
 enum { TASK_TILES = 48, SUM_TILES = 192, FEW_TILES = 8 };
 enum { SMALL_SUMS = 64 * 64, CACHED_FLOATS = 3 << 16 }; /* pairs of channels; what is spread of a range, in the second cache */
 
@@ -247,7 +248,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   winograd_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->routines = routines;
-  call->threads = omp_get_max_threads() < MAX_THREADS ? omp_get_max_threads() : MAX_THREADS;
+  call->threads = (int)dc_thread_count();
   call->held = c.wanted != DC_CONV_W && dc_hold_pays(graph, node, c.at_w, &call->hold) && !call->hold.moves;
   read_problem(call, &c);
   if (!pays(call, &c)) {
@@ -320,8 +321,10 @@ static dc_status convolve_ranges(winograd_call *call, void *const *buffers, cons
   dc_held *held = NULL;
   if (call->held) DC_TRY(dc_held_take(&call->hold, buffers[call->at_w], pack, call, &held, &u));
   else turn_filters(call, buffers[call->at_w], scratch);
-#pragma omp parallel for num_threads(call->threads) schedule(dynamic)
-  for (int64_t task = 0; task < call->tasks; task++)
+  dc_shares shares;
+  dc_share_out(&shares, call->tasks, call->threads);
+#pragma omp parallel num_threads(call->threads)
+  for (int64_t task; dc_share_next(&shares, &task);)
     run_range(call, task, buffers, zeros, u, own + omp_get_thread_num() * (call->room_v + call->room_m));
   if (held) dc_held_give(&call->hold, held);
   return DC_OK;
@@ -353,6 +356,8 @@ static void run_panel(const winograd_call *call, int64_t task, void *const *buff
 static void convolve_panels(const winograd_call *call, void *const *buffers, const float *zeros, float *v) {
   int64_t tiles = call->grid.tiles;
   float *own = v + call->room_v;
+  dc_shares shares;
+  dc_share_out(&shares, call->tasks * call->parts, call->threads);
 #pragma omp parallel num_threads(call->threads)
   {
 #pragma omp for schedule(static)
@@ -360,8 +365,7 @@ static void convolve_panels(const winograd_call *call, void *const *buffers, con
       winograd_span few = {t, tiles - t < FEW_TILES ? tiles - t : FEW_TILES, tiles};
       call->routines->spread(&call->in, &call->grid, buffers[call->at_in], zeros, few, v + t * call->routines->lanes);
     }
-#pragma omp for schedule(dynamic)
-    for (int64_t task = 0; task < call->tasks * call->parts; task++)
+    for (int64_t task; dc_share_next(&shares, &task);)
       run_panel(call, task, buffers, v, own + omp_get_thread_num() * (call->room_u + call->room_m));
   }
 }
@@ -433,12 +437,13 @@ static void sum_panels(const winograd_call *call, void *const *buffers, const fl
   const winograd_routines *r = call->routines;
   float *d = v + call->room_v, *own = d + call->room_m;
   int64_t tiles = call->grid.tiles, wide = 2 * r->lanes;
+  dc_shares shares;
+  dc_share_out(&shares, dc_quotient_up(call->filters.to, wide), call->threads);
 #pragma omp parallel num_threads(call->threads)
   {
     winograd_span all = {0, tiles, tiles};
     spread_both(call, all, buffers, zeros, v, d);
-#pragma omp for schedule(dynamic)
-    for (int64_t panel = 0; panel < dc_quotient_up(call->filters.to, wide); panel++) {
+    for (int64_t panel; dc_share_next(&shares, &panel);) {
       const float *w = buffers[call->at_w];
       float *s = own + omp_get_thread_num() * call->room_u;
       winograd_filters f = panel_of(call, panel, &w);
