@@ -31,6 +31,8 @@ typedef struct {
   dc_graph *graph;
   dc_cid *set;   /* by buffer: union-find; 0: it stays row-major */
   bool *wanted;  /* by set: some of it lies so already */
+  bool *given;   /* by set: callers give or take some of it so */
+  bool *mixed;   /* by set: a convolution has one image in it, and the other in rows */
   bool *in_rows; /* by set: a routine of rows reads or writes some of it, and maps between both orders are slow; by buffer without
                     a set: a forward graph saved it so, and it will not lie otherwise */
   double *multiplications, *elements; /* by set: of its convolutions, for each pixel */
@@ -121,7 +123,7 @@ static void unite(search *s, dc_cid a, dc_cid b) {
   const dc_container *k = dc_cont(s->graph, a), *l = dc_cont(s->graph, b);
   if (x == y || k->rank != l->rank) return;
   s->set[y] = x;
-  s->wanted[x] |= s->wanted[y], s->in_rows[x] |= s->in_rows[y];
+  s->wanted[x] |= s->wanted[y], s->given[x] |= s->given[y], s->in_rows[x] |= s->in_rows[y];
 }
 
 /* Is it an image, and the other one what callers give or take, with the axes of the image in the order channels-last? */
@@ -141,8 +143,8 @@ static void note_border(search *s, const dc_map *map) {
   dc_ex read[DC_MAX_RANK];
   if (t->wcr || t->guard || value.op != DC_EX_READ || value.nargs != t->rank || t->rank < 4) return;
   for (uint32_t d = 0; d < t->rank; d++) read[d] = dc_ex_arg(&s->graph->pool, t->value, d);
-  if (is_turned(s, t->out, t->index, t->rank, value.ref, read)) s->wanted[find(s, dc_container_root(s->graph, t->out))] = true;
-  if (is_turned(s, value.ref, read, t->rank, t->out, t->index)) s->wanted[find(s, dc_container_root(s->graph, value.ref))] = true;
+  if (is_turned(s, t->out, t->index, t->rank, value.ref, read)) s->given[find(s, dc_container_root(s->graph, t->out))] = true;
+  if (is_turned(s, value.ref, read, t->rank, t->out, t->index)) s->given[find(s, dc_container_root(s->graph, value.ref))] = true;
 }
 
 static void visit_map(search *s, dc_nid id) {
@@ -191,27 +193,33 @@ static bool is_quick_channels_last(const dc_graph *graph, const dc_library *lib)
   return is_alone && filter->dtype != DC_F64;
 }
 
+/* One image in each order is worse than two in rows. */
+static bool is_mixed(search *s, const dc_cid *images) {
+  bool in_rows = false;
+  for (int k = 0; k < 2; k++) in_rows |= s->in_rows[s->set[images[k]] ? find(s, images[k]) : images[k]];
+  for (int k = 0; k < 2 && in_rows; k++)
+    if (s->set[images[k]]) s->mixed[find(s, images[k])] = true;
+  return in_rows;
+}
+
 static void add_price(search *s, const dc_library *lib) {
   if (!is_convolution(s->graph, lib)) return;
-  dc_cid gradient = lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : 0;
-  dc_cid filter = lib->in[1], images[] = {lib->in[0], gradient ? gradient : lib->out[0]};
-  double moved = extent_of(s->graph, images[0], true) + extent_of(s->graph, images[1], true);
-  for (int k = 0; k < 2; k++) { /* one image in each order is worse than two in rows */
-    dc_cid root = dc_container_root(s->graph, lib->wrt == 1 && k == 0 ? lib->out[0] : images[k]);
-    if (s->in_rows[s->set[root] ? find(s, root) : root]) return;
-  }
+  dc_cid gradient = lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : 0, filter = lib->in[1];
+  dc_cid x = lib->in[0], y = gradient ? gradient : lib->out[0];
+  dc_cid images[] = {dc_container_root(s->graph, lib->wrt == 1 ? lib->out[0] : x), dc_container_root(s->graph, y)};
+  if (is_mixed(s, images)) return;
   for (int k = 0; k < 2; k++) {
-    dc_cid image = lib->wrt == 1 && k == 0 ? lib->out[0] : images[k], root = dc_container_root(s->graph, image);
-    if (!s->set[root]) continue;
-    s->wanted[find(s, root)] |= wants_one_order(s->graph, lib) && is_quick_channels_last(s->graph, lib);
-    s->multiplications[find(s, root)] += extent_of(s->graph, filter, false);
-    s->elements[find(s, root)] += moved;
+    if (!s->set[images[k]]) continue;
+    dc_cid set = find(s, images[k]);
+    s->wanted[set] |= wants_one_order(s->graph, lib) && is_quick_channels_last(s->graph, lib);
+    s->multiplications[set] += extent_of(s->graph, filter, false);
+    s->elements[set] += extent_of(s->graph, x, true) + extent_of(s->graph, y, true);
   }
 }
 
 static bool pays(const search *s, dc_cid set) {
   if (s->in_rows[set]) return false;
-  return s->wanted[set] || (s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set]);
+  return s->wanted[set] || (s->given[set] && !s->mixed[set]) || (s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set]);
 }
 
 /* ---- the layout ---- */
@@ -333,6 +341,8 @@ dc_status dc_pass_layout(dc_graph *graph) {
   search s = {.graph = graph,
               .set = DC_NEW_ARRAY(arena, dc_cid, n),
               .wanted = DC_NEW_ARRAY(arena, bool, n),
+              .given = DC_NEW_ARRAY(arena, bool, n),
+              .mixed = DC_NEW_ARRAY(arena, bool, n),
               .in_rows = DC_NEW_ARRAY(arena, bool, n),
               .images = DC_NEW_ARRAY(arena, dc_cid, n),
               .multiplications = DC_NEW_ARRAY(arena, double, n),

@@ -72,6 +72,8 @@ DC_MUST_USE dc_status dc_pass_views(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
 DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
+/* Makes images that lie as arrays of callers do views of those.  Runs after layout. */
+DC_MUST_USE dc_status dc_pass_borders(dc_graph *graph);
 /* Does a library run this convolution on images by their strides, as it is stamped? */
 bool dc_layout_takes_images(const dc_graph *graph, dc_nid node);
 /* Channels of zeros that a convolution's image and filters lack for the library to load channels at once, where the image is copied
@@ -114,7 +116,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 32 };
+enum { DC_PIPELINE_LENGTH = 33 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);
