@@ -69,6 +69,11 @@ double dc_param_trips(dc_pool *pool, dc_param p) {
   return extent > 0 ? (double)((extent - 1) / step + 1) : 0;
 }
 
+double dc_param_likely_trips(dc_pool *pool, dc_param p) {
+  double trips = dc_param_trips(pool, p);
+  return trips < DC_WORK_MOST ? trips : LIKELY_EXTENT;
+}
+
 void dc_work_guess(const dc_pool *pool, int64_t *symbols) {
   for (dc_sym s = 1; s < pool->symbols.n; s++)
     symbols[s] = pool->symbols.v[s].min > LIKELY_EXTENT ? pool->symbols.v[s].min : LIKELY_EXTENT;

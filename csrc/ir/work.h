@@ -26,6 +26,8 @@ dc_value_work dc_ex_work(const dc_pool *pool, dc_ex value);
 
 /* Iterations of a loop if they are a constant, else DC_WORK_MOST. */
 double dc_param_trips(dc_pool *pool, dc_param p);
+/* The same, with a guess at what no constant bounds. */
+double dc_param_likely_trips(dc_pool *pool, dc_param p);
 /* A guess at the symbols, by dc_sym, for choices that must not depend on run-time sizes. */
 void dc_work_guess(const dc_pool *pool, int64_t *symbols);
 double dc_container_elements(const dc_graph *graph, dc_cid c, const int64_t *symbols);

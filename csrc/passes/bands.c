@@ -498,13 +498,13 @@ static void visit(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at
 
 bool dc_bands_expect(dc_graph *graph, dc_arena *arena, dc_scope *scope, uint32_t at) {
   search s = {.graph = graph, .scope = scope, .at_sums = at};
-  if (!graph->machine.teams || dc_node_at(graph, scope->v[at])->kind != DC_NODE_MAP) return false;
+  if (dc_node_at(graph, scope->v[at])->kind != DC_NODE_MAP) return false;
   s.sums = dc_node_at(graph, scope->v[at])->map;
   for (uint32_t k = at > REACH ? at - REACH : 0; k < scope->n && k <= at + REACH; k++) {
     const dc_node *node = dc_node_at(graph, scope->v[k]);
     if (k == at || node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL) continue;
     s.rows = node->map, s.of_rows.n = 0;
-    if (!are_plain(graph, &s.rows) || !dc_map_holds_maps(graph, &s.rows) || !find_terms(&s) || !cut_for_teams(&s, &(cutting){0})) continue;
+    if (!are_plain(graph, &s.rows) || !dc_map_holds_maps(graph, &s.rows) || !find_terms(&s) || !find_cut(&s, &(cutting){0})) continue;
     if (!s.of_sums.n) dc_access_collect(graph, arena, scope->v[at], false, &s.of_sums);
     dc_access_collect(graph, arena, scope->v[k], false, &s.of_rows);
     if (find_pairs(&s)) return true;

@@ -340,12 +340,42 @@ static bool are_small_planes(const matcher *m, const dc_match *match) {
   return fmax(inside[0], inside[1]) <= (double)m->graph->machine.l2_bytes / PLANE_BYTES;
 }
 
-/* Planes that stay in the cache share no columns: each runs along memory by itself, which vectors of blocks of columns do not. */
+/* Iterations of loops inside one another, of the longest such nest. */
+static double nested_trips(const matcher *m, const dc_scope *body) {
+  double most = 1;
+  for (uint32_t k = 0; k < body->n; k++) {
+    const dc_node *node = dc_node_at(m->graph, body->v[k]);
+    if (node->kind != DC_NODE_MAP) continue;
+    double trips = nested_trips(m, &node->map.body);
+    for (uint32_t i = 0; i < node->map.n_params; i++) trips *= dc_param_likely_trips(&m->graph->pool, node->map.params[i]);
+    most = fmax(most, trips);
+  }
+  return most;
+}
+
+/* Is a strip of what one node walks inside, as wide as a vector, more than a cache holds? */
+static bool is_long_column(const matcher *m, const dc_match *match) {
+  bool is_long = false;
+  for (int second = 0; second < 2; second++) {
+    const dc_map *map = second ? &m->second : &m->first;
+    double bytes = m->graph->machine.vector_bytes * nested_trips(m, &map->body);
+    for (uint32_t i = 0; i < map->n_params; i++) bytes *= dc_param_likely_trips(&m->graph->pool, map->params[i]);
+    for (uint32_t k = 0; k < match->n; k++)
+      bytes /= dc_param_likely_trips(&m->graph->pool, second ? match->pairs[k].q : match->pairs[k].p);
+    is_long |= bytes > m->graph->machine.l2_bytes;
+  }
+  return is_long;
+}
+
+/* Planes that stay in the cache, and columns that do not, are not shared by columns: each runs along memory by itself, which vectors
+ * of blocks of columns do not. */
 static void leave_columns(const matcher *m, dc_match *match) {
   dc_match fewer = {.schedule = match->schedule};
   for (uint32_t k = 0; k < match->n; k++)
     if (!is_column(m, match, k)) fewer.pairs[fewer.n++] = match->pairs[k];
-  if (fewer.n < match->n && are_small_planes(m, match) && are_small_planes(m, &fewer) && !starves_threads(m, &fewer)) *match = fewer;
+  if (fewer.n == match->n) return;
+  const bool small = are_small_planes(m, match) && are_small_planes(m, &fewer);
+  if (is_long_column(m, match) || (small && !starves_threads(m, &fewer))) *match = fewer;
 }
 
 static bool used_only_here(const matcher *m, dc_cid root) {
@@ -446,10 +476,10 @@ static uint32_t worth_of_maps(matcher *m, dc_match *match, bool whole) {
   match->schedule = DC_MAP_PARALLEL;
   if (!match->n) return 0;
   if (whole) return m->depends ? 1100 : same_order(m, match) && !m->a->compute_bound && !m->b->compute_bound ? 1000 : 0;
-  if (m->a->compute_bound || m->b->compute_bound || starves_threads(m, match)) return 0;
+  if (m->a->compute_bound || m->b->compute_bound) return 0;
   if (!m->depends && !m->graph->machine.teams && shares_columns(m, match)) return 0; /* apart, both run along memory */
   if (!m->graph->machine.teams) leave_columns(m, match);
-  if (!match->n) return 0;
+  if (!match->n || starves_threads(m, match)) return 0;
   bool much = reuses_much(m, match);
   if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
   return 10 * match->n + 5 * m->depends + much;

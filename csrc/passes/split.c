@@ -17,6 +17,7 @@
 #include "passes/passes.h"
 
 enum { MAX_PARTS = 4 }; /* loops of the sum that parts are taken from */
+enum { PARTS = 64 };    /* on a processor */
 
 typedef struct {
   dc_graph *graph;
@@ -88,23 +89,38 @@ static double trips_of(search *s, const dc_map *map) {
   return all;
 }
 
+static direction direction_of(const search *s) {
+  direction d = {.s = s};
+  for (uint32_t k = 0; k < s->reduce.body.n; k++)
+    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
+  return d;
+}
+
 /* Sums that a team takes at once where the terms of one are apart in memory, and those of its neighbours together: else 1.  What no
  * map makes is read by pieces of memory that are as long as can be; what one makes will be summed where that map computes it, which
  * has loops for parts of few columns. */
 static double columns_of(search *s) {
   const dc_machine *m = &s->graph->machine;
-  direction d = {.s = s};
-  for (uint32_t k = 0; k < s->reduce.body.n; k++)
-    dc_ex_walk(&s->graph->pool, dc_node_at(s->graph, s->reduce.body.v[k])->tasklet.value, look_at_read, &d);
+  direction d = direction_of(s);
   if (d.across <= d.along) return 1;
   double beside = s->outer.n_params ? dc_param_trips(&s->graph->pool, s->outer.params[s->outer.n_params - 1]) : 1, n = m->team_columns;
   while (!d.made && 2 * n <= m->wide_columns && 2 * n <= beside) n *= 2;
   return n;
 }
 
+/* Only sums of columns, of which a strip as wide as a vector is more than a cache holds: parts are read along memory, the strip would
+ * be across it. */
+static int64_t parts_for_caches(search *s) {
+  direction d = direction_of(s);
+  double bytes = s->graph->machine.vector_bytes;
+  for (uint32_t k = 0; k < s->reduce.n_params; k++) bytes *= dc_param_likely_trips(&s->graph->pool, s->reduce.params[k]);
+  return d.across > d.along && s->outer.n_params && bytes > s->graph->machine.l2_bytes ? PARTS : 0;
+}
+
 /* How many parts fill the device; 0 or 1: none.  Symbols: a loop over one is long, which is a guess about time only. */
 static int64_t parts_wanted(search *s) {
   const dc_machine *m = &s->graph->machine;
+  if (!m->teams) return parts_for_caches(s);
   double columns = columns_of(s), terms = trips_of(s, &s->reduce);
   double teams = ceil(trips_of(s, &s->outer) / columns), threads = ceil(m->team_threads / columns);
   if (teams >= m->teams || terms < threads * m->thread_terms) return 0;
@@ -313,7 +329,6 @@ static void note_write(void *context, dc_cid c, dc_use how, dc_nid by) {
 }
 
 dc_status dc_pass_split(dc_graph *graph) {
-  if (!graph->machine.teams) return DC_OK;
   dc_arena arena = {0};
   known of_graph = {.made = DC_NEW_ARRAY(&arena, bool, graph->containers.n),
                     .whole = DC_NEW_ARRAY(&arena, bool, graph->nodes.n),
