@@ -193,8 +193,8 @@ static bool is_quick_channels_last(const dc_graph *graph, const dc_library *lib)
   return is_alone && filter->dtype != DC_F64;
 }
 
-/* One image in each order is worse than two in rows. */
-static bool is_mixed(search *s, const dc_cid *images) {
+/* One image in each order is worse than two in rows.  Is one in rows? */
+static bool note_mixed(search *s, const dc_cid *images) {
   bool in_rows = false;
   for (int k = 0; k < 2; k++) in_rows |= s->in_rows[s->set[images[k]] ? find(s, images[k]) : images[k]];
   for (int k = 0; k < 2 && in_rows; k++)
@@ -207,7 +207,7 @@ static void add_price(search *s, const dc_library *lib) {
   dc_cid gradient = lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : 0, filter = lib->in[1];
   dc_cid x = lib->in[0], y = gradient ? gradient : lib->out[0];
   dc_cid images[] = {dc_container_root(s->graph, lib->wrt == 1 ? lib->out[0] : x), dc_container_root(s->graph, y)};
-  if (is_mixed(s, images)) return;
+  if (note_mixed(s, images)) return;
   for (int k = 0; k < 2; k++) {
     if (!s->set[images[k]]) continue;
     dc_cid set = find(s, images[k]);

@@ -91,7 +91,7 @@ DC_MUST_USE dc_status dc_pass_gather(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_sink(dc_graph *graph);
 /* Puts blocks of a batch around a sequential loop.  Runs after fusion. */
 DC_MUST_USE dc_status dc_pass_batches(dc_graph *graph);
-/* Splits long reductions with few results, where a device runs them.  Runs before fusion, as does factor. */
+/* Splits long reductions with few results, where a device runs them, and those down long columns.  Runs before fusion, as does factor. */
 DC_MUST_USE dc_status dc_pass_split(dc_graph *graph);
 /* Multiplies what all terms of a sum are multiplied by once, behind the sum. */
 DC_MUST_USE dc_status dc_pass_factor(dc_graph *graph);

@@ -6,8 +6,8 @@
  *
  * Parts are iterations of the outermost loops of the sum, or blocks of one where it has more than are wanted.  A variance is split
  * into moments about the first element of each part, which do not wait for the mean (moments.h).  Runs before
- * fusion, which merges parts that read the same.  Sums that a map of rows will take along (bands.c) stay whole.  Does nothing where
- * machine->teams is 0: the threads of a processor take blocks of a sum without this. */
+ * fusion, which merges parts that read the same.  Sums that a map of rows will take along (bands.c) stay whole.  On a processor, whose
+ * threads take blocks of a sum without this, only long columns are split. */
 #include <math.h>
 
 #include "ir/work.h"
