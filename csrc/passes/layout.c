@@ -219,7 +219,8 @@ static void add_price(search *s, const dc_library *lib) {
 
 static bool pays(const search *s, dc_cid set) {
   if (s->in_rows[set]) return false;
-  return s->wanted[set] || (s->given[set] && !s->mixed[set]) || (s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set]);
+  if (s->wanted[set] || (s->given[set] && !s->mixed[set])) return true;
+  return s->elements[set] > 0 && s->multiplications[set] >= s->graph->machine.image_multiplications * s->elements[set];
 }
 
 /* ---- the layout ---- */

@@ -55,9 +55,9 @@ enum {
 
 /* Merging again finds sums that contraction has made one value. */
 static const uint8_t order[] = {P_simplify, P_results, P_natives, P_expand, P_layout, P_borders, P_exchange, P_fission, P_gather, P_sink,
-                                P_exact, P_traffic, P_views, P_loops, P_factor, P_exponents, P_split, P_inline, P_merge, P_contract, P_again,
-                                P_blocks, P_bands, P_merge, P_contract, P_rewrite, P_order, P_strips, P_columns, P_batches, P_unroll,
-                                P_slices, P_simplify};
+                                P_exact, P_traffic, P_views, P_loops, P_factor, P_exponents, P_split, P_inline, P_merge, P_contract,
+                                P_again, P_blocks, P_bands, P_merge, P_contract, P_rewrite, P_order, P_strips, P_columns, P_batches,
+                                P_unroll, P_slices, P_simplify};
 _Static_assert(sizeof order == DC_PIPELINE_LENGTH, "passes.h states how many passes the pipeline has");
 
 const dc_pass *dc_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }
