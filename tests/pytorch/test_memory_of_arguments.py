@@ -112,6 +112,37 @@ def test_without_gradients_frozen_and_skipped():
     assert x.grad is None and plain[0].weight.grad is not None
 
 
+@pytest.mark.parametrize("skipped", [0, 1, 8])
+def test_images_begin_at_any_address(skipped):
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(32, 48, 3, padding=1), nn.BatchNorm2d(48), nn.Conv2d(48, 32, 3, padding=1))
+    compiled = DaceModule(copy.deepcopy(plain), backward=True)
+    images = [torch.randn(2 * 20 * 20 * 32 + skipped)[skipped:].view(2, 20, 20, 32).permute(0, 3, 1, 2) for _ in range(2)]
+    x, cotangent = images
+    found = []
+    for module in (compiled, plain):
+        given = x.detach().requires_grad_()
+        y = module(given)
+        y.backward(cotangent)
+        found.append((y, given.grad))
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-4)
+
+
+def test_an_inverted_bottleneck_brings_its_image_into_rows_once():
+    plain = nn.Sequential(nn.Conv2d(16, 64, 1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.ReLU(), nn.Conv2d(64, 16, 1))
+    compiled = DaceModule(copy.deepcopy(plain), backward=True)
+    assert_as_eager(compiled, plain, [torch.randn(2, 16, 40, 44).to(memory_format=torch.channels_last)])
+
+
+def test_statistics_of_a_large_image_are_those_of_float64():
+    plain = nn.BatchNorm2d(16)
+    x = (torch.randn(4, 16, 112, 112) + 100).to(memory_format=torch.channels_last)
+    exact = copy.deepcopy(plain).double()
+    y = DaceModule(plain, backward=True)(x)
+    torch.testing.assert_close(y, exact(x.double()).float(), rtol=0, atol=2e-4)
+    torch.testing.assert_close(plain.running_var, exact.running_var.float(), rtol=1e-5, atol=0)
+
+
 def test_second_derivatives():
     plain = nn.Sequential(nn.Conv2d(16, 8, 3), nn.Tanh())
     compiled = DaceModule(plain, backward=True)
