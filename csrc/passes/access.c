@@ -228,3 +228,13 @@ bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_taskl
   }
   return seen == map->n_params;
 }
+
+const dc_tasklet *dc_access_copy(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return NULL;
+  const dc_node *inner = dc_node_at(graph, node->map.body.v[0]);
+  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr) return NULL;
+  const dc_exnode *value = dc_ex_node(&graph->pool, inner->tasklet.value);
+  bool reads = value->op == DC_EX_READ && value->nargs == inner->tasklet.rank;
+  return reads && dc_access_is_whole(graph, &node->map, &inner->tasklet, UINT32_MAX) ? &inner->tasklet : NULL;
+}

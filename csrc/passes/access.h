@@ -50,5 +50,8 @@ bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
 /* Is it one unguarded write of every element, dimension `skip` apart, in the order of the map's parameters?  Symbols: every element, because ranges and
  * extents are the same expressions; with an extent of 0 there is none. */
 bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip);
+/* The tasklet of a parallel map that writes every element of an array as it reads one of an array of as many dimensions, and does
+ * nothing else; NULL: the node is no such map. */
+const dc_tasklet *dc_access_copy(const dc_graph *graph, dc_nid id);
 
 #endif

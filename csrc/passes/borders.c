@@ -23,13 +23,10 @@ static dc_ex stride_of(dc_graph *graph, dc_cid c, uint32_t d) {
 
 /* Of all elements, each to where it lies. */
 static bool is_copy_in_place(dc_graph *graph, dc_nid id, copy *out) {
-  const dc_map *map = &dc_node_at(graph, id)->map;
-  if (dc_node_at(graph, id)->kind != DC_NODE_MAP || map->schedule != DC_MAP_PARALLEL || map->body.n != 1) return false;
-  if (dc_node_at(graph, map->body.v[0])->kind != DC_NODE_TASKLET) return false;
-  const dc_tasklet t = dc_node_at(graph, map->body.v[0])->tasklet;
-  const dc_exnode value = *dc_ex_node(&graph->pool, t.value);
-  if (t.wcr || value.op != DC_EX_READ || value.nargs != t.rank || !dc_access_is_whole(graph, map, &t, UINT32_MAX)) return false;
-  *out = (copy){value.ref, t.out};
+  const dc_tasklet *copies = dc_access_copy(graph, id);
+  if (!copies) return false;
+  const dc_tasklet t = *copies;
+  *out = (copy){dc_ex_node(&graph->pool, t.value)->ref, t.out};
   if (!dc_cont(graph, out->from)->shape || !dc_cont(graph, out->from)->strides == !dc_cont(graph, out->to)->strides) return false;
   for (uint32_t d = 0; d < t.rank; d++) {
     uint32_t there = 0;
@@ -41,21 +38,16 @@ static bool is_copy_in_place(dc_graph *graph, dc_nid id, copy *out) {
   return true;
 }
 
-static bool is_own(const dc_container *k) {
-  return k->role == DC_ROLE_TEMP && k->storage == DC_STORE_HEAP && !k->alias_of && !k->is_output && !k->is_host && !k->known;
-}
-
-static bool is_callers(const dc_container *k) {
-  bool given = k->role == DC_ROLE_INPUT || (k->role == DC_ROLE_TEMP && k->is_output);
-  return given && k->storage == DC_STORE_HEAP && !k->alias_of && !k->is_host && !k->known;
-}
+static bool is_plain(const dc_container *k) { return k->storage == DC_STORE_HEAP && !k->alias_of && !k->is_host && !k->known; }
+static bool is_own(const dc_container *k) { return k->role == DC_ROLE_TEMP && !k->is_output; }
 
 /* What is given stays as it is while the copy lives; a result is nothing before it is copied, and all writes are over by then. */
 static bool takes_place(dc_graph *graph, const dc_writers *writers, uint32_t place, const copy *c) {
   dc_container *from = dc_cont(graph, c->from), *to = dc_cont(graph, c->to);
-  if (from->dtype != to->dtype || from->device != to->device || writers[c->to].n != 1) return false;
-  if (is_callers(from) && is_own(to) && from->role == DC_ROLE_INPUT && !writers[c->from].n) return to->alias_of = c->from, true;
-  if (is_own(from) && is_callers(to) && to->is_output && writers[c->from].last < place) return from->alias_of = c->to, true;
+  if (!is_plain(from) || !is_plain(to) || from->dtype != to->dtype || from->device != to->device || writers[c->to].n != 1) return false;
+  if (from->role == DC_ROLE_INPUT && is_own(to) && !writers[c->from].n) return to->alias_of = c->from, true;
+  bool result = to->role == DC_ROLE_TEMP && to->is_output;
+  if (is_own(from) && result && writers[c->from].last < place) return from->alias_of = c->to, true;
   return false;
 }
 

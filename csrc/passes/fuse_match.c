@@ -327,17 +327,20 @@ static bool starves_threads(const matcher *m, const dc_match *match) {
   return work[0].work > machine->serial_work || work[1].work > machine->serial_work;
 }
 
+/* Iterations of a node's loops but for the shared ones. */
+static double trips_inside(const matcher *m, const dc_match *match, bool second, double (*trips)(dc_pool *, dc_param)) {
+  const dc_map *map = second ? &m->second : &m->first;
+  double inside = 1;
+  for (uint32_t i = 0; i < map->n_params; i++) inside *= trips(&m->graph->pool, map->params[i]);
+  for (uint32_t k = 0; k < match->n; k++) inside /= trips(&m->graph->pool, second ? match->pairs[k].q : match->pairs[k].p);
+  return inside;
+}
+
 /* Do both nodes have loops of their own inside the shared ones, over little enough for it to stay in the cache? */
 static bool are_small_planes(const matcher *m, const dc_match *match) {
-  double inside[2] = {1, 1};
-  for (int second = 0; second < 2; second++) {
-    const dc_map *map = second ? &m->second : &m->first;
-    if (map->n_params == match->n) return false;
-    for (uint32_t i = 0; i < map->n_params; i++) inside[second] *= dc_param_trips(&m->graph->pool, map->params[i]);
-  }
-  for (uint32_t k = 0; k < match->n; k++)
-    for (int second = 0; second < 2; second++) inside[second] /= dc_param_trips(&m->graph->pool, match->pairs[k].p);
-  return fmax(inside[0], inside[1]) <= (double)m->graph->machine.l2_bytes / PLANE_BYTES;
+  if (m->first.n_params == match->n || m->second.n_params == match->n) return false;
+  double first = trips_inside(m, match, false, dc_param_trips), second = trips_inside(m, match, true, dc_param_trips);
+  return fmax(first, second) <= (double)m->graph->machine.l2_bytes / PLANE_BYTES;
 }
 
 /* Iterations of loops inside one another, of the longest such nest. */
@@ -355,16 +358,9 @@ static double nested_trips(const matcher *m, const dc_scope *body) {
 
 /* Is a strip of what one node walks inside, as wide as a vector, more than a cache holds? */
 static bool is_long_column(const matcher *m, const dc_match *match) {
-  bool is_long = false;
-  for (int second = 0; second < 2; second++) {
-    const dc_map *map = second ? &m->second : &m->first;
-    double bytes = m->graph->machine.vector_bytes * nested_trips(m, &map->body);
-    for (uint32_t i = 0; i < map->n_params; i++) bytes *= dc_param_likely_trips(&m->graph->pool, map->params[i]);
-    for (uint32_t k = 0; k < match->n; k++)
-      bytes /= dc_param_likely_trips(&m->graph->pool, second ? match->pairs[k].q : match->pairs[k].p);
-    is_long |= bytes > m->graph->machine.l2_bytes;
-  }
-  return is_long;
+  double first = nested_trips(m, &m->first.body) * trips_inside(m, match, false, dc_param_likely_trips);
+  double second = nested_trips(m, &m->second.body) * trips_inside(m, match, true, dc_param_likely_trips);
+  return fmax(first, second) * m->graph->machine.vector_bytes > m->graph->machine.l2_bytes;
 }
 
 /* Planes that stay in the cache, and columns that do not, are not shared by columns: each runs along memory by itself, which vectors

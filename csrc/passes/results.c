@@ -29,15 +29,13 @@ static dc_cid copied_by(dc_ops *ops, const dc_operators *o, dc_nid id, dc_cid *t
     const dc_row *row = node->lib.wrt || node->lib.n_out != 1 || !node->lib.n_in ? NULL : dc_ops_row_of(ops, graph, &node->lib);
     return row && dc_row_is_alias(row) ? *to = node->lib.out[0], node->lib.in[0] : 0;
   }
-  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return 0;
-  const dc_node *inner = dc_node_at(graph, node->map.body.v[0]);
-  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr || !dc_access_is_whole(graph, &node->map, &inner->tasklet, UINT32_MAX)) return 0;
-  const dc_exnode *value = dc_ex_node(&graph->pool, inner->tasklet.value);
-  if (value->op != DC_EX_READ || value->nargs != inner->tasklet.rank) return 0;
-  const dc_container *in = dc_cont(graph, value->ref), *out = dc_cont(graph, inner->tasklet.out);
+  const dc_tasklet *t = dc_access_copy(graph, id);
+  if (!t) return 0;
+  const dc_cid from = dc_ex_node(&graph->pool, t->value)->ref;
+  const dc_container *in = dc_cont(graph, from), *out = dc_cont(graph, t->out);
   for (uint32_t d = 0; d < in->rank; d++)
-    if (dc_ex_arg(&graph->pool, inner->tasklet.value, d) != inner->tasklet.index[d] || in->shape[d] != out->shape[d]) return 0;
-  return *to = inner->tasklet.out, value->ref;
+    if (dc_ex_arg(&graph->pool, t->value, d) != t->index[d] || in->shape[d] != out->shape[d]) return 0;
+  return *to = t->out, from;
 }
 
 static dc_ex elements(dc_graph *graph, dc_cid c) {

@@ -310,12 +310,16 @@ static bool is_reduce(const dc_graph *graph, dc_nid id) {
   return dc_node_at(graph, id)->kind == DC_NODE_MAP && dc_node_at(graph, id)->map.schedule == DC_MAP_REDUCE;
 }
 
+static bool begins_with_sum(const dc_graph *graph, const dc_map *map) {
+  return map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0]);
+}
+
 static dc_status split_map(void *context, dc_graph *graph, dc_nid id, dc_scope *out) {
   const known *known = context;
   const dc_map *map = &dc_node_at(graph, id)->map;
   if (is_reduce(graph, id)) {
     id = visit(graph, known, 0, id, out);
-  } else if (map->schedule == DC_MAP_PARALLEL && map->body.n && is_reduce(graph, map->body.v[0]) && !known->whole[id]) {
+  } else if (begins_with_sum(graph, map) && !known->whole[id]) {
     dc_nid second = visit(graph, known, id, map->body.v[0], out);
     dc_node_at(graph, id)->map.body.v[0] = second;
   }
@@ -338,7 +342,8 @@ dc_status dc_pass_split(dc_graph *graph) {
     for (uint32_t k = 0; k < scope->n; k++) {
       if (dc_node_at(graph, scope->v[k])->kind != DC_NODE_MAP) continue;
       dc_node_uses(graph, scope->v[k], note_write, of_graph.made);
-      of_graph.whole[scope->v[k]] = dc_bands_expect(graph, &arena, scope, k);
+      if (begins_with_sum(graph, &dc_node_at(graph, scope->v[k])->map))
+        of_graph.whole[scope->v[k]] = dc_bands_expect(graph, &arena, scope, k);
     }
   }
   dc_status status = dc_graph_each_map(graph, split_map, &of_graph);
