@@ -33,39 +33,58 @@ static void fresh_loops(const reduction *x, uint32_t from, dc_param *fresh, dc_e
   }
 }
 
-/* temp[domain] = the reduction of `value` by `wcr` over fresh copies of the loops. */
-static dc_ex reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex value) {
+/* A new container: its element [domain] is the reduction of `value` by `wcr` over fresh copies of the loops. */
+static dc_cid reduce_again(const reduction *x, dc_wcr wcr, dc_ex guard, dc_ex value) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
   dc_param fresh[DC_MAX_LOOPS];
-  dc_ex to[DC_MAX_LOOPS], *dims = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain), *reads = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain);
+  dc_ex to[DC_MAX_LOOPS], *dims = DC_NEW_ARRAY(&r->arena, dc_ex, x->n_domain);
   fresh_loops(x, 0, fresh, to);
-  for (uint32_t k = 0; k < x->n_domain; k++) {
-    dims[k] = pool->params.v[x->domain[k]].end;
-    reads[k] = dc_ex_par(pool, x->domain[k]);
-  }
-  dc_dtype type = dc_ex_dtype(pool, value);
-  dc_cid temp = dc_container_add(r->graph, "j", type, x->n_domain, dims, DC_ROLE_TEMP);
+  for (uint32_t k = 0; k < x->n_domain; k++) dims[k] = pool->params.v[x->domain[k]].end;
+  dc_cid temp = dc_container_add(r->graph, "j", dc_ex_dtype(pool, value), x->n_domain, dims, DC_ROLE_TEMP);
   guard = guard ? dc_ex_subst(pool, guard, x->loops, to, x->n_loops) : 0;
   value = dc_ex_subst(pool, value, x->loops, to, x->n_loops);
   dc_nid tasklet = dc_node_tasklet(r->graph, temp, wcr, to, x->n_domain, guard, value);
   dc_nid inner = dc_reverse_wrap(r, DC_MAP_REDUCE, fresh + x->n_domain, x->reduce.n_params, tasklet);
   dc_scope_push(r->graph, r->out, dc_reverse_wrap(r, DC_MAP_PARALLEL, fresh, x->n_domain, inner));
-  return dc_ex_read(pool, type, temp, reads, x->n_domain);
+  return temp;
 }
 
-/* The condition that this iteration is the first winner. */
-static dc_ex winner_guard(const reduction *x) {
+static dc_ex read_at_domain(const reduction *x, dc_cid c) {
+  dc_pool *pool = &x->r->graph->pool;
+  dc_ex *at = DC_NEW_ARRAY(&x->r->arena, dc_ex, x->n_domain);
+  for (uint32_t k = 0; k < x->n_domain; k++) at[k] = dc_ex_par(pool, x->domain[k]);
+  return dc_ex_read(pool, (dc_dtype)dc_cont(x->r->graph, c)->dtype, c, at, x->n_domain);
+}
+
+/* ---- max and min ---- */
+
+/* This iteration's number, in the type that costs least to compare. */
+static dc_ex number(const reduction *x) {
+  dc_pool *pool = &x->r->graph->pool;
+  dc_ex at = linear_index(x, x->loops + x->n_domain);
+  int64_t low, high;
+  return dc_ix_bounds(pool, at, &low, &high) && high <= INT32_MAX ? dc_ex_cast(pool, DC_I32, at) : at;
+}
+
+/* A new container with the number of the first iteration that wins.  The result is NaN if and only if an iteration is. */
+static dc_cid first_winner(const reduction *x) {
   dc_pool *pool = &x->r->graph->pool;
   dc_dtype stored = (dc_dtype)dc_cont(x->r->graph, x->t.out)->dtype, type = dc_ex_dtype(pool, x->t.value);
   dc_ex best = dc_ex_cast(pool, type, dc_ex_read(pool, stored, x->t.out, x->t.index, x->t.rank));
-  dc_ex both_nan = dc_ex_and(pool, dc_ex_prim1(pool, DC_ISNAN, x->t.value), dc_ex_prim1(pool, DC_ISNAN, best));
-  dc_ex wins = dc_ex_prim2(pool, DC_OR, dc_ex_prim2(pool, DC_EQ, x->t.value, best), both_nan);
-  dc_ex at = linear_index(x, x->loops + x->n_domain);
-  int64_t low, high;
-  if (dc_ix_bounds(pool, at, &low, &high) && high <= INT32_MAX) at = dc_ex_cast(pool, DC_I32, at); /* half the traffic */
-  return dc_ex_prim2(pool, DC_EQ, at, reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, wins), at));
+  dc_ex wins = dc_ex_prim2(pool, DC_OR, dc_ex_prim2(pool, DC_EQ, x->t.value, best), dc_ex_prim1(pool, DC_ISNAN, x->t.value));
+  return reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, wins), number(x));
 }
+
+/* The condition that this iteration is the first winner. */
+static dc_ex winner_guard(const reduction *x, dc_nid tasklet) {
+  dc_pool *pool = &x->r->graph->pool;
+  dc_cid noted = x->r->winner && tasklet < x->r->n_winners ? x->r->winner[tasklet] : 0;
+  dc_ex here = number(x), winner = read_at_domain(x, noted ? noted : first_winner(x));
+  return dc_ex_prim2(pool, DC_EQ, here, dc_ex_cast(pool, dc_ex_dtype(pool, here), winner));
+}
+
+/* ---- products ---- */
 
 /* The product of the other factors: O(n^2), and right with any number of zeros. */
 static dc_ex other_factors(const reduction *x) {
@@ -91,6 +110,8 @@ static dc_ex other_factors(const reduction *x) {
   return dc_ex_read(pool, type, temp, reads, x->n_loops);
 }
 
+/* ---- the adjoint ---- */
+
 /* What the helpers above keep has a dimension for each loop. */
 static dc_status check_rank(const reduction *x) {
   uint32_t rank = x->t.wcr == DC_WCR_PROD ? x->n_loops : x->t.wcr == DC_WCR_SUM ? 0 : x->n_domain;
@@ -98,7 +119,7 @@ static dc_status check_rank(const reduction *x) {
   return dc_error(DC_ERR_UNSUPPORTED, "its gradient takes an array of %u dimensions, more than %d", rank, DC_MAX_RANK);
 }
 
-static dc_status reverse_one(reduction *x, bool in_sequence) {
+static dc_status reverse_one(reduction *x, dc_nid tasklet, bool in_sequence) {
   dc_reverse *r = x->r;
   dc_pool *pool = &r->graph->pool;
   if (x->t.out >= r->n || !r->grad[x->t.out] || !r->active[x->t.out]) return DC_OK;
@@ -106,7 +127,7 @@ static dc_status reverse_one(reduction *x, bool in_sequence) {
   dc_dtype type = (dc_dtype)dc_cont(r->graph, r->grad[x->t.out])->dtype, compute = dc_dtype_compute(type);
   dc_ex seed = dc_ex_cast(pool, compute, dc_ex_read(pool, type, r->grad[x->t.out], x->t.index, x->t.rank));
   dc_ex guard = x->t.guard;
-  if (x->t.wcr == DC_WCR_MAX || x->t.wcr == DC_WCR_MIN) guard = dc_ex_and(pool, guard, winner_guard(x));
+  if (x->t.wcr == DC_WCR_MAX || x->t.wcr == DC_WCR_MIN) guard = dc_ex_and(pool, guard, winner_guard(x, tasklet));
   if (x->t.wcr == DC_WCR_PROD) seed = dc_ex_prim2(pool, DC_MUL, seed, dc_ex_cast(pool, compute, other_factors(x)));
   dc_partials partials = {0};
   DC_TRY(dc_scalar_partials(r, x->t.value, 0, seed, &partials));
@@ -123,6 +144,13 @@ static dc_status reverse_one(reduction *x, bool in_sequence) {
   return DC_OK;
 }
 
+static reduction reduction_of(dc_reverse *r, const dc_param *domain, uint32_t n_domain, const dc_map *reduce, const dc_tasklet *t) {
+  reduction x = {.r = r, .domain = domain, .n_domain = n_domain, .reduce = *reduce, .t = *t, .n_loops = n_domain + reduce->n_params};
+  if (n_domain) memcpy(x.loops, domain, n_domain * sizeof *domain);
+  memcpy(x.loops + n_domain, reduce->params, reduce->n_params * sizeof *domain);
+  return x;
+}
+
 dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid id, bool in_sequence) {
   dc_map map = dc_node_at(r->graph, id)->map;
   if (n_domain + map.n_params > DC_MAX_LOOPS) return dc_error(DC_ERR_MODEL, "more than %d nested loops", DC_MAX_LOOPS);
@@ -130,10 +158,53 @@ dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n
     const dc_node *child = dc_node_at(r->graph, map.body.v[k]);
     if (child->kind != DC_NODE_TASKLET || !child->tasklet.wcr)
       return dc_error(DC_ERR_UNSUPPORTED, "gradient of a fused reduction: differentiate before fusing");
-    reduction x = {.r = r, .domain = domain, .n_domain = n_domain, .reduce = map, .t = child->tasklet, .n_loops = n_domain + map.n_params};
-    if (n_domain) memcpy(x.loops, domain, n_domain * sizeof *domain);
-    memcpy(x.loops + n_domain, map.params, map.n_params * sizeof *domain);
-    DC_TRY(reverse_one(&x, in_sequence));
+    reduction x = reduction_of(r, domain, n_domain, &map, &child->tasklet);
+    DC_TRY(reverse_one(&x, map.body.v[k], in_sequence));
   }
   return DC_OK;
+}
+
+/* ---- winners that the forward pass notes ---- */
+
+/* In one byte if that says it: the largest, which the identity of min becomes, says that there is none. */
+static dc_cid note_winner(const reduction *x) {
+  dc_reverse *r = x->r;
+  dc_cid wide = first_winner(x);
+  int64_t low, high;
+  if (!dc_ix_bounds(&r->graph->pool, linear_index(x, x->loops + x->n_domain), &low, &high) || high >= UINT8_MAX) return wide;
+  dc_container k = *dc_cont(r->graph, wide);
+  dc_cid winner = dc_container_add(r->graph, "winner", DC_U8, k.rank, k.shape, DC_ROLE_TEMP);
+  dc_emit_fill(r, r->out, winner, wide, DC_WCR_NONE);
+  return winner;
+}
+
+static bool is_contest(const dc_graph *g, dc_nid id) {
+  const dc_node *n = dc_node_at(g, id);
+  bool best = n->kind == DC_NODE_TASKLET && (n->tasklet.wcr == DC_WCR_MAX || n->tasklet.wcr == DC_WCR_MIN);
+  return best && dc_dtype_is_float((dc_dtype)dc_cont(g, n->tasklet.out)->dtype);
+}
+
+/* Loops whose extents no other loop changes, so that an array may have an element for each iteration. */
+static bool is_box(const dc_pool *pool, const dc_param *loops, uint32_t n) {
+  bool box = true;
+  for (uint32_t k = 0; k < n && box; k++)
+    for (uint32_t j = 0; j < k && box; j++) box = !dc_ex_uses_param(pool, pool->params.v[loops[k]].end, loops[j]);
+  return box;
+}
+
+void dc_note_winners(dc_reverse *r, dc_nid id) {
+  dc_map none = {0}, outer = dc_node_at(r->graph, id)->kind == DC_NODE_MAP ? dc_node_at(r->graph, id)->map : none;
+  bool around = outer.schedule == DC_MAP_PARALLEL && outer.body.n == 1;
+  dc_nid inner = around ? outer.body.v[0] : id;
+  if (dc_node_at(r->graph, inner)->kind != DC_NODE_MAP || dc_node_at(r->graph, inner)->map.schedule != DC_MAP_REDUCE) return;
+  dc_map reduce = dc_node_at(r->graph, inner)->map;
+  uint32_t n = around ? outer.n_params : 0;
+  if (n > DC_MAX_RANK || n + reduce.n_params > DC_MAX_LOOPS || !is_box(&r->graph->pool, outer.params, n)) return;
+  for (uint32_t k = 0; k < reduce.body.n; k++) {
+    if (!is_contest(r->graph, reduce.body.v[k])) continue;
+    const dc_node *child = dc_node_at(r->graph, reduce.body.v[k]);
+    r->tag_op = child->tag_op;
+    reduction x = reduction_of(r, outer.params, n, &reduce, &child->tasklet);
+    r->winner[reduce.body.v[k]] = note_winner(&x);
+  }
 }

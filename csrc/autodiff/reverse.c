@@ -236,6 +236,21 @@ static bool may_overwrite(dc_graph *graph) {
   return any;
 }
 
+/* Adds to the forward graph what the backward pass would have to look for; what it does not read after all is dropped later. */
+static void note_winners(dc_graph *forward, dc_reverse *notes) {
+  notes->n_winners = forward->nodes.n;
+  notes->winner = DC_NEW_ARRAY(&forward->arena, dc_cid, notes->n_winners);
+  for (uint32_t s = 0; s < forward->states.n; s++) {
+    dc_scope before = forward->states.v[s].scope, after = {0};
+    notes->out = &after;
+    for (uint32_t k = 0; k < before.n; k++) {
+      dc_scope_push(forward, &after, before.v[k]);
+      dc_note_winners(notes, before.v[k]);
+    }
+    forward->states.v[s].scope = after;
+  }
+}
+
 dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uint32_t n_outputs, const dc_cid *wrt, uint32_t n_wrt,
                       dc_keep keep, bool stay, dc_backward *out) {
   DC_TRY(check_floats(forward, outputs, n_outputs, wrt, n_wrt));
@@ -245,13 +260,15 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
     DC_TRY(dc_autodiff_prepare(forward, s));
   }
   for (uint32_t s = 0; s < forward->states.n; s++) DC_TRY(expand_state(ops, forward, s));
+  dc_reverse r, notes = {.graph = forward};
+  note_winners(forward, &notes);
   dc_graph *backward = empty_clone(forward);
   dc_scope nodes = all_nodes(forward);
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
-  dc_reverse r;
   init(&r, ops, backward, NULL);
+  r.winner = notes.winner, r.n_winners = notes.n_winners;
   dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, overwrites, stay, out);
-  dc_arena_free(&r.arena);
+  dc_arena_free(&r.arena), dc_arena_free(&notes.arena);
   if (status) dc_graph_destroy(backward);
   else out->backward = backward;
   return dc_error_at(status, "backward pass");

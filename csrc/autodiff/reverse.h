@@ -32,6 +32,8 @@ typedef struct {
   struct dc_own *own; /* NULL: no gradient is the graph's own */
   DC_VEC(dc_cid) views; /* forward containers that are views */
   DC_VEC(dc_told) told;
+  dc_cid *winner;     /* by tasklet of the forward graph, a max or min: where its winners are noted; 0: nowhere */
+  uint32_t n_winners; /* tasklets in that table */
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */
@@ -68,8 +70,10 @@ void dc_emit_fill(dc_reverse *r, dc_scope *scope, dc_cid target, dc_cid source, 
 
 /* nodes.c: earlier writers of what a statement overwrites get no gradient from later readers. */
 void dc_clear_overwritten(dc_reverse *r, const dc_nest *nest, const dc_tasklet *t);
-/* reduction.c */
+/* reduction.c: the adjoint of a reduction.  note_winners: if `node` is one by max or min, further nodes of r->out note which
+ * iterations win (r->winner), so that the backward pass need not look for them in the operand and the result. */
 DC_MUST_USE dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n_domain, dc_nid reduce, bool in_sequence);
+void dc_note_winners(dc_reverse *r, dc_nid node);
 /* nodes.c: the adjoint of any node. */
 DC_MUST_USE dc_status dc_reverse_node(dc_reverse *r, dc_nid node);
 /* own.c: gradients that the graph states itself.  is: one of the operators that do so.  prepare: takes what belongs to the

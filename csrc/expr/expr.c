@@ -327,14 +327,16 @@ static dc_ex simplify_logic(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
 }
 
 static dc_ex simplify_arithmetic(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
+  dc_dtype type = dc_ex_dtype(pool, a);
+  double least = dc_dtype_is_float(type) ? -INFINITY : dc_dtype_min(type), most = dc_dtype_is_float(type) ? INFINITY : dc_dtype_max(type);
   switch (prim) {
     case DC_ADD: return is_value(pool, b, 0) ? a : is_value(pool, a, 0) ? b : 0;
     case DC_SUB: return is_value(pool, b, 0) ? a : 0;
     case DC_MUL: return is_value(pool, b, 1) ? a : is_value(pool, a, 1) ? b : 0;
     case DC_DIV: return is_value(pool, b, 1) ? a : 0;
     case DC_POW: return is_value(pool, b, 1) ? a : 0;
-    case DC_MAX: return is_value(pool, b, -INFINITY) ? a : is_value(pool, a, -INFINITY) ? b : 0;
-    case DC_MIN: return is_value(pool, b, INFINITY) ? a : is_value(pool, a, INFINITY) ? b : 0;
+    case DC_MAX: return is_value(pool, b, least) ? a : is_value(pool, a, least) ? b : 0;
+    case DC_MIN: return is_value(pool, b, most) ? a : is_value(pool, a, most) ? b : 0;
     default: return 0;
   }
 }

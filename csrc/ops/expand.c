@@ -215,7 +215,7 @@ static dc_status hoist(dc_inst *in, const reduction *r, dc_value *out) {
   return DC_OK;
 }
 
-/* argmax: the extreme value, then the least linear index that reaches it (or is NaN as it is). */
+/* argmax: the extreme value, then the least linear index that reaches it, or is NaN: the extreme then is NaN too. */
 static dc_status arg_reduce(dc_inst *in, const dc_ast *ast, dc_value *out) {
   dc_pool *pool = &in->graph->pool;
   dc_ast plain = *ast;
@@ -227,10 +227,8 @@ static dc_status arg_reduce(dc_inst *in, const dc_ast *ast, dc_value *out) {
   reduction second = {0};
   DC_TRY(reduce_body(in, &plain, &second));
   dc_ex found = dc_ex_prim2(pool, DC_EQ, second.value, extreme.ex), linear = dc_ex_int(pool, 0);
-  if (dc_dtype_is_float(dc_ex_dtype(pool, second.value))) {
-    dc_ex both = dc_ex_and(pool, dc_ex_prim1(pool, DC_ISNAN, second.value), dc_ex_prim1(pool, DC_ISNAN, extreme.ex));
-    found = dc_ex_prim2(pool, DC_OR, found, both);
-  }
+  if (dc_dtype_is_float(dc_ex_dtype(pool, second.value)))
+    found = dc_ex_prim2(pool, DC_OR, found, dc_ex_prim1(pool, DC_ISNAN, second.value));
   for (uint32_t k = 0; k < second.n; k++)
     linear = dc_ix_add(pool, dc_ix_mul(pool, linear, pool->params.v[second.params[k]].end), dc_ex_par(pool, second.params[k]));
   second.guard = dc_ex_and(pool, second.guard, found);

@@ -140,31 +140,147 @@ static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   return s.reads_lane && !s.jumps;
 }
 
-/* The reduction of one tasklet as an expression, in the order of the loops. */
-static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t trips) {
-  dc_pool *pool = &graph->pool;
-  dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t->out)->dtype);
-  dc_ex identity = dc_ex_const(pool, type, dc_wcr_identity((dc_wcr)t->wcr, type)), all = 0, at[DC_MAX_LOOPS];
-  for (int64_t i = 0; i < trips; i++) {
-    int64_t rest = i;
-    for (uint32_t k = map->n_params; k-- > 0;) {
-      int64_t extent = constant_trips(pool, map->params[k]);
-      at[k] = dc_ex_int(pool, rest % extent);
-      rest /= extent;
-    }
-    dc_ex value = dc_ex_cast(pool, type, dc_ex_subst(pool, t->value, map->params, at, map->n_params));
-    if (t->guard) value = dc_ex_select(pool, dc_ex_subst(pool, t->guard, map->params, at, map->n_params), value, identity);
-    all = all ? dc_ex_prim2(pool, dc_wcr_prim((dc_wcr)t->wcr), all, value) : value;
+/* What the parameters of a map are in iteration i of all of them. */
+static void constants_at(dc_graph *graph, const dc_map *map, int64_t i, dc_ex *at) {
+  for (uint32_t k = map->n_params; k-- > 0;) {
+    int64_t extent = constant_trips(&graph->pool, map->params[k]);
+    at[k] = dc_ex_int(&graph->pool, i % extent);
+    i /= extent;
   }
+}
+
+typedef struct {
+  dc_ex value, guard; /* 0: none */
+} term;
+
+static term term_at(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t i) {
+  dc_pool *pool = &graph->pool;
+  dc_ex at[DC_MAX_LOOPS];
+  constants_at(graph, map, i, at);
+  return (term){dc_ex_subst(pool, t->value, map->params, at, map->n_params),
+                t->guard ? dc_ex_subst(pool, t->guard, map->params, at, map->n_params) : 0};
+}
+
+typedef struct {
+  dc_dtype type;
+  dc_op prim;
+  dc_ex identity;
+} combination;
+
+static combination combination_of(dc_graph *graph, const dc_tasklet *t) {
+  dc_dtype type = dc_dtype_compute((dc_dtype)dc_cont(graph, t->out)->dtype);
+  dc_ex identity = dc_ex_const(&graph->pool, type, dc_wcr_identity((dc_wcr)t->wcr, type));
+  return (combination){type, dc_wcr_prim((dc_wcr)t->wcr), identity};
+}
+
+/* One term more, in the order of the loops; all: of those before, 0 if there are none. */
+static dc_ex combined(dc_pool *pool, const combination *c, dc_ex all, term x) {
+  dc_ex value = dc_ex_cast(pool, c->type, x.value);
+  if (x.guard) value = dc_ex_select(pool, x.guard, value, c->identity);
+  return all ? dc_ex_prim2(pool, c->prim, all, value) : value;
+}
+
+/* The reduction of one tasklet as an expression. */
+static dc_ex unrolled_value(dc_graph *graph, const dc_map *map, const dc_tasklet *t, int64_t trips) {
+  const combination c = combination_of(graph, t);
+  dc_ex all = 0;
+  for (int64_t i = 0; i < trips; i++) all = combined(&graph->pool, &c, all, term_at(graph, map, t, i));
   return all;
 }
 
-static void unroll_reduction(dc_graph *graph, dc_nid id, dc_scope *out) {
-  dc_map map = dc_node_at(graph, id)->map;
+/* ---- the first of equal extremes ---- */
+
+/* best: a maximum or minimum.  place: the least number of an iteration whose term is it, or NaN. */
+typedef struct {
+  dc_map best_map, place_map;
+  dc_tasklet best, place;
+  int64_t trips;
+} contest;
+
+static dc_ex is_winner(dc_graph *graph, const contest *c, term x) {
+  dc_pool *pool = &graph->pool;
+  dc_ex extreme = dc_ex_read(pool, (dc_dtype)dc_cont(graph, c->best.out)->dtype, c->best.out, c->best.index, c->best.rank);
+  dc_ex same = dc_ex_prim2(pool, DC_EQ, x.value, dc_ex_cast(pool, dc_ex_dtype(pool, x.value), extreme));
+  return dc_ex_and(pool, x.guard, dc_ex_prim2(pool, DC_OR, same, dc_ex_prim1(pool, DC_ISNAN, x.value)));
+}
+
+static bool is_contest(dc_graph *graph, const contest *c) {
+  int64_t before = -1, number;
+  bool extreme = c->best.wcr == DC_WCR_MAX || c->best.wcr == DC_WCR_MIN;
+  if (!extreme || c->place.wcr != DC_WCR_MIN || !dc_dtype_is_float((dc_dtype)dc_cont(graph, c->best.out)->dtype)) return false;
+  if (reduction_trips(graph, &c->best_map) != c->trips) return false;
+  for (int64_t i = 0; i < c->trips; i++) {
+    term place = term_at(graph, &c->place_map, &c->place, i);
+    bool next = dc_ex_is_int(&graph->pool, place.value, &number) && number > before;
+    if (!next || place.guard != is_winner(graph, c, term_at(graph, &c->best_map, &c->best, i))) return false;
+    before = number;
+  }
+  return true;
+}
+
+/* Term by term beside the extreme itself: the place stays where what was best before is no worse than the term. */
+static dc_ex place_of_winner(dc_graph *graph, const contest *c) {
+  dc_pool *pool = &graph->pool;
+  const combination extreme = combination_of(graph, &c->best);
+  dc_ex place = combination_of(graph, &c->place).identity, begun = dc_ex_bool(pool, false), best = 0;
+  for (int64_t i = 0; i < c->trips; i++) {
+    term x = term_at(graph, &c->best_map, &c->best, i), number = term_at(graph, &c->place_map, &c->place, i);
+    dc_ex inside = x.guard ? x.guard : dc_ex_bool(pool, true), stays = begun;
+    if (best) {
+      dc_ex value = combined(pool, &extreme, 0, x);
+      dc_ex no_worse = dc_ex_prim2(pool, c->best.wcr == DC_WCR_MAX ? DC_GE : DC_LE, best, value);
+      stays = dc_ex_and(pool, stays, dc_ex_prim2(pool, DC_OR, no_worse, dc_ex_prim1(pool, DC_ISNAN, best)));
+    }
+    dc_ex moves = dc_ex_and(pool, inside, dc_ex_prim1(pool, DC_NOT, stays));
+    place = dc_ex_select(pool, moves, dc_ex_cast(pool, dc_ex_dtype(pool, place), number.value), place);
+    begun = dc_ex_prim2(pool, DC_OR, begun, inside);
+    best = combined(pool, &extreme, best, x);
+  }
+  return place;
+}
+
+typedef struct {
+  const dc_graph *graph;
+  dc_ex guard;
+  dc_cid written;
+  bool hit;
+} change_search;
+
+static void look_for_read(void *context, const dc_pool *pool, dc_ex e) {
+  change_search *s = context;
+  s->hit |= dc_ex_node(pool, e)->op == DC_EX_READ && dc_container_root(s->graph, dc_ex_node(pool, e)->ref) == s->written;
+}
+
+static void note_change(void *context, dc_cid c, dc_use use, dc_nid by) {
+  change_search *s = context;
+  (void)by;
+  s->written = dc_container_root(s->graph, c);
+  if (use == DC_USE_WRITE) dc_ex_walk(&s->graph->pool, s->guard, look_for_read, s);
+}
+
+/* The value of tasklet t of body[at], from what finds the extreme before it; 0: nothing does, or what it reads has changed since. */
+static dc_ex winner_value(dc_graph *graph, const dc_scope *body, uint32_t at, const dc_tasklet *t) {
+  change_search s = {graph, t->guard, 0, false};
+  contest c = {.place_map = dc_node_at(graph, body->v[at])->map, .place = *t};
+  c.trips = reduction_trips(graph, &c.place_map);
+  for (uint32_t k = at; t->wcr == DC_WCR_MIN && t->guard && k-- > 0 && !s.hit;) {
+    const dc_node *n = dc_node_at(graph, body->v[k]);
+    if (n->kind == DC_NODE_MAP && n->map.schedule == DC_MAP_REDUCE && n->map.body.n == 1) {
+      c.best_map = n->map, c.best = dc_node_at(graph, n->map.body.v[0])->tasklet;
+      if (dc_node_at(graph, n->map.body.v[0])->kind == DC_NODE_TASKLET && is_contest(graph, &c)) return place_of_winner(graph, &c);
+    }
+    dc_node_uses(graph, body->v[k], note_change, &s);
+  }
+  return 0;
+}
+
+static void unroll_reduction(dc_graph *graph, const dc_scope *around, uint32_t at, dc_scope *out) {
+  dc_map map = dc_node_at(graph, around->v[at])->map;
   int64_t trips = reduction_trips(graph, &map);
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_node from = *dc_node_at(graph, map.body.v[k]);
-    dc_ex value = unrolled_value(graph, &map, &from.tasklet, trips);
+    dc_ex value = winner_value(graph, around, at, &from.tasklet);
+    if (!value) value = unrolled_value(graph, &map, &from.tasklet, trips);
     dc_nid made = dc_node_tasklet(graph, from.tasklet.out, DC_WCR_NONE, from.tasklet.index, from.tasklet.rank, 0, value);
     dc_node_take_origin(graph, made, map.body.v[k]);
     dc_scope_push(graph, out, made);
@@ -283,7 +399,7 @@ static dc_status unroll_map(dc_graph *graph, dc_nid id) {
     dc_nid inner = map.body.v[k];
     bool is_map = dc_node_at(graph, inner)->kind == DC_NODE_MAP;
     if (is_map && is_one_expression(graph, &map, inner)) {
-      unroll_reduction(graph, inner, &body);
+      unroll_reduction(graph, &map.body, k, &body);
       continue;
     }
     if (is_map) DC_TRY(unroll_map(graph, inner));

@@ -25,6 +25,7 @@
  *   collides         iterations, with others of the loops around it, may write one element: not shared by threads, nor run by
  *                    vectors unless those of one entry write elements side by side                     [collisions]
  *   vector           vectors may run its iterations; `ordered`: its float terms add up in their order  [vectors]
+ *   overlaps(n)      runs in vectors of n iterations, of which the last one begins before the end of the one before  [overlaps]
  *   sums(n, k)       accumulators of n lanes each, in k levels of blocks                               [sums]
  *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
  *   terms(n)         each lane of the strip around takes n terms at once, between which its sums are not in memory [sums]
@@ -124,6 +125,7 @@ struct dc_loop {
   int64_t usual;
   uint32_t lanes;
   bool collides, is_vector, is_ordered;
+  uint32_t overlaps; /* iterations that run at once, the last ones among them again where they are no multiple; 0: none run again */
   bool on_grid, on_team;
   uint32_t pack; /* 0: iterations are taken one by one */
   uint32_t turns; /* 0: as many as there are */
@@ -201,6 +203,7 @@ DC_MUST_USE dc_status dc_kernel_pass_run(dc_kernel *kernel, const char *name); /
 
 void dc_kernel_merge(dc_kernel *k);
 void dc_kernel_pieces(dc_kernel *k);
+void dc_kernel_narrow(dc_kernel *k);
 void dc_kernel_products(dc_kernel *k);
 void dc_kernel_lanes(dc_kernel *k);
 void dc_kernel_tiles(dc_kernel *k);
@@ -212,6 +215,7 @@ void dc_kernel_sums(dc_kernel *k);
 void dc_kernel_copies(dc_kernel *k);
 void dc_kernel_join(dc_kernel *k);
 void dc_kernel_threads(dc_kernel *k);
+void dc_kernel_overlaps(dc_kernel *k);
 void dc_kernel_outward(dc_kernel *k);
 void dc_kernel_grid(dc_kernel *k);
 void dc_kernel_crossings(dc_kernel *k);

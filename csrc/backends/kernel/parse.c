@@ -168,9 +168,9 @@ static dc_status read_threads(reader *r, dc_loop *l) {
 
 static dc_status read_word(reader *r, dc_loop *l, bool *took) {
   static const char *const words[] = {"product", "lanes", "usual", "keeps", "collides", "vector", "ordered", "sums", "spread", "terms",
-                                      "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile"};
+                                      "clear", "copy", "joined", "threads", "grid", "team", "pack", "turns", "tile", "overlaps"};
   enum { PRODUCT, LANES, USUAL, KEEPS, COLLIDES, VECTOR, ORDERED, SUMS, SPREAD, TERMS, CLEAR, COPY, JOINED, THREADS, GRID, TEAM, PACK,
-         TURNS, TILE, WORDS };
+         TURNS, TILE, OVERLAPS, WORDS };
   int64_t v[2];
   int word = 0;
   for (*took = false; word < WORDS && !*took; word += !*took) DC_TRY(accept(r, words[word], took));
@@ -200,6 +200,7 @@ static dc_status read_word(reader *r, dc_loop *l, bool *took) {
     case TEAM: l->on_team = true; break;
     case PACK: DC_TRY(numbers(r, 1, 16, v)); l->pack = (uint32_t)v[0]; break;
     case TILE: DC_TRY(numbers(r, 1, DC_TILE, v)); l->tile = (uint32_t)v[0]; break;
+    case OVERLAPS: DC_TRY(numbers(r, 1, 64, v)); l->overlaps = (uint32_t)v[0]; break;
     case TURNS: DC_TRY(numbers(r, 1, 1 << 10, v)); l->turns = (uint32_t)v[0]; break;
     default: break;
   }

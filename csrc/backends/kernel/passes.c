@@ -6,6 +6,7 @@
 const dc_kernel_pass dc_kernel_passes[] = {
     {"merge", "loops over dimensions that lie one after the other become one", dc_kernel_merge},
     {"pieces", "runs loops in pieces in which their conditions are decided", dc_kernel_pieces},
+    {"narrow", "writes what a short loop makes narrower than it computes by a loop of its own", dc_kernel_narrow},
     {"products", "finds matrix products, which run in blocks", dc_kernel_products},
     {"lanes", "runs parallel loops in strips, inside the loops of their bodies", dc_kernel_lanes},
     {"tiles", "tiles element-wise loops that read across and write along", dc_kernel_tiles},
@@ -17,6 +18,7 @@ const dc_kernel_pass dc_kernel_passes[] = {
     {"sums", "gives sums an order: lanes, and blocks in blocks", dc_kernel_sums},
     {"copies", "makes loops that only clear or copy memory one call", dc_kernel_copies},
     {"threads", "shares the loops of maps between threads", dc_kernel_threads},
+    {"overlaps", "lets the last vector of a short loop begin where it is whole", dc_kernel_overlaps},
     {NULL, NULL, NULL},
 };
 

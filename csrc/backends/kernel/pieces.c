@@ -72,14 +72,13 @@ static void try_out(void *context, const dc_pool *pool, dc_ex x) {
 
 /* ---- what may be cut ---- */
 
-/* Element-wise, and nothing in a register that iterations hand on. */
+/* Element-wise: a register inside is each iteration's own. */
 static bool is_plain(const search *s, const dc_loop *l, uint32_t *writes) {
-  const dc_kernel *k = s->k;
   if (l->depth >= MAX_DEPTH || l->schedule != DC_MAP_PARALLEL || l->step != 1) return false;
   for (uint32_t j = 0; j < l->body.n; j++) {
     const dc_write *w = l->body.v[j].write;
     if (!w && !is_plain(s, l->body.v[j].loop, writes)) return false;
-    if (w && (w->meets.n || (dc_kernel_is_register(k, w->out) && dc_loop_is_inside(k->homes.v[w->out], s->loop)))) return false;
+    if (w && w->meets.n) return false;
     *writes += w != NULL;
   }
   return true;
@@ -104,9 +103,30 @@ typedef struct {
   dc_param from[MAX_DEPTH];
   dc_ex to[MAX_DEPTH];
   uint32_t n;
+  dc_cid *registers; /* by container: the piece's own in the place of one inside the loop; 0: none */
+  uint32_t n_registers;
 } renaming;
 
-static dc_ex renamed(dc_kernel *k, const renaming *r, dc_ex x) { return x ? dc_ex_subst(k->pool, x, r->from, r->to, r->n) : 0; }
+static dc_ex rename_leaf(void *context, dc_pool *pool, dc_ex leaf) {
+  const renaming *r = context;
+  const dc_exnode node = *dc_ex_node(pool, leaf);
+  if (node.op != DC_EX_READ) return dc_ex_substitute(&(dc_substitution){r->from, r->to, r->n}, pool, leaf);
+  dc_cid own = node.ref < r->n_registers ? r->registers[node.ref] : 0;
+  if (!own) return leaf;
+  dc_ex index[2] = {dc_ex_arg(pool, leaf, 0), node.nargs > 1 ? dc_ex_arg(pool, leaf, 1) : 0};
+  return dc_ex_read(pool, dc_ex_dtype(pool, leaf), own, index, node.nargs);
+}
+
+static dc_ex renamed(dc_kernel *k, renaming *r, dc_ex x) { return x ? dc_ex_rewrite(k->pool, x, rename_leaf, r) : 0; }
+
+static void add_registers(dc_kernel *k, const dc_loop *l, renaming *r) {
+  *r = (renaming){.registers = DC_NEW_ARRAY(k->arena, dc_cid, k->homes.n), .n_registers = k->homes.n};
+  for (dc_cid c = k->n_buffers + 1; c < k->homes.n; c++) {
+    if (!k->homes.v[c] || !dc_loop_is_inside(k->homes.v[c], l)) continue;
+    dc_container from = *dc_cont(k->graph, c);
+    r->registers[c] = dc_kernel_add_register(k, dc_cont_name(k->graph, c), (dc_dtype)from.dtype, from.rank, from.shape);
+  }
+}
 
 static dc_loop *copy_of(dc_kernel *k, const dc_loop *l, renaming *r, dc_loop *parent);
 
@@ -121,7 +141,8 @@ static void copy_body(dc_kernel *k, const dc_loop *l, renaming *r, dc_loop *into
       if (guard && dc_kernel_is_number(k, guard, 0)) continue;
       item.write = DC_NEW(k->arena, dc_write);
       *item.write = *w;
-      item.write->parent = into, item.write->element = renamed(k, r, w->element), item.write->value = renamed(k, r, w->value);
+      item.write->parent = into, item.write->out = r->registers[w->out] ? r->registers[w->out] : w->out;
+      item.write->element = renamed(k, r, w->element), item.write->value = renamed(k, r, w->value);
       item.write->guard = guard && dc_kernel_is_true(k, guard) ? 0 : guard, item.write->inside = renamed(k, r, w->inside);
       DC_PUSH(k->arena, &k->writes, item.write);
     }
@@ -165,13 +186,15 @@ static void cut(search *s) {
       int64_t from = c ? s->cuts[c - 1] : s->begin, to = c < s->n_cuts ? s->cuts[c] : s->end;
       dc_loop *piece = new_loop(k, l, dc_ex_int(k->pool, 0), dc_ex_int(k->pool, to - from), outer);
       piece->is_entry = true;
-      renaming r = {.n = 1};
-      r.from[0] = l->param, r.to[0] = dc_ix_add(k->pool, dc_ex_par(k->pool, piece->param), dc_ex_int(k->pool, from));
+      renaming r;
+      add_registers(k, l, &r);
+      r.n = 1, r.from[0] = l->param, r.to[0] = dc_ix_add(k->pool, dc_ex_par(k->pool, piece->param), dc_ex_int(k->pool, from));
       copy_body(k, l, &r, piece);
       DC_PUSH(k->arena, &outer->body, ((dc_item){.loop = piece}));
     }
   }
   forget_writes(k, l);
+  dc_kernel_settle(k);
 }
 
 static void find_pieces(dc_kernel *k, dc_loop *l) {
@@ -186,5 +209,4 @@ static void find_pieces(dc_kernel *k, dc_loop *l) {
 
 void dc_kernel_pieces(dc_kernel *k) {
   dc_kernel_each_loop(k, k->root, find_pieces);
-  dc_kernel_settle(k);
 }

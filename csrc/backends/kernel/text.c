@@ -63,6 +63,7 @@ static void put_annotations(writer *w, const dc_loop *l) {
   if (*separator == ',') dc_text_puts(w->out, ")");
   if (l->collides) dc_text_puts(w->out, " collides");
   if (l->is_vector) dc_text_puts(w->out, l->is_ordered ? " vector ordered" : " vector");
+  if (l->overlaps) dc_text_printf(w->out, " overlaps(%u)", l->overlaps);
   if (l->sum_lanes || l->sum_levels) dc_text_printf(w->out, " sums(%u, %u)", l->sum_lanes, l->sum_levels);
   if (l->spread) dc_text_printf(w->out, " spread(%u)", l->spread);
   if (l->terms) dc_text_printf(w->out, " terms(%u)", l->terms);

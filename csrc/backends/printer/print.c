@@ -152,6 +152,14 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   if (uniform) p->dirty = dirty, p->touched = ~(uint64_t)0;
   if (l->spread) p->lane_index = NULL;
   close_iteration(p, mark);
+  if (l->overlaps) {
+    const long long last = (long long)dc_loop_extent(p->k, l) - l->overlaps;
+    dc_text_indent(text.outer, p->indent);
+    dc_text_printf(text.outer, "for (i64 v%u = 0; v%u < %lld; v%u += %u) {\n", l->param, l->param, last + l->overlaps, l->param, l->overlaps);
+    dc_text_indent(text.outer, p->indent);
+    dc_text_printf(text.outer, "const i64 from%u = %s + (v%u < %lld ? v%u : %lld);\n", l->param, begin, l->param, last, l->param, last);
+    begin = dc_arena_printf(p->arena, "from%u", l->param), end = dc_arena_printf(p->arena, "from%u + %u", l->param, l->overlaps);
+  }
   bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
   bool in_order = !vectors && !dc_loop_has_loops(l) && !p->lane;
   /* indices of several iterations are on their way at once */
@@ -162,6 +170,7 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
                  (long long)l->step, in_order ? " " : "", in_order ? p->dialect->in_order : "");
   dc_print_undefer(p, &text);
   dc_print_line(p, "}");
+  if (l->overlaps) dc_print_line(p, "}");
 }
 
 static void print_strips(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {

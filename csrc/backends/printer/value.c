@@ -378,7 +378,16 @@ static const char *branches(dc_printer *p, dc_ex x, dc_ex condition, dc_ex yes, 
   return target;
 }
 
-static bool is_free(dc_printer *p, dc_ex x) { return dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x); }
+/* It reads nothing that a branch keeps from being read: seen through a few operators. */
+static bool is_free_to(dc_printer *p, dc_ex x, uint32_t depth) {
+  const dc_exnode node = *dc_ex_node(p->pool, x);
+  if (dc_kernel_dependence(p->k, x).safe || dc_print_bound(p, x)) return true;
+  bool all = depth > 0 && node.op < DC_PRIM_COUNT && node.op != DC_AND && node.op != DC_OR;
+  for (uint32_t k = 0; k < node.nargs && all; k++) all = is_free_to(p, dc_ex_arg(p->pool, x, k), depth - 1);
+  return all;
+}
+
+static bool is_free(dc_printer *p, dc_ex x) { return is_free_to(p, x, 2); }
 
 /* Where the text of a branch would keep vectors away, as in lanes, where what decides does not change in the loop, and among
  * loads; NULL elsewhere. */

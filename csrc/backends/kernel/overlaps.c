@@ -1,0 +1,74 @@
+/* Overlaps: a short loop whose iterations no number of whole vectors makes up ends with one that begins before the last one's
+ * end.  What it computes again is the same; the compiler would run the rest one by one, at the price of several vectors.
+ *
+ *     parallel i in 0:110 vector overlaps(16)   runs 0:16, 16:32, ..., 80:96 and 94:110. */
+#include "backends/kernel/kernel.h"
+
+enum { LONGEST = 512, MOST_STEP = 4, LANE_BYTES = 4, LEAST_BYTES = 16 };
+
+typedef struct {
+  dc_kernel *k;
+  const dc_loop *l;
+  uint32_t at;
+  bool again, wide; /* another run of an iteration finds what this one found; it computes in 4 bytes or more */
+  int64_t bytes;    /* of the narrowest elements */
+} search;
+
+/* Is the element written before in the same iteration? */
+static bool is_written_before(const search *s, dc_ex element) {
+  bool found = false;
+  for (uint32_t j = 0; j < s->at && !found; j++) {
+    const dc_write *w = s->l->body.v[j].write;
+    found = w->element == element && !w->guard;
+  }
+  return found;
+}
+
+/* Elements lie side by side, or it is one: for steps the compiler reads more than it uses, which the last vector must not. */
+static void look_at_place(search *s, dc_ex element, int64_t most) {
+  dc_kernel *k = s->k;
+  dc_ex step, rest;
+  int64_t n = -1;
+  if (!dc_ex_uses_param(k->pool, element, s->l->param)) return;
+  bool linear = dc_ix_split(k->pool, dc_read_address(k, element), s->l->param, &step, &rest);
+  s->again = s->again && linear && dc_ex_is_int(k->pool, step, &n) && n >= 0 && n <= most;
+  int64_t bytes = dc_dtype_bytes((dc_dtype)dc_cont(k->graph, dc_ex_node(k->pool, element)->ref)->dtype);
+  if (bytes < s->bytes) s->bytes = bytes;
+  s->wide |= bytes >= LANE_BYTES;
+}
+
+static void look_at_read(void *context, const dc_pool *pool, dc_ex read) {
+  search *s = context;
+  bool changed = s->k->bits[dc_ex_node(pool, read)->ref] & s->l->writes;
+  s->again = s->again && (!changed || is_written_before(s, read));
+  look_at_place(s, read, 1);
+}
+
+static void look_at_write(search *s, const dc_write *w) {
+  s->again = s->again && !w->wcr && !w->accumulator && !w->meets.n;
+  look_at_place(s, w->element, MOST_STEP);
+  dc_kernel_each_read(s->k, w->value, look_at_read, s);
+  dc_kernel_each_read(s->k, w->guard, look_at_read, s);
+  dc_kernel_each_read(s->k, dc_read_address(s->k, w->element), look_at_read, s);
+}
+
+/* Threads take parts of it. */
+static bool is_shared(const dc_loop *l) {
+  for (const dc_loop *at = l; at; at = at->parent)
+    if (at->threads) return at->threads->sliced || l->depth < at->depth + at->threads->n;
+  return false;
+}
+
+static void find_overlap(dc_kernel *k, dc_loop *l) {
+  int64_t n = dc_loop_extent(k, l);
+  bool plain = l->is_vector && l->schedule == DC_MAP_PARALLEL && l->step == 1 && !l->collides && !l->memory_run;
+  if (!plain || n < 0 || n > LONGEST || is_shared(l)) return;
+  search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
+  for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
+  int64_t lanes = k->graph->machine.vector_bytes / s.bytes;
+  while (lanes > n) lanes /= 2;
+  bool whole = lanes < 2 || n % lanes % (lanes / 2) == 0; /* half a vector takes a rest of that length */
+  if (s.again && s.wide && !whole && lanes * s.bytes >= LEAST_BYTES) l->overlaps = (uint32_t)lanes;
+}
+
+void dc_kernel_overlaps(dc_kernel *k) { dc_kernel_each_loop(k, k->root, find_overlap); }
