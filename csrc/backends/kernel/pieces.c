@@ -7,7 +7,7 @@
  * Only of element-wise loops over constant ranges, by conditions on the loop alone, which are tried out. */
 #include "backends/kernel/kernel.h"
 
-enum { MAX_PIECES = 4, MAX_WRITES = 32, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64 };
+enum { MAX_PIECES = 4, MAX_WRITES = 32, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64, MANY_TASKS = 64 };
 
 typedef struct {
   dc_kernel *k;
@@ -171,29 +171,65 @@ static void forget_writes(dc_kernel *k, const dc_loop *l) {
   k->writes.n = n;
 }
 
+/* Iterations of a loop where every symbol is 1: no fewer than there are, if any. */
+static int64_t least_trips(const search *s, const dc_loop *l) {
+  dc_ex n = dc_ix_sub(s->k->pool, l->end, l->begin);
+  int64_t *ones = DC_NEW_ARRAY(s->k->arena, int64_t, s->k->pool->symbols.n);
+  for (uint32_t j = 0; j < s->k->pool->symbols.n; j++) ones[j] = 1;
+  return dc_kernel_dependence(s->k, n).reads ? 1 : dc_ix_eval(s->k->pool, n, ones, s->values);
+}
+
+static int64_t least_work(const search *s, const dc_loop *l) {
+  int64_t inside = 0;
+  for (uint32_t j = 0; j < l->body.n; j++) inside += l->body.v[j].loop ? least_work(s, l->body.v[j].loop) : 1;
+  return least_trips(s, l) * inside;
+}
+
+/* The loop to be copied for each piece: this one; or, where the loops around it are too few to share, the outermost one of the map,
+ * so that threads may share the pieces too. */
+static dc_loop *loop_to_copy(const search *s) {
+  dc_loop *top = s->loop;
+  int64_t around = 1;
+  while (!top->is_entry && dc_loop_only(top->parent) == top) top = top->parent, around *= least_trips(s, top);
+  bool shared = around >= MANY_TASKS || around * least_work(s, s->loop) < s->k->graph->machine.serial_work;
+  return shared ? s->loop : top;
+}
+
+/* Copies of the loops from `l` on around the one that is cut, whose piece goes into the last of them. */
+static dc_loop *copy_around(dc_kernel *k, const dc_loop *l, const dc_loop *cut, renaming *r, dc_loop *parent) {
+  if (l == cut) return parent;
+  dc_loop *made = new_loop(k, l, renamed(k, r, l->begin), renamed(k, r, l->end), parent);
+  r->from[r->n] = l->param, r->to[r->n++] = dc_ex_par(k->pool, made->param);
+  DC_PUSH(k->arena, &parent->body, ((dc_item){.loop = made}));
+  return copy_around(k, dc_loop_only(l), cut, r, made);
+}
+
+static void add_piece(search *s, const dc_loop *top, dc_loop *outer, int64_t from, int64_t to) {
+  dc_kernel *k = s->k;
+  const dc_loop *l = s->loop;
+  renaming r;
+  add_registers(k, l, &r);
+  dc_loop *around = copy_around(k, top, l, &r, outer);
+  dc_loop *piece = new_loop(k, l, dc_ex_int(k->pool, 0), dc_ex_int(k->pool, to - from), around);
+  piece->is_entry = top == l;
+  r.from[r.n] = l->param, r.to[r.n++] = dc_ix_add(k->pool, dc_ex_par(k->pool, piece->param), dc_ex_int(k->pool, from));
+  copy_body(k, l, &r, piece);
+  DC_PUSH(k->arena, &around->body, ((dc_item){.loop = piece}));
+}
+
 static void cut(search *s) {
   dc_kernel *k = s->k;
-  dc_loop *l = s->loop, *outer = l->parent;
+  const dc_loop *top = loop_to_copy(s);
+  dc_loop *outer = top->parent;
   const dc_item *before = outer->body.v;
   uint32_t n = outer->body.n;
   outer->body.v = NULL, outer->body.n = outer->body.cap = 0;
   for (uint32_t j = 0; j < n; j++) {
-    if (before[j].loop != l) {
-      DC_PUSH(k->arena, &outer->body, before[j]);
-      continue;
-    }
-    for (uint32_t c = 0; c <= s->n_cuts; c++) {
-      int64_t from = c ? s->cuts[c - 1] : s->begin, to = c < s->n_cuts ? s->cuts[c] : s->end;
-      dc_loop *piece = new_loop(k, l, dc_ex_int(k->pool, 0), dc_ex_int(k->pool, to - from), outer);
-      piece->is_entry = true;
-      renaming r;
-      add_registers(k, l, &r);
-      r.n = 1, r.from[0] = l->param, r.to[0] = dc_ix_add(k->pool, dc_ex_par(k->pool, piece->param), dc_ex_int(k->pool, from));
-      copy_body(k, l, &r, piece);
-      DC_PUSH(k->arena, &outer->body, ((dc_item){.loop = piece}));
-    }
+    if (before[j].loop != top) DC_PUSH(k->arena, &outer->body, before[j]);
+    for (uint32_t c = 0; c <= s->n_cuts && before[j].loop == top; c++)
+      add_piece(s, top, outer, c ? s->cuts[c - 1] : s->begin, c < s->n_cuts ? s->cuts[c] : s->end);
   }
-  forget_writes(k, l);
+  forget_writes(k, top);
   dc_kernel_settle(k);
 }
 
