@@ -166,12 +166,14 @@ dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n
 
 /* ---- winners that the forward pass notes ---- */
 
-/* In one byte if that says it: the largest, which the identity of min becomes, says that there is none. */
+/* Of what is unrolled later, so that it is no loop that vectors of several widths run, in one byte: the largest, which the
+ * identity of min becomes, says that there is no winner. */
 static dc_cid note_winner(const reduction *x) {
   dc_reverse *r = x->r;
   dc_cid wide = first_winner(x);
   int64_t low, high;
-  if (!dc_ix_bounds(&r->graph->pool, linear_index(x, x->loops + x->n_domain), &low, &high) || high >= UINT8_MAX) return wide;
+  bool few = dc_ix_bounds(&r->graph->pool, linear_index(x, x->loops + x->n_domain), &low, &high) && high < r->graph->machine.unrolled_trips;
+  if (!few) return wide;
   dc_container k = *dc_cont(r->graph, wide);
   dc_cid winner = dc_container_add(r->graph, "winner", DC_U8, k.rank, k.shape, DC_ROLE_TEMP);
   dc_emit_fill(r, r->out, winner, wide, DC_WCR_NONE);

@@ -80,9 +80,10 @@ static dc_status split_residues(dc_graph *graph, dc_nid id) {
 
 /* ---- reductions ---- */
 
+/* No more are asked about than twice what is unrolled anywhere. */
 static int64_t reduction_trips(dc_graph *graph, const dc_map *map) {
   int64_t trips = 1;
-  for (uint32_t k = 0; k < map->n_params && trips <= graph->machine.unrolled_trips; k++)
+  for (uint32_t k = 0; k < map->n_params && trips <= 2 * graph->machine.unrolled_trips; k++)
     trips *= constant_trips(&graph->pool, map->params[k]);
   return trips;
 }
@@ -91,11 +92,14 @@ typedef struct {
   dc_graph *graph;
   dc_param lane;
   bool reads_lane, jumps; /* moves with the lane, or data, at all; by more than a few elements */
+  bool asks;              /* where a lane is decides what it does */
 } stride_search;
 
 static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
   stride_search *s = context;
   const dc_exnode *node = dc_ex_node(pool, e);
+  if (node->op < DC_PRIM_COUNT && dc_prims[node->op].kind == DC_PRIM_TEST && dc_ex_dtype(pool, dc_ex_arg(pool, e, 0)) == DC_I64)
+    s->asks |= dc_ex_uses_param(pool, e, s->lane);
   if (node->op != DC_EX_READ) return;
   for (uint32_t d = 0; d < node->nargs; d++) /* gathered: there are no steps */
     if (dc_ex_uses_op(pool, dc_ex_arg(pool, e, d), DC_EX_READ)) {
@@ -126,18 +130,21 @@ static bool is_of_sums(const dc_graph *graph, const dc_map *map) {
   return map->schedule == DC_MAP_REDUCE;
 }
 
-/* It also moves in short steps with the lane. */
+enum { LONG_ROW = 28 /* lanes beside which those at its ends, which are taken one by one, are few */ };
+
+/* It also moves in short steps with the lane.  Of a window that some lanes see a part of, so many terms are as much as twice of another. */
 static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   dc_map map = dc_node_at(graph, id)->map;
-  int64_t trips = reduction_trips(graph, &map);
-  if (!is_of_sums(graph, &map) || trips < 1 || trips > graph->machine.unrolled_trips) return false;
+  int64_t trips = reduction_trips(graph, &map), most = graph->machine.unrolled_trips;
+  if (!is_of_sums(graph, &map) || trips < 1 || trips > 2 * most) return false;
   stride_search s = {.graph = graph, .lane = lane};
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_tasklet t = dc_node_at(graph, map.body.v[k])->tasklet;
     dc_ex_walk(&graph->pool, t.value, judge_read, &s);
     if (t.guard) dc_ex_walk(&graph->pool, t.guard, judge_read, &s);
   }
-  return s.reads_lane && !s.jumps;
+  bool few = trips <= most || !s.asks || constant_trips(&graph->pool, lane) >= LONG_ROW;
+  return s.reads_lane && !s.jumps && few;
 }
 
 /* What the parameters of a map are in iteration i of all of them. */

@@ -45,6 +45,10 @@ static void look_at_read(void *context, const dc_pool *pool, dc_ex read) {
 }
 
 static void look_at_write(search *s, const dc_write *w) {
+  if (!w) { /* the sum of a product */
+    s->again = false;
+    return;
+  }
   s->again = s->again && !w->wcr && !w->accumulator && !w->meets.n;
   look_at_place(s, w->element, MOST_STEP);
   dc_kernel_each_read(s->k, w->value, look_at_read, s);

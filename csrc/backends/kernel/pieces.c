@@ -7,13 +7,13 @@
  * Only of element-wise loops over constant ranges, by conditions on the loop alone, which are tried out. */
 #include "backends/kernel/kernel.h"
 
-enum { MAX_PIECES = 4, MAX_WRITES = 32, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64, MANY_TASKS = 64 };
+enum { MAX_PIECES = 4, MAX_CUTS = 16, MAX_WRITES = 32, LONGEST = 1 << 15, SHORTEST = 8, MAX_DEPTH = 64, MANY_TASKS = 64 };
 
 typedef struct {
   dc_kernel *k;
   dc_loop *loop;
   int64_t begin, end;
-  int64_t cuts[MAX_PIECES]; /* in order: where pieces begin, but the first */
+  int64_t cuts[MAX_CUTS]; /* in order: where pieces begin, but the first */
   uint32_t n_cuts;
   int64_t *values; /* of parameters, by number */
 } search;
@@ -49,7 +49,7 @@ static void add_cut(search *s, int64_t at) {
   uint32_t j = s->n_cuts;
   for (uint32_t i = 0; i < s->n_cuts; i++)
     if (s->cuts[i] == at) return;
-  if (s->n_cuts++ >= MAX_PIECES) return; /* too many */
+  if (s->n_cuts++ >= MAX_CUTS) return; /* too many */
   for (; j > 0 && s->cuts[j - 1] > at; j--) s->cuts[j] = s->cuts[j - 1];
   s->cuts[j] = at;
 }
@@ -57,12 +57,12 @@ static void add_cut(search *s, int64_t at) {
 static void try_out(void *context, const dc_pool *pool, dc_ex x) {
   search *s = context;
   const dc_exnode node = *dc_ex_node(pool, x);
-  if (s->n_cuts > MAX_PIECES || !is_decision(node.op) || dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) != DC_I64) return;
+  if (s->n_cuts > MAX_CUTS || !is_decision(node.op) || dc_ex_dtype(pool, dc_ex_arg(pool, x, 0)) != DC_I64) return;
   dc_ex a = dc_ex_arg(pool, x, 0), b = dc_ex_arg(pool, x, 1);
   bool used = dc_ex_uses_param(pool, x, s->loop->param);
   if (!used || !depends_on_loop_alone(s, a) || !depends_on_loop_alone(s, b)) return;
   int64_t before = 0;
-  for (int64_t at = s->begin; at < s->end && s->n_cuts <= MAX_PIECES; at++) {
+  for (int64_t at = s->begin; at < s->end && s->n_cuts <= MAX_CUTS; at++) {
     s->values[s->loop->param] = at;
     int64_t now = decide(node.op, dc_ix_eval(pool, a, NULL, s->values), dc_ix_eval(pool, b, NULL, s->values));
     if (at > s->begin && now != before) add_cut(s, at);
@@ -217,6 +217,9 @@ static void add_piece(search *s, const dc_loop *top, dc_loop *outer, int64_t fro
   DC_PUSH(k->arena, &around->body, ((dc_item){.loop = piece}));
 }
 
+/* Where piece j begins, and the one before it ends. */
+static int64_t bound(const search *s, uint32_t j) { return j == 0 ? s->begin : j > s->n_cuts ? s->end : s->cuts[j - 1]; }
+
 static void cut(search *s) {
   dc_kernel *k = s->k;
   const dc_loop *top = loop_to_copy(s);
@@ -227,10 +230,22 @@ static void cut(search *s) {
   for (uint32_t j = 0; j < n; j++) {
     if (before[j].loop != top) DC_PUSH(k->arena, &outer->body, before[j]);
     for (uint32_t c = 0; c <= s->n_cuts && before[j].loop == top; c++)
-      add_piece(s, top, outer, c ? s->cuts[c - 1] : s->begin, c < s->n_cuts ? s->cuts[c] : s->end);
+      add_piece(s, top, outer, bound(s, c), bound(s, c + 1));
   }
   forget_writes(k, top);
   dc_kernel_settle(k);
+}
+
+/* Of many pieces the longest stays, if it is most of the loop, and what is before and behind it. */
+static void leave_longest(search *s) {
+  uint32_t longest = 0;
+  for (uint32_t j = 1; j <= s->n_cuts; j++)
+    if (bound(s, j + 1) - bound(s, j) > bound(s, longest + 1) - bound(s, longest)) longest = j;
+  int64_t from = bound(s, longest), to = bound(s, longest + 1);
+  s->n_cuts = 0;
+  if (2 * (to - from) < s->end - s->begin) return;
+  if (from > s->begin) s->cuts[s->n_cuts++] = from;
+  if (to < s->end) s->cuts[s->n_cuts++] = to;
 }
 
 static void find_pieces(dc_kernel *k, dc_loop *l) {
@@ -240,7 +255,9 @@ static void find_pieces(dc_kernel *k, dc_loop *l) {
   if (!known || s.end - s.begin < SHORTEST || s.end - s.begin > LONGEST || !is_plain(&s, l, &writes)) return;
   s.values = DC_NEW_ARRAY(k->arena, int64_t, k->pool->params.n);
   look_at(&s, l);
-  if (s.n_cuts && s.n_cuts < MAX_PIECES && writes * (s.n_cuts + 1) <= MAX_WRITES) cut(&s);
+  if (s.n_cuts > MAX_CUTS) return;
+  if (s.n_cuts >= MAX_PIECES) leave_longest(&s);
+  if (s.n_cuts && writes * (s.n_cuts + 1) <= MAX_WRITES) cut(&s);
 }
 
 void dc_kernel_pieces(dc_kernel *k) {
