@@ -42,7 +42,7 @@ typedef struct importer {
   dc_graph *graph;
   struct importer *around; /* of a subgraph: of the graph that holds it */
   const Onnx__ModelProto *model;
-  const char *base_dir;
+  dc_onnx_file file;
   bool as_params;
   table functions;      /* domain, name and overload -> index + 1 */
   table dims, symbols;  /* dim_param -> expression; names of symbols that are taken */
@@ -163,7 +163,7 @@ static dc_status add_data(importer *im, const char *name, const dc_onnx_data *da
 
 static dc_status add_tensor(importer *im, const Onnx__TensorProto *t, const char *name, dc_cid *out) {
   dc_onnx_data data;
-  DC_TRY(dc_onnx_decode(im->graph, t, im->base_dir, im->free_bytes, &data));
+  DC_TRY(dc_onnx_decode(im->graph, t, &im->file, im->free_bytes, &data));
   DC_TRY(spend(im, data.n_bytes));
   return add_data(im, name, &data, out);
 }
@@ -171,7 +171,7 @@ static dc_status add_tensor(importer *im, const Onnx__TensorProto *t, const char
 static dc_status add_sparse(importer *im, const Onnx__SparseTensorProto *t, const char *name, dc_cid *out) {
   dc_onnx_data data;
   uint64_t left = MAX_UNFOLDED_BYTES - im->unfolded_bytes;
-  DC_TRY(dc_onnx_decode_sparse(im->graph, t, im->base_dir, left < im->free_bytes ? left : im->free_bytes, &data));
+  DC_TRY(dc_onnx_decode_sparse(im->graph, t, &im->file, left < im->free_bytes ? left : im->free_bytes, &data));
   im->unfolded_bytes += data.n_bytes;
   return add_data(im, name, &data, out);
 }
@@ -694,11 +694,11 @@ static dc_status check_versions(const Onnx__ModelProto *model) {
   return DC_OK;
 }
 
-static dc_status import_model(dc_ops *ops, const Onnx__ModelProto *model, const char *base_dir, bool as_params, dc_graph **out) {
+static dc_status import_model(dc_ops *ops, const Onnx__ModelProto *model, dc_onnx_file file, bool as_params, dc_graph **out) {
   DC_TRY(check_versions(model));
   scope s = {.opsets = model->opset_import, .n_opsets = model->n_opset_import};
   dc_graph *graph = dc_graph_create(text_of(model->graph->name));
-  importer im = {.ops = ops, .graph = graph, .model = model, .base_dir = base_dir, .as_params = as_params,
+  importer im = {.ops = ops, .graph = graph, .model = model, .file = file, .as_params = as_params,
                  .free_bytes = dc_memory_available_bytes()};
   graph->opset = opset_of(&im, &s, "");
   dc_status status = index_functions(&im);
@@ -711,10 +711,9 @@ static dc_status import_model(dc_ops *ops, const Onnx__ModelProto *model, const 
 }
 
 dc_status dc_onnx_import(dc_ops *ops, const void *bytes, uint64_t n_bytes, const char *base_dir, bool as_params, dc_graph **out) {
-  DC_TRY(dc_onnx_scan(bytes, n_bytes, &onnx__model_proto__descriptor));
-  Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, n_bytes, bytes);
-  if (!model) return dc_error(DC_ERR_MODEL, "not a valid ONNX file");
-  dc_status status = import_model(ops, model, base_dir, as_params, out);
+  Onnx__ModelProto *model;
+  DC_TRY(dc_onnx_read(bytes, n_bytes, true, &model));
+  dc_status status = import_model(ops, model, (dc_onnx_file){bytes, base_dir}, as_params, out);
   onnx__model_proto__free_unpacked(model, NULL);
   return status;
 }

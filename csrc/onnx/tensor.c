@@ -92,14 +92,24 @@ static dc_status from_file(const Onnx__TensorProto *t, const char *base_dir, uin
   return dc_onnx_external(base_dir, location, offset, length, to);
 }
 
-static dc_status from_raw(const Onnx__TensorProto *t, dc_onnx_data *out, uint64_t n, uint64_t stored, const char *base_dir) {
-  bool external = t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL, packed = stored != out->n_bytes;
-  if (!external && t->raw_data.len != stored) return fail(t, DC_ERR_MODEL, "its raw data has another size than its dimensions say");
+static bool is_external(const Onnx__TensorProto *t) {
+  return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
+/* Raw data in the file that the message is an outline of. */
+static dc_onnx_place place_of(const Onnx__TensorProto *t) {
+  dc_onnx_place place;
+  memcpy(&place, t->raw_data.data, sizeof place);
+  return place;
+}
+
+static dc_status from_raw(const Onnx__TensorProto *t, dc_onnx_data *out, uint64_t n, uint64_t stored, const dc_onnx_file *file) {
+  bool packed = stored != out->n_bytes;
   uint8_t *bytes = packed ? malloc(stored + 1) : out->data;
   if (!bytes) return fail(t, DC_ERR_MEMORY, "out of memory");
   dc_status status = DC_OK;
-  if (external) status = from_file(t, base_dir, stored, bytes);
-  else if (stored) memcpy(bytes, t->raw_data.data, stored);
+  if (is_external(t)) status = from_file(t, file->base_dir, stored, bytes);
+  else if (stored) memcpy(bytes, file->bytes + place_of(t).at, stored);
   if (!status && packed) unpack(out->dtype, bytes, out->data, n);
   if (packed) free(bytes);
   return status;
@@ -140,7 +150,7 @@ void dc_onnx_strings(dc_graph *graph, const ProtobufCBinaryData *items, size_t n
   out->data = strings, out->n_bytes = n * sizeof *strings;
 }
 
-dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const char *base_dir, uint64_t max_bytes, dc_onnx_data *out) {
+dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const dc_onnx_file *file, uint64_t max_bytes, dc_onnx_data *out) {
   uint64_t n;
   DC_TRY(decode_shape(graph, t, t->dims, t->n_dims, max_bytes, out, &n));
   if (out->dtype == DC_STRING) {
@@ -149,17 +159,16 @@ dc_status dc_onnx_decode(dc_graph *graph, const Onnx__TensorProto *t, const char
     return DC_OK;
   }
   uint64_t per = (uint64_t)dc_onnx_packed(out->dtype), stored = per > 1 ? (n + per - 1) / per : out->n_bytes, have;
-  bool external = t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-  if (external) {
-    DC_TRY(dc_onnx_external_size(base_dir, location_of(t), &have));
+  if (is_external(t)) {
+    DC_TRY(dc_onnx_external_size(file->base_dir, location_of(t), &have));
     if (stored > have) return fail(t, DC_ERR_MODEL, "its external data reaches beyond the end of the file");
   } else {
     have = t->n_float_data + t->n_int32_data + t->n_int64_data + t->n_double_data + t->n_uint64_data;
-    if (t->has_raw_data ? t->raw_data.len != stored : have * per < n)
+    if (t->has_raw_data ? place_of(t).n_bytes != stored : have * per < n)
       return fail(t, DC_ERR_MODEL, "it holds another number of elements than its dimensions say");
   }
-  out->data = dc_arena_alloc(&graph->arena, out->n_bytes);
-  return external || t->has_raw_data ? from_raw(t, out, n, stored, base_dir) : from_fields(t, out, n);
+  out->data = dc_arena_raw(&graph->arena, out->n_bytes); /* all of it is written, or there is an error */
+  return is_external(t) || t->has_raw_data ? from_raw(t, out, n, stored, file) : from_fields(t, out, n);
 }
 
 /* Where the k-th value lies: indices are linear, or one for each dimension. */
@@ -173,14 +182,14 @@ static bool sparse_offset(const int64_t *indices, uint64_t k, bool linear, const
   return *offset < n;
 }
 
-dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *t, const char *base_dir, uint64_t max_bytes,
+dc_status dc_onnx_decode_sparse(dc_graph *graph, const Onnx__SparseTensorProto *t, const dc_onnx_file *file, uint64_t max_bytes,
                                 dc_onnx_data *out) {
   dc_onnx_data values, indices;
   uint64_t n, offset;
   if (!t->values || !t->indices) return dc_error(DC_ERR_MODEL, "a sparse tensor lacks its values or its indices");
   DC_TRY(decode_shape(graph, t->values, t->dims, t->n_dims, max_bytes, out, &n));
-  DC_TRY(dc_onnx_decode(graph, t->values, base_dir, max_bytes, &values));
-  DC_TRY(dc_onnx_decode(graph, t->indices, base_dir, max_bytes, &indices));
+  DC_TRY(dc_onnx_decode(graph, t->values, file, max_bytes, &values));
+  DC_TRY(dc_onnx_decode(graph, t->indices, file, max_bytes, &indices));
   if (out->dtype == DC_STRING) return fail(t->values, DC_ERR_UNSUPPORTED, "sparse strings are not supported");
   uint64_t each = (uint64_t)dc_dtype_bytes(out->dtype), count = values.n_bytes / each;
   bool linear = indices.rank == 1;

@@ -37,9 +37,12 @@ static void replace_weights(dc_arena *arena, const dc_graph *graph, Onnx__GraphP
 }
 
 dc_status dc_onnx_update(const void *file, uint64_t n_file, const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes) {
-  DC_TRY(dc_onnx_scan(file, n_file, &onnx__model_proto__descriptor));
-  Onnx__ModelProto *model = onnx__model_proto__unpack(NULL, n_file, file);
-  if (!model || !model->graph) return dc_error(DC_ERR_MODEL, "not a valid ONNX file");
+  Onnx__ModelProto *model;
+  DC_TRY(dc_onnx_read(file, n_file, false, &model));
+  if (!model->graph) {
+    onnx__model_proto__free_unpacked(model, NULL);
+    return dc_error(DC_ERR_MODEL, "not a valid ONNX file");
+  }
   dc_arena arena = {0};
   Onnx__GraphProto as_read = *model->graph;
   replace_weights(&arena, graph, model->graph);
