@@ -23,7 +23,7 @@ typedef struct dc_natives dc_natives;
 typedef struct dc_native_library dc_native_library; /* native/library.h */
 /* list: of a target, NULL at its end.  mask is DCML_NATIVE: "none", "openblas", "onednn" or a comma list; NULL: all that
  * load.  folder: where libraries may lie besides the system's places; NULL: nowhere.  place: what of a device they work on
- * (cuda/natives.h); NULL: the host. */
+ * (cuda/natives.h), for which they are opened at once; NULL: the host, where each is once a node asks for it. */
 DC_MUST_USE dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
                                         dc_natives **out);
 /* Adds a library that is open, which runs the nodes that wish for it by name. */

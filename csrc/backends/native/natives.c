@@ -1,7 +1,9 @@
 /* Native libraries: the ordered list, and the choice of the first that takes a node.
  *
- * A library is opened at run time; one that is missing is simply not in the list. */
+ * A library is opened at run time, when a node first asks for it: OpenBLAS starts threads of its own as soon as it is loaded,
+ * which turn idly for a while.  One that is missing does not take the node. */
 #include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +12,21 @@
 
 enum { MAX_LIBRARIES = 16 };
 
+typedef enum { ASKED_FOR, OPEN, MISSING } library_state; /* asked for: once a node is */
+
+typedef struct {
+  const dc_native_library *library;
+  void *handle;
+  library_state state; /* changes once, behind the lock */
+} entry;
+
 struct dc_natives {
-  const dc_native_library *list[MAX_LIBRARIES];
-  void *handle[MAX_LIBRARIES];
+  entry *list;
   uint32_t n;
-  const dc_native_library *const *known; /* of the target, open or not */
+  const dc_native_library *const *known; /* of the target, in the mask or not */
+  pthread_mutex_t *lock;
+  char *folder;
+  const void *place;
   bool verbose;
 };
 
@@ -25,21 +37,39 @@ static bool in_mask(const char *mask, const char *name) {
   return false;
 }
 
+static void open_entry(const dc_natives *natives, entry *e) {
+  const char *why = e->library->open(natives->folder, natives->place, &e->handle);
+  if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", e->library->name, why);
+  e->state = why ? MISSING : OPEN;
+}
+
+static bool is_open(const dc_natives *natives, uint32_t k) {
+  entry *e = &natives->list[k];
+  pthread_mutex_lock(natives->lock);
+  if (e->state == ASKED_FOR) open_entry(natives, e);
+  bool open = e->state == OPEN;
+  pthread_mutex_unlock(natives->lock);
+  return open;
+}
+
 dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
                             dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
-  if (!natives) return dc_error(DC_ERR_MEMORY, "out of memory");
-  natives->known = list;
+  if (natives) *natives = (dc_natives){calloc(MAX_LIBRARIES, sizeof(entry)), 0, list, malloc(sizeof *natives->lock), NULL, place, false};
+  if (natives && folder) natives->folder = strdup(folder);
+  if (!natives || !natives->list || !natives->lock || (folder && !natives->folder)) {
+    if (natives) free(natives->list), free(natives->lock), free(natives->folder);
+    free(natives);
+    return dc_error(DC_ERR_MEMORY, "out of memory");
+  }
+  pthread_mutex_init(natives->lock, NULL);
   const char *verbose = getenv("DCML_VERBOSE");
   natives->verbose = verbose && strstr(verbose, "dispatch");
   for (uint32_t k = 0; list[k] && natives->n < MAX_LIBRARIES; k++) {
     if (mask && *mask && !in_mask(mask, list[k]->name)) continue;
-    void *handle;
-    const char *why = list[k]->open(folder, place, &handle);
-    if (why && natives->verbose) fprintf(stderr, "dcml: %s is not used: %s\n", list[k]->name, why);
-    if (why) continue;
-    natives->list[natives->n] = list[k];
-    natives->handle[natives->n++] = handle;
+    natives->list[natives->n].library = list[k];
+    if (place) open_entry(natives, &natives->list[natives->n]); /* it is the caller's, now */
+    natives->n++;
   }
   *out = natives;
   return DC_OK;
@@ -47,26 +77,29 @@ dc_status dc_natives_create(const dc_native_library *const *list, const char *ma
 
 void dc_natives_add(dc_natives *natives, const dc_native_library *library, void *handle) {
   assert(natives->n < MAX_LIBRARIES);
-  natives->list[natives->n] = library;
-  natives->handle[natives->n++] = handle;
+  natives->list[natives->n++] = (entry){library, handle, OPEN};
 }
 
 void dc_natives_destroy(dc_natives *natives) {
   if (!natives) return;
-  for (uint32_t k = 0; k < natives->n; k++) natives->list[k]->close(natives->handle[k]);
+  for (uint32_t k = 0; k < natives->n; k++)
+    if (natives->list[k].state == OPEN) natives->list[k].library->close(natives->list[k].handle);
+  pthread_mutex_destroy(natives->lock);
+  free(natives->list), free(natives->lock), free(natives->folder);
   free(natives);
 }
 
 static int find(const dc_natives *natives, const char *name) {
   for (uint32_t k = 0; natives && k < natives->n; k++)
-    if (strcmp(natives->list[k]->name, name) == 0) return (int)k;
+    if (strcmp(natives->list[k].library->name, name) == 0) return is_open(natives, k) ? (int)k : -1;
   return -1;
 }
 
 /* Rows name the libraries of all targets: is this one of another? */
 static bool is_foreign(const dc_natives *natives, const char *name) {
-  bool known = !natives || find(natives, name) >= 0;
+  bool known = !natives;
   for (uint32_t k = 0; !known && natives->known[k]; k++) known = strcmp(natives->known[k]->name, name) == 0;
+  for (uint32_t k = 0; !known && k < natives->n; k++) known = strcmp(natives->list[k].library->name, name) == 0;
   return !known;
 }
 
@@ -74,7 +107,7 @@ static bool is_foreign(const dc_natives *natives, const char *name) {
 static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
   if (only && !in_mask(only, name)) return "not asked for";
   int k = find(natives, name);
-  return k < 0 ? "not loaded" : natives->list[k]->refuses(natives->handle[k], graph, node);
+  return k < 0 ? "not loaded" : natives->list[k].library->refuses(natives->list[k].handle, graph, node);
 }
 
 static bool in_row(const dc_row *row, const char *name) {
@@ -132,9 +165,10 @@ static dc_status bind_faster(const dc_natives *natives, const char *only, const 
   const char *wish = dc_node_wish(graph, node);
   if (wish && find(natives, wish) >= 0) only = wish;
   for (uint32_t k = 0; k < natives->n && !call->call; k++) {
-    if (!stands_in(natives->list[k]) || (only && !in_mask(only, natives->list[k]->name))) continue;
-    call->library = natives->list[k];
-    DC_TRY(call->library->bind(natives->handle[k], graph, node, symbols, &call->call));
+    const dc_native_library *library = natives->list[k].library;
+    if (!stands_in(library) || (only && !in_mask(only, library->name)) || !is_open(natives, k)) continue;
+    call->library = library;
+    DC_TRY(library->bind(natives->list[k].handle, graph, node, symbols, &call->call));
   }
   return DC_OK;
 }
@@ -152,8 +186,8 @@ dc_status dc_native_bind(const dc_natives *natives, const char *only, dc_graph *
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   dc_status status = bind_faster(natives, only, graph, node, symbols, call);
   if (!status && !call->call) {
-    call->library = natives->list[k];
-    status = call->library->bind(natives->handle[k], graph, node, symbols, &call->call);
+    call->library = natives->list[k].library;
+    status = call->library->bind(natives->list[k].handle, graph, node, symbols, &call->call);
   }
   if (!status) return *out = call, DC_OK;
   free(call);
