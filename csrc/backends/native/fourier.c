@@ -12,7 +12,8 @@
 #include "backends/native/fourier.h"
 #include "backends/native/library.h"
 
-enum { TILE_BYTES = 512 << 10 /* of a tile, that the second cache holds */, SHORT = 512 /* lines of which even few are not split */ };
+enum { TILE_BYTES = 512 << 10 /* of a tile, that the second cache holds */, SHORT = 512 /* lines of which even few are not split */,
+       LONG = 1 << 19 /* lines that threads share: of a shorter one they hand each other more than they save */ };
 static const double WORK_FOR_THREADS = 20e3; /* numbers */
 
 typedef struct {
@@ -59,11 +60,12 @@ static void run_line(const fourier_call *c, const void *x, void *y, int64_t line
 /* Lines that are split are shared by threads where there are enough, else each of them is. */
 static void run_lines(const fourier_call *c, const void *x, void *y, char *scratch, int threads) {
   const bool outside = c->job.lines >= threads;
+  const int inside = outside || c->job.size < LONG ? 1 : threads;
   char *buffers = scratch + (uint64_t)c->threads * c->tile;
 #pragma omp parallel for num_threads(threads) if (outside && threads > 1)
   for (int64_t line = 0; line < c->job.lines; line++) {
     const uint64_t own = outside ? thread(threads) : 0;
-    run_line(c, x, y, line, buffers + 2 * own * c->buffer, scratch + own * c->tile, outside ? 1 : threads);
+    run_line(c, x, y, line, buffers + 2 * own * c->buffer, scratch + own * c->tile, inside);
   }
 }
 

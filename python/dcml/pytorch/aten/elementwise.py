@@ -405,6 +405,7 @@ def _of_equals(operator, *overloads, **attributes):
         TABLE["aten." + overload] = lambda b, n, x, y: b.op(operator, _expanded(b, n, x), _expanded(b, n, y), domain="dcml", **attributes)
 
 
+_of_equals("Hypot", "hypot.default")
 _of_equals("NextAfter", "nextafter.default")
 _of_equals("XLogY", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other")
 _of_equals("XLog1pY", "special_xlog1py.default", "special_xlog1py.self_scalar", "special_xlog1py.other_scalar")
