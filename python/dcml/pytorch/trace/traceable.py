@@ -226,10 +226,25 @@ def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sc
     return F.embedding(input, weight, padding_idx, None, norm_type, scale_grad_by_freq, sparse)
 
 
-def _embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, *args, **kwargs):
+def _embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean", sparse=False,
+                   per_sample_weights=None, include_last_offset=False, padding_idx=None):
+    """Bags of one length are rows that are looked up and reduced; torch's own way counts where each begins."""
     if max_norm is not None:
         _bounded(weight, input, max_norm, norm_type)
-    return F.embedding_bag(input, weight, offsets, None, norm_type, *args, **kwargs)
+    plain = input.dim() == 2 and offsets is None and not scale_grad_by_freq and mode in ("sum", "mean", "max")
+    weighted = per_sample_weights is not None
+    if not plain or not input.shape[1] or weighted and (mode != "sum" or per_sample_weights.shape != input.shape):
+        return F.embedding_bag(input, weight, offsets, None, norm_type, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                               include_last_offset, padding_idx)
+    rows = F.embedding(input, weight, padding_idx)
+    rows = rows * per_sample_weights.unsqueeze(-1) if weighted else rows
+    if padding_idx is None:
+        return rows.sum(1) if mode == "sum" else rows.mean(1) if mode == "mean" else rows.max(1).values
+    counted = (input != padding_idx % weight.shape[0]).unsqueeze(-1)
+    if mode == "max":
+        return torch.where(counted.any(1), torch.where(counted, rows, -math.inf).max(1).values, 0)
+    total = torch.where(counted, rows, 0).sum(1)
+    return total if mode == "sum" else total / counted.sum(1).clamp(1)
 
 
 def _one_hot(tensor, num_classes=-1):
