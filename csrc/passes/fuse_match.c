@@ -281,6 +281,17 @@ static bool reuses_much(matcher *m, const dc_match *match) {
   return false;
 }
 
+enum { USES_OF_TABLE = 64 };
+
+/* Does one node so little beside the other that what they share is nothing, as a table of weights beside the images that it is for? */
+static bool makes_table(const matcher *m) {
+  dc_nid nodes[] = {m->a->node, m->b->node};
+  dc_work work[2];
+  if (m->graph->machine.teams || m->scope->n_outer) return false;
+  dc_work_count(m->graph, nodes, 2, NULL, false, work);
+  return work[0].work * USES_OF_TABLE < work[1].work || work[1].work * USES_OF_TABLE < work[0].work;
+}
+
 static bool is_column_of(const matcher *m, const dc_match *match, uint32_t pair, bool second) {
   const dc_accesses *accesses = second ? &m->b->accesses : &m->a->accesses;
   dc_param p = second ? match->pairs[pair].q : match->pairs[pair].p;
@@ -476,7 +487,7 @@ static uint32_t worth_of_maps(matcher *m, dc_match *match, bool whole) {
   if (!m->depends && !m->graph->machine.teams && shares_columns(m, match)) return 0; /* apart, both run along memory */
   if (!m->graph->machine.teams) leave_columns(m, match);
   if (!match->n || starves_threads(m, match)) return 0;
-  bool much = reuses_much(m, match);
+  bool much = reuses_much(m, match) && (keeps_order(m, match) || !makes_table(m));
   if (!much && (!keeps_order(m, match) || !m->depends)) return 0;
   return 10 * match->n + 5 * m->depends + much;
 }
