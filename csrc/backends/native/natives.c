@@ -89,25 +89,36 @@ void dc_natives_destroy(dc_natives *natives) {
   free(natives);
 }
 
-static int find(const dc_natives *natives, const char *name) {
+static int place_of(const dc_natives *natives, const char *name) {
   for (uint32_t k = 0; natives && k < natives->n; k++)
-    if (strcmp(natives->list[k].library->name, name) == 0) return is_open(natives, k) ? (int)k : -1;
+    if (strcmp(natives->list[k].library->name, name) == 0) return (int)k;
   return -1;
+}
+
+static int find(const dc_natives *natives, const char *name) {
+  int k = place_of(natives, name);
+  return k >= 0 && is_open(natives, (uint32_t)k) ? k : -1;
 }
 
 /* Rows name the libraries of all targets: is this one of another? */
 static bool is_foreign(const dc_natives *natives, const char *name) {
   bool known = !natives;
   for (uint32_t k = 0; !known && natives->known[k]; k++) known = strcmp(natives->known[k]->name, name) == 0;
-  for (uint32_t k = 0; !known && k < natives->n; k++) known = strcmp(natives->list[k].library->name, name) == 0;
-  return !known;
+  return !known && place_of(natives, name) < 0;
 }
+
+/* Whether it takes a node it says before it is opened. */
+static bool is_asked_first(const dc_native_library *library) { return library == &dc_native_openblas; }
 
 /* NULL if this library takes the node, else why it does not; "": it is no business of the library. */
 static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_nid node, const char *name, const char *only) {
   if (only && !in_mask(only, name)) return "not asked for";
-  int k = find(natives, name);
-  return k < 0 ? "not loaded" : natives->list[k].library->refuses(natives->list[k].handle, graph, node);
+  int k = place_of(natives, name);
+  if (k < 0) return "not loaded";
+  const dc_native_library *library = natives->list[k].library;
+  const char *why = is_asked_first(library) ? library->refuses(NULL, graph, node) : NULL;
+  if (why) return why;
+  return is_open(natives, (uint32_t)k) ? library->refuses(natives->list[k].handle, graph, node) : "not loaded";
 }
 
 static bool in_row(const dc_row *row, const char *name) {
