@@ -166,6 +166,14 @@ dc_status dc_reverse_reduction(dc_reverse *r, const dc_param *domain, uint32_t n
 
 /* ---- winners that the forward pass notes ---- */
 
+enum { SHORT_ROW = 32 /* elements, of which vectors of bytes and of floats at once are not many */ };
+
+static bool is_row_short(const dc_graph *g, dc_cid c) {
+  const dc_container *k = dc_cont(g, c);
+  int64_t extent;
+  return k->rank && dc_ex_is_int(&g->pool, k->shape[k->rank - 1], &extent) && extent < SHORT_ROW;
+}
+
 /* Of what is unrolled later, so that it is no loop that vectors of several widths run, in one byte: the largest, which the
  * identity of min becomes, says that there is no winner. */
 static dc_cid note_winner(const reduction *x) {
@@ -173,7 +181,7 @@ static dc_cid note_winner(const reduction *x) {
   dc_cid wide = first_winner(x);
   int64_t low, high;
   bool few = dc_ix_bounds(&r->graph->pool, linear_index(x, x->loops + x->n_domain), &low, &high) && high < r->graph->machine.unrolled_trips;
-  if (!few) return wide;
+  if (!few || is_row_short(r->graph, wide)) return wide;
   dc_container k = *dc_cont(r->graph, wide);
   dc_cid winner = dc_container_add(r->graph, "winner", DC_U8, k.rank, k.shape, DC_ROLE_TEMP);
   dc_emit_fill(r, r->out, winner, wide, DC_WCR_NONE);

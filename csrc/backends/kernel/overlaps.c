@@ -12,6 +12,7 @@ typedef struct {
   uint32_t at;
   bool again, wide; /* another run of an iteration finds what this one found; it computes in 4 bytes or more */
   int64_t bytes;    /* of the narrowest elements */
+  DC_VEC(dc_ex) steps; /* reads of elements that lie apart */
 } search;
 
 /* Is the element written before in the same iteration? */
@@ -24,14 +25,43 @@ static bool is_written_before(const search *s, dc_ex element) {
   return found;
 }
 
-/* Elements lie side by side, or it is one: for steps the compiler reads more than it uses, which the last vector must not. */
-static void look_at_place(search *s, dc_ex element, int64_t most) {
-  dc_kernel *k = s->k;
+/* How far apart elements of neighbouring iterations lie; -1: unknown. */
+static int64_t step_of(const search *s, dc_ex element) {
   dc_ex step, rest;
   int64_t n = -1;
+  bool linear = dc_ix_split(s->k->pool, dc_read_address(s->k, element), s->l->param, &step, &rest);
+  return linear && dc_ex_is_int(s->k->pool, step, &n) && n <= MOST_STEP ? n : -1;
+}
+
+static bool is_read_beside(const search *s, dc_ex read, int64_t by) {
+  const dc_pool *pool = s->k->pool;
+  bool found = false;
+  for (uint32_t j = 0; j < s->steps.n && !found; j++) {
+    dc_ex other = s->steps.v[j];
+    int64_t apart;
+    found = dc_ex_node(pool, other)->ref == dc_ex_node(pool, read)->ref && step_of(s, other) == step_of(s, read) &&
+            dc_ex_is_int(pool, dc_ix_sub(s->k->pool, dc_read_address(s->k, other), dc_read_address(s->k, read)), &apart) && apart == by;
+  }
+  return found;
+}
+
+/* Of elements that lie apart all that lie between are read too, in whole runs: else the compiler reads more than the body uses, which the
+ * last vector must not. */
+static bool reads_whole_runs(const search *s) {
+  bool whole = true;
+  for (uint32_t j = 0; j < s->steps.n && whole; j++) {
+    int64_t step = step_of(s, s->steps.v[j]), first = 0, behind = 0;
+    while (first > -(int64_t)s->steps.n && is_read_beside(s, s->steps.v[j], first - 1)) first--;
+    while (is_read_beside(s, s->steps.v[j], behind + 1)) behind++;
+    whole = (behind - first + 1) % step == 0;
+  }
+  return whole;
+}
+
+static void look_at_place(search *s, dc_ex element) {
+  dc_kernel *k = s->k;
   if (!dc_ex_uses_param(k->pool, element, s->l->param)) return;
-  bool linear = dc_ix_split(k->pool, dc_read_address(k, element), s->l->param, &step, &rest);
-  s->again = s->again && linear && dc_ex_is_int(k->pool, step, &n) && n >= 0 && n <= most;
+  s->again = s->again && step_of(s, element) >= 0;
   int64_t bytes = dc_dtype_bytes((dc_dtype)dc_cont(k->graph, dc_ex_node(k->pool, element)->ref)->dtype);
   if (bytes < s->bytes) s->bytes = bytes;
   s->wide |= bytes >= LANE_BYTES;
@@ -41,7 +71,8 @@ static void look_at_read(void *context, const dc_pool *pool, dc_ex read) {
   search *s = context;
   bool changed = s->k->bits[dc_ex_node(pool, read)->ref] & s->l->writes;
   s->again = s->again && (!changed || is_written_before(s, read));
-  look_at_place(s, read, 1);
+  look_at_place(s, read);
+  if (dc_ex_uses_param(pool, read, s->l->param) && step_of(s, read) > 1) DC_PUSH(s->k->arena, &s->steps, read);
 }
 
 static void look_at_write(search *s, const dc_write *w) {
@@ -50,7 +81,7 @@ static void look_at_write(search *s, const dc_write *w) {
     return;
   }
   s->again = s->again && !w->wcr && !w->accumulator && !w->meets.n;
-  look_at_place(s, w->element, MOST_STEP);
+  look_at_place(s, w->element);
   dc_kernel_each_read(s->k, w->value, look_at_read, s);
   dc_kernel_each_read(s->k, w->guard, look_at_read, s);
   dc_kernel_each_read(s->k, dc_read_address(s->k, w->element), look_at_read, s);
@@ -72,7 +103,7 @@ static void find_overlap(dc_kernel *k, dc_loop *l) {
   int64_t lanes = k->graph->machine.vector_bytes / s.bytes;
   while (lanes > n) lanes /= 2;
   bool whole = lanes < 2 || n % lanes % (lanes / 2) == 0; /* half a vector takes a rest of that length */
-  if (s.again && s.wide && !whole && lanes * s.bytes >= LEAST_BYTES) l->overlaps = (uint32_t)lanes;
+  if (s.again && s.wide && !whole && reads_whole_runs(&s) && lanes * s.bytes >= LEAST_BYTES) l->overlaps = (uint32_t)lanes;
 }
 
 void dc_kernel_overlaps(dc_kernel *k) { dc_kernel_each_loop(k, k->root, find_overlap); }
