@@ -93,6 +93,7 @@ typedef struct {
   dc_param lane;
   bool reads_lane, jumps; /* moves with the lane, or data, at all; by more than a few elements */
   bool asks;              /* where a lane is decides what it does */
+  uint32_t reads;
 } stride_search;
 
 static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
@@ -101,6 +102,7 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
   if (node->op < DC_PRIM_COUNT && dc_prims[node->op].kind == DC_PRIM_TEST && dc_ex_dtype(pool, dc_ex_arg(pool, e, 0)) == DC_I64)
     s->asks |= dc_ex_uses_param(pool, e, s->lane);
   if (node->op != DC_EX_READ) return;
+  s->reads++;
   for (uint32_t d = 0; d < node->nargs; d++) /* gathered: there are no steps */
     if (dc_ex_uses_op(pool, dc_ex_arg(pool, e, d), DC_EX_READ)) {
       s->reads_lane = true;
@@ -132,18 +134,22 @@ static bool is_of_sums(const dc_graph *graph, const dc_map *map) {
 
 enum { LONG_ROW = 28 /* lanes beside which those at its ends, which are taken one by one, are few */ };
 
-/* It also moves in short steps with the lane.  Of a window that some lanes see a part of, so many terms are as much as twice of another. */
+/* It also moves in short steps with the lane.  Windows may have twice as many terms, if they are no terms of a product, which has loops
+ * of its own; but not those that lanes at the ends of a short row see a part of. */
 static bool is_unrollable(dc_graph *graph, dc_nid id, dc_param lane) {
   dc_map map = dc_node_at(graph, id)->map;
   int64_t trips = reduction_trips(graph, &map), most = graph->machine.unrolled_trips;
   if (!is_of_sums(graph, &map) || trips < 1 || trips > 2 * most) return false;
   stride_search s = {.graph = graph, .lane = lane};
+  bool multiplies = false;
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_tasklet t = dc_node_at(graph, map.body.v[k])->tasklet;
+    s.reads = 0;
     dc_ex_walk(&graph->pool, t.value, judge_read, &s);
+    multiplies |= s.reads > 1;
     if (t.guard) dc_ex_walk(&graph->pool, t.guard, judge_read, &s);
   }
-  bool few = trips <= most || !s.asks || constant_trips(&graph->pool, lane) >= LONG_ROW;
+  bool few = trips <= most || (!multiplies && (!s.asks || constant_trips(&graph->pool, lane) >= LONG_ROW));
   return s.reads_lane && !s.jumps && few;
 }
 

@@ -370,6 +370,14 @@ static void operands_whose_results_tell_as_much_are_not_kept(void) {
                "A = MatMul@13(P, P) B = Relu@14(A) C = MatMul@13(B, P) D = Sin@7(A) Y = Add@14(C, D) }", DC_KEEP_AUTO, true, "A B ");
 }
 
+/* Neither what they are of nor themselves. */
+static void maxima_keep_the_places_of_their_winners(void) {
+#define POOL(side) "input X: f32[1, 2, " side ", " side "] temp A: none" Y "A = Exp@13(X) Y = MaxPool@12(A) {kernel_shape = ints [2, 2], strides = ints [2, 2]} }"
+  expect_saved(POOL("64"), DC_KEEP_AUTO, "winner "); /* in a byte each */
+  expect_saved(POOL("16"), DC_KEEP_AUTO, "j ");
+  expect_saved("input X: f32[1, 64, 40, 40] temp A: none" Y "A = Exp@13(X) Y = GlobalMaxPool@1(A) }", DC_KEEP_AUTO, "j ");
+}
+
 /* A row of products and hyperbolic tangents, M<k> and T<k>, in which the last product but one reads `beside` too. */
 static void expect_least(int n, const char *beside, const char *want) {
   char body[2048] = "input P: f32[64, 64]";
@@ -398,6 +406,7 @@ int main(int argc, char **argv) {
     small_floats_add_up_in_wide_ones();
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();
+    maxima_keep_the_places_of_their_winners();
     operands_whose_results_tell_as_much_are_not_kept();
     the_least_memory_keeps_what_segments_hand_on();
   }
