@@ -32,8 +32,8 @@ typedef struct {
   struct dc_own *own; /* NULL: no gradient is the graph's own */
   DC_VEC(dc_cid) views; /* forward containers that are views */
   DC_VEC(dc_told) told;
-  dc_cid *winner;     /* by tasklet of the forward graph, a max or min: where its winners are noted; 0: nowhere */
-  uint32_t n_winners; /* tasklets in that table */
+  dc_cid *winner;     /* by node of the forward graph: where the winners of a tasklet that takes a max or min are noted; 0: nowhere */
+  uint32_t n_winners; /* nodes of that table, as were there before */
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */

@@ -114,7 +114,8 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex e) {
     if (!dc_ex_uses_param(pool, at, s->lane)) continue;
     s->reads_lane = true;
     bool linear = dc_ix_split(&s->graph->pool, at, s->lane, &coefficient, &rest) && dc_ex_is_int(&s->graph->pool, coefficient, &stride);
-    if (d != dc_contiguous_dimension(s->graph, node->ref) || !linear || stride < 0 || stride > s->graph->machine.short_stride) s->jumps = true;
+    bool along = d == dc_contiguous_dimension(s->graph, node->ref) && linear;
+    s->jumps |= !along || stride < 0 || stride > s->graph->machine.short_stride;
   }
 }
 

@@ -372,7 +372,8 @@ static void operands_whose_results_tell_as_much_are_not_kept(void) {
 
 /* Neither what they are of nor themselves. */
 static void maxima_keep_the_places_of_their_winners(void) {
-#define POOL(side) "input X: f32[1, 2, " side ", " side "] temp A: none" Y "A = Exp@13(X) Y = MaxPool@12(A) {kernel_shape = ints [2, 2], strides = ints [2, 2]} }"
+#define POOL(side) \
+  "input X: f32[1, 2, " side ", " side "] temp A: none" Y "A = Exp@13(X) Y = MaxPool@12(A) {kernel_shape = ints [2, 2], strides = ints [2, 2]} }"
   expect_saved(POOL("64"), DC_KEEP_AUTO, "winner "); /* in a byte each */
   expect_saved(POOL("16"), DC_KEEP_AUTO, "j ");
   expect_saved("input X: f32[1, 64, 40, 40] temp A: none" Y "A = Exp@13(X) Y = GlobalMaxPool@1(A) }", DC_KEEP_AUTO, "j ");

@@ -207,8 +207,8 @@ BAGS = {f"{mode} {padding}": lambda w, mode=mode, padding=padding: F.embedding_b
     indices, w, offsets, mode=mode, padding_idx=padding) for mode in ("sum", "mean", "max") for padding in (None, 2)}
 BAGS["weighted"] = lambda w: F.embedding_bag(indices, w, offsets, mode="sum", per_sample_weights=w[:8, 0])
 bags = t([[1, 2, 4, 4], [5, 2, 2, 9], [2, 2, 2, 2]])  # of one length; the last one is all padding
-BAGS.update({f"{mode} {padding} of one length": lambda w, mode=mode, padding=padding: F.embedding_bag(bags, w, mode=mode, padding_idx=padding)
-             for mode in ("sum", "mean", "max") for padding in (None, 2, -8)})
+BAGS.update({f"{mode} {padding} of one length": lambda w, mode=mode, padding=padding: F.embedding_bag(
+    bags, w, mode=mode, padding_idx=padding) for mode in ("sum", "mean", "max") for padding in (None, 2, -8)})
 BAGS["weighted, of one length"] = lambda w: F.embedding_bag(bags, w, mode="sum", per_sample_weights=w[:3, :4], padding_idx=4)
 labels, lengths, sizes = t([[1, 2, 2, 3], [3, 1, 0, 0], [5, 5, 5, 5]]), t([12, 9, 5]), t([4, 2, 4])
 CTC = {

@@ -45,10 +45,12 @@ static void write_behind(dc_kernel *k, dc_loop *l, dc_write *w) {
 
 static void find_narrow(dc_kernel *k, dc_loop *l) {
   int64_t n = dc_loop_extent(k, l);
-  bool from_0 = dc_kernel_is_number(k, l->begin, 0) && l->step == 1;
-  if (l->schedule != DC_MAP_PARALLEL || !l->parent || dc_loop_has_loops(l) || !from_0 || n < LEAST_ITERATIONS || n > MOST_ITERATIONS) return;
-  bool wide = false;
-  for (uint32_t j = 0; j < l->body.n; j++) wide |= !dc_kernel_is_register(k, l->body.v[j].write->out) && is_wide_write(k, l->body.v[j].write);
+  bool from_0 = dc_kernel_is_number(k, l->begin, 0) && l->step == 1, wide = false;
+  if (l->schedule != DC_MAP_PARALLEL || dc_loop_has_loops(l) || !from_0 || n < LEAST_ITERATIONS || n > MOST_ITERATIONS) return;
+  for (uint32_t j = 0; j < l->body.n; j++) {
+    const dc_write *w = l->body.v[j].write;
+    wide |= !dc_kernel_is_register(k, w->out) && is_wide_write(k, w);
+  }
   for (uint32_t j = 0; j < l->body.n && wide; j++)
     if (is_narrow(k, l, l->body.v[j].write)) write_behind(k, l, l->body.v[j].write);
 }

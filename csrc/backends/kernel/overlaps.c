@@ -4,7 +4,7 @@
  *     parallel i in 0:110 vector overlaps(16)   runs 0:16, 16:32, ..., 80:96 and 94:110. */
 #include "backends/kernel/kernel.h"
 
-enum { LONGEST = 512, MOST_STEP = 4, LANE_BYTES = 4, LEAST_BYTES = 16 };
+enum { LONGEST = 512, MOST_STEP = 4, MOST_READS = 64, LANE_BYTES = 4, LEAST_BYTES = 16 };
 
 typedef struct {
   dc_kernel *k;
@@ -48,7 +48,7 @@ static bool is_read_beside(const search *s, dc_ex read, int64_t by) {
 /* Of elements that lie apart all that lie between are read too, in whole runs: else the compiler reads more than the body uses, which the
  * last vector must not. */
 static bool reads_whole_runs(const search *s) {
-  bool whole = true;
+  bool whole = s->steps.n <= MOST_READS;
   for (uint32_t j = 0; j < s->steps.n && whole; j++) {
     int64_t step = step_of(s, s->steps.v[j]), first = 0, behind = 0;
     while (first > -(int64_t)s->steps.n && is_read_beside(s, s->steps.v[j], first - 1)) first--;

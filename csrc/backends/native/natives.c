@@ -12,7 +12,7 @@
 
 enum { MAX_LIBRARIES = 16 };
 
-typedef enum { ASKED_FOR, OPEN, MISSING } library_state; /* asked for: once a node is */
+typedef enum { CLOSED, OPEN, MISSING } library_state; /* closed: nobody has asked for it */
 
 typedef struct {
   const dc_native_library *library;
@@ -46,7 +46,7 @@ static void open_entry(const dc_natives *natives, entry *e) {
 static bool is_open(const dc_natives *natives, uint32_t k) {
   entry *e = &natives->list[k];
   pthread_mutex_lock(natives->lock);
-  if (e->state == ASKED_FOR) open_entry(natives, e);
+  if (e->state == CLOSED) open_entry(natives, e);
   bool open = e->state == OPEN;
   pthread_mutex_unlock(natives->lock);
   return open;
@@ -55,7 +55,9 @@ static bool is_open(const dc_natives *natives, uint32_t k) {
 dc_status dc_natives_create(const dc_native_library *const *list, const char *mask, const char *folder, const void *place,
                             dc_natives **out) {
   dc_natives *natives = calloc(1, sizeof *natives);
-  if (natives) *natives = (dc_natives){calloc(MAX_LIBRARIES, sizeof(entry)), 0, list, malloc(sizeof *natives->lock), NULL, place, false};
+  if (natives)
+    *natives = (dc_natives){.list = calloc(MAX_LIBRARIES, sizeof(entry)), .known = list, .place = place,
+                            .lock = malloc(sizeof *natives->lock)};
   if (natives && folder) natives->folder = strdup(folder);
   if (!natives || !natives->list || !natives->lock || (folder && !natives->folder)) {
     if (natives) free(natives->list), free(natives->lock), free(natives->folder);

@@ -134,6 +134,16 @@ static void print_terms(dc_printer *p, const dc_loop *l, const char *at, const c
   dc_print_close(p);
 }
 
+/* A loop over vectors, the last of which begins where it is whole; begin, end: of the loop inside, over the iterations of one. */
+static void open_overlaps(dc_printer *p, const dc_loop *l, dc_text *out, const char **begin, const char **end) {
+  const long long extent = (long long)dc_loop_extent(p->k, l), last = extent - l->overlaps;
+  dc_text_indent(out, p->indent);
+  dc_text_printf(out, "for (i64 v%u = 0; v%u < %lld; v%u += %u) {\n", l->param, l->param, extent, l->param, l->overlaps);
+  dc_text_indent(out, p->indent);
+  dc_text_printf(out, "const i64 from%u = %s + (v%u < %lld ? v%u : %lld);\n", l->param, *begin, l->param, last, l->param, last);
+  *begin = dc_arena_printf(p->arena, "from%u", l->param), *end = dc_arena_printf(p->arena, "from%u + %u", l->param, l->overlaps);
+}
+
 static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, const char *end) {
   dc_deferred_text text;
   uint32_t mark;
@@ -152,14 +162,7 @@ static void print_simple(dc_printer *p, const dc_loop *l, const char *begin, con
   if (uniform) p->dirty = dirty, p->touched = ~(uint64_t)0;
   if (l->spread) p->lane_index = NULL;
   close_iteration(p, mark);
-  if (l->overlaps) {
-    const long long last = (long long)dc_loop_extent(p->k, l) - l->overlaps;
-    dc_text_indent(text.outer, p->indent);
-    dc_text_printf(text.outer, "for (i64 v%u = 0; v%u < %lld; v%u += %u) {\n", l->param, l->param, last + l->overlaps, l->param, l->overlaps);
-    dc_text_indent(text.outer, p->indent);
-    dc_text_printf(text.outer, "const i64 from%u = %s + (v%u < %lld ? v%u : %lld);\n", l->param, begin, l->param, last, l->param, last);
-    begin = dc_arena_printf(p->arena, "from%u", l->param), end = dc_arena_printf(p->arena, "from%u + %u", l->param, l->overlaps);
-  }
+  if (l->overlaps) open_overlaps(p, l, text.outer, &begin, &end);
   bool vectors = l->is_vector && dc_print_vectors(p, l, text.outer);
   bool in_order = !vectors && !dc_loop_has_loops(l) && !p->lane;
   /* indices of several iterations are on their way at once */
