@@ -25,7 +25,8 @@
  *   collides         iterations, with others of the loops around it, may write one element: not shared by threads, nor run by
  *                    vectors unless those of one entry write elements side by side                     [collisions]
  *   vector           vectors may run its iterations; `ordered`: its float terms add up in their order  [vectors]
- *   overlaps(n)      runs in vectors of n iterations, of which the last one begins before the end of the one before  [overlaps]
+ *   overlaps(n)      runs in vectors of n iterations, of which the last one begins before the end of the one before; of sums in
+ *                    lanes, what the last lanes leave runs so, and adds only what has not been added                  [overlaps]
  *   sums(n, k)       accumulators of n lanes each, in k levels of blocks                               [sums]
  *   spread(n)        each of the n iterations of it and of short loops around it has an accumulator    [sums]
  *   terms(n)         each lane of the strip around takes n terms at once, between which its sums are not in memory [sums]

@@ -1,7 +1,9 @@
 /* Overlaps: a short loop whose iterations no number of whole vectors makes up ends with one that begins before the last one's
  * end.  What it computes again is the same; the compiler would run the rest one by one, at the price of several vectors.
  *
- *     parallel i in 0:110 vector overlaps(16)   runs 0:16, 16:32, ..., 80:96 and 94:110. */
+ *     parallel i in 0:110 vector overlaps(16)   runs 0:16, 16:32, ..., 80:96 and 94:110.
+ *
+ * Sums in lanes end so too, and leave out the terms that they have had. */
 #include "backends/kernel/kernel.h"
 
 enum { LONGEST = 512, MOST_STEP = 4, MOST_READS = 64, LANE_BYTES = 4, LEAST_BYTES = 16 };
@@ -80,8 +82,9 @@ static void look_at_write(search *s, const dc_write *w) {
     s->again = false;
     return;
   }
-  s->again = s->again && !w->wcr && !w->accumulator && !w->meets.n;
-  look_at_place(s, w->element);
+  bool sums = w->accumulator && w->wcr && s->l->schedule == DC_MAP_REDUCE; /* lanes that run again add nothing */
+  s->again = s->again && (sums || (!w->wcr && !w->accumulator && !w->meets.n));
+  if (!sums) look_at_place(s, w->element);
   dc_kernel_each_read(s->k, w->value, look_at_read, s);
   dc_kernel_each_read(s->k, w->guard, look_at_read, s);
   dc_kernel_each_read(s->k, dc_read_address(s->k, w->element), look_at_read, s);
@@ -94,10 +97,20 @@ static bool is_shared(const dc_loop *l) {
   return false;
 }
 
+/* Of sums in lanes, what the fewest of them leave. */
+static void find_overlap_of_sums(dc_kernel *k, dc_loop *l) {
+  int64_t n = dc_loop_extent(k, l);
+  search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
+  if (!l->sum_lanes || l->sum_levels || l->spread || l->terms || n < DC_FEW_LANES || n % DC_FEW_LANES == 0) return;
+  for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
+  if (s.again && !s.steps.n && s.bytes == LANE_BYTES) l->overlaps = DC_FEW_LANES;
+}
+
 static void find_overlap(dc_kernel *k, dc_loop *l) {
   int64_t n = dc_loop_extent(k, l);
-  bool plain = l->is_vector && l->schedule == DC_MAP_PARALLEL && l->step == 1 && !l->collides && !l->memory_run;
-  if (!plain || n < 0 || n > LONGEST || is_shared(l)) return;
+  bool plain = l->is_vector && l->step == 1 && !l->memory_run && n >= 0 && n <= LONGEST && !is_shared(l);
+  if (plain && l->schedule == DC_MAP_REDUCE) find_overlap_of_sums(k, l);
+  if (!plain || l->schedule != DC_MAP_PARALLEL || l->collides) return;
   search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
   for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
   int64_t lanes = k->graph->machine.vector_bytes / s.bytes;

@@ -177,8 +177,9 @@ static void check_annotations(checker *c, const dc_loop *l) {
   const bool apart = !l->collides || dc_loop_is_apart(c->k, l);
   require(c, !l->is_vector || (innermost && apart && !dc_loop_strip(l) && l->schedule != DC_MAP_SEQUENTIAL),
           "vectors run innermost loops of which no two iterations write one element");
-  require(c, !l->overlaps || (l->is_vector && l->schedule == DC_MAP_PARALLEL && l->step == 1 && dc_loop_extent(c->k, l) >= l->overlaps),
-          "vectors that overlap run a parallel loop of known length, which is no shorter than one");
+  bool parallel = l->schedule == DC_MAP_PARALLEL, sums = l->schedule == DC_MAP_REDUCE && l->sum_lanes && l->overlaps == DC_FEW_LANES;
+  require(c, !l->overlaps || (l->is_vector && (parallel || sums) && l->step == 1 && dc_loop_extent(c->k, l) >= l->overlaps),
+          "vectors that overlap run a parallel loop, or sums in lanes, of known length, which is no shorter than one");
   require(c, !l->is_ordered || l->is_vector, "only vectors could change an order");
   bool power = l->sum_lanes == 0 || (l->sum_lanes >= DC_FEW_LANES && (l->sum_lanes & (l->sum_lanes - 1)) == 0);
   require(c, power && l->sum_levels <= 4 && (!l->sum_lanes || l->is_vector),

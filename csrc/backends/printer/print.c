@@ -223,6 +223,10 @@ static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, con
 
 /* ---- loops of sums ---- */
 
+static const char *for_lanes(dc_printer *p) {
+  return p->flagged ? dc_arena_printf(p->arena, "%s reduction(max : bad)", p->dialect->vectors) : p->dialect->sums;
+}
+
 /* Whole strips of lanes, from the variable `at` on. */
 static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, const char *end) {
   const long long step = l->step, reach = step * (lanes - 1) + 1;
@@ -236,9 +240,26 @@ static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, co
   close_iteration(p, mark);
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes);
-  dc_text_printf(text.outer, "%s\n", p->flagged ? dc_arena_printf(p->arena, "%s reduction(max : bad)", p->dialect->vectors) : p->dialect->sums);
+  dc_text_printf(text.outer, "%s\n", for_lanes(p));
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
+  dc_print_undefer(p, &text);
+  dc_print_line(p, "}");
+}
+
+/* The last lanes of the range, of which the first `repeated` ones have been there before. */
+static void print_last_lanes(dc_printer *p, const dc_loop *l, uint32_t repeated, const char *end) {
+  dc_deferred_text text;
+  uint32_t mark;
+  open_iteration(p, &text, &mark);
+  p->lane_index = "l", p->repeated = repeated;
+  dc_print_line(p, "const i64 j%u = %s - %d + l;", l->param, end, DC_FEW_LANES);
+  print_body(p, l);
+  p->lane_index = NULL, p->repeated = 0;
+  close_iteration(p, mark);
+  dc_text_printf(text.outer, "%s\n", for_lanes(p));
+  dc_text_indent(text.outer, p->indent);
+  dc_text_printf(text.outer, "for (i64 l = 0; l < %d; l++) {\n", DC_FEW_LANES);
   dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }
@@ -278,12 +299,13 @@ static void print_sums(dc_printer *p, const dc_loop *l, const char *begin, const
   dc_print_open(p, "");
   dc_print_line(p, "i64 %s = %s;", at, begin);
   if (l->sum_lanes > DC_FEW_LANES) print_many(p, l, at, end);
-  if (rest < 0 || rest >= DC_FEW_LANES) {
+  if (rest < 0 || rest >= DC_FEW_LANES || l->overlaps) {
     dc_outer_sums outer = dc_print_lanes_begin(p, l, DC_FEW_LANES);
     print_sum_strips(p, l, DC_FEW_LANES, at, end);
+    if (l->overlaps) print_last_lanes(p, l, (uint32_t)(DC_FEW_LANES - rest % DC_FEW_LANES), end);
     dc_print_lanes_end(p, &outer);
   }
-  if (rest < 0 || rest % DC_FEW_LANES) print_simple(p, l, at, end);
+  if (rest < 0 || (rest % DC_FEW_LANES && !l->overlaps)) print_simple(p, l, at, end);
   dc_print_close(p);
 }
 

@@ -55,6 +55,7 @@ typedef struct {
     const char *name;
     uint32_t width;        /* of the array of one for each lane, 0: a single one */
   } *sums;                 /* by accumulator: what terms go to now */
+  uint32_t repeated;       /* lanes of a vector of terms, from the first on, that have been added already */
   const char *lane_index;  /* of the accumulator that a term goes to; NULL: the first one's */
   const dc_loop *slice;    /* a loop whose range is begin .. end here, as threads share it; or NULL */
   const dc_loop *lane;     /* the strip that encloses, or NULL */

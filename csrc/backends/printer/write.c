@@ -16,6 +16,10 @@ static void open_if(dc_printer *p, const char *condition) { dc_print_open(p, dc_
 
 /* ---- writes ---- */
 
+static const char *unless_repeated(dc_printer *p, const char *name) {
+  return p->repeated ? dc_arena_printf(p->arena, "l < %u ? %s : ", p->repeated, name) : "";
+}
+
 static void accumulate(dc_printer *p, const dc_write *w) {
   const dc_accumulator *a = &p->k->accumulators.v[w->accumulator - 1];
   const char *name = dc_print_term(p, w->accumulator - 1);
@@ -24,12 +28,12 @@ static void accumulate(dc_printer *p, const dc_write *w) {
   if (product && w->wcr == DC_WCR_SUM && !dc_print_bound(p, w->value)) { /* one rounding less */
     const char *x = dc_print_value(p, dc_ex_arg(p->pool, w->value, 0));
     const char *y = dc_print_value(p, dc_ex_arg(p->pool, w->value, 1));
-    dc_print_line(p, "%s = fma_%s(%s, %s, %s);", name, p->dialect->types[a->type].kind, x, y, name);
+    dc_print_line(p, "%s = %sfma_%s(%s, %s, %s);", name, unless_repeated(p, name), p->dialect->types[a->type].kind, x, y, name);
     return;
   }
   const char *text = dc_print_cast(p, a->type, dc_ex_dtype(p->pool, w->value), dc_print_value(p, w->value));
   const char *atom = dc_print_local(p, a->type, text);
-  dc_print_line(p, "%s = %s;", name, dc_print_combine(p, (dc_wcr)w->wcr, a->type, name, atom));
+  dc_print_line(p, "%s = %s%s;", name, unless_repeated(p, name), dc_print_combine(p, (dc_wcr)w->wcr, a->type, name, atom));
 }
 
 /* Several threads may meet in the element. */
