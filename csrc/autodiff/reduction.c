@@ -67,19 +67,18 @@ static dc_ex number(const reduction *x) {
   return dc_ix_bounds(pool, at, &low, &high) && high <= INT32_MAX ? dc_ex_cast(pool, DC_I32, at) : at;
 }
 
-/* A new container with the number of the first iteration that wins.  The result is NaN if and only if an iteration is. */
+/* A new container with the number of the first iteration that wins. */
 static dc_cid first_winner(const reduction *x) {
   dc_pool *pool = &x->r->graph->pool;
   dc_dtype stored = (dc_dtype)dc_cont(x->r->graph, x->t.out)->dtype, type = dc_ex_dtype(pool, x->t.value);
   dc_ex best = dc_ex_cast(pool, type, dc_ex_read(pool, stored, x->t.out, x->t.index, x->t.rank));
-  dc_ex wins = dc_ex_prim2(pool, DC_OR, dc_ex_prim2(pool, DC_EQ, x->t.value, best), dc_ex_prim1(pool, DC_ISNAN, x->t.value));
-  return reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, wins), number(x));
+  return reduce_again(x, DC_WCR_MIN, dc_ex_and(pool, x->t.guard, dc_ex_is_extreme(pool, x->t.value, best)), number(x));
 }
 
 /* The condition that this iteration is the first winner. */
 static dc_ex winner_guard(const reduction *x, dc_nid tasklet) {
   dc_pool *pool = &x->r->graph->pool;
-  dc_cid noted = x->r->winner && tasklet < x->r->n_winners ? x->r->winner[tasklet] : 0;
+  dc_cid noted = x->r->winner ? x->r->winner[tasklet] : 0;
   dc_ex here = number(x), winner = read_at_domain(x, noted ? noted : first_winner(x));
   return dc_ex_prim2(pool, DC_EQ, here, dc_ex_cast(pool, dc_ex_dtype(pool, here), winner));
 }

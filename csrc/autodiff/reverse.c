@@ -238,8 +238,7 @@ static bool may_overwrite(dc_graph *graph) {
 
 /* Adds to the forward graph what the backward pass would have to look for; what it does not read after all is dropped later. */
 static void note_winners(dc_graph *forward, dc_reverse *notes) {
-  notes->n_winners = forward->nodes.n;
-  notes->winner = DC_NEW_ARRAY(&forward->arena, dc_cid, notes->n_winners);
+  notes->winner = DC_NEW_ARRAY(&forward->arena, dc_cid, forward->nodes.n);
   for (uint32_t s = 0; s < forward->states.n; s++) {
     dc_scope before = forward->states.v[s].scope, after = {0};
     notes->out = &after;
@@ -266,7 +265,7 @@ dc_status dc_autodiff(dc_ops *ops, dc_graph *forward, const dc_cid *outputs, uin
   dc_scope nodes = all_nodes(forward);
   for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(backward, dc_graph_scope(backward), nodes.v[k]);
   init(&r, ops, backward, NULL);
-  r.winner = notes.winner, r.n_winners = notes.n_winners;
+  r.winner = notes.winner;
   dc_status status = differentiate(&r, forward, outputs, n_outputs, wrt, n_wrt, keep, overwrites, stay, out);
   dc_arena_free(&r.arena), dc_arena_free(&notes.arena);
   if (status) dc_graph_destroy(backward);

@@ -32,8 +32,7 @@ typedef struct {
   struct dc_own *own; /* NULL: no gradient is the graph's own */
   DC_VEC(dc_cid) views; /* forward containers that are views */
   DC_VEC(dc_told) told;
-  dc_cid *winner;     /* by node of the forward graph: where the winners of a tasklet that takes a max or min are noted; 0: nowhere */
-  uint32_t n_winners; /* nodes of that table, as were there before */
+  dc_cid *winner; /* by node that was there before any were noted: where the winners of a tasklet that takes a max or min are; 0: nowhere */
 } dc_reverse;
 
 /* scalar.c: what one floating READ contributes to a value. */

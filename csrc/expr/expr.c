@@ -326,17 +326,22 @@ static dc_ex simplify_logic(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
   return a == b ? a : 0;
 }
 
+/* Is it what min or max with changes nothing? */
+static bool is_bound(const dc_pool *pool, dc_ex e, dc_op prim) {
+  dc_dtype type = dc_ex_dtype(pool, e);
+  if (dc_dtype_is_float(type)) return is_value(pool, e, prim == DC_MIN ? INFINITY : -INFINITY);
+  return is_value(pool, e, prim == DC_MIN ? dc_dtype_max(type) : dc_dtype_min(type));
+}
+
 static dc_ex simplify_arithmetic(dc_pool *pool, dc_op prim, dc_ex a, dc_ex b) {
-  dc_dtype type = dc_ex_dtype(pool, a);
-  double least = dc_dtype_is_float(type) ? -INFINITY : dc_dtype_min(type), most = dc_dtype_is_float(type) ? INFINITY : dc_dtype_max(type);
   switch (prim) {
     case DC_ADD: return is_value(pool, b, 0) ? a : is_value(pool, a, 0) ? b : 0;
     case DC_SUB: return is_value(pool, b, 0) ? a : 0;
     case DC_MUL: return is_value(pool, b, 1) ? a : is_value(pool, a, 1) ? b : 0;
     case DC_DIV: return is_value(pool, b, 1) ? a : 0;
     case DC_POW: return is_value(pool, b, 1) ? a : 0;
-    case DC_MAX: return is_value(pool, b, least) ? a : is_value(pool, a, least) ? b : 0;
-    case DC_MIN: return is_value(pool, b, most) ? a : is_value(pool, a, most) ? b : 0;
+    case DC_MAX: return is_bound(pool, b, DC_MAX) ? a : is_bound(pool, a, DC_MAX) ? b : 0;
+    case DC_MIN: return is_bound(pool, b, DC_MIN) ? a : is_bound(pool, a, DC_MIN) ? b : 0;
     default: return 0;
   }
 }
@@ -417,6 +422,11 @@ dc_ex dc_ex_bits(dc_pool *pool, dc_dtype type, dc_ex a) {
 
 dc_ex dc_ex_and(dc_pool *pool, dc_ex a, dc_ex b) {
   return !a ? b : !b ? a : dc_ex_prim2(pool, DC_AND, a, b);
+}
+
+dc_ex dc_ex_is_extreme(dc_pool *pool, dc_ex x, dc_ex extreme) {
+  dc_ex same = dc_ex_prim2(pool, DC_EQ, x, extreme);
+  return dc_dtype_is_float(dc_ex_dtype(pool, x)) ? dc_ex_prim2(pool, DC_OR, same, dc_ex_prim1(pool, DC_ISNAN, x)) : same;
 }
 
 dc_ex dc_ex_in_range(dc_pool *pool, dc_ex a, dc_ex extent) {

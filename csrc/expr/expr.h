@@ -143,6 +143,8 @@ dc_ex dc_ex_bits(dc_pool *pool, dc_dtype type, dc_ex a); /* both types are as wi
 dc_ex dc_ex_in_range(dc_pool *pool, dc_ex a, dc_ex extent);
 /* a && b, where 0 stands for "always". */
 dc_ex dc_ex_and(dc_pool *pool, dc_ex a, dc_ex b);
+/* Is x, one of several values, what their maximum or minimum is?  That is NaN if and only if one of them is. */
+dc_ex dc_ex_is_extreme(dc_pool *pool, dc_ex x, dc_ex extreme);
 
 /* a b, (a - b)^2 or |a - b|: terms of sums whose operands each stay the same for a whole row or column of them. */
 typedef enum { DC_TERM_NONE, DC_TERM_PRODUCT, DC_TERM_SQUARE, DC_TERM_GAP } dc_term;

@@ -226,9 +226,7 @@ static dc_status arg_reduce(dc_inst *in, const dc_ast *ast, dc_value *out) {
   DC_TRY(hoist(in, &r, &extreme));
   reduction second = {0};
   DC_TRY(reduce_body(in, &plain, &second));
-  dc_ex found = dc_ex_prim2(pool, DC_EQ, second.value, extreme.ex), linear = dc_ex_int(pool, 0);
-  if (dc_dtype_is_float(dc_ex_dtype(pool, second.value)))
-    found = dc_ex_prim2(pool, DC_OR, found, dc_ex_prim1(pool, DC_ISNAN, second.value));
+  dc_ex found = dc_ex_is_extreme(pool, second.value, extreme.ex), linear = dc_ex_int(pool, 0);
   for (uint32_t k = 0; k < second.n; k++)
     linear = dc_ix_add(pool, dc_ix_mul(pool, linear, pool->params.v[second.params[k]].end), dc_ex_par(pool, second.params[k]));
   second.guard = dc_ex_and(pool, second.guard, found);

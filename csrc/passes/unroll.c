@@ -214,8 +214,7 @@ typedef struct {
 static dc_ex is_winner(dc_graph *graph, const contest *c, term x) {
   dc_pool *pool = &graph->pool;
   dc_ex extreme = dc_ex_read(pool, (dc_dtype)dc_cont(graph, c->best.out)->dtype, c->best.out, c->best.index, c->best.rank);
-  dc_ex same = dc_ex_prim2(pool, DC_EQ, x.value, dc_ex_cast(pool, dc_ex_dtype(pool, x.value), extreme));
-  return dc_ex_and(pool, x.guard, dc_ex_prim2(pool, DC_OR, same, dc_ex_prim1(pool, DC_ISNAN, x.value)));
+  return dc_ex_and(pool, x.guard, dc_ex_is_extreme(pool, x.value, dc_ex_cast(pool, dc_ex_dtype(pool, x.value), extreme)));
 }
 
 static bool is_contest(dc_graph *graph, const contest *c) {
@@ -253,39 +252,25 @@ static dc_ex place_of_winner(dc_graph *graph, const contest *c) {
   return place;
 }
 
-typedef struct {
-  const dc_graph *graph;
-  dc_ex guard;
-  dc_cid written;
-  bool hit;
-} change_search;
-
-static void look_for_read(void *context, const dc_pool *pool, dc_ex e) {
-  change_search *s = context;
-  s->hit |= dc_ex_node(pool, e)->op == DC_EX_READ && dc_container_root(s->graph, dc_ex_node(pool, e)->ref) == s->written;
-}
-
-static void note_change(void *context, dc_cid c, dc_use use, dc_nid by) {
-  change_search *s = context;
-  (void)by;
-  s->written = dc_container_root(s->graph, c);
-  if (use == DC_USE_WRITE) dc_ex_walk(&s->graph->pool, s->guard, look_for_read, s);
-}
-
 /* The value of tasklet t of body[at], from what finds the extreme before it; 0: nothing does, or what it reads has changed since. */
-static dc_ex winner_value(dc_graph *graph, const dc_scope *body, uint32_t at, const dc_tasklet *t) {
-  change_search s = {graph, t->guard, 0, false};
-  contest c = {.place_map = dc_node_at(graph, body->v[at])->map, .place = *t};
-  c.trips = reduction_trips(graph, &c.place_map);
-  for (uint32_t k = at; t->wcr == DC_WCR_MIN && t->guard && k-- > 0 && !s.hit;) {
+static dc_ex winner_value(dc_graph *graph, const dc_scope *body, uint32_t at, const dc_tasklet *t, int64_t trips) {
+  if (t->wcr != DC_WCR_MIN || !t->guard) return 0;
+  dc_arena arena = {0};
+  bool *reads = DC_NEW_ARRAY(&arena, bool, graph->containers.n), changed = false;
+  contest c = {.place_map = dc_node_at(graph, body->v[at])->map, .place = *t, .trips = trips};
+  dc_ex value = 0;
+  dc_node_mark(graph, body->v[at], DC_USE_READ, reads);
+  for (uint32_t k = at; k-- > 0 && !changed && !value;) {
     const dc_node *n = dc_node_at(graph, body->v[k]);
-    if (n->kind == DC_NODE_MAP && n->map.schedule == DC_MAP_REDUCE && n->map.body.n == 1) {
+    bool single = n->kind == DC_NODE_MAP && n->map.schedule == DC_MAP_REDUCE && n->map.body.n == 1;
+    if (single && dc_node_at(graph, n->map.body.v[0])->kind == DC_NODE_TASKLET) {
       c.best_map = n->map, c.best = dc_node_at(graph, n->map.body.v[0])->tasklet;
-      if (dc_node_at(graph, n->map.body.v[0])->kind == DC_NODE_TASKLET && is_contest(graph, &c)) return place_of_winner(graph, &c);
+      if (is_contest(graph, &c)) value = place_of_winner(graph, &c);
     }
-    dc_node_uses(graph, body->v[k], note_change, &s);
+    changed = dc_node_touches(graph, body->v[k], DC_USE_WRITE, reads);
   }
-  return 0;
+  dc_arena_free(&arena);
+  return value;
 }
 
 static void unroll_reduction(dc_graph *graph, const dc_scope *around, uint32_t at, dc_scope *out) {
@@ -293,7 +278,7 @@ static void unroll_reduction(dc_graph *graph, const dc_scope *around, uint32_t a
   int64_t trips = reduction_trips(graph, &map);
   for (uint32_t k = 0; k < map.body.n; k++) {
     dc_node from = *dc_node_at(graph, map.body.v[k]);
-    dc_ex value = winner_value(graph, around, at, &from.tasklet);
+    dc_ex value = winner_value(graph, around, at, &from.tasklet, trips);
     if (!value) value = unrolled_value(graph, &map, &from.tasklet, trips);
     dc_nid made = dc_node_tasklet(graph, from.tasklet.out, DC_WCR_NONE, from.tasklet.index, from.tasklet.rank, 0, value);
     dc_node_take_origin(graph, made, map.body.v[k]);

@@ -76,7 +76,7 @@ static dc_loop *take_identities(search *s, dc_loop *row) {
     dc_write *w = row->body.v[j].write;
     if (!is_sum_of(s, w)) continue;
     if (!made) {
-      made = dc_loop_new(k, dc_name_text(&k->graph->names, k->pool->params.v[row->param].name), row->begin, row->end, 1);
+      made = dc_loop_like(k, row, row->begin, row->end);
       made->schedule = DC_MAP_PARALLEL, made->is_entry = true;
     }
     const dc_dtype type = (dc_dtype)dc_cont(k->graph, w->out)->dtype, compute = dc_dtype_compute(type);

@@ -148,6 +148,12 @@ dc_loop *dc_loop_new(dc_kernel *k, const char *name, dc_ex begin, dc_ex end, int
   return l;
 }
 
+dc_loop *dc_loop_like(dc_kernel *k, const dc_loop *like, dc_ex begin, dc_ex end) {
+  dc_loop *made = dc_loop_new(k, dc_name_text(&k->graph->names, k->pool->params.v[like->param].name), begin, end, 1);
+  made->schedule = like->schedule;
+  return made;
+}
+
 /* ---- growing a kernel ---- */
 
 dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape) {

@@ -255,6 +255,8 @@ static inline bool dc_write_adds_to(const dc_write *w, uint32_t a) { return w->a
 void dc_kernel_open(dc_kernel *k); /* a kernel without loops, over the containers of its graph */
 void dc_kernel_settle(dc_kernel *k); /* after a change of the tree: depths, levels, writes, homes */
 dc_loop *dc_loop_new(dc_kernel *k, const char *name, dc_ex begin, dc_ex end, int64_t step);
+/* One in steps of 1, of the name and the schedule of another. */
+dc_loop *dc_loop_like(dc_kernel *k, const dc_loop *like, dc_ex begin, dc_ex end);
 dc_dependence dc_kernel_dependence(dc_kernel *k, dc_ex x);
 /* Both before dc_kernel_settle: a register; a write at that position of a body. */
 dc_cid dc_kernel_add_register(dc_kernel *k, const char *name, dc_dtype type, uint32_t rank, const dc_ex *shape);

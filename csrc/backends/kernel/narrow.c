@@ -9,9 +9,9 @@
 
 enum { LEAST_ITERATIONS = 8, MOST_ITERATIONS = 256, WIDE_BYTES = 4 };
 
-static int bytes_of(const dc_kernel *k, dc_cid c) { return dc_dtype_bytes((dc_dtype)dc_cont(k->graph, c)->dtype); }
-
-static bool is_wide_write(const dc_kernel *k, const dc_write *w) { return bytes_of(k, w->out) >= WIDE_BYTES; }
+static bool is_wide_write(const dc_kernel *k, const dc_write *w) {
+  return dc_dtype_bytes((dc_dtype)dc_cont(k->graph, w->out)->dtype) >= WIDE_BYTES;
+}
 
 /* A cast to fewer bytes, into memory that nothing else in the body uses. */
 static bool is_narrow(dc_kernel *k, const dc_loop *l, const dc_write *w) {
@@ -32,8 +32,8 @@ static void write_behind(dc_kernel *k, dc_loop *l, dc_write *w) {
   dc_ex wide_value = dc_ex_arg(k->pool, w->value, 0), at = dc_ex_par(k->pool, l->param);
   dc_dtype type = dc_ex_dtype(k->pool, wide_value);
   dc_cid wide = dc_kernel_add_register(k, "wide", type, 1, &l->end);
-  dc_loop *behind = dc_loop_new(k, dc_name_text(&k->graph->names, k->pool->params.v[l->param].name), l->begin, l->end, l->step);
-  behind->schedule = l->schedule, behind->is_entry = true, behind->parent = l->parent;
+  dc_loop *behind = dc_loop_like(k, l, l->begin, l->end);
+  behind->is_entry = true, behind->parent = l->parent;
   dc_ex there = dc_ex_par(k->pool, behind->param);
   dc_ex element = dc_ex_subst(k->pool, w->element, &l->param, &there, 1);
   dc_ex value = dc_ex_cast(k->pool, dc_ex_dtype(k->pool, w->value), dc_ex_read(k->pool, type, wide, &there, 1));

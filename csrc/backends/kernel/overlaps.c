@@ -90,6 +90,12 @@ static void look_at_write(search *s, const dc_write *w) {
   dc_kernel_each_read(s->k, dc_read_address(s->k, w->element), look_at_read, s);
 }
 
+static search look_at(dc_kernel *k, const dc_loop *l) {
+  search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
+  for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
+  return s;
+}
+
 /* Threads take parts of it. */
 static bool is_shared(const dc_loop *l) {
   for (const dc_loop *at = l; at; at = at->parent)
@@ -100,9 +106,8 @@ static bool is_shared(const dc_loop *l) {
 /* Of sums in lanes, what the fewest of them leave. */
 static void find_overlap_of_sums(dc_kernel *k, dc_loop *l) {
   int64_t n = dc_loop_extent(k, l);
-  search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
   if (!l->sum_lanes || l->sum_levels || l->spread || l->terms || n < DC_FEW_LANES || n % DC_FEW_LANES == 0) return;
-  for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
+  const search s = look_at(k, l);
   if (s.again && !s.steps.n && s.bytes == LANE_BYTES) l->overlaps = DC_FEW_LANES;
 }
 
@@ -111,8 +116,7 @@ static void find_overlap(dc_kernel *k, dc_loop *l) {
   bool plain = l->is_vector && l->step == 1 && !l->memory_run && n >= 0 && n <= LONGEST && !is_shared(l);
   if (plain && l->schedule == DC_MAP_REDUCE) find_overlap_of_sums(k, l);
   if (!plain || l->schedule != DC_MAP_PARALLEL || l->collides) return;
-  search s = {.k = k, .l = l, .again = true, .bytes = LANE_BYTES};
-  for (s.at = 0; s.at < l->body.n; s.at++) look_at_write(&s, l->body.v[s.at].write);
+  const search s = look_at(k, l);
   int64_t lanes = k->graph->machine.vector_bytes / s.bytes;
   while (lanes > n) lanes /= 2;
   bool whole = lanes < 2 || n % lanes % (lanes / 2) == 0; /* half a vector takes a rest of that length */

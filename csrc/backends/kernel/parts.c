@@ -122,7 +122,7 @@ static void hold_inside(search *s, dc_cid c) {
 
 /* The loop behind the rows that writes what has become of the elements. */
 static dc_loop *new_end(dc_kernel *k, const dc_loop *begin) {
-  dc_loop *end = dc_loop_new(k, dc_name_text(&k->graph->names, k->pool->params.v[begin->param].name), begin->begin, begin->end, 1);
+  dc_loop *end = dc_loop_like(k, begin, begin->begin, begin->end);
   end->schedule = DC_MAP_PARALLEL, end->is_entry = end->on_team = true, end->pack = begin->pack, end->turns = begin->turns;
   return end;
 }

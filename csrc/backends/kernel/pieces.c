@@ -151,8 +151,8 @@ static void copy_body(dc_kernel *k, const dc_loop *l, renaming *r, dc_loop *into
 }
 
 static dc_loop *new_loop(dc_kernel *k, const dc_loop *like, dc_ex begin, dc_ex end, dc_loop *parent) {
-  dc_loop *made = dc_loop_new(k, dc_name_text(&k->graph->names, k->pool->params.v[like->param].name), begin, end, 1);
-  made->schedule = like->schedule, made->is_entry = like->is_entry, made->parent = parent;
+  dc_loop *made = dc_loop_like(k, like, begin, end);
+  made->is_entry = like->is_entry, made->parent = parent;
   return made;
 }
 

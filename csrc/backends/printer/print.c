@@ -223,45 +223,36 @@ static void print_joined(dc_printer *p, const dc_loop *l, const char *begin, con
 
 /* ---- loops of sums ---- */
 
-static const char *for_lanes(dc_printer *p) {
-  return p->flagged ? dc_arena_printf(p->arena, "%s reduction(max : bad)", p->dialect->vectors) : p->dialect->sums;
-}
-
-/* Whole strips of lanes, from the variable `at` on. */
-static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, const char *end) {
-  const long long step = l->step, reach = step * (lanes - 1) + 1;
+/* Lanes from `at` on, of which the first `repeated` ones have added their terms before; around: the head of a loop over strips, or "". */
+static void print_sum_lanes(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, uint32_t repeated, const char *around) {
   dc_deferred_text text;
   uint32_t mark;
   open_iteration(p, &text, &mark);
-  p->lane_index = "l";
-  dc_print_line(p, step == 1 ? "const i64 j%u = %s + l;" : "const i64 j%u = %s + l * %lld;", l->param, at, step);
+  p->lane_index = "l", p->repeated = repeated;
+  dc_print_line(p, l->step == 1 ? "const i64 j%u = %s + l;" : "const i64 j%u = %s + l * %lld;", l->param, at, (long long)l->step);
   print_body(p, l);
-  p->lane_index = NULL;
+  p->lane_index = NULL, p->repeated = 0;
   close_iteration(p, mark);
-  dc_text_indent(text.outer, p->indent);
-  dc_text_printf(text.outer, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes);
-  dc_text_printf(text.outer, "%s\n", for_lanes(p));
+  if (*around) dc_text_indent(text.outer, p->indent);
+  dc_text_puts(text.outer, around);
+  if (p->flagged) dc_text_printf(text.outer, "%s reduction(max : bad)\n", p->dialect->vectors);
+  else dc_text_printf(text.outer, "%s\n", p->dialect->sums);
   dc_text_indent(text.outer, p->indent);
   dc_text_printf(text.outer, "for (i64 l = 0; l < %u; l++) {\n", lanes);
   dc_print_undefer(p, &text);
   dc_print_line(p, "}");
 }
 
+/* Whole strips of lanes, from the variable `at` on. */
+static void print_sum_strips(dc_printer *p, const dc_loop *l, uint32_t lanes, const char *at, const char *end) {
+  const long long step = l->step, reach = step * (lanes - 1) + 1;
+  print_sum_lanes(p, l, lanes, at, 0,
+                  dc_arena_printf(p->arena, "for (; %s + %lld <= %s; %s += %lld)\n", at, reach, end, at, step * lanes));
+}
+
 /* The last lanes of the range, of which the first `repeated` ones have been there before. */
 static void print_last_lanes(dc_printer *p, const dc_loop *l, uint32_t repeated, const char *end) {
-  dc_deferred_text text;
-  uint32_t mark;
-  open_iteration(p, &text, &mark);
-  p->lane_index = "l", p->repeated = repeated;
-  dc_print_line(p, "const i64 j%u = %s - %d + l;", l->param, end, DC_FEW_LANES);
-  print_body(p, l);
-  p->lane_index = NULL, p->repeated = 0;
-  close_iteration(p, mark);
-  dc_text_printf(text.outer, "%s\n", for_lanes(p));
-  dc_text_indent(text.outer, p->indent);
-  dc_text_printf(text.outer, "for (i64 l = 0; l < %d; l++) {\n", DC_FEW_LANES);
-  dc_print_undefer(p, &text);
-  dc_print_line(p, "}");
+  print_sum_lanes(p, l, DC_FEW_LANES, dc_arena_printf(p->arena, "%s - %d", end, DC_FEW_LANES), repeated, "");
 }
 
 static void print_blocks(dc_printer *p, const dc_loop *l, uint32_t lanes, uint32_t levels, const char *begin, const char *end) {
