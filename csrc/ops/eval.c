@@ -15,7 +15,10 @@ dc_status dc_inst_fail(const dc_inst *in, dc_code code, const char *format, ...)
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  dc_status status = dc_error(code, "%s", text);
+  return dc_inst_locate(in, dc_error(code, "%s", text));
+}
+
+dc_status dc_inst_locate(const dc_inst *in, dc_status status) {
   return in->node ? dc_error_at(status, "%s", dc_node_describe(in->graph, in->node)) : status;
 }
 

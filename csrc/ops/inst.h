@@ -69,6 +69,7 @@ DC_MUST_USE dc_status dc_inst_output(dc_inst *in, uint32_t k, dc_dtype *type, ui
 dc_tensor *dc_inst_tensor(dc_inst *in, const char *name, int32_t item); /* NULL if unknown */
 dc_tensor *dc_inst_add_tensor(dc_inst *in, dc_tensor tensor);
 DC_MUST_USE dc_status dc_inst_fail(const dc_inst *in, dc_code code, const char *format, ...) DC_PRINTF(3, 4);
+DC_MUST_USE dc_status dc_inst_locate(const dc_inst *in, dc_status status); /* says at which node; passes NULL through */
 
 /* eval.c */
 DC_MUST_USE dc_status dc_inst_eval(dc_inst *in, const dc_ast *ast, dc_value *out);

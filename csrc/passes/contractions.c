@@ -1,0 +1,235 @@
+/* An Einsum of two operands that multiplies matrices, or a batch of them, as the product that a library runs.
+ *
+ *     Y = Einsum(A, B) {equation = "ibnd,jbnd->bnij"}   becomes
+ *     S = Transpose(A)   T = Transpose(B)   U = Transpose(T)   Y = MatMul(S, U)
+ *
+ * with Reshapes where several labels make up the rows, columns or terms of a matrix.  Products take in a Transpose of the last two
+ * dimensions afterwards.  Runs before attention is looked for, which may be spelled so, and before differentiation, so that gradients
+ * are products as well. */
+#include <string.h>
+
+#include "ops/einsum.h"
+#include "passes/operators.h"
+
+enum { LEAST_EXTENT = 8, LABELS_END = 128 }; /* of matrices that pay for copies of the operands; labels are ASCII */
+
+/* Labels by what they are: those of both operands and the result, of the left one and the result, of the right one and the
+ * result, and of both operands alone, over which is summed. */
+typedef enum { BATCH, ROWS, COLUMNS, TERMS, N_GROUPS } group;
+
+typedef struct {
+  dc_graph *graph;
+  dc_cid operand[2], result;
+  dc_einsum_labels term[2], output, group[N_GROUPS];
+  dc_ex extent[LABELS_END]; /* by label */
+} contraction;
+
+/* ---- reading ---- */
+
+static void add(dc_einsum_labels *l, char label) { l->label[l->n++] = label; }
+
+static dc_einsum_labels joined(const dc_einsum_labels *a, const dc_einsum_labels *b, const dc_einsum_labels *c) {
+  const dc_einsum_labels *parts[] = {a, b, c};
+  dc_einsum_labels all = {.n = 0};
+  for (int p = 0; p < 3; p++)
+    for (uint32_t k = 0; k < parts[p]->n; k++) add(&all, parts[p]->label[k]);
+  return all;
+}
+
+static bool same(const dc_einsum_labels *a, const dc_einsum_labels *b) { return a->n == b->n && memcmp(a->label, b->label, a->n) == 0; }
+
+static bool read_labels(contraction *c, const char *equation) {
+  const uint32_t ranks[] = {dc_cont(c->graph, c->operand[0])->rank, dc_cont(c->graph, c->operand[1])->rank};
+  dc_status status = dc_einsum_read(equation, ranks, 2, c->term, &c->output);
+  const bool is_read = !status;
+  dc_status_free(status); /* inference has said so already */
+  return is_read;
+}
+
+/* False where a label stands twice in a term, or its extents differ. */
+static bool read_extents(contraction *c) {
+  bool plain = true;
+  for (int t = 0; t < 2; t++)
+    for (uint32_t d = 0; d < c->term[t].n && plain; d++) {
+      const char label = c->term[t].label[d];
+      const dc_ex extent = dc_cont(c->graph, c->operand[t])->shape[d];
+      plain = !memchr(c->term[t].label, label, d) && (t == 0 || !dc_einsum_has(&c->term[0], label) || c->extent[(int)label] == extent);
+      c->extent[(int)label] = extent;
+    }
+  return plain;
+}
+
+/* False where a label of one operand alone is summed. */
+static bool sort_labels(contraction *c) {
+  const dc_einsum_labels *a = &c->term[0], *b = &c->term[1];
+  bool all = true;
+  for (uint32_t k = 0; k < c->output.n; k++) {
+    const char label = c->output.label[k];
+    add(&c->group[!dc_einsum_has(b, label) ? ROWS : !dc_einsum_has(a, label) ? COLUMNS : BATCH], label);
+  }
+  for (uint32_t k = 0; k < a->n; k++)
+    if (!dc_einsum_has(&c->output, a->label[k])) add(&c->group[TERMS], a->label[k]);
+  for (uint32_t k = 0; k < c->group[TERMS].n; k++) all &= dc_einsum_has(b, c->group[TERMS].label[k]);
+  for (uint32_t k = 0; k < b->n; k++) all &= dc_einsum_has(a, b->label[k]) || dc_einsum_has(&c->output, b->label[k]);
+  return all;
+}
+
+static dc_ex extent_of(const contraction *c, group g) {
+  dc_ex product = dc_ex_int(&c->graph->pool, 1);
+  for (uint32_t k = 0; k < c->group[g].n; k++) product = dc_ix_mul(&c->graph->pool, product, c->extent[(int)c->group[g].label[k]]);
+  return product;
+}
+
+static bool is_long(const contraction *c, group g) {
+  int64_t extent;
+  return c->group[g].n && (!dc_ex_is_int(&c->graph->pool, extent_of(c, g), &extent) || extent >= LEAST_EXTENT);
+}
+
+/* Rows and columns as the result has them, so that it need not be turned. */
+static void choose_sides(contraction *c) {
+  const dc_einsum_labels turned = joined(&c->group[BATCH], &c->group[COLUMNS], &c->group[ROWS]), term = c->term[0], rows = c->group[ROWS];
+  const dc_cid operand = c->operand[0];
+  if (!same(&c->output, &turned)) return;
+  c->operand[0] = c->operand[1], c->operand[1] = operand;
+  c->term[0] = c->term[1], c->term[1] = term;
+  c->group[ROWS] = c->group[COLUMNS], c->group[COLUMNS] = rows;
+}
+
+static bool is_einsum(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || node->lib.n_in != 2 || dc_node_wish(graph, id)) return false;
+  return !*dc_name_text(&graph->names, node->lib.domain) && strcmp(dc_name_text(&graph->names, node->lib.op), "Einsum") == 0;
+}
+
+static bool read_contraction(contraction *c, dc_nid node) {
+  if (!is_einsum(c->graph, node)) return false;
+  const dc_library *lib = &dc_node_at(c->graph, node)->lib;
+  const dc_attr *equation = dc_node_attr(c->graph, node, "equation");
+  c->operand[0] = lib->in[0], c->operand[1] = lib->in[1], c->result = lib->out[0];
+  if (!c->operand[0] || !c->operand[1] || !c->result || !equation || equation->kind != DC_ATTR_STRING) return false;
+  if (!read_labels(c, equation->s) || !read_extents(c) || !sort_labels(c)) return false;
+  if (!is_long(c, ROWS) || !is_long(c, COLUMNS) || !is_long(c, TERMS)) return false;
+  choose_sides(c);
+  return true;
+}
+
+/* ---- what becomes of it ---- */
+
+typedef struct {
+  contraction *c;
+  dc_scope *scope; /* of nodes in order */
+} builder;
+
+static dc_cid container(const builder *b, const char *suffix, const dc_ex *shape, uint32_t rank) {
+  dc_graph *graph = b->c->graph;
+  return dc_container_after(graph, b->c->result, suffix, (dc_dtype)dc_cont(graph, b->c->result)->dtype, rank, shape);
+}
+
+static uint32_t shape_of(const contraction *c, const dc_einsum_labels *labels, dc_ex *shape) {
+  for (uint32_t k = 0; k < labels->n; k++) shape[k] = c->extent[(int)labels->label[k]];
+  return labels->n;
+}
+
+static void transpose(builder *b, dc_cid from, const int64_t *perm, dc_cid to) {
+  dc_graph *graph = b->c->graph;
+  dc_attr attr = dc_attr_ints(graph, "perm", perm, dc_cont(graph, to)->rank);
+  dc_scope_push(graph, b->scope, dc_node_library(graph, "Transpose", "", 13, &from, 1, &to, 1, &attr, 1));
+}
+
+/* Axes in the order of some labels, of others. */
+static void reorder(builder *b, dc_cid from, const dc_einsum_labels *has, const dc_einsum_labels *wanted, dc_cid to) {
+  int64_t perm[DC_EINSUM_LABELS];
+  for (uint32_t k = 0; k < wanted->n; k++)
+    perm[k] = (const char *)memchr(has->label, wanted->label[k], has->n) - has->label;
+  transpose(b, from, perm, to);
+}
+
+static void reshape(builder *b, dc_cid from, dc_cid to) {
+  dc_graph *graph = b->c->graph;
+  const uint32_t rank = dc_cont(graph, to)->rank;
+  const dc_ex length = dc_ex_int(&graph->pool, rank);
+  const dc_cid in[] = {from, dc_container_after(graph, to, "extents", DC_I64, 1, &length)};
+  dc_attr attr = dc_attr_int(graph, "allowzero", 1);
+  dc_cont(graph, in[1])->known = dc_arena_copy(&graph->arena, dc_cont(graph, to)->shape, rank * sizeof(dc_ex));
+  dc_cont(graph, in[1])->known_count = rank;
+  dc_scope_push(graph, b->scope, dc_node_library(graph, "Reshape", "", 14, in, 2, &to, 1, &attr, 1));
+}
+
+/* A batch of matrices of these groups, whose axes have this order already. */
+static dc_cid flatten(builder *b, dc_cid from, group first, group second) {
+  const contraction *c = b->c;
+  dc_ex shape[DC_EINSUM_LABELS];
+  uint32_t rank = shape_of(c, &c->group[BATCH], shape);
+  if (c->group[first].n == 1 && c->group[second].n == 1) return from;
+  shape[rank++] = extent_of(c, first), shape[rank++] = extent_of(c, second);
+  const dc_cid to = container(b, "matrices", shape, rank);
+  reshape(b, from, to);
+  return to;
+}
+
+static dc_cid turn(builder *b, dc_cid from) {
+  const dc_container *k = dc_cont(b->c->graph, from);
+  const uint32_t rank = k->rank;
+  dc_ex shape[DC_EINSUM_LABELS];
+  int64_t perm[DC_EINSUM_LABELS];
+  for (uint32_t d = 0; d < rank; d++) perm[d] = d + 2 < rank ? d : 2 * rank - 3 - d;
+  for (uint32_t d = 0; d < rank; d++) shape[d] = k->shape[perm[d]];
+  const dc_cid to = container(b, "turned", shape, rank);
+  transpose(b, from, perm, to);
+  return to;
+}
+
+/* The t-th operand as matrices of the groups `first` by `second`.  It is read as it lies if the two are the other way round, and
+ * else is copied with its last axis last, where it can be. */
+static dc_cid matrices(builder *b, int t, group first, group second) {
+  const contraction *c = b->c;
+  const dc_einsum_labels *term = &c->term[t];
+  const dc_einsum_labels plain = joined(&c->group[BATCH], &c->group[first], &c->group[second]);
+  const dc_einsum_labels other = joined(&c->group[BATCH], &c->group[second], &c->group[first]);
+  const bool lies_turned = !same(term, &plain) && other.label[other.n - 1] == term->label[term->n - 1];
+  const dc_einsum_labels *order = lies_turned ? &other : &plain;
+  dc_cid at = c->operand[t];
+  if (!same(term, order)) {
+    dc_ex shape[DC_EINSUM_LABELS];
+    const dc_cid to = container(b, "ordered", shape, shape_of(c, order, shape));
+    reorder(b, at, term, order, to);
+    at = to;
+  }
+  return lies_turned ? turn(b, flatten(b, at, second, first)) : flatten(b, at, first, second);
+}
+
+/* The product goes to its result itself where that has the same axes. */
+static bool multiply(const dc_pass_context *context, builder *b, dc_nid einsum) {
+  const contraction *c = b->c;
+  dc_graph *graph = c->graph;
+  const dc_einsum_labels plain = joined(&c->group[BATCH], &c->group[ROWS], &c->group[COLUMNS]);
+  const bool is_flat = c->group[ROWS].n == 1 && c->group[COLUMNS].n == 1, in_order = same(&plain, &c->output);
+  const dc_cid in[] = {matrices(b, 0, ROWS, TERMS), matrices(b, 1, TERMS, COLUMNS)};
+  dc_ex shape[DC_EINSUM_LABELS];
+  const dc_cid split = in_order ? c->result : container(b, "split", shape, shape_of(c, &plain, shape));
+  uint32_t rank = shape_of(c, &c->group[BATCH], shape);
+  shape[rank++] = extent_of(c, ROWS), shape[rank++] = extent_of(c, COLUMNS);
+  const dc_cid product = is_flat ? split : container(b, "product", shape, rank);
+  const dc_nid made = dc_node_library(graph, "MatMul", "", 13, in, 2, &product, 1, NULL, 0);
+  dc_node_at(graph, made)->name = dc_node_at(graph, einsum)->name;
+  if (!dc_operator_is_served(context, graph, made)) return false;
+  dc_scope_push(graph, b->scope, made);
+  if (!is_flat) reshape(b, product, split);
+  if (!in_order) reorder(b, split, &plain, &c->output, c->result);
+  return true;
+}
+
+static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
+  (void)state;
+  contraction c = {.graph = graph};
+  dc_scope nodes = {0};
+  builder b = {&c, &nodes};
+  if (!read_contraction(&c, node) || !multiply(context, &b, node)) return false;
+  for (uint32_t k = 0; k < nodes.n; k++) dc_scope_push(graph, scope, nodes.v[k]);
+  return true;
+}
+
+dc_status dc_pass_contractions(const dc_pass_context *context, dc_graph *graph) {
+  dc_operators_replace(context, graph, replace, NULL);
+  return dc_pass_tidy(context->ops, graph);
+}
