@@ -4,7 +4,11 @@
 
 #include "ir/graph.h"
 
-enum { DC_EINSUM_LETTERS = 52, DC_EINSUM_LABELS = DC_MAX_RANK + DC_EINSUM_LETTERS }; /* all that there are: none is ever one too many */
+enum {
+  DC_EINSUM_LETTERS = 52,
+  DC_EINSUM_LABELS = DC_MAX_RANK + DC_EINSUM_LETTERS, /* all that there are: none is ever one too many */
+  DC_EINSUM_END = 128,                                /* every label is less */
+};
 
 /* Of each axis of an array: a letter, or, of an ellipsis, a number 1.. counted from the right. */
 typedef struct {

@@ -11,8 +11,6 @@
 #include "ops/einsum.h"
 #include "passes/operators.h"
 
-enum { LEAST_EXTENT = 8, LABELS_END = 128 }; /* of matrices that pay for copies of the operands; labels are ASCII */
-
 /* Labels by what they are: those of both operands and the result, of the left one and the result, of the right one and the
  * result, and of both operands alone, over which is summed. */
 typedef enum { BATCH, ROWS, COLUMNS, TERMS, N_GROUPS } group;
@@ -21,7 +19,7 @@ typedef struct {
   dc_graph *graph;
   dc_cid operand[2], result;
   dc_einsum_labels term[2], output, group[N_GROUPS];
-  dc_ex extent[LABELS_END]; /* by label */
+  dc_ex extent[DC_EINSUM_END]; /* by label */
 } contraction;
 
 /* ---- reading ---- */
@@ -82,7 +80,7 @@ static dc_ex extent_of(const contraction *c, group g) {
 
 static bool is_long(const contraction *c, group g) {
   int64_t extent;
-  return c->group[g].n && (!dc_ex_is_int(&c->graph->pool, extent_of(c, g), &extent) || extent >= LEAST_EXTENT);
+  return c->group[g].n && (!dc_ex_is_int(&c->graph->pool, extent_of(c, g), &extent) || extent >= DC_LEAST_MATRIX);
 }
 
 /* Rows and columns as the result has them, so that it need not be turned. */
@@ -95,14 +93,8 @@ static void choose_sides(contraction *c) {
   c->group[ROWS] = c->group[COLUMNS], c->group[COLUMNS] = rows;
 }
 
-static bool is_einsum(const dc_graph *graph, dc_nid id) {
-  const dc_node *node = dc_node_at(graph, id);
-  if (node->kind != DC_NODE_LIBRARY || node->lib.wrt || node->lib.n_in != 2 || dc_node_wish(graph, id)) return false;
-  return !*dc_name_text(&graph->names, node->lib.domain) && strcmp(dc_name_text(&graph->names, node->lib.op), "Einsum") == 0;
-}
-
 static bool read_contraction(contraction *c, dc_nid node) {
-  if (!is_einsum(c->graph, node)) return false;
+  if (!dc_operator_is(c->graph, node, "Einsum") || dc_node_at(c->graph, node)->lib.n_in != 2) return false;
   const dc_library *lib = &dc_node_at(c->graph, node)->lib;
   const dc_attr *equation = dc_node_attr(c->graph, node, "equation");
   c->operand[0] = lib->in[0], c->operand[1] = lib->in[1], c->result = lib->out[0];

@@ -33,12 +33,15 @@ void dc_operators_look(dc_operators *o, dc_graph *graph) {
     }
 }
 
+bool dc_operator_is(const dc_graph *graph, dc_nid node, const char *op) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY || lib->wrt || *dc_name_text(&graph->names, lib->domain)) return false;
+  return strcmp(dc_name_text(&graph->names, lib->op), op) == 0 && !dc_node_wish(graph, node);
+}
+
 dc_nid dc_operator_making(const dc_operators *o, dc_cid value, const char *op) {
   dc_nid id = o->maker[value];
-  if (!id) return 0;
-  const dc_library *lib = &dc_node_at(o->graph, id)->lib;
-  bool is_it = !lib->wrt && !*dc_name_text(&o->graph->names, lib->domain) && strcmp(dc_name_text(&o->graph->names, lib->op), op) == 0;
-  return is_it && lib->out[0] == value && !dc_node_wish(o->graph, id) ? id : 0;
+  return id && dc_operator_is(o->graph, id, op) && dc_node_at(o->graph, id)->lib.out[0] == value ? id : 0;
 }
 
 dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *op) {

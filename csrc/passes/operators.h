@@ -10,9 +10,13 @@ typedef struct {
   uint32_t *uses; /* by container: nodes that read it, and the graph's result as one more */
 } dc_operators;
 
+enum { DC_LEAST_MATRIX = 8 }; /* rows, columns and terms of a product that pays for copies of its operands */
+
+/* Is it this operator of ONNX, itself and no gradient, run by whoever we like? */
+bool dc_operator_is(const dc_graph *graph, dc_nid node, const char *op);
 /* Of all containers that there are now. */
 void dc_operators_look(dc_operators *o, dc_graph *graph);
-/* The node that makes a value if it is this operator of ONNX, itself and no gradient, run by whoever we like; else 0. */
+/* The node that makes a value if it is this operator; else 0. */
 dc_nid dc_operator_making(const dc_operators *o, dc_cid value, const char *op);
 /* The same if nobody else reads the value. */
 dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *op);

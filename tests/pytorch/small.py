@@ -2,6 +2,17 @@
 from torch import nn
 
 
+class Calls(nn.Module):
+    """Calls a function of its arguments."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
 class TiedLayers(nn.Module):
     """Two layers with one weight."""
 
