@@ -283,17 +283,19 @@ static bound make_conv(const conv *c, uint32_t wrt, shape *y) {
 }
 
 /* The convolution and its gradients. */
+static void result_equals_the_loops(const conv *c, uint32_t wrt) {
+  shape y;
+  char what[80];
+  bound b = make_conv(c, wrt, &y);
+  double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
+  conv_reference(c, (int)wrt, b.buffers, &y, wanted);
+  snprintf(what, sizeof what, "Conv, %s, wrt %u", c->name, wrt);
+  run_and_compare(&b, wanted, what);
+  free(wanted);
+}
+
 static void one_equals_the_loops(const conv *c) {
-  for (uint32_t wrt = 0; wrt < 3; wrt++) {
-    shape y;
-    char what[80];
-    bound b = make_conv(c, wrt, &y);
-    double *wanted = calloc((size_t)b.n_out + 1, sizeof *wanted);
-    conv_reference(c, (int)wrt, b.buffers, &y, wanted);
-    snprintf(what, sizeof what, "Conv, %s, wrt %u", c->name, wrt);
-    run_and_compare(&b, wanted, what);
-    free(wanted);
-  }
+  for (uint32_t wrt = 0; wrt < 3; wrt++) result_equals_the_loops(c, wrt);
 }
 
 static void convolutions_of(const conv *list, size_t n) {

@@ -217,6 +217,20 @@ static const conv depthwise[] = {
     {"no images", "", 2, 0, 3, 3, 3, {5, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
 };
 
+static const conv several[] = {
+    {"two filters for a channel", "", 2, 2, 3, 6, 3, {9, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"filters for one channel, for all threads", "", 2, 3, 1, 9, 1, {12, 35}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}, false},
+    {"filters for one channel, stride 2, in bands", "", 2, 2, 1, 5, 1, {97, 150}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"filters for a line", "", 1, 3, 2, 8, 2, {300}, {3}, {1}, {1}, {1}, {1}, true},
+};
+
+static void filters_for_one_channel_equal_the_loops(void) {
+  for (size_t k = 0; k < sizeof several / sizeof *several; k++) {
+    result_equals_the_loops(&several[k], 0);
+    result_equals_the_loops(&several[k], 2);
+  }
+}
+
 static void routines_for_single_channels_equal_the_loops(void) {
   static const uint32_t vectors[] = {16, 32, 64}; /* of those, what this processor has */
   library = &dc_native_depthwise;
@@ -225,8 +239,10 @@ static void routines_for_single_channels_equal_the_loops(void) {
     memset(&meets, 0, sizeof meets);
     meets.vector_bytes = vectors[k], meets.insists = true;
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
+    filters_for_one_channel_equal_the_loops();
     meets.shift = sizeof(float), meets.trained = true;
     convolutions_of(depthwise, sizeof depthwise / sizeof *depthwise);
+    filters_for_one_channel_equal_the_loops();
   }
   memset(&meets, 0, sizeof meets);
   library->close(handle);

@@ -1,5 +1,6 @@
-/* Convolutions with one filter for each channel, and their gradients, as routines of our own for the processor at hand: such a
- * convolution is a few multiplications for each number that is read, so that what counts is how often memory and caches are.
+/* Convolutions whose filters read one channel each, one filter or several for a channel, and their gradients, as routines of our own
+ * for the processor at hand: such a convolution is a few multiplications for each number that is read, so that what counts is how
+ * often memory and caches are.
  *
  * Threads share planes.  The gradient of weights sums those of planes and bands in the order in which they lie, so that
  * nothing depends on how many threads there are. */
@@ -14,7 +15,8 @@
 #include "backends/native/problem.h"
 #include "backends/threads.h"
 
-enum { MAX_STRIDE = DEPTHWISE_PHASES, WIDE_FILTER = 25 /* taps */, MAX_REACH = 1 << 12, LINE = DEPTHWISE_LINE, MANY = 4 };
+enum { MAX_STRIDE = DEPTHWISE_PHASES, MAX_REACH = 1 << 12, LINE = DEPTHWISE_LINE, MANY = 4 };
+enum { WIDE_FILTER = 25, WIDEST_OF_SEVERAL = 49, WIDEST_OF_A_ROW = 5 }; /* taps */
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 static const double MAX_ROOM = 1 << 28;       /* bytes of a thread */
 
@@ -40,14 +42,15 @@ static int64_t int_at(const dc_graph *graph, dc_nid node, const char *name, int 
   return a && a->kind == DC_ATTR_INTS && (int)a->n > at ? a->ints[at] : fallback;
 }
 
+/* Images whose gradient sums over several filters are left to others. */
 static bool is_depthwise(const dc_graph *graph, dc_nid node) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
-  int64_t filters, each;
+  int64_t filters, each, channels, groups = dc_node_attr_int(graph, node, "group", 1);
   if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return false;
   if (dc_cont(graph, lib->in[0])->rank > 4) return false;
   if (!known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[1], 1, &each) || each != 1) return false;
-  const dc_container *x = dc_cont(graph, lib->in[0]), *w = dc_cont(graph, lib->in[1]);
-  return filters == dc_node_attr_int(graph, node, "group", 1) && x->shape[1] == w->shape[0];
+  if (!known(graph, lib->in[0], 1, &channels) || channels != groups || groups < 1 || filters % groups) return false;
+  return filters == groups || (lib->wrt != 1 && !dc_problem_op_is(graph, node, "ConvTranspose"));
 }
 
 static bool is_row_major(const dc_graph *graph, const dc_library *lib) {
@@ -59,6 +62,28 @@ static bool is_row_major(const dc_graph *graph, const dc_library *lib) {
   return !strided;
 }
 
+/* Several filters for a channel: oneDNN's vectors are of filters, and load a number that is read for each tap. */
+static bool has_several(const dc_graph *graph, const dc_library *lib) {
+  int64_t filters, channels;
+  return known(graph, lib->in[1], 0, &filters) && known(graph, lib->in[0], 1, &channels) && filters > channels;
+}
+
+/* Is there another convolution of all channels?  It wants its images channels-last, and what lies before them too. */
+static bool has_company(const dc_graph *graph, const dc_library *lib) {
+  bool has = false;
+  for (dc_nid n = 1; n < graph->nodes.n && !has; n++)
+    has = dc_node_at(graph, n)->kind == DC_NODE_LIBRARY && dc_problem_is_conv(graph, n) && dc_node_at(graph, n)->lib.in[1] != lib->in[1] &&
+          dc_node_attr_int(graph, n, "group", 1) == 1;
+  return has;
+}
+
+/* Do filters for one channel fill a vector, and will their images be wanted channels-last? */
+static bool goes_channels_last(const dc_graph *graph, const dc_library *lib) {
+  int64_t filters, channels, lanes = graph->machine.vector_bytes / (int64_t)sizeof(float);
+  if (!known(graph, lib->in[1], 0, &filters) || !known(graph, lib->in[0], 1, &channels)) return false;
+  return channels == 1 && filters >= lanes && has_company(graph, lib);
+}
+
 /* Where oneDNN, whose vectors are of channels, is as quick or quicker: it has no gradient of wide filters of its own, though. */
 static const char *is_better_elsewhere(const dc_graph *graph, dc_nid node, int64_t taps) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
@@ -66,10 +91,12 @@ static const char *is_better_elsewhere(const dc_graph *graph, dc_nid node, int64
   const dc_cid y = turned ? lib->in[0] : lib->wrt ? lib->in[lib->n_fwd_in + lib->n_fwd_out] : lib->out[0];
   const uint32_t rank = dc_cont(graph, y)->rank;
   int64_t width, stride = 1;
+  if (has_several(graph, lib) && taps > (rank == 3 ? WIDEST_OF_A_ROW : WIDEST_OF_SEVERAL)) return "a wide filter of several for a channel";
+  if (goes_channels_last(graph, lib)) return "images that lie channels-last from here on";
   if (lib->wrt == 2 && taps >= WIDE_FILTER) return NULL;
   for (uint32_t d = 0; d + 2 < rank; d++)
     if (int_at(graph, node, "strides", (int)d, 1) > stride) stride = int_at(graph, node, "strides", (int)d, 1);
-  if (stride > 2) return "a stride";
+  if (stride > 2 || (stride == 2 && lib->wrt == 2 && has_several(graph, lib))) return "a stride";
   if (makes_y && rank == 4 && int_at(graph, node, "dilations", 0, 1) > 1) return "rows that lie apart";
   bool narrow = known(graph, y, rank - 1, &width) && width < graph->machine.vector_bytes / (int64_t)sizeof(float);
   return narrow ? "rows of less than a vector" : NULL;
@@ -183,7 +210,7 @@ static dc_status lay_planes(depthwise_call *call, uint32_t l1_bytes) {
   const dc_problem_conv *c = &call->conv;
   const int lanes = call->routines->lanes;
   job->y = axis_of(c, c->n - 2), job->x = axis_of(c, c->n - 1);
-  job->planes = c->x.dims[0] * c->x.dims[1], job->channels = c->x.dims[1];
+  job->planes = c->y.dims[0] * c->y.dims[1], job->channels = c->y.dims[1], job->each = c->x.dims[1] ? c->y.dims[1] / c->x.dims[1] : 1;
   const int64_t columns = (depthwise_places(&job->x, 0) + lanes - 1) / lanes * lanes, rows = depthwise_places(&job->y, 0);
   job->shift = job->x.low < 0 ? (LINE - (job->x.step - 1 - job->x.low) / job->x.step % LINE) % LINE : 0;
   job->pitch = (columns + job->x.span + LINE - 1) / LINE * LINE;
@@ -259,9 +286,12 @@ static void run_planes(const depthwise_call *call, const depthwise_planes *job, 
     const share s = share_of(call, thread, omp_get_num_threads());
     void *room = scratch + thread * call->room;
     memset(room, 0, (size_t)call->room);
+    int64_t before = -1; /* the plane that the last unit read */
     for (int64_t unit = s.begin; unit < s.end; unit++) {
       const int64_t plane = plane_of(job, &s, unit), ahead = plane_of(job, &s, unit + bands < s.end ? unit + bands : unit);
-      (sums ? call->routines->sum : call->routines->make)(job, plane * bands + unit % bands, ahead, room);
+      const bool is_open = bands == 1 && plane / job->each == before;
+      (sums ? call->routines->sum : call->routines->make)(job, plane * bands + unit % bands, ahead, is_open, room);
+      before = plane / job->each;
     }
   }
 }

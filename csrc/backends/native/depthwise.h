@@ -1,4 +1,4 @@
-/* Convolutions with one filter for each channel, as plain numbers: what depthwise.c binds and the routines run. */
+/* Convolutions whose filters read one channel each, as plain numbers: what depthwise.c binds and the routines run. */
 #ifndef DCML_BACKENDS_NATIVE_DEPTHWISE_H
 #define DCML_BACKENDS_NATIVE_DEPTHWISE_H
 
@@ -37,7 +37,8 @@ typedef struct {
  * step apart side by side: element (row, column) lies at residues' plane, row / step, column / step. */
 typedef struct {
   depthwise_axis y, x;
-  int64_t planes, channels;
+  int64_t planes, channels;    /* that have a filter each: of what is made, or of what is given */
+  int64_t each;                /* of them that read one plane */
   int64_t band, bands;         /* rows of a phase that are made at a time, and how often */
   int64_t pitch, plane_length; /* of a residue */
   int64_t shift;               /* of the first plane, so that what is read begins a line */
@@ -52,8 +53,9 @@ typedef struct {
   int lanes;
   int64_t (*room)(const depthwise_planes *job); /* bytes of scratch of a thread, to begin with all zero */
   /* ahead: the plane that comes after the unit's, or the same after the last */
-  void (*make)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room);
-  void (*sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room);
+  /* is_open: the thread's unit before reads the same, which is spread in the room still */
+  void (*make)(const depthwise_planes *job, int64_t unit, int64_t ahead, bool is_open, void *room);
+  void (*sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, bool is_open, void *room);
 } depthwise_routines;
 
 const depthwise_routines *depthwise_choose(uint32_t vector_bytes);

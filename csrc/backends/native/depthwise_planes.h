@@ -234,10 +234,11 @@ INLINE void NAME(phase)(const NAME(unit) *u, int64_t p, int64_t row, const int64
     NAME(weave)(u->woven + r * u->line, x->phases, ROWS * u->line, to + r * y->phases * x->made, x->made);
 }
 
-TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room) {
+TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, int64_t ahead, bool is_open, void *room) {
   const depthwise_axis *y = &job->y, *x = &job->x;
   const int64_t plane = unit / job->bands, channel = plane % job->channels, size = y->read * x->read, n_groups = job->n_groups;
-  const float *weights = job->weights + channel * y->taps * x->taps, *read = job->read + plane * size;
+  const float *weights = job->weights + channel * y->taps * x->taps, *read = job->read + plane / job->each * size;
+  const float *next = job->read + ahead / job->each * size;
   NAME(unit) u = {.job = job, .spread = (float *)room + job->shift, .made = job->made + plane * y->made * x->made,
                   .bias = job->bias ? job->bias[channel] : 0, .line = NAME(line)(job), .first = unit % job->bands * job->band};
   int64_t places[DEPTHWISE_PHASES], most = depthwise_places(y, 0) - u.first, fetched = size * (unit % job->bands) / job->bands, step = 0;
@@ -246,13 +247,13 @@ TARGET static void NAME(make)(const depthwise_planes *job, int64_t unit, int64_t
     for (int r = 0; r < job->groups[k].n; r++) u.w[k * DEPTHWISE_RUN + r] = weights[job->groups[k].weight[r]];
   for (int64_t q = 0; q < depthwise_phases(x); q++) places[q] = depthwise_places(x, q);
   if (most > job->band) most = job->band;
-  if (ahead != plane) step = size / job->bands / ((most + ROWS - 1) / ROWS * depthwise_phases(y));
-  NAME(open)(job, read, u.first, most, u.spread);
+  if (next != read) step = size / job->bands / ((most + ROWS - 1) / ROWS * depthwise_phases(y));
+  if (!is_open) NAME(open)(job, read, u.first, most, u.spread);
   for (int64_t p = 0; p < depthwise_phases(y); p++) {
     const int64_t end = depthwise_places(y, p);
     u.last = end < u.first + job->band ? end : u.first + job->band;
     for (int64_t row = u.first; row < u.last; row += ROWS, fetched += step) {
-      NAME(fetch)(job->read + ahead * size + fetched, step);
+      NAME(fetch)(next + fetched, step);
       NAME(phase)(&u, p, row, places);
     }
   }
@@ -336,20 +337,22 @@ TARGET static int64_t NAME(sum_some)(const NAME(strips) *all, int64_t n, float *
   return 1;
 }
 
-TARGET static void NAME(sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, void *room) {
+TARGET static void NAME(sum)(const depthwise_planes *job, int64_t unit, int64_t ahead, bool is_open, void *room) {
   const depthwise_axis *y = &job->y, *x = &job->x;
   const int64_t plane = unit / job->bands, band = unit % job->bands, first = band * job->band, line = NAME(line)(job), n = x->made;
   const int64_t rows = y->made - first < job->band ? y->made - first : job->band, read_size = y->read * x->read, made_size = y->made * n;
   float *spread = (float *)room + job->shift, *g = (float *)room + NAME(spread_length)(job), *to = job->parts + unit * y->taps * x->taps;
-  const float *read = job->read + plane * read_size, *given = job->given + plane * made_size + first * n;
+  const float *read = job->read + plane / job->each * read_size, *next = job->read + ahead / job->each * read_size;
+  const float *given = job->given + plane * made_size + first * n;
   int64_t read_step = read_size / job->bands / job->n_groups, given_step = made_size / job->bands / job->n_groups;
-  if (ahead == plane) read_step = given_step = 0;
-  NAME(open)(job, read, first, rows, spread);
+  if (next == read) read_step = 0;
+  if (ahead == plane) given_step = 0;
+  if (!is_open) NAME(open)(job, read, first, rows, spread);
   for (int64_t r = 0; r < rows; r++) NAME(copy)(given + r * n, g + r * line, n);
   for (int64_t k = 0, some; k < job->n_groups; k += some) {
     NAME(strips) all = {job->groups + k, spread, g, job->pitch, line, rows, n};
     some = NAME(sum_some)(&all, job->n_groups - k, to);
-    NAME(fetch)(job->read + ahead * read_size + read_size * band / job->bands + k * read_step, some * read_step);
+    NAME(fetch)(next + read_size * band / job->bands + k * read_step, some * read_step);
     NAME(fetch)(job->given + ahead * made_size + first * n + k * given_step, some * given_step);
   }
 }
