@@ -15,7 +15,7 @@
 #include "backends/native/problem.h"
 #include "backends/threads.h"
 
-enum { MAX_WIDE = 512 };
+enum { MAX_WIDE = 512, MOST_TURNED = 1 << 20 /* numbers of scratch */ };
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 
 typedef struct {
@@ -23,6 +23,7 @@ typedef struct {
   pointwise_job job;
   dc_problem_conv conv;
   int threads;
+  bool by_rows; /* threads share the rows of the sums, else the pixels */
   int64_t units, room, panels, sums; /* room, panels, sums: numbers of scratch, in whole lines */
   double work;
 } pointwise_call;
@@ -73,11 +74,24 @@ static void choose_blocks(pointwise_call *call, const dc_machine *machine) {
   call->units = dc_quotient_up(job->images, job->group) * job->blocks;
 }
 
+/* Sums of many channels over few pixels would pass through the caches for each unit, and be added up for all threads. */
+static void choose_shares(pointwise_call *call, const dc_machine *machine) {
+  pointwise_job *job = &call->job;
+  const int64_t pixels = job->images * job->pixels, cached = machine->l2_bytes / 4 / (int64_t)sizeof(float);
+  const bool fits = pixels * POINTWISE_SUMMED <= cached && pixels * (job->depth + call->routines->lanes) <= MOST_TURNED;
+  call->by_rows = call->conv.wanted == DC_CONV_W && fits && 2 * job->rows * job->depth > cached;
+  if (!call->by_rows) return;
+  const int64_t strip = 2 * call->routines->lanes;
+  job->blocks = 1, job->group = job->images, job->wide = dc_quotient_up(job->pixels, strip) * strip;
+  call->units = call->routines->count(job);
+}
+
 static void lay_out(pointwise_call *call, const dc_machine *machine) {
   const dc_problem_conv *c = &call->conv;
   pointwise_job *job = &call->job;
   call->threads = (int)dc_thread_count();
   choose_blocks(call, machine);
+  choose_shares(call, machine);
   if (call->units < call->threads) call->threads = (int)call->units;
   if (c->wanted == DC_CONV_W) call->sums = in_lines(call->routines->sums(job)), call->room = in_lines(call->routines->turned(job));
   else call->room = in_lines(call->routines->room(job)), call->panels = in_lines(call->routines->panels(job));
@@ -110,7 +124,8 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 static uint64_t scratch_of(const void *opaque) {
   const pointwise_call *call = opaque;
-  return (uint64_t)(call->panels + call->threads * (call->room + call->sums)) * sizeof(float);
+  const int64_t parts = call->by_rows ? 1 : call->threads;
+  return (uint64_t)(call->panels + call->threads * call->room + parts * call->sums) * sizeof(float);
 }
 
 /* ---- running ---- */
@@ -129,16 +144,40 @@ static void convolve(const pointwise_call *call, const pointwise_job *job, const
   }
 }
 
+static pointwise_panels panels_of(const pointwise_call *call, const pointwise_job *job, int64_t part) {
+  const int64_t all = call->routines->count(job);
+  return (pointwise_panels){all * part / call->threads, all * (part + 1) / call->threads};
+}
+
+/* A thread's pixels, for all rows. */
+static void add_pixels(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
+  const pointwise_panels all = {0, call->routines->count(job)};
+  memset(sums, 0, (size_t)call->sums * sizeof *sums);
+  for (int64_t unit = call->units * part / call->threads, end = call->units * (part + 1) / call->threads; unit < end; unit++)
+    call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, all, sums, room);
+}
+
+/* All pixels, for a thread's rows, whose sums are nobody else's. */
+static void add_rows(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
+  const pointwise_panels own = panels_of(call, job, part);
+  const int64_t panel = call->routines->sums(job) / call->routines->count(job);
+  memset(sums + own.first * panel, 0, (size_t)((own.end - own.first) * panel) * sizeof *sums);
+  call->routines->add(job, 0, 0, own, sums, room);
+}
+
 static void sum_up(const pointwise_call *call, const pointwise_job *job, float *filters, float *sums) {
-  const int64_t parts = call->threads;
-#pragma omp parallel for num_threads(call->threads) schedule(static, 1) if (call->work > WORK_FOR_THREADS)
-  for (int64_t p = 0; p < parts; p++) {
-    float *own = sums + p * call->sums;
-    memset(own, 0, (size_t)call->sums * sizeof *own);
-    for (int64_t unit = call->units * p / parts, end = call->units * (p + 1) / parts; unit < end; unit++)
-      call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, own, sums + parts * call->sums + p * call->room);
+  const int64_t threads = call->threads, parts = call->by_rows ? 1 : threads;
+  float *rooms = sums + parts * call->sums;
+#pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
+  {
+#pragma omp for schedule(static, 1)
+    for (int64_t p = 0; p < threads; p++) {
+      if (call->by_rows) add_rows(call, job, p, sums, rooms + p * call->room);
+      else add_pixels(call, job, p, sums + p * call->sums, rooms + p * call->room);
+    }
+#pragma omp for schedule(static, 1)
+    for (int64_t p = 0; p < threads; p++) call->routines->collect(job, sums, parts, call->sums, panels_of(call, job, p), filters);
   }
-  call->routines->collect(job, sums, parts, call->sums, filters);
 }
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {

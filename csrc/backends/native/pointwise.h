@@ -23,6 +23,11 @@ typedef struct {
   const float *panels; /* of filters */
 } pointwise_job;
 
+/* Some of the panels of the rows. */
+typedef struct {
+  int64_t first, end;
+} pointwise_panels;
+
 typedef struct {
   int lanes;
   int64_t (*panels)(const pointwise_job *job); /* numbers of packed filters, whose number of (row, k) lies at row * a + k * b */
@@ -32,9 +37,9 @@ typedef struct {
   void (*make)(const pointwise_job *job, int64_t unit, int64_t following, float *room); /* following: the thread's next unit */
   int64_t (*sums)(const pointwise_job *job); /* numbers of the sums of a part, to begin with all zero */
   int64_t (*turned)(const pointwise_job *job); /* numbers of scratch beside the sums */
-  void (*add)(const pointwise_job *job, int64_t unit, int64_t following, float *sums, float *turned);
+  void (*add)(const pointwise_job *job, int64_t unit, int64_t following, pointwise_panels panels, float *sums, float *turned);
   /* The sums of parts, added one after the other; each part's lie `step` numbers behind those of the part before. */
-  void (*collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, float *to);
+  void (*collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, pointwise_panels panels, float *to);
 } pointwise_routines;
 
 /* NULL: vectors are too short for it to pay. */

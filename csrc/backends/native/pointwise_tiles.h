@@ -193,8 +193,8 @@ static void NAME(fetch)(const pointwise_job *job, const float *next, int64_t n, 
     for (int64_t i = 0; i < n; i += POINTWISE_LINE) __builtin_prefetch(next + c * job->pixels + i, 0, 2);
 }
 
-/* Some channels' vectors stay in a cache while all rows go by. */
-TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t following, float *sums, float *room) {
+/* Some channels' vectors stay in a cache while all rows of the panels go by. */
+TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t following, pointwise_panels panels, float *sums, float *room) {
   const int64_t image = unit / job->blocks * job->group, first = unit % job->blocks * job->wide;
   const int64_t n = job->pixels - first < job->wide ? job->pixels - first : job->wide;
   const int64_t images = job->images - image < job->group ? job->images - image : job->group;
@@ -202,7 +202,7 @@ TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t fol
   const float *next = job->read + following / job->blocks * job->group * job->depth * job->pixels + following % job->blocks * job->wide;
   NAME(lay_all)(job, read, n, images, room);
   for (int64_t some = 0; some < job->depth; some += POINTWISE_SUMMED)
-    for (int64_t p = 0; p < NAME(count)(job); p++) {
+    for (int64_t p = panels.first; p < panels.end; p++) {
       if (some == 0) NAME(fetch)(job, next, n, p);
       for (int64_t c = some; c < job->depth && c < some + POINTWISE_SUMMED; c += STRIP) {
         const float *g[ROWS];
@@ -214,15 +214,42 @@ TARGET static void NAME(add)(const pointwise_job *job, int64_t unit, int64_t fol
     }
 }
 
-static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, float *to) {
-  const int64_t across = NAME(across)(job);
-  for (int64_t r = 0; r < job->rows; r++)
-    for (int64_t c = 0; c < job->depth; c++) {
+/* ---- sums of all parts ---- */
+
+INLINE VEC NAME(sum)(const float *from, int64_t parts, int64_t step) {
+  VEC sum = *(const VEC *)from;
+  for (int64_t p = 1; p < parts; p++) sum += *(const VEC *)(from + p * step);
+  return sum;
+}
+
+/* Rows [r, r + rows) of a vector of channels, of which n are there; rows and channels change places. */
+INLINE void NAME(collect_turned)(const pointwise_job *job, const float *from, int64_t parts, int64_t step, int64_t rows, int64_t n, float *to) {
+  VEC s[LANES];
+  UNROLL for (int r = 0; r < LANES; r++) s[r] = r < rows ? NAME(sum)(from + r * NAME(across)(job), parts, step) : (VEC){0};
+  NAME(turn)(s);
+  UNROLL for (int c = 0; c < LANES; c++) {
+    if (c >= n) continue;
+    if (rows == LANES) *(VEC *)(to + c * job->rows) = s[c];
+    else memcpy(to + c * job->rows, &s[c], (size_t)rows * sizeof *to);
+  }
+}
+
+TARGET static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, pointwise_panels panels, float *to) {
+  const int64_t across = NAME(across)(job), high = job->is_turned ? LANES : 1;
+  const int64_t end = panels.end * ROWS < job->rows ? panels.end * ROWS : job->rows;
+  for (int64_t r = panels.first * ROWS; r < end; r += high) {
+    const int64_t rows = end - r < high ? end - r : high;
+    for (int64_t c = 0; c < job->depth; c += LANES) {
+      const int64_t n = job->depth - c < LANES ? job->depth - c : LANES;
       const float *from = sums + r * across + c;
-      float sum = from[0];
-      for (int64_t p = 1; p < parts; p++) sum += from[p * step];
-      to[job->is_turned ? c * job->rows + r : r * job->depth + c] = sum;
+      if (job->is_turned) {
+        NAME(collect_turned)(job, from, parts, step, rows, n, to + c * job->rows + r);
+      } else {
+        const VEC sum = NAME(sum)(from, parts, step);
+        memcpy(to + r * job->depth + c, &sum, (size_t)n * sizeof *to);
+      }
     }
+  }
 }
 
 static const pointwise_routines NAME(routines) = {LANES,      NAME(panels), NAME(pack),   NAME(count), NAME(room),
