@@ -8,7 +8,7 @@ enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(float), NAME(STRIP) = 2 * NAME(L
 #define STRIP NAME(STRIP)
 #define INLINE TARGET static inline __attribute__((always_inline))
 
-static const NAME(lane) NAME(numbers) = {LANE_NUMBERS};
+#include "backends/native/turn.h"
 
 /* ---- filters, in panels of some rows ---- */
 
@@ -120,19 +120,6 @@ TARGET static void NAME(make)(const pointwise_job *job, int64_t unit, int64_t fo
 static int64_t NAME(across)(const pointwise_job *job) { return (job->depth + LANES - 1) / LANES * LANES; }
 static int64_t NAME(sums)(const pointwise_job *job) { return NAME(count)(job) * ROWS * NAME(across)(job); }
 static int64_t NAME(turned)(const pointwise_job *job) { return job->wide * job->group * NAME(across)(job); }
-
-/* Rows become columns: each step deals the first half of the vectors and the second one out like cards. */
-INLINE void NAME(turn)(VEC *s) {
-  const NAME(lane) low = NAME(numbers) / 2 + NAME(numbers) % 2 * LANES, high = low + LANES / 2;
-  UNROLL for (int n = 1; n < LANES; n *= 2) {
-    VEC dealt[LANES];
-    UNROLL for (int k = 0; k < LANES / 2; k++) {
-      dealt[2 * k] = __builtin_shuffle(s[k], s[k + LANES / 2], low);
-      dealt[2 * k + 1] = __builtin_shuffle(s[k], s[k + LANES / 2], high);
-    }
-    UNROLL for (int k = 0; k < LANES; k++) s[k] = dealt[k];
-  }
-}
 
 /* A vector of `rows` channels for each of n pixels; channels behind the last are 0. */
 TARGET static void NAME(lay)(const float *from, int64_t pixels, int64_t rows, int64_t n, float *to, int64_t step) {

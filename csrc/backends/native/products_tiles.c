@@ -21,6 +21,11 @@ enum {
   SIDE_BY_SIDE = 4, /* strips that are copied together, since their lines are neighbours */
 };
 
+#define NAME(x) x
+#define VEC vec
+#define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
+#include "backends/native/turn.h"
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t in_strips(int64_t n) { return (n + STRIP - 1) / STRIP * STRIP; }
 static int64_t deep_of(const products_job *job) { return least(DEEP, job->k); }
@@ -79,19 +84,6 @@ static void last_tile(int64_t m, int64_t n, rows_of_a a, const float *b, int64_t
 /* ---- copies of b: strips of columns, a row of STRIP numbers for each term ---- */
 
 static int64_t strip_numbers(const products_job *job) { return deep_of(job) * STRIP + LINE; }
-
-/* Rows become columns: each step deals the first half of the vectors and the second one out like cards. */
-INLINE void turn(vec *s) {
-  const lane numbers = {0, 1, 2, 3, 4, 5, 6, 7}, low = numbers / 2 + numbers % 2 * LANES, high = low + LANES / 2;
-  UNROLL for (int n = 1; n < LANES; n *= 2) {
-    vec dealt[LANES];
-    UNROLL for (int k = 0; k < LANES / 2; k++) {
-      dealt[2 * k] = __builtin_shuffle(s[k], s[k + LANES / 2], low);
-      dealt[2 * k + 1] = __builtin_shuffle(s[k], s[k + LANES / 2], high);
-    }
-    UNROLL for (int k = 0; k < LANES; k++) s[k] = dealt[k];
-  }
-}
 
 /* n columns at most that lie as rows; behind the last one is that one again. */
 TARGET static void copy_turned(const float *from, int64_t row, int64_t n, int64_t terms, float *to) {
