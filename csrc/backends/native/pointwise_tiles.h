@@ -24,13 +24,32 @@ static int64_t NAME(height)(const pointwise_job *job, int64_t panel) {
 static int64_t NAME(panel_at)(const pointwise_job *job, int64_t panel) { return panel * ROWS * (job->depth + 1); }
 static int64_t NAME(panels)(const pointwise_job *job) { return NAME(panel_at)(job, NAME(count)(job)); }
 
+/* A vector is longer than a line of a panel: what is too much of it the next line covers, which has to be there. */
+TARGET static void NAME(pack_rows)(const float *from, int64_t row, int64_t rows, int64_t m, int64_t lines, float *to) {
+  for (int64_t k = 0; k < lines; k += LANES) {
+    VEC s[LANES];
+    UNROLL for (int r = 0; r < LANES; r++) s[r] = r < rows ? *(const VEC *)(from + r * row + k) : (VEC){0};
+    NAME(turn)(s);
+    UNROLL for (int r = 0; r < LANES; r++) *(VEC *)(to + (k + r) * m) = s[r];
+  }
+}
+
+TARGET static void NAME(pack_columns)(const float *from, int64_t row, int64_t m, int64_t lines, float *to) {
+  for (int64_t k = 0; k < lines; k++) *(VEC *)(to + k * m) = *(const VEC *)(from + k * row);
+}
+
 static void NAME(pack)(const pointwise_job *job, const float *filters, int64_t a, int64_t b, const float *bias, int64_t panel,
                        float *panels) {
   const int64_t first = panel * ROWS, m = NAME(height)(job, panel), rows = job->rows - first < m ? job->rows - first : m;
-  float *to = panels + NAME(panel_at)(job, panel);
+  float *to = panels + NAME(panel_at)(job, panel), *lines = to + m;
+  const float *from = filters + first * a;
+  const bool by_vectors = b == 1 || first + LANES <= job->rows;
+  const int64_t done = by_vectors ? (job->depth - 1) / LANES * LANES : 0;
+  if (by_vectors && b == 1) NAME(pack_rows)(from, a, rows, m, done, lines);
+  else if (by_vectors) NAME(pack_columns)(from, b, m, done, lines);
   for (int64_t r = 0; r < m; r++) {
     to[r] = bias && r < rows ? bias[first + r] : 0;
-    for (int64_t k = 0; k < job->depth; k++) to[(k + 1) * m + r] = r < rows ? filters[(first + r) * a + k * b] : 0;
+    for (int64_t k = done; k < job->depth; k++) lines[k * m + r] = r < rows ? from[r * a + k * b] : 0;
   }
 }
 
