@@ -6,6 +6,7 @@ import time
 import pytest
 import torch
 import torch.nn.functional as F
+from small import Calls
 from torch import nn
 
 import dcml
@@ -13,15 +14,6 @@ from dcml import _core
 from dcml.pytorch import DaceModule
 
 pytestmark = pytest.mark.gpu
-
-
-class Call(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 class Residual(nn.Module):
@@ -151,7 +143,7 @@ def test_tensors_on_several_devices_are_named():
     with pytest.raises(dcml.DeviceError, match=r"cpu.*cuda:0|cuda:0.*cpu"):
         DaceModule(nn.Linear(4, 3).cuda())(rows(2, 4))
     with pytest.raises(dcml.DeviceError, match=r"argument 0 is on cuda:0.*argument 1 is on cpu"):
-        DaceModule(Call(lambda x, y: x + y))(rows(3).cuda(), rows(3))
+        DaceModule(Calls(lambda x, y: x + y))(rows(3).cuda(), rows(3))
     function = _core.Function(_core.parse("graph g opset 21 {\n  input x: f32[3]\n  input y: f32[3]\n  temp z: f32[3]\n  outputs z\n"
                                           "  state s {\n    map i in 0:3 {\n      z[i] = x[i] + y[i]\n    }\n  }\n}"))
     with pytest.raises(dcml.DeviceError, match="'x'.*'y'|'y'.*'x'"):
@@ -159,7 +151,7 @@ def test_tensors_on_several_devices_are_named():
 
 
 def test_a_number_on_the_host_goes_with_tensors_on_the_gpu():
-    compiled = DaceModule(Call(lambda x, y: x * y), backward=True)
+    compiled = DaceModule(Calls(lambda x, y: x * y), backward=True)
     x, y = rows(3).cuda().requires_grad_(), torch.tensor(2., requires_grad=True)
     result = compiled(x, y)
     result.sum().backward()
@@ -168,7 +160,7 @@ def test_a_number_on_the_host_goes_with_tensors_on_the_gpu():
 
 
 def test_results_that_forward_moves_to_the_host_are_there():
-    compiled = DaceModule(Call(lambda x: (x.cpu() + 1, (x.cpu() * 2).cuda())), backward=True)
+    compiled = DaceModule(Calls(lambda x: (x.cpu() + 1, (x.cpu() * 2).cuda())), backward=True)
     x = rows(3).cuda().requires_grad_()
     on_host, on_gpu = compiled(x)
     agree([on_host, on_gpu], [x.cpu() + 1, x * 2])
@@ -178,14 +170,14 @@ def test_results_that_forward_moves_to_the_host_are_there():
 
 def test_arguments_that_forward_moves_to_the_gpu_get_gradients_where_they_are():
     module = nn.Linear(4, 3).cuda()
-    compiled, x = DaceModule(Call(lambda x: F.linear(x.cuda(), module.weight)), backward=True), rows(2, 4).requires_grad_()
+    compiled, x = DaceModule(Calls(lambda x: F.linear(x.cuda(), module.weight)), backward=True), rows(2, 4).requires_grad_()
     compiled(x).sum().backward()
     agree(x.grad, module.weight.detach().sum(0).expand(2, 4).cpu())
 
 
 def test_streams_of_the_caller_order_the_work():
     torch.manual_seed(0)
-    compiled, w = DaceModule(Call(lambda x: (x @ x).relu() + 1), backward=True), rows(512, 512).cuda()
+    compiled, w = DaceModule(Calls(lambda x: (x @ x).relu() + 1), backward=True), rows(512, 512).cuda()
     compiled(w)
     side = torch.cuda.Stream()
     for k in range(20):
@@ -239,7 +231,7 @@ def test_threads_with_streams_of_their_own_agree():
 
 
 def test_a_second_backward_wants_retain_graph():
-    compiled, x = DaceModule(Call(lambda x: torch.exp(x) * x), backward=True), rows(5).cuda().requires_grad_()
+    compiled, x = DaceModule(Calls(lambda x: torch.exp(x) * x), backward=True), rows(5).cuda().requires_grad_()
     y = compiled(x).sum()
     y.backward(retain_graph=True)
     first = x.grad.clone()
@@ -250,7 +242,7 @@ def test_a_second_backward_wants_retain_graph():
 
 
 def test_second_derivatives():
-    compiled, x = DaceModule(Call(lambda x: torch.sin(x) * x), backward=True), rows(5).cuda().requires_grad_()
+    compiled, x = DaceModule(Calls(lambda x: torch.sin(x) * x), backward=True), rows(5).cuda().requires_grad_()
     first, = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
     second, = torch.autograd.grad(first.sum(), x)
     agree([first, second], [torch.sin(x) + x * torch.cos(x), 2 * torch.cos(x) - x * torch.sin(x)])
@@ -312,11 +304,11 @@ def test_arguments_that_forward_changes():
         return x + 1
     x = rows(5).cuda()
     want = x * 2
-    agree([DaceModule(Call(change))(x), x], [want + 1, want])
+    agree([DaceModule(Calls(change))(x), x], [want + 1, want])
 
 
 def test_item_and_indices():
-    compiled = DaceModule(Call(lambda x, k: x[k] + x.shape[0]))
+    compiled = DaceModule(Calls(lambda x, k: x[k] + x.shape[0]))
     x, k = rows(6, 3).cuda(), torch.tensor([4, 0, 2]).cuda()
     agree(compiled(x, k), x[k] + 6)
 
@@ -334,7 +326,7 @@ def test_memory_stays_the_same_over_400_steps():
 
 
 def test_what_runs_works_in_the_memory_of_torch():
-    compiled, x = DaceModule(Call(lambda x: torch.softmax(x, -1) @ x)), rows(256, 256).cuda()
+    compiled, x = DaceModule(Calls(lambda x: torch.softmax(x, -1) @ x)), rows(256, 256).cuda()
     compiled(x)
     torch.cuda.synchronize()
     free = torch.cuda.mem_get_info()[0]
@@ -345,7 +337,7 @@ def test_what_runs_works_in_the_memory_of_torch():
 
 
 def test_results_may_be_handed_to_another_stream():
-    compiled, x, side = DaceModule(Call(lambda x: x + 1)), torch.zeros(1 << 20, device="cuda"), torch.cuda.Stream()
+    compiled, x, side = DaceModule(Calls(lambda x: x + 1)), torch.zeros(1 << 20, device="cuda"), torch.cuda.Stream()
     y = compiled(x)
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -360,7 +352,7 @@ def test_results_may_be_handed_to_another_stream():
 
 
 def test_a_call_is_about_as_quick_as_eager():
-    compiled, x = DaceModule(Call(lambda x: x + 1)), rows(16).cuda()
+    compiled, x = DaceModule(Calls(lambda x: x + 1)), rows(16).cuda()
 
     def least(function):
         times = []
@@ -378,7 +370,7 @@ def test_a_call_is_about_as_quick_as_eager():
 
 
 def test_ranges_of_the_profiler_name_kernels():
-    compiled, x = DaceModule(Call(lambda x: torch.softmax(x, -1) + 1)), rows(64, 64).cuda()
+    compiled, x = DaceModule(Calls(lambda x: torch.softmax(x, -1) + 1)), rows(64, 64).cuda()
     compiled(x)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
         compiled(x)

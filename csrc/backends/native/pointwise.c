@@ -82,8 +82,7 @@ static void choose_shares(pointwise_call *call, const dc_machine *machine) {
   call->by_rows = call->conv.wanted == DC_CONV_W && fits && 2 * job->rows * job->depth > cached;
   if (!call->by_rows) return;
   const int64_t strip = 2 * call->routines->lanes;
-  job->blocks = 1, job->group = job->images, job->wide = dc_quotient_up(job->pixels, strip) * strip;
-  call->units = call->routines->count(job);
+  job->blocks = call->units = 1, job->group = job->images, job->wide = dc_quotient_up(job->pixels, strip) * strip;
 }
 
 static void lay_out(pointwise_call *call, const dc_machine *machine) {
@@ -92,7 +91,8 @@ static void lay_out(pointwise_call *call, const dc_machine *machine) {
   call->threads = (int)dc_thread_count();
   choose_blocks(call, machine);
   choose_shares(call, machine);
-  if (call->units < call->threads) call->threads = (int)call->units;
+  const int64_t shared = call->by_rows ? call->routines->count(job) : call->units;
+  if (shared < call->threads) call->threads = (int)shared;
   if (c->wanted == DC_CONV_W) call->sums = in_lines(call->routines->sums(job)), call->room = in_lines(call->routines->turned(job));
   else call->room = in_lines(call->routines->room(job)), call->panels = in_lines(call->routines->panels(job));
   call->work = (double)job->images * (double)job->pixels * (double)job->rows * (double)job->depth;
@@ -149,20 +149,14 @@ static pointwise_panels panels_of(const pointwise_call *call, const pointwise_jo
   return (pointwise_panels){all * part / call->threads, all * (part + 1) / call->threads};
 }
 
-/* A thread's pixels, for all rows. */
-static void add_pixels(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
-  const pointwise_panels all = {0, call->routines->count(job)};
-  memset(sums, 0, (size_t)call->sums * sizeof *sums);
-  for (int64_t unit = call->units * part / call->threads, end = call->units * (part + 1) / call->threads; unit < end; unit++)
-    call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, all, sums, room);
-}
-
-/* All pixels, for a thread's rows, whose sums are nobody else's. */
-static void add_rows(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
-  const pointwise_panels own = panels_of(call, job, part);
+/* All rows of a part's pixels, or a part's rows of all of them. */
+static void add_part(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
+  const bool by_rows = call->by_rows;
+  const pointwise_panels panels = by_rows ? panels_of(call, job, part) : (pointwise_panels){0, call->routines->count(job)};
+  const int64_t begin = by_rows ? 0 : call->units * part / call->threads, end = by_rows ? call->units : call->units * (part + 1) / call->threads;
   const int64_t panel = call->routines->sums(job) / call->routines->count(job);
-  memset(sums + own.first * panel, 0, (size_t)((own.end - own.first) * panel) * sizeof *sums);
-  call->routines->add(job, 0, 0, own, sums, room);
+  memset(sums + panels.first * panel, 0, (size_t)((panels.end - panels.first) * panel) * sizeof *sums);
+  for (int64_t unit = begin; unit < end; unit++) call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, panels, sums, room);
 }
 
 static void sum_up(const pointwise_call *call, const pointwise_job *job, float *filters, float *sums) {
@@ -171,10 +165,7 @@ static void sum_up(const pointwise_call *call, const pointwise_job *job, float *
 #pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
   {
 #pragma omp for schedule(static, 1)
-    for (int64_t p = 0; p < threads; p++) {
-      if (call->by_rows) add_rows(call, job, p, sums, rooms + p * call->room);
-      else add_pixels(call, job, p, sums + p * call->sums, rooms + p * call->room);
-    }
+    for (int64_t p = 0; p < threads; p++) add_part(call, job, p, sums + p % parts * call->sums, rooms + p * call->room);
 #pragma omp for schedule(static, 1)
     for (int64_t p = 0; p < threads; p++) call->routines->collect(job, sums, parts, call->sums, panels_of(call, job, p), filters);
   }

@@ -10,6 +10,24 @@ enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(float), NAME(STRIP) = 2 * NAME(L
 
 #include "backends/native/turn.h"
 
+/* ---- rows that become columns ---- */
+
+/* A vector of `rows` numbers for each of n places, from rows that lie `apart`; those behind the last row are 0. */
+TARGET static void NAME(lay)(const float *from, int64_t apart, int64_t rows, int64_t n, float *to, int64_t step) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    const int64_t some = n - i < LANES ? n - i : LANES;
+    VEC s[LANES];
+    UNROLL for (int r = 0; r < LANES; r++) {
+      s[r] = (VEC){0};
+      if (r < rows && some == LANES) s[r] = *(const VEC *)(from + r * apart + i);
+      else if (r < rows) memcpy(&s[r], from + r * apart + i, (size_t)some * sizeof *from);
+    }
+    NAME(turn)(s);
+    UNROLL for (int k = 0; k < LANES; k++)
+      if (k < some) *(VEC *)(to + (i + k) * step) = s[k];
+  }
+}
+
 /* ---- filters, in panels of some rows ---- */
 
 static int64_t NAME(count)(const pointwise_job *job) { return (job->rows + ROWS - 1) / ROWS; }
@@ -25,15 +43,6 @@ static int64_t NAME(panel_at)(const pointwise_job *job, int64_t panel) { return 
 static int64_t NAME(panels)(const pointwise_job *job) { return NAME(panel_at)(job, NAME(count)(job)); }
 
 /* A vector is longer than a line of a panel: what is too much of it the next line covers, which has to be there. */
-TARGET static void NAME(pack_rows)(const float *from, int64_t row, int64_t rows, int64_t m, int64_t lines, float *to) {
-  for (int64_t k = 0; k < lines; k += LANES) {
-    VEC s[LANES];
-    UNROLL for (int r = 0; r < LANES; r++) s[r] = r < rows ? *(const VEC *)(from + r * row + k) : (VEC){0};
-    NAME(turn)(s);
-    UNROLL for (int r = 0; r < LANES; r++) *(VEC *)(to + (k + r) * m) = s[r];
-  }
-}
-
 TARGET static void NAME(pack_columns)(const float *from, int64_t row, int64_t m, int64_t lines, float *to) {
   for (int64_t k = 0; k < lines; k++) *(VEC *)(to + k * m) = *(const VEC *)(from + k * row);
 }
@@ -45,7 +54,7 @@ static void NAME(pack)(const pointwise_job *job, const float *filters, int64_t a
   const float *from = filters + first * a;
   const bool by_vectors = b == 1 || first + LANES <= job->rows;
   const int64_t done = by_vectors ? (job->depth - 1) / LANES * LANES : 0;
-  if (by_vectors && b == 1) NAME(pack_rows)(from, a, rows, m, done, lines);
+  if (by_vectors && b == 1) NAME(lay)(from, a, rows, done, lines, m);
   else if (by_vectors) NAME(pack_columns)(from, b, m, done, lines);
   for (int64_t r = 0; r < m; r++) {
     to[r] = bias && r < rows ? bias[first + r] : 0;
@@ -139,22 +148,6 @@ TARGET static void NAME(make)(const pointwise_job *job, int64_t unit, int64_t fo
 static int64_t NAME(across)(const pointwise_job *job) { return (job->depth + LANES - 1) / LANES * LANES; }
 static int64_t NAME(sums)(const pointwise_job *job) { return NAME(count)(job) * ROWS * NAME(across)(job); }
 static int64_t NAME(turned)(const pointwise_job *job) { return job->wide * job->group * NAME(across)(job); }
-
-/* A vector of `rows` channels for each of n pixels; channels behind the last are 0. */
-TARGET static void NAME(lay)(const float *from, int64_t pixels, int64_t rows, int64_t n, float *to, int64_t step) {
-  for (int64_t i = 0; i < n; i += LANES) {
-    const int64_t some = n - i < LANES ? n - i : LANES;
-    VEC s[LANES];
-    UNROLL for (int r = 0; r < LANES; r++) {
-      s[r] = (VEC){0};
-      if (r < rows && some == LANES) s[r] = *(const VEC *)(from + r * pixels + i);
-      else if (r < rows) memcpy(&s[r], from + r * pixels + i, (size_t)some * sizeof *from);
-    }
-    NAME(turn)(s);
-    UNROLL for (int k = 0; k < LANES; k++)
-      if (k < some) *(VEC *)(to + (i + k) * step) = s[k];
-  }
-}
 
 /* Vectors of a pixel in the strip of channels that begins with `some`. */
 static int64_t NAME(vectors)(const pointwise_job *job, int64_t some) { return NAME(across)(job) - some > LANES ? 2 : 1; }
