@@ -17,7 +17,7 @@ static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c 
 
 bool dc_einsum_has(const dc_einsum_labels *l, char label) { return memchr(l->label, label, l->n); }
 
-static void add(dc_einsum_labels *l, char label) { l->label[l->n++] = label; }
+void dc_einsum_add(dc_einsum_labels *l, char label) { l->label[l->n++] = label; }
 
 /* The label of each axis of an operand with `rank` axes. */
 static dc_status read_term(const char *term, size_t length, uint32_t rank, dc_einsum_labels *out) {
@@ -29,10 +29,10 @@ static dc_status read_term(const char *term, size_t length, uint32_t rank, dc_ei
     if (term[k] == ' ') continue;
     if (is_letter(term[k])) {
       if (out->n == rank) return dc_error(DC_ERR_SHAPE, "the equation has more labels than the operand has dimensions");
-      add(out, term[k]);
+      dc_einsum_add(out, term[k]);
     } else if (strncmp(term + k, "...", 3) == 0 && k + 3 <= length && !dots) {
       if (letters > rank) return dc_error(DC_ERR_SHAPE, "the equation has more labels than the operand has dimensions");
-      for (uint32_t e = rank - letters; e > 0; e--) add(out, (char)e);
+      for (uint32_t e = rank - letters; e > 0; e--) dc_einsum_add(out, (char)e);
       dots = true, k += 2;
     } else {
       return dc_error(DC_ERR_MODEL, "expected letters, '...', ',' and '->' in the equation");
@@ -51,11 +51,11 @@ static uint32_t ellipsis_of(const dc_einsum_labels *terms, uint32_t n_terms) {
 
 /* Ellipsis first, then letters that occur once, in alphabetical order. */
 static void implicit_output(const char *inputs, size_t length, uint32_t ellipsis, dc_einsum_labels *out) {
-  for (; ellipsis; ellipsis--) add(out, (char)ellipsis);
+  for (; ellipsis; ellipsis--) dc_einsum_add(out, (char)ellipsis);
   for (int c = 'A'; c <= 'z'; c++) {
     uint32_t count = 0;
     for (size_t k = 0; k < length; k++) count += inputs[k] == c;
-    if (count == 1 && is_letter((char)c)) add(out, (char)c);
+    if (count == 1 && is_letter((char)c)) dc_einsum_add(out, (char)c);
   }
 }
 
@@ -69,9 +69,9 @@ static dc_status explicit_output(const char *text, const dc_einsum_labels *terms
       for (uint32_t t = 0; t < n_terms; t++) found |= dc_einsum_has(&terms[t], *text);
       if (!found) return dc_error(DC_ERR_MODEL, "the output label '%c' is in no input", *text);
       if (dc_einsum_has(out, *text)) return dc_error(DC_ERR_MODEL, "the output label '%c' is given twice", *text);
-      add(out, *text);
+      dc_einsum_add(out, *text);
     } else if (strncmp(text, "...", 3) == 0 && !dots) {
-      for (uint32_t e = ellipsis_of(terms, n_terms); e; e--) add(out, (char)e);
+      for (uint32_t e = ellipsis_of(terms, n_terms); e; e--) dc_einsum_add(out, (char)e);
       dots = true, text += 2;
     } else {
       return dc_error(DC_ERR_MODEL, "expected letters and '...' after '->' in the equation");
@@ -105,13 +105,15 @@ typedef struct {
   dc_ex extent[DC_EINSUM_LABELS];
 } extents;
 
-static uint32_t place_of(const dc_einsum_labels *l, char label) { return (uint32_t)((const char *)memchr(l->label, label, l->n) - l->label); }
+static uint32_t place_of(const dc_einsum_labels *l, char label) {
+  return (uint32_t)((const char *)memchr(l->label, label, l->n) - l->label);
+}
 
 static dc_status add_label(dc_inst *in, extents *all, char label, dc_ex extent) {
   int64_t a, b;
   if (!dc_einsum_has(&all->of, label)) {
     all->extent[all->of.n] = extent;
-    add(&all->of, label);
+    dc_einsum_add(&all->of, label);
     return DC_OK;
   }
   const uint32_t k = place_of(&all->of, label);
@@ -154,7 +156,7 @@ dc_status dc_einsum(dc_inst *in, const char *equation, dc_value *out) {
     out->items[2].items[t] = text_of(in, &terms[t]);
   }
   for (uint32_t k = 0; k < all.of.n; k++)
-    if (!dc_einsum_has(&output, all.of.label[k])) add(&summed, all.of.label[k]);
+    if (!dc_einsum_has(&output, all.of.label[k])) dc_einsum_add(&summed, all.of.label[k]);
   out->items[0] = dims_of(in, &all, &output), out->items[1] = dims_of(in, &all, &summed);
   out->items[3] = text_of(in, &output), out->items[4] = text_of(in, &summed);
   return DC_OK;

@@ -17,6 +17,7 @@ typedef struct {
 } dc_einsum_labels;
 
 bool dc_einsum_has(const dc_einsum_labels *l, char label);
+void dc_einsum_add(dc_einsum_labels *l, char label);
 /* Of an equation for n operands of these ranks. */
 DC_MUST_USE dc_status dc_einsum_read(const char *equation, const uint32_t *ranks, uint32_t n, dc_einsum_labels *terms,
                                      dc_einsum_labels *output);

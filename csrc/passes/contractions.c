@@ -8,7 +8,7 @@
  * are products as well. */
 #include <string.h>
 
-#include "ops/einsum.h"
+#include "passes/equation.h"
 #include "passes/operators.h"
 
 /* Labels by what they are: those of both operands and the result, of the left one and the result, of the right one and the
@@ -17,64 +17,47 @@ typedef enum { BATCH, ROWS, COLUMNS, TERMS, N_GROUPS } group;
 
 typedef struct {
   dc_graph *graph;
-  dc_cid operand[2], result;
-  dc_einsum_labels term[2], output, group[N_GROUPS];
-  dc_ex extent[DC_EINSUM_END]; /* by label */
+  dc_equation of; /* two operands */
+  dc_einsum_labels group[N_GROUPS];
 } contraction;
 
 /* ---- reading ---- */
-
-static void add(dc_einsum_labels *l, char label) { l->label[l->n++] = label; }
 
 static dc_einsum_labels joined(const dc_einsum_labels *a, const dc_einsum_labels *b, const dc_einsum_labels *c) {
   const dc_einsum_labels *parts[] = {a, b, c};
   dc_einsum_labels all = {.n = 0};
   for (int p = 0; p < 3; p++)
-    for (uint32_t k = 0; k < parts[p]->n; k++) add(&all, parts[p]->label[k]);
+    for (uint32_t k = 0; k < parts[p]->n; k++) dc_einsum_add(&all, parts[p]->label[k]);
   return all;
 }
 
 static bool same(const dc_einsum_labels *a, const dc_einsum_labels *b) { return a->n == b->n && memcmp(a->label, b->label, a->n) == 0; }
 
-static bool read_labels(contraction *c, const char *equation) {
-  const uint32_t ranks[] = {dc_cont(c->graph, c->operand[0])->rank, dc_cont(c->graph, c->operand[1])->rank};
-  dc_status status = dc_einsum_read(equation, ranks, 2, c->term, &c->output);
-  const bool is_read = !status;
-  dc_status_free(status); /* inference has said so already */
-  return is_read;
-}
-
-/* False where a label stands twice in a term, or its extents differ. */
-static bool read_extents(contraction *c) {
-  bool plain = true;
-  for (int t = 0; t < 2; t++)
-    for (uint32_t d = 0; d < c->term[t].n && plain; d++) {
-      const char label = c->term[t].label[d];
-      const dc_ex extent = dc_cont(c->graph, c->operand[t])->shape[d];
-      plain = !memchr(c->term[t].label, label, d) && (t == 0 || !dc_einsum_has(&c->term[0], label) || c->extent[(int)label] == extent);
-      c->extent[(int)label] = extent;
-    }
-  return plain;
+/* Does a label stand twice in a term? */
+static bool has_diagonal(const dc_einsum_labels *term) {
+  bool twice = false;
+  for (uint32_t d = 0; d < term->n; d++) twice |= memchr(term->label, term->label[d], d) != NULL;
+  return twice;
 }
 
 /* False where a label of one operand alone is summed. */
 static bool sort_labels(contraction *c) {
-  const dc_einsum_labels *a = &c->term[0], *b = &c->term[1];
+  const dc_einsum_labels *a = &c->of.term[0], *b = &c->of.term[1];
   bool all = true;
-  for (uint32_t k = 0; k < c->output.n; k++) {
-    const char label = c->output.label[k];
-    add(&c->group[!dc_einsum_has(b, label) ? ROWS : !dc_einsum_has(a, label) ? COLUMNS : BATCH], label);
+  for (uint32_t k = 0; k < c->of.output.n; k++) {
+    const char label = c->of.output.label[k];
+    dc_einsum_add(&c->group[!dc_einsum_has(b, label) ? ROWS : !dc_einsum_has(a, label) ? COLUMNS : BATCH], label);
   }
   for (uint32_t k = 0; k < a->n; k++)
-    if (!dc_einsum_has(&c->output, a->label[k])) add(&c->group[TERMS], a->label[k]);
+    if (!dc_einsum_has(&c->of.output, a->label[k])) dc_einsum_add(&c->group[TERMS], a->label[k]);
   for (uint32_t k = 0; k < c->group[TERMS].n; k++) all &= dc_einsum_has(b, c->group[TERMS].label[k]);
-  for (uint32_t k = 0; k < b->n; k++) all &= dc_einsum_has(a, b->label[k]) || dc_einsum_has(&c->output, b->label[k]);
+  for (uint32_t k = 0; k < b->n; k++) all &= dc_einsum_has(a, b->label[k]) || dc_einsum_has(&c->of.output, b->label[k]);
   return all;
 }
 
 static dc_ex extent_of(const contraction *c, group g) {
   dc_ex product = dc_ex_int(&c->graph->pool, 1);
-  for (uint32_t k = 0; k < c->group[g].n; k++) product = dc_ix_mul(&c->graph->pool, product, c->extent[(int)c->group[g].label[k]]);
+  for (uint32_t k = 0; k < c->group[g].n; k++) product = dc_ix_mul(&c->graph->pool, product, c->of.extent[(int)c->group[g].label[k]]);
   return product;
 }
 
@@ -85,21 +68,18 @@ static bool is_long(const contraction *c, group g) {
 
 /* Rows and columns as the result has them, so that it need not be turned. */
 static void choose_sides(contraction *c) {
-  const dc_einsum_labels turned = joined(&c->group[BATCH], &c->group[COLUMNS], &c->group[ROWS]), term = c->term[0], rows = c->group[ROWS];
-  const dc_cid operand = c->operand[0];
-  if (!same(&c->output, &turned)) return;
-  c->operand[0] = c->operand[1], c->operand[1] = operand;
-  c->term[0] = c->term[1], c->term[1] = term;
+  const dc_einsum_labels turned = joined(&c->group[BATCH], &c->group[COLUMNS], &c->group[ROWS]);
+  const dc_einsum_labels term = c->of.term[0], rows = c->group[ROWS];
+  const dc_cid operand = c->of.operand[0];
+  if (!same(&c->of.output, &turned)) return;
+  c->of.operand[0] = c->of.operand[1], c->of.operand[1] = operand;
+  c->of.term[0] = c->of.term[1], c->of.term[1] = term;
   c->group[ROWS] = c->group[COLUMNS], c->group[COLUMNS] = rows;
 }
 
 static bool read_contraction(contraction *c, dc_nid node) {
-  if (!dc_operator_is(c->graph, node, "Einsum") || dc_node_at(c->graph, node)->lib.n_in != 2) return false;
-  const dc_library *lib = &dc_node_at(c->graph, node)->lib;
-  const dc_attr *equation = dc_node_attr(c->graph, node, "equation");
-  c->operand[0] = lib->in[0], c->operand[1] = lib->in[1], c->result = lib->out[0];
-  if (!c->operand[0] || !c->operand[1] || !c->result || !equation || equation->kind != DC_ATTR_STRING) return false;
-  if (!read_labels(c, equation->s) || !read_extents(c) || !sort_labels(c)) return false;
+  if (!dc_equation_read(c->graph, node, &c->of) || c->of.n != 2) return false;
+  if (has_diagonal(&c->of.term[0]) || has_diagonal(&c->of.term[1]) || !sort_labels(c)) return false;
   if (!is_long(c, ROWS) || !is_long(c, COLUMNS) || !is_long(c, TERMS)) return false;
   choose_sides(c);
   return true;
@@ -114,12 +94,7 @@ typedef struct {
 
 static dc_cid container(const builder *b, const char *suffix, const dc_ex *shape, uint32_t rank) {
   dc_graph *graph = b->c->graph;
-  return dc_container_after(graph, b->c->result, suffix, (dc_dtype)dc_cont(graph, b->c->result)->dtype, rank, shape);
-}
-
-static uint32_t shape_of(const contraction *c, const dc_einsum_labels *labels, dc_ex *shape) {
-  for (uint32_t k = 0; k < labels->n; k++) shape[k] = c->extent[(int)labels->label[k]];
-  return labels->n;
+  return dc_container_after(graph, b->c->of.result, suffix, (dc_dtype)dc_cont(graph, b->c->of.result)->dtype, rank, shape);
 }
 
 static void transpose(builder *b, dc_cid from, const int64_t *perm, dc_cid to) {
@@ -151,7 +126,7 @@ static void reshape(builder *b, dc_cid from, dc_cid to) {
 static dc_cid flatten(builder *b, dc_cid from, group first, group second) {
   const contraction *c = b->c;
   dc_ex shape[DC_EINSUM_LABELS];
-  uint32_t rank = shape_of(c, &c->group[BATCH], shape);
+  uint32_t rank = dc_equation_shape(&c->of, &c->group[BATCH], shape);
   if (c->group[first].n == 1 && c->group[second].n == 1) return from;
   shape[rank++] = extent_of(c, first), shape[rank++] = extent_of(c, second);
   const dc_cid to = container(b, "matrices", shape, rank);
@@ -175,15 +150,15 @@ static dc_cid turn(builder *b, dc_cid from) {
  * else is copied with its last axis last, where it can be. */
 static dc_cid matrices(builder *b, int t, group first, group second) {
   const contraction *c = b->c;
-  const dc_einsum_labels *term = &c->term[t];
+  const dc_einsum_labels *term = &c->of.term[t];
   const dc_einsum_labels plain = joined(&c->group[BATCH], &c->group[first], &c->group[second]);
   const dc_einsum_labels other = joined(&c->group[BATCH], &c->group[second], &c->group[first]);
   const bool lies_turned = !same(term, &plain) && other.label[other.n - 1] == term->label[term->n - 1];
   const dc_einsum_labels *order = lies_turned ? &other : &plain;
-  dc_cid at = c->operand[t];
+  dc_cid at = c->of.operand[t];
   if (!same(term, order)) {
     dc_ex shape[DC_EINSUM_LABELS];
-    const dc_cid to = container(b, "ordered", shape, shape_of(c, order, shape));
+    const dc_cid to = container(b, "ordered", shape, dc_equation_shape(&c->of, order, shape));
     reorder(b, at, term, order, to);
     at = to;
   }
@@ -195,11 +170,11 @@ static bool multiply(const dc_pass_context *context, builder *b, dc_nid einsum) 
   const contraction *c = b->c;
   dc_graph *graph = c->graph;
   const dc_einsum_labels plain = joined(&c->group[BATCH], &c->group[ROWS], &c->group[COLUMNS]);
-  const bool is_flat = c->group[ROWS].n == 1 && c->group[COLUMNS].n == 1, in_order = same(&plain, &c->output);
+  const bool is_flat = c->group[ROWS].n == 1 && c->group[COLUMNS].n == 1, in_order = same(&plain, &c->of.output);
   const dc_cid in[] = {matrices(b, 0, ROWS, TERMS), matrices(b, 1, TERMS, COLUMNS)};
   dc_ex shape[DC_EINSUM_LABELS];
-  const dc_cid split = in_order ? c->result : container(b, "split", shape, shape_of(c, &plain, shape));
-  uint32_t rank = shape_of(c, &c->group[BATCH], shape);
+  const dc_cid split = in_order ? c->of.result : container(b, "split", shape, dc_equation_shape(&c->of, &plain, shape));
+  uint32_t rank = dc_equation_shape(&c->of, &c->group[BATCH], shape);
   shape[rank++] = extent_of(c, ROWS), shape[rank++] = extent_of(c, COLUMNS);
   const dc_cid product = is_flat ? split : container(b, "product", shape, rank);
   const dc_nid made = dc_node_library(graph, "MatMul", "", 13, in, 2, &product, 1, NULL, 0);
@@ -207,7 +182,7 @@ static bool multiply(const dc_pass_context *context, builder *b, dc_nid einsum) 
   if (!dc_operator_is_served(context, graph, made)) return false;
   dc_scope_push(graph, b->scope, made);
   if (!is_flat) reshape(b, product, split);
-  if (!in_order) reorder(b, split, &plain, &c->output, c->result);
+  if (!in_order) reorder(b, split, &plain, &c->of.output, c->of.result);
   return true;
 }
 

@@ -9,18 +9,13 @@
 #include <string.h>
 
 #include "ir/work.h"
-#include "ops/einsum.h"
+#include "passes/equation.h"
 #include "passes/operators.h"
-
-enum { MAX_TERMS = 8 };
 
 typedef struct {
   dc_graph *graph;
-  uint32_t n;
-  dc_cid operand[MAX_TERMS];
-  dc_einsum_labels term[MAX_TERMS], output;
-  dc_ex extent[DC_EINSUM_END]; /* by label, which are letters alone */
-  double guess[DC_EINSUM_END]; /* its value; an unknown one is guessed, for the choice is about time only */
+  dc_equation of;              /* labels are letters alone */
+  double guess[DC_EINSUM_END]; /* extents as numbers, by label; an unknown one is guessed, for the choice is about time only */
 } einsum;
 
 /* ---- reading ---- */
@@ -31,43 +26,19 @@ static bool has_letters_alone(const dc_einsum_labels *l) {
   return alone;
 }
 
-/* False where extents of one label differ. */
-static bool read_extents(einsum *e) {
-  bool same = true;
-  for (uint32_t t = 0; t < e->n; t++)
-    for (uint32_t d = 0; d < e->term[t].n; d++) {
-      dc_ex *extent = &e->extent[(int)e->term[t].label[d]];
-      const dc_ex own = dc_cont(e->graph, e->operand[t])->shape[d];
-      same &= !*extent || *extent == own;
-      *extent = own;
-    }
-  return same;
-}
-
 static void guess_extents(einsum *e) {
   dc_arena scratch = {0};
   int64_t *symbols = DC_NEW_ARRAY(&scratch, int64_t, e->graph->pool.symbols.n + 1);
   dc_work_guess(&e->graph->pool, symbols);
   for (int label = 0; label < DC_EINSUM_END; label++)
-    e->guess[label] = e->extent[label] ? (double)dc_ix_eval(&e->graph->pool, e->extent[label], symbols, NULL) : 1;
+    e->guess[label] = e->of.extent[label] ? (double)dc_ix_eval(&e->graph->pool, e->of.extent[label], symbols, NULL) : 1;
   dc_arena_free(&scratch);
 }
 
-static bool read_einsum(einsum *e, dc_nid id) {
-  const dc_node *node = dc_node_at(e->graph, id);
-  const dc_attr *equation = dc_node_attr(e->graph, id, "equation");
-  uint32_t ranks[MAX_TERMS];
-  e->n = node->lib.n_in;
-  if (!equation || equation->kind != DC_ATTR_STRING || e->n < 3 || e->n > MAX_TERMS || !node->lib.out[0]) return false;
-  for (uint32_t t = 0; t < e->n; t++) {
-    if (!(e->operand[t] = node->lib.in[t])) return false;
-    ranks[t] = dc_cont(e->graph, e->operand[t])->rank;
-  }
-  dc_status status = dc_einsum_read(equation->s, ranks, e->n, e->term, &e->output);
-  bool plain = !status && has_letters_alone(&e->output);
-  dc_status_free(status); /* inference has said so already */
-  for (uint32_t t = 0; t < e->n && plain; t++) plain = has_letters_alone(&e->term[t]);
-  if (!plain || !read_extents(e)) return false;
+static bool read_einsum(einsum *e, dc_nid node) {
+  if (!dc_equation_read(e->graph, node, &e->of) || e->of.n < 3 || !has_letters_alone(&e->of.output)) return false;
+  for (uint32_t t = 0; t < e->of.n; t++)
+    if (!has_letters_alone(&e->of.term[t])) return false;
   guess_extents(e);
   return true;
 }
@@ -79,8 +50,8 @@ typedef struct {
 } pair;
 
 static bool is_read_later(const einsum *e, pair p, char label) {
-  bool later = dc_einsum_has(&e->output, label);
-  for (uint32_t t = 0; t < e->n; t++) later |= t != p.a && t != p.b && dc_einsum_has(&e->term[t], label);
+  bool later = dc_einsum_has(&e->of.output, label);
+  for (uint32_t t = 0; t < e->of.n; t++) later |= t != p.a && t != p.b && dc_einsum_has(&e->of.term[t], label);
   return later;
 }
 
@@ -99,28 +70,28 @@ static double work_of(const einsum *e, const dc_einsum_labels *const *terms, uin
 
 /* Labels of both first, as a batch of matrices has them, then those of each alone. */
 static dc_einsum_labels result_of(const einsum *e, pair p) {
-  const dc_einsum_labels *a = &e->term[p.a], *b = &e->term[p.b];
+  const dc_einsum_labels *a = &e->of.term[p.a], *b = &e->of.term[p.b];
   dc_einsum_labels out = {.n = 0};
   for (int of_both = 1; of_both >= 0; of_both--)
     for (uint32_t k = 0; k < a->n; k++)
       if (is_read_later(e, p, a->label[k]) && dc_einsum_has(b, a->label[k]) == of_both && !dc_einsum_has(&out, a->label[k]))
-        out.label[out.n++] = a->label[k];
+        dc_einsum_add(&out, a->label[k]);
   for (uint32_t k = 0; k < b->n; k++)
-    if (is_read_later(e, p, b->label[k]) && !dc_einsum_has(&out, b->label[k])) out.label[out.n++] = b->label[k];
+    if (is_read_later(e, p, b->label[k]) && !dc_einsum_has(&out, b->label[k])) dc_einsum_add(&out, b->label[k]);
   return out;
 }
 
 static double work_after(const einsum *e, pair p) {
-  const dc_einsum_labels made = result_of(e, p), *both[] = {&e->term[p.a], &e->term[p.b]}, *rest[MAX_TERMS] = {&made};
+  const dc_einsum_labels made = result_of(e, p), *both[] = {&e->of.term[p.a], &e->of.term[p.b]}, *rest[DC_EQUATION_TERMS] = {&made};
   uint32_t n = 1;
-  for (uint32_t t = 0; t < e->n; t++)
-    if (t != p.a && t != p.b) rest[n++] = &e->term[t];
+  for (uint32_t t = 0; t < e->of.n; t++)
+    if (t != p.a && t != p.b) rest[n++] = &e->of.term[t];
   return work_of(e, both, 2) + work_of(e, rest, n);
 }
 
 /* Rows, columns and terms of some length. */
 static bool multiplies_matrices(const einsum *e, pair p) {
-  const dc_einsum_labels *a = &e->term[p.a], *b = &e->term[p.b];
+  const dc_einsum_labels *a = &e->of.term[p.a], *b = &e->of.term[p.b];
   double rows = 1, columns = 1, terms = 1;
   for (uint32_t k = 0; k < a->n; k++) {
     const char label = a->label[k];
@@ -135,12 +106,12 @@ static bool multiplies_matrices(const einsum *e, pair p) {
 }
 
 static bool choose_pair(const einsum *e, pair *out) {
-  const dc_einsum_labels *all[MAX_TERMS];
-  for (uint32_t t = 0; t < e->n; t++) all[t] = &e->term[t];
-  const double whole = work_of(e, all, e->n);
+  const dc_einsum_labels *all[DC_EQUATION_TERMS];
+  for (uint32_t t = 0; t < e->of.n; t++) all[t] = &e->of.term[t];
+  const double whole = work_of(e, all, e->of.n);
   double least = INFINITY;
-  for (uint32_t a = 0; a < e->n; a++)
-    for (uint32_t b = a + 1; b < e->n; b++) {
+  for (uint32_t a = 0; a < e->of.n; a++)
+    for (uint32_t b = a + 1; b < e->of.n; b++) {
       const pair p = {a, b};
       const double work = work_after(e, p);
       const bool pays = 2 * work <= whole || (multiplies_matrices(e, p) && work <= 2 * whole);
@@ -158,7 +129,7 @@ static void put_labels(char *text, size_t *n, const dc_einsum_labels *l) {
 
 static dc_nid make(const einsum *e, const dc_einsum_labels *const *terms, const dc_cid *operands, uint32_t n, const dc_einsum_labels *made,
                    dc_cid result) {
-  char text[(MAX_TERMS + 1) * (DC_EINSUM_LABELS + 2)];
+  char text[(DC_EQUATION_TERMS + 1) * (DC_EINSUM_LABELS + 2)];
   size_t length = 0;
   for (uint32_t t = 0; t < n; t++) {
     if (t) text[length++] = ',';
@@ -171,34 +142,33 @@ static dc_nid make(const einsum *e, const dc_einsum_labels *const *terms, const 
 }
 
 /* Pushes the Einsum of the pair; what is left becomes the Einsum. */
-static void split(einsum *e, pair p, dc_cid like, dc_name name, dc_scope *scope) {
+static void split(einsum *e, pair p, dc_name name, dc_scope *scope) {
   dc_graph *graph = e->graph;
-  const dc_einsum_labels made = result_of(e, p), *terms[] = {&e->term[p.a], &e->term[p.b]};
-  const dc_cid operands[] = {e->operand[p.a], e->operand[p.b]};
+  const dc_einsum_labels made = result_of(e, p), *terms[] = {&e->of.term[p.a], &e->of.term[p.b]};
+  const dc_cid operands[] = {e->of.operand[p.a], e->of.operand[p.b]};
   dc_ex shape[DC_EINSUM_LABELS];
-  for (uint32_t k = 0; k < made.n; k++) shape[k] = e->extent[(int)made.label[k]];
-  const dc_cid product = dc_container_after(graph, like, "pair", (dc_dtype)dc_cont(graph, like)->dtype, made.n, shape);
+  const uint32_t rank = dc_equation_shape(&e->of, &made, shape);
+  const dc_cid product = dc_container_after(graph, e->of.result, "pair", (dc_dtype)dc_cont(graph, e->of.result)->dtype, rank, shape);
   const dc_nid node = make(e, terms, operands, 2, &made, product);
   dc_node_at(graph, node)->name = name;
   dc_scope_push(graph, scope, node);
   uint32_t n = 0;
-  for (uint32_t t = 0; t < e->n; t++)
-    if (t != p.a && t != p.b) e->operand[n] = e->operand[t], e->term[n++] = e->term[t];
-  e->operand[n] = product, e->term[n++] = made, e->n = n;
+  for (uint32_t t = 0; t < e->of.n; t++)
+    if (t != p.a && t != p.b) e->of.operand[n] = e->of.operand[t], e->of.term[n++] = e->of.term[t];
+  e->of.operand[n] = product, e->of.term[n++] = made, e->of.n = n;
 }
 
 static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid id, void *state, dc_scope *scope) {
   (void)context, (void)state;
   einsum e = {.graph = graph};
   pair p;
-  if (!dc_operator_is(graph, id, "Einsum") || !read_einsum(&e, id) || !choose_pair(&e, &p)) return false;
-  const dc_cid result = dc_node_at(graph, id)->lib.out[0];
+  if (!read_einsum(&e, id) || !choose_pair(&e, &p)) return false;
   const dc_name name = dc_node_at(graph, id)->name;
-  do split(&e, p, result, name, scope);
-  while (e.n > 2 && choose_pair(&e, &p));
-  const dc_einsum_labels *terms[MAX_TERMS];
-  for (uint32_t t = 0; t < e.n; t++) terms[t] = &e.term[t];
-  const dc_nid last = make(&e, terms, e.operand, e.n, &e.output, result);
+  do split(&e, p, name, scope);
+  while (e.of.n > 2 && choose_pair(&e, &p));
+  const dc_einsum_labels *terms[DC_EQUATION_TERMS];
+  for (uint32_t t = 0; t < e.of.n; t++) terms[t] = &e.of.term[t];
+  const dc_nid last = make(&e, terms, e.of.operand, e.of.n, &e.of.output, e.of.result);
   dc_node_at(graph, last)->name = name;
   dc_scope_push(graph, scope, last);
   return true;

@@ -153,7 +153,8 @@ static pointwise_panels panels_of(const pointwise_call *call, const pointwise_jo
 static void add_part(const pointwise_call *call, const pointwise_job *job, int64_t part, float *sums, float *room) {
   const bool by_rows = call->by_rows;
   const pointwise_panels panels = by_rows ? panels_of(call, job, part) : (pointwise_panels){0, call->routines->count(job)};
-  const int64_t begin = by_rows ? 0 : call->units * part / call->threads, end = by_rows ? call->units : call->units * (part + 1) / call->threads;
+  const int64_t begin = by_rows ? 0 : call->units * part / call->threads;
+  const int64_t end = by_rows ? call->units : call->units * (part + 1) / call->threads;
   const int64_t panel = call->routines->sums(job) / call->routines->count(job);
   memset(sums + panels.first * panel, 0, (size_t)((panels.end - panels.first) * panel) * sizeof *sums);
   for (int64_t unit = begin; unit < end; unit++) call->routines->add(job, unit, unit + 1 < end ? unit + 1 : unit, panels, sums, room);

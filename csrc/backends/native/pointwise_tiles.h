@@ -222,7 +222,8 @@ INLINE VEC NAME(sum)(const float *from, int64_t parts, int64_t step) {
 }
 
 /* Rows [r, r + rows) of a vector of channels, of which n are there; rows and channels change places. */
-INLINE void NAME(collect_turned)(const pointwise_job *job, const float *from, int64_t parts, int64_t step, int64_t rows, int64_t n, float *to) {
+INLINE void NAME(collect_turned)(const pointwise_job *job, const float *from, int64_t parts, int64_t step, int64_t rows, int64_t n,
+                                 float *to) {
   VEC s[LANES];
   UNROLL for (int r = 0; r < LANES; r++) s[r] = r < rows ? NAME(sum)(from + r * NAME(across)(job), parts, step) : (VEC){0};
   NAME(turn)(s);
@@ -233,7 +234,8 @@ INLINE void NAME(collect_turned)(const pointwise_job *job, const float *from, in
   }
 }
 
-TARGET static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, pointwise_panels panels, float *to) {
+TARGET static void NAME(collect)(const pointwise_job *job, const float *sums, int64_t parts, int64_t step, pointwise_panels panels,
+                                 float *to) {
   const int64_t across = NAME(across)(job), high = job->is_turned ? LANES : 1;
   const int64_t end = panels.end * ROWS < job->rows ? panels.end * ROWS : job->rows;
   for (int64_t r = panels.first * ROWS; r < end; r += high) {
