@@ -45,19 +45,31 @@ const char *dc_native_name(const dc_native_call *call); /* of the library that r
 uint64_t dc_native_scratch(const dc_native_call *call); /* bytes of memory of its own that a run wants */
 DC_MUST_USE dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratch, void *stream);
 void dc_native_call_destroy(dc_native_call *call);
+/* Channels of which a call computes each by itself.  axes: by buffer, the dimension along which they lie, or as in chains.h; as
+ * many as the node has buffers, which the caller sets to DC_AXIS_UNUSED. */
+typedef struct {
+  int64_t extent;
+  int8_t *axes;
+} dc_division;
+bool dc_native_divides(const dc_native_call *call, dc_division *out);
+uint64_t dc_native_part_scratch(const dc_native_call *call); /* bytes that a part wants */
+/* Runs channels [part[0], part[1]) on the calling thread. */
+void dc_native_run_part(const dc_native_call *call, void *const *buffers, void *scratch, const int64_t *part);
 
 /* Compiled kernels of the cpu backend: one function per top-level map or tasklet of a state.
  * buffers[-1] is an int64_t *error: a kernel whose data-dependent index leaves its container stores
  * 1 + the ordinal of the tasklet (in dc_node_tasklets order) there, and never touches memory outside;
  * the caller zeroes it before and checks it after.  Buffers must not overlap unless their containers
  * are views of one another, except that a map without nested maps may write over an input that it
- * reads only at the element that it writes. */
-typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols);
+ * reads only at the element that it writes.  part: NULL, or of a kernel that can be divided the iterations [part[0], part[1])
+ * of its outermost loop, which the calling thread runs alone. */
+typedef void (*dc_kernel_fn)(void *const *buffers, const int64_t *symbols, const int64_t *part);
 /* What a node was compiled to: a dc_kernel_fn; on a device of many threads functions that are launched (kernel/launch.h),
  * of which it is the first.  Lives as long as the jit.  Both NULL: the language lacks one of the node's types. */
 typedef struct {
   void *function;
   const struct dc_launches *launches;
+  bool divides; /* its outermost loop, of the node's first parameter, is all that it is */
 } dc_compiled;
 static inline dc_kernel_fn dc_compiled_fn(dc_compiled c) { return (dc_kernel_fn)(uintptr_t)c.function; }
 typedef struct dc_jit dc_jit; /* compiler, cache folder, loaded modules */
@@ -174,6 +186,8 @@ typedef struct {
   uint64_t bytes;    /* of the containers that it reads and writes */
   double seconds;    /* spent in it while timing was on ... */
   uint64_t runs;     /* ... in that many runs */
+  uint32_t chained;  /* so many steps, from this one on, run some channels at a time (chains.h); 0: none do */
+  int64_t channels, at_once; /* of those */
 } dc_step_report;
 /* LENT: for a while in the saved block. */
 typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place;

@@ -5,6 +5,7 @@
 
 #include "backends/limits.h"
 #include "backends/program.h"
+#include "backends/threads.h"
 
 enum { MAX_BINDINGS = 64, FEW_LAUNCHES = 4 };
 static const double BRIEF_WORK = 1000; /* element operations: some us of interpretation */
@@ -69,8 +70,30 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
   return b->calls[k] = call, DC_OK;
 }
 
+static void find_chains(dc_binding *b, const dc_nid *nodes) {
+  const dc_program *p = b->program;
+  dc_chain_step *steps = dc_arena_copy(&b->arena, p->chain_steps, p->n_steps * sizeof *steps);
+  for (uint32_t k = 0; k < p->n_steps; k++) {
+    if (b->calls[k] == &dc_step_empty || b->calls[k] == &dc_step_interpreted) steps[k].extent = 0;
+    else if (p->steps[k].native) dc_chain_read_call(p->graph, nodes[k], b->natives[k], &b->arena, &steps[k]);
+  }
+  b->chain_threads = dc_thread_count();
+  dc_chains_find(p->graph, nodes, steps, p->n_steps, b->plan.bytes, b->symbols, b->chain_threads, &b->arena, &b->chains);
+  b->chain_at = DC_NEW_ARRAY(&b->arena, uint32_t, p->n_steps);
+  for (uint32_t c = 0; c < b->chains.n; c++) b->chain_at[b->chains.v[c].first] = c + 1;
+}
+
+/* Each thread has its own. */
+static void add_scratch_of_parts(const dc_binding *b, uint64_t *scratch) {
+  for (uint32_t c = 0; c < b->chains.n; c++)
+    for (uint32_t k = b->chains.v[c].first; k < b->chains.v[c].end; k++) {
+      const uint64_t all = b->natives[k] ? b->chain_threads * dc_memory_aligned(dc_native_part_scratch(b->natives[k])) : 0;
+      if (all > scratch[k]) scratch[k] = all;
+    }
+}
+
 /* Libraries are asked only for sizes that have been judged; what they want for themselves is then planned with the rest. */
-static dc_status bind_natives(dc_binding *b, const dc_plan_task *task) {
+static dc_status bind_natives(dc_binding *b, dc_plan_task *task) {
   const dc_program *p = b->program;
   uint64_t *scratch = DC_NEW_ARRAY(&b->arena, uint64_t, p->n_steps), most = 0;
   b->natives = DC_NEW_ARRAY(&b->arena, dc_native_call *, p->n_steps);
@@ -80,11 +103,12 @@ static dc_status bind_natives(dc_binding *b, const dc_plan_task *task) {
     scratch[k] = b->calls[k] == &dc_step_empty ? 0 : dc_native_scratch(b->natives[k]);
     if (scratch[k] > most) most = scratch[k];
   }
-  return most ? dc_plan_make(p->graph, task, scratch, &b->arena, &b->plan) : DC_OK;
+  if (p->chain_steps) find_chains(b, task->steps), add_scratch_of_parts(b, scratch), task->chains = &b->chains;
+  return most || b->chains.n ? dc_plan_make(p->graph, task, scratch, &b->arena, &b->plan) : DC_OK;
 }
 
 /* Libraries work on the device that is the thread's. */
-static dc_status enter_and_bind_natives(dc_binding *b, const dc_plan_task *task) {
+static dc_status enter_and_bind_natives(dc_binding *b, dc_plan_task *task) {
   bool entered;
   DC_TRY(dc_program_enter(b->program, &entered));
   dc_status status = bind_natives(b, task);
@@ -100,7 +124,7 @@ static dc_status make_binding(dc_program *p, const int64_t *symbols, const dc_le
   dc_nid *nodes = DC_NEW_ARRAY(&b->arena, dc_nid, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++) nodes[k] = p->steps[k].node;
   if (lent) b->lent = (dc_lent){lent->bytes, lent->n, dc_arena_copy(&b->arena, lent->v, lent->n * sizeof *lent->v)};
-  dc_plan_task task = {nodes, p->n_steps, b->symbols, dc_program_keeps_arenas(p), lent ? &b->lent : NULL};
+  dc_plan_task task = {nodes, p->n_steps, b->symbols, dc_program_keeps_arenas(p), lent ? &b->lent : NULL, NULL};
   dc_status status = dc_plan_make(p->graph, &task, NULL, &b->arena, &b->plan);
   if (!status) status = weigh(p, b, nodes);
   if (!status && p->n_natives) status = enter_and_bind_natives(b, &task);

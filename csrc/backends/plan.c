@@ -16,7 +16,8 @@ static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 static const uint64_t MODEST_BYTES = (uint64_t)1 << 26;
 
 typedef struct {
-  dc_cid cid; /* 0: scratch of the one step that it lives at */
+  dc_cid cid; /* 0: scratch of a step */
+  uint32_t step;
   dc_block at;
 } block;
 
@@ -24,6 +25,7 @@ typedef struct {
   const dc_graph *graph;
   dc_plan *plan;
   uint32_t *first, *last; /* by root: 1 + step, 0 unused */
+  uint32_t *begin, *end; /* by step: 1 + the first and the last of those that are under way with it */
   uint32_t step;
 } liveness;
 
@@ -61,8 +63,16 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   dc_cid root = l->plan->root[c];
   (void)by;
   if (use == DC_USE_WRITE && dc_cont(l->graph, c)->role == DC_ROLE_SAVED) l->plan->saved[c] = true;
-  if (!l->first[root]) l->first[root] = l->step + 1;
-  l->last[root] = l->step + 1;
+  if (!l->first[root]) l->first[root] = l->begin[l->step];
+  l->last[root] = l->end[l->step];
+}
+
+static void list_spans(const dc_plan_task *task, dc_arena *arena, liveness *l) {
+  l->begin = DC_NEW_ARRAY(arena, uint32_t, task->n_steps), l->end = DC_NEW_ARRAY(arena, uint32_t, task->n_steps);
+  for (uint32_t k = 0; k < task->n_steps; k++) l->begin[k] = l->end[k] = k + 1;
+  for (uint32_t c = 0; task->chains && c < task->chains->n; c++)
+    for (uint32_t k = task->chains->v[c].first; k < task->chains->v[c].end; k++)
+      l->begin[k] = task->chains->v[c].first + 1, l->end[k] = task->chains->v[c].end;
 }
 
 /* Of one size in the order of time, in which they need no more room than lives at once. */
@@ -80,10 +90,10 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
     const dc_container *k = dc_cont(graph, c);
     bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && l->first[c];
     plan->planned[c] = temp;
-    if (temp) blocks[n++] = (block){c, {dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]}};
+    if (temp) blocks[n++] = (block){c, 0, {dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]}};
   }
   for (uint32_t s = 0; scratch && s < l->step; s++)
-    if (scratch[s]) blocks[n++] = (block){0, {dc_memory_aligned(scratch[s]), 0, s + 1, s + 1}};
+    if (scratch[s]) blocks[n++] = (block){0, s, {dc_memory_aligned(scratch[s]), 0, l->begin[s], l->end[s]}};
   return n;
 }
 
@@ -129,8 +139,8 @@ static void place(const dc_graph *graph, const dc_plan_task *task, const livenes
     block *b = &blocks[k];
     bool fits = room && dc_placement_find(&in_block, room, true, &b->at);
     if (!fits) dc_placement_find(&in_arena, plan->arena_bytes, false, &b->at);
-    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->at.first - 1]) = b->at.offset;
-    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->at.first - 1]) = fits;
+    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->step]) = b->at.offset;
+    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->step]) = fits;
     if (fits) plan->block_bytes = room;
     else if (b->at.offset + b->at.bytes > plan->arena_bytes) plan->arena_bytes = b->at.offset + b->at.bytes;
   }
@@ -170,7 +180,8 @@ dc_status dc_plan_make(dc_graph *graph, const dc_plan_task *task, const uint64_t
                    .scratch_in_block = DC_NEW_ARRAY(arena, bool, n_steps)};
   for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, task->symbols, &out->bytes[c]));
   DC_TRY(resolve_views(graph, task->symbols, out));
-  liveness l = {graph, out, DC_NEW_ARRAY(arena, uint32_t, n), DC_NEW_ARRAY(arena, uint32_t, n), 0};
+  liveness l = {.graph = graph, .plan = out, .first = DC_NEW_ARRAY(arena, uint32_t, n), .last = DC_NEW_ARRAY(arena, uint32_t, n)};
+  list_spans(task, arena, &l);
   for (; l.step < n_steps; l.step++) dc_node_uses(graph, task->steps[l.step], note_use, &l);
   place(graph, task, &l, scratch, arena, out);
   return check_total(graph, task->steps, &l, out);

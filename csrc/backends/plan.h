@@ -2,7 +2,7 @@
 #ifndef DCML_BACKENDS_PLAN_H
 #define DCML_BACKENDS_PLAN_H
 
-#include "backends/backend.h"
+#include "backends/chains.h"
 
 typedef struct {
   uint64_t arena_bytes, saved_bytes;
@@ -26,6 +26,7 @@ typedef struct {
   const int64_t *symbols;
   bool fills_block;    /* what is planned may lie in the saved block, where values that steps write are still to come */
   const dc_lent *lent; /* or where they are no longer read; NULL: there is none */
+  const dc_chains *chains; /* of steps that are under way together; NULL: none are */
 } dc_plan_task;
 
 /* scratch: bytes that each step wants for itself; NULL: none.  Allocates in `arena`. */

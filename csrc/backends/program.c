@@ -85,6 +85,14 @@ static void leave_device(dc_program *p) {
   dc_status_free(lost);
 }
 
+/* Now, since a graph that runs may not change. */
+static void read_chain_steps(dc_program *p) {
+  if (p->row->device || !p->n_natives) return;
+  p->chain_steps = DC_NEW_ARRAY(&p->arena, dc_chain_step, p->n_steps);
+  for (uint32_t k = 0; k < p->n_steps; k++)
+    if (!p->steps[k].native) dc_chain_read_node(p->graph, p->steps[k].node, &p->arena, &p->chain_steps[k]);
+}
+
 dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
   dc_program *p = calloc(1, sizeof *p);
   if (!p) return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -95,6 +103,7 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   p->row = dc_target_choose(target, p->worth_compiling);
   p->memory = target->memory ? target->memory : p->row->memory;
   if (!status) status = place_on_device(p);
+  if (!status) read_chain_steps(p);
   if (!status) return *out = p, DC_OK;
   leave_device(p);
   p->constants = NULL, p->graph = NULL; /* stays the caller's */
@@ -130,8 +139,11 @@ uint32_t dc_program_report(const dc_program *p, dc_step_report *out, uint32_t ca
     const char *by = !st->native ? st->call.by : b->natives[k] ? dc_native_name(b->natives[k]) : dc_name_text(&p->graph->names, n->lib.by);
     const char *why = st->native ? dc_name_text(&p->graph->names, n->lib.why) : "";
     double operations = dc_node_operations(p->target.ops, copy, st->node, b->symbols);
-    out[k] = (dc_step_report){st->node, by ? by : dc_step_interpreted.by, why, operations,
-                              dc_node_bytes(p->graph, st->node, b->plan.bytes, seen), (double)st->nanoseconds * 1e-9, st->runs};
+    out[k] = (dc_step_report){.node = st->node, .by = by ? by : dc_step_interpreted.by, .why = why, .operations = operations,
+                              .bytes = dc_node_bytes(p->graph, st->node, b->plan.bytes, seen),
+                              .seconds = (double)st->nanoseconds * 1e-9, .runs = st->runs};
+    const dc_chain *chain = dc_binding_chain_at(b, k);
+    if (chain) out[k].chained = chain->end - k, out[k].channels = chain->extent, out[k].at_once = chain->at_once;
   }
   dc_graph_destroy(copy);
   return p->n_steps;

@@ -24,7 +24,7 @@ typedef struct dc_run_state {
   dc_work_block arena; /* none while the state is idle, if the program shares its memory */
   dc_work_block block; /* in place of a saved block that must not be changed; none while the state is idle */
   void **table;    /* by container */
-  void **pointers; /* of all steps, each with a leading slot */
+  void **pointers; /* of all steps, each with a leading slot; then the same for each thread that runs chains */
   void *stream;    /* of the device that steps run on; NULL on the host */
 } dc_run_state;
 
@@ -38,6 +38,8 @@ struct dc_binding {
   dc_plan plan;
   dc_native_call **natives; /* by step */
   const dc_step_call **calls; /* by step: what runs it under these sizes */
+  dc_chains chains;
+  uint32_t *chain_at, chain_threads; /* chain_at: by step, 1 + the chain that begins with it; NULL: there are none */
   double work;
   bool sized; /* steps know the sizes, where a device wants them to */
   dc_replays replays; /* of a device */
@@ -56,6 +58,7 @@ struct dc_program {
   dc_cid *buffers;
   dc_nid *nodes; /* of the steps that no library runs */
   uint32_t n_buffers, n_nodes;
+  dc_chain_step *chain_steps; /* by step; NULL: there are no chains */
   void **constants; /* by container */
   void *state;      /* the row's own: what was begun for steps, or what was made as they were prepared */
   bool prepared, timing;
@@ -80,6 +83,8 @@ static inline bool dc_program_keeps_arenas(const dc_program *p) { return !p->row
 /* What a program and a binding need before their first run. */
 DC_MUST_USE dc_status dc_program_ensure_ready(dc_program *program, dc_binding *binding);
 void dc_binding_destroy(dc_binding *binding);
+/* The chain that begins with a step, where its kernels have turned out to be loops of channels; NULL. */
+const dc_chain *dc_binding_chain_at(const dc_binding *binding, uint32_t step);
 /* Gives back what its runs have worked in; none runs any more. */
 void dc_binding_end_runs(dc_binding *binding);
 

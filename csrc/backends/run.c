@@ -1,4 +1,5 @@
 /* Runs of programs: the memory of one, its steps one by one, observed, or recorded by a device. */
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -85,7 +86,7 @@ static dc_status new_state(const dc_binding *b, dc_run_state **out) {
   dc_run_state *s = calloc(1, sizeof *s);
   if (!s) return dc_error(DC_ERR_MEMORY, "out of memory");
   s->table = calloc(p->graph->containers.n, sizeof *s->table);
-  s->pointers = calloc(p->n_buffers + 1, sizeof *s->pointers);
+  s->pointers = calloc((p->n_buffers + 1) * (b->chains.n ? 1 + (size_t)b->chain_threads : 1), sizeof *s->pointers);
   if (s->table && s->pointers) return *out = s, DC_OK;
   destroy_state(b, s);
   return dc_error(DC_ERR_MEMORY, "out of memory");
@@ -162,10 +163,9 @@ static dc_status enter_arena(const dc_binding *b, dc_run_state *s) {
   return move_into_arena(b, s), DC_OK;
 }
 
-static uint64_t nanoseconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+static char *scratch_of(const dc_run *run, uint32_t k) {
+  const dc_plan *plan = &run->binding->plan;
+  return (plan->scratch_in_block[k] ? block_of(run->state, run->saved) : run->state->arena.data) + plan->scratch[k];
 }
 
 static dc_status run_step(const dc_run *run, uint32_t k) {
@@ -175,14 +175,90 @@ static dc_status run_step(const dc_run *run, uint32_t k) {
   const dc_step *st = &p->steps[k];
   void **pointers = s->pointers + st->first_buffer;
   for (uint32_t j = 0; j < st->n_buffers; j++) pointers[j] = s->table[p->buffers[st->first_buffer + j]];
-  char *scratch = b->plan.scratch_in_block[k] ? block_of(s, run->saved) : s->arena.data;
-  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, scratch + b->plan.scratch[k], s->stream};
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, scratch_of(run, k), NULL, s->stream};
   return b->calls[k]->run(&frame, b->calls[k]->context);
+}
+
+/* ---- running, in chains ---- */
+
+/* Some channels of a chain, and the first one that the thread takes: where an array is folded, all lie where that does. */
+typedef struct {
+  const dc_chain *chain;
+  int64_t thread, first, channels[2];
+} part;
+
+static dc_status run_part(const dc_run *run, uint32_t k, const part *at) {
+  const dc_binding *b = run->binding;
+  const dc_run_state *s = run->state;
+  const dc_program *p = b->program;
+  const dc_step *st = &p->steps[k];
+  void **pointers = s->pointers + (at->thread + 1) * (p->n_buffers + 1) + st->first_buffer;
+  for (uint32_t j = 0; j < st->n_buffers; j++) {
+    const dc_cid c = p->buffers[st->first_buffer + j];
+    pointers[j] = (char *)((uintptr_t)s->table[c] - (uintptr_t)((at->channels[0] - at->first) * b->chains.folded[c]));
+  }
+  const uint64_t own = st->native ? dc_memory_aligned(dc_native_part_scratch(b->natives[k])) : 0;
+  char *scratch = scratch_of(run, k) + (uint64_t)at->thread * own;
+  dc_step_frame frame = {p->graph, st->node, b->symbols, s->table, pointers, scratch, at->channels, s->stream};
+  return b->calls[k]->run(&frame, b->calls[k]->context);
+}
+
+static uint64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The share of one of so many threads.  spent: nanoseconds by step of the chain; NULL: nobody asks. */
+static dc_status run_share(const dc_run *run, const dc_chain *chain, int64_t thread, int64_t threads, uint64_t *spent) {
+  const int64_t begin = chain->extent * thread / threads, end = chain->extent * (thread + 1) / threads;
+  dc_status status = DC_OK;
+  for (int64_t c = begin; c < end && !status; c += chain->at_once) {
+    const part at = {chain, thread, begin, {c, end - c < chain->at_once ? end : c + chain->at_once}};
+    for (uint32_t k = chain->first; k < chain->end && !status; k++) {
+      const uint64_t from = spent ? nanoseconds() : 0;
+      status = run_part(run, k, &at);
+      if (spent) __atomic_add_fetch(&spent[k - chain->first], nanoseconds() - from, __ATOMIC_RELAXED);
+    }
+  }
+  return status;
+}
+
+static dc_status run_chain(const dc_run *run, const dc_chain *chain, uint64_t *spent, int64_t *threads) {
+  dc_status first = DC_OK;
+#pragma omp parallel num_threads((int)run->binding->chain_threads)
+  {
+    dc_status status = run_share(run, chain, omp_get_thread_num(), omp_get_num_threads(), spent);
+#pragma omp critical(dc_chain_status)
+    {
+      *threads = omp_get_num_threads();
+      if (first) dc_status_free(status);
+      else first = status;
+    }
+  }
+  return first;
+}
+
+const dc_chain *dc_binding_chain_at(const dc_binding *b, uint32_t step) {
+  const dc_chain *chain = b->chain_at && b->chain_at[step] ? &b->chains.v[b->chain_at[step] - 1] : NULL;
+  for (uint32_t k = chain ? chain->first : 0; chain && k < chain->end; k++)
+    if (!b->natives[k] && !b->calls[k]->divides) return NULL;
+  return chain;
+}
+
+/* A run may end within one. */
+static const dc_chain *chain_at(const dc_run *run, uint32_t end) {
+  const dc_chain *chain = dc_binding_chain_at(run->binding, run->step);
+  return chain && chain->end <= end ? chain : NULL;
 }
 
 static dc_status run_steps(dc_run *run, uint32_t end) {
   dc_status status = DC_OK;
-  for (; run->step < end && !status; run->step++) status = run_step(run, run->step);
+  for (const dc_chain *chain; run->step < end && !status; run->step = chain ? chain->end : run->step + 1) {
+    int64_t threads;
+    chain = chain_at(run, end);
+    status = chain ? run_chain(run, chain, NULL, &threads) : run_step(run, run->step);
+  }
   return status;
 }
 
@@ -209,12 +285,31 @@ static dc_status time_step(const dc_run *run, uint32_t k, marked_step *marks) {
   return status;
 }
 
+/* A step has spent what threads have on average. */
+static dc_status time_chain(const dc_run *run, const dc_chain *chain) {
+  dc_step *steps = run->binding->program->steps + chain->first;
+  const uint32_t n = chain->end - chain->first;
+  uint64_t *spent = calloc(n, sizeof *spent);
+  int64_t threads = 1;
+  dc_status status = run_chain(run, chain, spent, &threads);
+  for (uint32_t k = 0; k < n; k++) {
+    if (spent) __atomic_add_fetch(&steps[k].nanoseconds, spent[k] / (uint64_t)threads, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&steps[k].runs, 1, __ATOMIC_RELAXED);
+  }
+  free(spent);
+  return status;
+}
+
+/* An observer sees steps one by one. */
 static dc_status time_steps(dc_run *run, uint32_t end) {
   const dc_program *p = run->binding->program;
   uint32_t from = run->step, n = end > from ? end - from : 0;
   marked_step *marks = p->row->device && p->timing ? calloc(n + 1, sizeof *marks) : NULL;
   dc_status status = DC_OK;
-  for (; run->step < end && !status; run->step++) status = time_step(run, run->step, marks ? &marks[run->step - from] : NULL);
+  for (const dc_chain *chain; run->step < end && !status; run->step = chain ? chain->end : run->step + 1) {
+    chain = p->observer ? NULL : chain_at(run, end);
+    status = chain ? time_chain(run, chain) : time_step(run, run->step, marks ? &marks[run->step - from] : NULL);
+  }
   for (uint32_t k = 0; marks && k < n; k++) {
     double spent = p->row->device->between(&p->target, marks[k].from, marks[k].to);
     __atomic_add_fetch(&p->steps[from + k].nanoseconds, (uint64_t)spent, __ATOMIC_RELAXED);

@@ -9,6 +9,7 @@ enum { MOST_PREPARED = 1 << 20 }; /* steps times all that a graph has, where the
 /* ---- steps ---- */
 
 static dc_status run_native(const dc_step_frame *f, const void *call) {
+  if (f->part) return dc_native_run_part(call, f->buffers, f->scratch, f->part), DC_OK;
   return dc_native_run((dc_native_call *)call, f->buffers, f->scratch, f->stream);
 }
 
@@ -26,8 +27,9 @@ static dc_status run_nothing(const dc_step_frame *f, const void *context) {
   return DC_OK;
 }
 
-dc_step_call dc_step_native(const dc_native_call *call, const char *by) { return (dc_step_call){run_native, call, by}; }
-const dc_step_call dc_step_interpreted = {run_interpreted, NULL, "interpreted"}, dc_step_empty = {run_nothing, NULL, "nothing"};
+dc_step_call dc_step_native(const dc_native_call *call, const char *by) { return (dc_step_call){run_native, call, by, false}; }
+const dc_step_call dc_step_interpreted = {run_interpreted, NULL, "interpreted", false};
+const dc_step_call dc_step_empty = {run_nothing, NULL, "nothing", false};
 
 /* Nodes of a large graph are prepared for each run: room for all expressions at each node would be quadratic. */
 static dc_status prepare_interpreted(const dc_target *target, const dc_graph *graph, const dc_nid *nodes, uint32_t n, dc_arena *arena,
@@ -39,7 +41,7 @@ static dc_status prepare_interpreted(const dc_target *target, const dc_graph *gr
     calls[k] = dc_step_interpreted;
     if (!small) continue;
     DC_TRY(dc_interp_prepare(graph, nodes[k], arena, &prepared));
-    calls[k] = (dc_step_call){run_prepared, prepared, dc_step_interpreted.by};
+    calls[k] = (dc_step_call){run_prepared, prepared, dc_step_interpreted.by, false};
   }
   return DC_OK;
 }
@@ -55,7 +57,7 @@ static dc_status index_error(const dc_step_frame *f) {
 static dc_status run_kernel(const dc_step_frame *f, const void *kernel) {
   int64_t error = 0;
   f->buffers[-1] = &error;
-  ((dc_kernel_fn)(uintptr_t)kernel)(f->buffers, f->symbols);
+  ((dc_kernel_fn)(uintptr_t)kernel)(f->buffers, f->symbols, f->part);
   return error ? index_error(f) : DC_OK;
 }
 
@@ -74,7 +76,7 @@ static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph
   *state = NULL;
   dc_status status = begun ? dc_jit_end(begun, kernels) : dc_jit_compile(target->jit, graph, nodes, n, kernels);
   for (uint32_t k = 0; k < n && !status; k++)
-    calls[k] = kernels[k].function ? (dc_step_call){run_kernel, kernels[k].function, "compiled"} : dc_step_interpreted;
+    calls[k] = kernels[k].function ? (dc_step_call){run_kernel, kernels[k].function, "compiled", kernels[k].divides} : dc_step_interpreted;
   return status;
 }
 

@@ -15,6 +15,7 @@ typedef struct {
   void *const *by_container;
   void **buffers; /* of the step, in its order; [-1] is a place of its own */
   void *scratch;  /* memory of as many bytes as the step has asked for */
+  const int64_t *part; /* NULL, or of a step that divides: the iterations, or channels, [part[0], part[1]) alone */
   void *stream;   /* NULL on the host */
 } dc_step_frame;
 
@@ -23,6 +24,7 @@ typedef struct {
   dc_status (*run)(const dc_step_frame *frame, const void *context);
   const void *context;
   const char *by; /* for reports */
+  bool divides; /* of a kernel: may be run by parts */
 } dc_step_call;
 
 /* What a target that computes beside the host does besides.  All but `enter` is called between it and `leave`. */

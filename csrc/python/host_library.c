@@ -132,4 +132,13 @@ static const char *open_nothing(const char *folder, const void *place, void **ha
 }
 static void close_nothing(void *handle) { (void)handle; }
 
-const dc_native_library host_library = {"onnxruntime", open_nothing, close_nothing, refuses, bind_call, no_scratch, run_call, destroy_call};
+const dc_native_library host_library = {
+    .name = "onnxruntime",
+    .open = open_nothing,
+    .close = close_nothing,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = no_scratch,
+    .run = run_call,
+    .destroy = destroy_call,
+};

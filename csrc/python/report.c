@@ -18,8 +18,9 @@ static PyObject *steps_list(const dc_program *program) {
   for (uint32_t k = 0; list && k < n; k++) {
     const dc_step_report *s = &steps[k];
     PyObject *item =
-        Py_BuildValue("{s:I,s:s,s:s,s:d,s:K,s:d,s:K}", "node", s->node, "by", s->by, "why", s->why, "operations", s->operations, "bytes",
-                      (unsigned long long)s->bytes, "seconds", s->seconds, "runs", (unsigned long long)s->runs);
+        Py_BuildValue("{s:I,s:s,s:s,s:d,s:K,s:d,s:K,s:I,s:L,s:L}", "node", s->node, "by", s->by, "why", s->why, "operations", s->operations,
+                      "bytes", (unsigned long long)s->bytes, "seconds", s->seconds, "runs", (unsigned long long)s->runs, "chained",
+                      s->chained, "channels", (long long)s->channels, "at_once", (long long)s->at_once);
     if (!item) Py_CLEAR(list);
     else PyList_SET_ITEM(list, k, item);
   }

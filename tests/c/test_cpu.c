@@ -70,7 +70,7 @@ static int64_t run_kernel(const dc_graph *g, dc_nid node, dc_kernel_fn kernel, v
   void **pointers = DC_NEW_ARRAY(&arena, void *, n + 1);
   pointers[0] = &error;
   for (uint32_t k = 0; k < n; k++) pointers[k + 1] = buffers[list[k]];
-  kernel(pointers + 1, symbols);
+  kernel(pointers + 1, symbols, NULL);
   dc_arena_free(&arena);
   return error;
 }
@@ -256,7 +256,7 @@ static bool small_kernel_works(const char *folder) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
   int64_t error = 0, symbols[1] = {0};
   void *buffers[] = {&error, x, y};
-  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols);
+  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols, NULL);
   bool good = !status && y[7] == 24;
   if (status) printf("%s\n", dc_status_text(status));
   dc_status_free(status);
@@ -378,7 +378,7 @@ static bool scales(dc_batch *batch, float factor) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
   int64_t error = 0, symbols[1] = {0};
   void *buffers[] = {&error, x, y};
-  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols);
+  if (!status) dc_compiled_fn(kernel)(buffers + 1, symbols, NULL);
   if (status) printf("%s\n", dc_status_text(status));
   bool good = !status && y[7] == 8 * factor;
   return dc_status_free(status), good;

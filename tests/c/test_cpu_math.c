@@ -61,7 +61,7 @@ static dc_kernel_fn compile(dc_jit *jit, const char *type, const char *expressio
 static void call(dc_kernel_fn kernel, const void *x, const void *z, void *y) {
   int64_t error = 0, symbols[1] = {0};
   void *buffers[] = {&error, (void *)x, z ? (void *)z : y, y};
-  kernel(buffers + 1, symbols);
+  kernel(buffers + 1, symbols, NULL);
 }
 
 static double ulp_error(double got, long double exact, bool single) {

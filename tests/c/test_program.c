@@ -1,4 +1,5 @@
 /* Programs: memory plans, bindings, and runs on the interpreter, on compiled kernels and in threads. */
+#include <omp.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -285,6 +286,98 @@ static void memory_of_another_device_is_refused(void) {
   dc_session_destroy(&session);
 }
 
+/* ---- chains ---- */
+
+/* A normalisation, a depthwise convolution and another normalisation, of which A and B are nobody else's. */
+#define BY_CHANNELS(READ)                                                                                                         \
+    "graph chained { input X: f32[2, 67, 40, 24] param W: f32[67, 1, 3, 3] temp A: f32[2, 67, 40, 24] temp B: f32[2, 67, 40, 24]" \
+    " temp S: f32[67] temp r: f32[] register temp q: f32[] register temp Y: f32[2, 67, 40, 24] outputs Y state s {"               \
+    " map c in 0:67 { reduce n in 0:2, i in 0:40, j in 0:24 { r[] sum= X[n, c, i, j] }"                                           \
+    "   map n in 0:2, i in 0:40, j in 0:24 { A[n, c, i, j] = X[n, c, i, j] - r[] / 1920.0f } }"                                   \
+    " B = Conv@22(A, W) {kernel_shape = ints [3, 3], pads = ints [1, 1, 1, 1], group = 67} : depthwise"                           \
+    " map c in 0:67 { reduce n in 0:2, i in 0:40, j in 0:24 { q[] sum= B[n, c, i, j] * B[n, c, i, j] } S[c] = q[]"                \
+    "   map n in 0:2, i in 0:40, j in 0:24 { Y[n, c, i, j] = " READ " * S[c] } } } }"
+
+static const char by_channels[] = BY_CHANNELS("B[n, c, i, j]"), across_channels[] = BY_CHANNELS("B[n, 66 - c, i, j]");
+
+enum { CHAINED = 2 * 67 * 40 * 24 };
+
+static void look_away(void *context, const dc_graph *graph, dc_nid node, bool begins) {
+  (void)context, (void)graph, (void)node, (void)begins;
+}
+
+static dc_program *make_chained(const char *text, dc_ops *ops, dc_natives *natives, uint32_t l2_bytes) {
+  dc_graph *g = NULL;
+  dc_program *p = NULL;
+  dc_target target = {.jit = jit, .ops = ops, .natives = natives, .backend = DC_BACKEND_CPU};
+  CHECK_OK(dc_graph_parse(text, &g));
+  if (!g) exit(check_report());
+  g->machine.l2_bytes = l2_bytes;
+  CHECK_OK(dc_program_create(&target, g, &p));
+  return p;
+}
+
+/* A run that is observed goes step by step. */
+static void run_chained(dc_program *p, bool observed, float *x, float *w, float *y) {
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  dc_binding *b = bind(p, 0);
+  buffers[find(p, "X")] = x, buffers[find(p, "W")] = w, buffers[find(p, "Y")] = y;
+  dc_program_observe(p, observed ? look_away : NULL, NULL);
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, NULL));
+  dc_binding_release(b);
+}
+
+static void a_chain_computes_what_its_steps_do(void) {
+  static float x[CHAINED], w[67 * 9], y[CHAINED], wanted[CHAINED];
+  const dc_native_library *const list[] = {&dc_native_depthwise, NULL};
+  const int before = omp_get_max_threads();
+  dc_natives *natives;
+  dc_ops *ops;
+  CHECK_OK(dc_ops_create(&ops));
+  CHECK_OK(dc_natives_create(list, NULL, NULL, NULL, &natives));
+  for (int k = 0; k < CHAINED; k++) x[k] = (float)(k * 7919 % 1013) / 512 - 1;
+  for (int k = 0; k < 67 * 9; k++) w[k] = (float)(k * 31 % 17) / 8 - 1;
+  for (uint32_t l2 = 1 << 14; l2 <= 1 << 19; l2 <<= 1)
+    for (int threads = 1; threads <= 5; threads++) {
+      omp_set_num_threads(threads);
+      dc_program *p = make_chained(by_channels, ops, natives, l2);
+      dc_step_report steps[3];
+      run_chained(p, true, x, w, wanted);
+      for (int k = 0; k < 3; k++) { /* threads meet differently each time */
+        memset(y, 0xff, sizeof y);
+        run_chained(p, false, x, w, y);
+        CHECK(!memcmp(y, wanted, sizeof y));
+      }
+      CHECK(dc_program_report(p, steps, 3) == 3 && steps[0].chained == 3 && steps[0].channels == 67 && !steps[1].chained);
+      CHECK(steps[0].at_once >= 1 && steps[0].at_once <= (67 + threads - 1) / threads);
+      dc_program_destroy(p);
+    }
+  omp_set_num_threads(before);
+  dc_natives_destroy(natives);
+  dc_ops_destroy(ops);
+}
+
+/* What a cache holds anyway is passed on as it is, and what reads other channels waits for all of them. */
+static void what_is_small_or_read_across_is_not_chained(void) {
+  const dc_native_library *const list[] = {&dc_native_depthwise, NULL};
+  dc_natives *natives;
+  dc_ops *ops;
+  dc_step_report steps[3];
+  CHECK_OK(dc_ops_create(&ops));
+  CHECK_OK(dc_natives_create(list, NULL, NULL, NULL, &natives));
+  dc_program *p = make_chained(by_channels, ops, natives, 1 << 24);
+  dc_binding_release(bind(p, 0));
+  CHECK(dc_program_report(p, steps, 3) == 3 && !steps[0].chained && !steps[1].chained);
+  dc_program_destroy(p);
+  static float x[CHAINED], w[67 * 9], y[CHAINED];
+  p = make_chained(across_channels, ops, natives, 1 << 16);
+  run_chained(p, false, x, w, y);
+  CHECK(dc_program_report(p, steps, 3) == 3 && steps[0].chained == 2);
+  dc_program_destroy(p);
+  dc_natives_destroy(natives);
+  dc_ops_destroy(ops);
+}
+
 /* ---- threads ---- */
 
 typedef struct {
@@ -332,6 +425,8 @@ int main(void) {
   a_machine_is_described_within_reason();
   constants_that_kernels_cannot_read_in_place_are_copied();
   memory_of_another_device_is_refused();
+  a_chain_computes_what_its_steps_do();
+  what_is_small_or_read_across_is_not_chained();
   one_program_runs_in_many_threads();
   dc_jit_destroy(jit);
   snprintf(command, sizeof command, "rm -r %s", folder);

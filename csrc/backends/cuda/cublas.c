@@ -245,7 +245,16 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-const dc_native_library dc_native_cublas = {"cublas", open_cublas, close_cublas, refuses, bind_call, scratch_of, run_call, destroy_call};
+const dc_native_library dc_native_cublas = {
+    .name = "cublas",
+    .open = open_cublas,
+    .close = close_cublas,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy_call,
+};
 
 dc_status dc_cuda_clear(const dc_driver *driver, void *memory, uint64_t bytes, void *stream) {
   int code = bytes ? driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)memory, 0, bytes, stream) : 0;

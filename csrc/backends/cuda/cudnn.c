@@ -301,4 +301,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-const dc_native_library dc_native_cudnn = {"cudnn", open_cudnn, close_cudnn, refuses, bind_call, scratch_of, run_call, destroy_call};
+const dc_native_library dc_native_cudnn = {
+    .name = "cudnn",
+    .open = open_cudnn,
+    .close = close_cudnn,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy_call,
+};

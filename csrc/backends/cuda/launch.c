@@ -87,7 +87,7 @@ static dc_status prepare(dc_gpu *gpu, const dc_graph *graph, const dc_nid *nodes
     if (!kernels[k].launches) return unsupported(graph, nodes[k], name);
     DC_TRY(allow_shared(gpu, name, kernels[k].launches));
     steps[k] = dc_arena_copy(arena, &(prepared_step){gpu, name, kernels[k].launches, 0}, sizeof **steps);
-    calls[k] = (dc_step_call){run_launches, steps[k], "compiled"};
+    calls[k] = (dc_step_call){run_launches, steps[k], "compiled", false};
   }
   return take_words(gpu, steps, n, arena, state);
 }
@@ -130,7 +130,7 @@ dc_status dc_launch_bind(const dc_step_call *prepared, const int64_t *symbols, u
   for (uint32_t k = 0; k < b->n_others; k++) b->others[k] = &values[k];
   b->launches = DC_NEW_ARRAY(arena, sized_launch, from->launches.n);
   DC_TRY(size_launches(s, symbols, b));
-  return *out = (dc_step_call){run_launches, b, prepared->by}, DC_OK;
+  return *out = (dc_step_call){run_launches, b, prepared->by, false}, DC_OK;
 }
 
 /* ---- running ---- */

@@ -22,6 +22,7 @@ typedef struct {
   dc_kernel_name name;
   void *function; /* the first, if it has launches */
   dc_launches *launches;
+  bool divides;
 } known_kernel;
 
 /* A file of a batch on its way through the compiler. */
@@ -125,7 +126,9 @@ bool dc_jit_ready(dc_jit *jit) {
 
 static dc_compiled find_kernel(const dc_jit *jit, const char *name) {
   uint32_t k = dc_name_table_find(&jit->loaded, jit->kernels.v, sizeof *jit->kernels.v, name);
-  return k ? (dc_compiled){jit->kernels.v[k - 1].function, jit->kernels.v[k - 1].launches} : (dc_compiled){NULL, NULL};
+  if (!k) return (dc_compiled){NULL, NULL, false};
+  const known_kernel *found = &jit->kernels.v[k - 1];
+  return (dc_compiled){found->function, found->launches, found->divides};
 }
 
 static bool is_loaded(void *context, const char *name) {
@@ -160,7 +163,7 @@ static dc_status load(dc_batch *b, uint32_t f) {
   pthread_mutex_lock(&jit->lock);
   DC_PUSH(&jit->arena, &jit->modules, module);
   for (uint32_t k = b->sources.files[f].first; k && complete; k = sources[k - 1].next) {
-    known_kernel kernel = {.launches = sources[k - 1].launches};
+    known_kernel kernel = {.launches = sources[k - 1].launches, .divides = sources[k - 1].loose.divides};
     memcpy(kernel.name, sources[k - 1].name, sizeof kernel.name);
     complete = find_functions(jit, module, &kernel);
     if (!complete || find_kernel(jit, kernel.name).function) continue;
@@ -382,7 +385,7 @@ dc_status dc_jit_end(dc_batch *b, dc_compiled *kernels) {
   dc_status status = build(b);
   pthread_mutex_lock(&jit->lock);
   for (uint32_t k = 0; k < b->n_nodes && !status; k++)
-    kernels[k] = b->names[k][0] ? find_kernel(jit, b->names[k]) : (dc_compiled){NULL, NULL};
+    kernels[k] = b->names[k][0] ? find_kernel(jit, b->names[k]) : (dc_compiled){NULL, NULL, false};
   pthread_mutex_unlock(&jit->lock);
   free_batch(b);
   return status;

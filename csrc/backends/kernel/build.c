@@ -153,6 +153,7 @@ dc_status dc_kernel_build(const dc_graph *graph, dc_nid node, dc_kernel *out) {
   }
   dc_kernel_open(out);
   add_node(out, copy, out->root);
+  if (dc_loop_only(out->root)) out->outermost = dc_loop_only(out->root)->param;
   dc_kernel_settle(out);
   return DC_OK;
 }

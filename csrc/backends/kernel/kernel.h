@@ -171,6 +171,7 @@ typedef struct {
   dc_pool *pool;
   dc_arena *arena;
   dc_loop *root; /* runs once: the kernel's body */
+  dc_param outermost; /* of the loop that the node began with; 0: with none, or of a text */
   DC_VEC(dc_write *) writes;
   DC_VEC(dc_accumulator) accumulators;
   dc_grid grid;
@@ -303,6 +304,8 @@ int64_t dc_loop_extent(dc_kernel *k, const dc_loop *l); /* iterations if that is
 bool dc_loop_accumulates(const dc_loop *l, uint32_t accumulator, bool deep); /* in its body, or in loops inside too */
 /* vectors.c: do the iterations of one entry write elements of their own, side by side, and nothing else? */
 bool dc_loop_is_apart(dc_kernel *k, const dc_loop *l);
+/* threads.c: the loop that the node began with, if it is all that is left, and some of its iterations can run by themselves; NULL. */
+const dc_loop *dc_kernel_divided(const dc_kernel *k);
 bool dc_kernel_is_laned(const dc_kernel *k, uint32_t accumulator); /* each lane of a strip has its own */
 typedef void (*dc_loop_fn)(dc_kernel *k, dc_loop *l);
 void dc_kernel_each_loop(dc_kernel *k, dc_loop *l, dc_loop_fn visit); /* all under l, innermost first */

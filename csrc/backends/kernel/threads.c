@@ -181,3 +181,10 @@ static void share(dc_kernel *k, dc_loop *l) {
 }
 
 void dc_kernel_threads(dc_kernel *k) { share(k, k->root); }
+
+const dc_loop *dc_kernel_divided(const dc_kernel *k) {
+  const dc_loop *l = dc_loop_only(k->root);
+  const bool is_it = l && k->outermost && l->param == k->outermost && l->threads && l->step == 1;
+  if (!is_it || l->threads->n != 1 || l->threads->sliced || l->schedule == DC_MAP_REDUCE) return NULL;
+  return dc_loop_has_loops(l) && !l->lanes && !l->product && !l->joined && !l->is_vector ? l : NULL;
+}

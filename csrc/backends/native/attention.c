@@ -210,4 +210,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-const dc_native_library dc_native_ours = {"dcml", open_ours, close_ours, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_ours = {
+    .name = "dcml",
+    .open = open_ours,
+    .close = close_ours,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

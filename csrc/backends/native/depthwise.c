@@ -254,11 +254,17 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   return status;
 }
 
+static uint64_t scratch_for(const depthwise_call *call, int threads) {
+  int64_t parts = call->conv.wanted == DC_CONV_W ? call->units * call->planes.y.taps * call->planes.x.taps : 0;
+  return (uint64_t)(call->room * threads + parts * (int64_t)sizeof(float));
+}
+
 static uint64_t scratch_of(const void *opaque) {
   const depthwise_call *call = opaque;
-  int64_t parts = call->conv.wanted == DC_CONV_W ? call->units * call->planes.y.taps * call->planes.x.taps : 0;
-  return (uint64_t)(call->room * call->threads + parts * (int64_t)sizeof(float));
+  return scratch_for(call, call->threads);
 }
+
+static uint64_t part_scratch(const void *opaque) { return scratch_for(opaque, 1); }
 
 /* ---- running ---- */
 
@@ -278,28 +284,31 @@ static int64_t plane_of(const depthwise_planes *job, const share *s, int64_t uni
   return k / s->channels * job->channels + s->first + k % s->channels;
 }
 
-static void run_planes(const depthwise_call *call, const depthwise_planes *job, char *scratch) {
+static void run_share(const depthwise_call *call, const depthwise_planes *job, share s, void *room) {
   const bool sums = job->given;
-#pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
-  {
-    const int64_t thread = omp_get_thread_num(), bands = job->bands;
-    const share s = share_of(call, thread, omp_get_num_threads());
-    void *room = scratch + thread * call->room;
-    memset(room, 0, (size_t)call->room);
-    int64_t before = -1; /* the plane that the last unit read */
-    for (int64_t unit = s.begin; unit < s.end; unit++) {
-      const int64_t plane = plane_of(job, &s, unit), ahead = plane_of(job, &s, unit + bands < s.end ? unit + bands : unit);
-      const bool is_open = bands == 1 && plane / job->each == before;
-      (sums ? call->routines->sum : call->routines->make)(job, plane * bands + unit % bands, ahead, is_open, room);
-      before = plane / job->each;
-    }
+  const int64_t bands = job->bands;
+  memset(room, 0, (size_t)call->room);
+  int64_t before = -1; /* the plane that the last unit read */
+  for (int64_t unit = s.begin; unit < s.end; unit++) {
+    const int64_t plane = plane_of(job, &s, unit), ahead = plane_of(job, &s, unit + bands < s.end ? unit + bands : unit);
+    const bool is_open = bands == 1 && plane / job->each == before;
+    (sums ? call->routines->sum : call->routines->make)(job, plane * bands + unit % bands, ahead, is_open, room);
+    before = plane / job->each;
   }
 }
 
-/* Bands and images one after the other. */
-static void add_parts(const depthwise_planes *job, int64_t images) {
+static void run_planes(const depthwise_call *call, const depthwise_planes *job, char *scratch) {
+#pragma omp parallel num_threads(call->threads) if (call->work > WORK_FOR_THREADS)
+  {
+    const int64_t thread = omp_get_thread_num();
+    run_share(call, job, share_of(call, thread, omp_get_num_threads()), scratch + thread * call->room);
+  }
+}
+
+/* Of channels [begin, end), bands and images one after the other. */
+static void add_parts(const depthwise_planes *job, int64_t images, int64_t begin, int64_t end) {
   const int64_t taps = job->y.taps * job->x.taps, of_channel = job->bands * taps, of_image = job->channels * of_channel;
-  for (int64_t c = 0; c < job->channels; c++)
+  for (int64_t c = begin; c < end; c++)
     for (int64_t k = 0; k < taps; k++) {
       float s = 0;
       for (int64_t n = 0; n < images; n++)
@@ -308,23 +317,46 @@ static void add_parts(const depthwise_planes *job, int64_t images) {
     }
 }
 
-static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
-  const depthwise_call *call = opaque;
+static depthwise_planes job_of(const depthwise_call *call, void *const *buffers, char *parts) {
   const dc_problem_conv *c = &call->conv;
   depthwise_planes job = call->planes;
-  (void)stream;
   job.made = buffers[call->result], job.bias = c->bias >= 0 ? buffers[c->bias] : NULL;
+  job.read = buffers[c->wanted == DC_CONV_X ? c->at_y : c->at_x];
+  job.weights = c->wanted == DC_CONV_W ? NULL : buffers[c->at_w], job.given = c->wanted == DC_CONV_W ? buffers[c->at_y] : NULL;
+  job.parts = (float *)parts;
+  return job;
+}
+
+static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
+  const depthwise_call *call = opaque;
+  const depthwise_planes job = job_of(call, buffers, (char *)scratch + call->room * call->threads);
+  (void)stream;
   if (!call->units) {
     const int64_t *dims = call->made.dims, lines = dims[0] * dims[1];
     dc_problem_fill(job.made, job.bias, sizeof(float), dims[0], dims[1], lines ? dc_problem_elements(&call->made) / lines : 0);
     return DC_OK;
   }
-  job.read = buffers[c->wanted == DC_CONV_X ? c->at_y : c->at_x];
-  job.weights = c->wanted == DC_CONV_W ? NULL : buffers[c->at_w], job.given = c->wanted == DC_CONV_W ? buffers[c->at_y] : NULL;
-  job.parts = (float *)((char *)scratch + call->room * call->threads);
   run_planes(call, &job, scratch);
-  if (job.given) add_parts(&job, c->x.dims[0]);
+  if (job.given) add_parts(&job, call->conv.x.dims[0], 0, job.channels);
   return DC_OK;
+}
+
+static bool divides(const void *opaque, dc_division *out) {
+  const depthwise_call *call = opaque;
+  const dc_problem_conv *c = &call->conv;
+  if (!call->units || call->planes.each != 1) return false;
+  out->extent = call->planes.channels;
+  out->axes[c->at_x] = out->axes[c->at_y] = 1, out->axes[c->at_w] = 0;
+  if (c->bias >= 0) out->axes[c->bias] = 0;
+  return true;
+}
+
+static void run_part(const void *opaque, void *const *buffers, void *scratch, const int64_t *part) {
+  const depthwise_call *call = opaque;
+  const depthwise_planes job = job_of(call, buffers, (char *)scratch + call->room);
+  const int64_t channels = part[1] - part[0];
+  run_share(call, &job, (share){0, call->units / job.channels * channels, part[0], channels}, scratch);
+  if (job.given) add_parts(&job, call->conv.x.dims[0], part[0], part[1]);
 }
 
 static const char *open_depthwise(const char *folder, const void *place, void **handle) {
@@ -334,5 +366,16 @@ static const char *open_depthwise(const char *folder, const void *place, void **
 
 static void close_depthwise(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_depthwise = {"depthwise", open_depthwise, close_depthwise, refuses,
-                                               bind_call,   scratch_of,     run_call,        destroy};
+const dc_native_library dc_native_depthwise = {
+    .name = "depthwise",
+    .open = open_depthwise,
+    .close = close_depthwise,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy,
+    .divides = divides,
+    .part_scratch = part_scratch,
+    .run_part = run_part,
+};

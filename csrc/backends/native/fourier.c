@@ -301,4 +301,13 @@ static const char *open_fourier(const char *folder, const void *place, void **ha
 
 static void close_fourier(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_fourier = {"fourier", open_fourier, close_fourier, refuses, bind_call, scratch_of, run_call, destroy};
+const dc_native_library dc_native_fourier = {
+    .name = "fourier",
+    .open = open_fourier,
+    .close = close_fourier,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy,
+};

@@ -16,6 +16,10 @@ struct dc_native_library {
   /* Thread-safe; scratch is aligned to DC_MEMORY_ALIGN.  stream: of the device, on which the work is put; NULL on the host. */
   dc_status (*run)(void *call, void *const *buffers, void *scratch, void *stream);
   void (*destroy)(void *call);
+  /* All NULL where calls are not divided (dc_native_divides in backend.h). */
+  bool (*divides)(const void *call, dc_division *out);
+  uint64_t (*part_scratch)(const void *call);
+  void (*run_part)(const void *call, void *const *buffers, void *scratch, const int64_t *part);
 };
 
 extern const dc_native_library dc_native_onednn, dc_native_openblas, dc_native_winograd, dc_native_pointwise, dc_native_depthwise,

@@ -140,4 +140,13 @@ static const char *open_matrices(const char *folder, const void *place, void **h
 
 static void close_matrices(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_matrices = {"matrices", open_matrices, close_matrices, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_matrices = {
+    .name = "matrices",
+    .open = open_matrices,
+    .close = close_matrices,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

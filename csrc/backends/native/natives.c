@@ -216,6 +216,16 @@ dc_status dc_native_run(dc_native_call *call, void *const *buffers, void *scratc
   return call->library->run(call->call, buffers, scratch, stream);
 }
 
+bool dc_native_divides(const dc_native_call *call, dc_division *out) {
+  return call->library->divides && call->library->divides(call->call, out);
+}
+
+uint64_t dc_native_part_scratch(const dc_native_call *call) { return call->library->part_scratch(call->call); }
+
+void dc_native_run_part(const dc_native_call *call, void *const *buffers, void *scratch, const int64_t *part) {
+  call->library->run_part(call->call, buffers, scratch, part);
+}
+
 void dc_native_call_destroy(dc_native_call *call) {
   if (!call) return;
   call->library->destroy(call->call);

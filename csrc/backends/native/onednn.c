@@ -307,5 +307,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-const dc_native_library dc_native_onednn = {"onednn",  open_onednn, close_onednn, dc_onednn_refuses,
-                                            bind_call, scratch_of,  run_call,     destroy_call};
+const dc_native_library dc_native_onednn = {
+    .name = "onednn",
+    .open = open_onednn,
+    .close = close_onednn,
+    .refuses = dc_onednn_refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy_call,
+};

@@ -299,4 +299,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return status;
 }
 
-const dc_native_library dc_native_openblas = {"openblas", open_openblas, close_openblas, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_openblas = {
+    .name = "openblas",
+    .open = open_openblas,
+    .close = close_openblas,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

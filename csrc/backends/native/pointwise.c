@@ -193,5 +193,13 @@ static const char *open_pointwise(const char *folder, const void *place, void **
 
 static void close_pointwise(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_pointwise = {"pointwise", open_pointwise, close_pointwise, refuses,
-                                               bind_call,   scratch_of,     run_call,        free};
+const dc_native_library dc_native_pointwise = {
+    .name = "pointwise",
+    .open = open_pointwise,
+    .close = close_pointwise,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

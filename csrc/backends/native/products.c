@@ -148,4 +148,13 @@ static const char *open_products(const char *folder, const void *place, void **h
 
 static void close_products(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_products = {"products", open_products, close_products, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_products = {
+    .name = "products",
+    .open = open_products,
+    .close = close_products,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

@@ -136,4 +136,13 @@ static const char *open_search(const char *folder, const void *place, void **han
 }
 static void close_search(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_search = {"search", open_search, close_search, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_search = {
+    .name = "search",
+    .open = open_search,
+    .close = close_search,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

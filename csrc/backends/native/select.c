@@ -202,4 +202,13 @@ static const char *open_select(const char *folder, const void *place, void **han
 }
 static void close_select(void *handle) { (void)handle; }
 
-const dc_native_library dc_native_select = {"select", open_select, close_select, refuses, bind_call, scratch_of, run_call, free};
+const dc_native_library dc_native_select = {
+    .name = "select",
+    .open = open_select,
+    .close = close_select,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = free,
+};

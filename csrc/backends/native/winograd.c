@@ -466,5 +466,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-const dc_native_library dc_native_winograd = {"winograd", open_winograd, close_winograd, refuses,
-                                              bind_call,  scratch_of,    run_call,       destroy_call};
+const dc_native_library dc_native_winograd = {
+    .name = "winograd",
+    .open = open_winograd,
+    .close = close_winograd,
+    .refuses = refuses,
+    .bind = bind_call,
+    .scratch = scratch_of,
+    .run = run_call,
+    .destroy = destroy_call,
+};

@@ -67,14 +67,14 @@ static void name_number(const dc_dialect *dialect, const dc_loose_number *number
 
 /* A function under a member's name, which adds its numbers to the symbols. */
 static void put_member(const dc_loose *one, const bool *shared, const char *family, const char *name, dc_text *out) {
-  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { const i64 given[] = {%s", name, one->symbols);
+  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols, const i64 *part) { const i64 given[] = {%s", name, one->symbols);
   for (uint32_t k = 0; k < one->numbers.n; k++) {
     const dc_loose_number *number = &one->numbers.v[k];
     if (shared[k]) continue;
     if (number->type == DC_I64) dc_text_printf(out, ", %s", number->literal);
     else dc_text_printf(out, ", (i64)0x%" PRIx64 "ull", (uint64_t)number->bits);
   }
-  dc_text_printf(out, "}; %s(buffers, given); }\n", family);
+  dc_text_printf(out, "}; %s(buffers, given, part); }\n", family);
 }
 
 void dc_loose_spell(const dc_dialect *dialect, const dc_loose *const *members, const char *const *names, uint32_t n, const char *family,

@@ -554,13 +554,14 @@ static void spell_on_grid(dc_printer *p, dc_launches *launches, dc_text *out) {
 }
 
 static void spell_on_processor(dc_printer *p, dc_text *out) {
-  dc_print_function(p, "root", "void *const *buffers, const i64 *symbols");
+  dc_print_function(p, "root", "void *const *buffers, const i64 *symbols, const i64 *part");
   print_body(p, p->k->root);
+  if (!dc_kernel_divided(p->k)) dc_print_line(p, "(void)part;");
   dc_print_function_end(p);
   dc_text_puts(out, p->functions->s);
   dc_text_puts(out, p->out->s);
-  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols) { ", p->name);
-  dc_print_call(p, "root", "buffers, symbols", out);
+  dc_text_printf(out, "void %s(void *const *buffers, const i64 *symbols, const i64 *part) { ", p->name);
+  dc_print_call(p, "root", "buffers, symbols, part", out);
   dc_text_puts(out, " }\n");
 }
 
@@ -582,6 +583,7 @@ static void spell(dc_kernel *kernel, const dc_dialect *dialect, const char *name
   dc_text_puts(&functions, "");
   if (kernel->grid.block) spell_on_grid(&p, launches, out);
   else spell_on_processor(&p, out);
+  if (loose) loose->divides = dc_kernel_divided(kernel) != NULL;
   if (loose) loose->symbols = initialisers(&p, &loose->arena), loose->n_symbols = p.pool->symbols.n > 1 ? p.pool->symbols.n : 1;
   dc_text_free(&functions);
   dc_text_free(&body);

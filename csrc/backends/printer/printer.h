@@ -27,6 +27,7 @@ typedef struct {
   DC_VEC(dc_loose_number) numbers;
   uint32_t n_symbols;
   const char *symbols; /* as a list of initialisers */
+  bool divides; /* dc_kernel_divided */
 } dc_loose;
 /* loose: made empty by the caller.  The kernel runs on no grid. */
 void dc_kernel_spell_loose(dc_kernel *kernel, const dc_dialect *dialect, const char *name, dc_loose *loose);

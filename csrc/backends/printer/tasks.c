@@ -158,13 +158,19 @@ static void end_function(dc_printer *p, dc_task *t) {
 
 /* ---- the call ---- */
 
+/* What a part, if there is one, says of the loop in place of its own ends. */
+static const char *or_part(const dc_printer *p, const dc_loop *l, const char *given, const char *own) {
+  return l == dc_kernel_divided(p->k) ? dc_arena_printf(p->arena, "part ? %s : %s", given, own) : own;
+}
+
 static void put_counts(dc_printer *p, const dc_loop *l) {
   dc_print_line(p, "i64 outer = 1;");
   for (uint32_t k = 0; k < count(l); k++) {
     const dc_loop *at = shared(l, k);
     const char *begin = dc_print_value(p, at->begin), *end = dc_print_value(p, at->end);
-    dc_print_line(p, "const i64 from%u = %s, n%u = %s > %s ? (%s - %s + %lld) / %lld : 0;", k, begin, k, end, begin, end, begin,
-                  (long long)at->step - 1, (long long)at->step);
+    const char *n = dc_arena_printf(p->arena, "%s > %s ? (%s - %s + %lld) / %lld : 0", end, begin, end, begin, (long long)at->step - 1,
+                                    (long long)at->step);
+    dc_print_line(p, "const i64 from%u = %s, n%u = %s;", k, or_part(p, at, "part[0]", begin), k, or_part(p, at, "part[1] - part[0]", n));
     if (k + 1 < count(l)) dc_print_line(p, "outer *= n%u;", k);
   }
   dc_print_line(p, "const i64 n = n%u;", count(l) - 1);
@@ -198,7 +204,8 @@ static void put_call(dc_printer *p, const dc_task *t) {
   const char *cost = dc_print_value(p, l->threads->cost);
   if (l->threads->sliced)
     cost = dc_arena_printf(p->arena, "(double)(%s - %s) / n0 * %s", dc_print_value(p, l->end), dc_print_value(p, l->begin), cost);
-  dc_print_line(p, "const _Bool threads = (double)outer * (double)n * %s > %u;", cost, p->k->graph->machine.serial_ns);
+  dc_print_line(p, "const _Bool threads = %s(double)outer * (double)n * %s > %u;", l == dc_kernel_divided(p->k) ? "!part && " : "", cost,
+                p->k->graph->machine.serial_ns);
   dc_print_line(p, "const i64 block = threads ? block_of(outer, n, %lld) : n ? n : 1, blocks = (n + block - 1) / block;",
                 (long long)l->threads->block);
   if (has_parts(l)) dc_print_line(p, "struct %s_%s_part parts[%d];", p->name, t->suffix, DC_MAX_PARTS);

@@ -24,7 +24,7 @@ def counted(n, what):
 
 
 def steps(graph, report):
-    """[{step, kernel, result, shape, by, why, Mflop, kB, us}] of a program's report and its graph."""
+    """[{step, kernel, result, shape, by, why, Mflop, kB, us, chained, channels, at_once}] of a program's report and its graph."""
     nodes = {node[0]: node for state in range(graph.n_states) for node in graph.nodes(state)}
     shapes = {value["name"]: value["shape"] for value in report["values"]}
     rows = []
@@ -33,7 +33,8 @@ def steps(graph, report):
         result = max(writes, key=lambda name: math.prod(shapes.get(name, ())), default="")
         rows.append({"step": k, "kernel": label, "result": result, "shape": list(shapes.get(result, ())),
                      "by": step["by"], "why": step["why"], "Mflop": step["operations"] / 1e6, "kB": step["bytes"] / 1e3,
-                     "us": step["seconds"] / step["runs"] * 1e6 if step["runs"] else None})
+                     "us": step["seconds"] / step["runs"] * 1e6 if step["runs"] else None,
+                     **{name: step[name] for name in ("chained", "channels", "at_once")}})
     return rows
 
 
@@ -87,8 +88,10 @@ def memory(report, width=None):
 
 
 def choices(rows, width=None):
-    """Lines for each step that a library runs because others do not."""
+    """Lines for each step that a library runs because others do not, and for steps that run together."""
     lines = [f"step {row['step']} is run by {row['by']} ({row['why']})" for row in rows if row["why"]]
+    lines += [f"steps {row['step']} to {row['step'] + row['chained'] - 1} run together, {row['at_once']} of {row['channels']} "
+              "channels at a time" for row in rows if row["chained"]]
     return [part for line in lines
             for part in textwrap.wrap(line, width or 10**6, initial_indent="  ", subsequent_indent="    ")]
 
