@@ -129,6 +129,57 @@ static void check_pointwise(void) {
   memset(&meets, 0, sizeof meets);
 }
 
+/* ---- gradients of filters for single channels that lie side by side ---- */
+
+/* Channels that fill vectors and that do not, filters of all widths, in bands where a line of the image is long. */
+static const conv side_by_side[] = {
+    {"whole vectors", "", 2, 2, 32, 32, 32, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"odd channels", "", 2, 3, 37, 37, 37, {6, 8}, {5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}, true},
+    {"less than a vector", "", 2, 2, 3, 3, 3, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"a stride and uneven pads", "", 2, 2, 19, 19, 19, {11, 10}, {3, 5}, {2, 3}, {1, 1}, {0, 2}, {1, 1}, false},
+    {"dilations", "", 2, 2, 18, 18, 18, {12, 13}, {3, 3}, {1, 2}, {2, 3}, {2, 3}, {2, 3}, false},
+    {"wide filters", "", 2, 1, 17, 17, 17, {14, 13}, {7, 9}, {1, 1}, {1, 1}, {3, 4}, {3, 4}, false},
+    {"all of it padding but a corner", "", 2, 2, 16, 16, 16, {2, 2}, {5, 5}, {1, 1}, {1, 1}, {4, 4}, {4, 4}, false},
+    {"bands", "", 2, 2, 20, 20, 20, {70, 90}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"more bands than parts", "", 2, 9, 8, 8, 8, {40, 500}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"many images", "", 2, 150, 24, 24, 24, {3, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, false},
+    {"a line", "", 1, 2, 21, 21, 21, {90}, {4}, {2}, {1}, {1}, {2}, false},
+};
+
+/* NULL where others run it. */
+static void *call_of(const conv *c, uint32_t wrt) {
+  shape y;
+  bound b = make_conv(c, wrt, &y);
+  bind_it(&b);
+  void *call = b.call;
+  finish(&b);
+  return call; /* to be compared with NULL */
+}
+
+static void check_depthwise_last(void) {
+  static const uint32_t widths[] = {32, 64};
+  const size_t n = sizeof side_by_side / sizeof *side_by_side;
+  library = &dc_native_depthwise_last;
+  CHECK(!library->open(NULL, NULL, &handle));
+  meets.insists = true, meets.vector_bytes = 32;
+  CHECK(!call_of(&side_by_side[0], 2)); /* of images that lie row-major */
+  meets.last = meets.rows = true;
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+    for (int threads = 1; threads <= 3 && dc_machine_built_vectors(32); threads++) {
+      omp_set_num_threads(threads);
+      meets.vector_bytes = widths[w], meets.shift = threads == 3 ? (int)sizeof(float) : 0;
+      for (size_t k = 0; k < n; k++) {
+        CHECK(!call_of(&side_by_side[k], 0) && !call_of(&side_by_side[k], 1) && call_of(&side_by_side[k], 2));
+        result_equals_the_loops(&side_by_side[k], 2);
+      }
+      CHECK(!call_of(&no_pixels[3], 2)); /* two groups */
+    }
+  meets.vector_bytes = 16;
+  CHECK(!call_of(&side_by_side[0], 2));
+  memset(&meets, 0, sizeof meets);
+  library->close(handle);
+}
+
 /* ---- products for vectors of AVX2 ---- */
 
 static const product clashing[] = {
@@ -342,6 +393,7 @@ int main(void) {
   check_library(&dc_native_openblas);
   check_winograd();
   check_pointwise();
+  check_depthwise_last();
   it_stands_in_unless_another_is_asked_for();
   routines_for_single_channels_equal_the_loops();
   routines_for_products_equal_the_loops();

@@ -169,7 +169,8 @@ struct dc_native_call {
 
 /* One that is asked first, when sizes are known, for what others were chosen for: bind leaves the call NULL where it would be slower. */
 static bool stands_in(const dc_native_library *library) {
-  return library == &dc_native_winograd || library == &dc_native_pointwise || library == &dc_native_products;
+  return library == &dc_native_winograd || library == &dc_native_pointwise || library == &dc_native_products ||
+         library == &dc_native_depthwise_last;
 }
 
 /* Unless the node or its program says who is to run it. */
