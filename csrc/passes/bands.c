@@ -11,7 +11,7 @@
  *     }
  *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
  *
- * Memory is read once, and the sums of a band stay in a cache.  The order of the terms depends on no number of threads.  What the
+ * Memory is read once, and the sums of a band stay in a cache.  Where rows are long beside the sums, a band has fewer, down to one.  The order of the terms depends on no number of threads.  What the
  * map of sums computes for each element besides goes along; sums that write elements besides, and meet no map of rows, get one
  * of their own, for otherwise they would walk memory across its rows.  Runs between two rounds of fusion: the first makes the maps of
  * rows, the second joins the loops of a row.
@@ -20,10 +20,11 @@
  * once, of rows that lie so far apart: reduce a in p:N:264.  Only long rows have bands; other sums are split (split.c). */
 #include "passes/bands.h"
 
+#include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
 
-enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8 };
+enum { BAND = 64, FEW_ROWS = 128, MIN_BAND = 8, LONG_ROWS = 512 /* operations for each column's sum */ };
 /* Of a device: columns of rows that keep a team busy; registers of a multiprocessor, in bytes, for sums and for what is read of rows;
  * threads of a team; bytes that one loads at once. */
 enum { LEAST_COLUMNS = 2048, KEPT_BYTES = 128 << 10, TEAM_THREADS = 256, WIDEST_PACK = 16 };
@@ -185,6 +186,26 @@ static int64_t bytes_of_sums(const search *s) {
   return bytes;
 }
 
+/* Element operations of a row, for sizes that are guessed. */
+static double work_of_row(const search *s) {
+  dc_arena arena = {0};
+  dc_work work;
+  int64_t *symbols = DC_NEW_ARRAY(&arena, int64_t, s->graph->pool.symbols.n);
+  dc_work_guess(&s->graph->pool, symbols);
+  dc_work_count(s->graph, &s->scope->v[s->at_rows], 1, symbols, false, &work);
+  dc_arena_free(&arena);
+  for (uint32_t k = 0; k < s->rows.n_params; k++) work.work /= dc_param_likely_trips(&s->graph->pool, s->rows.params[k]);
+  return work.work;
+}
+
+/* Long rows of few columns, such as images, need no such bands for sums to be few beside them, and there may be few rows. */
+static int64_t rows_of_band(const search *s) {
+  const double least = LONG_ROWS * (double)bytes_of_sums(s) / (double)bytes_of_column(s), row = work_of_row(s);
+  int64_t band = BAND;
+  while (band > 1 && (double)(band / 2) * row >= least) band /= 2;
+  return band;
+}
+
 /* The loop that is cut into bands, the loops inside it whole; and how many of its iterations are one.  Symbols: a loop over
  * one is long, which is a guess about time only.  False: there are too few rows. */
 static bool cut_for_caches(const search *s, cutting *c) {
@@ -193,7 +214,7 @@ static bool cut_for_caches(const search *s, cutting *c) {
   for (uint32_t k = 0; k < s->rows.n_params && rows < FEW_ROWS; k++)
     rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : FEW_ROWS;
   if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return false;
-  int64_t band = BAND;
+  int64_t band = rows_of_band(s);
   for (uint32_t k = s->rows.n_params; k-- > 0; inside *= extent) {
     bool known = dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent);
     while (!k && known && band > MIN_BAND && extent * inside / band < s->graph->machine.few_tasks) band /= 2;
