@@ -11,10 +11,10 @@
  *     }
  *     map x in 0:C { reduce p in 0:(N + 63) // 64 { D[x] sum= T[p, x] } }
  *
- * Memory is read once, and the sums of a band stay in a cache.  Where rows are long beside the sums, a band has fewer, down to one.  The order of the terms depends on no number of threads.  What the
- * map of sums computes for each element besides goes along; sums that write elements besides, and meet no map of rows, get one
- * of their own, for otherwise they would walk memory across its rows.  Runs between two rounds of fusion: the first makes the maps of
- * rows, the second joins the loops of a row.
+ * Memory is read once, and the sums of a band stay in a cache.  Where rows are long beside the sums, a band has fewer, down to one.
+ * The order of the terms depends on no number of threads.  What the map of sums computes for each element besides goes along; sums
+ * that write elements besides, and meet no map of rows, get one of their own, for otherwise they would walk memory across its rows.
+ * Runs between two rounds of fusion: the first makes the maps of rows, the second joins the loops of a row.
  *
  * On a device a band is what one team takes, which keeps its sums in registers (kernel/parts.c).  There are as many bands as run at
  * once, of rows that lie so far apart: reduce a in p:N:264.  Only long rows have bands; other sums are split (split.c). */
