@@ -4,6 +4,8 @@
 #include "backends/native/library.h"
 #include "passes/access.h"
 
+enum { MANY = 4 }; /* channels of a thread: where there are fewer, each step shares its work better by itself */
+
 /* ---- what steps do ---- */
 
 static bool add_use(dc_chain_step *s, uint32_t capacity, dc_chain_use use) {
@@ -178,7 +180,7 @@ void dc_chains_find(const dc_graph *graph, const dc_nid *nodes, const dc_chain_s
     dc_chain chain = chain_from(&s, k);
     const uint64_t passed = passed_on(&s, &chain);
     k = chain.end > k ? chain.end : k + 1;
-    if (chain.end - chain.first < 2 || passed < graph->machine.l2_bytes) continue;
+    if (chain.end - chain.first < 2 || passed < graph->machine.l2_bytes || chain.extent < MANY * (int64_t)threads) continue;
     chain.at_once = at_once(&s, &chain, passed, threads);
     fold(&s, &chain, symbols, out->folded);
     out->v[out->n++] = chain;
