@@ -7,6 +7,7 @@
 static const double LONG_NS = 0.5; /* of an iteration that calls functions */
 enum {
   STRIP_LINES = 4, /* lines of cache in a strip */
+  FEW_STRIPS = 7, /* of a loop, that threads may share unevenly */
   FEWEST = 4,      /* lanes of one: half a vector beats jumps from element to element */
   BESIDE = 4,      /* recurrences that run at once: an addition takes as many cycles, and each has memory of its own */
 };
@@ -101,12 +102,12 @@ static bool goes_on(const dc_loop *l) {
   return false;
 }
 
-/* Strips of one width, whole lines of cache, none of them a small rest; at least two where that leaves them long, for threads.
- * An unknown number of iterations gets the widest. */
+/* Strips of one width, whole lines of cache, none of them a small rest; an even number where there are few and that leaves them long,
+ * for threads.  An unknown number of iterations gets the widest. */
 static uint32_t strip_of(int64_t extent, int64_t widest, int64_t line) {
   if (extent < 0) return (uint32_t)widest;
   int64_t strips = (extent + widest - 1) / widest;
-  if (strips == 1 && extent >= 4 * line) strips = 2;
+  if (strips % 2 && strips <= FEW_STRIPS && extent >= 2 * line * (strips + 1)) strips++;
   int64_t lanes = (extent + strips - 1) / strips;
   return (uint32_t)((lanes + line - 1) / line * line);
 }
