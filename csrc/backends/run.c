@@ -181,9 +181,8 @@ static dc_status run_step(const dc_run *run, uint32_t k) {
 
 /* ---- running, in chains ---- */
 
-/* Some channels of a chain, and the first one that the thread takes: where an array is folded, all lie where that does. */
+/* Some channels, and the first one that the thread takes: of an array that is folded, the channels at hand lie from where that does on. */
 typedef struct {
-  const dc_chain *chain;
   int64_t thread, first, channels[2];
 } part;
 
@@ -214,7 +213,7 @@ static dc_status run_share(const dc_run *run, const dc_chain *chain, int64_t thr
   const int64_t begin = chain->extent * thread / threads, end = chain->extent * (thread + 1) / threads;
   dc_status status = DC_OK;
   for (int64_t c = begin; c < end && !status; c += chain->at_once) {
-    const part at = {chain, thread, begin, {c, end - c < chain->at_once ? end : c + chain->at_once}};
+    const part at = {thread, begin, {c, end - c < chain->at_once ? end : c + chain->at_once}};
     for (uint32_t k = chain->first; k < chain->end && !status; k++) {
       const uint64_t from = spent ? nanoseconds() : 0;
       status = run_part(run, k, &at);
