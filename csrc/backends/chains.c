@@ -1,7 +1,7 @@
 /* See chains.h. */
 #include "backends/chains.h"
 
-#include "backends/native/library.h"
+#include "backends/native/problem.h"
 #include "passes/access.h"
 
 enum { MANY = 4 }; /* channels of a thread: where there are fewer, each step shares its work better by itself */
@@ -122,13 +122,11 @@ static uint64_t passed_on(const search *s, const dc_chain *chain) {
   return sum;
 }
 
-static int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* As many channels as leave what passes between steps in the second cache, in rounds of about the same number. */
 static int64_t at_once(const search *s, const dc_chain *chain, uint64_t bytes, uint32_t threads) {
-  const int64_t share = quotient_up(chain->extent, threads);
+  const int64_t share = dc_quotient_up(chain->extent, threads);
   const int64_t fitting = (int64_t)(s->graph->machine.l2_bytes * (double)chain->extent / (double)bytes);
-  return quotient_up(share, quotient_up(share, fitting > 0 ? fitting : 1));
+  return dc_quotient_up(share, dc_quotient_up(share, fitting > 0 ? fitting : 1));
 }
 
 /* ---- what need not reach memory ---- */
