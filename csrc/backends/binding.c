@@ -70,15 +70,15 @@ static dc_status bind_native(dc_binding *b, uint32_t k) {
   return b->calls[k] = call, DC_OK;
 }
 
-static void find_chains(dc_binding *b, const dc_nid *nodes) {
+static void find_chains(dc_binding *b) {
   const dc_program *p = b->program;
   dc_chain_step *steps = dc_arena_copy(&b->arena, p->chain_steps, p->n_steps * sizeof *steps);
   for (uint32_t k = 0; k < p->n_steps; k++) {
     if (b->calls[k] == &dc_step_empty || b->calls[k] == &dc_step_interpreted) steps[k].extent = 0;
-    else if (p->steps[k].native) dc_chain_read_call(p->graph, nodes[k], b->natives[k], &b->arena, &steps[k]);
+    else if (p->steps[k].native) dc_chain_read_call(p->graph, p->steps[k].node, b->natives[k], &b->arena, &steps[k]);
   }
   b->chain_threads = dc_thread_count();
-  dc_chains_find(p->graph, nodes, steps, p->n_steps, b->plan.bytes, b->symbols, b->chain_threads, &b->arena, &b->chains);
+  dc_chains_find(p->graph, steps, p->n_steps, &b->plan, b->symbols, b->chain_threads, &b->arena, &b->chains);
   b->chain_at = DC_NEW_ARRAY(&b->arena, uint32_t, p->n_steps);
   for (uint32_t c = 0; c < b->chains.n; c++) b->chain_at[b->chains.v[c].first] = c + 1;
 }
@@ -103,7 +103,7 @@ static dc_status bind_natives(dc_binding *b, dc_plan_task *task) {
     scratch[k] = b->calls[k] == &dc_step_empty ? 0 : dc_native_scratch(b->natives[k]);
     if (scratch[k] > most) most = scratch[k];
   }
-  if (p->chain_steps) find_chains(b, task->steps), add_scratch_of_parts(b, scratch), task->chains = &b->chains;
+  if (p->chain_steps) find_chains(b), add_scratch_of_parts(b, scratch), task->chains = &b->chains;
   return most || b->chains.n ? dc_plan_make(p->graph, task, scratch, &b->arena, &b->plan) : DC_OK;
 }
 

@@ -8,17 +8,15 @@ enum { MANY = 4 }; /* channels of a thread: where there are fewer, each step sha
 
 /* ---- what steps do ---- */
 
-static bool add_use(dc_chain_step *s, uint32_t capacity, dc_chain_use use) {
+static void add_use(dc_chain_step *s, dc_chain_use use) {
   for (uint32_t k = 0; k < s->n; k++) {
     dc_chain_use *u = &s->uses[k];
     if (u->root != use.root) continue;
     u->is_written |= use.is_written;
     if (u->c != use.c || u->axis != use.axis) u->axis = DC_AXIS_WHOLE;
-    return true;
+    return;
   }
-  if (s->n == capacity) return false;
   s->uses[s->n++] = use;
-  return true;
 }
 
 /* Elements that all channels share are for reading only. */
@@ -47,11 +45,11 @@ void dc_chain_read_node(dc_graph *graph, dc_nid node, dc_arena *arena, dc_chain_
   const dc_param channel = n->map.params[0];
   if (!dc_param_counts_to(&graph->pool, channel, &extent)) return;
   dc_access_collect(graph, arena, node, false, &all);
-  out->uses = DC_NEW_ARRAY(arena, dc_chain_use, all.n + 1);
+  out->uses = DC_NEW_ARRAY(arena, dc_chain_use, all.n);
   for (uint32_t k = 0; k < all.n; k++) {
     const dc_access *a = &all.v[k];
     if (dc_cont(graph, a->container)->storage != DC_STORE_HEAP) continue;
-    add_use(out, all.n, (dc_chain_use){a->container, a->root, axis_of(&graph->pool, a->element, channel), a->writes});
+    add_use(out, (dc_chain_use){a->container, a->root, axis_of(&graph->pool, a->element, channel), a->writes});
   }
   out->extent = are_apart(out) ? extent : 0;
 }
@@ -66,7 +64,7 @@ void dc_chain_read_call(const dc_graph *graph, dc_nid node, const dc_native_call
   for (uint32_t k = 0; k < n; k++) {
     const dc_cid c = k < lib->n_in ? lib->in[k] : lib->out[k - lib->n_in];
     if (c && division.axes[k] != DC_AXIS_UNUSED)
-      add_use(out, n, (dc_chain_use){c, dc_container_root(graph, c), division.axes[k], k >= lib->n_in});
+      add_use(out, (dc_chain_use){c, dc_container_root(graph, c), division.axes[k], k >= lib->n_in});
   }
   out->extent = are_apart(out) ? division.extent : 0;
 }
@@ -76,9 +74,8 @@ void dc_chain_read_call(const dc_graph *graph, dc_nid node, const dc_native_call
 typedef struct {
   const dc_graph *graph;
   const dc_chain_step *steps;
-  uint32_t n_steps; /* that have been looked at */
-  const uint64_t *bytes;
-  uint32_t *first, *last; /* by root: 1 + the steps that touch it first and last, 0: none does */
+  uint32_t n_steps;
+  const dc_plan *plan; /* of steps that run one by one */
   struct met {
     uint32_t chain, times; /* 1 + the first step of the chain that it was met in */
     dc_chain_use use;
@@ -116,7 +113,7 @@ static uint64_t passed_on(const search *s, const dc_chain *chain) {
   for (uint32_t k = chain->first; k < chain->end; k++)
     for (uint32_t u = 0; u < s->steps[k].n; u++) {
       struct met *m = &s->met[s->steps[k].uses[u].root];
-      if (m->times > 1 && m->use.is_written) sum += s->bytes[m->use.root];
+      if (m->times > 1 && m->use.is_written) sum += s->plan->bytes[m->use.root];
       m->times = 0;
     }
   return sum;
@@ -131,19 +128,10 @@ static int64_t at_once(const search *s, const dc_chain *chain, uint64_t bytes, u
 
 /* ---- what need not reach memory ---- */
 
-static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
-  search *s = context;
-  const dc_cid root = dc_container_root(s->graph, c);
-  (void)use, (void)by;
-  if (!s->first[root]) s->first[root] = s->n_steps + 1;
-  s->last[root] = s->n_steps + 1;
-}
-
 /* It is written and read within the chain alone. */
 static bool is_passing(const search *s, const dc_chain *chain, const dc_chain_use *use) {
-  const dc_container *k = dc_cont(s->graph, use->root);
-  const bool within = s->first[use->root] > chain->first && s->last[use->root] <= chain->end;
-  return within && k->role == DC_ROLE_TEMP && !k->is_output && !k->strides && use->c == use->root && use->axis >= 0;
+  const bool within = s->plan->first[use->root] > chain->first && s->plan->last[use->root] <= chain->end;
+  return within && s->plan->planned[use->root] && !dc_cont(s->graph, use->c)->strides && use->c == use->root && use->axis >= 0;
 }
 
 static void fold(const search *s, const dc_chain *chain, const int64_t *symbols, int64_t *folded) {
@@ -167,13 +155,11 @@ static dc_chain chain_from(search *s, uint32_t first) {
 }
 
 /* Chains are as long as they can be, and pass on more than a cache holds anyway. */
-void dc_chains_find(const dc_graph *graph, const dc_nid *nodes, const dc_chain_step *steps, uint32_t n_steps, const uint64_t *bytes,
-                    const int64_t *symbols, uint32_t threads, dc_arena *arena, dc_chains *out) {
+void dc_chains_find(const dc_graph *graph, const dc_chain_step *steps, uint32_t n_steps, const dc_plan *plan, const int64_t *symbols,
+                    uint32_t threads, dc_arena *arena, dc_chains *out) {
   const uint32_t n = graph->containers.n;
-  search s = {.graph = graph, .steps = steps, .bytes = bytes, .first = DC_NEW_ARRAY(arena, uint32_t, n),
-              .last = DC_NEW_ARRAY(arena, uint32_t, n), .met = DC_NEW_ARRAY(arena, struct met, n)};
+  search s = {graph, steps, n_steps, plan, DC_NEW_ARRAY(arena, struct met, n)};
   *out = (dc_chains){.v = DC_NEW_ARRAY(arena, dc_chain, n_steps), .folded = DC_NEW_ARRAY(arena, int64_t, n)};
-  for (; s.n_steps < n_steps; s.n_steps++) dc_node_uses(graph, nodes[s.n_steps], note_use, &s);
   for (uint32_t k = 0; k < n_steps;) {
     dc_chain chain = chain_from(&s, k);
     const uint64_t passed = passed_on(&s, &chain);

@@ -10,7 +10,7 @@
 #ifndef DCML_BACKENDS_CHAINS_H
 #define DCML_BACKENDS_CHAINS_H
 
-#include "backends/backend.h"
+#include "backends/plan.h"
 
 enum { DC_AXIS_WHOLE = -1, DC_AXIS_UNUSED = -2 };
 
@@ -34,19 +34,19 @@ typedef struct {
   int64_t extent, at_once;
 } dc_chain;
 
-typedef struct {
+struct dc_chains {
   dc_chain *v;
   uint32_t n;
   int64_t *folded; /* by container: bytes from a channel to the next, where threads keep only those at hand; else 0 */
-} dc_chains;
+};
 
 /* Reads a node that a kernel will run; asks the graph's pool, which may grow. */
 void dc_chain_read_node(dc_graph *graph, dc_nid node, dc_arena *arena, dc_chain_step *out);
 /* Reads a call that is bound to sizes. */
 void dc_chain_read_call(const dc_graph *graph, dc_nid node, const dc_native_call *call, dc_arena *arena, dc_chain_step *out);
 
-/* bytes: of containers. */
-void dc_chains_find(const dc_graph *graph, const dc_nid *nodes, const dc_chain_step *steps, uint32_t n_steps, const uint64_t *bytes,
-                    const int64_t *symbols, uint32_t threads, dc_arena *arena, dc_chains *out);
+/* plan: of steps that run one by one. */
+void dc_chains_find(const dc_graph *graph, const dc_chain_step *steps, uint32_t n_steps, const dc_plan *plan, const int64_t *symbols,
+                    uint32_t threads, dc_arena *arena, dc_chains *out);
 
 #endif

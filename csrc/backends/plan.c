@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/allocator.h"
+#include "backends/chains.h"
 #include "backends/limits.h"
 #include "backends/placement.h"
 #include "base/memory.h"
@@ -24,7 +25,6 @@ typedef struct {
 typedef struct {
   const dc_graph *graph;
   dc_plan *plan;
-  uint32_t *first, *last; /* by root: 1 + step, 0 unused */
   uint32_t *begin, *end; /* by step: 1 + the first and the last of those that are under way with it */
   uint32_t step;
 } liveness;
@@ -63,8 +63,8 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   dc_cid root = l->plan->root[c];
   (void)by;
   if (use == DC_USE_WRITE && dc_cont(l->graph, c)->role == DC_ROLE_SAVED) l->plan->saved[c] = true;
-  if (!l->first[root]) l->first[root] = l->begin[l->step];
-  l->last[root] = l->end[l->step];
+  if (!l->plan->first[root]) l->plan->first[root] = l->begin[l->step];
+  l->plan->last[root] = l->end[l->step];
 }
 
 static void list_spans(const dc_plan_task *task, dc_arena *arena, liveness *l) {
@@ -88,9 +88,9 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
   uint32_t n = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
-    bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && l->first[c];
+    bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && plan->first[c];
     plan->planned[c] = temp;
-    if (temp) blocks[n++] = (block){c, 0, {dc_memory_aligned(plan->bytes[c]), 0, l->first[c], l->last[c]}};
+    if (temp) blocks[n++] = (block){c, 0, {dc_memory_aligned(plan->bytes[c]), 0, plan->first[c], plan->last[c]}};
   }
   for (uint32_t s = 0; scratch && s < l->step; s++)
     if (scratch[s]) blocks[n++] = (block){0, s, {dc_memory_aligned(scratch[s]), 0, l->begin[s], l->end[s]}};
@@ -111,15 +111,15 @@ static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, cons
   const dc_lent *lent = task->lent;
   for (uint32_t k = 0; lent && k < lent->n; k++) {
     dc_cid c = lent->v[k].c;
-    if (!l->last[c]) continue;
+    if (!plan->last[c]) continue;
     dc_block *b = DC_NEW(in_block->arena, dc_block);
-    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), lent->v[k].offset, 1, l->last[c]};
+    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), lent->v[k].offset, 1, plan->last[c]};
     dc_placement_enter(in_block, b);
   }
   for (dc_cid c = 1; c < graph->containers.n && task->fills_block; c++) {
     if (!plan->saved[c] || plan->root[c] != c) continue;
     dc_block *b = DC_NEW(in_block->arena, dc_block);
-    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), plan->offset[c], l->first[c], l->step};
+    *b = (dc_block){dc_memory_aligned(plan->bytes[c]), plan->offset[c], plan->first[c], l->step};
     dc_placement_enter(in_block, b);
   }
   return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
@@ -147,7 +147,7 @@ static void place(const dc_graph *graph, const dc_plan_task *task, const livenes
 }
 
 /* Results, intermediate and saved values against the memory that there is, and that sense allows. */
-static dc_status check_total(dc_graph *graph, const dc_nid *steps, const liveness *l, dc_plan *plan) {
+static dc_status check_total(dc_graph *graph, const dc_nid *steps, dc_plan *plan) {
   uint64_t total = plan->arena_bytes + plan->saved_bytes;
   dc_cid largest = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
@@ -168,21 +168,22 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, const livenes
                                      "DCML_ALLOW=<factor> allows more", (unsigned long long)plan->held_bytes, justified / 0x1p20);
   dc_status status = dc_error(DC_ERR_MEMORY, "the graph needs %llu MB, '%s' alone %llu MB, but %s", all,
                               dc_cont_name(graph, largest), one, limit);
-  uint32_t first = l->first[plan->root[largest]];
+  uint32_t first = plan->first[plan->root[largest]];
   return first ? dc_error_at(status, "%s", dc_node_describe(graph, steps[first - 1])) : status;
 }
 
 dc_status dc_plan_make(dc_graph *graph, const dc_plan_task *task, const uint64_t *scratch, dc_arena *arena, dc_plan *out) {
   uint32_t n = graph->containers.n, n_steps = task->n_steps;
   *out = (dc_plan){.bytes = DC_NEW_ARRAY(arena, uint64_t, n), .offset = DC_NEW_ARRAY(arena, uint64_t, n), .root = DC_NEW_ARRAY(arena, dc_cid, n),
-                   .view = DC_NEW_ARRAY(arena, int64_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n),
+                   .view = DC_NEW_ARRAY(arena, int64_t, n), .first = DC_NEW_ARRAY(arena, uint32_t, n),
+                   .last = DC_NEW_ARRAY(arena, uint32_t, n), .planned = DC_NEW_ARRAY(arena, bool, n), .saved = DC_NEW_ARRAY(arena, bool, n),
                    .scratch = DC_NEW_ARRAY(arena, uint64_t, n_steps), .in_block = DC_NEW_ARRAY(arena, bool, n),
                    .scratch_in_block = DC_NEW_ARRAY(arena, bool, n_steps)};
   for (dc_cid c = 1; c < n; c++) DC_TRY(size_of(graph, c, task->symbols, &out->bytes[c]));
   DC_TRY(resolve_views(graph, task->symbols, out));
-  liveness l = {.graph = graph, .plan = out, .first = DC_NEW_ARRAY(arena, uint32_t, n), .last = DC_NEW_ARRAY(arena, uint32_t, n)};
+  liveness l = {.graph = graph, .plan = out};
   list_spans(task, arena, &l);
   for (; l.step < n_steps; l.step++) dc_node_uses(graph, task->steps[l.step], note_use, &l);
   place(graph, task, &l, scratch, arena, out);
-  return check_total(graph, task->steps, &l, out);
+  return check_total(graph, task->steps, out);
 }

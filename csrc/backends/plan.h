@@ -2,7 +2,9 @@
 #ifndef DCML_BACKENDS_PLAN_H
 #define DCML_BACKENDS_PLAN_H
 
-#include "backends/chains.h"
+#include "backends/backend.h"
+
+typedef struct dc_chains dc_chains; /* chains.h */
 
 typedef struct {
   uint64_t arena_bytes, saved_bytes;
@@ -11,6 +13,7 @@ typedef struct {
   uint64_t *offset;   /* by container: into the arena (TEMP) or the saved block (SAVED, if written) */
   dc_cid *root;       /* by container: the container whose buffer it is */
   int64_t *view;      /* by container: bytes from the root's start */
+  uint32_t *first, *last; /* by root: 1 + the steps that touch it first and last, 0: none does */
   bool *planned;      /* TEMP roots that live in the arena, or ... */
   bool *in_block;     /* ... by container: in a part of the saved block that holds nothing at that time; `offset` is into it */
   bool *saved;        /* SAVED containers that this graph writes */

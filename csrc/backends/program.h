@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "backends/plan.h"
+#include "backends/chains.h"
 #include "backends/replay.h"
 #include "backends/target.h"
 #include "backends/workspace.h"
@@ -39,7 +39,7 @@ struct dc_binding {
   dc_native_call **natives; /* by step */
   const dc_step_call **calls; /* by step: what runs it under these sizes */
   dc_chains chains;
-  uint32_t *chain_at, chain_threads; /* chain_at: by step, 1 + the chain that begins with it; NULL: there are none */
+  uint32_t *chain_at, chain_threads; /* chain_at: by step, 1 + the chain that begins with it; NULL: nobody has looked */
   double work;
   bool sized; /* steps know the sizes, where a device wants them to */
   dc_replays replays; /* of a device */

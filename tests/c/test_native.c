@@ -42,23 +42,20 @@ static const conv squares[] = {
     {"panels of filters", "", 2, 2, 64, 112, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
 };
 
-static void it_takes(const conv *c) {
-  for (uint32_t wrt = 0; wrt < 3; wrt++) {
-    shape y;
-    bound b = make_conv(c, wrt, &y);
-    bind_it(&b);
-    CHECK(b.call);
-    finish(&b);
-  }
+static bool is_taken(const conv *c, uint32_t wrt) {
+  shape y;
+  bound b = make_conv(c, wrt, &y);
+  bind_it(&b);
+  const bool taken = b.call != NULL;
+  finish(&b);
+  return taken;
 }
 
-static void it_leaves_to_others(const conv *c) {
-  shape y;
-  bound b = make_conv(c, 0, &y);
-  bind_it(&b);
-  CHECK(!b.call);
-  finish(&b);
+static void it_takes(const conv *c) {
+  for (uint32_t wrt = 0; wrt < 3; wrt++) CHECK(is_taken(c, wrt));
 }
+
+static void it_leaves_to_others(const conv *c) { CHECK(!is_taken(c, 0)); }
 
 static void check_winograd(void) {
   static const uint32_t widths[] = {16, 32, 64};
@@ -146,36 +143,26 @@ static const conv side_by_side[] = {
     {"a line", "", 1, 2, 21, 21, 21, {90}, {4}, {2}, {1}, {1}, {2}, false},
 };
 
-/* NULL where others run it. */
-static void *call_of(const conv *c, uint32_t wrt) {
-  shape y;
-  bound b = make_conv(c, wrt, &y);
-  bind_it(&b);
-  void *call = b.call;
-  finish(&b);
-  return call; /* to be compared with NULL */
-}
-
 static void check_depthwise_last(void) {
   static const uint32_t widths[] = {32, 64};
   const size_t n = sizeof side_by_side / sizeof *side_by_side;
   library = &dc_native_depthwise_last;
   CHECK(!library->open(NULL, NULL, &handle));
   meets.insists = true, meets.vector_bytes = 32;
-  CHECK(!call_of(&side_by_side[0], 2)); /* of images that lie row-major */
+  CHECK(!is_taken(&side_by_side[0], 2)); /* of images that lie row-major */
   meets.last = meets.rows = true;
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
     for (int threads = 1; threads <= 3 && dc_machine_built_vectors(32); threads++) {
       omp_set_num_threads(threads);
       meets.vector_bytes = widths[w], meets.shift = threads == 3 ? (int)sizeof(float) : 0;
       for (size_t k = 0; k < n; k++) {
-        CHECK(!call_of(&side_by_side[k], 0) && !call_of(&side_by_side[k], 1) && call_of(&side_by_side[k], 2));
+        CHECK(!is_taken(&side_by_side[k], 0) && !is_taken(&side_by_side[k], 1) && is_taken(&side_by_side[k], 2));
         result_equals_the_loops(&side_by_side[k], 2);
       }
-      CHECK(!call_of(&no_pixels[3], 2)); /* two groups */
+      CHECK(!is_taken(&no_pixels[3], 2)); /* two groups */
     }
   meets.vector_bytes = 16;
-  CHECK(!call_of(&side_by_side[0], 2));
+  CHECK(!is_taken(&side_by_side[0], 2));
   memset(&meets, 0, sizeof meets);
   library->close(handle);
 }

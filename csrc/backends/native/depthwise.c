@@ -359,17 +359,10 @@ static void run_part(const void *opaque, void *const *buffers, void *scratch, co
   if (job.given) add_parts(&job, call->conv.x.dims[0], part[0], part[1]);
 }
 
-static const char *open_depthwise(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_depthwise(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_depthwise = {
     .name = "depthwise",
-    .open = open_depthwise,
-    .close = close_depthwise,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,

@@ -27,11 +27,6 @@ typedef struct {
   double work;
 } last_call;
 
-static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle, (void)graph, (void)node;
-  return "it only stands in for other libraries, where sizes are known";
-}
-
 /* ---- binding ---- */
 
 static bool fits(const dc_problem_conv *c) {
@@ -133,18 +128,11 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-static const char *open_library(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_library(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_depthwise_last = {
     .name = "depthwise_last",
-    .open = open_library,
-    .close = close_library,
-    .refuses = refuses,
+    .stands_in = true,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .bind = bind_call,
     .scratch = scratch_of,
     .run = run_call,

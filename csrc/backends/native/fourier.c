@@ -294,17 +294,10 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   return status;
 }
 
-static const char *open_fourier(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_fourier(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_fourier = {
     .name = "fourier",
-    .open = open_fourier,
-    .close = close_fourier,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,

@@ -133,17 +133,10 @@ static uint64_t scratch_of(const void *opaque) {
   return (uint64_t)c->threads * c->own;
 }
 
-static const char *open_matrices(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_matrices(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_matrices = {
     .name = "matrices",
-    .open = open_matrices,
-    .close = close_matrices,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,

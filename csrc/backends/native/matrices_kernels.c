@@ -41,11 +41,6 @@
 #endif
 
 const matrices_routines *matrices_choose(bool wide, uint32_t vector_bytes) {
-#ifdef __x86_64__
-  uint32_t built = dc_machine_built_vectors(vector_bytes);
-  if (built == 64) return wide ? &avx512_f64_routines : &avx512_f32_routines;
-  if (built == 32) return wide ? &avx2_f64_routines : &avx2_f32_routines;
-#endif
-  (void)vector_bytes;
-  return wide ? &plain_f64_routines : &plain_f32_routines;
+  return wide ? DC_BUILT(vector_bytes, &plain_f64_routines, &avx2_f64_routines, &avx512_f64_routines)
+              : DC_BUILT(vector_bytes, &plain_f32_routines, &avx2_f32_routines, &avx512_f32_routines);
 }

@@ -118,6 +118,7 @@ static const char *refusal(const dc_natives *natives, const dc_graph *graph, dc_
   int k = place_of(natives, name);
   if (k < 0) return "not loaded";
   const dc_native_library *library = natives->list[k].library;
+  if (library->stands_in) return "it only stands in for other libraries, where sizes are known";
   const char *why = is_asked_first(library) ? library->refuses(NULL, graph, node) : NULL;
   if (why) return why;
   return is_open(natives, (uint32_t)k) ? library->refuses(natives->list[k].handle, graph, node) : "not loaded";
@@ -167,12 +168,6 @@ struct dc_native_call {
   void *call;
 };
 
-/* One that is asked first, when sizes are known, for what others were chosen for: bind leaves the call NULL where it would be slower. */
-static bool stands_in(const dc_native_library *library) {
-  return library == &dc_native_winograd || library == &dc_native_pointwise || library == &dc_native_products ||
-         library == &dc_native_depthwise_last;
-}
-
 /* Unless the node or its program says who is to run it. */
 static dc_status bind_faster(const dc_natives *natives, const char *only, const dc_graph *graph, dc_nid node, const int64_t *symbols,
                              dc_native_call *call) {
@@ -180,7 +175,7 @@ static dc_status bind_faster(const dc_natives *natives, const char *only, const 
   if (wish && find(natives, wish) >= 0) only = wish;
   for (uint32_t k = 0; k < natives->n && !call->call; k++) {
     const dc_native_library *library = natives->list[k].library;
-    if (!stands_in(library) || (only && !in_mask(only, library->name)) || !is_open(natives, k)) continue;
+    if (!library->stands_in || (only && !in_mask(only, library->name)) || !is_open(natives, k)) continue;
     call->library = library;
     DC_TRY(library->bind(natives->list[k].handle, graph, node, symbols, &call->call));
   }

@@ -30,11 +30,6 @@ typedef struct {
 
 static int64_t in_lines(int64_t n) { return dc_quotient_up(n, POINTWISE_LINE) * POINTWISE_LINE; }
 
-static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle, (void)graph, (void)node;
-  return "it only stands in for other libraries, where sizes are known";
-}
-
 /* ---- binding ---- */
 
 /* Sizes that disagree are left to libraries that say so. */
@@ -186,18 +181,11 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-static const char *open_pointwise(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_pointwise(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_pointwise = {
     .name = "pointwise",
-    .open = open_pointwise,
-    .close = close_pointwise,
-    .refuses = refuses,
+    .stands_in = true,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .bind = bind_call,
     .scratch = scratch_of,
     .run = run_call,

@@ -20,11 +20,5 @@
 #endif
 
 const pointwise_routines *pointwise_choose(uint32_t vector_bytes) {
-#ifdef __x86_64__
-  const uint32_t built = dc_machine_built_vectors(vector_bytes);
-  if (built == 64) return &avx512_routines;
-  if (built == 32) return &avx2_routines;
-#endif
-  (void)vector_bytes;
-  return NULL;
+  return DC_BUILT(vector_bytes, NULL, &avx2_routines, &avx512_routines);
 }

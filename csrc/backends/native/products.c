@@ -85,11 +85,6 @@ static bool pays(const products_call *call) {
   return clashes ? is_thin(job) : call->batch > 1 && (double)job->m * (double)job->n * (double)job->k <= TINY;
 }
 
-static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle, (void)graph, (void)node;
-  return "it only stands in for other libraries, where sizes are known";
-}
-
 static void lay_out(products_call *call) {
   const products_job *job = &call->job;
   const double work = (double)call->batch * (double)job->m * (double)job->n * (double)job->k;
@@ -141,18 +136,11 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   return DC_OK;
 }
 
-static const char *open_products(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  return *handle = NULL, NULL;
-}
-
-static void close_products(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_products = {
     .name = "products",
-    .open = open_products,
-    .close = close_products,
-    .refuses = refuses,
+    .stands_in = true,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .bind = bind_call,
     .scratch = scratch_of,
     .run = run_call,

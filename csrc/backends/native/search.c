@@ -61,13 +61,7 @@ TYPES(avx512, __attribute__((target("avx512f,avx512dq,fma"))))
 static int column_of(dc_dtype type) { return type == DC_F32 ? 0 : type == DC_F64 ? 1 : type == DC_I32 ? 2 : type == DC_I64 ? 3 : -1; }
 
 static void (*routine(dc_dtype type, bool right, uint32_t vector_bytes))(const search_line *) {
-#ifdef __x86_64__
-  uint32_t built = dc_machine_built_vectors(vector_bytes);
-  if (built == 64) return avx512_lines[column_of(type)][right];
-  if (built == 32) return avx2_lines[column_of(type)][right];
-#endif
-  (void)vector_bytes;
-  return plain_lines[column_of(type)][right];
+  return DC_BUILT(vector_bytes, plain_lines, avx2_lines, avx512_lines)[column_of(type)][right];
 }
 
 /* ---- running ---- */
@@ -131,15 +125,10 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 }
 
 static uint64_t scratch_of(const void *call) { return (void)call, 0; }
-static const char *open_search(const char *folder, const void *place, void **handle) {
-  return (void)folder, (void)place, *handle = NULL, NULL;
-}
-static void close_search(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_search = {
     .name = "search",
-    .open = open_search,
-    .close = close_search,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,

@@ -197,15 +197,10 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
 
 static uint64_t scratch_of(const void *call) { return (uint64_t)((const selection *)call)->threads * own_bytes(call); }
 
-static const char *open_select(const char *folder, const void *place, void **handle) {
-  return (void)folder, (void)place, *handle = NULL, NULL;
-}
-static void close_select(void *handle) { (void)handle; }
-
 const dc_native_library dc_native_select = {
     .name = "select",
-    .open = open_select,
-    .close = close_select,
+    .open = dc_native_open_own,
+    .close = dc_native_close_own,
     .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,

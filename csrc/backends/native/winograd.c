@@ -143,11 +143,6 @@ static void close_winograd(void *handle) {
   free(holder);
 }
 
-static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
-  (void)handle, (void)graph, (void)node;
-  return "it only stands in for other libraries, where sizes are known";
-}
-
 static winograd_images images_of(const dc_problem_shape *s) { return (winograd_images){s->dims[0], s->dims[2], s->dims[3], s->dims[1]}; }
 
 /* Is it a 3x3 convolution of what lies channels-last, in whole blocks of channels?  Sizes that disagree are left to libraries
@@ -468,9 +463,9 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
 
 const dc_native_library dc_native_winograd = {
     .name = "winograd",
+    .stands_in = true,
     .open = open_winograd,
     .close = close_winograd,
-    .refuses = refuses,
     .bind = bind_call,
     .scratch = scratch_of,
     .run = run_call,
