@@ -2,6 +2,9 @@
 #include "base/machine.h"
 
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 enum { LOCAL_PART = 64 }; /* an element for so many bytes of the L1 */
 
@@ -96,6 +99,17 @@ uint32_t dc_machine_built_vectors(uint32_t most) {
 #endif
   (void)most;
   return 0;
+}
+
+bool dc_machine_multiplies_pairs(void) {
+#if defined(__x86_64__)
+  uint32_t a, b, c, d, tiles = 1u << 22, pairs = 1u << 5;
+  if (dc_machine_built_vectors(64) < 64 || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) return false;
+  bool multiplies_tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tiles);
+  return !multiplies_tiles && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & pairs);
+#else
+  return false;
+#endif
 }
 
 /* What the system says, down to a power of two; `otherwise` where it says nothing or nothing sensible. */

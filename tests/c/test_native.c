@@ -38,7 +38,7 @@ static const conv squares[] = {
     {"ranges of tiles", "", 2, 2, 32, 48, 1, {13, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
     {"padded by 0 and 2", "", 2, 3, 64, 32, 1, {9, 10}, {3, 3}, {1, 1}, {1, 1}, {0, 2}, {0, 2}, false},
     {"asymmetric pads", "", 2, 2, 32, 64, 1, {16, 12}, {3, 3}, {1, 1}, {1, 1}, {0, 1}, {2, 0}, false},
-    {"sums of each thread", "", 2, 2, 16, 32, 1, {29, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"sums of each thread", "", 2, 2, 32, 32, 1, {29, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
     {"panels of filters", "", 2, 2, 64, 112, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
 };
 
@@ -56,6 +56,18 @@ static void it_takes(const conv *c) {
 }
 
 static void it_leaves_to_others(const conv *c) { CHECK(!is_taken(c, 0)); }
+
+/* bf16, in vectors of 64 bytes only. */
+static void squares_of_pairs(void) {
+  for (size_t k = 0; k < sizeof squares / sizeof *squares; k++) {
+    it_takes(&squares[k]);
+    one_equals_the_loops(&squares[k]);
+  }
+  meets.params = true;
+  convolutions_of(squares, sizeof squares / sizeof *squares);
+  meets.params = false, meets.vector_bytes = 32;
+  it_leaves_to_others(&squares[0]);
+}
 
 static void check_winograd(void) {
   static const uint32_t widths[] = {16, 32, 64};
@@ -75,6 +87,9 @@ static void check_winograd(void) {
     convolutions_of(squares, sizeof squares / sizeof *squares);
     meets.params = false;
   }
+  meets.type = DC_BF16, meets.tolerance = 4e-2;
+  if (dc_machine_multiplies_pairs()) squares_of_pairs();
+  else it_leaves_to_others(&squares[0]);
   memset(&meets, 0, sizeof meets);
   library->close(handle);
 }

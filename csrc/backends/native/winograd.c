@@ -7,10 +7,16 @@
  * and the gradient of filters is the adjoint of that.  Errors are those of a direct sum; an infinite pixel becomes NaN in the
  * results that it reaches.  Only gradients of small filters depend on the number of threads, in their last bits.
  *
+ * Sums and halves of bf16 are rounded to bf16, so that a result errs two to three times as much as one that is rounded once; of a
+ * ResNet-18, whose images and filters are rounded as well, the result and gradients err by a tenth to a sixth more.
+ *
  * It stands in for the library that a convolution is stamped with, where sizes promise that it takes less time. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include "backends/allocator.h"
 #include "backends/native/held.h"
@@ -37,23 +43,27 @@ typedef struct {
   int64_t all;      /* ... of which those may be some, in memory that has room for all */
 } winograd_filters;
 
-/* Tiles [begin, begin + count), in memory that has room for `room` of them. */
+/* Tiles [begin, begin + count), the first of them the at-th in memory that has room for `room`. */
 typedef struct {
-  int64_t begin, count, room;
+  int64_t begin, count, at, room;
 } winograd_span;
 
+/* What u, v and d hold are operands of products, in terms of 4 bytes: floats, or pairs of bf16. */
 typedef struct {
   int64_t lanes;
-  void (*turn_filters)(const winograd_filters *, const float *w, int64_t block, float *u);
-  void (*turn_filters_back)(const winograd_filters *, const float *w, int64_t block, float *u);
-  void (*spread)(const winograd_images *, const winograd_grid *, const float *x, const float *zeros, winograd_span, float *v);
-  void (*spread_result)(const winograd_images *, const winograd_grid *, const float *y, const float *zeros, winograd_span, float *v);
+  int64_t element_bytes, pair; /* elements of a term */
+  void (*turn_filters)(const winograd_filters *, const void *w, int64_t block, float *u);
+  void (*turn_filters_back)(const winograd_filters *, const void *w, int64_t block, float *u);
+  void (*spread)(const winograd_images *, const winograd_grid *, const void *x, const void *zeros, winograd_span, float *v);
+  void (*spread_terms)(const winograd_images *, const winograd_grid *, const void *x, const void *zeros, winograd_span, float *v);
+  void (*spread_result)(const winograd_images *, const winograd_grid *, const void *y, const void *zeros, winograd_span, float *d);
   void (*product)(const winograd_filters *, winograd_span of_v, const float *v, float *u, int64_t first, int64_t blocks, winograd_span of_m,
                   float *m);
   void (*collect)(const winograd_images *, const winograd_grid *, const float *m, winograd_span, int64_t first, int64_t blocks,
-                  const float *bias, float *y);
-  void (*sums)(const winograd_filters *, winograd_span, const float *v, const float *d, int64_t point, int64_t block, bool adds, float *s);
-  void (*narrow)(const winograd_filters *, const float *s, int64_t block, float *w);
+                  const void *bias, void *y);
+  void (*sums)(const winograd_filters *, winograd_span, const float *v, const float *d, int64_t point, int64_t first, int64_t block, bool adds,
+               float *s);
+  void (*narrow)(const winograd_filters *, const float *s, int64_t block, void *w);
 } winograd_routines;
 
 /* From one of the sixteen matrices of n floats to the next: an odd number of lines, so that all are found in a cache at once. */
@@ -79,10 +89,21 @@ static inline int64_t apart(int64_t n) { return ((n + LINE - 1) / LINE | 1) * LI
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
 #define NAME(x) avx512_##x
 #include "backends/native/winograd_tiles.h"
+#define VECTOR_BYTES 64
+#define ROWS 12
+#define TERM_ROWS 8
+#define PAIR
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
+#define NAME(x) pairs_##x
+#include "backends/native/winograd_tiles.h"
 #endif
 
-static const winograd_routines *choose(uint32_t vector_bytes) {
-  return DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines);
+/* Those for a type, NULL if there are none. */
+static const winograd_routines *choose(dc_dtype type, uint32_t vector_bytes) {
+#ifdef __x86_64__
+  if (type == DC_BF16) return vector_bytes >= 64 && dc_machine_multiplies_pairs() ? &pairs_routines : NULL;
+#endif
+  return type == DC_F32 ? DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines) : NULL;
 }
 
 /* ---- calls ---- */
@@ -90,7 +111,7 @@ static const winograd_routines *choose(uint32_t vector_bytes) {
 /* How filters lie that are turned, which depends on no other size. */
 typedef struct {
   winograd_filters filters;
-  int64_t lanes;
+  const winograd_routines *routines;
   bool back;
 } winograd_layout;
 
@@ -105,7 +126,7 @@ typedef struct {
   bool by_panels;            /* tasks are panels of the result's channels, else ranges of tiles */
   int64_t tasks, task_tiles; /* task_tiles: of a range */
   int64_t parts, part_tiles; /* of a panel, ranges of tiles that threads share; of a gradient's tiles, with sums for each, if any */
-  int64_t room_u, room_v, room_m; /* floats */
+  int64_t room_u, room_v, room_m; /* floats or terms */
   uint64_t floats;                /* of scratch */
   bool held;                      /* filters are, turned, by `hold`: */
   dc_hold hold;
@@ -115,7 +136,7 @@ typedef struct {
 static winograd_layout layout_of(const winograd_call *call) {
   winograd_layout l;
   memset(&l, 0, sizeof l); /* gaps too: layouts are compared as bytes */
-  l.filters = call->filters, l.lanes = call->routines->lanes, l.back = call->wanted == DC_CONV_X;
+  l.filters = call->filters, l.routines = call->routines, l.back = call->wanted == DC_CONV_X;
   return l;
 }
 
@@ -159,13 +180,15 @@ static bool fits(const dc_problem_conv *c, int64_t lanes) {
 }
 
 /* Does it take less time than the direct form?  Counted in multiplications of a product, as measured on cores with vectors of
- * 64 bytes: each element that is spread or collected takes as long as MOVE of them, each of the filters' as long as TURN,
+ * 64 bytes: each element that is spread or collected takes as long as `move` of them, each of the filters' as long as `turn`,
  * or READ where it comes from memory, turned before. */
 static bool pays(const winograd_call *call, const dc_problem_conv *c) {
-  enum { MOVE = 7, TURN = 21, READ = 12 };
+  enum { READ = 12 };
+  const bool pairs = call->routines->pair > 1;
+  const int move = pairs ? 12 : 7, turn = pairs ? 9 : 21;
   double from = (double)call->filters.from, to = (double)call->filters.to, tiles = (double)call->grid.tiles;
   double direct = 9 * (double)dc_problem_elements(&c->y) * (double)c->x.dims[1];
-  double products = 1.1 * tiles * from * to, moved = MOVE * tiles * (from + to), turned = (call->held ? READ : TURN) * from * to;
+  double products = 1.1 * tiles * from * to, moved = move * tiles * (from + to), turned = (call->held ? READ : turn) * from * to;
   return POINTS * (products + moved + turned) < direct;
 }
 
@@ -184,13 +207,24 @@ static void read_problem(winograd_call *call, const dc_problem_conv *c) {
   call->grid = grid_of(&call->out, back ? 2 - c->left[0] : c->left[0], back ? 2 - c->left[1] : c->left[1]);
 }
 
+/* Floats or terms of the sixteen matrices of an operand of `elements`, and of sums. */
+static int64_t room_of_terms(const winograd_call *call, int64_t elements) { return POINTS * apart(elements / call->routines->pair); }
+
+static int64_t room_of_sums(int64_t elements) { return POINTS * apart(elements); }
+
+/* Tiles that are summed are taken in whole terms. */
+static int64_t whole_terms(const winograd_call *call, int64_t tiles) {
+  int64_t pair = call->routines->pair;
+  return dc_quotient_up(tiles, pair) * pair;
+}
+
 /* Ranges of tiles, as many for each thread, which share filters that were turned before. */
 static void divide_tiles(winograd_call *call) {
   int64_t tiles = call->grid.tiles, n = dc_quotient_up(dc_quotient_up(tiles, TASK_TILES), call->threads) * call->threads;
   call->task_tiles = dc_quotient_up(tiles, n), call->tasks = dc_quotient_up(tiles, call->task_tiles);
-  call->room_u = POINTS * apart(call->filters.from * call->filters.to);
-  call->room_v = POINTS * apart(call->filters.from * call->task_tiles);
-  call->room_m = POINTS * apart(WINOGRAD_BLOCKS * call->routines->lanes * call->task_tiles);
+  call->room_u = room_of_terms(call, call->filters.from * call->filters.to);
+  call->room_v = room_of_terms(call, call->filters.from * call->task_tiles);
+  call->room_m = room_of_sums(WINOGRAD_BLOCKS * call->routines->lanes * call->task_tiles);
   call->floats = (uint64_t)((call->held ? 0 : call->room_u) + call->threads * (call->room_v + call->room_m));
 }
 
@@ -200,19 +234,20 @@ static void divide_panels(winograd_call *call) {
   int64_t parts = dc_quotient_up(tiles, TASK_TILES), wanted = dc_quotient_up(call->threads, panels);
   call->by_panels = true, call->tasks = panels, call->parts = parts < wanted ? parts : wanted;
   call->part_tiles = dc_quotient_up(tiles, call->parts), call->task_tiles = tiles < TASK_TILES ? tiles : TASK_TILES;
-  call->room_u = POINTS * apart(call->filters.from * 2 * lanes), call->room_v = POINTS * apart(call->filters.from * tiles);
-  call->room_m = POINTS * apart(WINOGRAD_BLOCKS * lanes * call->task_tiles);
+  call->room_u = room_of_terms(call, call->filters.from * 2 * lanes), call->room_v = room_of_terms(call, call->filters.from * tiles);
+  call->room_m = room_of_sums(WINOGRAD_BLOCKS * lanes * call->task_tiles);
   call->floats = (uint64_t)(call->room_v + call->threads * (call->room_u + call->room_m));
 }
 
 /* Sums that are small are kept by each thread, for as many ranges of tiles as there are threads. */
 static void divide_small_sums(winograd_call *call) {
   int64_t tiles = call->grid.tiles, channels = call->filters.from + call->filters.to;
-  int64_t room = CACHED_FLOATS / (POINTS * channels);
+  int64_t room = CACHED_FLOATS * call->routines->pair / (POINTS * channels);
   call->parts = call->threads, call->part_tiles = dc_quotient_up(tiles, call->parts);
-  call->task_tiles = room < FEW_TILES ? FEW_TILES : room > SUM_TILES ? SUM_TILES : room;
-  call->room_u = POINTS * apart(call->filters.from * call->filters.to);
-  call->room_v = POINTS * apart(call->filters.from * call->task_tiles), call->room_m = POINTS * apart(call->filters.to * call->task_tiles);
+  call->task_tiles = whole_terms(call, room < FEW_TILES ? FEW_TILES : room > SUM_TILES ? SUM_TILES : room);
+  call->room_u = room_of_sums(call->filters.from * call->filters.to);
+  call->room_v = room_of_terms(call, call->filters.from * call->task_tiles);
+  call->room_m = room_of_terms(call, call->filters.to * call->task_tiles);
   call->floats = (uint64_t)(call->parts * (call->room_u + call->room_v + call->room_m));
 }
 
@@ -220,9 +255,10 @@ static void divide_sums(winograd_call *call) {
   int64_t tiles = call->grid.tiles, lanes = call->routines->lanes;
   call->by_panels = tiles <= call->filters.to;
   int64_t n = call->by_panels ? 1 : dc_quotient_up(tiles, SUM_TILES);
-  call->task_tiles = dc_quotient_up(tiles, n), call->tasks = dc_quotient_up(tiles, call->task_tiles);
-  call->room_u = POINTS * apart(call->filters.from * (call->by_panels ? 2 * lanes : call->filters.to));
-  call->room_v = POINTS * apart(call->filters.from * call->task_tiles), call->room_m = POINTS * apart(call->filters.to * call->task_tiles);
+  call->task_tiles = whole_terms(call, dc_quotient_up(tiles, n)), call->tasks = dc_quotient_up(tiles, call->task_tiles);
+  call->room_u = room_of_sums(call->filters.from * (call->by_panels ? 2 * lanes : call->filters.to));
+  call->room_v = room_of_terms(call, call->filters.from * call->task_tiles);
+  call->room_m = room_of_terms(call, call->filters.to * call->task_tiles);
   call->floats = (uint64_t)((call->by_panels ? call->threads : 1) * call->room_u + call->room_v + call->room_m);
 }
 
@@ -236,10 +272,10 @@ static void divide(winograd_call *call) {
 
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   *out = NULL;
-  if (!dc_problem_is_conv(graph, node) || dc_problem_type(graph, node) != DC_F32 || dc_problem_refuses(graph, node)) return DC_OK;
+  if (!dc_problem_is_conv(graph, node) || dc_problem_refuses(graph, node)) return DC_OK;
   dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
-  const winograd_routines *routines = choose(graph->machine.vector_bytes);
-  if (!fits(&c, routines->lanes)) return DC_OK;
+  const winograd_routines *routines = choose(dc_problem_type(graph, node), graph->machine.vector_bytes);
+  if (!routines || !fits(&c, routines->lanes)) return DC_OK;
   winograd_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->routines = routines;
@@ -254,7 +290,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (call->held) {
     call->layout = layout_of(call);
     call->hold.holder = handle, call->hold.layout = &call->layout;
-    call->hold.bytes = (uint64_t)call->room_u * sizeof(float), call->hold.source_bytes = (uint64_t)dc_problem_elements(&c.w) * sizeof(float);
+    call->hold.bytes = (uint64_t)call->room_u * sizeof(float), call->hold.source_bytes = (uint64_t)(dc_problem_elements(&c.w) * routines->element_bytes);
   }
   *out = call;
   return DC_OK;
@@ -278,12 +314,12 @@ static uint64_t scratch_of(const void *opaque) {
 
 /* ---- convolutions ---- */
 
-static void turn_block(const winograd_call *call, const winograd_filters *f, const float *w, int64_t block, float *u) {
+static void turn_block(const winograd_call *call, const winograd_filters *f, const void *w, int64_t block, float *u) {
   if (call->wanted == DC_CONV_X) call->routines->turn_filters_back(f, w, block, u);
   else call->routines->turn_filters(f, w, block, u);
 }
 
-static void turn_filters(const winograd_call *call, const float *w, float *u) {
+static void turn_filters(const winograd_call *call, const void *w, float *u) {
 #pragma omp parallel for num_threads(call->threads) schedule(static)
   for (int64_t b = 0; b < call->filters.to / call->routines->lanes; b++) turn_block(call, &call->filters, w, b, u);
 }
@@ -293,12 +329,12 @@ static dc_status pack(void *self, const void *source, void *to) { return turn_fi
 /* As many tiles from `begin` on as a range has, or there are before `end`. */
 static winograd_span range_of(const winograd_call *call, int64_t begin, int64_t end) {
   int64_t rest = end - begin, room = call->task_tiles;
-  return (winograd_span){begin, rest < room ? rest : room, room};
+  return (winograd_span){begin, rest < room ? rest : room, 0, room};
 }
 
 static void run_range(const winograd_call *call, int64_t task, void *const *buffers, const float *zeros, float *u, float *own) {
   const winograd_routines *r = call->routines;
-  const float *bias = call->bias < 0 ? NULL : buffers[call->bias];
+  const void *bias = call->bias < 0 ? NULL : buffers[call->bias];
   winograd_span span = range_of(call, task * call->task_tiles, call->grid.tiles);
   int64_t blocks = call->filters.to / r->lanes;
   float *v = own, *m = v + call->room_v;
@@ -325,25 +361,26 @@ static dc_status convolve_ranges(winograd_call *call, void *const *buffers, cons
   return DC_OK;
 }
 
-/* The channels of one panel, and how w begins for them. */
-static winograd_filters panel_of(const winograd_call *call, int64_t panel, const float **w) {
+/* The channels of one panel, and where w begins for them. */
+static winograd_filters panel_of(const winograd_call *call, int64_t panel, void *const *buffers, void **w) {
   int64_t wide = 2 * call->routines->lanes, first = panel * wide, rest = call->filters.to - first;
-  *w += first * 9 * (call->wanted == DC_CONV_X ? 1 : call->filters.from);
+  *w = (char *)buffers[call->at_w] + first * 9 * (call->wanted == DC_CONV_X ? 1 : call->filters.from) * call->routines->element_bytes;
   return (winograd_filters){call->filters.from, rest < wide ? rest : wide, call->filters.all};
 }
 
 static void run_panel(const winograd_call *call, int64_t task, void *const *buffers, const float *v, float *own) {
   const winograd_routines *r = call->routines;
-  const float *w = buffers[call->at_w], *bias = call->bias < 0 ? NULL : buffers[call->bias];
+  const void *bias = call->bias < 0 ? NULL : buffers[call->bias];
   int64_t tiles = call->grid.tiles, begin = task % call->parts * call->part_tiles, rest = tiles - begin;
   int64_t end = rest < call->part_tiles ? tiles : begin + call->part_tiles;
-  winograd_filters f = panel_of(call, task / call->parts, &w);
+  void *w;
+  winograd_filters f = panel_of(call, task / call->parts, buffers, &w);
   int64_t blocks = f.to / r->lanes, first = task / call->parts * 2;
   float *u = own, *m = u + call->room_u;
   for (int64_t b = 0; b < blocks; b++) turn_block(call, &f, w, b, u);
   for (int64_t t = begin; t < end; t += call->task_tiles) {
     winograd_span span = range_of(call, t, end);
-    r->product(&f, (winograd_span){t, span.count, tiles}, v + t * r->lanes, u, 0, blocks, span, m);
+    r->product(&f, (winograd_span){t, span.count, t, tiles}, v, u, 0, blocks, span, m);
     r->collect(&call->out, &call->grid, m, span, first, blocks, bias, buffers[call->at_out]);
   }
 }
@@ -357,8 +394,8 @@ static void convolve_panels(const winograd_call *call, void *const *buffers, con
   {
 #pragma omp for schedule(static)
     for (int64_t t = 0; t < tiles; t += FEW_TILES) {
-      winograd_span few = {t, tiles - t < FEW_TILES ? tiles - t : FEW_TILES, tiles};
-      call->routines->spread(&call->in, &call->grid, buffers[call->at_in], zeros, few, v + t * call->routines->lanes);
+      winograd_span few = {t, tiles - t < FEW_TILES ? tiles - t : FEW_TILES, t, tiles};
+      call->routines->spread(&call->in, &call->grid, buffers[call->at_in], zeros, few, v);
     }
     for (int64_t task; dc_share_next(&shares, &task);)
       run_panel(call, task, buffers, v, own + omp_get_thread_num() * (call->room_u + call->room_m));
@@ -371,9 +408,9 @@ static void spread_both(const winograd_call *call, winograd_span s, void *const 
   const winograd_routines *r = call->routines;
 #pragma omp for schedule(static)
   for (int64_t t = 0; t < s.count; t += FEW_TILES) {
-    winograd_span few = {s.begin + t, s.count - t < FEW_TILES ? s.count - t : FEW_TILES, s.room};
-    r->spread(&call->in, &call->grid, buffers[call->at_in], zeros, few, v + t * r->lanes);
-    r->spread_result(&call->out, &call->grid, buffers[call->at_out], zeros, few, d + t * r->lanes);
+    winograd_span few = {s.begin + t, s.count - t < FEW_TILES ? s.count - t : FEW_TILES, t, s.room};
+    r->spread_terms(&call->in, &call->grid, buffers[call->at_in], zeros, few, v);
+    r->spread_result(&call->out, &call->grid, buffers[call->at_out], zeros, few, d);
   }
 }
 
@@ -388,7 +425,7 @@ static void sum_ranges(const winograd_call *call, void *const *buffers, const fl
       winograd_span span = range_of(call, task * call->task_tiles, call->grid.tiles);
       spread_both(call, span, buffers, zeros, v, d);
 #pragma omp for schedule(static)
-      for (int64_t k = 0; k < POINTS * pairs; k++) r->sums(&call->filters, span, v, d, k / pairs, k % pairs * 2, task > 0, s);
+      for (int64_t k = 0; k < POINTS * pairs; k++) r->sums(&call->filters, span, v, d, k / pairs, 0, k % pairs * 2, task > 0, s);
     }
 #pragma omp for schedule(static)
     for (int64_t b = 0; b < call->filters.to / r->lanes; b++) r->narrow(&call->filters, s, b, buffers[call->at_w]);
@@ -404,10 +441,10 @@ static void sum_part(const winograd_call *call, int64_t part, void *const *buffe
   if (begin >= end) memset(s, 0, (size_t)call->room_u * sizeof(float));
   for (int64_t t = begin; t < end; t += call->task_tiles) {
     winograd_span span = range_of(call, t, end);
-    r->spread(&call->in, &call->grid, buffers[call->at_in], zeros, span, v);
+    r->spread_terms(&call->in, &call->grid, buffers[call->at_in], zeros, span, v);
     r->spread_result(&call->out, &call->grid, buffers[call->at_out], zeros, span, d);
     for (int k = 0; k < POINTS; k++)
-      for (int64_t b = 0; b * r->lanes < call->filters.to; b += 2) r->sums(&call->filters, span, v, d, k, b, t > begin, s);
+      for (int64_t b = 0; b * r->lanes < call->filters.to; b += 2) r->sums(&call->filters, span, v, d, k, 0, b, t > begin, s);
   }
 }
 
@@ -431,19 +468,18 @@ static void sum_parts(const winograd_call *call, void *const *buffers, const flo
 static void sum_panels(const winograd_call *call, void *const *buffers, const float *zeros, float *v) {
   const winograd_routines *r = call->routines;
   float *d = v + call->room_v, *own = d + call->room_m;
-  int64_t tiles = call->grid.tiles, wide = 2 * r->lanes;
   dc_shares shares;
-  dc_share_out(&shares, dc_quotient_up(call->filters.to, wide), call->threads);
+  dc_share_out(&shares, dc_quotient_up(call->filters.to, 2 * r->lanes), call->threads);
 #pragma omp parallel num_threads(call->threads)
   {
-    winograd_span all = {0, tiles, tiles};
+    winograd_span all = {0, call->grid.tiles, 0, call->task_tiles};
     spread_both(call, all, buffers, zeros, v, d);
     for (int64_t panel; dc_share_next(&shares, &panel);) {
-      const float *w = buffers[call->at_w];
+      void *w;
       float *s = own + omp_get_thread_num() * call->room_u;
-      winograd_filters f = panel_of(call, panel, &w);
-      for (int k = 0; k < POINTS; k++) r->sums(&f, all, v, d + panel * wide * tiles, k, 0, false, s);
-      for (int64_t b = 0; b < f.to / r->lanes; b++) r->narrow(&f, s, b, (float *)w);
+      winograd_filters f = panel_of(call, panel, buffers, &w);
+      for (int k = 0; k < POINTS; k++) r->sums(&f, all, v, d, k, 2 * panel, 0, false, s);
+      for (int64_t b = 0; b < f.to / r->lanes; b++) r->narrow(&f, s, b, w);
     }
   }
 }
