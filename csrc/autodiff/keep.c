@@ -9,6 +9,7 @@
  * DC_KEEP_LEAST then cuts the forward nodes into segments, and keeps only what one hands to later ones. */
 #include "autodiff/keep.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "autodiff/flow.h"
@@ -240,24 +241,39 @@ static lives find_lives(cut *w) {
   return l;
 }
 
-/* Of what the cut keeps, that which is small stays: all of it is at most a sixteenth. */
-static int64_t small_value(const lives *l, const bool *kept) {
-  int64_t all = 0, n = 1;
-  for (dc_cid c = 1; c < l->w->p->n; c++)
-    if (kept[c] && l->bytes[c]) all += l->bytes[c], n++;
-  return all / (16 * n);
+typedef struct {
+  dc_cid group;
+  uint32_t born;
+  int64_t bytes;
+} kept_value;
+
+static int smaller_first(const void *a, const void *b) {
+  const kept_value *x = a, *y = b;
+  return x->bytes != y->bytes ? (x->bytes > y->bytes) - (x->bytes < y->bytes) : (x->born > y->born) - (x->born < y->born);
+}
+
+/* Of what the cut keeps, the smallest values stay, a sixteenth of all: they would save little. */
+static bool *small_values(cut *w, const lives *l, const bool *kept) {
+  bool *stays = DC_NEW_ARRAY(&w->arena, bool, w->p->n);
+  kept_value *v = DC_NEW_ARRAY(&w->arena, kept_value, w->p->n);
+  int64_t rest = 0;
+  uint32_t n = 0;
+  for (dc_cid c = 1; c < w->p->n; c++)
+    if (kept[c]) v[n++] = (kept_value){c, l->born[c], l->bytes[c]}, rest += l->bytes[c];
+  qsort(v, n, sizeof *v, smaller_first);
+  rest /= 16;
+  for (uint32_t k = 0; k < n && v[k].bytes <= rest; k++) rest -= v[k].bytes, stays[v[k].group] = true;
+  return stays;
 }
 
 static void keep_least(cut *w, bool *kept) {
   const dc_keep_problem *p = w->p;
   lives l = find_lives(w);
   uint32_t *segment = DC_NEW_ARRAY(&w->arena, uint32_t, p->forward->n);
-  int64_t small = small_value(&l, kept);
+  const bool *stays = small_values(w, &l, kept);
   dc_segments_choose(&(dc_segments){p->forward->n, p->n, l.born, l.last, l.bytes, kept}, segment);
-  for (dc_cid c = 1; c < p->n; c++) {
-    if (w->changes[c] || (kept[c] && l.bytes[c] <= small)) continue;
-    kept[c] = l.bytes[c] && segment[l.born[c]] != segment[l.last[c]];
-  }
+  for (dc_cid c = 1; c < p->n; c++)
+    if (!w->changes[c] && !stays[c]) kept[c] = l.bytes[c] && segment[l.born[c]] != segment[l.last[c]];
 }
 
 void dc_keep_decide(const dc_keep_problem *p, bool *store, bool *again) {

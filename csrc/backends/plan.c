@@ -15,12 +15,18 @@
 static const uint64_t MAX_BYTES = (uint64_t)1 << 42;
 /* What any machine has; more is asked for only after a look. */
 static const uint64_t MODEST_BYTES = (uint64_t)1 << 26;
+/* Of an arena, that are worth a second look. */
+static const uint64_t WORTHY_BYTES = (uint64_t)1 << 20;
 
 typedef struct {
   dc_cid cid; /* 0: scratch of a step */
   uint32_t step;
+  bool in_block; /* where it lies, once it is placed */
   dc_block at;
+  uint64_t crowd; /* bytes of all that live at once, at the worst of its steps */
 } block;
+
+typedef int block_order(const void *, const void *);
 
 typedef struct {
   const dc_graph *graph;
@@ -75,13 +81,21 @@ static void list_spans(const dc_plan_task *task, dc_arena *arena, liveness *l) {
       l->begin[k] = task->chains->v[c].first + 1, l->end[k] = task->chains->v[c].end;
 }
 
-/* Of one size in the order of time, in which they need no more room than lives at once. */
-static int larger_first(const void *a, const void *b) {
-  const block *x = a, *y = b;
+/* Of one size in the order of time, in which they need no more room than lives at once; or the other way round. */
+static int by_size(const block *x, const block *y, bool late) {
   if (x->at.bytes != y->at.bytes) return (x->at.bytes < y->at.bytes) - (x->at.bytes > y->at.bytes);
-  if (x->at.first != y->at.first) return (x->at.first > y->at.first) - (x->at.first < y->at.first);
-  return (x->cid > y->cid) - (x->cid < y->cid);
+  const int order = (x->at.first > y->at.first) - (x->at.first < y->at.first);
+  return order ? late ? -order : order : (x->cid > y->cid) - (x->cid < y->cid);
 }
+
+static int by_crowd(const block *x, const block *y, bool late) {
+  return x->crowd != y->crowd ? (x->crowd < y->crowd) - (x->crowd > y->crowd) : by_size(x, y, late);
+}
+
+static int larger_first(const void *a, const void *b) { return by_size(a, b, false); }
+static int larger_and_late_first(const void *a, const void *b) { return by_size(a, b, true); }
+static int crowded_first(const void *a, const void *b) { return by_crowd(a, b, false); }
+static int crowded_and_late_first(const void *a, const void *b) { return by_crowd(a, b, true); }
 
 /* What lives in the arena. */
 static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint64_t *scratch, dc_plan *plan, block *blocks) {
@@ -90,10 +104,10 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
     const dc_container *k = dc_cont(graph, c);
     bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && plan->first[c];
     plan->planned[c] = temp;
-    if (temp) blocks[n++] = (block){c, 0, {dc_memory_aligned(plan->bytes[c]), 0, plan->first[c], plan->last[c]}};
+    if (temp) blocks[n++] = (block){.cid = c, .at = {dc_memory_aligned(plan->bytes[c]), 0, plan->first[c], plan->last[c]}};
   }
   for (uint32_t s = 0; scratch && s < l->step; s++)
-    if (scratch[s]) blocks[n++] = (block){0, s, {dc_memory_aligned(scratch[s]), 0, l->begin[s], l->end[s]}};
+    if (scratch[s]) blocks[n++] = (block){.step = s, .at = {dc_memory_aligned(scratch[s]), 0, l->begin[s], l->end[s]}};
   return n;
 }
 
@@ -125,25 +139,70 @@ static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, cons
   return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
 }
 
+/* By block, a maximum over the steps of its life: of a tree whose leaves are steps. */
+static void measure_crowds(block *blocks, uint32_t n, uint32_t n_steps, dc_arena *arena) {
+  const uint32_t leaves = n_steps + 2;
+  uint64_t *most = DC_NEW_ARRAY(arena, uint64_t, 2 * leaves);
+  for (uint32_t k = 0; k < n; k++) most[leaves + blocks[k].at.first] += blocks[k].at.bytes, most[leaves + blocks[k].at.last + 1] -= blocks[k].at.bytes;
+  for (uint32_t s = 1; s < leaves; s++) most[leaves + s] += most[leaves + s - 1];
+  for (uint32_t k = leaves; k-- > 1;) most[k] = most[2 * k] > most[2 * k + 1] ? most[2 * k] : most[2 * k + 1];
+  for (uint32_t k = 0; k < n; k++)
+    for (uint32_t l = blocks[k].at.first + leaves, r = blocks[k].at.last + 1 + leaves; l < r; l /= 2, r /= 2) {
+      if (l % 2 && most[l] > blocks[k].crowd) blocks[k].crowd = most[l];
+      l += l % 2;
+      if (r % 2 && most[--r] > blocks[k].crowd) blocks[k].crowd = most[r];
+    }
+}
+
+/* Returns the bytes of the arena. */
+static uint64_t arrange(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, block_order *order,
+                        block *blocks, uint32_t n) {
+  dc_arena own = {0};
+  dc_placement in_arena, in_block;
+  uint64_t bytes = 0;
+  qsort(blocks, n, sizeof *blocks, order);
+  dc_placement_init(&in_arena, &own, l->step);
+  dc_placement_init(&in_block, &own, l->step);
+  const uint64_t room = open_block(graph, task, l, plan, &in_block);
+  for (uint32_t k = 0; k < n; k++) {
+    block *b = &blocks[k];
+    b->in_block = room && dc_placement_find(&in_block, room, true, &b->at);
+    if (b->in_block) continue;
+    dc_placement_find(&in_arena, bytes, false, &b->at);
+    if (b->at.offset + b->at.bytes > bytes) bytes = b->at.offset + b->at.bytes;
+  }
+  dc_arena_free(&own);
+  return bytes;
+}
+
+/* Of a few orders the one counts with which the arena is smallest. */
+static block *arrange_better(const dc_graph *graph, const dc_plan_task *task, const liveness *l, dc_arena *arena, dc_plan *plan, block *best,
+                             uint32_t n) {
+  static block_order *const orders[] = {larger_and_late_first, crowded_first, crowded_and_late_first};
+  measure_crowds(best, n, l->step, arena);
+  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+    block *other = dc_arena_copy(arena, best, n * sizeof *best);
+    const uint64_t bytes = arrange(graph, task, l, plan, orders[k], other, n);
+    if (bytes < plan->arena_bytes) plan->arena_bytes = bytes, best = other;
+  }
+  return best;
+}
+
+static void note_place(dc_plan *plan, const block *b, uint64_t room) {
+  *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->step]) = b->at.offset;
+  *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->step]) = b->in_block;
+  if (b->in_block) plan->block_bytes = room;
+}
+
 static void place(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const uint64_t *scratch, dc_arena *arena,
                   dc_plan *plan) {
   block *blocks = DC_NEW_ARRAY(arena, block, graph->containers.n + (scratch ? l->step : 0));
-  dc_placement in_arena, in_block;
-  uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
-  qsort(blocks, n, sizeof *blocks, larger_first);
-  dc_placement_init(&in_arena, arena, l->step);
-  dc_placement_init(&in_block, arena, l->step);
+  const uint32_t n = list_blocks(graph, l, scratch, plan, blocks);
   place_saved(graph, plan);
-  uint64_t room = open_block(graph, task, l, plan, &in_block);
-  for (uint32_t k = 0; k < n; k++) {
-    block *b = &blocks[k];
-    bool fits = room && dc_placement_find(&in_block, room, true, &b->at);
-    if (!fits) dc_placement_find(&in_arena, plan->arena_bytes, false, &b->at);
-    *(b->cid ? &plan->offset[b->cid] : &plan->scratch[b->step]) = b->at.offset;
-    *(b->cid ? &plan->in_block[b->cid] : &plan->scratch_in_block[b->step]) = fits;
-    if (fits) plan->block_bytes = room;
-    else if (b->at.offset + b->at.bytes > plan->arena_bytes) plan->arena_bytes = b->at.offset + b->at.bytes;
-  }
+  plan->arena_bytes = arrange(graph, task, l, plan, larger_first, blocks, n);
+  if (plan->arena_bytes > WORTHY_BYTES) blocks = arrange_better(graph, task, l, arena, plan, blocks, n);
+  const uint64_t room = task->lent ? task->lent->bytes : plan->saved_bytes;
+  for (uint32_t k = 0; k < n; k++) note_place(plan, &blocks[k], room);
 }
 
 /* Results, intermediate and saved values against the memory that there is, and that sense allows. */

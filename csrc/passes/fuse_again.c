@@ -34,7 +34,7 @@ typedef struct {
   dc_nid reader;
   dc_param fastest; /* of the loop that walks memory: what does not move with it is computed outside */
   double cost;
-  uint32_t loads; /* of arrays that the reader does not read otherwise */
+  uint32_t loads; /* of large arrays that the reader does not read otherwise */
   bool hidden;    /* an array that only the writer knows, and need not store */
 } price;
 
@@ -44,21 +44,21 @@ static bool is_read_by(const again *a, dc_nid top, dc_cid root) {
   return false;
 }
 
+/* Writing an element and reading it back; 0 where a cache holds them all. */
+static double price_of_memory(const again *a, dc_cid c) {
+  int bytes = dc_dtype_bytes((dc_dtype)dc_cont(a->graph, c)->dtype);
+  if (dc_container_elements(a->graph, c, a->symbols) * bytes < (double)a->graph->machine.l2_bytes) return 0;
+  return a->graph->machine.store_ns * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes);
+}
+
 static void add_part(void *context, const dc_pool *pool, dc_ex e) {
   price *p = context;
   const dc_exnode *node = dc_ex_node(pool, e);
   dc_cid root = node->op == DC_EX_READ ? dc_container_root(p->a->graph, node->ref) : 0;
   if (root) p->hidden |= p->a->users[root].nodes == 1 && p->a->users[root].writers == 1;
   if (!dc_ex_uses_param(pool, e, p->fastest)) return;
-  if (root) p->loads += !is_read_by(p->a, p->reader, root);
-  else p->cost += dc_ex_cost(pool, e);
-}
-
-/* Writing an element and reading it back; 0 where a cache holds them all. */
-static double price_of_memory(const again *a, dc_cid c) {
-  int bytes = dc_dtype_bytes((dc_dtype)dc_cont(a->graph, c)->dtype);
-  if (dc_container_elements(a->graph, c, a->symbols) * bytes < (double)a->graph->machine.l2_bytes) return 0;
-  return a->graph->machine.store_ns * (bytes < FLOAT_BYTES ? FLOAT_BYTES : bytes);
+  if (!root) p->cost += dc_ex_cost(pool, e);
+  else if (!is_read_by(p->a, p->reader, root)) p->loads += price_of_memory(p->a, root) > 0;
 }
 
 /* The value at the element that x reads or updates; adds to *cost what computing it there costs. */

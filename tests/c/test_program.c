@@ -47,6 +47,22 @@ static void temporaries_share_memory_when_their_lives_do_not_meet(void) {
   dc_program_destroy(p);
 }
 
+/* A, B and C of four parts each and D of five, of which two neighbours live at a time.  By size D takes the bottom, then A does and B
+ * lies on it, so that C would lie on top of all, at 8. */
+static const char crowded[] =
+    "graph crowded { symbol n >= 0 input X: f32[n] temp A: f32[n, 4] temp B: f32[n, 4] temp C: f32[n, 4] temp D: f32[n, 5] temp Y: f32[n]"
+    " outputs Y state s { map i in 0:n, k in 0:4 { A[i, k] = X[i] } map i in 0:n, k in 0:4 { B[i, k] = A[i, 0] }"
+    " map i in 0:n, k in 0:4 { C[i, k] = B[i, 0] } map i in 0:n, k in 0:5 { D[i, k] = C[i, 0] } map i in 0:n { Y[i] = D[i, 0] } } }";
+
+static void what_lives_in_a_crowd_is_placed_first(void) {
+  const uint64_t part = 4 << 20;
+  dc_program *p = make(crowded, DC_BACKEND_INTERP);
+  dc_binding *b = bind(p, (int64_t)part / 4);
+  CHECK(dc_binding_arena_bytes(b) == 9 * part);
+  dc_binding_release(b);
+  dc_program_destroy(p);
+}
+
 /* A and B are the backward's, S and T values that a forward has saved in a block of 8192 bytes. */
 static const char lent_text[] =
     "graph back { input X: f32[1024] saved S: f32[1024] saved T: f32[1024] temp A: f32[1024] temp B: f32[1024]"
@@ -411,6 +427,7 @@ int main(void) {
   if (!mkdtemp(folder)) return 1;
   CHECK_OK(dc_jit_create(&dc_c_language, &dc_c_toolchain, NULL, folder, NULL, &jit));
   temporaries_share_memory_when_their_lives_do_not_meet();
+  what_lives_in_a_crowd_is_placed_first();
   what_is_read_for_the_last_time_makes_room();
   halves_lie_in_halves();
   what_is_saved_later_leaves_room_until_then();
