@@ -3,7 +3,7 @@
  * Threads take the elements of an array in order, so that its halves belong to different threads, whose cores may share no
  * cache.  What a thread writes had better not lie where another just wrote: of all places in all gaps the one is best at which
  * most of a block lies in the same half of what lay there shortly before, and of what will shortly after, unless it is larger than
- * a cache; then the smallest gap. */
+ * caches; then the smallest gap. */
 #include "backends/placement.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "backends/allocator.h"
 
 enum { MAX_LIVING = 512 };
-enum { NEAR_BLOCKS = 8, NEAR_STEPS = 256, PROBES = 8, SMALL_BYTES = 1 << 16 /* few lines of a cache */, LARGE_BYTES = 8 << 20 /* gone from it soon */ };
+enum { NEAR_BLOCKS = 8, NEAR_STEPS = 256, PROBES = 8, SMALL_BYTES = 1 << 16 /* few lines of a cache */, LARGE_BYTES = 64 << 20 /* gone from all caches soon */ };
 
 void dc_placement_init(dc_placement *p, dc_arena *arena, uint32_t n_steps) {
   *p = (dc_placement){.arena = arena, .leaves = 2};

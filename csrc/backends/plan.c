@@ -175,15 +175,16 @@ static uint64_t arrange(const dc_graph *graph, const dc_plan_task *task, const l
   return bytes;
 }
 
-/* Of a few orders the one counts with which the arena is smallest. */
+/* Of a few orders the one counts with which the arena is smallest, where that saves an eighth: halves may lie worse (placement.c). */
 static block *arrange_better(const dc_graph *graph, const dc_plan_task *task, const liveness *l, dc_arena *arena, dc_plan *plan, block *best,
                              uint32_t n) {
   static block_order *const orders[] = {larger_and_late_first, crowded_first, crowded_and_late_first};
+  uint64_t least = plan->arena_bytes / 8 * 7;
   measure_crowds(best, n, l->step, arena);
   for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
     block *other = dc_arena_copy(arena, best, n * sizeof *best);
     const uint64_t bytes = arrange(graph, task, l, plan, orders[k], other, n);
-    if (bytes < plan->arena_bytes) plan->arena_bytes = bytes, best = other;
+    if (bytes < least) plan->arena_bytes = least = bytes, best = other;
   }
   return best;
 }

@@ -55,7 +55,7 @@ static const char crowded[] =
     " map i in 0:n, k in 0:4 { C[i, k] = B[i, 0] } map i in 0:n, k in 0:5 { D[i, k] = C[i, 0] } map i in 0:n { Y[i] = D[i, 0] } } }";
 
 static void what_lives_in_a_crowd_is_placed_first(void) {
-  const uint64_t part = 4 << 20;
+  const uint64_t part = 32 << 20;
   dc_program *p = make(crowded, DC_BACKEND_INTERP);
   dc_binding *b = bind(p, (int64_t)part / 4);
   CHECK(dc_binding_arena_bytes(b) == 9 * part);
