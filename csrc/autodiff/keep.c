@@ -50,6 +50,13 @@ static bool is_view(const cut *w, const dc_node *n) {
   return row && dc_row_is_alias(row);
 }
 
+/* Whoever reads what it moves reads it from where it was, unless a library does. */
+static bool is_moved(const cut *w, const dc_node *n) {
+  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt || n->lib.by) return false;
+  const dc_row *row = dc_ops_row_of(w->p->ops, w->p->graph, &n->lib);
+  return row && dc_row_moves(row);
+}
+
 /* ---- prices ---- */
 
 static int64_t price(double ns) { return ns * PER_NS < (double)DEAREST ? (int64_t)(ns * PER_NS) : DEAREST; }
@@ -106,7 +113,7 @@ static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
   else if (is_view(w, n)) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_STORE) one = FOREVER;
-  else one = is_elementwise(w->p->graph, w->node) ? price(w->work[w->at].cost) : FOREVER;
+  else one = is_moved(w, n) ? 0 : is_elementwise(w->p->graph, w->node) ? price(w->work[w->at].cost) : FOREVER;
   *again = *again >= FOREVER || one >= FOREVER ? FOREVER : *again + one;
 }
 
@@ -176,7 +183,7 @@ static void build(cut *w) {
     const dc_node *n = dc_node_at(p->graph, p->forward->v[k]);
     w->first_write = 0;
     dc_node_uses(p->graph, p->forward->v[k], join_writes, w);
-    if (n->kind == DC_NODE_LIBRARY && !is_view(w, n)) dc_node_uses(p->graph, p->forward->v[k], note_memory, w);
+    if (n->kind == DC_NODE_LIBRARY && !is_view(w, n) && !is_moved(w, n)) dc_node_uses(p->graph, p->forward->v[k], note_memory, w);
   }
   for (uint32_t k = 0; k < p->adjoint->n; k++) dc_node_uses(p->graph, p->adjoint->v[k], note_needed, w);
   pass_through_views(w);

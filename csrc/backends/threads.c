@@ -3,6 +3,9 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <string.h>
+
+enum { FEW_BYTES = 1 << 18, PAGE = 4096 };
 
 uint32_t dc_thread_count(void) {
   int n = omp_get_max_threads();
@@ -12,6 +15,15 @@ uint32_t dc_thread_count(void) {
 static void go_on_alone(void) { omp_set_num_threads(1); }
 
 void dc_threads_guard_forks(void) { pthread_atfork(NULL, NULL, go_on_alone); }
+
+void dc_threads_clear(void *memory, uint64_t bytes) {
+  const uint64_t threads = bytes < FEW_BYTES ? 1 : dc_thread_count(), share = (bytes / threads + PAGE) / PAGE * PAGE;
+#pragma omp parallel for num_threads((int)threads) schedule(static, 1) if (threads > 1)
+  for (uint64_t k = 0; k < threads; k++) {
+    const uint64_t begin = k * share, rest = begin < bytes ? bytes - begin : 0;
+    memset((char *)memory + begin, 0, rest < share ? rest : share);
+  }
+}
 
 void dc_share_out(dc_shares *shares, int64_t tasks, int threads) {
   shares->tasks = tasks, shares->threads = threads;

@@ -12,6 +12,9 @@ uint32_t dc_thread_count(void);
 /* From now on what forks goes on with one thread in its child, which has none of the team that libgomp would wait for. */
 void dc_threads_guard_forks(void);
 
+/* Sets memory to zeros; threads share what is large. */
+void dc_threads_clear(void *memory, uint64_t bytes);
+
 /* Tasks that a team shares.  A thread takes those of its own part in order, then what is left of others' parts: neighbours
  * stay together, as loops divide them, in the cache of the core that wrote what they read; and nobody waits for a slow one. */
 typedef struct {

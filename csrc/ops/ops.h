@@ -70,6 +70,8 @@ bool dc_row_is_native(const dc_row *row);
 bool dc_row_is_alias(const dc_row *row);
 /* False for rows that look at shapes only (Shape, Size, EyeLike, ...). */
 bool dc_row_reads_data(const dc_row *row);
+/* True if each element of an output is one of an input, at a place that shapes and attributes decide (Split, Transpose, ...). */
+bool dc_row_moves(const dc_row *row);
 /* k-th library of the row's `natives` list, in order of preference; NULL at the end. */
 const char *dc_row_native(const dc_row *row, uint32_t k);
 /* True if the row says that the output is linear in this input once optional inputs are left out. */

@@ -251,3 +251,21 @@ static bool block_reads(const dc_block *block) {
 }
 
 bool dc_row_reads_data(const dc_row *row) { return block_reads(&row->body); }
+
+/* Is it a read at a place that no data decide? */
+static bool is_plain_read(const dc_ast *a) {
+  bool plain = a->kind == AST_READ && !a->fallback && !a->guard;
+  for (uint32_t k = 1; k < a->n && plain; k++) plain = !ast_reads(a->items[k]);
+  return plain;
+}
+
+static bool block_moves(const dc_block *block) {
+  bool moves = block->n > 0;
+  for (uint32_t k = 0; k < block->n && moves; k++) {
+    const dc_stmt *s = block->v[k];
+    moves = s->kind == STMT_FOR ? block_moves(&s->body) : s->kind == STMT_ASSIGN && !s->wcr && is_plain_read(s->expr);
+  }
+  return moves;
+}
+
+bool dc_row_moves(const dc_row *row) { return block_moves(&row->body); }

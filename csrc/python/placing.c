@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/cuda/device.h"
+#include "backends/threads.h"
 #include "python/dlpack.h"
 
 enum { ALIGN = 256, SMALL = 4096, MOST_EMBEDDED = 1 << 16 }; /* arrays up to SMALL bytes are copied together */
@@ -204,7 +205,7 @@ dc_status finish_result(const call_place *place, const dc_array *shape, void *da
 
 dc_status clear(const call_place *place, void *data, uint64_t bytes) {
   bool entered;
-  if (!place->gpu) return memset(data, 0, bytes), DC_OK;
+  if (!place->gpu) return dc_threads_clear(data, bytes), DC_OK;
   if (!bytes) return DC_OK;
   DC_TRY(dc_gpu_enter(place->gpu, &entered));
   const dc_driver *driver = &place->gpu->driver;
