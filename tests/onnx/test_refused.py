@@ -66,7 +66,7 @@ REFUSED = {
     "MelWeightMatrix": one("MelWeightMatrix", constants=[np.int64(1 << 20), np.int64(1 << 20), np.int64(16000), np.float32(0), np.float32(8000)]),
     "DFT of 2^33": one("DFT", [(1, 4, 1)], [np.int64(4 * HUGE)], opset=17),
     "STFT with frames of 2^33": one("STFT", [(1, 8, 1)], [np.int64(1), None, np.int64(4 * HUGE)], opset=17),
-    "MaxPool with a window of 2^33": one("MaxPool", [(1, 1, 1, 1)], **WINDOW),
+    "MaxPool with a window of 2^80": one("MaxPool", [(1, 1, 1, 1)], kernel_shape=[1 << 40] * 2, pads=[1 << 39, 1 << 39, (1 << 39) - 1, (1 << 39) - 1]),
     "AveragePool with a window of 2^33": one("AveragePool", [(1, 1, 1, 1)], count_include_pad=1, **WINDOW),
     "LpPool that pads to keep extents": one("LpPool", [(1, 1, 4, 4)], kernel_shape=[1 << 16, 1 << 17], auto_pad="SAME_UPPER"),
     "Conv with pads of 2^16": one("Conv", [(1, 1, 4, 4), (1, 1, 3, 3)], pads=[1 << 16] * 4),
