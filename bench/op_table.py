@@ -291,6 +291,7 @@ def _images():
         yield name, lambda x, f=getattr(F, name), o=options: f(x, kernel_size=3, stride=2, **o), [IMAGES]
     yield "max_pool2d, overlapping", lambda x: F.max_pool2d(x, 3, 1, 1), [IMAGES]
     yield "max_pool2d 9x9, overlapping", lambda x: F.max_pool2d(x, 9, 1, 4), [IMAGES]
+    yield "avg_pool2d 9x9, overlapping", lambda x: F.avg_pool2d(x, 9, 1, 4), [IMAGES]
     for name in ("max_pool", "avg_pool"):
         yield name + "2d of two", lambda x, f=getattr(F, name + "2d"): f(x, 2), [IMAGES]
         yield name + "1d", lambda x, f=getattr(F, name + "1d"): f(x, 3, 2, 1), [(16, 64, 1024)]

@@ -125,7 +125,8 @@ CONTRACTIONS = [
 POOLS = [
     case("MaxPool", IMAGE, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]), case("MaxPool", IMAGE, kernel_shape=[3, 3], dilations=[2, 1], ceil_mode=1, strides=[2, 2]),
     case("MaxPool", IMAGE, kernel_shape=[5, 5], pads=[2, 2, 2, 2]), case("MaxPool", IMAGE, kernel_shape=[4, 5], dilations=[1, 2], pads=[3, 4, 2, 1]),
-    case("MaxPool", (1, 2, 4, 5, 4), kernel_shape=[3, 3, 3], pads=[1] * 6), case("MaxPool", IMAGE, opset=1, kernel_shape=[5, 5], pads=[2, 2, 2, 2]),
+    case("AveragePool", IMAGE, kernel_shape=[5, 5], pads=[2, 2, 2, 2], count_include_pad=1),
+    case("AveragePool", IMAGE, kernel_shape=[4, 5], dilations=[1, 2], opset=19, pads=[3, 4, 2, 1]), case("MaxPool", (1, 2, 4, 5, 4), kernel_shape=[3, 3, 3], pads=[1] * 6), case("MaxPool", IMAGE, opset=1, kernel_shape=[5, 5], pads=[2, 2, 2, 2]),
     case("MaxPool", (1, 2, 9), kernel_shape=[3], auto_pad="SAME_LOWER", strides=[2]), case("MaxPool", IMAGE, opset=1, kernel_shape=[2, 2]),
     case("AveragePool", IMAGE, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]), case("AveragePool", IMAGE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1, ceil_mode=1, strides=[2, 2]),
     case("AveragePool", IMAGE, kernel_shape=[2, 2], dilations=[2, 2]), case("LpPool", IMAGE, kernel_shape=[2, 3], p=3, strides=[2, 1]), case("LpPool", IMAGE, kernel_shape=[2, 2], opset=2),

@@ -280,6 +280,7 @@ IMAGES = {
     "max_pool2d": lambda a: F.max_pool2d(a, 2),
     "max_pool2d ceil": lambda a: F.max_pool2d(a, 3, 2, 1, ceil_mode=True),
     "max_pool2d of large windows": lambda a: F.max_pool2d(a, 5, 1, 2),
+    "avg_pool2d of large windows": lambda a: F.avg_pool2d(a, (5, 7), 1, (2, 3), count_include_pad=False),
     "max_pool2d of equal numbers": lambda a: F.max_pool2d(a - a.detach() + a.detach().round(), (5, 7), 1, (2, 3)),
     "max_pool2d indices": lambda a: F.max_pool2d(a, 2, return_indices=True),
     "max_pool1d": lambda a: F.max_pool1d(a[:, 0], 3, 1, 1),
