@@ -14,7 +14,8 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __x86_64__
+#if defined(__x86_64__) && __has_include(<avx512bf16intrin.h>)
+#define MULTIPLIES_PAIRS /* the compiler knows the instruction */
 #include <immintrin.h>
 #endif
 
@@ -89,6 +90,8 @@ static inline int64_t apart(int64_t n) { return ((n + LINE - 1) / LINE | 1) * LI
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
 #define NAME(x) avx512_##x
 #include "backends/native/winograd_tiles.h"
+#endif
+#ifdef MULTIPLIES_PAIRS
 #define VECTOR_BYTES 64
 #define ROWS 12
 #define TERM_ROWS 8
@@ -100,7 +103,7 @@ static inline int64_t apart(int64_t n) { return ((n + LINE - 1) / LINE | 1) * LI
 
 /* Those for a type, NULL if there are none. */
 static const winograd_routines *choose(dc_dtype type, uint32_t vector_bytes) {
-#ifdef __x86_64__
+#ifdef MULTIPLIES_PAIRS
   if (type == DC_BF16) return vector_bytes >= 64 && dc_machine_multiplies_pairs() ? &pairs_routines : NULL;
 #endif
   return type == DC_F32 ? DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines) : NULL;
