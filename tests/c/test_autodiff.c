@@ -370,6 +370,13 @@ static void operands_whose_results_tell_as_much_are_not_kept(void) {
                "A = MatMul@13(P, P) B = Relu@14(A) C = MatMul@13(B, P) D = Sin@7(A) Y = Add@14(C, D) }", DC_KEEP_AUTO, true, "A B ");
 }
 
+static void what_is_only_moved_is_read_from_where_it_was(void) {
+  expect_saved("input X: f32[64, 128] temp A: none temp B: none temp C: none" Y
+               "A, B = Split@13(X) {axis = 1} C = Sigmoid@13(B) Y = Mul@14(A, C) }", DC_KEEP_AUTO, "");
+  expect_kept("input P: f32[64, 64] temp M: none temp A: none temp B: none" Y
+              "M = MatMul@13(P, P) A, B = Split@13(M) {axis = 1} Y = Mul@14(A, B) }", DC_KEEP_AUTO, true, "M ");
+}
+
 /* Neither what they are of nor themselves. */
 static void maxima_keep_the_places_of_their_winners(void) {
 #define POOL(side) \
@@ -407,7 +414,8 @@ int main(int argc, char **argv) {
     small_floats_add_up_in_wide_ones();
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();
-    maxima_keep_the_places_of_their_winners();
+    what_is_only_moved_is_read_from_where_it_was();
+  maxima_keep_the_places_of_their_winners();
     operands_whose_results_tell_as_much_are_not_kept();
     the_least_memory_keeps_what_segments_hand_on();
   }
