@@ -43,18 +43,20 @@ static dc_cid group_of(const cut *w, dc_cid c) {
   return c;
 }
 
+/* Of an operator that is no gradient; NULL. */
+static const dc_row *row_of(const cut *w, const dc_node *n) {
+  return n->kind == DC_NODE_LIBRARY && !n->lib.wrt ? dc_ops_row_of(w->p->ops, w->p->graph, &n->lib) : NULL;
+}
+
 static bool is_view(const cut *w, const dc_node *n) {
-  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt) return false;
-  const dc_graph *g = w->p->graph;
-  const dc_row *row = dc_ops_row_of(w->p->ops, g, &n->lib);
+  const dc_row *row = row_of(w, n);
   return row && dc_row_is_alias(row);
 }
 
 /* Whoever reads what it moves reads it from where it was, unless a library does. */
 static bool is_moved(const cut *w, const dc_node *n) {
-  if (n->kind != DC_NODE_LIBRARY || n->lib.wrt || n->lib.by) return false;
-  const dc_row *row = dc_ops_row_of(w->p->ops, w->p->graph, &n->lib);
-  return row && dc_row_moves(row);
+  const dc_row *row = row_of(w, n);
+  return row && !n->lib.by && dc_row_moves(row);
 }
 
 /* ---- prices ---- */

@@ -11,7 +11,8 @@
 #include "backends/allocator.h"
 
 enum { MAX_LIVING = 512 };
-enum { NEAR_BLOCKS = 8, NEAR_STEPS = 256, PROBES = 8, SMALL_BYTES = 1 << 16 /* few lines of a cache */, LARGE_BYTES = 64 << 20 /* gone from all caches soon */ };
+enum { NEAR_BLOCKS = 8, NEAR_STEPS = 256, PROBES = 8 };
+enum { SMALL_BYTES = 1 << 16 /* few lines of a cache */, LARGE_BYTES = 64 << 20 /* gone from all caches soon */ };
 
 void dc_placement_init(dc_placement *p, dc_arena *arena, uint32_t n_steps) {
   *p = (dc_placement){.arena = arena, .leaves = 2};

@@ -120,8 +120,13 @@ static void place_saved(const dc_graph *graph, dc_plan *plan) {
   }
 }
 
+/* Bytes of the saved block that what is planned may lie in. */
+static uint64_t room_of_block(const dc_plan_task *task, const dc_plan *plan) {
+  return task->lent ? task->lent->bytes : task->fills_block ? plan->saved_bytes : 0;
+}
+
 /* When the saved block holds what: from the first write on, or, in a block that is lent, until the last read. */
-static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, dc_placement *in_block) {
+static void open_block(const dc_graph *graph, const dc_plan_task *task, const liveness *l, const dc_plan *plan, dc_placement *in_block) {
   const dc_lent *lent = task->lent;
   for (uint32_t k = 0; lent && k < lent->n; k++) {
     dc_cid c = lent->v[k].c;
@@ -136,14 +141,16 @@ static uint64_t open_block(const dc_graph *graph, const dc_plan_task *task, cons
     *b = (dc_block){dc_memory_aligned(plan->bytes[c]), plan->offset[c], plan->first[c], l->step};
     dc_placement_enter(in_block, b);
   }
-  return lent ? lent->bytes : task->fills_block ? plan->saved_bytes : 0;
 }
 
 /* By block, a maximum over the steps of its life: of a tree whose leaves are steps. */
 static void measure_crowds(block *blocks, uint32_t n, uint32_t n_steps, dc_arena *arena) {
   const uint32_t leaves = n_steps + 2;
   uint64_t *most = DC_NEW_ARRAY(arena, uint64_t, 2 * leaves);
-  for (uint32_t k = 0; k < n; k++) most[leaves + blocks[k].at.first] += blocks[k].at.bytes, most[leaves + blocks[k].at.last + 1] -= blocks[k].at.bytes;
+  for (uint32_t k = 0; k < n; k++) {
+    const dc_block *b = &blocks[k].at;
+    most[leaves + b->first] += b->bytes, most[leaves + b->last + 1] -= b->bytes;
+  }
   for (uint32_t s = 1; s < leaves; s++) most[leaves + s] += most[leaves + s - 1];
   for (uint32_t k = leaves; k-- > 1;) most[k] = most[2 * k] > most[2 * k + 1] ? most[2 * k] : most[2 * k + 1];
   for (uint32_t k = 0; k < n; k++)
@@ -163,7 +170,8 @@ static uint64_t arrange(const dc_graph *graph, const dc_plan_task *task, const l
   qsort(blocks, n, sizeof *blocks, order);
   dc_placement_init(&in_arena, &own, l->step);
   dc_placement_init(&in_block, &own, l->step);
-  const uint64_t room = open_block(graph, task, l, plan, &in_block);
+  const uint64_t room = room_of_block(task, plan);
+  open_block(graph, task, l, plan, &in_block);
   for (uint32_t k = 0; k < n; k++) {
     block *b = &blocks[k];
     b->in_block = room && dc_placement_find(&in_block, room, true, &b->at);
@@ -176,8 +184,8 @@ static uint64_t arrange(const dc_graph *graph, const dc_plan_task *task, const l
 }
 
 /* Of a few orders the one counts with which the arena is smallest, where that saves an eighth: halves may lie worse (placement.c). */
-static block *arrange_better(const dc_graph *graph, const dc_plan_task *task, const liveness *l, dc_arena *arena, dc_plan *plan, block *best,
-                             uint32_t n) {
+static block *arrange_better(const dc_graph *graph, const dc_plan_task *task, const liveness *l, dc_arena *arena, dc_plan *plan,
+                             block *best, uint32_t n) {
   static block_order *const orders[] = {larger_and_late_first, crowded_first, crowded_and_late_first};
   uint64_t least = plan->arena_bytes / 8 * 7;
   measure_crowds(best, n, l->step, arena);
@@ -202,8 +210,7 @@ static void place(const dc_graph *graph, const dc_plan_task *task, const livenes
   place_saved(graph, plan);
   plan->arena_bytes = arrange(graph, task, l, plan, larger_first, blocks, n);
   if (plan->arena_bytes > WORTHY_BYTES) blocks = arrange_better(graph, task, l, arena, plan, blocks, n);
-  const uint64_t room = task->lent ? task->lent->bytes : plan->saved_bytes;
-  for (uint32_t k = 0; k < n; k++) note_place(plan, &blocks[k], room);
+  for (uint32_t k = 0; k < n; k++) note_place(plan, &blocks[k], room_of_block(task, plan));
 }
 
 /* Results, intermediate and saved values against the memory that there is, and that sense allows. */

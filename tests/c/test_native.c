@@ -57,16 +57,14 @@ static void it_takes(const conv *c) {
 
 static void it_leaves_to_others(const conv *c) { CHECK(!is_taken(c, 0)); }
 
-/* bf16, in vectors of 64 bytes only. */
-static void squares_of_pairs(void) {
+static void squares_equal_the_loops(void) {
   for (size_t k = 0; k < sizeof squares / sizeof *squares; k++) {
     it_takes(&squares[k]);
     one_equals_the_loops(&squares[k]);
   }
   meets.params = true;
   convolutions_of(squares, sizeof squares / sizeof *squares);
-  meets.params = false, meets.vector_bytes = 32;
-  it_leaves_to_others(&squares[0]);
+  meets.params = false;
 }
 
 static void check_winograd(void) {
@@ -78,18 +76,12 @@ static void check_winograd(void) {
   meets.last = meets.rows = true;
   for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
     meets.vector_bytes = widths[w];
-    for (size_t k = 0; k < sizeof squares / sizeof *squares; k++) {
-      it_takes(&squares[k]);
-      one_equals_the_loops(&squares[k]);
-    }
+    squares_equal_the_loops();
     for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) it_leaves_to_others(&convs[k]);
-    meets.params = true;
-    convolutions_of(squares, sizeof squares / sizeof *squares);
-    meets.params = false;
   }
   meets.type = DC_BF16, meets.tolerance = 4e-2;
-  if (dc_machine_multiplies_pairs()) squares_of_pairs();
-  else it_leaves_to_others(&squares[0]);
+  if (dc_machine_multiplies_pairs()) squares_equal_the_loops(), meets.vector_bytes = 32; /* there are no shorter ones */
+  it_leaves_to_others(&squares[0]);
   memset(&meets, 0, sizeof meets);
   library->close(handle);
 }

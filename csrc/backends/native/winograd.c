@@ -51,8 +51,7 @@ typedef struct {
 
 /* What u, v and d hold are operands of products, in terms of 4 bytes: floats, or pairs of bf16. */
 typedef struct {
-  int64_t lanes;
-  int64_t element_bytes, pair; /* elements of a term */
+  int64_t lanes, pair; /* pair: elements of a term */
   void (*turn_filters)(const winograd_filters *, const void *w, int64_t block, float *u);
   void (*turn_filters_back)(const winograd_filters *, const void *w, int64_t block, float *u);
   void (*spread)(const winograd_images *, const winograd_grid *, const void *x, const void *zeros, winograd_span, float *v);
@@ -62,8 +61,8 @@ typedef struct {
                   float *m);
   void (*collect)(const winograd_images *, const winograd_grid *, const float *m, winograd_span, int64_t first, int64_t blocks,
                   const void *bias, void *y);
-  void (*sums)(const winograd_filters *, winograd_span, const float *v, const float *d, int64_t point, int64_t first, int64_t block, bool adds,
-               float *s);
+  void (*sums)(const winograd_filters *, winograd_span, const float *v, const float *d, int64_t point, int64_t first, int64_t block,
+               bool adds, float *s);
   void (*narrow)(const winograd_filters *, const float *s, int64_t block, void *w);
 } winograd_routines;
 
@@ -221,6 +220,8 @@ static int64_t whole_terms(const winograd_call *call, int64_t tiles) {
   return dc_quotient_up(tiles, pair) * pair;
 }
 
+static int64_t bytes_of_element(const winograd_call *call) { return (int64_t)sizeof(float) / call->routines->pair; }
+
 /* Ranges of tiles, as many for each thread, which share filters that were turned before. */
 static void divide_tiles(winograd_call *call) {
   int64_t tiles = call->grid.tiles, n = dc_quotient_up(dc_quotient_up(tiles, TASK_TILES), call->threads) * call->threads;
@@ -293,7 +294,8 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (call->held) {
     call->layout = layout_of(call);
     call->hold.holder = handle, call->hold.layout = &call->layout;
-    call->hold.bytes = (uint64_t)call->room_u * sizeof(float), call->hold.source_bytes = (uint64_t)(dc_problem_elements(&c.w) * routines->element_bytes);
+    call->hold.bytes = (uint64_t)call->room_u * sizeof(float);
+    call->hold.source_bytes = (uint64_t)(dc_problem_elements(&c.w) * bytes_of_element(call));
   }
   *out = call;
   return DC_OK;
@@ -367,7 +369,7 @@ static dc_status convolve_ranges(winograd_call *call, void *const *buffers, cons
 /* The channels of one panel, and where w begins for them. */
 static winograd_filters panel_of(const winograd_call *call, int64_t panel, void *const *buffers, void **w) {
   int64_t wide = 2 * call->routines->lanes, first = panel * wide, rest = call->filters.to - first;
-  *w = (char *)buffers[call->at_w] + first * 9 * (call->wanted == DC_CONV_X ? 1 : call->filters.from) * call->routines->element_bytes;
+  *w = (char *)buffers[call->at_w] + first * 9 * (call->wanted == DC_CONV_X ? 1 : call->filters.from) * bytes_of_element(call);
   return (winograd_filters){call->filters.from, rest < wide ? rest : wide, call->filters.all};
 }
 

@@ -132,7 +132,7 @@ INLINE void NAME(spread_all)(const winograd_images *i, const winograd_grid *g, c
     const ELEMENT *at[16];
     float *to = v + (s.at + t) / TWO * LANES;
     NAME(pixels)(i, g, x, s.begin + t, of_result ? 0 : -g->top, of_result ? 0 : -g->left, of_result ? 2 : 4, zeros, at);
-    if (t % TWO) NAME(spread_term)(at, of_result, blocks, true, s.room, next, to);
+    if ((s.at + t) % TWO) NAME(spread_term)(at, of_result, blocks, true, s.room, next, to);
     else NAME(spread_term)(at, of_result, blocks, false, s.room, next, to);
   }
 }
@@ -299,8 +299,8 @@ INLINE void NAME(sum)(int vectors, winograd_span j, int64_t from, const float *v
 }
 
 /* The k-th of the sixteen products, for blocks b and, if it is there, b + 1 of the filters', which block `first` of the result begins. */
-TARGET static void NAME(sums)(const winograd_filters *f, winograd_span j, const float *v, const float *d, int64_t k, int64_t first, int64_t b,
-                              bool adds, float *s) {
+TARGET static void NAME(sums)(const winograd_filters *f, winograd_span j, const float *v, const float *d, int64_t k, int64_t first,
+                              int64_t b, bool adds, float *s) {
   int64_t room = j.room / TWO;
   v += k * apart(f->from * room), d += k * apart(f->all * room) + (first + b) * LANES * room;
   s += k * apart(f->from * f->to) + b * LANES * f->from;
@@ -312,8 +312,8 @@ TARGET static void NAME(sums)(const winograd_filters *f, winograd_span j, const 
 }
 
 static const winograd_routines NAME(routines) = {
-    LANES,        sizeof(ELEMENT), TWO, NAME(turn_filters), NAME(turn_filters_back), NAME(spread), NAME(spread_terms), NAME(spread_result),
-    NAME(product), NAME(collect),   NAME(sums), NAME(narrow)};
+    LANES,        TWO,           NAME(turn_filters), NAME(turn_filters_back), NAME(spread), NAME(spread_terms), NAME(spread_result),
+    NAME(product), NAME(collect), NAME(sums),         NAME(narrow)};
 
 #undef VEC
 #undef LANES
