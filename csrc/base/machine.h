@@ -50,8 +50,11 @@ extern const dc_machine dc_machine_cuda_typical;
 /* Of the routines that are built for AVX-512, for AVX2 and for any processor: the bytes of a vector in those that may run here,
  * `most` at most; 64, 32 or 0. */
 uint32_t dc_machine_built_vectors(uint32_t most);
-/* Has it instructions of AVX-512 that multiply pairs of bf16, and none that multiply tiles of them, which are faster by far? */
-bool dc_machine_multiplies_pairs(void);
+/* Did Intel make the processor that runs this? */
+bool dc_machine_is_intel(void);
+/* How this processor multiplies bf16 quickest: turned into f32, by instructions of AVX-512 for pairs, or by tiles (AMX). */
+typedef enum { DC_BF16_AS_F32, DC_BF16_IN_PAIRS, DC_BF16_IN_TILES } dc_bf16_way;
+dc_bf16_way dc_machine_bf16_way(void);
 /* Of three builds of one routine the one that those vectors mean; elsewhere than on x86 there is only the plain one. */
 #ifdef __x86_64__
 #define DC_BUILT(most, plain, avx2, avx512) \

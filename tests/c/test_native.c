@@ -80,7 +80,7 @@ static void check_winograd(void) {
     for (size_t k = 0; k < sizeof convs / sizeof *convs; k++) it_leaves_to_others(&convs[k]);
   }
   meets.type = DC_BF16, meets.tolerance = 4e-2;
-  if (dc_machine_multiplies_pairs()) squares_equal_the_loops(), meets.vector_bytes = 32; /* there are no shorter ones */
+  if (dc_machine_bf16_way() == DC_BF16_IN_PAIRS) squares_equal_the_loops(), meets.vector_bytes = 32; /* there are no shorter ones */
   it_leaves_to_others(&squares[0]);
   memset(&meets, 0, sizeof meets);
   library->close(handle);

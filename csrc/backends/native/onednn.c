@@ -98,7 +98,7 @@ static const char *open_onednn(const char *folder, const void *place, void **out
     close_onednn(lib);
     return why;
   }
-  lib->multiplies_bf16 = lib->isa() & DNN_ISA_BF16;
+  lib->multiplies_bf16 = (lib->isa() & DNN_ISA_BF16) && dc_machine_bf16_way() != DC_BF16_AS_F32;
   *out = lib;
   return NULL;
 }

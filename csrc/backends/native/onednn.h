@@ -53,7 +53,7 @@ typedef struct {
 typedef struct {
   void *handle, *engine, *stream;
   dc_holder holder;
-  bool multiplies_bf16; /* by instructions of the processor: without them f32 is quicker */
+  bool multiplies_bf16; /* by instructions of the processor that are quicker than those for f32 */
   void *attr; /* we bring the scratchpad: one of the library's own ties a primitive to the thread that made it */
   const dnn_version *(*version)(void);
   int (*isa)(void);

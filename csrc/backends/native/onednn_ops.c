@@ -34,11 +34,34 @@ const char *dc_onednn_refuses(void *handle, const dc_graph *graph, dc_nid node) 
   dc_dtype type = dc_problem_type(graph, node);
   const char *why = type == DC_F32 || type == DC_BF16 ? dc_problem_refuses(graph, node) : "a type other than f32 and bf16";
   if (why || type == DC_F32) return why;
-  if (!lib->multiplies_bf16) return "this processor does not multiply bf16";
+  if (!lib->multiplies_bf16) return "this processor multiplies f32 quicker than bf16";
   return dc_problem_op_is(graph, node, "ConvTranspose") && has_bias(&dc_node_at(graph, node)->lib) ? "an added bias" : NULL;
 }
 
+/* On to the first implementation of the library's list that is named so; false, and the list is at its end: there is none. */
+static bool find_implementation(const dnn_library *lib, void *desc, const char *named) {
+  const char *name = NULL;
+  do
+    if (!lib->query_any(desc, DNN_Q_IMPLEMENTATION, 0, &name) && name && strstr(name, named)) return true;
+  while (!lib->next_implementation(desc));
+  return false;
+}
+
 /* ---- matrix products ---- */
+
+enum { FEW_ROWS = 8, MANY_ROWS = 128, MANY_COLUMNS = 512, CLASHING = 512, LARGE = 256 * 256 * 256 };
+
+/* oneDNN's first choice copies b even for a few rows.  On Intel's processors, which the other one is written for, it also takes up to
+ * twice the time where long rows of b lie a power of two apart; the other does where it is an operand to be turned that lies so. */
+static bool suits_gemm(const dnn_call *call, const dc_problem_product *p, const shape *left, const shape *right) {
+  const int r = left->rank - 1;
+  const int64_t m = left->dims[r - 1], k = left->dims[r], n = right->dims[r], batch = dc_problem_elements(left) / (m * k);
+  if (call->type != DNN_F32) return false;
+  if (batch == 1 && m <= FEW_ROWS) return true;
+  if (!dc_machine_is_intel() || (batch > 1 && (double)m * (double)k * (double)n < LARGE)) return false;
+  if (p->b.transposed && (m < MANY_ROWS || k % CLASHING == 0)) return false;
+  return !p->a.transposed || m % CLASHING != 0 || n >= MANY_COLUMNS;
+}
 
 static void *matrix_desc(dnn_call *call, const dc_problem_matrix *m, shape *logical) {
   dnn_dims strides;
@@ -72,7 +95,12 @@ static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
     row_major(&one, strides);
     row = describe_memory(call, one.rank, one.dims, strides);
   }
-  DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, src, weights, row, dst, call->lib->attr), "describing a matrix product");
+  const dnn_library *lib = call->lib;
+  DNN_TRY(lib->matmul(&call->main.desc, lib->engine, src, weights, row, dst, lib->attr), "describing a matrix product");
+  if (suits_gemm(call, p, &left, &right) && !find_implementation(lib, call->main.desc, "gemm:")) {
+    lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
+    DNN_TRY(lib->matmul(&call->main.desc, lib->engine, src, weights, row, dst, lib->attr), "describing a matrix product");
+  }
   add_operand(call, DNN_SRC, p->a.buffer, false, src, 0);
   add_operand(call, DNN_WEIGHTS, p->b.buffer, false, weights, 0);
   add_operand(call, DNN_DST, p->result, true, dst, 0);
@@ -150,11 +178,6 @@ static dc_status describe_gradient(dnn_call *call, const dc_problem_conv *c) {
   return DC_OK;
 }
 
-static bool is_depthwise(const dnn_library *lib, const void *desc) {
-  const char *name = NULL;
-  return !lib->query_any(desc, DNN_Q_IMPLEMENTATION, 0, &name) && name && strstr(name, "dw");
-}
-
 static dc_status describe_main(dnn_call *call, const dc_problem_conv *c) {
   layouts l;
   return c->wanted == DC_CONV_Y ? describe(call, c, &l, &call->main.desc) : describe_gradient(call, c);
@@ -164,10 +187,8 @@ static dc_status describe_main(dnn_call *call, const dc_problem_conv *c) {
  * an implementation of its own for such filters, further down its list, is taken where there is one. */
 static dc_status describe_depthwise(dnn_call *call, const dc_problem_conv *c) {
   const dnn_library *lib = call->lib;
-  bool more = true;
   DC_TRY(describe_main(call, c));
-  while (more && !is_depthwise(lib, call->main.desc)) more = !lib->next_implementation(call->main.desc);
-  if (more) return DC_OK;
+  if (find_implementation(lib, call->main.desc, "dw")) return DC_OK;
   lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
   if (call->hint) lib->primitive_desc_destroy(call->hint);
   call->main.desc = call->hint = NULL, call->n_operands = 0;

@@ -103,7 +103,7 @@ static inline int64_t apart(int64_t n) { return ((n + LINE - 1) / LINE | 1) * LI
 /* Those for a type, NULL if there are none. */
 static const winograd_routines *choose(dc_dtype type, uint32_t vector_bytes) {
 #ifdef MULTIPLIES_PAIRS
-  if (type == DC_BF16) return vector_bytes >= 64 && dc_machine_multiplies_pairs() ? &pairs_routines : NULL;
+  if (type == DC_BF16) return vector_bytes >= 64 && dc_machine_bf16_way() == DC_BF16_IN_PAIRS ? &pairs_routines : NULL;
 #endif
   return type == DC_F32 ? DC_BUILT(vector_bytes, &plain_routines, &avx2_routines, &avx512_routines) : NULL;
 }
