@@ -323,6 +323,12 @@ static const product products[] = {
     {"both transposed", "Gemm", 0, 6, 4, 5, false, true, true, false},
     {"nothing to sum up: the bias remains", "Gemm", 0, 3, 0, 4, false, false, false, true},
     {"no rows", "Gemm", 0, 0, 3, 4, false, false, false, true},
+    {"one row of many", "Gemm", 0, 1, 70, 130, false, false, true, true},
+    {"many rows", "Gemm", 0, 133, 38, 70, false, false, false, true},
+    {"many rows, B transposed", "Gemm", 0, 131, 40, 65, false, false, true, true},
+    {"many rows, A transposed", "Gemm", 0, 130, 36, 70, false, true, false, true},
+    {"rows of A that clash", "Gemm", 0, 512, 20, 33, false, true, false, false},
+    {"a batch of large ones", "MatMul", 2, 260, 258, 257, false, false, false, false},
 };
 
 static bound make_product(const product *p, uint32_t wrt) {
