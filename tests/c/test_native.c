@@ -174,6 +174,47 @@ static void check_depthwise_last(void) {
   library->close(handle);
 }
 
+/* ---- few pixels and many filters ---- */
+
+/* Of 2^20 numbers or a few more: whole vectors of windows, one window more, some more; several images, and what is read outside. */
+static const conv unfoldable[] = {
+    {"one window more than vectors", "", 2, 1, 343, 343, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"a vector of windows", "", 2, 1, 352, 336, 1, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"several images", "", 2, 5, 330, 360, 1, {3, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"strides, dilations and uneven pads", "", 2, 1, 500, 353, 1, {11, 13}, {2, 3}, {2, 3}, {2, 1}, {0, 2}, {1, 0}, true},
+    {"one window", "", 2, 1, 500, 353, 1, {2, 3}, {2, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"a line", "", 2, 1, 700, 501, 1, {1, 9}, {1, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+};
+static const conv left_folded[] = {
+    {"few filters", "", 2, 1, 64, 64, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"many pixels", "", 2, 2, 343, 343, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"windows of one pixel", "", 2, 1, 1024, 1030, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"groups", "", 2, 1, 686, 343, 2, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+    {"a volume", "", 3, 1, 343, 343, 1, {2, 2, 2}, {3, 3, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 0}, {1, 1, 0}, false},
+    {"no images", "", 2, 0, 343, 343, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+};
+
+static void unfolded_convolutions_equal_the_loops(void) {
+  static const uint32_t widths[] = {32, 64};
+  library = &dc_native_unfolded;
+  CHECK(!library->open(NULL, NULL, &handle));
+  meets.insists = true, meets.vector_bytes = 64;
+  CHECK(!is_taken(&unfoldable[0], 0)); /* of images that lie row-major */
+  meets.last = meets.rows = true;
+  for (size_t w = 0; w < sizeof widths / sizeof *widths && dc_machine_built_vectors(32); w++) {
+    meets.vector_bytes = widths[w];
+    for (size_t k = 0; k < sizeof unfoldable / sizeof *unfoldable; k++) {
+      omp_set_num_threads(1 + (int)k % 3);
+      CHECK(is_taken(&unfoldable[k], 0));
+      result_equals_the_loops(&unfoldable[k], 0);
+    }
+    CHECK(!is_taken(&unfoldable[0], 1) && !is_taken(&unfoldable[0], 2));
+    for (size_t k = 0; k < sizeof left_folded / sizeof *left_folded; k++) CHECK(!is_taken(&left_folded[k], 0));
+  }
+  memset(&meets, 0, sizeof meets);
+  library->close(handle);
+}
+
 /* ---- products for vectors of AVX2 ---- */
 
 static const product clashing[] = {
@@ -390,6 +431,7 @@ int main(void) {
   check_depthwise_last();
   it_stands_in_unless_another_is_asked_for();
   routines_for_single_channels_equal_the_loops();
+  unfolded_convolutions_equal_the_loops();
   routines_for_products_equal_the_loops();
   return check_report();
 }
