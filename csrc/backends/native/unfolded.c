@@ -65,9 +65,10 @@ typedef struct {
   int64_t vectors, columns; /* of windows; columns: of whole strips */
   bool has_single;          /* the last pixel is one more than fill the vectors: 7 x 7 are */
   int64_t panels;           /* of filters, as many rows each but for one */
-  const float *x; /* of a run: */
-  const float **read;
-  float *strips, *single, *sums, *nothing; /* single: the last pixel's column; nothing: a pixel of zeros, which windows read outside the image */
+  /* Of a run: */
+  const float *x, **read; /* read: by tap, what each window does */
+  float *strips, *single; /* single: the column of the last pixel */
+  float *sums, *nothing;  /* nothing: a pixel of zeros, which windows read outside the image */
 } unfolded_call;
 
 /* ---- binding ---- */
