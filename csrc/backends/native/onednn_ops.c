@@ -60,7 +60,7 @@ static bool suits_gemm(const dnn_call *call, const dc_problem_product *p, const 
   if (batch == 1 && m <= FEW_ROWS) return true;
   if (!dc_machine_is_intel() || (batch > 1 && (double)m * (double)k * (double)n < LARGE)) return false;
   if (p->b.transposed && (m < MANY_ROWS || k % CLASHING == 0)) return false;
-  return !p->a.transposed || m % CLASHING != 0 || n >= MANY_COLUMNS;
+  return !p->a.transposed || m % CLASHING != 0 || n > MANY_COLUMNS;
 }
 
 static void *matrix_desc(dnn_call *call, const dc_problem_matrix *m, shape *logical) {
