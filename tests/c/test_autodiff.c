@@ -377,6 +377,13 @@ static void what_is_only_moved_is_read_from_where_it_was(void) {
               "M = MatMul@13(P, P) A, B = Split@13(M) {axis = 1} Y = Mul@14(A, B) }", DC_KEEP_AUTO, true, "M ");
 }
 
+static void what_is_widened_is_kept_in_its_smaller_type(void) {
+  expect_kept("input A: bf16[64, 64] input P: f32[64, 64] temp M: none temp W: none" Y
+              "M = MatMul@13(A, A) W = Cast@13(M) {to = 1} Y = MatMul@13(W, P) }", DC_KEEP_AUTO, true, "M ");
+  expect_kept("input A: bf16[64, 64] input P: f32[64, 64] temp M: none temp W: none" Y
+              "M = MatMul@13(A, A) W = Cast@13(M) {to = 1} Y = MatMul@13(W, P) }", DC_KEEP_STORE, true, "W ");
+}
+
 /* Neither what they are of nor themselves. */
 static void maxima_keep_the_places_of_their_winners(void) {
 #define POOL(side) \
@@ -415,6 +422,7 @@ int main(int argc, char **argv) {
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();
     what_is_only_moved_is_read_from_where_it_was();
+  what_is_widened_is_kept_in_its_smaller_type();
     maxima_keep_the_places_of_their_winners();
     operands_whose_results_tell_as_much_are_not_kept();
     the_least_memory_keeps_what_segments_hand_on();
