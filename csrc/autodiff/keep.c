@@ -118,13 +118,13 @@ static void note_copy(void *context, dc_cid c, dc_use use, dc_nid by) {
 }
 
 /* Does the node only copy what has a smaller type?  That is kept, if any. */
-static bool is_widened(const cut *w) {
+static bool is_widened(const cut *w, dc_cid written) {
   const dc_graph *g = w->p->graph;
   copy x = {.one_each = true};
   if (w->work[w->at].operations > 0 || !is_elementwise(g, w->node)) return false;
   dc_node_uses(g, w->node, note_copy, &x);
-  if (!x.one_each || !x.read || !x.written || !is_ours(w, x.written)) return false;
-  const dc_container *from = dc_cont(g, x.read), *to = dc_cont(g, x.written);
+  if (!x.one_each || !x.read) return false;
+  const dc_container *from = dc_cont(g, x.read), *to = dc_cont(g, written);
   return to->role == DC_ROLE_TEMP && dc_dtype_bytes((dc_dtype)from->dtype) < dc_dtype_bytes((dc_dtype)to->dtype);
 }
 
@@ -140,7 +140,7 @@ static void price_write(void *context, dc_cid c, dc_use use, dc_nid by) {
   else if (w->p->strategy == DC_KEEP_RECOMPUTE) w->size[group_of(w, c)] = FOREVER;
   else if (w->p->strategy == DC_KEEP_STORE) one = FOREVER;
   else one = is_moved(w, n) ? 0 : is_elementwise(w->p->graph, w->node) ? price(w->work[w->at].cost) : FOREVER;
-  if (one < FOREVER && is_widened(w)) w->size[group_of(w, c)] = FOREVER;
+  if (one < FOREVER && is_widened(w, c)) w->size[group_of(w, c)] = FOREVER;
   *again = *again >= FOREVER || one >= FOREVER ? FOREVER : *again + one;
 }
 

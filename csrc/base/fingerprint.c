@@ -12,19 +12,19 @@ typedef struct {
 } state;
 
 /* The same for vectors of each width: as many of them as make a stripe. */
-#define ABSORB(name, BYTES, TARGET)                                                                                        \
-  typedef uint64_t name##_vector __attribute__((vector_size(BYTES)));                                                     \
-  TARGET static void name(state *s, const unsigned char *data, size_t stripes) {                                          \
-    enum { N = STRIPE / (BYTES) };                                                                                        \
-    name##_vector sums[N], bits[N];                                                                                       \
-    memcpy(sums, s->sums, STRIPE), memcpy(bits, s->bits, STRIPE);                                                         \
-    for (size_t k = 0; k < stripes; k++)                                                                                  \
-      _Pragma("GCC unroll 4") for (int v = 0; v < N; v++) {                                                               \
-        name##_vector words;                                                                                              \
-        memcpy(&words, data + k * STRIPE + (size_t)v * (BYTES), BYTES);                                                   \
-        sums[v] = (sums[v] << 23 | sums[v] >> 41) + words, bits[v] = (bits[v] << 41 | bits[v] >> 23) ^ words;             \
-      }                                                                                                                   \
-    memcpy(s->sums, sums, STRIPE), memcpy(s->bits, bits, STRIPE);                                                         \
+#define ABSORB(name, BYTES, TARGET)                                                                                     \
+  typedef uint64_t name##_vector __attribute__((vector_size(BYTES)));                                                   \
+  TARGET static void name(state *s, const unsigned char *data, size_t stripes) {                                        \
+    enum { N = STRIPE / (BYTES) };                                                                                      \
+    name##_vector sums[N], bits[N];                                                                                     \
+    memcpy(sums, s->sums, STRIPE), memcpy(bits, s->bits, STRIPE);                                                       \
+    for (size_t k = 0; k < stripes; k++)                                                                                \
+      _Pragma("GCC unroll 4") for (int v = 0; v < N; v++) {                                                             \
+        name##_vector words;                                                                                            \
+        memcpy(&words, data + k * STRIPE + (size_t)v * (BYTES), BYTES);                                                 \
+        sums[v] = (sums[v] << 23 | sums[v] >> 41) + words, bits[v] = (bits[v] << 41 | bits[v] >> 23) ^ words;           \
+      }                                                                                                                 \
+    memcpy(s->sums, sums, STRIPE), memcpy(s->bits, bits, STRIPE);                                                       \
   }
 
 ABSORB(absorb_plain, 16, )

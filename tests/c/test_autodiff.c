@@ -422,7 +422,7 @@ int main(int argc, char **argv) {
     errors_name_the_culprit();
     the_cheaper_of_storing_and_computing_again_is_chosen();
     what_is_only_moved_is_read_from_where_it_was();
-  what_is_widened_is_kept_in_its_smaller_type();
+    what_is_widened_is_kept_in_its_smaller_type();
     maxima_keep_the_places_of_their_winners();
     operands_whose_results_tell_as_much_are_not_kept();
     the_least_memory_keeps_what_segments_hand_on();

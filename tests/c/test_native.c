@@ -199,7 +199,7 @@ static void unfolded_convolutions_equal_the_loops(void) {
   library = &dc_native_unfolded;
   CHECK(!library->open(NULL, NULL, &handle));
   meets.insists = true, meets.vector_bytes = 64;
-  CHECK(!is_taken(&unfoldable[0], 0)); /* of images that lie row-major */
+  it_leaves_to_others(&unfoldable[0]); /* of images that lie row-major */
   meets.last = meets.rows = true;
   for (size_t w = 0; w < sizeof widths / sizeof *widths && dc_machine_built_vectors(32); w++) {
     meets.vector_bytes = widths[w];
@@ -209,7 +209,7 @@ static void unfolded_convolutions_equal_the_loops(void) {
       result_equals_the_loops(&unfoldable[k], 0);
     }
     CHECK(!is_taken(&unfoldable[0], 1) && !is_taken(&unfoldable[0], 2));
-    for (size_t k = 0; k < sizeof left_folded / sizeof *left_folded; k++) CHECK(!is_taken(&left_folded[k], 0));
+    for (size_t k = 0; k < sizeof left_folded / sizeof *left_folded; k++) it_leaves_to_others(&left_folded[k]);
   }
   memset(&meets, 0, sizeof meets);
   library->close(handle);

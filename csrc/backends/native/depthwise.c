@@ -246,9 +246,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->conv = dc_problem_read_conv(graph, node, symbols), call->routines = depthwise_choose(graph->machine.vector_bytes);
   call->result = dc_problem_conv_result(&call->conv, &call->made);
-  const dc_problem_conv *c = &call->conv;
-  bool empty = dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0;
-  dc_status status = empty ? DC_OK : prepare(call, graph);
+  dc_status status = dc_problem_conv_is_empty(&call->conv) ? DC_OK : prepare(call, graph);
   if (status) destroy(call);
   else *out = call;
   return status;

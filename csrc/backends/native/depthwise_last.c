@@ -32,7 +32,7 @@ typedef struct {
 static bool fits(const dc_problem_conv *c) {
   const bool sums = c->wanted == DC_CONV_W && c->n <= 2 && c->groups == c->x.dims[1] && c->y.dims[1] == c->groups && c->groups > 1;
   if (!sums || c->x.dims[0] != c->y.dims[0] || c->w.dims[0] != c->groups || c->w.dims[1] != 1) return false;
-  if (dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0) return false;
+  if (dc_problem_conv_is_empty(c)) return false;
   bool fit = dc_problem_is_last(&c->x) && dc_problem_is_last(&c->y) && dc_problem_is_row_major(&c->w);
   for (int d = 0; d < c->n; d++) fit &= c->left[d] >= 0 && c->w.dims[2 + d] * c->dilations[d] <= MOST_TAPS;
   return fit && !dc_problem_is_row_major(&c->x);

@@ -47,6 +47,13 @@ static bool find_implementation(const dnn_library *lib, void *desc, const char *
   return false;
 }
 
+/* A list that has been walked does not begin again: the call is to be described anew. */
+static void forget_description(dnn_call *call) {
+  call->lib->primitive_desc_destroy(call->main.desc);
+  if (call->hint) call->lib->primitive_desc_destroy(call->hint);
+  call->main.desc = call->hint = NULL;
+}
+
 /* ---- matrix products ---- */
 
 enum { FEW_ROWS = 8, MANY_ROWS = 128, MANY_COLUMNS = 512, CLASHING = 512, LARGE = 256 * 256 * 256 };
@@ -76,6 +83,11 @@ static void *matrix_desc(dnn_call *call, const dc_problem_matrix *m, shape *logi
   return describe_memory(call, logical->rank, logical->dims, strides);
 }
 
+static dc_status describe_product(dnn_call *call, const void *src, const void *weights, const void *row, const void *dst) {
+  DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, src, weights, row, dst, call->lib->attr), "describing a matrix product");
+  return DC_OK;
+}
+
 static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
   shape left, right;
   void *src = matrix_desc(call, &p->a, &left), *weights = matrix_desc(call, &p->b, &right), *row = NULL;
@@ -95,11 +107,10 @@ static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
     row_major(&one, strides);
     row = describe_memory(call, one.rank, one.dims, strides);
   }
-  const dnn_library *lib = call->lib;
-  DNN_TRY(lib->matmul(&call->main.desc, lib->engine, src, weights, row, dst, lib->attr), "describing a matrix product");
-  if (suits_gemm(call, p, &left, &right) && !find_implementation(lib, call->main.desc, "gemm:")) {
-    lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
-    DNN_TRY(lib->matmul(&call->main.desc, lib->engine, src, weights, row, dst, lib->attr), "describing a matrix product");
+  DC_TRY(describe_product(call, src, weights, row, dst));
+  if (suits_gemm(call, p, &left, &right) && !find_implementation(call->lib, call->main.desc, "gemm:")) {
+    forget_description(call);
+    DC_TRY(describe_product(call, src, weights, row, dst));
   }
   add_operand(call, DNN_SRC, p->a.buffer, false, src, 0);
   add_operand(call, DNN_WEIGHTS, p->b.buffer, false, weights, 0);
@@ -186,12 +197,9 @@ static dc_status describe_main(dnn_call *call, const dc_problem_conv *c) {
 /* For one filter for each channel the library may offer a product of blocks of channels, which leaves most of a block empty:
  * an implementation of its own for such filters, further down its list, is taken where there is one. */
 static dc_status describe_depthwise(dnn_call *call, const dc_problem_conv *c) {
-  const dnn_library *lib = call->lib;
   DC_TRY(describe_main(call, c));
-  if (find_implementation(lib, call->main.desc, "dw")) return DC_OK;
-  lib->primitive_desc_destroy(call->main.desc); /* the first of the list again */
-  if (call->hint) lib->primitive_desc_destroy(call->hint);
-  call->main.desc = call->hint = NULL, call->n_operands = 0;
+  if (find_implementation(call->lib, call->main.desc, "dw")) return DC_OK;
+  forget_description(call), call->n_operands = 0;
   return describe_main(call, c);
 }
 
@@ -258,7 +266,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   int64_t pixels = call->channels ? dc_problem_elements(&result) / call->channels : 0;
   bool is_last = c.wanted != DC_CONV_W && dc_problem_is_last(&result);
   call->outer = is_last ? pixels : result.dims[0], call->inner = !call->outer ? 0 : is_last ? 1 : pixels / call->outer;
-  call->empty = dc_problem_elements(&c.x) == 0 || dc_problem_elements(&c.w) == 0 || dc_problem_elements(&c.y) == 0;
+  call->empty = dc_problem_conv_is_empty(&c);
   if (call->empty) return DC_OK;
   if (has_windows_of_a_pixel(&c) && dc_problem_is_last(&c.x) && dc_problem_is_last(&c.y)) {
     dc_problem_product product = pixels_as_rows(&c);

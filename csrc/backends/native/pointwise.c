@@ -32,14 +32,13 @@ static int64_t in_lines(int64_t n) { return dc_quotient_up(n, POINTWISE_LINE) * 
 
 /* ---- binding ---- */
 
-/* Sizes that disagree are left to libraries that say so. */
 static bool fits(const dc_problem_conv *c) {
-  bool fit = c->groups == 1 && c->x.dims[0] == c->y.dims[0] && c->w.dims[0] == c->y.dims[1] && c->w.dims[1] == c->x.dims[1];
+  bool fit = dc_problem_conv_agrees(c);
   for (int d = 0; d < c->n; d++) {
     fit &= c->w.dims[2 + d] == 1 && c->strides[d] == 1 && c->left[d] == 0 && c->right[d] == 0;
     fit &= c->x.dims[2 + d] == c->y.dims[2 + d];
   }
-  if (!fit || dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0) return false;
+  if (!fit || dc_problem_conv_is_empty(c)) return false;
   if (c->bias >= 0 && c->wanted == DC_CONV_W) return false;
   return dc_problem_is_row_major(&c->x) && dc_problem_is_row_major(&c->y) && dc_problem_is_row_major(&c->w);
 }

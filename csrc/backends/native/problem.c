@@ -41,6 +41,14 @@ bool dc_problem_is_row_major(const dc_problem_shape *s) {
   return rows;
 }
 
+bool dc_problem_conv_is_empty(const dc_problem_conv *c) {
+  return dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0;
+}
+
+bool dc_problem_conv_agrees(const dc_problem_conv *c) {
+  return c->groups == 1 && c->x.dims[0] == c->y.dims[0] && c->w.dims[0] == c->y.dims[1] && c->w.dims[1] == c->x.dims[1];
+}
+
 int64_t dc_problem_elements(const dc_problem_shape *s) {
   int64_t n = 1;
   for (int d = 0; d < s->rank; d++) n *= s->dims[d];

@@ -58,6 +58,10 @@ void dc_problem_last(const dc_problem_shape *shape, int64_t *strides);
 bool dc_problem_is_last(const dc_problem_shape *shape);
 bool dc_problem_is_row_major(const dc_problem_shape *shape);
 int64_t dc_problem_elements(const dc_problem_shape *shape);
+/* Has one of the three no element? */
+bool dc_problem_conv_is_empty(const dc_problem_conv *conv);
+/* Has it one group, and as many images, channels and filters in each of the three?  Libraries say what is wrong if not. */
+bool dc_problem_conv_agrees(const dc_problem_conv *conv);
 /* Where a convolution's result goes, and its extents. */
 int dc_problem_conv_result(const dc_problem_conv *conv, dc_problem_shape *shape);
 /* result[outer, channels, inner] = bias[channels], or 0 without one: what a sum of nothing leaves.  bytes: of an element. */

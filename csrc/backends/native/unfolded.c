@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/allocator.h"
 #include "backends/native/held.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
@@ -17,7 +16,6 @@ enum {
   LINE = 16,           /* numbers of a line of cache */
   UNFOLDED_LINES = 32, /* of a row, whose terms are summed before they are added to the others */
   MOST_LANES = 16,
-  MOST_ROWS = 14,
   MOST_PIXELS = 64,
   LEAST_FILTERS = 1 << 20, /* numbers: fewer stay in a cache while they are brought into another layout */
 };
@@ -74,25 +72,25 @@ typedef struct {
 /* ---- binding ---- */
 
 static bool fits(const dc_problem_conv *c) {
-  if (c->wanted != DC_CONV_Y || c->n != 2 || c->groups != 1 || c->x.dims[0] != c->y.dims[0]) return false;
-  if (c->w.dims[0] != c->y.dims[1] || c->w.dims[1] != c->x.dims[1] || c->w.dims[2] * c->w.dims[3] == 1) return false;
-  if (dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0) return false;
+  if (c->wanted != DC_CONV_Y || c->n != 2 || !dc_problem_conv_agrees(c) || dc_problem_conv_is_empty(c)) return false;
+  if (c->w.dims[2] * c->w.dims[3] == 1) return false;
   return dc_problem_is_last(&c->x) && dc_problem_is_last(&c->y) && dc_problem_is_row_major(&c->w);
 }
+
+static int64_t pixels_of(const dc_problem_conv *c) { return dc_problem_elements(&c->y) / c->y.dims[1]; }
 
 /* A library turns what never changes only once. */
 static bool pays(const dc_problem_conv *c, const dc_graph *graph, dc_nid node) {
   dc_hold hold = {0};
   const bool is_constant = dc_hold_pays(graph, node, c->at_w, &hold) && !hold.changes && !hold.moves;
-  const int64_t pixels = c->y.dims[0] * c->y.dims[2] * c->y.dims[3];
-  return pixels <= MOST_PIXELS && dc_problem_elements(&c->w) >= LEAST_FILTERS && !is_constant;
+  return pixels_of(c) <= MOST_PIXELS && dc_problem_elements(&c->w) >= LEAST_FILTERS && !is_constant;
 }
 
 static void lay_out(unfolded_call *call) {
   const dc_problem_conv *c = &call->conv;
   const int64_t strip = 2 * call->routines->lanes;
   call->threads = (int)dc_thread_count();
-  call->pixels = c->y.dims[0] * c->y.dims[2] * c->y.dims[3], call->channels = c->x.dims[1], call->taps = c->w.dims[2] * c->w.dims[3];
+  call->pixels = pixels_of(c), call->channels = c->x.dims[1], call->taps = c->w.dims[2] * c->w.dims[3];
   call->depth = call->channels * call->taps, call->filters = c->w.dims[0];
   call->has_single = call->pixels % call->routines->lanes == 1 && call->pixels > 1;
   call->vectors = dc_quotient_up(call->pixels - call->has_single, call->routines->lanes);
@@ -120,9 +118,12 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   return DC_OK;
 }
 
+/* Of a panel: all windows. */
+static int64_t sums_numbers(const unfolded_call *call) { return call->routines->rows * call->columns; }
+
 static uint64_t scratch_of(const void *opaque) {
   const unfolded_call *call = opaque;
-  const int64_t numbers = (call->columns + 1) * call->depth + call->threads * MOST_ROWS * call->columns + call->channels;
+  const int64_t numbers = (call->columns + 1) * call->depth + call->threads * sums_numbers(call) + call->channels;
   return (uint64_t)(call->taps * call->columns) * sizeof *call->read + (uint64_t)numbers * sizeof(float);
 }
 
@@ -188,14 +189,14 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   (void)stream;
   call.x = buffers[c->at_x], call.read = scratch, call.strips = (float *)(call.read + call.taps * call.columns);
   call.single = call.strips + call.columns * call.depth, call.sums = call.single + call.depth;
-  call.nothing = call.sums + call.threads * MOST_ROWS * call.columns;
+  call.nothing = call.sums + call.threads * sums_numbers(&call);
   memset(call.nothing, 0, (size_t)call.channels * sizeof *call.nothing);
   find_pixels(&call);
 #pragma omp parallel num_threads(call.threads) if (call.threads > 1)
   {
 #pragma omp for schedule(static)
     for (int64_t k = 0; k < call.channels; k += call.routines->lanes) unfold(&call, k);
-    float *sums = call.sums + omp_get_thread_num() * MOST_ROWS * call.columns;
+    float *sums = call.sums + omp_get_thread_num() * sums_numbers(&call);
 #pragma omp for schedule(static)
     for (int64_t p = 0; p < call.panels; p++) {
       const int64_t first = call.filters * p / call.panels, end = call.filters * (p + 1) / call.panels;

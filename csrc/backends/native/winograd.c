@@ -171,12 +171,12 @@ static winograd_images images_of(const dc_problem_shape *s) { return (winograd_i
 /* Is it a 3x3 convolution of what lies channels-last, in whole blocks of channels?  Sizes that disagree are left to libraries
  * that say so. */
 static bool fits(const dc_problem_conv *c, int64_t lanes) {
-  bool three = c->n == 2 && c->groups == 1 && c->x.dims[0] == c->y.dims[0] && c->w.dims[0] == c->y.dims[1] && c->w.dims[1] == c->x.dims[1];
+  bool three = c->n == 2 && dc_problem_conv_agrees(c);
   for (int d = 0; three && d < 2; d++) {
     three = c->w.dims[2 + d] == 3 && c->strides[d] == 1 && c->dilations[d] == 1 && c->left[d] >= 0 && c->right[d] >= 0;
     three &= c->y.dims[2 + d] == c->x.dims[2 + d] + c->left[d] + c->right[d] - 2;
   }
-  if (!three || dc_problem_elements(&c->x) == 0 || dc_problem_elements(&c->y) == 0 || dc_problem_elements(&c->w) == 0) return false;
+  if (!three || dc_problem_conv_is_empty(c)) return false;
   bool lies = dc_problem_is_last(&c->x) && dc_problem_is_last(&c->y) && dc_problem_is_row_major(&c->w);
   return lies && c->x.dims[1] % lanes == 0 && c->y.dims[1] % lanes == 0;
 }
