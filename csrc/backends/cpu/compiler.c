@@ -53,16 +53,16 @@ static const char *const clang_flags[] = {"-O3", NULL};
  * instructions for that processor, does not for the one before it, whose costs are else the same.  Intel's take half as long since
  * Sapphire Rapids, the first one with arithmetic in f16, but to a gcc that is older than the processor it is any processor, for
  * which it gathers nothing: GATHERS has the library (kernel_lib.c) name one that it knows.  NULL: as -march says. */
-static const char *tuning(const dc_compiler *c) {
+static const char *tuning(const dc_compiler *compiler) {
 #ifdef __x86_64__
-  unsigned a, b, d, e, family = 0, avx512 = 0, f16 = 0;
-  if (c->kind != DC_COMPILER_GCC || !__get_cpuid(0, &a, &b, &d, &e)) return NULL;
-  const bool is_amd = memcmp((unsigned[]){b, e, d}, "AuthenticAMD", 12) == 0;
-  if (__get_cpuid(1, &a, &b, &d, &e)) family = (a >> 8 & 15) + (a >> 20 & 255);
-  if (__get_cpuid_count(7, 0, &a, &b, &d, &e)) avx512 = b >> 16 & 1, f16 = e >> 23 & 1;
-  return dc_machine_is_intel() && avx512 && f16 ? "-DGATHERS" : is_amd && family == 25 && !avx512 ? "-mtune=znver2" : NULL;
+  unsigned a, b, c, d, family = 0, avx512 = 0, f16 = 0;
+  if (compiler->kind != DC_COMPILER_GCC) return NULL;
+  if (__get_cpuid(1, &a, &b, &c, &d)) family = (a >> 8 & 15) + (a >> 20 & 255);
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) avx512 = b >> 16 & 1, f16 = d >> 23 & 1;
+  if (dc_machine_is_intel()) return avx512 && f16 ? "-DGATHERS" : NULL;
+  return __builtin_cpu_is("amd") && family == 25 && !avx512 ? "-mtune=znver2" : NULL;
 #else
-  (void)c;
+  (void)compiler;
   return NULL;
 #endif
 }

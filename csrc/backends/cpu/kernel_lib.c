@@ -24,7 +24,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
  * then; USUALLY_OF_TWO one of x and y.  gcc lets loops in vectors call functions of vectors, under the names that x86's vector
  * ABI has for them: they look whether any lane is rare.  Elsewhere it is `always`. */
 static const char prelude[] =
-    "#if defined(GATHERS) && !defined(__clang__) && __GNUC__ >= 11\n" /* no flag: before version 11 the name is an error */
+    "#if defined(GATHERS) && __GNUC__ >= 11\n" /* no flag: before version 11 the name is an error */
     "#pragma GCC target(\"tune=sapphirerapids,prefer-vector-width=512\")\n#endif\n"
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
     "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
