@@ -212,6 +212,7 @@ static bool fold_test(dc_op prim, double a, double b, bool *out) {
     case DC_NE: return *out = a != b, true;
     case DC_ISNAN: return *out = isnan(a), true;
     case DC_ISINF: return *out = isinf(a), true;
+    case DC_SIGNBIT: return *out = signbit(a), true;
     case DC_AND: return *out = a != 0 && b != 0, true;
     case DC_OR: return *out = a != 0 || b != 0, true;
     case DC_NOT: return *out = a == 0, true;

@@ -337,6 +337,7 @@ static int64_t eval_of_reals(const dc_pool *pool, dc_ex e, const int64_t *symbol
     case DC_NE: return a != b;
     case DC_ISNAN: return isnan(a);
     case DC_ISINF: return isinf(a);
+    case DC_SIGNBIT: return signbit(a);
     default: return node->dtype == DC_BOOL ? a != 0 : whole(a);
   }
 }

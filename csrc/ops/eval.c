@@ -144,7 +144,7 @@ dc_status dc_inst_tensor_ref(dc_inst *in, const dc_ast *ast, dc_tensor **out) {
   return DC_OK;
 }
 
-/* ---- reads ---- */
+/* ---- indices, and reads ---- */
 
 typedef DC_VEC(dc_value) value_list;
 
@@ -168,15 +168,15 @@ static void unflatten(dc_inst *in, dc_ex flat, const dc_tensor *t, dc_ex *index)
   }
 }
 
-static dc_status read_index(dc_inst *in, const dc_ast *ast, const dc_tensor *t, dc_ex *index) {
+dc_status dc_inst_index(dc_inst *in, const dc_ast *const *items, uint32_t n, bool flat, const dc_tensor *t, dc_ex *index) {
   value_list list = {0};
   int64_t one;
-  for (uint32_t k = 1; k < ast->n; k++) DC_TRY(append_index(in, ast->items[k], &list));
-  if (ast->flat) {
-    dc_ex flat;
-    if (list.n != 1) return dc_inst_fail(in, DC_ERR_VALUE, "a flat read has one index");
-    DC_TRY(dc_val_to_index(in, &list.v[0], &flat));
-    return unflatten(in, flat, t, index), DC_OK;
+  for (uint32_t k = 0; k < n; k++) DC_TRY(append_index(in, items[k], &list));
+  if (flat) {
+    dc_ex at;
+    if (list.n != 1) return dc_inst_fail(in, DC_ERR_VALUE, "'%s' takes one flat index, got %u", t->name, list.n);
+    DC_TRY(dc_val_to_index(in, &list.v[0], &at));
+    return unflatten(in, at, t, index), DC_OK;
   }
   uint32_t skip = 0;
   while (list.n - skip > t->rank && list.v[skip].broadcast) skip++;
@@ -199,7 +199,7 @@ static dc_status eval_read(dc_inst *in, const dc_ast *ast, dc_value *out) {
   if (!t.present) return dc_inst_fail(in, DC_ERR_MODEL, "input '%s' is required here but absent", t.name);
   if (!t.cid) return dc_inst_fail(in, DC_ERR_VALUE, "the row reads '%s' where only shapes are known", t.name);
   dc_ex *index = DC_NEW_ARRAY(in->arena, dc_ex, t.rank);
-  DC_TRY(read_index(in, ast, &t, index));
+  DC_TRY(dc_inst_index(in, ast->items + 1, ast->n - 1, ast->flat, &t, index));
   dc_ex value = dc_ex_cast(pool, dc_dtype_compute(t.dtype), dc_ex_read(pool, t.dtype, t.cid, index, t.rank));
   if (ast->fallback) {
     dc_value other;

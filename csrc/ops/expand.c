@@ -260,7 +260,12 @@ static dc_status make_local(dc_inst *in, const dc_stmt *s, int32_t item, const d
   return DC_OK;
 }
 
+/* Where a statement writes: of a tensor, or of a local that the statement makes. */
 static dc_status left_index(dc_inst *in, const dc_stmt *s, const dc_tensor *t, dc_ex **index, uint32_t *rank) {
+  if (t) {
+    *rank = t->rank, *index = DC_NEW_ARRAY(in->arena, dc_ex, t->rank);
+    return dc_inst_index(in, s->index, s->n_index, s->flat, t, *index);
+  }
   DC_VEC(dc_ex) list = {0};
   for (uint32_t k = 0; k < s->n_index; k++) {
     dc_value v;
@@ -271,17 +276,6 @@ static dc_status left_index(dc_inst *in, const dc_stmt *s, const dc_tensor *t, d
       DC_PUSH(in->arena, &list, e);
     }
   }
-  if (s->flat && t && list.n == 1) {
-    dc_ex flat = list.v[0];
-    *index = DC_NEW_ARRAY(in->arena, dc_ex, t->rank);
-    for (uint32_t d = t->rank; d-- > 0;) {
-      (*index)[d] = d ? dc_ix_mod(&in->graph->pool, flat, t->dims[d]) : flat;
-      flat = dc_ix_div(&in->graph->pool, flat, t->dims[d]);
-    }
-    return *rank = t->rank, DC_OK;
-  }
-  if (t && list.n != t->rank)
-    return dc_inst_fail(in, DC_ERR_SHAPE, "'%s' has %u dimensions, the row writes %u", s->target, t->rank, list.n);
   return *index = list.v, *rank = list.n, DC_OK;
 }
 

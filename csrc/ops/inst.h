@@ -77,6 +77,7 @@ DC_MUST_USE dc_status dc_inst_lookup(dc_inst *in, const char *name, dc_value *ou
 void dc_inst_define(dc_inst *in, const char *name, dc_value value);
 void dc_inst_define_lazy(dc_inst *in, const char *name, const dc_ast *ast);
 void dc_inst_push_local(dc_inst *in, const char *name, dc_value value);
+DC_MUST_USE dc_status dc_inst_index(dc_inst *in, const dc_ast *const *items, uint32_t n, bool flat, const dc_tensor *t, dc_ex *index);
 DC_MUST_USE dc_status dc_inst_tensor_ref(dc_inst *in, const dc_ast *ast, dc_tensor **out); /* NAME or ITEM */
 const char *dc_inst_dim_name(dc_inst *in, const char *index_name); /* n' -> N */
 

@@ -218,7 +218,7 @@ dc_status dc_val_unary(dc_inst *in, dc_op prim, dc_value a, dc_value *out) {
     a.ex = dc_ex_cast(&in->graph->pool, reads(in, &a) ? in->float_type : DC_F64, a.ex);
   }
   if (kind == DC_PRIM_SAME && type == DC_BOOL) a.ex = dc_ex_cast(&in->graph->pool, DC_I64, a.ex);
-  if (kind == DC_PRIM_TEST && !real) return *out = dc_val_bool(in, false), DC_OK; /* isnan, isinf */
+  if (kind == DC_PRIM_TEST && prim != DC_SIGNBIT && !real) return *out = dc_val_bool(in, false), DC_OK; /* isnan, isinf */
   if (kind == DC_PRIM_BITS && real) return dc_inst_fail(in, DC_ERR_DTYPE, "'%s' needs integers", dc_prims[prim].name);
   return *out = dc_val_ex(dc_ex_prim1(&in->graph->pool, prim, a.ex)), DC_OK;
 }

@@ -25,8 +25,8 @@ static long double exact_narrow(long double x) { return expl(x > 88 ? 88 : x < -
 static const function_row functions[] = {
     {"exp", expl, 1.0, 1.0},           {"expm1", expm1l, 1.5, 1.0},     {"log", logl, 1.0, 1.0},
     {"log1p", log1pl, 1.5, 1.0},       {"sqrt", sqrtl, 0.51, 0.51},     {"rsqrt", exact_rsqrt, 1.5, 1.5},
-    {"sin", sinl, 1.6, 1.0},           {"cos", cosl, 1.6, 1.0},         {"tan", tanl, 0.55, 1.0},
-    {"asin", asinl, 0.55, 1.0},        {"acos", acosl, 0.55, 1.0},      {"atan", atanl, 1.7, 1.0},
+    {"sin", sinl, 1.6, 1.0},           {"cos", cosl, 1.6, 1.0},         {"tan", tanl, 1.7, 1.0},
+    {"asin", asinl, 1.4, 1.0},         {"acos", acosl, 1.4, 1.0},      {"atan", atanl, 1.7, 1.0},
     {"sinh", sinhl, 0.55, 2.0},        {"cosh", coshl, 0.55, 2.0},      {"tanh", tanhl, 1.5, 2.2},
     {"asinh", asinhl, 0.55, 2.0},      {"acosh", acoshl, 0.55, 2.0},    {"atanh", atanhl, 0.55, 2.0},
     {"exp2", exp2l, 1.0, 1.0},           {"log2", log2l, 2.0, 1.0},         {"log10", log10l, 1.0, 1.5},

@@ -449,3 +449,16 @@ def test_an_angle_has_slopes_on_the_axes_and_the_diagonals():
     keep = (y != 0) | (x != 0)
     args = (y[keep].requires_grad_(), x[keep].requires_grad_())
     assert_same(run(DaceModule(Call(torch.atan2), backward=True), args), run(torch.atan2, args), 1e-6)
+
+
+@pytest.mark.parametrize("shapes", [((4, 8), (4, 1)), ((8,), (4, 8)), ((4, 1), (1, 8)), ((), (3, 4))], ids=str)
+def test_slopes_of_an_angle_are_summed_over_what_was_spread(shapes):
+    args = tuple(torch.randn(shape, requires_grad=True) for shape in shapes)
+    assert_same(run(DaceModule(Call(torch.atan2), backward=True), args), run(torch.atan2, args), 1e-5)
+
+
+def test_the_sign_of_a_number_that_is_none_is_its_bit():
+    x = torch.tensor([float("nan"), 0.0, 1.0]).repeat(6)
+    x = torch.copysign(x, torch.tensor([1.0, -1.0]).repeat_interleave(9))
+    for values in (x, x.double(), x.half(), x[1:3].int() - 1):
+        assert torch.equal(DaceModule(Call(torch.signbit))(values), torch.signbit(values))

@@ -33,7 +33,7 @@ _WRITTEN = {  # functions that are expressions of others
     "int_floor": "({0} // {1})", "int_ceil": "(({0} + {1} - 1) // {1})", "mod": "({0} % {1})", "square": "({0} * {0})",
     "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "add": "({0} + {1})", "subtract": "({0} - {1})",
     "multiply": "({0} * {1})", "divide": _BINARY[ast.Div], "negative": "(-{0})"}
-_TRUTHS = {"isnan", "isinf", "not", "bool", "logical_and", "logical_or"}
+_TRUTHS = {"isnan", "isinf", "signbit", "not", "bool", "logical_and", "logical_or"}
 _CONDITIONS = {"where", "select", "ITE"}  # the first argument is a condition
 _CASTS = {"int": "i64", "float": "f64", "bool": "bool"}
 

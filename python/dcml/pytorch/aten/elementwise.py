@@ -348,19 +348,9 @@ def _(b, n, x):
 
 
 # -- signs and digits ------------------------------------------------------------------------------
-def _negative(b, name, dtype):
-    """Is the sign set? -0.0 counts, which only its reciprocal tells from 0.0."""
-    zero = b.const(0, dtype)
-    below = b.op("Less", name, zero)
-    if not dtype.is_floating_point:
-        return below
-    return b.op("Or", below, b.op("Less", b.op("Reciprocal", b.op("Where", b.op("Equal", name, zero), name,
-                                                                  b.const(1, dtype))), zero))
-
-
 @row("signbit.default")
 def _(b, n, x):
-    return _negative(b, b(x), meta(x).dtype)
+    return b.op("SignBit", b(x), domain="dcml")
 
 
 @row("angle.default")
@@ -375,7 +365,7 @@ def _(b, n, x):
 def _(b, n, x, y):
     dtype = meta(n).dtype
     size = b.op("Abs", b(x, dtype))
-    return b.op("Where", _negative(b, b(y, dtype), dtype), b.op("Neg", size), size)
+    return b.op("Where", b.op("SignBit", b(y, dtype), domain="dcml"), b.op("Neg", size), size)
 
 
 @row("round.decimals")
