@@ -1,7 +1,8 @@
 /* Fourier transforms of a tile: included once for each element type and instruction set by fourier_kernels.c, which defines REAL,
  * VECTOR_BYTES, TARGET and NAME(x); LINES where no tile is to be transformed. */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
-typedef __typeof__((NAME(vec)){0} < (NAME(vec)){0}) NAME(places);
+typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int32_t)0, (int64_t)0)) NAME(index);
+typedef NAME(index) NAME(places) __attribute__((vector_size(VECTOR_BYTES)));
 enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL) };
 #define VEC NAME(vec)
 #define LANES NAME(LANES)
@@ -218,7 +219,7 @@ TARGET static void NAME(gather_real)(const fourier_job *job, VEC *z) {
 /* Element k of lane l moves to element l of lane k. */
 INLINE void NAME(transpose)(VEC *v) {
   UNROLL for (int h = 1; h < LANES; h *= 2) {
-    NAME(places) low, high;
+    NAME(places) low = {0}, high = {0}; /* of what begins undefined gcc sees no constant */
     UNROLL for (int l = 0; l < LANES; l++) low[l] = l & h ? LANES + l - h : l, high[l] = l & h ? LANES + l : l + h;
     UNROLL for (int k = 0; k < LANES; k++) {
       if (k & h) continue;
@@ -259,15 +260,29 @@ INLINE void NAME(deal)(REAL *y, const NAME(lines) *lines, VEC v) {
 /* A vector of every other number from x on, and of those behind them. */
 INLINE void NAME(part)(const REAL *x, VEC *even, VEC *odd) {
   VEC a = *(const VEC *)x, b = *(const VEC *)(x + LANES);
-  NAME(places) evens, odds;
+  NAME(places) evens = {0}, odds = {0};
   UNROLL for (int l = 0; l < LANES; l++) evens[l] = 2 * l, odds[l] = 2 * l + 1;
   *even = __builtin_shuffle(a, b, evens), *odd = __builtin_shuffle(a, b, odds);
 }
 
 INLINE void NAME(weave)(REAL *y, VEC even, VEC odd) {
-  NAME(places) low, high;
+  NAME(places) low = {0}, high = {0};
   UNROLL for (int l = 0; l < LANES; l++) low[l] = l / 2 + (l & 1) * LANES, high[l] = LANES / 2 + l / 2 + (l & 1) * LANES;
   *(VEC *)y = __builtin_shuffle(even, odd, low), *(VEC *)(y + LANES) = __builtin_shuffle(even, odd, high);
+}
+
+/* Vectors of each line on their way.  Lines often begin a page apart, or nearly: visited in turn they push each other out of the first
+ * cache, so each visit moves some vectors. */
+enum { NAME(VISIT) = 4 };
+typedef struct {
+  _Alignas(VECTOR_BYTES) VEC v[NAME(LANES)][NAME(VISIT) + 1];
+} NAME(visits);
+
+INLINE int NAME(visit)(int64_t vectors) { return vectors < NAME(VISIT) ? (int)vectors : NAME(VISIT); }
+
+INLINE void NAME(move)(VEC *to, const VEC *from, int vectors) {
+  if (vectors == NAME(VISIT)) UNROLL for (int d = 0; d < NAME(VISIT); d++) to[d] = from[d];
+  else for (int d = 0; d < vectors; d++) to[d] = from[d];
 }
 
 /* Rows of a tile from `count` numbers of each line. */
@@ -276,12 +291,17 @@ TARGET static void NAME(load)(const fourier_view *v, int64_t count, const REAL *
   const int re = swaps, im = 1 - swaps;
   const int64_t together = v->imaginary ? LANES / 2 : LANES; /* numbers in a vector of a line */
   if (LANES > 1 && v->step == (v->imaginary ? 2 : 1) && v->imaginary < 2)
-    for (; k + together <= count; k += together) {
-      VEC t[LANES];
-      UNROLL for (int l = 0; l < LANES; l++) t[l] = *(const VEC *)(x + lines->at[l] + k * v->step);
-      NAME(transpose)(t);
-      if (v->imaginary) UNROLL for (int j = 0; j < LANES / 2; j++) z[2 * (k + j) + re] = t[2 * j], z[2 * (k + j) + im] = t[2 * j + 1];
-      else UNROLL for (int j = 0; j < LANES; j++) z[2 * (k + j) + re] = t[j], z[2 * (k + j) + im] = (VEC){0};
+    while (k + together <= count) {
+      const int vectors = NAME(visit)((count - k) / together);
+      NAME(visits) some;
+      for (int l = 0; l < LANES; l++) NAME(move)(some.v[l], (const VEC *)(x + lines->at[l] + k * v->step), vectors);
+      for (int d = 0; d < vectors; d++, k += together) {
+        VEC t[LANES];
+        UNROLL for (int l = 0; l < LANES; l++) t[l] = some.v[l][d];
+        NAME(transpose)(t);
+        if (v->imaginary) UNROLL for (int j = 0; j < LANES / 2; j++) z[2 * (k + j) + re] = t[2 * j], z[2 * (k + j) + im] = t[2 * j + 1];
+        else UNROLL for (int j = 0; j < LANES; j++) z[2 * (k + j) + re] = t[j], z[2 * (k + j) + im] = (VEC){0};
+      }
     }
   else if (LANES > 1 && lines->adjacent && v->lane == 2 && v->imaginary == 1)
     for (; k < count; k++) NAME(part)(x + lines->at[0] + k * v->step, z + 2 * k + re, z + 2 * k + im);
@@ -330,20 +350,26 @@ INLINE int64_t NAME(store_across)(const fourier_view *v, int64_t count, const NA
   const int64_t together = v->imaginary ? LANES / 2 : LANES;
   const REAL scale = (REAL)from->job->scale, imaginary = from->conjugate ? -scale : scale;
   int64_t k = 0;
-  for (; k + together <= count; k += together) {
-    VEC t[LANES], unused;
-    if (v->imaginary)
-      UNROLL for (int j = 0; j < LANES / 2; j++) {
-        if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + 2 * j, t + 2 * j + 1);
-        else NAME(fetch)(from, k + j, t + 2 * j, t + 2 * j + 1);
-      }
-    else
-      UNROLL for (int j = 0; j < LANES; j++) {
-        if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + j, &unused);
-        else NAME(fetch)(from, k + j, t + j, &unused);
-      }
-    NAME(transpose)(t);
-    for (int l = 0; l < lines->lanes; l++) *(VEC *)(y + lines->at[l] + k * v->step) = t[l];
+  while (k + together <= count) {
+    const int vectors = NAME(visit)((count - k) / together);
+    REAL *at = y + k * v->step;
+    NAME(visits) some;
+    for (int d = 0; d < vectors; d++, k += together) {
+      VEC t[LANES], unused;
+      if (v->imaginary)
+        UNROLL for (int j = 0; j < LANES / 2; j++) {
+          if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + 2 * j, t + 2 * j + 1);
+          else NAME(fetch)(from, k + j, t + 2 * j, t + 2 * j + 1);
+        }
+      else
+        UNROLL for (int j = 0; j < LANES; j++) {
+          if (plain) NAME(fetch_plain)(from, k + j, scale, imaginary, t + j, &unused);
+          else NAME(fetch)(from, k + j, t + j, &unused);
+        }
+      NAME(transpose)(t);
+      UNROLL for (int l = 0; l < LANES; l++) some.v[l][d] = t[l];
+    }
+    for (int l = 0; l < lines->lanes; l++) NAME(move)((VEC *)(at + lines->at[l]), some.v[l], vectors);
   }
   return k;
 }
