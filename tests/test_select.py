@@ -36,7 +36,7 @@ def test_the_library_orders_as_the_row_does(kind, largest):
         x[0, :9, 0] = [np.inf, -np.inf, -np.nan, 1e-7, -1e-7, np.finfo(x.dtype).tiny, np.inf, -np.inf, np.finfo(x.dtype).smallest_subnormal]
     else:
         x[0, :4, 0] = [np.iinfo(x.dtype).min, np.iinfo(x.dtype).max] * 2
-    for k, axis in (1, 1), (3, -2), (20, 1), (70, 1), (0, 1), (2, 2), (3, 0):  # a heap, a sort, lines short enough to insert
+    for k, axis in (1, 1), (3, -2), (20, 1), (70, 1), (0, 1), (2, 2), (3, 0):  # a heap, a sort, lines short enough to rank
         agree(x, k, axis, largest, kind)
 
 
@@ -48,6 +48,17 @@ def test_lines_shared_by_threads_and_one_long_line():
     np.testing.assert_array_equal(places, np.argsort(x, 1, kind="stable"))
     values, _ = topk((1 << 17,), 100, 0, True)(x := rng.standard_normal(1 << 17, np.float32))
     np.testing.assert_array_equal(values, np.sort(x)[::-1][:100])
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "i64", "u64"])
+@pytest.mark.parametrize("span", [0, 200, 1 << 31, 1 << 33, 1 << 62])  # of whole numbers: keys of as many bytes
+def test_a_long_line_is_sorted_in_pieces(kind, span):
+    x = (np.random.default_rng(3).integers(0, span + 1, 1 << 16) + (0 if kind == "u64" else -span // 2)).astype(TYPES[kind])
+    for largest in (False, True):
+        values, places = topk(x.shape, len(x), 0, largest, kind)(x)
+        order = np.argsort(-x if largest and kind != "u64" else ~x if largest else x, kind="stable")
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(values, x[order])
 
 
 def test_the_library_is_named_in_the_graph():

@@ -21,27 +21,63 @@ typedef struct {
   bool alone; /* only where the last one is */
   int64_t outer, n, inner, k;
   int64_t step; /* between the elements of a line, where it is read */
-  int threads;
+  int threads, parts; /* lines at once; pieces of one line at once */
 } selection;
 
 enum { BESIDE = 16 /* lines that a line of cache holds elements of, which are read together */ };
-enum { FEW = 16 /* of a line that is longer by this factor, a heap */, SHORT = 48 /* lines that insertion sorts */ };
+enum { FEW = 16 /* of a line that is longer by this factor, a heap */, SHORT = 32 /* lines that are ranked */, DIGITS = 256, PARTS = 32 };
 static const double WORK_FOR_THREADS = 20e3; /* elements */
+
+/* Runs the call for each piece [from, to) of n elements; of one piece without a region, which costs more than a short line. */
+#define EACH_PART(call)                                                                                  \
+  if (parts == 1) {                                                                                      \
+    const int64_t part = 0, from = 0, to = n;                                                            \
+    (void)part, call;                                                                                    \
+  } else {                                                                                               \
+    _Pragma("omp parallel for num_threads(parts)") for (int part = 0; part < parts; part++) {            \
+      const int64_t from = n * part / parts, to = n * (part + 1) / parts;                                \
+      call;                                                                                              \
+    }                                                                                                    \
+  }
 
 /* ---- keys ---- */
 
-/* Keys of up to 32 bits share a number with their places. */
-static bool is_wide(const selection *s) { return dc_dtype_bytes(s->type) > 4 || s->n > UINT32_MAX; }
+/* What a line's elements became: keys less the least one, of so many bytes.  Those of up to 32 bits share a number with their places. */
+typedef struct {
+  bool wide;
+  int bytes;
+  uint64_t least;
+} key_form;
 
-/* The line's elements through e, which makes a number x of this type another that compares as the element does. */
+static bool is_whole(dc_dtype type) { return type == DC_I64 || type == DC_U64; }
+
+/* Of whole numbers of 64 bits, which often differ in few of them. */
+static key_form form_of_whole(const selection *s, const void *line) {
+  const uint64_t turn = (s->type == DC_I64 ? 1ull << 63 : 0) ^ (s->largest ? UINT64_MAX : 0), *from = line;
+  uint64_t least = UINT64_MAX, most = 0;
+  for (int64_t k = 0; k < s->n; k++) {
+    const uint64_t key = from[k * s->step] ^ turn;
+    least = key < least ? key : least, most = key > most ? key : most;
+  }
+  int bytes = 1;
+  while (bytes < 8 && (most - least) >> 8 * bytes) bytes++;
+  return (key_form){bytes > 4 || s->n > UINT32_MAX, bytes, least};
+}
+
+static key_form form_of(const selection *s, const void *line) {
+  const int size = dc_dtype_bytes(s->type);
+  return is_whole(s->type) && s->n ? form_of_whole(s, line) : (key_form){size > 4 || s->n > UINT32_MAX, size, 0};
+}
+
+/* Elements through e, which makes a number x of this type another that compares as the element does. */
 #define READ(type, e)                                                                    \
   {                                                                                      \
-    const type all = (type)~(type)0, sign = (type)(all ^ all >> 1), turn = s->largest ? all : 0; \
-    const type *from = line;                                                             \
+    const type all = (type)~(type)0, sign = (type)(all ^ all >> 1), turn = s->largest ? all : 0, least = (type)form.least; \
+    const type *x_of = line;                                                             \
     (void)sign;                                                                          \
-    _Pragma("omp simd") for (int64_t k = 0; k < s->n; k++) {                             \
-      const type x = from[k * s->step], key = (type)((e) ^ turn);                       \
-      if (sizeof(type) > 4 || wide) ((entry *)out)[k] = (entry){key, k};                 \
+    _Pragma("omp simd") for (int64_t k = from; k < to; k++) {                            \
+      const type x = x_of[k * s->step], key = (type)(((e) ^ turn) - least);              \
+      if (form.wide) ((entry *)out)[k] = (entry){key, k};                                \
       else ((uint64_t *)out)[k] = (uint64_t)key << 32 | (uint64_t)k;                     \
     }                                                                                    \
     return;                                                                              \
@@ -50,8 +86,7 @@ static bool is_wide(const selection *s) { return dc_dtype_bytes(s->type) > 4 || 
 #define FLOAT(infinity) ((x & ~sign) > (infinity) ? all : (x & ~sign) ^ ((x & sign) && x != sign ? all >> 1 : sign))
 
 /* In the lowest bits of the type's size: the least key is the first element of the result. */
-static void read_keys(const selection *s, const void *line, void *out) {
-  const bool wide = is_wide(s);
+static void read_keys(const selection *s, key_form form, const void *line, int64_t from, int64_t to, void *out) {
   switch (s->type) {
     case DC_F16: READ(uint16_t, FLOAT(0x7c00))
     case DC_BF16: READ(uint16_t, FLOAT(0x7f80))
@@ -70,9 +105,28 @@ static void read_keys(const selection *s, const void *line, void *out) {
 
 /* ---- lines ---- */
 
+typedef int64_t counts[DIGITS];
+
+/* Have all the digit? */
+static bool are_same(const counts *count, int parts, uint64_t digit, int64_t n) {
+  int64_t same = 0;
+  for (int p = 0; p < parts; p++) same += count[p][digit];
+  return same == n;
+}
+
+/* Where each piece's elements of a digit go. */
+static void begin_each(counts *at, int parts) {
+  int64_t sum = 0;
+  for (int d = 0; d < DIGITS; d++)
+    for (int p = 0; p < parts; p++) {
+      const int64_t count = at[p][d];
+      at[p][d] = sum, sum += count;
+    }
+}
+
 #define COPY(type)                                                                                                                \
   {                                                                                                                               \
-    for (int64_t k = 0; k < s->k; k++) ((type *)y)[at + k * s->inner] = ((const type *)x)[PLACE(v[k]) * s->step]; \
+    for (int64_t k = from; k < to; k++) ((type *)y)[k * s->inner] = ((const type *)x)[PLACE(v[k]) * s->step];                     \
     return;                                                                                                                       \
   }
 
@@ -90,7 +144,9 @@ static void read_keys(const selection *s, const void *line, void *out) {
 #define PLACE(v) ((v).at)
 #include "backends/native/select_order.h"
 
-static uint64_t line_bytes(const selection *s) { return 2 * (uint64_t)s->n * (is_wide(s) ? sizeof(entry) : sizeof(uint64_t)); }
+static uint64_t line_bytes(const selection *s) {
+  return 2 * (uint64_t)s->n * (dc_dtype_bytes(s->type) > 4 || s->n > UINT32_MAX ? sizeof(entry) : sizeof(uint64_t));
+}
 
 /* Elements from one turned line to the next: not of a power of two, so that they do not push each other out of the first cache. */
 static int64_t turned_step(const selection *s) { return s->n + BESIDE; }
@@ -117,6 +173,14 @@ static void turn(const selection *s, const void *x, int64_t lines, void *to) {
   }
 }
 
+static void select_line(const selection *s, void *const *buffers, const void *x, int64_t at, void *scratch) {
+  const key_form form = form_of(s, x);
+  const int parts = s->parts;
+  const int64_t n = s->n;
+  EACH_PART(read_keys(s, form, x, from, to, scratch))
+  (form.wide ? wide_select_line : narrow_select_line)(s, buffers, x, at, form.bytes, scratch);
+}
+
 /* Of neighbouring lines. */
 static void select_lines(const selection *s, void *const *buffers, int64_t line, int64_t lines, char *scratch) {
   const int64_t a = line / s->inner, b = line % s->inner, size = dc_dtype_bytes(s->type);
@@ -124,9 +188,18 @@ static void select_lines(const selection *s, void *const *buffers, int64_t line,
   char *turned = scratch + line_bytes(s);
   const bool turns = s->step != s->inner;
   if (turns) turn(s, x, lines, turned);
-  for (int64_t j = 0; j < lines; j++)
-    (is_wide(s) ? wide_select_line : narrow_select_line)(s, buffers, turns ? turned + j * turned_step(s) * size : x,
-                                                         a * (s->alone ? 1 : s->k) * s->inner + b + j, scratch);
+  for (int64_t j = 0; j < lines; j++) {
+    const void *from = turns ? turned + j * turned_step(s) * size : x;
+    select_line(s, buffers, from, a * (s->alone ? 1 : s->k) * s->inner + b + j, scratch);
+  }
+}
+
+static void select_share(const selection *s, void *const *buffers, int64_t line, int64_t end, char *scratch) {
+  for (int64_t n; line < end; line += n) {
+    n = s->step == s->inner ? 1 : s->inner - line % s->inner < BESIDE ? s->inner - line % s->inner : BESIDE;
+    n = n < end - line ? n : end - line;
+    select_lines(s, buffers, line, n, scratch);
+  }
 }
 
 static dc_status run_call(void *opaque, void *const *buffers, void *scratch, void *stream) {
@@ -135,17 +208,13 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   if (s->alone) s->k = *(const int64_t *)buffers[1];
   if (s->alone && (s->k < 1 || s->k > s->n))
     return dc_error(DC_ERR_VALUE, "element %lld of %lld in order", (long long)s->k, (long long)s->n);
-  const int64_t lines = s->outer * s->inner;
-  const uint64_t own = own_bytes(s);
-  int threads = omp_in_parallel() || (double)lines * (double)s->n < WORK_FOR_THREADS ? 1 : s->threads;
   if (s->k == 0) return DC_OK;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-  for (int part = 0; part < threads; part++)
-    for (int64_t line = lines * part / threads, end = lines * (part + 1) / threads, n; line < end; line += n) {
-      n = s->step == s->inner ? 1 : s->inner - line % s->inner < BESIDE ? s->inner - line % s->inner : BESIDE;
-      n = n < end - line ? n : end - line;
-      select_lines(s, buffers, line, n, (char *)scratch + (uint64_t)part * own);
-    }
+  const int64_t n = s->outer * s->inner;
+  const uint64_t own = own_bytes(s);
+  const bool small = omp_in_parallel() || (double)n * (double)s->n < WORK_FOR_THREADS;
+  if (small || n > 1) s->parts = 1;
+  const int parts = small ? 1 : s->threads;
+  EACH_PART(select_share(s, buffers, from, to, (char *)scratch + (uint64_t)part * own))
   return DC_OK;
 }
 
@@ -186,6 +255,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   }
   const int64_t lines = s->outer * s->inner, most = omp_get_max_threads();
   s->threads = (int)(lines < 1 ? 1 : lines < most ? lines : most);
+  s->parts = (int)(most < PARTS ? most : PARTS);
   if (s->k > s->n) {
     dc_status status = dc_error(DC_ERR_SHAPE, "TopK of %lld of %lld elements", (long long)s->k, (long long)s->n);
     free(s);

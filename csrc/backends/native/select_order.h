@@ -30,28 +30,35 @@ static ENTRY *NAME(keep_few)(int64_t n, int64_t most, const ENTRY *v, ENTRY *hea
   return heap;
 }
 
-static ENTRY *NAME(insert_all)(int64_t n, ENTRY *v) {
-  for (int64_t k = 1; k < n; k++) {
-    ENTRY x = v[k];
-    int64_t at = k;
-    for (; at && BEFORE(x, v[at - 1]); at--) v[at] = v[at - 1];
-    v[at] = x;
+/* Each goes where as many come before it: no branches, which nobody could foresee. */
+static ENTRY *NAME(rank_all)(int64_t n, const ENTRY *v, ENTRY *other) {
+  for (int64_t k = 0; k < n; k++) {
+    const ENTRY x = v[k];
+    int64_t before = 0;
+    for (int64_t j = 0; j < n; j++) before += BEFORE(v[j], x);
+    other[before] = x;
   }
-  return v;
+  return other;
+}
+
+static void NAME(count)(const ENTRY *v, int64_t from, int64_t to, int b, int64_t *count) {
+  memset(count, 0, DIGITS * sizeof *count);
+  for (int64_t k = from; k < to; k++) count[DIGIT(v[k], b)]++;
+}
+
+static void NAME(move)(const ENTRY *v, int64_t from, int64_t to, int b, int64_t *at, ENTRY *other) {
+  for (int64_t k = from; k < to; k++) other[at[DIGIT(v[k], b)]++] = v[k];
 }
 
 /* By the lowest byte, then the next, each time keeping the order of equals; where all have one byte there is nothing to do. */
-static ENTRY *NAME(sort_all)(int64_t n, int bytes, ENTRY *v, ENTRY *other) {
-  if (n <= SHORT) return NAME(insert_all)(n, v);
+static ENTRY *NAME(sort_all)(int64_t n, int bytes, ENTRY *v, ENTRY *other, int parts) {
+  if (n <= SHORT) return NAME(rank_all)(n, v, other);
   for (int b = 0; b < bytes; b++) {
-    int64_t at[256] = {0}, sum = 0;
-    for (int64_t k = 0; k < n; k++) at[DIGIT(v[k], b)]++;
-    if (at[DIGIT(v[0], b)] == n) continue;
-    for (int d = 0; d < 256; d++) {
-      int64_t count = at[d];
-      at[d] = sum, sum += count;
-    }
-    for (int64_t k = 0; k < n; k++) other[at[DIGIT(v[k], b)]++] = v[k];
+    int64_t at[PARTS][DIGITS];
+    EACH_PART(NAME(count)(v, from, to, b, at[part]))
+    if (are_same(at, parts, DIGIT(v[0], b), n)) continue;
+    begin_each(at, parts);
+    EACH_PART(NAME(move)(v, from, to, b, at[part], other))
     ENTRY *sorted = other;
     other = v, v = sorted;
   }
@@ -77,17 +84,17 @@ static void NAME(find_first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY
   memcpy(found + sure, v, (size_t)(most - sure) * sizeof *v);
 }
 
-static ENTRY *NAME(first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY *other) {
+static ENTRY *NAME(first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY *other, int parts) {
   if (most < n / FEW) return NAME(keep_few)(n, most, v, other);
-  if (n <= SHORT || most > n / 4 * 3) return NAME(sort_all)(n, bytes, v, other);
+  if (n <= SHORT || most > n / 4 * 3) return NAME(sort_all)(n, bytes, v, other, parts);
   NAME(find_first)(n, most, bytes, v, other);
-  return NAME(sort_all)(most, bytes, other, v);
+  return NAME(sort_all)(most, bytes, other, v, 1);
 }
 
 /* The element in place `at` of the order: byte by byte those stay that share the bytes of it. */
-static ENTRY NAME(at_place)(int64_t n, int64_t at, int bytes, ENTRY *v) {
+static ENTRY NAME(at_place)(int64_t n, int64_t at, int bytes, ENTRY *v, ENTRY *other) {
   for (int b = bytes - 1; b >= 0 && n > SHORT; b--) {
-    int64_t count[256] = {0}, same = 0, digit = 0;
+    int64_t count[DIGITS] = {0}, same = 0, digit = 0;
     for (int64_t k = 0; k < n; k++) count[DIGIT(v[k], b)]++;
     while (count[digit] <= at) at -= count[digit++];
     for (int64_t k = 0; k < n; k++) {
@@ -96,28 +103,37 @@ static ENTRY NAME(at_place)(int64_t n, int64_t at, int bytes, ENTRY *v) {
     }
     n = same;
   }
-  return n > SHORT ? v[at] : NAME(insert_all)(n, v)[at];
+  return n > SHORT ? v[at] : NAME(rank_all)(n, v, other)[at];
 }
 
-/* Line's elements from x on, `at` the place of the first that is chosen. */
-static void NAME(select_line)(const selection *s, void *const *buffers, const void *x, int64_t at, void *scratch) {
-  const int size = dc_dtype_bytes(s->type);
-  ENTRY *v = scratch;
-  read_keys(s, x, scratch);
-  if (s->alone) {
-    ((int64_t *)buffers[s->indices])[at] = PLACE(NAME(at_place)(s->n, s->k - 1, size, v));
-    return;
-  }
-  v = NAME(first)(s->n, s->k, size, v, v + s->n);
-  if (s->indices >= 0)
-    for (int64_t k = 0; k < s->k; k++) ((int64_t *)buffers[s->indices])[at + k * s->inner] = PLACE(v[k]);
-  if (s->values < 0) return;
-  void *y = buffers[s->values];
-  switch (size) {
+static void NAME(write_places)(const selection *s, const ENTRY *v, int64_t from, int64_t to, int64_t *places) {
+  for (int64_t k = from; k < to; k++) places[k * s->inner] = PLACE(v[k]);
+}
+
+static void NAME(write_values)(const selection *s, const ENTRY *v, int64_t from, int64_t to, const void *x, void *y) {
+  switch (dc_dtype_bytes(s->type)) {
     case 1: COPY(uint8_t)
     case 2: COPY(uint16_t)
     case 4: COPY(uint32_t)
     default: COPY(uint64_t)
+  }
+}
+
+/* Line's elements from x on, whose keys have so many bytes; `at` is the place of the first that is chosen. */
+static void NAME(select_line)(const selection *s, void *const *buffers, const void *x, int64_t at, int bytes, void *scratch) {
+  const int size = dc_dtype_bytes(s->type), parts = s->parts;
+  ENTRY *v = scratch;
+  if (s->alone) {
+    ((int64_t *)buffers[s->indices])[at] = PLACE(NAME(at_place)(s->n, s->k - 1, bytes, v, v + s->n));
+    return;
+  }
+  v = NAME(first)(s->n, s->k, bytes, v, v + s->n, parts);
+  const int64_t n = s->k;
+  if (s->indices >= 0) {
+    EACH_PART(NAME(write_places)(s, v, from, to, (int64_t *)buffers[s->indices] + at))
+  }
+  if (s->values >= 0) {
+    EACH_PART(NAME(write_values)(s, v, from, to, x, (char *)buffers[s->values] + at * size))
   }
 }
 #undef ENTRY
