@@ -57,15 +57,19 @@ static void run_line(const fourier_call *c, const void *x, void *y, int64_t line
   c->line->close(&c->job, c->plan->chirp ? a : b, y, line);
 }
 
-/* Lines that are split are shared by threads where there are enough, else each of them is. */
+/* Lines that are split are shared by threads where there are enough, else each of them is: outside any region, since one inside
+ * another, even if that has one thread, makes new threads each time. */
 static void run_lines(const fourier_call *c, const void *x, void *y, char *scratch, int threads) {
-  const bool outside = c->job.lines >= threads;
-  const int inside = outside || c->job.size < LONG ? 1 : threads;
+  const int inside = c->job.size < LONG ? 1 : threads;
   char *buffers = scratch + (uint64_t)c->threads * c->tile;
-#pragma omp parallel for num_threads(threads) if (outside && threads > 1)
+  if (threads == 1 || c->job.lines < threads) {
+    for (int64_t line = 0; line < c->job.lines; line++) run_line(c, x, y, line, buffers, scratch, inside);
+    return;
+  }
+#pragma omp parallel for num_threads(threads)
   for (int64_t line = 0; line < c->job.lines; line++) {
-    const uint64_t own = outside ? thread(threads) : 0;
-    run_line(c, x, y, line, buffers + 2 * own * c->buffer, scratch + own * c->tile, inside);
+    const uint64_t own = thread(threads);
+    run_line(c, x, y, line, buffers + 2 * own * c->buffer, scratch + own * c->tile, 1);
   }
 }
 
