@@ -270,6 +270,13 @@ def test_copies_are_independent():
     assert other.model.fc.bias is other.fc.bias
 
 
+@pytest.mark.parametrize("what", [torch.nn.ReLU(), int, 3], ids=repr)
+def test_what_is_no_class_of_modules_is_not_decorated(what):
+    for decorate in (dace_module, dace_module(backward=True)):
+        with pytest.raises(dcml.ValueError_, match="use DaceModule" if isinstance(what, torch.nn.Module) else "subclasses of nn.Module"):
+            decorate(what)
+
+
 def test_decorator_with_and_without_arguments():
     @dace_module
     class Plain(nn.Module):

@@ -7,6 +7,7 @@ import inspect
 
 import torch
 
+from .. import _core
 from .module import DaceModule
 
 
@@ -37,6 +38,7 @@ def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, b
     """Decorator for nn.Module classes: their instances are DaceModules around an instance of the class.
 
     The arguments are those of DaceModule, ``later`` its keyword-only ones; it may be used with or without them.
+    Raises ValueError_ for what is no such class.
 
     >>> @dace_module
     ... class Doubled(torch.nn.Module):
@@ -49,6 +51,11 @@ def dace_module(moduleclass=None, dummy_inputs=None, cuda=None, training=None, b
                    apply_strict=apply_strict, auto_optimize=auto_optimize, debug_transients=debug_transients, **later)
 
     def decorate(cls):
+        if isinstance(cls, torch.nn.Module):
+            raise _core.ValueError_(f"dace_module decorates classes, got an instance of {type(cls).__name__}: use DaceModule(module)")
+        if not (inspect.isclass(cls) and issubclass(cls, torch.nn.Module)):
+            raise _core.ValueError_(f"dace_module decorates subclasses of nn.Module, got {cls!r}")
+
         class Decorated(DaceModule, metaclass=_Decorating):
             def __init__(self, *args, **kwargs):
                 super().__init__(cls(*args, **kwargs), sdfg_name=sdfg_name or cls.__name__, **options)
