@@ -187,7 +187,7 @@ static bool test(dc_op prim, dc_dtype type, dc_scalar a, dc_scalar b) {
   bool real = dc_dtype_is_float(type), whole = type == DC_U64;
   if (prim == DC_ISNAN) return real && isnan(a.f);
   if (prim == DC_ISINF) return real && isinf(a.f);
-  if (prim == DC_SIGNBIT) return real ? signbit(a.f) : type != DC_U64 && a.i < 0;
+  if (prim == DC_SIGNBIT) return real ? signbit(a.f) : !whole && a.i < 0;
   int order = real    ? (a.f > b.f) - (a.f < b.f)
               : whole ? ((uint64_t)a.i > (uint64_t)b.i) - ((uint64_t)a.i < (uint64_t)b.i)
                       : (a.i > b.i) - (a.i < b.i);

@@ -49,7 +49,8 @@ typedef struct {
   uint64_t least;
 } key_form;
 
-static bool is_whole(dc_dtype type) { return type == DC_I64 || type == DC_U64; }
+/* Have keys of so many bytes no room for their places? */
+static bool is_wide(int bytes, int64_t n) { return bytes > 4 || n > UINT32_MAX; }
 
 /* Of whole numbers of 64 bits, which often differ in few of them. */
 static key_form form_of_whole(const selection *s, const void *line) {
@@ -61,12 +62,13 @@ static key_form form_of_whole(const selection *s, const void *line) {
   }
   int bytes = 1;
   while (bytes < 8 && (most - least) >> 8 * bytes) bytes++;
-  return (key_form){bytes > 4 || s->n > UINT32_MAX, bytes, least};
+  return (key_form){is_wide(bytes, s->n), bytes, least};
 }
 
 static key_form form_of(const selection *s, const void *line) {
   const int size = dc_dtype_bytes(s->type);
-  return is_whole(s->type) && s->n ? form_of_whole(s, line) : (key_form){size > 4 || s->n > UINT32_MAX, size, 0};
+  const bool whole = s->type == DC_I64 || s->type == DC_U64;
+  return whole && s->n ? form_of_whole(s, line) : (key_form){is_wide(size, s->n), size, 0};
 }
 
 /* Elements through e, which makes a number x of this type another that compares as the element does. */
@@ -145,7 +147,7 @@ static void begin_each(counts *at, int parts) {
 #include "backends/native/select_order.h"
 
 static uint64_t line_bytes(const selection *s) {
-  return 2 * (uint64_t)s->n * (dc_dtype_bytes(s->type) > 4 || s->n > UINT32_MAX ? sizeof(entry) : sizeof(uint64_t));
+  return 2 * (uint64_t)s->n * (is_wide(dc_dtype_bytes(s->type), s->n) ? sizeof(entry) : sizeof(uint64_t));
 }
 
 /* Elements from one turned line to the next: not of a power of two, so that they do not push each other out of the first cache. */
@@ -212,7 +214,7 @@ static dc_status run_call(void *opaque, void *const *buffers, void *scratch, voi
   const int64_t n = s->outer * s->inner;
   const uint64_t own = own_bytes(s);
   const bool small = omp_in_parallel() || (double)n * (double)s->n < WORK_FOR_THREADS;
-  if (small || n > 1) s->parts = 1;
+  if (small) s->parts = 1;
   const int parts = small ? 1 : s->threads;
   EACH_PART(select_share(s, buffers, from, to, (char *)scratch + (uint64_t)part * own))
   return DC_OK;
@@ -255,7 +257,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   }
   const int64_t lines = s->outer * s->inner, most = omp_get_max_threads();
   s->threads = (int)(lines < 1 ? 1 : lines < most ? lines : most);
-  s->parts = (int)(most < PARTS ? most : PARTS);
+  s->parts = (int)(lines > 1 ? 1 : most < PARTS ? most : PARTS);
   if (s->k > s->n) {
     dc_status status = dc_error(DC_ERR_SHAPE, "TopK of %lld of %lld elements", (long long)s->k, (long long)s->n);
     free(s);

@@ -70,8 +70,8 @@ static ENTRY *NAME(sort_all)(int64_t n, int bytes, ENTRY *v, ENTRY *other, int p
 static void NAME(find_first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY *found) {
   int64_t sure = 0;
   for (int b = bytes - 1; b >= 0 && sure + n > most; b--) {
-    int64_t count[256] = {0}, before = sure, same = 0, first = 0;
-    for (int64_t k = 0; k < n; k++) count[DIGIT(v[k], b)]++;
+    int64_t count[DIGITS], before = sure, same = 0, first = 0;
+    NAME(count)(v, 0, n, b, count);
     while (before + count[first] < most) before += count[first++];
     for (int64_t k = 0; k < n; k++) {
       const ENTRY x = v[k];
@@ -94,8 +94,8 @@ static ENTRY *NAME(first)(int64_t n, int64_t most, int bytes, ENTRY *v, ENTRY *o
 /* The element in place `at` of the order: byte by byte those stay that share the bytes of it. */
 static ENTRY NAME(at_place)(int64_t n, int64_t at, int bytes, ENTRY *v, ENTRY *other) {
   for (int b = bytes - 1; b >= 0 && n > SHORT; b--) {
-    int64_t count[DIGITS] = {0}, same = 0, digit = 0;
-    for (int64_t k = 0; k < n; k++) count[DIGIT(v[k], b)]++;
+    int64_t count[DIGITS], same = 0, digit = 0;
+    NAME(count)(v, 0, n, b, count);
     while (count[digit] <= at) at -= count[digit++];
     for (int64_t k = 0; k < n; k++) {
       const ENTRY x = v[k];
