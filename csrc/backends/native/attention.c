@@ -42,38 +42,52 @@ typedef struct {
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define REAL float
+#define WHOLE int32_t
 #define VECTOR_BYTES 16
+#define LANE_NUMBERS 0, 1, 2, 3
 #define ROWS 4
 #define TARGET
 #define NAME(x) plain_f32_##x
 #include "backends/native/attention_tiles.h"
 #define REAL double
+#define WHOLE int64_t
 #define VECTOR_BYTES 16
+#define LANE_NUMBERS 0, 1
 #define ROWS 4
 #define TARGET
 #define NAME(x) plain_f64_##x
 #include "backends/native/attention_tiles.h"
 #ifdef __x86_64__
 #define REAL float
+#define WHOLE int32_t
 #define VECTOR_BYTES 32
+#define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
+#define TURNS
 #define ROWS 4
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) avx2_f32_##x
 #include "backends/native/attention_tiles.h"
 #define REAL double
+#define WHOLE int64_t
 #define VECTOR_BYTES 32
+#define LANE_NUMBERS 0, 1, 2, 3
 #define ROWS 4
 #define TARGET __attribute__((target("avx2,fma")))
 #define NAME(x) avx2_f64_##x
 #include "backends/native/attention_tiles.h"
 #define REAL float
+#define WHOLE int32_t
 #define VECTOR_BYTES 64
+#define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define TURNS
 #define ROWS 8
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
 #define NAME(x) avx512_f32_##x
 #include "backends/native/attention_tiles.h"
 #define REAL double
+#define WHOLE int64_t
 #define VECTOR_BYTES 64
+#define LANE_NUMBERS 0, 1, 2, 3, 4, 5, 6, 7
 #define ROWS 8
 #define TARGET __attribute__((target("avx512f,avx512dq,fma")))
 #define NAME(x) avx512_f64_##x

@@ -1,60 +1,107 @@
 /* Attention of one head, in tiles: included once for each element type and instruction set by attention.c, which defines
- * REAL, VECTOR_BYTES, ROWS (of sums that registers hold, two vectors each), TARGET and NAME(x). */
+ * REAL and WHOLE (a number as wide), VECTOR_BYTES, LANE_NUMBERS, ROWS (of sums that registers hold, two vectors each), TARGET and NAME(x), and TURNS where
+ * turn.h serves. */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+typedef WHOLE NAME(lane) __attribute__((vector_size(VECTOR_BYTES)));
 enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL), NAME(COLUMNS) = 2 * NAME(LANES) };
 #define VEC NAME(vec)
 #define LANES NAME(LANES)
 #define COLUMNS NAME(COLUMNS)
 #define INLINE TARGET static inline __attribute__((always_inline))
 
+#ifdef TURNS
+#include "backends/native/turn.h"
+#endif
+
 /* ---- products ---- */
 
-/* c = a b (+ c): a few rows of a, whose elements may lie anyhow, and a panel of b, a row of COLUMNS for each term. */
-INLINE void NAME(tile)(int rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, REAL *c, int64_t c_row,
-                       bool adds) {
+/* The right side of a product: lines of COLUMNS numbers, one for each term, `row` apart; `panel`: from these columns to the next. */
+typedef struct {
+  const REAL *at;
+  int64_t row, panel;
+} NAME(panels);
+
+/* c = a b (+ c): a few rows of a, whose elements may lie anyhow, and one or two vectors of columns. */
+INLINE void NAME(tile)(int rows, int vectors, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, int64_t b_row,
+                       REAL *c, int64_t c_row, bool adds) {
   VEC s[ROWS][2];
   UNROLL for (int r = 0; r < rows; r++)
-    UNROLL for (int v = 0; v < 2; v++) s[r][v] = adds ? *(const VEC *)(c + r * c_row + v * LANES) : (VEC){0};
-  for (int64_t t = 0; t < terms; t++) {
-    VEC left = *(const VEC *)(b + t * COLUMNS), right = *(const VEC *)(b + t * COLUMNS + LANES);
+    UNROLL for (int v = 0; v < vectors; v++) s[r][v] = adds ? *(const VEC *)(c + r * c_row + v * LANES) : (VEC){0};
+  for (int64_t t = 0; t < terms; t++, b += b_row) {
+    VEC right[2];
+    UNROLL for (int v = 0; v < vectors; v++) right[v] = *(const VEC *)(b + v * LANES);
     UNROLL for (int r = 0; r < rows; r++) {
       REAL x = a[r * a_row + t * a_term];
-      s[r][0] += x * left, s[r][1] += x * right;
+      UNROLL for (int v = 0; v < vectors; v++) s[r][v] += x * right[v];
     }
   }
   UNROLL for (int r = 0; r < rows; r++)
-    UNROLL for (int v = 0; v < 2; v++) *(VEC *)(c + r * c_row + v * LANES) = s[r][v];
+    UNROLL for (int v = 0; v < vectors; v++) *(VEC *)(c + r * c_row + v * LANES) = s[r][v];
 }
 
-/* All columns of c; panels of b lie `b_panel` apart. */
-TARGET static void NAME(product)(int64_t rows, int64_t terms, int64_t columns, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b,
-                                 int64_t b_panel, REAL *c, int64_t c_row, bool adds) {
-  for (int64_t n = 0; n < columns; n += COLUMNS, b += b_panel, c += COLUMNS) {
-    int64_t r = 0;
-    for (; r + ROWS <= rows; r += ROWS) NAME(tile)(ROWS, terms, a + r * a_row, a_row, a_term, b, c + r * c_row, c_row, adds);
-    for (; r + 2 <= rows; r += 2) NAME(tile)(2, terms, a + r * a_row, a_row, a_term, b, c + r * c_row, c_row, adds);
-    if (r < rows) NAME(tile)(1, terms, a + r * a_row, a_row, a_term, b, c + r * c_row, c_row, adds);
+INLINE void NAME(strip)(int vectors, int64_t rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, int64_t b_row,
+                        REAL *c, int64_t c_row, bool adds) {
+  int64_t r = 0;
+  for (; r + ROWS <= rows; r += ROWS) NAME(tile)(ROWS, vectors, terms, a + r * a_row, a_row, a_term, b, b_row, c + r * c_row, c_row, adds);
+  for (; r + 4 <= rows; r += 4) NAME(tile)(4, vectors, terms, a + r * a_row, a_row, a_term, b, b_row, c + r * c_row, c_row, adds);
+  for (; r < rows; r++) NAME(tile)(1, vectors, terms, a + r * a_row, a_row, a_term, b, b_row, c + r * c_row, c_row, adds);
+}
+
+/* All columns of c, whole vectors of them. */
+TARGET static void NAME(product)(int64_t rows, int64_t terms, int64_t columns, const REAL *a, int64_t a_row, int64_t a_term, NAME(panels) b,
+                                 REAL *c, int64_t c_row, bool adds) {
+  for (int64_t n = 0; n < columns; n += COLUMNS, b.at += b.panel, c += COLUMNS) {
+    if (columns - n > LANES) NAME(strip)(2, rows, terms, a, a_row, a_term, b.at, b.row, c, c_row, adds);
+    else NAME(strip)(1, rows, terms, a, a_row, a_term, b.at, b.row, c, c_row, adds);
   }
 }
 
+/* ---- operands ---- */
+
+static int64_t NAME(wide)(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 static int64_t NAME(padded)(int64_t n) { return (n + COLUMNS - 1) / COLUMNS * COLUMNS; }
 
-/* Panels of a matrix as it lies, and of its transpose; zeros behind the last column. */
-TARGET static void NAME(pack)(const REAL *from, int64_t rows, int64_t columns, int64_t row, REAL *to) {
-  for (int64_t n = 0; n < columns; n += COLUMNS)
-    for (int64_t r = 0; r < rows; r++, to += COLUMNS) {
-      const REAL *x = from + r * row + n;
-      if (n + COLUMNS <= columns) *(VEC *)to = *(const VEC *)x, *(VEC *)(to + LANES) = *(const VEC *)(x + LANES);
-      else
-        for (int64_t k = 0; k < COLUMNS; k++) to[k] = n + k < columns ? x[k] : 0;
-    }
+/* Bytes apart that are no multiple of a page: rows of scores that are read across share no places in the first cache. */
+static int64_t NAME(score_row)(int64_t keys) { return keys < ATTENTION_KEYS ? NAME(wide)(keys) : ATTENTION_KEYS + LANES; }
+
+/* A matrix as it lies, or where its rows are no whole vectors in the room that is given, with zeros behind them. */
+TARGET static NAME(panels) NAME(lying)(const REAL *from, int64_t rows, int64_t columns, REAL *room) {
+  const int64_t row = NAME(wide)(columns);
+  if (row == columns) return (NAME(panels)){from, columns, COLUMNS};
+  for (int64_t r = 0; r < rows; r++, from += columns) {
+    *(VEC *)(room + (r + 1) * row - LANES) = (VEC){0};
+    memcpy(room + r * row, from, (size_t)columns * sizeof(REAL));
+  }
+  return (NAME(panels)){room, row, COLUMNS};
 }
 
-TARGET static void NAME(pack_turned)(const REAL *from, int64_t rows, int64_t columns, int64_t row, REAL *to) {
-  for (int64_t n = 0; n < rows; n += COLUMNS, to += columns * COLUMNS)
-    for (int64_t k = 0; k < COLUMNS; k++)
-      for (int64_t t = 0; t < columns; t++) to[t * COLUMNS + k] = n + k < rows ? from[(n + k) * row + t] : 0;
+/* Its transpose, times a factor; zeros behind the last column of a vector. */
+TARGET static NAME(panels) NAME(turned)(const REAL *from, int64_t rows, int64_t columns, REAL factor, REAL *room) {
+  for (int64_t n = 0; n < rows; n += LANES) {
+    const REAL *x = from + n * columns;
+    const int64_t some = rows - n < LANES ? rows - n : LANES;
+    REAL *to = room + n / COLUMNS * columns * COLUMNS + n % COLUMNS;
+    int64_t t = 0;
+#ifdef TURNS
+    for (; t + LANES <= columns; t += LANES) {
+      VEC s[LANES];
+      UNROLL for (int r = 0; r < LANES; r++) {
+        s[r] = (VEC){0};
+        if (r < some) s[r] = *(const VEC *)(x + r * columns + t) * factor;
+      }
+      NAME(turn)(s);
+      UNROLL for (int r = 0; r < LANES; r++) *(VEC *)(to + (t + r) * COLUMNS) = s[r];
+    }
+#endif
+    for (; t < columns; t++) {
+      *(VEC *)(to + t * COLUMNS) = (VEC){0};
+      for (int64_t r = 0; r < some; r++) to[t * COLUMNS + r] = x[r * columns + t] * factor;
+    }
+  }
+  return (NAME(panels)){room, COLUMNS, columns * COLUMNS};
 }
+
+static NAME(panels) NAME(from)(NAME(panels) b, int64_t offset) { return b.at += offset, b; }
 
 /* ---- weights ---- */
 
@@ -87,10 +134,17 @@ INLINE VEC NAME(larger)(VEC a, VEC b) {
   return (VEC)(((bits)a & first) | ((bits)b & ~first));
 }
 
-INLINE REAL NAME(total)(VEC x) {
-  REAL sum = 0;
-  UNROLL for (int k = 0; k < LANES; k++) sum += x[k];
-  return sum;
+/* Each lane of the result is the sum, or the largest, of all. */
+INLINE VEC NAME(total)(VEC x) {
+  const NAME(lane) number = {LANE_NUMBERS};
+  UNROLL for (int n = LANES / 2; n; n /= 2) x += __builtin_shuffle(x, number ^ n);
+  return x;
+}
+
+INLINE VEC NAME(largest)(VEC x) {
+  const NAME(lane) number = {LANE_NUMBERS};
+  UNROLL for (int n = LANES / 2; n; n /= 2) x = NAME(larger)(x, __builtin_shuffle(x, number ^ n));
+  return x;
 }
 
 INLINE REAL NAME(dot)(const REAL *a, const REAL *b, int64_t n) {
@@ -99,18 +153,29 @@ INLINE REAL NAME(dot)(const REAL *a, const REAL *b, int64_t n) {
   int64_t k = 0;
   for (; k + LANES <= n; k += LANES) sums += *(const VEC *)(a + k) * *(const VEC *)(b + k);
   for (; k < n; k++) rest += a[k] * b[k];
-  return NAME(total)(sums) + rest;
+  return NAME(total)(sums)[0] + rest;
 }
 
-/* A row of scores from its products: scaled, with the mask, -inf where it is not to be seen; `width` of them, a multiple of
- * COLUMNS, of which the first `seen` count. */
-INLINE void NAME(score)(REAL *s, int64_t width, int64_t seen, REAL scale, const attention_mask *mask, int64_t at) {
-  const REAL hidden = -(REAL)__builtin_inff();
-  for (int64_t k = 0; k < width; k += LANES) *(VEC *)(s + k) *= scale;
-  if (mask->is_float)
-    for (int64_t k = 0; k < seen; k++) s[k] += ((const REAL *)mask->data)[at + k * mask->column];
-  else if (mask->data)
-    for (int64_t k = 0; k < seen; k++) s[k] = mask->data[at + k * mask->column] ? s[k] : hidden;
+/* A row of scores with what the mask adds or hides: `width` of them, whole vectors, of which the first `seen` count; the others
+ * are -inf. */
+INLINE void NAME(hide)(REAL *s, int64_t width, int64_t seen, const attention_mask *mask, int64_t at) {
+  typedef char bytes __attribute__((vector_size(LANES)));
+  const REAL hidden = -(REAL)__builtin_inff(), *added = (const REAL *)mask->data + at;
+  const char *shown = mask->data + at;
+  const int64_t whole = mask->data && mask->column == 1 ? seen / LANES * LANES : 0;
+  for (int64_t k = 0; k < whole; k += LANES) {
+    if (mask->is_float) *(VEC *)(s + k) += *(const VEC *)(added + k);
+    else {
+      bytes some;
+      memcpy(&some, shown + k, LANES);
+      NAME(lane) is_shown = __builtin_convertvector(some, NAME(lane)) != 0;
+      *(VEC *)(s + k) = (VEC)(((NAME(lane))*(VEC *)(s + k) & is_shown) | ((NAME(lane))((VEC){0} + hidden) & ~is_shown));
+    }
+  }
+  for (int64_t k = whole; k < seen && mask->data; k++) {
+    if (mask->is_float) s[k] += added[k * mask->column];
+    else s[k] = shown[k * mask->column] ? s[k] : hidden;
+  }
   for (int64_t k = seen; k < width; k++) s[k] = hidden;
 }
 
@@ -124,68 +189,74 @@ static int64_t NAME(seen)(const attention_head *h, int64_t n, int64_t m, int64_t
 
 /* Scores of a block of queries with a block of keys become weights by the largest score so far; what was summed up before
  * is scaled to it. */
-TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *most, REAL *sum,
-                               REAL *o, int64_t o_row) {
+TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, int64_t s_row, REAL *most,
+                               REAL *sum, REAL *o, int64_t o_row) {
   const REAL hidden = -(REAL)__builtin_inff();
-  int64_t width = NAME(padded)(keys);
-  for (int64_t r = 0; r < rows; r++, s += ATTENTION_KEYS, o += o_row) {
-    NAME(score)(s, width, NAME(seen)(h, n + r, m, keys), (REAL)h->scale, &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
-    VEC top = *(VEC *)s, add = {0};
-    for (int64_t k = LANES; k < width; k += LANES) top = NAME(larger)(*(VEC *)(s + k), top);
-    REAL now = most[r];
-    UNROLL for (int k = 0; k < LANES; k++) now = top[k] > now ? top[k] : now;
-    REAL base = now == hidden ? 0 : now;
+  const int64_t width = NAME(wide)(keys);
+  for (int64_t r = 0; r < rows; r++, s += s_row, o += o_row) {
+    NAME(hide)(s, width, NAME(seen)(h, n + r, m, keys), &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
+    VEC top = (VEC){0} + most[r], add = {0};
+    for (int64_t k = 0; k < width; k += LANES) top = NAME(larger)(*(VEC *)(s + k), top);
+    REAL now = NAME(largest)(top)[0], base = now == hidden ? 0 : now;
     for (int64_t k = 0; k < width; k += LANES) {
       VEC w = NAME(exp)(*(VEC *)(s + k) - base);
       *(VEC *)(s + k) = w, add += w;
     }
     REAL factor = m ? NAME(exp)((VEC){0} + (most[r] - base))[0] : 0;
     for (int64_t k = 0; k < o_row && m && factor != 1; k += LANES) *(VEC *)(o + k) *= factor;
-    sum[r] = sum[r] * factor + NAME(total)(add), most[r] = now;
+    sum[r] = sum[r] * factor + NAME(total)(add)[0], most[r] = now;
+  }
+}
+
+static REAL NAME(log)(REAL x) { return sizeof(REAL) == 4 ? (REAL)__builtin_logf((float)x) : (REAL)__builtin_log((double)x); }
+
+/* Sums of weighted values become means, in place or from the room where their rows are whole vectors. */
+TARGET static void NAME(divide)(const attention_head *h, int64_t rows, const REAL *most, const REAL *sum, REAL *o, REAL *y, REAL *l) {
+  const int64_t row = NAME(wide)(h->values);
+  for (int64_t r = 0; r < rows; r++, o += row, y += h->values) {
+    REAL factor = h->is_safe && sum[r] == 0 ? 0 : 1 / sum[r];
+    for (int64_t e = 0; e < row; e += LANES) *(VEC *)(o + e) *= factor;
+    if (o != y) memcpy(y, o, (size_t)h->values * sizeof(REAL));
+    l[r] = most[r] + NAME(log)(sum[r]);
   }
 }
 
 /* Queries [begin, end) of a head. */
 TARGET static void NAME(forward)(const attention_head *h, int64_t begin, int64_t end, void *scratch) {
-  int64_t M = h->keys, D = h->width, E = h->values, EP = NAME(padded)(E);
-  REAL *kt = scratch, *v = kt + NAME(padded)(M) * D, *s = v + M * EP, *o = s + ATTENTION_QUERIES * ATTENTION_KEYS;
+  int64_t M = h->keys, D = h->width, E = h->values, EP = NAME(wide)(E), S = NAME(score_row)(M);
+  REAL *turned = scratch, *values = turned + NAME(padded)(M) * D, *s = values + M * EP, *room = s + ATTENTION_QUERIES * S;
   REAL most[ATTENTION_QUERIES], sum[ATTENTION_QUERIES];
-  NAME(pack_turned)(h->k, M, D, D, kt);
-  NAME(pack)(h->v, M, E, E, v);
+  const NAME(panels) k = NAME(turned)(h->k, M, D, (REAL)h->scale, turned), v = NAME(lying)(h->v, M, E, values);
   for (int64_t n = begin, rows; n < end; n += rows) {
     rows = end - n < ATTENTION_QUERIES ? end - n : ATTENTION_QUERIES;
-    const REAL *q = (const REAL *)h->q + n * D;
-    REAL *y = (REAL *)h->y + n * E, *l = (REAL *)h->l + n;
+    REAL *y = (REAL *)h->y + n * E, *o = EP == E ? y : room;
     int64_t reach = NAME(seen)(h, n + rows - 1, 0, M);
     for (int64_t r = 0; r < rows; r++) most[r] = -(REAL)__builtin_inff(), sum[r] = 0;
+    if (!reach) memset(o, 0, (size_t)(rows * EP) * sizeof(REAL));
     for (int64_t m = 0, keys; m < reach; m += keys) {
       keys = reach - m < ATTENTION_KEYS ? reach - m : ATTENTION_KEYS;
-      NAME(product)(rows, D, keys, q, D, 1, kt + m * D, D * COLUMNS, s, ATTENTION_KEYS, false);
-      NAME(weigh)(h, n, rows, m, keys, s, most, sum, o, EP);
-      NAME(product)(rows, keys, EP, s, ATTENTION_KEYS, 1, v + m * COLUMNS, M * COLUMNS, o, EP, m > 0);
+      NAME(product)(rows, D, NAME(wide)(keys), (const REAL *)h->q + n * D, D, 1, NAME(from)(k, m * D), s, S, false);
+      NAME(weigh)(h, n, rows, m, keys, s, S, most, sum, o, EP);
+      NAME(product)(rows, keys, EP, s, S, 1, NAME(from)(v, m * v.row), o, EP, m > 0);
     }
-    for (int64_t r = 0; r < rows; r++) {
-      REAL factor = (h->is_safe && sum[r] == 0) || !M ? 0 : 1 / sum[r];
-      for (int64_t e = 0; e < E; e++) y[r * E + e] = M ? o[r * EP + e] * factor : 0;
-      l[r] = most[r] + (REAL)__builtin_log((double)sum[r]);
-    }
+    NAME(divide)(h, rows, most, sum, o, y, (REAL *)h->l + n);
   }
 }
 
 static int64_t NAME(forward_room)(const attention_head *h) {
-  int64_t M = h->keys, EP = NAME(padded)(h->values);
-  return (NAME(padded)(M) * h->width + M * EP + ATTENTION_QUERIES * (ATTENTION_KEYS + EP)) * (int64_t)sizeof(REAL);
+  int64_t M = h->keys, EP = NAME(wide)(h->values);
+  return (NAME(padded)(M) * h->width + M * EP + ATTENTION_QUERIES * (NAME(score_row)(M) + EP)) * (int64_t)sizeof(REAL);
 }
 
 /* ---- backward ---- */
 
 /* Weights from scores, and gradients of scores from those of weights. */
-TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *g,
+TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *g, int64_t row,
                                    const REAL *dot) {
-  int64_t width = NAME(padded)(keys);
-  for (int64_t r = 0; r < rows; r++, s += ATTENTION_KEYS, g += ATTENTION_KEYS) {
+  int64_t width = NAME(wide)(keys);
+  for (int64_t r = 0; r < rows; r++, s += row, g += row) {
     REAL l = ((const REAL *)h->l)[n + r], base = h->is_safe && l == -(REAL)__builtin_inff() ? 0 : l;
-    NAME(score)(s, width, NAME(seen)(h, n + r, m, keys), (REAL)h->scale, &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
+    NAME(hide)(s, width, NAME(seen)(h, n + r, m, keys), &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
     for (int64_t k = 0; k < width; k += LANES) {
       VEC w = NAME(exp)(*(VEC *)(s + k) - base);
       *(VEC *)(s + k) = w, *(VEC *)(g + k) = w * (*(VEC *)(g + k) - dot[r]) * (REAL)h->scale;
@@ -194,45 +265,45 @@ TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t r
 }
 
 static void NAME(unpad)(const REAL *from, int64_t rows, int64_t columns, REAL *to) {
-  for (int64_t r = 0; r < rows; r++) memcpy(to + r * columns, from + r * NAME(padded)(columns), (size_t)columns * sizeof(REAL));
+  for (int64_t r = 0; r < rows && from != to; r++) memcpy(to + r * columns, from + r * NAME(wide)(columns), (size_t)columns * sizeof(REAL));
 }
 
 TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
-  int64_t N = h->queries, M = h->keys, D = h->width, E = h->values, DP = NAME(padded)(D), EP = NAME(padded)(E), MP = NAME(padded)(M);
-  REAL *kt = scratch, *vt = kt + MP * D, *k = vt + MP * E, *q = k + M * DP, *g = q + N * DP, *dk = g + N * EP, *dv = dk + M * DP;
-  REAL *s = dv + M * EP, *ds = s + ATTENTION_QUERIES * ATTENTION_KEYS, *dq = ds + ATTENTION_QUERIES * ATTENTION_KEYS;
-  REAL dot[ATTENTION_QUERIES];
-  NAME(pack_turned)(h->k, M, D, D, kt);
-  NAME(pack_turned)(h->v, M, E, E, vt);
-  NAME(pack)(h->k, M, D, D, k);
-  NAME(pack)(h->q, N, D, D, q);
-  NAME(pack)(h->g, N, E, E, g);
-  memset(dk, 0, (size_t)(M * (DP + EP)) * sizeof(REAL));
+  int64_t N = h->queries, M = h->keys, D = h->width, E = h->values, DP = NAME(wide)(D), EP = NAME(wide)(E), MP = NAME(padded)(M);
+  int64_t S = NAME(score_row)(M);
+  REAL *room = scratch, *s = room + MP * (D + E) + M * DP + N * (DP + EP), *ds = s + ATTENTION_QUERIES * S, *rest = ds + ATTENTION_QUERIES * S;
+  REAL *dk = D == DP ? h->dk : rest, *dv = E == EP ? h->dv : rest + M * DP, dot[ATTENTION_QUERIES];
+  const NAME(panels) kt = NAME(turned)(h->k, M, D, (REAL)h->scale, room), vt = NAME(turned)(h->v, M, E, 1, room += MP * D);
+  const NAME(panels) k = NAME(lying)(h->k, M, D, room += MP * E), q = NAME(lying)(h->q, N, D, room += M * DP);
+  const NAME(panels) g = NAME(lying)(h->g, N, E, room += N * DP);
+  memset(dk, 0, (size_t)(M * DP) * sizeof(REAL));
+  memset(dv, 0, (size_t)(M * EP) * sizeof(REAL));
   for (int64_t n = 0, rows; n < N; n += rows) {
     rows = N - n < ATTENTION_QUERIES ? N - n : ATTENTION_QUERIES;
     const REAL *dy = (const REAL *)h->g + n * E, *y = (const REAL *)h->y + n * E;
+    REAL *to = (REAL *)h->dq + n * D, *dq = D == DP ? to : rest + M * (DP + EP);
     int64_t reach = NAME(seen)(h, n + rows - 1, 0, M);
     for (int64_t r = 0; r < rows; r++) dot[r] = NAME(dot)(dy + r * E, y + r * E, E);
     for (int64_t m = 0, keys; m < reach; m += keys) {
       keys = reach - m < ATTENTION_KEYS ? reach - m : ATTENTION_KEYS;
-      NAME(product)(rows, D, keys, (const REAL *)h->q + n * D, D, 1, kt + m * D, D * COLUMNS, s, ATTENTION_KEYS, false);
-      NAME(product)(rows, E, keys, dy, E, 1, vt + m * E, E * COLUMNS, ds, ATTENTION_KEYS, false);
-      NAME(turn_back)(h, n, rows, m, keys, s, ds, dot);
-      NAME(product)(keys, rows, EP, s, 1, ATTENTION_KEYS, g + n * COLUMNS, N * COLUMNS, dv + m * EP, EP, true);
-      NAME(product)(keys, rows, DP, ds, 1, ATTENTION_KEYS, q + n * COLUMNS, N * COLUMNS, dk + m * DP, DP, true);
-      NAME(product)(rows, keys, DP, ds, ATTENTION_KEYS, 1, k + m * COLUMNS, M * COLUMNS, dq, DP, m > 0);
+      NAME(product)(rows, D, NAME(wide)(keys), (const REAL *)h->q + n * D, D, 1, NAME(from)(kt, m * D), s, S, false);
+      NAME(product)(rows, E, NAME(wide)(keys), dy, E, 1, NAME(from)(vt, m * E), ds, S, false);
+      NAME(turn_back)(h, n, rows, m, keys, s, ds, S, dot);
+      NAME(product)(keys, rows, EP, s, 1, S, NAME(from)(g, n * g.row), dv + m * EP, EP, true);
+      NAME(product)(keys, rows, DP, ds, 1, S, NAME(from)(q, n * q.row), dk + m * DP, DP, true);
+      NAME(product)(rows, keys, DP, ds, S, 1, NAME(from)(k, m * k.row), dq, DP, m > 0);
     }
     if (!reach) memset(dq, 0, (size_t)(rows * DP) * sizeof(REAL));
-    NAME(unpad)(dq, rows, D, (REAL *)h->dq + n * D);
+    NAME(unpad)(dq, rows, D, to);
   }
   NAME(unpad)(dk, M, D, h->dk);
   NAME(unpad)(dv, M, E, h->dv);
 }
 
 static int64_t NAME(backward_room)(const attention_head *h) {
-  int64_t N = h->queries, M = h->keys, DP = NAME(padded)(h->width), EP = NAME(padded)(h->values), MP = NAME(padded)(M);
-  int64_t panels = MP * (h->width + h->values) + 2 * M * DP + M * EP + N * (DP + EP);
-  return (panels + ATTENTION_QUERIES * (2 * ATTENTION_KEYS + DP)) * (int64_t)sizeof(REAL);
+  int64_t N = h->queries, M = h->keys, DP = NAME(wide)(h->width), EP = NAME(wide)(h->values), MP = NAME(padded)(M);
+  int64_t operands = MP * (h->width + h->values) + M * DP + N * (DP + EP), results = M * (DP + EP) + ATTENTION_QUERIES * DP;
+  return (operands + results + ATTENTION_QUERIES * 2 * NAME(score_row)(M)) * (int64_t)sizeof(REAL);
 }
 
 static const attention_routines NAME(routines) = {NAME(forward), NAME(backward), NAME(forward_room), NAME(backward_room)};
@@ -242,7 +313,10 @@ static const attention_routines NAME(routines) = {NAME(forward), NAME(backward),
 #undef COLUMNS
 #undef INLINE
 #undef REAL
+#undef WHOLE
 #undef VECTOR_BYTES
+#undef LANE_NUMBERS
+#undef TURNS
 #undef ROWS
 #undef TARGET
 #undef NAME
