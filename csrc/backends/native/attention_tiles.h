@@ -160,6 +160,7 @@ INLINE REAL NAME(dot)(const REAL *a, const REAL *b, int64_t n) {
  * are -inf. */
 INLINE void NAME(hide)(REAL *s, int64_t width, int64_t seen, const attention_mask *mask, int64_t at) {
   typedef char bytes __attribute__((vector_size(LANES)));
+  const NAME(lane) number = {LANE_NUMBERS};
   const REAL hidden = -(REAL)__builtin_inff(), *added = (const REAL *)mask->data + at;
   const char *shown = mask->data + at;
   const int64_t whole = mask->data && mask->column == 1 ? seen / LANES * LANES : 0;
@@ -176,7 +177,10 @@ INLINE void NAME(hide)(REAL *s, int64_t width, int64_t seen, const attention_mas
     if (mask->is_float) s[k] += added[k * mask->column];
     else s[k] = shown[k * mask->column] ? s[k] : hidden;
   }
-  for (int64_t k = seen; k < width; k++) s[k] = hidden;
+  for (int64_t k = seen / LANES * LANES; k < width; k += LANES) {
+    NAME(lane) is_seen = number < (WHOLE)(seen - k);
+    *(VEC *)(s + k) = (VEC)(((NAME(lane))*(VEC *)(s + k) & is_seen) | ((NAME(lane))((VEC){0} + hidden) & ~is_seen));
+  }
 }
 
 /* Query n sees this many of the keys from m on. */
