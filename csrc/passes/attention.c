@@ -3,17 +3,21 @@
  *     S = MatMul(Mul(q, scale), Transpose(k))  M = Where(mask, S, -inf)  P = Softmax(M)  y = MatMul(P, v)
  *     becomes   y, l = Attention(q, k, v, mask) {scale}
  *
- * with any of: factors before or behind the first product or none; a mask that is added; a constant one that hides what is
- * right of the diagonal; a Softmax that gives 0 where all is masked.  Where differentiation follows, the gradient is stated:
- * AttentionGradient computes it from l. */
+ * with any of: factors before or behind the first product or none; masks that are added, one of them perhaps where a Reshape splits
+ * the batch (windows of an image, say); a constant one that hides what is right of the diagonal; a Softmax that gives 0 where all is
+ * masked.  Where differentiation follows, the gradient is stated: AttentionGradient computes it from l, and that of what is added. */
 #include <math.h>
 #include <string.h>
 
 #include "autodiff/autodiff.h"
 #include "passes/operators.h"
 
+enum { MASKS = 4 };
+
 typedef struct {
-  dc_cid q, k, v, mask;
+  dc_cid q, k, v, mask[MASKS];
+  dc_cid split; /* scores whose first two dimensions are what q, k and v have as their first; 0: they have all dimensions alike */
+  uint32_t n_masks;
   bool is_causal, is_safe, is_turned; /* is_turned: k is, as a product's right operand */
   double scale;
 } attention;
@@ -85,28 +89,61 @@ static bool reaches(const dc_graph *graph, dc_cid mask, const dc_ex *scores, uin
   return m->rank <= rank;
 }
 
+/* Are these scores whose first dimension the others have in two? */
+static bool splits(dc_graph *graph, dc_cid whole, dc_cid parts) {
+  const dc_container *w = dc_cont(graph, whole), *p = dc_cont(graph, parts);
+  if (p->rank != w->rank + 1 || p->rank > DC_MAX_RANK || dc_ix_mul(&graph->pool, p->shape[0], p->shape[1]) != w->shape[0]) return false;
+  for (uint32_t d = 1; d < w->rank; d++)
+    if (w->shape[d] != p->shape[d + 1]) return false;
+  return true;
+}
+
+/* Takes a Reshape off scores that were `whole` at the end, which splits their batch or undoes that; false: it is another one. */
+static bool take_reshape(const dc_operators *o, dc_nid reshape, dc_cid whole, dc_cid *scores, attention *a) {
+  dc_cid inner = dc_operator_input(o, reshape, 0);
+  const uint32_t rank = dc_cont(o->graph, whole)->rank;
+  if (o->uses[inner] != 1) return false;
+  if (!a->split && splits(o->graph, whole, inner)) a->split = inner;
+  else if (!a->split || dc_cont(o->graph, *scores)->rank == rank || !same_shape(o->graph, inner, whole, rank)) return false;
+  return *scores = inner, true;
+}
+
+/* The mask of a Where or an Add; 0: it is no mask. */
+static dc_cid read_mask(const dc_operators *o, dc_nid where, dc_nid add, dc_cid scores, dc_cid *inner) {
+  dc_nid node = where ? where : add;
+  if (where && !is_number(o->graph, dc_operator_input(o, where, 2), -INFINITY)) return 0;
+  dc_cid left = dc_operator_input(o, node, 0);
+  bool first = where || !o->maker[left] || !same_shape(o->graph, left, scores, dc_cont(o->graph, scores)->rank);
+  *inner = dc_operator_input(o, node, first);
+  return dc_operator_input(o, node, !first);
+}
+
+/* May it be added to what there is?  In front of a split its batch has to be one; a Where before an Add would not hide what that
+ * makes of -inf. */
+static bool may_add(const dc_operators *o, const attention *a, dc_cid mask, bool in_front, bool is_where) {
+  const dc_container *m = dc_cont(o->graph, mask);
+  int64_t one;
+  if (a->n_masks == MASKS || (a->n_masks && (is_where || dc_cont(o->graph, a->mask[0])->dtype == DC_BOOL))) return false;
+  return !in_front || m->rank + 1 < dc_cont(o->graph, a->split)->rank || (dc_ex_is_int(&o->graph->pool, m->shape[0], &one) && one == 1);
+}
+
 /* Takes masks off the scores; what is left may have factors. */
 static bool take_masks(const dc_operators *o, dc_cid *scores, attention *a) {
+  const dc_cid whole = *scores;
   for (;;) {
     dc_nid where = dc_operator_making(o, *scores, "Where"), add = dc_operator_making(o, *scores, "Add");
-    dc_cid inner, mask;
-    if (where) {
-      mask = dc_operator_input(o, where, 0), inner = dc_operator_input(o, where, 1);
-      if (!is_number(o->graph, dc_operator_input(o, where, 2), -INFINITY)) return false;
-    } else if (add) {
-      dc_cid left = dc_operator_input(o, add, 0);
-      bool first = o->maker[left] && same_shape(o->graph, left, *scores, dc_cont(o->graph, *scores)->rank);
-      inner = dc_operator_input(o, add, !first), mask = dc_operator_input(o, add, first);
-    } else {
-      return true;
-    }
+    dc_nid reshape = dc_operator_making(o, *scores, "Reshape");
     const dc_container *s = dc_cont(o->graph, *scores);
-    if (o->uses[inner] != 1 || !reaches(o->graph, mask, s->shape, s->rank) || !same_shape(o->graph, inner, *scores, s->rank)) return false;
-    if (where && is_triangle(o->graph, mask, *scores)) a->is_causal = true;
-    else if (a->mask) return false;
-    else a->mask = mask;
+    dc_cid inner = 0;
+    if (reshape && take_reshape(o, reshape, whole, scores, a)) continue;
+    if (!where && !add) return same_shape(o->graph, *scores, whole, dc_cont(o->graph, whole)->rank);
+    dc_cid mask = read_mask(o, where, add, *scores, &inner);
+    if (!mask || o->uses[inner] != 1 || !reaches(o->graph, mask, s->shape, s->rank) || !same_shape(o->graph, inner, *scores, s->rank))
+      return false;
+    if (where && is_triangle(o->graph, mask, *scores) && !a->n_masks) a->is_causal = true;
+    else if (!may_add(o, a, mask, a->split && s->rank < dc_cont(o->graph, a->split)->rank, where)) return false;
+    else a->mask[a->n_masks++] = mask;
     *scores = inner;
-    if (add) return true; /* a Where before it would not hide what the mask makes of -inf */
   }
 }
 
@@ -183,8 +220,9 @@ static bool is_operator(const dc_operators *o, dc_nid node, attention *a) {
   dc_graph *graph = o->graph;
   const dc_library *lib = library_of(o, node);
   int64_t width;
-  *a = (attention){.q = lib->in[0], .k = lib->in[1], .v = lib->in[2], .mask = dc_operator_input(o, node, 3),
+  *a = (attention){.q = lib->in[0], .k = lib->in[1], .v = lib->in[2], .mask = {dc_operator_input(o, node, 3)},
                    .is_causal = number(o, node, "is_causal", 0) != 0, .is_safe = true};
+  a->n_masks = a->mask[0] != 0;
   for (uint32_t k = 4; k < lib->n_in; k++)
     if (lib->in[k]) return false;
   for (uint32_t k = 1; k < lib->n_out; k++)
@@ -196,10 +234,10 @@ static bool is_operator(const dc_operators *o, dc_nid node, attention *a) {
   a->scale = number(o, node, "scale", NAN);
   if (isnan(a->scale) && dc_ex_is_int(&graph->pool, q->shape[3], &width) && width > 0) a->scale = 1 / sqrt((double)width);
   dc_ex scores[] = {q->shape[0], q->shape[1], q->shape[2], k->shape[2]};
-  return isfinite(a->scale) && (!a->mask || reaches(graph, a->mask, scores, 4));
+  return isfinite(a->scale) && (!a->n_masks || reaches(graph, a->mask[0], scores, 4));
 }
 
-static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_nid node, attention *a) {
+static bool recognise(const dc_operators *o, dc_nid node, attention *a) {
   dc_graph *graph = o->graph;
   if (dc_node_at(graph, node)->kind != DC_NODE_LIBRARY) return false;
   dc_cid y = library_of(o, node)->out[0];
@@ -207,12 +245,10 @@ static bool recognise(const dc_pass_context *context, const dc_operators *o, dc_
                                                           : dc_operator_making(o, y, "Attention") == node && is_operator(o, node, a);
   if (!is_it) return false;
   uint32_t rank = dc_cont(graph, a->q)->rank;
-  if (rank < 2 || !same_shape(graph, a->q, a->k, rank - 2) || !same_shape(graph, a->q, a->v, rank - 2)) return false;
-  if (context->training && a->mask && depends_on_floats(o, a->mask, DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n))) return false;
-  return true;
+  return rank >= 2 && same_shape(graph, a->q, a->k, rank - 2) && same_shape(graph, a->q, a->v, rank - 2);
 }
 
-/* ---- replacing ---- */
+/* ---- operands ---- */
 
 /* The value with its last two dimensions exchanged: what it was transposed from, or a Transpose, which the scope gets. */
 static dc_cid turned(const dc_operators *o, dc_cid c, dc_scope *scope) {
@@ -236,10 +272,71 @@ static dc_cid turned(const dc_operators *o, dc_cid c, dc_scope *scope) {
   return to;
 }
 
-/* States the gradient. */
-static dc_status state_gradient(dc_graph *graph, dc_nid node) {
-  static const uint32_t required[] = {0, 1, 2}, given[] = {0};
-  dc_border border = {.required = required, .given = given, .n_required = 3, .n_given = 1};
+/* The value with its first dimension as the split scores have it. */
+static dc_cid split(const dc_operators *o, dc_cid c, dc_cid like, dc_scope *scope) {
+  dc_graph *graph = o->graph;
+  if (!like) return c;
+  const dc_container *k = dc_cont(graph, c);
+  dc_ex shape[DC_MAX_RANK];
+  memcpy(shape, dc_cont(graph, like)->shape, 2 * sizeof *shape);
+  memcpy(shape + 2, k->shape + 1, (k->rank - 1) * sizeof *shape);
+  dc_cid to = dc_container_after(graph, c, "split", (dc_dtype)k->dtype, k->rank + 1, shape);
+  dc_operator_reshape(graph, c, to, scope);
+  return to;
+}
+
+/* All masks in one: what is added is added up first. */
+static dc_cid join(dc_graph *graph, const attention *a, dc_scope *scope) {
+  dc_cid all = a->mask[0];
+  for (uint32_t k = 1; k < a->n_masks; k++) {
+    const dc_container *x = dc_cont(graph, all), *y = dc_cont(graph, a->mask[k]);
+    const uint32_t rank = x->rank > y->rank ? x->rank : y->rank;
+    dc_ex shape[DC_MAX_RANK];
+    for (uint32_t d = 0; d < rank; d++) {
+      const dc_ex m = d + x->rank < rank ? 0 : x->shape[d + x->rank - rank], n = d + y->rank < rank ? 0 : y->shape[d + y->rank - rank];
+      int64_t one;
+      shape[d] = n && (!m || (dc_ex_is_int(&graph->pool, m, &one) && one == 1)) ? n : m;
+    }
+    dc_cid in[] = {all, a->mask[k]};
+    all = dc_container_after(graph, all, "sum", (dc_dtype)x->dtype, rank, shape);
+    dc_scope_push(graph, scope, dc_node_library(graph, "Add", "", 14, in, 2, &all, 1, NULL, 0));
+  }
+  return all;
+}
+
+/* ---- its gradient ---- */
+
+/* Sums over the dimensions along which the mask was repeated. */
+static void sum_to(dc_graph *graph, dc_cid scores, dc_cid mask, dc_scope *scope) {
+  const uint32_t rank = dc_cont(graph, scores)->rank, before = rank - dc_cont(graph, mask)->rank;
+  int64_t axes[DC_MAX_RANK], n = 0;
+  dc_ex shape[DC_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++) {
+    shape[d] = d < before ? dc_ex_int(&graph->pool, 1) : dc_cont(graph, mask)->shape[d - before];
+    if (shape[d] != dc_cont(graph, scores)->shape[d]) axes[n++] = d;
+  }
+  dc_cid in[] = {scores, dc_container_add_const(graph, "axes", DC_I64, 1, &n, axes, (uint64_t)n * sizeof *axes)};
+  dc_cid to = before && n ? dc_container_after(graph, mask, "kept", (dc_dtype)dc_cont(graph, mask)->dtype, rank, shape) : mask;
+  if (n) dc_scope_push(graph, scope, dc_node_library(graph, "ReduceSum", "", 13, in, 2, &to, 1, NULL, 0));
+  if (!n || to != mask) dc_operator_reshape(graph, n ? to : scores, mask, scope);
+}
+
+/* Puts nodes behind another one. */
+static void put_behind(dc_graph *graph, dc_nid node, const dc_scope *more) {
+  for (uint32_t s = 0; s < graph->states.n; s++) {
+    dc_scope old = graph->states.v[s].scope, new = {0};
+    for (uint32_t k = 0; k < old.n; k++) {
+      dc_scope_push(graph, &new, old.v[k]);
+      for (uint32_t j = 0; j < more->n && old.v[k] == node; j++) dc_scope_push(graph, &new, more->v[j]);
+    }
+    graph->states.v[s].scope = new;
+  }
+}
+
+/* States the gradient, of the mask too where somebody may want it. */
+static dc_status state_gradient(dc_graph *graph, dc_nid node, bool of_mask) {
+  static const uint32_t required[] = {0, 1, 2, 3}, given[] = {0};
+  dc_border border = {.required = required, .given = given, .n_required = of_mask ? 4 : 3, .n_given = 1};
   DC_TRY(dc_autodiff_border(graph, node, &border));
   dc_library lib = dc_node_at(graph, node)->lib, *made = &dc_node_at(graph, border.placeholder)->lib;
   dc_cid in[] = {lib.in[0], lib.in[1], lib.in[2], lib.in[3], lib.out[0], lib.out[1], border.cotangent[0]};
@@ -248,14 +345,36 @@ static dc_status state_gradient(dc_graph *graph, dc_nid node) {
   memcpy(made->in, in, sizeof in);
   made->attr = lib.attr, made->n_attr = lib.n_attr;
   dc_node_at(graph, border.placeholder)->name = dc_node_at(graph, node)->name;
+  if (!of_mask) return DC_OK;
+  const dc_container *q = dc_cont(graph, in[0]);
+  dc_ex shape[DC_MAX_RANK];
+  memcpy(shape, q->shape, q->rank * sizeof *shape);
+  shape[q->rank - 1] = dc_cont(graph, in[1])->shape[q->rank - 2];
+  dc_cid mask = made->out[3], scores = dc_container_after(graph, mask, "scores", (dc_dtype)q->dtype, q->rank, shape);
+  dc_scope more = {0};
+  dc_node_at(graph, border.placeholder)->lib.out[3] = scores;
+  sum_to(graph, scores, mask, &more);
+  put_behind(graph, border.placeholder, &more);
   return DC_OK;
 }
+
+/* ---- replacing ---- */
 
 /* Attention in place of the last product; 0: no library runs it. */
 static dc_nid attend(const dc_pass_context *context, const dc_operators *o, dc_nid node, const attention *a, dc_scope *scope) {
   dc_graph *graph = o->graph;
   dc_scope before = {0};
-  dc_cid y = library_of(o, node)->out[0], in[] = {a->q, a->is_turned ? turned(o, a->k, &before) : a->k, a->v, a->mask};
+  dc_cid y = library_of(o, node)->out[0], key = a->is_turned ? turned(o, a->k, &before) : a->k;
+  dc_cid in[] = {split(o, a->q, a->split, &before), split(o, key, a->split, &before), split(o, a->v, a->split, &before),
+                 join(graph, a, &before)};
+  dc_cid whole = y;
+  if (a->split) {
+    const dc_container *q = dc_cont(graph, in[0]), *v = dc_cont(graph, in[2]);
+    dc_ex shape[DC_MAX_RANK];
+    memcpy(shape, q->shape, q->rank * sizeof *shape);
+    shape[q->rank - 1] = v->shape[v->rank - 1];
+    y = dc_container_after(graph, y, "split", (dc_dtype)q->dtype, q->rank, shape);
+  }
   const dc_container *k = dc_cont(graph, y);
   dc_cid out[] = {y, dc_container_after(graph, y, "sum", (dc_dtype)k->dtype, k->rank - 1, k->shape)};
   dc_attr attr[] = {dc_attr_int(graph, "is_causal", a->is_causal), dc_attr_int(graph, "safe", a->is_safe),
@@ -263,21 +382,30 @@ static dc_nid attend(const dc_pass_context *context, const dc_operators *o, dc_n
   dc_nid made = dc_node_library(graph, "Attention", "dcml", 1, in, 4, out, 2, attr, 3);
   dc_node_at(graph, made)->name = dc_node_at(graph, node)->name;
   if (!dc_operator_is_served(context, graph, made)) return 0;
-  for (uint32_t k = 0; k < before.n; k++) dc_scope_push(graph, scope, before.v[k]);
+  for (uint32_t n = 0; n < before.n; n++) dc_scope_push(graph, scope, before.v[n]);
   dc_scope_push(graph, scope, made);
+  if (y != whole) dc_operator_reshape(graph, y, whole, scope);
   return made;
 }
 
 typedef struct {
+  dc_nid node;
+  bool of_mask; /* a gradient of the mask may be wanted */
+} attended;
+
+typedef struct {
   dc_operators operators;
-  dc_scope made;
+  DC_VEC(attended) made;
 } progress;
 
 static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
   progress *p = state;
-  attention a;
-  dc_nid made = recognise(context, &p->operators, node, &a) ? attend(context, &p->operators, node, &a, scope) : 0;
-  if (made) dc_scope_push(graph, &p->made, made);
+  attention a = {0};
+  dc_nid made = recognise(&p->operators, node, &a) ? attend(context, &p->operators, node, &a, scope) : 0;
+  attended as = {.node = made};
+  for (uint32_t k = 0; made && context->training && k < a.n_masks; k++)
+    as.of_mask |= depends_on_floats(&p->operators, a.mask[k], DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n));
+  if (made) DC_PUSH(&graph->arena, &p->made, as);
   return made;
 }
 
@@ -285,6 +413,6 @@ dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph) {
   progress p = {0};
   dc_operators_look(&p.operators, graph);
   dc_operators_replace(context, graph, replace, &p);
-  for (uint32_t k = 0; k < p.made.n && context->training; k++) DC_TRY(state_gradient(graph, p.made.v[k]));
+  for (uint32_t k = 0; k < p.made.n && context->training; k++) DC_TRY(state_gradient(graph, p.made.v[k].node, p.made.v[k].of_mask));
   return dc_pass_tidy(context->ops, graph);
 }

@@ -111,17 +111,6 @@ static void reorder(builder *b, dc_cid from, const dc_einsum_labels *has, const 
   transpose(b, from, perm, to);
 }
 
-static void reshape(builder *b, dc_cid from, dc_cid to) {
-  dc_graph *graph = b->c->graph;
-  const uint32_t rank = dc_cont(graph, to)->rank;
-  const dc_ex length = dc_ex_int(&graph->pool, rank);
-  const dc_cid in[] = {from, dc_container_after(graph, to, "extents", DC_I64, 1, &length)};
-  dc_attr attr = dc_attr_int(graph, "allowzero", 1);
-  dc_cont(graph, in[1])->known = dc_arena_copy(&graph->arena, dc_cont(graph, to)->shape, rank * sizeof(dc_ex));
-  dc_cont(graph, in[1])->known_count = rank;
-  dc_scope_push(graph, b->scope, dc_node_library(graph, "Reshape", "", 14, in, 2, &to, 1, &attr, 1));
-}
-
 /* A batch of matrices of these groups, whose axes have this order already. */
 static dc_cid flatten(builder *b, dc_cid from, group first, group second) {
   const contraction *c = b->c;
@@ -130,7 +119,7 @@ static dc_cid flatten(builder *b, dc_cid from, group first, group second) {
   if (c->group[first].n == 1 && c->group[second].n == 1) return from;
   shape[rank++] = extent_of(c, first), shape[rank++] = extent_of(c, second);
   const dc_cid to = container(b, "matrices", shape, rank);
-  reshape(b, from, to);
+  dc_operator_reshape(b->c->graph, from, to, b->scope);
   return to;
 }
 
@@ -181,7 +170,7 @@ static bool multiply(const dc_pass_context *context, builder *b, dc_nid einsum) 
   dc_node_at(graph, made)->name = dc_node_at(graph, einsum)->name;
   if (!dc_operator_is_served(context, graph, made)) return false;
   dc_scope_push(graph, b->scope, made);
-  if (!is_flat) reshape(b, product, split);
+  if (!is_flat) dc_operator_reshape(b->c->graph, product, split, b->scope);
   if (!in_order) reorder(b, split, &plain, &c->of.output, c->of.result);
   return true;
 }

@@ -61,6 +61,16 @@ bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm) 
   return true;
 }
 
+void dc_operator_reshape(dc_graph *graph, dc_cid from, dc_cid to, dc_scope *scope) {
+  const uint32_t rank = dc_cont(graph, to)->rank;
+  const dc_ex length = dc_ex_int(&graph->pool, rank);
+  const dc_cid in[] = {from, dc_container_after(graph, to, "extents", DC_I64, 1, &length)};
+  dc_attr attr = dc_attr_int(graph, "allowzero", 1);
+  dc_cont(graph, in[1])->known = dc_arena_copy(&graph->arena, dc_cont(graph, to)->shape, rank * sizeof(dc_ex));
+  dc_cont(graph, in[1])->known_count = rank;
+  dc_scope_push(graph, scope, dc_node_library(graph, "Reshape", "", 14, in, 2, &to, 1, &attr, 1));
+}
+
 void dc_operators_replace(const dc_pass_context *context, dc_graph *graph, dc_operator_replacer replace, void *state) {
   for (uint32_t s = 0; s < graph->states.n && !graph->subgraphs.n; s++) {
     dc_scope old = graph->states.v[s].scope, new = {0};

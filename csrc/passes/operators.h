@@ -23,6 +23,8 @@ dc_nid dc_operator_making_only(const dc_operators *o, dc_cid value, const char *
 dc_cid dc_operator_input(const dc_operators *o, dc_nid node, uint32_t k); /* 0 where there is none */
 /* A Transpose's permutation; false if the node is none that states it. */
 bool dc_operator_permutation(const dc_operators *o, dc_nid node, int64_t *perm);
+/* Pushes a Reshape of a value to the shape of another one. */
+void dc_operator_reshape(dc_graph *graph, dc_cid from, dc_cid to, dc_scope *scope);
 /* Pushes what stands for a node, where something shall; else it returns false, and the node stays. */
 typedef bool (*dc_operator_replacer)(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope);
 /* Asks for each node of each state.  A graph with subgraphs stays as it is: their captures name containers too. */

@@ -20,7 +20,7 @@ static const problem problems[] = {
     {0, 3, 4, 4, 5, false, 0, false},
 };
 
-enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV, N_BUFFERS };
+enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV, DS, N_BUFFERS };
 
 typedef struct {
   problem p;
@@ -65,7 +65,7 @@ static fixture prepare(const problem *p, bool wide) {
   const int64_t shapes[N_BUFFERS][3] = {{p->heads, p->queries, p->width}, {p->heads, p->keys, p->width}, {p->heads, p->keys, p->values},
                                         {p->queries, p->keys},           {p->heads, p->queries, p->values}, {p->heads, p->queries},
                                         {p->heads, p->queries, p->values}, {p->heads, p->queries, p->width}, {p->heads, p->keys, p->width},
-                                        {p->heads, p->keys, p->values}};
+                                        {p->heads, p->keys, p->values}, {p->heads, p->queries, p->keys}};
   for (int b = 0; b < N_BUFFERS; b++) {
     f.rank[b] = b == MASK || b == L ? 2 : 3;
     memcpy(f.dims[b], shapes[b], sizeof f.dims[b]);
@@ -86,7 +86,7 @@ static void run(fixture *f, bool backward, uint32_t vector_bytes) {
     if (f->data[b]) ids[b] = dc_container_add(g, "t", type, (uint32_t)f->rank[b], dims, DC_ROLE_TEMP);
   }
   dc_attr attr[] = {dc_attr_int(g, "is_causal", f->p.causal), dc_attr_int(g, "safe", 1), dc_attr_float(g, "scale", 0.5)};
-  dc_nid node = backward ? dc_node_library(g, "AttentionGradient", "dcml", 1, ids, DQ, ids + DQ, 3, attr, 3)
+  dc_nid node = backward ? dc_node_library(g, "AttentionGradient", "dcml", 1, ids, DQ, ids + DQ, 4, attr, 3)
                          : dc_node_library(g, "Attention", "dcml", 1, ids, Y, ids + Y, 2, attr, 3);
   g->machine.vector_bytes = vector_bytes;
   CHECK(!dc_native_ours.refuses(NULL, g, node));
@@ -147,7 +147,8 @@ static double check_backward(const fixture *f, double *w) {
     double rest = dot(f, G, row, Y, row, p->values), *dq = calloc((size_t)p->width, 8);
     for (int64_t m = 0; m < p->keys; m++) {
       int64_t key = head * p->keys + m;
-      double ds = 0.5 * w[m] * (dot(f, G, row, V, key, p->values) - rest);
+      double of_score = w[m] * (dot(f, G, row, V, key, p->values) - rest), ds = 0.5 * of_score;
+      compare(f, DS, row * p->keys + m, of_score, &worst);
       for (int64_t e = 0; e < p->values; e++) dv[key * p->values + e] += w[m] * get(f, G, row * p->values + e);
       for (int64_t d = 0; d < p->width; d++) {
         dq[d] += ds * get(f, K, key * p->width + d);

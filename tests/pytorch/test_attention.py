@@ -29,6 +29,22 @@ class Spelled(torch.nn.Module):
         return torch.softmax(scores + added, -1) @ v
 
 
+class Windows(torch.nn.Module):
+    """As in Swin: a bias that all windows share is learned, and a mask of each is added where the batch is split."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(5)
+        self.bias = torch.nn.Parameter(torch.randn(1, 3, 9, 9, generator=generator))
+        self.register_buffer("hidden", torch.where(torch.rand(4, 9, 9, generator=generator) < 0.3, -100.0, 0.0))
+
+    def forward(self, q, k, v):
+        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+        scores = (q * 0.5) @ k.transpose(-2, -1) + self.bias
+        scores = scores.view(-1, 4, 3, 9, 9) + self.hidden[None, :, None]
+        return scores.view(-1, 3, 9, 9).softmax(-1) @ v
+
+
 def operands(queries, keys, width, values, dtype=torch.float32):
     generator = torch.Generator().manual_seed(queries)
     return tuple(torch.randn(2, 3, n, d, dtype=dtype, generator=generator).requires_grad_()
@@ -79,11 +95,31 @@ def test_no_matrix_of_scores_is_kept_or_made():
         assert all(value["bytes"] < 256 * 320 for value in report["values"] if value["place"] in ("arena", "saved", "lent"))
 
 
-def test_a_mask_of_numbers_that_may_want_a_gradient_keeps_the_operators():
-    q, k, v = operands(6, 7, 4, 4)
-    mask = torch.randn(6, 7, requires_grad=True)
-    wanted, got = Plain()(q, k, v, mask), DaceModule(Plain(), backward=True)(q, k, v, mask)
-    torch.testing.assert_close(torch.autograd.grad(got.sum(), mask), torch.autograd.grad(wanted.sum(), mask), rtol=1e-4, atol=1e-5)
+def test_windows_of_an_image_have_a_bias_that_is_learned_and_masks():
+    generator = torch.Generator().manual_seed(2)
+    arguments = [torch.randn(2, 4, 3, 9, 8, generator=generator).requires_grad_() for _ in range(3)]
+    module, compiled = Windows(), DaceModule(Windows(), backward=True)
+    results = []
+    for call in (module, compiled, compiled):
+        value = call(*arguments)
+        parameters = list(call.parameters())
+        results.append((value, *torch.autograd.grad(value, (*arguments, *parameters), torch.ones_like(value))))
+    for want, got, again in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert torch.equal(got, again)
+    assert "AttentionGradient" in compiled.explain() and "Softmax" not in compiled.explain()
+
+
+@pytest.mark.parametrize("shape", [(6, 19), (3, 1, 19), (2, 1, 6, 19), (2, 3, 6, 19), (1, 3, 6, 1)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_added_to_scores_has_a_gradient(shape, dtype):
+    q, k, v = operands(6, 19, 4, 4, dtype)
+    mask, compiled = torch.randn(shape, dtype=dtype, requires_grad=True), DaceModule(Plain(), backward=True)
+    wanted, got = Plain()(q, k, v, mask), compiled(q, k, v, mask)
+    leaves, cotangent = (q, k, v, mask), torch.randn_like(wanted)
+    for g, w in zip(torch.autograd.grad(got, leaves, cotangent), torch.autograd.grad(wanted, leaves, cotangent)):
+        torch.testing.assert_close(g, w, rtol=1e-4, atol=1e-5)
+    assert "AttentionGradient" in compiled.explain() and "Softmax" not in compiled.explain()
 
 
 def test_a_mask_of_numbers_is_added_where_nothing_is_differentiated():
@@ -126,10 +162,11 @@ ROWS = """graph rows opset 23 {
   temp a: f32[2, 9, 8]
   temp b: f32[2, 6, 8]
   temp c: f32[2, 6, 4]
-  outputs y, l, a, b, c
+  temp d: f32[2, 9, 6]
+  outputs y, l, a, b, c, d
   state main {
     y, l = dcml::Attention@1(q, k, v, mask) {is_causal = %d, safe = 1, scale = 0.5}
-    a, b, c = dcml::AttentionGradient@1(q, k, v, mask, y, l, g) {is_causal = %d, safe = 1, scale = 0.5}
+    a, b, c, d = dcml::AttentionGradient@1(q, k, v, mask, y, l, g) {is_causal = %d, safe = 1, scale = 0.5}
   }
 }"""
 

@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
   int64_t queries, keys, width, values;
   const void *q, *k, *v, *g; /* g: gradient of y */
-  void *y, *l, *dq, *dk, *dv;
+  void *y, *l, *dq, *dk, *dv, *ds; /* ds: gradients of scores, which masks were added to; NULL: nobody wants them */
   attention_mask mask;
   bool is_causal, is_safe;
   double scale;
@@ -101,11 +101,11 @@ static const attention_routines *choose(bool wide, uint32_t vector_bytes) {
 
 /* ---- calls ---- */
 
-enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV }; /* buffers of a gradient; attention's are the first ones, perhaps without a mask */
+enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV, DS }; /* buffers of a gradient; attention's are the first ones, perhaps without a mask */
 
 typedef struct {
   const attention_routines *routines;
-  bool backward, wide;
+  bool backward, wide, gives_scores;
   attention_head head; /* sizes, and the mask's steps */
   int64_t heads, room; /* room: bytes of scratch of a thread */
   int threads;
@@ -154,6 +154,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->backward = is_gradient(graph, node), call->wide = dc_cont(graph, lib->in[Q])->dtype == DC_F64;
   call->routines = choose(call->wide, graph->machine.vector_bytes), call->n_batch = (int)dc_cont(graph, lib->in[Q])->rank - 2;
+  call->gives_scores = call->backward && lib->n_out > DS - DQ && lib->out[DS - DQ];
   call->heads = 1, call->y = call->backward ? Y : (int)lib->n_in;
   uint32_t row = (uint32_t)call->n_batch, column = row + 1;
   for (uint32_t d = 0; d < row; d++) call->heads *= call->batch[d] = extent(graph, lib->in[Q], d, symbols);
@@ -188,6 +189,7 @@ static attention_head head_of(const attention_call *call, void *const *buffers, 
   if (call->backward) {
     h.g = slice(buffers, G, index, y);
     h.dq = slice(buffers, DQ, index, q), h.dk = slice(buffers, DK, index, k), h.dv = slice(buffers, DV, index, v);
+    if (call->gives_scores) h.ds = slice(buffers, DS, index, h.queries * h.keys * size);
   }
   h.mask.data = call->is_masked ? buffers[MASK] : NULL;
   for (int d = call->n_batch; d-- > 0; rest /= call->batch[d]) h.mask.at += rest % call->batch[d] * call->mask_steps[d];

@@ -254,7 +254,13 @@ static int64_t NAME(forward_room)(const attention_head *h) {
 
 /* ---- backward ---- */
 
-/* Weights from scores, and gradients of scores from those of weights. */
+/* The first n numbers of a vector, all where there are more. */
+INLINE void NAME(store)(REAL *to, VEC x, int64_t n) {
+  if (n >= LANES) *(VEC *)to = x;
+  else memcpy(to, &x, (size_t)n * sizeof *to);
+}
+
+/* Weights from scores, and gradients of products from those of weights. */
 TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, REAL *g, int64_t row,
                                    const REAL *dot) {
   int64_t width = NAME(wide)(keys);
@@ -263,7 +269,9 @@ TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t r
     NAME(hide)(s, width, NAME(seen)(h, n + r, m, keys), &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
     for (int64_t k = 0; k < width; k += LANES) {
       VEC w = NAME(exp)(*(VEC *)(s + k) - base);
-      *(VEC *)(s + k) = w, *(VEC *)(g + k) = w * (*(VEC *)(g + k) - dot[r]) * (REAL)h->scale;
+      VEC of_score = w * (*(VEC *)(g + k) - dot[r]);
+      *(VEC *)(s + k) = w, *(VEC *)(g + k) = of_score * (REAL)h->scale;
+      if (h->ds) NAME(store)((REAL *)h->ds + (n + r) * h->keys + m + k, of_score, keys - k);
     }
   }
 }
@@ -282,6 +290,7 @@ TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
   const NAME(panels) g = NAME(lying)(h->g, N, E, room += N * DP);
   memset(dk, 0, (size_t)(M * DP) * sizeof(REAL));
   memset(dv, 0, (size_t)(M * EP) * sizeof(REAL));
+  if (h->ds && h->is_causal) memset(h->ds, 0, (size_t)(N * M) * sizeof(REAL));
   for (int64_t n = 0, rows; n < N; n += rows) {
     rows = N - n < ATTENTION_QUERIES ? N - n : ATTENTION_QUERIES;
     const REAL *dy = (const REAL *)h->g + n * E, *y = (const REAL *)h->y + n * E;
