@@ -389,11 +389,8 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   graph->machine = place->gpu ? place->gpu->machine : f->session.machine;
   dc_name *wrt = DC_NEW_ARRAY(&graph->arena, dc_name, f->options.n_wrt);
   for (uint32_t k = 0; k < f->options.n_wrt; k++) wrt[k] = dc_name_intern(&graph->names, f->options.wrt[k]);
-  dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training},
+  dc_pipeline pipeline = {{f->session.ops, stamp, &stamper, f->options.training, wrt, f->options.n_wrt},
                           f->options.keep,
-                          f->options.training,
-                          wrt,
-                          f->options.n_wrt,
                           f->options.post_onnx,
                           f->options.post_autodiff,
                           f->options.hook_context,

@@ -184,18 +184,6 @@ static dc_cid under_softmax(const dc_operators *o, dc_cid weights, attention *a)
   return a->is_safe ? safe : 0;
 }
 
-/* Does a value depend on numbers that somebody may want the gradient of? */
-static bool depends_on_floats(const dc_operators *o, dc_cid c, bool *seen) {
-  const dc_container *k = dc_cont(o->graph, c);
-  if (seen[c] || !dc_dtype_is_float((dc_dtype)k->dtype) || k->role == DC_ROLE_CONST) return false;
-  seen[c] = true;
-  if (!o->maker[c]) return true;
-  const dc_library *lib = library_of(o, o->maker[c]);
-  for (uint32_t j = 0; j < lib->n_in; j++)
-    if (lib->in[j] && depends_on_floats(o, lib->in[j], seen)) return true;
-  return false;
-}
-
 static bool is_spelled_out(const dc_operators *o, dc_nid node, attention *a) {
   *a = (attention){.v = dc_operator_input(o, node, 1), .scale = 1, .is_turned = true};
   dc_cid scores = under_softmax(o, dc_operator_input(o, node, 0), a);
@@ -390,27 +378,38 @@ static dc_nid attend(const dc_pass_context *context, const dc_operators *o, dc_n
 
 typedef struct {
   dc_nid node;
-  bool of_mask; /* a gradient of the mask may be wanted */
+  bool of_mask; /* the gradient of its mask may be wanted */
 } attended;
 
 typedef struct {
   dc_operators operators;
+  bool *dependent; /* by buffer: its gradient may be wanted */
   DC_VEC(attended) made;
 } progress;
+
+static bool *find_dependent(const dc_pass_context *context, dc_graph *graph) {
+  bool *dependent = DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n);
+  for (uint32_t k = 0; k < context->n_wrt; k++) dependent[dc_container_find(graph, dc_name_text(&graph->names, context->wrt[k]))] = true;
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      dc_nid node = graph->states.v[s].scope.v[k];
+      if (dc_node_touches(graph, node, DC_USE_READ, dependent)) dc_node_mark(graph, node, DC_USE_WRITE, dependent);
+    }
+  return dependent;
+}
 
 static bool replace(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
   progress *p = state;
   attention a = {0};
   dc_nid made = recognise(&p->operators, node, &a) ? attend(context, &p->operators, node, &a, scope) : 0;
   attended as = {.node = made};
-  for (uint32_t k = 0; made && context->training && k < a.n_masks; k++)
-    as.of_mask |= depends_on_floats(&p->operators, a.mask[k], DC_NEW_ARRAY(&graph->arena, bool, graph->containers.n));
+  for (uint32_t k = 0; made && k < a.n_masks; k++) as.of_mask |= p->dependent[dc_container_root(graph, a.mask[k])];
   if (made) DC_PUSH(&graph->arena, &p->made, as);
   return made;
 }
 
 dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph) {
-  progress p = {0};
+  progress p = {.dependent = find_dependent(context, graph)};
   dc_operators_look(&p.operators, graph);
   dc_operators_replace(context, graph, replace, &p);
   for (uint32_t k = 0; k < p.made.n && context->training; k++) DC_TRY(state_gradient(graph, p.made.v[k].node, p.made.v[k].of_mask));

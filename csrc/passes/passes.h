@@ -10,7 +10,9 @@ typedef struct {
   dc_ops *ops;
   void (*stamp)(void *context, dc_graph *graph, dc_nid node); /* which native library runs it; NULL: none does */
   void *stamp_context;
-  bool training; /* differentiation follows */
+  bool training;      /* differentiation follows, with respect to wrt */
+  const dc_name *wrt; /* names of containers, in the graph's name table */
+  uint32_t n_wrt;
 } dc_pass_context;
 
 /* Infers types, shapes and known values of all library nodes in order.  *blocked as in dc_ops_infer. */

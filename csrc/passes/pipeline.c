@@ -42,9 +42,9 @@ static void lay_in_rows(dc_graph *graph) {
 }
 
 static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *out) {
-  for (uint32_t k = 0; k < p->n_wrt; k++) {
-    out[k] = dc_container_find(graph, dc_name_text(&graph->names, p->wrt[k]));
-    if (!out[k]) return dc_error(DC_ERR_VALUE, "there is no '%s' to differentiate with respect to", dc_name_text(&graph->names, p->wrt[k]));
+  for (uint32_t k = 0; k < p->passes.n_wrt; k++) {
+    out[k] = dc_container_find(graph, dc_name_text(&graph->names, p->passes.wrt[k]));
+    if (!out[k]) return dc_error(DC_ERR_VALUE, "there is no '%s' to differentiate with respect to", dc_name_text(&graph->names, p->passes.wrt[k]));
   }
   return DC_OK;
 }
@@ -55,7 +55,7 @@ static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_pairs(&p->passes, graph));
   DC_TRY(dc_pass_contractions(&p->passes, graph));
   DC_TRY(dc_pass_attention(&p->passes, graph));
-  if (!p->training) DC_TRY(dc_pass_fold(&p->passes, graph));
+  if (!p->passes.training) DC_TRY(dc_pass_fold(&p->passes, graph));
   DC_TRY(dc_pass_convolutions(&p->passes, graph));
   DC_TRY(dc_pass_widen(&p->passes, graph));
   DC_TRY(dc_pass_products(&p->passes, graph));
@@ -63,7 +63,7 @@ static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
 }
 
 static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_scheduled *out) {
-  dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
+  dc_cid *wrt = DC_NEW_ARRAY(&graph->arena, dc_cid, p->passes.n_wrt), *outputs = DC_NEW_ARRAY(&graph->arena, dc_cid, graph->outputs.n);
   DC_TRY(find_wrt(p, graph, wrt));
   dc_pass_natives(&p->passes, graph); /* what a library runs, it may differentiate */
   dc_backward made = {0};
@@ -72,7 +72,7 @@ static dc_status differentiate(const dc_pipeline *p, dc_graph *graph, dc_schedul
     return dc_error(
         DC_ERR_UNSUPPORTED,
         "it returns nothing to differentiate, for its results are arrays of the caller's: add_backward_pass differentiates those");
-  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->n_wrt, p->keep, p->results_stay, &made));
+  DC_TRY(dc_autodiff(p->passes.ops, graph, outputs, n_outputs, wrt, p->passes.n_wrt, p->keep, p->results_stay, &made));
   out->backward = made.backward, out->wrt = made.wrt;
   graph->trained = out->backward->trained = true;
   return DC_OK;
@@ -151,7 +151,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   lay_in_rows(out->forward);
   DC_TRY(prepare(p, out->forward));
   if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
-  if (p->training) DC_TRY(differentiate(p, out->forward, out));
+  if (p->passes.training) DC_TRY(differentiate(p, out->forward, out));
   else dc_autodiff_forget_borders(out->forward);
   if (p->n_given) dc_pipeline_take_given(out->forward, out->backward, p->given, p->n_given);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));

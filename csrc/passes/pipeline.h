@@ -19,9 +19,6 @@ typedef struct {
 typedef struct {
   dc_pass_context passes;
   dc_keep keep;
-  bool training; /* differentiate with respect to wrt */
-  const dc_name *wrt; /* names of containers, in the graph's name table */
-  uint32_t n_wrt;
   dc_graph_hook post_onnx, post_autodiff; /* NULL: none */
   void *hook_context;
   bool results_stay; /* the caller keeps results as they are for the backward pass */

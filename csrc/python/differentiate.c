@@ -79,7 +79,7 @@ PyObject *graph_differentiate(GraphObject *self, PyObject *args) {
   if (PyErr_Occurred()) return NULL;
   hook_context context = {self, prepare};
   dc_pipeline pipeline = {
-      .passes = {.ops = session->ops}, .training = true, .wrt = names, .n_wrt = n, .post_onnx = call_prepare, .hook_context = &context};
+      .passes = {.ops = session->ops, .training = true, .wrt = names, .n_wrt = n}, .post_onnx = call_prepare, .hook_context = &context};
   dc_graph *backward = NULL;
   self->version++, self->edits++;
   dc_graph *graph = self->graph; /* the hook may give the handle another one */
