@@ -50,6 +50,7 @@ const dc_dialect dc_c_dialect = {
     .bits_f64 = "bits_f64($)",
     .from_f32 = "from_f32((u32)$)",
     .inf_f32 = "__builtin_inff()", .inf_f64 = "__builtin_inf()", .nan_f32 = "__builtin_nanf(\"\")", .nan_f64 = "__builtin_nan(\"\")",
+    .fused_f32 = "fma_f32(%s, %s, %s)", .fused_f64 = "fma_f64(%s, %s, %s)",
     .pick_f32 = "pick_f32(%s, %s, %s)",
     .from_f64 = "from_f64((u64)$)",
 };

@@ -42,6 +42,7 @@ typedef struct {
       *atomic; /* an element %s, of storage type %s, becomes the value %s of its former one `was`; NULL: no two threads meet in one */
   const char *const (*atomics)[DC_DTYPE_COUNT]; /* by dc_wcr and dc_dtype: combines the element %s with the value %s, NULL: by `atomic` */
   const char *narrow_index; /* the type of indices that 32 bits hold, where those are cheaper; NULL: they are not */
+  const char *fused_f32, *fused_f64; /* "%s * %s + %s", rounded once; NULL: nothing is quicker */
   const char *pick_f32; /* "%s ? %s : %s" without a branch, for what runs in lanes */
 } dc_dialect;
 

@@ -417,6 +417,24 @@ static const char *ranged(dc_printer *p, dc_ex x, dc_ex a) {
   return NULL;
 }
 
+/* A product and a constant that is added, or that it is taken from, are one operation: polynomials are chains of these.  Of two products
+ * it would round only one, and their difference would not be 0 where they are equal. */
+static const char *fused(dc_printer *p, dc_ex x) {
+  const dc_exnode node = *dc_ex_node(p->pool, x);
+  const char *pattern = node.dtype == DC_F32 ? p->dialect->fused_f32 : node.dtype == DC_F64 ? p->dialect->fused_f64 : NULL;
+  double number;
+  if (!pattern || (node.op != DC_ADD && node.op != DC_SUB)) return NULL;
+  const dc_ex a = dc_ex_arg(p->pool, x, 0), b = dc_ex_arg(p->pool, x, 1);
+  const bool is_behind = dc_ex_is_const(p->pool, b, &number);
+  const dc_ex product = is_behind ? a : b, added = is_behind ? b : a;
+  if (!dc_ex_is_const(p->pool, added, &number) || dc_ex_node(p->pool, product)->op != DC_MUL || dc_print_bound(p, product)) return NULL;
+  const char *left = dc_print_value(p, dc_ex_arg(p->pool, product, 0)), *right = dc_print_value(p, dc_ex_arg(p->pool, product, 1));
+  const char *rest = dc_print_value(p, added);
+  if (node.op == DC_SUB && is_behind) rest = dc_arena_printf(p->arena, "-(%s)", rest);
+  if (node.op == DC_SUB && !is_behind) left = dc_arena_printf(p->arena, "-%s", left);
+  return dc_arena_printf(p->arena, pattern, left, right, rest);
+}
+
 /* It is no slower where the compiler does not know the right operand. */
 static bool takes_any(uint8_t op) {
   bool compares = op == DC_LT || op == DC_LE || op == DC_GT || op == DC_GE;
@@ -430,6 +448,8 @@ static const char *scalar(dc_printer *p, dc_ex x) {
   if (node.op == DC_STOP) return dc_print_value(p, a);
   if (node.op == DC_AND && !is_free(p, b)) return branches(p, x, a, b, dc_ex_bool(p->pool, false));
   if (node.op == DC_OR && !is_free(p, b)) return branches(p, x, a, dc_ex_bool(p->pool, true), b);
+  const char *one = fused(p, x);
+  if (one) return define(p, x, one);
   const char *left = dc_print_value(p, a), *right = !b ? "" : takes_any(node.op) ? dc_print_value(p, b) : known_value(p, b);
   const dc_prim_spelling *row = &p->dialect->prims[node.op];
   const char *text = picked_extreme(p, x, left, right);
