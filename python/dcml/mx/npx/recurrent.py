@@ -86,7 +86,7 @@ def _direction(mode, reverse, x, weights, biases, states, lengths, size, clip):
     """A layer in one direction: its results for all steps, and the last states."""
     if mode == "lstm":
         given = (x, *weights[:2], *biases, *states, lengths, *weights[2:])
-        return invoke("lstm_", DOMAIN, 1, given if given[-1] is not None else given[:-1], {"reverse": reverse, **clip}, 3)
+        return invoke("LSTM", "dcml", 1, given if given[-1] is not None else given[:-1], {"reverse": reverse, **clip}, 3)
     w, r = weights
     bw, br = biases
     if mode == "gru":  # ONNX has z before r

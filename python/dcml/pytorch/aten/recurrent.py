@@ -1,7 +1,7 @@
-"""Rows of recurrent layers: each layer of an RNN, GRU or LSTM is one ONNX node.
+"""Rows of recurrent layers: each layer of an RNN or GRU is one ONNX node, each direction of an LSTM one of our own.
 
-ONNX keeps the gates in another order than torch, so the weights are cut and joined by gate;
-for fixed weights that is folded away, for trained ones it is one pass over the weights.
+ONNX keeps the gates in another order than torch.  A GRU's weights are cut and joined by gate: for fixed weights that is folded
+away, for trained ones it is one pass over the weights.
 """
 
 import torch
@@ -9,8 +9,8 @@ import torch
 from .builder import dims, rank, row
 from .private import of_library, operator
 
-# torch's gate order -> ONNX's: LSTM ifgo -> iofc (g is c), GRU rzn -> zrh
-_GATES = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+# torch's gate order -> ONNX's: rzn -> zrh
+_GATES = {"GRU": (1, 0, 2), "RNN": (0,)}
 
 
 def _regate(b, name, kind, hidden, axis=0):
@@ -38,8 +38,18 @@ def _node(b, kind, x, parts, hidden, state, activation, lengths=None):
     attrs = {"GRU": {"linear_before_reset": 1},
              "RNN": {"activations": [activation] * len(parts)}}.get(kind, {})
     direction = "bidirectional" if len(parts) == 2 else "forward"
-    return b.op(kind, x, w, r, bias, lengths, *state, outs=3 if kind == "LSTM" else 2, hidden_size=hidden,
-                direction=direction, **attrs)
+    return b.op(kind, x, w, r, bias, lengths, *state, outs=2, hidden_size=hidden, direction=direction, **attrs)
+
+
+def _lstm(b, x, parts, states, lengths=None):
+    """A layer of LSTM, of the weights of each direction: returns its outputs Y [T, N, D H] and final states [D, N, H]."""
+    made = []
+    for k, weights in enumerate(parts):
+        given = [b.squeeze(s, 0) if len(parts) == 1 else b.op("Gather", s, b.const(k), axis=0) for s in states]
+        made.append(b.op("LSTM", x, *[None if w is None else b(w) for w in weights], *given, lengths, outs=3, domain="dcml", reverse=k))
+    y, *last = zip(*made)
+    last = [b.unsqueeze(s[0], 0) if len(s) == 1 else b.op("Concat", *[b.unsqueeze(v, 0) for v in s], axis=0) for s in last]
+    return y[0] if len(y) == 1 else b.op("Concat", *y, axis=2), *last
 
 
 def _layer(kind, activation=None):
@@ -50,12 +60,15 @@ def _layer(kind, activation=None):
 
     def layer(b, n, x, states, weights, has_bias, bidirectional, batch_first, lengths=None):
         hidden, per, r = dims(weights[1])[1], 4 if has_bias else 2, [1, 0, 2]
-        parts = [_direction(b, kind, hidden, weights[k:k + per]) for k in range(0, len(weights), per)]
-        out, *last = _node(b, kind, b.transpose(b(x), r) if batch_first else b(x), parts, hidden, [b(s) for s in states],
-                           activation, b(lengths, torch.int32))
-        # [T, D, N, H] -> [T, N, D H]
-        y = b.squeeze(out, 1) if len(parts) == 1 else \
-            b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(parts) * hidden]))
+        groups = [_padded(weights[k:k + per]) for k in range(0, len(weights), per)]
+        given, states, lengths = b.transpose(b(x), r) if batch_first else b(x), [b(s) for s in states], b(lengths, torch.int32)
+        if kind == "LSTM":
+            y, *last = _lstm(b, given, groups, states, lengths)
+        else:
+            out, *last = _node(b, kind, given, [_direction(b, kind, hidden, g) for g in groups], hidden, states, activation, lengths)
+            # [T, D, N, H] -> [T, N, D H]
+            y = b.squeeze(out, 1) if len(groups) == 1 else \
+                b.op("Reshape", b.transpose(out, [0, 2, 1, 3]), b.const([0, 0, len(groups) * hidden]))
         return [b.transpose(y, r) if batch_first else y, *last]
     return kinds, layer
 
@@ -75,8 +88,8 @@ def _cell(b, kind, x, states, weights, activation=None):
     lead = rank(x) == 1
     y = b.unsqueeze(b(x), 0, 1) if lead else b.unsqueeze(b(x), 0)
     state = [b.unsqueeze(b(s), 0, 1) if lead else b.unsqueeze(b(s), 0) for s in states]
-    weights = [w for w in weights if w is not None]
-    _, *last = _node(b, kind, y, [_direction(b, kind, hidden, weights)], hidden, state, activation)
+    _, *last = _lstm(b, y, [weights], state) if kind == "LSTM" else \
+        _node(b, kind, y, [_direction(b, kind, hidden, weights)], hidden, state, activation)
     return [b.squeeze(v, 0, 1) if lead else b.squeeze(v, 0) for v in last]
 
 
