@@ -178,12 +178,22 @@ static int64_t bytes_of_column(const search *s) {
   return bytes;
 }
 
-/* Bytes of the sums of a band, 0 where that is not known. */
-static int64_t bytes_of_sums(const search *s) {
-  int64_t bytes = bytes_of_column(s), extent;
-  for (uint32_t k = 0; k < s->sums.n_params; k++)
-    bytes = bytes && dc_ex_is_int(&s->graph->pool, s->graph->pool.params.v[s->sums.params[k]].end, &extent) ? bytes * extent : 0;
+/* Bytes of the sums of a band, for sizes that are guessed where they are not known. */
+static double bytes_of_sums(const search *s) {
+  double bytes = (double)bytes_of_column(s);
+  for (uint32_t k = 0; k < s->sums.n_params; k++) bytes *= dc_param_likely_trips(&s->graph->pool, s->sums.params[k]);
   return bytes;
+}
+
+/* Does each sum read elements that no other one reads?  Sums of products do not: kernels keep tiles of them in registers. */
+static bool reads_its_own(const search *s) {
+  for (uint32_t k = 0; k < s->of_sums.n; k++) {
+    const dc_ex element = s->of_sums.v[k].reads ? s->of_sums.v[k].element : 0;
+    bool own = element && dc_map_moves(&s->graph->pool, element, &s->terms);
+    for (uint32_t j = 0; j < s->sums.n_params && own; j++) own = dc_ex_uses_param(&s->graph->pool, element, s->sums.params[j]);
+    if (own) return true;
+  }
+  return false;
 }
 
 /* Element operations of a row, for sizes that are guessed. */
@@ -200,7 +210,7 @@ static double work_of_row(const search *s) {
 
 /* Long rows of few columns, such as images, need no such bands for sums to be few beside them, and there may be few rows. */
 static int64_t rows_of_band(const search *s) {
-  const double least = LONG_ROWS * (double)bytes_of_sums(s) / (double)bytes_of_column(s), row = work_of_row(s);
+  const double least = LONG_ROWS * bytes_of_sums(s) / (double)bytes_of_column(s), row = work_of_row(s);
   int64_t band = BAND;
   while (band > 1 && (double)(band / 2) * row >= least) band /= 2;
   return band;
@@ -213,7 +223,8 @@ static bool cut_for_caches(const search *s, cutting *c) {
   int64_t rows = 1, inside = 1, extent = 1;
   for (uint32_t k = 0; k < s->rows.n_params && rows < FEW_ROWS; k++)
     rows *= dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent) ? extent : FEW_ROWS;
-  if (rows < FEW_ROWS || bytes_of_sums(s) > s->graph->machine.l2_bytes / 2) return false;
+  const uint32_t room = reads_its_own(s) ? s->graph->machine.l2_bytes : s->graph->machine.l1_bytes;
+  if (rows < FEW_ROWS || bytes_of_sums(s) > (double)room / 2) return false;
   int64_t band = rows_of_band(s);
   for (uint32_t k = s->rows.n_params; k-- > 0; inside *= extent) {
     bool known = dc_ex_is_int(pool, pool->params.v[s->rows.params[k]].end, &extent);
