@@ -78,7 +78,8 @@ class Captures:
         """What forward may ask of autograd, if some forward has asked."""
         if not self.asks:
             return None
-        leaves = trees.flatten((tuple(args), dict(kwargs)))[0]
+        are_tensors = not kwargs and all(type(value) is torch.Tensor for value in args)  # which is quick to tell
+        leaves = args if are_tensors else trees.flatten((tuple(args), dict(kwargs)))[0]
         return torch.is_grad_enabled(), tuple(map(known_of, leaves))
 
     def _compiled(self, args, kwargs, modes, attempt):
