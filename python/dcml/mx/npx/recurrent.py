@@ -12,7 +12,7 @@ from ... import _core
 from .. import functions as np
 from ..array import cast, invoke
 from .layers import dropout
-from .rows import DOMAIN, inputs, written
+from .rows import inputs, written
 
 __all__ = ["rnn"]
 _I32 = onp.dtype("int32")
