@@ -2,6 +2,7 @@
  * loop that walks memory contiguously comes last, where vectors run. */
 #include "passes/loops.h"
 
+#include "ir/work.h"
 #include "passes/access.h"
 #include "passes/passes.h"
 
@@ -186,11 +187,51 @@ uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
   return n;
 }
 
+/* ---- short loops of functions ---- */
+
+enum { SHORT = 8, LONG = 64 }; /* iterations */
+static const double DEAR_NS = 0.5; /* of an iteration, for what it reads and each value that it writes: more than steps of any length cost */
+
+static bool is_dear(const dc_graph *graph, const dc_map *map) {
+  double cost = 0;
+  for (uint32_t k = 0; k < map->body.n; k++) {
+    const dc_node *node = dc_node_at(graph, map->body.v[k]);
+    if (node->kind != DC_NODE_TASKLET) return false;
+    cost += dc_ex_work(&graph->pool, node->tasklet.value).cost;
+  }
+  return cost >= DEAR_NS * (1 + map->body.n);
+}
+
+/* A last loop of a few iterations leaves vectors idle: where functions are most of the work a long loop takes its place, however that
+ * walks memory.  Symbols: a loop over one is long, which is a guess about time only. */
+static void lengthen(dc_graph *graph, dc_nid id) {
+  if (dc_node_at(graph, id)->kind != DC_NODE_MAP) return;
+  const dc_map map = dc_node_at(graph, id)->map;
+  const uint32_t last = map.n_params - 1;
+  for (uint32_t k = 0; k < map.body.n; k++) lengthen(graph, map.body.v[k]);
+  if (map.schedule != DC_MAP_PARALLEL || map.n_params < 2 || dc_param_trips(&graph->pool, map.params[last]) >= SHORT) return;
+  uint32_t longest = last;
+  for (uint32_t k = 0; k < last; k++) {
+    const double trips = dc_param_trips(&graph->pool, map.params[k]);
+    if (trips >= LONG && trips > dc_param_trips(&graph->pool, map.params[longest]) && is_free(graph, &map, map.params[k])) longest = k;
+  }
+  if (longest == last || !is_dear(graph, &map)) return;
+  const dc_param chosen = map.params[longest];
+  map.params[longest] = map.params[last], map.params[last] = chosen;
+}
+
 /* ---- the passes ---- */
 
-dc_status dc_pass_order(dc_graph *graph) {
+static void order_all(dc_graph *graph, bool is_final) {
   for (uint32_t s = 0; s < graph->states.n; s++)
-    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
+      (void)dc_loops_order(graph, graph->states.v[s].scope.v[k]);
+      if (is_final && !graph->machine.multiprocessors) lengthen(graph, graph->states.v[s].scope.v[k]);
+    }
+}
+
+dc_status dc_pass_order(dc_graph *graph) {
+  order_all(graph, true);
   return DC_OK;
 }
 
@@ -200,5 +241,6 @@ dc_status dc_pass_loops(dc_graph *graph) {
     (void)dc_loops_drop_trivial(graph, &scope);
     graph->states.v[s].scope = scope;
   }
-  return dc_pass_order(graph);
+  order_all(graph, false);
+  return DC_OK;
 }
