@@ -1,14 +1,20 @@
 /* Lanes: a parallel loop whose neighbours lie next to one another in memory, unlike those of the loops inside, runs in
  * strips, which vectors run inside those loops.  So does, in narrow strips, one around a loop that waits for its own results: the others
  * have steps to do meanwhile. */
+#include <math.h>
+
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/strides.h"
 
 static const double LONG_NS = 0.5; /* of an iteration that calls functions */
+/* What functions take more where vectors are empty, or half full, and what a stride costs (strides.h). */
+static const double SCALAR = 8, HALF = 3, STRIDE_NS = 0.1;
 enum {
   STRIP_LINES = 4, /* lines of cache in a strip */
   FEW_STRIPS = 7, /* of a loop, that threads may share unevenly */
   FEWEST = 4,      /* lanes of one: half a vector beats jumps from element to element */
+  SHORT = 8,       /* iterations of a loop that fill half a vector */
+  MOST = 1000,     /* strides */
   BESIDE = 4,      /* recurrences that run at once: an addition takes as many cycles, and each has memory of its own */
 };
 
@@ -25,6 +31,18 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex read) {
   s->bad_far += dc_stride_cost(s->k, address, s->far);
 }
 
+static void add_function(void *context, const dc_pool *pool, dc_ex x) {
+  const dc_op op = (dc_op)dc_ex_node(pool, x)->op;
+  if (op >= DC_EXP && op <= DC_SOFTPLUS) *(double *)context += dc_prims[op].cost;
+}
+
+/* What a loop without loops that is too short for vectors costs more than one along them, in strides. */
+static uint32_t without_vectors(const dc_kernel *k, const dc_loop *l, int64_t extent) {
+  double functions = 0;
+  for (uint32_t j = 0; j < l->body.n; j++) dc_ex_walk(k->pool, l->body.v[j].write->value, add_function, &functions);
+  return 2 + (uint32_t)fmin(functions * (extent < SHORT ? SCALAR : HALF) / STRIDE_NS, MOST);
+}
+
 static void judge_loop(strides *s, const dc_loop *l) {
   int64_t extent = dc_loop_extent(s->k, l);
   s->near = l->param;
@@ -37,7 +55,8 @@ static void judge_loop(strides *s, const dc_loop *l) {
     judge_read(s, s->k->pool, w->element);
     dc_kernel_each_read(s->k, w->value, judge_read, s);
   }
-  if (extent >= 0 && extent < s->k->graph->machine.few_iterations && !dc_loop_has_loops(l)) s->bad_near += 2;
+  if (extent >= 0 && extent < s->k->graph->machine.few_iterations && !dc_loop_has_loops(l))
+    s->bad_near += without_vectors(s->k, l, extent);
 }
 
 static strides judged(dc_kernel *k, const dc_loop *inside, dc_param far) {
