@@ -1,6 +1,6 @@
 /* Lanes: a parallel loop whose neighbours lie next to one another in memory, unlike those of the loops inside, runs in
- * strips, which vectors run inside those loops.  So does, in narrow strips, one around a loop that waits for its own results: the others
- * have steps to do meanwhile. */
+ * strips, which vectors run inside those loops.  So does one around loops of functions that are too short for vectors, and, in narrow
+ * strips, one around a loop that waits for its own results: the others have steps to do meanwhile. */
 #include <math.h>
 
 #include "backends/kernel/kernel.h"
