@@ -375,7 +375,8 @@ static dc_status make_graphs(trial *t, dc_graph *g) {
     if (real && (k->role == DC_ROLE_INPUT || k->role == DC_ROLE_PARAM)) wrt[n++] = k->name;
   }
   dc_scheduled made;
-  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops}, .keep = (dc_keep)(seed / 7 % 3), .training = seed % 16 != 15 && !dc_graph_writes_inputs(g), .wrt = wrt, .n_wrt = n,
+  dc_pipeline pipeline = {.passes = {.ops = t->f->session.ops, .training = seed % 16 != 15 && !dc_graph_writes_inputs(g), .wrt = wrt, .n_wrt = n},
+                          .keep = (dc_keep)(seed / 7 % 3),
                           .post_autodiff = keep_first, .hook_context = t, .as_expanded = true};
   DC_TRY(dc_pipeline_run(&pipeline, g, &made));
   dc_graph_destroy(made.forward);
