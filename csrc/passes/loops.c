@@ -157,6 +157,12 @@ static bool order_outer(const dc_graph *graph, const dc_map *map, const dc_acces
   return moved;
 }
 
+static void put_last(const dc_map *map, uint32_t at) {
+  const dc_param chosen = map->params[at];
+  for (uint32_t k = at; k + 1 < map->n_params; k++) map->params[k] = map->params[k + 1];
+  map->params[map->n_params - 1] = chosen;
+}
+
 /* Does the last loop have unit stride now?  *moved: the order was another one before. */
 static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
   dc_arena arena = {0};
@@ -169,9 +175,7 @@ static bool order_params(dc_graph *graph, dc_nid id, bool *moved) {
     moves m = moves_along(graph, &accesses, map.params[k]);
     if (is_better(m, least) && is_free(graph, &map, map.params[k])) least = m, best = k;
   }
-  dc_param chosen = map.params[best];
-  for (uint32_t k = best; k < last; k++) map.params[k] = map.params[k + 1];
-  map.params[last] = chosen;
+  put_last(&map, best);
   *moved = (map.schedule == DC_MAP_PARALLEL && last < DC_MAX_MAP_PARAMS && order_outer(graph, &map, &accesses)) || best != last;
   dc_arena_free(&arena);
   return least.units > 0;
@@ -216,8 +220,7 @@ static void lengthen(dc_graph *graph, dc_nid id) {
     if (trips >= LONG && trips > dc_param_trips(&graph->pool, map.params[longest]) && is_free(graph, &map, map.params[k])) longest = k;
   }
   if (longest == last || !is_dear(graph, &map)) return;
-  const dc_param chosen = map.params[longest];
-  map.params[longest] = map.params[last], map.params[last] = chosen;
+  put_last(&map, longest);
 }
 
 /* ---- the passes ---- */
