@@ -194,7 +194,7 @@ uint32_t dc_loops_order(dc_graph *graph, dc_nid id) {
 /* ---- short loops of functions ---- */
 
 enum { SHORT = 8, LONG = 64 }; /* iterations */
-static const double DEAR_NS = 0.5; /* of an iteration, for what it reads and each value that it writes: more than steps of any length cost */
+static const double DEAR_NS = 0.5; /* of an iteration, for what it reads and each value that it writes: more than steps cost */
 
 static bool is_dear(const dc_graph *graph, const dc_map *map) {
   double cost = 0;

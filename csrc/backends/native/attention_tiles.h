@@ -1,6 +1,6 @@
 /* Attention of one head, in tiles: included once for each element type and instruction set by attention.c, which defines
- * REAL and WHOLE (a number as wide), VECTOR_BYTES, LANE_NUMBERS, ROWS (of sums that registers hold, two vectors each), TARGET and NAME(x), and TURNS where
- * turn.h serves. */
+ * REAL and WHOLE (a number as wide), VECTOR_BYTES, LANE_NUMBERS, ROWS (of sums that registers hold, two vectors each), TARGET and
+ * NAME(x), and TURNS where turn.h serves. */
 typedef REAL NAME(vec) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
 typedef WHOLE NAME(lane) __attribute__((vector_size(VECTOR_BYTES)));
 enum { NAME(LANES) = VECTOR_BYTES / (int)sizeof(REAL), NAME(COLUMNS) = 2 * NAME(LANES) };
@@ -39,8 +39,8 @@ INLINE void NAME(tile)(int rows, int vectors, int64_t terms, const REAL *a, int6
     UNROLL for (int v = 0; v < vectors; v++) *(VEC *)(c + r * c_row + v * LANES) = s[r][v];
 }
 
-INLINE void NAME(strip)(int vectors, int64_t rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b, int64_t b_row,
-                        REAL *c, int64_t c_row, bool adds) {
+INLINE void NAME(strip)(int vectors, int64_t rows, int64_t terms, const REAL *a, int64_t a_row, int64_t a_term, const REAL *b,
+                        int64_t b_row, REAL *c, int64_t c_row, bool adds) {
   int64_t r = 0;
   for (; r + ROWS <= rows; r += ROWS) NAME(tile)(ROWS, vectors, terms, a + r * a_row, a_row, a_term, b, b_row, c + r * c_row, c_row, adds);
   for (; r + 4 <= rows; r += 4) NAME(tile)(4, vectors, terms, a + r * a_row, a_row, a_term, b, b_row, c + r * c_row, c_row, adds);
@@ -193,8 +193,8 @@ static int64_t NAME(seen)(const attention_head *h, int64_t n, int64_t m, int64_t
 
 /* Scores of a block of queries with a block of keys become weights by the largest score so far; what was summed up before
  * is scaled to it. */
-TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, int64_t s_row, REAL *most,
-                               REAL *sum, REAL *o, int64_t o_row) {
+TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, int64_t s_row,
+                               REAL *most, REAL *sum, REAL *o, int64_t o_row) {
   const REAL hidden = -(REAL)__builtin_inff();
   const int64_t width = NAME(wide)(keys);
   for (int64_t r = 0; r < rows; r++, s += s_row, o += o_row) {
@@ -283,7 +283,8 @@ static void NAME(unpad)(const REAL *from, int64_t rows, int64_t columns, REAL *t
 TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
   int64_t N = h->queries, M = h->keys, D = h->width, E = h->values, DP = NAME(wide)(D), EP = NAME(wide)(E), MP = NAME(padded)(M);
   int64_t S = NAME(score_row)(M);
-  REAL *room = scratch, *s = room + MP * (D + E) + M * DP + N * (DP + EP), *ds = s + ATTENTION_QUERIES * S, *rest = ds + ATTENTION_QUERIES * S;
+  REAL *room = scratch, *s = room + MP * (D + E) + M * DP + N * (DP + EP), *ds = s + ATTENTION_QUERIES * S;
+  REAL *rest = ds + ATTENTION_QUERIES * S;
   REAL *dk = D == DP ? h->dk : rest, *dv = E == EP ? h->dv : rest + M * DP, dot[ATTENTION_QUERIES];
   const NAME(panels) kt = NAME(turned)(h->k, M, D, (REAL)h->scale, room), vt = NAME(turned)(h->v, M, E, 1, room += MP * D);
   const NAME(panels) k = NAME(lying)(h->k, M, D, room += MP * E), q = NAME(lying)(h->q, N, D, room += M * DP);
