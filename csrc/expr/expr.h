@@ -55,6 +55,8 @@ typedef struct {
   const char *derivative[2];
 } dc_prim_info;
 extern const dc_prim_info dc_prims[DC_PRIM_COUNT];
+/* Is it a function, which costs more than arithmetic?  These stand together in prims.def. */
+static inline bool dc_prim_is_function(dc_op op) { return op >= DC_EXP && op <= DC_SOFTPLUS; }
 /* The rows of complex.def; NULL: the primitive takes no complex numbers. */
 extern const char *const dc_prim_parts[DC_PRIM_COUNT][2];
 
@@ -109,6 +111,10 @@ static inline dc_ex dc_ex_arg(const dc_pool *pool, dc_ex e, uint32_t k) {
 static inline dc_dtype dc_ex_dtype(const dc_pool *pool, dc_ex e) { return (dc_dtype)pool->nodes.v[e].dtype; }
 bool dc_ex_is_int(const dc_pool *pool, dc_ex e, int64_t *value);   /* integer or bool constant */
 bool dc_ex_is_const(const dc_pool *pool, dc_ex e, double *value);  /* any constant */
+static inline bool dc_ex_is_one(const dc_pool *pool, dc_ex e) {
+  int64_t value;
+  return dc_ex_is_int(pool, e, &value) && value == 1;
+}
 bool dc_ex_uses_param(const dc_pool *pool, dc_ex e, dc_param p);
 bool dc_ex_uses_op(const dc_pool *pool, dc_ex e, dc_op op); /* e.g. DC_EX_READ */
 

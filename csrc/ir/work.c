@@ -28,7 +28,7 @@ double dc_ex_cost(const dc_pool *pool, dc_ex e) {
   else if (node->op == DC_EX_CAST || node->op == DC_EX_BITS) cost = CAST_COST;
   else if (is_index(node->op)) cost = INDEX_COST;
   if (node->dtype != DC_F64) return cost;
-  return cost * (node->op >= DC_EXP && node->op <= DC_SOFTPLUS ? WIDE_FUNCTION_FACTOR : WIDE_FACTOR);
+  return cost * (dc_prim_is_function((dc_op)node->op) ? WIDE_FUNCTION_FACTOR : WIDE_FACTOR);
 }
 
 /* Comparisons and choices are operations where they look at data; those of bounds are how an operator is written, not its work. */

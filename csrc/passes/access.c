@@ -217,9 +217,8 @@ bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_taskl
   if (t->guard) return false;
   for (uint32_t d = 0; d < t->rank; d++) {
     const dc_exnode *index = dc_ex_node(pool, t->index[d]);
-    int64_t one;
     dc_ex extent = dc_cont(graph, t->out)->shape[d];
-    if (d == skip || (index->op == DC_EX_INT && index->i == 0 && dc_ex_is_int(pool, extent, &one) && one == 1)) continue;
+    if (d == skip || (index->op == DC_EX_INT && index->i == 0 && dc_ex_is_one(pool, extent))) continue;
     if (index->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, index->ref)) return false;
     if (!dc_access_covers(pool, index->ref, extent)) return false;
     for (uint32_t j = 0; j < d; j++)

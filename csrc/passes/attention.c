@@ -83,9 +83,8 @@ static bool is_triangle(const dc_graph *graph, dc_cid c, dc_cid scores) {
 /* A mask that broadcasts to the scores for certain, and adds no dimensions to them. */
 static bool reaches(const dc_graph *graph, dc_cid mask, const dc_ex *scores, uint32_t rank) {
   const dc_container *m = dc_cont(graph, mask);
-  int64_t one;
   for (uint32_t d = 0; d < m->rank && m->rank <= rank; d++)
-    if (m->shape[d] != scores[rank - m->rank + d] && !(dc_ex_is_int(&graph->pool, m->shape[d], &one) && one == 1)) return false;
+    if (m->shape[d] != scores[rank - m->rank + d] && !dc_ex_is_one(&graph->pool, m->shape[d])) return false;
   return m->rank <= rank;
 }
 
@@ -122,9 +121,8 @@ static dc_cid read_mask(const dc_operators *o, dc_nid where, dc_nid add, dc_cid 
  * makes of -inf. */
 static bool may_add(const dc_operators *o, const attention *a, dc_cid mask, bool in_front, bool is_where) {
   const dc_container *m = dc_cont(o->graph, mask);
-  int64_t one;
   if (a->n_masks == MASKS || (a->n_masks && (is_where || dc_cont(o->graph, a->mask[0])->dtype == DC_BOOL))) return false;
-  return !in_front || m->rank + 1 < dc_cont(o->graph, a->split)->rank || (dc_ex_is_int(&o->graph->pool, m->shape[0], &one) && one == 1);
+  return !in_front || m->rank + 1 < dc_cont(o->graph, a->split)->rank || dc_ex_is_one(&o->graph->pool, m->shape[0]);
 }
 
 /* Takes masks off the scores; what is left may have factors. */
@@ -154,8 +152,7 @@ static bool says_dead(const dc_operators *o, dc_cid dead, dc_cid scores) {
   dc_nid most = dc_operator_making(o, dc_operator_input(o, equal, 0), "ReduceMax");
   if (!most || dc_operator_input(o, most, 0) != scores) return false;
   const dc_container *m = dc_cont(o->graph, library_of(o, most)->out[0]), *s = dc_cont(o->graph, scores);
-  int64_t one;
-  if (m->rank != s->rank || !dc_ex_is_int(&o->graph->pool, m->shape[m->rank - 1], &one) || one != 1) return false;
+  if (m->rank != s->rank || !dc_ex_is_one(&o->graph->pool, m->shape[m->rank - 1])) return false;
   for (uint32_t d = 0; d + 1 < m->rank; d++)
     if (m->shape[d] != s->shape[d]) return false;
   return true;
@@ -282,8 +279,7 @@ static dc_cid join(dc_graph *graph, const attention *a, dc_scope *scope) {
     dc_ex shape[DC_MAX_RANK];
     for (uint32_t d = 0; d < rank; d++) {
       const dc_ex m = d + x->rank < rank ? 0 : x->shape[d + x->rank - rank], n = d + y->rank < rank ? 0 : y->shape[d + y->rank - rank];
-      int64_t one;
-      shape[d] = n && (!m || (dc_ex_is_int(&graph->pool, m, &one) && one == 1)) ? n : m;
+      shape[d] = n && (!m || dc_ex_is_one(&graph->pool, m)) ? n : m;
     }
     dc_cid in[] = {all, a->mask[k]};
     all = dc_container_after(graph, all, "sum", (dc_dtype)x->dtype, rank, shape);

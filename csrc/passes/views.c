@@ -6,11 +6,6 @@
 
 #include "passes/passes.h"
 
-static bool is_one(const dc_pool *pool, dc_ex extent) {
-  int64_t n;
-  return dc_ex_is_int(pool, extent, &n) && n == 1;
-}
-
 static bool lies_in_rows(const dc_container *k) { return k->shape && !k->strides && !k->is_host && k->storage == DC_STORE_HEAP; }
 
 /* Symbols: extents are the same for all their values, and a symbol is never taken for 1. */
@@ -18,11 +13,11 @@ static bool same_but_ones(const dc_graph *graph, dc_cid view, dc_cid root) {
   const dc_container *v = dc_cont(graph, view), *r = dc_cont(graph, root);
   uint32_t d = 0;
   for (uint32_t k = 0; k < v->rank; k++) {
-    if (is_one(&graph->pool, v->shape[k])) continue;
-    while (d < r->rank && is_one(&graph->pool, r->shape[d])) d++;
+    if (dc_ex_is_one(&graph->pool, v->shape[k])) continue;
+    while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
     if (d == r->rank || r->shape[d++] != v->shape[k]) return false;
   }
-  while (d < r->rank && is_one(&graph->pool, r->shape[d])) d++;
+  while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
   return d == r->rank;
 }
 
@@ -44,8 +39,8 @@ static void to_buffer(const dc_graph *graph, dc_cid view, dc_cid root, const dc_
   const dc_container *v = dc_cont(graph, view), *r = dc_cont(graph, root);
   for (uint32_t d = 0, k = 0; d < r->rank; d++) {
     to[d] = zero;
-    if (is_one(&graph->pool, r->shape[d])) continue;
-    while (is_one(&graph->pool, v->shape[k])) k++;
+    if (dc_ex_is_one(&graph->pool, r->shape[d])) continue;
+    while (dc_ex_is_one(&graph->pool, v->shape[k])) k++;
     to[d] = index[k++];
   }
 }

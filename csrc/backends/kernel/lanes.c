@@ -33,7 +33,7 @@ static void judge_read(void *context, const dc_pool *pool, dc_ex read) {
 
 static void add_function(void *context, const dc_pool *pool, dc_ex x) {
   const dc_op op = (dc_op)dc_ex_node(pool, x)->op;
-  if (op >= DC_EXP && op <= DC_SOFTPLUS) *(double *)context += dc_prims[op].cost;
+  if (dc_prim_is_function(op)) *(double *)context += dc_prims[op].cost;
 }
 
 /* What a loop without loops that is too short for vectors costs more than one along them, in strides. */

@@ -128,11 +128,9 @@ INLINE VEC NAME(exp)(VEC x) {
   return (VEC)((bits)(p * (VEC)scale) & ~tiny);
 }
 
-INLINE VEC NAME(larger)(VEC a, VEC b) {
-  typedef __typeof__(a > b) bits;
-  bits first = a > b;
-  return (VEC)(((bits)a & first) | ((bits)b & ~first));
-}
+INLINE VEC NAME(choose)(NAME(lane) first, VEC a, VEC b) { return (VEC)(((NAME(lane))a & first) | ((NAME(lane))b & ~first)); }
+
+INLINE VEC NAME(larger)(VEC a, VEC b) { return NAME(choose)(a > b, a, b); }
 
 /* Each lane of the result is the sum, or the largest, of all. */
 INLINE VEC NAME(total)(VEC x) {
@@ -169,18 +167,15 @@ INLINE void NAME(hide)(REAL *s, int64_t width, int64_t seen, const attention_mas
     else {
       bytes some;
       memcpy(&some, shown + k, LANES);
-      NAME(lane) is_shown = __builtin_convertvector(some, NAME(lane)) != 0;
-      *(VEC *)(s + k) = (VEC)(((NAME(lane))*(VEC *)(s + k) & is_shown) | ((NAME(lane))((VEC){0} + hidden) & ~is_shown));
+      *(VEC *)(s + k) = NAME(choose)(__builtin_convertvector(some, NAME(lane)) != 0, *(VEC *)(s + k), (VEC){0} + hidden);
     }
   }
   for (int64_t k = whole; k < seen && mask->data; k++) {
     if (mask->is_float) s[k] += added[k * mask->column];
     else s[k] = shown[k * mask->column] ? s[k] : hidden;
   }
-  for (int64_t k = seen / LANES * LANES; k < width; k += LANES) {
-    NAME(lane) is_seen = number < (WHOLE)(seen - k);
-    *(VEC *)(s + k) = (VEC)(((NAME(lane))*(VEC *)(s + k) & is_seen) | ((NAME(lane))((VEC){0} + hidden) & ~is_seen));
-  }
+  for (int64_t k = seen / LANES * LANES; k < width; k += LANES)
+    *(VEC *)(s + k) = NAME(choose)(number < (WHOLE)(seen - k), *(VEC *)(s + k), (VEC){0} + hidden);
 }
 
 /* Query n sees this many of the keys from m on. */

@@ -69,7 +69,7 @@ const char *dc_print_cast(dc_printer *p, dc_dtype to, dc_dtype from, const char 
     case DC_BOOL: return fill(p, "($ != 0)", atom, "", NULL);
     case DC_F32: return real && from != DC_F64 ? atom : fill(p, "(float)$", atom, "", NULL);
     case DC_F16: case DC_BF16: case DC_F8E4M3FN: case DC_F8E4M3FNUZ: case DC_F8E5M2: case DC_F8E5M2FNUZ: case DC_F4E2M1: case DC_F8E8M0:
-      return dc_arena_printf(p->arena, "round_%s((float)%s)", dc_dtype_name(to), from == DC_BOOL ? of_condition(p, DC_F32, atom) : atom);
+      return dc_arena_printf(p->arena, "round_%s((float)%s)", dc_dtype_name(to), dc_print_cast(p, DC_F32, from, atom));
     case DC_I4: return fill(p, "cast_i4((i64)$)", atom, "", NULL);
     case DC_U4: return fill(p, "(i32)((i64)$ & 15)", atom, "", NULL);
     case DC_I2: return fill(p, "cast_i2((i64)$)", atom, "", NULL);

@@ -22,9 +22,9 @@ def _regate(b, name, kind, hidden, axis=0):
 
 
 def _direction(b, kind, hidden, weights):
-    """(W, R, B) of one direction with ONNX's leading direction axis; weights: w_ih, w_hh and perhaps two biases."""
+    """(W, R, B) of one direction with ONNX's leading direction axis; weights: w_ih, w_hh and two biases, which may be None."""
     w, r = (b.unsqueeze(_regate(b, b(weight), kind, hidden), 0) for weight in weights[:2])
-    if len(weights) < 4 or weights[2] is None:
+    if weights[2] is None:
         return w, r, None
     bias = b.op("Concat", *[_regate(b, b(weight), kind, hidden) for weight in weights[2:4]], axis=0)
     return w, r, b.unsqueeze(bias, 0)
@@ -46,7 +46,7 @@ def _lstm(b, x, parts, states, lengths=None):
     made = []
     for k, weights in enumerate(parts):
         given = [b.squeeze(s, 0) if len(parts) == 1 else b.op("Gather", s, b.const(k), axis=0) for s in states]
-        made.append(b.op("LSTM", x, *[None if w is None else b(w) for w in weights], *given, lengths, outs=3, domain="dcml", reverse=k))
+        made.append(b.op("LSTM", x, *[b(w) for w in weights], *given, lengths, outs=3, domain="dcml", reverse=k))
     y, *last = zip(*made)
     last = [b.unsqueeze(s[0], 0) if len(s) == 1 else b.op("Concat", *[b.unsqueeze(v, 0) for v in s], axis=0) for s in last]
     return y[0] if len(y) == 1 else b.op("Concat", *y, axis=2), *last
