@@ -60,6 +60,14 @@ static interval division_bounds(interval a, interval b) {
   return out;
 }
 
+/* Of a narrower whole number, or a truth value, that became an index. */
+static interval type_bounds(const dc_pool *pool, dc_ex cast) {
+  const dc_dtype from = dc_ex_dtype(pool, dc_ex_arg(pool, cast, 0));
+  const bool narrow = dc_dtype_bytes(from) < 8 && (from == DC_BOOL || dc_dtype_is_integer(from));
+  if (!narrow || dc_ex_dtype(pool, cast) != DC_I64) return unknown;
+  return (interval){true, true, (int64_t)dc_dtype_min(from), (int64_t)dc_dtype_max(from)};
+}
+
 static interval pair_bounds(dc_op op, interval a, interval b) {
   interval out = unknown;
   if (op == DC_EX_IDIV) return division_bounds(a, b);
@@ -89,6 +97,7 @@ static interval bounds(dc_pool *pool, dc_ex e, int depth) {
   interval out, a, b;
   switch (node->op) {
     case DC_EX_PARAM: return param_bounds(pool, node->ref, depth + 1);
+    case DC_EX_CAST: return type_bounds(pool, e);
     case DC_EX_LINEAR:
       out = exactly(node->i);
       for (uint32_t k = 0; k < node->nargs; k += 2)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/inst.h"
+#include "ops/known.h"
 
 enum { MAX_DEPTH = 300, MAX_STEPS = 4000000 };
 
@@ -187,6 +188,7 @@ dc_status dc_inst_index(dc_inst *in, const dc_ast *const *items, uint32_t n, boo
     bool unit = v->broadcast && dc_ex_is_int(&in->graph->pool, t->dims[d], &one) && one == 1;
     if (unit) index[d] = dc_ex_int(&in->graph->pool, 0);
     else DC_TRY(dc_val_to_index(in, v, &index[d]));
+    index[d] = dc_known_index(in->graph, index[d], t->dims[d]);
   }
   return DC_OK;
 }

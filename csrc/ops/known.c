@@ -44,28 +44,34 @@ static dc_ex const_element(dc_graph *graph, dc_dtype type, const void *data, uin
   }
 }
 
-/* The elements of an input as expressions of the container's type; false if unknown. */
+/* Element k of a constant, or of what is known, as an expression of the container's type; 0 if unknown. */
+static dc_ex element(dc_graph *graph, dc_cid c, uint64_t k) {
+  const dc_container *from = dc_cont(graph, c);
+  const dc_dtype type = (dc_dtype)from->dtype;
+  if (from->known) return k < from->known_count ? dc_ex_cast(&graph->pool, type, from->known[k]) : 0;
+  const bool stored = from->role == DC_ROLE_CONST && from->data && (k + 1) * (uint64_t)dc_dtype_bytes(type) <= from->data_bytes;
+  return stored ? const_element(graph, type, from->data, (uint32_t)k) : 0;
+}
+
+/* The elements of an input; false if unknown. */
 static bool load_input(evaluator *ev, dc_cid c) {
   const dc_container *k = dc_cont(ev->graph, c);
-  dc_dtype type = (dc_dtype)k->dtype;
   uint64_t n = k->dtype && (k->shape || !k->rank) ? element_count(ev->graph, c) : UINT64_MAX;
   if (n > MAX_ELEMENTS || (!k->known && !(k->role == DC_ROLE_CONST && k->data)) || (k->known && k->known_count != n)) return false;
   dc_ex *values = DC_NEW_ARRAY(ev->arena, dc_ex, n);
   for (uint32_t i = 0; i < n; i++) {
-    values[i] = k->known ? dc_ex_cast(&ev->graph->pool, type, k->known[i]) : const_element(ev->graph, type, k->data, i);
+    values[i] = element(ev->graph, c, i);
     if (!values[i]) return false;
-    k = dc_cont(ev->graph, c);
   }
   ev->values[c] = values, ev->counts[c] = (uint32_t)n;
   return true;
 }
 
-static bool position(evaluator *ev, dc_cid c, const dc_ex *index, uint32_t rank, uint64_t *out) {
+static bool position(const dc_graph *graph, dc_cid c, const dc_ex *index, uint32_t rank, uint64_t *out) {
   int64_t i, extent;
   *out = 0;
   for (uint32_t d = 0; d < rank; d++) {
-    if (!dc_ex_is_int(&ev->graph->pool, index[d], &i) || !dc_ex_is_int(&ev->graph->pool, dc_cont(ev->graph, c)->shape[d], &extent))
-      return false;
+    if (!dc_ex_is_int(&graph->pool, index[d], &i) || !dc_ex_is_int(&graph->pool, dc_cont(graph, c)->shape[d], &extent)) return false;
     if (i < 0 || i >= extent) return false;
     *out = *out * (uint64_t)extent + (uint64_t)i;
   }
@@ -82,7 +88,7 @@ static dc_ex replace_leaf(void *context, dc_pool *pool, dc_ex leaf) {
   dc_ex index[DC_MAX_RANK];
   uint64_t at;
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  bool known = node.ref < ev->n_containers && ev->values[node.ref] && position(ev, node.ref, index, node.nargs, &at);
+  bool known = node.ref < ev->n_containers && ev->values[node.ref] && position(ev->graph, node.ref, index, node.nargs, &at);
   return known && ev->values[node.ref][at] ? ev->values[node.ref][at] : leaf;
 }
 
@@ -108,7 +114,7 @@ static void run_tasklet(evaluator *ev, dc_tasklet t, bool in_reduce) {
   dc_ex value = dc_ex_cast(pool, (dc_dtype)dc_cont(ev->graph, t.out)->dtype, settle(ev, t.value));
   double constant; /* symbols would grow with each iteration */
   if (ev->sequences && !dc_ex_is_const(pool, value, &constant)) ev->failed = true;
-  if (ev->failed || t.out >= ev->n_containers || !ev->values[t.out] || !position(ev, t.out, index, t.rank, &at) ||
+  if (ev->failed || t.out >= ev->n_containers || !ev->values[t.out] || !position(ev->graph, t.out, index, t.rank, &at) ||
       dc_ex_uses_op(pool, value, DC_EX_READ)) {
     ev->failed = true;
     return;
@@ -131,7 +137,7 @@ static void finish_reduce(evaluator *ev, dc_nid node) {
     return;
   }
   for (uint32_t d = 0; d < t.rank; d++) index[d] = settle(ev, t.index[d]);
-  if (!ev->values[t.out] || !position(ev, t.out, index, t.rank, &at)) return;
+  if (!ev->values[t.out] || !position(ev->graph, t.out, index, t.rank, &at)) return;
   dc_dtype type = (dc_dtype)dc_cont(ev->graph, t.out)->dtype;
   if (!ev->values[t.out][at]) ev->values[t.out][at] = dc_ex_const(&ev->graph->pool, type, dc_wcr_identity((dc_wcr)t.wcr, type));
 }
@@ -250,4 +256,25 @@ dc_status dc_known_propagate(dc_ops *ops, dc_graph *graph, dc_nid node) {
   dc_status status = propagate(ops, &ev, node);
   dc_arena_free(&scratch);
   return status;
+}
+
+/* ---- indices ---- */
+
+static dc_ex replace_known_read(void *context, dc_pool *pool, dc_ex leaf) {
+  dc_graph *graph = context;
+  const dc_exnode node = *dc_ex_node(pool, leaf);
+  dc_ex index[DC_MAX_RANK];
+  uint64_t at;
+  if (node.op != DC_EX_READ || node.nargs > DC_MAX_RANK) return leaf;
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
+  const dc_ex known = position(graph, node.ref, index, node.nargs, &at) ? element(graph, node.ref, at) : 0;
+  return known ? known : leaf;
+}
+
+dc_ex dc_known_index(dc_graph *graph, dc_ex index, dc_ex extent) {
+  dc_pool *pool = &graph->pool;
+  if (!dc_ex_uses_op(pool, index, DC_EX_READ)) return index;
+  const dc_ex known = dc_ex_rewrite(pool, index, replace_known_read, graph);
+  if (dc_ex_uses_op(pool, known, DC_EX_READ)) return index;
+  return dc_ix_proves_ge(pool, known, 0) && dc_ix_proves_ge(pool, dc_ix_sub(pool, extent, known), 1) ? known : index;
 }

@@ -8,4 +8,7 @@
  * element by element and sets `known` of its small integer and bool outputs. */
 DC_MUST_USE dc_status dc_known_propagate(dc_ops *ops, dc_graph *graph, dc_nid node);
 
+/* The index, without its reads of memory where what they read is known and lies inside the extent; else as it is. */
+dc_ex dc_known_index(dc_graph *graph, dc_ex index, dc_ex extent);
+
 #endif

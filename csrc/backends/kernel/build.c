@@ -8,7 +8,7 @@
 #include "backends/kernel/kernel.h"
 #include "backends/kernel/extract.h"
 
-enum { MAX_CONDITIONS = 16 };
+enum { MAX_CONDITIONS = 16, MAX_TRUTHS = 2 };
 
 /* ---- addresses ---- */
 
@@ -88,6 +88,43 @@ static dc_ex ask_once(void *context, dc_pool *pool, dc_ex x) {
   return dc_ex_uses_op(pool, a, DC_EX_READ) ? dc_ex_select(pool, condition, under(pool, condition, a), b) : x;
 }
 
+/* ---- indices made of truth values ---- */
+
+static bool is_whole(const dc_pool *pool, dc_ex e) { return dc_ex_node(pool, e)->op == DC_EX_INT; }
+
+static void find_truth(void *context, const dc_pool *pool, dc_ex e) {
+  dc_ex *found = context;
+  const dc_exnode node = *dc_ex_node(pool, e);
+  const dc_ex first = node.nargs ? dc_ex_arg(pool, e, 0) : 0;
+  if (node.op == DC_EX_CAST && node.dtype == DC_I64 && dc_ex_dtype(pool, first) == DC_BOOL) *found = first;
+  if (node.op == DC_EX_SELECT && is_whole(pool, dc_ex_arg(pool, e, 1)) && is_whole(pool, dc_ex_arg(pool, e, 2))) *found = first;
+}
+
+typedef struct {
+  dc_ex condition;
+  bool truth;
+} given;
+
+static dc_ex put_truth(void *context, dc_pool *pool, dc_ex x) {
+  const given *g = context;
+  return x == g->condition ? dc_ex_bool(pool, g->truth) : x;
+}
+
+static dc_ex choice_of_reads(dc_pool *pool, dc_ex read, uint32_t depth) {
+  dc_ex truth = 0;
+  for (uint32_t d = 0; d < dc_ex_node(pool, read)->nargs; d++) dc_ex_walk(pool, dc_ex_arg(pool, read, d), find_truth, &truth);
+  if (!truth || depth == MAX_TRUTHS) return read;
+  const dc_ex yes = dc_ex_transform(pool, read, put_truth, &(given){truth, true});
+  const dc_ex no = dc_ex_transform(pool, read, put_truth, &(given){truth, false});
+  return dc_ex_select(pool, truth, choice_of_reads(pool, yes, depth + 1), choice_of_reads(pool, no, depth + 1));
+}
+
+/* A read at an index that a truth value chooses is a choice between two reads, which vectors make without gathering. */
+static dc_ex choose_read(void *context, dc_pool *pool, dc_ex x) {
+  (void)context;
+  return dc_ex_node(pool, x)->op == DC_EX_READ ? choice_of_reads(pool, x, 0) : x;
+}
+
 static dc_ex flat(dc_kernel *k, dc_ex x) {
   return x ? dc_ex_transform(k->pool, dc_ex_rewrite(k->pool, x, flatten_read, k), ask_once, NULL) : 0;
 }
@@ -106,10 +143,12 @@ static dc_ex in_bounds(dc_kernel *k, const dc_tasklet *t) {
   return all;
 }
 
+static dc_ex flat_value(dc_kernel *k, dc_ex x) { return x ? flat(k, dc_ex_rewrite(k->pool, x, choose_read, NULL)) : 0; }
+
 static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
   dc_tasklet t = dc_node_at(k->graph, node)->tasklet;
   dc_write *w = DC_NEW(k->arena, dc_write);
-  *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent, .guard = flat(k, t.guard), .value = flat(k, t.value)};
+  *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent, .guard = flat_value(k, t.guard), .value = flat_value(k, t.value)};
   w->element = flat(k, dc_ex_read(k->pool, (dc_dtype)dc_cont(k->graph, t.out)->dtype, t.out, t.index, t.rank));
   w->value = under(k->pool, w->guard, w->value);
   if (!is_in_reduction(parent)) w->element = under(k->pool, w->guard, w->element); /* a sum is stored though no iteration was */
