@@ -19,6 +19,9 @@ static void check_library(const dc_native_library *which) {
   meets.refusals = "this processor multiplies f32 quicker than bf16; a type other than f32 and f64";
   convolutions_equal_the_loops();
   products_equal_the_loops();
+  meets.type = DC_F64, meets.tolerance = 0, meets.refusals = "a type other than f32 and bf16";
+  convolutions_equal_the_loops();
+  products_equal_the_loops();
   memset(&meets, 0, sizeof meets);
   calls_run_in_threads_that_did_not_bind_them();
   meets.params = true;

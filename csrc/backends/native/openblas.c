@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/allocator.h"
 #include "backends/native/library.h"
 #include "backends/native/problem.h"
+#include "backends/threads.h"
 
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112, MIN_ROWS = 8 };
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
@@ -100,6 +102,7 @@ static void close_openblas(void *opaque) {
 typedef struct {
   blas *lib;
   bool wide, is_conv; /* wide: f64 */
+  int at_once;        /* groups of images that are convolved side by side, each by one thread; 1: by all threads, one after the other */
   dc_problem_product product;
   dc_problem_conv conv;
 } blas_call;
@@ -108,15 +111,20 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
   dc_dtype type = dc_problem_type(graph, node);
   (void)handle;
   if (type != DC_F32 && type != DC_F64) return "a type other than f32 and f64";
-  if (type == DC_F64 && dc_problem_is_conv(graph, node)) return "a convolution in f64";
   return dc_problem_refuses(graph, node);
+}
+
+/* Filters' gradients are summed over the images, in their order. */
+static int groups_at_once(const dc_problem_conv *c) {
+  const int threads = (int)dc_thread_count();
+  return c->wanted != DC_CONV_W && c->x.dims[0] * c->groups >= threads ? threads : 1;
 }
 
 static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, const int64_t *symbols, void **out) {
   blas_call *call = calloc(1, sizeof *call);
   if (!call) return dc_error(DC_ERR_MEMORY, "out of memory");
   call->lib = handle, call->wide = dc_problem_type(graph, node) == DC_F64, call->is_conv = dc_problem_is_conv(graph, node);
-  if (call->is_conv) call->conv = dc_problem_read_conv(graph, node, symbols);
+  if (call->is_conv) call->conv = dc_problem_read_conv(graph, node, symbols), call->at_once = groups_at_once(&call->conv);
   else call->product = dc_problem_read_product(graph, node, symbols);
   *out = call;
   return DC_OK;
@@ -190,88 +198,112 @@ static dc_status run_product(const blas_call *call, void *const *buffers) {
 typedef struct {
   const dc_problem_conv *c;
   int64_t channels, window, plane, outputs; /* input channels of a group, extents of kernel, image and output */
+  int64_t size;                             /* bytes of a number */
 } unfolding;
 
-static unfolding unfold_sizes(const dc_problem_conv *c) {
-  unfolding u = {c, c->w.dims[1], 1, 1, 1};
+static unfolding unfold_sizes(const blas_call *call) {
+  const dc_problem_conv *c = &call->conv;
+  unfolding u = {c, c->w.dims[1], 1, 1, 1, call->wide ? sizeof(double) : sizeof(float)};
   for (int d = 0; d < c->n; d++) u.window *= c->w.dims[2 + d], u.plane *= c->x.dims[2 + d], u.outputs *= c->y.dims[2 + d];
   return u;
 }
 
-/* Copies one line of outputs (the last dimension) of one window position; `fold` adds it back instead. */
-static void move_line(const dc_problem_conv *c, int64_t base, int64_t shift, float *image, float *line, bool fold) {
-  int last = c->n - 1;
-  int64_t extent = c->x.dims[2 + last], step = c->strides[last], at = shift - c->left[last];
-  for (int64_t o = 0; o < c->y.dims[2 + last]; o++, at += step) {
-    bool inside = base >= 0 && at >= 0 && at < extent;
-    if (fold && inside) image[base + at] += line[o];
-    if (!fold) line[o] = inside ? image[base + at] : 0;
+/* n numbers of a line from the image, where they are `step` apart; `fold` adds them back instead. */
+#define MOVE(type)                                                        \
+  static void move_##type(type *image, int64_t step, type *line, int64_t n, bool fold) { \
+    for (int64_t o = 0; o < n && fold; o++) image[o * step] += line[o];    \
+    for (int64_t o = 0; o < n && !fold; o++) line[o] = image[o * step];    \
   }
+MOVE(float)
+MOVE(double)
+
+static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/* One line of outputs (the last dimension) of one window position; base: of the line of the image, -1 outside. */
+static void move_line(const unfolding *u, int64_t base, int64_t shift, char *image, char *line, bool fold) {
+  const dc_problem_conv *c = u->c;
+  const int last = c->n - 1;
+  const int64_t n = c->y.dims[2 + last], step = c->strides[last], at = shift - c->left[last], room = c->x.dims[2 + last] - at;
+  const int64_t end = base < 0 || room <= 0 ? 0 : between(dc_quotient_up(room, step), 0, n);
+  const int64_t first = at < 0 ? between(dc_quotient_up(-at, step), 0, end) : 0;
+  if (!fold) memset(line, 0, (size_t)(first * u->size)), memset(line + end * u->size, 0, (size_t)((n - end) * u->size));
+  if (first == end) return;
+  image += (base + at + first * step) * u->size, line += first * u->size;
+  if (u->size == sizeof(double)) move_double((double *)image, step, (double *)line, end - first, fold);
+  else move_float((float *)image, step, (float *)line, end - first, fold);
 }
 
 /* Row `row` of the unfolded matrix, from or into the image. */
-static void move_row(const unfolding *u, int64_t row, float *image, float *unfolded, bool fold) {
+static void move_row(const unfolding *u, int64_t row, char *image, char *unfolded, bool fold) {
   const dc_problem_conv *c = u->c;
   int64_t spot[DC_PROBLEM_DIMS], at[DC_PROBLEM_DIMS] = {0}, rest = row % u->window, lines = 1;
   for (int d = c->n - 1; d >= 0; d--) spot[d] = rest % c->w.dims[2 + d] * c->dilations[d], rest /= c->w.dims[2 + d];
   for (int d = 0; d + 1 < c->n; d++) lines *= c->y.dims[2 + d];
-  image += row / u->window * u->plane;
+  image += row / u->window * u->plane * u->size, unfolded += row * u->outputs * u->size;
   for (int64_t l = 0; l < lines; l++) {
     int64_t base = 0;
     for (int d = 0; d + 1 < c->n; d++) {
       int64_t p = at[d] * c->strides[d] + spot[d] - c->left[d];
       base = base < 0 || p < 0 || p >= c->x.dims[2 + d] ? -1 : (base + p) * c->x.dims[3 + d];
     }
-    move_line(c, base, spot[c->n - 1], image, unfolded + row * u->outputs + l * c->y.dims[1 + c->n], fold);
+    move_line(u, base, spot[c->n - 1], image, unfolded + l * c->y.dims[1 + c->n] * u->size, fold);
     for (int d = c->n - 2; d >= 0 && ++at[d] == c->y.dims[2 + d]; d--) at[d] = 0;
   }
 }
 
 /* Rows of one channel fold into one part of the image, so channels are what threads share. */
-static void move_image(const unfolding *u, float *image, float *unfolded, bool fold) {
+static void move_image(const unfolding *u, char *image, char *unfolded, bool fold) {
   bool threads = !omp_in_parallel() && (double)u->channels * (double)u->window * (double)u->outputs * 8 > WORK_FOR_THREADS;
 #pragma omp parallel for if (threads)
   for (int64_t channel = 0; channel < u->channels; channel++)
     for (int64_t w = 0; w < u->window; w++) move_row(u, channel * u->window + w, image, unfolded, fold);
 }
 
-static void run_group(const blas_call *call, const unfolding *u, int64_t image, int64_t group, float *unfolded, void *const *buffers) {
+/* Group k of all images' groups. */
+static void run_group(const blas_call *call, const unfolding *u, int64_t k, char *unfolded, void *const *buffers) {
   const dc_problem_conv *c = &call->conv;
+  const int64_t image = k / c->groups, group = k % c->groups;
   int64_t filters = c->w.dims[0] / c->groups, rows = u->channels * u->window;
-  float *x = (float *)buffers[c->at_x] + (image * c->groups + group) * u->channels * u->plane;
-  float *w = (float *)buffers[c->at_w] + group * filters * rows;
-  float *y = (float *)buffers[c->at_y] + (image * c->groups + group) * filters * u->outputs;
+  char *x = (char *)buffers[c->at_x] + k * u->channels * u->plane * u->size;
+  char *w = (char *)buffers[c->at_w] + group * filters * rows * u->size;
+  char *y = (char *)buffers[c->at_y] + k * filters * u->outputs * u->size;
   if (c->wanted != DC_CONV_X) move_image(u, x, unfolded, false);
-  gemm forward = {filters, u->outputs, rows, (char *)w, (char *)unfolded, (char *)y, false, false, c->bias >= 0};
-  gemm to_image = {rows, u->outputs, filters, (char *)w, (char *)y, (char *)unfolded, true, false, false};
-  gemm to_weights = {filters, rows, u->outputs, (char *)y, (char *)unfolded, (char *)w, false, true, image > 0};
+  gemm forward = {filters, u->outputs, rows, w, unfolded, y, false, false, c->bias >= 0};
+  gemm to_image = {rows, u->outputs, filters, w, y, unfolded, true, false, false};
+  gemm to_weights = {filters, rows, u->outputs, y, unfolded, w, false, true, image > 0};
   multiply(call, c->wanted == DC_CONV_Y ? &forward : c->wanted == DC_CONV_X ? &to_image : &to_weights);
   if (c->wanted == DC_CONV_X) move_image(u, x, unfolded, true);
 }
 
-/* One unfolded image; none where there is nothing to sum up. */
+/* Bytes of one unfolded group. */
+static int64_t room_of(const unfolding *u) {
+  return dc_quotient_up(u->channels * u->window * u->outputs * u->size, DC_MEMORY_ALIGN) * DC_MEMORY_ALIGN;
+}
+
+/* None where there is nothing to sum up. */
 static uint64_t scratch_of(const void *opaque) {
   const blas_call *call = opaque;
   const dc_problem_conv *c = &call->conv;
   if (!call->is_conv || !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y)) return 0;
-  unfolding u = unfold_sizes(c);
-  return (uint64_t)u.channels * (uint64_t)u.window * (uint64_t)u.outputs * sizeof(float);
+  unfolding u = unfold_sizes(call);
+  return (uint64_t)(call->at_once * room_of(&u));
 }
 
-static dc_status run_conv(const blas_call *call, void *const *buffers, float *unfolded) {
+static dc_status run_conv(const blas_call *call, void *const *buffers, char *unfolded) {
   const dc_problem_conv *c = &call->conv;
-  unfolding u = unfold_sizes(c);
+  unfolding u = unfold_sizes(call);
   int64_t rows = u.channels * u.window;
   dc_problem_shape result;
-  float *into = buffers[dc_problem_conv_result(c, &result)];
+  void *into = buffers[dc_problem_conv_result(c, &result)];
   if (rows > INT32_MAX || u.outputs > INT32_MAX) return dc_error(DC_ERR_UNSUPPORTED, "OpenBLAS: an image of more than 2^31 elements");
   bool empty = !dc_problem_elements(&c->x) || !dc_problem_elements(&c->w) || !dc_problem_elements(&c->y);
   int64_t inner = c->wanted == DC_CONV_Y ? u.outputs : c->wanted == DC_CONV_X ? u.plane : u.window;
   if (empty || c->bias >= 0 || c->wanted == DC_CONV_X)
-    dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], sizeof(float), result.dims[0], result.dims[1], inner);
+    dc_problem_fill(into, c->bias < 0 ? NULL : buffers[c->bias], (uint64_t)u.size, result.dims[0], result.dims[1], inner);
   if (empty) return DC_OK;
-  for (int64_t image = 0; image < c->x.dims[0]; image++)
-    for (int64_t group = 0; group < c->groups; group++) run_group(call, &u, image, group, unfolded, buffers);
+#pragma omp parallel for num_threads(call->at_once) schedule(static) if (call->at_once > 1)
+  for (int64_t k = 0; k < c->x.dims[0] * c->groups; k++)
+    run_group(call, &u, k, unfolded + omp_get_thread_num() * room_of(&u), buffers);
   return DC_OK;
 }
 
