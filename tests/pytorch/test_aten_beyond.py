@@ -109,6 +109,7 @@ PRIMS = {
 SCATTERS = {
     "diagonal_scatter": lambda v: v.diagonal_scatter(2 * v[:, :, 0], 1, 1, 2),
     "masked_scatter": lambda v: v.masked_scatter(v > 0, 2 * v.flip(0)),
+    "masked_scatter of none": lambda v: v.masked_scatter(v > 100, v[v > 100]),
     "put": lambda v: v.put(t([0, 7, 0]), v[0, 0, :3], accumulate=True),
     "take_along_dim": lambda v: torch.take_along_dim(v, v[:1].argsort(2), 2),
     "assign inner": lambda v: _assigned(v, (slice(None), t([0, 2])), v[:, t([1, 3])] * 2),
@@ -312,6 +313,14 @@ def test_one_capture_serves_other_batch_sizes(name):
         more = [v.repeat(repeats, *[1] * (v.dim() - 1)) for v in args]
         assert_same(run(compiled, more), run(function, more), 1e-8)
     assert len(compiled._captures) == 1
+
+
+def test_masked_scatter_asks_for_as_many_values_as_it_takes():
+    compiled = DaceModule(Call(lambda v, values: v.masked_scatter(v > 0, values)), backward=False)
+    v = torch.tensor([1.0, -1.0, 2.0, 3.0])
+    assert compiled(v, torch.tensor([5.0, 6.0, 7.0])).tolist() == [5.0, -1.0, 6.0, 7.0]
+    with pytest.raises(dcml.Error, match="out of range"):
+        compiled(v, torch.tensor([5.0, 6.0]))
 
 
 @pytest.mark.parametrize("name", [*(f"function {k}" for k in FUNCTIONS), "fourier fft", "algebra inv", "ctc mean"])

@@ -110,19 +110,25 @@ static dc_ex put_truth(void *context, dc_pool *pool, dc_ex x) {
   return x == g->condition ? dc_ex_bool(pool, g->truth) : x;
 }
 
+/* 0: what else the indices are made of is not known either. */
 static dc_ex choice_of_reads(dc_pool *pool, dc_ex read, uint32_t depth) {
   dc_ex truth = 0;
-  for (uint32_t d = 0; d < dc_ex_node(pool, read)->nargs; d++) dc_ex_walk(pool, dc_ex_arg(pool, read, d), find_truth, &truth);
-  if (!truth || depth == MAX_TRUTHS) return read;
-  const dc_ex yes = dc_ex_transform(pool, read, put_truth, &(given){truth, true});
-  const dc_ex no = dc_ex_transform(pool, read, put_truth, &(given){truth, false});
-  return dc_ex_select(pool, truth, choice_of_reads(pool, yes, depth + 1), choice_of_reads(pool, no, depth + 1));
+  bool reads = false;
+  for (uint32_t d = 0; d < dc_ex_node(pool, read)->nargs; d++) {
+    dc_ex_walk(pool, dc_ex_arg(pool, read, d), find_truth, &truth);
+    reads |= dc_ex_uses_op(pool, dc_ex_arg(pool, read, d), DC_EX_READ);
+  }
+  if (!truth || depth == MAX_TRUTHS) return reads ? 0 : read;
+  const dc_ex yes = choice_of_reads(pool, dc_ex_transform(pool, read, put_truth, &(given){truth, true}), depth + 1);
+  const dc_ex no = yes ? choice_of_reads(pool, dc_ex_transform(pool, read, put_truth, &(given){truth, false}), depth + 1) : 0;
+  return yes && no ? dc_ex_select(pool, truth, yes, no) : 0;
 }
 
-/* A read at an index that a truth value chooses is a choice between two reads, which vectors make without gathering. */
+/* A read at an index that truth values choose is a choice between reads, which vectors make without gathering. */
 static dc_ex choose_read(void *context, dc_pool *pool, dc_ex x) {
   (void)context;
-  return dc_ex_node(pool, x)->op == DC_EX_READ ? choice_of_reads(pool, x, 0) : x;
+  const dc_ex choice = dc_ex_node(pool, x)->op == DC_EX_READ ? choice_of_reads(pool, x, 0) : 0;
+  return choice ? choice : x;
 }
 
 static dc_ex flat(dc_kernel *k, dc_ex x) {

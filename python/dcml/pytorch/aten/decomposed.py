@@ -212,9 +212,10 @@ def _index_reduce(x, axis, index, source, reduce, *, include_self=True):
 
 
 def _by_turn(values, mask):
-    """values, one after the other, at the places of a mask along its leading axes."""
-    turn = mask.reshape(-1).cumsum(0) - 1
-    picked = values.index_select(0, turn.clamp(0, values.shape[0] - 1))
+    """values, one after the other, at the places of a mask along its leading axes, and zeros elsewhere; there may be no values."""
+    flags = mask.reshape(-1)
+    nothing = values.new_zeros([1, *values.shape[1:]])
+    picked = torch.cat([nothing, values]).index_select(0, torch.where(flags, flags.cumsum(0), 0))
     return picked.reshape(*mask.shape, *values.shape[1:])
 
 
