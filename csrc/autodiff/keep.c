@@ -92,16 +92,24 @@ static void join_writes(void *context, dc_cid c, dc_use use, dc_nid by) {
   w->group[group_of(w, c)] = group_of(w, w->first_write);
 }
 
+/* Does a library take it by strides, wherever it lies? */
+static bool takes_by_strides(const cut *w, dc_nid node, dc_cid c) {
+  const dc_library *lib = &dc_node_at(w->p->graph, node)->lib;
+  return lib->by && !lib->wrt && dc_row_takes_strides(dc_ops_row_of(w->p->ops, w->p->graph, lib), lib, c);
+}
+
 static void note_memory(void *context, dc_cid c, dc_use use, dc_nid by) {
-  (void)use, (void)by;
-  if (c < ((cut *)context)->p->n) ((cut *)context)->in_memory[c] = true;
+  cut *w = context;
+  (void)use;
+  if (c < w->p->n && !takes_by_strides(w, by, c)) w->in_memory[c] = true;
 }
 
 static void note_needed(void *context, dc_cid c, dc_use use, dc_nid by) {
   cut *w = context;
   if (use != DC_USE_READ || !is_ours(w, c)) return;
   w->needed[group_of(w, c)] = w->wanted[c] = true;
-  if (dc_node_at(w->p->graph, by)->kind == DC_NODE_LIBRARY) w->by_library[group_of(w, c)] = true;
+  const bool library = dc_node_at(w->p->graph, by)->kind == DC_NODE_LIBRARY;
+  if (library && !takes_by_strides(w, by, c)) w->by_library[group_of(w, c)] = true;
 }
 
 typedef struct {

@@ -49,6 +49,18 @@ static dc_status size_of(const dc_graph *graph, dc_cid c, const int64_t *symbols
   return *out = empty ? 0 : bytes, DC_OK;
 }
 
+/* Of what lies by strides within another buffer: from its first element to its last one. */
+static uint64_t bytes_spanned(const dc_graph *graph, dc_cid c, const int64_t *symbols, uint64_t bytes) {
+  const dc_container *k = dc_cont(graph, c);
+  int64_t last = 0;
+  for (uint32_t d = 0; d < k->rank && k->strides && bytes; d++) {
+    int64_t step = dc_ix_eval(&graph->pool, k->strides[d], symbols, NULL), n = dc_ix_eval(&graph->pool, k->shape[d], symbols, NULL) - 1;
+    if (step < 0 || __builtin_mul_overflow(step, n, &step) || __builtin_add_overflow(last, step, &last)) return UINT64_MAX;
+  }
+  const uint64_t size = (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype);
+  return !k->strides || !bytes || !size ? bytes : (uint64_t)last < MAX_BYTES / size ? ((uint64_t)last + 1) * size : UINT64_MAX;
+}
+
 static dc_status resolve_views(const dc_graph *graph, const int64_t *symbols, dc_plan *plan) {
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     dc_cid at = c;
@@ -58,7 +70,8 @@ static dc_status resolve_views(const dc_graph *graph, const int64_t *symbols, dc
       if (k->alias_offset) plan->view[c] += dc_ix_eval(&graph->pool, k->alias_offset, symbols, NULL) * dc_dtype_bytes((dc_dtype)k->dtype);
     }
     plan->root[c] = at;
-    if (plan->view[c] < 0 || (at != c && (uint64_t)plan->view[c] + plan->bytes[c] > plan->bytes[at]))
+    const bool begins = plan->view[c] >= 0 && (uint64_t)plan->view[c] <= plan->bytes[at];
+    if (!begins || (at != c && bytes_spanned(graph, c, symbols, plan->bytes[c]) > plan->bytes[at] - (uint64_t)plan->view[c]))
       return dc_error(DC_ERR_MODEL, "'%s' is a view beyond '%s'", dc_cont_name(graph, c), dc_cont_name(graph, at));
   }
   return DC_OK;
@@ -68,7 +81,7 @@ static void note_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   liveness *l = context;
   dc_cid root = l->plan->root[c];
   (void)by;
-  if (use == DC_USE_WRITE && dc_cont(l->graph, c)->role == DC_ROLE_SAVED) l->plan->saved[c] = true;
+  if (use == DC_USE_WRITE && dc_cont(l->graph, root)->role == DC_ROLE_SAVED) l->plan->saved[root] = true;
   if (!l->plan->first[root]) l->plan->first[root] = l->begin[l->step];
   l->plan->last[root] = l->end[l->step];
 }

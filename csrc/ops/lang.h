@@ -103,14 +103,14 @@ typedef struct {
 struct dc_row {
   const char *name, *domain, *text;
   int since;
-  uint32_t n_in, n_out, n_attr, n_fixed, n_where, n_native, n_linear, n_constraints;
+  uint32_t n_in, n_out, n_attr, n_fixed, n_where, n_native, n_strided, n_linear, n_constraints;
   const dc_row_arg *in, *out;
   const dc_sig *in_sig, *out_sig;
   const dc_row_attr *attr;
   const dc_define *attr_default, *where;
   const dc_define *fixed; /* defaults of attributes that this version does not have */
   const dc_constraint *constraints;
-  const char **native, **linear;
+  const char **native, **strided, **linear;
   dc_block body, grad;
   bool grad_keeps; /* grad stands in for the body's own gradient, where an output that it reads need not be copied */
 };

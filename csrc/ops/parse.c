@@ -670,7 +670,7 @@ static dc_status names_behind(parser *p, const char *keyword, const char ***out,
   return DC_OK;
 }
 
-/* ": statements [grad [kept]: statements] [natives names] [linear names]" */
+/* ": statements [grad [kept]: statements] [natives names [strided names]] [linear names]" */
 static dc_status body(parser *p, dc_row *row) {
   bool took;
   DC_TRY(expect(p, ":"));
@@ -682,6 +682,7 @@ static dc_status body(parser *p, dc_row *row) {
     DC_TRY(block(p, &row->grad));
   }
   DC_TRY(names_behind(p, "natives", &row->native, &row->n_native));
+  if (row->n_native) DC_TRY(names_behind(p, "strided", &row->strided, &row->n_strided));
   return names_behind(p, "linear", &row->linear, &row->n_linear);
 }
 

@@ -215,6 +215,20 @@ bool dc_row_has_grad(const dc_row *row) { return row->grad.n > 0; }
 bool dc_row_grad_keeps(const dc_row *row) { return row->grad_keeps; }
 bool dc_row_is_native(const dc_row *row) { return row->body.n == 1 && row->body.v[0]->kind == STMT_NATIVE; }
 const char *dc_row_native(const dc_row *row, uint32_t k) { return k < row->n_native ? row->native[k] : NULL; }
+
+static bool is_strided(const dc_row *row, const char *name) {
+  for (uint32_t k = 0; k < row->n_strided; k++)
+    if (strcmp(row->strided[k], name) == 0) return true;
+  return false;
+}
+
+bool dc_row_takes_strides(const dc_row *row, const dc_library *lib, dc_cid c) {
+  bool all = row != NULL;
+  for (uint32_t k = 0; k < lib->n_in && all; k++) all = lib->in[k] != c || (k < row->n_in && is_strided(row, row->in_sig[k].name));
+  for (uint32_t k = 0; k < lib->n_out && all; k++) all = lib->out[k] != c || (k < row->n_out && is_strided(row, row->out_sig[k].name));
+  return all;
+}
+
 bool dc_row_is_linear(const dc_row *row, uint32_t input) {
   bool found = false;
   for (uint32_t k = 0; k < row->n_linear && input < row->n_in; k++) found |= strcmp(row->linear[k], row->in_sig[input].name) == 0;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "autodiff/autodiff.h"
+#include "passes/attention.h"
 #include "passes/operators.h"
 
 enum { MASKS = 4 };
@@ -288,60 +289,6 @@ static dc_cid join(dc_graph *graph, const attention *a, dc_scope *scope) {
   return all;
 }
 
-/* ---- its gradient ---- */
-
-/* Sums over the dimensions along which the mask was repeated. */
-static void sum_to(dc_graph *graph, dc_cid scores, dc_cid mask, dc_scope *scope) {
-  const uint32_t rank = dc_cont(graph, scores)->rank, before = rank - dc_cont(graph, mask)->rank;
-  int64_t axes[DC_MAX_RANK], n = 0;
-  dc_ex shape[DC_MAX_RANK];
-  for (uint32_t d = 0; d < rank; d++) {
-    shape[d] = d < before ? dc_ex_int(&graph->pool, 1) : dc_cont(graph, mask)->shape[d - before];
-    if (shape[d] != dc_cont(graph, scores)->shape[d]) axes[n++] = d;
-  }
-  dc_cid in[] = {scores, dc_container_add_const(graph, "axes", DC_I64, 1, &n, axes, (uint64_t)n * sizeof *axes)};
-  dc_cid to = before && n ? dc_container_after(graph, mask, "kept", (dc_dtype)dc_cont(graph, mask)->dtype, rank, shape) : mask;
-  if (n) dc_scope_push(graph, scope, dc_node_library(graph, "ReduceSum", "", 13, in, 2, &to, 1, NULL, 0));
-  if (!n || to != mask) dc_operator_reshape(graph, n ? to : scores, mask, scope);
-}
-
-/* Puts nodes behind another one. */
-static void put_behind(dc_graph *graph, dc_nid node, const dc_scope *more) {
-  for (uint32_t s = 0; s < graph->states.n; s++) {
-    dc_scope old = graph->states.v[s].scope, new = {0};
-    for (uint32_t k = 0; k < old.n; k++) {
-      dc_scope_push(graph, &new, old.v[k]);
-      for (uint32_t j = 0; j < more->n && old.v[k] == node; j++) dc_scope_push(graph, &new, more->v[j]);
-    }
-    graph->states.v[s].scope = new;
-  }
-}
-
-/* States the gradient, of the mask too where somebody may want it. */
-static dc_status state_gradient(dc_graph *graph, dc_nid node, bool of_mask) {
-  static const uint32_t required[] = {0, 1, 2, 3}, given[] = {0};
-  dc_border border = {.required = required, .given = given, .n_required = of_mask ? 4 : 3, .n_given = 1};
-  DC_TRY(dc_autodiff_border(graph, node, &border));
-  dc_library lib = dc_node_at(graph, node)->lib, *made = &dc_node_at(graph, border.placeholder)->lib;
-  dc_cid in[] = {lib.in[0], lib.in[1], lib.in[2], lib.in[3], lib.out[0], lib.out[1], border.cotangent[0]};
-  made->op = dc_name_intern(&graph->names, "AttentionGradient");
-  made->n_in = sizeof in / sizeof *in, made->in = DC_NEW_ARRAY(&graph->arena, dc_cid, made->n_in);
-  memcpy(made->in, in, sizeof in);
-  made->attr = lib.attr, made->n_attr = lib.n_attr;
-  dc_node_at(graph, border.placeholder)->name = dc_node_at(graph, node)->name;
-  if (!of_mask) return DC_OK;
-  const dc_container *q = dc_cont(graph, in[0]);
-  dc_ex shape[DC_MAX_RANK];
-  memcpy(shape, q->shape, q->rank * sizeof *shape);
-  shape[q->rank - 1] = dc_cont(graph, in[1])->shape[q->rank - 2];
-  dc_cid mask = made->out[3], scores = dc_container_after(graph, mask, "scores", (dc_dtype)q->dtype, q->rank, shape);
-  dc_scope more = {0};
-  dc_node_at(graph, border.placeholder)->lib.out[3] = scores;
-  sum_to(graph, scores, mask, &more);
-  put_behind(graph, border.placeholder, &more);
-  return DC_OK;
-}
-
 /* ---- replacing ---- */
 
 /* Attention in place of the last product; 0: no library runs it. */
@@ -408,6 +355,7 @@ dc_status dc_pass_attention(const dc_pass_context *context, dc_graph *graph) {
   progress p = {.dependent = find_dependent(context, graph)};
   dc_operators_look(&p.operators, graph);
   dc_operators_replace(context, graph, replace, &p);
-  for (uint32_t k = 0; k < p.made.n && context->training; k++) DC_TRY(state_gradient(graph, p.made.v[k].node, p.made.v[k].of_mask));
+  for (uint32_t k = 0; k < p.made.n && context->training; k++)
+    DC_TRY(dc_attention_state_gradient(graph, p.made.v[k].node, p.made.v[k].of_mask));
   return dc_pass_tidy(context->ops, graph);
 }

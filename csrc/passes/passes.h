@@ -27,6 +27,7 @@ DC_MUST_USE dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_share(dc_ops *ops, dc_graph *graph);
 /* Drops dead nodes and turns reshapes of contiguous data into aliases, which differentiation does not follow. */
 DC_MUST_USE dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph);
+void dc_simplify_drop_dead(dc_graph *graph);
 /* Puts what a result is a reshape of where the result lies: a view of the result.  Differentiation may not follow. */
 DC_MUST_USE dc_status dc_pass_results(dc_ops *ops, dc_graph *graph);
 /* Takes operators that an optimizer has fused apart, where a library runs the product or the convolution in them. */
@@ -78,6 +79,8 @@ DC_MUST_USE dc_status dc_pass_views(dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_loops(dc_graph *graph);
 /* Puts images of convolutions that a library runs, and what lies between them, channels-last.  Runs after expansion. */
 DC_MUST_USE dc_status dc_pass_layout(dc_graph *graph);
+/* What a library takes by its strides is what it is copied from, or copied to.  Runs after expansion. */
+DC_MUST_USE dc_status dc_pass_strided(dc_ops *ops, dc_graph *graph);
 /* Makes images that lie as arrays of callers do views of those.  Runs after layout. */
 DC_MUST_USE dc_status dc_pass_borders(dc_graph *graph);
 /* Does a library run this convolution on images by their strides, as it is stamped? */
@@ -122,7 +125,7 @@ typedef struct {
   dc_pass_kind kind;
 } dc_pass;
 
-enum { DC_PIPELINE_LENGTH = 33 };
+enum { DC_PIPELINE_LENGTH = 34 };
 /* The k-th of all passes, and the k-th of those that schedule a graph, forward or backward; NULL at the end. */
 const dc_pass *dc_pass_at(uint32_t k);
 const dc_pass *dc_pipeline_pass(uint32_t k);

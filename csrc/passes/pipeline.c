@@ -152,7 +152,7 @@ static dc_status run(const dc_pipeline *p, dc_scheduled *out) {
   DC_TRY(prepare(p, out->forward));
   if (!p->as_expanded) DC_TRY(recognise(p, out->forward));
   if (p->passes.training) DC_TRY(differentiate(p, out->forward, out));
-  else dc_autodiff_forget_borders(out->forward);
+  dc_autodiff_forget_borders(out->forward);
   if (p->n_given) dc_pipeline_take_given(out->forward, out->backward, p->given, p->n_given);
   if (p->post_autodiff) DC_TRY(p->post_autodiff(p->hook_context, out->forward, out->backward));
   return schedule(p, out->forward, (dc_dump_name){name_of(out->forward), "forward"}, &out->times[0]);

@@ -29,6 +29,7 @@ static dc_status widen(const dc_pass_context *context, dc_graph *graph) { return
 static dc_status simplify(const dc_pass_context *context, dc_graph *graph) { return dc_pass_simplify(context->ops, graph); }
 static dc_status results(const dc_pass_context *context, dc_graph *graph) { return dc_pass_results(context->ops, graph); }
 static dc_status natives(const dc_pass_context *context, dc_graph *graph) { return dc_pass_natives(context, graph), DC_OK; }
+static dc_status strided(const dc_pass_context *context, dc_graph *graph) { return dc_pass_strided(context->ops, graph); }
 static dc_status expand(const dc_pass_context *context, dc_graph *graph) { return dc_pass_expand(context->ops, graph); }
 
 /* The first state's floating outputs with respect to its floating inputs, in the same graph. */
@@ -56,10 +57,10 @@ enum {
 };
 
 /* Merging again finds sums that contraction has made one value. */
-static const uint8_t order[] = {P_simplify, P_results, P_natives, P_expand, P_layout, P_borders, P_exchange, P_fission, P_gather, P_sink,
-                                P_exact, P_traffic, P_views, P_loops, P_factor, P_exponents, P_split, P_inline, P_merge, P_contract,
-                                P_again, P_blocks, P_bands, P_merge, P_contract, P_rewrite, P_order, P_strips, P_columns, P_batches,
-                                P_unroll, P_slices, P_simplify};
+static const uint8_t order[] = {P_simplify, P_results, P_natives, P_expand, P_strided, P_layout, P_borders, P_exchange, P_fission,
+                                P_gather, P_sink, P_exact, P_traffic, P_views, P_loops, P_factor, P_exponents, P_split, P_inline,
+                                P_merge, P_contract, P_again, P_blocks, P_bands, P_merge, P_contract, P_rewrite, P_order, P_strips,
+                                P_columns, P_batches, P_unroll, P_slices, P_simplify};
 _Static_assert(sizeof order == DC_PIPELINE_LENGTH, "passes.h states how many passes the pipeline has");
 
 const dc_pass *dc_pass_at(uint32_t k) { return k < N_PASSES ? &passes[k] : NULL; }

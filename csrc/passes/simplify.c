@@ -37,7 +37,7 @@ static void make_views(dc_ops *ops, dc_graph *graph, const dc_writers *writers, 
 
 /* ---- dead nodes ---- */
 
-static void drop_dead(dc_graph *graph) {
+void dc_simplify_drop_dead(dc_graph *graph) {
   bool *live = calloc(graph->containers.n, 1); /* by buffer */
   if (!live) abort();
   for (dc_cid c = 1; c < graph->containers.n; c++)
@@ -97,7 +97,7 @@ static void forward_identities(dc_graph *graph) {
 dc_status dc_pass_tidy(dc_ops *ops, dc_graph *graph) {
   (void)ops;
   if (!graph->subgraphs.n) forward_identities(graph); /* their captures name containers too */
-  drop_dead(graph);
+  dc_simplify_drop_dead(graph);
   return DC_OK;
 }
 
@@ -111,7 +111,7 @@ dc_status dc_pass_simplify(dc_ops *ops, dc_graph *graph) {
     make_views(ops, graph, writers, place, &graph->states.v[s].scope);
   }
   free(writers);
-  drop_dead(graph);
+  dc_simplify_drop_dead(graph);
   dc_graph_drop_unused_views(graph);
   return DC_OK;
 }

@@ -1,5 +1,5 @@
 /* Attention and its gradient against plain loops in double: each element type and width of vectors, blocks that are full and
- * that are not, masks of each kind, few heads and many. */
+ * that are not, masks of each kind, few heads and many, rows behind one another and apart. */
 #include <math.h>
 
 #include "backends/allocator.h"
@@ -22,9 +22,13 @@ static const problem problems[] = {
 
 enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV, DS, N_BUFFERS };
 
+/* How rows lie: behind one another; those of all heads side by side, and some numbers apart; whole lines of a cache apart. */
+typedef enum { TOGETHER, APART, LINES_APART } lying;
+
 typedef struct {
   problem p;
   bool wide;
+  lying lies;
   dc_graph *graph;
   int64_t rank[N_BUFFERS], dims[N_BUFFERS][3];
   void *data[N_BUFFERS];
@@ -60,8 +64,8 @@ static void fill(fixture *f, int b, uint64_t state) {
   }
 }
 
-static fixture prepare(const problem *p, bool wide) {
-  fixture f = {.p = *p, .wide = wide, .graph = dc_graph_create("g")};
+static fixture prepare(const problem *p, bool wide, lying lies) {
+  fixture f = {.p = *p, .wide = wide, .lies = lies, .graph = dc_graph_create("g")};
   const int64_t shapes[N_BUFFERS][3] = {{p->heads, p->queries, p->width}, {p->heads, p->keys, p->width}, {p->heads, p->keys, p->values},
                                         {p->queries, p->keys},           {p->heads, p->queries, p->values}, {p->heads, p->queries},
                                         {p->heads, p->queries, p->values}, {p->heads, p->queries, p->width}, {p->heads, p->keys, p->width},
@@ -75,15 +79,39 @@ static fixture prepare(const problem *p, bool wide) {
   return f;
 }
 
+static bool is_apart(const fixture *f, int b) { return f->lies && b != MASK && b != L && b != DS; }
+
+/* Numbers from one row to the next. */
+static int64_t row_of(const fixture *f, int b) {
+  const int64_t size = f->wide ? 8 : 4, all = f->dims[b][0] * f->dims[b][2];
+  return f->lies == APART ? all + 3 : (all * size + 1023) / 1024 * 1024 / size;
+}
+
+/* To where the library finds it, or back. */
+static void move(const fixture *f, int b, char *block, bool back) {
+  const int64_t *n = f->dims[b], size = f->wide ? 8 : 4, row = row_of(f, b);
+  for (int64_t h = 0; h < n[0]; h++)
+    for (int64_t r = 0; r < n[1]; r++) {
+      char *dense = (char *)f->data[b] + (h * n[1] + r) * n[2] * size, *apart = block + (r * row + h * n[2]) * size;
+      memcpy(back ? dense : apart, back ? apart : dense, (size_t)(n[2] * size));
+    }
+}
+
 static void run(fixture *f, bool backward, uint32_t vector_bytes) {
   dc_graph *g = f->graph;
   dc_cid ids[N_BUFFERS] = {0};
-  void *call = NULL;
+  void *call = NULL, *buffers[N_BUFFERS];
   for (int b = 0; b < N_BUFFERS; b++) {
     dc_ex dims[3];
     for (int64_t d = 0; d < f->rank[b]; d++) dims[d] = dc_ex_int(&g->pool, f->dims[b][d]);
     dc_dtype type = b == MASK && f->p.mask == 1 ? DC_BOOL : f->wide ? DC_F64 : DC_F32;
     if (f->data[b]) ids[b] = dc_container_add(g, "t", type, (uint32_t)f->rank[b], dims, DC_ROLE_TEMP);
+    buffers[b] = f->data[b];
+    if (!f->data[b] || !is_apart(f, b)) continue;
+    dc_ex strides[] = {dims[2], dc_ex_int(&g->pool, row_of(f, b)), dc_ex_int(&g->pool, 1)};
+    dc_cont(g, ids[b])->strides = dc_arena_copy(&g->arena, strides, sizeof strides);
+    buffers[b] = malloc((size_t)(f->dims[b][1] * row_of(f, b) + 1) * 8);
+    move(f, b, buffers[b], false);
   }
   dc_attr attr[] = {dc_attr_int(g, "is_causal", f->p.causal), dc_attr_int(g, "safe", 1), dc_attr_float(g, "scale", 0.5)};
   dc_nid node = backward ? dc_node_library(g, "AttentionGradient", "dcml", 1, ids, DQ, ids + DQ, 4, attr, 3)
@@ -93,7 +121,12 @@ static void run(fixture *f, bool backward, uint32_t vector_bytes) {
   CHECK_OK(dc_native_ours.bind(NULL, g, node, NULL, &call));
   uint64_t bytes = dc_native_ours.scratch(call);
   void *scratch = dc_host_memory.take(NULL, bytes, NULL);
-  CHECK_OK(dc_native_ours.run(call, f->data, scratch, NULL));
+  CHECK_OK(dc_native_ours.run(call, buffers, scratch, NULL));
+  for (int b = 0; b < N_BUFFERS; b++) {
+    if (buffers[b] == f->data[b]) continue;
+    move(f, b, buffers[b], true);
+    free(buffers[b]);
+  }
   dc_host_memory.give(NULL, scratch, bytes, NULL);
   dc_native_ours.destroy(call);
 }
@@ -164,8 +197,8 @@ static double check_backward(const fixture *f, double *w) {
   return worst;
 }
 
-static void check_problem(const problem *p, bool wide, uint32_t vector_bytes) {
-  fixture f = prepare(p, wide);
+static void check_problem(const problem *p, bool wide, lying lies, uint32_t vector_bytes) {
+  fixture f = prepare(p, wide, lies);
   double *w = calloc((size_t)p->keys + 1, 8), limit = wide ? 1e-14 : 2e-6;
   run(&f, false, vector_bytes);
   double forward = check_forward(&f, w);
@@ -183,6 +216,7 @@ static void check_problem(const problem *p, bool wide, uint32_t vector_bytes) {
 int main(void) {
   for (size_t k = 0; k < sizeof problems / sizeof *problems; k++)
     for (int wide = 0; wide < 2; wide++)
-      for (uint32_t bytes = 16; bytes <= 64; bytes *= 2) check_problem(&problems[k], wide, bytes);
+      for (uint32_t bytes = 16; bytes <= 64; bytes *= 2)
+        for (int lies = TOGETHER; lies <= LINES_APART; lies++) check_problem(&problems[k], wide, (lying)lies, bytes);
   return check_report();
 }

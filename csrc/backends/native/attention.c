@@ -13,7 +13,8 @@
 #include "backends/threads.h"
 
 /* A block of scores stays in the second cache; keys are a multiple of every vector. */
-enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4 };
+enum { ATTENTION_QUERIES = 64, ATTENTION_KEYS = 256, CHUNKS = 4, AHEAD = 8 /* rows */ };
+enum { ATTENTION_CLASHING = 1024 }; /* rows so many bytes apart, or a multiple, share few places of the first cache */
 
 static const double WORK_FOR_THREADS = 200e3; /* multiplications */
 
@@ -24,10 +25,16 @@ typedef struct {
   int64_t at, row, column;
 } attention_mask;
 
+/* Numbers from one row to the next. */
+typedef struct {
+  void *at;
+  int64_t row;
+} attention_rows;
+
 typedef struct {
   int64_t queries, keys, width, values;
-  const void *q, *k, *v, *g; /* g: gradient of y */
-  void *y, *l, *dq, *dk, *dv, *ds; /* ds: gradients of scores, which masks were added to; NULL: nobody wants them */
+  attention_rows q, k, v, y, g, dq, dk, dv; /* g: gradient of y */
+  void *l, *ds; /* ds: gradients of scores, which masks were added to; NULL: nobody wants them */
   attention_mask mask;
   bool is_causal, is_safe;
   double scale;
@@ -103,10 +110,14 @@ static const attention_routines *choose(bool wide, uint32_t vector_bytes) {
 
 enum { Q, K, V, MASK, Y, L, G, DQ, DK, DV, DS }; /* buffers of a gradient; attention's are the first ones, perhaps without a mask */
 
+enum { N_BUFFERS = DS + 1 };
+typedef int64_t attention_steps[DC_PROBLEM_DIMS];
+
 typedef struct {
   const attention_routines *routines;
   bool backward, wide, gives_scores;
-  attention_head head; /* sizes, and the mask's steps */
+  attention_head head; /* sizes, and steps of rows and of the mask */
+  attention_steps steps[N_BUFFERS]; /* of operands and results along the batch's dimensions */
   int64_t heads, room; /* room: bytes of scratch of a thread */
   int threads;
   int64_t mask_steps[DC_PROBLEM_DIMS], batch[DC_PROBLEM_DIMS];
@@ -130,6 +141,29 @@ static const char *refuses(void *handle, const dc_graph *graph, dc_nid node) {
 
 static int64_t extent(const dc_graph *graph, dc_cid c, uint32_t d, const int64_t *symbols) {
   return dc_ix_eval(&graph->pool, dc_cont(graph, c)->shape[d], symbols, NULL);
+}
+
+/* Steps along the batch's dimensions; returns that from row to row. */
+static int64_t read_steps(attention_call *call, const dc_graph *graph, int buffer, dc_cid c, const int64_t *symbols) {
+  const dc_container *k = dc_cont(graph, c);
+  int64_t step = 1, row = 0;
+  for (uint32_t d = k->rank; d-- > 0;) {
+    const int64_t here = k->strides ? dc_ix_eval(&graph->pool, k->strides[d], symbols, NULL) : step;
+    if (d < (uint32_t)call->n_batch) call->steps[buffer][d] = here;
+    else if (d + 2 == k->rank) row = here;
+    step *= extent(graph, c, d, symbols);
+  }
+  return row;
+}
+
+static void read_all_steps(attention_call *call, const dc_graph *graph, const dc_library *lib, const int64_t *symbols) {
+  attention_head *h = &call->head;
+  h->q.row = read_steps(call, graph, Q, lib->in[Q], symbols), h->k.row = read_steps(call, graph, K, lib->in[K], symbols);
+  h->v.row = read_steps(call, graph, V, lib->in[V], symbols);
+  h->y.row = read_steps(call, graph, Y, call->backward ? lib->in[Y] : lib->out[0], symbols);
+  if (!call->backward) return;
+  h->g.row = read_steps(call, graph, G, lib->in[G], symbols), h->dq.row = read_steps(call, graph, DQ, lib->out[0], symbols);
+  h->dk.row = read_steps(call, graph, DK, lib->out[DK - DQ], symbols), h->dv.row = read_steps(call, graph, DV, lib->out[DV - DQ], symbols);
 }
 
 /* A mask's steps along the batch's dimensions, queries and keys: 0 where it is broadcast. */
@@ -165,6 +199,7 @@ static dc_status bind_call(void *handle, const dc_graph *graph, dc_nid node, con
                                 .is_causal = dc_node_attr_int(graph, node, "is_causal", 0),
                                 .is_safe = dc_node_attr_int(graph, node, "safe", 0),
                                 .scale = scale && scale->kind == DC_ATTR_FLOAT ? scale->f : 1};
+  read_all_steps(call, graph, lib, symbols);
   if (lib->n_in > MASK && lib->in[MASK]) read_mask(call, graph, lib->in[MASK], symbols);
   call->room = (call->backward ? call->routines->backward_room : call->routines->forward_room)(&call->head);
   call->room = (int64_t)dc_memory_aligned((uint64_t)call->room);
@@ -178,21 +213,29 @@ static uint64_t scratch_of(const void *opaque) {
   return call->heads ? (uint64_t)call->room * (uint64_t)call->threads : 0;
 }
 
-static void *slice(void *const *buffers, int at, int64_t head, int64_t bytes) { return (char *)buffers[at] + head * bytes; }
+static int64_t place_of(const attention_call *call, const int64_t *steps, int64_t head) {
+  int64_t at = 0;
+  for (int d = call->n_batch; d-- > 0; head /= call->batch[d]) at += head % call->batch[d] * steps[d];
+  return at;
+}
+
+static void *head_at(const attention_call *call, void *const *buffers, int buffer, int64_t head) {
+  const int at = buffer == Y ? call->y : buffer;
+  return (char *)buffers[at] + place_of(call, call->steps[buffer], head) * (call->wide ? 8 : 4);
+}
 
 static attention_head head_of(const attention_call *call, void *const *buffers, int64_t index) {
   attention_head h = call->head;
-  int64_t size = call->wide ? 8 : 4, q = h.queries * h.width * size, k = h.keys * h.width * size, v = h.keys * h.values * size;
-  int64_t y = h.queries * h.values * size, rest = index;
-  h.q = slice(buffers, Q, index, q), h.k = slice(buffers, K, index, k), h.v = slice(buffers, V, index, v);
-  h.y = slice(buffers, call->y, index, y), h.l = slice(buffers, call->y + 1, index, h.queries * size);
+  const int64_t size = call->wide ? 8 : 4;
+  h.q.at = head_at(call, buffers, Q, index), h.k.at = head_at(call, buffers, K, index), h.v.at = head_at(call, buffers, V, index);
+  h.y.at = head_at(call, buffers, Y, index), h.l = (char *)buffers[call->y + 1] + index * h.queries * size;
   if (call->backward) {
-    h.g = slice(buffers, G, index, y);
-    h.dq = slice(buffers, DQ, index, q), h.dk = slice(buffers, DK, index, k), h.dv = slice(buffers, DV, index, v);
-    if (call->gives_scores) h.ds = slice(buffers, DS, index, h.queries * h.keys * size);
+    h.g.at = head_at(call, buffers, G, index), h.dq.at = head_at(call, buffers, DQ, index);
+    h.dk.at = head_at(call, buffers, DK, index), h.dv.at = head_at(call, buffers, DV, index);
+    if (call->gives_scores) h.ds = (char *)buffers[DS] + index * h.queries * h.keys * size;
   }
   h.mask.data = call->is_masked ? buffers[MASK] : NULL;
-  for (int d = call->n_batch; d-- > 0; rest /= call->batch[d]) h.mask.at += rest % call->batch[d] * call->mask_steps[d];
+  h.mask.at = place_of(call, call->mask_steps, index);
   return h;
 }
 

@@ -64,11 +64,20 @@ static int64_t NAME(padded)(int64_t n) { return (n + COLUMNS - 1) / COLUMNS * CO
 /* Bytes apart that are no multiple of a page: rows of scores that are read across share no places in the first cache. */
 static int64_t NAME(score_row)(int64_t keys) { return keys < ATTENTION_KEYS ? NAME(wide)(keys) : ATTENTION_KEYS + LANES; }
 
-/* A matrix as it lies, or where its rows are no whole vectors in the room that is given, with zeros behind them. */
-TARGET static NAME(panels) NAME(lying)(const REAL *from, int64_t rows, int64_t columns, REAL *room) {
+/* Rows that lie apart are not seen to come by the processor. */
+INLINE void NAME(expect)(const REAL *row, int64_t columns) {
+  for (int64_t k = 0; k < columns; k += 64 / (int64_t)sizeof(REAL)) __builtin_prefetch(row + k);
+}
+
+/* A matrix as it lies, or where its rows are no whole vectors, or push each other out of the first cache, copied to the room that is
+ * given, with zeros behind rows. */
+TARGET static NAME(panels) NAME(lying)(attention_rows of, int64_t rows, int64_t columns, REAL *room) {
   const int64_t row = NAME(wide)(columns);
-  if (row == columns) return (NAME(panels)){from, columns, COLUMNS};
-  for (int64_t r = 0; r < rows; r++, from += columns) {
+  const REAL *from = of.at;
+  const bool clash = of.row != columns && of.row * (int64_t)sizeof(REAL) % ATTENTION_CLASHING == 0;
+  if (columns % LANES == 0 && !clash) return (NAME(panels)){from, of.row, COLUMNS};
+  for (int64_t r = 0; r < rows; r++, from += of.row) {
+    if (of.row != columns) NAME(expect)(from + AHEAD * of.row, columns);
     *(VEC *)(room + (r + 1) * row - LANES) = (VEC){0};
     memcpy(room + r * row, from, (size_t)columns * sizeof(REAL));
   }
@@ -76,10 +85,11 @@ TARGET static NAME(panels) NAME(lying)(const REAL *from, int64_t rows, int64_t c
 }
 
 /* Its transpose, times a factor; zeros behind the last column of a vector. */
-TARGET static NAME(panels) NAME(turned)(const REAL *from, int64_t rows, int64_t columns, REAL factor, REAL *room) {
+TARGET static NAME(panels) NAME(turned)(attention_rows of, int64_t rows, int64_t columns, REAL factor, REAL *room) {
   for (int64_t n = 0; n < rows; n += LANES) {
-    const REAL *x = from + n * columns;
+    const REAL *x = (const REAL *)of.at + n * of.row;
     const int64_t some = rows - n < LANES ? rows - n : LANES;
+    for (int64_t r = 0; r < LANES && of.row != columns; r++) NAME(expect)(x + (LANES + r) * of.row, columns);
     REAL *to = room + n / COLUMNS * columns * COLUMNS + n % COLUMNS;
     int64_t t = 0;
 #ifdef TURNS
@@ -87,7 +97,7 @@ TARGET static NAME(panels) NAME(turned)(const REAL *from, int64_t rows, int64_t 
       VEC s[LANES];
       UNROLL for (int r = 0; r < LANES; r++) {
         s[r] = (VEC){0};
-        if (r < some) s[r] = *(const VEC *)(x + r * columns + t) * factor;
+        if (r < some) s[r] = *(const VEC *)(x + r * of.row + t) * factor;
       }
       NAME(turn)(s);
       UNROLL for (int r = 0; r < LANES; r++) *(VEC *)(to + (t + r) * COLUMNS) = s[r];
@@ -95,13 +105,24 @@ TARGET static NAME(panels) NAME(turned)(const REAL *from, int64_t rows, int64_t 
 #endif
     for (; t < columns; t++) {
       *(VEC *)(to + t * COLUMNS) = (VEC){0};
-      for (int64_t r = 0; r < some; r++) to[t * COLUMNS + r] = x[r * columns + t] * factor;
+      for (int64_t r = 0; r < some; r++) to[t * COLUMNS + r] = x[r * of.row + t] * factor;
     }
   }
   return (NAME(panels)){room, COLUMNS, columns * COLUMNS};
 }
 
 static NAME(panels) NAME(from)(NAME(panels) b, int64_t offset) { return b.at += offset, b; }
+
+/* Where rows are summed up: in place, or in the room where they are no whole vectors. */
+static attention_rows NAME(sums)(attention_rows of, int64_t columns, REAL *room) {
+  return columns % LANES ? (attention_rows){room, NAME(wide)(columns)} : of;
+}
+
+static REAL *NAME(row)(attention_rows of, int64_t n) { return (REAL *)of.at + n * of.row; }
+
+static void NAME(clear)(attention_rows of, int64_t first, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; r++) memset(NAME(row)(of, first + r), 0, (size_t)NAME(wide)(columns) * sizeof(REAL));
+}
 
 /* ---- weights ---- */
 
@@ -189,10 +210,11 @@ static int64_t NAME(seen)(const attention_head *h, int64_t n, int64_t m, int64_t
 /* Scores of a block of queries with a block of keys become weights by the largest score so far; what was summed up before
  * is scaled to it. */
 TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows, int64_t m, int64_t keys, REAL *s, int64_t s_row,
-                               REAL *most, REAL *sum, REAL *o, int64_t o_row) {
+                               REAL *most, REAL *sum, attention_rows o) {
   const REAL hidden = -(REAL)__builtin_inff();
   const int64_t width = NAME(wide)(keys);
-  for (int64_t r = 0; r < rows; r++, s += s_row, o += o_row) {
+  for (int64_t r = 0; r < rows; r++, s += s_row) {
+    REAL *x = NAME(row)(o, r);
     NAME(hide)(s, width, NAME(seen)(h, n + r, m, keys), &h->mask, h->mask.at + (n + r) * h->mask.row + m * h->mask.column);
     VEC top = (VEC){0} + most[r], add = {0};
     for (int64_t k = 0; k < width; k += LANES) top = NAME(larger)(*(VEC *)(s + k), top);
@@ -202,20 +224,20 @@ TARGET static void NAME(weigh)(const attention_head *h, int64_t n, int64_t rows,
       *(VEC *)(s + k) = w, add += w;
     }
     REAL factor = m ? NAME(exp)((VEC){0} + (most[r] - base))[0] : 0;
-    for (int64_t k = 0; k < o_row && m && factor != 1; k += LANES) *(VEC *)(o + k) *= factor;
+    for (int64_t k = 0; k < h->values && m && factor != 1; k += LANES) *(VEC *)(x + k) *= factor;
     sum[r] = sum[r] * factor + NAME(total)(add)[0], most[r] = now;
   }
 }
 
 static REAL NAME(log)(REAL x) { return sizeof(REAL) == 4 ? (REAL)__builtin_logf((float)x) : (REAL)__builtin_log((double)x); }
 
-/* Sums of weighted values become means, in place or from the room where their rows are whole vectors. */
-TARGET static void NAME(divide)(const attention_head *h, int64_t rows, const REAL *most, const REAL *sum, REAL *o, REAL *y, REAL *l) {
-  const int64_t row = NAME(wide)(h->values);
-  for (int64_t r = 0; r < rows; r++, o += row, y += h->values) {
-    REAL factor = h->is_safe && sum[r] == 0 ? 0 : 1 / sum[r];
-    for (int64_t e = 0; e < row; e += LANES) *(VEC *)(o + e) *= factor;
-    if (o != y) memcpy(y, o, (size_t)h->values * sizeof(REAL));
+/* Sums of weighted values become means, in place or from the room where they were summed up. */
+TARGET static void NAME(divide)(const attention_head *h, int64_t rows, const REAL *most, const REAL *sum, attention_rows o, attention_rows to,
+                                REAL *l) {
+  for (int64_t r = 0; r < rows; r++) {
+    REAL factor = h->is_safe && sum[r] == 0 ? 0 : 1 / sum[r], *x = NAME(row)(o, r);
+    for (int64_t e = 0; e < h->values; e += LANES) *(VEC *)(x + e) *= factor;
+    if (o.at != to.at) memcpy(NAME(row)(to, r), x, (size_t)h->values * sizeof(REAL));
     l[r] = most[r] + NAME(log)(sum[r]);
   }
 }
@@ -228,17 +250,17 @@ TARGET static void NAME(forward)(const attention_head *h, int64_t begin, int64_t
   const NAME(panels) k = NAME(turned)(h->k, M, D, (REAL)h->scale, turned), v = NAME(lying)(h->v, M, E, values);
   for (int64_t n = begin, rows; n < end; n += rows) {
     rows = end - n < ATTENTION_QUERIES ? end - n : ATTENTION_QUERIES;
-    REAL *y = (REAL *)h->y + n * E, *o = EP == E ? y : room;
+    const attention_rows to = {NAME(row)(h->y, n), h->y.row}, o = NAME(sums)(to, E, room);
     int64_t reach = NAME(seen)(h, n + rows - 1, 0, M);
     for (int64_t r = 0; r < rows; r++) most[r] = -(REAL)__builtin_inff(), sum[r] = 0;
-    if (!reach) memset(o, 0, (size_t)(rows * EP) * sizeof(REAL));
+    if (!reach) NAME(clear)(o, 0, rows, E);
     for (int64_t m = 0, keys; m < reach; m += keys) {
       keys = reach - m < ATTENTION_KEYS ? reach - m : ATTENTION_KEYS;
-      NAME(product)(rows, D, NAME(wide)(keys), (const REAL *)h->q + n * D, D, 1, NAME(from)(k, m * D), s, S, false);
-      NAME(weigh)(h, n, rows, m, keys, s, S, most, sum, o, EP);
-      NAME(product)(rows, keys, EP, s, S, 1, NAME(from)(v, m * v.row), o, EP, m > 0);
+      NAME(product)(rows, D, NAME(wide)(keys), NAME(row)(h->q, n), h->q.row, 1, NAME(from)(k, m * D), s, S, false);
+      NAME(weigh)(h, n, rows, m, keys, s, S, most, sum, o);
+      NAME(product)(rows, keys, EP, s, S, 1, NAME(from)(v, m * v.row), o.at, o.row, m > 0);
     }
-    NAME(divide)(h, rows, most, sum, o, y, (REAL *)h->l + n);
+    NAME(divide)(h, rows, most, sum, o, to, (REAL *)h->l + n);
   }
 }
 
@@ -271,42 +293,41 @@ TARGET static void NAME(turn_back)(const attention_head *h, int64_t n, int64_t r
   }
 }
 
-static void NAME(unpad)(const REAL *from, int64_t rows, int64_t columns, REAL *to) {
-  for (int64_t r = 0; r < rows && from != to; r++) memcpy(to + r * columns, from + r * NAME(wide)(columns), (size_t)columns * sizeof(REAL));
+static void NAME(unpad)(attention_rows from, int64_t rows, int64_t columns, REAL *to, int64_t to_row) {
+  for (int64_t r = 0; r < rows && from.at != to; r++) memcpy(to + r * to_row, NAME(row)(from, r), (size_t)columns * sizeof(REAL));
 }
 
 TARGET static void NAME(backward)(const attention_head *h, void *scratch) {
   int64_t N = h->queries, M = h->keys, D = h->width, E = h->values, DP = NAME(wide)(D), EP = NAME(wide)(E), MP = NAME(padded)(M);
   int64_t S = NAME(score_row)(M);
   REAL *room = scratch, *s = room + MP * (D + E) + M * DP + N * (DP + EP), *ds = s + ATTENTION_QUERIES * S;
-  REAL *rest = ds + ATTENTION_QUERIES * S;
-  REAL *dk = D == DP ? h->dk : rest, *dv = E == EP ? h->dv : rest + M * DP, dot[ATTENTION_QUERIES];
+  REAL *rest = ds + ATTENTION_QUERIES * S, dot[ATTENTION_QUERIES];
+  const attention_rows dk = NAME(sums)(h->dk, D, rest), dv = NAME(sums)(h->dv, E, rest + M * DP);
   const NAME(panels) kt = NAME(turned)(h->k, M, D, (REAL)h->scale, room), vt = NAME(turned)(h->v, M, E, 1, room += MP * D);
   const NAME(panels) k = NAME(lying)(h->k, M, D, room += MP * E), q = NAME(lying)(h->q, N, D, room += M * DP);
   const NAME(panels) g = NAME(lying)(h->g, N, E, room += N * DP);
-  memset(dk, 0, (size_t)(M * DP) * sizeof(REAL));
-  memset(dv, 0, (size_t)(M * EP) * sizeof(REAL));
+  NAME(clear)(dk, 0, M, D), NAME(clear)(dv, 0, M, E);
   if (h->ds && h->is_causal) memset(h->ds, 0, (size_t)(N * M) * sizeof(REAL));
   for (int64_t n = 0, rows; n < N; n += rows) {
     rows = N - n < ATTENTION_QUERIES ? N - n : ATTENTION_QUERIES;
-    const REAL *dy = (const REAL *)h->g + n * E, *y = (const REAL *)h->y + n * E;
-    REAL *to = (REAL *)h->dq + n * D, *dq = D == DP ? to : rest + M * (DP + EP);
+    const attention_rows to = {NAME(row)(h->dq, n), h->dq.row}, dq = NAME(sums)(to, D, rest + M * (DP + EP));
+    const REAL *x = q.at + n * q.row, *dy = g.at + n * g.row;
     int64_t reach = NAME(seen)(h, n + rows - 1, 0, M);
-    for (int64_t r = 0; r < rows; r++) dot[r] = NAME(dot)(dy + r * E, y + r * E, E);
+    for (int64_t r = 0; r < rows; r++) dot[r] = NAME(dot)(dy + r * g.row, NAME(row)(h->y, n + r), E);
     for (int64_t m = 0, keys; m < reach; m += keys) {
       keys = reach - m < ATTENTION_KEYS ? reach - m : ATTENTION_KEYS;
-      NAME(product)(rows, D, NAME(wide)(keys), (const REAL *)h->q + n * D, D, 1, NAME(from)(kt, m * D), s, S, false);
-      NAME(product)(rows, E, NAME(wide)(keys), dy, E, 1, NAME(from)(vt, m * E), ds, S, false);
+      NAME(product)(rows, D, NAME(wide)(keys), x, q.row, 1, NAME(from)(kt, m * D), s, S, false);
+      NAME(product)(rows, E, NAME(wide)(keys), dy, g.row, 1, NAME(from)(vt, m * E), ds, S, false);
       NAME(turn_back)(h, n, rows, m, keys, s, ds, S, dot);
-      NAME(product)(keys, rows, EP, s, 1, S, NAME(from)(g, n * g.row), dv + m * EP, EP, true);
-      NAME(product)(keys, rows, DP, ds, 1, S, NAME(from)(q, n * q.row), dk + m * DP, DP, true);
-      NAME(product)(rows, keys, DP, ds, S, 1, NAME(from)(k, m * k.row), dq, DP, m > 0);
+      NAME(product)(keys, rows, EP, s, 1, S, NAME(from)(g, n * g.row), NAME(row)(dv, m), dv.row, true);
+      NAME(product)(keys, rows, DP, ds, 1, S, NAME(from)(q, n * q.row), NAME(row)(dk, m), dk.row, true);
+      NAME(product)(rows, keys, DP, ds, S, 1, NAME(from)(k, m * k.row), dq.at, dq.row, m > 0);
     }
-    if (!reach) memset(dq, 0, (size_t)(rows * DP) * sizeof(REAL));
-    NAME(unpad)(dq, rows, D, to);
+    if (!reach) NAME(clear)(dq, 0, rows, D);
+    NAME(unpad)(dq, rows, D, to.at, to.row);
   }
-  NAME(unpad)(dk, M, D, h->dk);
-  NAME(unpad)(dv, M, E, h->dv);
+  NAME(unpad)(dk, M, D, h->dk.at, h->dk.row);
+  NAME(unpad)(dv, M, E, h->dv.at, h->dv.row);
 }
 
 static int64_t NAME(backward_room)(const attention_head *h) {

@@ -209,6 +209,8 @@ def _(b, n, x, lengths, axis=0):
 @row("unbind.int")
 def _(b, n, x, axis=0):
     axis, used = norm_axis(axis, rank(x)), used_outputs(n)
+    if len(used) == len(meta(n)) > 1:
+        return [b.squeeze(part, axis) for part in _split(b, x, [1] * len(used), axis)]
     return [b.op("Gather", b(x), b.const(i), axis=axis) if i in used else None for i in range(len(meta(n)))]
 
 
