@@ -12,7 +12,9 @@
  * What an iteration of a sequential loop reads of the one before, and nobody later, is a register:
  *
  *     map c { sequential n { S[c, n] = (n >= 1 ? S[c, n - 1] : 0) + X[c, n]  Y[c, n] = S[c, n] } }   becomes
- *     map c { S = 0  sequential n { S = S + X[c, n]  Y[c, n] = S } } */
+ *     map c { S = 0  sequential n { S = S + X[c, n]  Y[c, n] = S } }
+ *
+ * A sequential loop that stands alone is in a map that runs once then. */
 #include "passes/fuse.h"
 
 typedef struct {
@@ -219,6 +221,14 @@ static bool slice_once(slicing *s) {
   return false;
 }
 
+/* What stands alone is put into a map that runs once, which can hold a register. */
+static dc_nid around(dc_graph *graph, dc_nid loop) {
+  const dc_nid once = dc_node_map(graph, DC_MAP_PARALLEL, NULL, 0);
+  dc_node_take_origin(graph, once, loop);
+  dc_scope_push(graph, &dc_node_at(graph, once)->map.body, loop);
+  return once;
+}
+
 dc_status dc_pass_slices(dc_graph *graph) {
   dc_arena arena = {0};
   dc_site_table t = {0};
@@ -227,10 +237,14 @@ dc_status dc_pass_slices(dc_graph *graph) {
   t.graph = graph, t.arena = &arena;
   for (uint32_t k = 0; k < graph->states.n; k++)
     for (uint32_t j = 0; j < graph->states.v[k].scope.n; j++) {
-      s.top = graph->states.v[k].scope.v[j];
-      const dc_node *node = dc_node_at(graph, s.top);
-      bool shared = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.n_params;
-      while (shared && slice_once(&s)) {}
+      const dc_nid top = graph->states.v[k].scope.v[j];
+      const dc_node *node = dc_node_at(graph, top);
+      const bool shared = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_PARALLEL && node->map.n_params;
+      const bool alone = node->kind == DC_NODE_MAP && node->map.schedule == DC_MAP_SEQUENTIAL;
+      bool any = false;
+      s.top = alone ? around(graph, top) : top;
+      while ((shared || alone) && slice_once(&s)) any = true;
+      if (any) graph->states.v[k].scope.v[j] = s.top;
     }
   dc_graph_drop_unused_views(graph);
   dc_arena_free(&arena);

@@ -153,9 +153,12 @@ static bool index_in(dc_graph *graph, dc_cid from, const dc_ex *index, dc_cid to
   if (is_whole(graph, from) && index_but_ones(graph, from, to, index, out)) return true;
   const dc_container k = *dc_cont(graph, to);
   dc_ex address = address_of(graph, from, index);
+  uint32_t first = 0; /* dimension that is not of extent one: what is left of the address is its index */
+  while (first + 1 < k.rank && dc_ex_is_one(&graph->pool, k.shape[first])) first++;
   for (uint32_t d = k.rank; d-- > 0 && address;) {
-    out[d] = d ? dc_ix_mod(&graph->pool, address, k.shape[d]) : address;
-    address = dc_ix_div(&graph->pool, address, k.shape[d]);
+    const bool one = d < first || dc_ex_is_one(&graph->pool, k.shape[d]);
+    out[d] = one ? dc_ex_int(&graph->pool, 0) : d == first ? address : dc_ix_mod(&graph->pool, address, k.shape[d]);
+    if (!one) address = dc_ix_div(&graph->pool, address, k.shape[d]);
   }
   return address;
 }

@@ -154,7 +154,8 @@ static dc_ex flat_value(dc_kernel *k, dc_ex x) { return x ? flat(k, dc_ex_rewrit
 static void add_write(dc_kernel *k, dc_nid node, dc_loop *parent) {
   dc_tasklet t = dc_node_at(k->graph, node)->tasklet;
   dc_write *w = DC_NEW(k->arena, dc_write);
-  *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent, .guard = flat_value(k, t.guard), .value = flat_value(k, t.value)};
+  *w = (dc_write){.out = t.out, .wcr = t.wcr, .ordinal = k->writes.n, .parent = parent};
+  w->guard = flat_value(k, t.guard), w->value = flat_value(k, t.value);
   w->element = flat(k, dc_ex_read(k->pool, (dc_dtype)dc_cont(k->graph, t.out)->dtype, t.out, t.index, t.rank));
   w->value = under(k->pool, w->guard, w->value);
   if (!is_in_reduction(parent)) w->element = under(k->pool, w->guard, w->element); /* a sum is stored though no iteration was */
