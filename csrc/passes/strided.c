@@ -125,8 +125,10 @@ static dc_ex address_of(dc_graph *graph, dc_cid c, const dc_ex *index) {
 
 /* The whole of its buffer, in rows? */
 static bool is_whole(const dc_graph *graph, dc_cid c) {
-  for (; c; c = dc_cont(graph, c)->alias_of)
-    if (dc_cont(graph, c)->strides || dc_cont(graph, c)->alias_offset) return false;
+  for (dc_cid at = c; at; at = dc_cont(graph, at)->alias_of) {
+    const dc_container *k = dc_cont(graph, at);
+    if (k->strides || k->alias_offset || k->dtype != dc_cont(graph, c)->dtype) return false;
+  }
   return true;
 }
 
@@ -309,7 +311,7 @@ static bool find_target(search *s, dc_cid c, location *out) {
   const bool one_each = s->writers[c].n == 1 && s->uses[c].n_maps == 1 && !dc_cont(graph, c)->alias_of;
   const dc_tasklet *copy = one_each ? copy_at(s, place) : NULL;
   if (!copy || dc_node_at(graph, s->scope->v[s->writers[c].last - 1])->kind != DC_NODE_LIBRARY) return false;
-  if (dc_ex_node(&graph->pool, copy->value)->ref != c || dc_cont(graph, copy->out)->dtype != dc_cont(graph, c)->dtype) return false;
+  if (dc_ex_node(&graph->pool, copy->value)->ref != c) return false;
   for (uint32_t d = 0; d < dc_cont(graph, c)->rank; d++) index[d] = dc_ex_arg(&graph->pool, copy->value, d);
   if (!runs_over(s, place, c, index, params)) return false;
   memcpy(index, copy->index, copy->rank * sizeof *index);
@@ -317,7 +319,7 @@ static bool find_target(search *s, dc_cid c, location *out) {
   location here = {.n = 0};
   bool found = false;
   while (here.n < MAX_COPIES) {
-    const dc_ex address = address_of(graph, to, index);
+    const dc_ex address = dc_cont(graph, to)->dtype == dc_cont(graph, c)->dtype ? address_of(graph, to, index) : 0; /* else it is rounded */
     if (!address) return found;
     const dc_ex element = dc_ex_read(&graph->pool, (dc_dtype)dc_cont(graph, to)->dtype, to, index, dc_cont(graph, to)->rank);
     here.maps[here.n++] = place, here.root = dc_container_root(graph, to);

@@ -19,6 +19,11 @@ class Net(nn.Module):
         return torch.softmax(self.out(y.mean((2, 3))), -1)
 
 
+class Encoder(nn.TransformerEncoderLayer):
+    def __init__(self):
+        super().__init__(16, 2, 32, dropout=0.0, batch_first=True)
+
+
 def trained(module, x, low):
     """Result, gradients of the parameters and of x, of a step under autocast or without."""
     x = x.clone().requires_grad_()
@@ -28,11 +33,10 @@ def trained(module, x, low):
     return [result.detach(), x.grad, *[p.grad for p in module.parameters()]]
 
 
-def check(device):
+def check(device, net=Net, shape=(4, 3, 8, 8)):
     torch.manual_seed(0)
-    plain, x = Net().to(device), torch.randn(4, 3, 8, 8, device=device)
-    module = Net().to(device)
-    module.load_state_dict(plain.state_dict())
+    plain, x = net().to(device), torch.randn(shape, device=device)
+    module = same_net(plain)
     compiled = DaceModule(module, backward=True, precision="bf16")
     got, wanted, exact = trained(compiled, x, False), trained(plain, x, True), trained(same_net(plain), x, False)
     for g, w, e in zip(got, wanted, exact):
@@ -44,13 +48,17 @@ def check(device):
 
 
 def same_net(plain):
-    other = Net().to(next(plain.parameters()).device)
+    other = type(plain)().to(next(plain.parameters()).device)
     other.load_state_dict(plain.state_dict())
     return other
 
 
 def test_values_and_gradients_are_those_of_autocast():
     check("cpu")
+
+
+def test_attention_whose_heads_are_rounded_too():
+    check("cpu", Encoder, (4, 5, 16))
 
 
 @pytest.mark.gpu
