@@ -94,8 +94,7 @@ static void join_writes(void *context, dc_cid c, dc_use use, dc_nid by) {
 
 /* Does a library take it by strides, wherever it lies? */
 static bool takes_by_strides(const cut *w, dc_nid node, dc_cid c) {
-  const dc_library *lib = &dc_node_at(w->p->graph, node)->lib;
-  return lib->by && !lib->wrt && dc_row_takes_strides(dc_ops_row_of(w->p->ops, w->p->graph, lib), lib, c);
+  return dc_ops_takes_strides(w->p->ops, w->p->graph, &dc_node_at(w->p->graph, node)->lib, c);
 }
 
 static void note_memory(void *context, dc_cid c, dc_use use, dc_nid by) {

@@ -171,7 +171,6 @@ static void unflatten(dc_inst *in, dc_ex flat, const dc_tensor *t, dc_ex *index)
 
 dc_status dc_inst_index(dc_inst *in, const dc_ast *const *items, uint32_t n, bool flat, const dc_tensor *t, dc_ex *index) {
   value_list list = {0};
-  int64_t one;
   for (uint32_t k = 0; k < n; k++) DC_TRY(append_index(in, items[k], &list));
   if (flat) {
     dc_ex at;
@@ -185,7 +184,7 @@ dc_status dc_inst_index(dc_inst *in, const dc_ast *const *items, uint32_t n, boo
     return dc_inst_fail(in, DC_ERR_SHAPE, "'%s' has %u dimensions, expected %u", t->name, t->rank, list.n - skip);
   for (uint32_t d = 0; d < t->rank; d++) {
     const dc_value *v = &list.v[d + skip];
-    bool unit = v->broadcast && dc_ex_is_int(&in->graph->pool, t->dims[d], &one) && one == 1;
+    bool unit = v->broadcast && dc_ex_is_one(&in->graph->pool, t->dims[d]);
     if (unit) index[d] = dc_ex_int(&in->graph->pool, 0);
     else DC_TRY(dc_val_to_index(in, v, &index[d]));
     index[d] = dc_known_index(in->graph, index[d], t->dims[d]);

@@ -74,8 +74,8 @@ bool dc_row_reads_data(const dc_row *row);
 bool dc_row_moves(const dc_row *row);
 /* k-th library of the row's `natives` list, in order of preference; NULL at the end. */
 const char *dc_row_native(const dc_row *row, uint32_t k);
-/* True if these libraries take the node's operand, or give its result, by strides, with rows in one piece. */
-bool dc_row_takes_strides(const dc_row *row, const dc_library *lib, dc_cid c);
+/* True if the library that runs the node, if one does, takes the operand, or gives the result, by strides, with rows in one piece. */
+bool dc_ops_takes_strides(dc_ops *ops, const dc_graph *graph, const dc_library *lib, dc_cid c);
 /* True if the row says that the output is linear in this input once optional inputs are left out. */
 bool dc_row_is_linear(const dc_row *row, uint32_t input);
 const char *dc_row_text(const dc_row *row); /* the source text */

@@ -222,7 +222,8 @@ static bool is_strided(const dc_row *row, const char *name) {
   return false;
 }
 
-bool dc_row_takes_strides(const dc_row *row, const dc_library *lib, dc_cid c) {
+bool dc_ops_takes_strides(dc_ops *ops, const dc_graph *graph, const dc_library *lib, dc_cid c) {
+  const dc_row *row = lib->by && !lib->wrt ? dc_ops_row_of(ops, graph, lib) : NULL;
   bool all = row != NULL;
   for (uint32_t k = 0; k < lib->n_in && all; k++) all = lib->in[k] != c || (k < row->n_in && is_strided(row, row->in_sig[k].name));
   for (uint32_t k = 0; k < lib->n_out && all; k++) all = lib->out[k] != c || (k < row->n_out && is_strided(row, row->out_sig[k].name));

@@ -127,19 +127,24 @@ bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent) {
 
 bool dc_access_conflicts(const dc_access *a, const dc_access *b) { return a->root == b->root && (a->writes || b->writes); }
 
-/* The position of an element in its buffer, in elements. */
-static dc_ex flat_address(dc_graph *graph, dc_ex element) {
+dc_ex dc_access_address(dc_graph *graph, dc_cid c, const dc_ex *index) {
   dc_pool *pool = &graph->pool;
-  dc_cid c = dc_ex_node(pool, element)->ref;
   dc_ex sum = dc_ex_int(pool, 0), stride = dc_ex_int(pool, 1);
   for (uint32_t d = dc_cont(graph, c)->rank; d-- > 0;) {
     const dc_container *k = dc_cont(graph, c);
-    sum = dc_ix_add(pool, sum, dc_ix_mul(pool, dc_ex_arg(pool, element, d), k->strides ? k->strides[d] : stride));
+    sum = dc_ix_add(pool, sum, dc_ix_mul(pool, index[d], k->strides ? k->strides[d] : stride));
     stride = dc_ix_mul(pool, stride, dc_cont(graph, c)->shape[d]);
   }
   for (; dc_cont(graph, c)->alias_of; c = dc_cont(graph, c)->alias_of)
     if (dc_cont(graph, c)->alias_offset) sum = dc_ix_add(pool, sum, dc_cont(graph, c)->alias_offset);
   return sum;
+}
+
+static dc_ex flat_address(dc_graph *graph, dc_ex element) {
+  const dc_exnode node = *dc_ex_node(&graph->pool, element);
+  dc_ex index[DC_MAX_RANK];
+  for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(&graph->pool, element, d);
+  return dc_access_address(graph, node.ref, index);
 }
 
 typedef struct {
@@ -211,29 +216,59 @@ uint32_t dc_contiguous_dimension(const dc_graph *graph, dc_cid c) {
   return d + 1 ? d : k->rank;
 }
 
-bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip) {
+bool dc_access_runs_over(const dc_graph *graph, const dc_map *map, dc_cid c, const dc_ex *index, uint32_t skip, dc_param *out) {
   const dc_pool *pool = &graph->pool;
+  const dc_container *k = dc_cont(graph, c);
   uint32_t seen = 0;
-  if (t->guard) return false;
-  for (uint32_t d = 0; d < t->rank; d++) {
-    const dc_exnode *index = dc_ex_node(pool, t->index[d]);
-    dc_ex extent = dc_cont(graph, t->out)->shape[d];
-    if (d == skip || (index->op == DC_EX_INT && index->i == 0 && dc_ex_is_one(pool, extent))) continue;
-    if (index->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, index->ref)) return false;
-    if (!dc_access_covers(pool, index->ref, extent)) return false;
-    for (uint32_t j = 0; j < d; j++)
-      if (t->index[j] == t->index[d]) return false;
-    seen++;
+  for (uint32_t d = 0; d < k->rank; d++) {
+    const dc_exnode *i = dc_ex_node(pool, index[d]);
+    out[d] = 0;
+    if (d == skip || (i->op == DC_EX_INT && i->i == 0 && dc_ex_is_one(pool, k->shape[d]))) continue;
+    if (i->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, i->ref)) return false;
+    if (!dc_access_covers(pool, i->ref, k->shape[d]) || dc_access_in_set(out, d, i->ref)) return false;
+    out[d] = i->ref, seen++;
   }
   return seen == map->n_params;
 }
 
-const dc_tasklet *dc_access_copy(const dc_graph *graph, dc_nid id) {
+bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip) {
+  dc_param params[DC_MAX_RANK];
+  return !t->guard && dc_access_runs_over(graph, map, t->out, t->index, skip, params);
+}
+
+const dc_tasklet *dc_access_only_copy(const dc_graph *graph, dc_nid id) {
   const dc_node *node = dc_node_at(graph, id);
   if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return NULL;
   const dc_node *inner = dc_node_at(graph, node->map.body.v[0]);
-  if (inner->kind != DC_NODE_TASKLET || inner->tasklet.wcr) return NULL;
-  const dc_exnode *value = dc_ex_node(&graph->pool, inner->tasklet.value);
-  bool reads = value->op == DC_EX_READ && value->nargs == inner->tasklet.rank;
-  return reads && dc_access_is_whole(graph, &node->map, &inner->tasklet, UINT32_MAX) ? &inner->tasklet : NULL;
+  const bool copies = inner->kind == DC_NODE_TASKLET && !inner->tasklet.wcr && !inner->tasklet.guard;
+  return copies && dc_ex_node(&graph->pool, inner->tasklet.value)->op == DC_EX_READ ? &inner->tasklet : NULL;
+}
+
+const dc_tasklet *dc_access_copy(const dc_graph *graph, dc_nid id) {
+  const dc_tasklet *t = dc_access_only_copy(graph, id);
+  const bool alike = t && dc_ex_node(&graph->pool, t->value)->nargs == t->rank;
+  return alike && dc_access_is_whole(graph, &dc_node_at(graph, id)->map, t, UINT32_MAX) ? t : NULL;
+}
+
+bool dc_access_same_but_ones(const dc_graph *graph, dc_cid a, dc_cid b) {
+  const dc_container *v = dc_cont(graph, a), *r = dc_cont(graph, b);
+  uint32_t d = 0;
+  for (uint32_t k = 0; k < v->rank; k++) {
+    if (dc_ex_is_one(&graph->pool, v->shape[k])) continue;
+    while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
+    if (d == r->rank || r->shape[d++] != v->shape[k]) return false;
+  }
+  while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
+  return d == r->rank;
+}
+
+void dc_access_index_but_ones(dc_graph *graph, dc_cid from, dc_cid to, const dc_ex *index, dc_ex *out) {
+  const dc_ex zero = dc_ex_int(&graph->pool, 0);
+  const dc_container *f = dc_cont(graph, from), *t = dc_cont(graph, to);
+  for (uint32_t d = 0, k = 0; d < t->rank; d++) {
+    out[d] = zero;
+    if (dc_ex_is_one(&graph->pool, t->shape[d])) continue;
+    while (dc_ex_is_one(&graph->pool, f->shape[k])) k++;
+    out[d] = index[k++];
+  }
 }

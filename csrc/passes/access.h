@@ -47,9 +47,20 @@ bool dc_access_covers(const dc_pool *pool, dc_param p, dc_ex extent);
 /* The dimension whose neighbours lie next to one another; the rank if none is known to. */
 uint32_t dc_contiguous_dimension(const dc_graph *graph, dc_cid c);
 bool dc_access_in_set(const dc_param *set, uint32_t n, dc_param p);
+/* The position of an element in its buffer, in elements. */
+dc_ex dc_access_address(dc_graph *graph, dc_cid c, const dc_ex *index);
+/* Have they the same shape but for extents of one?  Symbols: extents are the same for all their values, and a symbol is never taken
+ * for 1.  The second gives the index in the one for that in the other; `out` is not `index`. */
+bool dc_access_same_but_ones(const dc_graph *graph, dc_cid a, dc_cid b);
+void dc_access_index_but_ones(dc_graph *graph, dc_cid from, dc_cid to, const dc_ex *index, dc_ex *out);
+/* Do the map's parameters, each in a dimension of its own, run over all elements, dimension `skip` apart?  out: by dimension; 0: an
+ * extent of one. */
+bool dc_access_runs_over(const dc_graph *graph, const dc_map *map, dc_cid c, const dc_ex *index, uint32_t skip, dc_param *out);
 /* Is it one unguarded write of every element, dimension `skip` apart, in the order of the map's parameters?  Symbols: every element, because ranges and
  * extents are the same expressions; with an extent of 0 there is none. */
 bool dc_access_is_whole(const dc_graph *graph, const dc_map *map, const dc_tasklet *t, uint32_t skip);
+/* The tasklet of a parallel map that only copies elements, of whatever places; NULL: the node is no such map. */
+const dc_tasklet *dc_access_only_copy(const dc_graph *graph, dc_nid id);
 /* The tasklet of a parallel map that writes every element of an array as it reads one of an array of as many dimensions, and does
  * nothing else; NULL: the node is no such map. */
 const dc_tasklet *dc_access_copy(const dc_graph *graph, dc_nid id);

@@ -54,9 +54,7 @@ static dc_nid only_transpose(const dc_graph *graph, dc_cid c) {
     for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++) {
       const dc_nid node = graph->states.v[s].scope.v[k];
       if (!dc_node_touches_one(graph, node, DC_USE_READ, c)) continue;
-      const dc_node *n = dc_node_at(graph, node);
-      const char *op = n->kind == DC_NODE_LIBRARY && !n->lib.domain ? dc_name_text(&graph->names, n->lib.op) : "";
-      if (found || strcmp(op, "Transpose") != 0) return 0;
+      if (found || !dc_operator_is(graph, node, "Transpose")) return 0;
       found = node;
     }
   return found;
@@ -65,11 +63,11 @@ static dc_nid only_transpose(const dc_graph *graph, dc_cid c) {
 static way_out take_way_out(dc_graph *graph, dc_nid node) {
   way_out e = {.result = dc_node_at(graph, node)->lib.out[0]};
   const dc_nid transpose = only_transpose(graph, e.result);
-  const dc_attr *perm = transpose ? dc_node_attr(graph, transpose, "perm") : NULL;
-  if (!perm || perm->n != dc_cont(graph, e.result)->rank) return e;
-  for (uint32_t d = 0; d < perm->n; d++) {
-    if (perm->ints[d] < 0 || perm->ints[d] >= perm->n) return e;
-    e.perm[d] = perm->ints[d], e.back[perm->ints[d]] = d;
+  if (!transpose || !dc_operator_permutation(&(dc_operators){.graph = graph}, transpose, e.perm)) return e;
+  const uint32_t rank = dc_cont(graph, e.result)->rank;
+  for (uint32_t d = 0; d < rank; d++) {
+    if (e.perm[d] < 0 || e.perm[d] >= rank) return e;
+    e.back[e.perm[d]] = d;
   }
   dc_node_at(graph, node)->lib.out[0] = dc_node_at(graph, transpose)->lib.out[0];
   return e.transpose = transpose, e;

@@ -42,15 +42,11 @@ typedef struct {
 
 /* ---- who uses what ---- */
 
-static bool takes_strides(const search *s, const dc_library *lib, dc_cid c) {
-  return lib->by && !lib->wrt && dc_row_takes_strides(dc_ops_row_of(s->ops, s->graph, lib), lib, c);
-}
-
 static void note_use(void *context, dc_cid c, dc_use how, dc_nid by) {
   search *s = context;
   use *u = &s->uses[c];
   const dc_node *node = dc_node_at(s->graph, by);
-  if (node->kind == DC_NODE_LIBRARY) u->as_rows |= !takes_strides(s, &node->lib, c);
+  if (node->kind == DC_NODE_LIBRARY) u->as_rows |= !dc_ops_takes_strides(s->ops, s->graph, &node->lib, c);
   if (how != DC_USE_READ) return;
   u->last = s->place;
   if (node->kind == DC_NODE_LIBRARY) u->n_libraries++;
@@ -77,50 +73,21 @@ static bool is_free(const search *s, dc_cid c) {
 
 /* ---- copies ---- */
 
-/* The tasklet of a parallel map that does nothing but copy; NULL. */
-static const dc_tasklet *copy_at(const search *s, uint32_t place) {
-  const dc_node *node = dc_node_at(s->graph, s->scope->v[place - 1]);
-  if (node->kind != DC_NODE_MAP || node->map.schedule != DC_MAP_PARALLEL || node->map.body.n != 1) return NULL;
-  const dc_node *inner = dc_node_at(s->graph, node->map.body.v[0]);
-  bool copies = inner->kind == DC_NODE_TASKLET && !inner->tasklet.wcr && !inner->tasklet.guard;
-  return copies && dc_ex_node(&s->graph->pool, inner->tasklet.value)->op == DC_EX_READ ? &inner->tasklet : NULL;
-}
+static const dc_tasklet *copy_at(const search *s, uint32_t place) { return dc_access_only_copy(s->graph, s->scope->v[place - 1]); }
 
-/* The parameters that run over all of a container; 0 for an extent of one.  False: these are not those of all its elements. */
 static bool runs_over(const search *s, uint32_t place, dc_cid c, const dc_ex *index, dc_param *out) {
-  const dc_map *map = &dc_node_at(s->graph, s->scope->v[place - 1])->map;
-  const dc_container *k = dc_cont(s->graph, c);
-  const dc_pool *pool = &s->graph->pool;
-  uint32_t seen = 0;
-  for (uint32_t d = 0; d < k->rank; d++) {
-    const dc_exnode *i = dc_ex_node(pool, index[d]);
-    out[d] = 0;
-    if (i->op == DC_EX_INT && i->i == 0 && dc_ex_is_one(pool, k->shape[d])) continue;
-    if (i->op != DC_EX_PARAM || !dc_access_in_set(map->params, map->n_params, i->ref) || !dc_access_covers(pool, i->ref, k->shape[d]))
-      return false;
-    for (uint32_t j = 0; j < d; j++)
-      if (out[j] == i->ref) return false;
-    out[d] = i->ref, seen++;
-  }
-  return seen == map->n_params;
+  return dc_access_runs_over(s->graph, &dc_node_at(s->graph, s->scope->v[place - 1])->map, c, index, UINT32_MAX, out);
 }
 
 /* ---- addresses ---- */
 
 /* Of an element in the buffer; 0: it does not lie there in rows. */
 static dc_ex address_of(dc_graph *graph, dc_cid c, const dc_ex *index) {
-  dc_pool *pool = &graph->pool;
-  dc_ex sum = dc_ex_int(pool, 0), step = dc_ex_int(pool, 1);
-  for (uint32_t d = dc_cont(graph, c)->rank; d-- > 0;) {
-    sum = dc_ix_add(pool, sum, dc_ix_mul(pool, index[d], step));
-    step = dc_ix_mul(pool, step, dc_cont(graph, c)->shape[d]);
-  }
   for (dc_cid at = c; at; at = dc_cont(graph, at)->alias_of) {
     const dc_container *k = dc_cont(graph, at);
     if (k->strides || !k->shape || k->dtype != dc_cont(graph, c)->dtype || k->storage != DC_STORE_HEAP || k->is_host) return 0;
-    if (k->alias_offset) sum = dc_ix_add(pool, sum, k->alias_offset);
   }
-  return sum;
+  return dc_access_address(graph, c, index);
 }
 
 /* The whole of its buffer, in rows? */
@@ -132,27 +99,10 @@ static bool is_whole(const dc_graph *graph, dc_cid c) {
   return true;
 }
 
-/* The same index where shapes differ by extents of one at most. */
-static bool index_but_ones(dc_graph *graph, dc_cid from, dc_cid to, const dc_ex *index, dc_ex *out) {
-  const dc_container *f = dc_cont(graph, from), *t = dc_cont(graph, to);
-  dc_ex found[DC_MAX_RANK];
-  uint32_t k = 0;
-  for (uint32_t d = 0; d < t->rank; d++) {
-    found[d] = dc_ex_int(&graph->pool, 0);
-    if (dc_ex_is_one(&graph->pool, t->shape[d])) continue;
-    while (k < f->rank && dc_ex_is_one(&graph->pool, f->shape[k])) k++;
-    if (k == f->rank || f->shape[k] != t->shape[d]) return false;
-    found[d] = index[k++];
-  }
-  while (k < f->rank && dc_ex_is_one(&graph->pool, f->shape[k])) k++;
-  if (k == f->rank) memcpy(out, found, t->rank * sizeof *out);
-  return k == f->rank;
-}
-
 /* The index, of an element of a view, in another view of all of the buffer. */
 static bool index_in(dc_graph *graph, dc_cid from, const dc_ex *index, dc_cid to, dc_ex *out) {
   if (!is_whole(graph, to)) return false;
-  if (is_whole(graph, from) && index_but_ones(graph, from, to, index, out)) return true;
+  if (is_whole(graph, from) && dc_access_same_but_ones(graph, from, to)) return dc_access_index_but_ones(graph, from, to, index, out), true;
   const dc_container k = *dc_cont(graph, to);
   dc_ex address = address_of(graph, from, index);
   uint32_t first = 0; /* dimension that is not of extent one: what is left of the address is its index */
@@ -193,15 +143,15 @@ static bool step_back(search *s, uint32_t *place, dc_ex *read) {
   dc_graph *graph = s->graph;
   const dc_exnode from = *dc_ex_node(&graph->pool, *read);
   const dc_cid root = dc_container_root(graph, from.ref);
-  dc_ex index[DC_MAX_RANK];
+  dc_ex at[DC_MAX_RANK], index[DC_MAX_RANK];
   dc_param params[DC_MAX_RANK];
   const uint32_t before = s->writers[root].last;
   const bool one_each = s->writers[root].n == 1 && dc_cont(graph, root)->role == DC_ROLE_TEMP && before < *place;
   const dc_tasklet *copy = one_each ? copy_at(s, before) : NULL;
   if (!copy) return false;
   const dc_tasklet t = *copy;
-  for (uint32_t d = 0; d < from.nargs; d++) index[d] = dc_ex_arg(&graph->pool, *read, d);
-  if (!runs_over(s, before, t.out, t.index, params) || !index_in(graph, from.ref, index, t.out, index)) return false;
+  for (uint32_t d = 0; d < from.nargs; d++) at[d] = dc_ex_arg(&graph->pool, *read, d);
+  if (!runs_over(s, before, t.out, t.index, params) || !index_in(graph, from.ref, at, t.out, index)) return false;
   uint32_t n = 0;
   for (uint32_t d = 0; d < t.rank; d++)
     if (params[d]) params[n] = params[d], index[n++] = index[d];

@@ -4,22 +4,10 @@
  *     temp T: f32[N, 4]   temp V: f32[N, 1, 4] view T        V[i, 0, j]   becomes   T[i, j] */
 #include <stdlib.h>
 
+#include "passes/access.h"
 #include "passes/passes.h"
 
 static bool lies_in_rows(const dc_container *k) { return k->shape && !k->strides && !k->is_host && k->storage == DC_STORE_HEAP; }
-
-/* Symbols: extents are the same for all their values, and a symbol is never taken for 1. */
-static bool same_but_ones(const dc_graph *graph, dc_cid view, dc_cid root) {
-  const dc_container *v = dc_cont(graph, view), *r = dc_cont(graph, root);
-  uint32_t d = 0;
-  for (uint32_t k = 0; k < v->rank; k++) {
-    if (dc_ex_is_one(&graph->pool, v->shape[k])) continue;
-    while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
-    if (d == r->rank || r->shape[d++] != v->shape[k]) return false;
-  }
-  while (d < r->rank && dc_ex_is_one(&graph->pool, r->shape[d])) d++;
-  return d == r->rank;
-}
 
 static bool is_plain(const dc_graph *graph, dc_cid view, dc_cid root) {
   const dc_dtype type = (dc_dtype)dc_cont(graph, root)->dtype;
@@ -34,24 +22,13 @@ typedef struct {
   dc_cid *root; /* by container: the buffer that stands for it; 0: none */
 } renaming;
 
-/* The buffer's index for one of the view: the memory of `to` holds as many as the buffer has dimensions. */
-static void to_buffer(const dc_graph *graph, dc_cid view, dc_cid root, const dc_ex *index, dc_ex zero, dc_ex *to) {
-  const dc_container *v = dc_cont(graph, view), *r = dc_cont(graph, root);
-  for (uint32_t d = 0, k = 0; d < r->rank; d++) {
-    to[d] = zero;
-    if (dc_ex_is_one(&graph->pool, r->shape[d])) continue;
-    while (dc_ex_is_one(&graph->pool, v->shape[k])) k++;
-    to[d] = index[k++];
-  }
-}
-
 static dc_ex rename_read(void *context, dc_pool *pool, dc_ex leaf) {
   const renaming *r = context;
   const dc_exnode node = *dc_ex_node(pool, leaf);
   dc_ex index[DC_MAX_RANK], to[DC_MAX_RANK];
   if (node.op != DC_EX_READ || !r->root[node.ref]) return leaf;
   for (uint32_t d = 0; d < node.nargs; d++) index[d] = dc_ex_arg(pool, leaf, d);
-  to_buffer(r->graph, node.ref, r->root[node.ref], index, dc_ex_int(pool, 0), to);
+  dc_access_index_but_ones(r->graph, node.ref, r->root[node.ref], index, to);
   return dc_ex_read(pool, (dc_dtype)node.dtype, r->root[node.ref], to, dc_cont(r->graph, r->root[node.ref])->rank);
 }
 
@@ -61,7 +38,7 @@ static void rename_write(const renaming *r, dc_nid id) {
   if (!root) return;
   const uint32_t rank = dc_cont(r->graph, root)->rank;
   dc_ex *index = DC_NEW_ARRAY(&r->graph->arena, dc_ex, rank ? rank : 1);
-  to_buffer(r->graph, view, root, t->index, dc_ex_int(&r->graph->pool, 0), index);
+  dc_access_index_but_ones(r->graph, view, root, t->index, index);
   dc_tasklet *to = &dc_node_at(r->graph, id)->tasklet;
   to->out = root, to->index = index, to->rank = rank;
 }
@@ -80,7 +57,7 @@ dc_status dc_pass_views(dc_graph *graph) {
   if (!r.root) abort();
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_cid root = dc_container_root(graph, c);
-    if (root != c && is_plain(graph, c, root) && same_but_ones(graph, c, root)) r.root[c] = root, any = true;
+    if (root != c && is_plain(graph, c, root) && dc_access_same_but_ones(graph, c, root)) r.root[c] = root, any = true;
   }
   for (uint32_t s = 0; s < graph->states.n && any; s++) {
     const dc_scope scope = graph->states.v[s].scope;

@@ -100,14 +100,11 @@ static void find_truth(void *context, const dc_pool *pool, dc_ex e) {
   if (node.op == DC_EX_SELECT && is_whole(pool, dc_ex_arg(pool, e, 1)) && is_whole(pool, dc_ex_arg(pool, e, 2))) *found = first;
 }
 
-typedef struct {
-  dc_ex condition;
-  bool truth;
-} given;
+static dc_ex choice_of_reads(dc_pool *pool, dc_ex read, uint32_t depth);
 
-static dc_ex put_truth(void *context, dc_pool *pool, dc_ex x) {
-  const given *g = context;
-  return x == g->condition ? dc_ex_bool(pool, g->truth) : x;
+static dc_ex where(dc_pool *pool, dc_ex truth, bool holds, dc_ex read, uint32_t depth) {
+  dc_exchange exchange = {truth, dc_ex_bool(pool, holds)};
+  return choice_of_reads(pool, dc_ex_transform(pool, read, dc_ex_exchange, &exchange), depth + 1);
 }
 
 /* 0: what else the indices are made of is not known either. */
@@ -119,8 +116,7 @@ static dc_ex choice_of_reads(dc_pool *pool, dc_ex read, uint32_t depth) {
     reads |= dc_ex_uses_op(pool, dc_ex_arg(pool, read, d), DC_EX_READ);
   }
   if (!truth || depth == MAX_TRUTHS) return reads ? 0 : read;
-  const dc_ex yes = choice_of_reads(pool, dc_ex_transform(pool, read, put_truth, &(given){truth, true}), depth + 1);
-  const dc_ex no = yes ? choice_of_reads(pool, dc_ex_transform(pool, read, put_truth, &(given){truth, false}), depth + 1) : 0;
+  const dc_ex yes = where(pool, truth, true, read, depth), no = yes ? where(pool, truth, false, read, depth) : 0;
   return yes && no ? dc_ex_select(pool, truth, yes, no) : 0;
 }
 

@@ -277,7 +277,7 @@ static void run_group(const blas_call *call, const unfolding *u, int64_t k, char
 
 /* Bytes of one unfolded group. */
 static int64_t room_of(const unfolding *u) {
-  return dc_quotient_up(u->channels * u->window * u->outputs * u->size, DC_MEMORY_ALIGN) * DC_MEMORY_ALIGN;
+  return (int64_t)dc_memory_aligned((uint64_t)(u->channels * u->window * u->outputs * u->size));
 }
 
 /* None where there is nothing to sum up. */
