@@ -297,8 +297,24 @@ static bool equalities_hold(const dc_graph *graph, const int64_t *symbols) {
   return true;
 }
 
+static bool is_of_operators(const dc_graph *graph) {
+  bool all = true;
+  for (uint32_t s = 0; s < graph->states.n; s++)
+    for (uint32_t k = 0; k < graph->states.v[s].scope.n; k++)
+      all &= dc_node_at(graph, graph->states.v[s].scope.v[k])->kind == DC_NODE_LIBRARY;
+  return all;
+}
+
+/* Of operators alone inference finds shapes again, and what they ask of extents: less, where extents are known. */
+static void forget_shapes(dc_graph *graph) {
+  graph->equalities.n = 0;
+  for (dc_cid c = 1; c < graph->containers.n; c++)
+    if (dc_cont(graph, c)->role == DC_ROLE_TEMP) dc_cont(graph, c)->is_claimed = true;
+}
+
 /* Fixes in a clone what this plan is compiled for. */
 static void specialise(const dc_function *f, dc_graph *graph, const dc_array *arrays, bool exact) {
+  if (exact && is_of_operators(graph)) forget_shapes(graph);
   for (uint32_t k = 0; k < f->n_args; k++) {
     dc_cid cid = f->args[k];
     if (exact || f->by_shape[k] || f->by_value[k]) {

@@ -40,7 +40,7 @@ static bool leaves_nothing(const dc_binding *b, dc_nid node) {
 /* Where a compiled kernel would walk long outer loops although an inner one is empty, the interpreter, which looks first,
  * runs the node, at each call with these sizes. */
 static const dc_step_call *call_of(const dc_binding *b, const dc_step *st, const dc_work *w) {
-  if (leaves_nothing(b, st->node)) return &dc_step_empty;
+  if (st->once || leaves_nothing(b, st->node)) return &dc_step_empty;
   bool hollow = !st->native && !b->program->row->device && w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits);
   return hollow ? &dc_step_interpreted : &st->call;
 }

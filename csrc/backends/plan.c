@@ -115,7 +115,7 @@ static uint32_t list_blocks(const dc_graph *graph, const liveness *l, const uint
   uint32_t n = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
-    bool temp = k->role == DC_ROLE_TEMP && !k->is_output && k->storage == DC_STORE_HEAP && plan->root[c] == c && plan->first[c];
+    bool temp = k->role == DC_ROLE_TEMP && !k->is_output && !k->is_once && k->storage == DC_STORE_HEAP && plan->root[c] == c && plan->first[c];
     plan->planned[c] = temp;
     if (temp) blocks[n++] = (block){.cid = c, .at = {dc_memory_aligned(plan->bytes[c]), 0, plan->first[c], plan->last[c]}};
   }
@@ -232,8 +232,8 @@ static dc_status check_total(dc_graph *graph, const dc_nid *steps, dc_plan *plan
   dc_cid largest = 0;
   for (dc_cid c = 1; c < graph->containers.n; c++) {
     const dc_container *k = dc_cont(graph, c);
-    bool ours = k->is_output || plan->planned[c] || plan->saved[c];
-    if (k->is_output) total += plan->bytes[c];
+    bool ours = k->is_output || k->is_once || plan->planned[c] || plan->saved[c];
+    if (k->is_output || k->is_once) total += plan->bytes[c];
     if (ours && (!largest || plan->bytes[c] > plan->bytes[largest])) largest = c;
     if (k->role != DC_ROLE_TEMP && !plan->saved[c] && !k->alias_of) plan->held_bytes += plan->bytes[c];
   }

@@ -5,19 +5,19 @@ dc_status dc_program_begin(dc_program *p) {
   return p->row->begin && !p->state ? p->row->begin(&p->target, p->graph, p->nodes, p->n_nodes, &p->state) : DC_OK;
 }
 
-static dc_status prepare_steps(dc_program *p) {
+static dc_status prepare_steps(dc_program *p, const dc_binding *b) {
   dc_step_call *calls = DC_NEW_ARRAY(&p->arena, dc_step_call, p->n_nodes);
   DC_TRY(p->row->prepare(&p->target, p->graph, p->nodes, p->n_nodes, &p->arena, calls, &p->state));
   for (uint32_t k = 0, done = 0; k < p->n_steps; k++)
     if (!p->steps[k].native) p->steps[k].call = calls[done++];
-  return DC_OK;
+  return dc_once_run(b);
 }
 
 /* Before the first run, for many programs are bound and never run. */
-static dc_status ensure_prepared(dc_program *p) {
+static dc_status ensure_prepared(dc_program *p, const dc_binding *b) {
   if (__atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE)) return DC_OK;
   pthread_mutex_lock(&p->prepare_lock);
-  dc_status status = p->prepared ? DC_OK : prepare_steps(p);
+  dc_status status = p->prepared ? DC_OK : prepare_steps(p, b);
   if (!status) __atomic_store_n(&p->prepared, true, __ATOMIC_RELEASE);
   pthread_mutex_unlock(&p->prepare_lock);
   return status;
@@ -48,7 +48,7 @@ dc_status dc_program_ensure_ready(dc_program *p, dc_binding *b) {
   bool entered;
   if (__atomic_load_n(&p->prepared, __ATOMIC_ACQUIRE) && (!p->row->device || __atomic_load_n(&b->sized, __ATOMIC_ACQUIRE))) return DC_OK;
   DC_TRY(dc_program_enter(p, &entered));
-  dc_status status = ensure_prepared(p);
+  dc_status status = ensure_prepared(p, b);
   if (!status) status = ensure_sized(p, b);
   dc_program_leave(p, entered);
   return status;

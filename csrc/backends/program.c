@@ -90,7 +90,7 @@ static void read_chain_steps(dc_program *p) {
   if (p->row->device || !p->n_natives) return;
   p->chain_steps = DC_NEW_ARRAY(&p->arena, dc_chain_step, p->n_steps);
   for (uint32_t k = 0; k < p->n_steps; k++)
-    if (!p->steps[k].native) dc_chain_read_node(p->graph, p->steps[k].node, &p->arena, &p->chain_steps[k]);
+    if (!p->steps[k].native && !p->steps[k].once) dc_chain_read_node(p->graph, p->steps[k].node, &p->arena, &p->chain_steps[k]);
 }
 
 dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program **out) {
@@ -102,7 +102,7 @@ dc_status dc_program_create(const dc_target *target, dc_graph *graph, dc_program
   dc_status status = list_steps(p);
   p->row = dc_target_choose(target, p->worth_compiling);
   p->memory = target->memory ? target->memory : p->row->memory;
-  if (!status) status = place_on_device(p);
+  if (!status) dc_once_find(p), status = place_on_device(p);
   if (!status) read_chain_steps(p);
   if (!status) return *out = p, DC_OK;
   leave_device(p);

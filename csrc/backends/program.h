@@ -14,6 +14,7 @@
 typedef struct {
   dc_nid node;
   bool native;       /* then each binding has a call of its own */
+  bool once;         /* it runs when the program is prepared, and not again (once.c) */
   dc_step_call call; /* of other nodes, once they are prepared */
   uint32_t n_buffers, first_buffer; /* into the program's buffer list; [-1] is the error flag's place */
   uint64_t nanoseconds, runs;       /* while timing is on */
@@ -85,6 +86,9 @@ DC_MUST_USE dc_status dc_program_ensure_ready(dc_program *program, dc_binding *b
 void dc_binding_destroy(dc_binding *binding);
 /* The chain that begins with a step, where its kernels have turned out to be loops of channels; NULL. */
 const dc_chain *dc_binding_chain_at(const dc_binding *binding, uint32_t step);
+/* once.c: steps that run once for all, which ones (the row is chosen), and what they leave. */
+void dc_once_find(dc_program *program);
+DC_MUST_USE dc_status dc_once_run(const dc_binding *binding);
 /* Gives back what its runs have worked in; none runs any more. */
 void dc_binding_end_runs(dc_binding *binding);
 

@@ -65,6 +65,8 @@ typedef struct {
   uint8_t device;  /* dc_device, where its memory is */
   bool is_output;  /* also a result of the graph (position in graph->outputs) */
   bool is_host;    /* a sequence, an optional or a map: only the host holds it; rank is 0 */
+  bool is_once;    /* of a program: what writes it reads constants alone and runs before the first run; its buffer stays */
+  bool is_claimed; /* its shape is only said to be that of what nodes compute: inference replaces it */
   uint32_t rank;
   dc_ex *shape;   /* rank i64 expressions over symbols and constants only */
   dc_ex *strides; /* elements; NULL: row-major contiguous */
@@ -253,6 +255,8 @@ dc_attr dc_attr_floats(dc_graph *graph, const char *name, const double *values, 
 typedef enum { DC_USE_READ = 1, DC_USE_WRITE = 2 } dc_use;
 typedef void (*dc_use_fn)(void *context, dc_cid container, dc_use use, dc_nid by);
 void dc_node_uses(const dc_graph *graph, dc_nid node, dc_use_fn visit, void *context);
+/* Does a map or tasklet do the same in every run if what it reads is the same: it is neither random nor a matter of sizes? */
+bool dc_node_is_fixed(const dc_graph *graph, dc_nid node);
 /* By dc_container_root: does the node use (DC_USE_READ, DC_USE_WRITE or both) a buffer of a set; adds what it uses to one. */
 bool dc_node_touches(const dc_graph *graph, dc_nid node, unsigned uses, const bool *buffers);
 void dc_node_mark(const dc_graph *graph, dc_nid node, unsigned uses, bool *buffers);

@@ -209,3 +209,25 @@ void dc_node_rename(dc_graph *graph, dc_nid node, dc_cid from, dc_cid to) {
   dc_node_rewrite(graph, node, rename_read, &r);
   rename_operands(graph, node, &r);
 }
+
+static void look_at_leaf(void *context, const dc_pool *pool, dc_ex e) {
+  dc_op op = (dc_op)dc_ex_node(pool, e)->op;
+  if (op == DC_RAND || op == DC_EX_SYM) *(bool *)context = false;
+}
+
+bool dc_node_is_fixed(const dc_graph *graph, dc_nid id) {
+  const dc_node *node = dc_node_at(graph, id);
+  const dc_pool *pool = &graph->pool;
+  bool good = node->kind != DC_NODE_LIBRARY;
+  if (node->kind == DC_NODE_TASKLET) {
+    for (uint32_t d = 0; d < node->tasklet.rank; d++) dc_ex_walk(pool, node->tasklet.index[d], look_at_leaf, &good);
+    if (node->tasklet.guard) dc_ex_walk(pool, node->tasklet.guard, look_at_leaf, &good);
+    dc_ex_walk(pool, node->tasklet.value, look_at_leaf, &good);
+  }
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.n_params; k++) {
+    dc_ex_walk(pool, pool->params.v[node->map.params[k]].begin, look_at_leaf, &good);
+    dc_ex_walk(pool, pool->params.v[node->map.params[k]].end, look_at_leaf, &good);
+  }
+  for (uint32_t k = 0; node->kind == DC_NODE_MAP && good && k < node->map.body.n; k++) good = dc_node_is_fixed(graph, node->map.body.v[k]);
+  return good;
+}

@@ -627,6 +627,7 @@ static dc_status add_declared(importer *im, const scope *s, Onnx__ValueInfoProto
     dc_cid cid = get_name(&s->names, text_of(values[k]->name));
     if (cid && dc_cont(im->graph, cid)->role == DC_ROLE_TEMP && !dc_cont(im->graph, cid)->shape)
       DC_TRY(set_type(im, cid, values[k]->type, text_of(values[k]->name)));
+    if (cid) dc_cont(im->graph, cid)->is_claimed = dc_cont(im->graph, cid)->role == DC_ROLE_TEMP;
   }
   return DC_OK;
 }

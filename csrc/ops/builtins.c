@@ -5,7 +5,7 @@
 #include "ops/inst.h"
 
 typedef dc_status (*builtin_fn)(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out);
-enum { MAX_LIST = 1 << 16 };
+enum { MAX_LIST = 1 << 20 };
 
 /* ---- arguments ---- */
 
@@ -263,13 +263,13 @@ static dc_status f_unlin(dc_inst *in, const dc_value *a, uint32_t n, dc_value *o
 
 /* factors(n): numbers of at most 16, or primes, whose product is n; none where n is a symbol. */
 static dc_status f_factors(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
-  enum { MOST = 64, LARGEST = 16 };
+  enum { MOST = 64, LARGEST = 16, TRIED = 1 << 16 };
   int64_t primes[MOST], groups[MOST], left;
   uint32_t n_primes = 0, n_groups = 0;
   (void)n;
   if (!dc_val_is_int(in, &a[0], &left)) left = 1;
   for (int64_t p = 2; left > 1; p++) {
-    if (p * p > left || p > MAX_LIST) p = left;
+    if (p * p > left || p > TRIED) p = left;
     for (; left % p == 0; left /= p) primes[n_primes++] = p;
   }
   for (uint32_t k = n_primes; k-- > 0;) { /* the greatest first, each into the first group that has room */
@@ -516,6 +516,14 @@ static dc_status f_reshape(dc_inst *in, const dc_value *a, uint32_t n, dc_value 
   return sizes_known ? DC_OK : same_size(in, &shape, out);
 }
 
+/* An extent that is not known stays: the graph notes that it is no 1, so that a call where it is one has a plan of its own. */
+static dc_status keep_unknown(dc_inst *in, const dc_value *extent) {
+  dc_pool *pool = &in->graph->pool;
+  dc_ex e, two = dc_ex_int(pool, 2);
+  DC_TRY(dc_val_to_index(in, extent, &e));
+  return dc_graph_take_equal(in->graph, dc_ix_min(pool, e, two), two), DC_OK;
+}
+
 static dc_status f_sqz(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out) {
   dc_value list;
   int64_t extent;
@@ -523,8 +531,11 @@ static dc_status f_sqz(dc_inst *in, const dc_value *a, uint32_t n, dc_value *out
   DC_TRY(as_list(in, &a[0], &list));
   *out = dc_val_list(in, list.n);
   out->n = 0;
-  for (uint32_t k = 0; k < list.n; k++)
-    if (!dc_val_is_int(in, &list.items[k], &extent) || extent != 1) out->items[out->n++] = list.items[k];
+  for (uint32_t k = 0; k < list.n; k++) {
+    bool known = dc_val_is_int(in, &list.items[k], &extent);
+    if (!known) DC_TRY(keep_unknown(in, &list.items[k]));
+    if (!known || extent != 1) out->items[out->n++] = list.items[k];
+  }
   return DC_OK;
 }
 

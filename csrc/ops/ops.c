@@ -14,6 +14,7 @@ static dc_status set_output(dc_inst *in, dc_cid cid, const char *output, dc_dtyp
   if (c->dtype && c->dtype != type)
     return dc_inst_fail(in, DC_ERR_DTYPE, "output '%s' has type %s, but the model declares %s", output, dc_dtype_name(type),
                         dc_dtype_name((dc_dtype)c->dtype));
+  if (c->is_claimed) c->shape = NULL, c->is_claimed = false;
   if (c->shape && c->rank != rank)
     return dc_inst_fail(in, DC_ERR_SHAPE, "output '%s' has %u dimensions, but the model declares %u", output, rank, c->rank);
   for (uint32_t d = 0; c->shape && d < rank; d++)

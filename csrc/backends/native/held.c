@@ -21,7 +21,7 @@ bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, dc_hold *hold)
   const dc_container *c = dc_cont(graph, lib->in[buffer]);
   hold->moves = c->role == DC_ROLE_INPUT;
   hold->changes = hold->moves || c->role == DC_ROLE_PARAM;
-  if (!hold->changes) return c->role == DC_ROLE_CONST && c->data;
+  if (!hold->changes) return (c->role == DC_ROLE_CONST && c->data) || c->is_once;
   return !graph->trained && !lib->wrt && (!hold->moves || buffer == 1); /* inputs 0 are images */
 }
 

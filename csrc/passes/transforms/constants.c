@@ -31,29 +31,6 @@ static void look_at_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (r->good) r->out[r->n++] = c;
 }
 
-static void look_at_leaf(void *context, const dc_pool *pool, dc_ex e) {
-  dc_op op = (dc_op)dc_ex_node(pool, e)->op;
-  if (op == DC_RAND || op == DC_EX_SYM) *(bool *)context = false;
-}
-
-/* The same in every call: neither random nor a matter of sizes. */
-static bool is_fixed(const dc_graph *graph, dc_nid id) {
-  const dc_node *node = dc_node_at(graph, id);
-  const dc_pool *pool = &graph->pool;
-  bool good = node->kind != DC_NODE_LIBRARY;
-  if (node->kind == DC_NODE_TASKLET) {
-    for (uint32_t d = 0; d < node->tasklet.rank; d++) dc_ex_walk(pool, node->tasklet.index[d], look_at_leaf, &good);
-    if (node->tasklet.guard) dc_ex_walk(pool, node->tasklet.guard, look_at_leaf, &good);
-    dc_ex_walk(pool, node->tasklet.value, look_at_leaf, &good);
-  }
-  for (uint32_t k = 0; node->kind == DC_NODE_MAP && k < node->map.n_params; k++) {
-    dc_ex_walk(pool, pool->params.v[node->map.params[k]].begin, look_at_leaf, &good);
-    dc_ex_walk(pool, pool->params.v[node->map.params[k]].end, look_at_leaf, &good);
-  }
-  for (uint32_t k = 0; node->kind == DC_NODE_MAP && good && k < node->map.body.n; k++) good = is_fixed(graph, node->map.body.v[k]);
-  return good;
-}
-
 /* ---- ConstantFolding: their results ---- */
 
 typedef struct {
@@ -89,7 +66,7 @@ static bool compute(const dc_transform_tools *tools, dc_graph *g, dc_nid node, d
   dc_work work = {0};
   memory m = {g, arena, DC_NEW_ARRAY(arena, void *, g->containers.n), good};
   for (uint32_t k = 0; m.good && k < scope->n; k++) {
-    m.good = is_fixed(g, scope->v[k]);
+    m.good = dc_node_is_fixed(g, scope->v[k]);
     if (m.good) dc_work_count(g, &scope->v[k], 1, NULL, false, &work);
     m.good = m.good && work.walked <= MAX_VISITS;
     if (m.good) dc_node_uses(g, scope->v[k], give_buffer, &m);
