@@ -85,7 +85,7 @@ static dc_status prepare_compiled(const dc_target *target, const dc_graph *graph
 static const dc_native_library *const processor_libraries[] = {
     &dc_native_onednn, &dc_native_openblas, &dc_native_winograd, &dc_native_pointwise, &dc_native_depthwise, &dc_native_ours,
     &dc_native_select, &dc_native_fourier,  &dc_native_matrices, &dc_native_search,
-    &dc_native_products, &dc_native_depthwise_last, &dc_native_unfolded, NULL};
+    &dc_native_products, &dc_native_depthwise_last, &dc_native_unfolded, &dc_native_bytes, NULL};
 
 static uint32_t threads(const dc_target *target) { return (void)target, dc_thread_count(); }
 

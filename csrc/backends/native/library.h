@@ -33,6 +33,6 @@ static inline void dc_native_close_own(void *handle) { (void)handle; }
 
 extern const dc_native_library dc_native_onednn, dc_native_openblas, dc_native_winograd, dc_native_pointwise, dc_native_depthwise,
                                dc_native_ours, dc_native_select, dc_native_fourier, dc_native_matrices, dc_native_search,
-                               dc_native_products, dc_native_depthwise_last, dc_native_unfolded;
+                               dc_native_products, dc_native_depthwise_last, dc_native_unfolded, dc_native_bytes;
 
 #endif
