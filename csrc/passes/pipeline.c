@@ -52,6 +52,7 @@ static dc_status find_wrt(const dc_pipeline *p, const dc_graph *graph, dc_cid *o
 /* Groups of operators that a library runs as one, and operators that it runs in parts; then what stands twice. */
 static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_apart(&p->passes, graph));
+  if (!p->passes.training) DC_TRY(dc_pass_integers(&p->passes, graph));
   DC_TRY(dc_pass_unbind(&p->passes, graph));
   DC_TRY(dc_pass_pairs(&p->passes, graph));
   DC_TRY(dc_pass_contractions(&p->passes, graph));

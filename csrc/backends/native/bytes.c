@@ -391,8 +391,9 @@ typedef struct {
   run *taps;
 } conv_room;
 
+/* Windows from the first one on, by the share-th part of each group's filters. */
 static void run_windows(const bytes_call *call, void *const *buffers, const char *filters, const char *ones, conv_room room, int64_t image,
-                        int64_t first) {
+                        int64_t first, int64_t share, int64_t shares) {
   const bytes_routines *r = call->routines;
   const int64_t groups = groups_of(&call->layout), row_bytes = groups * BYTES_GROUP, left = call->n - first;
   const int32_t zero = column_zero(call, buffers, 0), *row_sums = (const int32_t *)(filters + call->layout.n * row_bytes);
@@ -407,7 +408,7 @@ static void run_windows(const bytes_call *call, void *const *buffers, const char
     r->multiply(ones, row_bytes, 1, room.panel, groups, column_sums);
     const bytes_product product = {filters + row * row_bytes, room.panel, row_sums + row, column_sums, zeros,
                                    groups, call->terms * call->taps, n, call->n};
-    multiply(call, &product, buffers, row, 0, call->m, y + batch * call->m * call->n + first);
+    multiply(call, &product, buffers, row, call->m * share / shares, call->m * (share + 1) / shares, y + batch * call->m * call->n + first);
   }
 }
 
@@ -421,14 +422,16 @@ static uint64_t thread_room(const bytes_call *call) {
 
 static void run_conv(const bytes_call *call, void *const *buffers, const char *filters, char *ones, char *rooms) {
   const int64_t count = dc_quotient_up(call->n, call->routines->columns), images = call->batches / call->conv.groups;
+  const int64_t shares = dc_quotient_up(call->threads, images * count); /* of few panels each thread lays out its own */
   lay_ones(call, ones);
-#pragma omp parallel for collapse(2) schedule(static) num_threads(call->threads) if (call->threads > 1)
+#pragma omp parallel for collapse(3) schedule(static) num_threads(call->threads) if (call->threads > 1)
   for (int64_t image = 0; image < images; image++)
-    for (int64_t p = 0; p < count; p++) {
-      char *own = rooms + (uint64_t)omp_get_thread_num() * thread_room(call);
-      const conv_room room = {own, (run *)(void *)(own + panel_room(call))};
-      run_windows(call, buffers, filters, ones, room, image, p * call->routines->columns);
-    }
+    for (int64_t p = 0; p < count; p++)
+      for (int64_t share = 0; share < shares; share++) {
+        char *own = rooms + (uint64_t)omp_get_thread_num() * thread_room(call);
+        const conv_room room = {own, (run *)(void *)(own + panel_room(call))};
+        run_windows(call, buffers, filters, ones, room, image, p * call->routines->columns, share, shares);
+      }
 }
 
 /* ---- running ---- */
