@@ -3,7 +3,9 @@
  *     Y = FusedConv(X, W, B, Z) {activation = "Relu"}   becomes   C = Conv(X, W, B)   S = Add(C, Z)   Y = Relu(S)
  *     Y = FusedMatMul(A, B) {transB = 1, alpha = 0.5}   becomes   P = Product(A, B) {transB = 1}   Y = Affine(P) {alpha = 0.5}
  *
- * What stands around them then joins what follows, and gradients are those of operators that the library has too. */
+ * What stands around them then joins what follows, and gradients are those of operators that the library has too.  So it is with
+ *
+ *     Y = STFT(X, step, W)                              becomes   F = Frames(X, step, W)   Y = DFT(F) {axis = 2} */
 #include <string.h>
 
 #include "passes/operators.h"
@@ -97,8 +99,38 @@ static dc_nid core_of(dc_graph *graph, dc_nid node, const split_row *row, dc_cid
   return made;
 }
 
+/* A number of one element that shapes depend on; false where it is not known. */
+static bool read_known(const dc_graph *graph, dc_cid c, dc_ex *out) {
+  const dc_container *k = dc_cont(graph, c);
+  int32_t narrow;
+  int64_t wide;
+  if (k->known && k->known_count == 1) return *out = k->known[0], true;
+  if (k->role != DC_ROLE_CONST || !k->data || (k->dtype != DC_I64 && k->dtype != DC_I32)) return false;
+  memcpy(&narrow, k->data, sizeof narrow);
+  if (k->dtype == DC_I64) memcpy(&wide, k->data, sizeof wide);
+  return *out = dc_ex_int(&((dc_graph *)graph)->pool, k->dtype == DC_I64 ? wide : narrow), true;
+}
+
+static bool frame_and_transform(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {
+  const dc_library lib = dc_node_at(graph, node)->lib;
+  const dc_cid window = lib.n_in > 2 ? lib.in[2] : 0, length = lib.n_in > 3 ? lib.in[3] : 0;
+  const dc_container signal = *dc_cont(graph, lib.in[0]), result = *dc_cont(graph, lib.out[0]);
+  dc_ex extent = window ? dc_cont(graph, window)->shape[0] : signal.shape[1], one = dc_ex_int(&graph->pool, 1);
+  if (length && !read_known(graph, length, &extent)) return false;
+  const dc_ex shape[] = {result.shape[0], result.shape[1], extent, signal.rank > 2 ? signal.shape[2] : one};
+  dc_cid frames = dc_container_after(graph, lib.out[0], "frames", (dc_dtype)result.dtype, 4, shape);
+  dc_attr attr[] = {dc_attr_int(graph, "axis", 2), dc_attr_int(graph, "onesided", dc_node_attr_int(graph, node, "onesided", 1))};
+  dc_nid transform = dc_node_library(graph, "DFT", "", 17, &frames, 1, lib.out, 1, attr, 2);
+  dc_node_at(graph, transform)->name = dc_node_at(graph, node)->name;
+  if (!dc_operator_is_served(context, graph, transform)) return false;
+  dc_scope_push(graph, scope, dc_node_library(graph, "Frames", "dcml", 1, lib.in, lib.n_in, &frames, 1, NULL, 0));
+  return dc_scope_push(graph, scope, transform), true;
+}
+
 static bool take_apart(const dc_pass_context *context, dc_graph *graph, dc_nid node, void *state, dc_scope *scope) {
   (void)state;
+  if (dc_node_at(graph, node)->kind == DC_NODE_LIBRARY && dc_operator_is(graph, node, "STFT"))
+    return frame_and_transform(context, graph, node, scope);
   const split_row *row = row_of(graph, node);
   if (!row || (is_product(row) && !has_matrices(graph, node))) return false;
   bool known;
