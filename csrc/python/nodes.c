@@ -268,6 +268,18 @@ static int keep_nodes(GraphObject *self, dc_graph *g, PyObject *sequence) {
   return items ? 0 : -1;
 }
 
+/* Passes leave graphs with bodies alone, since these may read any value: they go if no node that stays has one. */
+static void drop_bodies(dc_graph *g) {
+  const dc_scope *scope = dc_graph_scope(g);
+  for (uint32_t k = 0; k < scope->n; k++) {
+    const dc_node *node = dc_node_at(g, scope->v[k]);
+    for (uint32_t a = 0; node->kind == DC_NODE_LIBRARY && a < node->lib.n_attr; a++)
+      if (node->lib.attr[a].kind == DC_ATTR_GRAPH) return;
+  }
+  for (uint32_t k = 0; k < g->subgraphs.n; k++) dc_graph_destroy(g->subgraphs.v[k]);
+  g->subgraphs.n = 0;
+}
+
 PyObject *graph_segment(GraphObject *self, PyObject *args) {
   PyObject *nodes, *inputs, *outputs;
   module_state *state = state_of((PyObject *)self);
@@ -278,6 +290,7 @@ PyObject *graph_segment(GraphObject *self, PyObject *args) {
     dc_graph_destroy(g);
     return NULL;
   }
+  drop_bodies(g);
   return wrap_graph(state, g, NULL);
 }
 

@@ -121,8 +121,30 @@ static dc_status build_product(dnn_call *call, const dc_problem_product *p) {
 
 /* ---- convolutions ---- */
 
+/* Is there one pixel along the d-th dimension of images and filters alike? */
+static bool is_flat(const dc_problem_conv *c, int d) {
+  return c->x.dims[2 + d] == 1 && c->y.dims[2 + d] == 1 && c->w.dims[2 + d] == 1 && c->left[d] == 0 && c->right[d] == 0;
+}
+
+static void drop_dim(shape *s, int at) {
+  s->rank--;
+  for (int d = at; d < s->rank; d++) s->dims[d] = s->dims[d + 1], s->strides[d] = s->strides[d + 1];
+}
+
+/* The library makes its blocks along the last dimension: one of a single pixel is left out. */
+static void drop_flat(dc_problem_conv *c) {
+  for (int d = c->n - 1; d >= 0 && c->n > 1; d--) {
+    if (!is_flat(c, d)) continue;
+    drop_dim(&c->x, 2 + d), drop_dim(&c->y, 2 + d), drop_dim(&c->w, 2 + d);
+    c->n--;
+    for (int k = d; k < c->n; k++)
+      c->strides[k] = c->strides[k + 1], c->dilations[k] = c->dilations[k + 1], c->left[k] = c->left[k + 1], c->right[k] = c->right[k + 1];
+  }
+}
+
 /* oneDNN counts dilation from 0, and wants groups as a dimension of the weights. */
 static void to_onednn(dc_problem_conv *c) {
+  drop_flat(c);
   for (int d = 0; d < c->n; d++) c->dilations[d] -= 1;
   if (c->groups == 1) return;
   shape w = {.rank = c->w.rank + 1, .dims = {c->groups, c->w.dims[0] / c->groups}};
@@ -260,6 +282,21 @@ static dc_status build_product_per_image(dnn_call *call, const dc_problem_conv *
   return DC_OK;
 }
 
+/* Images that come channels-last and leave in rows: their reorder would take several times as long as the product. */
+static bool turns_images(const dc_problem_conv *c) {
+  return c->wanted == DC_CONV_Y && c->bias < 0 && dc_problem_is_last(&c->x) && dc_problem_is_row_major(&c->y);
+}
+
+static dc_status build_turning_product(dnn_call *call, const dc_problem_conv *c) {
+  const int64_t n = c->x.dims[0], from = c->x.dims[1], to = c->y.dims[1], pixels = dc_problem_elements(&c->x) / (n * from);
+  void *w = stack_desc(call, 1, to, from, false), *x = stack_desc(call, n, pixels, from, true), *y = stack_desc(call, n, to, pixels, false);
+  DNN_TRY(call->lib->matmul(&call->main.desc, call->lib->engine, w, x, NULL, y, call->lib->attr), "describing a product of images");
+  add_operand(call, DNN_SRC, c->at_w, false, w, 0);
+  add_operand(call, DNN_WEIGHTS, c->at_x, false, x, 0);
+  add_operand(call, DNN_DST, c->at_y, true, y, 0);
+  return DC_OK;
+}
+
 static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
   shape result;
   call->result = dc_problem_conv_result(&c, &result), call->bias = c.bias, call->channels = result.dims[1];
@@ -273,6 +310,7 @@ static dc_status build_conv(dnn_call *call, dc_problem_conv c) {
     return build_product(call, &product);
   }
   if (has_windows_of_a_pixel(&c) && is_product_per_image(call, &c)) return build_product_per_image(call, &c);
+  if (has_windows_of_a_pixel(&c) && turns_images(&c)) return build_turning_product(call, &c);
   to_onednn(&c);
   DC_TRY(c.groups > 1 && c.w.dims[1] == 1 && c.w.dims[2] == 1 ? describe_depthwise(call, &c) : describe_main(call, &c));
   call->adds_bias = c.bias >= 0 && c.wanted != DC_CONV_Y;
