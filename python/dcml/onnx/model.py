@@ -194,13 +194,13 @@ class ONNXModel:
 
     def _host_value(self, name, value):
         """An argument of the model's type; what the core cannot hold stays as it is."""
-        code, shape, _ = self._graph.info(name)
+        code, shape, of_any_rank = self._program.declared[name]
         if code in (0, host_values.STRING, *host_values.COMPLEX):
             return arguments.read(f"input {name!r}", value, host_values.as_value)
         value = value if host_values.is_torch(value) else self._array(name, value)
         if host_values.code_of(value) != code:
             raise _core.DTypeError(f"input {name!r} has type {value.dtype}, expected {host_values.NAMES[code]}")
-        if name in self._graph.host_values:  # of any number of dimensions
+        if of_any_rank:
             return value
         wrong = [d for d, (have, want) in enumerate(zip(value.shape, shape)) if isinstance(want, int) and have != want]
         if value.ndim != len(shape) or wrong:
