@@ -33,6 +33,7 @@ DC_MUST_USE dc_status dc_pass_results(dc_ops *ops, dc_graph *graph);
 /* Takes operators that an optimizer has fused apart, where a library runs the product or the convolution in them. */
 DC_MUST_USE dc_status dc_pass_apart(const dc_pass_context *context, dc_graph *graph);
 /* Makes a Split of Gathers that take all slices of an array.  Differentiation may follow. */
+DC_MUST_USE dc_status dc_pass_subnormals(dc_ops *ops, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_integers(const dc_pass_context *context, dc_graph *graph);
 DC_MUST_USE dc_status dc_pass_unbind(const dc_pass_context *context, dc_graph *graph);
 /* Makes Einsums of two operands each of one of several, where that pays.  Differentiation may follow. */

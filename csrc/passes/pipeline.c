@@ -58,6 +58,7 @@ static dc_status recognise(const dc_pipeline *p, dc_graph *graph) {
   DC_TRY(dc_pass_contractions(&p->passes, graph));
   DC_TRY(dc_pass_attention(&p->passes, graph));
   if (!p->passes.training) DC_TRY(dc_pass_fold(&p->passes, graph));
+  if (!p->passes.training) DC_TRY(dc_pass_subnormals(p->passes.ops, graph));
   DC_TRY(dc_pass_convolutions(&p->passes, graph));
   DC_TRY(dc_pass_widen(&p->passes, graph));
   DC_TRY(dc_pass_products(&p->passes, graph));

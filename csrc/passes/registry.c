@@ -18,6 +18,7 @@ static dc_status gradient(const dc_pass_context *context, dc_graph *graph) { ret
 static dc_status complexes(const dc_pass_context *context, dc_graph *graph) { return dc_pass_complexes(context->ops, graph); }
 static dc_status tidy(const dc_pass_context *context, dc_graph *graph) { return dc_pass_tidy(context->ops, graph); }
 static dc_status apart(const dc_pass_context *context, dc_graph *graph) { return dc_pass_apart(context, graph); }
+static dc_status subnormals(const dc_pass_context *context, dc_graph *graph) { return dc_pass_subnormals(context->ops, graph); }
 static dc_status integers(const dc_pass_context *context, dc_graph *graph) { return dc_pass_integers(context, graph); }
 static dc_status unbind(const dc_pass_context *context, dc_graph *graph) { return dc_pass_unbind(context, graph); }
 static dc_status pairs(const dc_pass_context *context, dc_graph *graph) { return dc_pass_pairs(context, graph); }
