@@ -311,19 +311,18 @@ static dc_status match_input(dc_inst *in, uint32_t s, int32_t item) {
   return DC_OK;
 }
 
-/* Steps of evaluation that a node may take: a few million, and more for long lists, as those of trees. */
+/* Steps of evaluation that long lists justify, as those of trees. */
 static uint32_t steps_for(const dc_library *lib) {
-  enum { FREE = 4000000, FOR_A_NUMBER = 64, MOST = 1 << 30 };
+  enum { FOR_A_NUMBER = 64, MOST = 1 << 30 };
   uint64_t numbers = 0;
   for (uint32_t k = 0; k < lib->n_attr; k++) numbers += lib->attr[k].kind >= DC_ATTR_INTS ? lib->attr[k].n : 0;
-  const uint64_t steps = FREE + FOR_A_NUMBER * numbers;
-  return steps < MOST ? (uint32_t)steps : MOST;
+  return FOR_A_NUMBER * numbers < MOST ? (uint32_t)(FOR_A_NUMBER * numbers) : MOST;
 }
 
 dc_status dc_inst_bind(dc_inst *in, dc_ops *ops, dc_graph *graph, dc_nid node, dc_arena *arena) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;
   const char *op = dc_name_text(&graph->names, lib->op), *domain = dc_name_text(&graph->names, lib->domain);
-  *in = (dc_inst){.ops = ops, .graph = graph, .node = node, .arena = arena, .most_steps = steps_for(lib)};
+  *in = (dc_inst){.ops = ops, .graph = graph, .node = node, .arena = arena, .more_steps = steps_for(lib)};
   in->tag_op = lib->op, in->tag_wrt = lib->wrt;
   DC_TRY(dc_ops_lookup(ops, domain, op, lib->since, &in->row));
   if (!in->row)

@@ -8,7 +8,7 @@
 #include "ops/inst.h"
 #include "ops/known.h"
 
-enum { MAX_DEPTH = 300 };
+enum { MAX_DEPTH = 300, MAX_STEPS = 4000000 };
 
 dc_status dc_inst_fail(const dc_inst *in, dc_code code, const char *format, ...) {
   char text[512];
@@ -379,7 +379,7 @@ static dc_status eval(dc_inst *in, const dc_ast *ast, dc_value *out) {
 
 dc_status dc_inst_eval(dc_inst *in, const dc_ast *ast, dc_value *out) {
   *out = (dc_value){0};
-  if (++in->steps > in->most_steps) return dc_inst_fail(in, DC_ERR_MODEL, "expected a smaller model: instantiating the operator does not end");
+  if (++in->steps > MAX_STEPS + in->more_steps) return dc_inst_fail(in, DC_ERR_MODEL, "expected a smaller model: instantiating the operator does not end");
   if (++in->depth > MAX_DEPTH) return dc_inst_fail(in, DC_ERR_MODEL, "the operator is nested too deeply");
   dc_status status = eval(in, ast, out);
   in->depth--;

@@ -57,7 +57,7 @@ typedef struct {
   dc_scope *out;                  /* where statements go; NULL: object code is not allowed here */
   dc_cid blocked;
   int depth;
-  uint32_t steps, most_steps; /* evaluations so far, bounded: a row on hostile shapes must end */
+  uint32_t steps, more_steps; /* evaluations so far, bounded: a row on hostile shapes must end; more_steps: for long lists */
   dc_name tag_op;
   uint32_t tag_wrt;
 } dc_inst;
