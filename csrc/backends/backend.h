@@ -189,8 +189,8 @@ typedef struct {
   uint32_t chained;  /* so many steps, from this one on, run some channels at a time (chains.h); 0: none do */
   int64_t channels, at_once; /* of those */
 } dc_step_report;
-/* LENT: for a while in the saved block. */
-typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT } dc_place;
+/* LENT: for a while in the saved block.  KEPT: made once, in memory of the program's own. */
+typedef enum { DC_PLACE_CALLER, DC_PLACE_ARENA, DC_PLACE_SAVED, DC_PLACE_VIEW, DC_PLACE_LENT, DC_PLACE_KEPT } dc_place;
 dc_binding *dc_program_recent(const dc_program *program); /* NULL before the first bind */
 uint32_t dc_program_report(const dc_program *program, dc_step_report *out, uint32_t capacity); /* returns the number of steps */
 dc_place dc_binding_place(const dc_binding *binding, dc_cid c, uint64_t *offset);

@@ -153,6 +153,7 @@ dc_place dc_binding_place(const dc_binding *b, dc_cid c, uint64_t *offset) {
   dc_cid root = b->plan.root[c];
   *offset = b->plan.offset[root] + (uint64_t)b->plan.view[c];
   if (root != c) return DC_PLACE_VIEW;
+  if (dc_cont(b->program->graph, c)->is_once) return DC_PLACE_KEPT;
   return b->plan.in_block[c] ? DC_PLACE_LENT : b->plan.planned[c] ? DC_PLACE_ARENA : b->plan.saved[c] ? DC_PLACE_SAVED : DC_PLACE_CALLER;
 }
 

@@ -29,7 +29,7 @@ static PyObject *steps_list(const dc_program *program) {
 }
 
 static PyObject *value_item(const dc_graph *graph, const dc_binding *binding, dc_cid c) {
-  static const char *const places[] = {"caller", "arena", "saved", "view", "lent"};
+  static const char *const places[] = {"caller", "arena", "saved", "view", "lent", "kept"};
   uint64_t offset;
   dc_place place = dc_binding_place(binding, c, &offset);
   return Py_BuildValue("{s:N,s:N,s:K,s:s,s:K}", "name", name_object(dc_cont_name(graph, c)),

@@ -19,6 +19,7 @@ static struct {
   dc_dtype type;   /* 0: f32 */
   bool last;       /* images and filters lie channels-last ... */
   bool rows;       /* ... but filters row-major */
+  bool leaves_rows; /* ... but results row-major */
   int shift;       /* bytes by which buffers miss an alignment */
   double tolerance; /* 0: that of f32 */
   uint32_t vector_bytes; /* 0: a typical machine's */
@@ -67,7 +68,7 @@ static dc_dtype met_type(void) { return meets.type ? meets.type : DC_F32; }
 
 static bool lies_last(const bound *b, int buffer, const shape *s) {
   bool is_filter = buffer == 1 || (buffer == b->n_in && b->wrt == 2);
-  return meets.last && s->rank >= 3 && !(meets.rows && is_filter);
+  return meets.last && s->rank >= 3 && !(meets.rows && is_filter) && !(meets.leaves_rows && buffer == b->n_in);
 }
 
 /* Where element k of a channels-last tensor lies. */
@@ -222,6 +223,8 @@ static const conv convs[] = {
     {"1x1", "", 2, 2, 16, 8, 1, {4, 4}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
     {"1x1, an image at a time", "", 2, 3, 5, 4, 1, {7, 9}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
     {"1x1, more filters than pixels", "", 2, 3, 17, 9, 1, {1, 2}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, false},
+    {"a pixel wide", "", 2, 2, 5, 4, 1, {9, 1}, {3, 1}, {2, 1}, {1, 1}, {1, 0}, {1, 0}, true},
+    {"a pixel between others", "", 3, 2, 4, 6, 2, {5, 1, 7}, {2, 1, 3}, {1, 1, 1}, {2, 1, 1}, {0, 0, 1}, {0, 0, 1}, false},
     {"one-dimensional", "", 1, 2, 3, 4, 1, {11}, {4}, {3}, {1}, {1}, {2}, true},
     {"three-dimensional", "", 3, 1, 2, 3, 1, {4, 5, 4}, {2, 3, 2}, {1, 2, 1}, {1, 1, 2}, {0, 1, 1}, {1, 1, 1}, false},
     {"SAME_UPPER", "SAME_UPPER", 2, 1, 3, 2, 1, {7, 6}, {2, 3}, {2, 1}, {1, 1}, {0, 1}, {1, 1}, false},

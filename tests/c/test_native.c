@@ -6,6 +6,15 @@
 #include "base/fingerprint.h"
 #include "native_cases.h"
 
+/* Images come channels-last, results leave so or in rows. */
+static void check_images_channels_last(void) {
+  meets.last = meets.rows = true;
+  convolutions_equal_the_loops();
+  meets.leaves_rows = true;
+  convolutions_equal_the_loops();
+  memset(&meets, 0, sizeof meets);
+}
+
 static void check_library(const dc_native_library *which) {
   library = which;
   const char *why = library->open(getenv("DCML_LIBRARIES"), NULL, &handle);
@@ -15,6 +24,7 @@ static void check_library(const dc_native_library *which) {
   }
   convolutions_equal_the_loops();
   products_equal_the_loops();
+  if (library == &dc_native_onednn) check_images_channels_last();
   meets.type = DC_BF16, meets.tolerance = 8e-3;
   meets.refusals = "this processor multiplies f32 quicker than bf16; a type other than f32 and f64";
   convolutions_equal_the_loops();

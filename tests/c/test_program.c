@@ -409,6 +409,43 @@ static void *work(void *opaque) {
   return NULL;
 }
 
+/* ---- steps that run once ---- */
+
+/* A and B come of constants; C has two writers, D is a matter of sizes, E is a result. */
+static const char once_text[] =
+    "graph once { symbol n >= 0 input X: f32[n] const K: f32[3] = {1, 2, 3} temp A: f32[3] temp B: f32[3] temp V: f32[1, 3] view B"
+    " temp C: f32[3] temp D: f32[n] temp E: f32[3] temp Y: f32[n, 3] outputs Y, E state s {"
+    " map i in 0:3 { A[i] = K[i] + 1.0f } map i in 0:3 { B[i] = A[2 - i] * 2.0f } map i in 0:3 { C[i] = 1.0f }"
+    " map i in 0:2 { C[i] = 5.0f } map i in 0:n { D[i] = K[0] } map i in 0:3 { E[i] = A[i] }"
+    " map i in 0:n, j in 0:3 { Y[i, j] = X[i] * V[0, j] + C[j] + D[i] } } }";
+
+static void runs_once_text(dc_program *p, int64_t n) {
+  float x[8], y[24], e[3];
+  void *buffers[MAX_CONTAINERS] = {NULL};
+  dc_binding *b = bind(p, n);
+  uint64_t offset;
+  for (int k = 0; k < n; k++) x[k] = (float)k;
+  buffers[find(p, "X")] = x, buffers[find(p, "Y")] = y, buffers[find(p, "E")] = e;
+  CHECK_OK(dc_program_run(p, b, NULL, buffers, NULL));
+  for (int k = 0; k < 3 * n; k++) CHECK(y[k] == x[k / 3] * (float)(8 - 2 * (k % 3)) + (k % 3 == 2 ? 1 : 5) + 1);
+  for (int k = 0; k < 3; k++) CHECK(e[k] == (float)k + 2);
+  CHECK(dc_binding_place(b, find(p, "A"), &offset) == DC_PLACE_KEPT && dc_binding_place(b, find(p, "B"), &offset) == DC_PLACE_KEPT);
+  CHECK(dc_binding_place(b, find(p, "C"), &offset) == DC_PLACE_ARENA && dc_binding_place(b, find(p, "D"), &offset) == DC_PLACE_ARENA);
+  dc_binding_release(b);
+}
+
+static void what_reads_constants_alone_runs_once(void) {
+  for (dc_backend_kind backend = DC_BACKEND_AUTO; backend <= DC_BACKEND_CPU; backend++) {
+    dc_program *p = make(once_text, backend);
+    dc_step_report steps[8];
+    runs_once_text(p, 4);
+    dc_program_time(p, true);
+    runs_once_text(p, 7), runs_once_text(p, 4);
+    CHECK(dc_program_report(p, steps, 8) == 7 && steps[0].runs == 2);
+    dc_program_destroy(p);
+  }
+}
+
 static void one_program_runs_in_many_threads(void) {
   for (dc_backend_kind backend = DC_BACKEND_AUTO; backend <= DC_BACKEND_CPU; backend++) {
     dc_program *p = make(chain, backend);
@@ -444,6 +481,7 @@ int main(void) {
   memory_of_another_device_is_refused();
   a_chain_computes_what_its_steps_do();
   what_is_small_or_read_across_is_not_chained();
+  what_reads_constants_alone_runs_once();
   one_program_runs_in_many_threads();
   dc_jit_destroy(jit);
   snprintf(command, sizeof command, "rm -r %s", folder);

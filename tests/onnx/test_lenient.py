@@ -112,3 +112,52 @@ def test_a_product_of_vectors_takes_an_addend():
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
     run = model(nodes, [("x", FLOAT, [2]), ("w", FLOAT, [2])], {"b": np.float32([5])})
     assert run(np.float32([1, 2]), np.float32([3, 4])).tolist() == [16]
+
+
+def test_a_signal_may_lack_its_last_dimension():
+    x, window = floats(2, 20), np.float32([1, 2, 2, 1])
+    plain = one("STFT", x, constants=[np.array(3), window])
+    np.testing.assert_array_equal(plain, one("STFT", x[..., None], constants=[np.array(3), window]))
+    with pytest.raises(dcml.ShapeError):
+        one("STFT", floats(2, 20, 1, 1), constants=[np.array(3), window])
+
+
+@pytest.mark.parametrize("scale", [np.float32(0.5), np.float32([0.5])], ids=["number", "list"])
+def test_a_number_is_quantised(scale):
+    level = one("QuantizeLinear", np.float32(2), constants=[scale, np.full(scale.shape, 3, np.uint8)])
+    assert level.shape == () and level == 7
+    assert one("DequantizeLinear", level, constants=[scale, np.full(scale.shape, 3, np.uint8)]) == 2
+
+
+@pytest.mark.parametrize("claimed", [[], [3], [7, "N"], [1, 2, 3]])
+def test_what_a_file_claims_of_computed_shapes_is_not_believed(claimed):
+    nodes = [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Exp", ["h"], ["y"])]
+    values = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in (("x", ["N", 2]), ("y", claimed), ("h", claimed))]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:2], value_info=values[2:])
+    run = ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    np.testing.assert_allclose(run(floats(3, 2)), np.exp(-floats(3, 2)), rtol=1e-6)
+
+
+def test_extents_that_are_one_when_called_are_squeezed():
+    nodes = [helper.make_node("Squeeze", ["x"], ["s"]), helper.make_node("Neg", ["s"], ["y"])]
+    run = model(nodes, [("x", FLOAT, ["N", 1, "M", 2])])
+    for n, m, shape in ((3, 4, (3, 4, 2)), (1, 4, (4, 2)), (3, 1, (3, 2)), (1, 1, (2,)), (3, 4, (3, 4, 2)), (0, 1, (0, 2))):
+        assert run(floats(n, 1, m, 2)).shape == shape
+
+
+def test_a_plan_for_known_extents_asks_for_no_more_than_they_do():
+    nodes = [helper.make_node("Shape", ["x"], ["s"], end=1), helper.make_node("Concat", ["s", "rest"], ["t"], axis=0),
+             helper.make_node("Reshape", ["x", "t"], ["r"]), helper.make_node("Add", ["r", "z"], ["y"])]
+    run = model(nodes, [("x", FLOAT, ["N", "M"]), ("z", FLOAT, ["N", "K", "M"])], {"rest": np.array([-1, 4])})
+    x = floats(2, 4)
+    np.testing.assert_array_equal(run(x, floats(2, 3, 4)), x[:, None] + floats(2, 3, 4))
+
+
+def test_a_linear_classifier_may_have_more_coefficients_than_it_reads():
+    node = helper.make_node("LinearClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", classlabels_ints=[5, 6, 7],
+                            coefficients=[1.0, 0, 0, 1, -1, -1, 9, 9], intercepts=[0.0, 0, 0.5])
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", FLOAT, [2, 2])],
+                              [helper.make_empty_tensor_value_info("label"), helper.make_empty_tensor_value_info("y")])
+    run = ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1), helper.make_opsetid("", 18)]))
+    label, scores = run(np.float32([[1, 2], [-3, -4]]))
+    assert label.tolist() == [6, 7] and scores.tolist() == [[1, 2, -2.5], [-3, -4, 7.5]]

@@ -466,6 +466,45 @@ def _(a, b, of_b, zb, bias=0):
     return levels @ (b.astype(np.int64) - zb.astype(np.int64)) * scale * of_b + bias
 
 
+def bytes_of(x):
+    """x as differences of bytes from their zero point, and what one stands for."""
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    scale = F((high - low) / 255) if high > low else F(1 / 255)
+    zero = np.round(-F(low) / scale)
+    return np.clip(np.round(x.astype(F) / scale) + zero, 0, 255) - zero, scale
+
+
+ONE, TWO = (F([0.02]), np.int8([3]), F([0.03]), np.int8([-2])), (F([0.02, 0.03]), np.uint8([120, 130]), F([0.03, 0.01]), np.uint8([99, 128]))
+EACH = (np.linspace(0.01, 0.04, 12, dtype=F)[None], np.zeros((1, 12), np.int8), np.linspace(0.04, 0.01, 12, dtype=F)[None], None)
+
+
+@case("DynamicQuantizeLSTM", (4, 2, 5), ("i8", 1, 5, 12), ("i8", 1, 3, 12), (1, 24), None, None, None, None, *ONE, outputs=3, hidden_size=3,
+      tolerance=3e-3)  # ONNX Runtime makes bytes of each thread's part of the batch by itself
+@case("DynamicQuantizeLSTM", (4, 1, 5), ("u8", 2, 5, 12), ("u8", 2, 3, 12), (2, 24), None, (2, 1, 3), (2, 1, 3), None, *TWO, outputs=3,
+      hidden_size=3, direction="bidirectional")
+@case("DynamicQuantizeLSTM", (3, 2, 5), ("i8", 1, 5, 12), ("i8", 1, 3, 12), None, None, None, None, None, *EACH, outputs=3, here=False,
+      hidden_size=3, direction="reverse")
+def _(x, w, r, b, lengths, h0, c0, peepholes, sw, zw, sr, zr=None, hidden_size=3, direction="forward"):
+    def weight(values, zero, scale, d):
+        zero = 0 if zero is None else zero.astype(np.int64)[d]
+        return values[d].astype(np.int64) - zero, scale[d]
+
+    levels, step = bytes_of(x)
+    ys, hs, cs = [], [], []
+    for d in range(len(w)):
+        (wd, of_w), (rd, of_r) = weight(w, zw, sw, d), weight(r, zr, sr, d)
+        h, c = (np.zeros((x.shape[1], 3)) if s is None else s[d].astype(np.float64) for s in (h0, c0))
+        y = [None] * len(x)
+        for t in reversed(range(len(x))) if d or direction == "reverse" else range(len(x)):
+            state, of_h = bytes_of(h)
+            g = levels[t] @ wd * (step * of_w) + state @ rd * (of_h * of_r) + (0 if b is None else b[d, :12] + b[d, 12:])
+            i, o, f, new = np.split(g, 4, -1)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(new)
+            y[t] = h = sigmoid(o) * np.tanh(c)
+        ys, hs, cs = [*ys, np.stack(y)], [*hs, h], [*cs, c]
+    return np.stack(ys, 1), np.stack(hs), np.stack(cs)
+
+
 @case("QGemm", ("u8", 3, 8), F(0.05), np.uint8(128), ("i8", 8, 4), F(0.02), np.int8(0), np.int32([5, -99, 7, 0]), here=False, tolerance=1e-3,
       alpha=0.5)
 @case("QGemm", ("u8", 3, 8), F(0.05), np.uint8(128), ("u8", 4, 8), F(0.02), np.uint8(100), None, F(0.3), np.uint8(100), tolerance=1, transB=1)

@@ -79,7 +79,7 @@ def memory(report, width=None):
     """Lines of the memory plan: what lies in the arena and in the saved block, by offset."""
     lines = [f"  arena {named_bytes(report['arena_bytes'])}, "
              f"saved for the backward pass {named_bytes(report['saved_bytes'])}"]
-    for place in ("arena", "saved", "lent"):  # lent: in the saved block, where it holds nothing at that time
+    for place in ("kept", "arena", "saved", "lent"):  # kept: made once; lent: in the saved block, where it holds nothing at that time
         values = [v for v in report["values"] if v["place"] == place and v["bytes"]]
         held = sorted((v["offset"], v["name"], v["bytes"]) for v in values)
         lines += [f"    {place} {offset:>10}  {shortened(name, (width or 10**6) - 40)} ({named_bytes(size)})"
