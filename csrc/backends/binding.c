@@ -40,7 +40,7 @@ static bool leaves_nothing(const dc_binding *b, dc_nid node) {
 /* Where a compiled kernel would walk long outer loops although an inner one is empty, the interpreter, which looks first,
  * runs the node, at each call with these sizes. */
 static const dc_step_call *call_of(const dc_binding *b, const dc_step *st, const dc_work *w) {
-  if (st->once || leaves_nothing(b, st->node)) return &dc_step_empty;
+  if (leaves_nothing(b, st->node)) return &dc_step_empty;
   bool hollow = !st->native && !b->program->row->device && w->walked > HOLLOW_WALK + HOLLOW_SHARE * (w->work + w->visits);
   return hollow ? &dc_step_interpreted : &st->call;
 }
@@ -54,7 +54,8 @@ static dc_status weigh(dc_program *p, dc_binding *b, const dc_nid *nodes) {
   for (uint32_t k = 0; k < p->n_steps; k++) {
     b->calls[k] = call_of(b, &p->steps[k], &found[k]);
     if (b->calls[k] == &dc_step_empty) continue;
-    b->work += found[k].work;
+    if (p->steps[k].once) b->calls[k] = &dc_step_empty; /* done by then, but judged as others are */
+    else b->work += found[k].work;
     steps[k] = p->steps[k].native ? dc_native_steps(p->graph, nodes[k], b->symbols)
                                   : found[k].work + (b->calls[k] == &dc_step_interpreted ? found[k].visits : found[k].walked);
   }

@@ -98,6 +98,8 @@ class ONNXModel:
         self._functions = {}  # names to differentiate -> compiled function
         self._functions_of = graph.version
         self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
+        of_any_rank = set(graph.host_values)
+        self._declared = {name: (*graph.info(name)[:2], name in of_any_rank) for name in self.inputs}  # type, extents, of any rank?
         self._program = host.Program(graph, self._options) if host.is_needed(graph) else None
 
     @property
@@ -194,7 +196,7 @@ class ONNXModel:
 
     def _host_value(self, name, value):
         """An argument of the model's type; what the core cannot hold stays as it is."""
-        code, shape, of_any_rank = self._program.declared[name]
+        code, shape, of_any_rank = self._declared[name]
         if code in (0, host_values.STRING, *host_values.COMPLEX):
             return arguments.read(f"input {name!r}", value, host_values.as_value)
         value = value if host_values.is_torch(value) else self._array(name, value)

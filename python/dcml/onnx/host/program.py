@@ -61,8 +61,6 @@ class Program:
     def __init__(self, graph, options=None):
         self.graph = graph
         self.inputs, self.outputs = [*graph.inputs, *graph.params], list(graph.outputs)
-        of_any_rank = set(graph.host_values)
-        self.declared = {name: (*graph.info(name)[:2], name in of_any_rank) for name in graph.inputs}  # type, extents, of any rank?
         nodes = _operators(graph)
         for node in nodes:
             if not node.known and node.key not in HOST:
