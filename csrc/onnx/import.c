@@ -44,6 +44,7 @@ typedef struct importer {
   const Onnx__ModelProto *model;
   dc_onnx_file file;
   bool as_params;
+  bool weighs_constants; /* the model has its weights in Constant nodes: they are parameters too */
   table functions;      /* domain, name and overload -> index + 1 */
   table dims, symbols;  /* dim_param -> expression; names of symbols that are taken */
   uint32_t call_depth;
@@ -395,12 +396,25 @@ static dc_status add_strings(importer *im, const Onnx__AttributeProto *a, const 
   return add_data(im, name, &data, out);
 }
 
+static bool is_trainable(const dc_container *c) {
+  return c->dtype == DC_F32 || c->dtype == DC_F64 || c->dtype == DC_F16 || c->dtype == DC_BF16;
+}
+
+/* A single number is part of a formula. */
+static bool is_weight(const importer *im, dc_cid c) {
+  int64_t dims[DC_MAX_RANK], most = 0;
+  if (!im->weighs_constants || im->call_depth || !is_trainable(dc_cont(im->graph, c)) || !dc_container_dims(im->graph, c, dims)) return false;
+  for (uint32_t d = 0; d < dc_cont(im->graph, c)->rank; d++) most = dims[d] > most ? dims[d] : most;
+  return most > 1;
+}
+
 static dc_status add_constant(importer *im, scope *s, const Onnx__AttributeProto *a, const char *name) {
   dc_cid cid;
   if (has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "value '%.200s' is computed twice", name);
   if (a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR) DC_TRY(add_tensor(im, a->t, name, &cid));
   else if (a->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__SPARSE_TENSOR) DC_TRY(add_sparse(im, a->sparse_tensor, name, &cid));
   else DC_TRY(add_strings(im, a, name, &cid));
+  if (is_weight(im, cid)) dc_cont(im->graph, cid)->role = DC_ROLE_PARAM;
   put_name(&s->names, name, cid);
   return DC_OK;
 }
@@ -581,9 +595,7 @@ static dc_status add_ordered(importer *im, scope *s, const Onnx__GraphProto *g) 
 /* ---- the model ---- */
 
 static dc_status name_initializer(importer *im, scope *s, const char *name, dc_cid cid) {
-  dc_container *c = dc_cont(im->graph, cid);
-  bool trainable = c->dtype == DC_F32 || c->dtype == DC_F64 || c->dtype == DC_F16 || c->dtype == DC_BF16;
-  if (im->as_params && trainable) c->role = DC_ROLE_PARAM;
+  if (im->as_params && is_trainable(dc_cont(im->graph, cid))) dc_cont(im->graph, cid)->role = DC_ROLE_PARAM;
   if (!*name || has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "initialiser '%.200s' has no name or is given twice", name);
   put_name(&s->names, name, cid);
   return DC_OK;
@@ -671,7 +683,7 @@ static dc_status add_subgraph(importer *im, scope *s, const Onnx__GraphProto *g,
   dc_graph *graph = dc_graph_create(text_of(g->name));
   graph->opset = im->graph->opset;
   importer inner = *im;
-  inner.graph = graph, inner.around = im, inner.as_params = false;
+  inner.graph = graph, inner.around = im, inner.as_params = inner.weighs_constants = false;
   inner.dims = inner.symbols = (table){0};
   scope names = *s;
   names.around = s, names.names = (table){0};
@@ -695,15 +707,42 @@ static dc_status check_versions(const Onnx__ModelProto *model) {
   return DC_OK;
 }
 
+/* What decides extents - a Resize's scales - is no weight, though it is a float. */
+static void keep_what_decides_extents(importer *im) {
+  dc_graph *graph = im->graph;
+  const dc_scope *scope = dc_graph_scope(graph);
+  for (uint32_t k = 0; k < scope->n; k++) {
+    const dc_library *lib = &dc_node_at(graph, scope->v[k])->lib;
+    const dc_row *row = dc_ops_row_of(im->ops, graph, lib);
+    const dc_row_arg *args;
+    const uint32_t n = row ? dc_row_inputs(row, &args) : 0;
+    for (uint32_t j = 0; j < lib->n_in && j < n; j++)
+      if (lib->in[j] && args[j].is_meta && dc_cont(graph, lib->in[j])->role == DC_ROLE_PARAM)
+        dc_cont(graph, lib->in[j])->role = DC_ROLE_CONST;
+  }
+}
+
+/* Some exporters write no initialisers of floats. */
+static bool has_weights(const Onnx__GraphProto *g) {
+  bool any = g->n_sparse_initializer > 0;
+  for (size_t k = 0; k < g->n_initializer; k++) {
+    const int32_t type = g->initializer[k]->data_type;
+    any |= type == DC_F32 || type == DC_F64 || type == DC_F16 || type == DC_BF16;
+  }
+  return any;
+}
+
 static dc_status import_model(dc_ops *ops, const Onnx__ModelProto *model, dc_onnx_file file, bool as_params, dc_graph **out) {
   DC_TRY(check_versions(model));
   scope s = {.opsets = model->opset_import, .n_opsets = model->n_opset_import};
   dc_graph *graph = dc_graph_create(text_of(model->graph->name));
   importer im = {.ops = ops, .graph = graph, .model = model, .file = file, .as_params = as_params,
+                 .weighs_constants = as_params && !has_weights(model->graph),
                  .free_bytes = dc_memory_available_bytes()};
   graph->opset = opset_of(&im, &s, "");
   dc_status status = index_functions(&im);
   if (!status) status = import_graph(&im, &s, model->graph);
+  if (!status && as_params) keep_what_decides_extents(&im);
   free(s.names.slots), free(im.functions.slots), free(im.dims.slots), free(im.symbols.slots);
   if (!status) return *out = graph, DC_OK;
   dc_status located = dc_error_at(status, "model '%.200s'", text_of(model->graph->name));

@@ -36,6 +36,25 @@ static void replace_weights(dc_arena *arena, const dc_graph *graph, Onnx__GraphP
   g->sparse_initializer = sparse, g->n_sparse_initializer = n_sparse;
 }
 
+/* A Constant with other contents; the node itself where they stay. */
+static Onnx__NodeProto *with_contents(dc_arena *arena, const dc_graph *graph, Onnx__NodeProto *node) {
+  if (!node->op_type || strcmp(node->op_type, "Constant") != 0 || node->n_attribute != 1 || node->n_output != 1) return node;
+  const Onnx__TensorProto *t = node->attribute[0]->t;
+  const dc_cid c = t ? replacement(graph, node->output[0], is_external(t)) : 0;
+  if (!c) return node;
+  Onnx__NodeProto *copy = dc_arena_copy(arena, node, sizeof *node);
+  Onnx__AttributeProto *value = dc_arena_copy(arena, node->attribute[0], sizeof *value);
+  value->t = dc_onnx_tensor_message(arena, graph, c, "");
+  copy->attribute = dc_arena_copy(arena, &value, sizeof value);
+  return copy;
+}
+
+static void replace_constants(dc_arena *arena, const dc_graph *graph, Onnx__GraphProto *g) {
+  Onnx__NodeProto **nodes = DC_NEW_ARRAY(arena, Onnx__NodeProto *, g->n_node);
+  for (size_t k = 0; k < g->n_node; k++) nodes[k] = with_contents(arena, graph, g->node[k]);
+  g->node = nodes;
+}
+
 dc_status dc_onnx_update(const void *file, uint64_t n_file, const dc_graph *graph, uint8_t **bytes, uint64_t *n_bytes) {
   Onnx__ModelProto *model;
   DC_TRY(dc_onnx_read(file, n_file, false, &model));
@@ -46,6 +65,7 @@ dc_status dc_onnx_update(const void *file, uint64_t n_file, const dc_graph *grap
   dc_arena arena = {0};
   Onnx__GraphProto as_read = *model->graph;
   replace_weights(&arena, graph, model->graph);
+  replace_constants(&arena, graph, model->graph);
   *n_bytes = onnx__model_proto__get_packed_size(model);
   dc_status status = *n_bytes > INT32_MAX ? dc_error(DC_ERR_UNSUPPORTED, "the model has %llu bytes, but a file holds at most 2 GiB",
                                                      (unsigned long long)*n_bytes)

@@ -121,6 +121,40 @@ def test_weights_are_the_initialisers():
     close(weights["w"], W)
 
 
+@pytest.mark.parametrize("hosted", [False, True], ids=["compiled", "with a host operator"])
+def test_weights_may_stand_in_constant_nodes(hosted, tmp_path):
+    torch = pytest.importorskip("torch")
+    made = {"w": W, "b": B, "half": np.float32(0.5), "axes": np.array([1])}
+    nodes = [helper.make_node("Constant", [], [n], value=numpy_helper.from_array(np.asarray(v))) for n, v in made.items()]
+    nodes += [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]), helper.make_node("Mul", ["s", "half"], ["h"]),
+              helper.make_node("ReduceSum", ["h", "axes"], ["y"])]
+    nodes += [helper.make_node("NonZero", ["y"], ["n"])] * hosted
+    outputs = [helper.make_empty_tensor_value_info(n) for n in ["y", "n"][:1 + hosted]]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])], outputs)
+    model = ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    names = dict(model.named_parameters())
+    assert set(names) == {"w", "b"}  # a single number is part of a formula
+    first = (lambda out: out[0]) if hosted else (lambda out: out)
+    first(model(torch.from_numpy(X))).sum().backward()
+    close(names["b"].grad, np.full(3, 2.5))
+    with torch.no_grad():
+        names["b"].add_(1)
+    model.save(tmp_path / "trained.onnx")
+    close(first(ONNXModel("m", tmp_path / "trained.onnx")(X)), (X @ W + B + 1).sum(1, keepdims=True) / 2)
+
+
+def test_what_decides_extents_is_no_weight():
+    torch = pytest.importorskip("torch")
+    nodes = [helper.make_node("Mul", ["x", "w"], ["p"]), helper.make_node("Resize", ["p", "", "scales"], ["y"], mode="nearest")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 2, 2])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.float32([3]), "w"), numpy_helper.from_array(np.float32([1, 1, 2, 2]), "scales")])
+    model = ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    (name, w), = model.named_parameters()
+    model(torch.ones(1, 1, 2, 2)).sum().backward()
+    assert name == "w" and w.grad == 16
+
+
 def test_weights_of_a_parent_module():
     torch = pytest.importorskip("torch")
     parent = torch.nn.Module()
