@@ -4,6 +4,7 @@
  * shapes of inputs that the graph leaves open.  Everything else is a symbol, so that another
  * batch size binds the same plan.  Shape inference may take two symbolic extents to be equal;
  * for a call where they are not, an exact plan is compiled, for all shapes as they are. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,8 @@ dc_status dc_function_create(const dc_session *session, dc_graph *graph, const d
   for (dc_cid c = 1; c < graph->containers.n; c++)
     if (dc_cont(graph, c)->role == DC_ROLE_PARAM) f->args[f->n_args++] = c;
   f->by_value = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
+  f->varies = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
+  f->seen = dc_arena_alloc(&f->arena, (f->n_args + 1) * sizeof *f->seen);
   f->by_shape = DC_NEW_ARRAY(&f->arena, bool, f->n_args);
   for (uint32_t k = 0; k < f->n_args; k++) f->by_shape[k] = !dc_cont(graph, f->args[k])->shape;
   f->like = DC_NEW_ARRAY(&f->arena, dc_array, f->n_args);
@@ -180,12 +183,91 @@ static dc_status check_overlaps(const dc_function *f, const dc_array *arrays) {
   return status;
 }
 
+/* ---- arguments whose values decide shapes ---- */
+
+static uint64_t count_of(const dc_array *a) { return dc_array_bytes(a) / (uint64_t)dc_dtype_bytes(a->dtype); }
+
+/* A few numbers, on the host. */
+static bool may_vary(const dc_function *f, const dc_place_of_call *place, uint32_t k) {
+  const dc_array *a = &place->arrays[k];
+  const bool numbers = a->dtype == DC_I64 || a->dtype == DC_I32 || a->dtype == DC_F32 || a->dtype == DC_F64;
+  return f->by_value[k] && !place->gpu && numbers && count_of(a) <= DC_FEW_VALUES;
+}
+
+static double number_at(const dc_array *a, uint64_t at) {
+  const void *data = a->data;
+  switch (a->dtype) {
+    case DC_I32: return ((const int32_t *)data)[at];
+    case DC_F32: return ((const float *)data)[at];
+    case DC_F64: return ((const double *)data)[at];
+    default: return (double)((const int64_t *)data)[at];
+  }
+}
+
+static bool is_whole(double number) { return fabs(number) < 0x1p53 && number == floor(number); }
+
+/* 0, 1 and negative numbers mean something else than others where operators read them. */
+enum { LEAST_SYMBOL = 2 };
+static bool is_symbol(const dc_array *a, uint64_t at) { return is_whole(number_at(a, at)) && number_at(a, at) >= LEAST_SYMBOL; }
+
+/* Expressions of extents hold whole numbers. */
+static bool holds_symbols(const dc_function *f, const dc_array *a, uint32_t k, bool exact) {
+  bool whole = f->varies[k] && !exact;
+  for (uint64_t j = 0; whole && j < count_of(a); j++) whole = is_whole(number_at(a, j));
+  return whole;
+}
+
+static dc_sym value_symbol(dc_graph *graph, uint32_t arg, uint64_t at) {
+  const char *name = dc_arena_printf(&graph->arena, "value_%u_%u", arg, (unsigned)at);
+  return dc_symbol_get(&graph->pool, name, LEAST_SYMBOL);
+}
+
+static void know_values(dc_graph *graph, dc_cid cid, uint32_t arg, const dc_array *a) {
+  const uint64_t n = count_of(a);
+  dc_ex *known = DC_NEW_ARRAY(&graph->arena, dc_ex, n + 1);
+  for (uint64_t j = 0; j < n; j++)
+    known[j] = is_symbol(a, j) ? dc_ex_sym(&graph->pool, value_symbol(graph, arg, j)) : dc_ex_int(&graph->pool, (int64_t)number_at(a, j));
+  dc_cont(graph, cid)->known = known, dc_cont(graph, cid)->known_count = (uint32_t)n;
+}
+
+/* Those that have another value than in the plan before vary from now on.  Are there new ones? */
+static bool find_varying(dc_function *f, const dc_place_of_call *place) {
+  bool any = false;
+  for (uint32_t k = 0; k < f->n_args && !f->literal; k++) {
+    if (f->varies[k] || !may_vary(f, place, k)) continue;
+    f->varies[k] = memcmp(f->seen[k], place->arrays[k].data, dc_array_bytes(&place->arrays[k])) != 0;
+    any |= f->varies[k];
+  }
+  return any;
+}
+
+static void note_values(dc_function *f, const dc_place_of_call *place) {
+  for (uint32_t k = 0; k < f->n_args; k++)
+    if (may_vary(f, place, k)) memcpy(f->seen[k], place->arrays[k].data, dc_array_bytes(&place->arrays[k]));
+}
+
+static void list_values(const dc_function *f, const dc_place_of_call *place, dc_graph *graph, dc_plan_handle *plan) {
+  plan->values = DC_NEW_ARRAY(&plan->arena, dc_value_symbol, f->n_args * DC_FEW_VALUES);
+  for (uint32_t k = 0; k < f->n_args; k++)
+    for (uint64_t j = 0; holds_symbols(f, &place->arrays[k], k, false) && j < count_of(&place->arrays[k]); j++)
+      if (is_symbol(&place->arrays[k], j)) plan->values[plan->n_values++] = (dc_value_symbol){value_symbol(graph, k, j), k, (uint32_t)j};
+}
+
+static uint64_t hash_values(uint64_t key, const dc_array *a) {
+  for (uint64_t j = 0; j < count_of(a); j++) {
+    const double number = is_symbol(a, j) ? LEAST_SYMBOL : number_at(a, j);
+    key = dc_hash_bytes(key + j, &number, sizeof number);
+  }
+  return key;
+}
+
 static uint64_t plan_key(const dc_function *f, const dc_place_of_call *place, bool exact) {
   const dc_array *arrays = place->arrays;
   uint64_t key = place->gpu ? 1 + (uint64_t)place->gpu->ordinal : 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
     if (exact || f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
-    if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, dc_array_bytes(&arrays[k]));
+    if (holds_symbols(f, &arrays[k], k, exact)) key = hash_values(key, &arrays[k]);
+    else if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, dc_array_bytes(&arrays[k]));
   }
   return key;
 }
@@ -253,12 +335,15 @@ static dc_status check_given(const dc_graph *graph, dc_sym s, int64_t value) {
                   (long long)value, (long long)least);
 }
 
-/* The value of each symbol: given, or from the dimensions that are that symbol alone; the rest are checked. */
-static dc_status solve_symbols(const dc_function *f, const dc_graph *graph, const dc_array *arrays, const int64_t *given,
+/* The value of each symbol: given, or from the dimensions that are that symbol alone, or a number of an argument; the rest are checked. */
+static dc_status solve_symbols(const dc_function *f, const dc_plan_handle *plan, const dc_array *arrays, const int64_t *given,
                                int64_t *symbols) {
+  const dc_graph *graph = dc_program_graph(plan->forward);
   uint32_t n = graph->pool.symbols.n, n_given = f->graph->pool.symbols.n;
   for (uint32_t s = 0; s < n; s++) symbols[s] = given && s && s < n_given ? given[s] : DC_UNKNOWN;
   for (uint32_t s = 1; given && s < n_given; s++) DC_TRY(check_given(graph, s, given[s]));
+  for (uint32_t k = 0; k < plan->n_values; k++)
+    symbols[plan->values[k].symbol] = (int64_t)number_at(&arrays[plan->values[k].arg], plan->values[k].at);
   for (int pass = 0; pass < 2; pass++) {
     bool open = false;
     for (uint32_t s = 1; s < n && pass; s++) open |= symbols[s] == DC_UNKNOWN;
@@ -322,7 +407,9 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
       for (uint32_t d = 0; d < arrays[k].rank; d++) shape[d] = dc_ex_int(&graph->pool, arrays[k].dims[d]);
       dc_cont(graph, cid)->shape = shape, dc_cont(graph, cid)->rank = arrays[k].rank;
     }
-    if (!f->by_value[k]) continue;
+    const bool symbols = holds_symbols(f, &arrays[k], k, exact);
+    if (symbols) know_values(graph, cid, k, &arrays[k]);
+    if (!f->by_value[k] || symbols) continue;
     dc_container *c = dc_cont(graph, cid);
     c->role = DC_ROLE_CONST;
     c->data_bytes = dc_array_bytes(&arrays[k]);
@@ -418,6 +505,7 @@ static dc_status compile(dc_function *f, dc_place_of_call *place, bool exact, dc
   DC_TRY(dc_pipeline_run(&pipeline, graph, &graphs));
   dc_plan_handle *plan = calloc(1, sizeof *plan);
   if (plan) plan->gpu = place->gpu;
+  if (plan && !exact) list_values(f, place, graphs.forward, plan);
   dc_status status = plan ? make_programs(f, &pipeline, &graphs, plan) : dc_error(DC_ERR_MEMORY, "out of memory");
   dc_graph_destroy(graphs.forward);
   dc_graph_destroy(graphs.backward);
@@ -439,14 +527,36 @@ static void evict(dc_function *f) {
   destroy_plan(gone);
 }
 
-static dc_status find_plan(dc_function *f, dc_place_of_call *place, bool exact, dc_plan_handle **out) {
+static dc_plan_handle *plan_for(const dc_function *f, const dc_place_of_call *place, bool exact) {
   uint64_t key = plan_key(f, place, exact);
-  for (dc_plan_handle *p = f->plans; p; p = p->next)
-    if (p->key == key && p->exact == exact && p->gpu == place->gpu) return *out = f->last = p, DC_OK;
-  DC_TRY(compile(f, place, exact, out));
+  dc_plan_handle *p = f->plans;
+  while (p && !(p->key == key && p->exact == exact && p->gpu == place->gpu)) p = p->next;
+  return p;
+}
+
+/* With what varies as symbols; where operators ask for numbers, with numbers, and so from then on. */
+static dc_status compile_anew(dc_function *f, dc_place_of_call *place, bool exact, dc_plan_handle **out) {
+  dc_status status = compile(f, place, exact, out);
+  bool any = false;
+  for (uint32_t k = 0; k < f->n_args && !exact; k++) any |= f->varies[k];
+  if (!status || !any) return status;
+  bool *varied = dc_arena_copy(&f->arena, f->varies, f->n_args * sizeof *f->varies);
+  memset(f->varies, 0, f->n_args * sizeof *f->varies);
+  dc_status again = compile(f, place, exact, out);
+  if (!again) return dc_status_free(status), f->literal = true, DC_OK;
+  memcpy(f->varies, varied, f->n_args * sizeof *f->varies);
+  return dc_status_free(again), status;
+}
+
+static dc_status find_plan(dc_function *f, dc_place_of_call *place, bool exact, dc_plan_handle **out) {
+  dc_plan_handle *found = plan_for(f, place, exact);
+  if (!found && !exact && find_varying(f, place)) found = plan_for(f, place, exact);
+  if (found) return *out = f->last = found, DC_OK;
+  DC_TRY(compile_anew(f, place, exact, out));
   (*out)->exact = exact, (*out)->id = ++f->last_id;
   (*out)->key = plan_key(f, place, exact); /* compiling may have learnt of '#' arguments */
   (*out)->next = f->plans, f->plans = *out, f->last = *out;
+  if (!exact) note_values(f, place);
   if (f->observer) observe_plan(f, *out);
   evict(f);
   return DC_OK;
@@ -496,7 +606,7 @@ static dc_status bind_plan(dc_function *f, const dc_array *arrays, const int64_t
   const dc_graph *forward = dc_program_graph(out->plan->forward);
   int64_t few[FEW_SYMBOLS], *symbols = symbol_room(forward, few);
   if (!symbols) return dc_error(DC_ERR_MEMORY, "out of memory");
-  dc_status status = solve_symbols(f, forward, arrays, given, symbols);
+  dc_status status = solve_symbols(f, out->plan, arrays, given, symbols);
   *fits = !status && equalities_hold(forward, symbols);
   if (*fits) status = dc_program_bind(out->plan->forward, symbols, NULL, &out->forward);
   if (*fits && !status && out->plan->backward) status = bind_backward(out, symbols);

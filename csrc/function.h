@@ -4,6 +4,13 @@
 
 #include "dcml.h"
 
+enum { DC_FEW_VALUES = 8 };
+/* A number that an argument holds, as a symbol of a plan. */
+typedef struct {
+  dc_sym symbol;
+  uint32_t arg, at;
+} dc_value_symbol;
+
 struct dc_plan_s {
   dc_plan_handle *next;
   uint32_t users, id;
@@ -18,6 +25,8 @@ struct dc_plan_s {
   int32_t *back_grad; /* by backward container: position among floating outputs, -1 otherwise */
   int32_t *back_result; /* by backward container: the output that feeds it, -1 otherwise */
   int32_t *back_arg;  /* by backward container: the argument that feeds it, -1 otherwise */
+  dc_value_symbol *values; /* where other symbols than extents come from */
+  uint32_t n_values;
   dc_sym *back_symbol; /* by symbol of the backward graph: the forward's of that name, 0 otherwise */
   uint32_t n_parts, *part_end; /* the step before which each part of the backward pass ends */
   uint32_t *first_part, *ready_part; /* by wrt: the part that touches its gradient first, and last */
@@ -38,6 +47,9 @@ struct dc_function {
   dc_cid *args; /* inputs, then parameters */
   uint32_t n_args, n_inputs;
   bool *by_value;  /* by argument: its value decides shapes */
+  bool *varies;    /* by argument: it has had several such values: its numbers, from two on, are symbols */
+  bool literal;    /* nothing varies so: operators ask for numbers */
+  int64_t (*seen)[DC_FEW_VALUES]; /* by argument: its value in the last plan that was compiled */
   bool *by_shape;  /* by argument: the graph leaves its shape open */
   bool *writes;    /* by argument: it is an input that the graph writes */
   uint32_t n_writes;

@@ -161,3 +161,31 @@ def test_a_linear_classifier_may_have_more_coefficients_than_it_reads():
     run = ONNXModel("m", helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1), helper.make_opsetid("", 18)]))
     label, scores = run(np.float32([[1, 2], [-3, -4]]))
     assert label.tolist() == [6, 7] and scores.tolist() == [[1, 2, -2.5], [-3, -4, 7.5]]
+
+
+def test_values_that_vary_are_symbols_of_one_plan():
+    nodes = [helper.make_node("Range", ["zero", "n", "one"], ["r"]), helper.make_node("Mul", ["r", "x"], ["y"])]
+    for kind, number in ((INT, np.int64), (FLOAT, np.float32)):
+        run = model(nodes, [("n", kind, []), ("x", kind, [])], {"zero": number(0), "one": number(1)})
+        for n in (5, 6, 7, 100, 5, 2):
+            np.testing.assert_array_equal(run(number(n), number(3)), 3 * np.arange(n))
+        function = run.compile_and_init()
+        assert function.n_plans == 2
+        for n in (1, 0, -4, 9):  # what is less may mean something else to an operator
+            np.testing.assert_array_equal(run(number(n), number(3)), 3 * np.arange(n))
+        assert function.n_plans == 5
+    for n in (2.5, 3.5, 3.0, 4.0):
+        assert run(np.float32(n), np.float32(1)).size == np.ceil(n)
+
+
+def test_values_that_vary_and_must_be_numbers_are_numbers():
+    run = model([helper.make_node("TopK", ["x", "k"], ["y", "i"], axis=0)], [("x", FLOAT, [9]), ("k", INT, [1])])
+    reshape = model([helper.make_node("Reshape", ["x", "s"], ["y"])], [("x", FLOAT, [12]), ("s", INT, [2])])
+    x = np.float32([3, 1, 4, 1, 5, 9, 2, 6, 5])
+    for k in (2, 3, 4, 9, 1):
+        assert run(x, np.array([k])).tolist() == sorted(x.tolist(), reverse=True)[:k]
+    for shape in ([3, 4], [4, 3], [-1, 6], [2, -1], [12, 1], [6, -1]):
+        assert reshape(floats(12), np.array(shape)).shape == floats(12).reshape(shape).shape
+    with pytest.raises(dcml.ShapeError):
+        reshape(floats(12), np.array([5, 2]))
+    assert reshape(floats(12), np.array([6, 2])).shape == (6, 2)
