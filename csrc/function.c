@@ -210,9 +210,10 @@ static bool is_whole(double number) { return fabs(number) < 0x1p53 && number == 
 enum { LEAST_SYMBOL = 2 };
 static bool is_symbol(const dc_array *a, uint64_t at) { return is_whole(number_at(a, at)) && number_at(a, at) >= LEAST_SYMBOL; }
 
-/* Expressions of extents hold whole numbers. */
-static bool holds_symbols(const dc_function *f, const dc_array *a, uint32_t k, bool exact) {
-  bool whole = f->varies[k] && !exact;
+/* Expressions of extents hold whole numbers.  On a GPU what decides shapes is a constant. */
+static bool holds_symbols(const dc_function *f, const dc_place_of_call *place, uint32_t k, bool exact) {
+  const dc_array *a = &place->arrays[k];
+  bool whole = f->varies[k] && !exact && !place->gpu;
   for (uint64_t j = 0; whole && j < count_of(a); j++) whole = is_whole(number_at(a, j));
   return whole;
 }
@@ -249,7 +250,7 @@ static void note_values(dc_function *f, const dc_place_of_call *place) {
 static void list_values(const dc_function *f, const dc_place_of_call *place, dc_graph *graph, dc_plan_handle *plan) {
   plan->values = DC_NEW_ARRAY(&plan->arena, dc_value_symbol, f->n_args * DC_FEW_VALUES);
   for (uint32_t k = 0; k < f->n_args; k++)
-    for (uint64_t j = 0; holds_symbols(f, &place->arrays[k], k, false) && j < count_of(&place->arrays[k]); j++)
+    for (uint64_t j = 0; holds_symbols(f, place, k, false) && j < count_of(&place->arrays[k]); j++)
       if (is_symbol(&place->arrays[k], j)) plan->values[plan->n_values++] = (dc_value_symbol){value_symbol(graph, k, j), k, (uint32_t)j};
 }
 
@@ -266,7 +267,7 @@ static uint64_t plan_key(const dc_function *f, const dc_place_of_call *place, bo
   uint64_t key = place->gpu ? 1 + (uint64_t)place->gpu->ordinal : 0;
   for (uint32_t k = 0; k < f->n_args; k++) {
     if (exact || f->by_shape[k] || f->by_value[k]) key = dc_hash_bytes(key + k + 1, arrays[k].dims, arrays[k].rank * sizeof(int64_t));
-    if (holds_symbols(f, &arrays[k], k, exact)) key = hash_values(key, &arrays[k]);
+    if (holds_symbols(f, place, k, exact)) key = hash_values(key, &arrays[k]);
     else if (f->by_value[k]) key = dc_hash_bytes(key, arrays[k].data, dc_array_bytes(&arrays[k]));
   }
   return key;
@@ -398,7 +399,8 @@ static void forget_shapes(dc_graph *graph) {
 }
 
 /* Fixes in a clone what this plan is compiled for. */
-static void specialise(const dc_function *f, dc_graph *graph, const dc_array *arrays, bool exact) {
+static void specialise(const dc_function *f, dc_graph *graph, const dc_place_of_call *place, bool exact) {
+  const dc_array *arrays = place->arrays;
   if (exact && is_of_operators(graph)) forget_shapes(graph);
   for (uint32_t k = 0; k < f->n_args; k++) {
     dc_cid cid = f->args[k];
@@ -407,7 +409,7 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
       for (uint32_t d = 0; d < arrays[k].rank; d++) shape[d] = dc_ex_int(&graph->pool, arrays[k].dims[d]);
       dc_cont(graph, cid)->shape = shape, dc_cont(graph, cid)->rank = arrays[k].rank;
     }
-    const bool symbols = holds_symbols(f, &arrays[k], k, exact);
+    const bool symbols = holds_symbols(f, place, k, exact);
     if (symbols) know_values(graph, cid, k, &arrays[k]);
     if (!f->by_value[k] || symbols) continue;
     dc_container *c = dc_cont(graph, cid);
@@ -421,7 +423,7 @@ static void specialise(const dc_function *f, dc_graph *graph, const dc_array *ar
 static dc_status resolve(dc_function *f, dc_place_of_call *place, bool exact, dc_graph **out) {
   for (;;) {
     dc_graph *graph = dc_graph_clone(f->graph);
-    specialise(f, graph, place->arrays, exact);
+    specialise(f, graph, place, exact);
     dc_cid blocked;
     dc_status status = dc_pass_infer(f->session.ops, graph, &blocked);
     if (!status && !blocked) return *out = graph, DC_OK;

@@ -139,7 +139,7 @@ static void fill_table(const dc_binding *b, dc_run_state *s, void *const *given,
   const dc_plan *plan = &b->plan;
   for (dc_cid c = 1; c < p->graph->containers.n; c++) {
     dc_cid root = plan->root[c];
-    char *base = given[root];
+    char *base = dc_cont(p->graph, root)->is_once ? p->constants[root] : given[root];
     if (plan->planned[root]) { /* of an arena that may come later */
       uintptr_t start = (uintptr_t)(plan->in_block[root] ? block_of(s, saved) : s->arena.data);
       s->table[c] = (char *)(start + plan->offset[root] + (uintptr_t)plan->view[c]);

@@ -277,13 +277,23 @@ static double attention_steps(const dc_graph *graph, dc_nid node, const int64_t 
   return elements(&q) * keys * (1 + values / fmax(width, 1)) * (dc_problem_op_is(graph, node, "Attention") ? 1 : 2.5);
 }
 
+static double conv_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
+  return elements(&c.y) * elements(&c.w) / fmax((double)c.y.dims[1], 1);
+}
+
+static double bytes_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
+  const dc_library *lib = &dc_node_at(graph, node)->lib;
+  dc_problem_shape a = shape_of(graph, lib->in[0], symbols), b = shape_of(graph, lib->in[1], symbols);
+  return elements(&a) * (double)b.dims[b.rank - 1];
+}
+
 double dc_native_steps(const dc_graph *graph, dc_nid node, const int64_t *symbols) {
   if (dc_problem_is_attention(graph, node)) return attention_steps(graph, node, symbols);
+  if (dc_problem_op_is(graph, node, "ConvInteger")) return conv_steps(graph, node, symbols);
+  if (dc_problem_op_is(graph, node, "MatMulInteger")) return bytes_steps(graph, node, symbols);
   if (dc_problem_refuses(graph, node)) return 0; /* another kind of library runs it */
-  if (dc_problem_is_conv(graph, node)) {
-    dc_problem_conv c = dc_problem_read_conv(graph, node, symbols);
-    return elements(&c.y) * elements(&c.w) / fmax((double)c.y.dims[1], 1);
-  }
+  if (dc_problem_is_conv(graph, node)) return conv_steps(graph, node, symbols);
   dc_problem_product p = dc_problem_read_product(graph, node, symbols);
   return elements(&p.a.stored) * (double)p.b.stored.dims[p.b.stored.rank - (p.b.transposed ? 2 : 1)];
 }

@@ -130,6 +130,7 @@ class ONNXModel:
     def parameters(self):
         """The floating-point weights as torch Parameters; from now on results are differentiable in them.
 
+        They are the initialisers, or the Constants of more than one number where a model has no initialisers of floats.
         Returns a list of torch.nn.Parameter, in the order of ``named_parameters``.
         """
         return [value for _, value in self.named_parameters()]
