@@ -33,9 +33,10 @@ static void look_at_use(void *context, dc_cid c, dc_use use, dc_nid by) {
 }
 
 void dc_once_find(dc_program *p) {
-  if (p->row->device) return;
   dc_graph *graph = p->graph;
   const uint32_t n = graph->containers.n;
+  for (dc_cid c = 1; c < n; c++) dc_cont(graph, c)->is_once = false; /* of the program whose graph this is a copy of */
+  if (p->row->device) return;
   dc_arena arena = {0};
   dc_writers *writers = DC_NEW_ARRAY(&arena, dc_writers, n);
   dc_graph_writers(graph, writers);

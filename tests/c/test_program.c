@@ -442,7 +442,12 @@ static void what_reads_constants_alone_runs_once(void) {
     dc_program_time(p, true);
     runs_once_text(p, 7), runs_once_text(p, 4);
     CHECK(dc_program_report(p, steps, 8) == 7 && steps[0].runs == 2);
+    dc_program *copy = NULL;
+    dc_target target = {.jit = jit, .backend = backend};
+    CHECK_OK(dc_program_create(&target, dc_graph_clone(dc_program_graph(p)), &copy));
     dc_program_destroy(p);
+    runs_once_text(copy, 5);
+    dc_program_destroy(copy);
   }
 }
 
