@@ -10,14 +10,27 @@ typedef struct {
   const dc_graph *graph;
   const dc_writers *writers; /* by buffer */
   bool *written;             /* by buffer: the step at hand writes it */
+  double reads, writes;      /* bytes, of the step at hand */
   bool good;
 } search;
+
+/* What is made of little - a mask of positions - is made again as quickly as it is read, and need not fill memory for good. */
+static const double MODEST_BYTES = 0x1p20, MOST_FOR_A_BYTE = 16;
+static bool is_worth_keeping(const search *s) { return s->writes <= MODEST_BYTES || s->writes <= MOST_FOR_A_BYTE * s->reads; }
 
 static bool is_known_place(const dc_graph *graph, dc_cid c) {
   int64_t dims[DC_MAX_RANK], offset;
   const dc_container *k = dc_cont(graph, c);
   if (!dc_container_dims(graph, c, dims)) return false;
   return !k->alias_of || ((!k->alias_offset || dc_ex_is_int(&graph->pool, k->alias_offset, &offset)) && is_known_place(graph, k->alias_of));
+}
+
+static double bytes_of(const dc_graph *graph, dc_cid c) {
+  int64_t dims[DC_MAX_RANK];
+  double bytes = dc_dtype_bytes((dc_dtype)dc_cont(graph, c)->dtype);
+  if (!dc_container_dims(graph, c, dims)) return 0;
+  for (uint32_t d = 0; d < dc_cont(graph, c)->rank; d++) bytes *= (double)dims[d];
+  return bytes;
 }
 
 static void look_at_use(void *context, dc_cid c, dc_use use, dc_nid by) {
@@ -28,6 +41,7 @@ static void look_at_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   if (k->storage != DC_STORE_HEAP) return;
   bool constant = (k->role == DC_ROLE_CONST && k->data) || k->is_once;
   bool ours = k->role == DC_ROLE_TEMP && !k->is_output && !k->is_once && s->writers[root].n == 1;
+  *(use == DC_USE_WRITE ? &s->writes : &s->reads) += bytes_of(s->graph, c);
   if (use == DC_USE_WRITE) s->written[root] = true;
   s->good &= is_known_place(s->graph, c) && (use == DC_USE_WRITE ? ours : constant || s->written[root]);
 }
@@ -45,8 +59,9 @@ void dc_once_find(dc_program *p) {
     dc_step *st = &p->steps[k];
     s.good = !st->native && dc_node_is_fixed(graph, st->node);
     if (!s.good) continue;
+    s.reads = s.writes = 0;
     dc_node_uses(graph, st->node, look_at_use, &s);
-    st->once = s.good;
+    st->once = s.good = s.good && is_worth_keeping(&s);
     for (uint32_t j = 0; j < st->n_buffers; j++) {
       const dc_cid root = dc_container_root(graph, p->buffers[st->first_buffer + j]);
       dc_cont(graph, root)->is_once |= s.good && s.written[root];
