@@ -7,18 +7,20 @@
 
 #include "passes/operators.h"
 
-static const uint32_t EXPONENT = 0x7f800000, FRACTION = 0x007fffff, SIGN = 0x80000000;
+static const uint32_t FRACTION = 0x007fffff, SIGN = 0x80000000;
 
-static bool is_subnormal(uint32_t bits) { return (bits & EXPONENT) == 0 && (bits & FRACTION) != 0; }
+/* Bits of its absolute value between those of zero and of the least normal number. */
+static inline bool is_subnormal(uint32_t bits) { return (bits & ~SIGN) - 1 < FRACTION; }
 
 static bool has_subnormals(const dc_container *k) {
+  enum { AT_ONCE = 1024 };
   const uint64_t n = k->data_bytes / sizeof(uint32_t);
-  bool any = false;
-  for (uint64_t at = 0; at < n && !any; at += 1024) {
-    uint32_t bits[1024];
-    const uint64_t some = n - at < 1024 ? n - at : 1024;
-    memcpy(bits, (const char *)k->data + at * sizeof *bits, some * sizeof *bits);
-    for (uint64_t j = 0; j < some; j++) any |= is_subnormal(bits[j]);
+  uint32_t any = 0;
+  for (uint64_t at = 0; at < n && !any; at += AT_ONCE) {
+    uint32_t bits[AT_ONCE] = {0};
+    memcpy(bits, (const char *)k->data + at * sizeof *bits, (n - at < AT_ONCE ? n - at : AT_ONCE) * sizeof *bits);
+#pragma omp simd reduction(| : any)
+    for (int j = 0; j < AT_ONCE; j++) any |= is_subnormal(bits[j]);
   }
   return any;
 }

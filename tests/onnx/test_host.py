@@ -429,6 +429,18 @@ def test_a_changing_extent_compiles_nothing_new(monkeypatch):
     assert len(made) == functions
 
 
+def test_shapes_that_come_again_go_straight_to_their_function(monkeypatch):
+    compiled = ONNXModel("m", computed_shape())
+    given = np.r_[np.ones(2), -np.ones(4)]
+    first = compiled(given)
+    monkeypatch.setattr(Compiled, "__call__", lambda self, *given: pytest.fail("looked for again"))
+    np.testing.assert_array_equal(compiled(given), first)
+    monkeypatch.undo()
+    assert compiled(np.r_[np.ones(3), -np.ones(3)]).size == 3
+    with pytest.raises(dcml.Error):
+        compiled(given.astype(np.float32))
+
+
 def test_extents_that_were_equal_by_chance_may_differ_later():
     body = graph([node("MatMul", "a b", "c")], [], [tensor("c")])
     proto = model([node("If", "yes", "c", then_branch=body, else_branch=body)], [tensor("a", F64, ["n", "k"]), tensor("b", F64, ["k", "m"])],

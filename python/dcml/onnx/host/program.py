@@ -325,6 +325,8 @@ class _Body:
 
 # ---- segments ----
 
+_REMEMBERED = 256  # shapes of a segment
+
 class Segment:
     """Operators that the core runs as one function, unless the values that arrive split them."""
 
@@ -336,11 +338,25 @@ class Segment:
         self.inputs = [name for name in read if name in host_values or graph.info(name)[2] != "const"]
         self.reads = self.inputs
         self._plans = {}  # kinds of the inputs -> Compiled or list of steps
+        self._again = {}  # types and shapes of NumPy arrays -> the core function that has run with such
 
     def run(self, env):
+        given = [env[name] for name in self.inputs]
+        arrays = tuple([(x.dtype, x.shape) if type(x) is np.ndarray else None for x in given])
+        function = self._again.get(arrays)
+        if function is None:
+            self._run_anew(env, given, arrays)
+            return
+        try:
+            results = function(*given)
+        except _core.Error:
+            self._run_anew(env, given, arrays)
+            return
+        env.update(zip(self.outputs, results))
+
+    def _run_anew(self, env, given, arrays):
         torch = sys.modules.get("torch")
         learn = torch is not None and torch.is_grad_enabled()
-        given = [env[name] for name in self.inputs]
         key = tuple(_kind(value, learn) for value in given)
         plan = self._plans.get(key)
         if plan is None:
@@ -360,6 +376,8 @@ class Segment:
                 step.run(env)
             return
         env.update(zip(self.outputs, results))
+        if None not in arrays and len(self._again) < _REMEMBERED:
+            self._again[arrays] = plan.function_for(given)
 
     def _plan(self, key, env):
         on_host = {name for name, kind in zip(self.inputs, key) if not kind[0]}
