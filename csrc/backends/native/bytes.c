@@ -40,30 +40,8 @@ typedef struct {
 
 static int64_t up(int64_t n, int64_t to) { return dc_quotient_up(n, to) * to; }
 
-/* ---- what is held ---- */
-
-static bool same_layout(void *library, const void *a, const void *b) { return (void)library, memcmp(a, b, sizeof(bytes_layout)) == 0; }
-
-static void *clone_layout(void *library, const void *l) {
-  bytes_layout *own = ((void)library, malloc(sizeof *own));
-  return own ? memcpy(own, l, sizeof *own) : NULL;
-}
-
-static void drop_layout(void *library, void *l) { (void)library, free(l); }
-
 static const char *open_bytes(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  dc_holder *holder = malloc(sizeof *holder);
-  if (!holder) return "out of memory";
-  *holder = (dc_holder){.same = same_layout, .clone = clone_layout, .drop = drop_layout};
-  pthread_mutex_init(&holder->lock, NULL);
-  return *handle = holder, NULL;
-}
-
-static void close_bytes(void *handle) {
-  dc_holder *holder = handle;
-  pthread_mutex_destroy(&holder->lock);
-  free(holder);
+  return (void)folder, (void)place, dc_holder_open(sizeof(bytes_layout), handle);
 }
 
 /* ---- binding ---- */
@@ -471,7 +449,7 @@ static dc_status run_bytes(void *opaque, void *const *buffers, void *scratch, vo
 const dc_native_library dc_native_bytes = {
     .name = "bytes",
     .open = open_bytes,
-    .close = close_bytes,
+    .close = dc_holder_close,
     .refuses = refuses_bytes,
     .bind = bind_bytes,
     .scratch = scratch_of,

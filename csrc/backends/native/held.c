@@ -2,6 +2,7 @@
 #include "backends/native/held.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/allocator.h"
 #include "base/fingerprint.h"
@@ -14,6 +15,33 @@ struct dc_held {
   bool made;         /* else no run has been done with it */
   uint32_t users;    /* holds that took it last, and runs */
 };
+
+/* ---- layouts that are bytes ---- */
+
+static bool same_bytes(void *bytes, const void *a, const void *b) { return memcmp(a, b, (size_t)(uintptr_t)bytes) == 0; }
+
+static void *clone_bytes(void *bytes, const void *layout) {
+  void *own = malloc((size_t)(uintptr_t)bytes);
+  return own ? memcpy(own, layout, (size_t)(uintptr_t)bytes) : NULL;
+}
+
+static void drop_bytes(void *bytes, void *layout) { (void)bytes, free(layout); }
+
+const char *dc_holder_open(size_t layout_bytes, void **handle) {
+  dc_holder *holder = malloc(sizeof *holder);
+  if (!holder) return "out of memory";
+  *holder = (dc_holder){.library = (void *)(uintptr_t)layout_bytes, .same = same_bytes, .clone = clone_bytes, .drop = drop_bytes};
+  pthread_mutex_init(&holder->lock, NULL);
+  return *handle = holder, NULL;
+}
+
+void dc_holder_close(void *handle) {
+  dc_holder *holder = handle;
+  pthread_mutex_destroy(&holder->lock);
+  free(holder);
+}
+
+/* ---- which operands ---- */
 
 bool dc_hold_pays(const dc_graph *graph, dc_nid node, int buffer, dc_hold *hold) {
   const dc_library *lib = &dc_node_at(graph, node)->lib;

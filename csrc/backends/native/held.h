@@ -21,6 +21,10 @@ typedef struct {
   void (*drop)(void *library, void *layout);
 } dc_holder;
 
+/* A holder of a routine of our own, whose layouts are so many bytes, gaps included; opened and closed with it. */
+const char *dc_holder_open(size_t layout_bytes, void **handle);
+void dc_holder_close(void *handle);
+
 /* An operand as a call wants it: `bytes` in a layout. */
 typedef struct {
   dc_holder *holder;

@@ -142,28 +142,8 @@ static winograd_layout layout_of(const winograd_call *call) {
   return l;
 }
 
-static bool same_layout(void *library, const void *a, const void *b) { return (void)library, memcmp(a, b, sizeof(winograd_layout)) == 0; }
-
-static void *clone_layout(void *library, const void *l) {
-  winograd_layout *own = ((void)library, malloc(sizeof *own));
-  return own ? memcpy(own, l, sizeof *own) : NULL;
-}
-
-static void drop_layout(void *library, void *l) { (void)library, free(l); }
-
 static const char *open_winograd(const char *folder, const void *place, void **handle) {
-  (void)folder, (void)place;
-  dc_holder *holder = malloc(sizeof *holder);
-  if (!holder) return "out of memory";
-  *holder = (dc_holder){.same = same_layout, .clone = clone_layout, .drop = drop_layout};
-  pthread_mutex_init(&holder->lock, NULL);
-  return *handle = holder, NULL;
-}
-
-static void close_winograd(void *handle) {
-  dc_holder *holder = handle;
-  pthread_mutex_destroy(&holder->lock);
-  free(holder);
+  return (void)folder, (void)place, dc_holder_open(sizeof(winograd_layout), handle);
 }
 
 static winograd_images images_of(const dc_problem_shape *s) { return (winograd_images){s->dims[0], s->dims[2], s->dims[3], s->dims[1]}; }
@@ -506,7 +486,7 @@ const dc_native_library dc_native_winograd = {
     .name = "winograd",
     .stands_in = true,
     .open = open_winograd,
-    .close = close_winograd,
+    .close = dc_holder_close,
     .bind = bind_call,
     .scratch = scratch_of,
     .run = run_call,
