@@ -16,6 +16,8 @@ from .budget import Budget, bytes_of
 from .compiled import Compiled
 from .table import FALLBACKS, HOST, VARIANTS
 
+_REMEMBERED = 256  # shapes of a segment
+
 
 class Operator(NamedTuple):
     """A node of a graph; ``known``: the core has a row for it."""
@@ -324,8 +326,6 @@ class _Body:
 
 
 # ---- segments ----
-
-_REMEMBERED = 256  # shapes of a segment
 
 class Segment:
     """Operators that the core runs as one function, unless the values that arrive split them."""
