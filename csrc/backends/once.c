@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "backends/program.h"
+#include "ir/work.h"
 
 /* ---- which ---- */
 
@@ -25,25 +26,22 @@ static bool is_known_place(const dc_graph *graph, dc_cid c) {
   return !k->alias_of || ((!k->alias_offset || dc_ex_is_int(&graph->pool, k->alias_offset, &offset)) && is_known_place(graph, k->alias_of));
 }
 
-static double bytes_of(const dc_graph *graph, dc_cid c) {
-  int64_t dims[DC_MAX_RANK];
-  double bytes = dc_dtype_bytes((dc_dtype)dc_cont(graph, c)->dtype);
-  if (!dc_container_dims(graph, c, dims)) return 0;
-  for (uint32_t d = 0; d < dc_cont(graph, c)->rank; d++) bytes *= (double)dims[d];
-  return bytes;
-}
-
 static void look_at_use(void *context, dc_cid c, dc_use use, dc_nid by) {
   search *s = context;
   const dc_cid root = dc_container_root(s->graph, c);
   const dc_container *k = dc_cont(s->graph, root);
   (void)by;
   if (k->storage != DC_STORE_HEAP) return;
+  if (use == DC_USE_WRITE) s->written[root] = true;
+  if (!is_known_place(s->graph, c)) {
+    s->good = false;
+    return;
+  }
   bool constant = (k->role == DC_ROLE_CONST && k->data) || k->is_once;
   bool ours = k->role == DC_ROLE_TEMP && !k->is_output && !k->is_once && s->writers[root].n == 1;
-  *(use == DC_USE_WRITE ? &s->writes : &s->reads) += bytes_of(s->graph, c);
-  if (use == DC_USE_WRITE) s->written[root] = true;
-  s->good &= is_known_place(s->graph, c) && (use == DC_USE_WRITE ? ours : constant || s->written[root]);
+  const double bytes = dc_container_elements(s->graph, c, NULL) * dc_dtype_bytes((dc_dtype)dc_cont(s->graph, c)->dtype);
+  *(use == DC_USE_WRITE ? &s->writes : &s->reads) += bytes;
+  s->good &= use == DC_USE_WRITE ? ours : constant || s->written[root];
 }
 
 void dc_once_find(dc_program *p) {

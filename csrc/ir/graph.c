@@ -106,6 +106,16 @@ bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims) {
   return true;
 }
 
+bool dc_container_number(const dc_graph *graph, dc_cid c, int64_t *out) {
+  const dc_container *k = dc_cont(graph, c);
+  int32_t narrow;
+  if (k->role != DC_ROLE_CONST || !k->data || (k->dtype != DC_I64 && k->dtype != DC_I32)) return false;
+  if (k->data_bytes != (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype)) return false;
+  if (k->dtype == DC_I64) return memcpy(out, k->data, sizeof *out), true;
+  memcpy(&narrow, k->data, sizeof narrow);
+  return *out = narrow, true;
+}
+
 void dc_graph_mark_output(dc_graph *graph, dc_cid c) {
   dc_cont(graph, c)->is_output = true;
   DC_PUSH(&graph->arena, &graph->outputs, c);

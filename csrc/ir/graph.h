@@ -213,6 +213,8 @@ const char *dc_device_name(dc_device device);
 dc_cid dc_container_root(const dc_graph *graph, dc_cid c); /* the container whose buffer it is: itself, or what it views in the end */
 /* All extents constant: writes rank values and returns true. */
 bool dc_container_dims(const dc_graph *graph, dc_cid c, int64_t *dims);
+/* A constant of one whole number, i64 or i32; false if it is none. */
+bool dc_container_number(const dc_graph *graph, dc_cid c, int64_t *out);
 void dc_graph_mark_output(dc_graph *graph, dc_cid c);
 void dc_graph_take_equal(dc_graph *graph, dc_ex a, dc_ex b); /* notes the equality, once */
 void dc_graph_take_broadcast(dc_graph *graph, dc_ex a, dc_ex b); /* the same of extents that are broadcast */

@@ -396,14 +396,13 @@ static dc_status add_strings(importer *im, const Onnx__AttributeProto *a, const 
   return add_data(im, name, &data, out);
 }
 
-static bool is_trainable(const dc_container *c) {
-  return c->dtype == DC_F32 || c->dtype == DC_F64 || c->dtype == DC_F16 || c->dtype == DC_BF16;
-}
+/* Of a container or of a file: dc_dtype has ONNX's numbers. */
+static bool is_trainable(int32_t type) { return type == DC_F32 || type == DC_F64 || type == DC_F16 || type == DC_BF16; }
 
 /* A single number is part of a formula. */
 static bool is_weight(const importer *im, dc_cid c) {
   int64_t dims[DC_MAX_RANK], most = 0;
-  if (!im->weighs_constants || im->call_depth || !is_trainable(dc_cont(im->graph, c)) || !dc_container_dims(im->graph, c, dims)) return false;
+  if (!im->weighs_constants || im->call_depth || !is_trainable(dc_cont(im->graph, c)->dtype) || !dc_container_dims(im->graph, c, dims)) return false;
   for (uint32_t d = 0; d < dc_cont(im->graph, c)->rank; d++) most = dims[d] > most ? dims[d] : most;
   return most > 1;
 }
@@ -595,7 +594,7 @@ static dc_status add_ordered(importer *im, scope *s, const Onnx__GraphProto *g) 
 /* ---- the model ---- */
 
 static dc_status name_initializer(importer *im, scope *s, const char *name, dc_cid cid) {
-  if (im->as_params && is_trainable(dc_cont(im->graph, cid))) dc_cont(im->graph, cid)->role = DC_ROLE_PARAM;
+  if (im->as_params && is_trainable(dc_cont(im->graph, cid)->dtype)) dc_cont(im->graph, cid)->role = DC_ROLE_PARAM;
   if (!*name || has_name(&s->names, name)) return dc_error(DC_ERR_MODEL, "initialiser '%.200s' has no name or is given twice", name);
   put_name(&s->names, name, cid);
   return DC_OK;
@@ -725,10 +724,7 @@ static void keep_what_decides_extents(importer *im) {
 /* Some exporters write no initialisers of floats. */
 static bool has_weights(const Onnx__GraphProto *g) {
   bool any = g->n_sparse_initializer > 0;
-  for (size_t k = 0; k < g->n_initializer; k++) {
-    const int32_t type = g->initializer[k]->data_type;
-    any |= type == DC_F32 || type == DC_F64 || type == DC_F16 || type == DC_BF16;
-  }
+  for (size_t k = 0; k < g->n_initializer; k++) any |= is_trainable(g->initializer[k]->data_type);
   return any;
 }
 

@@ -100,15 +100,11 @@ static dc_nid core_of(dc_graph *graph, dc_nid node, const split_row *row, dc_cid
 }
 
 /* A number of one element that shapes depend on; false where it is not known. */
-static bool read_known(const dc_graph *graph, dc_cid c, dc_ex *out) {
+static bool read_known(dc_graph *graph, dc_cid c, dc_ex *out) {
   const dc_container *k = dc_cont(graph, c);
-  int32_t narrow;
-  int64_t wide;
+  int64_t number;
   if (k->known && k->known_count == 1) return *out = k->known[0], true;
-  if (k->role != DC_ROLE_CONST || !k->data || (k->dtype != DC_I64 && k->dtype != DC_I32)) return false;
-  memcpy(&narrow, k->data, sizeof narrow);
-  if (k->dtype == DC_I64) memcpy(&wide, k->data, sizeof wide);
-  return *out = dc_ex_int(&((dc_graph *)graph)->pool, k->dtype == DC_I64 ? wide : narrow), true;
+  return dc_container_number(graph, c, &number) && (*out = dc_ex_int(&graph->pool, number), true);
 }
 
 static bool frame_and_transform(const dc_pass_context *context, dc_graph *graph, dc_nid node, dc_scope *scope) {

@@ -25,16 +25,6 @@ typedef struct {
   slices **of; /* by container; NULL: none are taken */
 } search;
 
-/* A constant without dimensions. */
-static bool is_whole_number(const dc_graph *graph, dc_cid c, int64_t *out) {
-  const dc_container *k = dc_cont(graph, c);
-  int32_t narrow;
-  if (k->role != DC_ROLE_CONST || k->rank || !k->data || (k->dtype != DC_I64 && k->dtype != DC_I32)) return false;
-  if (k->dtype == DC_I64) return memcpy(out, k->data, sizeof *out), true;
-  memcpy(&narrow, k->data, sizeof narrow);
-  return *out = narrow, true;
-}
-
 /* What a Gather takes of which slice; false: it takes something else, or of an array that is too long. */
 static bool reads_slice(const dc_operators *o, dc_nid node, dc_cid *array, int64_t *axis, int64_t *extent, int64_t *at) {
   dc_graph *graph = o->graph;
@@ -42,7 +32,8 @@ static bool reads_slice(const dc_operators *o, dc_nid node, dc_cid *array, int64
   *array = dc_operator_input(o, node, 0);
   const dc_cid index = dc_operator_input(o, node, 1);
   const dc_container *k = *array ? dc_cont(graph, *array) : NULL;
-  if (!k || !k->shape || !k->rank || k->dtype == DC_STRING || !index || !is_whole_number(graph, index, at)) return false;
+  if (!k || !k->shape || !k->rank || k->dtype == DC_STRING) return false;
+  if (!index || dc_cont(graph, index)->rank || !dc_container_number(graph, index, at)) return false;
   *axis = dc_node_attr_int(graph, node, "axis", 0);
   if (*axis < 0) *axis += k->rank;
   if (*axis < 0 || *axis >= k->rank || !dc_ex_is_int(&graph->pool, k->shape[*axis], extent)) return false;

@@ -214,9 +214,7 @@ static bool known_number(const dc_graph *graph, dc_cid c, dc_ex *known, int64_t 
   const dc_container *k = dc_cont(graph, c);
   *known = 0;
   if (k->known && k->known_count == 1) return *known = k->known[0], true;
-  if (k->role != DC_ROLE_CONST || !k->data || (k->dtype != DC_I64 && k->dtype != DC_I32)) return false;
-  if (k->data_bytes != (uint64_t)dc_dtype_bytes((dc_dtype)k->dtype)) return false;
-  return *value = k->dtype == DC_I64 ? *(const int64_t *)k->data : *(const int32_t *)k->data, true;
+  return dc_container_number(graph, c, value);
 }
 
 static uint32_t inputs_of(const dc_library *lib) { return lib->wrt ? lib->n_fwd_in : lib->n_in; }
